@@ -1,0 +1,52 @@
+# hearth_library(<folder> DEPS ... LIBS ...): the static library of one folder of src/.
+#   DEPS  folders it may include (targets hearth_<dep>)
+#   LIBS  third-party targets
+# Sources are the folder's .cc files but *_test.cc; each *_test.cc becomes part of the
+# folder's test program. The lists follow the folder, so that adding a file needs no edit here.
+add_library(hearth_options INTERFACE)
+target_include_directories(hearth_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(hearth_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wcast-qual -Wno-missing-field-initializers
+  # GCC 12 sees overlapping copies in std::string concatenation where there are none.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  # Products and sums are fused only where a kernel says so: results must not depend on
+  # what the compiler found convenient (docs/architecture.md, invariant 3).
+  -ffp-contract=off)
+if(HEARTH_WERROR)
+  target_compile_options(hearth_options INTERFACE -Werror)
+endif()
+if(HEARTH_SANITIZE)
+  target_compile_options(hearth_options INTERFACE
+    -fsanitize=${HEARTH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(hearth_options INTERFACE -fsanitize=${HEARTH_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+find_package(Threads REQUIRED)
+
+function(hearth_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc
+       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  add_library(hearth_${name} STATIC ${sources})
+  list(TRANSFORM ARG_DEPS PREPEND hearth_)
+  target_link_libraries(hearth_${name} PUBLIC hearth_options ${ARG_DEPS} ${ARG_LIBS})
+  hearth_folder_tests(${name} ${ARG_TEST_LIBS})
+endfunction()
+
+# The test program of the folder, where it has *_test.cc files.
+function(hearth_folder_tests name)
+  if(NOT HEARTH_TESTS)
+    return()
+  endif()
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc
+       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc)
+  if(tests)
+    hearth_test(${name}_test SOURCES ${tests} LIBS hearth_${name} ${ARGN})
+  endif()
+endfunction()

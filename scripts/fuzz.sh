@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets with clang and runs each: fuzz.sh [SECONDS]. New inputs stay in
+# build/fuzz/corpus-*; a crash is printed and fails the script.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-30}
+shared=${HEARTH_SHARED:-../shared}
+unset CI  # clang warns where GCC does not; the GCC build is the one that must be clean
+scripts/build.sh fuzz gguf_fuzz tokenizer_fuzz
+for target in gguf_fuzz tokenizer_fuzz; do
+  corpus=build/fuzz/corpus-$target
+  mkdir -p "$corpus"
+  seeds=()
+  for seed in "$shared/data/fuzz/gguf" tests/goldens; do
+    [ -d "$seed" ] && seeds+=("$seed")
+  done
+  echo "fuzzing $target for $seconds s"
+  log=build/fuzz/$target.log
+  if ! "build/fuzz/bin/$target" -max_total_time="$seconds" -max_len=65536 -timeout=20 \
+    -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 -artifact_prefix=build/fuzz/ \
+    "$corpus" "${seeds[@]}" >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+  fi
+  grep number_of_executed_units "$log"
+done

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that Hearth needs.
+#   install_deps.sh build   what a build and its tests need
+#   install_deps.sh ci      also formatting, fuzzing and the Arm cross build
+set -euo pipefail
+
+build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
+       libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libgtest-dev libgmock-dev)
+ci=("${build[@]}" python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
+    g++-aarch64-linux-gnu qemu-user googletest)
+
+case "${1:-build}" in
+  build) wanted=("${build[@]}") ;;
+  ci) wanted=("${ci[@]}") ;;
+  *) echo "usage: install_deps.sh build|ci" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+    missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "install_deps.sh: needs root or sudo to install: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "Installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

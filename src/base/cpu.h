@@ -1,0 +1,29 @@
+// What the processor can do and how much of it this process may use.
+#pragma once
+
+#include <string>
+
+namespace hearth {
+
+// Instruction sets that kernels are built for. Filled once per call from the processor (and, for
+// AVX, from what the operating system saves).
+struct CpuFeatures {
+  bool avx2 = false;         // AVX2 with FMA and F16C
+  bool avx_vnni = false;     // 256-bit VPDPBUSD in VEX form
+  bool avx512 = false;       // AVX-512 F, BW, DQ, VL, CD
+  bool avx512_vnni = false;  // VPDPBUSD on 512 bits
+  bool avx512_bf16 = false;
+  bool neon = false;
+  bool dotprod = false;
+  bool i8mm = false;
+};
+
+CpuFeatures DetectCpuFeatures();
+
+// Processors this process may run on (its affinity mask), at least 1.
+int AvailableCpus();
+
+// Marketing name of the processor, or "unknown".
+std::string CpuModelName();
+
+}  // namespace hearth

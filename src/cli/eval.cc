@@ -1,0 +1,67 @@
+// hearth eval: perplexity of a text.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/model_options.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/text_input.h"
+#include "engine/evaluate.h"
+
+namespace hearth::cli {
+namespace {
+
+struct EvalOptions {
+  ModelOptions model;
+  std::string text_file;
+  bool json = false;
+};
+
+int Evaluate(const EvalOptions& options) {
+  const std::string text = ReadTextFile(options.text_file);
+  const auto engine = LoadEngine(options.model);
+  const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);
+  EvalResult result;
+  {
+    ProgressLine progress("scoring", ProgressUnit::kTokens);
+    result = EvaluateText(*engine, tokens, [&](uint64_t done, uint64_t total, double nll) {
+      progress.Update(done, total, fmt::format("{:.4f} nats/token", nll));
+    });
+  }
+  if (options.json) {
+    nlohmann::ordered_json quality = {{"active", nullptr},    {"gate", nullptr},
+                                      {"computed", 1.0},      {"recall", nullptr},
+                                      {"precision", nullptr}, {"top1_agreement", nullptr}};
+    if (result.active_share) quality["active"] = *result.active_share;
+    WriteOutput(DumpJson({{"tokens", result.tokens},
+                          {"nll_per_token", result.nll_per_token},
+                          {"perplexity", result.perplexity},
+                          {"mode", "dense"},
+                          {"quality", quality}}));
+    return kExitDone;
+  }
+  std::string active;
+  if (result.active_share) {
+    active = fmt::format(", {:.1f}% of neurons active", 100 * *result.active_share);
+  }
+  WriteOutput(fmt::format("perplexity {:.4f} ({:.5f} nats/token over {} tokens{})\n",
+                          result.perplexity, result.nll_per_token, result.tokens, active));
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddEvalCommand(CLI::App& app, Action& action) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* command = app.add_subcommand("eval", "Measure the perplexity of a text");
+  AddModelOptions(*command, options->model);
+  command->add_option("--text", options->text_file, "file that holds the text")
+      ->option_text("FILE")
+      ->required();
+  command->add_flag("--json", options->json, "print one JSON document");
+  command->callback([options, &action] { action = [options] { return Evaluate(*options); }; });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,231 @@
+// hearth inspect: what a model file holds and how it would run.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/text_input.h"
+#include "engine/forward.h"
+#include "engine/model.h"
+#include "text/chat_format.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectOptions {
+  std::string model;
+  bool json = false;
+};
+
+const char* ActivationName(FfnActivation activation) {
+  switch (activation) {
+    case FfnActivation::kSilu:
+      return "silu";
+    case FfnActivation::kRelu:
+      return "relu";
+    case FfnActivation::kFatRelu:
+      return "fatrelu";
+    case FfnActivation::kDRelu:
+      return "drelu";
+  }
+  return "unknown";
+}
+
+Json SpecJson(const ModelSpec& spec) {
+  const LayerSpec& layer = spec.layers.front();
+  return {{"architecture", spec.architecture},
+          {"name", spec.name},
+          {"hidden_size", spec.hidden_size},
+          {"intermediate_size", layer.ffn.intermediate_size},
+          {"num_layers", spec.num_layers},
+          {"num_heads", layer.attention.num_heads},
+          {"num_kv_heads", layer.attention.num_kv_heads},
+          {"head_dim", layer.attention.head_dim},
+          {"sliding_window", layer.attention.sliding_window},
+          {"num_experts", layer.ffn.num_experts},
+          {"num_experts_per_token", layer.ffn.num_experts_per_token},
+          {"vocab_size", spec.vocab_size},
+          {"context_length", spec.context_length},
+          {"ffn_activation", ActivationName(layer.ffn.activation)},
+          {"tied_embeddings", spec.tied_embeddings}};
+}
+
+Json TypesJson(const GgufFile& file) {
+  std::map<std::string, std::pair<uint64_t, uint64_t>> by_type;
+  for (const GgufTensor& tensor : file.tensors()) {
+    auto& [count, bytes] = by_type[NameOf(tensor.dtype)];
+    ++count;
+    bytes += tensor.bytes;
+  }
+  Json out = Json::object();
+  for (const auto& [name, value] : by_type) {
+    out[name] = {{"tensors", value.first}, {"bytes", value.second}};
+  }
+  return out;
+}
+
+uint64_t CountWeights(const GgufFile& file) {
+  uint64_t count = 0;
+  for (const GgufTensor& tensor : file.tensors()) count += tensor.num_weights();
+  return count;
+}
+
+Json TokenizerJson(const GgufMetadata& metadata) {
+  if (!metadata.Has("tokenizer.ggml.model")) return nullptr;
+  Json out;
+  try {
+    const auto tokenizer = Tokenizer::FromGguf(metadata);
+    out = {{"kind", tokenizer->kind()},         {"pre", tokenizer->pre()},
+           {"tokens", tokenizer->vocab_size()}, {"bos", tokenizer->special().bos},
+           {"eos", tokenizer->special().eos},   {"add_bos", tokenizer->special().add_bos}};
+  } catch (const Error& error) {
+    out = {{"error", error.what()}};
+  }
+  const std::string* chat = metadata.FindString("tokenizer.chat_template");
+  out["chat_template"] = chat != nullptr;
+  const auto format = chat != nullptr ? DetectChatFormat(*chat) : std::nullopt;
+  out["chat_format"] = format ? Json(ChatFormatName(*format)) : Json(nullptr);
+  return out;
+}
+
+// What would be in memory, or why the file cannot be run.
+Json RunJson(const GgufFile& file) {
+  try {
+    const LoadPlan plan = PlanLoad(file);
+    Json conversions = Json::object();
+    for (const auto& [from, to] : plan.conversions) conversions[NameOf(from)] = NameOf(to);
+    const KvLayout layout = Forward::LayoutFor(plan.spec, DType::kF16);
+    return {{"runnable", true},
+            {"modes", {"dense"}},
+            {"weights_bytes", plan.weights_bytes},
+            {"kv_bytes_per_token", layout.page_bytes() / KvLayout::kPageTokens},
+            {"converted_at_load", conversions}};
+  } catch (const Error& error) {
+    return {{"runnable", false}, {"reason", error.what()}};
+  }
+}
+
+std::optional<std::string> Text(const GgufMetadata& metadata, const char* key) {
+  const std::string* value = metadata.FindString(key);
+  return value != nullptr ? std::optional(*value) : std::nullopt;
+}
+
+Json Describe(const GgufFile& file) {
+  Json out = {{"file", file.path()},
+              {"format", fmt::format("GGUF v{}", file.version())},
+              {"file_bytes", file.file_bytes()},
+              {"parts", file.num_parts()},
+              {"tensors", file.tensors().size()},
+              {"weights", CountWeights(file)}};
+  const auto license = Text(file.metadata(), "general.license");
+  out["license"] = license ? Json(*license) : Json(nullptr);
+  try {
+    out["model"] = SpecJson(ReadModelSpec(file));
+  } catch (const Error& error) {
+    out["model"] = {{"error", error.what()}};
+  }
+  out["types"] = TypesJson(file);
+  out["tokenizer"] = TokenizerJson(file.metadata());
+  out["run"] = RunJson(file);
+  return out;
+}
+
+std::string ModelText(const Json& model) {
+  if (model.contains("error"))
+    return fmt::format("model      {}\n", model["error"].get<std::string>());
+  std::string out = fmt::format(
+      "model      {} {}\n"
+      "shape      {} layers, hidden {}, ffn {} ({}), {} heads / {} KV heads of {}, "
+      "vocabulary {}\n"
+      "context    {} tokens{}\n",
+      model["architecture"].get<std::string>(), Printable(model["name"].get<std::string>()),
+      model["num_layers"].get<int64_t>(), model["hidden_size"].get<int64_t>(),
+      model["intermediate_size"].get<int64_t>(), model["ffn_activation"].get<std::string>(),
+      model["num_heads"].get<int64_t>(), model["num_kv_heads"].get<int64_t>(),
+      model["head_dim"].get<int64_t>(), model["vocab_size"].get<int64_t>(),
+      model["context_length"].get<int64_t>(),
+      model["sliding_window"].get<int64_t>() > 0
+          ? fmt::format(", sliding window {}", model["sliding_window"].get<int64_t>())
+          : "");
+  if (model["num_experts"].get<int64_t>() > 0) {
+    out += fmt::format("experts    {}, {} per token\n", model["num_experts"].get<int64_t>(),
+                       model["num_experts_per_token"].get<int64_t>());
+  }
+  return out;
+}
+
+std::string TokenizerText(const Json& tokenizer) {
+  if (tokenizer.is_null()) return "tokenizer  none\n";
+  if (tokenizer.contains("error")) {
+    return fmt::format("tokenizer  {}\n", tokenizer["error"].get<std::string>());
+  }
+  const std::string pre = tokenizer["pre"].get<std::string>();
+  const std::string chat = !tokenizer["chat_template"].get<bool>() ? "none"
+                           : tokenizer["chat_format"].is_null()
+                               ? "present, of no built-in format"
+                               : tokenizer["chat_format"].get<std::string>();
+  return fmt::format("tokenizer  {}{}, {} tokens\nchat       {}\n",
+                     tokenizer["kind"].get<std::string>(), pre.empty() ? "" : " (" + pre + ")",
+                     tokenizer["tokens"].get<int64_t>(), chat);
+}
+
+std::string RunText(const Json& run) {
+  if (!run["runnable"].get<bool>()) {
+    return fmt::format("runs       no: {}\n", run["reason"].get<std::string>());
+  }
+  std::string out =
+      fmt::format("runs       dense, {} of weights in memory, {} of F16 KV cache per 1024 tokens\n",
+                  FormatSize(run["weights_bytes"].get<uint64_t>()),
+                  FormatSize(run["kv_bytes_per_token"].get<uint64_t>() * 1024));
+  for (const auto& [from, to] : run["converted_at_load"].items()) {
+    out += fmt::format("           {} has no kernel of its own: converted to {} at load\n", from,
+                       to.get<std::string>());
+  }
+  return out;
+}
+
+std::string DescribeText(const Json& d) {
+  std::string out = fmt::format(
+      "file       {}, {}, {}{}\n", d["file"].get<std::string>(), d["format"].get<std::string>(),
+      FormatSize(d["file_bytes"].get<uint64_t>()),
+      d["parts"].get<int>() > 1 ? fmt::format(" in {} parts", d["parts"].get<int>()) : "");
+  out += fmt::format("licence    {}\n", d["license"].is_null()
+                                            ? "not stated"
+                                            : Printable(d["license"].get<std::string>()));
+  out += ModelText(d["model"]);
+  out += fmt::format("weights    {:.1f} million in {} tensors\n",
+                     static_cast<double>(d["weights"].get<uint64_t>()) / 1e6,
+                     d["tensors"].get<uint64_t>());
+  for (const auto& [type, value] : d["types"].items()) {
+    out +=
+        fmt::format("           {:<7}{:>5} tensors {:>11}\n", type,
+                    value["tensors"].get<uint64_t>(), FormatSize(value["bytes"].get<uint64_t>()));
+  }
+  return out + TokenizerText(d["tokenizer"]) + RunText(d["run"]);
+}
+
+int Inspect(const InspectOptions& options) {
+  const Json description = Describe(GgufFile::Open(options.model));
+  WriteOutput(options.json ? DumpJson(description) : DescribeText(description));
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App& app, Action& action) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show what a model file holds and how it would run");
+  command->add_option("MODEL", options->model, "model file (GGUF)")->required();
+  command->add_flag("--json", options->json, "print one JSON document");
+  command->callback([options, &action] { action = [options] { return Inspect(*options); }; });
+}
+
+}  // namespace hearth::cli

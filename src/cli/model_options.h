@@ -1,0 +1,27 @@
+// The options that every command which loads a model shares.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace hearth::cli {
+
+struct ModelOptions {
+  std::string model;
+  std::string memory;  // empty: what is free
+  int threads = 0;
+  std::string isa = "auto";
+  int64_t context = 0;
+  std::string kv = "f16";
+};
+
+// MODEL and --threads, --ctx, --kv, --memory, --isa.
+void AddModelOptions(CLI::App& command, ModelOptions& options);
+
+// Loads with a progress line on a terminal.
+std::unique_ptr<Engine> LoadEngine(const ModelOptions& options);
+
+}  // namespace hearth::cli

@@ -1,0 +1,36 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include "base/memory_info.h"
+#include "base/units.h"
+
+namespace hearth::cli {
+
+nlohmann::ordered_json MemoryJson(const Engine& engine) {
+  nlohmann::ordered_json ledger = nlohmann::ordered_json::object();
+  for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
+  return {{"budget_bytes", engine.budget().limit_bytes()},
+          {"rss_peak_bytes", PeakResidentBytes()},
+          {"ledger", ledger}};
+}
+
+nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
+  return {{"tokens", phase.tokens}, {"ms", phase.ms}, {"tok_s", phase.TokensPerSecond()}};
+}
+
+std::string LedgerText(const Engine& engine) {
+  std::string text;
+  for (const auto& [name, bytes] : engine.budget().Ledger()) {
+    text += fmt::format("  {:<14}{:>12}\n", name, FormatSize(bytes));
+  }
+  return text + fmt::format("  {:<14}{:>12} of {}\n", "sum",
+                            FormatSize(engine.budget().used_bytes()),
+                            FormatSize(engine.budget().limit_bytes()));
+}
+
+std::string DumpJson(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,92 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/memory_info.h"
+#include "base/units.h"
+
+namespace hearth {
+namespace {
+
+// Left to the rest of the machine where the user sets no limit.
+constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
+// Stacks, allocator slack and small containers that no ledger entry names one by one.
+constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
+
+int64_t ChooseContext(const EngineOptions& options, const ModelSpec& spec,
+                      const std::string& path) {
+  if (options.context < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--ctx", "tokens", "at least 1",
+                std::to_string(options.context));
+  }
+  if (options.context == 0) return std::min(spec.context_length, Engine::kDefaultContext);
+  if (options.context > spec.context_length) {
+    throw Error(ErrorCode::kInvalidArgument, "--ctx",
+                fmt::format("{} was made for at most {} tokens", path, spec.context_length),
+                fmt::format("at most {}", spec.context_length), std::to_string(options.context));
+  }
+  return options.context;
+}
+
+uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : ledger) sum += bytes;
+  return sum;
+}
+
+void CheckBudget(const std::map<std::string, uint64_t>& ledger, uint64_t limit_bytes,
+                 bool limit_is_users, const std::string& path) {
+  const uint64_t needed = Sum(ledger);
+  if (needed <= limit_bytes) return;
+  std::string parts;
+  for (const auto& [name, bytes] : ledger) {
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, FormatSize(bytes));
+  }
+  const uint64_t mib = (needed + (uint64_t{1} << 20) - 1) >> 20;
+  throw Error(ErrorCode::kOutOfBudget, limit_is_users ? "--memory" : "memory",
+              fmt::format("{} does not fit into {}: the smallest that can is {}M ({}); a smaller "
+                          "--ctx needs less",
+                          path, FormatSize(limit_bytes), mib, parts));
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
+                                     const ProgressFn& progress) {
+  const int threads = options.threads == 0 ? AvailableCpus() : options.threads;
+  const uint64_t available = AvailableMemoryBytes();
+  const uint64_t free_bytes =
+      ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
+  const uint64_t limit = options.memory_bytes.value_or(free_bytes);
+  std::unique_ptr<Engine> engine(new Engine(limit, options, threads));
+
+  const GgufFile file = GgufFile::Open(path);
+  LoadPlan plan = PlanLoad(file);
+  std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
+  ForwardLimits limits;
+  limits.max_context = ChooseContext(options, plan.spec, path);
+  limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
+  limits.kv_dtype = options.kv_dtype;
+  const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
+
+  engine->planned_ledger_ = {
+      {"program", ResidentBytes() + kUnnamedBytes},
+      {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
+      {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
+      {"activations", Forward::ChargedBytes(plan.spec, limits, threads)},
+  };
+  CheckBudget(engine->planned_ledger_, limit, options.memory_bytes.has_value(), path);
+  engine->program_ = engine->budget_.Charge("program", engine->planned_ledger_["program"]);
+  engine->model_ = Model::Load(file, std::move(plan), std::move(tokenizer), engine->budget_,
+                               engine->compute_, progress);
+  engine->kv_pool_ = std::make_unique<KvPool>(engine->budget_, layout, limits.max_context);
+  engine->forward_ = std::make_unique<Forward>(engine->model_->spec(), engine->model_->weights(),
+                                               engine->compute_, engine->budget_, limits);
+  return engine;
+}
+
+}  // namespace hearth

@@ -1,0 +1,64 @@
+// Start here: a model loaded within a memory budget, ready for sessions.
+//
+//   auto engine = Engine::Load("model.gguf", {.context = 2048});
+//   Session session(*engine);
+//   session.Generate(engine->model().tokenizer().Encode("Hello"), {}, on_text);
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/budget.h"
+#include "engine/forward.h"
+#include "engine/model.h"
+#include "ops/compute.h"
+
+namespace hearth {
+
+struct EngineOptions {
+  std::optional<uint64_t> memory_bytes;  // limit; nothing: what is free, less a margin
+  int threads = 0;                       // 0: one per processor this process may use
+  std::string isa = "auto";
+  int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
+  DType kv_dtype = DType::kF16;
+  int64_t batch_tokens = 256;  // most tokens of one pass
+};
+
+// Owns everything that a run needs in memory. One thread at a time.
+class Engine {
+ public:
+  static constexpr int64_t kDefaultContext = 4096;
+
+  // Opens, checks and loads `path`. Before anything large is allocated, the sum of what will be
+  // is held against the budget: Error(kOutOfBudget) names the smallest that would do. Throws
+  // hearth::Error for everything else that can be wrong with the file or the options.
+  static std::unique_ptr<Engine> Load(const std::string& path, const EngineOptions& options,
+                                      const ProgressFn& progress = {});
+
+  const Model& model() const { return *model_; }
+  Compute& compute() { return compute_; }
+  Budget& budget() { return budget_; }
+  const Budget& budget() const { return budget_; }
+  Forward& forward() { return *forward_; }
+  KvPool& kv_pool() { return *kv_pool_; }
+  int64_t context() const { return forward_->limits().max_context; }
+  // What the budget promised at load, by name; the sum is what the run may take.
+  const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
+
+ private:
+  Engine(uint64_t limit_bytes, const EngineOptions& options, int threads)
+      : budget_(limit_bytes), compute_(options.isa, threads) {}
+
+  Budget budget_;  // first: everything below is charged to it
+  Compute compute_;
+  BudgetCharge program_;
+  std::map<std::string, uint64_t> planned_ledger_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<KvPool> kv_pool_;
+  std::unique_ptr<Forward> forward_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,346 @@
+#include "engine/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "engine/rope_table.h"
+#include "ops/attention.h"
+#include "ops/elementwise.h"
+
+namespace hearth {
+namespace {
+
+const float* Floats(const WeightView& vector) {
+  return reinterpret_cast<const float*>(vector.data);
+}
+
+// Hands out consecutive float matrices of one buffer; without one it only counts.
+class ScratchLayout {
+ public:
+  explicit ScratchLayout(std::byte* base) : base_(base) {}
+
+  FloatView Take(int64_t rows, int64_t cols) {
+    // Rows start on cache lines, so that threads that write neighbouring rows do not share one.
+    const int64_t stride = (cols + 15) / 16 * 16;
+    auto* data = base_ == nullptr ? nullptr : reinterpret_cast<float*>(base_) + used_;
+    used_ += rows * stride;
+    return {data, rows, cols, stride};
+  }
+  size_t bytes() const { return static_cast<size_t>(used_) * sizeof(float); }
+
+ private:
+  std::byte* base_;
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+// Widths of the scratch matrices of a spec.
+struct Forward::Sizes {
+  int64_t q = 0;
+  int64_t kv = 0;
+  int64_t ffn = 0;
+  int64_t experts = 0;
+  int64_t widest_input = 0;  // of any matrix product
+
+  explicit Sizes(const ModelSpec& spec) {
+    for (const LayerSpec& layer : spec.layers) {
+      q = std::max(q, layer.attention.num_heads * layer.attention.head_dim);
+      kv = std::max(kv, layer.attention.num_kv_heads * layer.attention.head_dim);
+      ffn = std::max(ffn, layer.ffn.intermediate_size);
+      experts = std::max(experts, layer.ffn.num_experts);
+    }
+    widest_input = std::max({spec.hidden_size, q, ffn});
+  }
+
+  // Lays all matrices of `f` out; f may be null to count only.
+  void Place(const ModelSpec& spec, const ForwardLimits& limits, int threads, ScratchLayout& layout,
+             Forward* f) const {
+    const int64_t tokens = limits.max_tokens;
+    const auto take = [&](FloatView Forward::*view, int64_t rows, int64_t cols) {
+      const FloatView taken = layout.Take(rows, cols);
+      if (f != nullptr) f->*view = taken;
+    };
+    for (const auto view : {&Forward::hidden_, &Forward::normed_, &Forward::block_out_}) {
+      take(view, tokens, spec.hidden_size);
+    }
+    take(&Forward::q_, tokens, q);
+    take(&Forward::k_, tokens, kv);
+    take(&Forward::v_, tokens, kv);
+    take(&Forward::attended_, tokens, q);
+    take(&Forward::gate_, tokens, ffn);
+    take(&Forward::up_, tokens, ffn);
+    if (experts > 0) {
+      take(&Forward::gathered_, tokens, spec.hidden_size);
+      take(&Forward::expert_out_, tokens, spec.hidden_size);
+      take(&Forward::router_, tokens, experts);
+    }
+    take(&Forward::cos_, tokens, spec.rope.dims / 2);
+    take(&Forward::sin_, tokens, spec.rope.dims / 2);
+    take(&Forward::scores_, threads, limits.max_context);
+  }
+};
+
+KvLayout Forward::LayoutFor(const ModelSpec& spec, DType kv_dtype) {
+  // Families differ in width between models, not between the layers of one.
+  const AttentionSpec& attention = spec.layers.front().attention;
+  return {.dtype = kv_dtype,
+          .num_layers = spec.num_layers,
+          .num_kv_heads = attention.num_kv_heads,
+          .head_dim = attention.head_dim};
+}
+
+uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limits, int threads) {
+  const Sizes sizes(spec);
+  ScratchLayout layout(nullptr);
+  sizes.Place(spec, limits, threads, layout, nullptr);
+  ScratchLayout logits(nullptr);
+  logits.Take(kMaxLogitRows, spec.vocab_size);
+  return Buffer::ChargedBytes(layout.bytes()) + Buffer::ChargedBytes(logits.bytes()) +
+         MatMulInput::ChargedBytes(limits.max_tokens, sizes.widest_input);
+}
+
+Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute,
+                 Budget& budget, const ForwardLimits& limits)
+    : spec_(spec),
+      weights_(weights),
+      compute_(compute),
+      limits_(limits),
+      input_(budget, limits.max_tokens, Sizes(spec).widest_input) {
+  const Sizes sizes(spec);
+  ScratchLayout count(nullptr);
+  sizes.Place(spec, limits, compute.threads(), count, nullptr);
+  scratch_ = Buffer(budget, "activations", count.bytes());
+  ScratchLayout layout(scratch_.data());
+  sizes.Place(spec, limits, compute.threads(), layout, this);
+  ScratchLayout logits_count(nullptr);
+  logits_count.Take(kMaxLogitRows, spec.vocab_size);
+  logits_memory_ = Buffer(budget, "logits", logits_count.bytes());
+  ScratchLayout logits_layout(logits_memory_.data());
+  logits_ = logits_layout.Take(kMaxLogitRows, spec.vocab_size);
+
+  const auto max_tokens = static_cast<size_t>(limits.max_tokens);
+  all_rows_.resize(max_tokens);
+  std::iota(all_rows_.begin(), all_rows_.end(), 0);
+  expert_loads_.resize(static_cast<size_t>(sizes.experts));
+  std::span<const float> factors;
+  if (!weights.rope_factors.empty()) {
+    factors = {Floats(weights.rope_factors), static_cast<size_t>(spec.rope.dims / 2)};
+  }
+  rope_frequencies_ = RopeFrequencies(spec.rope, factors);
+}
+
+void Forward::CheckBatch(std::span<const BatchSequence> batch) const {
+  int64_t rows = 0;
+  for (const BatchSequence& sequence : batch) {
+    const auto count = static_cast<int64_t>(sequence.tokens.size());
+    if (count == 0) {
+      throw Error(ErrorCode::kInvalidArgument, "batch", "a sequence without tokens");
+    }
+    rows += count;
+    if (sequence.kv->length() + count > limits_.max_context) {
+      throw Error(ErrorCode::kContextFull, "context", "tokens",
+                  "at most " + std::to_string(limits_.max_context),
+                  std::to_string(sequence.kv->length() + count));
+    }
+    for (const BatchSequence& other : batch) {
+      if (&other != &sequence && other.kv == sequence.kv) {
+        throw Error(ErrorCode::kInvalidArgument, "batch", "a sequence appears twice");
+      }
+    }
+    for (const TokenId token : sequence.tokens) {
+      if (token < 0 || token >= spec_.vocab_size) {
+        throw Error(ErrorCode::kInvalidArgument, "batch", "token id",
+                    "below " + std::to_string(spec_.vocab_size), std::to_string(token));
+      }
+    }
+  }
+  if (rows == 0 || rows > limits_.max_tokens) {
+    throw Error(ErrorCode::kInvalidArgument, "batch", "tokens",
+                "1 to " + std::to_string(limits_.max_tokens), std::to_string(rows));
+  }
+}
+
+void Forward::PlaceBatch(std::span<const BatchSequence> batch) {
+  size_t placed = 0;
+  try {
+    for (; placed < batch.size(); ++placed) {
+      batch[placed].kv->Append(static_cast<int64_t>(batch[placed].tokens.size()));
+    }
+  } catch (...) {
+    for (size_t i = 0; i < placed; ++i) {
+      KvSequence& kv = *batch[i].kv;
+      kv.Truncate(kv.length() - static_cast<int64_t>(batch[i].tokens.size()));
+    }
+    throw;
+  }
+  tokens_.clear();
+  positions_.clear();
+  sequences_.clear();
+  pages_.clear();
+  for (const BatchSequence& sequence : batch) {
+    const auto count = static_cast<int64_t>(sequence.tokens.size());
+    const int64_t first = sequence.kv->length() - count;
+    for (int64_t i = 0; i < count; ++i) {
+      tokens_.push_back(sequence.tokens[static_cast<size_t>(i)]);
+      positions_.push_back(first + i);
+      sequences_.push_back(sequence.kv);
+      pages_.push_back(sequence.kv->pages());
+    }
+  }
+  num_rows_ = static_cast<int64_t>(tokens_.size());
+}
+
+void Forward::ComputeAngles() {
+  compute_.team().ParallelFor(num_rows_, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      const auto position = static_cast<double>(positions_[static_cast<size_t>(r)]);
+      for (int64_t i = 0; i < cos_.cols; ++i) {
+        const double angle = position * rope_frequencies_[static_cast<size_t>(i)];
+        cos_.row(r)[i] = static_cast<float>(std::cos(angle) * spec_.rope.attention_factor);
+        sin_.row(r)[i] = static_cast<float>(std::sin(angle) * spec_.rope.attention_factor);
+      }
+    }
+  });
+}
+
+void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
+                  ForwardObserver* observer) {
+  CheckBatch(batch);
+  PlaceBatch(batch);
+  selector_ = &selector;
+  observer_ = observer;
+  ComputeAngles();
+  LookUpRows(compute_, weights_.token_embedding, tokens_, Rows(hidden_));
+  for (int64_t layer = 0; layer < spec_.num_layers; ++layer) {
+    AttentionBlock(layer);
+    FfnBlock(layer);
+  }
+  RmsNorm(compute_, Rows(hidden_), Floats(weights_.output_norm), spec_.layers.back().norm_epsilon,
+          Rows(normed_));
+}
+
+FloatView Forward::Logits(int64_t first, int64_t count) {
+  if (first < 0 || count < 1 || count > kMaxLogitRows || first + count > num_rows_) {
+    throw Error(ErrorCode::kInternal, "Logits", "rows outside the last batch");
+  }
+  const FloatView out = logits_.Rows(0, count);
+  input_.Set(normed_.Rows(first, count));
+  const Product head{weights_.output, out};
+  MatMul(compute_, {&head, 1}, input_);
+  return out;
+}
+
+// hidden += W_o attention(rope(W_q x), rope(W_k x), W_v x), x = norm(hidden).
+void Forward::AttentionBlock(int64_t layer) {
+  const LayerSpec& spec = spec_.layers[static_cast<size_t>(layer)];
+  const AttentionSpec& attention = spec.attention;
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const FloatView x = Rows(normed_), q = Rows(q_), k = Rows(k_), v = Rows(v_);
+  const FloatView cos = Rows(cos_), sin = Rows(sin_);
+
+  RmsNorm(compute_, Rows(hidden_), Floats(w.attn_norm), spec.norm_epsilon, x);
+  input_.Set(x);
+  const Product qkv[] = {{w.attn_q, q, Floats(w.attn_q_bias)},
+                         {w.attn_k, k, Floats(w.attn_k_bias)},
+                         {w.attn_v, v, Floats(w.attn_v_bias)}};
+  MatMul(compute_, qkv, input_);
+  if (attention.qk_norm) {
+    RmsNormHeads(compute_, q, attention.num_heads, attention.head_dim, Floats(w.attn_q_norm),
+                 spec.norm_epsilon);
+    RmsNormHeads(compute_, k, attention.num_kv_heads, attention.head_dim, Floats(w.attn_k_norm),
+                 spec.norm_epsilon);
+  }
+  Rope(compute_, q, attention.num_heads, attention.head_dim, cos, sin, spec_.rope.layout);
+  Rope(compute_, k, attention.num_kv_heads, attention.head_dim, cos, sin, spec_.rope.layout);
+  Scale(compute_, q, static_cast<float>(attention.query_scale));
+  const auto to_half = compute_.kernels().float_to_half;
+  compute_.team().ParallelFor(num_rows_, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      sequences_[static_cast<size_t>(r)]->Store(layer, positions_[static_cast<size_t>(r)], k.row(r),
+                                                v.row(r), to_half);
+    }
+  });
+  const KvLayout layout = sequences_.front()->layout();
+  Attention(compute_, {.layout = &layout,
+                       .layer = layer,
+                       .num_heads = attention.num_heads,
+                       .sliding_window = attention.sliding_window,
+                       .q = q,
+                       .out = Rows(attended_),
+                       .positions = positions_,
+                       .pages = pages_,
+                       .scores = scores_});
+  input_.Set(Rows(attended_));
+  const Product output{w.attn_output, Rows(block_out_), Floats(w.attn_output_bias)};
+  MatMul(compute_, {&output, 1}, input_);
+  Add(compute_, Rows(hidden_), Rows(block_out_));
+}
+
+// hidden += ffn(norm(hidden)).
+void Forward::FfnBlock(int64_t layer) {
+  const LayerSpec& spec = spec_.layers[static_cast<size_t>(layer)];
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  RmsNorm(compute_, Rows(hidden_), Floats(w.ffn_norm), spec.norm_epsilon, Rows(normed_));
+  if (spec.ffn.num_experts == 0) {
+    DenseFfn(layer);
+  } else {
+    ExpertFfn(layer);
+  }
+  Add(compute_, Rows(hidden_), Rows(block_out_));
+}
+
+void Forward::DenseFfn(int64_t layer) {
+  input_.Set(Rows(normed_));
+  RunFfn(layer, 0, {all_rows_.data(), static_cast<size_t>(num_rows_)}, Rows(block_out_));
+}
+
+void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                     FloatView out) {
+  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const FloatView gate = gate_.Rows(0, out.rows), up = up_.Rows(0, out.rows);
+  const Product gate_up[] = {{w.ffn_gate.Expert(expert), gate}, {w.ffn_up.Expert(expert), up}};
+  selector_->Select({layer, expert, tokens, input_.x()}, active_);
+  if (active_.all()) {
+    MatMul(compute_, gate_up, input_);
+  } else {
+    for (const Product& product : gate_up) {
+      MatMulActive(compute_, product, input_, active_.lists());
+    }
+  }
+  ApplyFfnActivation(compute_, ffn.activation, ffn.threshold, gate, up);
+  if (observer_ != nullptr) observer_->OnFfnActivation(layer, expert, tokens, gate);
+  input_.Set(gate);
+  const Product down{w.ffn_down.Expert(expert), out};
+  MatMul(compute_, {&down, 1}, input_);
+}
+
+// Every expert once for all its tokens. A token's experts are added in ascending index, whoever
+// else is in the batch.
+void Forward::ExpertFfn(int64_t layer) {
+  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
+  input_.Set(Rows(normed_));
+  const Product router{weights_.layers[static_cast<size_t>(layer)].ffn_router, Rows(router_)};
+  MatMul(compute_, {&router, 1}, input_);
+  RouteTokens(compute_, Rows(router_),
+              {.experts_per_token = ffn.num_experts_per_token,
+               .normalize_weights = ffn.normalize_expert_weights,
+               .weight_scale = ffn.expert_weight_scale},
+              expert_loads_);
+  FillZero(Rows(block_out_));
+  for (size_t expert = 0; expert < expert_loads_.size(); ++expert) {
+    const ExpertLoad& load = expert_loads_[expert];
+    if (load.tokens.empty()) continue;
+    const auto count = static_cast<int64_t>(load.tokens.size());
+    const FloatView gathered = gathered_.Rows(0, count), out = expert_out_.Rows(0, count);
+    GatherRows(normed_, load.tokens, gathered);
+    input_.Set(gathered);
+    RunFfn(layer, static_cast<int64_t>(expert), load.tokens, out);
+    ScatterAddRows(compute_, out, load.tokens, load.weights, block_out_);
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,121 @@
+// One pass of a ragged batch through the model: tokens in, logits out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "kv/kv_cache.h"
+#include "model/model_spec.h"
+#include "model/weights.h"
+#include "ops/compute.h"
+#include "ops/experts.h"
+#include "ops/linear.h"
+#include "sparsity/selector.h"
+#include "tensor/view.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+// New tokens of one sequence. They follow what its cache holds and are added to it.
+struct BatchSequence {
+  KvSequence* kv = nullptr;
+  std::span<const TokenId> tokens;
+};
+
+// Sees intermediate results; for measurements and tests. Called on the thread that runs Forward.
+class ForwardObserver {
+ public:
+  virtual ~ForwardObserver() = default;
+  // What down multiplies, a row per token: [tokens.size()][intermediate_size].
+  virtual void OnFfnActivation(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                               FloatView activation) = 0;
+};
+
+struct ForwardLimits {
+  int64_t max_tokens = 256;      // of one batch, all sequences together
+  int64_t max_context = 4096;    // longest sequence
+  DType kv_dtype = DType::kF16;  // F16 or F32
+};
+
+// The scratch memory of a pass and the pass itself. One thread at a time.
+class Forward {
+ public:
+  // Logit rows that one call of Logits may ask for.
+  static constexpr int64_t kMaxLogitRows = 16;
+
+  // Allocates all scratch, charged to `budget` as "activations" and "logits". Everything referred
+  // to must outlive the object.
+  Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute, Budget& budget,
+          const ForwardLimits& limits);
+
+  // Runs the batch through all layers. Rows are numbered over the sequences in order.
+  // Throws Error(kInvalidArgument) for an empty or too large batch or a token outside the
+  // vocabulary, Error(kContextFull) past max_context, Error(kOutOfBudget) when a cache has no
+  // room; no cache has changed then.
+  void Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
+           ForwardObserver* observer = nullptr);
+
+  // Logits of rows [first, first + count) of the last batch: [count][vocab]. Valid until the
+  // next call. count <= kMaxLogitRows.
+  FloatView Logits(int64_t first, int64_t count);
+
+  const ForwardLimits& limits() const { return limits_; }
+
+  static KvLayout LayoutFor(const ModelSpec& spec, DType kv_dtype);
+  // What the constructor charges, for planning.
+  static uint64_t ChargedBytes(const ModelSpec& spec, const ForwardLimits& limits, int threads);
+
+ private:
+  struct Sizes;
+
+  void CheckBatch(std::span<const BatchSequence> batch) const;
+  void PlaceBatch(std::span<const BatchSequence> batch);
+  void ComputeAngles();
+  void AttentionBlock(int64_t layer);
+  void FfnBlock(int64_t layer);
+  void DenseFfn(int64_t layer);
+  void ExpertFfn(int64_t layer);
+  // gate/up/activation/down of one FFN for rows of `input_`, into `out`.
+  void RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  FloatView Rows(const FloatView& view) const { return view.Rows(0, num_rows_); }
+
+  const ModelSpec& spec_;
+  const ModelWeights& weights_;
+  Compute& compute_;
+  ForwardLimits limits_;
+  std::vector<double> rope_frequencies_;  // radians per position, a value per rotated pair
+
+  Buffer scratch_;
+  Buffer logits_memory_;
+  // Views into scratch_, max_tokens rows each unless said otherwise.
+  FloatView hidden_;  // the residual stream
+  FloatView normed_;
+  FloatView q_, k_, v_;
+  FloatView attended_;
+  FloatView block_out_;  // what a block adds to the residual
+  FloatView gate_, up_;
+  FloatView gathered_;  // tokens of one expert, packed
+  FloatView expert_out_;
+  FloatView router_;  // router probabilities
+  FloatView cos_, sin_;
+  FloatView scores_;  // a row per thread
+  FloatView logits_;  // kMaxLogitRows rows
+  MatMulInput input_;
+
+  // The batch being run.
+  ActivationSelector* selector_ = nullptr;
+  ForwardObserver* observer_ = nullptr;
+  int64_t num_rows_ = 0;
+  std::vector<TokenId> tokens_;
+  std::vector<int64_t> positions_;
+  std::vector<KvSequence*> sequences_;              // per row
+  std::vector<std::span<std::byte* const>> pages_;  // per row
+  std::vector<int64_t> all_rows_;                   // 0, 1, 2, ...
+  std::vector<ExpertLoad> expert_loads_;            // rows routed to each expert
+  ActiveSets active_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,197 @@
+// From a GGUF file to weights in memory (engine/model.h).
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/model.h"
+#include "ops/repack.h"
+
+namespace hearth {
+namespace {
+
+// Every tensor starts on a cache line.
+constexpr uint64_t kTensorAlignment = 64;
+// Bytes of the file that one thread reads and converts at a time.
+constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
+// Rows looked at where the resident type depends on the weights.
+constexpr uint64_t kSampleRows = 8;
+
+DType DecideType(const GgufFile& file, const WeightDecl& decl, const GgufTensor& tensor) {
+  if (decl.is_vector) return DType::kF32;
+  const DTypeInfo& info = InfoOf(tensor.dtype);
+  if (decl.is_embedding) {
+    ResidentType(tensor.dtype, {}, decl.cols);  // refuses what is no weight
+    return tensor.dtype;
+  }
+  const uint64_t row_bytes = tensor.ne[0] / info.block_size * info.block_bytes;
+  std::vector<std::byte> sample;
+  if (!RunsAsStored(tensor.dtype) && row_bytes > 0) {
+    sample.resize(std::min(tensor.bytes, kSampleRows * row_bytes));
+    file.ReadTensor(tensor, 0, sample);
+  }
+  return ResidentType(tensor.dtype, sample, decl.cols);
+}
+
+// A run of rows of one tensor, read and converted as one piece.
+struct Chunk {
+  const ResidentTensor* tensor;
+  uint64_t first_row;
+  uint64_t rows;
+};
+
+std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors) {
+  std::vector<Chunk> chunks;
+  for (const ResidentTensor& tensor : tensors) {
+    const auto rows = static_cast<uint64_t>(tensor.decl.rows * tensor.decl.experts);
+    const uint64_t row_bytes = tensor.stored->bytes / rows;
+    const uint64_t rows_per_chunk =
+        std::max<uint64_t>(1, kChunkBytes / std::max<uint64_t>(row_bytes, 1));
+    for (uint64_t row = 0; row < rows; row += rows_per_chunk) {
+      chunks.push_back({&tensor, row, std::min(rows_per_chunk, rows - row)});
+    }
+  }
+  return chunks;
+}
+
+void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* weights,
+               std::vector<std::byte>& staging) {
+  const ResidentTensor& tensor = *chunk.tensor;
+  const auto cols = static_cast<size_t>(tensor.decl.cols);
+  const size_t stored_row = RowBytes(tensor.stored->dtype, cols);
+  const size_t resident_row = RowBytes(tensor.dtype, cols);
+  std::byte* out = weights + tensor.offset + chunk.first_row * resident_row;
+  const uint64_t begin = chunk.first_row * stored_row;
+  const size_t bytes = chunk.rows * stored_row;
+  if (tensor.dtype == tensor.stored->dtype) {
+    file.ReadTensor(*tensor.stored, begin, {out, bytes});
+    return;
+  }
+  staging.resize(bytes);
+  file.ReadTensor(*tensor.stored, begin, staging);
+  if (tensor.dtype == DType::kF32) {
+    ToFloat(tensor.stored->dtype, staging, {reinterpret_cast<float*>(out), chunk.rows * cols});
+  } else {
+    RepackRows(tensor.stored->dtype, staging, static_cast<int64_t>(chunk.rows), tensor.decl.cols,
+               tensor.dtype, out);
+  }
+}
+
+// Reads all chunks on all threads; the calling thread reports progress between its own chunks.
+// The first error of any thread stops the others and is thrown here.
+class ParallelLoad {
+ public:
+  ParallelLoad(const GgufFile& file, std::vector<Chunk> chunks, std::byte* weights,
+               const ProgressFn& progress)
+      : file_(file), chunks_(std::move(chunks)), weights_(weights), progress_(progress) {
+    for (const Chunk& chunk : chunks_) total_bytes_ += Bytes(chunk);
+  }
+
+  void Run(Compute& compute) {
+    compute.team().Run([this](int worker) { Work(worker); });
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  static uint64_t Bytes(const Chunk& chunk) {
+    return chunk.rows *
+           RowBytes(chunk.tensor->stored->dtype, static_cast<size_t>(chunk.tensor->decl.cols));
+  }
+
+  void Work(int worker) noexcept {
+    try {
+      std::vector<std::byte> staging;
+      for (size_t i = next_++; i < chunks_.size() && !stop_; i = next_++) {
+        LoadChunk(file_, chunks_[i], weights_, staging);
+        done_bytes_ += Bytes(chunks_[i]);
+        if (worker == 0 && progress_) progress_(done_bytes_, total_bytes_);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      stop_ = true;
+    }
+  }
+
+  const GgufFile& file_;
+  const std::vector<Chunk> chunks_;
+  std::byte* const weights_;
+  const ProgressFn& progress_;
+  uint64_t total_bytes_ = 0;
+  std::atomic<size_t> next_{0};
+  std::atomic<uint64_t> done_bytes_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;  // guarded by mutex_ while threads run
+};
+
+void CheckRunnable(const ModelSpec& spec, const std::string& file) {
+  const auto refuse = [&](const char* what) {
+    throw Error(ErrorCode::kUnsupported, file, std::string(what) + " cannot be run yet");
+  };
+  if (spec.positions != PositionKind::kRope) refuse("a model with learned positions");
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.norm != NormKind::kRms) refuse("a model with LayerNorm");
+    if (layer.parallel_attention) refuse("a model with parallel attention");
+    if (layer.attention.fused_qkv) refuse("a model with fused QKV");
+    if (layer.ffn.kind != FfnKind::kGated || layer.ffn.bias) {
+      refuse("a model with a two-matrix FFN or FFN biases");
+    }
+  }
+}
+
+}  // namespace
+
+LoadPlan PlanLoad(const GgufFile& file) {
+  LoadPlan plan;
+  plan.spec = ReadModelSpec(file);
+  CheckRunnable(plan.spec, file.path());
+  plan.weights = std::make_unique<ModelWeights>();
+  for (WeightDecl& decl : DeclareWeights(plan.spec, *plan.weights)) {
+    ResidentTensor tensor;
+    tensor.stored = &MatchTensor(file, decl);
+    tensor.dtype = DecideType(file, decl, *tensor.stored);
+    const auto rows = static_cast<uint64_t>(decl.rows * decl.experts);
+    tensor.bytes = rows * RowBytes(tensor.dtype, static_cast<size_t>(decl.cols));
+    tensor.offset = plan.weights_bytes;
+    plan.weights_bytes +=
+        (tensor.bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+    if (tensor.dtype != tensor.stored->dtype && !decl.is_vector) {
+      plan.conversions[tensor.stored->dtype] = tensor.dtype;
+    }
+    tensor.decl = std::move(decl);
+    plan.tensors.push_back(std::move(tensor));
+  }
+  return plan;
+}
+
+std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
+                                   std::unique_ptr<Tokenizer> tokenizer, Budget& budget,
+                                   Compute& compute, const ProgressFn& progress) {
+  std::unique_ptr<Model> model(new Model());
+  model->path_ = file.path();
+  model->metadata_ = file.metadata();
+  model->tokenizer_ = std::move(tokenizer);
+  if (static_cast<int64_t>(model->tokenizer_->vocab_size()) > plan.spec.vocab_size) {
+    throw Error(ErrorCode::kCorrupt, file.path(), "tokens of the vocabulary",
+                "at most the embedding's " + std::to_string(plan.spec.vocab_size),
+                std::to_string(model->tokenizer_->vocab_size()));
+  }
+  model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
+  ParallelLoad(file, SplitIntoChunks(plan.tensors), model->memory_.data(), progress).Run(compute);
+  for (const ResidentTensor& tensor : plan.tensors) {
+    *tensor.decl.slot = {.data = model->memory_.data() + tensor.offset,
+                         .dtype = tensor.dtype,
+                         .cols = tensor.decl.cols,
+                         .rows = tensor.decl.rows,
+                         .experts = tensor.decl.experts};
+  }
+  if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;
+  model->spec_ = std::move(plan.spec);
+  model->weights_ = std::move(plan.weights);
+  return model;
+}
+
+}  // namespace hearth

@@ -1,0 +1,74 @@
+// A model in memory: its description, tokenizer and weights. Immutable once loaded, so that
+// several sessions may share it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "format/gguf.h"
+#include "model/model_spec.h"
+#include "model/registry.h"
+#include "model/weights.h"
+#include "ops/compute.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+// Called from the loading thread with bytes done and in all. May throw to stop the load.
+using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
+
+// How one tensor of the file is held in memory.
+struct ResidentTensor {
+  WeightDecl decl;
+  const GgufTensor* stored = nullptr;  // in the file's directory
+  DType dtype = DType::kF32;           // in memory
+  uint64_t bytes = 0;
+  uint64_t offset = 0;  // in the weights buffer
+};
+
+// What loading a file would take, decided before anything large is allocated.
+struct LoadPlan {
+  ModelSpec spec;
+  std::unique_ptr<ModelWeights> weights;  // slots of `tensors`, empty until loaded
+  std::vector<ResidentTensor> tensors;
+  uint64_t weights_bytes = 0;  // resident, conversions and alignment included
+  // Stored type -> type in memory, for types that change; for reports.
+  std::map<DType, DType> conversions;
+};
+
+// Checks architecture, tensors and shapes against the file. Reads a few rows of tensors whose
+// resident type depends on them. Throws hearth::Error.
+LoadPlan PlanLoad(const GgufFile& file);
+
+class Model {
+ public:
+  // Reads all weights into memory with every thread of `compute`. Throws hearth::Error; nothing
+  // stays allocated then. `budget` must outlive the model.
+  static std::unique_ptr<Model> Load(const GgufFile& file, LoadPlan plan,
+                                     std::unique_ptr<Tokenizer> tokenizer, Budget& budget,
+                                     Compute& compute, const ProgressFn& progress = {});
+
+  const std::string& path() const { return path_; }
+  const ModelSpec& spec() const { return spec_; }
+  const ModelWeights& weights() const { return *weights_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const GgufMetadata& metadata() const { return metadata_; }
+
+ private:
+  Model() = default;
+
+  std::string path_;
+  GgufMetadata metadata_;
+  ModelSpec spec_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Buffer memory_;
+  std::unique_ptr<ModelWeights> weights_;
+};
+
+}  // namespace hearth

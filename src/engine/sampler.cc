@@ -1,0 +1,136 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+void CheckRange(const char* option, float value, float low, float high) {
+  if (!(value >= low && value <= high)) {
+    throw Error(ErrorCode::kInvalidArgument, option, "value",
+                std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
+  }
+}
+
+}  // namespace
+
+void ValidateSampling(const SamplingOptions& options) {
+  CheckRange("--temp", options.temperature, 0, 100);
+  CheckRange("--top-k", static_cast<float>(options.top_k), 0, 1e9f);
+  CheckRange("--top-p", options.top_p, 0, 1);
+  CheckRange("--min-p", options.min_p, 0, 1);
+  CheckRange("--repetition-penalty", options.repetition_penalty, 0.01f, 100);
+  CheckRange("--repetition-window", static_cast<float>(options.repetition_window), -1, 1e9f);
+  CheckRange("--frequency-penalty", options.frequency_penalty, -100, 100);
+  CheckRange("--presence-penalty", options.presence_penalty, -100, 100);
+}
+
+Sampler::Sampler(SamplingOptions options) : options_(std::move(options)), random_(options_.seed) {
+  ValidateSampling(options_);
+}
+
+TokenId Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history,
+                        size_t generated) {
+  candidates_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    // A logit that is no number (a broken model) can never be chosen.
+    const float value = std::isnan(logits[i]) ? -INFINITY : logits[i];
+    candidates_[i] = {static_cast<TokenId>(i), value};
+  }
+  ApplyPenalties(history, generated);
+  if (options_.temperature == 0) {
+    return std::max_element(
+               candidates_.begin(), candidates_.end(),
+               [](const Candidate& a, const Candidate& b) { return a.value < b.value; })
+        ->id;
+  }
+  KeepTopK();
+  ToProbabilities();
+  KeepTopPAndMinP();
+  float sum = 0;
+  for (const Candidate& candidate : candidates_) sum += candidate.value;
+  // 53 random bits, so that the draw is the same with every standard library.
+  const double draw = static_cast<double>(random_() >> 11) * 0x1p-53;
+  double left = draw * static_cast<double>(sum);
+  for (const Candidate& candidate : candidates_) {
+    left -= static_cast<double>(candidate.value);
+    if (left < 0) return candidate.id;
+  }
+  return candidates_.front().id;  // rounding left nothing over: the most likely one
+}
+
+void Sampler::ApplyPenalties(std::span<const TokenId> history, size_t generated) {
+  for (const auto& [id, bias] : options_.logit_bias) {
+    if (id >= 0 && static_cast<size_t>(id) < candidates_.size()) {
+      candidates_[static_cast<size_t>(id)].value += bias;
+    }
+  }
+  if (options_.repetition_penalty != 1) {
+    const size_t window = options_.repetition_window < 0
+                              ? history.size()
+                              : static_cast<size_t>(options_.repetition_window);
+    std::vector<TokenId> recent(
+        history.end() - static_cast<ptrdiff_t>(std::min(window, history.size())), history.end());
+    std::sort(recent.begin(), recent.end());
+    recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
+    for (const TokenId id : recent) {
+      if (static_cast<size_t>(id) >= candidates_.size()) continue;
+      float& value = candidates_[static_cast<size_t>(id)].value;
+      value = value > 0 ? value / options_.repetition_penalty : value * options_.repetition_penalty;
+    }
+  }
+  if (options_.frequency_penalty != 0 || options_.presence_penalty != 0) {
+    std::map<TokenId, int> counts;
+    for (const TokenId id : history.last(std::min(generated, history.size()))) ++counts[id];
+    for (const auto& [id, count] : counts) {
+      if (static_cast<size_t>(id) >= candidates_.size()) continue;
+      candidates_[static_cast<size_t>(id)].value -=
+          options_.presence_penalty + options_.frequency_penalty * static_cast<float>(count);
+    }
+  }
+}
+
+void Sampler::KeepTopK() {
+  const auto more_likely = [](const Candidate& a, const Candidate& b) {
+    return a.value > b.value || (a.value == b.value && a.id < b.id);
+  };
+  const auto k = static_cast<size_t>(options_.top_k);
+  if (k > 0 && k < candidates_.size()) {
+    std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(k),
+                      candidates_.end(), more_likely);
+    candidates_.resize(k);
+  } else {
+    std::sort(candidates_.begin(), candidates_.end(), more_likely);
+  }
+}
+
+void Sampler::ToProbabilities() {
+  const float best = candidates_.front().value;
+  double sum = 0;
+  for (Candidate& candidate : candidates_) {
+    const float distance = std::isinf(best) ? 0 : (candidate.value - best) / options_.temperature;
+    candidate.value = std::exp(distance);
+    sum += static_cast<double>(candidate.value);
+  }
+  for (Candidate& candidate : candidates_) {
+    candidate.value = static_cast<float>(static_cast<double>(candidate.value) / sum);
+  }
+}
+
+void Sampler::KeepTopPAndMinP() {
+  double reached = 0;
+  size_t keep = 0;
+  const float floor = options_.min_p * candidates_.front().value;
+  while (keep < candidates_.size() && reached < static_cast<double>(options_.top_p) &&
+         candidates_[keep].value >= floor) {
+    reached += static_cast<double>(candidates_[keep].value);
+    ++keep;
+  }
+  candidates_.resize(std::max<size_t>(keep, 1));
+}
+
+}  // namespace hearth

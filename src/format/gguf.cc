@@ -1,0 +1,169 @@
+#include "format/gguf.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "format/gguf_parse.h"
+
+namespace hearth {
+namespace {
+
+// Number of files in the set that a part belongs to; 1 for a file on its own.
+uint64_t PartCountOf(const GgufMetadata& metadata) {
+  const uint64_t count = metadata.FindUint("split.count").value_or(1);
+  if (count > UINT16_MAX) {
+    throw Error(ErrorCode::kCorrupt, metadata.file_name(), "key 'split.count'",
+                fmt::format("at most {}", UINT16_MAX), fmt::format("{}", count));
+  }
+  return count == 0 ? 1 : count;
+}
+
+// The ending of the name of part `index` (from 0) of a set: "-00001-of-00003.gguf".
+std::string PartSuffix(uint64_t index, uint64_t count) {
+  return fmt::format("-{:05}-of-{:05}.gguf", index + 1, count);
+}
+
+// What the names of a set have in common, given the path of one part.
+std::string PartStem(const std::string& path, uint64_t index, uint64_t count) {
+  const std::string suffix = PartSuffix(index, count);
+  if (path.size() < suffix.size() ||
+      path.compare(path.size() - suffix.size(), suffix.size(), suffix) != 0) {
+    throw Error(ErrorCode::kNotFound, path,
+                fmt::format("name of part {} of {} of a split model, from which the other parts "
+                            "are found",
+                            index + 1, count),
+                "a name that ends in " + suffix, "another");
+  }
+  return path.substr(0, path.size() - suffix.size());
+}
+
+std::unique_ptr<BlockReader> OpenPart(const std::string& path, uint64_t index, uint64_t count) {
+  try {
+    return OpenFileReader(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) throw;
+    throw Error(ErrorCode::kNotFound, path,
+                fmt::format("part {} of {} of the split model is missing", index + 1, count));
+  }
+}
+
+void CheckKey(const GgufMetadata& metadata, const char* key, uint64_t found, uint64_t expected) {
+  if (found == expected) return;
+  throw Error(ErrorCode::kCorrupt, metadata.file_name(), fmt::format("key '{}'", key),
+              fmt::format("{}", expected), fmt::format("{}", found));
+}
+
+// That the parts say they belong together, in this order.
+void CheckParts(const std::vector<GgufPart>& parts) {
+  uint64_t num_tensors = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const GgufMetadata& metadata = parts[i].metadata;
+    CheckKey(metadata, "split.count", PartCountOf(metadata), parts.size());
+    if (parts.size() > 1 || metadata.Has("split.no")) {
+      CheckKey(metadata, "split.no", metadata.FindUint("split.no").value_or(0), i);
+    }
+    num_tensors += parts[i].tensors.size();
+  }
+  const GgufMetadata& first = parts.front().metadata;
+  if (const std::optional<uint64_t> total = first.FindUint("split.tensors.count")) {
+    CheckKey(first, "split.tensors.count", *total, num_tensors);
+  }
+}
+
+}  // namespace
+
+GgufFile GgufFile::Open(const std::string& path) {
+  std::unique_ptr<BlockReader> reader = OpenFileReader(path);
+  GgufPart opened = ParseGgufPart(*reader);
+  const uint64_t count = PartCountOf(opened.metadata);
+  std::vector<std::unique_ptr<BlockReader>> readers;
+  std::vector<GgufPart> parts;
+  if (count == 1) {
+    readers.push_back(std::move(reader));
+    parts.push_back(std::move(opened));
+    return Assemble(std::move(readers), std::move(parts));
+  }
+  const uint64_t index = opened.metadata.GetUint("split.no");
+  if (index >= count) {
+    throw Error(ErrorCode::kCorrupt, path, "key 'split.no'", fmt::format("less than {}", count),
+                fmt::format("{}", index));
+  }
+  const std::string stem = PartStem(path, index, count);
+  for (uint64_t i = 0; i < count; ++i) {
+    if (i == index) {
+      readers.push_back(std::move(reader));
+      parts.push_back(std::move(opened));
+      continue;
+    }
+    readers.push_back(OpenPart(stem + PartSuffix(i, count), i, count));
+    parts.push_back(ParseGgufPart(*readers.back()));
+  }
+  return Assemble(std::move(readers), std::move(parts));
+}
+
+GgufFile GgufFile::FromReaders(std::vector<std::unique_ptr<BlockReader>> parts) {
+  if (parts.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "GGUF file", "number of parts", "at least 1", "0");
+  }
+  std::vector<GgufPart> parsed;
+  for (const auto& reader : parts) parsed.push_back(ParseGgufPart(*reader));
+  return Assemble(std::move(parts), std::move(parsed));
+}
+
+GgufFile GgufFile::Assemble(std::vector<std::unique_ptr<BlockReader>> readers,
+                            std::vector<GgufPart> parts) {
+  CheckParts(parts);
+  GgufFile file;
+  file.path_ = readers.front()->name();
+  file.parts_ = std::move(readers);
+  file.version_ = parts.front().version;
+  file.alignment_ = parts.front().alignment;
+  size_t num_tensors = 0;
+  for (const GgufPart& part : parts) num_tensors += part.tensors.size();
+  file.tensors_.reserve(num_tensors);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (GgufTensor& tensor : parts[i].tensors) {
+      tensor.file_index = static_cast<uint32_t>(i);
+      if (!file.index_.emplace(tensor.name, file.tensors_.size()).second) {
+        throw Error(ErrorCode::kCorrupt, parts[i].metadata.file_name(),
+                    fmt::format("tensor '{}': name", Printable(tensor.name)), "one of its own",
+                    "one that an earlier tensor has");
+      }
+      file.tensors_.push_back(std::move(tensor));
+    }
+  }
+  file.metadata_ = std::move(parts.front().metadata);
+  return file;
+}
+
+const GgufTensor* GgufFile::FindTensorOrNull(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+const GgufTensor& GgufFile::GetTensor(std::string_view name) const {
+  if (const GgufTensor* tensor = FindTensorOrNull(name)) return *tensor;
+  throw Error(ErrorCode::kNotFound, path_, fmt::format("tensor '{}' is missing", Printable(name)));
+}
+
+uint64_t GgufFile::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& part : parts_) bytes += part->size_bytes();
+  return bytes;
+}
+
+void GgufFile::ReadTensor(const GgufTensor& tensor, uint64_t begin,
+                          std::span<std::byte> out) const {
+  if (tensor.file_index >= parts_.size() || begin > tensor.bytes ||
+      out.size() > tensor.bytes - begin) {
+    throw Error(ErrorCode::kInvalidArgument, path_,
+                fmt::format("read from tensor '{}'", Printable(tensor.name)),
+                fmt::format("a range inside its {} bytes", tensor.bytes),
+                fmt::format("{} bytes at {}", out.size(), begin));
+  }
+  parts_[tensor.file_index]->ReadAt(tensor.offset + begin, out);
+}
+
+}  // namespace hearth

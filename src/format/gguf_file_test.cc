@@ -1,0 +1,156 @@
+// Files on disk and split sets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "format/gguf.h"
+#include "format/gguf_test_bytes.h"
+
+namespace hearth {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = GgufTestBytes;
+
+constexpr uint32_t kF32 = 0;
+
+class GgufFileTest : public testing::Test {
+ protected:
+  GgufFileTest()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                ("gguf_file_test." + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~GgufFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Write(const std::string& name, const Bytes& bytes) {
+    const std::string path = (folder_ / name).string();
+    std::ofstream out(path, std::ios::binary);
+    for (const std::byte b : bytes.bytes()) out.put(static_cast<char>(b));
+    return path;
+  }
+
+  // Part `no` of `count` with one tensor of 8 floats that all equal `no`.
+  static Bytes Part(uint16_t no, uint16_t count, const std::string& tensor) {
+    Bytes b;
+    b.Header(1, no == 0 ? 4 : 2).PairU16("split.no", no).PairU16("split.count", count);
+    if (no == 0) {
+      b.Str("split.tensors.count").Type(GgufType::kInt32).U32(count);
+      b.Str("general.name").Type(GgufType::kString).Str("parts");
+    }
+    b.Tensor(tensor, {8}, kF32, 0).PadTo(32);
+    for (int i = 0; i < 8; ++i) b.Put(static_cast<float>(no));
+    return b;
+  }
+
+  static std::string MessageOf(const std::string& path) {
+    try {
+      GgufFile::Open(path);
+    } catch (const Error& error) {
+      return std::string(ErrorCodeName(error.code())) + ": " + error.what();
+    }
+    return "accepted";
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(GgufFileTest, OpensASplitSetThroughAnyPart) {
+  const std::string first = Write("m-00001-of-00003.gguf", Part(0, 3, "a"));
+  Write("m-00002-of-00003.gguf", Part(1, 3, "b"));
+  const std::string last = Write("m-00003-of-00003.gguf", Part(2, 3, "c"));
+  for (const std::string& path : {first, last}) {
+    const GgufFile file = GgufFile::Open(path);
+    EXPECT_EQ(file.path(), first);
+    EXPECT_EQ(file.num_parts(), 3u);
+    EXPECT_EQ(file.part(2).name(), last);
+    EXPECT_EQ(file.metadata().GetString("general.name"), "parts");
+    EXPECT_EQ(file.file_bytes(), file.part(0).size_bytes() + 2 * file.part(1).size_bytes());
+    ASSERT_EQ(file.tensors().size(), 3u);
+    for (int i = 0; i < 3; ++i) {
+      const GgufTensor& tensor = file.GetTensor(std::string(1, static_cast<char>('a' + i)));
+      EXPECT_EQ(tensor.file_index, static_cast<uint32_t>(i));
+      float value = -1;
+      file.ReadTensor(tensor, 28, std::as_writable_bytes(std::span(&value, 1)));
+      EXPECT_EQ(value, static_cast<float>(i));
+    }
+  }
+}
+
+TEST_F(GgufFileTest, NamesAMissingPart) {
+  const std::string second = Write("m-00002-of-00002.gguf", Part(1, 2, "b"));
+  EXPECT_THAT(MessageOf(second), HasSubstr("not_found"));
+  EXPECT_THAT(MessageOf(second), HasSubstr("m-00001-of-00002.gguf: part 1 of 2"));
+}
+
+TEST_F(GgufFileTest, RefusesARenamedPart) {
+  const std::string path = Write("model.gguf", Part(0, 2, "a"));
+  EXPECT_THAT(MessageOf(path), HasSubstr("-00001-of-00002.gguf"));
+}
+
+TEST_F(GgufFileTest, RefusesPartsThatDoNotBelongTogether) {
+  const std::string first = Write("m-00001-of-00002.gguf", Part(0, 2, "a"));
+  Write("m-00002-of-00002.gguf", Part(0, 2, "b"));
+  EXPECT_THAT(MessageOf(first), HasSubstr("'split.no': expected 1, found 0"));
+  Write("m-00002-of-00002.gguf", Part(1, 3, "b"));
+  EXPECT_THAT(MessageOf(first), HasSubstr("'split.count': expected 2, found 3"));
+  Write("m-00002-of-00002.gguf", Part(1, 2, "a"));
+  EXPECT_THAT(MessageOf(first), HasSubstr("m-00002-of-00002.gguf: tensor 'a'"));
+  Write("m-00002-of-00002.gguf", Bytes().Raw("hello"));
+  EXPECT_THAT(MessageOf(first), HasSubstr("m-00002-of-00002.gguf: magic number"));
+  Write("m-00002-of-00002.gguf", Part(1, 2, "b"));
+  EXPECT_EQ(MessageOf(first), "accepted");
+}
+
+TEST_F(GgufFileTest, RefusesAPartNumberOutsideTheSet) {
+  const std::string path = Write("m-00008-of-00002.gguf", Part(7, 2, "a"));
+  EXPECT_THAT(MessageOf(path), HasSubstr("'split.no': expected less than 2, found 7"));
+}
+
+TEST_F(GgufFileTest, SaysWhyAPathCannotBeOpened) {
+  EXPECT_THAT(MessageOf((folder_ / "none.gguf").string()), HasSubstr("not_found: "));
+  EXPECT_THAT(MessageOf(folder_.string()), HasSubstr("io: "));
+  EXPECT_THAT(MessageOf(folder_.string()), HasSubstr("a directory"));
+  EXPECT_THAT(MessageOf("/dev/null"), HasSubstr("a device"));
+}
+
+TEST_F(GgufFileTest, ReadsOnlyInsideATensor) {
+  const GgufFile file = OpenBytes(Bytes()
+                                      .Header(2, 0)
+                                      .Tensor("a", {8}, kF32, 0)
+                                      .Tensor("b", {8}, kF32, 32)
+                                      .PadTo(32)
+                                      .Zeros(64)
+                                      .bytes());
+  std::vector<std::byte> out(33);
+  const GgufTensor& a = file.GetTensor("a");
+  const auto read = [&](uint64_t begin, size_t count) {
+    file.ReadTensor(a, begin, std::span(out).first(count));
+  };
+  EXPECT_NO_THROW(read(0, 32));
+  EXPECT_NO_THROW(read(32, 0));
+  EXPECT_THROW(read(0, 33), Error);
+  EXPECT_THROW(read(1, 32), Error);
+  EXPECT_THROW(read(UINT64_MAX, 2), Error);
+}
+
+TEST_F(GgufFileTest, FindsTensorsByName) {
+  const GgufFile file = OpenBytes(Bytes().Header(0, 0).bytes(), "empty.gguf");
+  EXPECT_EQ(file.FindTensorOrNull("output.weight"), nullptr);
+  try {
+    file.GetTensor("output.weight");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_STREQ(error.what(), "empty.gguf: tensor 'output.weight' is missing");
+  }
+  EXPECT_THROW(GgufFile::FromReaders({}), Error);
+}
+
+}  // namespace
+}  // namespace hearth

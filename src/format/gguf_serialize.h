@@ -1,0 +1,26 @@
+// The bytes of a GGUF v3 header, and where the tensors behind it lie. Internal to format/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/gguf.h"
+#include "format/gguf_writer.h"
+
+namespace hearth {
+
+struct GgufLayout {
+  std::vector<std::byte> header;  // padded to where the tensor data begins
+  std::vector<uint64_t> offsets;  // of each tensor, from the start of the file
+  std::vector<uint64_t> bytes;    // of each tensor, without padding
+  uint64_t total_bytes = 0;       // of the file, the last tensor padded too
+};
+
+// Throws Error(kInvalidArgument), naming `path`, for metadata or tensors that a reader would
+// refuse.
+GgufLayout PlanGguf(const std::string& path, const GgufMetadata& metadata,
+                    const std::vector<GgufTensorDecl>& tensors);
+
+}  // namespace hearth

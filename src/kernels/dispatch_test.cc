@@ -1,0 +1,69 @@
+#include <set>
+
+#include "kernels/test_util.h"
+
+namespace hearth::kernels {
+namespace {
+
+TEST(DispatchTest, WithoutFeaturesOnlyTheOracleIsUsable) {
+  const auto tables = UsableKernels(CpuFeatures{});
+  ASSERT_EQ(tables.size(), 1u);
+  EXPECT_STREQ(tables[0]->isa, "scalar");
+  EXPECT_EQ(&BestKernels(CpuFeatures{}), tables[0]);
+}
+
+TEST(DispatchTest, BestIsLastAndAllAreFoundByName) {
+  const CpuFeatures features = DetectCpuFeatures();
+  const auto tables = UsableKernels(features);
+  EXPECT_STREQ(tables.front()->isa, "scalar");
+  EXPECT_EQ(&BestKernels(features), tables.back());
+  std::set<std::string> names;
+  for (const KernelTable* table : tables) {
+    EXPECT_TRUE(names.insert(table->isa).second) << table->isa << " occurs twice";
+    EXPECT_EQ(FindKernels(table->isa, features), table);
+    if (table != tables.front()) {
+      EXPECT_EQ(FindKernels(table->isa, CpuFeatures{}), nullptr);
+    }
+  }
+  EXPECT_EQ(FindKernels("no such isa", features), nullptr);
+}
+
+// A feature of a newer processor without the older ones must not bring its table.
+TEST(DispatchTest, FeaturesNeedTheirBase) {
+  CpuFeatures features;
+  features.avx512_vnni = true;
+  features.avx_vnni = true;
+  features.dotprod = true;
+  EXPECT_EQ(UsableKernels(features).size(), 1u);
+}
+
+TEST(DispatchTest, ActivationKinds) {
+  for (DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+    EXPECT_EQ(ActivationKindOf(dtype), ActivationKind::kQ8);
+    EXPECT_TRUE(HasKernel(dtype));
+  }
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(ActivationKindOf(dtype), ActivationKind::kFloat);
+    EXPECT_TRUE(HasKernel(dtype));
+  }
+  EXPECT_FALSE(HasKernel(DType::kQ4_K));
+  EXPECT_FALSE(HasKernel(DType::kI32));
+}
+
+class TableContentTest : public testing::TableTest {};
+
+TEST_P(TableContentTest, HasEveryKernel) {
+  const KernelTable& t = table();
+  for (int i = 0; i < kNumDTypes; ++i) {
+    EXPECT_EQ(t.matmul[i] != nullptr, HasKernel(static_cast<DType>(i))) << i;
+  }
+  for (const auto& activation : t.ffn_activation) EXPECT_NE(activation, nullptr);
+  EXPECT_TRUE(t.quantize_q8 && t.rms_norm && t.rope && t.softmax && t.add && t.scaled_add);
+  EXPECT_TRUE(t.float_to_half && t.attn_scores_f32 && t.attn_scores_f16);
+  EXPECT_TRUE(t.attn_values_f32 && t.attn_values_f16);
+}
+
+HEARTH_FOR_ALL_TABLES(TableContentTest);
+
+}  // namespace
+}  // namespace hearth::kernels

@@ -1,0 +1,182 @@
+// Kernels that work on floats one by one, and the two normalizations. The result for an element
+// does not depend on where in the array it stands: what is left over at the end goes through the
+// same vector operations.
+#pragma once
+
+#include "hwy/contrib/math/math-inl.h"
+#include "kernels/kernel_table.h"
+#include "kernels/vector-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+// out[i] = op(a[i], b[i]). out may be a or b.
+template <class Op>
+HWY_INLINE void Zip(const float* a, const float* b, int64_t n, float* out, Op op) {
+  const FloatTag d;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    hn::StoreU(op(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
+  }
+  if (i == n) return;
+  StoreFirst(op(LoadFirst(d, a + i, n - i), LoadFirst(d, b + i, n - i)), d, out + i, n - i);
+}
+
+inline void Add(const float* a, int64_t n, float* out) noexcept {
+  Zip(a, out, n, out, [](FloatVec x, FloatVec y) { return hn::Add(x, y); });
+}
+
+inline void ScaledAdd(const float* a, float s, int64_t n, float* out) noexcept {
+  const FloatVec scale = hn::Set(kFloats, s);
+  Zip(a, out, n, out, [scale](FloatVec x, FloatVec y) { return hn::MulAdd(scale, x, y); });
+}
+
+// Sum over i of x[i]^2.
+inline float SumOfSquares(const float* x, int64_t n) {
+  const FloatTag d;
+  FloatVec sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    for (int j = 0; j < 4; ++j) {
+      const FloatVec v = hn::LoadU(d, x + i + j * kLanes);
+      sums[j] = hn::MulAdd(v, v, sums[j]);
+    }
+  }
+  for (; i + kLanes <= n; i += kLanes) {
+    const FloatVec v = hn::LoadU(d, x + i);
+    sums[0] = hn::MulAdd(v, v, sums[0]);
+  }
+  if (i < n) {
+    const FloatVec v = LoadFirst(d, x + i, n - i);
+    sums[1] = hn::MulAdd(v, v, sums[1]);
+  }
+  const FloatVec sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+inline void RmsNorm(const float* x, const float* weight, int64_t n, float eps,
+                    float* out) noexcept {
+  const FloatTag d;
+  const float mean = SumOfSquares(x, n) / static_cast<float>(n);
+  const FloatVec scale = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::Set(d, mean + eps)));
+  Zip(x, weight, n, out, [scale](FloatVec v, FloatVec w) { return hn::Mul(hn::Mul(v, scale), w); });
+}
+
+inline float Max(const float* x, int64_t n) {
+  const FloatTag d;
+  FloatVec max = hn::Set(d, x[0]);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) max = hn::Max(max, hn::LoadU(d, x + i));
+  float result = hn::GetLane(hn::MaxOfLanes(d, max));
+  for (; i < n; ++i) result = x[i] > result ? x[i] : result;
+  return result;
+}
+
+inline void Softmax(float* x, int64_t n) noexcept {
+  const FloatTag d;
+  const FloatVec max = hn::Set(d, Max(x, n));
+  FloatVec sum = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const FloatVec e = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), max));
+    hn::StoreU(e, d, x + i);
+    sum = hn::Add(sum, e);
+  }
+  if (i < n) {
+    const FloatVec e = hn::Exp(d, hn::Sub(LoadFirst(d, x + i, n - i), max));
+    StoreFirst(e, d, x + i, n - i);
+    const auto used = hn::FirstN(d, static_cast<size_t>(n - i));
+    sum = hn::Add(sum, hn::IfThenElseZero(used, e));
+  }
+  const FloatVec scale = hn::Div(hn::Set(d, 1.0f), hn::SumOfLanes(d, sum));
+  Zip(x, x, n, x, [scale](FloatVec e, FloatVec) { return hn::Mul(e, scale); });
+}
+
+// 1 / (1 + exp(-g)), through exp(-|g|) which cannot overflow.
+HWY_INLINE FloatVec Sigmoid(FloatVec g) {
+  const FloatTag d;
+  const FloatVec one = hn::Set(d, 1.0f);
+  const FloatVec e = hn::Exp(d, hn::Neg(hn::Abs(g)));
+  const FloatVec numerator = hn::IfThenElse(hn::Lt(g, hn::Zero(d)), e, one);
+  return hn::Div(numerator, hn::Add(one, e));
+}
+
+// "Active" is a comparison, not a maximum: it gives the zeros of the contract for NaN as well,
+// and is the same test that selects neurons for sparse execution.
+template <FfnActivation kind>
+HWY_INLINE FloatVec Activate(FloatVec g, FloatVec u, FloatVec threshold) {
+  const FloatVec zero = hn::Zero(kFloats);
+  if constexpr (kind == FfnActivation::kSilu) {
+    return hn::Mul(hn::Mul(g, Sigmoid(g)), u);
+  } else if constexpr (kind == FfnActivation::kRelu) {
+    return hn::IfThenElseZero(hn::Gt(g, zero), hn::Mul(g, u));
+  } else if constexpr (kind == FfnActivation::kFatRelu) {
+    return hn::IfThenElseZero(hn::Gt(g, threshold), hn::Mul(g, u));
+  } else {
+    const auto active = hn::And(hn::Gt(g, zero), hn::Gt(u, zero));
+    return hn::IfThenElseZero(active, hn::Mul(g, u));
+  }
+}
+
+template <FfnActivation kind>
+void ActivateFfn(const float* gate, const float* up, int64_t n, float threshold,
+                 float* out) noexcept {
+  const FloatVec limit = hn::Set(kFloats, threshold);
+  Zip(gate, up, n, out, [limit](FloatVec g, FloatVec u) { return Activate<kind>(g, u, limit); });
+}
+
+struct RotatedPair {
+  FloatVec first;
+  FloatVec second;
+};
+
+HWY_INLINE RotatedPair Rotate(FloatVec a, FloatVec b, FloatVec cos, FloatVec sin) {
+  return {hn::NegMulAdd(b, sin, hn::Mul(a, cos)), hn::MulAdd(b, cos, hn::Mul(a, sin))};
+}
+
+inline void RopeAdjacent(float* x, const float* cos, const float* sin, int64_t pairs) {
+  const FloatTag d;
+  for (int64_t i = 0; i < pairs; i += kLanes) {
+    const int64_t n = pairs - i < kLanes ? pairs - i : kLanes;
+    HWY_ALIGN float buffer[2 * hn::MaxLanes(d)] = {};
+    const bool whole = n == kLanes;
+    float* at = whole ? x + 2 * i : buffer;
+    if (!whole) __builtin_memcpy(buffer, x + 2 * i, static_cast<size_t>(n) * 2 * sizeof(float));
+    FloatVec a;
+    FloatVec b;
+    hn::LoadInterleaved2(d, at, a, b);
+    const FloatVec c = whole ? hn::LoadU(d, cos + i) : LoadFirst(d, cos + i, n);
+    const FloatVec s = whole ? hn::LoadU(d, sin + i) : LoadFirst(d, sin + i, n);
+    const RotatedPair rotated = Rotate(a, b, c, s);
+    hn::StoreInterleaved2(rotated.first, rotated.second, d, at);
+    if (!whole) __builtin_memcpy(x + 2 * i, buffer, static_cast<size_t>(n) * 2 * sizeof(float));
+  }
+}
+
+inline void RopeHalves(float* x, const float* cos, const float* sin, int64_t pairs) {
+  const FloatTag d;
+  float* y = x + pairs;
+  int64_t i = 0;
+  for (; i + kLanes <= pairs; i += kLanes) {
+    const RotatedPair rotated = Rotate(hn::LoadU(d, x + i), hn::LoadU(d, y + i),
+                                       hn::LoadU(d, cos + i), hn::LoadU(d, sin + i));
+    hn::StoreU(rotated.first, d, x + i);
+    hn::StoreU(rotated.second, d, y + i);
+  }
+  const int64_t n = pairs - i;
+  if (n == 0) return;
+  const RotatedPair rotated = Rotate(LoadFirst(d, x + i, n), LoadFirst(d, y + i, n),
+                                     LoadFirst(d, cos + i, n), LoadFirst(d, sin + i, n));
+  StoreFirst(rotated.first, d, x + i, n);
+  StoreFirst(rotated.second, d, y + i, n);
+}
+
+inline void Rope(float* x, const float* cos, const float* sin, int64_t pairs,
+                 RopeLayout layout) noexcept {
+  if (layout == RopeLayout::kAdjacent) {
+    RopeAdjacent(x, cos, sin, pairs);
+  } else {
+    RopeHalves(x, cos, sin, pairs);
+  }
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA

@@ -1,0 +1,88 @@
+// Products of F32, F16 and BF16 weights with float activations; attention over the KV cache,
+// whose scores are such products with one token.
+#pragma once
+
+#include "kernels/tiles-inl.h"
+#include "kernels/vector-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+// A weight type: kLanes of them as floats, from bytes of any alignment.
+struct F32Weights {
+  static constexpr int64_t kBytes = 4;
+  static HWY_INLINE FloatVec Load(const uint8_t* p) {
+    return hn::LoadU(kFloats, reinterpret_cast<const float*>(p));
+  }
+  static HWY_INLINE FloatVec LoadSome(const uint8_t* p, int64_t n) {
+    return LoadFirst(kFloats, reinterpret_cast<const float*>(p), n);
+  }
+};
+
+struct F16Weights {
+  static constexpr int64_t kBytes = 2;
+  static HWY_INLINE FloatVec FromBits(hn::Vec<HalfBitsTag> bits) {
+    return hn::PromoteTo(kFloats, hn::BitCast(HalfTag(), bits));
+  }
+  static HWY_INLINE FloatVec Load(const uint8_t* p) {
+    return FromBits(hn::LoadU(HalfBitsTag(), reinterpret_cast<const uint16_t*>(p)));
+  }
+  static HWY_INLINE FloatVec LoadSome(const uint8_t* p, int64_t n) {
+    return FromBits(LoadFirst(HalfBitsTag(), reinterpret_cast<const uint16_t*>(p), n));
+  }
+};
+
+struct BF16Weights {
+  static constexpr int64_t kBytes = 2;
+  static HWY_INLINE FloatVec FromBits(hn::Vec<HalfBitsTag> bits) {
+    return hn::PromoteTo(kFloats, hn::BitCast(BHalfTag(), bits));
+  }
+  static HWY_INLINE FloatVec Load(const uint8_t* p) {
+    return FromBits(hn::LoadU(HalfBitsTag(), reinterpret_cast<const uint16_t*>(p)));
+  }
+  static HWY_INLINE FloatVec LoadSome(const uint8_t* p, int64_t n) {
+    return FromBits(LoadFirst(HalfBitsTag(), reinterpret_cast<const uint16_t*>(p), n));
+  }
+};
+
+// Adds the products of columns [i, i + n) to the sums of R rows times T tokens; n is kLanes, or
+// less where kPartial.
+template <class Weights, bool kPartial, int R, int T>
+HWY_INLINE void AddProducts(const uint8_t* const (&w)[R], const float* const (&x)[T], int64_t i,
+                            int64_t n, FloatVec (&sums)[R][T]) {
+  FloatVec activations[T];
+  for (int t = 0; t < T; ++t) {
+    activations[t] = kPartial ? LoadFirst(kFloats, x[t] + i, n) : hn::LoadU(kFloats, x[t] + i);
+  }
+  for (int r = 0; r < R; ++r) {
+    const uint8_t* at = w[r] + i * Weights::kBytes;
+    const FloatVec weights = kPartial ? Weights::LoadSome(at, n) : Weights::Load(at);
+    for (int t = 0; t < T; ++t) sums[r][t] = hn::MulAdd(weights, activations[t], sums[r][t]);
+  }
+}
+
+template <class Weights>
+struct FloatFamily {
+  static constexpr int kRowsOfTile = kRowsOfFloatTile;
+
+  template <int R, int T>
+  static HWY_INLINE void Tile(const MatMulArgs& a, int64_t row, int64_t token) {
+    const uint8_t* w[R];
+    for (int r = 0; r < R; ++r) w[r] = RowAt(a, row + r);
+    const float* x[T];
+    for (int t = 0; t < T; ++t) x[t] = static_cast<const float*>(a.x) + (token + t) * a.x_stride;
+    FloatVec sums[R][T];
+    for (auto& of_row : sums) {
+      for (FloatVec& sum : of_row) sum = hn::Zero(kFloats);
+    }
+    int64_t i = 0;
+    for (; i + kLanes <= a.k; i += kLanes) AddProducts<Weights, false>(w, x, i, kLanes, sums);
+    if (i < a.k) AddProducts<Weights, true>(w, x, i, a.k - i, sums);
+    for (int t = 0; t < T; ++t) {
+      for (int r = 0; r < R; ++r) {
+        OutAt(a, row + r, token + t) = hn::GetLane(hn::SumOfLanes(kFloats, sums[r][t]));
+      }
+    }
+  }
+};
+
+}  // namespace hearth::kernels::HEARTH_ISA

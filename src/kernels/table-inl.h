@@ -1,0 +1,41 @@
+// The kernel table of an instruction set, from the bodies that all of them share.
+#pragma once
+
+#include "kernels/attention-inl.h"
+#include "kernels/elementwise-inl.h"
+#include "kernels/kernel_table.h"
+#include "kernels/matmul_float-inl.h"
+#include "kernels/matmul_q8-inl.h"
+#include "kernels/narrow-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+constexpr KernelTable MakeTable(const char* isa) {
+  KernelTable t{};
+  t.isa = isa;
+  t.matmul[static_cast<int>(DType::kF32)] = MatMul<FloatFamily<F32Weights>>;
+  t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
+  t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
+  t.matmul[static_cast<int>(DType::kQ8_0)] = MatMul<Q8Family<Q8_0Weights>>;
+  t.matmul[static_cast<int>(DType::kQ4_0)] = MatMul<Q8Family<Q4_0Weights>>;
+  t.matmul[static_cast<int>(DType::kQ4_1)] = MatMul<Q8Family<Q4_1Weights>>;
+  t.quantize_q8 = QuantizeQ8;
+  t.rms_norm = RmsNorm;
+  t.rope = Rope;
+  t.softmax = Softmax;
+  t.ffn_activation[static_cast<int>(FfnActivation::kSilu)] = ActivateFfn<FfnActivation::kSilu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kRelu)] = ActivateFfn<FfnActivation::kRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
+      ActivateFfn<FfnActivation::kFatRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kDRelu)] = ActivateFfn<FfnActivation::kDRelu>;
+  t.add = Add;
+  t.scaled_add = ScaledAdd;
+  t.float_to_half = FloatToHalf;
+  t.attn_scores_f32 = AttentionScores<F32Weights, float>;
+  t.attn_scores_f16 = AttentionScores<F16Weights, uint16_t>;
+  t.attn_values_f32 = AttentionValues<F32Weights, float>;
+  t.attn_values_f16 = AttentionValues<F16Weights, uint16_t>;
+  return t;
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA

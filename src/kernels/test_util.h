@@ -1,0 +1,122 @@
+// What the kernel tests share: operands that end at a page which cannot be touched, data of
+// several kinds, and the tables as test parameters.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "kernels/kernel_table.h"
+
+namespace hearth::kernels::testing {
+
+// n elements whose last byte is followed (or, with kAtStart, whose first byte is preceded) by a
+// page without access: a kernel that reads or writes outside its operand dies. At the end of a
+// page the start has whatever alignment the size leaves, so odd sizes test misalignment too.
+enum class Placement { kAtEnd, kAtStart };
+
+template <class T>
+class GuardedArray {
+ public:
+  explicit GuardedArray(int64_t n, Placement placement = Placement::kAtEnd)
+      : size_(static_cast<size_t>(n)) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t bytes = size_ * sizeof(T);
+    const size_t used = (bytes + page - 1) / page * page;
+    map_bytes_ = used + 2 * page;
+    map_ = mmap(nullptr, map_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map_ == MAP_FAILED) throw std::bad_alloc();
+    char* start = static_cast<char*>(map_) + page;
+    if (used > 0 && mprotect(start, used, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    if (placement == Placement::kAtEnd) start += used - bytes;
+    data_ = reinterpret_cast<T*>(start);
+  }
+  explicit GuardedArray(const std::vector<T>& values, Placement placement = Placement::kAtEnd)
+      : GuardedArray(static_cast<int64_t>(values.size()), placement) {
+    std::copy(values.begin(), values.end(), data_);
+  }
+  GuardedArray(const GuardedArray&) = delete;
+  GuardedArray& operator=(const GuardedArray&) = delete;
+  ~GuardedArray() { munmap(map_, map_bytes_); }
+
+  T* data() { return data_; }
+  size_t size() const { return size_; }
+  T& operator[](int64_t i) { return data_[i]; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  std::vector<T> ToVector() { return std::vector<T>(begin(), end()); }
+
+ private:
+  size_t size_;
+  size_t map_bytes_ = 0;
+  void* map_ = nullptr;
+  T* data_ = nullptr;
+};
+
+enum class DataKind { kNormal, kZeros, kLarge, kDenormal, kMixed };
+inline constexpr DataKind kAllDataKinds[] = {DataKind::kNormal, DataKind::kZeros, DataKind::kLarge,
+                                             DataKind::kDenormal, DataKind::kMixed};
+
+inline float RandomFloat(std::mt19937& random, DataKind kind) {
+  const float normal = std::normal_distribution<float>(0.0f, 1.0f)(random);
+  switch (kind) {
+    case DataKind::kNormal:
+      return normal;
+    case DataKind::kZeros:
+      return 0.0f;
+    case DataKind::kLarge:
+      return normal * 1e15f;
+    case DataKind::kDenormal:
+      return normal * 1e-40f;
+    case DataKind::kMixed:
+      return std::ldexp(normal, static_cast<int>(random() % 41) - 20);
+  }
+  return 0.0f;
+}
+
+inline std::vector<float> RandomFloats(std::mt19937& random, int64_t n,
+                                       DataKind kind = DataKind::kNormal) {
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& v : values) v = RandomFloat(random, kind);
+  return values;
+}
+
+inline bool SameBits(const void* a, const void* b, size_t bytes) {
+  return bytes == 0 || std::memcmp(a, b, bytes) == 0;
+}
+
+inline constexpr double kFloatEpsilon = 0x1p-24;  // relative error of one rounding
+
+// Test over all tables that this machine can run, the oracle among them.
+class TableTest : public ::testing::TestWithParam<const KernelTable*> {
+ protected:
+  const KernelTable& table() const { return *GetParam(); }
+  const KernelTable& oracle() const { return *UsableKernels(DetectCpuFeatures()).front(); }
+};
+
+inline std::vector<const KernelTable*> TablesOfThisMachine() {
+  const auto tables = UsableKernels(DetectCpuFeatures());
+  return {tables.begin(), tables.end()};
+}
+
+inline std::string TableName(const ::testing::TestParamInfo<const KernelTable*>& info) {
+  std::string name = info.param->isa;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+}  // namespace hearth::kernels::testing
+
+#define HEARTH_FOR_ALL_TABLES(Suite)                                                             \
+  INSTANTIATE_TEST_SUITE_P(Isa, Suite,                                                           \
+                           ::testing::ValuesIn(hearth::kernels::testing::TablesOfThisMachine()), \
+                           hearth::kernels::testing::TableName)

@@ -1,0 +1,37 @@
+// What the codes of non-linear types stand for, and parts of block formats that dequantization
+// and conversion share. Facts of the public GGUF formats.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/half.h"
+
+namespace hearth::kernels {
+
+inline constexpr int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                            1,    13,   25,  38,  53,  69,  89,  113};
+
+// FP4 (sign, two exponent bits, one mantissa bit) times two, which makes integers of its halves.
+inline constexpr int8_t kMxfp4DoubledValues[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                   0, -1, -2, -3, -4, -6, -8, -12};
+
+// Half of an MXFP4 block's scale, 2^(e - 128), to go with the doubled values.
+inline float Mxfp4HalfScale(uint8_t e) {
+  // Below 2^-126 the power of two is a subnormal: a single mantissa bit.
+  return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
+}
+
+// The 6-bit scale and minimum of sub-block `index` (0 to 7) of Q4_K and Q5_K. The first four lie
+// in the low six bits of bytes 0..3 (scales) and 4..7 (minimums); the last four are split between
+// the nibbles of bytes 8..11 and the two bits left over in bytes 0..7.
+struct ScaleAndMin {
+  int scale;
+  int min;
+};
+inline ScaleAndMin UnpackScaleAndMin(const uint8_t (&packed)[12], int index) {
+  if (index < 4) return {packed[index] & 63, packed[index + 4] & 63};
+  return {(packed[index + 4] & 15) | ((packed[index - 4] >> 6) << 4),
+          (packed[index + 4] >> 4) | ((packed[index] >> 6) << 4)};
+}
+
+}  // namespace hearth::kernels

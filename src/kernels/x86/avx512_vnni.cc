@@ -1,0 +1,29 @@
+// AVX-512 with VNNI. Floats in 512 bits; bytes in 256 (see int8_primitives-inl.h).
+#define HEARTH_ISA avx512_vnni
+#include <immintrin.h>
+
+#include "kernels/tables.h"
+#include "kernels/vector-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+inline constexpr int kRowsOfFloatTile = 4;  // 32 registers: 16 sums
+inline constexpr int kRowsOfInt8Tile = 4;
+
+// The sums of four products are exact for any unsigned byte.
+inline constexpr int32_t kOffsetQ8_0 = 128;
+
+HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
+  return _mm256_dpbusd_epi32(sums, u, s);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA
+
+#include "kernels/x86/int8_primitives-inl.h"
+#include "kernels/x86/partial_avx-inl.h"
+// The bodies use what is defined above.
+#include "kernels/table-inl.h"
+
+namespace hearth::kernels {
+constinit const KernelTable kAvx512VnniKernels = HEARTH_ISA::MakeTable("avx512-vnni");
+}  // namespace hearth::kernels

@@ -1,0 +1,29 @@
+// AVX2 plus the byte products of AVX-VNNI, in the encoding of processors without AVX-512.
+#define HEARTH_ISA avx_vnni
+#include <immintrin.h>
+
+#include "kernels/tables.h"
+#include "kernels/vector-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+inline constexpr int kRowsOfFloatTile = 3;  // 16 registers: 12 sums
+inline constexpr int kRowsOfInt8Tile = 2;
+
+// The sums of four products are exact for any unsigned byte.
+inline constexpr int32_t kOffsetQ8_0 = 128;
+
+HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
+  return _mm256_dpbusd_avx_epi32(sums, u, s);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA
+
+#include "kernels/x86/int8_primitives-inl.h"
+#include "kernels/x86/partial_avx-inl.h"
+// The bodies use what is defined above.
+#include "kernels/table-inl.h"
+
+namespace hearth::kernels {
+constinit const KernelTable kAvxVnniKernels = HEARTH_ISA::MakeTable("avx-vnni");
+}  // namespace hearth::kernels

@@ -1,0 +1,27 @@
+// Loads and stores of a part of a vector with the masked instructions of AVX2 and AVX-512, which
+// do not touch the memory of lanes that are off.
+#pragma once
+
+#include "kernels/vector-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+HWY_INLINE FloatVec LoadFirst(FloatTag d, const float* p, int64_t n) {
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
+}
+
+HWY_INLINE void StoreFirst(FloatVec v, FloatTag d, float* p, int64_t n) {
+  hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* p, int64_t n) {
+  return LoadFirstByCopy(d, p, n);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, T* p, int64_t n) {
+  StoreFirstByCopy(v, d, p, n);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA

@@ -1,0 +1,128 @@
+#include "kv/kv_cache.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth {
+
+KvPool::KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens)
+    : layout_(layout),
+      memory_(budget, "kv cache",
+              layout.page_bytes() * static_cast<size_t>(KvLayout::PagesFor(max_tokens))) {
+  const auto pages = static_cast<size_t>(KvLayout::PagesFor(max_tokens));
+  references_.assign(pages, 0);
+  free_.reserve(pages);
+  for (size_t i = pages; i > 0; --i) free_.push_back(static_cast<PageId>(i - 1));
+}
+
+uint64_t KvPool::ChargedBytes(const KvLayout& layout, int64_t max_tokens) {
+  return Buffer::ChargedBytes(layout.page_bytes() *
+                              static_cast<size_t>(KvLayout::PagesFor(max_tokens)));
+}
+
+KvPool::PageId KvPool::Allocate() {
+  if (free_.empty()) {
+    throw Error(ErrorCode::kOutOfBudget, "kv cache",
+                "all " + std::to_string(num_pages()) + " pages are in use");
+  }
+  const PageId page = free_.back();
+  free_.pop_back();
+  references_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+void KvPool::DropReference(PageId page) noexcept {
+  // free_ was reserved for all pages, so push_back cannot throw.
+  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+}
+
+KvSequence::KvSequence(KvSequence&& other) noexcept
+    : pool_(other.pool_),
+      length_(std::exchange(other.length_, 0)),
+      page_ids_(std::move(other.page_ids_)),
+      page_data_(std::move(other.page_data_)) {
+  other.page_ids_.clear();
+  other.page_data_.clear();
+}
+
+KvSequence& KvSequence::operator=(KvSequence&& other) noexcept {
+  if (this != &other) {
+    Truncate(0);
+    pool_ = other.pool_;
+    length_ = std::exchange(other.length_, 0);
+    page_ids_ = std::exchange(other.page_ids_, {});
+    page_data_ = std::exchange(other.page_data_, {});
+  }
+  return *this;
+}
+
+void KvSequence::PushPage(KvPool::PageId page) {
+  page_ids_.push_back(page);
+  page_data_.push_back(pool_->PageData(page));
+}
+
+void KvSequence::Append(int64_t count) {
+  const bool partly_filled = length_ % KvLayout::kPageTokens != 0;
+  const bool copy_last = count > 0 && partly_filled && pool_->IsShared(page_ids_.back());
+  const int64_t pages_needed = KvLayout::PagesFor(length_ + count);
+  const int64_t new_pages = pages_needed - static_cast<int64_t>(page_ids_.size());
+  if (new_pages + (copy_last ? 1 : 0) > pool_->free_pages()) {
+    throw Error(ErrorCode::kOutOfBudget, "kv cache",
+                "no room for " + std::to_string(count) + " more tokens",
+                std::to_string(new_pages + (copy_last ? 1 : 0)) + " free pages",
+                std::to_string(pool_->free_pages()));
+  }
+  if (copy_last) {
+    const KvPool::PageId copy = pool_->Allocate();
+    std::memcpy(pool_->PageData(copy), page_data_.back(), pool_->layout().page_bytes());
+    pool_->DropReference(page_ids_.back());
+    page_ids_.back() = copy;
+    page_data_.back() = pool_->PageData(copy);
+  }
+  for (int64_t i = 0; i < new_pages; ++i) PushPage(pool_->Allocate());
+  length_ += count;
+}
+
+void KvSequence::Truncate(int64_t new_length) noexcept {
+  const auto keep = static_cast<size_t>(KvLayout::PagesFor(new_length));
+  while (page_ids_.size() > keep) {
+    pool_->DropReference(page_ids_.back());
+    page_ids_.pop_back();
+    page_data_.pop_back();
+  }
+  length_ = new_length;
+}
+
+KvSequence KvSequence::Fork() const {
+  KvSequence fork(*pool_);
+  for (const KvPool::PageId page : page_ids_) {
+    fork.PushPage(page);
+    pool_->AddReference(page);
+  }
+  fork.length_ = length_;
+  return fork;
+}
+
+void KvSequence::Store(int64_t layer, int64_t position, const float* keys, const float* values,
+                       ToHalfFn to_half) noexcept {
+  const KvLayout& layout = pool_->layout();
+  std::byte* page = page_data_[static_cast<size_t>(position / KvLayout::kPageTokens)];
+  const auto row = static_cast<size_t>(position % KvLayout::kPageTokens) * layout.row_bytes();
+  for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
+    std::byte* key_row = page + layout.KeysOffset(layer, head) + row;
+    std::byte* value_row = page + layout.ValuesOffset(layer, head) + row;
+    const float* key = keys + head * layout.head_dim;
+    const float* value = values + head * layout.head_dim;
+    if (layout.dtype == DType::kF16) {
+      to_half(key, layout.head_dim, reinterpret_cast<uint16_t*>(key_row));
+      to_half(value, layout.head_dim, reinterpret_cast<uint16_t*>(value_row));
+    } else {
+      std::memcpy(key_row, key, layout.row_bytes());
+      std::memcpy(value_row, value, layout.row_bytes());
+    }
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,17 @@
+// The families of archs/*.cc. Each function receives a spec that holds what all families share
+// (common_spec.h) and sets what is particular to its own; docs/howto/add-architecture.md.
+#pragma once
+
+#include "format/gguf.h"
+#include "model/model_spec.h"
+
+namespace hearth::archs {
+
+void ReadLlama(const GgufFile& file, ModelSpec* spec);  // with Mistral and Mixtral
+void ReadBamboo(const GgufFile& file, ModelSpec* spec);
+void ReadProSparse(const GgufFile& file, ModelSpec* spec);
+void ReadQwen2(const GgufFile& file, ModelSpec* spec);
+void ReadQwen3(const GgufFile& file, ModelSpec* spec);
+void ReadQwen3Moe(const GgufFile& file, ModelSpec* spec);
+
+}  // namespace hearth::archs

@@ -1,0 +1,36 @@
+// Llama and what shares its graph: Mistral (a sliding window), Mixtral (experts), and the ReLU
+// models Bamboo (dReLU) and ProSparse (FATReLU), which differ in the FFN's activation.
+#include "model/archs/archs.h"
+#include "model/common_spec.h"
+
+namespace hearth::archs {
+namespace {
+
+// ProSparse's published threshold (Song et al. 2024).
+constexpr float kProSparseThreshold = 0.01f;
+
+void ReadLlamaWith(const GgufFile& file, FfnActivation activation, float threshold,
+                   ModelSpec* spec) {
+  spec->rope.layout = RopeLayout::kAdjacent;
+  for (LayerSpec& layer : spec->layers) {
+    layer.attention.qkv_bias = file.FindTensorOrNull("blk.0.attn_q.bias") != nullptr;
+    layer.attention.output_bias = file.FindTensorOrNull("blk.0.attn_output.bias") != nullptr;
+  }
+  SetFfnActivation(file, activation, threshold, spec);
+}
+
+}  // namespace
+
+void ReadLlama(const GgufFile& file, ModelSpec* spec) {
+  ReadLlamaWith(file, FfnActivation::kSilu, 0, spec);
+}
+
+void ReadBamboo(const GgufFile& file, ModelSpec* spec) {
+  ReadLlamaWith(file, FfnActivation::kDRelu, 0, spec);
+}
+
+void ReadProSparse(const GgufFile& file, ModelSpec* spec) {
+  ReadLlamaWith(file, FfnActivation::kFatRelu, kProSparseThreshold, spec);
+}
+
+}  // namespace hearth::archs

@@ -1,0 +1,13 @@
+// Qwen3: half-split RoPE, no biases, an RMS norm on every query and key head.
+#include "model/archs/archs.h"
+#include "model/common_spec.h"
+
+namespace hearth::archs {
+
+void ReadQwen3(const GgufFile& file, ModelSpec* spec) {
+  spec->rope.layout = RopeLayout::kHalves;
+  for (LayerSpec& layer : spec->layers) layer.attention.qk_norm = true;
+  SetFfnActivation(file, FfnActivation::kSilu, 0, spec);
+}
+
+}  // namespace hearth::archs

@@ -1,0 +1,164 @@
+#include "model/common_spec.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+// Reads "<architecture>.<key>" of one file.
+class ArchKeys {
+ public:
+  explicit ArchKeys(const GgufFile& file)
+      : metadata_(file.metadata()), prefix_(metadata_.GetString("general.architecture") + ".") {}
+
+  int64_t Int(const char* key) const { return Checked(key, metadata_.GetUint(prefix_ + key)); }
+  int64_t Int(const char* key, int64_t fallback) const {
+    const auto value = metadata_.FindUint(prefix_ + key);
+    return value ? Checked(key, *value) : fallback;
+  }
+  double Float(const char* key, double fallback) const {
+    return metadata_.FindFloat(prefix_ + key).value_or(fallback);
+  }
+  const std::string* String(const char* key) const { return metadata_.FindString(prefix_ + key); }
+  bool Bool(const char* key, bool fallback) const {
+    return metadata_.FindBool(prefix_ + key).value_or(fallback);
+  }
+  bool Has(const char* key) const { return metadata_.Has(prefix_ + key); }
+  std::string Name(const char* key) const { return prefix_ + key; }
+
+ private:
+  // Sizes beyond 32 bits are refused here, so that ValidateSpec can compute with them.
+  int64_t Checked(const char* key, uint64_t value) const {
+    if (value > std::numeric_limits<uint32_t>::max()) {
+      throw Error(ErrorCode::kCorrupt, metadata_.file_name(), prefix_ + key, "at most 4294967295",
+                  std::to_string(value));
+    }
+    return static_cast<int64_t>(value);
+  }
+
+  const GgufMetadata& metadata_;
+  std::string prefix_;
+};
+
+// YaRN's own rule for the attention temperature (Peng et al. 2023, equation 22).
+double YarnAttentionFactor(double factor) {
+  return factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0;
+}
+
+RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length,
+                  const std::string& file) {
+  RopeSpec rope;
+  rope.dims = keys.Int("rope.dimension_count", head_dim);
+  rope.base = keys.Float("rope.freq_base", 10000);
+  // Older files say scale_linear instead of type and factor.
+  rope.factor = keys.Float("rope.scaling.factor", keys.Float("rope.scale_linear", 1));
+  const std::string* type = keys.String("rope.scaling.type");
+  if (type == nullptr) {
+    rope.scaling = rope.factor != 1 ? RopeScalingKind::kLinear : RopeScalingKind::kNone;
+  } else if (*type == "linear") {
+    rope.scaling = RopeScalingKind::kLinear;
+  } else if (*type == "yarn") {
+    rope.scaling = RopeScalingKind::kYarn;
+  } else if (*type != "none") {
+    throw Error(ErrorCode::kUnsupported, file, keys.Name("rope.scaling.type"),
+                "none, linear or yarn", "'" + Printable(*type) + "'");
+  }
+  rope.original_context = keys.Int("rope.scaling.original_context_length", context_length);
+  if (rope.scaling == RopeScalingKind::kYarn) {
+    rope.yarn_beta_fast = keys.Float("rope.scaling.yarn_beta_fast", 32);
+    rope.yarn_beta_slow = keys.Float("rope.scaling.yarn_beta_slow", 1);
+    rope.attention_factor =
+        YarnAttentionFactor(rope.factor) *
+        keys.Float("rope.scaling.yarn_attn_factor", keys.Float("rope.scaling.attn_factor", 1));
+  }
+  return rope;
+}
+
+AttentionSpec ReadAttention(const ArchKeys& keys, int64_t hidden_size, const std::string& file) {
+  AttentionSpec attention;
+  attention.num_heads = keys.Int("attention.head_count");
+  attention.num_kv_heads = keys.Int("attention.head_count_kv", attention.num_heads);
+  if (attention.num_heads < 1) {
+    throw Error(ErrorCode::kCorrupt, file, keys.Name("attention.head_count"), "at least 1",
+                std::to_string(attention.num_heads));
+  }
+  attention.head_dim = keys.Int("attention.key_length", hidden_size / attention.num_heads);
+  const int64_t value_dim = keys.Int("attention.value_length", attention.head_dim);
+  if (value_dim != attention.head_dim) {
+    throw Error(ErrorCode::kUnsupported, file, keys.Name("attention.value_length"),
+                "the key length " + std::to_string(attention.head_dim), std::to_string(value_dim));
+  }
+  attention.sliding_window = keys.Int("attention.sliding_window", 0);
+  attention.query_scale =
+      keys.Float("attention.scale", 1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
+  return attention;
+}
+
+}  // namespace
+
+ModelSpec ReadCommonSpec(const GgufFile& file) {
+  const ArchKeys keys(file);
+  ModelSpec spec;
+  spec.architecture = file.metadata().GetString("general.architecture");
+  const std::string* name = file.metadata().FindString("general.name");
+  spec.name = name != nullptr ? *name : "";
+  spec.hidden_size = keys.Int("embedding_length");
+  spec.num_layers = keys.Int("block_count");
+  spec.context_length = keys.Int("context_length");
+  const GgufTensor& embedding = file.GetTensor("token_embd.weight");
+  spec.vocab_size = static_cast<int64_t>(std::min<uint64_t>(embedding.ne[1], uint64_t{1} << 62));
+  spec.tied_embeddings = file.FindTensorOrNull("output.weight") == nullptr;
+  spec.rope_factors = file.FindTensorOrNull("rope_freqs.weight") != nullptr;
+
+  LayerSpec layer;
+  layer.norm_epsilon = static_cast<float>(keys.Float("attention.layer_norm_rms_epsilon", 1e-5));
+  layer.attention = ReadAttention(keys, spec.hidden_size, file.path());
+  layer.ffn.num_experts = keys.Int("expert_count", 0);
+  layer.ffn.num_experts_per_token = keys.Int("expert_used_count", 0);
+  layer.ffn.normalize_expert_weights = keys.Bool("expert_weights_norm", true);
+  layer.ffn.expert_weight_scale = keys.Float("expert_weights_scale", 1);
+  layer.ffn.intermediate_size = layer.ffn.num_experts > 0 && keys.Has("expert_feed_forward_length")
+                                    ? keys.Int("expert_feed_forward_length")
+                                    : keys.Int("feed_forward_length");
+  spec.rope = ReadRope(keys, layer.attention.head_dim, spec.context_length, file.path());
+  if (spec.num_layers < 1 || spec.num_layers > 4096) {
+    throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("block_count"), "1 to 4096",
+                std::to_string(spec.num_layers));
+  }
+  spec.layers.assign(static_cast<size_t>(spec.num_layers), layer);
+  return spec;
+}
+
+void SetFfnActivation(const GgufFile& file, FfnActivation activation, float threshold,
+                      ModelSpec* spec) {
+  if (const std::string* name = file.metadata().FindString("hearth.ffn_activation")) {
+    if (*name == "silu") {
+      activation = FfnActivation::kSilu;
+    } else if (*name == "relu") {
+      activation = FfnActivation::kRelu;
+    } else if (*name == "fatrelu") {
+      activation = FfnActivation::kFatRelu;
+    } else if (*name == "drelu") {
+      activation = FfnActivation::kDRelu;
+    } else {
+      throw Error(ErrorCode::kUnsupported, file.path(), "hearth.ffn_activation",
+                  "silu, relu, fatrelu or drelu", "'" + Printable(*name) + "'");
+    }
+  }
+  if (const auto value = file.metadata().FindFloat("hearth.ffn_threshold")) {
+    threshold = static_cast<float>(*value);
+  }
+  if (!std::isfinite(threshold)) {
+    throw Error(ErrorCode::kCorrupt, file.path(), "hearth.ffn_threshold", "a finite number",
+                std::to_string(threshold));
+  }
+  for (LayerSpec& layer : spec->layers) {
+    layer.ffn.activation = activation;
+    layer.ffn.threshold = threshold;
+  }
+}
+
+}  // namespace hearth

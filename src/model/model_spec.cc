@@ -1,0 +1,91 @@
+#include "model/model_spec.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+// Upper bounds that no published model comes near; they keep every later product in 63 bits.
+constexpr int64_t kMaxWidth = int64_t{1} << 20;  // hidden, intermediate, head counts
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxVocab = int64_t{1} << 24;
+constexpr int64_t kMaxContext = int64_t{1} << 31;
+constexpr int64_t kMaxHeadDim = 4096;
+constexpr int64_t kMaxExperts = 1 << 16;
+
+class Checker {
+ public:
+  explicit Checker(const std::string& file) : file_(file) {}
+
+  void Range(const char* field, int64_t value, int64_t low, int64_t high) const {
+    if (value < low || value > high) {
+      throw Error(ErrorCode::kCorrupt, file_, field,
+                  std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
+    }
+  }
+  void Positive(const char* field, double value) const {
+    if (!(value > 0) || !std::isfinite(value)) {
+      throw Error(ErrorCode::kCorrupt, file_, field, "a positive number", std::to_string(value));
+    }
+  }
+  void Holds(bool condition, const char* what, const std::string& expected, int64_t found) const {
+    if (!condition) {
+      throw Error(ErrorCode::kCorrupt, file_, what, expected, std::to_string(found));
+    }
+  }
+
+ private:
+  const std::string& file_;
+};
+
+void CheckRope(const Checker& check, const ModelSpec& spec) {
+  const RopeSpec& rope = spec.rope;
+  const int64_t head_dim = spec.layers.front().attention.head_dim;
+  check.Range("rope.dimension_count", rope.dims, 2, head_dim);
+  check.Holds(rope.dims % 2 == 0, "rope.dimension_count", "an even number", rope.dims);
+  check.Positive("rope.freq_base", rope.base);
+  check.Positive("rope.scaling.factor", rope.factor);
+  check.Positive("rope.scaling.attn_factor", rope.attention_factor);
+  if (rope.scaling == RopeScalingKind::kYarn) {
+    check.Range("rope.scaling.original_context_length", rope.original_context, 1, kMaxContext);
+    check.Positive("rope.scaling.yarn_beta_fast", rope.yarn_beta_fast);
+    check.Positive("rope.scaling.yarn_beta_slow", rope.yarn_beta_slow);
+  }
+}
+
+void CheckLayer(const Checker& check, const LayerSpec& layer) {
+  const AttentionSpec& attention = layer.attention;
+  check.Range("attention.head_count", attention.num_heads, 1, kMaxWidth);
+  check.Range("attention.head_count_kv", attention.num_kv_heads, 1, attention.num_heads);
+  check.Holds(attention.num_heads % attention.num_kv_heads == 0, "attention.head_count_kv",
+              "a divisor of head_count " + std::to_string(attention.num_heads),
+              attention.num_kv_heads);
+  check.Range("attention.key_length", attention.head_dim, 1, kMaxHeadDim);
+  check.Range("attention.sliding_window", attention.sliding_window, 0, kMaxContext);
+  check.Range("feed_forward_length", layer.ffn.intermediate_size, 1, kMaxWidth);
+  check.Range("expert_count", layer.ffn.num_experts, 0, kMaxExperts);
+  if (layer.ffn.num_experts > 0) {
+    check.Range("expert_used_count", layer.ffn.num_experts_per_token, 1, layer.ffn.num_experts);
+  }
+  if (!(layer.norm_epsilon >= 0) || layer.norm_epsilon > 1) {
+    check.Positive("attention.layer_norm_rms_epsilon", -1);
+  }
+}
+
+}  // namespace
+
+void ValidateSpec(const ModelSpec& spec, const std::string& file) {
+  const Checker check(file);
+  check.Range("embedding_length", spec.hidden_size, 1, kMaxWidth);
+  check.Range("block_count", spec.num_layers, 1, kMaxLayers);
+  check.Range("vocabulary size", spec.vocab_size, 1, kMaxVocab);
+  check.Range("context_length", spec.context_length, 1, kMaxContext);
+  check.Holds(static_cast<int64_t>(spec.layers.size()) == spec.num_layers, "layers",
+              std::to_string(spec.num_layers), static_cast<int64_t>(spec.layers.size()));
+  for (const LayerSpec& layer : spec.layers) CheckLayer(check, layer);
+  if (spec.positions == PositionKind::kRope) CheckRope(check, spec);
+}
+
+}  // namespace hearth

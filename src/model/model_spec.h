@@ -1,0 +1,88 @@
+// What a model is, as plain data: everything the engine needs to know to run it, nothing about
+// how. One architecture file (archs/) fills it from a GGUF's metadata; no other code asks which
+// architecture it has before it.
+//
+// Sizes use Hugging Face's words. The description can say more than the engine runs today
+// (LayerNorm, learned positions, parallel attention, fused QKV, two-matrix FFNs); the engine
+// refuses by name what it cannot run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor/op_kinds.h"
+
+namespace hearth {
+
+enum class NormKind : uint8_t { kRms, kLayer };
+enum class PositionKind : uint8_t { kRope, kLearned };
+enum class FfnKind : uint8_t { kGated, kTwoMatrix };
+
+enum class RopeScalingKind : uint8_t { kNone, kLinear, kYarn };
+
+// Rotary position embeddings. Llama 3's scaling is not a kind: such files carry a tensor of
+// factors (`rope_freqs.weight`) that the frequencies are divided by.
+struct RopeSpec {
+  RopeLayout layout = RopeLayout::kAdjacent;
+  int64_t dims = 0;  // rotated components of a head, even, <= head_dim
+  double base = 10000;
+  RopeScalingKind scaling = RopeScalingKind::kNone;
+  double factor = 1;             // context extension
+  int64_t original_context = 0;  // tokens the model was first trained on (YaRN)
+  double yarn_beta_fast = 32;    // rotations over which YaRN leaves a frequency alone
+  double yarn_beta_slow = 1;     // and under which it interpolates fully
+  double attention_factor = 1;   // multiplies cos and sin
+};
+
+struct AttentionSpec {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;  // divides num_heads (GQA)
+  int64_t head_dim = 0;
+  int64_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
+  double query_scale = 0;      // 1/sqrt(head_dim) unless the architecture says otherwise
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool qk_norm = false;    // RMS norm over head_dim of each query and key head
+  bool fused_qkv = false;  // one matrix for q, k and v
+};
+
+struct FfnSpec {
+  FfnKind kind = FfnKind::kGated;
+  FfnActivation activation = FfnActivation::kSilu;
+  float threshold = 0;  // kFatRelu
+  int64_t intermediate_size = 0;
+  bool bias = false;
+  int64_t num_experts = 0;  // 0: one dense FFN
+  int64_t num_experts_per_token = 0;
+  bool normalize_expert_weights = true;  // the chosen experts' weights sum to 1
+  double expert_weight_scale = 1;
+};
+
+struct LayerSpec {
+  NormKind norm = NormKind::kRms;
+  float norm_epsilon = 1e-5f;
+  bool parallel_attention = false;  // attention and FFN read the same norm, are added together
+  AttentionSpec attention;
+  FfnSpec ffn;
+};
+
+struct ModelSpec {
+  std::string architecture;  // as in the file: "llama", "qwen3moe"
+  std::string name;
+  int64_t hidden_size = 0;
+  int64_t num_layers = 0;
+  int64_t vocab_size = 0;
+  int64_t context_length = 0;  // longest the model was made for
+  PositionKind positions = PositionKind::kRope;
+  RopeSpec rope;
+  bool tied_embeddings = false;   // the output matrix is the token embedding
+  bool rope_factors = false;      // the file has rope_freqs.weight
+  std::vector<LayerSpec> layers;  // num_layers entries
+};
+
+// The same facts as invariants: throws Error(kCorrupt), naming `file` and the field, where sizes
+// are zero, absurd or do not divide as they must.
+void ValidateSpec(const ModelSpec& spec, const std::string& file);
+
+}  // namespace hearth

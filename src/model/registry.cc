@@ -1,0 +1,37 @@
+#include "model/registry.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "model/archs/archs.h"
+#include "model/common_spec.h"
+
+namespace hearth {
+namespace {
+
+constexpr Architecture kArchitectures[] = {
+    {"llama", archs::ReadLlama}, {"bamboo", archs::ReadBamboo}, {"prosparse", archs::ReadProSparse},
+    {"qwen2", archs::ReadQwen2}, {"qwen3", archs::ReadQwen3},   {"qwen3moe", archs::ReadQwen3Moe},
+};
+
+}  // namespace
+
+std::span<const Architecture> Architectures() { return kArchitectures; }
+
+ModelSpec ReadModelSpec(const GgufFile& file) {
+  const std::string& name = file.metadata().GetString("general.architecture");
+  std::string known;
+  for (const Architecture& architecture : kArchitectures) {
+    if (architecture.name == name) {
+      ModelSpec spec = ReadCommonSpec(file);
+      architecture.read_spec(file, &spec);
+      ValidateSpec(spec, file.path());
+      return spec;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(architecture.name);
+  }
+  throw Error(ErrorCode::kUnsupported, file.path(), "architecture", "one of " + known,
+              "'" + Printable(name) + "'");
+}
+
+}  // namespace hearth

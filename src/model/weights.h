@@ -1,0 +1,63 @@
+// The weights of a model by role, as views; and the inventory that says which tensors a spec
+// needs, under which names and in which shapes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/gguf.h"
+#include "model/model_spec.h"
+#include "tensor/view.h"
+
+namespace hearth {
+
+// Views into memory that the loader owns. An absent optional tensor is an empty view.
+// Norm weights and biases are F32 rows; matrices are [rows = output][cols = input].
+struct LayerWeights {
+  WeightView attn_norm;    // [hidden]
+  WeightView attn_q;       // [heads * head_dim][hidden]
+  WeightView attn_k;       // [kv_heads * head_dim][hidden]
+  WeightView attn_v;       // [kv_heads * head_dim][hidden]
+  WeightView attn_output;  // [hidden][heads * head_dim]
+  WeightView attn_q_bias;
+  WeightView attn_k_bias;
+  WeightView attn_v_bias;
+  WeightView attn_output_bias;
+  WeightView attn_q_norm;  // [head_dim]
+  WeightView attn_k_norm;  // [head_dim]
+  WeightView ffn_norm;     // [hidden]
+  WeightView ffn_router;   // [experts][hidden]; GGUF ffn_gate_inp
+  WeightView ffn_gate;     // [experts or 1][intermediate][hidden]
+  WeightView ffn_up;       // [experts or 1][intermediate][hidden]
+  WeightView ffn_down;     // [experts or 1][hidden][intermediate]
+};
+
+struct ModelWeights {
+  WeightView token_embedding;  // [vocab][hidden]
+  WeightView output_norm;      // [hidden]
+  WeightView output;           // [vocab][hidden]; the embedding itself where tied
+  WeightView rope_factors;     // [rope dims / 2]
+  std::vector<LayerWeights> layers;
+};
+
+// One tensor that a model needs.
+struct WeightDecl {
+  std::string name;  // GGUF's, e.g. "blk.3.attn_q.weight"
+  int64_t cols = 0;  // GGUF ne[0]
+  int64_t rows = 1;
+  int64_t experts = 1;
+  bool is_vector = false;      // norms, biases, factors: kept in F32
+  bool is_embedding = false;   // only looked up by row, never multiplied
+  WeightView* slot = nullptr;  // where the loader puts it
+};
+
+// Every tensor that `spec` needs, in the order of use; slots point into `weights`, whose layers
+// are resized to fit and which must not move afterwards.
+std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weights);
+
+// The tensor of the file that a declaration names. Throws Error(kNotFound) where it is missing
+// and Error(kCorrupt), naming the tensor, where its shape is another.
+const GgufTensor& MatchTensor(const GgufFile& file, const WeightDecl& decl);
+
+}  // namespace hearth

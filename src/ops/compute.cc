@@ -1,0 +1,34 @@
+#include "ops/compute.h"
+
+#include "base/cpu.h"
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+const kernels::KernelTable& ChooseKernels(std::string_view isa) {
+  const CpuFeatures features = DetectCpuFeatures();
+  if (isa == "auto") return kernels::BestKernels(features);
+  if (const kernels::KernelTable* table = kernels::FindKernels(isa, features)) return *table;
+  std::string known = "auto";
+  for (const std::string& name : UsableIsaNames()) known += ", " + name;
+  throw Error(ErrorCode::kInvalidArgument, "--isa", "instruction set",
+              "one that runs on this processor (" + known + ")", "'" + Printable(isa) + "'");
+}
+
+}  // namespace
+
+Compute::Compute(std::string_view isa, int threads)
+    : kernels_(&ChooseKernels(isa)), team_(threads) {}
+
+std::vector<std::string> UsableIsaNames() {
+  std::vector<std::string> names;
+  for (const kernels::KernelTable* table : kernels::UsableKernels(DetectCpuFeatures())) {
+    names.emplace_back(table->isa);
+  }
+  return names;
+}
+
+bool RunsAsStored(DType dtype) { return kernels::HasKernel(dtype); }
+
+}  // namespace hearth

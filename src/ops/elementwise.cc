@@ -1,0 +1,72 @@
+#include "ops/elementwise.h"
+
+#include "kernels/dequantize.h"
+
+namespace hearth {
+namespace {
+
+// Calls fn(row) for every row; a single row is not worth waking the team for.
+template <typename F>
+void ForRows(Compute& compute, int64_t rows, F&& fn) {
+  compute.team().ParallelFor(rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) fn(r);
+  });
+}
+
+}  // namespace
+
+void RmsNorm(Compute& compute, FloatView x, const float* weight, float epsilon, FloatView out) {
+  const auto norm = compute.kernels().rms_norm;
+  ForRows(compute, x.rows, [&](int64_t r) { norm(x.row(r), weight, x.cols, epsilon, out.row(r)); });
+}
+
+void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim,
+                  const float* weight, float epsilon) {
+  const auto norm = compute.kernels().rms_norm;
+  ForRows(compute, x.rows, [&](int64_t r) {
+    for (int64_t h = 0; h < heads; ++h) {
+      float* head = x.row(r) + h * head_dim;
+      norm(head, weight, head_dim, epsilon, head);
+    }
+  });
+}
+
+void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, FloatView cos,
+          FloatView sin, RopeLayout layout) {
+  const auto rope = compute.kernels().rope;
+  ForRows(compute, x.rows, [&](int64_t r) {
+    for (int64_t h = 0; h < heads; ++h) {
+      rope(x.row(r) + h * head_dim, cos.row(r), sin.row(r), cos.cols, layout);
+    }
+  });
+}
+
+void Scale(Compute& compute, FloatView x, float scale) {
+  ForRows(compute, x.rows, [&](int64_t r) {
+    float* row = x.row(r);
+    for (int64_t i = 0; i < x.cols; ++i) row[i] *= scale;
+  });
+}
+
+void Add(Compute& compute, FloatView x, FloatView y) {
+  const auto add = compute.kernels().add;
+  ForRows(compute, x.rows, [&](int64_t r) { add(y.row(r), x.cols, x.row(r)); });
+}
+
+void ApplyFfnActivation(Compute& compute, FfnActivation activation, float threshold, FloatView gate,
+                        FloatView up) {
+  const auto act = compute.kernels().ffn_activation[static_cast<size_t>(activation)];
+  ForRows(compute, gate.rows,
+          [&](int64_t r) { act(gate.row(r), up.row(r), gate.cols, threshold, gate.row(r)); });
+}
+
+void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int32_t> ids,
+                FloatView out) {
+  ForRows(compute, static_cast<int64_t>(ids.size()), [&](int64_t i) {
+    const auto row = static_cast<size_t>(ids[static_cast<size_t>(i)]);
+    kernels::Dequantize(matrix.dtype, matrix.data + row * matrix.row_bytes(), matrix.cols,
+                        out.row(i));
+  });
+}
+
+}  // namespace hearth

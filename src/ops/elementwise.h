@@ -1,0 +1,39 @@
+// Row-wise operations on activations, each split over the team by rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/compute.h"
+#include "tensor/op_kinds.h"
+#include "tensor/view.h"
+
+namespace hearth {
+
+// out[r] = rms_norm(x[r]) * weight. weight: x.cols floats. out may be x.
+void RmsNorm(Compute& compute, FloatView x, const float* weight, float epsilon, FloatView out);
+
+// In place, on `heads` consecutive pieces of head_dim in every row.
+void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim,
+                  const float* weight, float epsilon);
+
+// Rotates the first 2 * cos.cols components of every head in place; row r of cos and sin holds
+// the angles of row r's position.
+void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, FloatView cos,
+          FloatView sin, RopeLayout layout);
+
+// x *= scale.
+void Scale(Compute& compute, FloatView x, float scale);
+
+// x += y.
+void Add(Compute& compute, FloatView x, FloatView y);
+
+// gate[r] = act(gate[r], up[r]).
+void ApplyFfnActivation(Compute& compute, FfnActivation activation, float threshold, FloatView gate,
+                        FloatView up);
+
+// out[i] = row ids[i] of the matrix, as float32. Works for every stored type.
+void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int32_t> ids,
+                FloatView out);
+
+}  // namespace hearth

@@ -1,0 +1,52 @@
+// Products of weight matrices with the activations of one or many tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/buffer.h"
+#include "ops/compute.h"
+#include "tensor/view.h"
+
+namespace hearth {
+
+// The right-hand operand of one or several products: rows of float32, and the same rows
+// quantized to int8 as soon as a quantized weight asks for them.
+class MatMulInput {
+ public:
+  // Room for max_rows rows of max_cols, charged as "activations".
+  MatMulInput(Budget& budget, int64_t max_rows, int64_t max_cols);
+
+  // Refers to `x` from now on; the caller keeps it alive and unchanged while it is used.
+  void Set(FloatView x);
+  FloatView x() const { return x_; }
+
+  // Quantizes on first use after Set. x().cols must be a multiple of 32.
+  const kernels::BlockQ8* Quantized(Compute& compute);
+  int64_t quantized_stride() const { return x_.cols / 32; }
+
+  static uint64_t ChargedBytes(int64_t max_rows, int64_t max_cols);
+
+ private:
+  FloatView x_;
+  Buffer blocks_;
+  bool is_quantized_ = false;
+};
+
+// out = x * weights^T (+ bias): out [tokens][weights.rows].
+struct Product {
+  WeightView weights;
+  FloatView out;
+  const float* bias = nullptr;  // [weights.rows]
+};
+
+// Computes all products of one input in one parallel section, split by rows. Types without a
+// kernel are a bug of the loader: Error(kInternal). Shapes are checked likewise.
+void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& input);
+
+// Products with chosen rows only: for every token t, out[t][r] for r in active[t] (ascending) and
+// 0 elsewhere. Each value is the same bits as MatMul's.
+void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,
+                  std::span<const std::span<const int32_t>> active);
+
+}  // namespace hearth

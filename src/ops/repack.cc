@@ -1,0 +1,77 @@
+#include "ops/repack.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/dequantize.h"
+#include "kernels/kernel_table.h"
+
+namespace hearth {
+namespace {
+
+// Conversion error that asks for the larger type, relative to the weights' root mean square.
+// Q4_K to Q4_1 costs about 3e-4; IQ4_NL and MXFP4 to Q4_1 cost some percent, to Q8_0 nothing.
+constexpr double kMaxRelativeError = 0.01;
+
+bool IsWeightType(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kF64:
+      return false;
+    default:
+      return true;
+  }
+}
+
+double RelativeError(DType stored, std::span<const std::byte> sample, int64_t count, DType to) {
+  const auto n = static_cast<size_t>(count);
+  std::vector<float> exact(n), approximate(n);
+  std::vector<std::byte> converted(RowBytes(to, n));
+  kernels::Dequantize(stored, sample.data(), count, exact.data());
+  kernels::Convert(stored, sample.data(), count, to, converted.data());
+  kernels::Dequantize(to, converted.data(), count, approximate.data());
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double d = static_cast<double>(exact[i]) - approximate[i];
+    error += d * d;
+    norm += static_cast<double>(exact[i]) * exact[i];
+  }
+  return norm > 0 ? std::sqrt(error / norm) : 0;
+}
+
+}  // namespace
+
+DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols) {
+  if (kernels::HasKernel(stored)) return stored;
+  if (!IsWeightType(stored)) {
+    throw Error(ErrorCode::kUnsupported, "weights",
+                std::string("type ") + NameOf(stored) + " cannot be multiplied");
+  }
+  const kernels::ConversionTargets targets = kernels::ConversionTargetsOf(stored);
+  const size_t row_bytes = RowBytes(stored, static_cast<size_t>(cols));
+  const auto rows = static_cast<int64_t>(row_bytes > 0 ? sample.size() / row_bytes : 0);
+  if (targets.first == targets.second || rows == 0) return targets.first;
+  const double error = RelativeError(stored, sample, rows * cols, targets.first);
+  return error <= kMaxRelativeError ? targets.first : targets.second;
+}
+
+void RepackRows(DType from, std::span<const std::byte> in, int64_t rows, int64_t cols, DType to,
+                std::byte* out) {
+  kernels::Convert(from, in.data(), rows * cols, to, out);
+}
+
+void ToFloat(DType from, std::span<const std::byte> in, std::span<float> out) {
+  if (!IsWeightType(from)) {
+    throw Error(ErrorCode::kUnsupported, "weights",
+                std::string("type ") + NameOf(from) + " is not a number of a model");
+  }
+  kernels::Dequantize(from, in.data(), static_cast<int64_t>(out.size()), out.data());
+}
+
+}  // namespace hearth

@@ -1,0 +1,25 @@
+// Weights from the type they are stored in to the type they are multiplied in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tensor/dtype.h"
+
+namespace hearth {
+
+// The type that a matrix of this stored type has in memory: itself where a kernel takes it. Where
+// FORMATS.md leaves a choice (4-bit types without a kernel: Q4_1 or Q8_0), the smaller one unless
+// its error on `sample` (some rows of the matrix, `cols` weights each) is over 1% of the weights'
+// root mean square. Throws Error(kUnsupported) for types that are no weights (I8, F64, ...).
+DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols);
+
+// Converts rows * cols weights. cols is a multiple of both block sizes.
+void RepackRows(DType from, std::span<const std::byte> in, int64_t rows, int64_t cols, DType to,
+                std::byte* out);
+
+// Any float or quantized type to F32 and back, for vectors and tools.
+void ToFloat(DType from, std::span<const std::byte> in, std::span<float> out);
+
+}  // namespace hearth

@@ -1,0 +1,70 @@
+// Activation selectors: which neurons of an FFN a token computes (DESIGN section 2).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensor/view.h"
+
+namespace hearth {
+
+// The active neurons of one FFN for a group of tokens: either all, or an ascending list per
+// token. Lists are valid until the selector is asked again.
+class ActiveSets {
+ public:
+  bool all() const { return all_; }
+  // One list per token; only where !all().
+  std::span<const std::span<const int32_t>> lists() const { return lists_; }
+
+  void SetAll() {
+    all_ = true;
+    lists_.clear();
+  }
+  void SetLists(std::vector<std::span<const int32_t>> lists) {
+    all_ = false;
+    lists_ = std::move(lists);
+  }
+
+ private:
+  bool all_ = true;
+  std::vector<std::span<const int32_t>> lists_;
+};
+
+// What a selector may look at: the FFN and its tokens in batch order.
+struct SelectionQuery {
+  int64_t layer = 0;
+  int64_t expert = 0;               // 0 where the layer has one FFN
+  std::span<const int64_t> tokens;  // indices of the tokens in the batch, ascending
+  FloatView ffn_input;              // normalized input, a row per entry of `tokens`
+};
+
+class ActivationSelector {
+ public:
+  virtual ~ActivationSelector() = default;
+  virtual void Select(const SelectionQuery& query, ActiveSets& out) = 0;
+};
+
+// Every neuron: the dense reference.
+class DenseSelector : public ActivationSelector {
+ public:
+  void Select(const SelectionQuery&, ActiveSets& out) override { out.SetAll(); }
+};
+
+// Repeats active sets that were recorded before (the oracle of DESIGN, invariant 2): entries are
+// indexed by [layer][expert][token of the batch].
+class OracleSelector : public ActivationSelector {
+ public:
+  using NeuronList = std::vector<int32_t>;
+
+  OracleSelector(int64_t num_layers, int64_t num_experts, int64_t num_tokens);
+  NeuronList& At(int64_t layer, int64_t expert, int64_t token);
+  void Select(const SelectionQuery& query, ActiveSets& out) override;
+
+ private:
+  int64_t num_experts_;
+  int64_t num_tokens_;
+  std::vector<NeuronList> lists_;
+};
+
+}  // namespace hearth

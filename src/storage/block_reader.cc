@@ -1,0 +1,117 @@
+#include "storage/block_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+// Throws unless [offset, offset + count) lies inside a source of `size` bytes.
+void CheckRange(const std::string& name, uint64_t size, uint64_t offset, uint64_t count) {
+  if (offset <= size && count <= size - offset) return;
+  throw Error(ErrorCode::kCorrupt, name, fmt::format("read of {} bytes at {}", count, offset),
+              "a range inside the file", fmt::format("a file of {} bytes", size));
+}
+
+class FileReader final : public BlockReader {
+ public:
+  // Takes over `fd`.
+  FileReader(std::string path, int fd, uint64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
+  ~FileReader() override { close(fd_); }
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  const std::string& name() const override { return path_; }
+  uint64_t size_bytes() const override { return size_; }
+
+  void ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    CheckRange(path_, size_, offset, out.size());
+    while (!out.empty()) {
+      const ssize_t got = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) {
+        throw Error(ErrorCode::kIo, path_,
+                    fmt::format("cannot read {} bytes at {}: {}", out.size(), offset,
+                                std::strerror(errno)));
+      }
+      if (got == 0) {
+        throw Error(ErrorCode::kIo, path_,
+                    fmt::format("ended at byte {} while it was read, but had {} bytes when it was "
+                                "opened",
+                                offset, size_));
+      }
+      out = out.subspan(static_cast<size_t>(got));
+      offset += static_cast<uint64_t>(got);
+    }
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+  const uint64_t size_;
+};
+
+class MemoryReader final : public BlockReader {
+ public:
+  MemoryReader(std::string name, std::vector<std::byte> bytes)
+      : name_(std::move(name)), bytes_(std::move(bytes)) {}
+
+  const std::string& name() const override { return name_; }
+  uint64_t size_bytes() const override { return bytes_.size(); }
+
+  void ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    CheckRange(name_, bytes_.size(), offset, out.size());
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+  }
+
+ private:
+  const std::string name_;
+  const std::vector<std::byte> bytes_;
+};
+
+// What a path that is not a regular file is, for a message.
+const char* KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISBLK(mode) || S_ISCHR(mode)) return "a device";
+  return "something else";
+}
+
+}  // namespace
+
+std::unique_ptr<BlockReader> OpenFileReader(const std::string& path) {
+  // Non-blocking, so that a pipe is refused below instead of waited for; no effect on files.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    const bool missing = errno == ENOENT || errno == ENOTDIR;
+    throw Error(missing ? ErrorCode::kNotFound : ErrorCode::kIo, path,
+                fmt::format("cannot open: {}", std::strerror(errno)));
+  }
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) {
+    const int reason = errno;
+    close(fd);
+    throw Error(ErrorCode::kIo, path, fmt::format("cannot stat: {}", std::strerror(reason)));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    close(fd);
+    throw Error(ErrorCode::kIo, path, "cannot read", "a regular file", KindOf(info.st_mode));
+  }
+  return std::make_unique<FileReader>(path, fd, static_cast<uint64_t>(info.st_size));
+}
+
+std::unique_ptr<BlockReader> MakeMemoryReader(std::string name, std::vector<std::byte> bytes) {
+  return std::make_unique<MemoryReader>(std::move(name), std::move(bytes));
+}
+
+}  // namespace hearth

@@ -1,0 +1,33 @@
+// Random access to the bytes of a file or of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+// Synchronous reads at an offset. Implementations are immutable and thread-safe.
+class BlockReader {
+ public:
+  virtual ~BlockReader() = default;
+
+  virtual const std::string& name() const = 0;  // for messages: the path, or a made-up name
+  virtual uint64_t size_bytes() const = 0;
+
+  // Fills `out` from `offset`. Throws Error(kCorrupt) when the range passes the end and
+  // Error(kIo) when the system fails; short reads are retried.
+  virtual void ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+// A regular file, read with pread. Throws Error(kNotFound) where there is none, Error(kIo) for a
+// directory, a device or a file that may not be read.
+std::unique_ptr<BlockReader> OpenFileReader(const std::string& path);
+
+// Bytes in memory, owned by the reader.
+std::unique_ptr<BlockReader> MakeMemoryReader(std::string name, std::vector<std::byte> bytes);
+
+}  // namespace hearth

@@ -1,0 +1,37 @@
+// Sequential writing of a new file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+// Buffers small writes. Not thread-safe. Errors name the path and the system's reason.
+class FileWriter {
+ public:
+  // Creates or truncates. Throws Error(kIo).
+  explicit FileWriter(const std::string& path);
+  ~FileWriter();  // closes; unflushed bytes are lost unless Close was called
+
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void Write(std::span<const std::byte> bytes);
+  uint64_t written_bytes() const { return written_bytes_; }
+
+  // Flushes and closes. Throws Error(kIo) where the system could not take the bytes.
+  void Close();
+
+ private:
+  void Flush();
+
+  std::string path_;
+  int fd_ = -1;
+  std::vector<std::byte> pending_;
+  uint64_t written_bytes_ = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,23 @@
+// Names of operations that a model description chooses among and kernels implement.
+#pragma once
+
+#include <cstdint>
+
+namespace hearth {
+
+// How an FFN turns gate g and up u of a neuron into what down multiplies (FORMATS.md).
+enum class FfnActivation : uint8_t {
+  kSilu,     // silu(g) * u
+  kRelu,     // relu(g) * u
+  kFatRelu,  // (g > threshold ? g : 0) * u
+  kDRelu,    // relu(g) * relu(u)
+};
+inline constexpr int kNumFfnActivations = 4;
+
+// Which components rotary embeddings rotate together.
+enum class RopeLayout : uint8_t {
+  kAdjacent,  // (x[2i], x[2i+1]): GGUF's llama
+  kHalves,    // (x[i], x[i + dims/2]): GPT-NeoX, Qwen
+};
+
+}  // namespace hearth

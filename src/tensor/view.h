@@ -1,0 +1,47 @@
+// A typed, shaped look at memory that somebody else owns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace hearth {
+
+// A weight matrix [experts][rows][cols] of any dtype, rows contiguous, blocks along cols.
+// GGUF's ne = {cols, rows, experts}. Plain data; valid as long as what it points into.
+struct WeightView {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t cols = 0;     // input size, GGUF ne[0]
+  int64_t rows = 0;     // output size, GGUF ne[1]
+  int64_t experts = 1;  // GGUF ne[2]
+
+  bool empty() const { return data == nullptr; }
+  size_t row_bytes() const { return RowBytes(dtype, static_cast<size_t>(cols)); }
+  size_t expert_bytes() const { return row_bytes() * static_cast<size_t>(rows); }
+
+  // The matrix of one expert.
+  WeightView Expert(int64_t index) const {
+    WeightView view = *this;
+    view.data = data + expert_bytes() * static_cast<size_t>(index);
+    view.experts = 1;
+    return view;
+  }
+};
+
+// A float32 matrix [rows][cols] with a stride in floats between rows.
+struct FloatView {
+  float* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  float* row(int64_t r) const { return data + r * stride; }
+  FloatView Rows(int64_t begin, int64_t count) const {
+    return {data + begin * stride, count, cols, stride};
+  }
+};
+
+}  // namespace hearth

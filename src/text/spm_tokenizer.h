@@ -1,0 +1,39 @@
+// SentencePiece-style BPE: characters merge by the score of what they become.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/merge.h"
+#include "text/vocab_tokenizer.h"
+
+namespace hearth {
+
+class SpmTokenizer final : public VocabTokenizer {
+ public:
+  // Throws Error(kCorrupt) for scores or byte tokens that make no sense.
+  static std::unique_ptr<Tokenizer> Make(const GgufMetadata& metadata);
+
+ protected:
+  void EncodeText(std::string_view text, bool at_start, std::vector<TokenId>* ids) const override;
+
+ private:
+  SpmTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings,
+               std::vector<uint32_t> priorities, bool add_space_prefix);
+
+  // One run of text that no merge crosses the ends of.
+  void EncodeWord(std::string_view word, MergeScratch* scratch, std::vector<TokenId>* ids) const;
+  // A character that is no token.
+  void EncodeBytes(std::string_view bytes, std::vector<TokenId>* ids) const;
+
+  bool add_space_prefix_;
+  // No token holds a space after another character, so that words can be merged one by one.
+  bool words_are_separate_ = true;
+  std::vector<uint32_t> priorities_;           // by token; smaller merges first
+  std::array<TokenId, 256> byte_tokens_ = {};  // -1 where there is none
+};
+
+}  // namespace hearth

@@ -1,0 +1,39 @@
+// The `tokenizer.ggml.*` keys of a model file, read and checked. What every kind of tokenizer
+// shares; scores and merges are read by the kind that needs them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "format/gguf.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+struct Vocabulary {
+  std::string where;  // the file, for messages
+  std::string kind;   // "llama" or "gpt2"
+  std::string pre;
+  std::vector<std::string> texts;
+  std::vector<TokenType> types;
+  SpecialTokens special;
+  std::vector<TokenId> end_tokens;  // sorted
+};
+
+// `default_add_bos` counts where the file does not say. Throws Error(kCorrupt).
+Vocabulary ReadVocabulary(const GgufMetadata& metadata, std::string_view kind,
+                          bool default_add_bos);
+
+// Error(kCorrupt) about one key of the file.
+Error CorruptVocabulary(std::string_view where, std::string_view key, std::string_view expected,
+                        std::string_view found);
+
+// The file's name for messages, never empty.
+std::string VocabularyWhere(const GgufMetadata& metadata);
+
+// The byte of a token "<0x0A>"; -1 where the text has another form.
+int ByteTokenValue(std::string_view text);
+
+}  // namespace hearth

@@ -1,0 +1,214 @@
+// The hearth program from outside: what it prints, and how it fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "format/gguf_writer.h"
+#include "program.h"
+#include "test_paths.h"
+
+namespace hearth {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string Golden(const std::string& name) {
+  return SourcePath("tests/goldens/") + name + ".gguf";
+}
+
+// A file with this content in the test's folder.
+std::string MakeFile(const std::string& name, const std::string& content) {
+  const std::string path = ::testing::TempDir() + "hearth_" + name;
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Failed with `exit_code`, nothing on stdout, one line on stderr that contains `words`.
+void ExpectOneSentence(const ProgramResult& result, int exit_code, const std::string& words) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, StartsWith("hearth: "));
+  EXPECT_THAT(result.err, EndsWith("\n"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(words));
+}
+
+TEST(CliFailureTest, BadModelFiles) {
+  std::string garbage(5000, '\0');
+  for (size_t i = 0; i < garbage.size(); ++i) garbage[i] = static_cast<char>(i * i * 31 + i);
+  const std::string whole = ReadAll(Golden("llama"));
+  struct Case {
+    std::string model;
+    std::string words;
+  };
+  const Case cases[] = {
+      {MakeFile("garbage.gguf", garbage), "garbage.gguf"},
+      {MakeFile("truncated.gguf", whole.substr(0, whole.size() / 2)), "truncated.gguf"},
+      {MakeFile("header.gguf", whole.substr(0, 3000)), "header.gguf"},
+      {MakeFile("text.gguf", "Once upon a time there was no model here.\n"), "text"},
+      {MakeFile("empty.gguf", ""), "empty"},
+      {::testing::TempDir(), "directory"},
+      {::testing::TempDir() + "no_such_file.gguf", "no_such_file.gguf"},
+  };
+  for (const Case& c : cases) {
+    ExpectOneSentence(RunHearth({"run", c.model, "-p", "x"}), 1, c.words);
+    ExpectOneSentence(RunHearth({"inspect", c.model}), 1, c.words);
+  }
+}
+
+TEST(CliFailureTest, UnknownArchitectureIsNamed) {
+  GgufMetadata metadata;
+  metadata.SetString("general.architecture", "mamba");
+  const std::string path = ::testing::TempDir() + "hearth_mamba.gguf";
+  GgufWriter writer(path, metadata, {});
+  writer.Finish();
+  ExpectOneSentence(RunHearth({"run", path, "-p", "x"}), 1, "'mamba'");
+}
+
+TEST(CliFailureTest, ImpossibleRequests) {
+  const std::string model = Golden("llama");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--ctx", "4096"}), 1, "at most 128");
+  ExpectOneSentence(RunHearth({"run", model, "-p", std::string(500, 'x')}), 1, "the context");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--isa", "mmx"}), 1, "'mmx'");
+  ExpectOneSentence(RunHearth({"run", model, "-f", "/nowhere/prompt"}), 1, "/nowhere/prompt");
+  ExpectOneSentence(RunHearth({"eval", model, "--text", "/nowhere/text"}), 1, "/nowhere/text");
+}
+
+TEST(CliFailureTest, ATooSmallBudgetNamesTheSmallestThatWorks) {
+  const std::string model = Golden("llama");
+  const ProgramResult refused = RunHearth({"run", model, "-p", "x", "--memory", "1M"});
+  ExpectOneSentence(refused, 1, "the smallest that can is ");
+  const size_t begin = refused.err.find("smallest that can is ") + 21;
+  const std::string size = refused.err.substr(begin, refused.err.find(' ', begin) - begin);
+  const ProgramResult accepted =
+      RunHearth({"run", model, "-p", "x", "-n", "2", "--memory", size});
+  EXPECT_EQ(accepted.exit_code, 0) << size << ": " << accepted.err;
+}
+
+TEST(CliFailureTest, WrongUsageHasItsOwnExitCode) {
+  const std::string model = Golden("llama");
+  ExpectOneSentence(RunHearth({"run", model, "--frobnicate"}), 2, "--frobnicate");
+  ExpectOneSentence(RunHearth({"run"}), 2, "MODEL");
+  ExpectOneSentence(RunHearth({"dance"}), 2, "dance");
+  ExpectOneSentence(RunHearth({"help", "dance"}), 2, "dance");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-f", "y"}), 2, "-f");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--kv", "q3"}), 2, "--kv");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-n", "0"}), 2, "--tokens");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--memory", "much"}), 1, "--memory");
+}
+
+TEST(CliFailureTest, FlagsWithoutEffectAreRefused) {
+  const std::string model = Golden("llama");
+  for (const char* flag : {"--seed", "--top-k", "--top-p", "--min-p"}) {
+    ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--temp", "0", flag, "1"}), 2, flag);
+  }
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--repetition-window", "3"}), 2,
+                    "--repetition-window");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--system", "s"}), 2, "--system");
+}
+
+TEST(CliTest, RunPrintsTheSameTextInEveryForm) {
+  const std::vector<std::string> base = {"run", Golden("llama"), "-n", "12", "--seed", "7"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const ProgramResult plain = RunHearth(with({"-p", "abc"}));
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_THAT(plain.err, HasSubstr("tok/s"));
+  EXPECT_EQ(RunHearth(with({}), "abc").out, plain.out) << "the prompt on standard input";
+  EXPECT_EQ(RunHearth(with({"-f", MakeFile("prompt.txt", "abc")})).out, plain.out);
+  EXPECT_EQ(RunHearth(with({"-p", "abc", "--threads", "1"})).out, plain.out);
+  const ProgramResult other = RunHearth({"run", Golden("llama"), "-p", "abc", "-n", "12",
+                                         "--seed", "8"});
+  EXPECT_NE(other.out, plain.out) << "another seed";
+
+  const ProgramResult json = RunHearth(with({"-p", "abc", "--json"}));
+  const nlohmann::json document = nlohmann::json::parse(json.out);
+  EXPECT_EQ(document["text"], plain.out);
+  EXPECT_EQ(document["tokens"], document["token_ids"].size());
+  const std::string ids = RunHearth({"tokenize", Golden("llama"), "-p", "abc", "--special"}).out;
+  EXPECT_EQ(document["prefill"]["tokens"], std::count(ids.begin(), ids.end(), ' ') + 1);
+  EXPECT_GT(document["memory"]["ledger"]["weights"], 0);
+  EXPECT_TRUE(document["io"].is_null());
+}
+
+TEST(CliTest, StopStringsEndTheText) {
+  const ProgramResult all = RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0",
+                                       "-n", "20"});
+  ASSERT_GT(all.out.size(), 4u);
+  const std::string stop = all.out.substr(all.out.size() / 2, 2);
+  const ProgramResult cut = RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0",
+                                       "-n", "20", "--stop", stop});
+  EXPECT_EQ(cut.out, all.out.substr(0, all.out.find(stop)));
+}
+
+TEST(CliTest, InspectDescribesModels) {
+  const ProgramResult text = RunHearth({"inspect", Golden("mixtral")});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("experts    5, 2 per token"));
+  const ProgramResult json = RunHearth({"inspect", Golden("llama-drelu"), "--json"});
+  const nlohmann::json document = nlohmann::json::parse(json.out);
+  EXPECT_EQ(document["model"]["ffn_activation"], "drelu");
+  EXPECT_TRUE(document["run"]["runnable"]);
+}
+
+TEST(CliTest, TokenizeTakesTheBytesOfAFile) {
+  const std::string file = MakeFile("tokens.txt", "a\n");
+  const ProgramResult result = RunHearth({"tokenize", Golden("llama"), "-f", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+  EXPECT_EQ(RunHearth({"tokenize", Golden("llama")}, "a\n").out, result.out);
+  const ProgramResult special = RunHearth({"tokenize", Golden("llama"), "-p", "a", "--special"});
+  EXPECT_THAT(special.out, StartsWith("1 "));
+}
+
+TEST(CliTest, EvalPrintsPerplexity) {
+  const std::string file = MakeFile("eval.txt", "Some text of no meaning, long enough to score.");
+  const ProgramResult json =
+      RunHearth({"eval", Golden("llama-relu"), "--text", file, "--ctx", "16", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const nlohmann::json document = nlohmann::json::parse(json.out);
+  EXPECT_NEAR(std::exp(document["nll_per_token"].get<double>()),
+              document["perplexity"].get<double>(), 1e-6);
+  EXPECT_LT(document["quality"]["active"], 0.9);
+}
+
+TEST(CliTest, SynthMakesAModelThatRuns) {
+  const std::string shape = MakeFile("shape.json", R"({"arch": "llama", "hidden_size": 64,
+      "intermediate_size": 128, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,
+      "vocab_size": 300, "activation": "drelu"})");
+  for (const char* quant : {"f32", "q4_0", "q8_0"}) {
+    const std::string model = ::testing::TempDir() + "hearth_synth.gguf";
+    const ProgramResult made = RunHearth({"synth", "--shape", shape, "-o", model, "--quant", quant});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    const ProgramResult run = RunHearth({"run", model, "-p", "hi", "-n", "8"});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    std::remove(model.c_str());
+  }
+  ExpectOneSentence(RunHearth({"synth", "--shape", "nothing-7b", "-o", "x.gguf"}), 1, "nothing-7b");
+  ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "/nowhere/x.gguf"}), 1, "/nowhere");
+}
+
+TEST(CliTest, HelpAndVersion) {
+  EXPECT_THAT(RunHearth({"help"}).out, HasSubstr("Exit codes: 0 done, 1 failed, 2 wrong usage"));
+  EXPECT_THAT(RunHearth({"help", "run"}).out, HasSubstr("--memory SIZE"));
+  EXPECT_THAT(RunHearth({"--version"}).out, StartsWith("hearth "));
+  EXPECT_EQ(RunHearth({}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace hearth

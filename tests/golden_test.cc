@@ -1,0 +1,194 @@
+// Logits of every model family against Hugging Face transformers, and the invariants that must
+// hold whatever the threads, the chunking or the instruction set (docs/architecture.md).
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "golden_case.h"
+
+namespace hearth {
+namespace {
+
+constexpr double kExactTolerance = 1e-5;   // F32 weights, F32 KV
+constexpr double kHalfKvTolerance = 5e-3;  // keys and values rounded to 11 bits
+constexpr double kMutationEffect = 1e-3;   // what a wrong model must at least differ by
+
+std::vector<float> RunDense(const GoldenCase& golden, const RunSetup& setup) {
+  DenseSelector dense;
+  return GoldenRunner(golden, setup).Run(dense);
+}
+
+class GoldenTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenTest, AgreesWithTransformersOnEveryIsa) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  for (const std::string& isa : UsableIsaNames()) {
+    EXPECT_LE(RelativeError(RunDense(golden, {.isa = isa}), golden.logits), kExactTolerance) << isa;
+  }
+}
+
+TEST_P(GoldenTest, IsBitIdenticalForAnyChunkingAndThreadCount) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  for (const std::string& isa : UsableIsaNames()) {
+    const std::vector<float> expected = RunDense(golden, {.isa = isa, .threads = 1});
+    for (const int threads : {2, 3}) {
+      for (const int64_t chunk : {1, 5, 16}) {
+        EXPECT_EQ(RunDense(golden, {.isa = isa, .threads = threads, .chunk = chunk}), expected)
+            << isa << ", " << threads << " threads, chunks of " << chunk;
+      }
+    }
+  }
+}
+
+TEST_P(GoldenTest, HalfPrecisionKvStaysClose) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  const double error = RelativeError(RunDense(golden, {.kv = DType::kF16}), golden.logits);
+  EXPECT_LE(error, kHalfKvTolerance);
+  EXPECT_GT(error, 0) << "the KV cache was not in half precision";
+}
+
+// Records which neurons fire, for the oracle.
+class FiringRecorder : public ForwardObserver {
+ public:
+  explicit FiringRecorder(OracleSelector& oracle) : oracle_(oracle) {}
+  void OnFfnActivation(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                       FloatView activation) override {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const float* row = activation.row(static_cast<int64_t>(i));
+      auto& list = oracle_.At(layer, expert, tokens[i]);
+      for (int32_t n = 0; n < activation.cols; ++n) {
+        if (row[n] != 0) list.push_back(n);
+      }
+      fired_ += static_cast<int64_t>(list.size());
+      neurons_ += activation.cols;
+    }
+  }
+  double share() const { return static_cast<double>(fired_) / static_cast<double>(neurons_); }
+
+ private:
+  OracleSelector& oracle_;
+  int64_t fired_ = 0;
+  int64_t neurons_ = 0;
+};
+
+TEST_P(GoldenTest, AnOraclesActiveSetsGiveTheSameBits) {
+  GoldenCase golden = LoadGolden(GetParam());
+  golden.decode.clear();  // one pass, so that the recorded rows are the batch's
+  golden.positions = {0, static_cast<int64_t>(golden.prompt.size()) - 1};
+  GoldenRunner runner(golden, {});
+  const int64_t experts = std::max<int64_t>(1, runner.spec().layers.front().ffn.num_experts);
+  OracleSelector oracle(runner.spec().num_layers, experts,
+                        static_cast<int64_t>(golden.prompt.size()));
+  FiringRecorder recorder(oracle);
+  DenseSelector dense;
+  const std::vector<float> expected = runner.Run(dense, &recorder);
+  if (runner.spec().layers.front().ffn.activation != FfnActivation::kSilu) {
+    EXPECT_LT(recorder.share(), 0.8) << "a ReLU model must leave neurons out";
+  }
+  EXPECT_EQ(runner.Run(oracle), expected);
+}
+
+struct Mutation {
+  const char* name;
+  std::function<bool(ModelSpec&)> change;  // false where it does not apply to the model
+};
+
+bool ForLayers(ModelSpec& spec, const std::function<void(LayerSpec&)>& change) {
+  for (LayerSpec& layer : spec.layers) change(layer);
+  return true;
+}
+
+std::vector<Mutation> SpecMutations() {
+  return {
+      {"rope base", [](ModelSpec& s) { return s.rope.base *= 1.5, true; }},
+      {"rope layout",
+       [](ModelSpec& s) {
+         s.rope.layout =
+             s.rope.layout == RopeLayout::kAdjacent ? RopeLayout::kHalves : RopeLayout::kAdjacent;
+         return true;
+       }},
+      {"rope scaling",
+       [](ModelSpec& s) {
+         const bool applies = s.rope.scaling != RopeScalingKind::kNone;
+         s.rope.scaling = RopeScalingKind::kNone;
+         s.rope.attention_factor = 1;
+         return applies;
+       }},
+      {"norm epsilon",
+       [](ModelSpec& s) { return ForLayers(s, [](LayerSpec& l) { l.norm_epsilon *= 100; }); }},
+      {"query scale",
+       [](ModelSpec& s) {
+         return ForLayers(s, [](LayerSpec& l) { l.attention.query_scale *= 1.2; });
+       }},
+      {"mask",
+       [](ModelSpec& s) {
+         return ForLayers(s, [](LayerSpec& l) {
+           l.attention.sliding_window = l.attention.sliding_window > 0 ? 0 : 20;
+         });
+       }},
+      {"activation",
+       [](ModelSpec& s) {
+         return ForLayers(s, [](LayerSpec& l) {
+           l.ffn.activation = l.ffn.activation == FfnActivation::kSilu ? FfnActivation::kRelu
+                                                                       : FfnActivation::kSilu;
+         });
+       }},
+      {"experts per token",
+       [](ModelSpec& s) {
+         ForLayers(s, [](LayerSpec& l) { --l.ffn.num_experts_per_token; });
+         return s.layers.front().ffn.num_experts > 0;
+       }},
+      {"expert weights",
+       [](ModelSpec& s) {
+         ForLayers(s, [](LayerSpec& l) { l.ffn.normalize_expert_weights = false; });
+         return s.layers.front().ffn.num_experts > 0;
+       }},
+  };
+}
+
+TEST_P(GoldenTest, EveryMutationOfTheSpecIsSeen) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  for (const Mutation& mutation : SpecMutations()) {
+    bool applies = false;
+    const RunSetup setup{.change_spec = [&](ModelSpec& spec) { applies = mutation.change(spec); }};
+    const std::vector<float> logits = RunDense(golden, setup);
+    if (applies) {
+      EXPECT_GT(RelativeError(logits, golden.logits), kMutationEffect) << mutation.name;
+    }
+  }
+}
+
+// Exchanges the rows of two heads of a projection.
+void SwapHeads(const WeightView& weights, int64_t head_dim, int64_t a, int64_t b) {
+  const size_t bytes = weights.row_bytes() * static_cast<size_t>(head_dim);
+  auto* data = const_cast<std::byte*>(weights.data);
+  std::vector<std::byte> copy(data + static_cast<size_t>(a) * bytes,
+                              data + static_cast<size_t>(a + 1) * bytes);
+  std::memcpy(data + static_cast<size_t>(a) * bytes, data + static_cast<size_t>(b) * bytes, bytes);
+  std::memcpy(data + static_cast<size_t>(b) * bytes, copy.data(), bytes);
+}
+
+TEST_P(GoldenTest, TheOrderOfHeadsIsSeen) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  int64_t head_dim = 0;
+  for (const auto slot : {&LayerWeights::attn_q, &LayerWeights::attn_k, &LayerWeights::attn_v}) {
+    const RunSetup setup{
+        .change_spec = [&](ModelSpec& s) { head_dim = s.layers.front().attention.head_dim; },
+        .change_weights =
+            [&](ModelWeights& w) {
+              for (LayerWeights& layer : w.layers) SwapHeads(layer.*slot, head_dim, 0, 1);
+            }};
+    EXPECT_GT(RelativeError(RunDense(golden, setup), golden.logits), kMutationEffect);
+  }
+}
+
+std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, ::testing::ValuesIn(GoldenNames()), TestName);
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,68 @@
+#include "program.h"
+
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+extern char** environ;
+
+namespace hearth {
+namespace {
+
+// A file that vanishes with the test.
+class TempFile {
+ public:
+  explicit TempFile(const std::string& content) {
+    path_ = ::testing::TempDir() + "hearth_cli_XXXXXX";
+    const int fd = mkstemp(path_.data());
+    close(fd);
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ~TempFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+  std::string Content() const {
+    std::ifstream file(path_, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input) {
+  const TempFile in(input), out(""), err("");
+  std::vector<char*> argv = {const_cast<char*>(HEARTH_PROGRAM)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, in.path().c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, out.path().c_str(), O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 2, err.path().c_str(), O_WRONLY, 0);
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, HEARTH_PROGRAM, &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ProgramResult result;
+  EXPECT_EQ(error, 0) << HEARTH_PROGRAM;
+  if (error != 0) return result;
+  int status = 0;
+  waitpid(pid, &status, 0);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.out = out.Content();
+  result.err = err.Content();
+  return result;
+}
+
+}  // namespace hearth

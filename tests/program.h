@@ -1,0 +1,18 @@
+// Runs the hearth program as a user would, and keeps what it printed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+struct ProgramResult {
+  int exit_code = -1;  // 128 + signal where it was killed
+  std::string out;
+  std::string err;
+};
+
+// Starts the program with these arguments; standard input is `input`. No terminal is attached.
+ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input = "");
+
+}  // namespace hearth

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Fails where a file of src/ includes what its folder may not (docs/architecture.md).
+
+The table below is the architecture: a folder may include itself, the folders of its row, and the
+third-party headers of its row. Direct includes are checked, in code and in CMake's DEPS lists.
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEVELS = [
+    ["base"],
+    ["tensor", "storage", "plan"],
+    ["kernels", "format", "cache", "accel"],
+    ["ops", "kv", "text", "model"],
+    ["sparsity"],
+    ["pipeline"],
+    ["engine"],
+    ["prepare", "planner", "api"],
+    ["serve"],
+    ["cli"],
+]
+
+
+def below(level: int, *left_out: str) -> set[str]:
+    """All folders of levels under `level`, but for those left out."""
+    return {f for row in LEVELS[:level] for f in row} - set(left_out)
+
+
+# folder: (folders it may include, third-party header prefixes it may include)
+RULES: dict[str, tuple[set[str], set[str]]] = {
+    "base": (set(), {"spdlog", "xxhash"}),
+    "tensor": ({"base"}, set()),
+    "storage": ({"base"}, {"liburing"}),
+    "plan": ({"base"}, {"nlohmann"}),
+    "kernels": ({"base", "tensor"}, {"hwy"}),
+    "format": ({"base", "tensor", "storage"}, {"nlohmann", "xxhash"}),
+    "cache": ({"base"}, set()),
+    "accel": ({"base", "tensor"}, set()),
+    "ops": (below(3, "format", "cache"), set()),
+    "kv": ({"base", "tensor", "storage", "kernels"}, {"xxhash"}),
+    "text": ({"base", "format"}, {"pcre2", "utf8proc", "nlohmann"}),
+    "model": ({"base", "tensor", "format"}, set()),
+    "sparsity": (below(4, "text"), set()),
+    "pipeline": (below(5, "text"), set()),
+    "engine": (below(6, "kernels"), set()),
+    "prepare": (below(7), {"Eigen", "nlohmann"}),
+    "planner": (below(7), {"z3", "coin", "nlohmann"}),
+    "api": ({"base", "plan", "engine", "text"}, set()),
+    "serve": ({"api", "base", "plan"}, {"boost", "nlohmann"}),
+    "cli": (below(9, "kernels") | {"serve"}, {"CLI", "nlohmann"}),
+}
+# Headers of the language and the system need no entry: they have no folder, or one of these.
+SYSTEM_FOLDERS = {"sys", "linux", "asm", "netinet", "arpa"}
+EVERYWHERE = {"fmt"}  # formatting, which std::format will replace
+TEST_ONLY = {"gtest", "gmock", "nlohmann", "benchmark"}
+THIRD_PARTY_FILES = {
+    "xxhash.h": "xxhash", "liburing.h": "liburing", "utf8proc.h": "utf8proc",
+    "pcre2.h": "pcre2", "z3++.h": "z3", "z3.h": "z3",
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+DEPS = re.compile(r"DEPS\s+([a-z\s]+?)(?:\bLIBS\b|\bTEST_LIBS\b|\))")
+
+
+def third_party(header: str) -> str | None:
+    """The library that <header> belongs to, or None for the language and the system."""
+    if header in THIRD_PARTY_FILES:
+        return THIRD_PARTY_FILES[header]
+    if "/" not in header:
+        return None
+    folder = header.split("/")[0]
+    return None if folder in SYSTEM_FOLDERS else folder
+
+
+def check_file(path: Path, folder: str) -> list[str]:
+    """Complaints about the includes of one source file."""
+    folders, libraries = RULES[folder]
+    is_test = path.name.endswith("_test.cc") or path.name.startswith("test_")
+    out = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quote, header = match.groups()
+        if header.startswith("hwy/"):  # Highway's headers use quotes for its own lookup
+            quote = "<"
+        where = f"{path.relative_to(ROOT)}:{number}"
+        if quote == '"':
+            target = header.split("/")[0]
+            if "/" not in header:
+                out.append(f'{where}: "{header}" needs its folder in front')
+            elif target not in RULES:
+                out.append(f'{where}: "{header}" is in no known folder')
+            elif target != folder and target not in folders and not (
+                    is_test and target in below_or_beside(folder)):
+                out.append(f"{where}: {folder}/ may not include {target}/")
+        else:
+            library = third_party(header)
+            allowed = libraries | EVERYWHERE | (TEST_ONLY if is_test else set())
+            if library and library not in allowed:
+                out.append(f"{where}: {folder}/ may not include <{header}>")
+    return out
+
+
+def below_or_beside(folder: str) -> set[str]:
+    """What a test may use to build its fixtures: everything not above its folder."""
+    level = next(i for i, row in enumerate(LEVELS) if folder in row)
+    return below(level + 1)
+
+
+def check_cmake(folder: str) -> list[str]:
+    """Complaints about the folders that a folder's CMake target links."""
+    text = (ROOT / "src" / folder / "CMakeLists.txt").read_text()
+    folders = RULES[folder][0]
+    return [f"src/{folder}/CMakeLists.txt: DEPS names {dep}"
+            for match in DEPS.finditer(text) for dep in match.group(1).split()
+            if dep not in folders]
+
+
+def main() -> int:
+    complaints = []
+    for folder in sorted(p.name for p in (ROOT / "src").iterdir() if p.is_dir()):
+        if folder not in RULES:
+            complaints.append(f"src/{folder}: not in the table of tools/check_includes.py")
+            continue
+        for path in sorted((ROOT / "src" / folder).rglob("*")):
+            if path.suffix in {".h", ".cc"}:
+                complaints += check_file(path, folder)
+        complaints += check_cmake(folder)
+    print("\n".join(complaints) if complaints else "includes: every folder keeps to its row")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

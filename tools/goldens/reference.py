@@ -1,0 +1,123 @@
+"""Runs an HF model for its logits, in float32 or wholly in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+
+class Float64Mode(TorchFunctionMode):
+    """Turns every request for float32 into one for float64.
+
+    HF casts to float32 inside norms, softmax, router and RoPE whatever the
+    model's dtype, so `model.double()` alone would keep float32 rounding there.
+    """
+
+    def __torch_function__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        def widen(value: Any) -> Any:
+            return torch.float64 if value is torch.float32 else value
+
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        kwargs = {key: widen(value) for key, value in (kwargs or {}).items()}
+        return func(*(widen(value) for value in args), **kwargs)
+
+
+def to_float64(model: nn.Module) -> nn.Module:
+    """Converts weights, and recomputes RoPE's frequencies in float64."""
+    model.double()
+    with Float64Mode():
+        rotary = type(model.model.rotary_emb)(model.config)
+    if rotary.inv_freq.dtype != torch.float64:
+        raise RuntimeError("RoPE frequencies are not float64")
+    model.model.rotary_emb = rotary
+    return model
+
+
+def _mode(model: nn.Module) -> AbstractContextManager:
+    if model.dtype == torch.float64:
+        return Float64Mode()
+    return torch.no_grad()
+
+
+@torch.no_grad()
+def full_logits(model: nn.Module, tokens: list[int], **kwargs: Any) -> np.ndarray:
+    """Logits [tokens, vocab] of one pass over all tokens without a cache."""
+    with _mode(model):
+        out = model(torch.tensor([tokens]), use_cache=False, **kwargs)
+    return out.logits[0].numpy()
+
+
+@torch.no_grad()
+def stepwise_logits(model: nn.Module, tokens: list[int], prompt: int) -> np.ndarray:
+    """Logits [tokens, vocab]: the prompt in one pass, then token by token."""
+    with _mode(model):
+        out = model(torch.tensor([tokens[:prompt]]), use_cache=True)
+        rows = [out.logits[0]]
+        for token in tokens[prompt:]:
+            out = model(torch.tensor([[token]]), use_cache=True,
+                        past_key_values=out.past_key_values)
+            rows.append(out.logits[0])
+    return torch.cat(rows).numpy()
+
+
+def relative_difference(a: np.ndarray, reference: np.ndarray) -> float:
+    """max |a - reference| / max |reference|: the measure of all checks here."""
+    return float(np.abs(a - reference).max() / np.abs(reference).max())
+
+
+@torch.no_grad()
+def attention_entropy(model: nn.Module, tokens: list[int], window: int | None) -> float:
+    """Mean entropy of attention rows, as a share of the uniform row's.
+
+    Rows that see fewer than 4 tokens are left out.
+    """
+    with _mode(model):
+        out = model(torch.tensor([tokens]), use_cache=False, output_attentions=True)
+    shares = []
+    for layer in out.attentions:
+        for i in range(3, len(tokens)):
+            visible = min(i + 1, window or i + 1)
+            p = layer[0, :, i].double()
+            entropy = torch.special.entr(p).sum(-1) / math.log(visible)
+            shares.append(float(entropy.mean()))
+    return float(np.mean(shares))
+
+
+@torch.no_grad()
+def decision_gap(model: nn.Module, tokens: list[int], threshold: float | None) -> float:
+    """How near any discontinuous choice is to going the other way.
+
+    Smallest |gate - threshold| of fatrelu, or smallest distance between the
+    last chosen and the first refused expert's router logit; infinity where the
+    model has neither. Rounding beyond the gap would change logits by far more
+    than rounding.
+    """
+    gaps: list[float] = [math.inf]
+
+    def on_gate(_: nn.Module, __: Any, gate: torch.Tensor) -> None:
+        gaps.append(float((gate - threshold).abs().min()))
+
+    def on_router(module: nn.Module, _: Any, out: tuple) -> None:
+        ranked = out[0].sort(dim=-1, descending=True).values
+        gaps.append(float((ranked[:, module.top_k - 1] - ranked[:, module.top_k]).min()))
+
+    handles = []
+    for layer in model.model.layers:
+        if threshold is not None:
+            handles.append(layer.mlp.gate_proj.register_forward_hook(on_gate))
+        if hasattr(layer.mlp, "experts"):
+            handles.append(layer.mlp.gate.register_forward_hook(on_router))
+    full_logits(model, tokens)
+    for handle in handles:
+        handle.remove()
+    return min(gaps)

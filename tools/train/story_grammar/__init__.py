@@ -1,0 +1,1 @@
+"""A grammar of fireside stories. See compose.compose and chat.chat_turns."""

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Trains the story model; stops when its minutes are used up and can resume.
+
+The learning rate follows the share of the time budget that is used, so a busy
+machine sees fewer tokens but always reaches the end of the decay. A penalty on
+the feed-forward activations is steered, layer by layer, so that the active share
+meets a target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from model import ModelConfig, StoryModel
+from optimizers import make_optimizers
+from parallel import GradientWorker, ParallelStep, StepResult
+from vocabulary import BOS_ID
+
+WARM_UP_SHARE = 0.01      # of the time
+FINAL_LR_SHARE = 0.01     # of the peak rate
+GRADIENT_CLIP = 1.0       # norm of all gradients together
+SPARSITY_START = 0.02     # share of the time after which the penalty begins
+SPARSITY_RAMP_END = 0.25  # share of the time at which the target is reached
+STEERING_RATE = 0.03      # relative change of the penalty per relative miss and step
+PENALTY_START = 0.03
+PENALTY_RANGE = (1e-3, 3.0)
+
+
+@dataclass
+class Progress:
+    """Everything beside weights and optimizers that a checkpoint keeps."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    penalty_weight: list[float] = field(default_factory=list)  # per layer
+    active: list[float] = field(default_factory=list)          # per layer, smoothed
+    loss: float = 8.0
+
+
+class Windows:
+    """Training windows that all begin with <s>, in an order fixed by a seed."""
+
+    def __init__(self, path: Path, length: int, seed: int) -> None:
+        self.ids = np.memmap(path, dtype=np.uint16, mode="r")
+        self.length = length
+        starts = np.flatnonzero(np.asarray(self.ids) == BOS_ID)
+        starts = starts[starts + length + 1 <= len(self.ids)]
+        # A window takes as many documents as fit; the one it cuts begins the next.
+        following = np.maximum(np.searchsorted(starts, starts + length, side="right") - 1, np.arange(len(starts)) + 1)
+        chosen, index = [], 0
+        while index < len(starts):
+            chosen.append(starts[index])
+            index = int(following[index])
+        self.starts = np.random.default_rng(seed).permutation(np.array(chosen))
+
+    def batch(self, step: int, size: int) -> torch.Tensor:
+        """Rows of length + 1 ids for a step."""
+        rows = [self.starts[(step * size + i) % len(self.starts)] for i in range(size)]
+        block = np.stack([self.ids[s: s + self.length + 1] for s in rows]).astype(np.int64)
+        return torch.from_numpy(block)
+
+
+def learning_rate_share(done: float) -> float:
+    """Share of the peak rate after a share `done` of the time."""
+    if done < WARM_UP_SHARE:
+        return max(done / WARM_UP_SHARE, 0.02)
+    x = min(1.0, (done - WARM_UP_SHARE) / (1 - WARM_UP_SHARE))
+    return FINAL_LR_SHARE + (1 - FINAL_LR_SHARE) * 0.5 * (1 + math.cos(math.pi * x))
+
+
+def steer_penalty(progress: Progress, done: float, target: float) -> list[float]:
+    """Moves each layer's penalty toward the target active share; returns the weights to use."""
+    if done < SPARSITY_START:
+        return [0.0] * len(progress.active)
+    ramp = min(1.0, (done - SPARSITY_START) / (SPARSITY_RAMP_END - SPARSITY_START))
+    wanted = 0.25 + (target - 0.25) * ramp
+    low, high = PENALTY_RANGE
+    for layer, active in enumerate(progress.active):
+        miss = max(-1.0, min(1.0, active / wanted - 1))
+        weight = progress.penalty_weight[layer] * math.exp(STEERING_RATE * miss)
+        progress.penalty_weight[layer] = min(high, max(low, weight))
+    return progress.penalty_weight
+
+
+def save(path: Path, model: StoryModel, optimizers: list, progress: Progress) -> None:
+    """Writes a checkpoint so that a crash never leaves half a file."""
+    state = {
+        "config": model.config.to_dict(), "model": model.state_dict(),
+        "optimizers": [o.state_dict() for o in optimizers], "progress": vars(progress),
+        "rng": torch.get_rng_state(),
+    }
+    temporary = path.with_suffix(".tmp")
+    torch.save(state, temporary)
+    os.replace(temporary, path)
+
+
+def restore(path: Path, model: StoryModel, optimizers: list, progress: Progress) -> None:
+    """Continues exactly where save() stopped."""
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(optimizers, state["optimizers"]):
+        optimizer.load_state_dict(saved)
+    for name, value in state["progress"].items():
+        setattr(progress, name, value)
+    torch.set_rng_state(state["rng"])
+
+
+class SingleStep:
+    """A whole batch at once, for a GPU."""
+
+    def __init__(self, model: StoryModel, bf16: bool, compiled: bool) -> None:
+        self.worker = GradientWorker(model, bf16, compiled)
+
+    def run(self, windows: torch.Tensor, penalty_weight: list[float]) -> StepResult:
+        windows = windows.to(next(self.worker.model.parameters()).device)
+        stats = self.worker.run_window(windows, torch.tensor(penalty_weight, device=windows.device), 1.0).tolist()
+        return StepResult(stats[0], stats[1:])
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with train.bin")
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint file; resumed from when it exists")
+    parser.add_argument("--minutes", type=float, default=80, help="wall clock time of the whole training")
+    parser.add_argument("--batch", type=int, default=8, help="windows of 512 tokens per step")
+    parser.add_argument("--muon-lr", type=float, default=0.02)
+    parser.add_argument("--adam-lr", type=float, default=4e-3)
+    parser.add_argument("--weight-decay", type=float, default=0.05)
+    parser.add_argument("--active-target", type=float, default=0.08, help="share of neurons active per token")
+    parser.add_argument("--checkpoint-minutes", type=float, default=3)
+    parser.add_argument("--workers", type=int, default=2, help="processes on a CPU")
+    parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--report-steps", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def report(progress: Progress, weight: list[float], rate: float, total: float) -> None:
+    """One line on how the training stands."""
+    shares = " ".join(f"{a:.3f}" for a in progress.active)
+    print(f"step {progress.step} loss {progress.loss:.3f} active [{shares}] penalty {sum(weight) / len(weight):.3f} "
+          f"{rate:.0f} tok/s {progress.tokens / 1e6:.2f} M tokens {(total - progress.seconds) / 60:.1f} min left", flush=True)
+
+
+def apply_gradients(model: StoryModel, optimizers: list, done: float) -> None:
+    """One optimizer step at the rate of this moment."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), GRADIENT_CLIP)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * learning_rate_share(done)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper: ParallelStep | SingleStep,
+          progress: Progress) -> None:
+    """Steps until the minutes are used up."""
+    windows = Windows(args.data / "train.bin", model.config.context_length, args.seed)
+    total, last, last_save = args.minutes * 60, time.monotonic(), progress.seconds
+    reported_at, reported_tokens = last, progress.tokens
+    while progress.seconds < total:
+        done = progress.seconds / total
+        batch = windows.batch(progress.step, args.batch)
+        weight = steer_penalty(progress, done, args.active_target)
+        result = stepper.run(batch, weight)
+        apply_gradients(model, optimizers, done)
+
+        now = time.monotonic()
+        progress.seconds += now - last
+        last = now
+        progress.step += 1
+        progress.tokens += batch[:, 1:].numel()
+        progress.active = [0.9 * a + 0.1 * b for a, b in zip(progress.active, result.actives)]
+        progress.loss = 0.95 * progress.loss + 0.05 * result.loss if progress.step > 1 else result.loss
+        if progress.step % args.report_steps == 0:
+            report(progress, weight, (progress.tokens - reported_tokens) / (now - reported_at), total)
+            reported_at, reported_tokens = now, progress.tokens
+        if progress.seconds - last_save > args.checkpoint_minutes * 60:
+            save(args.out, model, optimizers, progress)
+            last_save = progress.seconds
+
+
+def main() -> None:
+    args = parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = StoryModel(ModelConfig()).to(device)
+    optimizers = make_optimizers(model, args.muon_lr, args.adam_lr, args.weight_decay)
+    layers = model.config.num_layers
+    progress = Progress(penalty_weight=[PENALTY_START] * layers, active=[0.25] * layers)
+    if args.out.exists():
+        restore(args.out, model, optimizers, progress)
+        print(f"resumed at step {progress.step}", flush=True)
+    if device == "cpu":
+        stepper = ParallelStep(model, args.batch, args.workers, args.bf16, args.compile)
+    else:
+        stepper = SingleStep(model, args.bf16, args.compile)
+    train(args, model, optimizers, stepper, progress)
+    save(args.out, model, optimizers, progress)
+    print(f"finished: {progress.step} steps, {progress.tokens} tokens, {progress.seconds / 60:.1f} minutes", flush=True)
+
+
+if __name__ == "__main__":
+    main()
