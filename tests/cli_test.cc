@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/test_data.h"
 #include "format/gguf_writer.h"
 #include "program.h"
-#include "test_paths.h"
 
 namespace hearth {
 namespace {
@@ -29,13 +28,6 @@ std::string MakeFile(const std::string& name, const std::string& content) {
   return path;
 }
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 // Failed with `exit_code`, nothing on stdout, one line on stderr that contains `words`.
 void ExpectOneSentence(const ProgramResult& result, int exit_code, const std::string& words) {
   EXPECT_EQ(result.exit_code, exit_code) << result.err;
@@ -49,7 +41,7 @@ void ExpectOneSentence(const ProgramResult& result, int exit_code, const std::st
 TEST(CliFailureTest, BadModelFiles) {
   std::string garbage(5000, '\0');
   for (size_t i = 0; i < garbage.size(); ++i) garbage[i] = static_cast<char>(i * i * 31 + i);
-  const std::string whole = ReadAll(Golden("llama"));
+  const std::string whole = ReadWholeFile(Golden("llama"));
   struct Case {
     std::string model;
     std::string words;
@@ -93,8 +85,7 @@ TEST(CliFailureTest, ATooSmallBudgetNamesTheSmallestThatWorks) {
   ExpectOneSentence(refused, 1, "the smallest that can is ");
   const size_t begin = refused.err.find("smallest that can is ") + 21;
   const std::string size = refused.err.substr(begin, refused.err.find(' ', begin) - begin);
-  const ProgramResult accepted =
-      RunHearth({"run", model, "-p", "x", "-n", "2", "--memory", size});
+  const ProgramResult accepted = RunHearth({"run", model, "-p", "x", "-n", "2", "--memory", size});
   EXPECT_EQ(accepted.exit_code, 0) << size << ": " << accepted.err;
 }
 
@@ -132,8 +123,8 @@ TEST(CliTest, RunPrintsTheSameTextInEveryForm) {
   EXPECT_EQ(RunHearth(with({}), "abc").out, plain.out) << "the prompt on standard input";
   EXPECT_EQ(RunHearth(with({"-f", MakeFile("prompt.txt", "abc")})).out, plain.out);
   EXPECT_EQ(RunHearth(with({"-p", "abc", "--threads", "1"})).out, plain.out);
-  const ProgramResult other = RunHearth({"run", Golden("llama"), "-p", "abc", "-n", "12",
-                                         "--seed", "8"});
+  const ProgramResult other =
+      RunHearth({"run", Golden("llama"), "-p", "abc", "-n", "12", "--seed", "8"});
   EXPECT_NE(other.out, plain.out) << "another seed";
 
   const ProgramResult json = RunHearth(with({"-p", "abc", "--json"}));
@@ -147,12 +138,12 @@ TEST(CliTest, RunPrintsTheSameTextInEveryForm) {
 }
 
 TEST(CliTest, StopStringsEndTheText) {
-  const ProgramResult all = RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0",
-                                       "-n", "20"});
+  const ProgramResult all =
+      RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0", "-n", "20"});
   ASSERT_GT(all.out.size(), 4u);
   const std::string stop = all.out.substr(all.out.size() / 2, 2);
-  const ProgramResult cut = RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0",
-                                       "-n", "20", "--stop", stop});
+  const ProgramResult cut =
+      RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0", "-n", "20", "--stop", stop});
   EXPECT_EQ(cut.out, all.out.substr(0, all.out.find(stop)));
 }
 
@@ -193,7 +184,8 @@ TEST(CliTest, SynthMakesAModelThatRuns) {
       "vocab_size": 300, "activation": "drelu"})");
   for (const char* quant : {"f32", "q4_0", "q8_0"}) {
     const std::string model = ::testing::TempDir() + "hearth_synth.gguf";
-    const ProgramResult made = RunHearth({"synth", "--shape", shape, "-o", model, "--quant", quant});
+    const ProgramResult made =
+        RunHearth({"synth", "--shape", shape, "-o", model, "--quant", quant});
     ASSERT_EQ(made.exit_code, 0) << made.err;
     const ProgramResult run = RunHearth({"run", model, "-p", "hi", "-n", "8"});
     EXPECT_EQ(run.exit_code, 0) << run.err;

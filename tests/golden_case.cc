@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "test_paths.h"
+#include "base/test_data.h"
 
 namespace hearth {
 

@@ -31,11 +31,10 @@ TEST_P(GoldenTest, IsBitIdenticalForAnyChunkingAndThreadCount) {
   const GoldenCase golden = LoadGolden(GetParam());
   for (const std::string& isa : UsableIsaNames()) {
     const std::vector<float> expected = RunDense(golden, {.isa = isa, .threads = 1});
-    for (const int threads : {2, 3}) {
-      for (const int64_t chunk : {1, 5, 16}) {
-        EXPECT_EQ(RunDense(golden, {.isa = isa, .threads = threads, .chunk = chunk}), expected)
-            << isa << ", " << threads << " threads, chunks of " << chunk;
-      }
+    const std::pair<int, int64_t> splits[] = {{2, 1}, {3, 5}, {2, 16}};
+    for (const auto& [threads, chunk] : splits) {
+      EXPECT_EQ(RunDense(golden, {.isa = isa, .threads = threads, .chunk = chunk}), expected)
+          << isa << ", " << threads << " threads, chunks of " << chunk;
     }
   }
 }

@@ -1,7 +1,7 @@
 #include "program.h"
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,8 +51,7 @@ ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::st
   posix_spawn_file_actions_addopen(&actions, 1, out.path().c_str(), O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 2, err.path().c_str(), O_WRONLY, 0);
   pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, HEARTH_PROGRAM, &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawn(&pid, HEARTH_PROGRAM, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ProgramResult result;
   EXPECT_EQ(error, 0) << HEARTH_PROGRAM;

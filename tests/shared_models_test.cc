@@ -1,23 +1,13 @@
 // The stories models of the shared data: greedy text and perplexity against float64 references.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "base/test_data.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/session.h"
-#include "test_paths.h"
 
 namespace hearth {
 namespace {
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 struct SharedModel {
   const char* name;
@@ -28,13 +18,14 @@ struct SharedModel {
 class SharedModelTest : public ::testing::TestWithParam<SharedModel> {
  protected:
   std::unique_ptr<Engine> Load(EngineOptions options) const {
-    return Engine::Load(SharedPath("models/") + GetParam().name + ".gguf", options);
+    return Engine::Load(SharedPath("data/models/") + GetParam().name + ".gguf", options);
   }
 };
 
 TEST_P(SharedModelTest, GreedyTextIsTheReference) {
-  HEARTH_NEED_SHARED("models");
-  const std::string expected = ReadAll(SharedPath("models/") + GetParam().name + ".n200.txt");
+  HEARTH_NEED_SHARED("data/models");
+  const std::string expected =
+      ReadWholeFile(SharedPath("data/models/") + GetParam().name + ".n200.txt");
   for (const std::string& isa : UsableIsaNames()) {
     for (const DType kv : {DType::kF16, DType::kF32}) {
       EngineOptions options;
@@ -52,12 +43,12 @@ TEST_P(SharedModelTest, GreedyTextIsTheReference) {
 }
 
 TEST_P(SharedModelTest, PerplexityIsTheReference) {
-  HEARTH_NEED_SHARED("models");
+  HEARTH_NEED_SHARED("data/models");
   EngineOptions options;
   options.context = 512;
   options.kv_dtype = DType::kF32;
   const auto engine = Load(options);
-  const std::string text = ReadAll(SharedPath("text/tinystories_sample.txt"));
+  const std::string text = ReadWholeFile(SharedPath("data/text/tinystories_sample.txt"));
   const EvalResult result = EvaluateText(*engine, engine->model().tokenizer().Encode(text));
   EXPECT_EQ(result.tokens, GetParam().tokens);
   EXPECT_NEAR(result.nll_per_token, GetParam().nll_per_token, 0.0005);

@@ -76,7 +76,7 @@ def third_party(header: str) -> str | None:
 def check_file(path: Path, folder: str) -> list[str]:
     """Complaints about the includes of one source file."""
     folders, libraries = RULES[folder]
-    is_test = path.name.endswith("_test.cc") or path.name.startswith("test_")
+    is_test = path.name.endswith("_test.cc") or path.name.startswith("test_")  # helpers of tests
     out = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = INCLUDE.match(line)

@@ -5,27 +5,47 @@
 #include <algorithm>
 #include <fstream>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
 
 namespace hearth {
 
+#if defined(__x86_64__)
+namespace {
+
+struct CpuidRegisters {
+  unsigned eax, ebx, ecx, edx;
+};
+
+// All zero where the processor has no such leaf.
+CpuidRegisters CpuidLeaf(unsigned leaf, unsigned subleaf) {
+  CpuidRegisters r{};
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
+  return r;
+}
+
+}  // namespace
+#endif
+
 CpuFeatures DetectCpuFeatures() {
   CpuFeatures f;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+  // GCC and clang know different feature names; F16C and AVX-VNNI are read from the processor.
+  // The operating system saves their registers where it saves AVX2's.
+  const bool f16c = ((CpuidLeaf(1, 0).ecx >> 29) & 1) != 0;
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c &&
+           __builtin_cpu_supports("bmi2");
   f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512cd");
   f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
-  unsigned eax = 7, ebx = 0, ecx = 1, edx = 0;
-  __asm__ volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-  f.avx_vnni = f.avx2 && ((eax >> 4) & 1) != 0;
+  f.avx_vnni = f.avx2 && ((CpuidLeaf(7, 1).eax >> 4) & 1) != 0;
 #elif defined(__aarch64__)
   f.neon = true;
   f.dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;

@@ -129,7 +129,7 @@ class GgufFile {
   const std::string& path() const { return path_; }  // of the first part
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
-  const GgufMetadata& metadata() const { return metadata_; }  // of the first part
+  const GgufMetadata& metadata() const { return metadata_; }           // of the first part
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in file order
   const GgufTensor* FindTensorOrNull(std::string_view name) const;
   const GgufTensor& GetTensor(std::string_view name) const;  // Error(kNotFound) where missing

@@ -23,37 +23,20 @@ constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 // Tensor types that exist but that Hearth cannot read, for a helpful message.
-const char* NameOfForeignType(uint32_t number) {
-  switch (number) {
-    case 9:
-      return " (Q8_1)";
-    case 15:
-      return " (Q8_K)";
-    case 16:
-      return " (IQ2_XXS)";
-    case 17:
-      return " (IQ2_XS)";
-    case 18:
-      return " (IQ3_XXS)";
-    case 19:
-      return " (IQ1_S)";
-    case 21:
-      return " (IQ3_S)";
-    case 22:
-      return " (IQ2_S)";
-    case 23:
-      return " (IQ4_XS)";
-    case 29:
-      return " (IQ1_M)";
-    case 34:
-      return " (TQ1_0)";
-    case 35:
-      return " (TQ2_0)";
-    case 40:
-      return " (NVFP4)";
-    default:
-      return "";
+struct ForeignType {
+  uint32_t number;
+  const char* name;
+};
+constexpr ForeignType kForeignTypes[] = {
+    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
+    {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"}, {29, "IQ1_M"},
+    {34, "TQ1_0"}, {35, "TQ2_0"}, {40, "NVFP4"},   {41, "Q1_0"}};
+
+std::string DescribeForeignType(uint32_t number) {
+  for (const ForeignType& type : kForeignTypes) {
+    if (type.number == number) return fmt::format("type {} ({})", number, type.name);
   }
+  return fmt::format("type {}", number);
 }
 
 uint64_t ReadEntryCount(HeaderCursor& cursor, const char* field, uint64_t min_entry_bytes) {
@@ -101,7 +84,7 @@ DType ReadDType(HeaderCursor& cursor) {
   const std::optional<DType> dtype = DTypeFromGguf(number);
   if (!dtype) {
     cursor.Fail(ErrorCode::kUnsupported, "type", "a tensor type that Hearth reads",
-                fmt::format("type {}{}", number, NameOfForeignType(number)));
+                DescribeForeignType(number));
   }
   return *dtype;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/test_data.h"
 #include "format/gguf.h"
 #include "format/gguf_test_bytes.h"
 
@@ -217,16 +218,10 @@ TEST(GgufParse, TakesAtMostAFewTimesTheMemoryOfAHeader) {
 }
 
 TEST(GgufParse, HandlesEveryFileOfTheFuzzCorpus) {
-  const char* shared = std::getenv("HEARTH_SHARED");
-  const std::filesystem::path folder =
-      std::filesystem::path(shared == nullptr ? "../shared" : shared) / "data/fuzz/gguf";
-  if (!std::filesystem::is_directory(folder)) {
-    if (std::getenv("CI") != nullptr) FAIL() << folder << " is missing";
-    GTEST_SKIP() << folder << " is missing";
-  }
+  HEARTH_NEED_SHARED("data/fuzz/gguf");
   int refused = 0;
   int accepted = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(SharedPath("data/fuzz/gguf"))) {
     try {
       GgufFile::Open(entry.path().string());
       ++accepted;

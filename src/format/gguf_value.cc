@@ -36,6 +36,12 @@ std::vector<T> ReadNumbers(HeaderCursor& cursor) {
   return items;
 }
 
+std::vector<uint8_t> ReadBools(HeaderCursor& cursor) {
+  std::vector<uint8_t> items = ReadNumbers<uint8_t>(cursor);
+  for (const uint8_t byte : items) CheckBool(cursor, byte);
+  return items;
+}
+
 std::vector<std::string> ReadStrings(HeaderCursor& cursor) {
   const uint64_t count = cursor.ReadCount("array length", kStringLengthBytes);
   std::vector<std::string> items;
@@ -62,12 +68,9 @@ GgufArray ReadArray(HeaderCursor& cursor, int depth) {
   GgufArray array;
   array.element_type = ReadType(cursor, "array item type");
   switch (array.element_type) {
-    case GgufType::kBool: {
-      auto items = ReadNumbers<uint8_t>(cursor);
-      for (const uint8_t byte : items) CheckBool(cursor, byte);
-      array.items = std::move(items);
+    case GgufType::kBool:
+      array.items = ReadBools(cursor);
       break;
-    }
     case GgufType::kUint8:
       array.items = ReadNumbers<uint8_t>(cursor);
       break;

@@ -38,14 +38,14 @@ enum class ActivationKind { kFloat, kQ8 };
 // out[t * out_stride + r - row_begin] = sum_i W[r][i] * x[t][i] for rows [row_begin, row_end)
 // and tokens [0, tokens).
 struct MatMulArgs {
-  const std::byte* weights;   // row 0 of the matrix
-  size_t row_bytes;           // distance between rows
-  int64_t k;                  // columns; a multiple of the type's block size
-  const void* x;              // const float* or const BlockQ8*, by ActivationKindOf(dtype)
-  int64_t x_stride;           // distance between tokens in elements (floats or BlockQ8s)
+  const std::byte* weights;  // row 0 of the matrix
+  size_t row_bytes;          // distance between rows
+  int64_t k;                 // columns; a multiple of the type's block size
+  const void* x;             // const float* or const BlockQ8*, by ActivationKindOf(dtype)
+  int64_t x_stride;          // distance between tokens in elements (floats or BlockQ8s)
   int64_t tokens;
   float* out;
-  int64_t out_stride;         // distance between tokens, in floats
+  int64_t out_stride;  // distance between tokens, in floats
   int64_t row_begin;
   int64_t row_end;
 };
@@ -85,7 +85,7 @@ struct KernelTable {
   void (*ffn_activation[kNumFfnActivations])(const float* gate, const float* up, int64_t n,
                                              float threshold, float* out) noexcept;
 
-  void (*add)(const float* a, int64_t n, float* out) noexcept;                 // out += a
+  void (*add)(const float* a, int64_t n, float* out) noexcept;                  // out += a
   void (*scaled_add)(const float* a, float s, int64_t n, float* out) noexcept;  // out += s * a
 
   // float to binary16, round to nearest even, as the KV cache stores it.

@@ -12,9 +12,9 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// A weight type. With q the stored code, Codes holds q + kOffset (which an ISA may choose so that
-// the codes suit its dot product); times activations that gives kOffset * sum too much, which the
-// sum of an activation block corrects.
+// A weight type. With v a weight in units of its block's scale, Codes holds v + kOffset (which an
+// ISA may choose so that the codes suit its dot product). Times activations that gives
+// kOffset * sum too much, which the sum of the activation block takes off again.
 struct Q4_0Weights {
   static constexpr int64_t kBytes = sizeof(BlockQ4_0);
   static constexpr int32_t kOffset = kOffsetQ4_0;

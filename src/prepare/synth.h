@@ -14,7 +14,7 @@ namespace hearth {
 struct SynthOptions {
   DType quant = DType::kQ4_0;  // of all matrices: F32, F16, BF16, Q4_0, Q4_1 or Q8_0
   uint64_t seed = 0;
-  int threads = 1;  // each holds one buffer of 4 MiB
+  int threads = 1;  // each holds one buffer of 1 MiB
 };
 
 struct SynthResult {

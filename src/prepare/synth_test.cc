@@ -30,10 +30,10 @@ namespace fs = std::filesystem;
 constexpr DType kQuants[] = {DType::kF32,  DType::kF16,  DType::kBF16,
                              DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
 
-// Rows are whole blocks; the embedding alone is several times the pipeline's chunk in F32.
+// Rows are whole blocks; the embedding alone is three of the pipeline's chunks in F32.
 constexpr char kSizes[] =
     R"("hidden_size": 128, "intermediate_size": 192, "num_layers": 2, "num_heads": 4,
-       "num_kv_heads": 2, "head_dim": 64, "vocab_size": 30000)";
+       "num_kv_heads": 2, "head_dim": 64, "vocab_size": 6000)";
 
 std::vector<ModelShape> TinyShapes() {
   const std::pair<const char*, const char*> kinds[] = {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "text/shared_data_for_tests.h"
+#include "base/test_data.h"
 #include "text/test_vocabularies.h"
 
 namespace hearth {

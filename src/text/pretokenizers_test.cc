@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
+#include "base/test_data.h"
 #include "text/regex_splitter.h"
-#include "text/shared_data_for_tests.h"
 
 namespace hearth {
 namespace {

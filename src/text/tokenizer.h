@@ -1,7 +1,8 @@
 // Text to token ids and back, as the model was trained.
 //
 // Built from a GGUF's `tokenizer.ggml.*` keys: SentencePiece-style BPE with byte fallback
-// (`model` = llama) and byte-level BPE (`model` = gpt2, pre-tokenizer by `tokenizer.ggml.pre`).
+// (`model` = llama) and byte-level BPE (`model` = gpt2, pre-tokenizer by `tokenizer.ggml.pre`;
+// where that is missing or "default": GPT-2's).
 #pragma once
 
 #include <cstdint>

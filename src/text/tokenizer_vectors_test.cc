@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "text/shared_data_for_tests.h"
+#include "base/test_data.h"
 #include "text/tokenizer.h"
 
 namespace hearth {
@@ -169,7 +169,7 @@ GgufMetadata OptMetadata() {
 
 TEST(TokenizerVectors, OptSpellsAsGpt2Does) {
   HEARTH_NEED_SHARED("data/vocab/opt");
-  const std::string gpt2_path = SharedPath("data/vocab/ggml-vocab-gpt-2.gguf").string();
+  const std::string gpt2_path = SharedPath("data/vocab/ggml-vocab-gpt-2.gguf");
   const auto opt = Tokenizer::FromGguf(OptMetadata());
   const auto gpt2 = Open(gpt2_path);
   EXPECT_EQ(opt->special().bos, 2);
@@ -192,7 +192,7 @@ TEST(TokenizerVectors, OptSpellsAsGpt2Does) {
 TEST(TokenizerVectors, KnowTheirSpecialTokens) {
   HEARTH_NEED_SHARED("data/vocab");
   const auto open = [](const std::string& name) {
-    return Open(SharedPath("data/vocab/ggml-vocab-" + name + ".gguf").string());
+    return Open(SharedPath("data/vocab/ggml-vocab-" + name + ".gguf"));
   };
   const auto llama3 = open("llama-bpe");
   EXPECT_EQ(llama3->special().bos, 128000);

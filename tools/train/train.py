@@ -39,6 +39,7 @@ class Progress:
     """Everything beside weights and optimizers that a checkpoint keeps."""
 
     step: int = 0
+    windows: int = 0
     tokens: int = 0
     seconds: float = 0.0
     penalty_weight: list[float] = field(default_factory=list)  # per layer
@@ -62,9 +63,9 @@ class Windows:
             index = int(following[index])
         self.starts = np.random.default_rng(seed).permutation(np.array(chosen))
 
-    def batch(self, step: int, size: int) -> torch.Tensor:
-        """Rows of length + 1 ids for a step."""
-        rows = [self.starts[(step * size + i) % len(self.starts)] for i in range(size)]
+    def batch(self, first: int, size: int) -> torch.Tensor:
+        """Rows of length + 1 ids: `size` windows from number `first` on."""
+        rows = [self.starts[(first + i) % len(self.starts)] for i in range(size)]
         block = np.stack([self.ids[s: s + self.length + 1] for s in rows]).astype(np.int64)
         return torch.from_numpy(block)
 
@@ -170,7 +171,7 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
     reported_at, reported_tokens = last, progress.tokens
     while progress.seconds < total:
         done = progress.seconds / total
-        batch = windows.batch(progress.step, args.batch)
+        batch = windows.batch(progress.windows, args.batch)
         weight = steer_penalty(progress, done, args.active_target)
         result = stepper.run(batch, weight)
         apply_gradients(model, optimizers, done)
@@ -179,6 +180,7 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
         progress.seconds += now - last
         last = now
         progress.step += 1
+        progress.windows += args.batch
         progress.tokens += batch[:, 1:].numel()
         progress.active = [0.9 * a + 0.1 * b for a, b in zip(progress.active, result.actives)]
         progress.loss = 0.95 * progress.loss + 0.05 * result.loss if progress.step > 1 else result.loss

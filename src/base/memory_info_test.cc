@@ -1,0 +1,35 @@
+#include "base/memory_info.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/cpu.h"
+
+namespace hearth {
+namespace {
+
+TEST(MemoryInfoTest, ResidentBytesFollowAllocations) {
+  const uint64_t before = ResidentBytes();
+  std::vector<char> block(64 << 20);
+  std::memset(block.data(), 1, block.size());
+  EXPECT_GT(ResidentBytes(), before + (48u << 20));
+  EXPECT_GE(PeakResidentBytes(), before + (48u << 20));
+  EXPECT_EQ(block[123], 1);
+}
+
+TEST(MemoryInfoTest, AvailableIsPlausible) {
+  EXPECT_GT(AvailableMemoryBytes(), uint64_t{16} << 20);
+  EXPECT_LT(AvailableMemoryBytes(), uint64_t{1} << 50);
+}
+
+TEST(CpuTest, SeesAtLeastOneProcessor) {
+  EXPECT_GE(AvailableCpus(), 1);
+  EXPECT_FALSE(CpuModelName().empty());
+  const CpuFeatures features = DetectCpuFeatures();
+  EXPECT_TRUE(!features.avx512_vnni || features.avx512) << "VNNI comes with AVX-512";
+}
+
+}  // namespace
+}  // namespace hearth

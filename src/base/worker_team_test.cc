@@ -1,0 +1,68 @@
+#include "base/worker_team.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+TEST(WorkerTeamTest, RunReachesEveryWorkerOnce) {
+  for (const int threads : {1, 2, 5}) {
+    WorkerTeam team(threads);
+    std::vector<int> calls(static_cast<size_t>(threads), 0);
+    for (int round = 0; round < 100; ++round) {
+      team.Run([&](int worker) { ++calls[static_cast<size_t>(worker)]; });
+    }
+    EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(threads), 100));
+  }
+}
+
+TEST(WorkerTeamTest, ParallelForCoversEveryIndexOnce) {
+  WorkerTeam team(3);
+  for (const int64_t count : {0, 1, 7, 64, 1000}) {
+    for (const int64_t grain : {1, 3, 16, 2000}) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+      team.ParallelFor(count, grain, [&](int64_t begin, int64_t end, int) {
+        EXPECT_EQ(begin % grain, 0);
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      for (const auto& times : seen) EXPECT_EQ(times.load(), 1) << count << " by " << grain;
+    }
+  }
+}
+
+TEST(WorkerTeamTest, WhatWorkersWroteIsVisibleAfterwards) {
+  WorkerTeam team(4);
+  std::vector<int64_t> values(10000, 0);
+  for (int64_t round = 1; round <= 50; ++round) {
+    team.ParallelFor(10000, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) ++values[static_cast<size_t>(i)];
+    });
+    EXPECT_EQ(std::accumulate(values.begin(), values.end(), int64_t{0}), 10000 * round);
+  }
+}
+
+TEST(WorkerTeamTest, WakesSleepingWorkers) {
+  WorkerTeam team(2);
+  std::atomic<int> calls{0};
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // long past spinning
+    team.Run([&](int) { ++calls; });
+  }
+  EXPECT_EQ(calls.load(), 6);
+}
+
+TEST(WorkerTeamTest, RefusesImpossibleSizes) {
+  EXPECT_THROW(WorkerTeam(0), Error);
+  EXPECT_THROW(WorkerTeam(-3), Error);
+  EXPECT_THROW(WorkerTeam(100000), Error);
+}
+
+}  // namespace
+}  // namespace hearth

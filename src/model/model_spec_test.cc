@@ -1,0 +1,147 @@
+#include "model/model_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+#include "base/error.h"
+#include "format/gguf_writer.h"
+#include "model/registry.h"
+#include "model/weights.h"
+
+namespace hearth {
+namespace {
+
+GgufMetadata SmallLlama() {
+  GgufMetadata m;
+  m.SetString("general.architecture", "llama");
+  m.SetUint32("llama.embedding_length", 64);
+  m.SetUint32("llama.block_count", 1);
+  m.SetUint32("llama.context_length", 32);
+  m.SetUint32("llama.feed_forward_length", 96);
+  m.SetUint32("llama.attention.head_count", 4);
+  m.SetUint32("llama.attention.head_count_kv", 2);
+  m.SetFloat32("llama.attention.layer_norm_rms_epsilon", 1e-6f);
+  return m;
+}
+
+// A file with this metadata and a token embedding, reopened.
+GgufFile WriteAndOpen(const GgufMetadata& metadata) {
+  const std::string path = ::testing::TempDir() + "hearth_spec.gguf";
+  GgufWriter writer(path, metadata, {{"token_embd.weight", DType::kF32, {64, 10}}});
+  const std::vector<std::byte> zeros(64 * 10 * 4);
+  writer.Append(zeros);
+  writer.Finish();
+  GgufFile file = GgufFile::Open(path);
+  std::remove(path.c_str());
+  return file;
+}
+
+ModelSpec Read(const GgufMetadata& metadata) { return ReadModelSpec(WriteAndOpen(metadata)); }
+
+TEST(ModelSpecTest, ReadsSizesAndDefaults) {
+  const ModelSpec spec = Read(SmallLlama());
+  EXPECT_EQ(spec.hidden_size, 64);
+  EXPECT_EQ(spec.vocab_size, 10);
+  EXPECT_EQ(spec.rope.dims, 16) << "hidden / heads where the file says nothing";
+  EXPECT_EQ(spec.rope.base, 10000);
+  EXPECT_EQ(spec.rope.layout, RopeLayout::kAdjacent);
+  EXPECT_TRUE(spec.tied_embeddings);
+  const LayerSpec& layer = spec.layers.front();
+  EXPECT_FLOAT_EQ(layer.norm_epsilon, 1e-6f);
+  EXPECT_EQ(layer.attention.num_kv_heads, 2);
+  EXPECT_EQ(layer.ffn.activation, FfnActivation::kSilu);
+  EXPECT_DOUBLE_EQ(layer.attention.query_scale, 0.25);
+}
+
+TEST(ModelSpecTest, ReadsTheActivationOfSparseModels) {
+  GgufMetadata m = SmallLlama();
+  m.SetString("hearth.ffn_activation", "fatrelu");
+  m.SetFloat32("hearth.ffn_threshold", 0.25f);
+  const ModelSpec spec = Read(m);
+  EXPECT_EQ(spec.layers[0].ffn.activation, FfnActivation::kFatRelu);
+  EXPECT_EQ(spec.layers[0].ffn.threshold, 0.25f);
+}
+
+struct BadCase {
+  const char* words;  // of the message
+  std::function<void(GgufMetadata&)> change;
+};
+
+TEST(ModelSpecTest, RefusesWhatContradictsItself) {
+  const BadCase cases[] = {
+      {"head_count", [](auto& m) { m.SetUint32("llama.attention.head_count", 0); }},
+      {"divisor", [](auto& m) { m.SetUint32("llama.attention.head_count_kv", 3); }},
+      {"head_count_kv", [](auto& m) { m.SetUint32("llama.attention.head_count_kv", 8); }},
+      {"block_count", [](auto& m) { m.SetUint32("llama.block_count", 0); }},
+      {"block_count", [](auto& m) { m.SetUint32("llama.block_count", 4000000000u); }},
+      {"embedding_length", [](auto& m) { m.SetUint64("llama.embedding_length", 1ull << 40); }},
+      {"embedding_length", [](auto& m) { m.SetString("llama.embedding_length", "wide"); }},
+      {"context_length", [](auto& m) { m.SetUint32("llama.context_length", 0); }},
+      {"feed_forward_length", [](auto& m) { m.SetUint32("llama.feed_forward_length", 0); }},
+      {"an even number", [](auto& m) { m.SetUint32("llama.rope.dimension_count", 7); }},
+      {"rope.dimension_count", [](auto& m) { m.SetUint32("llama.rope.dimension_count", 18); }},
+      {"freq_base", [](auto& m) { m.SetFloat32("llama.rope.freq_base", -1); }},
+      {"freq_base", [](auto& m) { m.SetFloat32("llama.rope.freq_base", NAN); }},
+      {"'spiral'", [](auto& m) { m.SetString("llama.rope.scaling.type", "spiral"); }},
+      {"scaling.factor", [](auto& m) { m.SetFloat32("llama.rope.scaling.factor", 0); }},
+      {"expert_used_count", [](auto& m) { m.SetUint32("llama.expert_count", 4); }},
+      {"'gelu'", [](auto& m) { m.SetString("hearth.ffn_activation", "gelu"); }},
+      {"value_length", [](auto& m) { m.SetUint32("llama.attention.value_length", 8); }},
+      {"'gpt9'", [](auto& m) { m.SetString("general.architecture", "gpt9"); }},
+  };
+  for (const BadCase& bad : cases) {
+    GgufMetadata m = SmallLlama();
+    bad.change(m);
+    try {
+      Read(m);
+      ADD_FAILURE() << "accepted: " << bad.words;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(bad.words));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("hearth_spec.gguf"));
+    }
+  }
+}
+
+TEST(WeightsTest, DeclaresWhatTheSpecNeedsAndNamesWhatIsMissing) {
+  const GgufFile file = WriteAndOpen(SmallLlama());
+  const ModelSpec spec = ReadModelSpec(file);
+  ModelWeights weights;
+  const auto decls = DeclareWeights(spec, weights);
+  ASSERT_EQ(decls.size(), 11u) << "embedding, nine of the layer, the output norm";
+  EXPECT_EQ(&MatchTensor(file, decls[0]), &file.tensors()[0]);
+  EXPECT_THROW(MatchTensor(file, decls[1]), Error);
+  WeightDecl wrong = decls[0];
+  wrong.cols = 32;
+  EXPECT_THROW(MatchTensor(file, wrong), Error);
+}
+
+TEST(WeightsTest, ExpertsBiasesAndNormsAreDeclared) {
+  ModelSpec spec = Read(SmallLlama());
+  LayerSpec& layer = spec.layers[0];
+  layer.ffn.num_experts = 6;
+  layer.attention.qkv_bias = layer.attention.output_bias = layer.attention.qk_norm = true;
+  spec.rope_factors = true;
+  ModelWeights weights;
+  const auto decls = DeclareWeights(spec, weights);
+  const auto find = [&](const std::string& name) -> const WeightDecl* {
+    for (const auto& decl : decls) {
+      if (decl.name == name) return &decl;
+    }
+    return nullptr;
+  };
+  ASSERT_NE(find("blk.0.ffn_down_exps.weight"), nullptr);
+  EXPECT_EQ(find("blk.0.ffn_down_exps.weight")->experts, 6);
+  EXPECT_EQ(find("blk.0.ffn_down_exps.weight")->cols, 96);
+  ASSERT_NE(find("blk.0.attn_k.bias"), nullptr);
+  EXPECT_EQ(find("blk.0.attn_k.bias")->cols, 32);
+  EXPECT_NE(find("blk.0.attn_q_norm.weight"), nullptr);
+  EXPECT_NE(find("rope_freqs.weight"), nullptr);
+  EXPECT_EQ(find("blk.0.ffn_down.weight"), nullptr);
+}
+
+}  // namespace
+}  // namespace hearth

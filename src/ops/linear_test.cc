@@ -1,0 +1,120 @@
+#include "ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "base/error.h"
+#include "kernels/dequantize.h"
+
+namespace hearth {
+namespace {
+
+// A random matrix of any type, with the float values that its stored form stands for.
+struct Matrix {
+  std::vector<std::byte> stored;
+  std::vector<float> values;
+  WeightView view;
+
+  Matrix(DType dtype, int64_t rows, int64_t cols, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    values.resize(static_cast<size_t>(rows * cols));
+    for (float& v : values) v = normal(random);
+    stored.resize(RowBytes(dtype, static_cast<size_t>(cols)) * static_cast<size_t>(rows));
+    kernels::Quantize(dtype, values.data(), rows * cols, stored.data());
+    kernels::Dequantize(dtype, stored.data(), rows * cols, values.data());
+    view = {.data = stored.data(), .dtype = dtype, .cols = cols, .rows = rows};
+  }
+};
+
+struct Input {
+  std::vector<float> values;
+  FloatView view;
+  Input(int64_t rows, int64_t cols, unsigned seed) : values(static_cast<size_t>(rows * cols)) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (float& v : values) v = normal(random);
+    view = {values.data(), rows, cols, cols};
+  }
+};
+
+class LinearTest : public ::testing::TestWithParam<DType> {
+ protected:
+  Budget budget_;
+};
+
+TEST_P(LinearTest, AgreesWithTheProductOfTheStoredValues) {
+  for (const std::string& isa : UsableIsaNames()) {
+    Compute compute(isa, 2);
+    for (const int64_t tokens : {1, 3, 33, 70}) {
+      const Matrix a(GetParam(), 37, 96, 1), b(GetParam(), 5, 96, 2);
+      const Input x(tokens, 96, 3);
+      std::vector<float> bias(37, 0.25f);
+      std::vector<float> out_a(static_cast<size_t>(tokens) * 40), out_b(out_a.size());
+      MatMulInput input(budget_, tokens, 96);
+      input.Set(x.view);
+      const Product products[] = {{a.view, {out_a.data(), tokens, 37, 40}, bias.data()},
+                                  {b.view, {out_b.data(), tokens, 5, 40}}};
+      MatMul(compute, products, input);
+      // int8 activations are off by up to half a step of 1/127 of a block's largest value.
+      const bool quantized =
+          kernels::ActivationKindOf(GetParam()) == kernels::ActivationKind::kQ8;
+      const double tolerance = quantized ? 0.35 : 1e-4;
+      for (int64_t t = 0; t < tokens; ++t) {
+        for (int64_t r = 0; r < 37; ++r) {
+          double expected = 0.25;
+          for (int64_t i = 0; i < 96; ++i) {
+            expected += static_cast<double>(a.values[static_cast<size_t>(r * 96 + i)]) *
+                        static_cast<double>(x.values[static_cast<size_t>(t * 96 + i)]);
+          }
+          EXPECT_NEAR(out_a[static_cast<size_t>(t * 40 + r)], expected, tolerance) << isa;
+        }
+      }
+      EXPECT_NE(out_b[0], 0.0f);
+      EXPECT_EQ(out_b[5], 0.0f) << "nothing is written beyond a product's rows";
+    }
+  }
+}
+
+TEST_P(LinearTest, ActiveRowsHaveTheSameBitsAndOthersAreZero) {
+  Compute compute("auto", 2);
+  const Matrix w(GetParam(), 50, 64, 4);
+  const Input x(3, 64, 5);
+  std::vector<float> dense(150), sparse(150, 7.0f);
+  MatMulInput input(budget_, 3, 64);
+  input.Set(x.view);
+  const Product product{w.view, {dense.data(), 3, 50, 50}};
+  MatMul(compute, {&product, 1}, input);
+  const std::vector<int32_t> lists[] = {{0, 7, 8, 49}, {}, {3}};
+  const std::span<const int32_t> active[] = {lists[0], lists[1], lists[2]};
+  MatMulActive(compute, {w.view, {sparse.data(), 3, 50, 50}}, input, active);
+  for (size_t t = 0; t < 3; ++t) {
+    for (int32_t r = 0; r < 50; ++r) {
+      const bool is_active =
+          std::find(lists[t].begin(), lists[t].end(), r) != lists[t].end();
+      const size_t at = t * 50 + static_cast<size_t>(r);
+      EXPECT_EQ(sparse[at], is_active ? dense[at] : 0.0f);
+    }
+  }
+}
+
+TEST_P(LinearTest, RefusesOperandsThatDoNotFit) {
+  Compute compute("scalar", 1);
+  const Matrix w(GetParam(), 4, 64, 6);
+  const Input x(1, 96, 7);
+  std::vector<float> out(4);
+  MatMulInput input(budget_, 1, 96);
+  input.Set(x.view);
+  const Product product{w.view, {out.data(), 1, 4, 4}};
+  EXPECT_THROW(MatMul(compute, {&product, 1}, input), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LinearTest,
+                         ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0,
+                                           DType::kQ4_1, DType::kQ8_0),
+                         [](const auto& param_info) { return NameOf(param_info.param); });
+
+}  // namespace
+}  // namespace hearth
