@@ -21,6 +21,11 @@ if(HEARTH_SANITIZE)
   target_link_options(hearth_options INTERFACE -fsanitize=${HEARTH_SANITIZE})
 endif()
 
+if(HEARTH_FUZZ)
+  # Coverage for the fuzzer in every library; the main function only in the targets (fuzz/).
+  target_compile_options(hearth_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Configures and builds a preset: build.sh PRESET [TARGET...]. In CI warnings are errors.
+# Configures and builds a preset: build.sh PRESET [TARGET...]. In CI the release build has warnings
+# as errors (GCC's other builds warn of what is not there when sanitizers change the code).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 shift
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done
-cmake --preset "$preset" ${CI:+-DHEARTH_WERROR=ON} >/dev/null
+options=()
+[ -n "${CI:-}" ] && [ "$preset" = release ] && options=(-DHEARTH_WERROR=ON)
+cmake --preset "$preset" "${options[@]}" >/dev/null
 cmake --build --preset "$preset" "${targets[@]}" -- --quiet

@@ -74,7 +74,8 @@ TEST(CliFailureTest, ImpossibleRequests) {
   const std::string model = Golden("llama");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--ctx", "4096"}), 1, "at most 128");
   ExpectOneSentence(RunHearth({"run", model, "-p", std::string(500, 'x')}), 1, "the context");
-  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--isa", "mmx"}), 1, "'mmx'");
+  // So long that it is not even tokenized.
+  ExpectOneSentence(RunHearth({"run", model}, std::string(1 << 20, 'x')), 1, "found at least");
   ExpectOneSentence(RunHearth({"run", model, "-f", "/nowhere/prompt"}), 1, "/nowhere/prompt");
   ExpectOneSentence(RunHearth({"eval", model, "--text", "/nowhere/text"}), 1, "/nowhere/text");
 }
@@ -98,7 +99,45 @@ TEST(CliFailureTest, WrongUsageHasItsOwnExitCode) {
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-f", "y"}), 2, "-f");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--kv", "q3"}), 2, "--kv");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-n", "0"}), 2, "--tokens");
-  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--memory", "much"}), 1, "--memory");
+}
+
+TEST(CliFailureTest, WrongValuesOfFlagsAreWrongUsage) {
+  // Before the model is looked for.
+  const std::vector<std::vector<std::string>> cases = {
+      {"--memory", "much"},
+      {"--memory", "1e400"},
+      {"--memory", ""},
+      {"--isa", ""},
+      {"--isa", "mmx"},
+      {"--temp", "200"},
+      {"--temp", "nan"},
+      {"--top-p", "2"},
+      {"--seed", "-1"},
+      {"--seed", "1e3"},
+      {"--seed", ""},
+      {"--seed", "18446744073709551616"},
+      {"--stop", ""},
+      {"--logit-bias", "5=inf"},
+      {"--logit-bias", "5=nan"},
+      {"--logit-bias", "-5=1"},
+      {"--logit-bias", "5"},
+      {"--logit-bias", ""},
+      {"--threads", "0"},
+      {"--chat-format", "nonsense"},
+  };
+  for (const auto& flag : cases) {
+    ExpectOneSentence(RunHearth({"run", "/nowhere", "-p", "x", flag[0], flag[1]}), 2, flag[0]);
+  }
+  ExpectOneSentence(RunHearth({"run", "/nowhere", "-f", ""}), 2, "--file");
+  ExpectOneSentence(RunHearth({"tokenize", "/nowhere", "-f", ""}), 2, "--file");
+  ExpectOneSentence(RunHearth({"eval", "/nowhere", "--text", ""}), 2, "--text");
+  const std::vector<std::string> synth = {"synth", "--shape", "llama2-7b", "-o", "/nowhere/x"};
+  for (const auto& flag : std::vector<std::vector<std::string>>{
+           {"--quant", "zzz"}, {"--quant", "q4_k"}, {"--seed", "-1"}}) {
+    auto arguments = synth;
+    arguments.insert(arguments.end(), flag.begin(), flag.end());
+    ExpectOneSentence(RunHearth(arguments), 2, flag[0]);
+  }
 }
 
 TEST(CliFailureTest, FlagsWithoutEffectAreRefused) {
@@ -109,6 +148,84 @@ TEST(CliFailureTest, FlagsWithoutEffectAreRefused) {
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--repetition-window", "3"}), 2,
                     "--repetition-window");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--system", "s"}), 2, "--system");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--repetition-penalty", "1.2",
+                               "--repetition-window", "0"}),
+                    2, "--repetition-window 0");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--logit-bias", "1000000=1"}), 2,
+                    "found 1000000");
+}
+
+TEST(CliFailureTest, OutputThatNobodyTakesIsAnError) {
+  const std::string model = Golden("llama");
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--version"},
+                                                    {"--help"},
+                                                    {"run", "--help"},
+                                                    {"help"},
+                                                    {"inspect", model},
+                                                    {"run", model, "-p", "x"}}) {
+    for (const char* out : {"/dev/full", ProgramStreams::kClosed}) {
+      const ProgramResult result = RunHearth(arguments, "", {.out = out, .err = ""});
+      ExpectOneSentence(result, 1, "standard output");
+    }
+  }
+}
+
+TEST(CliTest, NoticesThatNobodyTakesAreNone) {
+  const std::vector<std::string> arguments = {"run", Golden("llama"), "-p", "x", "--verbose"};
+  const ProgramResult normal = RunHearth(arguments);
+  ASSERT_EQ(normal.exit_code, 0) << normal.err;
+  for (const char* err : {"/dev/full", ProgramStreams::kClosed}) {
+    const ProgramResult result = RunHearth(arguments, "", {.out = "", .err = err});
+    EXPECT_EQ(result.exit_code, 0) << err;
+    EXPECT_EQ(result.out, normal.out) << err;
+    EXPECT_EQ(RunHearth({"dance"}, "", {.out = "", .err = err}).exit_code, 2) << err;
+  }
+}
+
+TEST(CliTest, AnEmptyPromptIsTheBareBos) {
+  std::string bytes = ReadWholeFile(Golden("llama"));
+  const std::string model = Golden("llama");
+  const auto prefill = [](const ProgramResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["prefill"]["tokens"].get<int>();
+  };
+  EXPECT_EQ(prefill(RunHearth({"run", model, "-p", "", "-n", "2", "--json"})), 1);
+  // A tokenizer that does not add BOS, but has one.
+  const std::string add_key = "tokenizer.ggml.add_bos_token";
+  const size_t flag = bytes.find(add_key);
+  ASSERT_NE(flag, std::string::npos);
+  bytes[flag + add_key.size() + 4] = 0;  // behind the value's type
+  const std::string without_flag = MakeFile("no_add_bos.gguf", bytes);
+  EXPECT_EQ(prefill(RunHearth({"run", without_flag, "-p", "", "-n", "2", "--json"})), 1);
+  const std::string id_key = "tokenizer.ggml.bos_token_id";
+  const size_t id = bytes.find(id_key);
+  ASSERT_NE(id, std::string::npos);
+  bytes.replace(id + id_key.size() + 4, 4, 4, '\xff');
+  const std::string without_bos = MakeFile("no_bos.gguf", bytes);
+  ExpectOneSentence(RunHearth({"run", without_bos, "-p", ""}), 1,
+                    "the model has no BOS to start a text from: give a prompt");
+}
+
+TEST(CliTest, TextOfTheFileIsMadeSafeToPrint) {
+  std::string bytes = ReadWholeFile(Golden("llama"));
+  for (const std::string key : {"general.name", "tokenizer.ggml.pre"}) {
+    const size_t at = bytes.find(key);
+    if (at != std::string::npos) bytes[at + key.size() + 4 + 8] = '\x1b';  // type, length
+  }
+  const ProgramResult text = RunHearth({"inspect", MakeFile("escapes.gguf", bytes)});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  EXPECT_THAT(text.out, HasSubstr("\\x1b"));
+}
+
+TEST(CliTest, TheBudgetIsNullWhereNoneWasSet) {
+  const auto budget = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", Golden("llama"), "-p", "x", "-n", "1", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return nlohmann::json::parse(RunHearth(arguments).out)["memory"]["budget_bytes"];
+  };
+  EXPECT_TRUE(budget({}).is_null());
+  EXPECT_EQ(budget({"--memory", "100M"}), 100 << 20);
 }
 
 TEST(CliTest, RunPrintsTheSameTextInEveryForm) {
@@ -145,6 +262,10 @@ TEST(CliTest, StopStringsEndTheText) {
   const ProgramResult cut =
       RunHearth({"run", Golden("llama"), "-p", "abc", "--temp", "0", "-n", "20", "--stop", stop});
   EXPECT_EQ(cut.out, all.out.substr(0, all.out.find(stop)));
+  // Brackets are text, not a list, and each --stop takes one value.
+  const ProgramResult two = RunHearth({"run", "--stop", "[]", "--stop", stop, Golden("llama"), "-p",
+                                       "abc", "--temp", "0", "-n", "20"});
+  EXPECT_EQ(two.out, cut.out) << two.err;
 }
 
 TEST(CliTest, InspectDescribesModels) {
@@ -199,6 +320,9 @@ TEST(CliTest, HelpAndVersion) {
   EXPECT_THAT(RunHearth({"help"}).out, HasSubstr("Exit codes: 0 done, 1 failed, 2 wrong usage"));
   EXPECT_THAT(RunHearth({"help", "run"}).out, HasSubstr("--memory SIZE"));
   EXPECT_THAT(RunHearth({"--version"}).out, StartsWith("hearth "));
+  EXPECT_EQ(RunHearth({"--help"}).out, RunHearth({"help"}).out);
+  EXPECT_EQ(RunHearth({"run", "--help"}).out, RunHearth({"help", "run"}).out);
+  EXPECT_EQ(RunHearth({"run", "--help"}).exit_code, 0);
   EXPECT_EQ(RunHearth({}).exit_code, 2);
 }
 

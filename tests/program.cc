@@ -38,9 +38,20 @@ class TempFile {
   std::string path_;
 };
 
+void AddStream(posix_spawn_file_actions_t* actions, int fd, const std::string& wanted,
+               const TempFile& file) {
+  if (wanted == ProgramStreams::kClosed) {
+    posix_spawn_file_actions_addclose(actions, fd);
+    return;
+  }
+  const std::string& path = wanted.empty() ? file.path() : wanted;
+  posix_spawn_file_actions_addopen(actions, fd, path.c_str(), O_WRONLY, 0);
+}
+
 }  // namespace
 
-ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input) {
+ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input,
+                        const ProgramStreams& streams) {
   const TempFile in(input), out(""), err("");
   std::vector<char*> argv = {const_cast<char*>(HEARTH_PROGRAM)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -48,8 +59,8 @@ ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::st
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, in.path().c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.path().c_str(), O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 2, err.path().c_str(), O_WRONLY, 0);
+  AddStream(&actions, 1, streams.out, out);
+  AddStream(&actions, 2, streams.err, err);
   pid_t pid = 0;
   const int error = posix_spawn(&pid, HEARTH_PROGRAM, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

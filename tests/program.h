@@ -12,7 +12,15 @@ struct ProgramResult {
   std::string err;
 };
 
+// Where the program's output goes: a path to open for writing, kClosed, or empty: into the result.
+struct ProgramStreams {
+  static constexpr char kClosed[] = "closed";
+  std::string out;
+  std::string err;
+};
+
 // Starts the program with these arguments; standard input is `input`. No terminal is attached.
-ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input = "");
+ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input = "",
+                        const ProgramStreams& streams = {});
 
 }  // namespace hearth

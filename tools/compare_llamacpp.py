@@ -164,7 +164,7 @@ def run_command(command: list[str]) -> str:
 def hearth_greedy(hearth: Path, model: Path, prompt: str, count: int) -> list[int]:
     """Token ids that `hearth run` generates."""
     output = run_command([str(hearth), "run", str(model), "-p", prompt, "-n", str(count),
-                          "--temp", "0", "--json"])
+                          "--temp", "0", "--kv", "f32", "--json"])
     try:
         return [int(i) for i in json.loads(output)["token_ids"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -352,7 +352,9 @@ def collect_rows(args: argparse.Namespace) -> list[Row]:
     rows = [row for model in models for row in compare_model(model, args)]
     if args.synth:
         with tempfile.TemporaryDirectory(prefix="hearth-compare-") as folder:
-            made, failures = make_synth_models(args.hearth, Path(folder), args.synth_arg)
+            # Float weights: quantized ones differ by how each engine rounds activations.
+            options = args.synth_arg or ["--quant", "f32"]
+            made, failures = make_synth_models(args.hearth, Path(folder), options)
             rows += failures
             rows += [row for model in made for row in compare_model(model, args)]
     return rows
@@ -364,7 +366,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("models", nargs="*", type=Path, metavar="GGUF")
     parser.add_argument("--synth", action="store_true", help="also compare synth models")
     parser.add_argument("--synth-arg", action="append", default=[], metavar="ARG",
-                        help="passed on to `hearth synth`; may be given several times")
+                        help="passed on to `hearth synth` (default: --quant f32)")
     parser.add_argument("--goldens", nargs="?", const=DEFAULT_GOLDENS, type=Path,
                         metavar="FOLDER", help="check llama.cpp against the golden logits")
     parser.add_argument("--hearth", type=Path, default=DEFAULT_HEARTH)

@@ -3,7 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
+#include <optional>
+
+#include "base/cgroup.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -54,11 +58,35 @@ CpuFeatures DetectCpuFeatures() {
   return f;
 }
 
+namespace {
+
+// Processors' worth of time that one cgroup's quota allows, rounded up; a large number where it
+// has none.
+int64_t QuotaCpus(const std::string& directory, bool is_v2) {
+  std::optional<int64_t> quota, period;
+  if (is_v2) {
+    std::ifstream file(directory + "/cpu.max");  // "200000 100000" or "max 100000"
+    int64_t a = 0, b = 0;
+    if (file >> a >> b) quota = a, period = b;
+  } else {
+    quota = ReadNumberFile(directory + "/cpu.cfs_quota_us");
+    period = ReadNumberFile(directory + "/cpu.cfs_period_us");
+  }
+  if (!quota || !period || *quota <= 0 || *period <= 0) return INT64_MAX;
+  return (*quota + *period - 1) / *period;
+}
+
+}  // namespace
+
 int AvailableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  int64_t cpus = 1;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cpus = CPU_COUNT(&set);
+  ForEachCgroup("cpu", [&](const std::string& directory, bool is_v2) {
+    cpus = std::min(cpus, QuotaCpus(directory, is_v2));
+  });
+  return static_cast<int>(std::max<int64_t>(1, cpus));
 }
 
 std::string CpuModelName() {

@@ -20,7 +20,8 @@ struct CpuFeatures {
 
 CpuFeatures DetectCpuFeatures();
 
-// Processors this process may run on (its affinity mask), at least 1.
+// Processors this process may use at once: its affinity mask, and the CPU quotas of the cgroups
+// around it rounded up. At least 1.
 int AvailableCpus();
 
 // Marketing name of the processor, or "unknown".

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/cgroup.h"
+
 namespace hearth {
 namespace {
 
@@ -22,52 +24,35 @@ std::optional<uint64_t> ProcField(const char* path, const std::string& name) {
   return std::nullopt;
 }
 
-// A file that holds one number; nothing where it is missing or says "max".
-std::optional<uint64_t> NumberFile(const std::string& path) {
-  std::ifstream file(path);
-  uint64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;
+// Page cache that the kernel gives up when the group needs memory: `name` of its memory.stat.
+int64_t ReclaimableBytes(const std::string& directory, const char* name) {
+  std::ifstream stat(directory + "/memory.stat");
+  std::string field;
+  int64_t value = 0;
+  while (stat >> field >> value) {
+    if (field == name) return value;
+  }
+  return 0;
 }
 
-uint64_t Difference(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
-
-// What is left in the cgroup directories from `path` up to the hierarchy's root.
-uint64_t CgroupHeadroom(const std::string& root, std::string path, const char* limit_name,
-                        const char* usage_name) {
-  uint64_t headroom = UINT64_MAX;
-  for (;;) {
-    const auto limit = NumberFile(root + path + "/" + limit_name);
-    const auto usage = NumberFile(root + path + "/" + usage_name);
-    if (limit && usage) headroom = std::min(headroom, Difference(*limit, *usage));
-    const size_t slash = path.rfind('/');
-    if (path.empty() || slash == std::string::npos) return headroom;
-    path.resize(slash);
-  }
+// What may still be charged to one cgroup; nothing where it has no limit.
+std::optional<uint64_t> HeadroomOf(const std::string& directory, bool is_v2) {
+  const auto limit = ReadNumberFile(directory + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const auto usage =
+      ReadNumberFile(directory + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (!limit || !usage) return std::nullopt;
+  const int64_t reclaimable =
+      ReclaimableBytes(directory, is_v2 ? "inactive_file" : "total_inactive_file");
+  return static_cast<uint64_t>(std::max<int64_t>(0, *limit - *usage + reclaimable));
 }
 
 }  // namespace
 
 uint64_t AvailableMemoryBytes() {
   uint64_t available = ProcField("/proc/meminfo", "MemAvailable").value_or(UINT64_MAX);
-  std::ifstream groups("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(groups, line)) {
-    // "4:memory:/path" in v1, "0::/path" in v2.
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (controllers == "memory") {
-      available =
-          std::min(available, CgroupHeadroom("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes",
-                                             "memory.usage_in_bytes"));
-    } else if (controllers.empty()) {
-      available = std::min(available,
-                           CgroupHeadroom("/sys/fs/cgroup", path, "memory.max", "memory.current"));
-    }
-  }
+  ForEachCgroup("memory", [&](const std::string& directory, bool is_v2) {
+    available = std::min(available, HeadroomOf(directory, is_v2).value_or(UINT64_MAX));
+  });
   return available;
 }
 

@@ -30,10 +30,10 @@ inline std::string ReadWholeFile(const std::string& path) {
 }  // namespace hearth
 
 // At the top of a test: without the shared data it fails in CI and skips, with a notice, elsewhere.
-#define HEARTH_NEED_SHARED(relative)                                                        \
-  do {                                                                                      \
-    if (!std::filesystem::exists(::hearth::SharedPath(relative))) {                         \
-      if (std::getenv("CI") != nullptr) FAIL() << relative << " is missing in CI";          \
-      GTEST_SKIP() << ::hearth::SharedPath(relative) << " is missing: set HEARTH_SHARED";   \
-    }                                                                                       \
+#define HEARTH_NEED_SHARED(relative)                                                      \
+  do {                                                                                    \
+    if (!std::filesystem::exists(::hearth::SharedPath(relative))) {                       \
+      if (std::getenv("CI") != nullptr) FAIL() << relative << " is missing in CI";        \
+      GTEST_SKIP() << ::hearth::SharedPath(relative) << " is missing: set HEARTH_SHARED"; \
+    }                                                                                     \
   } while (false)

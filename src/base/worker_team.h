@@ -8,12 +8,15 @@
 
 namespace hearth {
 
-// The calling thread is worker 0; the others wait, first spinning for a moment, then asleep, so
-// that back-to-back sections start in microseconds and an idle team costs nothing.
+// The calling thread is worker 0. The others join a section when they get to run while it is open,
+// so a section never waits for a thread that the system has not scheduled: on a busy machine the
+// caller does all the work itself. Waiting workers first spin for a moment, then sleep, so that
+// back-to-back sections start in microseconds and an idle team costs nothing.
 // One caller at a time; a section must not start another on the same team.
 class WorkerTeam {
  public:
-  // num_threads >= 1, the calling thread included. Throws Error(kInvalidArgument) outside 1..1024.
+  // num_threads >= 1, the calling thread included. Throws Error(kInvalidArgument) outside 1..1024
+  // and Error(kIo) where the system cannot start that many.
   explicit WorkerTeam(int num_threads);
   ~WorkerTeam();
   WorkerTeam(const WorkerTeam&) = delete;
@@ -21,8 +24,10 @@ class WorkerTeam {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // Calls fn(worker) once on every worker, worker in [0, size()), and returns when all are done.
-  // fn must not throw. What it wrote is visible to the caller afterwards.
+  // Calls fn(worker) on worker 0 and, at most once each, on those others that come before worker
+  // 0's call returns; worker in [0, size()). Returns when all calls have. fn must not throw, and
+  // each call must take work from a common supply until none is left, so that any number of
+  // calls, even one, does it all. What they wrote is visible to the caller afterwards.
   template <typename F>
   void Run(F&& fn) {
     RunErased([](void* context, int worker) { (*static_cast<F*>(context))(worker); }, &fn);
@@ -58,10 +63,13 @@ class WorkerTeam {
 
   void RunErased(SectionFn fn, void* context);
   void WorkerLoop(int worker);
+  void Stop() noexcept;
 
-  // A section is published by raising section_; a worker that has finished lowers pending_.
-  std::atomic<uint32_t> section_{0};
-  std::atomic<int32_t> pending_{0};
+  // One word holds a section's state, so that joining is a single compare-and-swap:
+  //   bits 12..31 number of the section, bit 11 open to joining, bits 0..10 workers inside.
+  // Closed (by the caller) -> open, 0 inside -> joined and left by workers -> closed; the caller
+  // returns when it is closed with nobody inside.
+  std::atomic<uint32_t> state_{0};
   std::atomic<bool> stop_{false};
   SectionFn fn_ = nullptr;   // written before section_ is raised
   void* context_ = nullptr;  // likewise

@@ -12,15 +12,26 @@
 namespace hearth {
 namespace {
 
-TEST(WorkerTeamTest, RunReachesEveryWorkerOnce) {
+TEST(WorkerTeamTest, RunCallsEachWorkerAtMostOnceAndTheCallerAlways) {
   for (const int threads : {1, 2, 5}) {
     WorkerTeam team(threads);
-    std::vector<int> calls(static_cast<size_t>(threads), 0);
-    for (int round = 0; round < 100; ++round) {
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::atomic<int>> calls(static_cast<size_t>(threads));
       team.Run([&](int worker) { ++calls[static_cast<size_t>(worker)]; });
+      EXPECT_EQ(calls[0].load(), 1);
+      for (const auto& count : calls) EXPECT_LE(count.load(), 1);
     }
-    EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(threads), 100));
   }
+}
+
+TEST(WorkerTeamTest, OthersJoinWhileASectionIsOpen) {
+  WorkerTeam team(3);
+  std::atomic<int> inside{0};
+  team.Run([&](int) {
+    ++inside;
+    while (inside.load() < 3) std::this_thread::yield();  // hangs if somebody never comes
+  });
+  EXPECT_EQ(inside.load(), 3);
 }
 
 TEST(WorkerTeamTest, ParallelForCoversEveryIndexOnce) {
@@ -53,7 +64,11 @@ TEST(WorkerTeamTest, WakesSleepingWorkers) {
   std::atomic<int> calls{0};
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // long past spinning
-    team.Run([&](int) { ++calls; });
+    const int before = calls.load();
+    team.Run([&](int) {
+      ++calls;
+      while (calls.load() < before + 2) std::this_thread::yield();
+    });
   }
   EXPECT_EQ(calls.load(), 6);
 }

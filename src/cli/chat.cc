@@ -2,40 +2,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <iostream>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/prompt.h"
+#include "cli/report.h"
 #include "cli/run_options.h"
-#include "cli/text_input.h"
+#include "cli/terminal.h"
 #include "text/chat_format.h"
 
 namespace hearth::cli {
 namespace {
 
-// Set by Ctrl-C. The one mutable global of the program: a signal handler can reach nothing else.
-std::atomic<bool> g_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void OnInterrupt(int) { g_interrupted.store(true, std::memory_order_relaxed); }
-
-// Installs the handler without SA_RESTART, so that Ctrl-C also ends a wait for input.
-void CatchInterrupts() {
-  struct sigaction act = {};
-  act.sa_handler = OnInterrupt;
-  sigemptyset(&act.sa_mask);
-  sigaction(SIGINT, &act, nullptr);
-}
-
 ChatFormat ChooseFormat(const RunOptions& options, const Model& model) {
-  if (!options.chat_format.empty()) {
-    if (const auto format = ChatFormatFromName(options.chat_format)) return *format;
-    throw UsageError(
-        "--chat-format: expected chatml, llama-2, llama-3, mistral or zephyr, found '" +
-        Printable(options.chat_format) + "'");
-  }
+  if (options.chat_format) return *options.chat_format;
   const std::string* chat_template = model.metadata().FindString("tokenizer.chat_template");
   if (chat_template == nullptr) {
     throw Error(ErrorCode::kUnsupported, model.path(),
@@ -48,66 +30,69 @@ ChatFormat ChooseFormat(const RunOptions& options, const Model& model) {
               "llama-2, llama-3, mistral or zephyr");
 }
 
-// Reads one line. False at the end of input; Ctrl-C yields an empty line.
-bool ReadLine(std::string& line) {
-  line.clear();
-  fmt::print(stderr, "> ");
-  std::fflush(stderr);
-  if (std::getline(std::cin, line)) return true;
-  if (g_interrupted.exchange(false)) {
-    std::cin.clear();
-    clearerr(stdin);
-    line.clear();
-    fmt::print(stderr, "\n(Ctrl-D leaves)\n");
-    return true;
-  }
-  return false;
-}
-
 class Chat {
  public:
   Chat(const RunOptions& options, Engine& engine, ChatFormat format)
       : generate_(options.generate), engine_(engine), format_(format), session_(engine) {
-    generate_.cancel = &g_interrupted;
+    generate_.cancel = &InterruptFlag();
     for (std::string& stop : ChatStopStrings(format)) generate_.stop.push_back(std::move(stop));
-    if (!options.system.empty()) messages_.push_back({"system", options.system});
+    if (!options.system.empty()) opening_.push_back({"system", options.system});
+    messages_ = opening_;
   }
 
   void Answer(const std::string& question) {
-    messages_.push_back({"user", question});
-    std::vector<TokenId> tokens = Tokens();
-    if (static_cast<int64_t>(tokens.size()) >= engine_.context()) {
-      messages_.pop_back();
-      fmt::print(stderr,
-                 "hearth: the conversation has filled the context of {} tokens; start "
-                 "again, or use a larger --ctx\n",
-                 engine_.context());
-      return;
-    }
+    std::vector<TokenId> tokens = AddQuestion(question);
+    if (tokens.empty()) return;
     KeepCommonPrefix(tokens);
-    g_interrupted.store(false);
     const GenerateResult result = session_.Generate(tokens, generate_, [](std::string_view text) {
       WriteOutput(text);
       return true;
     });
-    g_interrupted.store(false);
+    ClearInterrupt();
     messages_.push_back({"assistant", result.text});
     WriteOutput("\n");
-    fmt::print(stderr, "({:.1f} tok/s{})\n", result.decode.TokensPerSecond(),
-               result.finish_reason == FinishReason::kCancelled ? ", stopped"
-               : result.finish_reason == FinishReason::kLength  ? ", cut at the length limit"
-                                                                : "");
+    PrintNotice(fmt::format("({:.1f} tok/s{})\n", result.decode.TokensPerSecond(),
+                            result.finish_reason == FinishReason::kCancelled ? ", stopped"
+                            : result.finish_reason == FinishReason::kLength
+                                ? ", cut at the length limit"
+                                : ""));
   }
 
  private:
-  std::vector<TokenId> Tokens() const {
-    const Tokenizer& tokenizer = engine_.model().tokenizer();
-    std::vector<TokenId> ids;
-    if (tokenizer.special().add_bos && tokenizer.special().bos >= 0) {
-      ids.push_back(tokenizer.special().bos);
+  // Adds the question to the conversation, or begins a new one with it where it no longer fits.
+  // The tokens of it all; none where the question cannot be asked.
+  std::vector<TokenId> AddQuestion(const std::string& question) {
+    messages_.push_back({"user", question});
+    std::vector<TokenId> tokens = Tokens(messages_);
+    if (!tokens.empty()) return tokens;
+    std::vector<ChatMessage> anew = opening_;
+    anew.push_back({"user", question});
+    tokens = Tokens(anew);
+    if (tokens.empty()) {
+      messages_.pop_back();
+      PrintNotice(fmt::format(
+          "hearth: the message does not fit into the context of {} tokens; a larger --ctx holds "
+          "more\n",
+          engine_.context()));
+      return tokens;
     }
-    const auto chat = EncodeChat(tokenizer, RenderChat(format_, messages_, true));
-    ids.insert(ids.end(), chat.begin(), chat.end());
+    messages_ = std::move(anew);
+    PrintNotice(fmt::format(
+        "hearth: the conversation has filled the context of {} tokens and starts anew; a larger "
+        "--ctx holds more\n",
+        engine_.context()));
+    return tokens;
+  }
+
+  // None where they would leave no room for an answer.
+  std::vector<TokenId> Tokens(const std::vector<ChatMessage>& messages) const {
+    const Tokenizer& tokenizer = engine_.model().tokenizer();
+    const std::vector<ChatPiece> pieces = RenderChat(format_, messages, true);
+    size_t bytes = 0;
+    for (const ChatPiece& piece : pieces) bytes += piece.text.size();
+    if (LeastTokens(tokenizer, bytes) >= engine_.context()) return {};
+    std::vector<TokenId> ids = tokenizer.WithBos(EncodeChat(tokenizer, pieces));
+    if (static_cast<int64_t>(ids.size()) >= engine_.context()) ids.clear();
     return ids;
   }
 
@@ -126,6 +111,7 @@ class Chat {
   Engine& engine_;
   ChatFormat format_;
   Session session_;
+  std::vector<ChatMessage> opening_;  // of every conversation: the system message, if any
   std::vector<ChatMessage> messages_;
 };
 
@@ -134,16 +120,30 @@ class Chat {
 int RunChat(const RunOptions& options) {
   const auto engine = LoadEngine(options.model);
   const ChatFormat format = ChooseFormat(options, engine->model());
+  CheckLogitBias(options.generate.sampling, engine->model().tokenizer());
   CatchInterrupts();
-  fmt::print(stderr, "{} ({} format). Ctrl-C stops an answer, Ctrl-D leaves.\n",
-             options.model.model, ChatFormatName(format));
-  Chat chat(options, *engine, format);
-  std::string line;
-  while (ReadLine(line)) {
-    if (!line.empty()) chat.Answer(line);
+  if (options.verbose) {
+    PrintNotice(EngineText(*engine, options.model) + "memory\n" + LedgerText(*engine));
   }
-  fmt::print(stderr, "\n");
-  return kExitDone;
+  PrintNotice(fmt::format("{} ({} format). Ctrl-C stops an answer, Ctrl-D leaves.\n",
+                          options.model.model, ChatFormatName(format)));
+  Chat chat(options, *engine, format);
+  LineReader input;
+  std::string line;
+  for (;;) {
+    PrintNotice("> ");
+    switch (input.Read(line)) {
+      case LineReader::Result::kLine:
+        if (!line.empty()) chat.Answer(line);
+        break;
+      case LineReader::Result::kInterrupted:
+        PrintNotice("\n(Ctrl-D leaves)\n");
+        break;
+      case LineReader::Result::kEnd:
+        PrintNotice("\n");
+        return kExitDone;
+    }
+  }
 }
 
 }  // namespace hearth::cli

@@ -5,6 +5,8 @@
 
 #include "cli/commands.h"
 #include "cli/model_options.h"
+#include "cli/option_values.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/text_input.h"
@@ -59,7 +61,8 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   AddModelOptions(*command, options->model);
   command->add_option("--text", options->text_file, "file that holds the text")
       ->option_text("FILE")
-      ->required();
+      ->required()
+      ->check(NotEmpty());
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, &action] { action = [options] { return Evaluate(*options); }; });
 }

@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/help_format.h"
-#include "cli/text_input.h"
+#include "cli/output.h"
 
 namespace hearth::cli {
 

@@ -8,10 +8,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/report.h"
-#include "cli/text_input.h"
 #include "engine/forward.h"
 #include "engine/model.h"
+#include "tensor/op_names.h"
 #include "text/chat_format.h"
 
 namespace hearth::cli {
@@ -23,20 +24,6 @@ struct InspectOptions {
   std::string model;
   bool json = false;
 };
-
-const char* ActivationName(FfnActivation activation) {
-  switch (activation) {
-    case FfnActivation::kSilu:
-      return "silu";
-    case FfnActivation::kRelu:
-      return "relu";
-    case FfnActivation::kFatRelu:
-      return "fatrelu";
-    case FfnActivation::kDRelu:
-      return "drelu";
-  }
-  return "unknown";
-}
 
 Json SpecJson(const ModelSpec& spec) {
   const LayerSpec& layer = spec.layers.front();
@@ -53,7 +40,7 @@ Json SpecJson(const ModelSpec& spec) {
           {"num_experts_per_token", layer.ffn.num_experts_per_token},
           {"vocab_size", spec.vocab_size},
           {"context_length", spec.context_length},
-          {"ffn_activation", ActivationName(layer.ffn.activation)},
+          {"ffn_activation", FfnActivationName(layer.ffn.activation)},
           {"tied_embeddings", spec.tied_embeddings}};
 }
 
@@ -145,12 +132,12 @@ std::string ModelText(const Json& model) {
       "shape      {} layers, hidden {}, ffn {} ({}), {} heads / {} KV heads of {}, "
       "vocabulary {}\n"
       "context    {} tokens{}\n",
-      model["architecture"].get<std::string>(), Printable(model["name"].get<std::string>()),
-      model["num_layers"].get<int64_t>(), model["hidden_size"].get<int64_t>(),
-      model["intermediate_size"].get<int64_t>(), model["ffn_activation"].get<std::string>(),
-      model["num_heads"].get<int64_t>(), model["num_kv_heads"].get<int64_t>(),
-      model["head_dim"].get<int64_t>(), model["vocab_size"].get<int64_t>(),
-      model["context_length"].get<int64_t>(),
+      Printable(model["architecture"].get<std::string>()),
+      Printable(model["name"].get<std::string>()), model["num_layers"].get<int64_t>(),
+      model["hidden_size"].get<int64_t>(), model["intermediate_size"].get<int64_t>(),
+      model["ffn_activation"].get<std::string>(), model["num_heads"].get<int64_t>(),
+      model["num_kv_heads"].get<int64_t>(), model["head_dim"].get<int64_t>(),
+      model["vocab_size"].get<int64_t>(), model["context_length"].get<int64_t>(),
       model["sliding_window"].get<int64_t>() > 0
           ? fmt::format(", sliding window {}", model["sliding_window"].get<int64_t>())
           : "");
@@ -171,9 +158,9 @@ std::string TokenizerText(const Json& tokenizer) {
                            : tokenizer["chat_format"].is_null()
                                ? "present, of no built-in format"
                                : tokenizer["chat_format"].get<std::string>();
-  return fmt::format("tokenizer  {}{}, {} tokens\nchat       {}\n",
-                     tokenizer["kind"].get<std::string>(), pre.empty() ? "" : " (" + pre + ")",
-                     tokenizer["tokens"].get<int64_t>(), chat);
+  return fmt::format(
+      "tokenizer  {}{}, {} tokens\nchat       {}\n", tokenizer["kind"].get<std::string>(),
+      pre.empty() ? "" : " (" + Printable(pre) + ")", tokenizer["tokens"].get<int64_t>(), chat);
 }
 
 std::string RunText(const Json& run) {

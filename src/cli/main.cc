@@ -1,12 +1,14 @@
 // The hearth program: parses the command line and runs one command.
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
 #include <exception>
+#include <new>
+#include <string>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
+#include "cli/output.h"
 #include "cli/version.h"
 
 namespace {
@@ -18,9 +20,6 @@ void BuildApp(CLI::App& app, Action& action) {
   app.formatter(MakeHelpFormatter());
   app.set_version_flag("--version", VersionLine(), "Print the version and exit");
   app.require_subcommand(0, 1);
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return std::string("hearth: ") + error.what() + " (see 'hearth help')\n";
-  });
   app.footer(
       "Sizes take K, M, G (2^10, 2^20, 2^30): --memory 2.5G.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
@@ -32,27 +31,40 @@ void BuildApp(CLI::App& app, Action& action) {
   AddHelpCommand(app, action);
 }
 
-int Fail(int code, const char* what) {
-  std::fprintf(stderr, "hearth: %s\n", what);
+int Fail(int code, const std::string& what) {
+  PrintNotice("hearth: " + what + "\n");
   return code;
+}
+
+// Runs the command that the arguments choose, or prints the help or version they ask for.
+int Run(CLI::App& app, const Action& action, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    WriteOutput(HelpText(chosen.empty() ? app : *chosen.back()));
+    return kExitDone;
+  } catch (const CLI::CallForVersion&) {
+    WriteOutput(VersionLine() + "\n");
+    return kExitDone;
+  }
+  if (action) return action();
+  PrintNotice(HelpText(app));
+  return kExitUsage;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  KeepStandardStreams();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that went away shows as a write error
   CLI::App app("Hearth runs large language models inside a memory limit you set.", "hearth");
   Action action;
   try {
     BuildApp(app, action);
-    app.parse(argc, argv);
-    if (!action) {
-      std::fputs(HelpText(app).c_str(), stderr);
-      return kExitUsage;
-    }
-    return action();
+    return Run(app, action, argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+    return Fail(kExitUsage, std::string(error.what()) + " (see 'hearth help')");
   } catch (const UsageError& error) {
     return Fail(kExitUsage, error.what());
   } catch (const std::bad_alloc&) {

@@ -1,9 +1,25 @@
 #include "cli/model_options.h"
 
 #include "base/units.h"
+#include "cli/option_values.h"
 #include "cli/progress.h"
+#include "ops/compute.h"
 
 namespace hearth::cli {
+namespace {
+
+void CheckIsa(const std::string& name) {
+  std::string known = "auto";
+  if (name == known) return;
+  for (const std::string& usable : UsableIsaNames()) {
+    if (name == usable) return;
+    known += ", " + usable;
+  }
+  throw UsageError("--isa: expected one that runs on this processor (" + known + "), found '" +
+                   Printable(name) + "'");
+}
+
+}  // namespace
 
 void AddModelOptions(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.model, "model file (GGUF; any file of a split set)")
@@ -20,18 +36,27 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->option_text("f16|f32")
       ->check(CLI::IsMember({"f16", "f32"}));
   command
-      .add_option("--memory", options.memory,
-                  "most memory to use, like 2.5G (default: what is free)")
+      .add_option_function<std::string>(
+          "--memory",
+          [&options](const std::string& text) {
+            options.memory_bytes = AsUsage([&] { return ParseSize(text, "--memory"); });
+          },
+          "most memory to use, like 2.5G (default: what is free)")
       ->option_text("SIZE");
   command
-      .add_option("--isa", options.isa,
-                  "kernels to use, e.g. scalar, avx2 (default: the best here)")
+      .add_option_function<std::string>(
+          "--isa",
+          [&options](const std::string& name) {
+            CheckIsa(name);
+            options.isa = name;
+          },
+          "kernels to use, e.g. scalar, avx2 (default: the best here)")
       ->option_text("NAME");
 }
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   EngineOptions engine;
-  if (!options.memory.empty()) engine.memory_bytes = ParseSize(options.memory, "--memory");
+  engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;
   engine.isa = options.isa;
   engine.context = options.context;

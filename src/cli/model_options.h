@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
@@ -11,7 +13,7 @@ namespace hearth::cli {
 
 struct ModelOptions {
   std::string model;
-  std::string memory;  // empty: what is free
+  std::optional<uint64_t> memory_bytes;  // nothing: what is free
   int threads = 0;
   std::string isa = "auto";
   int64_t context = 0;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "base/units.h"
+#include "cli/output.h"
 
 namespace hearth::cli {
 namespace {
@@ -29,7 +29,7 @@ ProgressLine::ProgressLine(std::string label, ProgressUnit unit)
     : label_(std::move(label)), unit_(unit), visible_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
-  if (drawn_) std::fputs("\r\033[K", stderr);
+  if (drawn_) PrintNotice("\r\033[K");
 }
 
 void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note) {
@@ -49,10 +49,9 @@ void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note
           ? fmt::format("{} of {}, {}/s", FormatSize(done), FormatSize(total),
                         FormatSize(static_cast<uint64_t>(rate)))
           : fmt::format("{} of {} tokens, {:.0f} tok/s", done, total, rate);
-  fmt::print(stderr, "\r\033[K{} {:3.0f}%  {}, {} left{}{}", label_,
-             100.0 * static_cast<double>(done) / static_cast<double>(total), amount,
-             FormatDuration(left), note.empty() ? "" : "  ", note);
-  std::fflush(stderr);
+  PrintNotice(fmt::format("\r\033[K{} {:3.0f}%  {}, {} left{}{}", label_,
+                          100.0 * static_cast<double>(done) / static_cast<double>(total), amount,
+                          FormatDuration(left), note.empty() ? "" : "  ", note));
 }
 
 }  // namespace hearth::cli

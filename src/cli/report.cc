@@ -7,16 +7,21 @@
 
 namespace hearth::cli {
 
-nlohmann::ordered_json MemoryJson(const Engine& engine) {
+nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& options) {
   nlohmann::ordered_json ledger = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
-  return {{"budget_bytes", engine.budget().limit_bytes()},
-          {"rss_peak_bytes", PeakResidentBytes()},
-          {"ledger", ledger}};
+  nlohmann::ordered_json budget = nullptr;
+  if (options.memory_bytes) budget = *options.memory_bytes;
+  return {{"budget_bytes", budget}, {"rss_peak_bytes", PeakResidentBytes()}, {"ledger", ledger}};
 }
 
 nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
   return {{"tokens", phase.tokens}, {"ms", phase.ms}, {"tok_s", phase.TokensPerSecond()}};
+}
+
+std::string EngineText(Engine& engine, const ModelOptions& options) {
+  return fmt::format("{} on {} threads with {} kernels, context {} tokens\n", options.model,
+                     engine.compute().threads(), engine.compute().isa(), engine.context());
 }
 
 std::string LedgerText(const Engine& engine) {

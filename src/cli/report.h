@@ -4,18 +4,20 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/model_options.h"
 #include "engine/engine.h"
 #include "engine/session.h"
 
 namespace hearth::cli {
 
-// {"budget_bytes", "rss_peak_bytes", "ledger"}; budget_bytes is null where none was set.
-nlohmann::ordered_json MemoryJson(const Engine& engine);
+// {"budget_bytes", "rss_peak_bytes", "ledger"}; budget_bytes is null without --memory.
+nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& options);
 
 // {"tokens", "ms", "tok_s"}.
 nlohmann::ordered_json PhaseJson(const PhaseTime& phase);
 
-// The ledger as lines for --verbose.
+// For --verbose: what runs where, as a line, and the ledger as lines.
+std::string EngineText(Engine& engine, const ModelOptions& options);
 std::string LedgerText(const Engine& engine);
 
 // JSON text in which bytes that are no UTF-8 are replaced, so that it can always be written.

@@ -6,6 +6,7 @@
 
 #include "cli/model_options.h"
 #include "engine/session.h"
+#include "text/chat_format.h"
 
 namespace hearth::cli {
 
@@ -13,8 +14,8 @@ struct RunOptions {
   ModelOptions model;
   std::optional<std::string> prompt;
   std::string prompt_file;
-  std::string chat_format;  // name; empty: from the model's template
-  std::string system;       // system message of a chat
+  std::optional<ChatFormat> chat_format;  // nothing: from the model's template
+  std::string system;                     // system message of a chat
   GenerateOptions generate;
   bool json = false;
   bool verbose = false;

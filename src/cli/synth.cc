@@ -9,9 +9,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/text_input.h"
 #include "prepare/shapes.h"
+#include "prepare/weight_generator.h"
 
 namespace hearth::cli {
 namespace {
@@ -19,19 +21,21 @@ namespace {
 struct SynthCommandOptions {
   std::string shape;
   std::string output;
-  std::string quant = "q4_0";
+  DType quant = DType::kQ4_0;
   uint64_t seed = 0;
   int threads = 0;
 };
 
+DType ParseQuant(const std::string& name) {
+  const std::optional<DType> type = DTypeFromName(name);
+  if (type && CanSynthesize(*type)) return *type;
+  throw UsageError("--quant: expected f32, f16, bf16, q4_0, q4_1 or q8_0, found '" +
+                   Printable(name) + "'");
+}
+
 int Synth(const SynthCommandOptions& options) {
-  const std::optional<DType> quant = DTypeFromName(options.quant);
-  if (!quant) {
-    throw Error(ErrorCode::kInvalidArgument, "--quant", "type",
-                "f32, f16, bf16, q4_0, q4_1 or q8_0", "'" + Printable(options.quant) + "'");
-  }
   const ModelShape shape = ResolveShape(options.shape);
-  SynthOptions synth{.quant = *quant, .seed = options.seed};
+  SynthOptions synth{.quant = options.quant, .seed = options.seed};
   synth.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   SynthResult result;
   {
@@ -40,7 +44,7 @@ int Synth(const SynthCommandOptions& options) {
                              [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   }
   WriteOutput(fmt::format("wrote {}: {}, {} million random weights in {}, {}\n", options.output,
-                          shape.name, result.num_weights / 1000000, NameOf(*quant),
+                          shape.name, result.num_weights / 1000000, NameOf(options.quant),
                           FormatSize(result.file_bytes)));
   return kExitDone;
 }
@@ -55,15 +59,18 @@ void AddSynthCommand(CLI::App& app, Action& action) {
   for (const std::string& name : ShapeNames()) names += (names.empty() ? "" : ", ") + name;
   command->add_option("--shape", options->shape, "a JSON file, or one of " + names)
       ->option_text("NAME|FILE")
+      ->check(NotEmpty())
       ->required();
   command->add_option("-o,--output", options->output, "file to write (GGUF)")
       ->option_text("FILE")
+      ->check(NotEmpty())
       ->required();
   command
-      ->add_option("--quant", options->quant,
-                   "type of the matrices: f32, f16, bf16, q4_0, q4_1, q8_0 (q4_0)")
+      ->add_option_function<std::string>(
+          "--quant", [options](const std::string& name) { options->quant = ParseQuant(name); },
+          "type of the matrices: f32, f16, bf16, q4_0, q4_1, q8_0 (q4_0)")
       ->option_text("TYPE");
-  command->add_option("--seed", options->seed, "same seed, same file (0)")->option_text("S");
+  AddSeedOption(*command, options->seed, "same seed, same file (0)");
   command->add_option("--threads", options->threads, "threads (default: one per processor)")
       ->option_text("N")
       ->check(CLI::Range(1, 1024));

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
@@ -43,11 +42,5 @@ std::string ReadStandardInput() {
 }
 
 bool StandardInputIsTerminal() { return isatty(STDIN_FILENO) == 1; }
-
-void WriteOutput(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error(ErrorCode::kIo, "standard output", std::strerror(errno));
-  }
-}
 
 }  // namespace hearth::cli

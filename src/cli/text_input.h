@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 namespace hearth::cli {
 
@@ -13,8 +12,5 @@ std::string ReadTextFile(const std::string& path);
 std::string ReadStandardInput();
 
 bool StandardInputIsTerminal();
-
-// Writes to standard output; throws Error(kIo) where nobody takes it (a closed pipe, a full disk).
-void WriteOutput(std::string_view text);
 
 }  // namespace hearth::cli

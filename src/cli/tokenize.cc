@@ -1,8 +1,11 @@
 // hearth tokenize: the token ids of a text.
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/text_input.h"
 #include "format/gguf.h"
@@ -25,12 +28,8 @@ int Tokenize(const TokenizeOptions& options) {
                                                    : ReadStandardInput();
   const GgufFile file = GgufFile::Open(options.model);
   const auto tokenizer = Tokenizer::FromGguf(file.metadata());
-  std::vector<TokenId> ids;
-  if (options.special && tokenizer->special().add_bos && tokenizer->special().bos >= 0) {
-    ids.push_back(tokenizer->special().bos);
-  }
-  const auto rest = tokenizer->Encode(text, {.parse_special = options.special});
-  ids.insert(ids.end(), rest.begin(), rest.end());
+  std::vector<TokenId> ids = tokenizer->Encode(text, {.parse_special = options.special});
+  if (options.special) ids = tokenizer->WithBos(std::move(ids));
   if (options.json) {
     std::vector<std::string> pieces;
     for (const TokenId id : ids) pieces.push_back(tokenizer->VocabularyText(id));
@@ -52,6 +51,7 @@ void AddTokenizeCommand(CLI::App& app, Action& action) {
   auto* text = command->add_option("-p,--prompt", options->text, "the text")->option_text("TEXT");
   command->add_option("-f,--file", options->file, "file whose bytes are the text")
       ->option_text("FILE")
+      ->check(NotEmpty())
       ->excludes(text);
   command->add_flag("--special", options->special,
                     "begin with BOS where the model does, and read special tokens in the text");

@@ -66,6 +66,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
 
   const GgufFile file = GgufFile::Open(path);
   LoadPlan plan = PlanLoad(file);
+  plan.drop_page_cache = options.memory_bytes.has_value();
   std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ForwardLimits limits;
   limits.max_context = ChooseContext(options, plan.spec, path);

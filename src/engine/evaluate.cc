@@ -77,6 +77,9 @@ class Evaluation {
         ++scored_;
       }
     }
+    if (!std::isfinite(nll_)) {
+      throw Error(ErrorCode::kCorrupt, engine_.model().path(), "its logits are not numbers");
+    }
     if (progress_ && scored_ > 0) {
       progress_(static_cast<uint64_t>(scored_), total_, nll_ / static_cast<double>(scored_));
     }

@@ -256,7 +256,7 @@ void Forward::AttentionBlock(int64_t layer) {
   Rope(compute_, q, attention.num_heads, attention.head_dim, cos, sin, spec_.rope.layout);
   Rope(compute_, k, attention.num_kv_heads, attention.head_dim, cos, sin, spec_.rope.layout);
   Scale(compute_, q, static_cast<float>(attention.query_scale));
-  const auto to_half = compute_.kernels().float_to_half;
+  const auto to_half = compute_.to_half();
   compute_.team().ParallelFor(num_rows_, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       sequences_[static_cast<size_t>(r)]->Store(layer, positions_[static_cast<size_t>(r)], k.row(r),

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "engine/engine.h"
 #include "base/test_data.h"
+#include "engine/engine.h"
 
 namespace hearth {
 namespace {
@@ -69,9 +69,7 @@ TEST_P(ForwardTest, ARefusedBatchChangesNothing) {
   Alone(a, kFirst);
   const std::vector<TokenId> outside = {1, 100000};
   const std::vector<TokenId> too_many(128, 3);
-  const auto run = [&](std::vector<BatchSequence> batch) {
-    engine_->forward().Run(batch, dense_);
-  };
+  const auto run = [&](std::vector<BatchSequence> batch) { engine_->forward().Run(batch, dense_); };
   EXPECT_THROW(run({{&a, kMore}, {&b, outside}}), Error);
   EXPECT_THROW(run({{&a, kMore}, {&a, kMore}}), Error);
   EXPECT_THROW(run({{&a, {}}}), Error);

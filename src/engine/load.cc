@@ -1,8 +1,11 @@
 // From a GGUF file to weights in memory (engine/model.h).
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <mutex>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -14,8 +17,10 @@ namespace {
 
 // Every tensor starts on a cache line.
 constexpr uint64_t kTensorAlignment = 64;
-// Bytes of the file that one thread reads and converts at a time.
-constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
+// Bytes of the file that one thread reads and converts at a time, and that all together do; the
+// sum stays within what Engine::Load reserves for memory without a name.
+constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
+constexpr uint64_t kAllChunkBytes = uint64_t{4} << 20;
 // Rows looked at where the resident type depends on the weights.
 constexpr uint64_t kSampleRows = 8;
 
@@ -42,13 +47,15 @@ struct Chunk {
   uint64_t rows;
 };
 
-std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors) {
+std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors, int threads) {
+  const uint64_t chunk_bytes =
+      std::min(kChunkBytes, kAllChunkBytes / static_cast<uint64_t>(threads));
   std::vector<Chunk> chunks;
   for (const ResidentTensor& tensor : tensors) {
     const auto rows = static_cast<uint64_t>(tensor.decl.rows * tensor.decl.experts);
     const uint64_t row_bytes = tensor.stored->bytes / rows;
     const uint64_t rows_per_chunk =
-        std::max<uint64_t>(1, kChunkBytes / std::max<uint64_t>(row_bytes, 1));
+        std::max<uint64_t>(1, chunk_bytes / std::max<uint64_t>(row_bytes, 1));
     for (uint64_t row = 0; row < rows; row += rows_per_chunk) {
       chunks.push_back({&tensor, row, std::min(rows_per_chunk, rows - row)});
     }
@@ -83,9 +90,13 @@ void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* weights,
 // The first error of any thread stops the others and is thrown here.
 class ParallelLoad {
  public:
-  ParallelLoad(const GgufFile& file, std::vector<Chunk> chunks, std::byte* weights,
+  ParallelLoad(const GgufFile& file, const LoadPlan& plan, int threads, std::byte* weights,
                const ProgressFn& progress)
-      : file_(file), chunks_(std::move(chunks)), weights_(weights), progress_(progress) {
+      : file_(file),
+        chunks_(SplitIntoChunks(plan.tensors, threads)),
+        drop_page_cache_(plan.drop_page_cache),
+        weights_(weights),
+        progress_(progress) {
     for (const Chunk& chunk : chunks_) total_bytes_ += Bytes(chunk);
   }
 
@@ -105,6 +116,11 @@ class ParallelLoad {
       std::vector<std::byte> staging;
       for (size_t i = next_++; i < chunks_.size() && !stop_; i = next_++) {
         LoadChunk(file_, chunks_[i], weights_, staging);
+        if (drop_page_cache_) {
+          const ResidentTensor& tensor = *chunks_[i].tensor;
+          const uint64_t row_bytes = Bytes(chunks_[i]) / chunks_[i].rows;
+          file_.DropCached(*tensor.stored, chunks_[i].first_row * row_bytes, Bytes(chunks_[i]));
+        }
         done_bytes_ += Bytes(chunks_[i]);
         if (worker == 0 && progress_) progress_(done_bytes_, total_bytes_);
       }
@@ -117,6 +133,7 @@ class ParallelLoad {
 
   const GgufFile& file_;
   const std::vector<Chunk> chunks_;
+  const bool drop_page_cache_;
   std::byte* const weights_;
   const ProgressFn& progress_;
   uint64_t total_bytes_ = 0;
@@ -142,6 +159,33 @@ void CheckRunnable(const ModelSpec& spec, const std::string& file) {
   }
 }
 
+// A tensor that no declaration names would be left out of the computation silently.
+void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor>& used) {
+  std::set<std::string_view> known;
+  for (const ResidentTensor& tensor : used) known.insert(tensor.decl.name);
+  for (const GgufTensor& tensor : file.tensors()) {
+    // Old converters stored RoPE's frequencies, which follow from the metadata.
+    const bool is_derived =
+        tensor.name.ends_with(".attn_rot_embd.weight") || tensor.name.ends_with(".rope_freqs");
+    if (!is_derived && known.count(tensor.name) == 0) {
+      throw Error(ErrorCode::kUnsupported, file.path(),
+                  "tensor '" + Printable(tensor.name) + "' is not part of a '" +
+                      Printable(file.metadata().GetString("general.architecture")) +
+                      "' model as Hearth knows it");
+    }
+  }
+}
+
+void CheckRopeFactors(const WeightView& factors, const std::string& file) {
+  const auto* values = reinterpret_cast<const float*>(factors.data);
+  for (int64_t i = 0; !factors.empty() && i < factors.cols; ++i) {
+    if (!(values[i] > 0) || !std::isfinite(values[i])) {
+      throw Error(ErrorCode::kCorrupt, file, "rope_freqs.weight", "positive numbers",
+                  std::to_string(values[i]));
+    }
+  }
+}
+
 }  // namespace
 
 LoadPlan PlanLoad(const GgufFile& file) {
@@ -159,11 +203,12 @@ LoadPlan PlanLoad(const GgufFile& file) {
     plan.weights_bytes +=
         (tensor.bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
     if (tensor.dtype != tensor.stored->dtype && !decl.is_vector) {
-      plan.conversions[tensor.stored->dtype] = tensor.dtype;
+      plan.conversions.emplace(tensor.stored->dtype, tensor.dtype);
     }
     tensor.decl = std::move(decl);
     plan.tensors.push_back(std::move(tensor));
   }
+  RefuseUnknownTensors(file, plan.tensors);
   return plan;
 }
 
@@ -180,7 +225,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
                 std::to_string(model->tokenizer_->vocab_size()));
   }
   model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
-  ParallelLoad(file, SplitIntoChunks(plan.tensors), model->memory_.data(), progress).Run(compute);
+  ParallelLoad(file, plan, compute.threads(), model->memory_.data(), progress).Run(compute);
   for (const ResidentTensor& tensor : plan.tensors) {
     *tensor.decl.slot = {.data = model->memory_.data() + tensor.offset,
                          .dtype = tensor.dtype,
@@ -188,6 +233,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
                          .rows = tensor.decl.rows,
                          .experts = tensor.decl.experts};
   }
+  CheckRopeFactors(plan.weights->rope_factors, file.path());
   if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;
   model->spec_ = std::move(plan.spec);
   model->weights_ = std::move(plan.weights);

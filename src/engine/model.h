@@ -4,9 +4,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/budget.h"
@@ -38,8 +39,10 @@ struct LoadPlan {
   std::unique_ptr<ModelWeights> weights;  // slots of `tensors`, empty until loaded
   std::vector<ResidentTensor> tensors;
   uint64_t weights_bytes = 0;  // resident, conversions and alignment included
-  // Stored type -> type in memory, for types that change; for reports.
-  std::map<DType, DType> conversions;
+  // Under a memory limit the page cache must not keep what has been read.
+  bool drop_page_cache = false;
+  // (stored type, type in memory) of matrices whose type changes; for reports.
+  std::set<std::pair<DType, DType>> conversions;
 };
 
 // Checks architecture, tensors and shapes against the file. Reads a few rows of tensors whose

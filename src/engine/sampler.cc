@@ -27,6 +27,11 @@ void ValidateSampling(const SamplingOptions& options) {
   CheckRange("--repetition-window", static_cast<float>(options.repetition_window), -1, 1e9f);
   CheckRange("--frequency-penalty", options.frequency_penalty, -100, 100);
   CheckRange("--presence-penalty", options.presence_penalty, -100, 100);
+  for (const auto& [id, bias] : options.logit_bias) {
+    if (std::isfinite(bias) || bias == -INFINITY) continue;
+    throw Error(ErrorCode::kInvalidArgument, "--logit-bias", "value of token " + std::to_string(id),
+                "a finite number or -inf", std::to_string(bias));
+  }
 }
 
 Sampler::Sampler(SamplingOptions options) : options_(std::move(options)), random_(options_.seed) {
@@ -35,20 +40,17 @@ Sampler::Sampler(SamplingOptions options) : options_(std::move(options)), random
 
 TokenId Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history,
                         size_t generated) {
-  candidates_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    // A logit that is no number (a broken model) can never be chosen.
-    const float value = std::isnan(logits[i]) ? -INFINITY : logits[i];
-    candidates_[i] = {static_cast<TokenId>(i), value};
-  }
+  ReadLogits(logits);
   ApplyPenalties(history, generated);
   if (options_.temperature == 0) {
-    return std::max_element(
-               candidates_.begin(), candidates_.end(),
-               [](const Candidate& a, const Candidate& b) { return a.value < b.value; })
-        ->id;
+    const auto best =
+        std::max_element(candidates_.begin(), candidates_.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.value < b.value; });
+    RefuseForbidden(*best);
+    return best->id;
   }
   KeepTopK();
+  RefuseForbidden(candidates_.front());
   ToProbabilities();
   KeepTopPAndMinP();
   float sum = 0;
@@ -63,10 +65,28 @@ TokenId Sampler::Sample(std::span<const float> logits, std::span<const TokenId> 
   return candidates_.front().id;  // rounding left nothing over: the most likely one
 }
 
+void Sampler::ReadLogits(std::span<const float> logits) {
+  bool any_finite = false;
+  candidates_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    any_finite = any_finite || std::isfinite(logits[i]);
+    // One that is no number can never be chosen.
+    const float value = std::isnan(logits[i]) ? -INFINITY : logits[i];
+    candidates_[i] = {static_cast<TokenId>(i), value};
+  }
+  if (!any_finite) throw Error(ErrorCode::kCorrupt, "model", "its logits are not numbers");
+}
+
+void Sampler::RefuseForbidden(const Candidate& best) {
+  if (best.value > -INFINITY) return;
+  throw Error(ErrorCode::kInvalidArgument, "--logit-bias", "it leaves no token to choose");
+}
+
 void Sampler::ApplyPenalties(std::span<const TokenId> history, size_t generated) {
   for (const auto& [id, bias] : options_.logit_bias) {
     if (id >= 0 && static_cast<size_t>(id) < candidates_.size()) {
-      candidates_[static_cast<size_t>(id)].value += bias;
+      float& value = candidates_[static_cast<size_t>(id)].value;
+      value = bias == -INFINITY ? bias : value + bias;  // also where the logit is +inf
     }
   }
   if (options_.repetition_penalty != 1) {
@@ -112,8 +132,9 @@ void Sampler::ToProbabilities() {
   const float best = candidates_.front().value;
   double sum = 0;
   for (Candidate& candidate : candidates_) {
-    const float distance = std::isinf(best) ? 0 : (candidate.value - best) / options_.temperature;
-    candidate.value = std::exp(distance);
+    // Equals of the best one by name: infinity less infinity is no number.
+    const bool is_best = candidate.value == best;
+    candidate.value = is_best ? 1 : std::exp((candidate.value - best) / options_.temperature);
     sum += static_cast<double>(candidate.value);
   }
   for (Candidate& candidate : candidates_) {

@@ -16,11 +16,11 @@ struct SamplingOptions {
   int32_t top_k = 40;        // keep the k most likely; 0: all
   float top_p = 0.95f;       // keep the most likely until their probability reaches p; 1: all
   float min_p = 0.0f;        // keep what has at least this share of the best probability
-  float repetition_penalty = 1.0f;  // > 1 divides positive, multiplies negative logits
-  int32_t repetition_window = 64;   // newest tokens it looks at, prompt included; -1: all
-  float frequency_penalty = 0.0f;   // per earlier occurrence in the generated text
-  float presence_penalty = 0.0f;    // once for a token that occurred in it
-  std::map<TokenId, float> logit_bias;
+  float repetition_penalty = 1.0f;      // > 1 divides positive, multiplies negative logits
+  int32_t repetition_window = 64;       // newest tokens it looks at, prompt included; -1: all
+  float frequency_penalty = 0.0f;       // per earlier occurrence in the generated text
+  float presence_penalty = 0.0f;        // once for a token that occurred in it
+  std::map<TokenId, float> logit_bias;  // finite, or -inf: never that token
   uint64_t seed = 0;
 };
 
@@ -32,7 +32,9 @@ class Sampler {
  public:
   explicit Sampler(SamplingOptions options);
 
-  // history: prompt and generated tokens so far, of which the last `generated` were generated.
+  // Throws Error(kCorrupt) where no logit is finite, and Error(kInvalidArgument) where logit_bias
+  // forbids every token. history: prompt and generated tokens so far, of which the last `generated`
+  // were generated.
   TokenId Sample(std::span<const float> logits, std::span<const TokenId> history, size_t generated);
 
  private:
@@ -41,6 +43,8 @@ class Sampler {
     float value;  // logit, later probability
   };
 
+  void ReadLogits(std::span<const float> logits);
+  static void RefuseForbidden(const Candidate& best);
   void ApplyPenalties(std::span<const TokenId> history, size_t generated);
   void KeepTopK();
   void ToProbabilities();

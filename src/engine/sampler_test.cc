@@ -121,7 +121,40 @@ TEST(SamplerTest, SurvivesExtremeLogits) {
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Drawn(Plain(), {-inf, 5, -inf}), (std::set<TokenId>{1}));
   EXPECT_EQ(Drawn(Plain(), {1e38f, -1e38f}), (std::set<TokenId>{0}));
-  for (const TokenId id : Drawn(Plain(), {-inf, -inf})) EXPECT_LT(id, 2);
+  EXPECT_EQ(Drawn(Plain(), {inf, 5, NAN, inf}), (std::set<TokenId>{0, 3}));
+  std::vector<float> mixed(100, NAN);
+  for (size_t i = 0; i < mixed.size(); i += 3) mixed[i] = i % 2 == 0 ? -inf : 1;
+  for (const TokenId id : Drawn(Plain(), mixed)) EXPECT_EQ(id % 6, 3);
+}
+
+TEST(SamplerTest, LogitsThatAreNoNumbersAreTheModelsFault) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplingOptions options = Plain();
+    options.temperature = temperature;
+    for (const std::vector<float>& logits :
+         {std::vector<float>{-inf, -inf}, {NAN, NAN, NAN}, {NAN, -inf}, {}}) {
+      try {
+        Sampler(options).Sample(logits, {}, 0);
+        ADD_FAILURE() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
+        EXPECT_STREQ(error.what(), "model: its logits are not numbers");
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, ForbiddenTokensAreNeverChosen) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplingOptions options = Plain();
+    options.temperature = temperature;
+    options.logit_bias = {{0, -inf}, {2, -inf}, {99, -inf}};
+    EXPECT_EQ(Drawn(options, {50, 1, inf}), (std::set<TokenId>{1}));
+    options.logit_bias[1] = -inf;
+    EXPECT_THROW(Sampler(options).Sample(std::vector<float>{1, 2, 3}, {}, 0), Error);
+  }
 }
 
 TEST(SamplerTest, RefusesValuesOutsideTheirRanges) {
@@ -130,7 +163,9 @@ TEST(SamplerTest, RefusesValuesOutsideTheirRanges) {
            [](SamplingOptions& o) { o.temperature = NAN; },
            [](SamplingOptions& o) { o.top_p = 1.5f; }, [](SamplingOptions& o) { o.min_p = -0.1f; },
            [](SamplingOptions& o) { o.top_k = -1; },
-           [](SamplingOptions& o) { o.repetition_penalty = 0; }}) {
+           [](SamplingOptions& o) { o.repetition_penalty = 0; },
+           [](SamplingOptions& o) { o.logit_bias[5] = INFINITY; },
+           [](SamplingOptions& o) { o.logit_bias[5] = NAN; }}) {
     SamplingOptions options;
     change(options);
     EXPECT_THROW(Sampler{options}, Error);

@@ -74,8 +74,10 @@ void Session::Truncate(int64_t new_length) {
   kv_.Truncate(std::min(kv_.length(), static_cast<int64_t>(history_.size())));
 }
 
-// Runs what of the history is not in the cache yet. False when cancelled half-way.
-bool Session::Prefill(const GenerateOptions& options) {
+// Runs what of the history is not in the cache yet; at least its last token, whose logits are
+// wanted (other sessions may have used the engine since). False when cancelled half-way.
+bool Session::ComputePending(const GenerateOptions& options) {
+  kv_.Truncate(std::min(kv_.length(), static_cast<int64_t>(history_.size()) - 1));
   const auto limit = static_cast<size_t>(engine_.forward().limits().max_tokens);
   while (static_cast<size_t>(kv_.length()) < history_.size()) {
     if (IsCancelled(options)) return false;
@@ -110,9 +112,10 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
   TextSink sink(tokenizer, options.stop, on_text);
   GenerateResult result;
   history_.insert(history_.end(), prompt.begin(), prompt.end());
-  result.prefill.tokens = static_cast<int64_t>(history_.size()) - kv_.length();
+  result.prefill.tokens =
+      std::max<int64_t>(1, static_cast<int64_t>(history_.size()) - kv_.length());
   Clock::time_point start = Clock::now();
-  bool running = Prefill(options);
+  bool running = ComputePending(options);
   result.prefill.ms = MsSince(start);
   if (!running) result.finish_reason = FinishReason::kCancelled;
   start = Clock::now();
@@ -131,7 +134,7 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
     history_.push_back(token);
     if (result.finish_reason != FinishReason::kLength) break;
     if (static_cast<int64_t>(result.token_ids.size()) == options.max_tokens) break;
-    running = Prefill(options);
+    running = ComputePending(options);
     if (!running) result.finish_reason = FinishReason::kCancelled;
     ++result.decode.tokens;
   }

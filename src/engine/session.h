@@ -54,8 +54,9 @@ class Session {
 
   // Runs `prompt` after what is in the context, in chunks, then generates until an end token, a
   // stop string, max_tokens, the end of the context or a cancel. Throws Error(kContextFull),
-  // before anything is computed, when the prompt does not fit; Error(kInvalidArgument) for an
-  // empty prompt. Tokens generated stay in the context, so that a next call continues.
+  // before anything is computed, when the prompt does not fit. Tokens generated stay in the
+  // context, so that a next call continues, with an empty prompt too; an empty prompt in an empty
+  // context is an Error(kInvalidArgument).
   GenerateResult Generate(std::span<const TokenId> prompt, const GenerateOptions& options,
                           const TextFn& on_text = {});
 
@@ -63,7 +64,7 @@ class Session {
   void Truncate(int64_t new_length);
 
  private:
-  bool Prefill(const GenerateOptions& options);
+  bool ComputePending(const GenerateOptions& options);
   std::span<const float> NextLogits();
 
   Engine& engine_;

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
 
 #include "base/error.h"
 #include "base/test_data.h"
+#include "format/gguf_writer.h"
 
 namespace hearth {
 namespace {
@@ -60,6 +62,17 @@ TEST(SessionTest, TruncatingAndRepeatingGivesTheSame) {
   EXPECT_EQ(again.prefill.tokens, 3) << "what was kept is not computed again";
 }
 
+TEST(SessionTest, ContinuesFromItsOwnTokensWhateverOthersDid) {
+  const auto engine = LoadGolden("llama");
+  Session session(*engine), other(*engine);
+  session.Generate(kPrompt, Greedy(1));
+  session.Truncate(static_cast<int64_t>(kPrompt.size()));
+  const auto expected = session.Generate({}, Greedy(5)).token_ids;
+  session.Truncate(static_cast<int64_t>(kPrompt.size()));
+  other.Generate(std::vector<TokenId>{1, 200, 33}, Greedy(3));
+  EXPECT_EQ(session.Generate({}, Greedy(5)).token_ids, expected);
+}
+
 TEST(SessionTest, RefusesAPromptThatDoesNotFitAndStaysUsable) {
   EngineOptions options;
   options.context = 16;
@@ -95,9 +108,9 @@ TEST(SessionTest, CancelStopsBetweenTokensAndInThePrompt) {
   const auto none = session.Generate(kPrompt, options);
   EXPECT_EQ(none.finish_reason, FinishReason::kCancelled);
   EXPECT_TRUE(none.token_ids.empty());
-  EXPECT_EQ(Session(*engine).Generate(kPrompt, Greedy(9), [](std::string_view) {
-              return false;
-            }).finish_reason,
+  EXPECT_EQ(Session(*engine)
+                .Generate(kPrompt, Greedy(9), [](std::string_view) { return false; })
+                .finish_reason,
             FinishReason::kCancelled);
 }
 
@@ -126,6 +139,44 @@ TEST(EngineTest, ABudgetIsKeptToTheByte) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
     EXPECT_THAT(error.what(), ::testing::HasSubstr("the smallest that can is"));
   }
+}
+
+// A copy of a golden with one more tensor: eight zeros.
+std::string AlteredGolden(const std::string& name, const char* new_tensor) {
+  const GgufFile file = GgufFile::Open(SourcePath("tests/goldens/") + name + ".gguf");
+  std::vector<GgufTensorDecl> decls;
+  for (const GgufTensor& t : file.tensors()) {
+    decls.push_back({t.name, t.dtype, {t.ne.begin(), t.ne.begin() + t.num_dims}});
+  }
+  decls.push_back({new_tensor, DType::kF32, {8}});
+  const std::string path = ::testing::TempDir() + "hearth_altered.gguf";
+  GgufWriter writer(path, file.metadata(), decls);
+  for (const GgufTensor& t : file.tensors()) {
+    std::vector<std::byte> bytes(t.bytes);
+    file.ReadTensor(t, 0, bytes);
+    writer.Append(bytes);
+  }
+  writer.Append(std::vector<std::byte>(32));
+  writer.Finish();
+  return path;
+}
+
+TEST(EngineTest, RefusesTensorsItWouldHaveToIgnore) {
+  const std::string path = AlteredGolden("llama", "blk.0.ffn_down.bias");
+  try {
+    Engine::Load(path, {});
+    FAIL() << "the bias would have been left out silently";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("'blk.0.ffn_down.bias'"));
+  }
+  EXPECT_NO_THROW(Engine::Load(AlteredGolden("llama", "blk.0.attn_rot_embd.weight"), {}));
+  std::remove(path.c_str());
+}
+
+TEST(EngineTest, RefusesRopeFactorsThatAreNotPositive) {
+  const std::string path = AlteredGolden("llama", "rope_freqs.weight");  // eight zeros
+  EXPECT_THROW(Engine::Load(path, {}), Error);
+  std::remove(path.c_str());
 }
 
 TEST(EngineTest, RefusesOptionsOutsideTheModel) {

@@ -140,6 +140,9 @@ class GgufFile {
   // Reads out.size() bytes from `begin` bytes into the tensor. The range must lie inside it.
   void ReadTensor(const GgufTensor& tensor, uint64_t begin, std::span<std::byte> out) const;
 
+  // Lets the page cache forget part of a tensor; see BlockReader::DropCached.
+  void DropCached(const GgufTensor& tensor, uint64_t begin, uint64_t bytes) const noexcept;
+
  private:
   // Joins parsed parts, in order, after checking that they belong together.
   static GgufFile Assemble(std::vector<std::unique_ptr<BlockReader>> readers,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,10 @@
 namespace hearth {
 namespace {
 
-std::string TemporaryName(const std::string& path) { return path + ".partial"; }
+// Of this process alone, so that two writers to one path do not mix.
+std::string TemporaryName(const std::string& path) {
+  return path + "." + std::to_string(getpid()) + ".partial";
+}
 
 // Finish renames over `path`; what is no file must not be replaced, and it is better to know
 // before gigabytes are written.
@@ -32,18 +36,18 @@ void CheckReplaceable(const std::string& path) {
 
 GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
                        std::vector<GgufTensorDecl> tensors)
-    : path_(path) {
+    : path_(path), temporary_path_(TemporaryName(path)) {
   const GgufLayout layout = PlanGguf(path, metadata, tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
     planned_.push_back({layout.offsets[i], layout.bytes[i]});
   }
   total_bytes_ = layout.total_bytes;
   CheckReplaceable(path);
-  file_ = std::make_unique<FileWriter>(TemporaryName(path));
+  file_ = std::make_unique<FileWriter>(temporary_path_, path);
   try {
     file_->Write(layout.header);
   } catch (...) {
-    std::remove(TemporaryName(path).c_str());  // the destructor will not run
+    std::remove(temporary_path_.c_str());  // the destructor will not run
     throw;
   }
 }
@@ -51,7 +55,7 @@ GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
 GgufWriter::~GgufWriter() {
   if (finished_) return;
   file_.reset();
-  std::remove(TemporaryName(path_).c_str());
+  std::remove(temporary_path_.c_str());
 }
 
 void GgufWriter::Append(std::span<const std::byte> bytes) {
@@ -88,7 +92,7 @@ void GgufWriter::Finish() {
                 fmt::format("{}", planned_.size()), fmt::format("{}", next_));
   }
   file_->Close();
-  if (std::rename(TemporaryName(path_).c_str(), path_.c_str()) != 0) {
+  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     throw Error(ErrorCode::kIo, path_,
                 fmt::format("cannot rename to it: {}", std::strerror(errno)));
   }

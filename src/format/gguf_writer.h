@@ -53,6 +53,7 @@ class GgufWriter {
   };
 
   std::string path_;
+  std::string temporary_path_;
   std::unique_ptr<FileWriter> file_;
   std::vector<Planned> planned_;  // offsets from the start of the file
   size_t next_ = 0;

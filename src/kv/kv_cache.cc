@@ -7,10 +7,25 @@
 
 namespace hearth {
 
+namespace {
+
+// Sizes come from model files: the product is checked.
+size_t PoolBytes(const KvLayout& layout, int64_t max_tokens) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(layout.page_bytes(),
+                             static_cast<size_t>(KvLayout::PagesFor(max_tokens)), &bytes) ||
+      bytes > (size_t{1} << 46)) {
+    throw Error(ErrorCode::kInvalidArgument, "kv cache",
+                "a context of " + std::to_string(max_tokens) +
+                    " tokens needs more memory than any machine has");
+  }
+  return bytes;
+}
+
+}  // namespace
+
 KvPool::KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens)
-    : layout_(layout),
-      memory_(budget, "kv cache",
-              layout.page_bytes() * static_cast<size_t>(KvLayout::PagesFor(max_tokens))) {
+    : layout_(layout), memory_(budget, "kv cache", PoolBytes(layout, max_tokens)) {
   const auto pages = static_cast<size_t>(KvLayout::PagesFor(max_tokens));
   references_.assign(pages, 0);
   free_.reserve(pages);
@@ -18,8 +33,7 @@ KvPool::KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens)
 }
 
 uint64_t KvPool::ChargedBytes(const KvLayout& layout, int64_t max_tokens) {
-  return Buffer::ChargedBytes(layout.page_bytes() *
-                              static_cast<size_t>(KvLayout::PagesFor(max_tokens)));
+  return Buffer::ChargedBytes(PoolBytes(layout, max_tokens));
 }
 
 KvPool::PageId KvPool::Allocate() {

@@ -118,6 +118,16 @@ TEST(KvCacheTest, IsCountedInTheBudget) {
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
+TEST(KvCacheTest, RefusesSizesWhoseProductOverflows) {
+  Budget budget;
+  KvLayout layout = kLayout;
+  layout.num_layers = 4096;
+  layout.num_kv_heads = int64_t{1} << 20;
+  layout.head_dim = 4096;
+  EXPECT_THROW(KvPool(budget, layout, int64_t{1} << 31), Error);
+  EXPECT_THROW(KvPool::ChargedBytes(layout, int64_t{1} << 31), Error);
+}
+
 class KvFileTest : public ::testing::Test {
  protected:
   void SetUp() override {

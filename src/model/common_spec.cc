@@ -1,9 +1,12 @@
 #include "model/common_spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
+#include "tensor/op_names.h"
 
 namespace hearth {
 namespace {
@@ -135,18 +138,12 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
 void SetFfnActivation(const GgufFile& file, FfnActivation activation, float threshold,
                       ModelSpec* spec) {
   if (const std::string* name = file.metadata().FindString("hearth.ffn_activation")) {
-    if (*name == "silu") {
-      activation = FfnActivation::kSilu;
-    } else if (*name == "relu") {
-      activation = FfnActivation::kRelu;
-    } else if (*name == "fatrelu") {
-      activation = FfnActivation::kFatRelu;
-    } else if (*name == "drelu") {
-      activation = FfnActivation::kDRelu;
-    } else {
+    const std::optional<FfnActivation> known = FfnActivationFromName(*name);
+    if (!known) {
       throw Error(ErrorCode::kUnsupported, file.path(), "hearth.ffn_activation",
                   "silu, relu, fatrelu or drelu", "'" + Printable(*name) + "'");
     }
+    activation = *known;
   }
   if (const auto value = file.metadata().FindFloat("hearth.ffn_threshold")) {
     threshold = static_cast<float>(*value);

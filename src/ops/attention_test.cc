@@ -88,7 +88,7 @@ double Reference(const Sequence& s, const KvLayout& layout, const Shape& shape, 
 }
 
 TEST(AttentionTest, AgreesWithTheDefinition) {
-  const Shape shapes[] = {{4, 2, 16, 1, 0},   {4, 2, 16, 64, 0}, {6, 3, 8, 65, 0},
+  const Shape shapes[] = {{4, 2, 16, 1, 0},   {4, 2, 16, 64, 0},  {6, 3, 8, 65, 0},
                           {5, 5, 24, 130, 0}, {8, 1, 20, 200, 0}, {4, 4, 16, 150, 70},
                           {3, 1, 33, 100, 1}};
   for (const std::string& isa : UsableIsaNames()) {

@@ -17,7 +17,10 @@ class Compute {
   // Error(kInvalidArgument), naming those that run here, for any other; threads: 1..1024.
   Compute(std::string_view isa, int threads);
 
-  const kernels::KernelTable& kernels() const { return *kernels_; }
+  const kernels::KernelTable& kernels() const { return *kernels_; }  // for ops only
+  // How the KV cache rounds to half precision.
+  using ToHalfFn = void (*)(const float* x, int64_t n, uint16_t* out) noexcept;
+  ToHalfFn to_half() const { return kernels_->float_to_half; }
   WorkerTeam& team() { return team_; }
   int threads() const { return team_.size(); }
   const char* isa() const { return kernels_->isa; }

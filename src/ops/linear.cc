@@ -16,6 +16,9 @@ using kernels::MatMulArgs;
 // with 4096 columns (36 KB) stay in the first-level caches while 32 tokens go by.
 constexpr int64_t kRowGrain = 16;
 constexpr int64_t kTokenTile = 32;
+// Products with fewer multiply-adds than this take a few microseconds: less than it costs to share
+// them.
+constexpr int64_t kAloneMacs = 1 << 17;
 
 void CheckProduct(const Product& product, const FloatView& x) {
   const WeightView& w = product.weights;
@@ -108,12 +111,15 @@ const BlockQ8* MatMulInput::Quantized(Compute& compute) {
 void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& input) {
   const BlockQ8* q8 = nullptr;
   int64_t grains = 0;
+  int64_t macs = 0;
   for (const Product& product : products) {
     CheckProduct(product, input.x());
     if (NeedsQuantized(product)) q8 = input.Quantized(compute);
     grains += (product.weights.rows + kRowGrain - 1) / kRowGrain;
+    macs += product.weights.rows * product.weights.cols * input.x().rows;
   }
-  compute.team().ParallelFor(grains, 1, [&](int64_t begin, int64_t end, int) {
+  const int64_t grain = macs < kAloneMacs ? grains : 1;
+  compute.team().ParallelFor(grains, grain, [&](int64_t begin, int64_t end, int) {
     for (const Product& product : products) {
       const int64_t count = (product.weights.rows + kRowGrain - 1) / kRowGrain;
       const int64_t first = std::max<int64_t>(begin, 0);

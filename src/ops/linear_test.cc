@@ -59,8 +59,7 @@ TEST_P(LinearTest, AgreesWithTheProductOfTheStoredValues) {
                                   {b.view, {out_b.data(), tokens, 5, 40}}};
       MatMul(compute, products, input);
       // int8 activations are off by up to half a step of 1/127 of a block's largest value.
-      const bool quantized =
-          kernels::ActivationKindOf(GetParam()) == kernels::ActivationKind::kQ8;
+      const bool quantized = kernels::ActivationKindOf(GetParam()) == kernels::ActivationKind::kQ8;
       const double tolerance = quantized ? 0.35 : 1e-4;
       for (int64_t t = 0; t < tokens; ++t) {
         for (int64_t r = 0; r < 37; ++r) {
@@ -92,8 +91,7 @@ TEST_P(LinearTest, ActiveRowsHaveTheSameBitsAndOthersAreZero) {
   MatMulActive(compute, {w.view, {sparse.data(), 3, 50, 50}}, input, active);
   for (size_t t = 0; t < 3; ++t) {
     for (int32_t r = 0; r < 50; ++r) {
-      const bool is_active =
-          std::find(lists[t].begin(), lists[t].end(), r) != lists[t].end();
+      const bool is_active = std::find(lists[t].begin(), lists[t].end(), r) != lists[t].end();
       const size_t at = t * 50 + static_cast<size_t>(r);
       EXPECT_EQ(sparse[at], is_active ? dense[at] : 0.0f);
     }

@@ -14,8 +14,8 @@ namespace hearth {
 namespace {
 
 TEST(RepackTest, TypesWithAKernelStayAsTheyAre) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1,
-                            DType::kQ8_0}) {
+  for (const DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     EXPECT_EQ(ResidentType(dtype, {}, 256), dtype);
   }
 }
@@ -55,8 +55,7 @@ TEST(RepackTest, TheErrorDecidesWhereFormatsLeavesAChoice) {
 }
 
 TEST(RepackTest, ConvertedWeightsMeanTheSame) {
-  const auto stored =
-      RandomBlocks<BlockQ5_0>(32, [](BlockQ5_0& b) { b.d = FloatToHalf(0.03f); });
+  const auto stored = RandomBlocks<BlockQ5_0>(32, [](BlockQ5_0& b) { b.d = FloatToHalf(0.03f); });
   std::vector<std::byte> repacked(32 * sizeof(BlockQ8_0));
   RepackRows(DType::kQ5_0, stored, 4, 256, DType::kQ8_0, repacked.data());
   std::vector<float> expected(1024), found(1024);

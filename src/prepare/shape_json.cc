@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "prepare/shapes.h"
 #include "storage/block_reader.h"
+#include "tensor/op_names.h"
 
 namespace hearth {
 namespace {
@@ -112,10 +113,7 @@ std::string ReadArchitecture(const ShapeObject& object) {
 
 FfnActivation ReadActivation(const ShapeObject& object) {
   const std::string name = object.String("activation", "silu");
-  for (int i = 0; i < kNumFfnActivations; ++i) {
-    const auto activation = static_cast<FfnActivation>(i);
-    if (name == ActivationName(activation)) return activation;
-  }
+  if (const auto activation = FfnActivationFromName(name)) return *activation;
   object.Fail("activation", "silu, relu, fatrelu or drelu", name);
 }
 

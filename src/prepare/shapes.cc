@@ -210,18 +210,4 @@ void ValidateShape(const ModelShape& shape, const std::string& where) {
   CheckExperts(check, shape);
 }
 
-const char* ActivationName(FfnActivation activation) {
-  switch (activation) {
-    case FfnActivation::kSilu:
-      return "silu";
-    case FfnActivation::kRelu:
-      return "relu";
-    case FfnActivation::kFatRelu:
-      return "fatrelu";
-    case FfnActivation::kDRelu:
-      return "drelu";
-  }
-  return "unknown";
-}
-
 }  // namespace hearth

@@ -65,7 +65,4 @@ ModelShape ResolveShape(const std::string& name_or_path);
 // not divide as they must, or do not go with the architecture.
 void ValidateShape(const ModelShape& shape, const std::string& where);
 
-// "silu", "relu", "fatrelu", "drelu": as in JSON and in hearth.ffn_activation.
-const char* ActivationName(FfnActivation activation);
-
 }  // namespace hearth

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/weights.h"
 #include "prepare/synth_vocabulary.h"
+#include "tensor/op_names.h"
 
 namespace hearth {
 namespace {
@@ -96,7 +97,7 @@ void AddGeneralKeys(const ModelShape& shape, DType quant, uint64_t seed, GgufMet
   if (IsQuantized(quant)) metadata->SetUint32("general.quantization_version", 2);
   metadata->SetUint64("hearth.synth_seed", seed);
   if (shape.activation == FfnActivation::kSilu) return;
-  metadata->SetString("hearth.ffn_activation", ActivationName(shape.activation));
+  metadata->SetString("hearth.ffn_activation", FfnActivationName(shape.activation));
   if (shape.activation == FfnActivation::kFatRelu) {
     metadata->SetFloat32("hearth.ffn_threshold", static_cast<float>(shape.threshold));
   }

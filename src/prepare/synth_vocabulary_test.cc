@@ -46,7 +46,6 @@ TEST(SynthVocabularyTest, IsATokenizer) {
   EXPECT_EQ(tokenizer->special().bos, 1);
   EXPECT_EQ(tokenizer->special().eos, 2);
   EXPECT_TRUE(tokenizer->special().add_bos);
-  EXPECT_FALSE(tokenizer->special().add_eos);
   EXPECT_EQ(tokenizer->type(0), TokenType::kUnknown);
   EXPECT_EQ(tokenizer->type(1), TokenType::kControl);
   EXPECT_EQ(tokenizer->type(3), TokenType::kByte);

@@ -54,6 +54,11 @@ class FileReader final : public BlockReader {
     }
   }
 
+  void DropCached(uint64_t offset, uint64_t bytes) const noexcept override {
+    if (bytes == 0) return;  // to posix_fadvise, 0 means up to the end
+    posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+  }
+
  private:
   const std::string path_;
   const int fd_;

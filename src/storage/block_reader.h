@@ -21,6 +21,13 @@ class BlockReader {
   // Fills `out` from `offset`. Throws Error(kCorrupt) when the range passes the end and
   // Error(kIo) when the system fails; short reads are retried.
   virtual void ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
+
+  // Tells the system that these bytes will not be read again, so that its page cache need not
+  // keep them (they count against a memory cgroup). A hint: does nothing where there is no cache.
+  virtual void DropCached(uint64_t offset, uint64_t bytes) const noexcept {
+    static_cast<void>(offset);
+    static_cast<void>(bytes);
+  }
 };
 
 // A regular file, read with pread. Throws Error(kNotFound) where there is none, Error(kIo) for a

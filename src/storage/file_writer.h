@@ -12,8 +12,9 @@ namespace hearth {
 // Buffers small writes. Not thread-safe. Errors name the path and the system's reason.
 class FileWriter {
  public:
-  // Creates or truncates. Throws Error(kIo).
-  explicit FileWriter(const std::string& path);
+  // Creates or truncates. Throws Error(kIo). Messages say `shown_as`, where it is given, instead
+  // of the path (a temporary name means nothing to a user).
+  explicit FileWriter(const std::string& path, const std::string& shown_as = "");
   ~FileWriter();  // closes; unflushed bytes are lost unless Close was called
 
   FileWriter(const FileWriter&) = delete;
@@ -28,7 +29,7 @@ class FileWriter {
  private:
   void Flush();
 
-  std::string path_;
+  std::string path_;  // as shown in messages
   int fd_ = -1;
   std::vector<std::byte> pending_;
   uint64_t written_bytes_ = 0;

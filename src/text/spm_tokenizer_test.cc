@@ -42,7 +42,6 @@ TEST_F(SpmTokenizerTest, ReadsWhatTheFileSays) {
   EXPECT_EQ(tokenizer_->special().unk, 0);
   EXPECT_EQ(tokenizer_->special().eot, tokenizer_->FindToken("<|im_end|>"));
   EXPECT_TRUE(tokenizer_->special().add_bos);
-  EXPECT_FALSE(tokenizer_->special().add_eos);
   EXPECT_TRUE(tokenizer_->IsEndOfGeneration(2));
   EXPECT_TRUE(tokenizer_->IsEndOfGeneration(tokenizer_->FindToken("<|im_end|>")));
   EXPECT_FALSE(tokenizer_->IsEndOfGeneration(1));

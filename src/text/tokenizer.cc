@@ -28,6 +28,11 @@ std::vector<TokenId> Tokenizer::EncodeSegments(const std::vector<TextSegment>& s
   return ids;
 }
 
+std::vector<TokenId> Tokenizer::WithBos(std::vector<TokenId> ids) const {
+  if (special_.add_bos) ids.insert(ids.begin(), special_.bos);
+  return ids;
+}
+
 bool Tokenizer::IsEndOfGeneration(TokenId id) const {
   return std::binary_search(end_tokens_.begin(), end_tokens_.end(), id);
 }

@@ -45,8 +45,9 @@ struct SpecialTokens {
   TokenId eos = -1;
   TokenId eot = -1;  // end of a chat turn
   TokenId unk = -1;
+  // Texts begin with BOS. (There is no such word for the end: tokenizer.ggml.add_eos_token is
+  // about training examples, and a text to be continued must not end with EOS.)
   bool add_bos = false;
-  bool add_eos = false;
 };
 
 // Immutable and thread-safe.
@@ -65,6 +66,9 @@ class Tokenizer {
   // Token ids of the segments as one text: ordinary text merges across their borders, special
   // tokens are recognized inside a segment only. (This default encodes each by itself.)
   virtual std::vector<TokenId> EncodeSegments(const std::vector<TextSegment>& segments) const;
+
+  // `ids` behind BOS where the model begins texts with it.
+  std::vector<TokenId> WithBos(std::vector<TokenId> ids) const;
 
   // The bytes that a token stands for in running text. May be part of a UTF-8 character.
   // Control tokens yield nothing, the unknown token its vocabulary text. id must be in range.

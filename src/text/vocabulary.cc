@@ -130,11 +130,9 @@ SpecialTokens ReadSpecial(const GgufMetadata& metadata, const Vocabulary& vocabu
       special.unk = static_cast<TokenId>(it - vocabulary.types.begin());
     }
   }
-  // A flag without a token to add means nothing.
+  // The flag without a token to add means nothing.
   const bool add_bos = metadata.FindBool("tokenizer.ggml.add_bos_token").value_or(default_add_bos);
-  const bool add_eos = metadata.FindBool("tokenizer.ggml.add_eos_token").value_or(false);
   special.add_bos = add_bos && special.bos >= 0;
-  special.add_eos = add_eos && special.eos >= 0;
   return special;
 }
 

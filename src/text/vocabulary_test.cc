@@ -144,13 +144,16 @@ TEST(Vocabulary, RefusesSpecialIdsOutOfRange) {
   }
 }
 
-TEST(Vocabulary, FlagsNeedATokenToAdd) {
+TEST(Vocabulary, BosIsAddedWhereThereIsOne) {
   GgufMetadata metadata = Bpe();
   metadata.SetBool("tokenizer.ggml.add_bos_token", true);
-  metadata.SetBool("tokenizer.ggml.add_eos_token", true);
-  const auto tokenizer = Tokenizer::FromGguf(metadata);
-  EXPECT_FALSE(tokenizer->special().add_bos);
-  EXPECT_FALSE(tokenizer->special().add_eos);
+  const auto without = Tokenizer::FromGguf(metadata);
+  EXPECT_FALSE(without->special().add_bos);
+  EXPECT_THAT(without->WithBos({7}), ElementsAre(7));
+  const auto llama = Tokenizer::FromGguf(Spm());
+  EXPECT_TRUE(llama->special().add_bos);
+  EXPECT_THAT(llama->WithBos({7}), ElementsAre(llama->special().bos, 7));
+  EXPECT_THAT(llama->WithBos({}), ElementsAre(llama->special().bos));
 }
 
 TEST(Vocabulary, ToleratesEmptyAndRepeatedTokens) {

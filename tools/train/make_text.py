@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the training text: stories and chats of our grammar, and public-domain prose.
 
-Output is one JSON document per line: {"text": ...} for plain text and
+train.jsonl holds the text proper, practice.jsonl short scenes for the first part
+of the training. Output is one JSON document per line: {"text": ...} for plain text and
 {"messages": [...]} for a chat. Stories are named by their seed; the held-back
 ones start at HELD_BACK_SEED, which training never reaches.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from story_grammar.chat import chat_turns
 from story_grammar.compose import compose
+from story_grammar.practice import scene
 
 HELD_BACK_SEED = 1_000_000_000
 HELD_BACK_PROSE_SHARE = 0.05
@@ -48,6 +50,13 @@ def prose_documents(text: str, rng: random.Random) -> list[dict]:
     return documents
 
 
+def write_documents(path: Path, documents: list[dict]) -> None:
+    """One JSON document per line."""
+    with open(path, "w", encoding="utf-8") as file:
+        for document in documents:
+            file.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
 def write_held_back(out: Path, prose: str, stories: int) -> None:
     """Evaluation text: one story per line group, separated by an empty line."""
     texts = [compose(HELD_BACK_SEED + i).text for i in range(stories)]
@@ -62,6 +71,7 @@ def main() -> None:
     parser.add_argument("--stories", type=int, default=100_000, help="number of stories and chats")
     parser.add_argument("--chat-share", type=float, default=0.55)
     parser.add_argument("--prose-passes", type=int, default=3, help="how often the book appears")
+    parser.add_argument("--practice-scenes", type=int, default=60_000, help="short scenes dense in names")
     parser.add_argument("--held-back-stories", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -80,10 +90,9 @@ def main() -> None:
     for _ in range(args.prose_passes):
         documents += prose_documents(train_prose, rng)
     rng.shuffle(documents)
-    with open(args.out / "train.jsonl", "w", encoding="utf-8") as file:
-        for document in documents:
-            file.write(json.dumps(document, ensure_ascii=False) + "\n")
-    print(f"{len(documents)} documents written to {args.out}")
+    write_documents(args.out / "train.jsonl", documents)
+    write_documents(args.out / "practice.jsonl", [{"text": scene(seed)} for seed in range(args.practice_scenes)])
+    print(f"{len(documents)} documents and {args.practice_scenes} practice scenes written to {args.out}")
 
 
 if __name__ == "__main__":

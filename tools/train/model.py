@@ -9,6 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+# The layers add outputs of size 1 to 2 to the embedding. It must not drown in
+# them, or later layers cannot see which token stood where, and the model never
+# learns to repeat a name. The output norm starts small in turn, so that the
+# first logits are about 1 although the output matrix is the embedding.
+EMBEDDING_STD = 0.7
+OUTPUT_NORM_START = 0.1
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Sizes in Hugging Face's words."""
@@ -137,10 +145,11 @@ class StoryModel(nn.Module):
     def _initialize(self) -> None:
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                scale = 0.02 if "embedding" in name else parameter.shape[1] ** -0.5
+                scale = EMBEDDING_STD if "embedding" in name else parameter.shape[1] ** -0.5
                 if name.endswith(("attn.output.weight", "ffn.down.weight")):
                     scale /= (2 * self.config.num_layers) ** 0.5
                 nn.init.normal_(parameter, std=scale)
+        nn.init.constant_(self.output_norm.weight, OUTPUT_NORM_START)
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(logits [batch, time, vocab], penalty per layer, active share per layer)."""

@@ -47,12 +47,15 @@ class Muon(torch.optim.Optimizer):
                 parameter.add_(update, alpha=-group["lr"] * scale)
 
 
-def make_optimizers(model: nn.Module, muon_lr: float, adam_lr: float, weight_decay: float) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: nn.Module, muon_lr: float, embedding_lr: float, norm_lr: float,
+                    weight_decay: float) -> list[torch.optim.Optimizer]:
     """[Muon, AdamW]; each group remembers its peak rate for the schedule."""
-    matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "embedding" not in n]
-    others = [p for n, p in model.named_parameters() if p.dim() != 2 or "embedding" in n]
+    named = list(model.named_parameters())
+    matrices = [p for n, p in named if p.dim() == 2 and "embedding" not in n]
+    groups = [{"params": [p for n, p in named if "embedding" in n], "lr": embedding_lr},
+              {"params": [p for _, p in named if p.dim() == 1], "lr": norm_lr}]
     optimizers = [Muon(matrices, muon_lr, weight_decay=weight_decay),
-                  torch.optim.AdamW(others, adam_lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
+                  torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]

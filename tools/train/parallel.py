@@ -37,13 +37,17 @@ class GradientWorker:
         self.runner = torch.compile(model) if compiled else model
         self.bf16 = bf16
 
-    def run_window(self, window: Tensor, penalty_weight: Tensor, share: float) -> Tensor:
-        """Adds the window's gradient; returns [loss, active share per layer]."""
+    def run_window(self, window: Tensor, emphasis: Tensor, penalty_weight: Tensor, share: float) -> Tensor:
+        """Adds the window's gradient; returns [plain loss, active share per layer].
+
+        `emphasis` [batch, time] weighs the loss of each predicted token.
+        """
         with torch.autocast(window.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             logits, penalty, actives = self.runner(window[:, :-1])
-        loss = F.cross_entropy(logits.float().flatten(0, 1), window[:, 1:].flatten())
+        losses = F.cross_entropy(logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none")
+        loss = (losses * emphasis.flatten()).mean()
         ((loss + (penalty_weight * penalty).mean()) * share).backward()
-        return torch.cat((loss.detach().reshape(1), actives.cpu() if actives.is_cuda else actives))
+        return torch.cat((losses.detach().mean().reshape(1), actives.cpu() if actives.is_cuda else actives))
 
 
 class Shared:
@@ -53,6 +57,7 @@ class Shared:
         layers, length = model.config.num_layers, model.config.context_length
         self.model = model.share_memory()
         self.windows = torch.zeros(batch, length + 1, dtype=torch.int64).share_memory_()
+        self.emphasis = torch.ones(batch, length).share_memory_()
         self.penalty_weight = torch.zeros(layers).share_memory_()
         self.stats = torch.zeros(batch, 1 + layers).share_memory_()
         sizes = sum(p.numel() for p in model.parameters())
@@ -72,7 +77,8 @@ def take_windows(shared: Shared, worker: GradientWorker) -> None:
             shared.next_window.value += 1
         if index >= batch:
             return
-        shared.stats[index] = worker.run_window(shared.windows[index: index + 1], shared.penalty_weight, 1 / batch)
+        row = slice(index, index + 1)
+        shared.stats[index] = worker.run_window(shared.windows[row], shared.emphasis[row], shared.penalty_weight, 1 / batch)
 
 
 def helper_main(rank: int, shared: Shared, bf16: bool, compiled: bool) -> None:
@@ -104,10 +110,11 @@ class ParallelStep:
         for helper in self.helpers:
             helper.start()
 
-    def run(self, windows: Tensor, penalty_weight: list[float]) -> StepResult:
+    def run(self, windows: Tensor, emphasis: Tensor, penalty_weight: list[float]) -> StepResult:
         """Leaves the mean gradient in the parameters' .grad."""
         shared = self.shared
         shared.windows.copy_(windows)
+        shared.emphasis.copy_(emphasis)
         shared.penalty_weight.copy_(torch.tensor(penalty_weight))
         shared.next_window.value = 0
         for rank in range(1, len(self.helpers) + 1):

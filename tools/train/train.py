@@ -26,6 +26,9 @@ from vocabulary import BOS_ID
 
 WARM_UP_SHARE = 0.01      # of the time
 FINAL_LR_SHARE = 0.01     # of the peak rate
+RARE_SHARE = 0.0015       # of all tokens: names, things and places are rarer than this
+FREQUENCY_SAMPLE = 2_000_000
+PRACTICE_END = 0.4        # share of the time after which no practice scenes are seen
 GRADIENT_CLIP = 1.0       # norm of all gradients together
 SPARSITY_START = 0.02     # share of the time after which the penalty begins
 SPARSITY_RAMP_END = 0.25  # share of the time at which the target is reached
@@ -53,6 +56,8 @@ class Windows:
     def __init__(self, path: Path, length: int, seed: int) -> None:
         self.ids = np.memmap(path, dtype=np.uint16, mode="r")
         self.length = length
+        counts = np.bincount(self.ids[:FREQUENCY_SAMPLE], minlength=1 << 16)
+        self.rare = counts < RARE_SHARE * min(FREQUENCY_SAMPLE, len(self.ids))
         starts = np.flatnonzero(np.asarray(self.ids) == BOS_ID)
         starts = starts[starts + length + 1 <= len(self.ids)]
         # A window takes as many documents as fit; the one it cuts begins the next.
@@ -68,6 +73,33 @@ class Windows:
         rows = [self.starts[(first + i) % len(self.starts)] for i in range(size)]
         block = np.stack([self.ids[s: s + self.length + 1] for s in rows]).astype(np.int64)
         return torch.from_numpy(block)
+
+    def emphasis(self, block: torch.Tensor, weight: float) -> torch.Tensor:
+        """Loss weights of block[:, 1:]: `weight` where a rare token repeats one of its document."""
+        out = np.ones((len(block), self.length), dtype=np.float32)
+        for row, ids in zip(out, block.tolist()):
+            seen: set[int] = set()
+            for position, token in enumerate(ids):
+                if token == BOS_ID:
+                    seen.clear()
+                elif self.rare[token]:
+                    if token in seen and position:
+                        row[position - 1] = weight
+                    seen.add(token)
+        return torch.from_numpy(out)
+
+
+def mixed_batch(windows: Windows, practice: Windows, progress: Progress, size: int, practice_share: float) -> torch.Tensor:
+    """A batch in which the first rows are practice scenes."""
+    practiced = round(size * practice_share)
+    rows = [practice.batch(progress.windows, practiced)] if practiced else []
+    rows += [windows.batch(progress.windows, size - practiced)] if practiced < size else []
+    return torch.cat(rows)
+
+
+def practice_share(done: float, start: float) -> float:
+    """Share of practice windows: `start` at first, none after PRACTICE_END."""
+    return start * max(0.0, 1 - done / PRACTICE_END)
 
 
 def learning_rate_share(done: float) -> float:
@@ -121,9 +153,10 @@ class SingleStep:
     def __init__(self, model: StoryModel, bf16: bool, compiled: bool) -> None:
         self.worker = GradientWorker(model, bf16, compiled)
 
-    def run(self, windows: torch.Tensor, penalty_weight: list[float]) -> StepResult:
-        windows = windows.to(next(self.worker.model.parameters()).device)
-        stats = self.worker.run_window(windows, torch.tensor(penalty_weight, device=windows.device), 1.0).tolist()
+    def run(self, windows: torch.Tensor, emphasis: torch.Tensor, penalty_weight: list[float]) -> StepResult:
+        device = next(self.worker.model.parameters()).device
+        windows, emphasis = windows.to(device), emphasis.to(device)
+        stats = self.worker.run_window(windows, emphasis, torch.tensor(penalty_weight, device=windows.device), 1.0).tolist()
         return StepResult(stats[0], stats[1:])
 
 
@@ -133,10 +166,14 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="checkpoint file; resumed from when it exists")
     parser.add_argument("--minutes", type=float, default=80, help="wall clock time of the whole training")
     parser.add_argument("--batch", type=int, default=8, help="windows of 512 tokens per step")
-    parser.add_argument("--muon-lr", type=float, default=0.02)
-    parser.add_argument("--adam-lr", type=float, default=4e-3)
+    parser.add_argument("--muon-lr", type=float, default=0.008)
+    parser.add_argument("--embedding-lr", type=float, default=3e-3)
+    parser.add_argument("--norm-lr", type=float, default=1e-3)
     parser.add_argument("--weight-decay", type=float, default=0.05)
     parser.add_argument("--active-target", type=float, default=0.08, help="share of neurons active per token")
+    parser.add_argument("--repeat-weight", type=float, default=4,
+                        help="loss weight of repeated rare words at the start; it falls to 1")
+    parser.add_argument("--practice", type=float, default=0.75, help="share of practice windows at the start")
     parser.add_argument("--checkpoint-minutes", type=float, default=3)
     parser.add_argument("--workers", type=int, default=2, help="processes on a CPU")
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
@@ -167,13 +204,15 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
           progress: Progress) -> None:
     """Steps until the minutes are used up."""
     windows = Windows(args.data / "train.bin", model.config.context_length, args.seed)
+    practice = Windows(args.data / "practice.bin", model.config.context_length, args.seed)
     total, last, last_save = args.minutes * 60, time.monotonic(), progress.seconds
     reported_at, reported_tokens = last, progress.tokens
     while progress.seconds < total:
         done = progress.seconds / total
-        batch = windows.batch(progress.windows, args.batch)
+        batch = mixed_batch(windows, practice, progress, args.batch, practice_share(done, args.practice))
         weight = steer_penalty(progress, done, args.active_target)
-        result = stepper.run(batch, weight)
+        emphasis = windows.emphasis(batch, 1 + (args.repeat_weight - 1) * (1 - done))
+        result = stepper.run(batch, emphasis, weight)
         apply_gradients(model, optimizers, done)
 
         now = time.monotonic()
@@ -198,7 +237,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = StoryModel(ModelConfig()).to(device)
-    optimizers = make_optimizers(model, args.muon_lr, args.adam_lr, args.weight_decay)
+    optimizers = make_optimizers(model, args.muon_lr, args.embedding_lr, args.norm_lr, args.weight_decay)
     layers = model.config.num_layers
     progress = Progress(penalty_weight=[PENALTY_START] * layers, active=[0.25] * layers)
     if args.out.exists():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains the byte-fallback BPE tokenizer and packs the text into token ids.
 
-Writes tokenizer.model (SentencePiece) and train.bin (uint16 ids, documents
-back to back) into the folder that make_text.py filled.
+Writes tokenizer.model (SentencePiece), train.bin and practice.bin (uint16 ids,
+documents back to back) into the folder that make_text.py filled.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def main() -> None:
     model_path = args.data / "tokenizer.model"
     train(sample_lines(args.data / "train.jsonl", args.sample_documents), model_path, args.vocab_size)
     vocabulary = Vocabulary(model_path)
-    tokens = pack(args.data / "train.jsonl", vocabulary, args.data / "train.bin", args.seed)
-    print(f"vocabulary {vocabulary.size}, {tokens} training tokens")
+    for name in ("train", "practice"):
+        tokens = pack(args.data / f"{name}.jsonl", vocabulary, args.data / f"{name}.bin", args.seed)
+        print(f"{name}.bin: {tokens} tokens")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,30 @@
+#include "cli/option_values.h"
+
+#include <charconv>
+
+namespace hearth::cli {
+
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](const std::string& value) {
+        return value.empty() ? std::string("expected a value, found ''") : std::string();
+      },
+      "", "not empty");
+}
+
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string& description) {
+  return command
+      .add_option_function<std::string>(
+          "--seed",
+          [&seed](const std::string& text) {
+            const char* end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, seed);
+            if (error == std::errc() && stop == end) return;
+            throw UsageError("--seed: expected a whole number from 0 to 2^64 - 1, found '" +
+                             Printable(text) + "'");
+          },
+          description)
+      ->option_text("S");
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,31 @@
+// Values of options: what CLI11 would let pass, or refuse with the wrong exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/commands.h"
+
+namespace hearth::cli {
+
+// Calls `parse`; a value that it refuses as senseless is wrong usage.
+template <typename Parse>
+auto AsUsage(Parse&& parse) {
+  try {
+    return std::forward<Parse>(parse)();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInvalidArgument) throw UsageError(error.what());
+    throw;
+  }
+}
+
+// Refuses ''.
+CLI::Validator NotEmpty();
+
+// --seed: 0 to 2^64 - 1.
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string& description);
+
+}  // namespace hearth::cli

@@ -1,0 +1,49 @@
+#include "cli/output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace hearth::cli {
+namespace {
+
+// 0 when all is written, else errno.
+int WriteAll(int fd, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {  // a terminal that another program made non-blocking
+      pollfd writable = {fd, POLLOUT, 0};
+      if (poll(&writable, 1, -1) < 0 && errno != EINTR) return errno;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void WriteOutput(std::string_view text) {
+  const int error = WriteAll(STDOUT_FILENO, text);
+  if (error != 0) throw Error(ErrorCode::kIo, "standard output", std::strerror(error));
+}
+
+void PrintNotice(std::string_view text) noexcept { WriteAll(STDERR_FILENO, text); }
+
+void KeepStandardStreams() noexcept {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is this one: those below are open by now.
+    const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened < 0) return;
+  }
+}
+
+}  // namespace hearth::cli

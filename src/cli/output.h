@@ -1,0 +1,21 @@
+// What a command prints.
+#pragma once
+
+#include <string_view>
+
+namespace hearth::cli {
+
+// Writes all of `text` to standard output, also when signals arrive meanwhile. Throws Error(kIo)
+// where nobody takes it (a closed pipe, a full disk).
+void WriteOutput(std::string_view text);
+
+// Writes to standard error as far as that takes it: what is said there (statistics, progress, the
+// prompt of a chat) must never end a command that does its work.
+void PrintNotice(std::string_view text) noexcept;
+
+// Opens /dev/null, in the direction that fails, where the program was started with standard input,
+// output or error closed. Otherwise the next file opened would take the number, and what is meant
+// for a terminal would go into it. For the start of main.
+void KeepStandardStreams() noexcept;
+
+}  // namespace hearth::cli

@@ -1,0 +1,65 @@
+#include "cli/prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bitset>
+
+#include "base/error.h"
+#include "cli/commands.h"
+
+namespace hearth::cli {
+namespace {
+
+// Most bytes of a text that one token can stand for; 0 where there is no limit: a byte without a
+// token is dropped, or joins the unknown token before it.
+size_t LongestTokenBytes(const Tokenizer& tokenizer) {
+  const TokenType byte_type = tokenizer.kind() == "llama" ? TokenType::kByte : TokenType::kNormal;
+  std::bitset<256> bytes;
+  size_t longest = 0;
+  for (size_t i = 0; i < tokenizer.vocab_size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const std::string_view spelled = tokenizer.TokenBytes(id);
+    if (spelled.size() == 1 && tokenizer.type(id) == byte_type) {
+      bytes.set(static_cast<uint8_t>(spelled[0]));
+    }
+    // The vocabulary's text is longer where SentencePiece's mark stands for a space, and a text
+    // may be written with the mark.
+    longest = std::max({longest, spelled.size(), tokenizer.VocabularyText(id).size()});
+  }
+  return bytes.all() ? longest : 0;
+}
+
+}  // namespace
+
+int64_t LeastTokens(const Tokenizer& tokenizer, size_t text_bytes) {
+  const size_t longest = LongestTokenBytes(tokenizer);
+  return longest == 0 ? 0 : static_cast<int64_t>((text_bytes + longest - 1) / longest);
+}
+
+std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const int64_t least = LeastTokens(tokenizer, text.size());
+  if (least > context) {
+    throw Error(ErrorCode::kContextFull, "prompt", "tokens",
+                fmt::format("at most {} (the context)", context),
+                fmt::format("at least {}", least));
+  }
+  std::vector<TokenId> ids = tokenizer.WithBos(tokenizer.Encode(text));
+  if (!ids.empty()) return ids;
+  if (tokenizer.special().bos < 0) {
+    throw Error(ErrorCode::kInvalidArgument, model.path(),
+                "the model has no BOS to start a text from: give a prompt");
+  }
+  return {tokenizer.special().bos};
+}
+
+void CheckLogitBias(const SamplingOptions& sampling, const Tokenizer& tokenizer) {
+  if (sampling.logit_bias.empty()) return;
+  const TokenId last = sampling.logit_bias.rbegin()->first;
+  if (static_cast<size_t>(last) < tokenizer.vocab_size()) return;
+  throw UsageError(fmt::format("--logit-bias: expected a token id from 0 to {}, found {}",
+                               tokenizer.vocab_size() - 1, last));
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,25 @@
+// A text as the tokens that a session starts from.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "engine/model.h"
+#include "engine/sampler.h"
+
+namespace hearth::cli {
+
+// No text of so many bytes has fewer tokens. 0 for a vocabulary that drops or joins unknown bytes.
+// Quick: so that a text which cannot fit is refused before its tokens fill the memory.
+int64_t LeastTokens(const Tokenizer& tokenizer, size_t text_bytes);
+
+// The tokens of a completion's prompt: BOS where the model begins texts with it, and where there
+// would be nothing else. Throws Error(kContextFull) where the text cannot fit into `context`, and
+// Error(kInvalidArgument) for an empty one that no BOS can start.
+std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context);
+
+// Throws UsageError where --logit-bias names a token that the model does not have.
+void CheckLogitBias(const SamplingOptions& sampling, const Tokenizer& tokenizer);
+
+}  // namespace hearth::cli

@@ -1,0 +1,89 @@
+#include "cli/terminal.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth::cli {
+namespace {
+
+// The mutable globals of the program: a signal handler can reach nothing else.
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+// Readable after a Ctrl-C. Any thread may receive the signal, so that an interrupted system call
+// alone would not reliably wake the one that waits for input.
+int g_wake_fd = -1;
+
+void OnInterrupt(int) {
+  const int saved_errno = errno;
+  g_interrupted.store(true, std::memory_order_relaxed);
+  const uint64_t one = 1;
+  // Fails only where the counter is at its limit, and then it is readable anyway.
+  [[maybe_unused]] const ssize_t written = write(g_wake_fd, &one, sizeof(one));
+  errno = saved_errno;
+}
+
+}  // namespace
+
+void CatchInterrupts() {
+  if (g_wake_fd >= 0) return;
+  g_wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (g_wake_fd < 0) throw Error(ErrorCode::kIo, "Ctrl-C", std::strerror(errno));
+  struct sigaction act = {};
+  act.sa_handler = OnInterrupt;
+  act.sa_flags = SA_RESTART;
+  sigemptyset(&act.sa_mask);
+  sigaction(SIGINT, &act, nullptr);
+}
+
+const std::atomic<bool>& InterruptFlag() { return g_interrupted; }
+
+void ClearInterrupt() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t drained = read(g_wake_fd, &count, sizeof(count));
+  g_interrupted.store(false, std::memory_order_relaxed);
+}
+
+LineReader::Result LineReader::Read(std::string& line) {
+  for (;;) {
+    const size_t end = pending_.find('\n');
+    if (end != std::string::npos) {
+      line = pending_.substr(0, end);
+      pending_.erase(0, end + 1);
+      return Result::kLine;
+    }
+    pollfd wait[2] = {{STDIN_FILENO, POLLIN, 0}, {g_wake_fd, POLLIN, 0}};
+    if (poll(wait, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      throw Error(ErrorCode::kIo, "standard input", std::strerror(errno));
+    }
+    if (wait[1].revents != 0) {
+      ClearInterrupt();
+      pending_.clear();
+      return Result::kInterrupted;
+    }
+    char piece[4096];
+    const ssize_t n = read(STDIN_FILENO, piece, sizeof(piece));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0 && errno != EIO) {  // EIO: the terminal is gone
+      throw Error(ErrorCode::kIo, "standard input", std::strerror(errno));
+    }
+    if (n > 0) {
+      pending_.append(piece, static_cast<size_t>(n));
+      continue;
+    }
+    if (pending_.empty()) return Result::kEnd;
+    line = std::exchange(pending_, {});
+    return Result::kLine;
+  }
+}
+
+}  // namespace hearth::cli

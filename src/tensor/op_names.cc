@@ -1,0 +1,21 @@
+#include "tensor/op_names.h"
+
+namespace hearth {
+namespace {
+
+constexpr const char* kNames[kNumFfnActivations] = {"silu", "relu", "fatrelu", "drelu"};
+
+}  // namespace
+
+const char* FfnActivationName(FfnActivation activation) {
+  return kNames[static_cast<size_t>(activation)];
+}
+
+std::optional<FfnActivation> FfnActivationFromName(std::string_view name) {
+  for (int i = 0; i < kNumFfnActivations; ++i) {
+    if (name == kNames[i]) return static_cast<FfnActivation>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace hearth
