@@ -12,6 +12,7 @@
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/terminal.h"
 #include "prepare/shapes.h"
 #include "prepare/weight_generator.h"
 
@@ -38,10 +39,15 @@ int Synth(const SynthCommandOptions& options) {
   SynthOptions synth{.quant = options.quant, .seed = options.seed};
   synth.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   SynthResult result;
+  CatchInterrupts(true);  // an interrupted run must not leave gigabytes behind
   {
     ProgressLine progress("writing", ProgressUnit::kBytes);
-    result = SynthesizeModel(shape, synth, options.output,
-                             [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
+    result = SynthesizeModel(shape, synth, options.output, [&](uint64_t done, uint64_t total) {
+      if (InterruptFlag()) {
+        throw Error(ErrorCode::kCancelled, options.output, "interrupted, nothing was written");
+      }
+      progress.Update(done, total);
+    });
   }
   WriteOutput(fmt::format("wrote {}: {}, {} million random weights in {}, {}\n", options.output,
                           shape.name, result.num_weights / 1000000, NameOf(options.quant),

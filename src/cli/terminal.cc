@@ -33,7 +33,7 @@ void OnInterrupt(int) {
 
 }  // namespace
 
-void CatchInterrupts() {
+void CatchInterrupts(bool also_terminate) {
   if (g_wake_fd >= 0) return;
   g_wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (g_wake_fd < 0) throw Error(ErrorCode::kIo, "Ctrl-C", std::strerror(errno));
@@ -42,6 +42,7 @@ void CatchInterrupts() {
   act.sa_flags = SA_RESTART;
   sigemptyset(&act.sa_mask);
   sigaction(SIGINT, &act, nullptr);
+  if (also_terminate) sigaction(SIGTERM, &act, nullptr);
 }
 
 const std::atomic<bool>& InterruptFlag() { return g_interrupted; }

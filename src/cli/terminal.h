@@ -1,4 +1,4 @@
-// Ctrl-C and lines of input, for the chat.
+// Ctrl-C, and lines of input for the chat.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 namespace hearth::cli {
 
 // From now on Ctrl-C no longer ends the program: it sets the flag that InterruptFlag returns and
-// wakes LineReader::Read.
-void CatchInterrupts();
+// wakes LineReader::Read. With `also_terminate` the same goes for SIGTERM.
+void CatchInterrupts(bool also_terminate = false);
 const std::atomic<bool>& InterruptFlag();
 // Forgets a Ctrl-C that has been acted upon.
 void ClearInterrupt();

@@ -96,8 +96,10 @@ std::span<const float> Session::NextLogits() {
   return {logits.row(0), engine_.model().tokenizer().vocab_size()};
 }
 
-GenerateResult Session::Generate(std::span<const TokenId> prompt, const GenerateOptions& options,
-                                 const TextFn& on_text) {
+// Adds the prompt to the context and computes it; leaves the context as it was where that fails.
+// False when cancelled.
+bool Session::Prefill(std::span<const TokenId> prompt, const GenerateOptions& options,
+                      PhaseTime& time) {
   const auto context = static_cast<size_t>(engine_.context());
   if (prompt.empty() && history_.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "prompt", "it has no tokens");
@@ -107,18 +109,28 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
                 "at most " + std::to_string(context) + " (the context)",
                 std::to_string(history_.size() + prompt.size()));
   }
+  history_.insert(history_.end(), prompt.begin(), prompt.end());
+  time.tokens = std::max<int64_t>(1, static_cast<int64_t>(history_.size()) - kv_.length());
+  const Clock::time_point start = Clock::now();
+  try {
+    const bool completed = ComputePending(options);
+    time.ms = MsSince(start);
+    return completed;
+  } catch (...) {
+    Truncate(static_cast<int64_t>(history_.size() - prompt.size()));
+    throw;
+  }
+}
+
+GenerateResult Session::Generate(std::span<const TokenId> prompt, const GenerateOptions& options,
+                                 const TextFn& on_text) {
   const Tokenizer& tokenizer = engine_.model().tokenizer();
   Sampler sampler(options.sampling);
   TextSink sink(tokenizer, options.stop, on_text);
   GenerateResult result;
-  history_.insert(history_.end(), prompt.begin(), prompt.end());
-  result.prefill.tokens =
-      std::max<int64_t>(1, static_cast<int64_t>(history_.size()) - kv_.length());
-  Clock::time_point start = Clock::now();
-  bool running = ComputePending(options);
-  result.prefill.ms = MsSince(start);
+  bool running = Prefill(prompt, options, result.prefill);
   if (!running) result.finish_reason = FinishReason::kCancelled;
-  start = Clock::now();
+  const Clock::time_point start = Clock::now();
   while (running && static_cast<int64_t>(result.token_ids.size()) < options.max_tokens) {
     const TokenId token = sampler.Sample(NextLogits(), history_, result.token_ids.size());
     // A model that writes BOS has ended its text and begins another.
@@ -130,7 +142,7 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
     sink.Push(token);
     if (sink.stopped()) result.finish_reason = FinishReason::kStop;
     if (sink.cancelled() || IsCancelled(options)) result.finish_reason = FinishReason::kCancelled;
-    if (history_.size() == context) break;  // no room to remember it
+    if (std::ssize(history_) == engine_.context()) break;  // no room to remember it
     history_.push_back(token);
     if (result.finish_reason != FinishReason::kLength) break;
     if (static_cast<int64_t>(result.token_ids.size()) == options.max_tokens) break;

@@ -64,6 +64,7 @@ class Session {
   void Truncate(int64_t new_length);
 
  private:
+  bool Prefill(std::span<const TokenId> prompt, const GenerateOptions& options, PhaseTime& time);
   bool ComputePending(const GenerateOptions& options);
   std::span<const float> NextLogits();
 

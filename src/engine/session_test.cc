@@ -89,7 +89,9 @@ TEST(SessionTest, RefusesAPromptThatDoesNotFitAndStaysUsable) {
   EXPECT_EQ(result.finish_reason, FinishReason::kLength) << "the context ends first";
   EXPECT_EQ(result.token_ids.size(), 16 - kPrompt.size() + 1);
   EXPECT_THROW(Session(*engine).Generate({}, Greedy(1)), Error) << "nothing to start from";
-  EXPECT_THROW(Session(*engine).Generate(std::vector<TokenId>{9999}, Greedy(1)), Error);
+  Session poisoned(*engine);
+  EXPECT_THROW(poisoned.Generate(std::vector<TokenId>{1, 9999}, Greedy(1)), Error);
+  EXPECT_TRUE(poisoned.history().empty()) << "a refused prompt leaves nothing behind";
 }
 
 TEST(SessionTest, CancelStopsBetweenTokensAndInThePrompt) {

@@ -10,11 +10,15 @@ import unittest
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from make_text import HELD_BACK_SEED, unwrap
 from story_grammar.chat import WHY_ANSWERS, chat_turns, request
 from story_grammar.compose import ALL_PLOTS, capitalize, compose, tidy, with_article
-from train import FINAL_LR_SHARE, Progress, Windows, learning_rate_share, steer_penalty
+from story_grammar.practice import scene
+from train import (
+    FINAL_LR_SHARE, PRACTICE_END, Progress, Windows, learning_rate_share, practice_share, steer_penalty,
+)
 from vocabulary import BOS_ID
 
 STORIES = 400
@@ -52,6 +56,10 @@ class StoryGrammarTest(unittest.TestCase):
         trained = {compose(seed).text for seed in range(STORIES)}
         self.assertFalse(trained & {compose(HELD_BACK_SEED + i).text for i in range(STORIES)})
 
+    def test_practice_scenes_have_no_blemish(self) -> None:
+        for seed in range(STORIES):
+            self.assertIsNone(BLEMISH.search(scene(seed)), scene(seed))
+
     def test_articles_and_speech_tags(self) -> None:
         self.assertEqual(with_article("owl"), "an owl")
         self.assertEqual(with_article("honest owl"), "an honest owl")
@@ -63,14 +71,29 @@ class TrainingTest(unittest.TestCase):
     def test_unwrap_keeps_paragraphs(self) -> None:
         self.assertEqual(unwrap("a\nb\n\n\nc"), "a b\nc")
 
-    def test_windows_begin_with_bos(self) -> None:
-        ids = np.array(([BOS_ID] + [7] * 9) * 20, dtype=np.uint16)
+    def make_windows(self, ids: list[int], length: int) -> Windows:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "train.bin"
-            ids.tofile(path)
-            batch = Windows(path, 16, seed=1).batch(0, 4)
+            np.array(ids, dtype=np.uint16).tofile(path)
+            return Windows(path, length, seed=1)
+
+    def test_windows_begin_with_bos(self) -> None:
+        batch = self.make_windows(([BOS_ID] + [7] * 9) * 20, 16).batch(0, 4)
         self.assertEqual(tuple(batch.shape), (4, 17))
         self.assertTrue((batch[:, 0] == BOS_ID).all())
+
+    def test_only_repeated_rare_words_are_emphasized(self) -> None:
+        common, rare = [7] * 3, 9
+        document = [BOS_ID, rare] + common + [rare] + common
+        windows = self.make_windows(document + [BOS_ID] + [7] * 5000, len(document))
+        block = torch.tensor([document + [BOS_ID]])
+        expected = [1.0] * len(document)
+        expected[4] = 3.0  # the loss of predicting `rare` the second time
+        self.assertEqual(windows.emphasis(block, 3.0)[0].tolist(), expected)
+
+    def test_practice_ends(self) -> None:
+        self.assertEqual(practice_share(0.0, 0.6), 0.6)
+        self.assertEqual(practice_share(PRACTICE_END, 0.6), 0.0)
 
     def test_learning_rate_reaches_its_end(self) -> None:
         self.assertAlmostEqual(learning_rate_share(1.0), FINAL_LR_SHARE)

@@ -28,11 +28,11 @@ WARM_UP_SHARE = 0.01      # of the time
 FINAL_LR_SHARE = 0.01     # of the peak rate
 RARE_SHARE = 0.0015       # of all tokens: names, things and places are rarer than this
 FREQUENCY_SAMPLE = 2_000_000
-PRACTICE_END = 0.4        # share of the time after which no practice scenes are seen
+PRACTICE_END = 0.15       # share of the time after which no practice scenes are seen
 GRADIENT_CLIP = 1.0       # norm of all gradients together
-SPARSITY_START = 0.02     # share of the time after which the penalty begins
-SPARSITY_RAMP_END = 0.25  # share of the time at which the target is reached
-STEERING_RATE = 0.03      # relative change of the penalty per relative miss and step
+SPARSITY_START = 0.05     # share of the time after which the penalty begins
+SPARSITY_RAMP_END = 0.35  # share of the time at which the target is reached
+STEERING_RATE = 0.02      # relative change of the penalty per relative miss and step
 PENALTY_START = 0.03
 PENALTY_RANGE = (1e-3, 3.0)
 
@@ -166,14 +166,14 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="checkpoint file; resumed from when it exists")
     parser.add_argument("--minutes", type=float, default=80, help="wall clock time of the whole training")
     parser.add_argument("--batch", type=int, default=8, help="windows of 512 tokens per step")
-    parser.add_argument("--muon-lr", type=float, default=0.008)
-    parser.add_argument("--embedding-lr", type=float, default=3e-3)
-    parser.add_argument("--norm-lr", type=float, default=1e-3)
+    parser.add_argument("--muon-lr", type=float, default=0.016)
+    parser.add_argument("--embedding-lr", type=float, default=1e-2)
+    parser.add_argument("--norm-lr", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.05)
     parser.add_argument("--active-target", type=float, default=0.08, help="share of neurons active per token")
-    parser.add_argument("--repeat-weight", type=float, default=4,
+    parser.add_argument("--repeat-weight", type=float, default=3,
                         help="loss weight of repeated rare words at the start; it falls to 1")
-    parser.add_argument("--practice", type=float, default=0.75, help="share of practice windows at the start")
+    parser.add_argument("--practice", type=float, default=0.6, help="share of practice windows at the start")
     parser.add_argument("--checkpoint-minutes", type=float, default=3)
     parser.add_argument("--workers", type=int, default=2, help="processes on a CPU")
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
