@@ -10,4 +10,6 @@ hearth=build/release/bin/hearth
 echo
 "$hearth" inspect "$model"
 echo
-"$hearth" run "$model" -p "Once upon a time" -n 300 --temp 0.7 --seed "${1:-1}"
+beginning="Once upon a time"
+printf '%s' "$beginning"
+"$hearth" run "$model" -p "$beginning" -n 300 --temp 0.6 --seed "${1:-1}"
