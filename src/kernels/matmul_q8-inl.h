@@ -17,7 +17,7 @@ namespace hearth::kernels::HEARTH_ISA {
 // kOffset * sum too much, which the sum of the activation block takes off again.
 struct Q4_0Weights {
   static constexpr int64_t kBytes = sizeof(BlockQ4_0);
-  static constexpr int32_t kOffset = kOffsetQ4_0;
+  static constexpr int32_t kOffset = kBlockOffsetQ4_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE Codes Load(const uint8_t* block) {
     return LoadCodesQ4_0(block + offsetof(BlockQ4_0, qs));

@@ -164,7 +164,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with train.bin")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint file; resumed from when it exists")
-    parser.add_argument("--minutes", type=float, default=80, help="wall clock time of the whole training")
+    parser.add_argument("--minutes", type=float, default=80, help="processor time of the main process for the whole training")
     parser.add_argument("--batch", type=int, default=8, help="windows of 512 tokens per step")
     parser.add_argument("--muon-lr", type=float, default=0.016)
     parser.add_argument("--embedding-lr", type=float, default=1e-2)
@@ -205,8 +205,9 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
     """Steps until the minutes are used up."""
     windows = Windows(args.data / "train.bin", model.config.context_length, args.seed)
     practice = Windows(args.data / "practice.bin", model.config.context_length, args.seed)
-    total, last, last_save = args.minutes * 60, time.monotonic(), progress.seconds
-    reported_at, reported_tokens = last, progress.tokens
+    # A processor's time, not the clock's: a training that is stopped or crowded out loses nothing.
+    total, last, last_save = args.minutes * 60, time.process_time(), progress.seconds
+    reported_at, reported_tokens = time.monotonic(), progress.tokens
     while progress.seconds < total:
         done = progress.seconds / total
         batch = mixed_batch(windows, practice, progress, args.batch, practice_share(done, args.practice))
@@ -215,15 +216,16 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
         result = stepper.run(batch, emphasis, weight)
         apply_gradients(model, optimizers, done)
 
-        now = time.monotonic()
-        progress.seconds += now - last
-        last = now
+        used = time.process_time()
+        progress.seconds += used - last
+        last = used
         progress.step += 1
         progress.windows += args.batch
         progress.tokens += batch[:, 1:].numel()
         progress.active = [0.9 * a + 0.1 * b for a, b in zip(progress.active, result.actives)]
         progress.loss = 0.95 * progress.loss + 0.05 * result.loss if progress.step > 1 else result.loss
         if progress.step % args.report_steps == 0:
+            now = time.monotonic()
             report(progress, weight, (progress.tokens - reported_tokens) / (now - reported_at), total)
             reported_at, reported_tokens = now, progress.tokens
         if progress.seconds - last_save > args.checkpoint_minutes * 60:

@@ -2,10 +2,18 @@
 #define HEARTH_ISA dotprod
 #include <arm_neon.h>
 
+#include "kernels/quads-inl.h"
 #include "kernels/tables.h"
-#include "kernels/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
+
+HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
+  return IntVec{vdotq_s32(sums.raw, vreinterpretq_s8_u8(u.raw), vreinterpretq_s8_u8(s.raw))};
+}
+// Both operands are signed: 8-bit codes are what they stand for.
+inline constexpr int32_t kOffsetQ8_0 = 0;
+HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
+HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 
 HWY_INLINE int32x4_t DotBytes(int32x4_t sums, int8x16_t a, int8x16_t b) {
   return vdotq_s32(sums, a, b);

@@ -19,8 +19,7 @@ inline constexpr int kRowsOfFloatTile = 4;
 inline constexpr int kRowsOfInt8Tile = 4;
 
 // Both operands are signed: codes are what they stand for.
-inline constexpr int32_t kOffsetQ4_0 = 0;
-inline constexpr int32_t kOffsetQ8_0 = 0;
+inline constexpr int32_t kBlockOffsetQ4_0 = 0;
 
 HWY_INLINE Codes LoadCodes(const uint8_t* p) {
   return {{vreinterpretq_s8_u8(vld1q_u8(p)), vreinterpretq_s8_u8(vld1q_u8(p + 16))}};

@@ -2,10 +2,29 @@
 #define HEARTH_ISA neon
 #include <arm_neon.h>
 
+#include "kernels/quads-inl.h"
 #include "kernels/tables.h"
-#include "kernels/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
+
+HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
+  // 4-bit codes and activations: any four products of a lane fit 16 bits.
+  const int16x8_t low =
+      vmull_s8(vget_low_s8(vreinterpretq_s8_u8(u.raw)), vget_low_s8(vreinterpretq_s8_u8(s.raw)));
+  const int16x8_t high = vmull_high_s8(vreinterpretq_s8_u8(u.raw), vreinterpretq_s8_u8(s.raw));
+  return IntVec{vpadalq_s16(sums.raw, vpaddq_s16(low, high))};
+}
+// Both operands are signed: 8-bit codes are what they stand for.
+inline constexpr int32_t kOffsetQ8_0 = 0;
+HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
+HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
+  const int8x16_t a = vreinterpretq_s8_u8(w.raw);
+  const int8x16_t b = vreinterpretq_s8_u8(x.raw);
+  // Pairs of products (at most 2 * 128 * 127) fit 16 bits, quads need 32.
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
+  const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
+  return IntVec{vaddq_s32(sums.raw, vpaddq_s32(low, high))};
+}
 
 HWY_INLINE int32x4_t DotBytes(int32x4_t sums, int8x16_t a, int8x16_t b) {
   // Two products fit 16 bits: activations are never -128 (kernel_table.h), so at most 2*128*127.

@@ -2,8 +2,8 @@
 #define HEARTH_ISA avx2
 #include <immintrin.h>
 
+#include "kernels/quads-inl.h"
 #include "kernels/tables.h"
-#include "kernels/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -12,6 +12,17 @@ inline constexpr int kRowsOfInt8Tile = 2;
 
 // Pairs of products must fit 16 bits, which two of 255 * 127 do not: no offset.
 inline constexpr int32_t kOffsetQ8_0 = 0;
+
+HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
+  const auto pairs = _mm256_maddubs_epi16(u.raw, s.raw);
+  return hn::Add(sums, IntVec{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
+}
+HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
+// Signed times signed as |w| * (x with the sign of w).
+HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
+  return DotQuads(sums, Bytes{_mm256_sign_epi8(w.raw, w.raw)},
+                  Bytes{_mm256_sign_epi8(x.raw, w.raw)});
+}
 
 HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
   const __m256i pairs = _mm256_maddubs_epi16(u, s);

@@ -2,8 +2,8 @@
 #define HEARTH_ISA avx512
 #include <immintrin.h>
 
+#include "kernels/quads-inl.h"
 #include "kernels/tables.h"
-#include "kernels/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -12,6 +12,18 @@ inline constexpr int kRowsOfInt8Tile = 4;
 
 // Pairs of products must fit 16 bits, which two of 255 * 127 do not: no offset.
 inline constexpr int32_t kOffsetQ8_0 = 0;
+
+HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
+  const auto pairs = _mm512_maddubs_epi16(u.raw, s.raw);
+  return hn::Add(sums, IntVec{_mm512_madd_epi16(pairs, _mm512_set1_epi16(1))});
+}
+HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
+// Signed times signed as |w| * (x with the sign of w).
+HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
+  const __mmask64 negative = _mm512_movepi8_mask(w.raw);
+  const __m512i flipped = _mm512_mask_sub_epi8(x.raw, negative, _mm512_setzero_si512(), x.raw);
+  return DotQuads(sums, Bytes{_mm512_abs_epi8(w.raw)}, Bytes{flipped});
+}
 
 HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
   const __m256i pairs = _mm256_maddubs_epi16(u, s);

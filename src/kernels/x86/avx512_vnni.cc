@@ -2,16 +2,22 @@
 #define HEARTH_ISA avx512_vnni
 #include <immintrin.h>
 
+#include "kernels/quads-inl.h"
 #include "kernels/tables.h"
-#include "kernels/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kRowsOfFloatTile = 4;  // 32 registers: 16 sums
 inline constexpr int kRowsOfInt8Tile = 4;
 
-// The sums of four products are exact for any unsigned byte.
+// The sums of four products are exact for any unsigned byte, so 8-bit codes get an offset.
 inline constexpr int32_t kOffsetQ8_0 = 128;
+
+HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
+  return IntVec{_mm512_dpbusd_epi32(sums.raw, u.raw, s.raw)};
+}
+HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return hn::Xor(w, hn::Set(ByteTag(), uint8_t{0x80})); }
+HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 
 HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
   return _mm256_dpbusd_epi32(sums, u, s);

@@ -17,7 +17,7 @@ using Codes = __m256i;     // 32 bytes
 using IntSums = __m256i;   // 8 partial sums of int32
 using FloatSums = __m256;  // the same scaled, summed over blocks
 
-inline constexpr int32_t kOffsetQ4_0 = 8;  // nibbles stay unsigned, as the dot product wants them
+inline constexpr int32_t kBlockOffsetQ4_0 = 8;  // nibbles stay unsigned, as the dot product wants them
 
 HWY_INLINE Codes LoadCodes(const uint8_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p));
