@@ -40,50 +40,88 @@ DType DecideType(const GgufFile& file, const WeightDecl& decl, const GgufTensor&
   return ResidentType(tensor.dtype, sample, decl.cols);
 }
 
-// A run of rows of one tensor, read and converted as one piece.
+// A run of rows of one matrix, read, converted and packed as one piece. In tiled matrices it begins
+// with a tile.
 struct Chunk {
   const ResidentTensor* tensor;
+  uint64_t expert;
   uint64_t first_row;
   uint64_t rows;
+
+  uint64_t stored_row_bytes() const {
+    return RowBytes(tensor->stored->dtype, static_cast<size_t>(tensor->decl.cols));
+  }
+  uint64_t stored_bytes() const { return rows * stored_row_bytes(); }
+  // Where it begins in the tensor's stored bytes.
+  uint64_t stored_offset() const {
+    return (expert * static_cast<uint64_t>(tensor->decl.rows) + first_row) * stored_row_bytes();
+  }
 };
+
+WeightView ViewOf(const ResidentTensor& tensor, const std::byte* data) {
+  return {.data = data,
+          .dtype = tensor.dtype,
+          .cols = tensor.decl.cols,
+          .rows = tensor.decl.rows,
+          .experts = tensor.decl.experts,
+          .is_tiled = tensor.is_tiled};
+}
 
 std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors, int threads) {
   const uint64_t chunk_bytes =
       std::min(kChunkBytes, kAllChunkBytes / static_cast<uint64_t>(threads));
   std::vector<Chunk> chunks;
   for (const ResidentTensor& tensor : tensors) {
-    const auto rows = static_cast<uint64_t>(tensor.decl.rows * tensor.decl.experts);
-    const uint64_t row_bytes = tensor.stored->bytes / rows;
-    const uint64_t rows_per_chunk =
-        std::max<uint64_t>(1, chunk_bytes / std::max<uint64_t>(row_bytes, 1));
-    for (uint64_t row = 0; row < rows; row += rows_per_chunk) {
-      chunks.push_back({&tensor, row, std::min(rows_per_chunk, rows - row)});
+    const auto rows = static_cast<uint64_t>(tensor.decl.rows);
+    const auto experts = static_cast<uint64_t>(tensor.decl.experts);
+    const uint64_t row_bytes = std::max<uint64_t>(tensor.stored->bytes / (rows * experts), 1);
+    const uint64_t unit = tensor.is_tiled ? TileLayout::kRows : 1;
+    const uint64_t rows_per_chunk = std::max<uint64_t>(1, chunk_bytes / (row_bytes * unit)) * unit;
+    for (uint64_t expert = 0; expert < experts; ++expert) {
+      for (uint64_t row = 0; row < rows; row += rows_per_chunk) {
+        chunks.push_back({&tensor, expert, row, std::min(rows_per_chunk, rows - row)});
+      }
     }
   }
   return chunks;
 }
 
-void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* weights,
-               std::vector<std::byte>& staging) {
+// What a thread needs to load chunks.
+struct Staging {
+  std::vector<std::byte> stored;
+  std::vector<std::byte> converted;
+};
+
+void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* memory, Staging& staging) {
   const ResidentTensor& tensor = *chunk.tensor;
-  const auto cols = static_cast<size_t>(tensor.decl.cols);
-  const size_t stored_row = RowBytes(tensor.stored->dtype, cols);
-  const size_t resident_row = RowBytes(tensor.dtype, cols);
-  std::byte* out = weights + tensor.offset + chunk.first_row * resident_row;
-  const uint64_t begin = chunk.first_row * stored_row;
-  const size_t bytes = chunk.rows * stored_row;
-  if (tensor.dtype == tensor.stored->dtype) {
-    file.ReadTensor(*tensor.stored, begin, {out, bytes});
+  const DType stored = tensor.stored->dtype;
+  const auto rows = static_cast<int64_t>(chunk.rows);
+  const int64_t cols = tensor.decl.cols;
+  const size_t resident_row = RowBytes(tensor.dtype, static_cast<size_t>(cols));
+  const size_t rows_offset = tensor.is_tiled ? chunk.first_row / TileLayout::kRows *
+                                                   TileLayout(tensor.dtype, cols).tile_bytes()
+                                             : chunk.first_row * resident_row;
+  std::byte* out =
+      memory + tensor.offset + chunk.expert * ViewOf(tensor, nullptr).expert_bytes() + rows_offset;
+  if (tensor.dtype == stored && !tensor.is_tiled) {
+    file.ReadTensor(*tensor.stored, chunk.stored_offset(), {out, chunk.stored_bytes()});
     return;
   }
-  staging.resize(bytes);
-  file.ReadTensor(*tensor.stored, begin, staging);
+  staging.stored.resize(chunk.stored_bytes());
+  file.ReadTensor(*tensor.stored, chunk.stored_offset(), staging.stored);
   if (tensor.dtype == DType::kF32) {
-    ToFloat(tensor.stored->dtype, staging, {reinterpret_cast<float*>(out), chunk.rows * cols});
-  } else {
-    RepackRows(tensor.stored->dtype, staging, static_cast<int64_t>(chunk.rows), tensor.decl.cols,
-               tensor.dtype, out);
+    ToFloat(stored, staging.stored,
+            {reinterpret_cast<float*>(out), chunk.rows * static_cast<size_t>(cols)});
+    return;
   }
+  std::span<const std::byte> converted = staging.stored;
+  if (tensor.dtype != stored) {
+    staging.converted.resize(chunk.rows * resident_row);
+    std::byte* to = tensor.is_tiled ? staging.converted.data() : out;
+    RepackRows(stored, staging.stored, rows, cols, tensor.dtype, to);
+    converted = staging.converted;
+  }
+  if (tensor.is_tiled) PackTiles(tensor.dtype, converted, rows, cols, out);
 }
 
 // Reads all chunks on all threads; the calling thread reports progress between its own chunks.
@@ -97,7 +135,7 @@ class ParallelLoad {
         drop_page_cache_(plan.drop_page_cache),
         weights_(weights),
         progress_(progress) {
-    for (const Chunk& chunk : chunks_) total_bytes_ += Bytes(chunk);
+    for (const Chunk& chunk : chunks_) total_bytes_ += chunk.stored_bytes();
   }
 
   void Run(Compute& compute) {
@@ -106,22 +144,16 @@ class ParallelLoad {
   }
 
  private:
-  static uint64_t Bytes(const Chunk& chunk) {
-    return chunk.rows *
-           RowBytes(chunk.tensor->stored->dtype, static_cast<size_t>(chunk.tensor->decl.cols));
-  }
-
   void Work(int worker) noexcept {
     try {
-      std::vector<std::byte> staging;
+      Staging staging;
       for (size_t i = next_++; i < chunks_.size() && !stop_; i = next_++) {
-        LoadChunk(file_, chunks_[i], weights_, staging);
+        const Chunk& chunk = chunks_[i];
+        LoadChunk(file_, chunk, weights_, staging);
         if (drop_page_cache_) {
-          const ResidentTensor& tensor = *chunks_[i].tensor;
-          const uint64_t row_bytes = Bytes(chunks_[i]) / chunks_[i].rows;
-          file_.DropCached(*tensor.stored, chunks_[i].first_row * row_bytes, Bytes(chunks_[i]));
+          file_.DropCached(*chunk.tensor->stored, chunk.stored_offset(), chunk.stored_bytes());
         }
-        done_bytes_ += Bytes(chunks_[i]);
+        done_bytes_ += chunk.stored_bytes();
         if (worker == 0 && progress_) progress_(done_bytes_, total_bytes_);
       }
     } catch (...) {
@@ -193,19 +225,20 @@ LoadPlan PlanLoad(const GgufFile& file) {
   plan.spec = ReadModelSpec(file);
   CheckRunnable(plan.spec, file.path());
   plan.weights = std::make_unique<ModelWeights>();
-  for (WeightDecl& decl : DeclareWeights(plan.spec, *plan.weights)) {
+  for (const WeightDecl& decl : DeclareWeights(plan.spec, *plan.weights)) {
     ResidentTensor tensor;
     tensor.stored = &MatchTensor(file, decl);
     tensor.dtype = DecideType(file, decl, *tensor.stored);
-    const auto rows = static_cast<uint64_t>(decl.rows * decl.experts);
-    tensor.bytes = rows * RowBytes(tensor.dtype, static_cast<size_t>(decl.cols));
+    tensor.is_tiled =
+        TileLayout::IsTiled(tensor.dtype) && (!decl.is_embedding || plan.spec.tied_embeddings);
+    tensor.decl = decl;
+    tensor.bytes = ViewOf(tensor, nullptr).expert_bytes() * static_cast<uint64_t>(decl.experts);
     tensor.offset = plan.weights_bytes;
     plan.weights_bytes +=
         (tensor.bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
     if (tensor.dtype != tensor.stored->dtype && !decl.is_vector) {
       plan.conversions.emplace(tensor.stored->dtype, tensor.dtype);
     }
-    tensor.decl = std::move(decl);
     plan.tensors.push_back(std::move(tensor));
   }
   RefuseUnknownTensors(file, plan.tensors);
@@ -227,11 +260,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
   ParallelLoad(file, plan, compute.threads(), model->memory_.data(), progress).Run(compute);
   for (const ResidentTensor& tensor : plan.tensors) {
-    *tensor.decl.slot = {.data = model->memory_.data() + tensor.offset,
-                         .dtype = tensor.dtype,
-                         .cols = tensor.decl.cols,
-                         .rows = tensor.decl.rows,
-                         .experts = tensor.decl.experts};
+    *tensor.decl.slot = ViewOf(tensor, model->memory_.data() + tensor.offset);
   }
   CheckRopeFactors(plan.weights->rope_factors, file.path());
   if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;

@@ -29,6 +29,7 @@ struct ResidentTensor {
   WeightDecl decl;
   const GgufTensor* stored = nullptr;  // in the file's directory
   DType dtype = DType::kF32;           // in memory
+  bool is_tiled = false;               // as WeightView has it
   uint64_t bytes = 0;
   uint64_t offset = 0;  // in the weights buffer
 };

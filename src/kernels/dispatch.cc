@@ -65,7 +65,8 @@ ActivationKind ActivationKindOf(DType dtype) {
 
 bool HasKernel(DType dtype) {
   // All tables hold the same kernels (kernels_test.cc), so that one of them answers for all.
-  return kScalarKernels.matmul[static_cast<int>(dtype)] != nullptr;
+  const auto i = static_cast<size_t>(dtype);
+  return kScalarKernels.matmul[i] != nullptr || kScalarKernels.matmul_tiles[i] != nullptr;
 }
 
 std::span<const KernelTable* const> UsableKernels(const CpuFeatures& features) {

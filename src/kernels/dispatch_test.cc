@@ -1,6 +1,7 @@
 #include <set>
 
 #include "kernels/test_util.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth::kernels {
 namespace {
@@ -55,8 +56,13 @@ class TableContentTest : public testing::TableTest {};
 TEST_P(TableContentTest, HasEveryKernel) {
   const KernelTable& t = table();
   for (int i = 0; i < kNumDTypes; ++i) {
-    EXPECT_EQ(t.matmul[i] != nullptr, HasKernel(static_cast<DType>(i))) << i;
+    const auto dtype = static_cast<DType>(i);
+    const bool is_float = ActivationKindOf(dtype) == ActivationKind::kFloat;
+    EXPECT_EQ(t.matmul[i] != nullptr, HasKernel(dtype) && is_float) << i;
+    EXPECT_EQ(t.matmul_tiles[i] != nullptr, HasKernel(dtype) && !is_float) << i;
+    EXPECT_EQ(t.matmul_tiles[i] != nullptr, TileLayout::IsTiled(dtype)) << i;
   }
+  EXPECT_GE(t.panel_tokens, 1);
   for (const auto& activation : t.ffn_activation) EXPECT_NE(activation, nullptr);
   EXPECT_TRUE(t.quantize_q8 && t.rms_norm && t.rope && t.softmax && t.add && t.scaled_add);
   EXPECT_TRUE(t.float_to_half && t.attn_scores_f32 && t.attn_scores_f16);

@@ -24,7 +24,9 @@ namespace hearth::kernels {
 // quantized weights (M section 5.1: W4A8, W8A8).
 struct BlockQ8 {
   float scale;
-  int32_t sum;  // of the codes; corrects for offsets and minimums of 4-bit weights
+  // -8 times the sum of the codes: what integer sums start from to take off the offset of Q4_0's
+  // codes (they are stored 8 too large). Other offsets and minimums are multiples of it.
+  int32_t minus_8_sum;
   int8_t codes[32];
 };
 static_assert(sizeof(BlockQ8) == 40);
@@ -32,7 +34,8 @@ static_assert(sizeof(BlockQ8) == 40);
 // Blocks whose largest magnitude is below this count as zeros (127 / m must stay finite).
 inline constexpr float kMinQ8Magnitude = 0x1p-100f;
 
-// What a weight type multiplies with.
+// How a weight type lies in memory and what it multiplies with: float types in rows, with float
+// activations; quantized types in tiles (tensor/weight_tiles.h), with int8 activations.
 enum class ActivationKind { kFloat, kQ8 };
 
 // out[t * out_stride + r - row_begin] = sum_i W[r][i] * x[t][i] for rows [row_begin, row_end)
@@ -40,9 +43,9 @@ enum class ActivationKind { kFloat, kQ8 };
 struct MatMulArgs {
   const std::byte* weights;  // row 0 of the matrix
   size_t row_bytes;          // distance between rows
-  int64_t k;                 // columns; a multiple of the type's block size
-  const void* x;             // const float* or const BlockQ8*, by ActivationKindOf(dtype)
-  int64_t x_stride;          // distance between tokens in elements (floats or BlockQ8s)
+  int64_t k;                 // columns
+  const float* x;
+  int64_t x_stride;  // distance between tokens, in floats
   int64_t tokens;
   float* out;
   int64_t out_stride;  // distance between tokens, in floats
@@ -51,6 +54,24 @@ struct MatMulArgs {
 };
 using MatMulFn = void (*)(const MatMulArgs&) noexcept;
 
+// The same for rows [16 * tile_begin, min(rows, 16 * tile_end)) of a matrix of tiles:
+// out[t * out_stride + r - 16 * tile_begin]. Tokens lie in panels of the table's panel_tokens, the
+// last panel smaller: block b of token i of a panel of n tokens that begins with token t is
+// x[t * blocks + b * n + i].
+struct TileMatMulArgs {
+  const std::byte* tiles;  // tile 0 of the matrix
+  size_t tile_bytes;       // TileLayout::tile_bytes()
+  int64_t blocks;          // of 32 columns; at least 1
+  const BlockQ8* x;
+  int64_t tokens;
+  float* out;
+  int64_t out_stride;  // distance between tokens, in floats
+  int64_t rows;        // of the whole matrix
+  int64_t tile_begin;
+  int64_t tile_end;
+};
+using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
+
 using hearth::FfnActivation;
 using hearth::kNumFfnActivations;
 using hearth::RopeLayout;
@@ -58,15 +79,18 @@ using hearth::RopeLayout;
 struct KernelTable {
   const char* isa;  // "scalar", "avx2", "avx512", "neon", ...
 
-  // By DType; null where the type has no kernel (it is converted at load). Present: F32, F16,
-  // BF16 (float activations), Q8_0, Q4_0, Q4_1 (Q8 activations).
+  // By DType; null where the type has no kernel: F32, F16, BF16 have one in `matmul`, Q4_0, Q4_1,
+  // Q8_0 in `matmul_tiles`; other types are converted at load.
   MatMulFn matmul[kNumDTypes];
+  TileMatMulFn matmul_tiles[kNumDTypes];
+  int64_t panel_tokens;  // tokens whose activations matmul_tiles wants next to each other
 
-  // x[0..n) to n/32 blocks. n is a multiple of 32. With m = max|x| of a block, in float32:
-  // scale = m / 127, inverse = 127 / m, codes = round(x * inverse) to nearest-even: the same bits
-  // on every ISA. m < kMinQ8Magnitude gives scale 0 and codes 0; a NaN or infinity in the block
-  // gives scale NaN and codes 0, so that it shows in every result it takes part in.
-  void (*quantize_q8)(const float* x, int64_t n, BlockQ8* out) noexcept;
+  // x[0..n) to n/32 blocks, `stride` blocks apart. n is a multiple of 32. With m = max|x| of a
+  // block, in float32: scale = m / 127, inverse = 127 / m, codes = round(x * inverse) to
+  // nearest-even: the same bits on every ISA. m < kMinQ8Magnitude gives scale 0 and codes 0; a NaN
+  // or infinity in the block gives scale NaN and codes 0, so that it shows in every result it takes
+  // part in.
+  void (*quantize_q8)(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept;
 
   // out = x / sqrt(mean(x^2) + eps) * weight. out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out) noexcept;

@@ -69,7 +69,7 @@ struct FloatFamily {
     const uint8_t* w[R];
     for (int r = 0; r < R; ++r) w[r] = RowAt(a, row + r);
     const float* x[T];
-    for (int t = 0; t < T; ++t) x[t] = static_cast<const float*>(a.x) + (token + t) * a.x_stride;
+    for (int t = 0; t < T; ++t) x[t] = a.x + (token + t) * a.x_stride;
     FloatVec sums[R][T];
     for (auto& of_row : sums) {
       for (FloatVec& sum : of_row) sum = hn::Zero(kFloats);

@@ -1,9 +1,8 @@
-// Matrix products of every table against the scalar oracle, and the promise that the result of a
-// row and a token does not depend on how the work was split.
+// Products of float weights of every table against the scalar oracle, and the promise that the
+// result of a row and a token does not depend on how the work was split.
 #include <memory>
 
 #include "kernels/test_util.h"
-#include "tensor/blocks.h"
 #include "tensor/half.h"
 
 namespace hearth::kernels {
@@ -12,10 +11,7 @@ namespace {
 using testing::DataKind;
 using testing::GuardedArray;
 
-constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
-                            DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
-
-bool IsQuantized(DType dtype) { return ActivationKindOf(dtype) == ActivationKind::kQ8; }
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 template <class T>
 void Append(std::vector<std::byte>& out, T value) {
@@ -23,23 +19,8 @@ void Append(std::vector<std::byte>& out, T value) {
   out.insert(out.end(), bytes, bytes + sizeof(value));
 }
 
-// Codes are uniform, so that the extreme ones occur too (Q8_0's -128 among them).
-void AppendBlock(std::vector<std::byte>& out, DType dtype, std::mt19937& random, DataKind kind) {
-  const float scale =
-      kind == DataKind::kZeros ? 0.0f : 0.1f * RandomFloat(random, DataKind::kNormal);
-  const bool denormal = kind == DataKind::kDenormal;
-  Append(out, FloatToHalf(denormal ? scale * 1e-6f : scale));
-  if (dtype == DType::kQ4_1) Append(out, FloatToHalf(RandomFloat(random, DataKind::kNormal)));
-  const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
-  for (int i = 0; i < bytes; ++i) Append(out, static_cast<uint8_t>(random()));
-}
-
 std::vector<std::byte> RandomRow(DType dtype, int64_t k, std::mt19937& random, DataKind kind) {
   std::vector<std::byte> row;
-  if (IsQuantized(dtype)) {
-    for (int64_t b = 0; b < k / 32; ++b) AppendBlock(row, dtype, random, kind);
-    return row;
-  }
   for (int64_t i = 0; i < k; ++i) {
     const float v = RandomFloat(random, kind);
     if (dtype == DType::kF32) Append(row, v);
@@ -71,7 +52,7 @@ class Problem {
     args.weights = weights_->data();
     args.row_bytes = row_bytes_;
     args.k = k_;
-    args.x = IsQuantized(dtype_) ? static_cast<const void*>(blocks_->data()) : floats_->data();
+    args.x = floats_->data();
     args.x_stride = x_stride_;
     args.tokens = tokens_;
     args.out = out;
@@ -106,7 +87,7 @@ class Problem {
       int64_t piece = 1;
       for (int64_t begin = 0; begin < rows_; begin += piece++) {
         MatMulArgs args = Args(result.data() + t * rows_ + begin, rows_);
-        args.x = static_cast<const std::byte*>(args.x) + t * x_stride_ * ElementBytes();
+        args.x += t * x_stride_;
         args.tokens = 1;
         args.row_begin = begin;
         args.row_end = std::min(rows_, begin + piece);
@@ -117,40 +98,22 @@ class Problem {
   }
 
   // Largest error that rounding can explain for out[t][r]. A lane of the narrowest table (NEON)
-  // adds k/4 products (floats) or one value per block; every step rounds once, in proportion to
-  // the sum of magnitudes so far.
+  // adds k/4 products; every step rounds once, in proportion to the sum of magnitudes so far.
   double Tolerance(int64_t t, int64_t r) {
     const std::byte* w = weights_->data() + static_cast<size_t>(r) * row_bytes_;
-    const double steps = static_cast<double>(IsQuantized(dtype_) ? k_ / 32 : k_ / 4) + 8;
+    double magnitude = 0;
+    for (int64_t i = 0; i < k_; ++i) {
+      magnitude += std::abs(WeightAt(w, i) * (*floats_)[t * x_stride_ + i]);
+    }
     const double denormals = static_cast<double>(k_) * 0x1p-149;  // products that underflow
-    return Magnitude(w, t) * steps * testing::kFloatEpsilon + denormals;
+    return magnitude * (static_cast<double>(k_ / 4) + 8) * testing::kFloatEpsilon + denormals;
   }
 
  private:
   void MakeActivations(std::mt19937& random, DataKind kind) {
-    const int64_t elements = IsQuantized(dtype_) ? k_ / 32 : k_;
-    x_stride_ = elements + 1;
-    const int64_t size = tokens_ == 0 ? 0 : (tokens_ - 1) * x_stride_ + elements;
-    if (!IsQuantized(dtype_)) {
-      floats_ = std::make_unique<GuardedArray<float>>(testing::RandomFloats(random, size, kind));
-      return;
-    }
-    blocks_ = std::make_unique<GuardedArray<BlockQ8>>(size);
-    const std::vector<float> x = testing::RandomFloats(random, size * 32, kind);
-    UsableKernels({}).front()->quantize_q8(x.data(), size * 32, blocks_->data());
-  }
-
-  int64_t ElementBytes() const { return IsQuantized(dtype_) ? sizeof(BlockQ8) : sizeof(float); }
-
-  // Sum of the magnitudes of everything that is added up for a row and a token. A kernel may add
-  // 128 to Q8_0's codes and 8 to Q4_0's and take it off in another lane.
-  double Magnitude(const std::byte* w, int64_t t) {
-    double sum = 0;
-    for (int64_t i = 0; i < (IsQuantized(dtype_) ? k_ / 32 : k_); ++i) {
-      sum += IsQuantized(dtype_) ? BlockMagnitude(w, i, (*blocks_)[t * x_stride_ + i])
-                                 : std::abs(WeightAt(w, i) * (*floats_)[t * x_stride_ + i]);
-    }
-    return sum;
+    x_stride_ = k_ + 1;
+    const int64_t size = tokens_ == 0 ? 0 : (tokens_ - 1) * x_stride_ + k_;
+    floats_ = std::make_unique<GuardedArray<float>>(testing::RandomFloats(random, size, kind));
   }
 
   static uint16_t HalfAt(const std::byte* p) {
@@ -167,16 +130,6 @@ class Problem {
     return v;
   }
 
-  double BlockMagnitude(const std::byte* w, int64_t b, const BlockQ8& x) const {
-    const std::byte* block = w + b * static_cast<int64_t>(InfoOf(dtype_).block_bytes);
-    double codes = 0;
-    for (int8_t code : x.codes) codes += std::abs(code);
-    const double largest_code = dtype_ == DType::kQ8_0 ? 255 + 128 : 15 + 8;
-    double bound = std::abs(HalfToFloat(HalfAt(block))) * largest_code * codes;
-    if (dtype_ == DType::kQ4_1) bound += std::abs(HalfToFloat(HalfAt(block + 2)) * x.sum);
-    return bound * x.scale;
-  }
-
   DType dtype_;
   int64_t k_;
   int64_t rows_;
@@ -185,7 +138,6 @@ class Problem {
   size_t row_bytes_ = 0;
   std::unique_ptr<GuardedArray<std::byte>> weights_;
   std::unique_ptr<GuardedArray<float>> floats_;
-  std::unique_ptr<GuardedArray<BlockQ8>> blocks_;
 };
 
 class MatMulTest : public testing::TableTest {
@@ -213,9 +165,8 @@ TEST_P(MatMulTest, AgreesWithOracleForAllTailsAndSplits) {
   uint32_t seed = 1;
   for (DType dtype : kTypes) {
     for (int64_t step = 0; step < 40; ++step) {
-      // Floats: 0..39, which is every tail of up to 16 lanes with and without a whole vector.
-      const int64_t k = IsQuantized(dtype) ? step % 9 * 32 : step;
-      Check(dtype, k, 1 + step % 11, 1 + step % 9, DataKind::kNormal, seed++);
+      // Every tail of up to 16 lanes, with and without a whole vector.
+      Check(dtype, step, 1 + step % 11, 1 + step % 9, DataKind::kNormal, seed++);
     }
   }
 }
@@ -244,21 +195,6 @@ TEST_P(MatMulTest, AgreesWithOracleForRealSizes) {
   for (DType dtype : kTypes) {
     Check(dtype, 4096, 67, 6, DataKind::kNormal, seed++);
     Check(dtype, 14336, 9, 2, DataKind::kNormal, seed++);
-  }
-}
-
-TEST_P(MatMulTest, NonFiniteActivationsShowInTheResult) {
-  std::vector<float> x(64, 1.0f);
-  x[40] = std::numeric_limits<float>::quiet_NaN();
-  BlockQ8 blocks[2];
-  table().quantize_q8(x.data(), 64, blocks);
-  for (DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
-    std::mt19937 random(7);
-    const std::vector<std::byte> row = RandomRow(dtype, 64, random, DataKind::kNormal);
-    float out = 0;
-    table().matmul[static_cast<int>(dtype)](
-        {row.data(), row.size(), 64, blocks, 2, 1, &out, 1, 0, 1});
-    EXPECT_TRUE(std::isnan(out)) << NameOf(dtype);
   }
 }
 

@@ -38,11 +38,11 @@ HWY_INLINE void QuantizeBlock(const float* x, BlockQ8* out) {
     sum = hn::Add(sum, codes);
     hn::StoreU(hn::DemoteTo(d8, codes), d8, out->codes + i);
   }
-  out->sum = hn::GetLane(hn::SumOfLanes(d, sum));
+  out->minus_8_sum = -8 * hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-inline void QuantizeQ8(const float* x, int64_t n, BlockQ8* out) noexcept {
-  for (int64_t i = 0; i < n; i += 32) QuantizeBlock(x + i, out + i / 32);
+inline void QuantizeQ8(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept {
+  for (int64_t i = 0; i < n; i += 32) QuantizeBlock(x + i, out + i / 32 * stride);
 }
 
 inline void FloatToHalf(const float* x, int64_t n, uint16_t* out) noexcept {

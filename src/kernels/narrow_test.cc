@@ -18,7 +18,7 @@ class NarrowTest : public testing::TableTest {
     GuardedArray<float> in(x);
     const int64_t n = static_cast<int64_t>(x.size());
     GuardedArray<BlockQ8> out(n / 32);
-    kernels.quantize_q8(in.data(), n, out.data());
+    kernels.quantize_q8(in.data(), n, out.data(), 1);
     return out.ToVector();
   }
 
@@ -73,7 +73,7 @@ TEST_P(NarrowTest, QuantizeRoundsTiesToEven) {
     EXPECT_EQ(block.codes[i], std::nearbyint(x[static_cast<size_t>(i)])) << i;
     sum += block.codes[i];
   }
-  EXPECT_EQ(block.sum, sum);
+  EXPECT_EQ(block.minus_8_sum, -8 * sum);
 }
 
 TEST_P(NarrowTest, QuantizeOfZerosAndNonFinite) {
@@ -86,7 +86,7 @@ TEST_P(NarrowTest, QuantizeOfZerosAndNonFinite) {
       ExpectSameAsOracle(x);
       const std::vector<BlockQ8> blocks = Quantize(table(), x);
       EXPECT_TRUE(std::isnan(blocks[0].scale));
-      EXPECT_EQ(blocks[0].sum, 0);
+      EXPECT_EQ(blocks[0].minus_8_sum, 0);
       EXPECT_TRUE(std::isfinite(blocks[1].scale));
     }
   }

@@ -1,11 +1,12 @@
 // The scalar table: plain loops that say what every kernel means. It runs everywhere and is the
 // oracle of the tests, so sums are in double and operations are in the order of their formulas.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/tables.h"
-#include "tensor/blocks.h"
 #include "tensor/half.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth::kernels {
 namespace {
@@ -32,58 +33,75 @@ struct BF16Weight {
 };
 
 template <class Weight>
-struct FloatDot {
-  using Activation = float;
-  static double Dot(const std::byte* w, const float* x, int64_t k) {
-    double sum = 0;
-    for (int64_t i = 0; i < k; ++i) sum += double{Weight::Load(w + i * Weight::kBytes)} * x[i];
-    return sum;
-  }
-};
-
-// Dot products of one block of weights with one block of activations.
-double BlockDot(const BlockQ8_0& w, const BlockQ8& x) {
-  int32_t sum = 0;
-  for (int i = 0; i < 32; ++i) sum += w.qs[i] * x.codes[i];
-  return double{HalfToFloat(w.d)} * x.scale * sum;
-}
-
-int32_t NibbleDot(const uint8_t* qs, const int8_t* codes) {
-  int32_t sum = 0;
-  for (int i = 0; i < 16; ++i) sum += (qs[i] & 15) * codes[i] + (qs[i] >> 4) * codes[i + 16];
-  return sum;
-}
-
-double BlockDot(const BlockQ4_0& w, const BlockQ8& x) {
-  return double{HalfToFloat(w.d)} * x.scale * (NibbleDot(w.qs, x.codes) - 8 * x.sum);
-}
-
-double BlockDot(const BlockQ4_1& w, const BlockQ8& x) {
-  const double codes = double{HalfToFloat(w.d)} * NibbleDot(w.qs, x.codes);
-  return x.scale * (codes + double{HalfToFloat(w.m)} * x.sum);
-}
-
-template <class Block>
-struct QuantizedDot {
-  using Activation = BlockQ8;
-  static double Dot(const std::byte* w, const BlockQ8* x, int64_t k) {
-    double sum = 0;
-    for (int64_t b = 0; b < k / 32; ++b) {
-      const auto* activation = reinterpret_cast<const std::byte*>(x + b);
-      sum += BlockDot(LoadAs<Block>(w + b * sizeof(Block)), LoadAs<BlockQ8>(activation));
-    }
-    return sum;
-  }
-};
-
-template <class Type>
 void MatMul(const MatMulArgs& a) noexcept {
-  const auto* x = static_cast<const typename Type::Activation*>(a.x);
   for (int64_t t = 0; t < a.tokens; ++t) {
     for (int64_t r = a.row_begin; r < a.row_end; ++r) {
       const std::byte* w = a.weights + static_cast<size_t>(r) * a.row_bytes;
-      const double dot = Type::Dot(w, x + t * a.x_stride, a.k);
-      a.out[t * a.out_stride + r - a.row_begin] = static_cast<float>(dot);
+      const float* x = a.x + t * a.x_stride;
+      double sum = 0;
+      for (int64_t i = 0; i < a.k; ++i) sum += double{Weight::Load(w + i * Weight::kBytes)} * x[i];
+      a.out[t * a.out_stride + r - a.row_begin] = static_cast<float>(sum);
+    }
+  }
+}
+
+// One row of a matrix of tiles, code by code as tensor/weight_tiles.h describes it.
+template <DType dtype>
+class TileRow {
+ public:
+  TileRow(const TileMatMulArgs& a, int64_t row)
+      : layout_(dtype, a.blocks * TileLayout::kBlockColumns),
+        tile_(reinterpret_cast<const uint8_t*>(a.tiles) +
+              static_cast<size_t>(row / TileLayout::kRows) * a.tile_bytes),
+        lane_(row % TileLayout::kRows) {}
+
+  double Dot(int64_t block, const BlockQ8& x) const {
+    int32_t products = 0;
+    int32_t sum = 0;
+    for (int i = 0; i < 32; ++i) {
+      products += Code(block, i) * x.codes[i];
+      sum += x.codes[i];
+    }
+    if (dtype == DType::kQ4_0) products -= 8 * sum;
+    double result = HalfAt(layout_.scales_offset(), block) * products;
+    if (dtype == DType::kQ4_1) result += HalfAt(layout_.minimums_offset(), block) * sum;
+    return result * double{x.scale};
+  }
+
+ private:
+  int32_t Code(int64_t block, int i) const {
+    const uint8_t* lane =
+        tile_ + static_cast<size_t>(block) * layout_.block_code_bytes() + lane_ * 4;
+    if (dtype == DType::kQ8_0) return static_cast<int8_t>(lane[i / 4 * 64 + i % 4]);
+    const uint8_t both = lane[i / 8 * 64 + i % 4];
+    return i % 8 < 4 ? both & 15 : both >> 4;
+  }
+  double HalfAt(size_t offset, int64_t block) const {
+    const uint8_t* p = tile_ + offset + block * 32 + lane_ * 2;
+    return HalfToFloat(LoadAs<uint16_t>(reinterpret_cast<const std::byte*>(p)));
+  }
+
+  TileLayout layout_;
+  const uint8_t* tile_;
+  int64_t lane_;
+};
+
+// Not a divisor of the other tables' sizes, so that a mix-up shows in tests.
+constexpr int64_t kPanelTokens = 5;
+
+template <DType dtype>
+void MatMulTiles(const TileMatMulArgs& a) noexcept {
+  const int64_t row_begin = a.tile_begin * TileLayout::kRows;
+  const int64_t row_end = std::min(a.rows, a.tile_end * TileLayout::kRows);
+  for (int64_t t = 0; t < a.tokens; ++t) {
+    const int64_t panel = t / kPanelTokens * kPanelTokens;
+    const int64_t panel_size = std::min(kPanelTokens, a.tokens - panel);
+    const BlockQ8* x = a.x + panel * a.blocks + (t - panel);
+    for (int64_t r = row_begin; r < row_end; ++r) {
+      const TileRow<dtype> row(a, r);
+      double sum = 0;
+      for (int64_t b = 0; b < a.blocks; ++b) sum += row.Dot(b, x[b * panel_size]);
+      a.out[t * a.out_stride + r - row_begin] = static_cast<float>(sum);
     }
   }
 }
@@ -107,12 +125,12 @@ void QuantizeBlock(const float* x, BlockQ8* out) {
   for (int i = 0; i < 32; ++i) {
     const int32_t code = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
     out->codes[i] = static_cast<int8_t>(code);
-    out->sum += code;
+    out->minus_8_sum -= 8 * code;
   }
 }
 
-void QuantizeQ8(const float* x, int64_t n, BlockQ8* out) noexcept {
-  for (int64_t i = 0; i < n; i += 32) QuantizeBlock(x + i, out + i / 32);
+void QuantizeQ8(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept {
+  for (int64_t i = 0; i < n; i += 32) QuantizeBlock(x + i, out + i / 32 * stride);
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) noexcept {
@@ -205,12 +223,13 @@ void AttentionValues(const float* weights, const T* values, int64_t count, int64
 constexpr KernelTable MakeTable() {
   KernelTable t{};
   t.isa = "scalar";
-  t.matmul[static_cast<int>(DType::kF32)] = MatMul<FloatDot<F32Weight>>;
-  t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatDot<F16Weight>>;
-  t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatDot<BF16Weight>>;
-  t.matmul[static_cast<int>(DType::kQ8_0)] = MatMul<QuantizedDot<BlockQ8_0>>;
-  t.matmul[static_cast<int>(DType::kQ4_0)] = MatMul<QuantizedDot<BlockQ4_0>>;
-  t.matmul[static_cast<int>(DType::kQ4_1)] = MatMul<QuantizedDot<BlockQ4_1>>;
+  t.matmul[static_cast<int>(DType::kF32)] = MatMul<F32Weight>;
+  t.matmul[static_cast<int>(DType::kF16)] = MatMul<F16Weight>;
+  t.matmul[static_cast<int>(DType::kBF16)] = MatMul<BF16Weight>;
+  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<DType::kQ8_0>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<DType::kQ4_0>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<DType::kQ4_1>;
+  t.panel_tokens = kPanelTokens;
   t.quantize_q8 = QuantizeQ8;
   t.rms_norm = RmsNorm;
   t.rope = Rope;

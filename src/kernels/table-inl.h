@@ -5,7 +5,7 @@
 #include "kernels/elementwise-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_float-inl.h"
-#include "kernels/matmul_q8-inl.h"
+#include "kernels/matmul_tiles-inl.h"
 #include "kernels/narrow-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -16,9 +16,10 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul[static_cast<int>(DType::kF32)] = MatMul<FloatFamily<F32Weights>>;
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
-  t.matmul[static_cast<int>(DType::kQ8_0)] = MatMul<Q8Family<Q8_0Weights>>;
-  t.matmul[static_cast<int>(DType::kQ4_0)] = MatMul<Q8Family<Q4_0Weights>>;
-  t.matmul[static_cast<int>(DType::kQ4_1)] = MatMul<Q8Family<Q4_1Weights>>;
+  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<Q8_0Tiles>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<Q4_0Tiles>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles>;
+  t.panel_tokens = kPanelTokens;
   t.quantize_q8 = QuantizeQ8;
   t.rms_norm = RmsNorm;
   t.rope = Rope;

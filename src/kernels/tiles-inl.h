@@ -1,6 +1,6 @@
 // How a matrix product is cut into tiles that stay in registers: R rows of weights times T tokens.
 //
-// A family of kernels (matmul_float-inl.h, matmul_q8-inl.h) supplies
+// A family of kernels (matmul_float-inl.h) supplies
 //   template <int R, int T> static void Tile(const MatMulArgs&, int64_t row, int64_t token)
 //   static constexpr int kRowsOfTile   with T = kTokensOfTile
 // and must add the products of a row and a token in the same order whatever R and T are.

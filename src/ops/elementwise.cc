@@ -1,6 +1,9 @@
 #include "ops/elementwise.h"
 
+#include <vector>
+
 #include "kernels/dequantize.h"
+#include "kernels/tile_pack.h"
 
 namespace hearth {
 namespace {
@@ -63,9 +66,15 @@ void ApplyFfnActivation(Compute& compute, FfnActivation activation, float thresh
 void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int32_t> ids,
                 FloatView out) {
   ForRows(compute, static_cast<int64_t>(ids.size()), [&](int64_t i) {
-    const auto row = static_cast<size_t>(ids[static_cast<size_t>(i)]);
-    kernels::Dequantize(matrix.dtype, matrix.data + row * matrix.row_bytes(), matrix.cols,
-                        out.row(i));
+    const int64_t row = ids[static_cast<size_t>(i)];
+    const std::byte* stored = matrix.data + static_cast<size_t>(row) * matrix.row_bytes();
+    std::vector<std::byte> unpacked;
+    if (matrix.is_tiled) {
+      unpacked.resize(matrix.row_bytes());
+      kernels::UnpackTileRow(matrix.dtype, matrix.tile_layout(), matrix.data, row, unpacked.data());
+      stored = unpacked.data();
+    }
+    kernels::Dequantize(matrix.dtype, stored, matrix.cols, out.row(i));
   });
 }
 

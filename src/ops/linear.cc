@@ -8,13 +8,13 @@
 namespace hearth {
 namespace {
 
-using kernels::ActivationKind;
 using kernels::BlockQ8;
-using kernels::MatMulArgs;
 
-// Rows handed out at a time, and tokens computed per pass over them: 16 rows of a 4-bit matrix
-// with 4096 columns (36 KB) stay in the first-level caches while 32 tokens go by.
-constexpr int64_t kRowGrain = 16;
+// Rows handed out at a time, a multiple of a tile's: enough tiles to use a chunk of activations
+// several times, few enough to even out the threads.
+constexpr int64_t kRowGrain = 64;
+// Tokens computed per pass over the rows of a grain where weights are floats: 16 rows of 4096
+// columns stay in the second-level cache while 32 tokens go by.
 constexpr int64_t kTokenTile = 32;
 // Products with fewer multiply-adds than this take a few microseconds: less than it costs to share
 // them.
@@ -23,7 +23,8 @@ constexpr int64_t kAloneMacs = 1 << 17;
 void CheckProduct(const Product& product, const FloatView& x) {
   const WeightView& w = product.weights;
   if (w.cols != x.cols || product.out.rows != x.rows || product.out.cols < w.rows ||
-      w.experts != 1 || !kernels::HasKernel(w.dtype)) {
+      w.experts != 1 || !kernels::HasKernel(w.dtype) ||
+      w.is_tiled != TileLayout::IsTiled(w.dtype)) {
     throw Error(ErrorCode::kInternal, "MatMul",
                 std::string("operands do not fit: weights ") + NameOf(w.dtype) + " " +
                     std::to_string(w.rows) + "x" + std::to_string(w.cols) + ", input " +
@@ -40,48 +41,83 @@ void AddBias(const Product& product, int64_t begin, int64_t end, int64_t first_t
   }
 }
 
-// Rows [begin, end) of one product for all tokens. q8 is null for float weights.
-void ComputeRows(const kernels::KernelTable& table, const Product& product,
-                 const MatMulInput& input, const BlockQ8* q8, int64_t begin, int64_t end) {
+// Rows [begin, end) of one product of float weights for all tokens.
+void ComputeFloatRows(const kernels::KernelTable& table, const Product& product, FloatView x,
+                      int64_t begin, int64_t end) {
   const WeightView& w = product.weights;
-  const FloatView x = input.x();
-  const bool is_float = kernels::ActivationKindOf(w.dtype) == ActivationKind::kFloat;
-  const kernels::MatMulFn matmul = table.matmul[static_cast<size_t>(w.dtype)];
-  for (int64_t row = begin; row < end; row += kRowGrain) {
-    const int64_t row_end = std::min(row + kRowGrain, end);
-    for (int64_t t = 0; t < x.rows; t += kTokenTile) {
-      const int64_t tokens = std::min(kTokenTile, x.rows - t);
-      MatMulArgs args;
-      args.weights = w.data;
-      args.row_bytes = w.row_bytes();
-      args.k = w.cols;
-      args.x = is_float ? static_cast<const void*>(x.row(t))
-                        : static_cast<const void*>(q8 + t * input.quantized_stride());
-      args.x_stride = is_float ? x.stride : input.quantized_stride();
-      args.tokens = tokens;
-      args.out = product.out.row(t) + row;
-      args.out_stride = product.out.stride;
-      args.row_begin = row;
-      args.row_end = row_end;
-      matmul(args);
-      if (product.bias != nullptr) AddBias(product, row, row_end, t, tokens);
-    }
+  for (int64_t t = 0; t < x.rows; t += kTokenTile) {
+    kernels::MatMulArgs args;
+    args.weights = w.data;
+    args.row_bytes = w.row_bytes();
+    args.k = w.cols;
+    args.x = x.row(t);
+    args.x_stride = x.stride;
+    args.tokens = std::min(kTokenTile, x.rows - t);
+    args.out = product.out.row(t) + begin;
+    args.out_stride = product.out.stride;
+    args.row_begin = begin;
+    args.row_end = end;
+    table.matmul[static_cast<size_t>(w.dtype)](args);
   }
 }
 
-bool NeedsQuantized(const Product& product) {
-  return kernels::ActivationKindOf(product.weights.dtype) == ActivationKind::kQ8;
+// The same for tiled weights; begin is a multiple of a tile's rows.
+void ComputeTiles(const kernels::KernelTable& table, const Product& product, const BlockQ8* x,
+                  int64_t tokens, int64_t begin, int64_t end) {
+  const WeightView& w = product.weights;
+  const TileLayout layout = w.tile_layout();
+  kernels::TileMatMulArgs args;
+  args.tiles = w.data;
+  args.tile_bytes = layout.tile_bytes();
+  args.blocks = layout.blocks;
+  args.x = x;
+  args.tokens = tokens;
+  args.out = product.out.data + begin;
+  args.out_stride = product.out.stride;
+  args.rows = w.rows;
+  args.tile_begin = begin / TileLayout::kRows;
+  args.tile_end = TileLayout::TilesFor(end);
+  table.matmul_tiles[static_cast<size_t>(w.dtype)](args);
+}
+
+// Grains [first, last) of a product. q8 is null for float weights.
+void ComputeGrains(const kernels::KernelTable& table, const Product& product, FloatView x,
+                   const BlockQ8* q8, int64_t first, int64_t last) {
+  for (int64_t grain = first; grain < last; ++grain) {
+    const int64_t begin = grain * kRowGrain;
+    const int64_t end = std::min(begin + kRowGrain, product.weights.rows);
+    if (product.weights.is_tiled) {
+      ComputeTiles(table, product, q8, x.rows, begin, end);
+    } else {
+      ComputeFloatRows(table, product, x, begin, end);
+    }
+    if (product.bias != nullptr) AddBias(product, begin, end, 0, x.rows);
+  }
+}
+
+// Rows of a tile that one token's list names: all are computed, those are kept.
+void ComputeActiveTile(const kernels::KernelTable& table, const Product& product, const BlockQ8* x,
+                       std::span<const int32_t> rows, float* out) {
+  float of_tile[TileLayout::kRows];
+  const int64_t tile = rows.front() / TileLayout::kRows;
+  Product part = product;
+  part.out.data = of_tile - tile * TileLayout::kRows;
+  ComputeTiles(table, part, x, 1, tile * TileLayout::kRows,
+               std::min((tile + 1) * TileLayout::kRows, product.weights.rows));
+  for (const int32_t r : rows) out[r] = of_tile[r - tile * TileLayout::kRows];
+}
+
+size_t BlockBytes(int64_t rows, int64_t cols) {
+  return static_cast<size_t>((rows + 1) * ((cols + 31) / 32)) * sizeof(BlockQ8);
 }
 
 }  // namespace
 
 MatMulInput::MatMulInput(Budget& budget, int64_t max_rows, int64_t max_cols)
-    : blocks_(budget, "activations",
-              static_cast<size_t>(max_rows * ((max_cols + 31) / 32)) * sizeof(BlockQ8)) {}
+    : blocks_(budget, "activations", BlockBytes(max_rows, max_cols)) {}
 
 uint64_t MatMulInput::ChargedBytes(int64_t max_rows, int64_t max_cols) {
-  return Buffer::ChargedBytes(static_cast<size_t>(max_rows * ((max_cols + 31) / 32)) *
-                              sizeof(BlockQ8));
+  return Buffer::ChargedBytes(BlockBytes(max_rows, max_cols));
 }
 
 void MatMulInput::Set(FloatView x) {
@@ -89,22 +125,33 @@ void MatMulInput::Set(FloatView x) {
   is_quantized_ = false;
 }
 
-const BlockQ8* MatMulInput::Quantized(Compute& compute) {
-  const int64_t blocks_per_row = quantized_stride();
-  const auto blocks = static_cast<size_t>(x_.rows * blocks_per_row);
-  if (x_.cols % 32 != 0 || blocks * sizeof(BlockQ8) > blocks_.size_bytes()) {
+// Where the blocks of `rows` rows and one more have room.
+BlockQ8* MatMulInput::CheckedBlocks(int64_t rows) {
+  if (x_.cols % 32 != 0 || BlockBytes(rows, x_.cols) > blocks_.size_bytes()) {
     throw Error(ErrorCode::kInternal, "MatMulInput", "rows cannot be quantized as they are");
   }
-  auto* out = reinterpret_cast<BlockQ8*>(blocks_.data());
-  if (!is_quantized_) {
-    const auto quantize = compute.kernels().quantize_q8;
-    compute.team().ParallelFor(x_.rows, 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t r = begin; r < end; ++r) {
-        quantize(x_.row(r), x_.cols, out + r * blocks_per_row);
-      }
-    });
-    is_quantized_ = true;
-  }
+  return reinterpret_cast<BlockQ8*>(blocks_.data());
+}
+
+const BlockQ8* MatMulInput::Quantized(Compute& compute) {
+  BlockQ8* out = CheckedBlocks(x_.rows);
+  if (is_quantized_) return out;
+  const kernels::KernelTable& table = compute.kernels();
+  const int64_t blocks = x_.cols / 32;
+  compute.team().ParallelFor(x_.rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t panel = r / table.panel_tokens * table.panel_tokens;
+      const int64_t panel_size = std::min(table.panel_tokens, x_.rows - panel);
+      table.quantize_q8(x_.row(r), x_.cols, out + panel * blocks + (r - panel), panel_size);
+    }
+  });
+  is_quantized_ = true;
+  return out;
+}
+
+const BlockQ8* MatMulInput::QuantizedRow(Compute& compute, int64_t r) {
+  BlockQ8* out = CheckedBlocks(x_.rows) + x_.rows * (x_.cols / 32);
+  compute.kernels().quantize_q8(x_.row(r), x_.cols, out, 1);
   return out;
 }
 
@@ -114,7 +161,7 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
   int64_t macs = 0;
   for (const Product& product : products) {
     CheckProduct(product, input.x());
-    if (NeedsQuantized(product)) q8 = input.Quantized(compute);
+    if (product.weights.is_tiled) q8 = input.Quantized(compute);
     grains += (product.weights.rows + kRowGrain - 1) / kRowGrain;
     macs += product.weights.rows * product.weights.cols * input.x().rows;
   }
@@ -124,46 +171,55 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
       const int64_t count = (product.weights.rows + kRowGrain - 1) / kRowGrain;
       const int64_t first = std::max<int64_t>(begin, 0);
       const int64_t last = std::min(end, count);
-      if (first < last) {
-        ComputeRows(compute.kernels(), product, input, q8, first * kRowGrain,
-                    std::min(last * kRowGrain, product.weights.rows));
-      }
+      if (first < last) ComputeGrains(compute.kernels(), product, input.x(), q8, first, last);
       begin -= count;
       end -= count;
     }
   });
 }
 
+namespace {
+
+// Calls fn with the parts of an ascending list that lie in one tile (one row, without tiles).
+template <class F>
+void ForTiles(std::span<const int32_t> rows, bool is_tiled, F&& fn) {
+  for (size_t i = 0; i < rows.size();) {
+    size_t end = i + 1;
+    while (is_tiled && end < rows.size() &&
+           rows[end] / TileLayout::kRows == rows[i] / TileLayout::kRows) {
+      ++end;
+    }
+    fn(rows.subspan(i, end - i));
+    i = end;
+  }
+}
+
+}  // namespace
+
 void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,
                   std::span<const std::span<const int32_t>> active) {
   CheckProduct(product, input.x());
   const WeightView& w = product.weights;
-  const FloatView x = input.x();
-  const bool is_float = !NeedsQuantized(product);
-  const BlockQ8* q8 = is_float ? nullptr : input.Quantized(compute);
-  const kernels::MatMulFn matmul = compute.kernels().matmul[static_cast<size_t>(w.dtype)];
-  for (int64_t t = 0; t < x.rows; ++t) {
+  for (int64_t t = 0; t < input.x().rows; ++t) {
     float* out = product.out.row(t);
     std::memset(out, 0, static_cast<size_t>(w.rows) * sizeof(float));
+    const BlockQ8* q8 = w.is_tiled ? input.QuantizedRow(compute, t) : nullptr;
+    Product row = product;
+    row.out = product.out.Rows(t, 1);
     const std::span<const int32_t> rows = active[static_cast<size_t>(t)];
     const auto count = static_cast<int64_t>(rows.size());
     compute.team().ParallelFor(count, kRowGrain, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        MatMulArgs args;
-        args.weights = w.data;
-        args.row_bytes = w.row_bytes();
-        args.k = w.cols;
-        args.x = is_float ? static_cast<const void*>(x.row(t))
-                          : static_cast<const void*>(q8 + t * input.quantized_stride());
-        args.x_stride = 0;
-        args.tokens = 1;
-        args.row_begin = rows[static_cast<size_t>(i)];
-        args.row_end = args.row_begin + 1;
-        args.out = out + args.row_begin;
-        args.out_stride = 0;
-        matmul(args);
-        if (product.bias != nullptr) out[args.row_begin] += product.bias[args.row_begin];
-      }
+      const auto part = rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      ForTiles(part, w.is_tiled, [&](std::span<const int32_t> same) {
+        if (w.is_tiled) {
+          ComputeActiveTile(compute.kernels(), product, q8, same, out);
+        } else {
+          ComputeFloatRows(compute.kernels(), row, input.x().Rows(t, 1), same[0], same[0] + 1);
+        }
+        for (const int32_t r : same) {
+          if (product.bias != nullptr) out[r] += product.bias[r];
+        }
+      });
     });
   }
 }

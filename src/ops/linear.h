@@ -11,7 +11,7 @@
 namespace hearth {
 
 // The right-hand operand of one or several products: rows of float32, and the same rows
-// quantized to int8 as soon as a quantized weight asks for them.
+// quantized to int8 in panels (kernel_table.h) as soon as a quantized weight asks for them.
 class MatMulInput {
  public:
   // Room for max_rows rows of max_cols, charged as "activations".
@@ -23,13 +23,16 @@ class MatMulInput {
 
   // Quantizes on first use after Set. x().cols must be a multiple of 32.
   const kernels::BlockQ8* Quantized(Compute& compute);
-  int64_t quantized_stride() const { return x_.cols / 32; }
+  // Row r alone, as a panel of its own. Valid until the next call.
+  const kernels::BlockQ8* QuantizedRow(Compute& compute, int64_t r);
 
   static uint64_t ChargedBytes(int64_t max_rows, int64_t max_cols);
 
  private:
+  kernels::BlockQ8* CheckedBlocks(int64_t rows);
+
   FloatView x_;
-  Buffer blocks_;
+  Buffer blocks_;  // of all rows, and of one more for QuantizedRow
   bool is_quantized_ = false;
 };
 

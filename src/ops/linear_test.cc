@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "kernels/dequantize.h"
+#include "ops/elementwise.h"
+#include "ops/repack.h"
 
 namespace hearth {
 namespace {
@@ -26,6 +28,12 @@ struct Matrix {
     kernels::Quantize(dtype, values.data(), rows * cols, stored.data());
     kernels::Dequantize(dtype, stored.data(), rows * cols, values.data());
     view = {.data = stored.data(), .dtype = dtype, .cols = cols, .rows = rows};
+    if (!TileLayout::IsTiled(dtype)) return;
+    view.is_tiled = true;
+    std::vector<std::byte> tiles(view.expert_bytes());
+    PackTiles(dtype, stored, rows, cols, tiles.data());
+    stored.swap(tiles);
+    view.data = stored.data();
   }
 };
 
@@ -94,6 +102,20 @@ TEST_P(LinearTest, ActiveRowsHaveTheSameBitsAndOthersAreZero) {
       const bool is_active = std::find(lists[t].begin(), lists[t].end(), r) != lists[t].end();
       const size_t at = t * 50 + static_cast<size_t>(r);
       EXPECT_EQ(sparse[at], is_active ? dense[at] : 0.0f);
+    }
+  }
+}
+
+// An embedding that is the output matrix as well lies in tiles.
+TEST_P(LinearTest, RowsAreFoundInTilesToo) {
+  Compute compute("auto", 2);
+  const Matrix w(GetParam(), 37, 96, 8);
+  std::vector<float> out(3 * 96);
+  const int32_t ids[] = {36, 0, 17};
+  LookUpRows(compute, w.view, ids, {out.data(), 3, 96, 96});
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t c = 0; c < 96; ++c) {
+      EXPECT_EQ(out[i * 96 + c], w.values[static_cast<size_t>(ids[i]) * 96 + c]);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/dequantize.h"
 #include "kernels/kernel_table.h"
+#include "kernels/tile_pack.h"
 
 namespace hearth {
 namespace {
@@ -64,6 +65,12 @@ DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols
 void RepackRows(DType from, std::span<const std::byte> in, int64_t rows, int64_t cols, DType to,
                 std::byte* out) {
   kernels::Convert(from, in.data(), rows * cols, to, out);
+}
+
+void PackTiles(DType dtype, std::span<const std::byte> in, int64_t rows, int64_t cols,
+               std::byte* tiles) {
+  kernels::PackTiles(dtype, TileLayout(dtype, cols), in.data(),
+                     RowBytes(dtype, static_cast<size_t>(cols)), rows, tiles);
 }
 
 void ToFloat(DType from, std::span<const std::byte> in, std::span<float> out) {

@@ -19,6 +19,11 @@ DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols
 void RepackRows(DType from, std::span<const std::byte> in, int64_t rows, int64_t cols, DType to,
                 std::byte* out);
 
+// Rows of a type that has a tiled kernel (TileLayout::IsTiled) to tiles (tensor/weight_tiles.h). A
+// last tile that is not full is filled up with zeros.
+void PackTiles(DType dtype, std::span<const std::byte> in, int64_t rows, int64_t cols,
+               std::byte* tiles);
+
 // Any float or quantized type to F32 and back, for vectors and tools.
 void ToFloat(DType from, std::span<const std::byte> in, std::span<float> out);
 

@@ -6,21 +6,27 @@
 #include <cstdint>
 
 #include "tensor/dtype.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth {
 
-// A weight matrix [experts][rows][cols] of any dtype, rows contiguous, blocks along cols.
-// GGUF's ne = {cols, rows, experts}. Plain data; valid as long as what it points into.
+// A weight matrix [experts][rows][cols] of any dtype: rows contiguous, blocks along cols; or each
+// expert in tiles (tensor/weight_tiles.h). GGUF's ne = {cols, rows, experts}. Plain data; valid as
+// long as what it points into.
 struct WeightView {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
   int64_t cols = 0;     // input size, GGUF ne[0]
   int64_t rows = 0;     // output size, GGUF ne[1]
   int64_t experts = 1;  // GGUF ne[2]
+  bool is_tiled = false;
 
   bool empty() const { return data == nullptr; }
-  size_t row_bytes() const { return RowBytes(dtype, static_cast<size_t>(cols)); }
-  size_t expert_bytes() const { return row_bytes() * static_cast<size_t>(rows); }
+  size_t row_bytes() const { return RowBytes(dtype, static_cast<size_t>(cols)); }  // of rows only
+  TileLayout tile_layout() const { return TileLayout(dtype, cols); }               // of tiles only
+  size_t expert_bytes() const {
+    return is_tiled ? tile_layout().matrix_bytes(rows) : row_bytes() * static_cast<size_t>(rows);
+  }
 
   // The matrix of one expert.
   WeightView Expert(int64_t index) const {

@@ -7,6 +7,11 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// 32 registers: 16 sums.
+inline constexpr int kRowsOfFloatTile = 4;
+inline constexpr int kTilesAtOnce = 1;
+inline constexpr int64_t kPanelTokens = 4;
+
 HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
   return IntVec{vdotq_s32(sums.raw, vreinterpretq_s8_u8(u.raw), vreinterpretq_s8_u8(s.raw))};
 }
@@ -15,13 +20,8 @@ inline constexpr int32_t kOffsetQ8_0 = 0;
 HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
 HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 
-HWY_INLINE int32x4_t DotBytes(int32x4_t sums, int8x16_t a, int8x16_t b) {
-  return vdotq_s32(sums, a, b);
-}
-
 }  // namespace hearth::kernels::HEARTH_ISA
 
-#include "kernels/arm/int8_primitives-inl.h"
 #include "kernels/arm/partial_neon-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"

@@ -7,6 +7,11 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// 32 registers: 16 sums.
+inline constexpr int kRowsOfFloatTile = 4;
+inline constexpr int kTilesAtOnce = 1;
+inline constexpr int64_t kPanelTokens = 4;
+
 HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
   // 4-bit codes and activations: any four products of a lane fit 16 bits.
   const int16x8_t low =
@@ -26,15 +31,8 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
   return IntVec{vaddq_s32(sums.raw, vpaddq_s32(low, high))};
 }
 
-HWY_INLINE int32x4_t DotBytes(int32x4_t sums, int8x16_t a, int8x16_t b) {
-  // Two products fit 16 bits: activations are never -128 (kernel_table.h), so at most 2*128*127.
-  const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
-  return vpadalq_s16(sums, vmlal_high_s8(low, a, b));
-}
-
 }  // namespace hearth::kernels::HEARTH_ISA
 
-#include "kernels/arm/int8_primitives-inl.h"
 #include "kernels/arm/partial_neon-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"

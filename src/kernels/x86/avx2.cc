@@ -8,7 +8,8 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kRowsOfFloatTile = 3;  // 16 registers: 12 sums
-inline constexpr int kRowsOfInt8Tile = 2;
+inline constexpr int kTilesAtOnce = 1;      // of weights: 8 integer sums with 4 tokens
+inline constexpr int64_t kPanelTokens = 4;
 
 // Pairs of products must fit 16 bits, which two of 255 * 127 do not: no offset.
 inline constexpr int32_t kOffsetQ8_0 = 0;
@@ -24,14 +25,8 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
                   Bytes{_mm256_sign_epi8(x.raw, w.raw)});
 }
 
-HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
-  const __m256i pairs = _mm256_maddubs_epi16(u, s);
-  return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
 }  // namespace hearth::kernels::HEARTH_ISA
 
-#include "kernels/x86/int8_primitives-inl.h"
 #include "kernels/x86/partial_avx-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"

@@ -8,7 +8,8 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kRowsOfFloatTile = 4;  // 32 registers: 16 sums
-inline constexpr int kRowsOfInt8Tile = 4;
+inline constexpr int kTilesAtOnce = 2;      // of weights: 24 sums with 6 tokens
+inline constexpr int64_t kPanelTokens = 6;
 
 // The sums of four products are exact for any unsigned byte, so 8-bit codes get an offset.
 inline constexpr int32_t kOffsetQ8_0 = 128;
@@ -19,13 +20,8 @@ HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
 HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return hn::Xor(w, hn::Set(ByteTag(), uint8_t{0x80})); }
 HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 
-HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
-  return _mm256_dpbusd_epi32(sums, u, s);
-}
-
 }  // namespace hearth::kernels::HEARTH_ISA
 
-#include "kernels/x86/int8_primitives-inl.h"
 #include "kernels/x86/partial_avx-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"

@@ -1,0 +1,273 @@
+// Products of weight tiles (Q4_0, Q4_1, Q8_0) with int8 activations.
+//
+// A lane is a row. A block of 32 columns gives one exact integer per row and token, made of eight
+// byte products; it is scaled by the row's and the token's scale and added to a float. One token
+// (decode) reads the tiles as they lie and waits for memory only. Several (prefill) first unpack
+// some blocks of a few tiles into bytes, which stay in the first-level cache while all tokens go
+// by; the float sums of a row and token pause in `out` between such chunks, so that their order of
+// addition is that of one token alone.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/quads-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+inline constexpr int kQuadsOfBlock = 8;
+inline constexpr int64_t kScalesOfBlockBytes = 32;  // 16 binary16
+
+// A weight type. Codes in a tile stand for more by an offset than what they are multiplied as
+// (kernel_table.h, BlockQ8); integer sums start from what that makes too much.
+struct Q4_0Tiles {
+  static constexpr int kLines = 4;
+  static constexpr bool kHasMinimum = false;
+  static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum; }
+  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
+};
+
+struct Q4_1Tiles {
+  static constexpr int kLines = 4;
+  static constexpr bool kHasMinimum = true;
+  static HWY_INLINE int32_t Start(const BlockQ8&) { return 0; }
+  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
+};
+
+struct Q8_0Tiles {
+  static constexpr int kLines = 8;
+  static constexpr bool kHasMinimum = false;
+  static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum * (kOffsetQ8_0 / 8); }
+  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQ8_0(sums, w, x); }
+};
+
+template <class Codes>
+HWY_INLINE constexpr int64_t BlockBytes() {
+  return Codes::kLines * kLineBytes;
+}
+
+// What a minimum is multiplied with: the sum of the token's activations in real units.
+HWY_INLINE float RealSum(const BlockQ8& x) {
+  return x.scale * (-0.125f * static_cast<float>(x.minus_8_sum));
+}
+
+// Vector v of quad q of a line of codes that begins at `line` (4-bit: of the line with q in it).
+template <class Codes>
+HWY_INLINE Bytes QuadOf(const uint8_t* block, int q, int v) {
+  if constexpr (Codes::kLines == 4) {
+    const Bytes both = LoadBytes(block + (q / 2) * kLineBytes + v * kVectorBytes);
+    return q % 2 == 0 ? LowNibbles(both) : HighNibbles(both);
+  } else {
+    return PrepareQ8_0(LoadBytes(block + q * kLineBytes + v * kVectorBytes));
+  }
+}
+
+// The rows that vector v of a tile's lanes stands for, at `out`; `rows` of the tile are wanted.
+HWY_INLINE FloatVec LoadRows(const float* out, int v, int64_t rows) {
+  const int64_t n = rows - v * kLanes;
+  if (n >= kLanes) return hn::LoadU(kFloats, out + v * kLanes);
+  return n > 0 ? LoadFirst(kFloats, out + v * kLanes, n) : hn::Zero(kFloats);
+}
+HWY_INLINE void StoreRows(FloatVec sums, float* out, int v, int64_t rows) {
+  const int64_t n = rows - v * kLanes;
+  if (n >= kLanes) {
+    hn::StoreU(sums, kFloats, out + v * kLanes);
+  } else if (n > 0) {
+    StoreFirst(sums, kFloats, out + v * kLanes, n);
+  }
+}
+
+// How far ahead of its use a tile is asked for.
+inline constexpr uintptr_t kTilePrefetchBytes = 4096;
+
+template <class Codes>
+HWY_INLINE void TileTimesToken(const TileMatMulArgs& a, const uint8_t* tile, float* out,
+                               int64_t rows) {
+  constexpr int kVectors = kVectorsPerLine;
+  const uint8_t* codes = tile;
+  const uint8_t* scales = tile + a.blocks * BlockBytes<Codes>();
+  const uint8_t* minimums = scales + a.blocks * kScalesOfBlockBytes;
+  // The prefetches walk through all of a tile's bytes while its codes are used, and so through the
+  // next tile's when the last blocks are. They may point past the weights, where they do nothing.
+  const auto step = static_cast<uintptr_t>(a.tile_bytes / static_cast<size_t>(a.blocks));
+  uintptr_t ahead = reinterpret_cast<uintptr_t>(tile) + kTilePrefetchBytes;
+  FloatVec sums[kVectors];
+  for (FloatVec& sum : sums) sum = hn::Zero(kFloats);
+  for (int64_t b = 0; b < a.blocks; ++b) {
+    for (int line = 0; line <= Codes::kLines; ++line) {
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead + line * kLineBytes));
+    }
+    ahead += step;
+    const BlockQ8& x = a.x[b];
+    IntVec products[kVectors];
+    for (IntVec& product : products) product = hn::Set(IntTag(), Codes::Start(x));
+    for (int q = 0; q < kQuadsOfBlock; ++q) {
+      const Bytes quad = BroadcastQuad(x.codes + 4 * q);
+      for (int v = 0; v < kVectors; ++v) {
+        products[v] = Codes::Dot(products[v], QuadOf<Codes>(codes, q, v), quad);
+      }
+    }
+    const FloatVec x_scale = hn::Set(kFloats, x.scale);
+    for (int v = 0; v < kVectors; ++v) {
+      const FloatVec scale = hn::Mul(LoadHalves(scales + 2 * v * kLanes), x_scale);
+      sums[v] = hn::MulAdd(hn::ConvertTo(kFloats, products[v]), scale, sums[v]);
+      if constexpr (Codes::kHasMinimum) {
+        const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
+        sums[v] = hn::MulAdd(LoadHalves(minimums + 2 * v * kLanes), x_sum, sums[v]);
+      }
+    }
+    codes += BlockBytes<Codes>();
+    scales += kScalesOfBlockBytes;
+    minimums += kScalesOfBlockBytes;
+  }
+  for (int v = 0; v < kVectors; ++v) StoreRows(sums[v], out, v, rows);
+}
+
+// Blocks of a chunk: 16 KB of bytes for two tiles, a third of a first-level cache.
+inline constexpr int64_t kChunkBlocks = 16;
+
+// A chunk of G tiles as unsigned (or, without an offset, signed) bytes: quads of all their rows
+// next to each other, scales as floats.
+template <int G>
+struct UnpackedTiles {
+  static constexpr int kVectors = G * kVectorsPerLine;
+  static constexpr int64_t kFloatsOfBlock = G * kLineLanes;
+
+  HWY_ALIGN uint8_t quads[kChunkBlocks * kQuadsOfBlock * G * kLineBytes];
+  HWY_ALIGN float scales[kChunkBlocks * kFloatsOfBlock];
+  HWY_ALIGN float minimums[kChunkBlocks * kFloatsOfBlock];
+
+  // Blocks [first, first + count) of the G tiles from `tile` on.
+  template <class Codes>
+  HWY_INLINE void Unpack(const TileMatMulArgs& a, const uint8_t* tile, int64_t first,
+                         int64_t count) {
+    for (int g = 0; g < G; ++g, tile += a.tile_bytes) {
+      const uint8_t* codes = tile + first * BlockBytes<Codes>();
+      const uint8_t* of_scales =
+          tile + a.blocks * BlockBytes<Codes>() + first * kScalesOfBlockBytes;
+      for (int64_t b = 0; b < count; ++b, codes += BlockBytes<Codes>()) {
+        for (int q = 0; q < kQuadsOfBlock; ++q) {
+          uint8_t* to = quads + ((b * kQuadsOfBlock + q) * G + g) * kLineBytes;
+          for (int v = 0; v < kVectorsPerLine; ++v) {
+            hn::Store(QuadOf<Codes>(codes, q, v), ByteTag(), to + v * kVectorBytes);
+          }
+        }
+      }
+      UnpackHalves(of_scales, count, g, scales);
+      if constexpr (Codes::kHasMinimum) {
+        UnpackHalves(of_scales + a.blocks * kScalesOfBlockBytes, count, g, minimums);
+      }
+    }
+  }
+
+ private:
+  static HWY_INLINE void UnpackHalves(const uint8_t* halves, int64_t count, int g, float* to) {
+    for (int64_t b = 0; b < count; ++b, halves += kScalesOfBlockBytes) {
+      for (int v = 0; v < kVectorsPerLine; ++v) {
+        hn::Store(LoadHalves(halves + 2 * v * kLanes), kFloats,
+                  to + b * kFloatsOfBlock + g * kLineLanes + v * kLanes);
+      }
+    }
+  }
+};
+
+// Adds a chunk's products for T tokens, whose blocks lie next to each other from `x` on, to `out`.
+// `rows` of the G tiles' rows are wanted.
+template <class Codes, int G, int T>
+HWY_INLINE void AddChunk(const TileMatMulArgs& a, const UnpackedTiles<G>& w, const BlockQ8* x,
+                         int64_t count, bool is_first, float* out, int64_t rows) {
+  constexpr int kVectors = UnpackedTiles<G>::kVectors;
+  FloatVec sums[T][kVectors];
+  for (int t = 0; t < T; ++t) {
+    for (int v = 0; v < kVectors; ++v) {
+      sums[t][v] = is_first ? hn::Zero(kFloats) : LoadRows(out + t * a.out_stride, v, rows);
+    }
+  }
+  const uint8_t* quads = w.quads;
+  for (int64_t b = 0; b < count; ++b, x += T) {
+    IntVec products[T][kVectors];
+    for (int t = 0; t < T; ++t) {
+      for (IntVec& product : products[t]) product = hn::Set(IntTag(), Codes::Start(x[t]));
+    }
+    for (int q = 0; q < kQuadsOfBlock; ++q, quads += kVectors * kVectorBytes) {
+      Bytes weights[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
+      }
+      for (int t = 0; t < T; ++t) {
+        const Bytes quad = BroadcastQuad(x[t].codes + 4 * q);
+        for (int v = 0; v < kVectors; ++v) {
+          products[t][v] = Codes::Dot(products[t][v], weights[v], quad);
+        }
+      }
+    }
+    const float* scales = w.scales + b * UnpackedTiles<G>::kFloatsOfBlock;
+    const float* minimums = w.minimums + b * UnpackedTiles<G>::kFloatsOfBlock;
+    for (int t = 0; t < T; ++t) {
+      const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
+      for (int v = 0; v < kVectors; ++v) {
+        const FloatVec scale = hn::Mul(hn::Load(kFloats, scales + v * kLanes), x_scale);
+        sums[t][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[t][v]), scale, sums[t][v]);
+        if constexpr (Codes::kHasMinimum) {
+          const FloatVec x_sum = hn::Set(kFloats, RealSum(x[t]));
+          sums[t][v] = hn::MulAdd(hn::Load(kFloats, minimums + v * kLanes), x_sum, sums[t][v]);
+        }
+      }
+    }
+  }
+  for (int t = 0; t < T; ++t) {
+    for (int v = 0; v < kVectors; ++v) StoreRows(sums[t][v], out + t * a.out_stride, v, rows);
+  }
+}
+
+// AddChunk for a panel of `tokens` <= T tokens.
+template <class Codes, int G, int T>
+HWY_INLINE void AddChunkToPanel(const TileMatMulArgs& a, const UnpackedTiles<G>& w,
+                                const BlockQ8* x, int64_t count, bool is_first, float* out,
+                                int64_t rows, int64_t tokens) {
+  if constexpr (T > 1) {
+    if (tokens < T) {
+      AddChunkToPanel<Codes, G, T - 1>(a, w, x, count, is_first, out, rows, tokens);
+      return;
+    }
+  }
+  AddChunk<Codes, G, T>(a, w, x, count, is_first, out, rows);
+}
+
+// Blocks [first, first + count) of the G tiles from number `tile` on, for all tokens.
+template <class Codes, int G>
+void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t first, int64_t count) {
+  UnpackedTiles<G> unpacked;
+  unpacked.template Unpack<Codes>(
+      a, reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes,
+      first, count);
+  const int64_t rows = a.rows - tile * kLineLanes;
+  float* out = a.out + (tile - a.tile_begin) * kLineLanes;
+  for (int64_t t = 0; t < a.tokens; t += kPanelTokens) {
+    const int64_t tokens = a.tokens - t < kPanelTokens ? a.tokens - t : kPanelTokens;
+    AddChunkToPanel<Codes, G, kPanelTokens>(a, unpacked, a.x + t * a.blocks + first * tokens, count,
+                                            first == 0, out + t * a.out_stride, rows, tokens);
+  }
+}
+
+template <class Codes>
+void MatMulTiles(const TileMatMulArgs& a) noexcept {
+  if (a.tokens == 1) {
+    for (int64_t tile = a.tile_begin; tile < a.tile_end; ++tile) {
+      TileTimesToken<Codes>(
+          a, reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes,
+          a.out + (tile - a.tile_begin) * kLineLanes, a.rows - tile * kLineLanes);
+    }
+    return;
+  }
+  // Chunks outermost: their activations, of all tokens, stay in the second-level cache while the
+  // tiles of the call go by.
+  for (int64_t first = 0; first < a.blocks; first += kChunkBlocks) {
+    const int64_t count = a.blocks - first < kChunkBlocks ? a.blocks - first : kChunkBlocks;
+    int64_t tile = a.tile_begin;
+    for (; tile + kTilesAtOnce <= a.tile_end; tile += kTilesAtOnce) {
+      TilesTimesTokens<Codes, kTilesAtOnce>(a, tile, first, count);
+    }
+    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, 1>(a, tile, first, count);
+  }
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA

@@ -1,0 +1,263 @@
+// Products of weight tiles of every table against the scalar oracle, and the promise that the
+// result of a row and a token does not depend on how the work was split.
+#include <memory>
+
+#include "kernels/test_util.h"
+#include "kernels/tile_pack.h"
+#include "tensor/blocks.h"
+#include "tensor/half.h"
+
+namespace hearth::kernels {
+namespace {
+
+using testing::DataKind;
+using testing::GuardedArray;
+
+constexpr DType kTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+
+template <class T>
+void Append(std::vector<std::byte>& out, T value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof(value));
+}
+
+// A row of blocks. Codes are uniform, so that the extreme ones occur too (Q8_0's -128 among them).
+std::vector<std::byte> RandomRow(DType dtype, int64_t blocks, std::mt19937& random, DataKind kind) {
+  std::vector<std::byte> row;
+  for (int64_t b = 0; b < blocks; ++b) {
+    float scale = 0.1f * testing::RandomFloat(random, DataKind::kNormal);
+    if (kind == DataKind::kZeros) scale = 0;
+    if (kind == DataKind::kDenormal) scale *= 1e-6f;
+    Append(row, FloatToHalf(scale));
+    if (dtype == DType::kQ4_1) {
+      Append(row, FloatToHalf(testing::RandomFloat(random, DataKind::kNormal)));
+    }
+    const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
+    for (int i = 0; i < bytes; ++i) Append(row, static_cast<uint8_t>(random()));
+  }
+  return row;
+}
+
+// One product with its operands on guarded pages. Strides leave gaps, which must survive.
+class Problem {
+ public:
+  Problem(DType dtype, int64_t blocks, int64_t rows, int64_t tokens, DataKind kind, uint32_t seed)
+      : dtype_(dtype), layout_(dtype, blocks * 32), rows_(rows), tokens_(tokens) {
+    std::mt19937 random(seed);
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::vector<std::byte> row = RandomRow(dtype, blocks, random, kind);
+      weights_.insert(weights_.end(), row.begin(), row.end());
+    }
+    tiles_ = std::make_unique<GuardedArray<std::byte>>(
+        static_cast<int64_t>(layout_.matrix_bytes(rows)),
+        seed % 2 == 0 ? testing::Placement::kAtEnd : testing::Placement::kAtStart);
+    PackTiles(dtype, layout_, weights_.data(), row_bytes(), rows, tiles_->data());
+    x_ = testing::RandomFloats(random, tokens * blocks * 32, kind);
+  }
+
+  // out[t][r], computed with calls of at most `tiles_per_call` tiles and `tokens_per_call` tokens.
+  std::vector<float> Run(const KernelTable& table, int64_t tiles_per_call,
+                         int64_t tokens_per_call) {
+    constexpr float kUntouched = -123.5f;
+    const int64_t stride = rows_ + 3;
+    const int64_t size = tokens_ == 0 ? 0 : (tokens_ - 1) * stride + rows_;
+    GuardedArray<float> out(std::vector<float>(static_cast<size_t>(size), kUntouched));
+    const int64_t tiles = TileLayout::TilesFor(rows_);
+    for (int64_t t = 0; t < tokens_; t += tokens_per_call) {
+      const int64_t tokens = std::min(tokens_per_call, tokens_ - t);
+      GuardedArray<BlockQ8> x(Panels(table, t, tokens));
+      for (int64_t tile = 0; tile < tiles; tile += tiles_per_call) {
+        TileMatMulArgs args{};
+        args.tiles = tiles_->data();
+        args.tile_bytes = layout_.tile_bytes();
+        args.blocks = layout_.blocks;
+        args.x = x.data();
+        args.tokens = tokens;
+        args.out = out.data() + t * stride + tile * TileLayout::kRows;
+        args.out_stride = stride;
+        args.rows = rows_;
+        args.tile_begin = tile;
+        args.tile_end = std::min(tiles, tile + tiles_per_call);
+        table.matmul_tiles[static_cast<int>(dtype_)](args);
+      }
+    }
+    std::vector<float> result;
+    for (int64_t i = 0; i < size; ++i) {
+      if (i % stride < rows_) {
+        result.push_back(out[i]);
+      } else {
+        EXPECT_EQ(out[i], kUntouched) << "wrote between the rows";
+      }
+    }
+    return result;
+  }
+
+  // Largest error that rounding can explain for out[t][r]: every block rounds a few times, in
+  // proportion to the sum of magnitudes so far.
+  double Tolerance(int64_t t, int64_t r) const {
+    double magnitude = 0;
+    for (int64_t b = 0; b < layout_.blocks; ++b) magnitude += BlockMagnitude(r, b, t);
+    const double denormals = static_cast<double>(layout_.blocks) * 0x1p-140;
+    return magnitude * static_cast<double>(3 * layout_.blocks + 8) * testing::kFloatEpsilon +
+           denormals;
+  }
+
+ private:
+  size_t row_bytes() const {
+    return RowBytes(dtype_, static_cast<size_t>(layout_.blocks) * size_t{32});
+  }
+
+  // The activations of tokens [first, first + count) as matmul_tiles wants them.
+  std::vector<BlockQ8> Panels(const KernelTable& table, int64_t first, int64_t count) const {
+    std::vector<BlockQ8> x(static_cast<size_t>(count * layout_.blocks));
+    for (int64_t t = 0; t < count; ++t) {
+      const int64_t panel = t / table.panel_tokens * table.panel_tokens;
+      const int64_t size = std::min(table.panel_tokens, count - panel);
+      Oracle().quantize_q8(x_.data() + (first + t) * layout_.blocks * 32, layout_.blocks * 32,
+                           x.data() + panel * layout_.blocks + (t - panel), size);
+    }
+    return x;
+  }
+  static const KernelTable& Oracle() { return *UsableKernels({}).front(); }
+
+  float HalfAt(size_t offset) const {
+    uint16_t bits;
+    std::memcpy(&bits, weights_.data() + offset, sizeof(bits));
+    return HalfToFloat(bits);
+  }
+
+  // Sum of the magnitudes of what is added up for a block. A kernel may add 128 to Q8_0's codes
+  // and 8 to Q4_0's and take it off again, exactly, so that only the whole is rounded.
+  double BlockMagnitude(int64_t r, int64_t b, int64_t t) const {
+    const size_t block =
+        static_cast<size_t>(r) * row_bytes() + static_cast<size_t>(b) * InfoOf(dtype_).block_bytes;
+    double sum = 0;
+    float max = 0;
+    for (int64_t i = 0; i < 32; ++i) {
+      const float v = x_[static_cast<size_t>((t * layout_.blocks + b) * 32 + i)];
+      sum += std::abs(v);
+      max = std::max(max, std::abs(v));
+    }
+    sum += 32.0 * max / 127;  // rounding of the activations
+    const double largest_code = dtype_ == DType::kQ8_0 ? 128 : 15;
+    double bound = std::abs(HalfAt(block)) * largest_code * sum;
+    if (dtype_ == DType::kQ4_1) bound += std::abs(HalfAt(block + 2)) * sum;
+    return bound;
+  }
+
+  DType dtype_;
+  TileLayout layout_;
+  int64_t rows_;
+  int64_t tokens_;
+  std::vector<std::byte> weights_;
+  std::unique_ptr<GuardedArray<std::byte>> tiles_;
+  std::vector<float> x_;
+};
+
+class MatMulTilesTest : public testing::TableTest {
+ protected:
+  void Check(DType dtype, int64_t blocks, int64_t rows, int64_t tokens, DataKind kind,
+             uint32_t seed) {
+    SCOPED_TRACE(::testing::Message() << NameOf(dtype) << " blocks=" << blocks << " rows=" << rows
+                                      << " tokens=" << tokens << " kind=" << int(kind));
+    Problem problem(dtype, blocks, rows, tokens, kind, seed);
+    const std::vector<float> expected = problem.Run(oracle(), 1000, 1000);
+    const std::vector<float> actual = problem.Run(table(), 1000, 1000);
+    ASSERT_EQ(actual.size(), static_cast<size_t>(rows * tokens));
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const size_t i = static_cast<size_t>(t * rows + r);
+        ASSERT_NEAR(actual[i], expected[i], problem.Tolerance(t, r)) << "t=" << t << " r=" << r;
+      }
+    }
+    for (const int64_t tiles : {1, 3}) {
+      for (const int64_t tokens_per_call : {1, 4}) {
+        const std::vector<float> pieces = problem.Run(table(), tiles, tokens_per_call);
+        EXPECT_TRUE(testing::SameBits(pieces.data(), actual.data(), actual.size() * sizeof(float)))
+            << "depends on the split";
+      }
+    }
+  }
+};
+
+// Whole and partial chunks of blocks, whole and partial tiles, all sizes of panels.
+TEST_P(MatMulTilesTest, AgreesWithOracleForAllShapes) {
+  uint32_t seed = 1;
+  for (DType dtype : kTypes) {
+    for (int64_t tokens = 0; tokens <= 13; ++tokens) {
+      for (int64_t rows : {1, 7, 8, 9, 16, 17, 24, 33, 48, 61}) {
+        Check(dtype, 1 + (rows + 5 * tokens) % 37, rows, tokens, DataKind::kNormal, seed++);
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTilesTest, AgreesWithOracleForAdversarialData) {
+  uint32_t seed = 2000;
+  for (DType dtype : kTypes) {
+    for (DataKind kind : testing::kAllDataKinds) {
+      Check(dtype, 5, 22, 1, kind, seed++);
+      Check(dtype, 19, 38, 7, kind, seed++);
+    }
+  }
+}
+
+TEST_P(MatMulTilesTest, AgreesWithOracleForRealSizes) {
+  uint32_t seed = 3000;
+  for (DType dtype : kTypes) {
+    Check(dtype, 128, 67, 14, DataKind::kNormal, seed++);
+    Check(dtype, 448, 16, 2, DataKind::kNormal, seed++);
+  }
+}
+
+TEST_P(MatMulTilesTest, NonFiniteActivationsShowInTheResult) {
+  std::vector<float> x(128, 1.0f);
+  x[40] = std::numeric_limits<float>::quiet_NaN();
+  for (const int64_t tokens : {1, 2}) {
+    BlockQ8 blocks[4];
+    for (int64_t t = 0; t < tokens; ++t) {
+      table().quantize_q8(x.data(), 64, blocks + t, tokens);
+    }
+    for (DType dtype : kTypes) {
+      std::mt19937 random(7);
+      const std::vector<std::byte> row = RandomRow(dtype, 2, random, DataKind::kNormal);
+      const TileLayout layout(dtype, 64);
+      std::vector<std::byte> tiles(layout.matrix_bytes(1));
+      PackTiles(dtype, layout, row.data(), row.size(), 1, tiles.data());
+      float out[2] = {0, 0};
+      table().matmul_tiles[static_cast<int>(dtype)](
+          {tiles.data(), layout.tile_bytes(), 2, blocks, tokens, out, 1, 1, 0, 1});
+      for (int64_t t = 0; t < tokens; ++t) EXPECT_TRUE(std::isnan(out[t])) << NameOf(dtype);
+    }
+  }
+}
+
+HEARTH_FOR_ALL_TABLES(MatMulTilesTest);
+
+TEST(TilePackTest, RowsComeBackExactly) {
+  for (DType dtype : kTypes) {
+    for (const int64_t rows : {1, 15, 16, 17, 40}) {
+      const int64_t blocks = 1 + rows % 5;
+      const TileLayout layout(dtype, blocks * 32);
+      std::mt19937 random(static_cast<uint32_t>(rows));
+      std::vector<std::byte> matrix;
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<std::byte> row = RandomRow(dtype, blocks, random, DataKind::kNormal);
+        matrix.insert(matrix.end(), row.begin(), row.end());
+      }
+      const size_t row_bytes = matrix.size() / static_cast<size_t>(rows);
+      GuardedArray<std::byte> tiles(static_cast<int64_t>(layout.matrix_bytes(rows)));
+      PackTiles(dtype, layout, matrix.data(), row_bytes, rows, tiles.data());
+      std::vector<std::byte> row(row_bytes);
+      for (int64_t r = 0; r < rows; ++r) {
+        UnpackTileRow(dtype, layout, tiles.data(), r, row.data());
+        EXPECT_TRUE(testing::SameBits(
+            row.data(), matrix.data() + static_cast<size_t>(r) * row_bytes, row_bytes))
+            << NameOf(dtype) << " row " << r << " of " << rows;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::kernels
