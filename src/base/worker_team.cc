@@ -1,7 +1,12 @@
 #include "base/worker_team.h"
 
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
 #include <system_error>
 
+#include "base/cpu.h"
 #include "base/error.h"
 
 namespace hearth {
@@ -27,20 +32,61 @@ inline void Pause() {
 #endif
 }
 
-// Returns the value of `word` once it differs from `old`; spins first, then sleeps.
-uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old) {
+// Spins until `word` differs from `old`; false where that takes too long.
+bool SpinForChange(const std::atomic<uint32_t>& word, uint32_t old) {
   for (int i = 0; i < kSpinRounds; ++i) {
-    const uint32_t now = word.load(std::memory_order_acquire);
-    if (now != old) return now;
+    if (word.load(std::memory_order_acquire) != old) return true;
     Pause();
   }
-  word.wait(old, std::memory_order_acquire);
+  return false;
+}
+
+// Returns the value of `word` once it differs from `old`; spins first, then sleeps.
+uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old) {
+  if (!SpinForChange(word, old)) word.wait(old, std::memory_order_acquire);
   return word.load(std::memory_order_acquire);
 }
 
+int64_t NowNs(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+}
+
+// Tells whether this thread shares its processor with others that want to run, from how much of
+// the time that it was awake it got.
+class ContentionMeter {
+ public:
+  // Called often while the thread works or spins. True when it should give way now.
+  bool ShouldYield() {
+    const int64_t now = NowNs(CLOCK_MONOTONIC);
+    if (wall_start_ == 0) return Restart(now), false;
+    const int64_t wall = now - wall_start_;
+    if (wall < kPeriodNs) return false;
+    const int64_t processor = NowNs(CLOCK_THREAD_CPUTIME_ID) - processor_start_;
+    contended_ = processor * 10 < wall * 9 || (contended_ && processor * 100 < wall * 98);
+    Restart(now);
+    return contended_;
+  }
+  // Called after sleeping of its own will.
+  void Forget() { wall_start_ = 0; }
+
+ private:
+  // Less than the slice that a scheduler gives to a thread, more than it costs to look.
+  static constexpr int64_t kPeriodNs = 1'000'000;
+
+  void Restart(int64_t now) {
+    wall_start_ = now;
+    processor_start_ = NowNs(CLOCK_THREAD_CPUTIME_ID);
+  }
+  int64_t wall_start_ = 0;
+  int64_t processor_start_ = 0;
+  bool contended_ = false;
+};
+
 }  // namespace
 
-WorkerTeam::WorkerTeam(int num_threads) {
+WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMaxThreads)) {
   if (num_threads < 1 || num_threads > kMaxThreads) {
     throw Error(ErrorCode::kInvalidArgument, "--threads", "number of threads", "1 to 1024",
                 std::to_string(num_threads));
@@ -85,10 +131,15 @@ void WorkerTeam::RunErased(SectionFn fn, void* context) {
 
 void WorkerTeam::WorkerLoop(int worker) {
   uint32_t joined_section = 0;
+  ContentionMeter meter;
   uint32_t state = state_.load(std::memory_order_acquire);
   while (!stop_.load(std::memory_order_relaxed)) {
     if ((state & kOpenBit) == 0 || SectionOf(state) == joined_section) {
-      state = AwaitChange(state_, state);
+      if (!SpinForChange(state_, state)) {
+        state_.wait(state, std::memory_order_acquire);
+        meter.Forget();
+      }
+      state = state_.load(std::memory_order_acquire);
       continue;
     }
     if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel,
@@ -99,6 +150,10 @@ void WorkerTeam::WorkerLoop(int worker) {
     fn_(context_, worker);
     state = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
     if ((state & (kInsideMask | kOpenBit)) == 0) state_.notify_all();
+    if (meter.ShouldYield()) {
+      sched_yield();
+      state = state_.load(std::memory_order_acquire);
+    }
   }
 }
 

@@ -75,50 +75,71 @@ HWY_INLINE void StoreRows(FloatVec sums, float* out, int v, int64_t rows) {
   }
 }
 
-// How far ahead of its use a tile is asked for.
-inline constexpr uintptr_t kTilePrefetchBytes = 4096;
+// Tiles that one token is multiplied with side by side, and how far ahead of its use each of these
+// streams is asked for. Measured with two threads on 4 GiB, as shares of the read bandwidth: one
+// tile and 4096 bytes 79%, two and 2048 90%, four and 1024 94%.
+inline constexpr int kTilesOfDecode = 4;
+inline constexpr uintptr_t kTilePrefetchBytes = 1024;
 
+// A block's share of a tile. The address may lie past the weights, where this does nothing.
 template <class Codes>
-HWY_INLINE void TileTimesToken(const TileMatMulArgs& a, const uint8_t* tile, float* out,
-                               int64_t rows) {
+HWY_INLINE void PrefetchBlock(uintptr_t address) {
+  for (int line = 0; line <= Codes::kLines; ++line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(address + line * kLineBytes));
+  }
+}
+
+// One token times G tiles, read side by side as so many streams.
+template <class Codes, int G>
+HWY_INLINE void TilesTimesToken(const TileMatMulArgs& a, int64_t first_tile) {
   constexpr int kVectors = kVectorsPerLine;
-  const uint8_t* codes = tile;
-  const uint8_t* scales = tile + a.blocks * BlockBytes<Codes>();
-  const uint8_t* minimums = scales + a.blocks * kScalesOfBlockBytes;
-  // The prefetches walk through all of a tile's bytes while its codes are used, and so through the
-  // next tile's when the last blocks are. They may point past the weights, where they do nothing.
+  const auto* tile =
+      reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(first_tile) * a.tile_bytes;
+  const int64_t scales_offset = a.blocks * BlockBytes<Codes>();
+  const int64_t minimums_offset = scales_offset + a.blocks * kScalesOfBlockBytes;
+  // Walks through all of a tile's bytes while its codes are used, and so into the tile behind it
+  // when the last blocks are.
   const auto step = static_cast<uintptr_t>(a.tile_bytes / static_cast<size_t>(a.blocks));
   uintptr_t ahead = reinterpret_cast<uintptr_t>(tile) + kTilePrefetchBytes;
-  FloatVec sums[kVectors];
-  for (FloatVec& sum : sums) sum = hn::Zero(kFloats);
+  FloatVec sums[G][kVectors];
+  for (auto& of_tile : sums) {
+    for (FloatVec& sum : of_tile) sum = hn::Zero(kFloats);
+  }
   for (int64_t b = 0; b < a.blocks; ++b) {
-    for (int line = 0; line <= Codes::kLines; ++line) {
-      __builtin_prefetch(reinterpret_cast<const void*>(ahead + line * kLineBytes));
+    const BlockQ8& x = a.x[b];
+    const FloatVec x_scale = hn::Set(kFloats, x.scale);
+    for (int g = 0; g < G; ++g) {
+      const uint8_t* of_tile = tile + static_cast<size_t>(g) * a.tile_bytes;
+      PrefetchBlock<Codes>(ahead + static_cast<uintptr_t>(g) * a.tile_bytes);
+      const uint8_t* codes = of_tile + b * BlockBytes<Codes>();
+      IntVec products[kVectors];
+      for (IntVec& product : products) product = hn::Set(IntTag(), Codes::Start(x));
+      for (int q = 0; q < kQuadsOfBlock; ++q) {
+        const Bytes quad = BroadcastQuad(x.codes + 4 * q);
+        for (int v = 0; v < kVectors; ++v) {
+          products[v] = Codes::Dot(products[v], QuadOf<Codes>(codes, q, v), quad);
+        }
+      }
+      const uint8_t* scales = of_tile + scales_offset + b * kScalesOfBlockBytes;
+      for (int v = 0; v < kVectors; ++v) {
+        const FloatVec scale = hn::Mul(LoadHalves(scales + 2 * v * kLanes), x_scale);
+        sums[g][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[v]), scale, sums[g][v]);
+        if constexpr (Codes::kHasMinimum) {
+          const uint8_t* minimums = of_tile + minimums_offset + b * kScalesOfBlockBytes;
+          const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
+          sums[g][v] = hn::MulAdd(LoadHalves(minimums + 2 * v * kLanes), x_sum, sums[g][v]);
+        }
+      }
     }
     ahead += step;
-    const BlockQ8& x = a.x[b];
-    IntVec products[kVectors];
-    for (IntVec& product : products) product = hn::Set(IntTag(), Codes::Start(x));
-    for (int q = 0; q < kQuadsOfBlock; ++q) {
-      const Bytes quad = BroadcastQuad(x.codes + 4 * q);
-      for (int v = 0; v < kVectors; ++v) {
-        products[v] = Codes::Dot(products[v], QuadOf<Codes>(codes, q, v), quad);
-      }
-    }
-    const FloatVec x_scale = hn::Set(kFloats, x.scale);
-    for (int v = 0; v < kVectors; ++v) {
-      const FloatVec scale = hn::Mul(LoadHalves(scales + 2 * v * kLanes), x_scale);
-      sums[v] = hn::MulAdd(hn::ConvertTo(kFloats, products[v]), scale, sums[v]);
-      if constexpr (Codes::kHasMinimum) {
-        const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
-        sums[v] = hn::MulAdd(LoadHalves(minimums + 2 * v * kLanes), x_sum, sums[v]);
-      }
-    }
-    codes += BlockBytes<Codes>();
-    scales += kScalesOfBlockBytes;
-    minimums += kScalesOfBlockBytes;
   }
-  for (int v = 0; v < kVectors; ++v) StoreRows(sums[v], out, v, rows);
+  for (int g = 0; g < G; ++g) {
+    const int64_t tile_index = first_tile + g;
+    for (int v = 0; v < kVectors; ++v) {
+      StoreRows(sums[g][v], a.out + (tile_index - a.tile_begin) * kLineLanes, v,
+                a.rows - tile_index * kLineLanes);
+    }
+  }
 }
 
 // Blocks of a chunk: 16 KB of bytes for two tiles, a third of a first-level cache.
@@ -251,11 +272,11 @@ void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t first, int6
 template <class Codes>
 void MatMulTiles(const TileMatMulArgs& a) noexcept {
   if (a.tokens == 1) {
-    for (int64_t tile = a.tile_begin; tile < a.tile_end; ++tile) {
-      TileTimesToken<Codes>(
-          a, reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes,
-          a.out + (tile - a.tile_begin) * kLineLanes, a.rows - tile * kLineLanes);
+    int64_t tile = a.tile_begin;
+    for (; tile + kTilesOfDecode <= a.tile_end; tile += kTilesOfDecode) {
+      TilesTimesToken<Codes, kTilesOfDecode>(a, tile);
     }
+    for (; tile < a.tile_end; ++tile) TilesTimesToken<Codes, 1>(a, tile);
     return;
   }
   // Chunks outermost: their activations, of all tokens, stay in the second-level cache while the
