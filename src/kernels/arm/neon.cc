@@ -36,6 +36,7 @@ HWY_INLINE int32x4_t DotBytes(int32x4_t sums, int8x16_t a, int8x16_t b) {
 
 #include "kernels/arm/int8_primitives-inl.h"
 #include "kernels/arm/partial_neon-inl.h"
+#include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"
 

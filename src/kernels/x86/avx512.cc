@@ -34,6 +34,7 @@ HWY_INLINE __m256i DotBytes(__m256i sums, __m256i u, __m256i s) {
 
 #include "kernels/x86/int8_primitives-inl.h"
 #include "kernels/x86/partial_avx-inl.h"
+#include "kernels/x86/registers-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"
 
