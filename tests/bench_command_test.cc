@@ -31,8 +31,8 @@ void ExpectRefused(const ProgramResult& result, int exit_code, const std::string
   EXPECT_THAT(result.err, HasSubstr(words));
 }
 
-const std::vector<std::string> kSmall = {"--prefill", "8,20", "--decode", "4",   "--reps",
-                                         "2",         "--memory", "100M"};
+const std::vector<std::string> kSmall = {"--prefill", "8,20", "--decode", "4",
+                                         "--reps",    "2",    "--memory", "100M"};
 
 TEST(BenchCommandTest, TheDocumentIsWhatItsSchemaSays) {
   std::vector<std::string> arguments = kSmall;
@@ -55,6 +55,37 @@ TEST(BenchCommandTest, TheDocumentIsWhatItsSchemaSays) {
   EXPECT_LT(document["memory"]["rss_peak_bytes"], 100 << 20);
 }
 
+TEST(BenchCommandTest, TheProfileIsThereWhenAskedFor) {
+  std::vector<std::string> arguments = kSmall;
+  arguments.push_back("--json");
+  EXPECT_TRUE(nlohmann::json::parse(Bench(arguments).out)["profile"].is_null());
+  arguments.push_back("--profile");
+  const nlohmann::json document = nlohmann::json::parse(Bench(arguments).out);
+  const nlohmann::json schema =
+      nlohmann::json::parse(ReadWholeFile(SourcePath("docs/formats/schemas/bench.schema.json")));
+  EXPECT_THAT(SchemaComplaints(schema, document), IsEmpty());
+  const nlohmann::json& profile = document["profile"];
+  ASSERT_EQ(profile["prefill"].size(), 2u);
+  EXPECT_EQ(profile["prefill"][1]["tokens"], 20);
+  double shares = 0;
+  for (const auto& op : profile["decode"]["ops"]) {
+    shares += op["share"].get<double>();
+    EXPECT_NE(op["op"], "router") << "a model without experts";
+    EXPECT_TRUE(op["floor_ms_per_token"].is_null()) << "the bandwidth is not known";
+  }
+  EXPECT_NEAR(shares, 1, 1e-9);
+}
+
+TEST(BenchCommandTest, TheProfileIsATableToo) {
+  std::vector<std::string> arguments = kSmall;
+  arguments.push_back("--profile");
+  const ProgramResult result = Bench(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* part : {"attention_qkv", "ffn_gate_up", "logits", "time/floor"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+}
+
 TEST(BenchCommandTest, TheSchemaRefusesOtherDocuments) {
   const nlohmann::json schema =
       nlohmann::json::parse(ReadWholeFile(SourcePath("docs/formats/schemas/bench.schema.json")));
@@ -71,8 +102,8 @@ TEST(BenchCommandTest, TheSchemaRefusesOtherDocuments) {
 TEST(BenchCommandTest, TheTableNamesEveryMeasure) {
   const ProgramResult result = Bench(kSmall);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  for (const char* part : {"prefill 8 ", "prefill 20 ", "decode 4 ", "median", "p99",
-                           "read bandwidth not known"}) {
+  for (const char* part :
+       {"prefill 8 ", "prefill 20 ", "decode 4 ", "median", "p99", "read bandwidth not known"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
 }

@@ -1,4 +1,6 @@
 // hearth bench: how fast a model runs here, and how much faster it could.
+#include "engine/bench.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,9 +13,9 @@
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
+#include "cli/profile_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
-#include "engine/bench.h"
 #include "model/registry.h"
 
 namespace hearth::cli {
@@ -54,8 +56,7 @@ void CheckContext(const BenchCommand& options) {
     context = std::min(spec.context_length, Engine::kDefaultContext);
   }
   const auto refuse = [&](const char* flag, int64_t most, int64_t found) {
-    throw Error(ErrorCode::kInvalidArgument, flag,
-                fmt::format("the context is {} tokens", context),
+    throw Error(ErrorCode::kInvalidArgument, flag, fmt::format("the context is {} tokens", context),
                 fmt::format("at most {}", std::max<int64_t>(most, 0)), std::to_string(found));
   };
   for (const int64_t tokens : options.bench.prefill_tokens) {
@@ -77,8 +78,14 @@ int Measure(const BenchCommand& options) {
                         progress.Update(done, total, measure);
                       });
   }
-  WriteOutput(options.json ? DumpJson(BenchJson(*engine, options.model, memory, result))
-                           : BenchText(*engine, options.model, memory, result));
+  if (options.json) {
+    nlohmann::ordered_json document = BenchJson(*engine, options.model, memory, result);
+    document["profile"] = options.bench.profile ? ProfileJson(result) : nullptr;
+    WriteOutput(DumpJson(document));
+  } else {
+    WriteOutput(BenchText(*engine, options.model, memory, result) +
+                (options.bench.profile ? ProfileText(result) : ""));
+  }
   return kExitDone;
 }
 
@@ -103,6 +110,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   command->add_option("--reps", options->bench.repetitions, "how often, in turn (default 5)")
       ->option_text("R")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+  command->add_flag("--profile", options->bench.profile,
+                    "also print where the time goes, op by op");
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, &action] { action = [options] { return Measure(*options); }; });
 }

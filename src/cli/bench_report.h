@@ -9,7 +9,7 @@
 
 namespace hearth::cli {
 
-// The bench document (docs/formats/schemas/bench.schema.json).
+// The bench document (docs/formats/schemas/bench.schema.json) without its profile.
 nlohmann::ordered_json BenchJson(Engine& engine, const ModelOptions& options,
                                  const ProbeMemory& memory, const BenchResult& result);
 

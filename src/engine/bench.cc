@@ -38,6 +38,25 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Records the ops of passes while it lives; null records nothing.
+class OpRecording {
+ public:
+  OpRecording(Forward& forward, OpSeconds* seconds) : forward_(forward) {
+    forward_.RecordOps(seconds);
+  }
+  ~OpRecording() { forward_.RecordOps(nullptr); }
+  OpRecording(const OpRecording&) = delete;
+  OpRecording& operator=(const OpRecording&) = delete;
+
+ private:
+  Forward& forward_;
+};
+
+OpSeconds Divided(OpSeconds seconds, int64_t count) {
+  for (double& s : seconds) s /= static_cast<double>(count);
+  return seconds;
+}
+
 // Measures one thing at a time; collects what was measured.
 class Bench {
  public:
@@ -47,7 +66,8 @@ class Bench {
         memory_(memory),
         options_(options),
         progress_(progress),
-        prefill_tok_s_(options.prefill_tokens.size()) {
+        prefill_tok_s_(options.prefill_tokens.size()),
+        prefill_ops_(options.prefill_tokens.size()) {
     std::mt19937_64 random(kTokenSeed);
     const auto vocab = static_cast<uint64_t>(engine.model().spec().vocab_size);
     tokens_.resize(static_cast<size_t>(BenchContext(options)));
@@ -79,14 +99,16 @@ class Bench {
       const int64_t tokens = options_.prefill_tokens[i];
       result.prefill.push_back(
           {tokens, SpreadOf(prefill_tok_s_[i]),
-           EstimatePrompt(spec, weights, tokens, limits.max_tokens, limits.kv_dtype)});
+           EstimatePrompt(spec, weights, tokens, limits.max_tokens, limits.kv_dtype),
+           Divided(prefill_ops_[i], options_.repetitions)});
     }
     const PassShape mean_token{.tokens = 1,
                                .context = kBenchDecodeContext + (options_.decode_tokens - 1) / 2,
                                .logit_rows = 1,
                                .kv_dtype = limits.kv_dtype};
-    result.decode = {options_.decode_tokens, SpreadOf(decode_tok_s_),
-                     EstimatePass(spec, weights, mean_token), latencies_ms_};
+    result.decode = {
+        options_.decode_tokens, SpreadOf(decode_tok_s_), EstimatePass(spec, weights, mean_token),
+        Divided(decode_ops_, options_.repetitions * options_.decode_tokens), latencies_ms_};
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
     return result;
@@ -110,6 +132,8 @@ class Bench {
   void MeasurePrefill(size_t index) {
     const int64_t tokens = options_.prefill_tokens[index];
     const std::string measure = fmt::format("prefill {}", tokens);
+    const OpRecording recording(engine_.forward(),
+                                options_.profile ? &prefill_ops_[index] : nullptr);
     const Clock::time_point start = Clock::now();
     Prompt(tokens, measure, true);
     prefill_tok_s_[index].push_back(static_cast<double>(tokens) / SecondsSince(start));
@@ -117,6 +141,7 @@ class Bench {
 
   void MeasureDecode() {
     KvSequence kv = Prompt(kBenchDecodeContext, "decode", true);
+    const OpRecording recording(engine_.forward(), options_.profile ? &decode_ops_ : nullptr);
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       const Clock::time_point start = Clock::now();
@@ -145,7 +170,8 @@ class Bench {
 
   void Pass(KvSequence& kv, int64_t count, bool wants_logits) {
     const auto begin = static_cast<size_t>(kv.length());
-    const BatchSequence sequence{&kv, std::span(tokens_).subspan(begin, static_cast<size_t>(count))};
+    const BatchSequence sequence{&kv,
+                                 std::span(tokens_).subspan(begin, static_cast<size_t>(count))};
     engine_.forward().Run({&sequence, 1}, selector_);
     if (wants_logits) engine_.forward().Logits(count - 1, 1);
   }
@@ -163,7 +189,9 @@ class Bench {
   uint64_t done_tokens_ = 0;
   uint64_t total_tokens_ = 0;
   std::vector<std::vector<double>> prefill_tok_s_;  // per length, per repetition
+  std::vector<OpSeconds> prefill_ops_;              // per length, over all repetitions
   std::vector<double> decode_tok_s_;
+  OpSeconds decode_ops_{};  // over all tokens and repetitions
   std::vector<double> latencies_ms_;
   std::vector<double> read_bytes_per_s_;
   std::vector<double> int8_macs_per_s_;
@@ -183,7 +211,8 @@ ProbeMemory::ProbeMemory(Engine& engine) {
     missing_ = fmt::format(
         "measuring it takes {} of memory, several times the caches: {} of weights are too few and "
         "the memory limit leaves {}",
-        FormatSize(wanted), FormatSize(weights.size()), FormatSize(limit > used ? limit - used : 0));
+        FormatSize(wanted), FormatSize(weights.size()),
+        FormatSize(limit > used ? limit - used : 0));
     return;
   }
   buffer_ = Buffer(engine.budget(), "bandwidth probe", wanted);
@@ -205,8 +234,7 @@ BenchResult RunBench(Engine& engine, const ProbeMemory& memory, const BenchOptio
                      const BenchProgressFn& progress) {
   if (BenchContext(options) > engine.context()) {
     throw Error(ErrorCode::kInvalidArgument, "bench", "tokens that it needs in the context",
-                fmt::format("at most {}", engine.context()),
-                std::to_string(BenchContext(options)));
+                fmt::format("at most {}", engine.context()), std::to_string(BenchContext(options)));
   }
   Bench bench(engine, memory, options, progress);
   bench.Run();

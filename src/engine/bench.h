@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "engine/engine.h"
+#include "engine/op_laps.h"
 #include "engine/statistics.h"
 #include "engine/work_estimate.h"
 
@@ -36,6 +37,7 @@ struct BenchOptions {
   std::vector<int64_t> prefill_tokens = {128, 512};
   int64_t decode_tokens = 64;
   int64_t repetitions = 5;
+  bool profile = false;  // also take the time of every op
 };
 
 // Tokens in the cache before the first token of a decode measurement.
@@ -47,13 +49,15 @@ int64_t BenchContext(const BenchOptions& options);
 struct PrefillResult {
   int64_t tokens = 0;
   Spread tok_s;
-  WorkByOp work;  // of the whole prompt
+  WorkByOp work;           // of the whole prompt
+  OpSeconds op_seconds{};  // of one prompt, mean; with BenchOptions::profile
 };
 
 struct DecodeResult {
   int64_t tokens = 0;
   Spread tok_s;
-  WorkByOp work;  // of one token, at the mean context
+  WorkByOp work;                     // of one token, at the mean context
+  OpSeconds op_seconds{};            // of one token, mean; with BenchOptions::profile
   std::vector<double> latencies_ms;  // of every token of every repetition
 };
 

@@ -43,6 +43,20 @@ TEST(BenchTest, MeasuresWhatItWasAskedFor) {
   EXPECT_EQ(engine->kv_pool().free_pages(), engine->kv_pool().num_pages());
 }
 
+TEST(BenchTest, AProfileHasAllOpsOfTheModel) {
+  const auto engine = SmallEngine();
+  const ProbeMemory memory(*engine);
+  BenchOptions options{.prefill_tokens = {5}, .decode_tokens = 2, .repetitions = 1};
+  EXPECT_EQ(RunBench(*engine, memory, options).decode.op_seconds, OpSeconds{});
+  options.profile = true;
+  const BenchResult result = RunBench(*engine, memory, options);
+  for (size_t op = 0; op < kNumForwardOps; ++op) {
+    const bool is_dense = static_cast<ForwardOp>(op) != ForwardOp::kRouter;
+    EXPECT_EQ(result.decode.op_seconds[op] > 0, is_dense) << op;
+    EXPECT_EQ(result.prefill[0].op_seconds[op] > 0, is_dense) << op;
+  }
+}
+
 TEST(BenchTest, RefusesWhatDoesNotFitTheContext) {
   const auto engine = SmallEngine();
   const ProbeMemory memory(*engine);

@@ -26,8 +26,10 @@ inline constexpr size_t kNumForwardOps = 13;
 
 inline const char* ForwardOpName(ForwardOp op) {
   constexpr const char* kNames[kNumForwardOps] = {
-      "embedding", "norm",        "attention_qkv",  "rope",     "kv_store", "attention", "attention_output",
-      "router",    "ffn_gate_up", "ffn_activation", "ffn_down", "residual", "logits"};
+      "embedding",   "norm",           "attention_qkv",    "rope",
+      "kv_store",    "attention",      "attention_output", "router",
+      "ffn_gate_up", "ffn_activation", "ffn_down",         "residual",
+      "logits"};
   return kNames[static_cast<size_t>(op)];
 }
 

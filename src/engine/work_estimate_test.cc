@@ -47,8 +47,9 @@ OpWork Of(const WorkByOp& work, ForwardOp op) { return work[static_cast<size_t>(
 TEST(WorkEstimateTest, ATokenOfMistral7bInQ4_0) {
   const WorkByOp work = Model(kMistral7b, DType::kQ4_0).Pass({});
   EXPECT_NEAR(Total(work).bytes, 4.00e9, 0.005e9);
-  EXPECT_NEAR(Of(work, ForwardOp::kAttentionQkv).bytes + Of(work, ForwardOp::kAttentionOutput).bytes,
-              755e6, 1e6);
+  EXPECT_NEAR(
+      Of(work, ForwardOp::kAttentionQkv).bytes + Of(work, ForwardOp::kAttentionOutput).bytes, 755e6,
+      1e6);
   EXPECT_NEAR(Of(work, ForwardOp::kLogits).bytes, 74e6, 1e6);
   EXPECT_NEAR(Of(work, ForwardOp::kFfnGateUp).bytes + Of(work, ForwardOp::kFfnDown).bytes, 3171e6,
               1e6);
