@@ -89,6 +89,17 @@ int AvailableCpus() {
   return static_cast<int>(std::max<int64_t>(1, cpus));
 }
 
+uint64_t LastLevelCacheBytes() {
+  uint64_t largest = 0;
+  for (int level = 0;; ++level) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(level) +
+                       "/size");
+    uint64_t kib = 0;  // "2048K"
+    if (!(file >> kib)) return largest;
+    largest = std::max(largest, kib * 1024);
+  }
+}
+
 std::string CpuModelName() {
   std::ifstream info("/proc/cpuinfo");
   std::string line;

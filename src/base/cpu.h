@@ -1,6 +1,7 @@
 // What the processor can do and how much of it this process may use.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace hearth {
@@ -23,6 +24,9 @@ CpuFeatures DetectCpuFeatures();
 // Processors this process may use at once: its affinity mask, and the CPU quotas of the cgroups
 // around it rounded up. At least 1.
 int AvailableCpus();
+
+// Bytes of the largest cache that one processor sees; 0 where the system does not say.
+uint64_t LastLevelCacheBytes();
 
 // Marketing name of the processor, or "unknown".
 std::string CpuModelName();

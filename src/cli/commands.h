@@ -12,6 +12,7 @@ using Action = std::function<int()>;
 void AddRunCommand(CLI::App& app, Action& action);
 void AddInspectCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
+void AddBenchCommand(CLI::App& app, Action& action);
 void AddTokenizeCommand(CLI::App& app, Action& action);
 void AddSynthCommand(CLI::App& app, Action& action);
 void AddHelpCommand(CLI::App& app, Action& action);

@@ -26,6 +26,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddRunCommand(app, action);
   AddInspectCommand(app, action);
   AddEvalCommand(app, action);
+  AddBenchCommand(app, action);
   AddTokenizeCommand(app, action);
   AddSynthCommand(app, action);
   AddHelpCommand(app, action);

@@ -212,24 +212,29 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
   PlaceBatch(batch);
   selector_ = &selector;
   observer_ = observer;
+  laps_.Start();
   ComputeAngles();
   LookUpRows(compute_, weights_.token_embedding, tokens_, Rows(hidden_));
+  laps_.Lap(ForwardOp::kEmbedding);
   for (int64_t layer = 0; layer < spec_.num_layers; ++layer) {
     AttentionBlock(layer);
     FfnBlock(layer);
   }
   RmsNorm(compute_, Rows(hidden_), Floats(weights_.output_norm), spec_.layers.back().norm_epsilon,
           Rows(normed_));
+  laps_.Lap(ForwardOp::kNorm);
 }
 
 FloatView Forward::Logits(int64_t first, int64_t count) {
   if (first < 0 || count < 1 || count > kMaxLogitRows || first + count > num_rows_) {
     throw Error(ErrorCode::kInternal, "Logits", "rows outside the last batch");
   }
+  laps_.Start();
   const FloatView out = logits_.Rows(0, count);
   input_.Set(normed_.Rows(first, count));
   const Product head{weights_.output, out};
   MatMul(compute_, {&head, 1}, input_);
+  laps_.Lap(ForwardOp::kLogits);
   return out;
 }
 
@@ -242,27 +247,25 @@ void Forward::AttentionBlock(int64_t layer) {
   const FloatView cos = Rows(cos_), sin = Rows(sin_);
 
   RmsNorm(compute_, Rows(hidden_), Floats(w.attn_norm), spec.norm_epsilon, x);
+  laps_.Lap(ForwardOp::kNorm);
   input_.Set(x);
   const Product qkv[] = {{w.attn_q, q, Floats(w.attn_q_bias)},
                          {w.attn_k, k, Floats(w.attn_k_bias)},
                          {w.attn_v, v, Floats(w.attn_v_bias)}};
   MatMul(compute_, qkv, input_);
+  laps_.Lap(ForwardOp::kAttentionQkv);
   if (attention.qk_norm) {
     RmsNormHeads(compute_, q, attention.num_heads, attention.head_dim, Floats(w.attn_q_norm),
                  spec.norm_epsilon);
     RmsNormHeads(compute_, k, attention.num_kv_heads, attention.head_dim, Floats(w.attn_k_norm),
                  spec.norm_epsilon);
+    laps_.Lap(ForwardOp::kNorm);
   }
   Rope(compute_, q, attention.num_heads, attention.head_dim, cos, sin, spec_.rope.layout);
   Rope(compute_, k, attention.num_kv_heads, attention.head_dim, cos, sin, spec_.rope.layout);
   Scale(compute_, q, static_cast<float>(attention.query_scale));
-  const auto to_half = compute_.to_half();
-  compute_.team().ParallelFor(num_rows_, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t r = begin; r < end; ++r) {
-      sequences_[static_cast<size_t>(r)]->Store(layer, positions_[static_cast<size_t>(r)], k.row(r),
-                                                v.row(r), to_half);
-    }
-  });
+  laps_.Lap(ForwardOp::kRope);
+  StoreKv(layer, k, v);
   const KvLayout layout = sequences_.front()->layout();
   Attention(compute_, {.layout = &layout,
                        .layer = layer,
@@ -273,10 +276,24 @@ void Forward::AttentionBlock(int64_t layer) {
                        .positions = positions_,
                        .pages = pages_,
                        .scores = scores_});
+  laps_.Lap(ForwardOp::kAttention);
   input_.Set(Rows(attended_));
   const Product output{w.attn_output, Rows(block_out_), Floats(w.attn_output_bias)};
   MatMul(compute_, {&output, 1}, input_);
+  laps_.Lap(ForwardOp::kAttentionOutput);
   Add(compute_, Rows(hidden_), Rows(block_out_));
+  laps_.Lap(ForwardOp::kResidual);
+}
+
+void Forward::StoreKv(int64_t layer, FloatView k, FloatView v) {
+  const auto to_half = compute_.to_half();
+  compute_.team().ParallelFor(num_rows_, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      sequences_[static_cast<size_t>(r)]->Store(layer, positions_[static_cast<size_t>(r)], k.row(r),
+                                                v.row(r), to_half);
+    }
+  });
+  laps_.Lap(ForwardOp::kKvStore);
 }
 
 // hidden += ffn(norm(hidden)).
@@ -284,12 +301,14 @@ void Forward::FfnBlock(int64_t layer) {
   const LayerSpec& spec = spec_.layers[static_cast<size_t>(layer)];
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   RmsNorm(compute_, Rows(hidden_), Floats(w.ffn_norm), spec.norm_epsilon, Rows(normed_));
+  laps_.Lap(ForwardOp::kNorm);
   if (spec.ffn.num_experts == 0) {
     DenseFfn(layer);
   } else {
     ExpertFfn(layer);
   }
   Add(compute_, Rows(hidden_), Rows(block_out_));
+  laps_.Lap(ForwardOp::kResidual);
 }
 
 void Forward::DenseFfn(int64_t layer) {
@@ -311,11 +330,14 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
       MatMulActive(compute_, product, input_, active_.lists());
     }
   }
+  laps_.Lap(ForwardOp::kFfnGateUp);
   ApplyFfnActivation(compute_, ffn.activation, ffn.threshold, gate, up);
   if (observer_ != nullptr) observer_->OnFfnActivation(layer, expert, tokens, gate);
+  laps_.Lap(ForwardOp::kFfnActivation);
   input_.Set(gate);
   const Product down{w.ffn_down.Expert(expert), out};
   MatMul(compute_, {&down, 1}, input_);
+  laps_.Lap(ForwardOp::kFfnDown);
 }
 
 // Every expert once for all its tokens. A token's experts are added in ascending index, whoever
@@ -338,9 +360,11 @@ void Forward::ExpertFfn(int64_t layer) {
     const FloatView gathered = gathered_.Rows(0, count), out = expert_out_.Rows(0, count);
     GatherRows(normed_, load.tokens, gathered);
     input_.Set(gathered);
+    laps_.Lap(ForwardOp::kRouter);
     RunFfn(layer, static_cast<int64_t>(expert), load.tokens, out);
     ScatterAddRows(compute_, out, load.tokens, load.weights, block_out_);
   }
+  laps_.Lap(ForwardOp::kRouter);
 }
 
 }  // namespace hearth

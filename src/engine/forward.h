@@ -7,6 +7,7 @@
 
 #include "base/budget.h"
 #include "base/buffer.h"
+#include "engine/op_laps.h"
 #include "kv/kv_cache.h"
 #include "model/model_spec.h"
 #include "model/weights.h"
@@ -62,6 +63,10 @@ class Forward {
   // next call. count <= kMaxLogitRows.
   FloatView Logits(int64_t first, int64_t count);
 
+  // Adds the wall time of every op of later calls to `seconds`, which must live as long; null ends
+  // that.
+  void RecordOps(OpSeconds* seconds) { laps_.Record(seconds); }
+
   const ForwardLimits& limits() const { return limits_; }
 
   static KvLayout LayoutFor(const ModelSpec& spec, DType kv_dtype);
@@ -75,6 +80,7 @@ class Forward {
   void PlaceBatch(std::span<const BatchSequence> batch);
   void ComputeAngles();
   void AttentionBlock(int64_t layer);
+  void StoreKv(int64_t layer, FloatView k, FloatView v);
   void FfnBlock(int64_t layer);
   void DenseFfn(int64_t layer);
   void ExpertFfn(int64_t layer);
@@ -108,6 +114,7 @@ class Forward {
   // The batch being run.
   ActivationSelector* selector_ = nullptr;
   ForwardObserver* observer_ = nullptr;
+  OpLaps laps_;
   int64_t num_rows_ = 0;
   std::vector<TokenId> tokens_;
   std::vector<int64_t> positions_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,8 @@ class Model {
   const std::string& path() const { return path_; }
   const ModelSpec& spec() const { return spec_; }
   const ModelWeights& weights() const { return *weights_; }
+  // All weights as they lie in memory, one behind the other.
+  std::span<const std::byte> memory() const { return {memory_.data(), memory_.size_bytes()}; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const GgufMetadata& metadata() const { return metadata_; }
 

@@ -67,6 +67,7 @@ TEST_P(TableContentTest, HasEveryKernel) {
   EXPECT_TRUE(t.quantize_q8 && t.rms_norm && t.rope && t.softmax && t.add && t.scaled_add);
   EXPECT_TRUE(t.float_to_half && t.attn_scores_f32 && t.attn_scores_f16);
   EXPECT_TRUE(t.attn_values_f32 && t.attn_values_f16);
+  EXPECT_TRUE(t.probe_int8 && t.probe_read);
 }
 
 HEARTH_FOR_ALL_TABLES(TableContentTest);

@@ -126,6 +126,14 @@ struct KernelTable {
                           int64_t head_dim, float* out) noexcept;
   void (*attn_values_f16)(const float* weights, const uint16_t* values, int64_t count,
                           int64_t head_dim, float* out) noexcept;
+
+  // To measure the machine, not to compute (ops/probe.h). Multiplies and adds bytes, in registers
+  // alone, with the instructions of the matmul kernels; returns how many multiply-adds it did,
+  // proportional to `rounds`.
+  int64_t (*probe_int8)(int64_t rounds) noexcept;
+  // Reads `bytes` (a multiple of 64) as fast as it can; returns the exclusive or of all 64-bit
+  // words, so that nothing can be left out.
+  uint64_t (*probe_read)(const std::byte* p, int64_t bytes) noexcept;
 };
 
 // kQ8 for Q8_0, Q4_0, Q4_1; kFloat for F32, F16, BF16.

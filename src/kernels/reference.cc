@@ -220,6 +220,27 @@ void AttentionValues(const float* weights, const T* values, int64_t count, int64
   }
 }
 
+// One product at a time: what plain code without vectors can do at best.
+int64_t ProbeInt8(int64_t rounds) noexcept {
+  constexpr int kSums = 8;  // enough to hide the latency of a multiplication
+  int32_t sums[kSums] = {};
+  for (int64_t round = 0; round < rounds; ++round) {
+    int32_t factor = 3;
+    for (int32_t& sum : sums) {
+      asm volatile("" : "+r"(factor));  // unknown to the compiler from here on
+      sum += factor * factor;
+      asm volatile("" : "+r"(sum));
+    }
+  }
+  return rounds * kSums;
+}
+
+uint64_t ProbeRead(const std::byte* p, int64_t bytes) noexcept {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < bytes; i += 8) sum ^= LoadAs<uint64_t>(p + i);
+  return sum;
+}
+
 constexpr KernelTable MakeTable() {
   KernelTable t{};
   t.isa = "scalar";
@@ -246,6 +267,8 @@ constexpr KernelTable MakeTable() {
   t.attn_scores_f16 = AttentionScores<uint16_t>;
   t.attn_values_f32 = AttentionValues<float>;
   t.attn_values_f16 = AttentionValues<uint16_t>;
+  t.probe_int8 = ProbeInt8;
+  t.probe_read = ProbeRead;
   return t;
 }
 

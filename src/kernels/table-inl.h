@@ -7,6 +7,7 @@
 #include "kernels/matmul_float-inl.h"
 #include "kernels/matmul_tiles-inl.h"
 #include "kernels/narrow-inl.h"
+#include "kernels/probe-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -36,6 +37,8 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.attn_scores_f16 = AttentionScores<F16Weights, uint16_t>;
   t.attn_values_f32 = AttentionValues<F32Weights, float>;
   t.attn_values_f16 = AttentionValues<F16Weights, uint16_t>;
+  t.probe_int8 = ProbeInt8;
+  t.probe_read = ProbeRead;
   return t;
 }
 

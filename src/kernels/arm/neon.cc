@@ -34,6 +34,7 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
 }  // namespace hearth::kernels::HEARTH_ISA
 
 #include "kernels/arm/partial_neon-inl.h"
+#include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"
 

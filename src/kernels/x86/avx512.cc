@@ -29,6 +29,7 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
 }  // namespace hearth::kernels::HEARTH_ISA
 
 #include "kernels/x86/partial_avx-inl.h"
+#include "kernels/x86/registers-inl.h"
 // The bodies use what is defined above.
 #include "kernels/table-inl.h"
 

@@ -1,0 +1,119 @@
+// hearth bench: how fast a model runs here, and how much faster it could.
+#include "engine/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <string_view>
+
+#include "base/error.h"
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/output.h"
+#include "cli/profile_report.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "model/registry.h"
+
+namespace hearth::cli {
+namespace {
+
+constexpr int64_t kMostTokens = int64_t{1} << 31;
+
+struct BenchCommand {
+  ModelOptions model;
+  BenchOptions bench;
+  bool json = false;
+};
+
+// "128,512".
+std::vector<int64_t> ParseTokenCounts(const std::string& text) {
+  std::vector<int64_t> counts;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;; ++at) {
+    int64_t count = 0;
+    const auto [stop, error] = std::from_chars(at, end, count);
+    const bool ends = stop == end || *stop == ',';
+    if (error != std::errc() || !ends || count < 1 || count > kMostTokens) {
+      throw UsageError("--prefill: expected numbers of tokens like 128,512, found '" +
+                       Printable(text) + "'");
+    }
+    counts.push_back(count);
+    if (stop == end) return counts;
+    at = stop;
+  }
+}
+
+// A measurement that cannot fit is refused before the weights are read.
+void CheckContext(const BenchCommand& options) {
+  int64_t context = options.model.context;
+  if (context == 0) {
+    const ModelSpec spec = ReadModelSpec(GgufFile::Open(options.model.model));
+    context = std::min(spec.context_length, Engine::kDefaultContext);
+  }
+  const auto refuse = [&](const char* flag, int64_t most, int64_t found) {
+    throw Error(ErrorCode::kInvalidArgument, flag, fmt::format("the context is {} tokens", context),
+                fmt::format("at most {}", std::max<int64_t>(most, 0)), std::to_string(found));
+  };
+  for (const int64_t tokens : options.bench.prefill_tokens) {
+    if (tokens > context) refuse("--prefill", context, tokens);
+  }
+  const int64_t most = context - kBenchDecodeContext;
+  if (options.bench.decode_tokens > most) refuse("--decode", most, options.bench.decode_tokens);
+}
+
+int Measure(const BenchCommand& options) {
+  CheckContext(options);
+  const auto engine = LoadEngine(options.model);
+  const ProbeMemory memory(*engine);
+  BenchResult result;
+  {
+    ProgressLine progress("measuring", ProgressUnit::kTokens);
+    result = RunBench(*engine, memory, options.bench,
+                      [&](uint64_t done, uint64_t total, const std::string& measure) {
+                        progress.Update(done, total, measure);
+                      });
+  }
+  if (options.json) {
+    nlohmann::ordered_json document = BenchJson(*engine, options.model, memory, result);
+    document["profile"] = options.bench.profile ? ProfileJson(result) : nullptr;
+    WriteOutput(DumpJson(document));
+  } else {
+    WriteOutput(BenchText(*engine, options.model, memory, result) +
+                (options.bench.profile ? ProfileText(result) : ""));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, Action& action) {
+  auto options = std::make_shared<BenchCommand>();
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure speeds, and what of the machine's best they are");
+  AddModelOptions(*command, options->model);
+  command
+      ->add_option_function<std::string>(
+          "--prefill",
+          [options](const std::string& text) {
+            options->bench.prefill_tokens = ParseTokenCounts(text);
+          },
+          "lengths of prompts in tokens (default 128,512)")
+      ->option_text("N,...");
+  command->add_option("--decode", options->bench.decode_tokens, "tokens to decode (default 64)")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{1}, kMostTokens));
+  command->add_option("--reps", options->bench.repetitions, "how often, in turn (default 5)")
+      ->option_text("R")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+  command->add_flag("--profile", options->bench.profile,
+                    "also print where the time goes, op by op");
+  command->add_flag("--json", options->json, "print one JSON document");
+  command->callback([options, &action] { action = [options] { return Measure(*options); }; });
+}
+
+}  // namespace hearth::cli

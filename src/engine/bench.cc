@@ -1,0 +1,244 @@
+#include "engine/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "ops/probe.h"
+#include "sparsity/selector.h"
+
+namespace hearth {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The same in every run, so that runs compare.
+constexpr uint64_t kTokenSeed = 20;
+constexpr double kInt8ProbeSeconds = 0.03;
+// Memory is this much larger than the largest cache, so that at most a quarter of what is read
+// again could still be there.
+constexpr uint64_t kCacheMultiple = 4;
+constexpr uint64_t kLeastProbeBytes = uint64_t{256} << 20;
+// Where the system does not tell its caches: enough for all that are known.
+constexpr uint64_t kUnknownCacheBytes = uint64_t{512} << 20;
+constexpr int64_t kWarmUpTokens = 16;
+
+uint64_t ProbeBytes() {
+  const uint64_t cache = LastLevelCacheBytes();
+  return std::max(kLeastProbeBytes, kCacheMultiple * (cache > 0 ? cache : kUnknownCacheBytes));
+}
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Records the ops of passes while it lives; null records nothing.
+class OpRecording {
+ public:
+  OpRecording(Forward& forward, OpSeconds* seconds) : forward_(forward) {
+    forward_.RecordOps(seconds);
+  }
+  ~OpRecording() { forward_.RecordOps(nullptr); }
+  OpRecording(const OpRecording&) = delete;
+  OpRecording& operator=(const OpRecording&) = delete;
+
+ private:
+  Forward& forward_;
+};
+
+OpSeconds Divided(OpSeconds seconds, int64_t count) {
+  for (double& s : seconds) s /= static_cast<double>(count);
+  return seconds;
+}
+
+// Measures one thing at a time; collects what was measured.
+class Bench {
+ public:
+  Bench(Engine& engine, const ProbeMemory& memory, const BenchOptions& options,
+        const BenchProgressFn& progress)
+      : engine_(engine),
+        memory_(memory),
+        options_(options),
+        progress_(progress),
+        prefill_tok_s_(options.prefill_tokens.size()),
+        prefill_ops_(options.prefill_tokens.size()) {
+    std::mt19937_64 random(kTokenSeed);
+    const auto vocab = static_cast<uint64_t>(engine.model().spec().vocab_size);
+    tokens_.resize(static_cast<size_t>(BenchContext(options)));
+    for (TokenId& token : tokens_) token = static_cast<TokenId>(random() % vocab);
+    uint64_t once = static_cast<uint64_t>(kBenchDecodeContext + options.decode_tokens);
+    for (const int64_t tokens : options.prefill_tokens) once += static_cast<uint64_t>(tokens);
+    total_tokens_ = once * static_cast<uint64_t>(options.repetitions);
+  }
+
+  void Run() {
+    WarmUp();
+    for (int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
+      for (size_t i = 0; i < options_.prefill_tokens.size(); ++i) {
+        Probe();
+        MeasurePrefill(i);
+      }
+      Probe();
+      MeasureDecode();
+    }
+    Probe();
+  }
+
+  BenchResult Result() const {
+    const ModelSpec& spec = engine_.model().spec();
+    const ModelWeights& weights = engine_.model().weights();
+    const ForwardLimits& limits = engine_.forward().limits();
+    BenchResult result;
+    for (size_t i = 0; i < options_.prefill_tokens.size(); ++i) {
+      const int64_t tokens = options_.prefill_tokens[i];
+      result.prefill.push_back(
+          {tokens, SpreadOf(prefill_tok_s_[i]),
+           EstimatePrompt(spec, weights, tokens, limits.max_tokens, limits.kv_dtype),
+           Divided(prefill_ops_[i], options_.repetitions)});
+    }
+    const PassShape mean_token{.tokens = 1,
+                               .context = kBenchDecodeContext + (options_.decode_tokens - 1) / 2,
+                               .logit_rows = 1,
+                               .kv_dtype = limits.kv_dtype};
+    result.decode = {
+        options_.decode_tokens, SpreadOf(decode_tok_s_), EstimatePass(spec, weights, mean_token),
+        Divided(decode_ops_, options_.repetitions * options_.decode_tokens), latencies_ms_};
+    if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
+    result.int8_macs_per_s = Median(int8_macs_per_s_);
+    return result;
+  }
+
+ private:
+  // The first use of memory and threads costs what no later one does.
+  void WarmUp() {
+    Report("warm-up");
+    Prompt(std::min<int64_t>(kWarmUpTokens, std::ssize(tokens_)), "warm-up", false);
+    ProbeInt8(engine_.compute(), kInt8ProbeSeconds);
+  }
+
+  void Probe() {
+    if (!memory_.bytes().empty()) {
+      read_bytes_per_s_.push_back(ProbeRead(engine_.compute(), memory_.bytes()).PerSecond());
+    }
+    int8_macs_per_s_.push_back(ProbeInt8(engine_.compute(), kInt8ProbeSeconds).PerSecond());
+  }
+
+  void MeasurePrefill(size_t index) {
+    const int64_t tokens = options_.prefill_tokens[index];
+    const std::string measure = fmt::format("prefill {}", tokens);
+    const OpRecording recording(engine_.forward(),
+                                options_.profile ? &prefill_ops_[index] : nullptr);
+    const Clock::time_point start = Clock::now();
+    Prompt(tokens, measure, true);
+    prefill_tok_s_[index].push_back(static_cast<double>(tokens) / SecondsSince(start));
+  }
+
+  void MeasureDecode() {
+    KvSequence kv = Prompt(kBenchDecodeContext, "decode", true);
+    const OpRecording recording(engine_.forward(), options_.profile ? &decode_ops_ : nullptr);
+    double seconds = 0;
+    for (int64_t i = 0; i < options_.decode_tokens; ++i) {
+      const Clock::time_point start = Clock::now();
+      Pass(kv, 1, true);
+      const double elapsed = SecondsSince(start);
+      latencies_ms_.push_back(1000 * elapsed);
+      seconds += elapsed;
+      ++done_tokens_;
+      Report("decode");
+    }
+    decode_tok_s_.push_back(static_cast<double>(options_.decode_tokens) / seconds);
+  }
+
+  // The first `tokens` tokens in an empty context, and the logits of the last one.
+  KvSequence Prompt(int64_t tokens, const std::string& measure, bool counts) {
+    KvSequence kv(engine_.kv_pool());
+    const int64_t limit = engine_.forward().limits().max_tokens;
+    while (kv.length() < tokens) {
+      const int64_t count = std::min(limit, tokens - kv.length());
+      Pass(kv, count, kv.length() + count == tokens);
+      if (counts) done_tokens_ += static_cast<uint64_t>(count);
+      Report(measure);
+    }
+    return kv;
+  }
+
+  void Pass(KvSequence& kv, int64_t count, bool wants_logits) {
+    const auto begin = static_cast<size_t>(kv.length());
+    const BatchSequence sequence{&kv,
+                                 std::span(tokens_).subspan(begin, static_cast<size_t>(count))};
+    engine_.forward().Run({&sequence, 1}, selector_);
+    if (wants_logits) engine_.forward().Logits(count - 1, 1);
+  }
+
+  void Report(const std::string& measure) const {
+    if (progress_) progress_(done_tokens_, total_tokens_, measure);
+  }
+
+  Engine& engine_;
+  const ProbeMemory& memory_;
+  const BenchOptions& options_;
+  const BenchProgressFn& progress_;
+  DenseSelector selector_;
+  std::vector<TokenId> tokens_;
+  uint64_t done_tokens_ = 0;
+  uint64_t total_tokens_ = 0;
+  std::vector<std::vector<double>> prefill_tok_s_;  // per length, per repetition
+  std::vector<OpSeconds> prefill_ops_;              // per length, over all repetitions
+  std::vector<double> decode_tok_s_;
+  OpSeconds decode_ops_{};  // over all tokens and repetitions
+  std::vector<double> latencies_ms_;
+  std::vector<double> read_bytes_per_s_;
+  std::vector<double> int8_macs_per_s_;
+};
+
+}  // namespace
+
+ProbeMemory::ProbeMemory(Engine& engine) {
+  const uint64_t wanted = ProbeBytes();
+  const std::span<const std::byte> weights = engine.model().memory();
+  if (weights.size() >= wanted) {
+    bytes_ = weights.first(wanted);
+    return;
+  }
+  const uint64_t used = engine.budget().used_bytes(), limit = engine.budget().limit_bytes();
+  if (used + Buffer::ChargedBytes(wanted) > limit) {
+    missing_ = fmt::format(
+        "measuring it takes {} of memory, several times the caches: {} of weights are too few and "
+        "the memory limit leaves {}",
+        FormatSize(wanted), FormatSize(weights.size()),
+        FormatSize(limit > used ? limit - used : 0));
+    return;
+  }
+  buffer_ = Buffer(engine.budget(), "bandwidth probe", wanted);
+  constexpr int64_t kPageBytes = 4096;
+  engine.compute().team().ParallelFor(
+      static_cast<int64_t>(wanted), kPageBytes, [this](int64_t begin, int64_t end, int) {
+        std::memset(buffer_.data() + begin, 1, static_cast<size_t>(end - begin));
+      });
+  bytes_ = {buffer_.data(), buffer_.size_bytes()};
+}
+
+int64_t BenchContext(const BenchOptions& options) {
+  int64_t tokens = kBenchDecodeContext + options.decode_tokens;
+  for (const int64_t prompt : options.prefill_tokens) tokens = std::max(tokens, prompt);
+  return tokens;
+}
+
+BenchResult RunBench(Engine& engine, const ProbeMemory& memory, const BenchOptions& options,
+                     const BenchProgressFn& progress) {
+  if (BenchContext(options) > engine.context()) {
+    throw Error(ErrorCode::kInvalidArgument, "bench", "tokens that it needs in the context",
+                fmt::format("at most {}", engine.context()), std::to_string(BenchContext(options)));
+  }
+  Bench bench(engine, memory, options, progress);
+  bench.Run();
+  return bench.Result();
+}
+
+}  // namespace hearth

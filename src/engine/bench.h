@@ -1,0 +1,83 @@
+// Speeds of a model, next to what the machine could do at best in the same minutes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "engine/engine.h"
+#include "engine/op_laps.h"
+#include "engine/statistics.h"
+#include "engine/work_estimate.h"
+
+namespace hearth {
+
+// Memory that is read to learn how fast memory is: the model's weights where they are much larger
+// than the caches, else a buffer of that size, charged as "bandwidth probe".
+class ProbeMemory {
+ public:
+  // The engine must outlive the object.
+  explicit ProbeMemory(Engine& engine);
+
+  // Empty where the budget has no room for the buffer; then `missing` says so in a sentence.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  Buffer buffer_;
+  std::span<const std::byte> bytes_;
+  std::string missing_;
+};
+
+struct BenchOptions {
+  std::vector<int64_t> prefill_tokens = {128, 512};
+  int64_t decode_tokens = 64;
+  int64_t repetitions = 5;
+  bool profile = false;  // also take the time of every op
+};
+
+// Tokens in the cache before the first token of a decode measurement.
+inline constexpr int64_t kBenchDecodeContext = 32;
+
+// The context that the measurements need.
+int64_t BenchContext(const BenchOptions& options);
+
+struct PrefillResult {
+  int64_t tokens = 0;
+  Spread tok_s;
+  WorkByOp work;           // of the whole prompt
+  OpSeconds op_seconds{};  // of one prompt, mean; with BenchOptions::profile
+};
+
+struct DecodeResult {
+  int64_t tokens = 0;
+  Spread tok_s;
+  WorkByOp work;                     // of one token, at the mean context
+  OpSeconds op_seconds{};            // of one token, mean; with BenchOptions::profile
+  std::vector<double> latencies_ms;  // of every token of every repetition
+};
+
+struct BenchResult {
+  std::vector<PrefillResult> prefill;
+  DecodeResult decode;
+  // Medians of probes made between the measurements. Nothing where it could not be measured.
+  std::optional<double> read_bytes_per_s;
+  double int8_macs_per_s = 0;
+};
+
+// Called with tokens computed so far and in all, and what is being measured.
+using BenchProgressFn =
+    std::function<void(uint64_t done, uint64_t total, const std::string& measure)>;
+
+// Computes prompts, each in an empty context, and tokens after a short one, in turn so that what
+// else the machine does meanwhile touches all alike. The tokens are random ids from a fixed seed:
+// nothing depends on what the model says. Throws Error(kInvalidArgument) where the engine's
+// context is too small.
+BenchResult RunBench(Engine& engine, const ProbeMemory& memory, const BenchOptions& options,
+                     const BenchProgressFn& progress = {});
+
+}  // namespace hearth

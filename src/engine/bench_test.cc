@@ -1,0 +1,69 @@
+#include "engine/bench.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/test_data.h"
+
+namespace hearth {
+namespace {
+
+// A model so small that only a limit keeps the probe from taking memory of its own.
+std::unique_ptr<Engine> SmallEngine() {
+  return Engine::Load(SourcePath("tests/goldens/llama.gguf"),
+                      {.memory_bytes = uint64_t{200} << 20, .threads = 2});
+}
+
+TEST(BenchTest, MeasuresWhatItWasAskedFor) {
+  const auto engine = SmallEngine();
+  const ProbeMemory memory(*engine);
+  EXPECT_TRUE(memory.bytes().empty());
+  EXPECT_NE(memory.missing(), "");
+  uint64_t last_done = 0, last_total = 0;
+  const BenchResult result =
+      RunBench(*engine, memory, {.prefill_tokens = {3, 70}, .decode_tokens = 4, .repetitions = 3},
+               [&](uint64_t done, uint64_t total, const std::string&) {
+                 EXPECT_GE(done, last_done);
+                 last_done = done;
+                 last_total = total;
+               });
+  EXPECT_EQ(last_done, 3u * (3 + 70 + kBenchDecodeContext + 4));
+  EXPECT_EQ(last_total, last_done);
+  ASSERT_EQ(result.prefill.size(), 2u);
+  EXPECT_EQ(result.prefill[1].tokens, 70);
+  for (const PrefillResult& prefill : result.prefill) {
+    EXPECT_GT(prefill.tok_s.min, 0);
+    EXPECT_LE(prefill.tok_s.min, prefill.tok_s.median);
+    EXPECT_LE(prefill.tok_s.median, prefill.tok_s.max);
+  }
+  EXPECT_EQ(result.decode.latencies_ms.size(), 12u);
+  EXPECT_GT(Total(result.decode.work).bytes, 0);
+  EXPECT_FALSE(result.read_bytes_per_s.has_value());
+  EXPECT_GT(result.int8_macs_per_s, 0);
+  EXPECT_EQ(engine->kv_pool().free_pages(), engine->kv_pool().num_pages());
+}
+
+TEST(BenchTest, AProfileHasAllOpsOfTheModel) {
+  const auto engine = SmallEngine();
+  const ProbeMemory memory(*engine);
+  BenchOptions options{.prefill_tokens = {5}, .decode_tokens = 2, .repetitions = 1};
+  EXPECT_EQ(RunBench(*engine, memory, options).decode.op_seconds, OpSeconds{});
+  options.profile = true;
+  const BenchResult result = RunBench(*engine, memory, options);
+  for (size_t op = 0; op < kNumForwardOps; ++op) {
+    const bool is_dense = static_cast<ForwardOp>(op) != ForwardOp::kRouter;
+    EXPECT_EQ(result.decode.op_seconds[op] > 0, is_dense) << op;
+    EXPECT_EQ(result.prefill[0].op_seconds[op] > 0, is_dense) << op;
+  }
+}
+
+TEST(BenchTest, RefusesWhatDoesNotFitTheContext) {
+  const auto engine = SmallEngine();
+  const ProbeMemory memory(*engine);
+  const auto context = engine->context();
+  EXPECT_THROW(RunBench(*engine, memory, {.prefill_tokens = {context + 1}}), Error);
+  EXPECT_THROW(RunBench(*engine, memory, {.prefill_tokens = {1}, .decode_tokens = context}), Error);
+}
+
+}  // namespace
+}  // namespace hearth

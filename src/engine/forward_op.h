@@ -1,0 +1,36 @@
+// The parts of a forward pass that measurements tell apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth {
+
+// Quantizing the input of a matrix product belongs to the product.
+enum class ForwardOp : uint8_t {
+  kEmbedding,  // token rows and the angles of their positions
+  kNorm,
+  kAttentionQkv,
+  kRope,  // with the scale of the queries
+  kKvStore,
+  kAttention,
+  kAttentionOutput,
+  kRouter,  // choosing experts, collecting their tokens, adding up their results
+  kFfnGateUp,
+  kFfnActivation,
+  kFfnDown,
+  kResidual,  // adding a block's output
+  kLogits,
+};
+inline constexpr size_t kNumForwardOps = 13;
+
+inline const char* ForwardOpName(ForwardOp op) {
+  constexpr const char* kNames[kNumForwardOps] = {
+      "embedding",   "norm",           "attention_qkv",    "rope",
+      "kv_store",    "attention",      "attention_output", "router",
+      "ffn_gate_up", "ffn_activation", "ffn_down",         "residual",
+      "logits"};
+  return kNames[static_cast<size_t>(op)];
+}
+
+}  // namespace hearth

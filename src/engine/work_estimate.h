@@ -1,0 +1,45 @@
+// How much a forward pass has to do at least: bytes that must be read and int8 products that must
+// be made. Speeds are held against it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/forward_op.h"
+#include "model/model_spec.h"
+#include "model/weights.h"
+
+namespace hearth {
+
+struct OpWork {
+  double bytes = 0;      // of weights and of the KV cache
+  double int8_macs = 0;  // multiply-adds of quantized weights; float weights make none
+
+  OpWork& operator+=(const OpWork& other);
+};
+using WorkByOp = std::array<OpWork, kNumForwardOps>;
+
+// New tokens of one sequence in one pass.
+struct PassShape {
+  int64_t tokens = 1;
+  int64_t context = 0;  // tokens in the cache before
+  int64_t logit_rows = 1;
+  DType kv_dtype = DType::kF16;
+};
+
+// Every matrix once, of experts those that the tokens choose: k of n for one token, for several as
+// many different ones as choices at random would hit. Rows of the embedding and activations are
+// left out: they are small, and the latter stay in the caches.
+WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const PassShape& pass);
+
+// A prompt in an empty context, in passes of at most `batch_tokens`, with logits of its last token.
+WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int64_t tokens,
+                        int64_t batch_tokens, DType kv_dtype);
+
+OpWork Total(const WorkByOp& work);
+
+// The shortest time in which a machine of these speeds can do the work, when reading and computing
+// overlap. Without a known bandwidth (0) reading counts as free.
+double FloorSeconds(const OpWork& work, double bytes_per_second, double int8_macs_per_second);
+
+}  // namespace hearth

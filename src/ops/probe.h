@@ -1,0 +1,27 @@
+// What this machine can do at best, measured with the kernels and the threads that a model runs
+// on: the yardsticks that `bench` holds speeds against.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ops/compute.h"
+
+namespace hearth {
+
+struct ProbeResult {
+  double amount = 0;  // multiply-adds, or bytes
+  double seconds = 0;
+  double PerSecond() const { return seconds > 0 ? amount / seconds : 0; }
+};
+
+// Byte products in registers alone, on every thread that gets to run, for about `seconds`.
+ProbeResult ProbeInt8(Compute& compute, double seconds);
+
+// Reads all of `memory` once (but for a last piece under 64 bytes), each thread its own parts. To
+// be memory's speed and not a cache's, `memory` must be several times as large as the caches and
+// must have been written: untouched pages are all one page of zeros.
+ProbeResult ProbeRead(Compute& compute, std::span<const std::byte> memory);
+
+}  // namespace hearth
