@@ -43,19 +43,20 @@ bool HasFloor(const OpRow& row) { return row.floor_ms && *row.floor_ms > 0; }
 Json RowsJson(int64_t tokens, const std::vector<OpRow>& rows) {
   Json ops = Json::array();
   for (const OpRow& row : rows) {
-    ops.push_back({{"op", row.name},
-                   {"ms_per_token", row.ms},
-                   {"share", row.share},
-                   {"floor_ms_per_token", row.floor_ms ? Json(*row.floor_ms) : Json(nullptr)},
-                   {"time_over_floor", HasFloor(row) ? Json(row.ms / *row.floor_ms) : Json(nullptr)}});
+    ops.push_back(
+        {{"op", row.name},
+         {"ms_per_token", row.ms},
+         {"share", row.share},
+         {"floor_ms_per_token", row.floor_ms ? Json(*row.floor_ms) : Json(nullptr)},
+         {"time_over_floor", HasFloor(row) ? Json(row.ms / *row.floor_ms) : Json(nullptr)}});
   }
   return {{"tokens", tokens}, {"ops", ops}};
 }
 
 std::string RowText(const OpRow& row) {
-  const std::string floor = HasFloor(row)
-                                ? fmt::format("{:>12.4f}{:>12.2f}", *row.floor_ms, row.ms / *row.floor_ms)
-                                : fmt::format("{:>12}{:>12}", "-", "-");
+  const std::string floor =
+      HasFloor(row) ? fmt::format("{:>12.4f}{:>12.2f}", *row.floor_ms, row.ms / *row.floor_ms)
+                    : fmt::format("{:>12}{:>12}", "-", "-");
   return fmt::format("{:<18}{:>12.4f}{:>8.1f}%{}\n", row.name, row.ms, 100 * row.share, floor);
 }
 

@@ -79,7 +79,11 @@ struct Forward::Sizes {
     }
     take(&Forward::cos_, tokens, spec.rope.dims / 2);
     take(&Forward::sin_, tokens, spec.rope.dims / 2);
-    take(&Forward::scores_, threads, limits.max_context);
+    const AttentionScratch attention =
+        AttentionScratchFor(LayoutFor(spec, limits.kv_dtype),
+                            spec.layers.front().attention.num_heads, limits.max_context, threads);
+    take(&Forward::attention_scratch_, threads, attention.thread_floats);
+    take(&Forward::attention_partial_, 1, attention.partial_floats);
   }
 };
 
@@ -275,7 +279,8 @@ void Forward::AttentionBlock(int64_t layer) {
                        .out = Rows(attended_),
                        .positions = positions_,
                        .pages = pages_,
-                       .scores = scores_});
+                       .scratch = attention_scratch_,
+                       .partial = attention_partial_});
   laps_.Lap(ForwardOp::kAttention);
   input_.Set(Rows(attended_));
   const Product output{w.attn_output, Rows(block_out_), Floats(w.attn_output_bias)};

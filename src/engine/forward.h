@@ -107,8 +107,9 @@ class Forward {
   FloatView expert_out_;
   FloatView router_;  // router probabilities
   FloatView cos_, sin_;
-  FloatView scores_;  // a row per thread
-  FloatView logits_;  // kMaxLogitRows rows
+  FloatView attention_scratch_;  // a row per thread
+  FloatView attention_partial_;  // one row
+  FloatView logits_;             // kMaxLogitRows rows
   MatMulInput input_;
 
   // The batch being run.

@@ -7,61 +7,81 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// The keys are a matrix of `count` rows that is multiplied with one token, the query.
-template <class Weights, class T>
-void AttentionScores(const float* q, const T* keys, int64_t count, int64_t head_dim,
-                     float* scores) noexcept {
+// The keys are a matrix of `count` rows that is multiplied with the queries.
+template <class Weights>
+void AttentionScores(const AttentionScoresArgs& a) noexcept {
   MatMulArgs args{};
-  args.weights = reinterpret_cast<const std::byte*>(keys);
-  args.row_bytes = static_cast<size_t>(head_dim * Weights::kBytes);
-  args.k = head_dim;
-  args.x = q;
-  args.tokens = 1;
-  args.out = scores;
-  args.row_end = count;
+  args.weights = a.keys;
+  args.row_bytes = static_cast<size_t>(a.head_dim * Weights::kBytes);
+  args.k = a.head_dim;
+  args.x = a.q;
+  args.x_stride = a.q_stride;
+  args.tokens = a.queries;
+  args.out = a.scores;
+  args.out_stride = a.score_stride;
+  args.row_end = a.count;
   MatMul<FloatFamily<Weights>>(args);
 }
 
-// V vectors of the output stay in registers over all positions. `last` < kLanes elements more
-// where kPartial.
-template <class Weights, int V, bool kPartial>
-HWY_INLINE void SumValues(const float* weights, const uint8_t* values, int64_t count,
-                          int64_t row_bytes, float* out, int64_t last) {
-  constexpr int kWhole = kPartial ? V - 1 : V;
-  FloatVec sums[V];
-  for (int v = 0; v < kWhole; ++v) sums[v] = hn::LoadU(kFloats, out + v * kLanes);
-  if constexpr (kPartial) sums[kWhole] = LoadFirst(kFloats, out + kWhole * kLanes, last);
-  for (int64_t j = 0; j < count; ++j) {
-    const FloatVec weight = hn::Set(kFloats, weights[j]);
-    const uint8_t* row = values + j * row_bytes;
-    for (int v = 0; v < kWhole; ++v) {
-      sums[v] = hn::MulAdd(weight, Weights::Load(row + v * kLanes * Weights::kBytes), sums[v]);
-    }
-    if constexpr (kPartial) {
-      const uint8_t* rest = row + kWhole * kLanes * Weights::kBytes;
-      sums[kWhole] = hn::MulAdd(weight, Weights::LoadSome(rest, last), sums[kWhole]);
+// Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
+// vectors, or fewer elements where kPartial (and then V is 1).
+template <class Weights, int V, int Q, bool kPartial>
+HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n) {
+  const float* weights = a.weights + query * a.weight_stride;
+  float* out = a.out + query * a.out_stride + i;
+  const int64_t row_bytes = a.head_dim * Weights::kBytes;
+  const auto* row = reinterpret_cast<const uint8_t*>(a.values) + i * Weights::kBytes;
+  FloatVec sums[Q][V];
+  for (int q = 0; q < Q; ++q) {
+    for (int v = 0; v < V; ++v) {
+      const float* from = out + q * a.out_stride + v * kLanes;
+      sums[q][v] = kPartial ? LoadFirst(kFloats, from, n) : hn::LoadU(kFloats, from);
     }
   }
-  for (int v = 0; v < kWhole; ++v) hn::StoreU(sums[v], kFloats, out + v * kLanes);
-  if constexpr (kPartial) StoreFirst(sums[kWhole], kFloats, out + kWhole * kLanes, last);
+  for (int64_t j = 0; j < a.count; ++j, row += row_bytes) {
+    FloatVec values[V];
+    for (int v = 0; v < V; ++v) {
+      const uint8_t* from = row + v * kLanes * Weights::kBytes;
+      values[v] = kPartial ? Weights::LoadSome(from, n) : Weights::Load(from);
+    }
+    for (int q = 0; q < Q; ++q) {
+      const FloatVec weight = hn::Set(kFloats, weights[q * a.weight_stride + j]);
+      for (int v = 0; v < V; ++v) sums[q][v] = hn::MulAdd(weight, values[v], sums[q][v]);
+    }
+  }
+  for (int q = 0; q < Q; ++q) {
+    for (int v = 0; v < V; ++v) {
+      float* to = out + q * a.out_stride + v * kLanes;
+      if constexpr (kPartial) {
+        StoreFirst(sums[q][v], kFloats, to, n);
+      } else {
+        hn::StoreU(sums[q][v], kFloats, to);
+      }
+    }
+  }
 }
 
-template <class Weights, class T>
-void AttentionValues(const float* weights, const T* values, int64_t count, int64_t head_dim,
-                     float* out) noexcept {
-  const int64_t row_bytes = head_dim * Weights::kBytes;
-  const auto* from = reinterpret_cast<const uint8_t*>(values);
+// Queries at once: with kValueVectors vectors each they fill half of the registers with sums.
+inline constexpr int kQueriesAtOnce = 4;
+inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
+
+template <class Weights, int Q>
+HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query) {
   int64_t i = 0;
-  for (; i + 4 * kLanes <= head_dim; i += 4 * kLanes) {
-    SumValues<Weights, 4, false>(weights, from + i * Weights::kBytes, count, row_bytes, out + i, 0);
+  for (; i + kValueVectors * kLanes <= a.head_dim; i += kValueVectors * kLanes) {
+    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0);
   }
-  for (; i + kLanes <= head_dim; i += kLanes) {
-    SumValues<Weights, 1, false>(weights, from + i * Weights::kBytes, count, row_bytes, out + i, 0);
+  for (; i + kLanes <= a.head_dim; i += kLanes) SumValues<Weights, 1, Q, false>(a, query, i, 0);
+  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i);
+}
+
+template <class Weights>
+void AttentionValues(const AttentionValuesArgs& a) noexcept {
+  int64_t query = 0;
+  for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce) {
+    SumAllValues<Weights, kQueriesAtOnce>(a, query);
   }
-  if (i < head_dim) {
-    SumValues<Weights, 1, true>(weights, from + i * Weights::kBytes, count, row_bytes, out + i,
-                                head_dim - i);
-  }
+  for (; query < a.queries; ++query) SumAllValues<Weights, 1>(a, query);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA

@@ -20,81 +20,110 @@ std::vector<uint16_t> ToHalf(const std::vector<float>& x) {
 float ToFloat(float v) { return v; }
 float ToFloat(uint16_t v) { return HalfToFloat(v); }
 
+// Distances between queries, scores and outputs leave gaps, which must survive.
+constexpr int64_t kGap = 3;
+constexpr float kUntouched = -77.5f;
+
 class AttentionTest : public testing::TableTest {
  protected:
   template <class T, class Fn>
   void CheckScores(Fn KernelTable::*kernel, const std::vector<T>& cache, int64_t count,
-                   int64_t head_dim) {
+                   int64_t head_dim, int64_t queries) {
     GuardedArray<T> keys(cache);
-    GuardedArray<float> q(RandomFloats(random_, head_dim));
-    GuardedArray<float> actual(count);
-    std::vector<float> expected(static_cast<size_t>(count));
-    (oracle().*kernel)(q.data(), keys.data(), count, head_dim, expected.data());
-    (table().*kernel)(q.data(), keys.data(), count, head_dim, actual.data());
-    for (int64_t j = 0; j < count; ++j) {
-      double size = 0;
-      for (int64_t d = 0; d < head_dim; ++d) {
-        size += std::abs(double{q[d]} * ToFloat(keys[j * head_dim + d]));
+    const int64_t q_stride = head_dim + kGap, stride = count + kGap;
+    GuardedArray<float> q(RandomFloats(random_, queries * q_stride - kGap));
+    const auto run = [&](const KernelTable& kernels, int64_t first, int64_t n, int64_t query,
+                         int64_t num_queries) {
+      std::vector<float> out(static_cast<size_t>(queries * stride), kUntouched);
+      (kernels.*kernel)({q.data() + query * q_stride, q_stride, num_queries,
+                         reinterpret_cast<const std::byte*>(keys.data() + first * head_dim), n,
+                         head_dim, out.data() + query * stride + first, stride});
+      return out;
+    };
+    const std::vector<float> expected = run(oracle(), 0, count, 0, queries);
+    const std::vector<float> actual = run(table(), 0, count, 0, queries);
+    for (int64_t i = 0; i < queries; ++i) {
+      for (int64_t j = 0; j < stride; ++j) {
+        const auto at = static_cast<size_t>(i * stride + j);
+        if (j >= count) {
+          ASSERT_EQ(actual[at], kUntouched);
+          continue;
+        }
+        double size = 0;
+        for (int64_t d = 0; d < head_dim; ++d) {
+          size += std::abs(double{q[i * q_stride + d]} * ToFloat(keys[j * head_dim + d]));
+        }
+        const double steps = static_cast<double>(head_dim) / 4 + 8;
+        ASSERT_NEAR(actual[at], expected[at], size * steps * kFloatEpsilon);
+        // One query and position alone give the same bits.
+        ASSERT_EQ(run(table(), j, 1, i, 1)[at], actual[at]);
       }
-      const double steps = static_cast<double>(head_dim) / 4 + 8;
-      ASSERT_NEAR(actual[j], expected[static_cast<size_t>(j)], size * steps * kFloatEpsilon);
-    }
-    // One position alone gives the same bits.
-    for (int64_t j = 0; j < count; ++j) {
-      float alone = 0;
-      (table().*kernel)(q.data(), keys.data() + j * head_dim, 1, head_dim, &alone);
-      ASSERT_EQ(alone, actual[j]);
     }
   }
 
   template <class T, class Fn>
   void CheckValues(Fn KernelTable::*kernel, const std::vector<T>& cache, int64_t count,
-                   int64_t head_dim) {
+                   int64_t head_dim, int64_t queries) {
     GuardedArray<T> values(cache);
-    GuardedArray<float> weights(RandomFloats(random_, count));
-    const std::vector<float> before = RandomFloats(random_, head_dim);
-    GuardedArray<float> actual(before);
-    std::vector<float> expected = before;
-    (oracle().*kernel)(weights.data(), values.data(), count, head_dim, expected.data());
-    (table().*kernel)(weights.data(), values.data(), count, head_dim, actual.data());
-    for (int64_t d = 0; d < head_dim; ++d) {
-      double size = std::abs(before[static_cast<size_t>(d)]);
-      for (int64_t j = 0; j < count; ++j) {
-        size += std::abs(double{weights[j]} * ToFloat(values[j * head_dim + d]));
+    const int64_t stride = head_dim + kGap, weight_stride = count + kGap;
+    GuardedArray<float> weights(RandomFloats(random_, queries * weight_stride));
+    const std::vector<float> before = RandomFloats(random_, queries * stride - kGap);
+    const auto run = [&](const KernelTable& kernels, std::vector<float> start, int64_t first,
+                         int64_t n, int64_t query, int64_t num_queries) {
+      GuardedArray<float> out(start);
+      (kernels.*kernel)({weights.data() + query * weight_stride + first, weight_stride, num_queries,
+                         reinterpret_cast<const std::byte*>(values.data() + first * head_dim), n,
+                         head_dim, out.data() + query * stride, stride});
+      return out.ToVector();
+    };
+    const std::vector<float> expected = run(oracle(), before, 0, count, 0, queries);
+    const std::vector<float> actual = run(table(), before, 0, count, 0, queries);
+    for (int64_t i = 0; i < queries; ++i) {
+      for (int64_t d = 0; d < (i + 1 < queries ? stride : head_dim); ++d) {
+        const auto at = static_cast<size_t>(i * stride + d);
+        double size = std::abs(before[at]);
+        for (int64_t j = 0; d < head_dim && j < count; ++j) {
+          size +=
+              std::abs(double{weights[i * weight_stride + j]} * ToFloat(values[j * head_dim + d]));
+        }
+        const double tolerance =
+            d < head_dim ? size * static_cast<double>(count + 2) * kFloatEpsilon : 0;
+        ASSERT_NEAR(actual[at], expected[at], tolerance);
       }
-      ASSERT_NEAR(actual[d], expected[static_cast<size_t>(d)],
-                  size * static_cast<double>(count + 2) * kFloatEpsilon);
     }
-    // Positions in two calls give the same bits as in one.
-    GuardedArray<float> in_two(before);
+    // Positions in two calls and queries one by one give the same bits.
     const int64_t first = count / 3;
-    (table().*kernel)(weights.data(), values.data(), first, head_dim, in_two.data());
-    (table().*kernel)(weights.data() + first, values.data() + first * head_dim, count - first,
-                      head_dim, in_two.data());
-    if (&table() != &oracle()) {  // which rounds once per call, not once per position
-      ASSERT_EQ(in_two.ToVector(), actual.ToVector());
+    std::vector<float> pieces = before;
+    for (int64_t i = 0; i < queries; ++i) {
+      pieces = run(table(), pieces, 0, first, i, 1);
+      pieces = run(table(), pieces, first, count - first, i, 1);
     }
+    ASSERT_EQ(pieces, actual);
   }
 
   std::mt19937 random_{44};
 };
 
 TEST_P(AttentionTest, Scores) {
+  int64_t queries = 0;
   for (int64_t head_dim : kHeadDims) {
     for (int64_t count : {0, 1, 3, 4, 5, 18}) {
+      queries = queries % 9 + 1;
       const std::vector<float> cache = RandomFloats(random_, count * head_dim);
-      CheckScores(&KernelTable::attn_scores_f32, cache, count, head_dim);
-      CheckScores(&KernelTable::attn_scores_f16, ToHalf(cache), count, head_dim);
+      CheckScores(&KernelTable::attn_scores_f32, cache, count, head_dim, queries);
+      CheckScores(&KernelTable::attn_scores_f16, ToHalf(cache), count, head_dim, queries);
     }
   }
 }
 
 TEST_P(AttentionTest, Values) {
+  int64_t queries = 0;
   for (int64_t head_dim : kHeadDims) {
     for (int64_t count : {0, 1, 2, 7, 33}) {
+      queries = queries % 9 + 1;
       const std::vector<float> cache = RandomFloats(random_, count * head_dim);
-      CheckValues(&KernelTable::attn_values_f32, cache, count, head_dim);
-      CheckValues(&KernelTable::attn_values_f16, ToHalf(cache), count, head_dim);
+      CheckValues(&KernelTable::attn_values_f32, cache, count, head_dim, queries);
+      CheckValues(&KernelTable::attn_values_f16, ToHalf(cache), count, head_dim, queries);
     }
   }
 }

@@ -71,9 +71,10 @@ inline float Max(const float* x, int64_t n) {
   return result;
 }
 
-inline void Softmax(float* x, int64_t n) noexcept {
+inline float SoftmaxTerms(float* x, int64_t n, float* max_out) noexcept {
   const FloatTag d;
-  const FloatVec max = hn::Set(d, Max(x, n));
+  *max_out = Max(x, n);
+  const FloatVec max = hn::Set(d, *max_out);
   FloatVec sum = hn::Zero(d);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -87,7 +88,13 @@ inline void Softmax(float* x, int64_t n) noexcept {
     const auto used = hn::FirstN(d, static_cast<size_t>(n - i));
     sum = hn::Add(sum, hn::IfThenElseZero(used, e));
   }
-  const FloatVec scale = hn::Div(hn::Set(d, 1.0f), hn::SumOfLanes(d, sum));
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+inline void Softmax(float* x, int64_t n) noexcept {
+  float max;
+  const FloatVec sum = hn::Set(kFloats, SoftmaxTerms(x, n, &max));
+  const FloatVec scale = hn::Div(hn::Set(kFloats, 1.0f), sum);
   Zip(x, x, n, x, [scale](FloatVec e, FloatVec) { return hn::Mul(e, scale); });
 }
 

@@ -153,6 +153,22 @@ TEST_P(ElementwiseTest, Softmax) {
   }
 }
 
+// The terms over their sum are the softmax.
+TEST_P(ElementwiseTest, SoftmaxTerms) {
+  for (int64_t n : Sizes()) {
+    if (n == 0) continue;
+    const std::vector<float> x = RandomFloats(random_, n);
+    GuardedArray<float> terms(x), whole(x);
+    float max = 0;
+    const float sum = table().softmax_terms(terms.data(), n, &max);
+    EXPECT_EQ(max, *std::max_element(x.begin(), x.end()));
+    table().softmax(whole.data(), n);
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(terms[i] / sum, whole[i], 4 * kFloatEpsilon) << n << " " << i;
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, SoftmaxOfExtremes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (int64_t n : {1, 3, 8, 17, 40}) {

@@ -72,6 +72,33 @@ struct TileMatMulArgs {
 };
 using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
+// Attention over part of one KV head: keys and values are `count` rows of head_dim, contiguous, in
+// the type that the kernel's name says. Several queries (of the head's group, of several tokens)
+// read them together.
+//
+// scores[i * score_stride + j] = q_i . keys[j], in float32; the queries are already scaled.
+struct AttentionScoresArgs {
+  const float* q;
+  int64_t q_stride;
+  int64_t queries;
+  const std::byte* keys;
+  int64_t count;
+  int64_t head_dim;
+  float* scores;
+  int64_t score_stride;
+};
+// out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending.
+struct AttentionValuesArgs {
+  const float* weights;
+  int64_t weight_stride;
+  int64_t queries;
+  const std::byte* values;
+  int64_t count;
+  int64_t head_dim;
+  float* out;
+  int64_t out_stride;
+};
+
 using hearth::FfnActivation;
 using hearth::kNumFfnActivations;
 using hearth::RopeLayout;
@@ -115,17 +142,14 @@ struct KernelTable {
   // float to binary16, round to nearest even, as the KV cache stores it.
   void (*float_to_half)(const float* x, int64_t n, uint16_t* out) noexcept;
 
-  // Attention over part of one KV head: keys and values are `count` rows of head_dim, contiguous.
-  // scores[j] = q . keys[j], in float32 (the query is already scaled).
-  void (*attn_scores_f32)(const float* q, const float* keys, int64_t count, int64_t head_dim,
-                          float* scores) noexcept;
-  void (*attn_scores_f16)(const float* q, const uint16_t* keys, int64_t count, int64_t head_dim,
-                          float* scores) noexcept;
-  // out[0..head_dim) += sum_j weights[j] * values[j], j ascending.
-  void (*attn_values_f32)(const float* weights, const float* values, int64_t count,
-                          int64_t head_dim, float* out) noexcept;
-  void (*attn_values_f16)(const float* weights, const uint16_t* values, int64_t count,
-                          int64_t head_dim, float* out) noexcept;
+  // Part of a softmax: x[i] = exp(x[i] - m) with m = max(x), written to *max; returns the sum of
+  // the results. n >= 1 and m is finite. In place.
+  float (*softmax_terms)(float* x, int64_t n, float* max) noexcept;
+
+  void (*attn_scores_f32)(const AttentionScoresArgs&) noexcept;
+  void (*attn_scores_f16)(const AttentionScoresArgs&) noexcept;
+  void (*attn_values_f32)(const AttentionValuesArgs&) noexcept;
+  void (*attn_values_f16)(const AttentionValuesArgs&) noexcept;
 
   // To measure the machine, not to compute (ops/probe.h). Multiplies and adds bytes, in registers
   // alone, with the instructions of the matmul kernels; returns how many multiply-adds it did,

@@ -3,9 +3,10 @@
 // A lane is a row. A block of 32 columns gives one exact integer per row and token, made of eight
 // byte products; it is scaled by the row's and the token's scale and added to a float. One token
 // (decode) reads the tiles as they lie and waits for memory only. Several (prefill) first unpack
-// some blocks of a few tiles into bytes, which stay in the first-level cache while all tokens go
-// by; the float sums of a row and token pause in `out` between such chunks, so that their order of
-// addition is that of one token alone.
+// some blocks of a few tiles into bytes, which stay in the first-level cache while many tokens go
+// by; the float sums of a row and token pause in memory between such chunks, so that their order
+// of addition is that of one token alone. (Not in `out`: the distance between its tokens is often
+// a multiple of 4096 bytes, and they would push each other out of the caches.)
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -60,12 +61,7 @@ HWY_INLINE Bytes QuadOf(const uint8_t* block, int q, int v) {
   }
 }
 
-// The rows that vector v of a tile's lanes stands for, at `out`; `rows` of the tile are wanted.
-HWY_INLINE FloatVec LoadRows(const float* out, int v, int64_t rows) {
-  const int64_t n = rows - v * kLanes;
-  if (n >= kLanes) return hn::LoadU(kFloats, out + v * kLanes);
-  return n > 0 ? LoadFirst(kFloats, out + v * kLanes, n) : hn::Zero(kFloats);
-}
+// Writes the rows that vector v of a tile's lanes stands for; `rows` of the tile exist.
 HWY_INLINE void StoreRows(FloatVec sums, float* out, int v, int64_t rows) {
   const int64_t n = rows - v * kLanes;
   if (n >= kLanes) {
@@ -190,16 +186,17 @@ struct UnpackedTiles {
   }
 };
 
-// Adds a chunk's products for T tokens, whose blocks lie next to each other from `x` on, to `out`.
-// `rows` of the G tiles' rows are wanted.
+// Adds a chunk's products for T tokens, whose blocks lie next to each other from `x` on, to the
+// sums of these tokens, a row of kFloatsOfBlock each.
 template <class Codes, int G, int T>
-HWY_INLINE void AddChunk(const TileMatMulArgs& a, const UnpackedTiles<G>& w, const BlockQ8* x,
-                         int64_t count, bool is_first, float* out, int64_t rows) {
+HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count, bool is_first,
+                         float* sums_memory) {
   constexpr int kVectors = UnpackedTiles<G>::kVectors;
   FloatVec sums[T][kVectors];
   for (int t = 0; t < T; ++t) {
     for (int v = 0; v < kVectors; ++v) {
-      sums[t][v] = is_first ? hn::Zero(kFloats) : LoadRows(out + t * a.out_stride, v, rows);
+      const float* from = sums_memory + t * UnpackedTiles<G>::kFloatsOfBlock + v * kLanes;
+      sums[t][v] = is_first ? hn::Zero(kFloats) : hn::Load(kFloats, from);
     }
   }
   const uint8_t* quads = w.quads;
@@ -235,37 +232,54 @@ HWY_INLINE void AddChunk(const TileMatMulArgs& a, const UnpackedTiles<G>& w, con
     }
   }
   for (int t = 0; t < T; ++t) {
-    for (int v = 0; v < kVectors; ++v) StoreRows(sums[t][v], out + t * a.out_stride, v, rows);
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = sums_memory + t * UnpackedTiles<G>::kFloatsOfBlock + v * kLanes;
+      hn::Store(sums[t][v], kFloats, to);
+    }
   }
 }
 
 // AddChunk for a panel of `tokens` <= T tokens.
 template <class Codes, int G, int T>
-HWY_INLINE void AddChunkToPanel(const TileMatMulArgs& a, const UnpackedTiles<G>& w,
-                                const BlockQ8* x, int64_t count, bool is_first, float* out,
-                                int64_t rows, int64_t tokens) {
+HWY_INLINE void AddChunkToPanel(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count,
+                                bool is_first, float* sums, int64_t tokens) {
   if constexpr (T > 1) {
     if (tokens < T) {
-      AddChunkToPanel<Codes, G, T - 1>(a, w, x, count, is_first, out, rows, tokens);
+      AddChunkToPanel<Codes, G, T - 1>(w, x, count, is_first, sums, tokens);
       return;
     }
   }
-  AddChunk<Codes, G, T>(a, w, x, count, is_first, out, rows);
+  AddChunk<Codes, G, T>(w, x, count, is_first, sums);
 }
 
-// Blocks [first, first + count) of the G tiles from number `tile` on, for all tokens.
+// Tokens that go by while a chunk is unpacked: their sums stay in the first-level cache, their
+// activations in the second-level one. A multiple of every panel's tokens.
+inline constexpr int64_t kTokensAtOnce = 96;
+static_assert(kTokensAtOnce % kPanelTokens == 0);
+
+// Tokens [begin, end), at most kTokensAtOnce of them, times the G tiles from number `tile` on.
 template <class Codes, int G>
-void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t first, int64_t count) {
+void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t begin, int64_t end) {
+  constexpr int64_t kWidth = UnpackedTiles<G>::kFloatsOfBlock;
   UnpackedTiles<G> unpacked;
-  unpacked.template Unpack<Codes>(
-      a, reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes,
-      first, count);
-  const int64_t rows = a.rows - tile * kLineLanes;
-  float* out = a.out + (tile - a.tile_begin) * kLineLanes;
-  for (int64_t t = 0; t < a.tokens; t += kPanelTokens) {
-    const int64_t tokens = a.tokens - t < kPanelTokens ? a.tokens - t : kPanelTokens;
-    AddChunkToPanel<Codes, G, kPanelTokens>(a, unpacked, a.x + t * a.blocks + first * tokens, count,
-                                            first == 0, out + t * a.out_stride, rows, tokens);
+  HWY_ALIGN float sums[kTokensAtOnce * kWidth];
+  const auto* weights =
+      reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes;
+  for (int64_t first = 0; first < a.blocks; first += kChunkBlocks) {
+    const int64_t count = a.blocks - first < kChunkBlocks ? a.blocks - first : kChunkBlocks;
+    unpacked.template Unpack<Codes>(a, weights, first, count);
+    for (int64_t t = begin; t < end; t += kPanelTokens) {
+      const int64_t tokens = end - t < kPanelTokens ? end - t : kPanelTokens;
+      AddChunkToPanel<Codes, G, kPanelTokens>(unpacked, a.x + t * a.blocks + first * tokens, count,
+                                              first == 0, sums + (t - begin) * kWidth, tokens);
+    }
+  }
+  for (int64_t t = begin; t < end; ++t) {
+    float* out = a.out + t * a.out_stride + (tile - a.tile_begin) * kLineLanes;
+    for (int v = 0; v < UnpackedTiles<G>::kVectors; ++v) {
+      const FloatVec sum = hn::Load(kFloats, sums + (t - begin) * kWidth + v * kLanes);
+      StoreRows(sum, out, v, a.rows - tile * kLineLanes);
+    }
   }
 }
 
@@ -279,15 +293,13 @@ void MatMulTiles(const TileMatMulArgs& a) noexcept {
     for (; tile < a.tile_end; ++tile) TilesTimesToken<Codes, 1>(a, tile);
     return;
   }
-  // Chunks outermost: their activations, of all tokens, stay in the second-level cache while the
-  // tiles of the call go by.
-  for (int64_t first = 0; first < a.blocks; first += kChunkBlocks) {
-    const int64_t count = a.blocks - first < kChunkBlocks ? a.blocks - first : kChunkBlocks;
+  for (int64_t begin = 0; begin < a.tokens; begin += kTokensAtOnce) {
+    const int64_t end = a.tokens - begin < kTokensAtOnce ? a.tokens : begin + kTokensAtOnce;
     int64_t tile = a.tile_begin;
     for (; tile + kTilesAtOnce <= a.tile_end; tile += kTilesAtOnce) {
-      TilesTimesTokens<Codes, kTilesAtOnce>(a, tile, first, count);
+      TilesTimesTokens<Codes, kTilesAtOnce>(a, tile, begin, end);
     }
-    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, 1>(a, tile, first, count);
+    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, 1>(a, tile, begin, end);
   }
 }
 

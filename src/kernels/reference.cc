@@ -193,30 +193,42 @@ void ToHalf(const float* x, int64_t n, uint16_t* out) noexcept {
   for (int64_t i = 0; i < n; ++i) out[i] = FloatToHalf(x[i]);
 }
 
-float FromStored(float v) { return v; }
-float FromStored(uint16_t v) { return HalfToFloat(v); }
+float SoftmaxTerms(float* x, int64_t n, float* max) noexcept {
+  *max = *std::max_element(x, x + n);
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] = static_cast<float>(std::exp(double{x[i]} - *max));
+    sum += x[i];
+  }
+  return static_cast<float>(sum);
+}
 
-template <class T>
-void AttentionScores(const float* q, const T* keys, int64_t count, int64_t head_dim,
-                     float* scores) noexcept {
-  for (int64_t j = 0; j < count; ++j) {
-    double sum = 0;
-    for (int64_t d = 0; d < head_dim; ++d) {
-      sum += double{q[d]} * FromStored(keys[j * head_dim + d]);
+template <class Weight>
+void AttentionScores(const AttentionScoresArgs& a) noexcept {
+  for (int64_t i = 0; i < a.queries; ++i) {
+    for (int64_t j = 0; j < a.count; ++j) {
+      const std::byte* key = a.keys + j * a.head_dim * Weight::kBytes;
+      double sum = 0;
+      for (int64_t d = 0; d < a.head_dim; ++d) {
+        sum += double{a.q[i * a.q_stride + d]} * Weight::Load(key + d * Weight::kBytes);
+      }
+      a.scores[i * a.score_stride + j] = static_cast<float>(sum);
     }
-    scores[j] = static_cast<float>(sum);
   }
 }
 
-template <class T>
-void AttentionValues(const float* weights, const T* values, int64_t count, int64_t head_dim,
-                     float* out) noexcept {
-  for (int64_t d = 0; d < head_dim; ++d) {
-    double sum = out[d];
-    for (int64_t j = 0; j < count; ++j) {
-      sum += double{weights[j]} * FromStored(values[j * head_dim + d]);
+// Rounds after every position, as all tables do: positions may come in any number of calls.
+template <class Weight>
+void AttentionValues(const AttentionValuesArgs& a) noexcept {
+  for (int64_t i = 0; i < a.queries; ++i) {
+    for (int64_t j = 0; j < a.count; ++j) {
+      const double weight = a.weights[i * a.weight_stride + j];
+      const std::byte* value = a.values + j * a.head_dim * Weight::kBytes;
+      for (int64_t d = 0; d < a.head_dim; ++d) {
+        float& out = a.out[i * a.out_stride + d];
+        out = static_cast<float>(out + weight * Weight::Load(value + d * Weight::kBytes));
+      }
     }
-    out[d] = static_cast<float>(sum);
   }
 }
 
@@ -255,6 +267,7 @@ constexpr KernelTable MakeTable() {
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;
+  t.softmax_terms = SoftmaxTerms;
   t.ffn_activation[static_cast<int>(FfnActivation::kSilu)] = ActivateFfn<FfnActivation::kSilu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kRelu)] = ActivateFfn<FfnActivation::kRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
@@ -263,10 +276,10 @@ constexpr KernelTable MakeTable() {
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = ToHalf;
-  t.attn_scores_f32 = AttentionScores<float>;
-  t.attn_scores_f16 = AttentionScores<uint16_t>;
-  t.attn_values_f32 = AttentionValues<float>;
-  t.attn_values_f16 = AttentionValues<uint16_t>;
+  t.attn_scores_f32 = AttentionScores<F32Weight>;
+  t.attn_scores_f16 = AttentionScores<F16Weight>;
+  t.attn_values_f32 = AttentionValues<F32Weight>;
+  t.attn_values_f16 = AttentionValues<F16Weight>;
   t.probe_int8 = ProbeInt8;
   t.probe_read = ProbeRead;
   return t;

@@ -25,6 +25,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;
+  t.softmax_terms = SoftmaxTerms;
   t.ffn_activation[static_cast<int>(FfnActivation::kSilu)] = ActivateFfn<FfnActivation::kSilu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kRelu)] = ActivateFfn<FfnActivation::kRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
@@ -33,10 +34,10 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = FloatToHalf;
-  t.attn_scores_f32 = AttentionScores<F32Weights, float>;
-  t.attn_scores_f16 = AttentionScores<F16Weights, uint16_t>;
-  t.attn_values_f32 = AttentionValues<F32Weights, float>;
-  t.attn_values_f16 = AttentionValues<F16Weights, uint16_t>;
+  t.attn_scores_f32 = AttentionScores<F32Weights>;
+  t.attn_scores_f16 = AttentionScores<F16Weights>;
+  t.attn_values_f32 = AttentionValues<F32Weights>;
+  t.attn_values_f16 = AttentionValues<F16Weights>;
   t.probe_int8 = ProbeInt8;
   t.probe_read = ProbeRead;
   return t;

@@ -1,4 +1,9 @@
 // Causal attention of a ragged batch over KV pages, with grouped queries.
+//
+// Positions are cut into splits of fixed length. A split gives every query a partial softmax and
+// a partial sum of values, which are merged in ascending order. So results do not depend on who
+// computed which split, on the chunking of a prompt or on the rest of the batch; and a long context
+// can be shared by more threads than there are KV heads.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +24,22 @@ struct AttentionArgs {
   FloatView q;                 // [tokens][num_heads * head_dim], already scaled
   FloatView out;               // the same shape
   // Per token: its position, and the pages of its sequence (which hold positions up to its own).
+  // Tokens of a sequence are neighbours with ascending positions.
   std::span<const int64_t> positions;
   std::span<const std::span<std::byte* const>> pages;
-  FloatView scores;  // scratch: a row per thread, at least max(positions) + 1 columns
+  FloatView scratch;  // a row per thread, AttentionScratch::thread_floats columns
+  FloatView partial;  // AttentionScratch::partial_floats floats in one row
 };
 
-// out[t][h] = softmax(q[t][h] . K) V over positions 0..positions[t]. Float32 throughout; the sum
-// over positions runs in ascending order, so results do not depend on the split over threads.
+// Scratch that Attention needs for a model and a machine.
+struct AttentionScratch {
+  int64_t thread_floats = 0;   // per thread
+  int64_t partial_floats = 0;  // for all threads; 0 where every KV head is one thread's work
+};
+AttentionScratch AttentionScratchFor(const KvLayout& layout, int64_t num_heads, int64_t max_context,
+                                     int threads);
+
+// out[t][h] = softmax(q[t][h] . K) V over positions 0..positions[t]. Float32 throughout.
 void Attention(Compute& compute, const AttentionArgs& args);
 
 }  // namespace hearth

@@ -87,45 +87,111 @@ double Reference(const Sequence& s, const KvLayout& layout, const Shape& shape, 
   return out / sum;
 }
 
+// A batch with the memory that Attention asks for.
+class Batch {
+ public:
+  Batch(const KvLayout& layout, const Shape& shape, std::vector<int64_t> positions,
+        std::vector<const Sequence*> owners)
+      : layout_(layout), shape_(shape), positions_(std::move(positions)), owners_(owners) {
+    std::mt19937 random(9);
+    std::normal_distribution<float> normal;
+    q_.resize(static_cast<size_t>(tokens() * width()));
+    for (float& v : q_) v = 0.3f * normal(random);
+  }
+
+  int64_t tokens() const { return static_cast<int64_t>(positions_.size()); }
+  int64_t width() const { return shape_.heads * shape_.head_dim; }
+  const float* q(int64_t token) const { return q_.data() + token * width(); }
+
+  // [tokens][width], computed in calls of at most `chunk` tokens.
+  std::vector<float> Run(std::string_view isa, int threads, int64_t chunk) {
+    Compute compute(isa, threads);
+    const AttentionScratch scratch =
+        AttentionScratchFor(layout_, shape_.heads, shape_.length, threads);
+    std::vector<float> of_threads(static_cast<size_t>(scratch.thread_floats * threads));
+    std::vector<float> partial(static_cast<size_t>(scratch.partial_floats));
+    std::vector<float> out(q_.size());
+    for (int64_t t = 0; t < tokens(); t += chunk) {
+      const int64_t count = std::min(chunk, tokens() - t);
+      std::vector<std::span<std::byte* const>> pages;
+      for (int64_t i = 0; i < count; ++i) pages.push_back(Owner(t + i).pages());
+      Attention(
+          compute,
+          {.layout = &layout_,
+           .layer = 1,
+           .num_heads = shape_.heads,
+           .sliding_window = shape_.window,
+           .q = {q_.data() + t * width(), count, width(), width()},
+           .out = {out.data() + t * width(), count, width(), width()},
+           .positions =
+               std::span(positions_).subspan(static_cast<size_t>(t), static_cast<size_t>(count)),
+           .pages = pages,
+           .scratch = {of_threads.data(), threads, scratch.thread_floats, scratch.thread_floats},
+           .partial = {partial.data(), 1, scratch.partial_floats, scratch.partial_floats}});
+    }
+    return out;
+  }
+
+  const Sequence& Owner(int64_t token) const { return *owners_[static_cast<size_t>(token)]; }
+
+ private:
+  KvLayout layout_;
+  Shape shape_;
+  std::vector<int64_t> positions_;
+  std::vector<const Sequence*> owners_;
+  std::vector<float> q_;
+};
+
+constexpr Shape kShapes[] = {{4, 2, 16, 1, 0},    {4, 2, 16, 64, 0},  {6, 3, 8, 65, 0},
+                             {5, 5, 24, 130, 0},  {8, 1, 20, 300, 0}, {4, 4, 16, 350, 70},
+                             {3, 1, 33, 100, 1},  {4, 2, 16, 600, 0}, {2, 1, 8, 1000, 300},
+                             {40, 1, 8, 257, 256}};
+
 TEST(AttentionTest, AgreesWithTheDefinition) {
-  const Shape shapes[] = {{4, 2, 16, 1, 0},   {4, 2, 16, 64, 0},  {6, 3, 8, 65, 0},
-                          {5, 5, 24, 130, 0}, {8, 1, 20, 200, 0}, {4, 4, 16, 150, 70},
-                          {3, 1, 33, 100, 1}};
   for (const std::string& isa : UsableIsaNames()) {
     for (const DType dtype : {DType::kF32, DType::kF16}) {
-      for (const Shape& shape : shapes) {
+      for (const Shape& shape : kShapes) {
         const KvLayout layout{dtype, 2, shape.kv_heads, shape.head_dim};
         const Sequence a(layout, shape.length, 1), b(layout, shape.length, 2);
-        const int64_t width = shape.heads * shape.head_dim;
-        std::vector<float> q(static_cast<size_t>(3 * width)), out(q.size());
-        std::mt19937 random(9);
-        std::normal_distribution<float> normal;
-        for (float& v : q) v = 0.3f * normal(random);
         // A ragged batch: two tokens of one sequence, one of another.
-        const std::vector<int64_t> positions = {shape.length - 1, shape.length / 2,
+        const std::vector<int64_t> positions = {shape.length / 2, shape.length - 1,
                                                 shape.length - 1};
-        const Sequence* owner[] = {&a, &a, &b};
-        const std::vector<std::span<std::byte* const>> pages = {a.pages(), a.pages(), b.pages()};
-        Compute compute(isa, 2);
-        std::vector<float> scores(static_cast<size_t>(2 * shape.length));
-        Attention(compute, {.layout = &layout,
-                            .layer = 1,
-                            .num_heads = shape.heads,
-                            .sliding_window = shape.window,
-                            .q = {q.data(), 3, width, width},
-                            .out = {out.data(), 3, width, width},
-                            .positions = positions,
-                            .pages = pages,
-                            .scores = {scores.data(), 2, shape.length, shape.length}});
-        for (size_t t = 0; t < 3; ++t) {
-          const float* query = q.data() + static_cast<int64_t>(t) * width;
+        Batch batch(layout, shape, positions, {&a, &a, &b});
+        const std::vector<float> out = batch.Run(isa, 2, 3);
+        for (int64_t t = 0; t < 3; ++t) {
           for (int64_t head = 0; head < shape.heads; ++head) {
             const int64_t i = shape.head_dim - 1;
-            EXPECT_NEAR(out[t * static_cast<size_t>(width) +
-                            static_cast<size_t>(head * shape.head_dim + i)],
-                        Reference(*owner[t], layout, shape, query, head, positions[t], i), 2e-5)
+            EXPECT_NEAR(out[static_cast<size_t>(t * batch.width() + head * shape.head_dim + i)],
+                        Reference(batch.Owner(t), layout, shape, batch.q(t), head,
+                                  positions[static_cast<size_t>(t)], i),
+                        2e-5)
                 << isa << " " << NameOf(dtype) << " head_dim " << shape.head_dim;
           }
+        }
+      }
+    }
+  }
+}
+
+// Invariant 3: neither threads (with few KV heads they share splits) nor chunks change a bit.
+TEST(AttentionTest, BitsDependNeitherOnThreadsNorOnChunks) {
+  for (const std::string& isa : UsableIsaNames()) {
+    for (const Shape& shape : kShapes) {
+      const KvLayout layout{DType::kF16, 2, shape.kv_heads, shape.head_dim};
+      const Sequence sequence(layout, shape.length, 3);
+      std::vector<int64_t> positions;
+      for (int64_t p = std::max<int64_t>(0, shape.length - 37); p < shape.length; ++p) {
+        positions.push_back(p);
+      }
+      Batch batch(layout, shape, positions,
+                  std::vector<const Sequence*>(positions.size(), &sequence));
+      const std::vector<float> expected = batch.Run(isa, 1, 1);
+      for (const int threads : {1, 3, 8}) {
+        for (const int64_t chunk : {1, 5, 100}) {
+          const std::vector<float> actual = batch.Run(isa, threads, chunk);
+          EXPECT_EQ(std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)), 0)
+              << isa << " " << threads << " threads, chunks of " << chunk << ", length "
+              << shape.length;
         }
       }
     }
