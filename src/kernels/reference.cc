@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/reference_rows.h"
 #include "kernels/tables.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
@@ -212,6 +213,7 @@ constexpr KernelTable MakeTable() {
   t.matmul[static_cast<int>(DType::kQ4_0)] = MatMul<QuantizedDot<BlockQ4_0>>;
   t.matmul[static_cast<int>(DType::kQ4_1)] = MatMul<QuantizedDot<BlockQ4_1>>;
   t.quantize_q8 = QuantizeQ8;
+  SetReferenceRows(t);
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;

@@ -7,6 +7,7 @@
 #include "kernels/matmul_float-inl.h"
 #include "kernels/matmul_q8-inl.h"
 #include "kernels/narrow-inl.h"
+#include "kernels/rows-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -20,6 +21,13 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul[static_cast<int>(DType::kQ4_0)] = MatMul<Q8Family<Q4_0Weights>>;
   t.matmul[static_cast<int>(DType::kQ4_1)] = MatMul<Q8Family<Q4_1Weights>>;
   t.quantize_q8 = QuantizeQ8;
+  t.quantize_q8_groups = QuantizeQ8Groups;
+  t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;
+  t.row_dot[static_cast<int>(DType::kQ4_0)] = RowDot<Q4_0Rows>;
+  t.row_dot[static_cast<int>(DType::kQ4_1)] = RowDot<Q4_1Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ8_0)] = RowScaledAdd<Q8_0Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ4_0)] = RowScaledAdd<Q4_0Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ4_1)] = RowScaledAdd<Q4_1Rows>;
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;
