@@ -18,9 +18,13 @@ static_assert(kRowGroupBlocks == kLineLanes);
 inline constexpr int kRowsOfDot = 4;
 // Rows of which each sum takes all while it is in a register.
 inline constexpr int kRowsOfSum = 8;
-// Groups that rows are added to before the next ones: their sums stay in the first-level cache
-// (2 KiB each) and what is read of a row is long enough to stream.
-inline constexpr int64_t kGroupsOfSum = 4;
+// Groups that rows are added to before the next ones: their sums (2 KiB each) leave room in the
+// first-level cache, and what is read of a row is long enough to stream.
+inline constexpr int64_t kGroupsOfSum = 8;
+
+// Asks for a line that will be needed a few rows on. Into the second-level cache: the first has
+// room for fewer lines on their way, which would bound the rate of rows from memory.
+HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
 
 // The first n of kLanes lanes of 32 bits, zeros in the others.
 template <bool kWhole>
@@ -162,18 +166,18 @@ struct DotTile {
       const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
       const int8_t* quads = x.codes[line * (8 / Type::kLines)] + lane * kRowLaneBytes;
       for (int r = 0; r < R; ++r) {
-        if (lane == 0) __builtin_prefetch(ahead[r] + offset);
+        if (lane == 0) FetchAhead(ahead[r] + offset);
         dots[r] = Type::Dot(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
       }
     }
     const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
     for (int r = 0; r < R; ++r) {
-      if (lane == 0) __builtin_prefetch(ahead[r] + at.scales);
+      if (lane == 0) FetchAhead(ahead[r] + at.scales);
       const FloatVec scale = LoadScales<kWhole>(rows[r] + at.scales + 2 * lane, n);
       const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots[r]), x_scale);
       sums[r] = hn::MulAdd(scaled, scale, sums[r]);
       if constexpr (Type::kHasMinimum) {
-        if (lane == 0) __builtin_prefetch(ahead[r] + at.minimums);
+        if (lane == 0) FetchAhead(ahead[r] + at.minimums);
         const FloatVec minimum = LoadScales<kWhole>(rows[r] + at.minimums + 2 * lane, n);
         const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
         sums[r] = hn::MulAdd(x_sum, minimum, sums[r]);
@@ -285,10 +289,10 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
   FloatVec minimums[kRowsOfSum];
   for (int r = 0; r < batch.count; ++r) {
     const FloatVec a = hn::Set(kFloats, batch.a[r]);
-    if (lane == 0) __builtin_prefetch(batch.ahead[r] + at.scales);
+    if (lane == 0) FetchAhead(batch.ahead[r] + at.scales);
     scales[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.scales + 2 * lane, n));
     if constexpr (Type::kHasMinimum) {
-      if (lane == 0) __builtin_prefetch(batch.ahead[r] + at.minimums);
+      if (lane == 0) FetchAhead(batch.ahead[r] + at.minimums);
       minimums[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.minimums + 2 * lane, n));
     }
   }
@@ -297,10 +301,11 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
     const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
     const int first = line * Type::kCodes;
     FloatVec sums[Type::kCodes];
-    for (int i = 0; i < Type::kCodes; ++i)
+    for (int i = 0; i < Type::kCodes; ++i) {
       sums[i] = hn::LoadU(kFloats, group.sums[first + i] + lane);
+    }
     for (int r = 0; r < batch.count; ++r) {
-      if (lane == 0) __builtin_prefetch(batch.ahead[r] + offset);
+      if (lane == 0) FetchAhead(batch.ahead[r] + offset);
       const Bytes codes = LoadQuads<kWhole>(batch.rows[r] + offset, n);
       Type::ForCodes(codes, [&](int i, FloatVec code) HWY_ATTR {
         if constexpr (Type::kHasMinimum) {
@@ -310,8 +315,9 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
         }
       });
     }
-    for (int i = 0; i < Type::kCodes; ++i)
+    for (int i = 0; i < Type::kCodes; ++i) {
       hn::StoreU(sums[i], kFloats, group.sums[first + i] + lane);
+    }
   }
 }
 

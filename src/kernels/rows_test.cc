@@ -81,10 +81,11 @@ class Problem {
     }
     const Placement placement = seed % 2 == 0 ? Placement::kAtEnd : Placement::kAtStart;
     weights_ = std::make_unique<GuardedArray<std::byte>>(all, placement);
-    std::vector<int32_t> list;  // random, so that rows repeat
+    std::vector<int32_t> list;  // random, so that rows repeat; the one at the guard among them
     for (int64_t i = 0; i < shape.count; ++i) {
       list.push_back(static_cast<int32_t>(random_() % static_cast<uint64_t>(shape.rows)));
     }
+    if (!list.empty()) list.back() = static_cast<int32_t>(shape.rows - 1);
     list_ = std::make_unique<GuardedArray<int32_t>>(list);
     x_ = RandomFloats(random_, shape.k, shape.kind);
     groups_of_x_ = std::make_unique<GuardedArray<GroupQ8>>(groups_);
@@ -231,8 +232,11 @@ TEST_P(RowsTest, AgreeWithOracleForAllTailsAndSplits) {
   uint32_t seed = 1;
   for (const DType dtype : kTypes) {
     // One to 35 blocks: last groups of every size, alone and after one and two whole ones.
+    // The seed decides which end of the rows is guarded.
     for (int64_t blocks = 1; blocks <= 35; ++blocks) {
-      Check({dtype, 32 * blocks, 9, 1 + blocks % 19, DataKind::kNormal}, seed++);
+      for (int end = 0; end < 2; ++end) {
+        Check({dtype, 32 * blocks, 9, 1 + blocks % 19, DataKind::kNormal}, seed++);
+      }
     }
   }
 }
