@@ -99,6 +99,46 @@ struct AttentionValuesArgs {
   int64_t out_stride;
 };
 
+// 16 blocks of 32 activations as a row group meets them (tensor/row_groups.h): quad q of block b
+// is codes[q][4 * b] and the three after it. Blocks after the last are zeros.
+struct GroupQ8 {
+  int8_t codes[8][64];
+  float scales[16];  // as in BlockQ8
+  int32_t sums[16];
+};
+static_assert(sizeof(GroupQ8) == 640);
+
+// Rows of weights in row groups that lie stride bytes apart (the same part of every bundle),
+// picked by index. Rows may repeat and be in any order; the kernel fetches those ahead itself.
+struct RowList {
+  const std::byte* base;  // row 0
+  size_t stride;
+  const int32_t* rows;  // not negative
+  int64_t count;
+};
+
+// out[i] = W[rows[i]] . x.
+struct RowDotArgs {
+  RowList list;
+  int64_t k;         // a multiple of 32
+  const GroupQ8* x;  // ceil(k / 512) of them
+  float* out;
+};
+using RowDotFn = void (*)(const RowDotArgs&) noexcept;
+
+// out[c] += sum_i a[i] * W[rows[i]][c] for columns c of groups [group_begin, group_end): 512 each
+// but for the last. Every sum starts from out[c] and goes on in the order of the list, in float32,
+// so that neither a list nor the columns that are split between calls change a bit.
+struct RowScaledAddArgs {
+  RowList list;
+  const float* a;  // one per row of the list
+  int64_t k;       // a multiple of 32
+  int64_t group_begin;
+  int64_t group_end;  // at most ceil(k / 512)
+  float* out;         // column 0, whatever group_begin
+};
+using RowScaledAddFn = void (*)(const RowScaledAddArgs&) noexcept;
+
 using hearth::FfnActivation;
 using hearth::kNumFfnActivations;
 using hearth::RopeLayout;
@@ -118,6 +158,13 @@ struct KernelTable {
   // or infinity in the block gives scale NaN and codes 0, so that it shows in every result it takes
   // part in.
   void (*quantize_q8)(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept;
+
+  // The same blocks, bit for bit, as groups: x[0..n) to ceil(n / 512) of them.
+  void (*quantize_q8_groups)(const float* x, int64_t n, GroupQ8* out) noexcept;
+
+  // By DType; null but for the types that HasRowGroups names (Q4_0, Q4_1, Q8_0).
+  RowDotFn row_dot[kNumDTypes];
+  RowScaledAddFn row_scaled_add[kNumDTypes];
 
   // out = x / sqrt(mean(x^2) + eps) * weight. out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out) noexcept;

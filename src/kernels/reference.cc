@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/reference_rows.h"
 #include "kernels/tables.h"
 #include "tensor/half.h"
 #include "tensor/weight_tiles.h"
@@ -264,6 +265,7 @@ constexpr KernelTable MakeTable() {
   t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<DType::kQ4_1>;
   t.panel_tokens = kPanelTokens;
   t.quantize_q8 = QuantizeQ8;
+  SetReferenceRows(t);
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;

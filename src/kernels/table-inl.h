@@ -8,6 +8,7 @@
 #include "kernels/matmul_tiles-inl.h"
 #include "kernels/narrow-inl.h"
 #include "kernels/probe-inl.h"
+#include "kernels/rows-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -22,6 +23,13 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles>;
   t.panel_tokens = kPanelTokens;
   t.quantize_q8 = QuantizeQ8;
+  t.quantize_q8_groups = QuantizeQ8Groups;
+  t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;
+  t.row_dot[static_cast<int>(DType::kQ4_0)] = RowDot<Q4_0Rows>;
+  t.row_dot[static_cast<int>(DType::kQ4_1)] = RowDot<Q4_1Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ8_0)] = RowScaledAdd<Q8_0Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ4_0)] = RowScaledAdd<Q4_0Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ4_1)] = RowScaledAdd<Q4_1Rows>;
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;

@@ -1,0 +1,392 @@
+// Single neurons from bundle rows (tensor/row_groups.h): dot products with activations, and rows
+// added up with a factor each.
+//
+// A lane of a vector is one block throughout: its codes, its scale and its sums. That makes the
+// kernels the same for every vector length, and the result of a lane independent of the others.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/narrow-inl.h"
+#include "kernels/quads-inl.h"
+#include "tensor/row_groups.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+static_assert(kRowGroupBlocks == kLineLanes);
+
+// Rows of a dot product at once: they share the loads of activations.
+inline constexpr int kRowsOfDot = 4;
+// Rows of which each sum takes all while it is in a register.
+inline constexpr int kRowsOfSum = 8;
+// Groups that rows are added to before the next ones: their sums (2 KiB each) leave room in the
+// first-level cache, and what is read of a row is long enough to stream.
+inline constexpr int64_t kGroupsOfSum = 8;
+
+// Asks for a line that will be needed a few rows on. Into the second-level cache: the first has
+// room for fewer lines on their way, which would bound the rate of rows from memory.
+HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
+
+// The first n of kLanes lanes of 32 bits, zeros in the others.
+template <bool kWhole>
+HWY_INLINE Bytes LoadQuads(const uint8_t* p, int64_t n) {
+  if constexpr (kWhole) return LoadBytes(p);
+  if (n == kLanes) return LoadBytes(p);
+  const void* at = p;
+  return hn::BitCast(ByteTag(), LoadFirst(kFloats, static_cast<const float*>(at), n));
+}
+
+// The first n of kLanes binary16 numbers as floats, zeros in the other lanes.
+template <bool kWhole>
+HWY_INLINE FloatVec LoadScales(const uint8_t* p, int64_t n) {
+  if constexpr (kWhole) return LoadHalves(p);
+  if (n == kLanes) return LoadHalves(p);
+  const void* at = p;
+  const auto bits = LoadFirst(HalfBitsTag(), static_cast<const uint16_t*>(at), n);
+  return hn::PromoteTo(kFloats, hn::BitCast(HalfTag(), bits));
+}
+
+// Code n of the 4-bit codes in every lane, less 8 (kSigned) or as it is.
+template <int n, bool kSigned>
+HWY_INLINE FloatVec NibbleToFloat(IntVec codes) {
+  if constexpr (kLanes == 16) {
+    // A vector holds all that a code can stand for, and the look-up ignores the bits above it.
+    const auto index = hn::IndicesFromVec(kFloats, hn::ShiftRight<4 * n>(codes));
+    const FloatVec values = hn::ConvertTo(kFloats, hn::Iota(IntTag(), kSigned ? -8 : 0));
+    return hn::TableLookupLanes(values, index);
+  } else {
+    const hn::RebindToUnsigned<IntTag> bits;
+    const auto top = hn::ShiftLeft<28 - 4 * n>(hn::BitCast(bits, codes));
+    if constexpr (!kSigned) {
+      return hn::ConvertTo(kFloats, hn::BitCast(IntTag(), hn::ShiftRight<28>(top)));
+    }
+    // With its top bit turned round, a code less 8 is what its four bits say in two's complement.
+    const auto flipped = hn::Xor(top, hn::Set(bits, 0x80000000u));
+    return hn::ConvertTo(kFloats, hn::ShiftRight<28>(hn::BitCast(IntTag(), flipped)));
+  }
+}
+
+template <int n>
+HWY_INLINE FloatVec ByteToFloat(IntVec codes) {
+  return hn::ConvertTo(kFloats, hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * n>(codes)));
+}
+
+// A weight type: what a line of a group (one vector of it) holds.
+template <bool kSigned>
+struct NibbleRows {
+  static constexpr int kLines = 4;
+  static constexpr int kCodes = 8;  // per lane
+  static constexpr int32_t kOffset = kSigned ? kOffsetQ4_0 : 0;
+
+  // x: the vector's part of the first of the activation quads that the line meets.
+  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, const int8_t* x) {
+    sums = DotQuads(sums, LowNibbles(w), LoadBytes(x));
+    return DotQuads(sums, HighNibbles(w), LoadBytes(x + kLineBytes));
+  }
+
+  // add(i, code i of the line)
+  template <class Add>
+  static HWY_INLINE void ForCodes(Bytes w, Add add) {
+    const IntVec codes = hn::BitCast(IntTag(), w);
+    add(0, NibbleToFloat<0, kSigned>(codes));
+    add(4, NibbleToFloat<1, kSigned>(codes));
+    add(1, NibbleToFloat<2, kSigned>(codes));
+    add(5, NibbleToFloat<3, kSigned>(codes));
+    add(2, NibbleToFloat<4, kSigned>(codes));
+    add(6, NibbleToFloat<5, kSigned>(codes));
+    add(3, NibbleToFloat<6, kSigned>(codes));
+    add(7, NibbleToFloat<7, kSigned>(codes));
+  }
+};
+struct Q4_0Rows : NibbleRows<true> {
+  static constexpr DType kDType = DType::kQ4_0;
+  static constexpr bool kHasMinimum = false;
+};
+struct Q4_1Rows : NibbleRows<false> {
+  static constexpr DType kDType = DType::kQ4_1;
+  static constexpr bool kHasMinimum = true;
+};
+
+struct Q8_0Rows {
+  static constexpr DType kDType = DType::kQ8_0;
+  static constexpr bool kHasMinimum = false;
+  static constexpr int kLines = 8;
+  static constexpr int kCodes = 4;
+  static constexpr int32_t kOffset = kOffsetQ8_0;
+
+  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, const int8_t* x) {
+    return hearth::kernels::HEARTH_ISA::DotQ8_0(sums, PrepareQ8_0(w), LoadBytes(x));
+  }
+
+  template <class Add>
+  static HWY_INLINE void ForCodes(Bytes w, Add add) {
+    const IntVec codes = hn::BitCast(IntTag(), w);
+    add(0, ByteToFloat<0>(codes));
+    add(1, ByteToFloat<1>(codes));
+    add(2, ByteToFloat<2>(codes));
+    add(3, ByteToFloat<3>(codes));
+  }
+};
+
+// Row i of a list, and the one to fetch meanwhile: `ahead` further on, or the last.
+HWY_INLINE const uint8_t* RowAt(const RowList& list, int64_t i) {
+  const auto* base = reinterpret_cast<const uint8_t*>(list.base);
+  return base + list.stride * static_cast<size_t>(list.rows[i]);
+}
+HWY_INLINE const uint8_t* RowAhead(const RowList& list, int64_t i, int64_t ahead) {
+  return RowAt(list, i + ahead < list.count ? i + ahead : list.count - 1);
+}
+
+// A group within a row.
+struct GroupPlace {
+  int64_t lanes;  // of a line
+  int64_t codes;
+  int64_t scales;
+  int64_t minimums;
+};
+HWY_INLINE GroupPlace PlaceOf(const RowGroups& row, int64_t group) {
+  const int64_t first = group * kLineLanes;
+  const int64_t lanes = row.lanes - first < kLineLanes ? row.lanes - first : kLineLanes;
+  return {lanes, group * row.group_bytes, row.scales + 2 * first, row.minimums + 2 * first};
+}
+
+template <class Type, int R>
+struct DotTile {
+  const uint8_t* rows[R];
+  const uint8_t* ahead[R];
+  FloatVec sums[R];
+
+  // Lanes [lane, lane + n) of a group; n = kLanes unless the group is short.
+  template <bool kWhole>
+  HWY_INLINE void AddLanes(const GroupPlace& at, const GroupQ8& x, int64_t lane, int64_t n) {
+    const IntVec code_sums = hn::LoadU(IntTag(), x.sums + lane);
+    IntVec dots[R];
+    for (IntVec& dot : dots) dot = hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
+    const int64_t line_bytes = (kWhole ? kLineLanes : at.lanes) * kRowLaneBytes;
+    for (int line = 0; line < Type::kLines; ++line) {
+      const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
+      const int8_t* quads = x.codes[line * (8 / Type::kLines)] + lane * kRowLaneBytes;
+      for (int r = 0; r < R; ++r) {
+        if (lane == 0) FetchAhead(ahead[r] + offset);
+        dots[r] = Type::Dot(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
+      }
+    }
+    const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
+    for (int r = 0; r < R; ++r) {
+      if (lane == 0) FetchAhead(ahead[r] + at.scales);
+      const FloatVec scale = LoadScales<kWhole>(rows[r] + at.scales + 2 * lane, n);
+      const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots[r]), x_scale);
+      sums[r] = hn::MulAdd(scaled, scale, sums[r]);
+      if constexpr (Type::kHasMinimum) {
+        if (lane == 0) FetchAhead(ahead[r] + at.minimums);
+        const FloatVec minimum = LoadScales<kWhole>(rows[r] + at.minimums + 2 * lane, n);
+        const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
+        sums[r] = hn::MulAdd(x_sum, minimum, sums[r]);
+      }
+    }
+  }
+};
+
+template <class Type, int R>
+HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t first) {
+  DotTile<Type, R> tile;
+  for (int r = 0; r < R; ++r) {
+    tile.rows[r] = RowAt(a.list, first + r);
+    tile.ahead[r] = RowAhead(a.list, first + r, kRowsOfDot);
+    tile.sums[r] = hn::Zero(kFloats);
+  }
+  const int64_t whole = layout.lanes / kLineLanes;
+  for (int64_t g = 0; g < whole; ++g) {
+    const GroupPlace at = PlaceOf(layout, g);
+    for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
+      tile.template AddLanes<true>(at, a.x[g], lane, kLanes);
+    }
+  }
+  if (whole < layout.groups) {
+    const GroupPlace at = PlaceOf(layout, whole);
+    for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
+      const int64_t n = at.lanes - lane < kLanes ? at.lanes - lane : kLanes;
+      tile.template AddLanes<false>(at, a.x[whole], lane, n);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    a.out[first + r] = hn::GetLane(hn::SumOfLanes(kFloats, tile.sums[r]));
+  }
+}
+
+template <class Type>
+void RowDot(const RowDotArgs& a) noexcept {
+  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
+  int64_t i = 0;
+  for (; i + kRowsOfDot <= a.list.count; i += kRowsOfDot) DotRows<Type, kRowsOfDot>(a, layout, i);
+  for (; i < a.list.count; ++i) DotRows<Type, 1>(a, layout, i);
+}
+
+// The sums of a group while rows are added to them: lane b of sums[i] is weight i of block b.
+struct GroupSums {
+  float sums[32][kLineLanes];
+};
+
+// Transposes 4x4 floats in every 128 bits of four vectors.
+HWY_INLINE void TransposeQuads(FloatVec (&v)[4]) {
+  const hn::Repartition<uint64_t, FloatTag> pairs;
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kFloats, v[0], v[1]));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kFloats, v[2], v[3]));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kFloats, v[0], v[1]));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kFloats, v[2], v[3]));
+  v[0] = hn::BitCast(kFloats, hn::InterleaveLower(pairs, low01, low23));
+  v[1] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, low01, low23));
+  v[2] = hn::BitCast(kFloats, hn::InterleaveLower(pairs, high01, high23));
+  v[3] = hn::BitCast(kFloats, hn::InterleaveUpper(pairs, high01, high23));
+}
+
+// Between weights 4q..4q+3 of block b as columns of lane b and the same as a row of four floats in
+// place [4q + b % 4][b / 4 * 4]: its own inverse, and what makes lanes of plain copies.
+inline void TransposeSums(GroupSums& group) {
+  for (int first = 0; first < 32; first += 4) {
+    for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
+      FloatVec v[4];
+      for (int i = 0; i < 4; ++i) v[i] = hn::LoadU(kFloats, group.sums[first + i] + lane);
+      TransposeQuads(v);
+      for (int i = 0; i < 4; ++i) hn::StoreU(v[i], kFloats, group.sums[first + i] + lane);
+    }
+  }
+}
+
+inline constexpr size_t kQuadOfFloats = 4 * sizeof(float);
+
+inline void LoadSums(const float* out, int64_t blocks, GroupSums& group) {
+  if (blocks < kLineLanes) __builtin_memset(&group, 0, sizeof(group));
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int64_t i = 0; i < 32; i += 4) {
+      __builtin_memcpy(group.sums[i + b % 4] + b / 4 * 4, out + 32 * b + i, kQuadOfFloats);
+    }
+  }
+  TransposeSums(group);
+}
+
+inline void StoreSums(GroupSums& group, int64_t blocks, float* out) {
+  TransposeSums(group);
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int64_t i = 0; i < 32; i += 4) {
+      __builtin_memcpy(out + 32 * b + i, group.sums[i + b % 4] + b / 4 * 4, kQuadOfFloats);
+    }
+  }
+}
+
+// Up to kRowsOfSum rows of a list.
+struct RowBatch {
+  const uint8_t* rows[kRowsOfSum];
+  const uint8_t* ahead[kRowsOfSum];
+  const float* a;
+  int count;
+};
+
+// Adds lanes [lane, lane + n) of a group of all rows; n as in DotTile.
+template <class Type, bool kWhole>
+HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t lane, int64_t n,
+                         GroupSums& group) {
+  FloatVec scales[kRowsOfSum];
+  FloatVec minimums[kRowsOfSum];
+  for (int r = 0; r < batch.count; ++r) {
+    const FloatVec a = hn::Set(kFloats, batch.a[r]);
+    if (lane == 0) FetchAhead(batch.ahead[r] + at.scales);
+    scales[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.scales + 2 * lane, n));
+    if constexpr (Type::kHasMinimum) {
+      if (lane == 0) FetchAhead(batch.ahead[r] + at.minimums);
+      minimums[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.minimums + 2 * lane, n));
+    }
+  }
+  const int64_t line_bytes = (kWhole ? kLineLanes : at.lanes) * kRowLaneBytes;
+  for (int line = 0; line < Type::kLines; ++line) {
+    const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
+    const int first = line * Type::kCodes;
+    FloatVec sums[Type::kCodes];
+    for (int i = 0; i < Type::kCodes; ++i) {
+      sums[i] = hn::LoadU(kFloats, group.sums[first + i] + lane);
+    }
+    for (int r = 0; r < batch.count; ++r) {
+      if (lane == 0) FetchAhead(batch.ahead[r] + offset);
+      const Bytes codes = LoadQuads<kWhole>(batch.rows[r] + offset, n);
+      Type::ForCodes(codes, [&](int i, FloatVec code) HWY_ATTR {
+        if constexpr (Type::kHasMinimum) {
+          sums[i] = hn::Add(sums[i], hn::MulAdd(code, scales[r], minimums[r]));
+        } else {
+          sums[i] = hn::MulAdd(code, scales[r], sums[i]);
+        }
+      });
+    }
+    for (int i = 0; i < Type::kCodes; ++i) {
+      hn::StoreU(sums[i], kFloats, group.sums[first + i] + lane);
+    }
+  }
+}
+
+template <class Type>
+void AddBatch(const RowBatch& batch, const GroupPlace& at, GroupSums& group) {
+  if (at.lanes == kLineLanes) {
+    for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
+      AddLanes<Type, true>(batch, at, lane, kLanes, group);
+    }
+    return;
+  }
+  for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
+    const int64_t n = at.lanes - lane < kLanes ? at.lanes - lane : kLanes;
+    AddLanes<Type, false>(batch, at, lane, n, group);
+  }
+}
+
+// At most kGroupsOfSum groups.
+template <class Type>
+void AddRowsToGroups(const RowScaledAddArgs& a, const RowGroups& layout, int64_t begin,
+                     int64_t end) {
+  alignas(64) GroupSums groups[kGroupsOfSum];
+  const auto blocks_of = [&layout](int64_t g) {
+    const int64_t left = layout.blocks - g * kLineLanes;
+    return left < kLineLanes ? left : kLineLanes;
+  };
+  for (int64_t g = begin; g < end; ++g) {
+    LoadSums(a.out + g * kRowGroupWeights, blocks_of(g), groups[g - begin]);
+  }
+  for (int64_t i = 0; i < a.list.count; i += kRowsOfSum) {
+    RowBatch batch;
+    batch.a = a.a + i;
+    batch.count = static_cast<int>(a.list.count - i < kRowsOfSum ? a.list.count - i : kRowsOfSum);
+    for (int r = 0; r < batch.count; ++r) {
+      batch.rows[r] = RowAt(a.list, i + r);
+      batch.ahead[r] = RowAhead(a.list, i + r, kRowsOfSum);
+    }
+    for (int64_t g = begin; g < end; ++g) {
+      AddBatch<Type>(batch, PlaceOf(layout, g), groups[g - begin]);
+    }
+  }
+  for (int64_t g = begin; g < end; ++g) {
+    StoreSums(groups[g - begin], blocks_of(g), a.out + g * kRowGroupWeights);
+  }
+}
+
+template <class Type>
+void RowScaledAdd(const RowScaledAddArgs& a) noexcept {
+  if (a.list.count == 0) return;
+  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
+  for (int64_t begin = a.group_begin; begin < a.group_end; begin += kGroupsOfSum) {
+    const int64_t end = a.group_end - begin < kGroupsOfSum ? a.group_end : begin + kGroupsOfSum;
+    AddRowsToGroups<Type>(a, layout, begin, end);
+  }
+}
+
+inline void QuantizeQ8Groups(const float* x, int64_t n, GroupQ8* out) noexcept {
+  for (int64_t b = 0; b < n / 32; ++b) {
+    GroupQ8& group = out[b / kLineLanes];
+    const int64_t lane = b % kLineLanes;
+    if (lane == 0) __builtin_memset(&group, 0, sizeof(group));
+    BlockQ8 block;
+    QuantizeBlock(x + 32 * b, &block);
+    for (int quad = 0; quad < 8; ++quad) {
+      __builtin_memcpy(group.codes[quad] + 4 * lane, block.codes + 4 * quad, 4);
+    }
+    group.scales[lane] = block.scale;
+    group.sums[lane] = block.minus_8_sum / -8;
+  }
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA
