@@ -21,6 +21,9 @@ constexpr uint64_t kTensorAlignment = 64;
 // sum stays within what Engine::Load reserves for memory without a name.
 constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
 constexpr uint64_t kAllChunkBytes = uint64_t{4} << 20;
+// Chunks that the system is asked to fetch ahead of the one being read: several threads that take
+// turns do not look like one that reads on, so it would not do it by itself.
+constexpr size_t kChunksAhead = 16;
 // Rows looked at where the resident type depends on the weights.
 constexpr uint64_t kSampleRows = 8;
 
@@ -83,6 +86,13 @@ std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors, i
       }
     }
   }
+  // As they lie in the files.
+  std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) {
+    const auto place = [](const Chunk& c) {
+      return std::pair(c.tensor->stored->file_index, c.tensor->stored->offset + c.stored_offset());
+    };
+    return place(a) < place(b);
+  });
   return chunks;
 }
 
@@ -139,16 +149,22 @@ class ParallelLoad {
   }
 
   void Run(Compute& compute) {
+    for (size_t i = 0; i < std::min(kChunksAhead, chunks_.size()); ++i) Fetch(chunks_[i]);
     compute.team().Run([this](int worker) { Work(worker); });
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
+  void Fetch(const Chunk& chunk) const {
+    file_.WillRead(*chunk.tensor->stored, chunk.stored_offset(), chunk.stored_bytes());
+  }
+
   void Work(int worker) noexcept {
     try {
       Staging staging;
       for (size_t i = next_++; i < chunks_.size() && !stop_; i = next_++) {
         const Chunk& chunk = chunks_[i];
+        if (i + kChunksAhead < chunks_.size()) Fetch(chunks_[i + kChunksAhead]);
         LoadChunk(file_, chunk, weights_, staging);
         if (drop_page_cache_) {
           file_.DropCached(*chunk.tensor->stored, chunk.stored_offset(), chunk.stored_bytes());

@@ -166,6 +166,11 @@ void GgufFile::ReadTensor(const GgufTensor& tensor, uint64_t begin,
   parts_[tensor.file_index]->ReadAt(tensor.offset + begin, out);
 }
 
+void GgufFile::WillRead(const GgufTensor& tensor, uint64_t begin, uint64_t bytes) const noexcept {
+  if (tensor.file_index >= parts_.size()) return;
+  parts_[tensor.file_index]->WillRead(tensor.offset + begin, bytes);
+}
+
 void GgufFile::DropCached(const GgufTensor& tensor, uint64_t begin, uint64_t bytes) const noexcept {
   if (tensor.file_index >= parts_.size()) return;
   parts_[tensor.file_index]->DropCached(tensor.offset + begin, bytes);

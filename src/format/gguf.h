@@ -140,6 +140,9 @@ class GgufFile {
   // Reads out.size() bytes from `begin` bytes into the tensor. The range must lie inside it.
   void ReadTensor(const GgufTensor& tensor, uint64_t begin, std::span<std::byte> out) const;
 
+  // Lets the system fetch part of a tensor ahead; see BlockReader::WillRead.
+  void WillRead(const GgufTensor& tensor, uint64_t begin, uint64_t bytes) const noexcept;
+
   // Lets the page cache forget part of a tensor; see BlockReader::DropCached.
   void DropCached(const GgufTensor& tensor, uint64_t begin, uint64_t bytes) const noexcept;
 

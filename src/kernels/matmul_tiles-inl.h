@@ -141,6 +141,9 @@ HWY_INLINE void TilesTimesToken(const TileMatMulArgs& a, int64_t first_tile) {
 // Blocks of a chunk: 16 KB of bytes for two tiles, a third of a first-level cache.
 inline constexpr int64_t kChunkBlocks = 16;
 
+// How far ahead of its use a tile is asked for: about a chunk.
+inline constexpr uintptr_t kUnpackPrefetchBytes = 4096;
+
 // A chunk of G tiles as unsigned (or, without an offset, signed) bytes: quads of all their rows
 // next to each other, scales as floats.
 template <int G>
@@ -161,6 +164,7 @@ struct UnpackedTiles {
       const uint8_t* of_scales =
           tile + a.blocks * BlockBytes<Codes>() + first * kScalesOfBlockBytes;
       for (int64_t b = 0; b < count; ++b, codes += BlockBytes<Codes>()) {
+        PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(codes) + kUnpackPrefetchBytes);
         for (int q = 0; q < kQuadsOfBlock; ++q) {
           uint8_t* to = quads + ((b * kQuadsOfBlock + q) * G + g) * kLineBytes;
           for (int v = 0; v < kVectorsPerLine; ++v) {

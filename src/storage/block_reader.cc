@@ -54,8 +54,13 @@ class FileReader final : public BlockReader {
     }
   }
 
-  void DropCached(uint64_t offset, uint64_t bytes) const noexcept override {
+  void WillRead(uint64_t offset, uint64_t bytes) const noexcept override {
     if (bytes == 0) return;  // to posix_fadvise, 0 means up to the end
+    posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
+
+  void DropCached(uint64_t offset, uint64_t bytes) const noexcept override {
+    if (bytes == 0) return;
     posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
   }
 

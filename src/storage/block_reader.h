@@ -22,6 +22,13 @@ class BlockReader {
   // Error(kIo) when the system fails; short reads are retried.
   virtual void ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
 
+  // Tells the system that these bytes will be read soon, so that it can begin to fetch them. A
+  // hint: does nothing where bytes are at hand.
+  virtual void WillRead(uint64_t offset, uint64_t bytes) const noexcept {
+    static_cast<void>(offset);
+    static_cast<void>(bytes);
+  }
+
   // Tells the system that these bytes will not be read again, so that its page cache need not
   // keep them (they count against a memory cgroup). A hint: does nothing where there is no cache.
   virtual void DropCached(uint64_t offset, uint64_t bytes) const noexcept {
