@@ -89,6 +89,20 @@ TEST_F(FileReaderTest, ReadsFromSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Hints change nothing but speed, for ranges that end anywhere.
+TEST_F(FileReaderTest, HintsLeaveWhatIsRead) {
+  constexpr uint64_t kFileBytes = 1 << 20;
+  const auto reader = OpenFileReader(path_);
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{5000}, kFileBytes, kFileBytes + 100}) {
+    for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, kFileBytes, 2 * kFileBytes}) {
+      reader->WillRead(offset, bytes);
+      CheckReader(*reader, kFileBytes);
+      reader->DropCached(offset, bytes);
+      CheckReader(*reader, kFileBytes);
+    }
+  }
+}
+
 TEST_F(FileReaderTest, ReportsAFileThatShrank) {
   const auto reader = OpenFileReader(path_);
   ASSERT_EQ(truncate(path_.c_str(), 1000), 0);
