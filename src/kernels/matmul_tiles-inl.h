@@ -7,6 +7,17 @@
 // by; the float sums of a row and token pause in memory between such chunks, so that their order
 // of addition is that of one token alone. (Not in `out`: the distance between its tokens is often
 // a multiple of 4096 bytes, and they would push each other out of the caches.)
+//
+// How a chunk is unpacked and multiplied is a class, UnpackedTiles here. An instruction set that
+// multiplies matrices brings its own and names it in MakeTable (table-inl.h):
+//   template <int G> struct Chunk   of G tiles, at most kChunkBlocks blocks; lives on the stack
+//     template <class Codes> void Unpack(const TileMatMulArgs&, const uint8_t* tile,
+//                                        int64_t first, int64_t count)
+//     template <class Codes> void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first,
+//                                               float* sums, int64_t tokens) const
+// MultiplyPanel adds the products of the `count` blocks with a panel of `tokens` <= kPanelTokens
+// tokens to `sums`, a row of 16 * G per token; they are not yet written where is_first. Every sum
+// must come about as in TilesTimesToken: exact integers, then the same operations on floats.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -175,6 +186,10 @@ struct UnpackedTiles {
     }
   }
 
+  template <class Codes>
+  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
+                                int64_t tokens) const;
+
  private:
   static HWY_INLINE void UnpackHalves(const uint8_t* halves, int64_t count, int g, float* to) {
     for (int64_t b = 0; b < count; ++b, halves += kScalesOfBlockBytes) {
@@ -252,38 +267,45 @@ HWY_INLINE void AddChunkToPanel(const UnpackedTiles<G>& w, const BlockQ8* x, int
   AddChunk<Codes, G, T>(w, x, count, is_first, sums);
 }
 
+template <int G>
+template <class Codes>
+HWY_INLINE void UnpackedTiles<G>::MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first,
+                                                float* sums, int64_t tokens) const {
+  AddChunkToPanel<Codes, G, kPanelTokens>(*this, x, count, is_first, sums, tokens);
+}
+
 // Tokens that go by while a chunk is unpacked: their sums stay in the first-level cache, their
 // activations in the second-level one. A multiple of every panel's tokens.
 inline constexpr int64_t kTokensAtOnce = 96;
 static_assert(kTokensAtOnce % kPanelTokens == 0);
 
 // Tokens [begin, end), at most kTokensAtOnce of them, times the G tiles from number `tile` on.
-template <class Codes, int G>
+template <class Codes, template <int> class Chunk, int G>
 void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t begin, int64_t end) {
-  constexpr int64_t kWidth = UnpackedTiles<G>::kFloatsOfBlock;
-  UnpackedTiles<G> unpacked;
+  constexpr int64_t kWidth = G * kLineLanes;
+  Chunk<G> chunk;
   HWY_ALIGN float sums[kTokensAtOnce * kWidth];
   const auto* weights =
       reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes;
   for (int64_t first = 0; first < a.blocks; first += kChunkBlocks) {
     const int64_t count = a.blocks - first < kChunkBlocks ? a.blocks - first : kChunkBlocks;
-    unpacked.template Unpack<Codes>(a, weights, first, count);
+    chunk.template Unpack<Codes>(a, weights, first, count);
     for (int64_t t = begin; t < end; t += kPanelTokens) {
       const int64_t tokens = end - t < kPanelTokens ? end - t : kPanelTokens;
-      AddChunkToPanel<Codes, G, kPanelTokens>(unpacked, a.x + t * a.blocks + first * tokens, count,
-                                              first == 0, sums + (t - begin) * kWidth, tokens);
+      chunk.template MultiplyPanel<Codes>(a.x + t * a.blocks + first * tokens, count, first == 0,
+                                          sums + (t - begin) * kWidth, tokens);
     }
   }
   for (int64_t t = begin; t < end; ++t) {
     float* out = a.out + t * a.out_stride + (tile - a.tile_begin) * kLineLanes;
-    for (int v = 0; v < UnpackedTiles<G>::kVectors; ++v) {
+    for (int v = 0; v < G * kVectorsPerLine; ++v) {
       const FloatVec sum = hn::Load(kFloats, sums + (t - begin) * kWidth + v * kLanes);
       StoreRows(sum, out, v, a.rows - tile * kLineLanes);
     }
   }
 }
 
-template <class Codes>
+template <class Codes, template <int> class Chunk>
 void MatMulTiles(const TileMatMulArgs& a) noexcept {
   if (a.tokens == 1) {
     int64_t tile = a.tile_begin;
@@ -297,9 +319,9 @@ void MatMulTiles(const TileMatMulArgs& a) noexcept {
     const int64_t end = a.tokens - begin < kTokensAtOnce ? a.tokens : begin + kTokensAtOnce;
     int64_t tile = a.tile_begin;
     for (; tile + kTilesAtOnce <= a.tile_end; tile += kTilesAtOnce) {
-      TilesTimesTokens<Codes, kTilesAtOnce>(a, tile, begin, end);
+      TilesTimesTokens<Codes, Chunk, kTilesAtOnce>(a, tile, begin, end);
     }
-    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, 1>(a, tile, begin, end);
+    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, Chunk, 1>(a, tile, begin, end);
   }
 }
 
