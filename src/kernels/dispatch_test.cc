@@ -35,6 +35,7 @@ TEST(DispatchTest, FeaturesNeedTheirBase) {
   features.avx512_vnni = true;
   features.avx_vnni = true;
   features.dotprod = true;
+  features.i8mm = true;
   EXPECT_EQ(UsableKernels(features).size(), 1u);
 }
 

@@ -32,6 +32,7 @@ inline constexpr int64_t kScalesOfBlockBytes = 32;  // 16 binary16
 // (kernel_table.h, BlockQ8); integer sums start from what that makes too much.
 struct Q4_0Tiles {
   static constexpr int kLines = 4;
+  static constexpr int32_t kOffset = kOffsetQ4_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum; }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
@@ -39,6 +40,7 @@ struct Q4_0Tiles {
 
 struct Q4_1Tiles {
   static constexpr int kLines = 4;
+  static constexpr int32_t kOffset = 0;
   static constexpr bool kHasMinimum = true;
   static HWY_INLINE int32_t Start(const BlockQ8&) { return 0; }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
@@ -46,6 +48,7 @@ struct Q4_1Tiles {
 
 struct Q8_0Tiles {
   static constexpr int kLines = 8;
+  static constexpr int32_t kOffset = kOffsetQ8_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum * (kOffsetQ8_0 / 8); }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQ8_0(sums, w, x); }
