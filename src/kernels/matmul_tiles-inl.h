@@ -204,9 +204,26 @@ struct UnpackedTiles {
   }
 };
 
+// Adds a block's products for T tokens to their integer sums: quad by quad, each in all lanes.
+struct BroadcastProducts {
+  template <class Codes, int T, int V>
+  static HWY_INLINE void Add(const uint8_t* quads, const BlockQ8* x, IntVec (&products)[T][V]) {
+    for (int q = 0; q < kQuadsOfBlock; ++q, quads += V * kVectorBytes) {
+      Bytes weights[V];
+      for (int v = 0; v < V; ++v) weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
+      for (int t = 0; t < T; ++t) {
+        const Bytes quad = BroadcastQuad(x[t].codes + 4 * q);
+        for (int v = 0; v < V; ++v) {
+          products[t][v] = Codes::Dot(products[t][v], weights[v], quad);
+        }
+      }
+    }
+  }
+};
+
 // Adds a chunk's products for T tokens, whose blocks lie next to each other from `x` on, to the
 // sums of these tokens, a row of kFloatsOfBlock each.
-template <class Codes, int G, int T>
+template <class Codes, class Products, int G, int T>
 HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count, bool is_first,
                          float* sums_memory) {
   constexpr int kVectors = UnpackedTiles<G>::kVectors;
@@ -223,18 +240,8 @@ HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t co
     for (int t = 0; t < T; ++t) {
       for (IntVec& product : products[t]) product = hn::Set(IntTag(), Codes::Start(x[t]));
     }
-    for (int q = 0; q < kQuadsOfBlock; ++q, quads += kVectors * kVectorBytes) {
-      Bytes weights[kVectors];
-      for (int v = 0; v < kVectors; ++v) {
-        weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
-      }
-      for (int t = 0; t < T; ++t) {
-        const Bytes quad = BroadcastQuad(x[t].codes + 4 * q);
-        for (int v = 0; v < kVectors; ++v) {
-          products[t][v] = Codes::Dot(products[t][v], weights[v], quad);
-        }
-      }
-    }
+    Products::template Add<Codes>(quads, x, products);
+    quads += kQuadsOfBlock * kVectors * kVectorBytes;
     const float* scales = w.scales + b * UnpackedTiles<G>::kFloatsOfBlock;
     const float* minimums = w.minimums + b * UnpackedTiles<G>::kFloatsOfBlock;
     for (int t = 0; t < T; ++t) {
@@ -258,23 +265,24 @@ HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t co
 }
 
 // AddChunk for a panel of `tokens` <= T tokens.
-template <class Codes, int G, int T>
+template <class Codes, class Products, int G, int T>
 HWY_INLINE void AddChunkToPanel(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count,
                                 bool is_first, float* sums, int64_t tokens) {
   if constexpr (T > 1) {
     if (tokens < T) {
-      AddChunkToPanel<Codes, G, T - 1>(w, x, count, is_first, sums, tokens);
+      AddChunkToPanel<Codes, Products, G, T - 1>(w, x, count, is_first, sums, tokens);
       return;
     }
   }
-  AddChunk<Codes, G, T>(w, x, count, is_first, sums);
+  AddChunk<Codes, Products, G, T>(w, x, count, is_first, sums);
 }
 
 template <int G>
 template <class Codes>
 HWY_INLINE void UnpackedTiles<G>::MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first,
                                                 float* sums, int64_t tokens) const {
-  AddChunkToPanel<Codes, G, kPanelTokens>(*this, x, count, is_first, sums, tokens);
+  AddChunkToPanel<Codes, BroadcastProducts, G, kPanelTokens>(*this, x, count, is_first, sums,
+                                                             tokens);
 }
 
 // Tokens that go by while a chunk is unpacked: their sums stay in the first-level cache, their

@@ -7,18 +7,20 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// 32 registers: 16 sums.
+// 32 registers: 16 sums of floats; 12 of integers and 12 of floats for a tile and 3 tokens.
 inline constexpr int kRowsOfFloatTile = 4;
 inline constexpr int kTilesAtOnce = 1;
-inline constexpr int64_t kPanelTokens = 4;
+inline constexpr int64_t kPanelTokens = 3;
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
 #include "kernels/arm/partial_neon-inl.h"
 #include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
+#include "kernels/arm/lane_products-inl.h"
 #include "kernels/table-inl.h"
 
 namespace hearth::kernels {
-constinit const KernelTable kDotProdKernels = HEARTH_ISA::MakeTable("dotprod");
+constinit const KernelTable kDotProdKernels =
+    HEARTH_ISA::MakeTable<HEARTH_ISA::LaneTiles>("dotprod");
 }  // namespace hearth::kernels
