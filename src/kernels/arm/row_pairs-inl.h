@@ -131,10 +131,11 @@ HWY_INLINE void MultiplyBlock(const RowPairsBlock& w, const TokenPairsBlock<P>& 
   for (int step = 0; step < kSteps; ++step) {
     Bytes tokens[P];
     for (int p = 0; p < P; ++p) tokens[p] = hn::Load(ByteTag(), x.codes[step][p]);
-    for (int r = 0; r < kRowPairs; ++r) {
-      const Bytes rows = hn::Load(ByteTag(), w.codes[step][r]);
-      for (int p = 0; p < P; ++p) {
-        products[p][r] = AddMatrixProduct(products[p][r], tokens[p], rows);
+    Bytes rows[kRowPairs];
+    for (int r = 0; r < kRowPairs; ++r) rows[r] = hn::Load(ByteTag(), w.codes[step][r]);
+    for (int p = 0; p < P; ++p) {
+      for (int r = 0; r < kRowPairs; ++r) {
+        products[p][r] = AddMatrixProduct(products[p][r], tokens[p], rows[r]);
       }
     }
   }
