@@ -25,6 +25,7 @@ constexpr Candidate kCandidates[] = {
 #elif defined(__aarch64__)
     {&kNeonKernels, [](const CpuFeatures& f) { return f.neon; }},
     {&kDotProdKernels, [](const CpuFeatures& f) { return f.neon && f.dotprod; }},
+    {&kI8mmKernels, [](const CpuFeatures& f) { return f.neon && f.dotprod && f.i8mm; }},
 #endif
 };
 constexpr size_t kNumCandidates = std::size(kCandidates);

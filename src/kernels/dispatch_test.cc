@@ -29,12 +29,25 @@ TEST(DispatchTest, BestIsLastAndAllAreFoundByName) {
   EXPECT_EQ(FindKernels("no such isa", features), nullptr);
 }
 
+// On the machine of the other architecture neither exists.
+TEST(DispatchTest, EveryFeatureBringsItsTable) {
+  const CpuFeatures f = DetectCpuFeatures();
+  EXPECT_EQ(FindKernels("avx2", f) != nullptr, f.avx2);
+  EXPECT_EQ(FindKernels("avx-vnni", f) != nullptr, f.avx_vnni);
+  EXPECT_EQ(FindKernels("avx512", f) != nullptr, f.avx512);
+  EXPECT_EQ(FindKernels("avx512-vnni", f) != nullptr, f.avx512_vnni);
+  EXPECT_EQ(FindKernels("neon", f) != nullptr, f.neon);
+  EXPECT_EQ(FindKernels("dotprod", f) != nullptr, f.dotprod);
+  EXPECT_EQ(FindKernels("i8mm", f) != nullptr, f.i8mm);
+}
+
 // A feature of a newer processor without the older ones must not bring its table.
 TEST(DispatchTest, FeaturesNeedTheirBase) {
   CpuFeatures features;
   features.avx512_vnni = true;
   features.avx_vnni = true;
   features.dotprod = true;
+  features.i8mm = true;
   EXPECT_EQ(UsableKernels(features).size(), 1u);
 }
 

@@ -7,6 +7,17 @@
 // by; the float sums of a row and token pause in memory between such chunks, so that their order
 // of addition is that of one token alone. (Not in `out`: the distance between its tokens is often
 // a multiple of 4096 bytes, and they would push each other out of the caches.)
+//
+// How a chunk is unpacked and multiplied is a class, UnpackedTiles here. An instruction set that
+// multiplies matrices brings its own and names it in MakeTable (table-inl.h):
+//   template <int G> struct Chunk   of G tiles, at most kChunkBlocks blocks; lives on the stack
+//     template <class Codes> void Unpack(const TileMatMulArgs&, const uint8_t* tile,
+//                                        int64_t first, int64_t count)
+//     template <class Codes> void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first,
+//                                               float* sums, int64_t tokens) const
+// MultiplyPanel adds the products of the `count` blocks with a panel of `tokens` <= kPanelTokens
+// tokens to `sums`, a row of 16 * G per token; they are not yet written where is_first. Every sum
+// must come about as in TilesTimesToken: exact integers, then the same operations on floats.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -21,6 +32,7 @@ inline constexpr int64_t kScalesOfBlockBytes = 32;  // 16 binary16
 // (kernel_table.h, BlockQ8); integer sums start from what that makes too much.
 struct Q4_0Tiles {
   static constexpr int kLines = 4;
+  static constexpr int32_t kOffset = kOffsetQ4_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum; }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
@@ -28,6 +40,7 @@ struct Q4_0Tiles {
 
 struct Q4_1Tiles {
   static constexpr int kLines = 4;
+  static constexpr int32_t kOffset = 0;
   static constexpr bool kHasMinimum = true;
   static HWY_INLINE int32_t Start(const BlockQ8&) { return 0; }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
@@ -35,6 +48,7 @@ struct Q4_1Tiles {
 
 struct Q8_0Tiles {
   static constexpr int kLines = 8;
+  static constexpr int32_t kOffset = kOffsetQ8_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum * (kOffsetQ8_0 / 8); }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQ8_0(sums, w, x); }
@@ -179,6 +193,10 @@ struct UnpackedTiles {
     }
   }
 
+  template <class Codes>
+  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
+                                int64_t tokens) const;
+
  private:
   static HWY_INLINE void UnpackHalves(const uint8_t* halves, int64_t count, int g, float* to) {
     for (int64_t b = 0; b < count; ++b, halves += kScalesOfBlockBytes) {
@@ -190,9 +208,26 @@ struct UnpackedTiles {
   }
 };
 
+// Adds a block's products for T tokens to their integer sums: quad by quad, each in all lanes.
+struct BroadcastProducts {
+  template <class Codes, int T, int V>
+  static HWY_INLINE void Add(const uint8_t* quads, const BlockQ8* x, IntVec (&products)[T][V]) {
+    for (int q = 0; q < kQuadsOfBlock; ++q, quads += V * kVectorBytes) {
+      Bytes weights[V];
+      for (int v = 0; v < V; ++v) weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
+      for (int t = 0; t < T; ++t) {
+        const Bytes quad = BroadcastQuad(x[t].codes + 4 * q);
+        for (int v = 0; v < V; ++v) {
+          products[t][v] = Codes::Dot(products[t][v], weights[v], quad);
+        }
+      }
+    }
+  }
+};
+
 // Adds a chunk's products for T tokens, whose blocks lie next to each other from `x` on, to the
 // sums of these tokens, a row of kFloatsOfBlock each.
-template <class Codes, int G, int T>
+template <class Codes, class Products, int G, int T>
 HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count, bool is_first,
                          float* sums_memory) {
   constexpr int kVectors = UnpackedTiles<G>::kVectors;
@@ -209,18 +244,8 @@ HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t co
     for (int t = 0; t < T; ++t) {
       for (IntVec& product : products[t]) product = hn::Set(IntTag(), Codes::Start(x[t]));
     }
-    for (int q = 0; q < kQuadsOfBlock; ++q, quads += kVectors * kVectorBytes) {
-      Bytes weights[kVectors];
-      for (int v = 0; v < kVectors; ++v) {
-        weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
-      }
-      for (int t = 0; t < T; ++t) {
-        const Bytes quad = BroadcastQuad(x[t].codes + 4 * q);
-        for (int v = 0; v < kVectors; ++v) {
-          products[t][v] = Codes::Dot(products[t][v], weights[v], quad);
-        }
-      }
-    }
+    Products::template Add<Codes>(quads, x, products);
+    quads += kQuadsOfBlock * kVectors * kVectorBytes;
     const float* scales = w.scales + b * UnpackedTiles<G>::kFloatsOfBlock;
     const float* minimums = w.minimums + b * UnpackedTiles<G>::kFloatsOfBlock;
     for (int t = 0; t < T; ++t) {
@@ -244,16 +269,24 @@ HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t co
 }
 
 // AddChunk for a panel of `tokens` <= T tokens.
-template <class Codes, int G, int T>
+template <class Codes, class Products, int G, int T>
 HWY_INLINE void AddChunkToPanel(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count,
                                 bool is_first, float* sums, int64_t tokens) {
   if constexpr (T > 1) {
     if (tokens < T) {
-      AddChunkToPanel<Codes, G, T - 1>(w, x, count, is_first, sums, tokens);
+      AddChunkToPanel<Codes, Products, G, T - 1>(w, x, count, is_first, sums, tokens);
       return;
     }
   }
-  AddChunk<Codes, G, T>(w, x, count, is_first, sums);
+  AddChunk<Codes, Products, G, T>(w, x, count, is_first, sums);
+}
+
+template <int G>
+template <class Codes>
+HWY_INLINE void UnpackedTiles<G>::MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first,
+                                                float* sums, int64_t tokens) const {
+  AddChunkToPanel<Codes, BroadcastProducts, G, kPanelTokens>(*this, x, count, is_first, sums,
+                                                             tokens);
 }
 
 // Tokens that go by while a chunk is unpacked: their sums stay in the first-level cache, their
@@ -262,32 +295,32 @@ inline constexpr int64_t kTokensAtOnce = 96;
 static_assert(kTokensAtOnce % kPanelTokens == 0);
 
 // Tokens [begin, end), at most kTokensAtOnce of them, times the G tiles from number `tile` on.
-template <class Codes, int G>
+template <class Codes, template <int> class Chunk, int G>
 void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t begin, int64_t end) {
-  constexpr int64_t kWidth = UnpackedTiles<G>::kFloatsOfBlock;
-  UnpackedTiles<G> unpacked;
+  constexpr int64_t kWidth = G * kLineLanes;
+  Chunk<G> chunk;
   HWY_ALIGN float sums[kTokensAtOnce * kWidth];
   const auto* weights =
       reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes;
   for (int64_t first = 0; first < a.blocks; first += kChunkBlocks) {
     const int64_t count = a.blocks - first < kChunkBlocks ? a.blocks - first : kChunkBlocks;
-    unpacked.template Unpack<Codes>(a, weights, first, count);
+    chunk.template Unpack<Codes>(a, weights, first, count);
     for (int64_t t = begin; t < end; t += kPanelTokens) {
       const int64_t tokens = end - t < kPanelTokens ? end - t : kPanelTokens;
-      AddChunkToPanel<Codes, G, kPanelTokens>(unpacked, a.x + t * a.blocks + first * tokens, count,
-                                              first == 0, sums + (t - begin) * kWidth, tokens);
+      chunk.template MultiplyPanel<Codes>(a.x + t * a.blocks + first * tokens, count, first == 0,
+                                          sums + (t - begin) * kWidth, tokens);
     }
   }
   for (int64_t t = begin; t < end; ++t) {
     float* out = a.out + t * a.out_stride + (tile - a.tile_begin) * kLineLanes;
-    for (int v = 0; v < UnpackedTiles<G>::kVectors; ++v) {
+    for (int v = 0; v < G * kVectorsPerLine; ++v) {
       const FloatVec sum = hn::Load(kFloats, sums + (t - begin) * kWidth + v * kLanes);
       StoreRows(sum, out, v, a.rows - tile * kLineLanes);
     }
   }
 }
 
-template <class Codes>
+template <class Codes, template <int> class Chunk>
 void MatMulTiles(const TileMatMulArgs& a) noexcept {
   if (a.tokens == 1) {
     int64_t tile = a.tile_begin;
@@ -301,9 +334,9 @@ void MatMulTiles(const TileMatMulArgs& a) noexcept {
     const int64_t end = a.tokens - begin < kTokensAtOnce ? a.tokens : begin + kTokensAtOnce;
     int64_t tile = a.tile_begin;
     for (; tile + kTilesAtOnce <= a.tile_end; tile += kTilesAtOnce) {
-      TilesTimesTokens<Codes, kTilesAtOnce>(a, tile, begin, end);
+      TilesTimesTokens<Codes, Chunk, kTilesAtOnce>(a, tile, begin, end);
     }
-    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, 1>(a, tile, begin, end);
+    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, Chunk, 1>(a, tile, begin, end);
   }
 }
 

@@ -14,6 +14,12 @@ namespace hearth::kernels::HEARTH_ISA {
 // what lies between a product of pairs and its sum need the rest. With 32 there is room to spare.
 inline constexpr int kProbeSums = kVectorRegisters == 32 ? 24 : 10;
 
+// The instruction to measure: how many products it adds up, and itself.
+struct QuadProducts {
+  static constexpr int64_t kMultiplyAdds = 4 * kLanes;
+  static HWY_INLINE IntVec Add(IntVec sums, Bytes u, Bytes s) { return DotQuads(sums, u, s); }
+};
+
 // Recursions, not loops: every sum has a constant index and so a register of its own. With loops
 // the compiler keeps them in memory.
 template <int I>
@@ -24,23 +30,24 @@ HWY_INLINE void ClearSums(IntVec (&sums)[kProbeSums]) {
   }
 }
 
-template <int I>
+template <class Products, int I>
 HWY_INLINE void AddProducts(IntVec (&sums)[kProbeSums], Bytes& u, Bytes s) {
   if constexpr (I < kProbeSums) {
     KeepInRegister(u);  // or the products of pairs would be computed once for all sums
-    sums[I] = DotQuads(sums[I], u, s);
+    sums[I] = Products::Add(sums[I], u, s);
     KeepInRegister(sums[I]);
-    AddProducts<I + 1>(sums, u, s);
+    AddProducts<Products, I + 1>(sums, u, s);
   }
 }
 
-inline int64_t ProbeInt8(int64_t rounds) noexcept {
+template <class Products>
+int64_t ProbeInt8(int64_t rounds) noexcept {
   IntVec sums[kProbeSums];
   ClearSums<0>(sums);
   Bytes u = hn::Set(ByteTag(), uint8_t{3});
   const Bytes s = hn::Set(ByteTag(), uint8_t{1});
-  for (int64_t round = 0; round < rounds; ++round) AddProducts<0>(sums, u, s);
-  return rounds * kProbeSums * 4 * kLanes;
+  for (int64_t round = 0; round < rounds; ++round) AddProducts<Products, 0>(sums, u, s);
+  return rounds * kProbeSums * Products::kMultiplyAdds;
 }
 
 // Places of memory that are read in turn. One stream leaves the memory idle between the lines that

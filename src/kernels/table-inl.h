@@ -12,15 +12,17 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// Chunk is how tiles are multiplied with several tokens (matmul_tiles-inl.h).
+template <template <int> class Chunk = UnpackedTiles>
 constexpr KernelTable MakeTable(const char* isa) {
   KernelTable t{};
   t.isa = isa;
   t.matmul[static_cast<int>(DType::kF32)] = MatMul<FloatFamily<F32Weights>>;
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
-  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<Q8_0Tiles>;
-  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<Q4_0Tiles>;
-  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles>;
+  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<Q8_0Tiles, Chunk>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<Q4_0Tiles, Chunk>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles, Chunk>;
   t.panel_tokens = kPanelTokens;
   t.quantize_q8 = QuantizeQ8;
   t.quantize_q8_groups = QuantizeQ8Groups;
@@ -46,7 +48,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.attn_scores_f16 = AttentionScores<F16Weights>;
   t.attn_values_f32 = AttentionValues<F32Weights>;
   t.attn_values_f16 = AttentionValues<F16Weights>;
-  t.probe_int8 = ProbeInt8;
+  t.probe_int8 = ProbeInt8<QuadProducts>;
   t.probe_read = ProbeRead;
   return t;
 }

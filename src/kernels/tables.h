@@ -15,5 +15,6 @@ extern const KernelTable kAvx512VnniKernels;
 
 extern const KernelTable kNeonKernels;
 extern const KernelTable kDotProdKernels;
+extern const KernelTable kI8mmKernels;
 
 }  // namespace hearth::kernels

@@ -2,31 +2,25 @@
 #define HEARTH_ISA dotprod
 #include <arm_neon.h>
 
-#include "kernels/quads-inl.h"
+#include "kernels/arm/dot_quads-inl.h"
 #include "kernels/tables.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// 32 registers: 16 sums.
+// 32 registers: 16 sums of floats; 12 of integers and 12 of floats for a tile and 3 tokens.
 inline constexpr int kRowsOfFloatTile = 4;
 inline constexpr int kTilesAtOnce = 1;
-inline constexpr int64_t kPanelTokens = 4;
-
-HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
-  return IntVec{vdotq_s32(sums.raw, vreinterpretq_s8_u8(u.raw), vreinterpretq_s8_u8(s.raw))};
-}
-// Both operands are signed: 8-bit codes are what they stand for.
-inline constexpr int32_t kOffsetQ8_0 = 0;
-HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
-HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
+inline constexpr int64_t kPanelTokens = 3;
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
 #include "kernels/arm/partial_neon-inl.h"
 #include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
+#include "kernels/arm/lane_products-inl.h"
 #include "kernels/table-inl.h"
 
 namespace hearth::kernels {
-constinit const KernelTable kDotProdKernels = HEARTH_ISA::MakeTable("dotprod");
+constinit const KernelTable kDotProdKernels =
+    HEARTH_ISA::MakeTable<HEARTH_ISA::LaneTiles>("dotprod");
 }  // namespace hearth::kernels

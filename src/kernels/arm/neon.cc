@@ -13,7 +13,7 @@ inline constexpr int kTilesAtOnce = 1;
 inline constexpr int64_t kPanelTokens = 4;
 
 HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
-  // 4-bit codes and activations: any four products of a lane fit 16 bits.
+  // A pair of products, at most 2 * 128 * 127, fits 16 bits. (Activations are never -128.)
   const int16x8_t low =
       vmull_s8(vget_low_s8(vreinterpretq_s8_u8(u.raw)), vget_low_s8(vreinterpretq_s8_u8(s.raw)));
   const int16x8_t high = vmull_high_s8(vreinterpretq_s8_u8(u.raw), vreinterpretq_s8_u8(s.raw));
@@ -22,14 +22,7 @@ HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
 // Both operands are signed: 8-bit codes are what they stand for.
 inline constexpr int32_t kOffsetQ8_0 = 0;
 HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
-HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
-  const int8x16_t a = vreinterpretq_s8_u8(w.raw);
-  const int8x16_t b = vreinterpretq_s8_u8(x.raw);
-  // Pairs of products (at most 2 * 128 * 127) fit 16 bits, quads need 32.
-  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
-  const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
-  return IntVec{vaddq_s32(sums.raw, vpaddq_s32(low, high))};
-}
+HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
