@@ -207,6 +207,7 @@ TEST_P(MatMulTilesTest, AgreesWithOracleForRealSizes) {
   for (DType dtype : kTypes) {
     Check(dtype, 128, 67, 14, DataKind::kNormal, seed++);
     Check(dtype, 448, 16, 2, DataKind::kNormal, seed++);
+    Check(dtype, 3, 20, 203, DataKind::kNormal, seed++);  // more tokens than go by at once
   }
 }
 
