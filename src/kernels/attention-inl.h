@@ -42,6 +42,7 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
     FloatVec values[V];
     for (int v = 0; v < V; ++v) {
       const uint8_t* from = row + v * kLanes * Weights::kBytes;
+      PrefetchAhead(from);
       values[v] = kPartial ? Weights::LoadSome(from, n) : Weights::Load(from);
     }
     for (int q = 0; q < Q; ++q) {

@@ -60,6 +60,15 @@ HWY_INLINE void AddProducts(const uint8_t* const (&w)[R], const float* const (&x
   }
 }
 
+// How far ahead of its use a row is asked for; where rows are short (the keys of attention) that
+// is in the rows behind it.
+inline constexpr uintptr_t kRowPrefetchBytes = 2048;
+
+HWY_INLINE void PrefetchAhead(const uint8_t* p) {
+  __builtin_prefetch(
+      reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + kRowPrefetchBytes));
+}
+
 template <class Weights>
 struct FloatFamily {
   static constexpr int kRowsOfTile = kRowsOfFloatTile;
@@ -75,7 +84,10 @@ struct FloatFamily {
       for (FloatVec& sum : of_row) sum = hn::Zero(kFloats);
     }
     int64_t i = 0;
-    for (; i + kLanes <= a.k; i += kLanes) AddProducts<Weights, false>(w, x, i, kLanes, sums);
+    for (; i + kLanes <= a.k; i += kLanes) {
+      for (int r = 0; r < R; ++r) PrefetchAhead(w[r] + i * Weights::kBytes);
+      AddProducts<Weights, false>(w, x, i, kLanes, sums);
+    }
     if (i < a.k) AddProducts<Weights, true>(w, x, i, a.k - i, sums);
     for (int t = 0; t < T; ++t) {
       for (int r = 0; r < R; ++r) {

@@ -21,6 +21,9 @@ constexpr int64_t kMaxQueries = 32;
 // With fewer (token, KV head) pairs than this per thread, splits are shared out as well.
 constexpr int64_t kPairsPerThread = 2;
 
+// Bytes of a page that are asked for before it is reached: what kernels fetch ahead of themselves.
+constexpr size_t kPrefetchedBytes = 2048;
+
 int64_t SplitsOf(int64_t positions) { return (positions + kSplitPositions - 1) / kSplitPositions; }
 
 int64_t GroupOf(const KvLayout& layout, int64_t num_heads) {
@@ -175,6 +178,14 @@ class QueryBlock {
   }
   Span PositionsOfQuery(int64_t query) const { return Positions(tokens_.begin + query / group_); }
 
+  // Asks for the first keys and values of the next page: the kernels fetch ahead only inside one.
+  void PrefetchBeginning(const std::byte* page) const {
+    for (const size_t offset : {args_.layout->KeysOffset(args_.layer, kv_head_),
+                                args_.layout->ValuesOffset(args_.layer, kv_head_)}) {
+      for (size_t i = 0; i < kPrefetchedBytes; i += 64) __builtin_prefetch(page + offset + i);
+    }
+  }
+
   // Calls fn(keys, values, first position, count) for the pages that cover a span.
   template <typename F>
   void ForPages(Span span, F&& fn) const {
@@ -183,8 +194,9 @@ class QueryBlock {
     for (int64_t p = span.begin; p < span.end;) {
       const int64_t in_page = p % KvLayout::kPageTokens;
       const int64_t count = std::min(KvLayout::kPageTokens - in_page, span.end - p);
-      const std::byte* page = pages[static_cast<size_t>(p / KvLayout::kPageTokens)] +
-                              static_cast<size_t>(in_page) * layout.row_bytes();
+      const auto index = static_cast<size_t>(p / KvLayout::kPageTokens);
+      if (p + count < span.end) PrefetchBeginning(pages[index + 1]);
+      const std::byte* page = pages[index] + static_cast<size_t>(in_page) * layout.row_bytes();
       fn(page + layout.KeysOffset(args_.layer, kv_head_),
          page + layout.ValuesOffset(args_.layer, kv_head_), p, count);
       p += count;
