@@ -1,6 +1,7 @@
 #include "base/worker_team.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -71,6 +72,28 @@ TEST(WorkerTeamTest, WakesSleepingWorkers) {
     });
   }
   EXPECT_EQ(calls.load(), 6);
+}
+
+TEST(WorkerTeamTest, WorkersArePinnedWhereThereAreProcessorsForThem) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  for (const int threads : {2, CPU_COUNT(&allowed) + 1}) {
+    if (threads == 2 && CPU_COUNT(&allowed) < 2) continue;
+    WorkerTeam team(threads);
+    std::vector<int> processors(static_cast<size_t>(threads), 0);
+    std::atomic<int> inside{0};
+    team.Run([&](int worker) {
+      cpu_set_t own;
+      sched_getaffinity(0, sizeof(own), &own);
+      processors[static_cast<size_t>(worker)] = CPU_COUNT(&own);
+      ++inside;
+      while (inside.load() < threads) std::this_thread::yield();
+    });
+    EXPECT_EQ(processors[0], CPU_COUNT(&allowed)) << "the caller keeps its freedom";
+    for (int worker = 1; worker < threads; ++worker) {
+      EXPECT_EQ(processors[static_cast<size_t>(worker)], threads == 2 ? 1 : CPU_COUNT(&allowed));
+    }
+  }
 }
 
 TEST(WorkerTeamTest, RefusesImpossibleSizes) {
