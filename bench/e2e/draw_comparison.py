@@ -61,6 +61,7 @@ def draw(result: dict[str, Any]) -> str:
     height = TOP + PLOT_HEIGHT + BOTTOM
     base = TOP + PLOT_HEIGHT
     shapes = [
+        f"<title>Tokens per second of {escape(result['model'])}</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
         text(MARGIN, 22, f"Tokens per second, {result['model']}", 14, "start", "bold"),
         text(MARGIN, 40, f"{result['threads']} threads, medians of {result['repetitions']} runs "
