@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Configures and builds a preset: build.sh PRESET [TARGET...]. In CI the release build has warnings
-# as errors (GCC's other builds warn of what is not there when sanitizers change the code).
+# as errors (GCC's other builds warn of what is not there when sanitizers change the code) and the
+# micro benchmarks, which HEARTH_BENCH=1 adds elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
@@ -8,6 +9,7 @@ shift
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done
 options=()
-[ -n "${CI:-}" ] && [ "$preset" = release ] && options=(-DHEARTH_WERROR=ON)
+[ -n "${CI:-}" ] && [ "$preset" = release ] && options=(-DHEARTH_WERROR=ON -DHEARTH_BENCH=ON)
+[ -n "${HEARTH_BENCH:-}" ] && options+=(-DHEARTH_BENCH=ON)
 cmake --preset "$preset" "${options[@]}" >/dev/null
 cmake --build --preset "$preset" "${targets[@]}" -- --quiet

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that Hearth needs.
 #   install_deps.sh build   what a build and its tests need
-#   install_deps.sh ci      also formatting, fuzzing and the Arm cross build
+#   install_deps.sh bench   also what the micro benchmarks need
+#   install_deps.sh ci      all that, and formatting, fuzzing and the Arm cross build
 set -euo pipefail
 
 build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libgtest-dev libgmock-dev)
-ci=("${build[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
+bench=("${build[@]}" libbenchmark-dev)
+ci=("${bench[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
     g++-aarch64-linux-gnu qemu-user googletest)
 
 case "${1:-build}" in
   build) wanted=("${build[@]}") ;;
+  bench) wanted=("${bench[@]}") ;;
   ci) wanted=("${ci[@]}") ;;
-  *) echo "usage: install_deps.sh build|ci" >&2; exit 2 ;;
+  *) echo "usage: install_deps.sh build|bench|ci" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -48,6 +48,7 @@ TEST(BenchCommandTest, TheDocumentIsWhatItsSchemaSays) {
   EXPECT_EQ(document["prefill"].size(), 2u);
   EXPECT_EQ(document["prefill"][1]["tokens"], 20);
   EXPECT_EQ(document["decode"]["tokens"], 4);
+  EXPECT_EQ(document["decode"]["context"], 32);
   EXPECT_GT(document["decode"]["bytes_per_token"], 5 << 20);
   EXPECT_TRUE(document["machine"]["read_bandwidth_gb_s"].is_null());
   EXPECT_THAT(document["machine"]["read_bandwidth_missing"], HasSubstr("the memory limit leaves"));
@@ -99,6 +100,17 @@ TEST(BenchCommandTest, TheSchemaRefusesOtherDocuments) {
   EXPECT_EQ(SchemaComplaints(schema, document).size(), 3u);
 }
 
+TEST(BenchCommandTest, DecodesAfterALongContextToo) {
+  std::vector<std::string> arguments = kSmall;
+  for (const char* more : {"--context", "300", "--json"}) arguments.push_back(more);
+  const nlohmann::json far = nlohmann::json::parse(Bench(arguments).out)["decode"];
+  arguments[arguments.size() - 2] = "1";
+  const nlohmann::json near = nlohmann::json::parse(Bench(arguments).out)["decode"];
+  EXPECT_EQ(far["context"], 300);
+  EXPECT_EQ(near["context"], 1);
+  EXPECT_GT(far["bytes_per_token"], near["bytes_per_token"]);
+}
+
 TEST(BenchCommandTest, TheTableNamesEveryMeasure) {
   const ProgramResult result = Bench(kSmall);
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -126,6 +138,7 @@ TEST(BenchCommandTest, FlagsThatCannotWorkAreRefused) {
   }
   ExpectRefused(Bench({"--decode", "0"}), 2, "--decode");
   ExpectRefused(Bench({"--reps", "0"}), 2, "--reps");
+  ExpectRefused(Bench({"--context", "0"}), 2, "--context");
   ExpectRefused(Bench({"--frobnicate"}), 2, "--frobnicate");
   ExpectRefused(RunHearth({"bench"}), 2, "MODEL");
   ExpectRefused(RunHearth({"bench", "/nowhere"}), 1, "/nowhere");
@@ -135,6 +148,8 @@ TEST(BenchCommandTest, WhatDoesNotFitTheContextIsRefused) {
   ExpectRefused(Bench({"--prefill", "8,513"}), 1, "--prefill: the context is 512 tokens");
   ExpectRefused(Bench({"--prefill", "65", "--ctx", "64"}), 1, "found 65");
   ExpectRefused(Bench({"--prefill", "8", "--decode", "481"}), 1, "--decode");
+  ExpectRefused(Bench({"--prefill", "8", "--context", "512"}), 1, "--context");
+  ExpectRefused(Bench({"--prefill", "8", "--context", "500"}), 1, "--decode");
   ExpectRefused(Bench({"--prefill", "8", "--ctx", "4096"}), 1, "at most 512");
 }
 

@@ -19,11 +19,9 @@ Exit status: 0 all agree or near ties, 1 a real difference, 2 could not run.
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -32,11 +30,10 @@ from typing import Any
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-DEFAULT_HEARTH = REPOSITORY / "build" / "release" / "bin" / "hearth"
+from engines import DEFAULT_HEARTH, REPOSITORY, CannotRun, import_llama_cpp, run_command
+
 DEFAULT_GOLDENS = REPOSITORY / "tests" / "goldens"
 DEFAULT_PROMPTS = ("", "Once upon a time", "The quick brown fox, 12 of them")
-HEARTH_TIMEOUT_S = 600
 GGML_TYPE_F32 = 0
 # YaRN parameters where the file has no key. llama.cpp (0.3.36 of the binding) reads
 # these two keys for some architectures only, and the binding overwrites them with
@@ -52,10 +49,6 @@ UNKNOWN_TO_LLAMACPP = {
     "llama-drelu": "llama.cpp does not know hearth.ffn_activation",
     "mistral-window": "llama.cpp ignores llama.attention.sliding_window",
 }
-
-
-class CannotRun(Exception):
-    """A tool or file is missing, or a program failed."""
 
 
 # ---------------------------------------------------------------- llama.cpp
@@ -77,26 +70,11 @@ def yarn_betas(model: Path) -> dict[str, float]:
             for name, default in YARN_BETA_DEFAULTS.items()}
 
 
-@functools.cache
-def _silent_log() -> Any:
-    """A log callback that prints nothing; cached, because C keeps the pointer.
-
-    What matters comes back as an exception.
-    """
-    import llama_cpp
-
-    return llama_cpp.llama_log_callback(lambda level, text, user_data: None)
-
-
 class LlamaCpp:
     """llama.cpp on one file, with float32 keys and values and no flash attention."""
 
     def __init__(self, model: Path, context_length: int, threads: int):
-        try:
-            import llama_cpp
-        except ImportError as error:
-            raise CannotRun(f"llama-cpp-python is not installed: {error}") from error
-        llama_cpp.llama_log_set(_silent_log(), None)
+        llama_cpp = import_llama_cpp()
         try:
             self._llama = llama_cpp.Llama(
                 str(model), n_ctx=context_length, n_batch=context_length,
@@ -146,19 +124,6 @@ class LlamaCpp:
 
 
 # ------------------------------------------------------------------- Hearth
-
-
-def run_command(command: list[str]) -> str:
-    """Standard output of a command; raises CannotRun with its errors."""
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=HEARTH_TIMEOUT_S,
-                              stdin=subprocess.DEVNULL, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotRun(str(error)) from error
-    if done.returncode != 0:
-        errors = done.stderr.decode(errors="replace").strip()[-2000:]
-        raise CannotRun(f"{' '.join(command)}: exit {done.returncode}: {errors}")
-    return done.stdout.decode(errors="replace")
 
 
 def hearth_greedy(hearth: Path, model: Path, prompt: str, count: int) -> list[int]:

@@ -62,7 +62,10 @@ void CheckContext(const BenchCommand& options) {
   for (const int64_t tokens : options.bench.prefill_tokens) {
     if (tokens > context) refuse("--prefill", context, tokens);
   }
-  const int64_t most = context - kBenchDecodeContext;
+  if (options.bench.decode_context >= context) {
+    refuse("--context", context - 1, options.bench.decode_context);
+  }
+  const int64_t most = context - options.bench.decode_context;
   if (options.bench.decode_tokens > most) refuse("--decode", most, options.bench.decode_tokens);
 }
 
@@ -105,6 +108,11 @@ void AddBenchCommand(CLI::App& app, Action& action) {
           "lengths of prompts in tokens (default 128,512)")
       ->option_text("N,...");
   command->add_option("--decode", options->bench.decode_tokens, "tokens to decode (default 64)")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{1}, kMostTokens));
+  command
+      ->add_option("--context", options->bench.decode_context,
+                   "tokens before those that are decoded (default 32)")
       ->option_text("N")
       ->check(CLI::Range(int64_t{1}, kMostTokens));
   command->add_option("--reps", options->bench.repetitions, "how often, in turn (default 5)")

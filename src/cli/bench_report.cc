@@ -52,6 +52,7 @@ Json PrefillJson(const BenchResult& result) {
 Json DecodeJson(const BenchResult& result) {
   const DecodeResult& decode = result.decode;
   return {{"tokens", decode.tokens},
+          {"context", decode.context},
           {"tok_s", SpreadJson(decode.tok_s)},
           {"bytes_per_token", static_cast<uint64_t>(Total(decode.work).bytes)},
           {"bandwidth_share", OrNull(BandwidthShare(result))},
@@ -111,9 +112,10 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
   out += SpeedLine(fmt::format("decode {}", decode.tokens), decode.tok_s,
                    ShareText(BandwidthShare(result), "the read bandwidth") +
                        ShareText(FloorShare(result), "the possible"));
-  out += fmt::format("\nms per token  mean {:.2f}, p50 {:.2f}, p90 {:.2f}, p99 {:.2f}\n",
-                     Mean(decode.latencies_ms), Percentile(decode.latencies_ms, 0.50),
-                     Percentile(decode.latencies_ms, 0.90), Percentile(decode.latencies_ms, 0.99));
+  out += fmt::format(
+      "\nms per token  mean {:.2f}, p50 {:.2f}, p90 {:.2f}, p99 {:.2f}; after {} tokens\n",
+      Mean(decode.latencies_ms), Percentile(decode.latencies_ms, 0.50),
+      Percentile(decode.latencies_ms, 0.90), Percentile(decode.latencies_ms, 0.99), decode.context);
   out += fmt::format("per token     {:.3f} GB read, {:.2f} G int8 multiply-adds\n",
                      Total(decode.work).bytes / 1e9, Total(decode.work).int8_macs / 1e9);
   const std::string read = result.read_bytes_per_s

@@ -72,7 +72,7 @@ class Bench {
     const auto vocab = static_cast<uint64_t>(engine.model().spec().vocab_size);
     tokens_.resize(static_cast<size_t>(BenchContext(options)));
     for (TokenId& token : tokens_) token = static_cast<TokenId>(random() % vocab);
-    uint64_t once = static_cast<uint64_t>(kBenchDecodeContext + options.decode_tokens);
+    uint64_t once = static_cast<uint64_t>(options.decode_context + options.decode_tokens);
     for (const int64_t tokens : options.prefill_tokens) once += static_cast<uint64_t>(tokens);
     total_tokens_ = once * static_cast<uint64_t>(options.repetitions);
   }
@@ -102,13 +102,17 @@ class Bench {
            EstimatePrompt(spec, weights, tokens, limits.max_tokens, limits.kv_dtype),
            Divided(prefill_ops_[i], options_.repetitions)});
     }
-    const PassShape mean_token{.tokens = 1,
-                               .context = kBenchDecodeContext + (options_.decode_tokens - 1) / 2,
-                               .logit_rows = 1,
-                               .kv_dtype = limits.kv_dtype};
-    result.decode = {
-        options_.decode_tokens, SpreadOf(decode_tok_s_), EstimatePass(spec, weights, mean_token),
-        Divided(decode_ops_, options_.repetitions * options_.decode_tokens), latencies_ms_};
+    const PassShape mean_token{
+        .tokens = 1,
+        .context = options_.decode_context + (options_.decode_tokens - 1) / 2,
+        .logit_rows = 1,
+        .kv_dtype = limits.kv_dtype};
+    result.decode = {options_.decode_tokens,
+                     options_.decode_context,
+                     SpreadOf(decode_tok_s_),
+                     EstimatePass(spec, weights, mean_token),
+                     Divided(decode_ops_, options_.repetitions * options_.decode_tokens),
+                     latencies_ms_};
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
     return result;
@@ -140,7 +144,7 @@ class Bench {
   }
 
   void MeasureDecode() {
-    KvSequence kv = Prompt(kBenchDecodeContext, "decode", true);
+    KvSequence kv = Prompt(options_.decode_context, "decode", true);
     const OpRecording recording(engine_.forward(), options_.profile ? &decode_ops_ : nullptr);
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
@@ -225,7 +229,7 @@ ProbeMemory::ProbeMemory(Engine& engine) {
 }
 
 int64_t BenchContext(const BenchOptions& options) {
-  int64_t tokens = kBenchDecodeContext + options.decode_tokens;
+  int64_t tokens = options.decode_context + options.decode_tokens;
   for (const int64_t prompt : options.prefill_tokens) tokens = std::max(tokens, prompt);
   return tokens;
 }

@@ -36,12 +36,10 @@ class ProbeMemory {
 struct BenchOptions {
   std::vector<int64_t> prefill_tokens = {128, 512};
   int64_t decode_tokens = 64;
+  int64_t decode_context = 32;  // tokens in the cache before the first that is decoded
   int64_t repetitions = 5;
   bool profile = false;  // also take the time of every op
 };
-
-// Tokens in the cache before the first token of a decode measurement.
-inline constexpr int64_t kBenchDecodeContext = 32;
 
 // The context that the measurements need.
 int64_t BenchContext(const BenchOptions& options);
@@ -55,6 +53,7 @@ struct PrefillResult {
 
 struct DecodeResult {
   int64_t tokens = 0;
+  int64_t context = 0;  // before the first
   Spread tok_s;
   WorkByOp work;                     // of one token, at the mean context
   OpSeconds op_seconds{};            // of one token, mean; with BenchOptions::profile
@@ -73,7 +72,7 @@ struct BenchResult {
 using BenchProgressFn =
     std::function<void(uint64_t done, uint64_t total, const std::string& measure)>;
 
-// Computes prompts, each in an empty context, and tokens after a short one, in turn so that what
+// Computes prompts, each in an empty context, and single tokens after one, in turn so that what
 // else the machine does meanwhile touches all alike. The tokens are random ids from a fixed seed:
 // nothing depends on what the model says. Throws Error(kInvalidArgument) where the engine's
 // context is too small.

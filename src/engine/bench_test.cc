@@ -27,7 +27,7 @@ TEST(BenchTest, MeasuresWhatItWasAskedFor) {
                  last_done = done;
                  last_total = total;
                });
-  EXPECT_EQ(last_done, 3u * (3 + 70 + kBenchDecodeContext + 4));
+  EXPECT_EQ(last_done, 3u * (3 + 70 + BenchOptions().decode_context + 4));
   EXPECT_EQ(last_total, last_done);
   ASSERT_EQ(result.prefill.size(), 2u);
   EXPECT_EQ(result.prefill[1].tokens, 70);

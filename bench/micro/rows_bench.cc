@@ -1,0 +1,98 @@
+// Single neurons out of bundles: rows gathered at random from all of the memory.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "bench/micro/micro.h"
+#include "tensor/row_groups.h"
+
+namespace hearth::micro {
+namespace {
+
+using kernels::GroupQ8;
+using kernels::KernelTable;
+using kernels::RowList;
+
+constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
+constexpr int64_t kColumns = 4096;
+constexpr int64_t kListRows = 256;  // per call
+// A bundle has a gate, an up and a down row and begins at a sector.
+constexpr size_t kRowsOfBundle = 3;
+constexpr size_t kSectorBytes = 512;
+
+// Lists that together name every bundle of a thread's memory once, in random order.
+class RandomLists {
+ public:
+  // A list's bundles are at most kLargestPiece.
+  RandomLists(const Memory& memory, DType dtype, const benchmark::State& state)
+      : row_bytes_(static_cast<size_t>(RowGroupsOf(dtype, kColumns).bytes)) {
+    stride_ = (kRowsOfBundle * row_bytes_ + kSectorBytes - 1) / kSectorBytes * kSectorBytes;
+    const size_t threads = static_cast<size_t>(state.threads());
+    const size_t lists = memory.bytes().size() / threads / stride_ / kListRows;
+    base_ = Pieces(memory, lists * kListRows * stride_, state).Next();
+    rows_.resize(lists * kListRows);
+    std::iota(rows_.begin(), rows_.end(), 0);
+    std::shuffle(rows_.begin(), rows_.end(), std::mt19937(1));
+  }
+
+  RowList Next() {
+    const RowList list{base_, stride_, rows_.data() + at_, kListRows};
+    at_ = (at_ + kListRows) % rows_.size();
+    return list;
+  }
+  int64_t bytes_per_list() const { return kListRows * static_cast<int64_t>(row_bytes_); }
+
+ private:
+  size_t row_bytes_;
+  size_t stride_ = 0;
+  const std::byte* base_ = nullptr;
+  std::vector<int32_t> rows_;
+  size_t at_ = 0;
+};
+
+int64_t NumGroups() { return (kColumns + kRowGroupWeights - 1) / kRowGroupWeights; }
+
+void RunDot(const KernelTable& table, const Memory& memory, DType dtype, benchmark::State& state) {
+  RandomLists lists(memory, dtype, state);
+  std::vector<GroupQ8> x(static_cast<size_t>(NumGroups()));
+  table.quantize_q8_groups(SomeFloats(kColumns).data(), kColumns, x.data());
+  std::vector<float> out(kListRows);
+  for (auto _ : state) {
+    table.row_dot[static_cast<size_t>(dtype)]({lists.Next(), kColumns, x.data(), out.data()});
+    benchmark::ClobberMemory();
+  }
+  CountBytes(state, lists.bytes_per_list());
+  CountMacs(state, kListRows * kColumns);
+}
+
+void RunScaledAdd(const KernelTable& table, const Memory& memory, DType dtype,
+                  benchmark::State& state) {
+  RandomLists lists(memory, dtype, state);
+  const std::vector<float> a = SomeFloats(kListRows);
+  std::vector<float> out(kColumns);
+  for (auto _ : state) {
+    table.row_scaled_add[static_cast<size_t>(dtype)](
+        {lists.Next(), a.data(), kColumns, 0, NumGroups(), out.data()});
+    benchmark::ClobberMemory();
+  }
+  CountBytes(state, lists.bytes_per_list());
+  CountMacs(state, kListRows * kColumns);
+}
+
+}  // namespace
+
+void RegisterRows(const Context& context) {
+  const KernelTable& table = context.table;
+  const Memory& memory = context.memory;
+  for (const DType dtype : kTypes) {
+    Register(
+        context, std::string("row_dot/") + NameOf(dtype), BoundBy::kMemory,
+        [&table, &memory, dtype](benchmark::State& state) { RunDot(table, memory, dtype, state); });
+    Register(context, std::string("row_scaled_add/") + NameOf(dtype), BoundBy::kMemory,
+             [&table, &memory, dtype](benchmark::State& state) {
+               RunScaledAdd(table, memory, dtype, state);
+             });
+  }
+}
+
+}  // namespace hearth::micro
