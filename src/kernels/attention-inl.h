@@ -23,6 +23,15 @@ void AttentionScores(const AttentionScoresArgs& a) noexcept {
   MatMul<FloatFamily<Weights>>(args);
 }
 
+// Positions that all queries use before the next ones are read: enough to make up for loading and
+// storing the sums in between, few enough that reading never pauses for long.
+inline constexpr int64_t kPositionsAtOnce = 16;
+
+// Asks for a block of values while the one before it is used.
+HWY_INLINE void PrefetchValues(const std::byte* values, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(values + i);
+}
+
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
 // vectors, or fewer elements where kPartial (and then V is 1).
 template <class Weights, int V, int Q, bool kPartial>
@@ -42,7 +51,6 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
     FloatVec values[V];
     for (int v = 0; v < V; ++v) {
       const uint8_t* from = row + v * kLanes * Weights::kBytes;
-      PrefetchAhead(from);
       values[v] = kPartial ? Weights::LoadSome(from, n) : Weights::Load(from);
     }
     for (int q = 0; q < Q; ++q) {
@@ -78,11 +86,23 @@ HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query) {
 
 template <class Weights>
 void AttentionValues(const AttentionValuesArgs& a) noexcept {
-  int64_t query = 0;
-  for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce) {
-    SumAllValues<Weights, kQueriesAtOnce>(a, query);
+  const int64_t row_bytes = a.head_dim * Weights::kBytes;
+  for (int64_t j = 0; j < a.count; j += kPositionsAtOnce) {
+    const int64_t rest = a.count - j - kPositionsAtOnce;
+    if (rest > 0) {
+      const int64_t ahead = rest < kPositionsAtOnce ? rest : kPositionsAtOnce;
+      PrefetchValues(a.values + (j + kPositionsAtOnce) * row_bytes, ahead * row_bytes);
+    }
+    AttentionValuesArgs block = a;
+    block.weights += j;
+    block.values += j * row_bytes;
+    block.count = rest < 0 ? a.count - j : kPositionsAtOnce;
+    int64_t query = 0;
+    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce) {
+      SumAllValues<Weights, kQueriesAtOnce>(block, query);
+    }
+    for (; query < a.queries; ++query) SumAllValues<Weights, 1>(block, query);
   }
-  for (; query < a.queries; ++query) SumAllValues<Weights, 1>(a, query);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA

@@ -22,7 +22,7 @@ constexpr int64_t kMaxQueries = 32;
 constexpr int64_t kPairsPerThread = 2;
 
 // Bytes of a page that are asked for before it is reached: what kernels fetch ahead of themselves.
-constexpr size_t kPrefetchedBytes = 2048;
+constexpr size_t kPrefetchedBytes = 4096;
 
 int64_t SplitsOf(int64_t positions) { return (positions + kSplitPositions - 1) / kSplitPositions; }
 
@@ -104,9 +104,9 @@ class QueryBlock {
     };
     // Later tokens see what earlier ones see and more, but for what left their window.
     const Span oldest = clip(Positions(tokens_.begin)), newest = clip(Positions(tokens_.end - 1));
-    ForPages({oldest.begin, newest.end},
-             [&](const std::byte* keys, const std::byte*, int64_t p, int64_t n) {
-               const auto scores = is_half() ? table_.attn_scores_f16 : table_.attn_scores_f32;
+    const auto scores = is_half() ? table_.attn_scores_f16 : table_.attn_scores_f32;
+    ForPages({oldest.begin, newest.end}, keys_offset(),
+             [&](const std::byte* keys, int64_t p, int64_t n) {
                scores({w.q, head_dim_, queries_, keys, n, head_dim_, w.scores + (p - first),
                        kSplitPositions});
              });
@@ -116,8 +116,8 @@ class QueryBlock {
       out.max[i] = -std::numeric_limits<float>::infinity();
       out.sum[i] = 0;
       if (own.empty()) continue;
-      float* scores = w.scores + i * kSplitPositions + (own.begin - first);
-      out.sum[i] = table_.softmax_terms(scores, own.end - own.begin, &out.max[i]);
+      float* own_scores = w.scores + i * kSplitPositions + (own.begin - first);
+      out.sum[i] = table_.softmax_terms(own_scores, own.end - own.begin, &out.max[i]);
     }
     // Every query's positions in ascending order: those that not all see, the common ones, and
     // those that not all see yet.
@@ -178,36 +178,33 @@ class QueryBlock {
   }
   Span PositionsOfQuery(int64_t query) const { return Positions(tokens_.begin + query / group_); }
 
-  // Asks for the first keys and values of the next page: the kernels fetch ahead only inside one.
-  void PrefetchBeginning(const std::byte* page) const {
-    for (const size_t offset : {args_.layout->KeysOffset(args_.layer, kv_head_),
-                                args_.layout->ValuesOffset(args_.layer, kv_head_)}) {
-      for (size_t i = 0; i < kPrefetchedBytes; i += 64) __builtin_prefetch(page + offset + i);
-    }
-  }
-
-  // Calls fn(keys, values, first position, count) for the pages that cover a span.
+  // Calls fn(rows, first position, count) for the pieces of a span that lie in one page; `offset`
+  // is that of the keys or the values in a page. The beginning of the next page is asked for ahead:
+  // kernels do that only inside one.
   template <typename F>
-  void ForPages(Span span, F&& fn) const {
+  void ForPages(Span span, size_t offset, F&& fn) const {
     const KvLayout& layout = *args_.layout;
     const std::span<std::byte* const> pages = args_.pages[static_cast<size_t>(tokens_.begin)];
     for (int64_t p = span.begin; p < span.end;) {
       const int64_t in_page = p % KvLayout::kPageTokens;
       const int64_t count = std::min(KvLayout::kPageTokens - in_page, span.end - p);
       const auto index = static_cast<size_t>(p / KvLayout::kPageTokens);
-      if (p + count < span.end) PrefetchBeginning(pages[index + 1]);
-      const std::byte* page = pages[index] + static_cast<size_t>(in_page) * layout.row_bytes();
-      fn(page + layout.KeysOffset(args_.layer, kv_head_),
-         page + layout.ValuesOffset(args_.layer, kv_head_), p, count);
+      if (p + count < span.end) {
+        const std::byte* next = pages[index + 1] + offset;
+        for (size_t i = 0; i < kPrefetchedBytes; i += 64) __builtin_prefetch(next + i);
+      }
+      fn(pages[index] + offset + static_cast<size_t>(in_page) * layout.row_bytes(), p, count);
       p += count;
     }
   }
+  size_t keys_offset() const { return args_.layout->KeysOffset(args_.layer, kv_head_); }
+  size_t values_offset() const { return args_.layout->ValuesOffset(args_.layer, kv_head_); }
 
   // Adds the values of a span to `count` queries from number `query` on.
   void AddValues(Span span, int64_t query, int64_t count, int64_t first, const Workspace& w,
                  const Partial& out) const {
-    ForPages(span, [&](const std::byte*, const std::byte* values, int64_t p, int64_t n) {
-      const auto add = is_half() ? table_.attn_values_f16 : table_.attn_values_f32;
+    const auto add = is_half() ? table_.attn_values_f16 : table_.attn_values_f32;
+    ForPages(span, values_offset(), [&](const std::byte* values, int64_t p, int64_t n) {
       add({w.scores + query * kSplitPositions + (p - first), kSplitPositions, count, values, n,
            head_dim_, out.values + query * head_dim_, head_dim_});
     });
