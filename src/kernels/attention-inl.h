@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/matmul_float-inl.h"
+#include "kernels/quads-inl.h"
 #include "kernels/tiles-inl.h"
 #include "kernels/vector-inl.h"
 
@@ -27,15 +28,20 @@ void AttentionScores(const AttentionScoresArgs& a) noexcept {
 // storing the sums in between, few enough that reading never pauses for long.
 inline constexpr int64_t kPositionsAtOnce = 16;
 
-// Asks for a block of values while the one before it is used.
-HWY_INLINE void PrefetchValues(const std::byte* values, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(values + i);
+// Asks for what lies `ahead` bytes behind V vectors of a row.
+template <class Weights, int V>
+HWY_INLINE void PrefetchVectors(const uint8_t* from, int64_t ahead) {
+  constexpr int64_t kVector = kLanes * Weights::kBytes;
+  for (int64_t i = 0; i < V * kVector; i += kVector < kLineBytes ? kLineBytes : kVector) {
+    __builtin_prefetch(from + ahead + i);
+  }
 }
 
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
 // vectors, or fewer elements where kPartial (and then V is 1).
 template <class Weights, int V, int Q, bool kPartial>
-HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n) {
+HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n,
+                          int64_t ahead) {
   const float* weights = a.weights + query * a.weight_stride;
   float* out = a.out + query * a.out_stride + i;
   const int64_t row_bytes = a.head_dim * Weights::kBytes;
@@ -48,6 +54,7 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
     }
   }
   for (int64_t j = 0; j < a.count; ++j, row += row_bytes) {
+    if (ahead > 0) PrefetchVectors<Weights, V>(row, ahead);
     FloatVec values[V];
     for (int v = 0; v < V; ++v) {
       const uint8_t* from = row + v * kLanes * Weights::kBytes;
@@ -74,14 +81,16 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
 inline constexpr int kQueriesAtOnce = 4;
 inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
 
+// Reads `ahead` bytes ahead unless that is 0.
 template <class Weights, int Q>
-HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query) {
+HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query, int64_t ahead) {
   int64_t i = 0;
   for (; i + kValueVectors * kLanes <= a.head_dim; i += kValueVectors * kLanes) {
-    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0);
+    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0, ahead);
   }
-  for (; i + kLanes <= a.head_dim; i += kLanes) SumValues<Weights, 1, Q, false>(a, query, i, 0);
-  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i);
+  for (; i + kLanes <= a.head_dim; i += kLanes)
+    SumValues<Weights, 1, Q, false>(a, query, i, 0, ahead);
+  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i, ahead);
 }
 
 template <class Weights>
@@ -89,19 +98,17 @@ void AttentionValues(const AttentionValuesArgs& a) noexcept {
   const int64_t row_bytes = a.head_dim * Weights::kBytes;
   for (int64_t j = 0; j < a.count; j += kPositionsAtOnce) {
     const int64_t rest = a.count - j - kPositionsAtOnce;
-    if (rest > 0) {
-      const int64_t ahead = rest < kPositionsAtOnce ? rest : kPositionsAtOnce;
-      PrefetchValues(a.values + (j + kPositionsAtOnce) * row_bytes, ahead * row_bytes);
-    }
     AttentionValuesArgs block = a;
     block.weights += j;
     block.values += j * row_bytes;
     block.count = rest < 0 ? a.count - j : kPositionsAtOnce;
+    // The first queries bring the next block into a cache.
+    int64_t ahead = rest > 0 ? kPositionsAtOnce * row_bytes : 0;
     int64_t query = 0;
-    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce) {
-      SumAllValues<Weights, kQueriesAtOnce>(block, query);
+    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce, ahead = 0) {
+      SumAllValues<Weights, kQueriesAtOnce>(block, query, ahead);
     }
-    for (; query < a.queries; ++query) SumAllValues<Weights, 1>(block, query);
+    for (; query < a.queries; ++query, ahead = 0) SumAllValues<Weights, 1>(block, query, ahead);
   }
 }
 

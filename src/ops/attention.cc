@@ -104,12 +104,14 @@ class QueryBlock {
     };
     // Later tokens see what earlier ones see and more, but for what left their window.
     const Span oldest = clip(Positions(tokens_.begin)), newest = clip(Positions(tokens_.end - 1));
+    PrefetchPage(first, values_offset());
     const auto scores = is_half() ? table_.attn_scores_f16 : table_.attn_scores_f32;
     ForPages({oldest.begin, newest.end}, keys_offset(),
              [&](const std::byte* keys, int64_t p, int64_t n) {
                scores({w.q, head_dim_, queries_, keys, n, head_dim_, w.scores + (p - first),
                        kSplitPositions});
              });
+    PrefetchPage(first + kSplitPositions, keys_offset());
     std::memset(out.values, 0, static_cast<size_t>(queries_ * head_dim_) * sizeof(float));
     for (int64_t i = 0; i < queries_; ++i) {
       const Span own = clip(PositionsOfQuery(i));
@@ -189,13 +191,19 @@ class QueryBlock {
       const int64_t in_page = p % KvLayout::kPageTokens;
       const int64_t count = std::min(KvLayout::kPageTokens - in_page, span.end - p);
       const auto index = static_cast<size_t>(p / KvLayout::kPageTokens);
-      if (p + count < span.end) {
-        const std::byte* next = pages[index + 1] + offset;
-        for (size_t i = 0; i < kPrefetchedBytes; i += 64) __builtin_prefetch(next + i);
-      }
+      if (p + count < span.end) Prefetch(pages[index + 1] + offset);
       fn(pages[index] + offset + static_cast<size_t>(in_page) * layout.row_bytes(), p, count);
       p += count;
     }
+  }
+  static void Prefetch(const std::byte* rows) {
+    for (size_t i = 0; i < kPrefetchedBytes; i += 64) __builtin_prefetch(rows + i);
+  }
+  // Asks for the beginning of the page that a position begins, if the tokens see it.
+  void PrefetchPage(int64_t position, size_t offset) const {
+    if (position >= Positions(tokens_.end - 1).end) return;
+    const auto& pages = args_.pages[static_cast<size_t>(tokens_.begin)];
+    Prefetch(pages[static_cast<size_t>(position / KvLayout::kPageTokens)] + offset);
   }
   size_t keys_offset() const { return args_.layout->KeysOffset(args_.layer, kv_head_); }
   size_t values_offset() const { return args_.layout->ValuesOffset(args_.layer, kv_head_); }

@@ -13,7 +13,7 @@ using kernels::BlockQ8;
 // Rows handed out at a time, a multiple of a tile's: enough tiles to use a chunk of activations
 // several times, few enough to even out the threads.
 constexpr int64_t kRowGrain = 64;
-// Tokens computed per pass over the rows of a grain where weights are floats: 16 rows of 4096
+// Tokens computed per pass over the rows of a grain where weights are floats: 64 rows of 4096
 // columns stay in the second-level cache while 32 tokens go by.
 constexpr int64_t kTokenTile = 32;
 // Products with fewer multiply-adds than this take a few microseconds: less than it costs to share
@@ -33,9 +33,8 @@ void CheckProduct(const Product& product, const FloatView& x) {
   }
 }
 
-void AddBias(const Product& product, int64_t begin, int64_t end, int64_t first_token,
-             int64_t tokens) {
-  for (int64_t t = first_token; t < first_token + tokens; ++t) {
+void AddBias(const Product& product, int64_t begin, int64_t end) {
+  for (int64_t t = 0; t < product.out.rows; ++t) {
     float* row = product.out.row(t);
     for (int64_t r = begin; r < end; ++r) row[r] += product.bias[r];
   }
@@ -61,23 +60,32 @@ void ComputeFloatRows(const kernels::KernelTable& table, const Product& product,
   }
 }
 
-// The same for tiled weights; begin is a multiple of a tile's rows.
-void ComputeTiles(const kernels::KernelTable& table, const Product& product, const BlockQ8* x,
-                  int64_t tokens, int64_t begin, int64_t end) {
-  const WeightView& w = product.weights;
+// Rows [begin, end) of tiled weights for one token whose result goes to `out`; begin is a multiple
+// of a tile's rows.
+kernels::TileMatMulArgs TileArgs(const WeightView& w, const BlockQ8* x, float* out, int64_t begin,
+                                 int64_t end) {
   const TileLayout layout = w.tile_layout();
   kernels::TileMatMulArgs args;
   args.tiles = w.data;
   args.tile_bytes = layout.tile_bytes();
   args.blocks = layout.blocks;
   args.x = x;
-  args.tokens = tokens;
-  args.out = product.out.data + begin;
-  args.out_stride = product.out.stride;
+  args.tokens = 1;
+  args.out = out;
+  args.out_stride = 0;
   args.rows = w.rows;
   args.tile_begin = begin / TileLayout::kRows;
   args.tile_end = TileLayout::TilesFor(end);
-  table.matmul_tiles[static_cast<size_t>(w.dtype)](args);
+  return args;
+}
+
+// The same for all tokens of a product.
+void ComputeTiles(const kernels::KernelTable& table, const Product& product, const BlockQ8* x,
+                  int64_t begin, int64_t end) {
+  kernels::TileMatMulArgs args = TileArgs(product.weights, x, product.out.data + begin, begin, end);
+  args.tokens = product.out.rows;
+  args.out_stride = product.out.stride;
+  table.matmul_tiles[static_cast<size_t>(product.weights.dtype)](args);
 }
 
 // Grains [first, last) of a product. q8 is null for float weights.
@@ -87,24 +95,22 @@ void ComputeGrains(const kernels::KernelTable& table, const Product& product, Fl
     const int64_t begin = grain * kRowGrain;
     const int64_t end = std::min(begin + kRowGrain, product.weights.rows);
     if (product.weights.is_tiled) {
-      ComputeTiles(table, product, q8, x.rows, begin, end);
+      ComputeTiles(table, product, q8, begin, end);
     } else {
       ComputeFloatRows(table, product, x, begin, end);
     }
-    if (product.bias != nullptr) AddBias(product, begin, end, 0, x.rows);
+    if (product.bias != nullptr) AddBias(product, begin, end);
   }
 }
 
 // Rows of a tile that one token's list names: all are computed, those are kept.
-void ComputeActiveTile(const kernels::KernelTable& table, const Product& product, const BlockQ8* x,
+void ComputeActiveTile(const kernels::KernelTable& table, const WeightView& w, const BlockQ8* x,
                        std::span<const int32_t> rows, float* out) {
   float of_tile[TileLayout::kRows];
-  const int64_t tile = rows.front() / TileLayout::kRows;
-  Product part = product;
-  part.out.data = of_tile - tile * TileLayout::kRows;
-  ComputeTiles(table, part, x, 1, tile * TileLayout::kRows,
-               std::min((tile + 1) * TileLayout::kRows, product.weights.rows));
-  for (const int32_t r : rows) out[r] = of_tile[r - tile * TileLayout::kRows];
+  const int64_t begin = rows.front() / TileLayout::kRows * TileLayout::kRows;
+  const int64_t end = std::min(begin + TileLayout::kRows, w.rows);
+  table.matmul_tiles[static_cast<size_t>(w.dtype)](TileArgs(w, x, of_tile, begin, end));
+  for (const int32_t r : rows) out[r] = of_tile[r - begin];
 }
 
 size_t BlockBytes(int64_t rows, int64_t cols) {
@@ -212,7 +218,7 @@ void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,
       const auto part = rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
       ForTiles(part, w.is_tiled, [&](std::span<const int32_t> same) {
         if (w.is_tiled) {
-          ComputeActiveTile(compute.kernels(), product, q8, same, out);
+          ComputeActiveTile(compute.kernels(), w, q8, same, out);
         } else {
           ComputeFloatRows(compute.kernels(), row, input.x().Rows(t, 1), same[0], same[0] + 1);
         }
