@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from reference import Activity, ReferenceModel
+from story_grammar.names import FEMALE_NAMES, MALE_NAMES
 
 GREEDY_TOKENS = 64
 CHAT_PROMPT = "<|im_start|>user\n{request}<|im_end|>\n<|im_start|>assistant\n"
@@ -33,6 +34,17 @@ def perplexity_of_stories(model: ReferenceModel, text: str, activity: Activity) 
         ids = [model.tokenizer.bos] + model.tokenizer.encode(story) + [model.tokenizer.eos]
         losses.append(token_losses(model, ids[: model.context_length + 1], activity))
     return summary(np.concatenate(losses))
+
+
+def repeated_names(model: ReferenceModel, text: str) -> dict:
+    """How well names are predicted where a story says them again; guessing costs log(names) nats."""
+    pieces = {model.tokenizer.ids.get("\u2581" + name) for name in FEMALE_NAMES + MALE_NAMES} - {None}
+    losses = []
+    for story in text.strip().split("\n\n"):
+        ids = [model.tokenizer.bos] + model.tokenizer.encode(story)
+        of_story = token_losses(model, ids[: model.context_length + 1], None)
+        losses += [loss for i, loss in enumerate(of_story) if ids[i + 1] in pieces and ids[i + 1] in ids[: i + 1]]
+    return {"tokens": len(losses), "nll_per_token": round(float(np.mean(losses)), 4), "names": len(pieces)}
 
 
 def perplexity_of_windows(model: ReferenceModel, text: str, activity: Activity | None, limit: int) -> dict:
@@ -129,6 +141,7 @@ def main() -> None:
     prose_result = perplexity_of_windows(model, prose, on_prose, args.prose_windows)
     prose_result.pop("windows")
     results |= {"prose": prose_result, "sparsity_stories": sparsity(on_stories), "sparsity_prose": sparsity(on_prose),
+                "repeated_names": repeated_names(model, "\n\n".join(all_stories[: args.text_stories])),
                 "samples": samples(model, args.request, args.temperature, args.seed)}
     print(json.dumps(results, indent=1, ensure_ascii=False))
     text = "\n\n".join(all_stories[: args.text_stories]) + "\n"
