@@ -51,8 +51,12 @@ HWY_INLINE FloatVec NibbleToFloat(IntVec codes) {
   if constexpr (kLanes == 16) {
     // A vector holds all that a code can stand for, and the look-up ignores the bits above it.
     const auto index = hn::IndicesFromVec(kFloats, hn::ShiftRight<4 * n>(codes));
-    const FloatVec values = hn::ConvertTo(kFloats, hn::Iota(IntTag(), kSigned ? -8 : 0));
-    return hn::TableLookupLanes(values, index);
+    // (Not Highway's Iota, which the linker would share between instruction sets.)
+    HWY_ALIGN static constexpr float kUnsignedCodes[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                           8, 9, 10, 11, 12, 13, 14, 15};
+    const FloatVec values = hn::Load(kFloats, kUnsignedCodes);
+    const FloatVec offset = hn::Set(kFloats, kSigned ? 8.0f : 0.0f);
+    return hn::TableLookupLanes(hn::Sub(values, offset), index);
   } else {
     const hn::RebindToUnsigned<IntTag> bits;
     const auto top = hn::ShiftLeft<28 - 4 * n>(hn::BitCast(bits, codes));
