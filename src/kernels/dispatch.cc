@@ -53,17 +53,6 @@ constexpr Lists kLists = MakeLists();
 
 }  // namespace
 
-ActivationKind ActivationKindOf(DType dtype) {
-  switch (dtype) {
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-      return ActivationKind::kQ8;
-    default:
-      return ActivationKind::kFloat;
-  }
-}
-
 bool HasKernel(DType dtype) {
   // All tables hold the same kernels (kernels_test.cc), so that one of them answers for all.
   const auto i = static_cast<size_t>(dtype);

@@ -51,13 +51,13 @@ TEST(DispatchTest, FeaturesNeedTheirBase) {
   EXPECT_EQ(UsableKernels(features).size(), 1u);
 }
 
-TEST(DispatchTest, ActivationKinds) {
+TEST(DispatchTest, TypesWithKernels) {
   for (DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
-    EXPECT_EQ(ActivationKindOf(dtype), ActivationKind::kQ8);
+    EXPECT_TRUE(TileLayout::IsTiled(dtype));
     EXPECT_TRUE(HasKernel(dtype));
   }
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    EXPECT_EQ(ActivationKindOf(dtype), ActivationKind::kFloat);
+    EXPECT_FALSE(TileLayout::IsTiled(dtype));
     EXPECT_TRUE(HasKernel(dtype));
   }
   EXPECT_FALSE(HasKernel(DType::kQ4_K));
@@ -70,10 +70,9 @@ TEST_P(TableContentTest, HasEveryKernel) {
   const KernelTable& t = table();
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
-    const bool is_float = ActivationKindOf(dtype) == ActivationKind::kFloat;
-    EXPECT_EQ(t.matmul[i] != nullptr, HasKernel(dtype) && is_float) << i;
-    EXPECT_EQ(t.matmul_tiles[i] != nullptr, HasKernel(dtype) && !is_float) << i;
-    EXPECT_EQ(t.matmul_tiles[i] != nullptr, TileLayout::IsTiled(dtype)) << i;
+    const bool is_tiled = TileLayout::IsTiled(dtype);
+    EXPECT_EQ(t.matmul[i] != nullptr, HasKernel(dtype) && !is_tiled) << i;
+    EXPECT_EQ(t.matmul_tiles[i] != nullptr, HasKernel(dtype) && is_tiled) << i;
   }
   EXPECT_GE(t.panel_tokens, 1);
   for (const auto& activation : t.ffn_activation) EXPECT_NE(activation, nullptr);

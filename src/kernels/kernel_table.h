@@ -34,10 +34,9 @@ static_assert(sizeof(BlockQ8) == 40);
 // Blocks whose largest magnitude is below this count as zeros (127 / m must stay finite).
 inline constexpr float kMinQ8Magnitude = 0x1p-100f;
 
-// How a weight type lies in memory and what it multiplies with: float types in rows, with float
-// activations; quantized types in tiles (tensor/weight_tiles.h), with int8 activations.
-enum class ActivationKind { kFloat, kQ8 };
-
+// Float weights lie in rows and are multiplied with float activations, quantized ones in tiles
+// (TileLayout::IsTiled) and with int8 activations.
+//
 // out[t * out_stride + r - row_begin] = sum_i W[r][i] * x[t][i] for rows [row_begin, row_end)
 // and tokens [0, tokens).
 struct MatMulArgs {
@@ -206,9 +205,6 @@ struct KernelTable {
   // words, so that nothing can be left out.
   uint64_t (*probe_read)(const std::byte* p, int64_t bytes) noexcept;
 };
-
-// kQ8 for Q8_0, Q4_0, Q4_1; kFloat for F32, F16, BF16.
-ActivationKind ActivationKindOf(DType dtype);
 
 // True where every table has a matmul for the type.
 bool HasKernel(DType dtype);

@@ -8,16 +8,11 @@
 namespace hearth::kernels {
 namespace {
 
+using testing::Append;
 using testing::DataKind;
 using testing::GuardedArray;
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-
-template <class T>
-void Append(std::vector<std::byte>& out, T value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof(value));
-}
 
 std::vector<std::byte> RandomRow(DType dtype, int64_t k, std::mt19937& random, DataKind kind) {
   std::vector<std::byte> row;

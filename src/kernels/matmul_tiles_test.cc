@@ -15,29 +15,6 @@ using testing::GuardedArray;
 
 constexpr DType kTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
 
-template <class T>
-void Append(std::vector<std::byte>& out, T value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof(value));
-}
-
-// A row of blocks. Codes are uniform, so that the extreme ones occur too (Q8_0's -128 among them).
-std::vector<std::byte> RandomRow(DType dtype, int64_t blocks, std::mt19937& random, DataKind kind) {
-  std::vector<std::byte> row;
-  for (int64_t b = 0; b < blocks; ++b) {
-    float scale = 0.1f * testing::RandomFloat(random, DataKind::kNormal);
-    if (kind == DataKind::kZeros) scale = 0;
-    if (kind == DataKind::kDenormal) scale *= 1e-6f;
-    Append(row, FloatToHalf(scale));
-    if (dtype == DType::kQ4_1) {
-      Append(row, FloatToHalf(testing::RandomFloat(random, DataKind::kNormal)));
-    }
-    const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
-    for (int i = 0; i < bytes; ++i) Append(row, static_cast<uint8_t>(random()));
-  }
-  return row;
-}
-
 // One product with its operands on guarded pages. Strides leave gaps, which must survive.
 class Problem {
  public:
@@ -45,7 +22,7 @@ class Problem {
       : dtype_(dtype), layout_(dtype, blocks * 32), rows_(rows), tokens_(tokens) {
     std::mt19937 random(seed);
     for (int64_t r = 0; r < rows; ++r) {
-      const std::vector<std::byte> row = RandomRow(dtype, blocks, random, kind);
+      const std::vector<std::byte> row = testing::RandomBlocks(dtype, blocks, random, kind);
       weights_.insert(weights_.end(), row.begin(), row.end());
     }
     tiles_ = std::make_unique<GuardedArray<std::byte>>(
@@ -221,7 +198,7 @@ TEST_P(MatMulTilesTest, NonFiniteActivationsShowInTheResult) {
     }
     for (DType dtype : kTypes) {
       std::mt19937 random(7);
-      const std::vector<std::byte> row = RandomRow(dtype, 2, random, DataKind::kNormal);
+      const std::vector<std::byte> row = testing::RandomBlocks(dtype, 2, random, DataKind::kNormal);
       const TileLayout layout(dtype, 64);
       std::vector<std::byte> tiles(layout.matrix_bytes(1));
       PackTiles(dtype, layout, row.data(), row.size(), 1, tiles.data());
@@ -234,31 +211,6 @@ TEST_P(MatMulTilesTest, NonFiniteActivationsShowInTheResult) {
 }
 
 HEARTH_FOR_ALL_TABLES(MatMulTilesTest);
-
-TEST(TilePackTest, RowsComeBackExactly) {
-  for (DType dtype : kTypes) {
-    for (const int64_t rows : {1, 15, 16, 17, 40}) {
-      const int64_t blocks = 1 + rows % 5;
-      const TileLayout layout(dtype, blocks * 32);
-      std::mt19937 random(static_cast<uint32_t>(rows));
-      std::vector<std::byte> matrix;
-      for (int64_t r = 0; r < rows; ++r) {
-        const std::vector<std::byte> row = RandomRow(dtype, blocks, random, DataKind::kNormal);
-        matrix.insert(matrix.end(), row.begin(), row.end());
-      }
-      const size_t row_bytes = matrix.size() / static_cast<size_t>(rows);
-      GuardedArray<std::byte> tiles(static_cast<int64_t>(layout.matrix_bytes(rows)));
-      PackTiles(dtype, layout, matrix.data(), row_bytes, rows, tiles.data());
-      std::vector<std::byte> row(row_bytes);
-      for (int64_t r = 0; r < rows; ++r) {
-        UnpackTileRow(dtype, layout, tiles.data(), r, row.data());
-        EXPECT_TRUE(testing::SameBits(
-            row.data(), matrix.data() + static_cast<size_t>(r) * row_bytes, row_bytes))
-            << NameOf(dtype) << " row " << r << " of " << rows;
-      }
-    }
-  }
-}
 
 }  // namespace
 }  // namespace hearth::kernels

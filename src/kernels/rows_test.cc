@@ -14,23 +14,10 @@ namespace {
 using testing::DataKind;
 using testing::GuardedArray;
 using testing::Placement;
-using testing::RandomFloat;
 using testing::RandomFloats;
 
 constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
 constexpr float kUntouched = -123.5f;
-
-template <class T>
-void Append(std::vector<std::byte>& out, T value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof(value));
-}
-
-float RandomScale(std::mt19937& random, DataKind kind) {
-  if (kind == DataKind::kZeros) return 0.0f;
-  const float scale = 0.1f * RandomFloat(random, DataKind::kNormal);
-  return kind == DataKind::kDenormal ? scale * 1e-6f : scale;
-}
 
 // What there is to know of a row for its test.
 struct Row {
@@ -38,21 +25,14 @@ struct Row {
   std::vector<float> magnitudes;  // the most that a weight of each block can be, offsets counted in
 };
 
-// Codes are uniform, so that the extreme ones occur too (Q8_0's -128 among them).
 Row RandomRow(DType dtype, int64_t k, std::mt19937& random, DataKind kind) {
-  Row row;
+  Row row{testing::RandomBlocks(dtype, k / 32, random, kind), {}};
   const float largest_code = dtype == DType::kQ8_0 ? 255 + 128 : 15 + 8;
-  for (int64_t b = 0; b < k / 32; ++b) {
-    const HalfBits scale = FloatToHalf(RandomScale(random, kind));
-    Append(row.blocks, scale);
-    row.magnitudes.push_back(std::abs(HalfToFloat(scale)) * largest_code);
-    if (dtype == DType::kQ4_1) {
-      const HalfBits minimum = FloatToHalf(RandomFloat(random, DataKind::kNormal));
-      Append(row.blocks, minimum);
-      row.magnitudes.back() += std::abs(HalfToFloat(minimum));
-    }
-    const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
-    for (int i = 0; i < bytes; ++i) Append(row.blocks, static_cast<uint8_t>(random()));
+  for (size_t at = 0; at < row.blocks.size(); at += InfoOf(dtype).block_bytes) {
+    HalfBits halves[2];  // the scale, and the minimum where there is one
+    std::memcpy(halves, row.blocks.data() + at, sizeof(halves));
+    row.magnitudes.push_back(std::abs(HalfToFloat(halves[0])) * largest_code);
+    if (dtype == DType::kQ4_1) row.magnitudes.back() += std::abs(HalfToFloat(halves[1]));
   }
   return row;
 }

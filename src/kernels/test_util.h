@@ -16,6 +16,7 @@
 
 #include "base/cpu.h"
 #include "kernels/kernel_table.h"
+#include "tensor/half.h"
 
 namespace hearth::kernels::testing {
 
@@ -88,6 +89,29 @@ inline std::vector<float> RandomFloats(std::mt19937& random, int64_t n,
   std::vector<float> values(static_cast<size_t>(n));
   for (float& v : values) v = RandomFloat(random, kind);
   return values;
+}
+
+template <class T>
+void Append(std::vector<std::byte>& out, T value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof(value));
+}
+
+// A row of Q4_0, Q4_1 or Q8_0 blocks. Codes are uniform, so that the extreme ones occur too (Q8_0's
+// -128 among them).
+inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t blocks, std::mt19937& random,
+                                           DataKind kind) {
+  std::vector<std::byte> row;
+  for (int64_t b = 0; b < blocks; ++b) {
+    float scale = 0.1f * RandomFloat(random, DataKind::kNormal);
+    if (kind == DataKind::kZeros) scale = 0;
+    if (kind == DataKind::kDenormal) scale *= 1e-6f;
+    Append(row, FloatToHalf(scale));
+    if (dtype == DType::kQ4_1) Append(row, FloatToHalf(RandomFloat(random, DataKind::kNormal)));
+    const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
+    for (int i = 0; i < bytes; ++i) Append(row, static_cast<uint8_t>(random()));
+  }
+  return row;
 }
 
 inline bool SameBits(const void* a, const void* b, size_t bytes) {

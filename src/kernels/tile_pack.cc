@@ -2,60 +2,11 @@
 
 #include <cstring>
 
+#include "kernels/lane_pack.h"
 #include "tensor/blocks.h"
 
 namespace hearth::kernels {
 namespace {
-
-constexpr uint32_t kLowNibbles = 0x0f0f0f0f;
-
-uint32_t LoadWord(const uint8_t* p) {
-  uint32_t word;
-  std::memcpy(&word, p, sizeof(word));
-  return word;
-}
-void StoreWord(uint8_t* p, uint32_t word) { std::memcpy(p, &word, sizeof(word)); }
-
-// The 32 codes of a block, as GGUF has them, to and from `lane` of the block's lines.
-template <class Block>
-struct NibbleCodes {
-  // GGUF: low nibbles are codes 0..15, high ones 16..31. A lane: low nibbles are the first quad
-  // of the line, high ones the second.
-  static void Pack(const Block& block, uint8_t* lane) {
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t first = LoadWord(block.qs + 8 * half);
-      const uint32_t second = LoadWord(block.qs + 8 * half + 4);
-      StoreWord(lane + half * 64, (first & kLowNibbles) | (second & kLowNibbles) << 4);
-      StoreWord(lane + (half + 2) * 64, (first >> 4 & kLowNibbles) | (second & ~kLowNibbles));
-    }
-  }
-  static void Unpack(const uint8_t* lane, Block& block) {
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t low = LoadWord(lane + half * 64);
-      const uint32_t high = LoadWord(lane + (half + 2) * 64);
-      StoreWord(block.qs + 8 * half, (low & kLowNibbles) | (high & kLowNibbles) << 4);
-      StoreWord(block.qs + 8 * half + 4, (low >> 4 & kLowNibbles) | (high & ~kLowNibbles));
-    }
-  }
-};
-
-struct ByteCodes {
-  static void Pack(const BlockQ8_0& block, uint8_t* lane) {
-    for (int quad = 0; quad < 8; ++quad) std::memcpy(lane + quad * 64, block.qs + quad * 4, 4);
-  }
-  static void Unpack(const uint8_t* lane, BlockQ8_0& block) {
-    for (int quad = 0; quad < 8; ++quad) std::memcpy(block.qs + quad * 4, lane + quad * 64, 4);
-  }
-};
-
-template <class Block>
-struct CodesOf {
-  using Type = NibbleCodes<Block>;
-};
-template <>
-struct CodesOf<BlockQ8_0> {
-  using Type = ByteCodes;
-};
 
 template <class Block>
 void PackRow(const TileLayout& layout, const std::byte* from, int64_t lane, uint8_t* tile) {
@@ -65,7 +16,7 @@ void PackRow(const TileLayout& layout, const std::byte* from, int64_t lane, uint
   for (int64_t b = 0; b < layout.blocks; ++b) {
     Block block;
     std::memcpy(&block, from + b * static_cast<int64_t>(sizeof(block)), sizeof(block));
-    CodesOf<Block>::Type::Pack(block, codes);
+    LaneCodes<Block>::Pack(block, codes, TileLayout::kLineBytes);
     std::memcpy(scales, &block.d, sizeof(block.d));
     if constexpr (requires { block.m; }) std::memcpy(minimums, &block.m, sizeof(block.m));
     codes += layout.block_code_bytes();
@@ -81,7 +32,7 @@ void UnpackRow(const TileLayout& layout, const uint8_t* tile, int64_t lane, std:
   const uint8_t* minimums = tile + layout.minimums_offset() + lane * 2;
   for (int64_t b = 0; b < layout.blocks; ++b) {
     Block block;
-    CodesOf<Block>::Type::Unpack(codes, block);
+    LaneCodes<Block>::Unpack(codes, TileLayout::kLineBytes, block);
     std::memcpy(&block.d, scales, sizeof(block.d));
     if constexpr (requires { block.m; }) std::memcpy(&block.m, minimums, sizeof(block.m));
     std::memcpy(to + b * static_cast<int64_t>(sizeof(block)), &block, sizeof(block));

@@ -1,0 +1,64 @@
+#include "kernels/tile_pack.h"
+
+#include "kernels/test_util.h"
+#include "tensor/blocks.h"
+
+namespace hearth::kernels {
+namespace {
+
+using testing::DataKind;
+using testing::GuardedArray;
+
+constexpr DType kTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+
+TEST(TilePackTest, RowsComeBackExactly) {
+  for (DType dtype : kTypes) {
+    for (const int64_t rows : {1, 15, 16, 17, 40}) {
+      const int64_t blocks = 1 + rows % 5;
+      const TileLayout layout(dtype, blocks * 32);
+      std::mt19937 random(static_cast<uint32_t>(rows));
+      std::vector<std::byte> matrix;
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<std::byte> row =
+            testing::RandomBlocks(dtype, blocks, random, DataKind::kNormal);
+        matrix.insert(matrix.end(), row.begin(), row.end());
+      }
+      const size_t row_bytes = matrix.size() / static_cast<size_t>(rows);
+      GuardedArray<std::byte> tiles(static_cast<int64_t>(layout.matrix_bytes(rows)));
+      PackTiles(dtype, layout, matrix.data(), row_bytes, rows, tiles.data());
+      std::vector<std::byte> row(row_bytes);
+      for (int64_t r = 0; r < rows; ++r) {
+        UnpackTileRow(dtype, layout, tiles.data(), r, row.data());
+        EXPECT_TRUE(testing::SameBits(
+            row.data(), matrix.data() + static_cast<size_t>(r) * row_bytes, row_bytes))
+            << NameOf(dtype) << " row " << r << " of " << rows;
+      }
+    }
+  }
+}
+
+// The bytes of one row of one block, by hand, in the third lane.
+TEST(TilePackTest, PutsCodesScalesAndMinimumsWhereTheLayoutSays) {
+  BlockQ4_1 block{};
+  block.d = 0x1234;
+  block.m = 0x5678;
+  for (int i = 0; i < 16; ++i) block.qs[i] = static_cast<uint8_t>(i | (15 - i) << 4);
+  BlockQ4_1 rows[3] = {};
+  rows[2] = block;
+  const TileLayout layout(DType::kQ4_1, 32);
+  ASSERT_EQ(layout.tile_bytes(), 4u * 64 + 32 + 32);
+  std::vector<uint8_t> tile(layout.tile_bytes());
+  PackTiles(DType::kQ4_1, layout, reinterpret_cast<const std::byte*>(rows), sizeof(block), 3,
+            reinterpret_cast<std::byte*>(tile.data()));
+  for (int code = 0; code < 32; ++code) {
+    const int value = code < 16 ? code : 31 - code;
+    const uint8_t byte = tile[static_cast<size_t>(code / 8 * 64 + 2 * 4 + code % 4)];
+    EXPECT_EQ(code % 8 < 4 ? byte & 15 : byte >> 4, value) << code;
+  }
+  EXPECT_EQ(tile[256 + 4] | tile[256 + 5] << 8, 0x1234);
+  EXPECT_EQ(tile[288 + 4] | tile[288 + 5] << 8, 0x5678);
+  EXPECT_EQ(tile[0], 0) << "another lane";
+}
+
+}  // namespace
+}  // namespace hearth::kernels
