@@ -306,13 +306,32 @@ TEST(CliTest, SynthMakesAModelThatRuns) {
   for (const char* quant : {"f32", "q4_0", "q8_0"}) {
     const std::string model = ::testing::TempDir() + "hearth_synth.gguf";
     const ProgramResult made =
-        RunHearth({"synth", "--shape", shape, "-o", model, "--quant", quant});
+        RunHearth({"synth", "--shape", shape, "-o", model, "--quant", quant, "--rank", "32"});
     ASSERT_EQ(made.exit_code, 0) << made.err;
     const ProgramResult run = RunHearth({"run", model, "-p", "hi", "-n", "8"});
     EXPECT_EQ(run.exit_code, 0) << run.err;
     std::remove(model.c_str());
   }
+  const std::string packed = ::testing::TempDir() + "hearth_synth_packed.gguf";
+  const ProgramResult made =
+      RunHearth({"synth", "--shape", shape, "-o", packed, "--packed", "--active", "0.2", "--gate",
+                 "0.3", "--skew", "0.3", "--locality", "low"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ProgramResult run =
+      RunHearth({"run", packed, "-p", "hi", "-n", "8", "--mode", "predicted"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  std::remove(packed.c_str());
   ExpectOneSentence(RunHearth({"synth", "--shape", "nothing-7b", "-o", "x.gguf"}), 1, "nothing-7b");
+  ExpectOneSentence(
+      RunHearth({"synth", "--shape", "mistral-7b", "-o", "x.gguf", "--active", "0.1"}), 1,
+      "never zero");
+  ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--active", "2"}), 1,
+                    "--active");
+  ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--locality", "no"}), 2,
+                    "high, medium or low");
+  ExpectOneSentence(
+      RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--packed", "--quant", "f32"}), 1,
+      "packed file");
   ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "/nowhere/x.gguf"}), 1, "/nowhere");
 }
 

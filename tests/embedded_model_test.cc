@@ -48,8 +48,8 @@ TEST(EmbeddedModelTest, PerplexityAndSparsityAreTheCards) {
   const nlohmann::json expected = Reference()["reference"]["stories_windows"];
   EXPECT_EQ(result.tokens, expected["tokens"].get<int64_t>());
   EXPECT_NEAR(result.nll_per_token, expected["nll_per_token"].get<double>(), 0.0005);
-  ASSERT_TRUE(result.active_share.has_value());
-  EXPECT_LE(*result.active_share, 0.20) << "at least 80% of the neurons must be inactive";
+  ASSERT_TRUE(result.quality.active.has_value());
+  EXPECT_LE(*result.quality.active, 0.20) << "at least 80% of the neurons must be inactive";
 }
 
 TEST(EmbeddedModelTest, GreedyTextIsTheReferences) {

@@ -48,6 +48,10 @@ class Checker {
       if (std::find(rule.begin(), rule.end(), value) == rule.end()) {
         Complain(where, value.dump() + " is none of " + rule.dump());
       }
+    } else if (keyword == "const") {
+      if (value != rule) Complain(where, value.dump() + " is not " + rule.dump());
+    } else if (keyword == "oneOf") {
+      CheckOneOf(rule, value, where);
     } else if (keyword == "minimum") {
       if (value.is_number() && value < rule) Complain(where, value.dump() + " is too small");
     } else if (keyword == "minItems") {
@@ -67,6 +71,20 @@ class Checker {
       return kSaysNothing.count(keyword) > 0;
     }
     return true;
+  }
+
+  // Where none fits, the complaints about the one that comes closest.
+  void CheckOneOf(const Json& rules, const Json& value, const std::string& where) {
+    size_t fitting = 0;
+    std::vector<std::string> closest;
+    for (const Json& rule : rules) {
+      Checker one;
+      one.Check(rule, value, where);
+      fitting += one.complaints.empty() ? 1 : 0;
+      if (closest.empty() || one.complaints.size() < closest.size()) closest = one.complaints;
+    }
+    if (fitting > 1) Complain(where, "several alternatives fit");
+    if (fitting == 0) complaints.insert(complaints.end(), closest.begin(), closest.end());
   }
 
   void CheckMembers(const Json& properties, const Json& value, const std::string& where) {

@@ -1,4 +1,5 @@
-// Single neurons out of bundles: rows gathered at random from all of the memory.
+// Single neurons out of bundles: rows gathered at random from all of the memory; and the rows of a
+// matrix of which a share is left out (P1 Figure 16).
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -79,6 +80,54 @@ void RunScaledAdd(const KernelTable& table, const Memory& memory, DType dtype,
   CountMacs(state, kListRows * kColumns);
 }
 
+// Matrices of contiguous rows, as an engine keeps gates, of which random ones are listed,
+// ascending, as active neurons are.
+class SparseMatrices {
+ public:
+  SparseMatrices(const Memory& memory, DType dtype, int sparsity, const benchmark::State& state)
+      : row_bytes_(static_cast<size_t>(RowGroupsOf(dtype, kColumns).bytes)),
+        pieces_(memory, kMatrixRows * row_bytes_, state) {
+    std::mt19937 random(2);
+    for (int32_t row = 0; row < kMatrixRows; ++row) {
+      if (static_cast<int>(random() % 100) >= sparsity) rows_.push_back(row);
+    }
+  }
+
+  RowList Next() {
+    return {pieces_.Next(), row_bytes_, rows_.data(), static_cast<int64_t>(rows_.size())};
+  }
+  int64_t listed() const { return static_cast<int64_t>(rows_.size()); }
+  int64_t bytes_per_list() const { return listed() * static_cast<int64_t>(row_bytes_); }
+
+ private:
+  static constexpr int64_t kMatrixRows = 1792;  // an eighth of an FFN of 14336 neurons
+
+  size_t row_bytes_;
+  Pieces pieces_;
+  std::vector<int32_t> rows_;
+};
+
+void RunSparse(const KernelTable& table, const Memory& memory, bool is_dot, int sparsity,
+               benchmark::State& state) {
+  constexpr auto kType = static_cast<size_t>(DType::kQ4_0);
+  SparseMatrices matrices(memory, DType::kQ4_0, sparsity, state);
+  std::vector<GroupQ8> x(static_cast<size_t>(NumGroups()));
+  table.quantize_q8_groups(SomeFloats(kColumns).data(), kColumns, x.data());
+  std::vector<float> factors = SomeFloats(matrices.listed());
+  std::vector<float> out(kColumns);
+  for (auto _ : state) {
+    if (is_dot) {
+      table.row_dot[kType]({matrices.Next(), kColumns, x.data(), factors.data()});
+    } else {
+      table.row_scaled_add[kType](
+          {matrices.Next(), factors.data(), kColumns, 0, NumGroups(), out.data()});
+    }
+    benchmark::ClobberMemory();
+  }
+  CountBytes(state, matrices.bytes_per_list());
+  CountMacs(state, matrices.listed() * kColumns);
+}
+
 }  // namespace
 
 void RegisterRows(const Context& context) {
@@ -92,6 +141,16 @@ void RegisterRows(const Context& context) {
              [&table, &memory, dtype](benchmark::State& state) {
                RunScaledAdd(table, memory, dtype, state);
              });
+  }
+  for (const int sparsity : {0, 15, 30, 50, 70, 80, 90, 95}) {
+    for (const bool is_dot : {true, false}) {
+      Register(context,
+               std::string(is_dot ? "row_dot" : "row_scaled_add") +
+                   "/Q4_0/percent_left_out:" + std::to_string(sparsity),
+               BoundBy::kMemory, [&table, &memory, is_dot, sparsity](benchmark::State& state) {
+                 RunSparse(table, memory, is_dot, sparsity, state);
+               });
+    }
   }
 }
 

@@ -99,6 +99,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("bench", "Measure speeds, and what of the machine's best they are");
   AddModelOptions(*command, options->model);
+  AddModeOption(*command, options->model);
   command
       ->add_option_function<std::string>(
           "--prefill",

@@ -91,8 +91,8 @@ Json BenchJson(Engine& engine, const ModelOptions& options, const ProbeMemory& m
           {"shape", name.empty() ? Json(nullptr) : Json(name)},
           {"threads", engine.compute().threads()},
           {"isa", engine.compute().isa()},
-          {"mode", "dense"},
-          {"quality", nullptr},
+          {"mode", FfnModeName(engine.mode())},
+          {"quality", result.quality ? QualityJson(*result.quality) : Json(nullptr)},
           {"prefill", PrefillJson(result)},
           {"decode", DecodeJson(result)},
           {"machine", MachineJson(result, memory)},
@@ -123,6 +123,9 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
                                : "read bandwidth not known (" + memory.missing() + ")";
   out += fmt::format("machine       {}, {:.0f} G int8 multiply-adds/s\n", read,
                      result.int8_macs_per_s / 1e9);
+  if (result.quality) {
+    out += fmt::format("neurons       {}\n", QualityText(*result.quality));
+  }
   return out + fmt::format("memory        {} at the most\n", FormatSize(PeakResidentBytes()));
 }
 

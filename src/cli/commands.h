@@ -13,8 +13,10 @@ void AddRunCommand(CLI::App& app, Action& action);
 void AddInspectCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
 void AddBenchCommand(CLI::App& app, Action& action);
+void AddProfileCommand(CLI::App& app, Action& action);
 void AddTokenizeCommand(CLI::App& app, Action& action);
 void AddSynthCommand(CLI::App& app, Action& action);
+void AddPackCommand(CLI::App& app, Action& action);
 void AddHelpCommand(CLI::App& app, Action& action);
 
 // Exit codes, documented in `hearth help`.

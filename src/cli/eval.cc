@@ -33,23 +33,17 @@ int Evaluate(const EvalOptions& options) {
     });
   }
   if (options.json) {
-    nlohmann::ordered_json quality = {{"active", nullptr},    {"gate", nullptr},
-                                      {"computed", 1.0},      {"recall", nullptr},
-                                      {"precision", nullptr}, {"top1_agreement", nullptr}};
-    if (result.active_share) quality["active"] = *result.active_share;
     WriteOutput(DumpJson({{"tokens", result.tokens},
                           {"nll_per_token", result.nll_per_token},
                           {"perplexity", result.perplexity},
-                          {"mode", "dense"},
-                          {"quality", quality}}));
+                          {"mode", FfnModeName(engine->mode())},
+                          {"quality", QualityJson(result.quality)}}));
     return kExitDone;
   }
-  std::string active;
-  if (result.active_share) {
-    active = fmt::format(", {:.1f}% of neurons active", 100 * *result.active_share);
-  }
-  WriteOutput(fmt::format("perplexity {:.4f} ({:.5f} nats/token over {} tokens{})\n",
-                          result.perplexity, result.nll_per_token, result.tokens, active));
+  const std::string quality = QualityText(result.quality);
+  WriteOutput(fmt::format("perplexity {:.4f} ({:.5f} nats/token over {} tokens, {}{}{})\n",
+                          result.perplexity, result.nll_per_token, result.tokens,
+                          FfnModeName(engine->mode()), quality.empty() ? "" : ": ", quality));
   return kExitDone;
 }
 
@@ -59,6 +53,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand("eval", "Measure the perplexity of a text");
   AddModelOptions(*command, options->model);
+  AddModeOption(*command, options->model);
   command->add_option("--text", options->text_file, "file that holds the text")
       ->option_text("FILE")
       ->required()

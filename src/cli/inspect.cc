@@ -5,13 +5,19 @@
 #include <memory>
 #include <optional>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/packing_report.h"
+#include "cli/progress.h"
 #include "cli/report.h"
+#include "engine/ffn_mode.h"
 #include "engine/forward.h"
 #include "engine/model.h"
+#include "format/packed_file.h"
+#include "prepare/verify.h"
 #include "tensor/op_names.h"
 #include "text/chat_format.h"
 
@@ -23,6 +29,7 @@ using Json = nlohmann::ordered_json;
 struct InspectOptions {
   std::string model;
   bool json = false;
+  bool verify = false;
 };
 
 Json SpecJson(const ModelSpec& spec) {
@@ -58,9 +65,14 @@ Json TypesJson(const GgufFile& file) {
   return out;
 }
 
-uint64_t CountWeights(const GgufFile& file) {
+// Bundles are bytes to a GGUF reader; to us a neuron is three rows of the hidden size.
+uint64_t CountWeights(const GgufFile& file, const Json& model) {
+  const uint64_t hidden = model.contains("hidden_size") ? model["hidden_size"].get<uint64_t>() : 0;
   uint64_t count = 0;
-  for (const GgufTensor& tensor : file.tensors()) count += tensor.num_weights();
+  for (const GgufTensor& tensor : file.tensors()) {
+    const bool is_bundle = LayerOfBundle(tensor.name).has_value();
+    count += is_bundle ? 3 * hidden * tensor.ne[1] * tensor.ne[2] : tensor.num_weights();
+  }
   return count;
 }
 
@@ -82,6 +94,12 @@ Json TokenizerJson(const GgufMetadata& metadata) {
   return out;
 }
 
+Json ModeNames(const LoadPlan& plan) {
+  Json names = Json::array();
+  for (const FfnMode mode : UsableModes(plan)) names.push_back(FfnModeName(mode));
+  return names;
+}
+
 // What would be in memory, or why the file cannot be run.
 Json RunJson(const GgufFile& file) {
   try {
@@ -90,7 +108,7 @@ Json RunJson(const GgufFile& file) {
     for (const auto& [from, to] : plan.conversions) conversions[NameOf(from)] = NameOf(to);
     const KvLayout layout = Forward::LayoutFor(plan.spec, DType::kF16);
     return {{"runnable", true},
-            {"modes", {"dense"}},
+            {"modes", ModeNames(plan)},
             {"weights_bytes", plan.weights_bytes},
             {"kv_bytes_per_token", layout.page_bytes() / KvLayout::kPageTokens},
             {"converted_at_load", conversions}};
@@ -104,21 +122,27 @@ std::optional<std::string> Text(const GgufMetadata& metadata, const char* key) {
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
+Json ModelJson(const GgufFile& file) {
+  try {
+    return SpecJson(ReadModelSpec(file));
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
 Json Describe(const GgufFile& file) {
+  const Json model = ModelJson(file);
   Json out = {{"file", file.path()},
               {"format", fmt::format("GGUF v{}", file.version())},
               {"file_bytes", file.file_bytes()},
               {"parts", file.num_parts()},
               {"tensors", file.tensors().size()},
-              {"weights", CountWeights(file)}};
+              {"weights", CountWeights(file, model)}};
   const auto license = Text(file.metadata(), "general.license");
   out["license"] = license ? Json(*license) : Json(nullptr);
-  try {
-    out["model"] = SpecJson(ReadModelSpec(file));
-  } catch (const Error& error) {
-    out["model"] = {{"error", error.what()}};
-  }
+  out["model"] = model;
   out["types"] = TypesJson(file);
+  out["packing"] = PackingJson(file);
   out["tokenizer"] = TokenizerJson(file.metadata());
   out["run"] = RunJson(file);
   return out;
@@ -167,9 +191,13 @@ std::string RunText(const Json& run) {
   if (!run["runnable"].get<bool>()) {
     return fmt::format("runs       no: {}\n", run["reason"].get<std::string>());
   }
+  std::string modes;
+  for (const Json& mode : run["modes"]) {
+    modes += (modes.empty() ? "" : ", ") + mode.get<std::string>();
+  }
   std::string out =
-      fmt::format("runs       dense, {} of weights in memory, {} of F16 KV cache per 1024 tokens\n",
-                  FormatSize(run["weights_bytes"].get<uint64_t>()),
+      fmt::format("runs       {}; {} of weights in memory, {} of F16 KV cache per 1024 tokens\n",
+                  modes, FormatSize(run["weights_bytes"].get<uint64_t>()),
                   FormatSize(run["kv_bytes_per_token"].get<uint64_t>() * 1024));
   for (const auto& [from, to] : run["converted_at_load"].items()) {
     out += fmt::format("           {} has no kernel of its own: converted to {} at load\n", from,
@@ -195,11 +223,38 @@ std::string DescribeText(const Json& d) {
         fmt::format("           {:<7}{:>5} tensors {:>11}\n", type,
                     value["tensors"].get<uint64_t>(), FormatSize(value["bytes"].get<uint64_t>()));
   }
-  return out + TokenizerText(d["tokenizer"]) + RunText(d["run"]);
+  return out + PackingText(d["packing"]) + TokenizerText(d["tokenizer"]) + RunText(d["run"]);
+}
+
+// Reads the whole file; throws about the first byte that is not as it was written.
+int Verify(const GgufFile& file, bool json) {
+  if (!IsPacked(file.metadata())) {
+    throw Error(ErrorCode::kUnsupported, file.path(),
+                "is a plain model file, which says nothing that it could be verified against");
+  }
+  VerifyResult result;
+  {
+    ProgressLine progress("verifying", ProgressUnit::kBytes);
+    result = VerifyPackedFile(file, AvailableCpus(),
+                              [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
+  }
+  if (json) {
+    WriteOutput(DumpJson({{"file", file.path()},
+                          {"verified", true},
+                          {"bytes", result.bytes},
+                          {"tensors", result.tensors},
+                          {"bundles", result.bundles}}));
+  } else {
+    WriteOutput(fmt::format("{} is intact: {}, {} tensors and {} bundles as they were written\n",
+                            file.path(), FormatSize(result.bytes), result.tensors, result.bundles));
+  }
+  return kExitDone;
 }
 
 int Inspect(const InspectOptions& options) {
-  const Json description = Describe(GgufFile::Open(options.model));
+  const GgufFile file = GgufFile::Open(options.model);
+  if (options.verify) return Verify(file, options.json);
+  const Json description = Describe(file);
   WriteOutput(options.json ? DumpJson(description) : DescribeText(description));
   return kExitDone;
 }
@@ -212,6 +267,8 @@ void AddInspectCommand(CLI::App& app, Action& action) {
       app.add_subcommand("inspect", "Show what a model file holds and how it would run");
   command->add_option("MODEL", options->model, "model file (GGUF)")->required();
   command->add_flag("--json", options->json, "print one JSON document");
+  command->add_flag("--verify", options->verify,
+                    "read all of a packed file and name what was altered in it");
   command->callback([options, &action] { action = [options] { return Inspect(*options); }; });
 }
 

@@ -27,8 +27,10 @@ void BuildApp(CLI::App& app, Action& action) {
   AddInspectCommand(app, action);
   AddEvalCommand(app, action);
   AddBenchCommand(app, action);
+  AddProfileCommand(app, action);
   AddTokenizeCommand(app, action);
   AddSynthCommand(app, action);
+  AddPackCommand(app, action);
   AddHelpCommand(app, action);
 }
 
@@ -59,6 +61,7 @@ int Run(CLI::App& app, const Action& action, int argc, char** argv) {
 int main(int argc, char** argv) {
   KeepStandardStreams();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that went away shows as a write error
+  std::signal(SIGXFSZ, SIG_IGN);  // and so does a file that may not grow further
   CLI::App app("Hearth runs large language models inside a memory limit you set.", "hearth");
   Action action;
   try {

@@ -54,12 +54,29 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->option_text("NAME");
 }
 
+void AddModeOption(CLI::App& command, ModelOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--mode",
+          [&options](const std::string& name) {
+            options.mode = FfnModeFromName(name);
+            if (!options.mode && name != "auto") {
+              throw UsageError("--mode: expected auto, dense, gated or predicted, found '" +
+                               Printable(name) + "'");
+            }
+          },
+          "which neurons to compute: all, those whose gate fires, or those that predictors name "
+          "(default auto: what the file was packed for)")
+      ->option_text("auto|dense|gated|predicted");
+}
+
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   EngineOptions engine;
   engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;
   engine.isa = options.isa;
   engine.context = options.context;
+  engine.mode = options.mode;
   engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   ProgressLine progress("loading", ProgressUnit::kBytes);
   return Engine::Load(options.model, engine,

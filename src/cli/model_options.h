@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "sparsity/mode.h"
 
 namespace hearth::cli {
 
@@ -18,10 +19,14 @@ struct ModelOptions {
   std::string isa = "auto";
   int64_t context = 0;
   std::string kv = "f16";
+  std::optional<FfnMode> mode;  // nothing: the file decides
 };
 
 // MODEL and --threads, --ctx, --kv, --memory, --isa.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
+
+// --mode, for commands that compute with the model.
+void AddModeOption(CLI::App& command, ModelOptions& options);
 
 // Loads with a progress line on a terminal.
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options);

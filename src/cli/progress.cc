@@ -25,8 +25,11 @@ std::string FormatDuration(double seconds) {
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }
 
-ProgressLine::ProgressLine(std::string label, ProgressUnit unit)
-    : label_(std::move(label)), unit_(unit), visible_(isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(std::string label, ProgressUnit unit, uint64_t already)
+    : label_(std::move(label)),
+      unit_(unit),
+      already_(already),
+      visible_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
   if (drawn_) PrintNotice("\r\033[K");
@@ -42,13 +45,15 @@ void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note
   }
   last_draw_ = now;
   drawn_ = true;
-  const double rate = static_cast<double>(done) / elapsed;
+  const double rate = static_cast<double>(done - already_) / elapsed;
   const double left = rate > 0 ? static_cast<double>(total - done) / rate : 0;
   const std::string amount =
       unit_ == ProgressUnit::kBytes
           ? fmt::format("{} of {}, {}/s", FormatSize(done), FormatSize(total),
                         FormatSize(static_cast<uint64_t>(rate)))
-          : fmt::format("{} of {} tokens, {:.0f} tok/s", done, total, rate);
+      : unit_ == ProgressUnit::kTokens
+          ? fmt::format("{} of {} tokens, {:.0f} tok/s", done, total, rate)
+          : FormatDuration(elapsed);
   PrintNotice(fmt::format("\r\033[K{} {:3.0f}%  {}, {} left{}{}", label_,
                           100.0 * static_cast<double>(done) / static_cast<double>(total), amount,
                           FormatDuration(left), note.empty() ? "" : "  ", note));

@@ -8,11 +8,13 @@
 
 namespace hearth::cli {
 
-enum class ProgressUnit { kBytes, kTokens };
+// kShare: of work that has no unit, done and in all are any counts.
+enum class ProgressUnit { kBytes, kTokens, kShare };
 
 class ProgressLine {
  public:
-  ProgressLine(std::string label, ProgressUnit unit);
+  // `already`: what was done before, in an earlier run; the rate leaves it out.
+  ProgressLine(std::string label, ProgressUnit unit, uint64_t already = 0);
   ~ProgressLine();  // clears the line
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -25,6 +27,7 @@ class ProgressLine {
 
   std::string label_;
   ProgressUnit unit_;
+  uint64_t already_;
   bool visible_;
   bool drawn_ = false;
   Clock::time_point start_ = Clock::now();

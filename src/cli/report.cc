@@ -15,13 +15,41 @@ nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& opti
   return {{"budget_bytes", budget}, {"rss_peak_bytes", PeakResidentBytes()}, {"ledger", ledger}};
 }
 
+nlohmann::ordered_json QualityJson(const Quality& quality) {
+  const auto or_null = [](const std::optional<double>& share) {
+    return share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json(nullptr);
+  };
+  return {{"active", or_null(quality.active)},
+          {"gate", or_null(quality.gate)},
+          {"computed", quality.computed},
+          {"listed", or_null(quality.listed)},
+          {"recall", or_null(quality.recall)},
+          {"precision", or_null(quality.precision)},
+          {"top1_agreement", or_null(quality.top1_agreement)}};
+}
+
+std::string QualityText(const Quality& quality) {
+  std::string text;
+  const auto add = [&text](const char* what, const std::optional<double>& share) {
+    if (share) text += fmt::format("{}{:.1f}% {}", text.empty() ? "" : ", ", 100 * *share, what);
+  };
+  add("of neurons active", quality.active);
+  add("listed", quality.listed);
+  if (quality.active) add("computed", quality.computed);
+  add("of the activation found", quality.recall);
+  add("of the listed active", quality.precision);
+  add("of likeliest tokens as dense", quality.top1_agreement);
+  return text;
+}
+
 nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
   return {{"tokens", phase.tokens}, {"ms", phase.ms}, {"tok_s", phase.TokensPerSecond()}};
 }
 
 std::string EngineText(Engine& engine, const ModelOptions& options) {
-  return fmt::format("{} on {} threads with {} kernels, context {} tokens\n", options.model,
-                     engine.compute().threads(), engine.compute().isa(), engine.context());
+  return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
+                     options.model, engine.compute().threads(), engine.compute().isa(),
+                     engine.context(), FfnModeName(engine.mode()));
 }
 
 std::string LedgerText(const Engine& engine) {

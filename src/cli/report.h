@@ -6,6 +6,7 @@
 
 #include "cli/model_options.h"
 #include "engine/engine.h"
+#include "engine/quality.h"
 #include "engine/session.h"
 
 namespace hearth::cli {
@@ -15,6 +16,10 @@ nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& opti
 
 // {"tokens", "ms", "tok_s"}.
 nlohmann::ordered_json PhaseJson(const PhaseTime& phase);
+
+// Shares of neurons, as in bench and eval; and as one line, empty where there is nothing to say.
+nlohmann::ordered_json QualityJson(const Quality& quality);
+std::string QualityText(const Quality& quality);
 
 // For --verbose: what runs where, as a line, and the ledger as lines.
 std::string EngineText(Engine& engine, const ModelOptions& options);

@@ -93,6 +93,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "run", "Complete a prompt, or chat when started on a terminal without one");
   AddModelOptions(*command, options->model);
+  AddModeOption(*command, options->model);
   auto* prompt = command
                      ->add_option("-p,--prompt", options->prompt,
                                   "the prompt ('' is the bare start of a text)")

@@ -10,8 +10,9 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/topic_walk.h"
 #include "ops/probe.h"
-#include "sparsity/selector.h"
+#include "ops/sparse_ffn.h"
 
 namespace hearth {
 namespace {
@@ -28,6 +29,8 @@ constexpr uint64_t kLeastProbeBytes = uint64_t{256} << 20;
 // Where the system does not tell its caches: enough for all that are known.
 constexpr uint64_t kUnknownCacheBytes = uint64_t{512} << 20;
 constexpr int64_t kWarmUpTokens = 16;
+// Enough for shares of neurons; a token of a 7B model takes some tenths of a second.
+constexpr int64_t kQualityTokens = 64;
 
 uint64_t ProbeBytes() {
   const uint64_t cache = LastLevelCacheBytes();
@@ -52,9 +55,41 @@ class OpRecording {
   Forward& forward_;
 };
 
+// Counts the neurons of passes while it lives.
+class FfnCounting {
+ public:
+  FfnCounting(const Forward& forward, SparseFfnCounts& counts)
+      : forward_(forward), counts_(counts), before_(forward.ffn_counts()) {}
+  ~FfnCounting() {
+    counts_ += forward_.ffn_counts();
+    counts_ -= before_;
+  }
+  FfnCounting(const FfnCounting&) = delete;
+  FfnCounting& operator=(const FfnCounting&) = delete;
+
+ private:
+  const Forward& forward_;
+  SparseFfnCounts& counts_;
+  const SparseFfnCounts before_;
+};
+
 OpSeconds Divided(OpSeconds seconds, int64_t count) {
   for (double& s : seconds) s /= static_cast<double>(count);
   return seconds;
+}
+
+// The topic walk where the model has one: what its neurons do depends on the text. Else random ids.
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
+  const int64_t vocab = model.spec().vocab_size;
+  if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
+    return TopicWalk(*topics).Take(count);
+  }
+  std::mt19937_64 random(kTokenSeed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) {
+    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
+  }
+  return tokens;
 }
 
 // Measures one thing at a time; collects what was measured.
@@ -67,11 +102,9 @@ class Bench {
         options_(options),
         progress_(progress),
         prefill_tok_s_(options.prefill_tokens.size()),
-        prefill_ops_(options.prefill_tokens.size()) {
-    std::mt19937_64 random(kTokenSeed);
-    const auto vocab = static_cast<uint64_t>(engine.model().spec().vocab_size);
-    tokens_.resize(static_cast<size_t>(BenchContext(options)));
-    for (TokenId& token : tokens_) token = static_cast<TokenId>(random() % vocab);
+        prefill_ops_(options.prefill_tokens.size()),
+        prefill_ffn_(options.prefill_tokens.size()) {
+    tokens_ = BenchTokens(engine.model(), BenchContext(options));
     uint64_t once = static_cast<uint64_t>(options.decode_context + options.decode_tokens);
     for (const int64_t tokens : options.prefill_tokens) once += static_cast<uint64_t>(tokens);
     total_tokens_ = once * static_cast<uint64_t>(options.repetitions);
@@ -88,6 +121,7 @@ class Bench {
       MeasureDecode();
     }
     Probe();
+    if (HasQuality()) MeasureQuality();
   }
 
   BenchResult Result() const {
@@ -97,22 +131,24 @@ class Bench {
     BenchResult result;
     for (size_t i = 0; i < options_.prefill_tokens.size(); ++i) {
       const int64_t tokens = options_.prefill_tokens[i];
-      result.prefill.push_back(
-          {tokens, SpreadOf(prefill_tok_s_[i]),
-           EstimatePrompt(spec, weights, tokens, limits.max_tokens, limits.kv_dtype),
-           Divided(prefill_ops_[i], options_.repetitions)});
+      result.prefill.push_back({tokens, SpreadOf(prefill_tok_s_[i]),
+                                EstimatePrompt(spec, weights, tokens, limits.max_tokens,
+                                               limits.kv_dtype, Activity(prefill_ffn_[i], tokens)),
+                                Divided(prefill_ops_[i], options_.repetitions)});
     }
     const PassShape mean_token{
         .tokens = 1,
         .context = options_.decode_context + (options_.decode_tokens - 1) / 2,
         .logit_rows = 1,
-        .kv_dtype = limits.kv_dtype};
+        .kv_dtype = limits.kv_dtype,
+        .ffn = Activity(decode_ffn_, options_.decode_tokens)};
     result.decode = {options_.decode_tokens,
                      options_.decode_context,
                      SpreadOf(decode_tok_s_),
                      EstimatePass(spec, weights, mean_token),
                      Divided(decode_ops_, options_.repetitions * options_.decode_tokens),
                      latencies_ms_};
+    if (meter_) result.quality = meter_->Result();
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
     return result;
@@ -138,6 +174,7 @@ class Bench {
     const std::string measure = fmt::format("prefill {}", tokens);
     const OpRecording recording(engine_.forward(),
                                 options_.profile ? &prefill_ops_[index] : nullptr);
+    const FfnCounting counting(engine_.forward(), prefill_ffn_[index]);
     const Clock::time_point start = Clock::now();
     Prompt(tokens, measure, true);
     prefill_tok_s_[index].push_back(static_cast<double>(tokens) / SecondsSince(start));
@@ -146,10 +183,11 @@ class Bench {
   void MeasureDecode() {
     KvSequence kv = Prompt(options_.decode_context, "decode", true);
     const OpRecording recording(engine_.forward(), options_.profile ? &decode_ops_ : nullptr);
+    const FfnCounting counting(engine_.forward(), decode_ffn_);
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       const Clock::time_point start = Clock::now();
-      Pass(kv, 1, true);
+      Pass(kv, 1, true, engine_.selector());
       const double elapsed = SecondsSince(start);
       latencies_ms_.push_back(1000 * elapsed);
       seconds += elapsed;
@@ -165,19 +203,64 @@ class Bench {
     const int64_t limit = engine_.forward().limits().max_tokens;
     while (kv.length() < tokens) {
       const int64_t count = std::min(limit, tokens - kv.length());
-      Pass(kv, count, kv.length() + count == tokens);
+      Pass(kv, count, kv.length() + count == tokens, engine_.prefill_selector());
       if (counts) done_tokens_ += static_cast<uint64_t>(count);
       Report(measure);
     }
     return kv;
   }
 
-  void Pass(KvSequence& kv, int64_t count, bool wants_logits) {
+  void Pass(KvSequence& kv, int64_t count, bool wants_logits, ActivationSelector& selector) {
     const auto begin = static_cast<size_t>(kv.length());
     const BatchSequence sequence{&kv,
                                  std::span(tokens_).subspan(begin, static_cast<size_t>(count))};
-    engine_.forward().Run({&sequence, 1}, selector_);
+    engine_.forward().Run({&sequence, 1}, selector);
     if (wants_logits) engine_.forward().Logits(count - 1, 1);
+  }
+
+  // Where neurons can be silent.
+  bool HasQuality() const {
+    return CanSkipNeurons(engine_.model().spec().layers.front().ffn.activation);
+  }
+
+  // Runs some of the text once more, watched, and densely to compare.
+  void MeasureQuality() {
+    Report("quality");
+    meter_.emplace(engine_.model().spec());
+    const int64_t count = std::min<int64_t>(
+        {kQualityTokens, engine_.forward().limits().max_tokens, std::ssize(tokens_)});
+    std::vector<TokenId> likeliest;
+    if (engine_.mode() != FfnMode::kDense) {
+      DenseSelector dense;
+      likeliest = Likeliest(count, dense, nullptr);
+    }
+    const std::vector<TokenId> own = Likeliest(count, engine_.selector(), &*meter_);
+    for (size_t i = 0; i < likeliest.size(); ++i) meter_->CountTop1(own[i] == likeliest[i]);
+  }
+
+  // The likeliest successors of the first `count` tokens.
+  std::vector<TokenId> Likeliest(int64_t count, ActivationSelector& selector,
+                                 ForwardObserver* observer) {
+    KvSequence kv(engine_.kv_pool());
+    const BatchSequence sequence{&kv, std::span(tokens_).first(static_cast<size_t>(count))};
+    engine_.forward().Run({&sequence, 1}, selector, observer);
+    std::vector<TokenId> best;
+    for (int64_t i = 0; i < count; ++i) {
+      const FloatView logits = engine_.forward().Logits(i, 1);
+      best.push_back(static_cast<TokenId>(std::max_element(logits.data, logits.data + logits.cols) -
+                                          logits.data));
+    }
+    return best;
+  }
+
+  // Neurons per token, where `tokens` were computed in every repetition.
+  FfnActivity Activity(const SparseFfnCounts& counts, int64_t tokens) const {
+    const auto all = static_cast<double>(tokens * options_.repetitions);
+    return {.gate = static_cast<double>(counts.gate) / all,
+            .up = static_cast<double>(counts.up) / all,
+            .down = static_cast<double>(counts.active) / all,
+            .predictors =
+                engine_.mode() == FfnMode::kPredicted ? engine_.model().predictors() : nullptr};
   }
 
   void Report(const std::string& measure) const {
@@ -188,14 +271,16 @@ class Bench {
   const ProbeMemory& memory_;
   const BenchOptions& options_;
   const BenchProgressFn& progress_;
-  DenseSelector selector_;
   std::vector<TokenId> tokens_;
   uint64_t done_tokens_ = 0;
   uint64_t total_tokens_ = 0;
   std::vector<std::vector<double>> prefill_tok_s_;  // per length, per repetition
   std::vector<OpSeconds> prefill_ops_;              // per length, over all repetitions
   std::vector<double> decode_tok_s_;
-  OpSeconds decode_ops_{};  // over all tokens and repetitions
+  OpSeconds decode_ops_{};                    // over all tokens and repetitions
+  std::vector<SparseFfnCounts> prefill_ffn_;  // as the times
+  SparseFfnCounts decode_ffn_;
+  std::optional<QualityMeter> meter_;
   std::vector<double> latencies_ms_;
   std::vector<double> read_bytes_per_s_;
   std::vector<double> int8_macs_per_s_;

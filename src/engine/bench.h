@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "engine/engine.h"
 #include "engine/op_laps.h"
+#include "engine/quality.h"
 #include "engine/statistics.h"
 #include "engine/work_estimate.h"
 
@@ -63,6 +64,8 @@ struct DecodeResult {
 struct BenchResult {
   std::vector<PrefillResult> prefill;
   DecodeResult decode;
+  // Over the first tokens of the same text, computed once more; nothing where all is computed.
+  std::optional<Quality> quality;
   // Medians of probes made between the measurements. Nothing where it could not be measured.
   std::optional<double> read_bytes_per_s;
   double int8_macs_per_s = 0;
@@ -73,9 +76,9 @@ using BenchProgressFn =
     std::function<void(uint64_t done, uint64_t total, const std::string& measure)>;
 
 // Computes prompts, each in an empty context, and single tokens after one, in turn so that what
-// else the machine does meanwhile touches all alike. The tokens are random ids from a fixed seed:
-// nothing depends on what the model says. Throws Error(kInvalidArgument) where the engine's
-// context is too small.
+// else the machine does meanwhile touches all alike. The tokens are the model's topic walk where it
+// has one (engine/topic_walk.h), else random ids from a fixed seed: nothing depends on what the
+// model says. Throws Error(kInvalidArgument) where the engine's context is too small.
 BenchResult RunBench(Engine& engine, const ProbeMemory& memory, const BenchOptions& options,
                      const BenchProgressFn& progress = {});
 

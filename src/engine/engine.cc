@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/memory_info.h"
 #include "base/units.h"
+#include "engine/ffn_mode.h"
+#include "sparsity/predictor_selector.h"
 
 namespace hearth {
 namespace {
@@ -75,13 +77,19 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   limits.max_context = ChooseContext(options, plan.spec, path);
   limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
   limits.kv_dtype = options.kv_dtype;
+  limits.ffn_of_neurons = plan.is_packed;
+  const FfnMode mode = ResolveMode(file, plan, options.mode);
   const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
 
   engine->planned_ledger_ = {
       {"program", ResidentBytes() + kUnnamedBytes},
       {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
       {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
-      {"activations", Forward::ChargedBytes(plan.spec, limits, threads)},
+      {"activations",
+       Forward::ChargedBytes(plan.spec, limits, threads) +
+           (mode == FfnMode::kPredicted ? PredictorSelector::ChargedBytes(
+                                              plan.spec, plan.predictors->spec, limits.max_tokens)
+                                        : 0)},
   };
   CheckBudget(engine->planned_ledger_, limit, options.memory_bytes.has_value(), path);
   engine->program_ = engine->budget_.Charge("program", engine->planned_ledger_["program"]);
@@ -90,6 +98,13 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   engine->kv_pool_ = std::make_unique<KvPool>(engine->budget_, layout, limits.max_context);
   engine->forward_ = std::make_unique<Forward>(engine->model_->spec(), engine->model_->weights(),
                                                engine->compute_, engine->budget_, limits);
+  if (mode == FfnMode::kPredicted) {
+    engine->selector_ =
+        std::make_unique<PredictorSelector>(engine->model_->spec(), *engine->model_->predictors(),
+                                            engine->compute_, engine->budget_, limits.max_tokens);
+  } else {
+    engine->selector_ = std::make_unique<DenseSelector>(mode);
+  }
   return engine;
 }
 

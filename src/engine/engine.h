@@ -15,6 +15,8 @@
 #include "engine/forward.h"
 #include "engine/model.h"
 #include "ops/compute.h"
+#include "sparsity/mode.h"
+#include "sparsity/selector.h"
 
 namespace hearth {
 
@@ -24,7 +26,8 @@ struct EngineOptions {
   std::string isa = "auto";
   int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
   DType kv_dtype = DType::kF16;
-  int64_t batch_tokens = 256;  // most tokens of one pass
+  int64_t batch_tokens = 256;   // most tokens of one pass
+  std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
 };
 
 // Owns everything that a run needs in memory. One thread at a time.
@@ -44,6 +47,13 @@ class Engine {
   const Budget& budget() const { return budget_; }
   Forward& forward() { return *forward_; }
   KvPool& kv_pool() { return *kv_pool_; }
+  // How FFNs are computed, and the selector that says so to Forward.
+  FfnMode mode() const { return selector_->mode(); }
+  ActivationSelector& selector() { return *selector_; }
+  // For prompts: exact in every mode. What a predictor would save there, gating saves too.
+  ActivationSelector& prefill_selector() {
+    return mode() == FfnMode::kPredicted ? gated_selector_ : *selector_;
+  }
   int64_t context() const { return forward_->limits().max_context; }
   // What the budget promised at load, by name; the sum is what the run may take.
   const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
@@ -59,6 +69,8 @@ class Engine {
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvPool> kv_pool_;
   std::unique_ptr<Forward> forward_;
+  std::unique_ptr<ActivationSelector> selector_;
+  DenseSelector gated_selector_{FfnMode::kGated};
 };
 
 }  // namespace hearth

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/text_windows.h"
 #include "sparsity/selector.h"
 
 namespace hearth {
@@ -18,38 +19,22 @@ double NegativeLogLikelihood(std::span<const float> logits, TokenId target) {
   return best + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)]);
 }
 
-class ActivityCounter : public ForwardObserver {
- public:
-  void OnFfnActivation(int64_t, int64_t, std::span<const int64_t>, FloatView a) override {
-    for (int64_t r = 0; r < a.rows; ++r) {
-      active_ += a.cols - std::count(a.row(r), a.row(r) + a.cols, 0.0f);
-      neurons_ += a.cols;
-    }
-  }
-  double share() const {
-    return neurons_ > 0 ? static_cast<double>(active_) / static_cast<double>(neurons_) : 0;
-  }
-
- private:
-  int64_t active_ = 0;
-  int64_t neurons_ = 0;
-};
-
 // Runs windows and adds up scores.
 class Evaluation {
  public:
   Evaluation(Engine& engine, uint64_t total, const EvalProgressFn& progress)
-      : engine_(engine), total_(total), progress_(progress) {}
+      : engine_(engine), total_(total), progress_(progress), meter_(engine.model().spec()) {}
 
   void Window(std::span<const TokenId> window) {
-    KvSequence kv(engine_.kv_pool());
-    const auto chunk = static_cast<size_t>(engine_.forward().limits().max_tokens);
-    for (size_t begin = 0; begin < window.size(); begin += chunk) {
-      const size_t count = std::min(chunk, window.size() - begin);
-      const BatchSequence sequence{&kv, window.subspan(begin, count)};
-      engine_.forward().Run({&sequence, 1}, selector_, &counter_);
-      Score(window, begin, count);
+    likeliest_.clear();
+    if (engine_.mode() != FfnMode::kDense) {
+      DenseSelector dense;
+      Run(window, dense, nullptr, [this](FloatView logits, int64_t rows, size_t) {
+        for (int64_t r = 0; r < rows; ++r) likeliest_.push_back(Likeliest(logits, r));
+      });
     }
+    Run(window, engine_.selector(), &meter_,
+        [&](FloatView logits, int64_t rows, size_t begin) { Score(window, logits, rows, begin); });
   }
 
   EvalResult Result() const {
@@ -57,25 +42,40 @@ class Evaluation {
     result.tokens = scored_;
     result.nll_per_token = nll_ / static_cast<double>(scored_);
     result.perplexity = std::exp(result.nll_per_token);
-    if (engine_.model().spec().layers.front().ffn.activation != FfnActivation::kSilu) {
-      result.active_share = counter_.share();
-    }
+    result.quality = meter_.Result();
     return result;
   }
 
  private:
-  // Row i of the last pass foretells token begin + i + 1 of the window.
-  void Score(std::span<const TokenId> window, size_t begin, size_t count) {
-    const auto vocab = static_cast<size_t>(engine_.model().spec().vocab_size);
-    for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
-      const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
-      const FloatView logits =
-          engine_.forward().Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows));
-      for (size_t r = 0; r < rows && begin + i + r + 1 < window.size(); ++r) {
-        nll_ += NegativeLogLikelihood({logits.row(static_cast<int64_t>(r)), vocab},
-                                      window[begin + i + r + 1]);
-        ++scored_;
+  // Calls fn(logits, rows, position of the first) for all positions of the window.
+  template <typename F>
+  void Run(std::span<const TokenId> window, ActivationSelector& selector, ForwardObserver* observer,
+           F&& fn) {
+    KvSequence kv(engine_.kv_pool());
+    RunInChunks(engine_, kv, window, selector, observer, [&](size_t begin, size_t count) {
+      for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
+        const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
+        fn(engine_.forward().Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows)),
+           static_cast<int64_t>(rows), begin + i);
       }
+      return true;
+    });
+  }
+
+  TokenId Likeliest(FloatView logits, int64_t row) const {
+    const float* first = logits.row(row);
+    return static_cast<TokenId>(std::max_element(first, first + logits.cols) - first);
+  }
+
+  // The logits of position p foretell token p + 1 of the window.
+  void Score(std::span<const TokenId> window, FloatView logits, int64_t rows, size_t begin) {
+    const auto vocab = static_cast<size_t>(logits.cols);
+    for (int64_t r = 0; r < rows; ++r) {
+      const size_t position = begin + static_cast<size_t>(r);
+      if (!likeliest_.empty()) meter_.CountTop1(Likeliest(logits, r) == likeliest_[position]);
+      if (position + 1 == window.size()) continue;
+      nll_ += NegativeLogLikelihood({logits.row(r), vocab}, window[position + 1]);
+      ++scored_;
     }
     if (!std::isfinite(nll_)) {
       throw Error(ErrorCode::kCorrupt, engine_.model().path(), "its logits are not numbers");
@@ -88,8 +88,8 @@ class Evaluation {
   Engine& engine_;
   const uint64_t total_;
   const EvalProgressFn& progress_;
-  DenseSelector selector_;
-  ActivityCounter counter_;
+  QualityMeter meter_;
+  std::vector<TokenId> likeliest_;  // after every position of the window, by the dense model
   double nll_ = 0;
   int64_t scored_ = 0;
 };
@@ -107,12 +107,9 @@ EvalResult EvaluateText(Engine& engine, std::span<const TokenId> tokens,
                 std::to_string(std::min(context, tokens.size() + extra)));
   }
   Evaluation evaluation(engine, tokens.size(), progress);
-  std::vector<TokenId> window;
-  for (size_t begin = 0; begin < tokens.size(); begin += context - extra) {
-    const auto piece = tokens.subspan(begin, std::min(context - extra, tokens.size() - begin));
-    window.clear();
-    if (bos >= 0) window.push_back(bos);
-    window.insert(window.end(), piece.begin(), piece.end());
+  const TextWindows windows(tokens, bos, engine.context());
+  for (uint64_t i = 0; i < windows.size(); ++i) {
+    const std::vector<TokenId> window = windows.Window(i);
     if (window.size() > 1) evaluation.Window(window);
   }
   return evaluation.Result();

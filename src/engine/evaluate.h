@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 
 #include "engine/engine.h"
+#include "engine/quality.h"
 
 namespace hearth {
 
@@ -14,9 +14,7 @@ struct EvalResult {
   int64_t tokens = 0;  // scored
   double nll_per_token = 0;
   double perplexity = 0;
-  // Share of FFN neurons whose activation is not zero; nothing for activations that are never
-  // exactly zero (SiLU).
-  std::optional<double> active_share;
+  Quality quality;
 };
 
 // Called now and then with tokens scored, tokens in all, and nats per token so far.
@@ -24,8 +22,9 @@ using EvalProgressFn = std::function<void(uint64_t done, uint64_t total, double 
 
 // Cuts `tokens` (a text without BOS) into windows of the engine's context: BOS and context - 1
 // tokens, not overlapping, the last one shorter. Every token but BOS is scored; a model without
-// BOS scores every token but a window's first. Throws Error(kInvalidArgument) for a text with
-// nothing to score.
+// BOS scores every token but a window's first. Each token has its own active set at every position.
+// Where the engine's mode is not dense, every window is computed densely too, from the same file,
+// to compare the likeliest tokens. Throws Error(kInvalidArgument) for a text with nothing to score.
 EvalResult EvaluateText(Engine& engine, std::span<const TokenId> tokens,
                         const EvalProgressFn& progress = {});
 

@@ -16,6 +16,9 @@ const float* Floats(const WeightView& vector) {
   return reinterpret_cast<const float*>(vector.data);
 }
 
+// Tokens from which single neurons are computed for all together.
+constexpr int64_t kPrefillTokens = 8;
+
 // Hands out consecutive float matrices of one buffer; without one it only counts.
 class ScratchLayout {
  public:
@@ -43,6 +46,7 @@ struct Forward::Sizes {
   int64_t kv = 0;
   int64_t ffn = 0;
   int64_t experts = 0;
+  int64_t hidden = 0;
   int64_t widest_input = 0;  // of any matrix product
 
   explicit Sizes(const ModelSpec& spec) {
@@ -53,6 +57,11 @@ struct Forward::Sizes {
       experts = std::max(experts, layer.ffn.num_experts);
     }
     widest_input = std::max({spec.hidden_size, q, ffn});
+    hidden = spec.hidden_size;
+  }
+
+  SparsePrefillShape PrefillOf(const ForwardLimits& limits, int threads) const {
+    return {limits.max_tokens, hidden, ffn, threads};
   }
 
   // Lays all matrices of `f` out; f may be null to count only.
@@ -70,8 +79,10 @@ struct Forward::Sizes {
     take(&Forward::k_, tokens, kv);
     take(&Forward::v_, tokens, kv);
     take(&Forward::attended_, tokens, q);
-    take(&Forward::gate_, tokens, ffn);
-    take(&Forward::up_, tokens, ffn);
+    if (!limits.ffn_of_neurons) {
+      take(&Forward::gate_, tokens, ffn);
+      take(&Forward::up_, tokens, ffn);
+    }
     if (experts > 0) {
       take(&Forward::gathered_, tokens, spec.hidden_size);
       take(&Forward::expert_out_, tokens, spec.hidden_size);
@@ -103,7 +114,10 @@ uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limit
   ScratchLayout logits(nullptr);
   logits.Take(kMaxLogitRows, spec.vocab_size);
   return Buffer::ChargedBytes(layout.bytes()) + Buffer::ChargedBytes(logits.bytes()) +
-         MatMulInput::ChargedBytes(limits.max_tokens, sizes.widest_input);
+         MatMulInput::ChargedBytes(limits.max_tokens, sizes.widest_input) +
+         (limits.ffn_of_neurons ? SparseFfn::ChargedBytes(spec.hidden_size, sizes.ffn) +
+                                      SparsePrefill::ChargedBytes(sizes.PrefillOf(limits, threads))
+                                : 0);
 }
 
 Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute,
@@ -124,6 +138,11 @@ Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& co
   logits_memory_ = Buffer(budget, "logits", logits_count.bytes());
   ScratchLayout logits_layout(logits_memory_.data());
   logits_ = logits_layout.Take(kMaxLogitRows, spec.vocab_size);
+
+  if (limits.ffn_of_neurons) {
+    neurons_.emplace(budget, spec.hidden_size, sizes.ffn);
+    prefill_.emplace(budget, sizes.PrefillOf(limits, compute.threads()));
+  }
 
   const auto max_tokens = static_cast<size_t>(limits.max_tokens);
   all_rows_.resize(max_tokens);
@@ -325,9 +344,13 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
                      FloatView out) {
   const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  if (w.has_rows()) return RunNeurons(layer, expert, tokens, out);
   const FloatView gate = gate_.Rows(0, out.rows), up = up_.Rows(0, out.rows);
   const Product gate_up[] = {{w.ffn_gate.Expert(expert), gate}, {w.ffn_up.Expert(expert), up}};
-  selector_->Select({layer, expert, tokens, input_.x()}, active_);
+  if (observer_ != nullptr) {
+    observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), input_.x());
+  }
+  selector_->Select({layer, expert, tokens, input_.x(), Rows(hidden_)}, active_);
   if (active_.all()) {
     MatMul(compute_, gate_up, input_);
   } else {
@@ -336,6 +359,7 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
     }
   }
   laps_.Lap(ForwardOp::kFfnGateUp);
+  if (observer_ != nullptr) observer_->OnFfnGateUp(layer, expert, tokens, gate, up);
   ApplyFfnActivation(compute_, ffn.activation, ffn.threshold, gate, up);
   if (observer_ != nullptr) observer_->OnFfnActivation(layer, expert, tokens, gate);
   laps_.Lap(ForwardOp::kFfnActivation);
@@ -343,6 +367,42 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
   const Product down{w.ffn_down.Expert(expert), out};
   MatMul(compute_, {&down, 1}, input_);
   laps_.Lap(ForwardOp::kFfnDown);
+}
+
+void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                         FloatView out) {
+  const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const FloatView x = input_.x();
+  const FfnNeurons ffn = {.gate = w.gate_rows.Expert(expert),
+                          .up = w.up_rows.Expert(expert),
+                          .down = w.down_rows.Expert(expert),
+                          .activation = spec.activation,
+                          .threshold = spec.threshold};
+  const bool skip_silent = selector_->mode() != FfnMode::kDense;
+  if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
+  selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
+  laps_.Lap(ForwardOp::kFfnPredictor);
+  if (x.rows >= kPrefillTokens && skip_silent && observer_ == nullptr &&
+      CanSkipNeurons(ffn.activation)) {
+    ffn_counts_ += prefill_->Run(compute_, ffn, input_, active_.lists(), out);
+    laps_.Lap(ForwardOp::kFfnGateUp);
+    return;
+  }
+  for (int64_t i = 0; i < x.rows; ++i) {
+    std::optional<std::span<const int32_t>> listed;
+    if (!active_.all()) listed = active_.lists()[static_cast<size_t>(i)];
+    if (observer_ != nullptr) {
+      const SparseFfnCounts all = neurons_->Activate(compute_, ffn, x.row(i), std::nullopt, true);
+      observer_->OnFfnNeurons({layer, expert, tokens[static_cast<size_t>(i)], listed, skip_silent,
+                               all, neurons_->active(), neurons_->factors()});
+    }
+    const SparseFfnCounts counts = neurons_->Activate(compute_, ffn, x.row(i), listed, skip_silent);
+    ffn_counts_ += counts;
+    laps_.Lap(ForwardOp::kFfnGateUp);
+    neurons_->AddDown(compute_, ffn, out.row(i));
+    laps_.Lap(ForwardOp::kFfnDown);
+  }
 }
 
 // Every expert once for all its tokens. A token's experts are added in ascending index, whoever

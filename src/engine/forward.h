@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "ops/compute.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
+#include "ops/sparse_ffn.h"
+#include "ops/sparse_prefill.h"
 #include "sparsity/selector.h"
 #include "tensor/view.h"
 #include "text/tokenizer.h"
@@ -26,19 +29,47 @@ struct BatchSequence {
   std::span<const TokenId> tokens;
 };
 
-// Sees intermediate results; for measurements and tests. Called on the thread that runs Forward.
+// What an FFN of single neurons (a packed file's) does for one token.
+struct NeuronObservation {
+  int64_t layer = 0;
+  int64_t expert = 0;
+  int64_t token = 0;  // row of the batch
+  // Neurons that were to be computed, ascending; nothing means all.
+  std::optional<std::span<const int32_t>> listed;
+  bool skips_silent = false;  // those whose gate does not fire are left out
+  // What all neurons do, listed or not: all.up gates fire; these are active, by these factors.
+  SparseFfnCounts all;
+  std::span<const int32_t> active;
+  std::span<const float> factors;
+};
+
+// Sees intermediate results; for measurements and tests. Called on the thread that runs Forward,
+// for every FFN that a pass computes, in the order of the functions. `tokens` are the rows of the
+// batch that the FFN computes, ascending; the other arguments have a row for each of them, but for
+// the residual, which has a row for every token of the batch. Valid during the call.
 class ForwardObserver {
  public:
   virtual ~ForwardObserver() = default;
-  // What down multiplies, a row per token: [tokens.size()][intermediate_size].
-  virtual void OnFfnActivation(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
-                               FloatView activation) = 0;
+  // residual: what enters the FFN block, before its norm; input: what gate and up multiply.
+  virtual void OnFfnInput(int64_t /*layer*/, int64_t /*expert*/,
+                          std::span<const int64_t> /*tokens*/, FloatView /*residual*/,
+                          FloatView /*input*/) {}
+  // Products of gate and up, [tokens.size()][intermediate_size], before the activation.
+  virtual void OnFfnGateUp(int64_t /*layer*/, int64_t /*expert*/,
+                           std::span<const int64_t> /*tokens*/, FloatView /*gate*/,
+                           FloatView /*up*/) {}
+  // What down multiplies, likewise.
+  virtual void OnFfnActivation(int64_t /*layer*/, int64_t /*expert*/,
+                               std::span<const int64_t> /*tokens*/, FloatView /*activation*/) {}
+  // Of an FFN of single neurons instead of the two above, token by token.
+  virtual void OnFfnNeurons(const NeuronObservation& /*observed*/) {}
 };
 
 struct ForwardLimits {
   int64_t max_tokens = 256;      // of one batch, all sequences together
   int64_t max_context = 4096;    // longest sequence
   DType kv_dtype = DType::kF16;  // F16 or F32
+  bool ffn_of_neurons = false;   // the model's FFNs are single neurons (a packed file's)
 };
 
 // The scratch memory of a pass and the pass itself. One thread at a time.
@@ -67,6 +98,9 @@ class Forward {
   // that.
   void RecordOps(OpSeconds* seconds) { laps_.Record(seconds); }
 
+  // Neurons computed by FFNs of single neurons, over all passes so far.
+  const SparseFfnCounts& ffn_counts() const { return ffn_counts_; }
+
   const ForwardLimits& limits() const { return limits_; }
 
   static KvLayout LayoutFor(const ModelSpec& spec, DType kv_dtype);
@@ -86,6 +120,9 @@ class Forward {
   void ExpertFfn(int64_t layer);
   // gate/up/activation/down of one FFN for rows of `input_`, into `out`.
   void RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  // The same from single neurons: many tokens together where silent ones are skipped, else, and
+  // where an observer looks on, one after the other.
+  void RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   FloatView Rows(const FloatView& view) const { return view.Rows(0, num_rows_); }
 
   const ModelSpec& spec_;
@@ -111,6 +148,8 @@ class Forward {
   FloatView attention_partial_;  // one row
   FloatView logits_;             // kMaxLogitRows rows
   MatMulInput input_;
+  std::optional<SparseFfn> neurons_;      // of one token
+  std::optional<SparsePrefill> prefill_;  // of many
 
   // The batch being run.
   ActivationSelector* selector_ = nullptr;
@@ -124,6 +163,7 @@ class Forward {
   std::vector<int64_t> all_rows_;                   // 0, 1, 2, ...
   std::vector<ExpertLoad> expert_loads_;            // rows routed to each expert
   ActiveSets active_;
+  SparseFfnCounts ffn_counts_;
 };
 
 }  // namespace hearth

@@ -15,21 +15,21 @@ enum class ForwardOp : uint8_t {
   kKvStore,
   kAttention,
   kAttentionOutput,
-  kRouter,  // choosing experts, collecting their tokens, adding up their results
-  kFfnGateUp,
+  kRouter,        // choosing experts, collecting their tokens, adding up their results
+  kFfnPredictor,  // telling which neurons will be active
+  kFfnGateUp,     // of single neurons with the activation
   kFfnActivation,
   kFfnDown,
   kResidual,  // adding a block's output
   kLogits,
 };
-inline constexpr size_t kNumForwardOps = 13;
+inline constexpr size_t kNumForwardOps = 14;
 
 inline const char* ForwardOpName(ForwardOp op) {
   constexpr const char* kNames[kNumForwardOps] = {
-      "embedding",   "norm",           "attention_qkv",    "rope",
-      "kv_store",    "attention",      "attention_output", "router",
-      "ffn_gate_up", "ffn_activation", "ffn_down",         "residual",
-      "logits"};
+      "embedding",        "norm",   "attention_qkv", "rope",        "kv_store",       "attention",
+      "attention_output", "router", "ffn_predictor", "ffn_gate_up", "ffn_activation", "ffn_down",
+      "residual",         "logits"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/test_data.h"
 #include "engine/engine.h"
+#include "ops/elementwise.h"
 
 namespace hearth {
 namespace {
@@ -93,6 +96,44 @@ TEST_P(ForwardTest, RunningOutOfPagesLeavesTheOthersAsTheyWere) {
   EXPECT_EQ(b.length(), 0);
   EXPECT_EQ(pool.free_pages(), 1);
   EXPECT_NO_THROW(Alone(b, kSecond));
+}
+
+// Selectors that look at the residual find the row of every token they are asked about.
+class ResidualChecker : public ActivationSelector {
+ public:
+  explicit ResidualChecker(Engine& engine) : engine_(engine) {}
+
+  void Select(const SelectionQuery& query, ActiveSets& out) override {
+    out.SetAll();
+    const auto layer = static_cast<size_t>(query.layer);
+    const WeightView& norm = engine_.model().weights().layers[layer].ffn_norm;
+    const FloatView residual = query.residual;
+    ASSERT_EQ(residual.cols, query.ffn_input.cols);
+    std::vector<float> normed(static_cast<size_t>(residual.rows * residual.cols));
+    const FloatView out_rows{normed.data(), residual.rows, residual.cols, residual.cols};
+    RmsNorm(engine_.compute(), residual, reinterpret_cast<const float*>(norm.data),
+            engine_.model().spec().layers[layer].norm_epsilon, out_rows);
+    for (size_t i = 0; i < query.tokens.size(); ++i) {
+      const float* expected = query.ffn_input.row(static_cast<int64_t>(i));
+      EXPECT_TRUE(std::equal(expected, expected + residual.cols, out_rows.row(query.tokens[i])));
+      ++checked_;
+    }
+  }
+  int64_t checked() const { return checked_; }
+
+ private:
+  Engine& engine_;
+  int64_t checked_ = 0;
+};
+
+TEST_P(ForwardTest, SelectorsSeeTheResidualBeforeItsNorm) {
+  KvSequence a(engine_->kv_pool());
+  ResidualChecker checker(*engine_);
+  const BatchSequence sequence{&a, kFirst};
+  engine_->forward().Run({&sequence, 1}, checker);
+  const ModelSpec& spec = engine_->model().spec();
+  const int64_t ffns = std::max<int64_t>(spec.layers.front().ffn.num_experts_per_token, 1);
+  EXPECT_EQ(checker.checked(), spec.num_layers * 5 * ffns);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ForwardTest,

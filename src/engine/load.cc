@@ -1,11 +1,12 @@
 // From a GGUF file to weights in memory (engine/model.h).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <mutex>
-#include <set>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -15,8 +16,6 @@
 namespace hearth {
 namespace {
 
-// Every tensor starts on a cache line.
-constexpr uint64_t kTensorAlignment = 64;
 // Bytes of the file that one thread reads and converts at a time, and that all together do; the
 // sum stays within what Engine::Load reserves for memory without a name.
 constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
@@ -24,24 +23,6 @@ constexpr uint64_t kAllChunkBytes = uint64_t{4} << 20;
 // Chunks that the system is asked to fetch ahead of the one being read: several threads that take
 // turns do not look like one that reads on, so it would not do it by itself.
 constexpr size_t kChunksAhead = 16;
-// Rows looked at where the resident type depends on the weights.
-constexpr uint64_t kSampleRows = 8;
-
-DType DecideType(const GgufFile& file, const WeightDecl& decl, const GgufTensor& tensor) {
-  if (decl.is_vector) return DType::kF32;
-  const DTypeInfo& info = InfoOf(tensor.dtype);
-  if (decl.is_embedding) {
-    ResidentType(tensor.dtype, {}, decl.cols);  // refuses what is no weight
-    return tensor.dtype;
-  }
-  const uint64_t row_bytes = tensor.ne[0] / info.block_size * info.block_bytes;
-  std::vector<std::byte> sample;
-  if (!RunsAsStored(tensor.dtype) && row_bytes > 0) {
-    sample.resize(std::min(tensor.bytes, kSampleRows * row_bytes));
-    file.ReadTensor(tensor, 0, sample);
-  }
-  return ResidentType(tensor.dtype, sample, decl.cols);
-}
 
 // A run of rows of one matrix, read, converted and packed as one piece. In tiled matrices it begins
 // with a tile.
@@ -60,15 +41,6 @@ struct Chunk {
     return (expert * static_cast<uint64_t>(tensor->decl.rows) + first_row) * stored_row_bytes();
   }
 };
-
-WeightView ViewOf(const ResidentTensor& tensor, const std::byte* data) {
-  return {.data = data,
-          .dtype = tensor.dtype,
-          .cols = tensor.decl.cols,
-          .rows = tensor.decl.rows,
-          .experts = tensor.decl.experts,
-          .is_tiled = tensor.is_tiled};
-}
 
 std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors, int threads) {
   const uint64_t chunk_bytes =
@@ -102,7 +74,58 @@ struct Staging {
   std::vector<std::byte> converted;
 };
 
+// Where the neurons of a bundle tensor lie: all gate rows, then up and down of all.
+struct BundleMemory {
+  const BundlePlacement& placement;
+  std::byte* gates;
+  std::byte* rests;
+
+  BundleMemory(const ResidentTensor& tensor, std::byte* memory)
+      : placement(*tensor.bundles),
+        gates(memory + tensor.offset),
+        rests(gates + tensor.neurons() * placement.gate_stride) {}
+
+  RowsView Rows(const ResidentTensor& tensor, BundleRole role) const {
+    const bool is_gate = role == BundleRole::kGate;
+    return {.data = is_gate                     ? gates
+                    : role == BundleRole::kDown ? rests + placement.down_offset
+                                                : rests,
+            .dtype = placement.layout.Part(role).dtype,
+            .stride = is_gate ? placement.gate_stride : placement.rest_stride,
+            .cols = placement.hidden_size,
+            .rows = tensor.decl.rows,
+            .experts = tensor.decl.experts};
+  }
+};
+
+void LoadBundles(const GgufFile& file, const Chunk& chunk, std::byte* memory, Staging& staging) {
+  const ResidentTensor& tensor = *chunk.tensor;
+  const BundleMemory to(tensor, memory);
+  const BundleLayout& layout = to.placement.layout;
+  const BundlePart& gate = layout.Part(BundleRole::kGate);
+  const BundlePart& up = layout.Part(BundleRole::kUp);
+  const BundlePart& down = layout.Part(BundleRole::kDown);
+  staging.stored.resize(chunk.stored_bytes());
+  file.ReadTensor(*tensor.stored, chunk.stored_offset(), staging.stored);
+  const uint64_t first = chunk.expert * static_cast<uint64_t>(tensor.decl.rows) + chunk.first_row;
+  for (uint64_t i = 0; i < chunk.rows; ++i) {
+    const std::span<const std::byte> bundle =
+        std::span(staging.stored).subspan(i * layout.stride, layout.stride);
+    if (!BundleIsIntact(layout, bundle)) {
+      throw Error(ErrorCode::kCorrupt, file.path(),
+                  fmt::format("neuron {} of {} is damaged: its check does not fit", first + i,
+                              tensor.decl.name));
+    }
+    const size_t neuron = first + i;
+    std::byte* rest = to.rests + neuron * to.placement.rest_stride;
+    std::memcpy(to.gates + neuron * to.placement.gate_stride, &bundle[gate.offset], gate.bytes);
+    std::memcpy(rest, &bundle[up.offset], up.bytes);
+    std::memcpy(rest + to.placement.down_offset, &bundle[down.offset], down.bytes);
+  }
+}
+
 void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* memory, Staging& staging) {
+  if (chunk.tensor->bundles) return LoadBundles(file, chunk, memory, staging);
   const ResidentTensor& tensor = *chunk.tensor;
   const DType stored = tensor.stored->dtype;
   const auto rows = static_cast<int64_t>(chunk.rows);
@@ -112,7 +135,7 @@ void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* memory, Stag
                                                    TileLayout(tensor.dtype, cols).tile_bytes()
                                              : chunk.first_row * resident_row;
   std::byte* out =
-      memory + tensor.offset + chunk.expert * ViewOf(tensor, nullptr).expert_bytes() + rows_offset;
+      memory + tensor.offset + chunk.expert * tensor.View(memory).expert_bytes() + rows_offset;
   if (tensor.dtype == stored && !tensor.is_tiled) {
     file.ReadTensor(*tensor.stored, chunk.stored_offset(), {out, chunk.stored_bytes()});
     return;
@@ -192,36 +215,12 @@ class ParallelLoad {
   std::exception_ptr error_;  // guarded by mutex_ while threads run
 };
 
-void CheckRunnable(const ModelSpec& spec, const std::string& file) {
-  const auto refuse = [&](const char* what) {
-    throw Error(ErrorCode::kUnsupported, file, std::string(what) + " cannot be run yet");
-  };
-  if (spec.positions != PositionKind::kRope) refuse("a model with learned positions");
-  for (const LayerSpec& layer : spec.layers) {
-    if (layer.norm != NormKind::kRms) refuse("a model with LayerNorm");
-    if (layer.parallel_attention) refuse("a model with parallel attention");
-    if (layer.attention.fused_qkv) refuse("a model with fused QKV");
-    if (layer.ffn.kind != FfnKind::kGated || layer.ffn.bias) {
-      refuse("a model with a two-matrix FFN or FFN biases");
-    }
-  }
-}
-
-// A tensor that no declaration names would be left out of the computation silently.
-void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor>& used) {
-  std::set<std::string_view> known;
-  for (const ResidentTensor& tensor : used) known.insert(tensor.decl.name);
-  for (const GgufTensor& tensor : file.tensors()) {
-    // Old converters stored RoPE's frequencies, which follow from the metadata.
-    const bool is_derived =
-        tensor.name.ends_with(".attn_rot_embd.weight") || tensor.name.ends_with(".rope_freqs");
-    if (!is_derived && known.count(tensor.name) == 0) {
-      throw Error(ErrorCode::kUnsupported, file.path(),
-                  "tensor '" + Printable(tensor.name) + "' is not part of a '" +
-                      Printable(file.metadata().GetString("general.architecture")) +
-                      "' model as Hearth knows it");
-    }
-  }
+void SetRows(const ResidentTensor& tensor, std::byte* memory, ModelWeights& weights) {
+  const BundleMemory bundles(tensor, memory);
+  LayerWeights& layer = weights.layers[static_cast<size_t>(bundles.placement.layer)];
+  layer.gate_rows = bundles.Rows(tensor, BundleRole::kGate);
+  layer.up_rows = bundles.Rows(tensor, BundleRole::kUp);
+  layer.down_rows = bundles.Rows(tensor, BundleRole::kDown);
 }
 
 void CheckRopeFactors(const WeightView& factors, const std::string& file) {
@@ -235,31 +234,6 @@ void CheckRopeFactors(const WeightView& factors, const std::string& file) {
 }
 
 }  // namespace
-
-LoadPlan PlanLoad(const GgufFile& file) {
-  LoadPlan plan;
-  plan.spec = ReadModelSpec(file);
-  CheckRunnable(plan.spec, file.path());
-  plan.weights = std::make_unique<ModelWeights>();
-  for (const WeightDecl& decl : DeclareWeights(plan.spec, *plan.weights)) {
-    ResidentTensor tensor;
-    tensor.stored = &MatchTensor(file, decl);
-    tensor.dtype = DecideType(file, decl, *tensor.stored);
-    tensor.is_tiled =
-        TileLayout::IsTiled(tensor.dtype) && (!decl.is_embedding || plan.spec.tied_embeddings);
-    tensor.decl = decl;
-    tensor.bytes = ViewOf(tensor, nullptr).expert_bytes() * static_cast<uint64_t>(decl.experts);
-    tensor.offset = plan.weights_bytes;
-    plan.weights_bytes +=
-        (tensor.bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-    if (tensor.dtype != tensor.stored->dtype && !decl.is_vector) {
-      plan.conversions.emplace(tensor.stored->dtype, tensor.dtype);
-    }
-    plan.tensors.push_back(std::move(tensor));
-  }
-  RefuseUnknownTensors(file, plan.tensors);
-  return plan;
-}
 
 std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
                                    std::unique_ptr<Tokenizer> tokenizer, Budget& budget,
@@ -276,12 +250,17 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
   ParallelLoad(file, plan, compute.threads(), model->memory_.data(), progress).Run(compute);
   for (const ResidentTensor& tensor : plan.tensors) {
-    *tensor.decl.slot = ViewOf(tensor, model->memory_.data() + tensor.offset);
+    if (tensor.bundles) {
+      SetRows(tensor, model->memory_.data(), *plan.weights);
+    } else {
+      *tensor.decl.slot = tensor.View(model->memory_.data());
+    }
   }
   CheckRopeFactors(plan.weights->rope_factors, file.path());
   if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;
   model->spec_ = std::move(plan.spec);
   model->weights_ = std::move(plan.weights);
+  model->predictors_ = std::move(plan.predictors);
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -13,11 +14,13 @@
 
 #include "base/budget.h"
 #include "base/buffer.h"
+#include "format/bundle_layout.h"
 #include "format/gguf.h"
 #include "model/model_spec.h"
 #include "model/registry.h"
 #include "model/weights.h"
 #include "ops/compute.h"
+#include "sparsity/predictor.h"
 #include "text/tokenizer.h"
 
 namespace hearth {
@@ -25,14 +28,34 @@ namespace hearth {
 // Called from the loading thread with bytes done and in all. May throw to stop the load.
 using ProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
+// How the bundles of a layer are held in memory: all gate rows, then up and down of every neuron,
+// each part on a multiple of 64 bytes.
+struct BundlePlacement {
+  BundleLayout layout;  // in the file
+  int64_t layer = 0;
+  int64_t hidden_size = 0;
+  size_t gate_stride = 0;
+  size_t down_offset = 0;  // from up
+  size_t rest_stride = 0;  // of up and down
+
+  BundlePlacement(BundleLayout in_file, int64_t layer_index, int64_t hidden);
+  size_t bytes_of_neuron() const { return gate_stride + rest_stride; }
+};
+
 // How one tensor of the file is held in memory.
 struct ResidentTensor {
-  WeightDecl decl;
+  WeightDecl decl;                     // of bundles: cols is their stride, slot is null
   const GgufTensor* stored = nullptr;  // in the file's directory
   DType dtype = DType::kF32;           // in memory
   bool is_tiled = false;               // as WeightView has it
+  std::optional<BundlePlacement> bundles;
   uint64_t bytes = 0;
   uint64_t offset = 0;  // in the weights buffer
+
+  // The matrix or vector, where it lies in the buffer. Not for bundles.
+  WeightView View(const std::byte* buffer) const;
+  // Neurons of all experts.
+  uint64_t neurons() const { return static_cast<uint64_t>(decl.rows * decl.experts); }
 };
 
 // What loading a file would take, decided before anything large is allocated.
@@ -40,7 +63,9 @@ struct LoadPlan {
   ModelSpec spec;
   std::unique_ptr<ModelWeights> weights;  // slots of `tensors`, empty until loaded
   std::vector<ResidentTensor> tensors;
-  uint64_t weights_bytes = 0;  // resident, conversions and alignment included
+  bool is_packed = false;                       // FFNs are bundles
+  std::unique_ptr<ModelPredictors> predictors;  // likewise slots; null where the file has none
+  uint64_t weights_bytes = 0;                   // resident, conversions and alignment included
   // Under a memory limit the page cache must not keep what has been read.
   bool drop_page_cache = false;
   // (stored type, type in memory) of matrices whose type changes; for reports.
@@ -62,6 +87,7 @@ class Model {
   const std::string& path() const { return path_; }
   const ModelSpec& spec() const { return spec_; }
   const ModelWeights& weights() const { return *weights_; }
+  const ModelPredictors* predictors() const { return predictors_.get(); }  // null: none
   // All weights as they lie in memory, one behind the other.
   std::span<const std::byte> memory() const { return {memory_.data(), memory_.size_bytes()}; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -76,6 +102,7 @@ class Model {
   std::unique_ptr<Tokenizer> tokenizer_;
   Buffer memory_;
   std::unique_ptr<ModelWeights> weights_;
+  std::unique_ptr<ModelPredictors> predictors_;
 };
 
 }  // namespace hearth

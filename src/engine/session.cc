@@ -76,7 +76,7 @@ void Session::Truncate(int64_t new_length) {
 
 // Runs what of the history is not in the cache yet; at least its last token, whose logits are
 // wanted (other sessions may have used the engine since). False when cancelled half-way.
-bool Session::ComputePending(const GenerateOptions& options) {
+bool Session::ComputePending(const GenerateOptions& options, ActivationSelector& selector) {
   kv_.Truncate(std::min(kv_.length(), static_cast<int64_t>(history_.size()) - 1));
   const auto limit = static_cast<size_t>(engine_.forward().limits().max_tokens);
   while (static_cast<size_t>(kv_.length()) < history_.size()) {
@@ -84,7 +84,7 @@ bool Session::ComputePending(const GenerateOptions& options) {
     const auto done = static_cast<size_t>(kv_.length());
     const size_t count = std::min(limit, history_.size() - done);
     const BatchSequence sequence{&kv_, std::span(history_).subspan(done, count)};
-    engine_.forward().Run({&sequence, 1}, selector_);
+    engine_.forward().Run({&sequence, 1}, selector);
     last_rows_ = static_cast<int64_t>(count);
   }
   return true;
@@ -113,7 +113,7 @@ bool Session::Prefill(std::span<const TokenId> prompt, const GenerateOptions& op
   time.tokens = std::max<int64_t>(1, static_cast<int64_t>(history_.size()) - kv_.length());
   const Clock::time_point start = Clock::now();
   try {
-    const bool completed = ComputePending(options);
+    const bool completed = ComputePending(options, engine_.prefill_selector());
     time.ms = MsSince(start);
     return completed;
   } catch (...) {
@@ -146,7 +146,7 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
     history_.push_back(token);
     if (result.finish_reason != FinishReason::kLength) break;
     if (static_cast<int64_t>(result.token_ids.size()) == options.max_tokens) break;
-    running = ComputePending(options);
+    running = ComputePending(options, engine_.selector());
     if (!running) result.finish_reason = FinishReason::kCancelled;
     ++result.decode.tokens;
   }

@@ -11,7 +11,6 @@
 
 #include "engine/engine.h"
 #include "engine/sampler.h"
-#include "sparsity/selector.h"
 
 namespace hearth {
 
@@ -65,13 +64,12 @@ class Session {
 
  private:
   bool Prefill(std::span<const TokenId> prompt, const GenerateOptions& options, PhaseTime& time);
-  bool ComputePending(const GenerateOptions& options);
+  bool ComputePending(const GenerateOptions& options, ActivationSelector& selector);
   std::span<const float> NextLogits();
 
   Engine& engine_;
   KvSequence kv_;
   std::vector<TokenId> history_;
-  DenseSelector selector_;
   int64_t last_rows_ = 0;  // rows of the engine's last pass for this session
 };
 

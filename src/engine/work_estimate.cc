@@ -18,6 +18,15 @@ class Estimate {
   // A matrix that every token is multiplied with.
   void Matrix(ForwardOp op, const WeightView& matrix) { Matrices(op, matrix, 1, tokens_); }
 
+  // Rows of single neurons: `per_token` of each token, of `all` there are.
+  void Rows(ForwardOp op, const RowsView& rows, double per_token, double all) {
+    OpWork& work = At(op);
+    work.bytes += std::min(per_token * tokens_, all) * static_cast<double>(rows.row_bytes());
+    if (op == ForwardOp::kFfnGateUp) {
+      work.int8_macs += per_token * tokens_ * static_cast<double>(rows.cols);
+    }
+  }
+
   // Of a matrix per expert: `read` different ones, `products` vectors multiplied in all.
   void Matrices(ForwardOp op, const WeightView& matrix, double read, double products) {
     OpWork& work = At(op);
@@ -33,6 +42,20 @@ class Estimate {
  private:
   const double tokens_;
   WorkByOp work_{};
+};
+
+// How many experts are read, and how many vectors are multiplied with one, where there are experts.
+struct ExpertLoadEstimate {
+  double read = 1;
+  double products;
+
+  ExpertLoadEstimate(const FfnSpec& spec, int64_t tokens) : products(static_cast<double>(tokens)) {
+    if (spec.num_experts == 0) return;
+    const auto all = static_cast<double>(spec.num_experts);
+    const auto chosen = static_cast<double>(spec.num_experts_per_token);
+    read = tokens == 1 ? chosen : all * (1 - std::pow(1 - chosen / all, products));
+    products *= chosen;
+  }
 };
 
 double VisiblePositions(const AttentionSpec& attention, const PassShape& pass) {
@@ -57,18 +80,33 @@ void AddAttention(const AttentionSpec& spec, const LayerWeights& w, const PassSh
 
 void AddFfn(const FfnSpec& spec, const LayerWeights& w, int64_t tokens, Estimate& estimate) {
   estimate.Vector(ForwardOp::kNorm, w.ffn_norm);
-  double read = 1;
-  double products = static_cast<double>(tokens);
-  if (spec.num_experts > 0) {
-    estimate.Matrix(ForwardOp::kRouter, w.ffn_router);
-    const auto all = static_cast<double>(spec.num_experts);
-    const auto chosen = static_cast<double>(spec.num_experts_per_token);
-    read = tokens == 1 ? chosen : all * (1 - std::pow(1 - chosen / all, products));
-    products *= chosen;
+  if (spec.num_experts > 0) estimate.Matrix(ForwardOp::kRouter, w.ffn_router);
+  if (w.has_rows()) return;
+  const ExpertLoadEstimate load(spec, tokens);
+  estimate.Matrices(ForwardOp::kFfnGateUp, w.ffn_gate, load.read, load.products);
+  estimate.Matrices(ForwardOp::kFfnGateUp, w.ffn_up, load.read, load.products);
+  estimate.Matrices(ForwardOp::kFfnDown, w.ffn_down, load.read, load.products);
+}
+
+void AddPredictor(const FfnSpec& spec, const ModelPredictors::Layer& predictor, int64_t tokens,
+                  Estimate& estimate) {
+  if (predictor.down.empty()) return;
+  const ExpertLoadEstimate load(spec, tokens);
+  for (const WeightView* matrix : {&predictor.down, &predictor.up}) {
+    estimate.Matrices(ForwardOp::kFfnPredictor, *matrix, load.read, load.products);
   }
-  estimate.Matrices(ForwardOp::kFfnGateUp, w.ffn_gate, read, products);
-  estimate.Matrices(ForwardOp::kFfnGateUp, w.ffn_up, read, products);
-  estimate.Matrices(ForwardOp::kFfnDown, w.ffn_down, read, products);
+}
+
+// All layers have rows of the same types.
+void AddNeurons(const ModelWeights& weights, const FfnActivity& ffn, Estimate& estimate) {
+  double all = 0;
+  for (const LayerWeights& layer : weights.layers) {
+    all += static_cast<double>(layer.gate_rows.rows * layer.gate_rows.experts);
+  }
+  const LayerWeights& w = weights.layers.front();
+  estimate.Rows(ForwardOp::kFfnGateUp, w.gate_rows, ffn.gate, all);
+  estimate.Rows(ForwardOp::kFfnGateUp, w.up_rows, ffn.up, all);
+  estimate.Rows(ForwardOp::kFfnDown, w.down_rows, ffn.down, all);
 }
 
 }  // namespace
@@ -84,7 +122,11 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const 
   for (size_t l = 0; l < weights.layers.size(); ++l) {
     AddAttention(spec.layers[l].attention, weights.layers[l], pass, estimate);
     AddFfn(spec.layers[l].ffn, weights.layers[l], pass.tokens, estimate);
+    if (pass.ffn.predictors != nullptr) {
+      AddPredictor(spec.layers[l].ffn, pass.ffn.predictors->layers[l], pass.tokens, estimate);
+    }
   }
+  if (weights.layers.front().has_rows()) AddNeurons(weights, pass.ffn, estimate);
   estimate.Vector(ForwardOp::kNorm, weights.output_norm);
   if (pass.logit_rows > 0) {
     estimate.Matrices(ForwardOp::kLogits, weights.output, 1, static_cast<double>(pass.logit_rows));
@@ -93,14 +135,15 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const 
 }
 
 WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int64_t tokens,
-                        int64_t batch_tokens, DType kv_dtype) {
+                        int64_t batch_tokens, DType kv_dtype, const FfnActivity& ffn) {
   WorkByOp sum{};
   for (int64_t done = 0; done < tokens; done += batch_tokens) {
     const int64_t count = std::min(batch_tokens, tokens - done);
     const PassShape pass{.tokens = count,
                          .context = done,
                          .logit_rows = done + count == tokens ? 1 : 0,
-                         .kv_dtype = kv_dtype};
+                         .kv_dtype = kv_dtype,
+                         .ffn = ffn};
     const WorkByOp work = EstimatePass(spec, weights, pass);
     for (size_t op = 0; op < sum.size(); ++op) sum[op] += work[op];
   }

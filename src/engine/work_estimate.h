@@ -8,6 +8,7 @@
 #include "engine/forward_op.h"
 #include "model/model_spec.h"
 #include "model/weights.h"
+#include "sparsity/predictor.h"
 
 namespace hearth {
 
@@ -19,22 +20,33 @@ struct OpWork {
 };
 using WorkByOp = std::array<OpWork, kNumForwardOps>;
 
+// What FFNs of single neurons compute for a token, all layers together: rows of neurons, on
+// average, and the predictors that are asked (null: none).
+struct FfnActivity {
+  double gate = 0;
+  double up = 0;
+  double down = 0;
+  const ModelPredictors* predictors = nullptr;
+};
+
 // New tokens of one sequence in one pass.
 struct PassShape {
   int64_t tokens = 1;
   int64_t context = 0;  // tokens in the cache before
   int64_t logit_rows = 1;
   DType kv_dtype = DType::kF16;
+  FfnActivity ffn;
 };
 
 // Every matrix once, of experts those that the tokens choose: k of n for one token, for several as
-// many different ones as choices at random would hit. Rows of the embedding and activations are
+// many different ones as choices at random would hit. Of single neurons what pass.ffn says, but
+// several tokens read none more than once. Rows of the embedding and activations are
 // left out: they are small, and the latter stay in the caches.
 WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const PassShape& pass);
 
 // A prompt in an empty context, in passes of at most `batch_tokens`, with logits of its last token.
 WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int64_t tokens,
-                        int64_t batch_tokens, DType kv_dtype);
+                        int64_t batch_tokens, DType kv_dtype, const FfnActivity& ffn);
 
 OpWork Total(const WorkByOp& work);
 

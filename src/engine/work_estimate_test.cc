@@ -58,8 +58,8 @@ TEST(WorkEstimateTest, ATokenOfMistral7bInQ4_0) {
 
 TEST(WorkEstimateTest, APromptReadsWeightsOncePerPassAndTheHeadOnce) {
   const Model model(kMistral7b, DType::kQ4_0);
-  const WorkByOp one = EstimatePrompt(model.spec, model.weights, 256, 256, DType::kF16);
-  const WorkByOp two = EstimatePrompt(model.spec, model.weights, 512, 256, DType::kF16);
+  const WorkByOp one = EstimatePrompt(model.spec, model.weights, 256, 256, DType::kF16, {});
+  const WorkByOp two = EstimatePrompt(model.spec, model.weights, 512, 256, DType::kF16, {});
   EXPECT_EQ(Of(two, ForwardOp::kFfnDown).bytes, 2 * Of(one, ForwardOp::kFfnDown).bytes);
   EXPECT_EQ(Of(one, ForwardOp::kFfnDown).bytes, Of(model.Pass({}), ForwardOp::kFfnDown).bytes);
   EXPECT_EQ(Of(two, ForwardOp::kLogits).bytes, Of(one, ForwardOp::kLogits).bytes);

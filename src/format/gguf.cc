@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -124,6 +125,7 @@ GgufFile GgufFile::Assemble(std::vector<std::unique_ptr<BlockReader>> readers,
   for (const GgufPart& part : parts) num_tensors += part.tensors.size();
   file.tensors_.reserve(num_tensors);
   for (size_t i = 0; i < parts.size(); ++i) {
+    file.header_bytes_.push_back(std::min(parts[i].data_begin, file.parts_[i]->size_bytes()));
     for (GgufTensor& tensor : parts[i].tensors) {
       tensor.file_index = static_cast<uint32_t>(i);
       if (!file.index_.emplace(tensor.name, file.tensors_.size()).second) {

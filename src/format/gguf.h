@@ -136,6 +136,8 @@ class GgufFile {
   size_t num_parts() const { return parts_.size(); }
   const BlockReader& part(size_t index) const { return *parts_[index]; }
   uint64_t file_bytes() const;  // all parts
+  // Where a part's header ends: its tensor data begins there, or the part has none.
+  uint64_t header_bytes(size_t part) const { return header_bytes_[part]; }
 
   // Reads out.size() bytes from `begin` bytes into the tensor. The range must lie inside it.
   void ReadTensor(const GgufTensor& tensor, uint64_t begin, std::span<std::byte> out) const;
@@ -158,6 +160,7 @@ class GgufFile {
   std::vector<GgufTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_;
   std::vector<std::unique_ptr<BlockReader>> parts_;
+  std::vector<uint64_t> header_bytes_;
 };
 
 }  // namespace hearth

@@ -194,10 +194,23 @@ GgufPart ParseGgufPart(const BlockReader& reader) {
   ReadMetadata(cursor, num_pairs, part.metadata);
   part.alignment = AlignmentOf(part.metadata);
   part.tensors = ReadDirectory(cursor, num_tensors);
-  const uint64_t data_begin =
-      (cursor.position() + part.alignment - 1) / part.alignment * part.alignment;
-  PlaceGgufTensors(reader, data_begin, part.alignment, part.tensors);
+  part.data_begin = (cursor.position() + part.alignment - 1) / part.alignment * part.alignment;
+  PlaceGgufTensors(reader, part.data_begin, part.alignment, part.tensors);
   return part;
+}
+
+uint64_t FindGgufValueEnd(const BlockReader& reader, std::string_view key) {
+  HeaderCursor cursor(reader, kGgufMaxHeaderBytes);
+  ReadGgufVersion(reader, cursor);
+  ReadEntryCount(cursor, "tensor count", kMinTensorBytes);
+  const uint64_t num_pairs = ReadEntryCount(cursor, "metadata count", kMinPairBytes);
+  for (uint64_t i = 0; i < num_pairs; ++i) {
+    const std::string name = ReadName(cursor, "key length", kGgufMaxKeyBytes);
+    ReadGgufValue(cursor);
+    if (name == key) return cursor.position();
+  }
+  throw Error(ErrorCode::kNotFound, reader.name(),
+              fmt::format("key '{}' is missing", Printable(key)));
 }
 
 }  // namespace hearth

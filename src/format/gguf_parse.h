@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/gguf.h"
@@ -29,6 +30,7 @@ inline constexpr uint64_t kGgufMaxHeaderBytes = uint64_t{256} << 20;
 struct GgufPart {
   uint32_t version = 3;
   uint64_t alignment = kGgufDefaultAlignment;
+  uint64_t data_begin = 0;  // where the tensor data begins; may be the end of the file
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;
 };
@@ -37,6 +39,10 @@ struct GgufPart {
 // found. Every tensor returned lies inside the file, aligned, and overlaps no other. That names
 // are unique is for the caller to check, over all parts.
 GgufPart ParseGgufPart(const BlockReader& reader);
+
+// Where the value of a key ends in a file that ParseGgufPart accepts. Reads the keys before it once
+// more. Throws Error(kNotFound) where it is missing.
+uint64_t FindGgufValueEnd(const BlockReader& reader, std::string_view key);
 
 // Steps of the above, in files of their own.
 //

@@ -207,14 +207,17 @@ uint64_t CheckedAlignment(const std::string& path, const GgufMetadata& metadata)
               number == nullptr ? GgufTypeName(value->type) : fmt::format("{}", *number));
 }
 
-void PutMetadata(const std::string& path, const GgufMetadata& metadata, HeaderBytes& header) {
+void PutMetadata(const std::string& path, const GgufMetadata& metadata, HeaderBytes& header,
+                 GgufLayout& layout) {
   for (const auto& [key, value] : metadata.values()) {
     if (key.empty() || key.size() > kGgufMaxKeyBytes) {
       throw Error(ErrorCode::kInvalidArgument, path, fmt::format("key '{}'", Printable(key)),
                   fmt::format("1 to {} bytes", kGgufMaxKeyBytes), fmt::format("{}", key.size()));
     }
     header.PutString(key);
+    const size_t begin = header.size();
     header.PutValue(key, value);
+    layout.values[key] = {begin, header.size()};
   }
 }
 
@@ -228,9 +231,9 @@ GgufLayout PlanGguf(const std::string& path, const GgufMetadata& metadata,
   header.Put(kVersion);
   header.Put<uint64_t>(tensors.size());
   header.Put<uint64_t>(metadata.values().size());
-  PutMetadata(path, metadata, header);
-
   GgufLayout layout;
+  PutMetadata(path, metadata, header, layout);
+
   std::set<std::string_view> names;
   uint64_t data_bytes = 0;  // of the data section so far, a multiple of the alignment
   for (const GgufTensorDecl& tensor : tensors) {
@@ -259,6 +262,13 @@ GgufLayout PlanGguf(const std::string& path, const GgufMetadata& metadata,
   for (uint64_t& offset : layout.offsets) offset += data_begin;
   layout.total_bytes = data_begin + data_bytes;
   return layout;
+}
+
+std::vector<std::byte> SerializeGgufValue(const std::string& path, std::string_view key,
+                                          const GgufValue& value) {
+  HeaderBytes bytes(path);
+  bytes.PutValue(key, value);
+  return bytes.Take();
 }
 
 }  // namespace hearth

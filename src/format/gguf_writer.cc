@@ -1,13 +1,9 @@
 #include "format/gguf_writer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -16,46 +12,19 @@
 #include "format/gguf_serialize.h"
 
 namespace hearth {
-namespace {
-
-// Of this process alone, so that two writers to one path do not mix.
-std::string TemporaryName(const std::string& path) {
-  return path + "." + std::to_string(getpid()) + ".partial";
-}
-
-// Finish renames over `path`; what is no file must not be replaced, and it is better to know
-// before gigabytes are written.
-void CheckReplaceable(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
-  throw Error(ErrorCode::kIo, path, "cannot write", "a regular file or a free name",
-              S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
-}
-
-}  // namespace
 
 GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
                        std::vector<GgufTensorDecl> tensors)
-    : path_(path), temporary_path_(TemporaryName(path)) {
-  const GgufLayout layout = PlanGguf(path, metadata, tensors);
+    : path_(path) {
+  GgufLayout layout = PlanGguf(path, metadata, tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
     planned_.push_back({layout.offsets[i], layout.bytes[i]});
   }
   total_bytes_ = layout.total_bytes;
-  CheckReplaceable(path);
-  file_ = std::make_unique<FileWriter>(temporary_path_, path);
-  try {
-    file_->Write(layout.header);
-  } catch (...) {
-    std::remove(temporary_path_.c_str());  // the destructor will not run
-    throw;
-  }
-}
-
-GgufWriter::~GgufWriter() {
-  if (finished_) return;
-  file_.reset();
-  std::remove(temporary_path_.c_str());
+  header_ = std::move(layout.header);
+  values_ = std::move(layout.values);
+  file_ = std::make_unique<AtomicFile>(path);
+  file_->Write(header_);
 }
 
 void GgufWriter::Append(std::span<const std::byte> bytes) {
@@ -85,18 +54,32 @@ uint64_t GgufWriter::BytesLeftInTensor() const {
   return next_ < planned_.size() ? planned_[next_].bytes - done_in_tensor_ : 0;
 }
 
+void GgufWriter::SetValue(std::string_view key, const GgufValue& value) {
+  const std::vector<std::byte> bytes = SerializeGgufValue(path_, key, value);
+  const auto found = values_.find(key);
+  const uint64_t room = found == values_.end() ? 0 : found->second.second - found->second.first;
+  // What a reader needs to get past the value must not change: the type number, and of an array the
+  // type and number of its elements.
+  const size_t shape_bytes =
+      value.type == GgufType::kArray ? 2 * sizeof(uint32_t) + sizeof(uint64_t) : sizeof(uint32_t);
+  if (bytes.size() != room ||
+      std::memcmp(bytes.data(), header_.data() + found->second.first, shape_bytes) != 0) {
+    throw Error(ErrorCode::kInvalidArgument, path_, fmt::format("new value of '{}'", key),
+                fmt::format("the same type in {} bytes", room),
+                fmt::format("{} in {}", GgufTypeName(value.type), bytes.size()));
+  }
+  std::memcpy(header_.data() + found->second.first, bytes.data(), bytes.size());
+  header_changed_ = true;
+}
+
 void GgufWriter::Finish() {
-  if (finished_) return;
   if (next_ < planned_.size()) {
     throw Error(ErrorCode::kInvalidArgument, path_, "tensors written",
                 fmt::format("{}", planned_.size()), fmt::format("{}", next_));
   }
-  file_->Close();
-  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-    throw Error(ErrorCode::kIo, path_,
-                fmt::format("cannot rename to it: {}", std::strerror(errno)));
-  }
-  finished_ = true;
+  if (header_changed_) file_->Overwrite(0, header_);
+  header_changed_ = false;
+  file_->Finish();
 }
 
 uint64_t GgufWriter::written_bytes() const { return file_->written_bytes(); }

@@ -4,13 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "format/gguf.h"
-#include "storage/file_writer.h"
+#include "storage/atomic_file.h"
 
 namespace hearth {
 
@@ -28,10 +32,7 @@ class GgufWriter {
   // do not divide or a repeated name. The alignment is metadata's general.alignment, else 32.
   GgufWriter(const std::string& path, const GgufMetadata& metadata,
              std::vector<GgufTensorDecl> tensors);
-  ~GgufWriter();  // removes the temporary file unless Finish was called
-
-  GgufWriter(const GgufWriter&) = delete;
-  GgufWriter& operator=(const GgufWriter&) = delete;
+  // Destroyed before Finish, it leaves nothing behind.
 
   // Appends bytes of the tensors, in directory order; a call may cover part of a tensor but not
   // cross its end. Padding between tensors is written by the writer.
@@ -39,6 +40,16 @@ class GgufWriter {
 
   // Bytes of the tensor that Append writes next which are still missing; 0 when all are written.
   uint64_t BytesLeftInTensor() const;
+
+  // Gives a key that the constructor was told another value of the same type and length: one that
+  // is known only when the tensors are written. Throws Error(kInvalidArgument) for any other.
+  void SetValue(std::string_view key, const GgufValue& value);
+
+  // All bytes before the tensor data, as Finish will leave them.
+  std::span<const std::byte> header() const { return header_; }
+
+  // As FileWriter.
+  void KeepOutOfPageCache() { file_->KeepOutOfPageCache(); }
 
   // Checks that every tensor is complete, flushes, and renames the file to its name.
   void Finish();
@@ -53,13 +64,14 @@ class GgufWriter {
   };
 
   std::string path_;
-  std::string temporary_path_;
-  std::unique_ptr<FileWriter> file_;
+  std::unique_ptr<AtomicFile> file_;
+  std::vector<std::byte> header_;
+  std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> values_;  // as in GgufLayout
+  bool header_changed_ = false;   // since it was written
   std::vector<Planned> planned_;  // offsets from the start of the file
   size_t next_ = 0;
   uint64_t done_in_tensor_ = 0;
   uint64_t total_bytes_ = 0;
-  bool finished_ = false;
 };
 
 }  // namespace hearth

@@ -247,6 +247,52 @@ TEST_F(GgufWriterTest, RefusesWhatAReaderWouldRefuse) {
   EXPECT_EQ(FilesInFolder(), 0u);
 }
 
+TEST_F(GgufWriterTest, ValuesCanBeSetUntilTheEnd) {
+  const std::vector<std::byte> data = RandomBytes(64, 1);
+  GgufMetadata metadata = EveryValue();
+  GgufWriter writer(Path("m"), metadata, {{"t", DType::kI8, {64}}});
+  writer.Append(data);
+  const auto set = [&](const char* key, GgufValue value) {
+    writer.SetValue(key, value);
+    metadata.Set(key, std::move(value));
+  };
+  set("u64", {GgufType::kUint64, uint64_t{12345}});
+  set("texts",
+      {GgufType::kArray, GgufArray{GgufType::kString, std::vector<std::string>{"", "bb", "cc"}}});
+  set("empty", {GgufType::kString, std::string()});
+  const std::vector<std::byte> header(writer.header().begin(), writer.header().end());
+  writer.Finish();
+  const GgufFile file = GgufFile::Open(Path("m"));
+  EXPECT_EQ(file.metadata().GetUint("u64"), 12345u);
+  EXPECT_EQ(file.metadata().FindStrings("texts")->at(1), "bb");
+  EXPECT_EQ(file.metadata().values().size(), metadata.values().size());
+  std::vector<std::byte> found(file.header_bytes(0));
+  file.part(0).ReadAt(0, found);
+  EXPECT_EQ(found, header);
+  found.resize(64);
+  file.ReadTensor(file.tensors()[0], 0, found);
+  EXPECT_EQ(found, data);
+}
+
+TEST_F(GgufWriterTest, ValuesKeepTheirTypeAndLength) {
+  GgufWriter writer(Path("m"), EveryValue(), {});
+  const auto message = [&](const char* key, const GgufValue& value) {
+    try {
+      writer.SetValue(key, value);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(message("missing", {GgufType::kBool, true}), HasSubstr("'missing'"));
+  EXPECT_THAT(message("u64", {GgufType::kInt64, int64_t{1}}), HasSubstr("'u64'"));
+  EXPECT_THAT(message("u64", {GgufType::kUint32, uint64_t{1}}), HasSubstr("'u64'"));
+  EXPECT_THAT(message("text", {GgufType::kString, std::string("short")}), HasSubstr("'text'"));
+  // As many bytes, but other elements.
+  const GgufArray texts{GgufType::kString, std::vector<std::string>{"aaaa", "cccccccc"}};
+  EXPECT_THAT(message("texts", {GgufType::kArray, texts}), HasSubstr("'texts'"));
+}
+
 TEST_F(GgufWriterTest, RefusesPathsItCannotReplace) {
   const auto message = [](const std::string& path) {
     try {

@@ -138,6 +138,55 @@ struct RowScaledAddArgs {
 };
 using RowScaledAddFn = void (*)(const RowScaledAddArgs&) noexcept;
 
+// The same rows for many tokens at once (prefill). Tokens lie as GroupQ8 one behind the other:
+// group g of token t is x[t * ceil(k / 512) + g].
+
+// A tile (tensor/weight_tiles.h) of the rows of a list, at most 16; the rows that it lacks become
+// zeros.
+struct RowsToTileArgs {
+  RowList list;
+  int64_t k;        // a multiple of 32
+  std::byte* tile;  // TileLayout::tile_bytes()
+};
+using RowsToTileFn = void (*)(const RowsToTileArgs&) noexcept;
+
+// out[i] = W . x[tokens[i]] for one row W: the bits of RowDotFn.
+struct RowTimesTokensArgs {
+  const std::byte* row;
+  int64_t k;  // a multiple of 32
+  const GroupQ8* x;
+  const int32_t* tokens;
+  int64_t count;
+  float* out;
+};
+using RowTimesTokensFn = void (*)(const RowTimesTokensArgs&) noexcept;
+
+// Rows of one list that the tokens add to their sums together, and what the number of a token's
+// entries is a multiple of: it is filled up with entries whose a is zero.
+inline constexpr int64_t kRowsOfBatch = 64;
+inline constexpr int64_t kEntriesAtOnce = 4;
+// Weights of a block in a quarter of a token's sums, and their sums in all 16 blocks.
+inline constexpr int64_t kQuarterWeights = 8;
+inline constexpr int64_t kQuarterSums = 128;
+
+// sums[t] += sum over entries e of token t of a[e] * W[list.rows[places[e]]], on the 512 columns of
+// one group. Entries of a token are added in their order; so the bits are those of RowScaledAddFn
+// with the same rows. A token's sums are in four quarters, of 8 weights of every block each, so
+// that what is added to together lies together: sums[i / 8][t][i % 8][b] belongs to weight i of
+// block b.
+struct RowsToSumsArgs {
+  RowList list;   // at most kRowsOfBatch
+  int64_t k;      // a multiple of 32
+  int64_t group;  // below ceil(k / 512)
+  int64_t tokens;
+  const int32_t* begin;  // entries of token t: [begin[t], end[t]), none or some kEntriesAtOnce
+  const int32_t* end;
+  const int32_t* places;  // of an entry: a number in the list
+  const float* a;         // of an entry
+  float* sums;            // [4][tokens][8][16]
+};
+using RowsToSumsFn = void (*)(const RowsToSumsArgs&) noexcept;
+
 using hearth::FfnActivation;
 using hearth::kNumFfnActivations;
 using hearth::RopeLayout;
@@ -164,6 +213,14 @@ struct KernelTable {
   // By DType; null but for the types that HasRowGroups names (Q4_0, Q4_1, Q8_0).
   RowDotFn row_dot[kNumDTypes];
   RowScaledAddFn row_scaled_add[kNumDTypes];
+  RowsToTileFn rows_to_tile[kNumDTypes];
+  RowTimesTokensFn row_times_tokens[kNumDTypes];
+  RowsToSumsFn rows_to_sums[kNumDTypes];
+
+  // The sums of token `token` of `tokens` on a group of `blocks` blocks as RowsToSumsArgs has them,
+  // in the order of columns: out[32 * blocks].
+  void (*sums_to_columns)(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
+                          float* out) noexcept;
 
   // out = x / sqrt(mean(x^2) + eps) * weight. out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out) noexcept;

@@ -60,6 +60,43 @@ HWY_INLINE void AddProducts(const uint8_t* const (&w)[R], const float* const (&x
   }
 }
 
+// Four floats: as many sums as are made at once.
+using QuadTag = hn::CappedTag<float, 4>;
+using Quad = hn::Vec<QuadTag>;
+
+// The sum of the blocks of 128 bits of a vector.
+template <class D>
+HWY_INLINE Quad SumOfBlocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// The sums of the lanes of four vectors, in fewer steps than four single sums. Each is added in
+// the same order whatever the others are.
+HWY_INLINE Quad SumsOfLanes(const FloatVec (&v)[4]) {
+  const hn::RepartitionToWide<FloatTag> pairs;
+  const auto add_halves = [](FloatVec a, FloatVec b) {
+    return hn::Add(hn::InterleaveLower(kFloats, a, b), hn::InterleaveUpper(kFloats, a, b));
+  };
+  const auto low = hn::BitCast(pairs, add_halves(v[0], v[1]));
+  const auto high = hn::BitCast(pairs, add_halves(v[2], v[3]));
+  return SumOfBlocks(kFloats, hn::Add(hn::BitCast(kFloats, hn::InterleaveLower(pairs, low, high)),
+                                      hn::BitCast(kFloats, hn::InterleaveUpper(pairs, low, high))));
+}
+
+template <int N>
+HWY_INLINE void StoreFirstFloats(Quad v, float* to) {
+  if constexpr (N == 4) {
+    hn::StoreU(v, QuadTag(), to);
+  } else {
+    StoreFirstByCopy(v, QuadTag(), to, N);
+  }
+}
+
 // How far ahead of its use a row is asked for; where rows are short (the keys of attention) that
 // is in the rows behind it.
 inline constexpr uintptr_t kRowPrefetchBytes = 2048;
@@ -90,9 +127,9 @@ struct FloatFamily {
     }
     if (i < a.k) AddProducts<Weights, true>(w, x, i, a.k - i, sums);
     for (int t = 0; t < T; ++t) {
-      for (int r = 0; r < R; ++r) {
-        OutAt(a, row + r, token + t) = hn::GetLane(hn::SumOfLanes(kFloats, sums[r][t]));
-      }
+      FloatVec of_rows[4];
+      for (int r = 0; r < 4; ++r) of_rows[r] = r < R ? sums[r < R ? r : 0][t] : hn::Zero(kFloats);
+      StoreFirstFloats<R>(SumsOfLanes(of_rows), &OutAt(a, row, token + t));
     }
   }
 };

@@ -8,6 +8,7 @@
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 #include "tensor/row_groups.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth::kernels {
 namespace {
@@ -48,6 +49,11 @@ class Row {
   const std::byte* row_;
   const RowGroups& layout_;
 };
+
+// Where the sums of weight i of all blocks begin.
+int64_t SumIndex(int64_t tokens, int64_t token, int64_t i) {
+  return (i / kQuarterWeights * tokens + token) * kQuarterSums + i % kQuarterWeights * 16;
+}
 
 // What one block adds to the dot product.
 template <DType dtype>
@@ -107,11 +113,85 @@ void ReferenceRowScaledAdd(const RowScaledAddArgs& args) noexcept {
   }
 }
 
+template <DType dtype>
+void ReferenceRowsToTile(const RowsToTileArgs& args) noexcept {
+  const RowGroups layout = RowGroupsOf(dtype, args.k);
+  const TileLayout tile(dtype, args.k);
+  constexpr bool kIs8Bit = dtype == DType::kQ8_0;
+  std::memset(args.tile, 0, tile.tile_bytes());
+  const auto put_half = [&](size_t begin, int64_t block, int64_t r, double value) {
+    const HalfBits bits = FloatToHalf(static_cast<float>(value));
+    std::memcpy(args.tile + begin + static_cast<size_t>(2 * (16 * block + r)), &bits, sizeof(bits));
+  };
+  for (int64_t r = 0; r < args.list.count; ++r) {
+    const Row<dtype> row(args.list, r, layout);
+    for (int64_t b = 0; b < layout.blocks; ++b) {
+      for (int64_t i = 0; i < 32; ++i) {
+        const int64_t line = b * tile.lines_of_block + i / (kIs8Bit ? 4 : 8);
+        std::byte& byte = args.tile[line * 64 + 4 * r + i % 4];
+        const auto code = static_cast<std::byte>(row.Code(b, i));
+        byte |= !kIs8Bit && i % 8 >= 4 ? code << 4 : code;
+      }
+      put_half(tile.scales_offset(), b, r, row.Scale(b));
+      if (tile.has_minimums) put_half(tile.minimums_offset(), b, r, row.Minimum(b));
+    }
+  }
+}
+
+template <DType dtype>
+void ReferenceRowTimesTokens(const RowTimesTokensArgs& args) noexcept {
+  const int32_t first = 0;
+  for (int64_t i = 0; i < args.count; ++i) {
+    const GroupQ8* x = args.x + args.tokens[i] * RowGroupsOf(dtype, args.k).groups;
+    ReferenceRowDot<dtype>({{args.row, 0, &first, 1}, args.k, x, args.out + i});
+  }
+}
+
+template <DType dtype>
+void ReferenceRowsToSums(const RowsToSumsArgs& args) noexcept {
+  const RowGroups layout = RowGroupsOf(dtype, args.k);
+  const int64_t first = args.group * kRowGroupBlocks;
+  const int64_t left = layout.blocks - first;
+  const int64_t blocks = left < kRowGroupBlocks ? left : kRowGroupBlocks;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int32_t e = args.begin[t]; e < args.end[t]; ++e) {
+      const Row<dtype> row(args.list, args.places[e], layout);
+      for (int64_t b = 0; b < blocks; ++b) {
+        const double scale = args.a[e] * row.Scale(first + b);
+        const double minimum = args.a[e] * row.Minimum(first + b);
+        for (int64_t i = 0; i < 32; ++i) {
+          float& sum = args.sums[SumIndex(args.tokens, t, i) + b];
+          sum =
+              static_cast<float>(sum + (scale * (row.Code(first + b, i) - row.kOffset) + minimum));
+        }
+      }
+    }
+  }
+}
+
+void ReferenceSumsToColumns(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
+                            float* out) noexcept {
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int64_t i = 0; i < 32; ++i) {
+      out[32 * b + i] = sums[SumIndex(tokens, token, i) + b];
+    }
+  }
+}
+
 template void ReferenceRowDot<DType::kQ4_0>(const RowDotArgs&) noexcept;
 template void ReferenceRowDot<DType::kQ4_1>(const RowDotArgs&) noexcept;
 template void ReferenceRowDot<DType::kQ8_0>(const RowDotArgs&) noexcept;
 template void ReferenceRowScaledAdd<DType::kQ4_0>(const RowScaledAddArgs&) noexcept;
 template void ReferenceRowScaledAdd<DType::kQ4_1>(const RowScaledAddArgs&) noexcept;
 template void ReferenceRowScaledAdd<DType::kQ8_0>(const RowScaledAddArgs&) noexcept;
+template void ReferenceRowsToTile<DType::kQ4_0>(const RowsToTileArgs&) noexcept;
+template void ReferenceRowsToTile<DType::kQ4_1>(const RowsToTileArgs&) noexcept;
+template void ReferenceRowsToTile<DType::kQ8_0>(const RowsToTileArgs&) noexcept;
+template void ReferenceRowTimesTokens<DType::kQ4_0>(const RowTimesTokensArgs&) noexcept;
+template void ReferenceRowTimesTokens<DType::kQ4_1>(const RowTimesTokensArgs&) noexcept;
+template void ReferenceRowTimesTokens<DType::kQ8_0>(const RowTimesTokensArgs&) noexcept;
+template void ReferenceRowsToSums<DType::kQ4_0>(const RowsToSumsArgs&) noexcept;
+template void ReferenceRowsToSums<DType::kQ4_1>(const RowsToSumsArgs&) noexcept;
+template void ReferenceRowsToSums<DType::kQ8_0>(const RowsToSumsArgs&) noexcept;
 
 }  // namespace hearth::kernels

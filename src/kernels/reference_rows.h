@@ -14,13 +14,27 @@ template <DType dtype>
 void ReferenceRowScaledAdd(const RowScaledAddArgs& args) noexcept;
 
 template <DType dtype>
+void ReferenceRowsToTile(const RowsToTileArgs& args) noexcept;
+template <DType dtype>
+void ReferenceRowTimesTokens(const RowTimesTokensArgs& args) noexcept;
+template <DType dtype>
+void ReferenceRowsToSums(const RowsToSumsArgs& args) noexcept;
+
+void ReferenceSumsToColumns(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
+                            float* out) noexcept;
+
+template <DType dtype>
 constexpr void SetReferenceRows(KernelTable& table) {
   table.row_dot[static_cast<int>(dtype)] = ReferenceRowDot<dtype>;
   table.row_scaled_add[static_cast<int>(dtype)] = ReferenceRowScaledAdd<dtype>;
+  table.rows_to_tile[static_cast<int>(dtype)] = ReferenceRowsToTile<dtype>;
+  table.row_times_tokens[static_cast<int>(dtype)] = ReferenceRowTimesTokens<dtype>;
+  table.rows_to_sums[static_cast<int>(dtype)] = ReferenceRowsToSums<dtype>;
 }
 
 constexpr void SetReferenceRows(KernelTable& table) {
   table.quantize_q8_groups = ReferenceQuantizeQ8Groups;
+  table.sums_to_columns = ReferenceSumsToColumns;
   SetReferenceRows<DType::kQ4_0>(table);
   SetReferenceRows<DType::kQ4_1>(table);
   SetReferenceRows<DType::kQ8_0>(table);

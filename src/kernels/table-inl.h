@@ -8,6 +8,7 @@
 #include "kernels/matmul_tiles-inl.h"
 #include "kernels/narrow-inl.h"
 #include "kernels/probe-inl.h"
+#include "kernels/row_batches-inl.h"
 #include "kernels/rows-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -32,6 +33,10 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.row_scaled_add[static_cast<int>(DType::kQ8_0)] = RowScaledAdd<Q8_0Rows>;
   t.row_scaled_add[static_cast<int>(DType::kQ4_0)] = RowScaledAdd<Q4_0Rows>;
   t.row_scaled_add[static_cast<int>(DType::kQ4_1)] = RowScaledAdd<Q4_1Rows>;
+  SetRowBatches<Q8_0Rows>(t);
+  SetRowBatches<Q4_0Rows>(t);
+  SetRowBatches<Q4_1Rows>(t);
+  t.sums_to_columns = SumsToColumns;
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;

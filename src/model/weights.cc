@@ -57,16 +57,20 @@ void DeclareAttention(const AttentionSpec& spec, int64_t hidden, LayerWeights& w
   if (spec.output_bias) declare.Vector("attn_output", ".bias", hidden, &w.attn_output_bias);
 }
 
-void DeclareFfn(const FfnSpec& spec, int64_t hidden, LayerWeights& w, LayerDeclarer& declare) {
+void DeclareFfn(const FfnSpec& spec, int64_t hidden, FfnStorage storage, LayerWeights& w,
+                LayerDeclarer& declare) {
   const int64_t ffn = spec.intermediate_size;
   declare.Vector("ffn_norm", ".weight", hidden, &w.ffn_norm);
+  if (spec.num_experts > 0) {
+    declare.Matrix("ffn_gate_inp", hidden, spec.num_experts, &w.ffn_router);
+  }
+  if (storage == FfnStorage::kBundles) return;
   if (spec.num_experts == 0) {
     declare.Matrix("ffn_gate", hidden, ffn, &w.ffn_gate);
     declare.Matrix("ffn_up", hidden, ffn, &w.ffn_up);
     declare.Matrix("ffn_down", ffn, hidden, &w.ffn_down);
     return;
   }
-  declare.Matrix("ffn_gate_inp", hidden, spec.num_experts, &w.ffn_router);
   declare.Matrix("ffn_gate_exps", hidden, ffn, &w.ffn_gate, spec.num_experts);
   declare.Matrix("ffn_up_exps", hidden, ffn, &w.ffn_up, spec.num_experts);
   declare.Matrix("ffn_down_exps", ffn, hidden, &w.ffn_down, spec.num_experts);
@@ -74,7 +78,8 @@ void DeclareFfn(const FfnSpec& spec, int64_t hidden, LayerWeights& w, LayerDecla
 
 }  // namespace
 
-std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weights) {
+std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weights,
+                                       FfnStorage ffn) {
   std::vector<WeightDecl> out;
   const int64_t hidden = spec.hidden_size;
   WeightDecl embedding{.name = "token_embd.weight", .cols = hidden, .rows = spec.vocab_size};
@@ -93,7 +98,7 @@ std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weig
     LayerWeights& w = weights.layers[static_cast<size_t>(l)];
     const LayerSpec& layer = spec.layers[static_cast<size_t>(l)];
     DeclareAttention(layer.attention, hidden, w, declare);
-    DeclareFfn(layer.ffn, hidden, w, declare);
+    DeclareFfn(layer.ffn, hidden, ffn, w, declare);
   }
   WeightDecl norm{.name = "output_norm.weight", .cols = hidden};
   norm.is_vector = true;

@@ -28,9 +28,15 @@ struct LayerWeights {
   WeightView attn_k_norm;  // [head_dim]
   WeightView ffn_norm;     // [hidden]
   WeightView ffn_router;   // [experts][hidden]; GGUF ffn_gate_inp
-  WeightView ffn_gate;     // [experts or 1][intermediate][hidden]
-  WeightView ffn_up;       // [experts or 1][intermediate][hidden]
-  WeightView ffn_down;     // [experts or 1][hidden][intermediate]
+  // An FFN is three matrices, or, in a packed file, rows of single neurons (FORMATS.md).
+  WeightView ffn_gate;  // [experts or 1][intermediate][hidden]
+  WeightView ffn_up;    // [experts or 1][intermediate][hidden]
+  WeightView ffn_down;  // [experts or 1][hidden][intermediate]
+  RowsView gate_rows;   // [experts or 1][intermediate][hidden]
+  RowsView up_rows;     // [experts or 1][intermediate][hidden]
+  RowsView down_rows;   // [experts or 1][intermediate][hidden]: columns of down
+
+  bool has_rows() const { return !gate_rows.empty(); }
 };
 
 struct ModelWeights {
@@ -52,9 +58,13 @@ struct WeightDecl {
   WeightView* slot = nullptr;  // where the loader puts it
 };
 
-// Every tensor that `spec` needs, in the order of use; slots point into `weights`, whose layers
-// are resized to fit and which must not move afterwards.
-std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weights);
+// How a file holds FFNs: as matrices, or as bundles, which are no matrices and not declared here.
+enum class FfnStorage : uint8_t { kMatrices, kBundles };
+
+// Every matrix and vector that `spec` needs, in the order of use; slots point into `weights`, whose
+// layers are resized to fit and which must not move afterwards.
+std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weights,
+                                       FfnStorage ffn = FfnStorage::kMatrices);
 
 // The tensor of the file that a declaration names. Throws Error(kNotFound) where it is missing
 // and Error(kCorrupt), naming the tensor, where its shape is another.

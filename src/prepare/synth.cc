@@ -1,38 +1,34 @@
 #include "prepare/synth.h"
 
-#include <fmt/format.h>
-#include <sys/statvfs.h>
-
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <exception>
-#include <filesystem>
-#include <mutex>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "base/worker_team.h"
 #include "format/gguf_writer.h"
+#include "format/packed_file.h"
+#include "prepare/ordered_work.h"
+#include "prepare/planted_ffn.h"
 #include "prepare/synth_plan.h"
-#include "prepare/weight_generator.h"
+#include "prepare/synth_tensor_maker.h"
+#include "storage/disk_space.h"
 
 namespace hearth {
 namespace {
 
-// Bytes made and written at a time; part of what a seed means, as every chunk has random numbers
-// of its own. Small enough to be written out of the second-level cache, large enough that system
-// calls and waiting for turns do not show: of 0.5, 1, 2 and 4 MiB the fastest.
-constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+// Bytes made and written at a time; part of what a seed means, as every piece of a random tensor
+// has numbers of its own. Small enough to be written out of the second-level cache, large enough
+// that system calls and waiting for turns do not show: of 0.5, 1, 2 and 4 MiB the fastest.
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
-// A run of blocks of one tensor.
-struct Chunk {
+// A run of units of one tensor.
+struct Piece {
   const SynthTensor* tensor;
-  uint64_t tensor_index;
   uint64_t index;  // in its tensor
+  uint64_t first_unit;
   size_t bytes;
 };
 
@@ -42,99 +38,47 @@ uint64_t WeightsOf(const SynthTensor& tensor) {
   return weights;
 }
 
-std::vector<Chunk> SplitIntoChunks(const std::vector<SynthTensor>& tensors) {
-  std::vector<Chunk> chunks;
-  for (size_t t = 0; t < tensors.size(); ++t) {
-    const DTypeInfo& info = InfoOf(tensors[t].decl.dtype);
-    const uint64_t whole_chunk = kChunkBytes / info.block_bytes * info.block_bytes;
-    uint64_t left = WeightsOf(tensors[t]) / info.block_size * info.block_bytes;
+std::vector<Piece> SplitIntoPieces(const std::vector<SynthTensor>& tensors) {
+  std::vector<Piece> pieces;
+  for (const SynthTensor& tensor : tensors) {
+    const DTypeInfo& info = InfoOf(tensor.decl.dtype);
+    const uint64_t unit = SynthTensorMaker::UnitBytes(tensor);
+    const uint64_t whole_units = std::max<uint64_t>(kPieceBytes / unit, 1);
+    uint64_t left = WeightsOf(tensor) / info.block_size * info.block_bytes;
     for (uint64_t index = 0; left > 0; ++index) {
-      const uint64_t bytes = std::min(left, whole_chunk);
-      chunks.push_back({&tensors[t], t, index, static_cast<size_t>(bytes)});
+      const uint64_t bytes = std::min(left, whole_units * unit);
+      pieces.push_back({&tensor, index, index * whole_units, static_cast<size_t>(bytes)});
       left -= bytes;
     }
   }
-  return chunks;
+  return pieces;
 }
 
-// Makes and writes all chunks. Every worker takes the next chunk, makes it in its own buffer,
-// waits for its turn and writes it: while one writes the others make theirs, and the disk never
-// waits unless making is what takes the time.
-//
-// Turns cannot deadlock: chunks are taken in order, so that the worker whose turn it is always
-// holds its chunk, and it waits for nobody.
-class ChunkPipeline {
- public:
-  ChunkPipeline(std::vector<Chunk> chunks, uint64_t seed, GgufWriter& writer,
-                const SynthProgressFn& progress)
-      : chunks_(std::move(chunks)), generator_(seed), writer_(writer), progress_(progress) {}
-
-  void Run(WorkerTeam& team) {
-    team.Run([this](int worker) { Work(worker); });
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  void Work(int worker) noexcept {
-    try {
-      std::vector<std::byte> buffer(static_cast<size_t>(kChunkBytes));
-      for (size_t i = next_++; i < chunks_.size(); i = next_++) {
-        const Chunk& chunk = chunks_[i];
-        const std::span<std::byte> bytes = std::span(buffer).first(chunk.bytes);
-        generator_.Fill(chunk.tensor->decl.dtype, chunk.tensor->distribution, chunk.tensor_index,
-                        chunk.index, bytes);
-        if (!AwaitTurn(i)) return;
-        writer_.Append(bytes);
-        if (worker == 0 && progress_) progress_(writer_.written_bytes(), writer_.total_bytes());
-        PassTurn();
-      }
-    } catch (...) {
-      Fail(std::current_exception());
+// Makes and writes all pieces. Every worker makes its in a buffer of its own and writes it when it
+// is its turn.
+template <typename Writer>
+void WritePieces(const std::vector<Piece>& pieces, const SynthTensorMaker& maker, WorkerTeam& team,
+                 Writer& writer, const SynthProgressFn& progress) {
+  std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(team.size()));
+  const auto bytes_of = [&](int worker, size_t i) {
+    std::vector<std::byte>& buffer = buffers[static_cast<size_t>(worker)];
+    if (buffer.size() < pieces[i].bytes) {
+      buffer.resize(std::max(static_cast<size_t>(kPieceBytes), pieces[i].bytes));
     }
-  }
-
-  // False where the work has failed elsewhere.
-  bool AwaitTurn(size_t chunk) {
-    std::unique_lock lock(mutex_);
-    turn_changed_.wait(lock, [&] { return turn_ == chunk || error_; });
-    return !error_;
-  }
-  void PassTurn() {
-    {
-      const std::lock_guard lock(mutex_);
-      ++turn_;
-    }
-    turn_changed_.notify_all();
-  }
-  void Fail(std::exception_ptr error) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::move(error);
-    }
-    turn_changed_.notify_all();
-  }
-
-  const std::vector<Chunk> chunks_;
-  const WeightGenerator generator_;
-  GgufWriter& writer_;  // used by the worker whose turn it is
-  const SynthProgressFn& progress_;
-  std::atomic<size_t> next_{0};  // chunk to take
-  std::mutex mutex_;
-  std::condition_variable turn_changed_;
-  size_t turn_ = 0;           // chunk to write; guarded by mutex_
-  std::exception_ptr error_;  // guarded by mutex_ while workers run
-};
-
-// A disk that fills up after minutes is worse news than one that is known to be too small.
-void CheckDiskSpace(const std::string& path, uint64_t needed_bytes) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  struct statvfs info = {};
-  if (statvfs(folder.c_str(), &info) != 0) return;  // unknown; writing will tell
-  const uint64_t free_bytes = uint64_t{info.f_bavail} * uint64_t{info.f_frsize};
-  if (needed_bytes <= free_bytes) return;
-  throw Error(ErrorCode::kIo, path, "free disk space",
-              fmt::format("at least {}", FormatSize(needed_bytes)), FormatSize(free_bytes));
+    return std::span(buffer).first(pieces[i].bytes);
+  };
+  RunPiecesInOrder(
+      team, pieces.size(),
+      [&](int worker, size_t i) {
+        maker.Make(*pieces[i].tensor, pieces[i].index, pieces[i].first_unit, bytes_of(worker, i));
+      },
+      [&](int worker, size_t i) {
+        writer.Append(bytes_of(worker, i));
+        if (worker == 0 && progress) progress(writer.written_bytes(), writer.total_bytes());
+      });
+  // Before the file gets its name: who cancels here still finds nothing.
+  if (progress) progress(writer.total_bytes(), writer.total_bytes());
+  writer.Finish();
 }
 
 }  // namespace
@@ -144,22 +88,38 @@ SynthResult SynthesizeModel(const ModelShape& shape, const SynthOptions& options
   if (path.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "-o", "the name of the file to write is missing");
   }
-  SynthPlan plan = PlanSynth(shape, options.quant, options.seed);
+  ValidateShape(shape, shape.name.empty() ? "shape" : shape.name);
+  std::unique_ptr<PlantedModel> planted;
+  if (CanPlant(shape) || options.planted) {
+    planted = std::make_unique<PlantedModel>(shape, options.planted.value_or(PlantedOptions()),
+                                             options.quant, options.seed, options.packed);
+  }
+  SynthPlan plan = PlanSynth(shape, options.quant, options.seed, planted.get());
+  if (options.packed) PackSynthPlan(shape, options.quant, planted.get(), &plan);
   SynthResult result;
   std::vector<GgufTensorDecl> decls;
-  for (const SynthTensor& tensor : plan.tensors) {
-    decls.push_back(tensor.decl);
-    result.num_weights += WeightsOf(tensor);
-  }
+  for (const SynthTensor& tensor : plan.tensors) decls.push_back(tensor.decl);
   result.num_tensors = decls.size();
   WorkerTeam team(options.threads);
-  GgufWriter writer(path, plan.metadata, std::move(decls));
-  result.file_bytes = writer.total_bytes();
-  CheckDiskSpace(path, result.file_bytes);
-  plan.metadata = {};  // the vocabulary is written and may be large
-  ChunkPipeline(SplitIntoChunks(plan.tensors), options.seed, writer, progress).Run(team);
-  writer.Finish();
-  if (progress) progress(result.file_bytes, result.file_bytes);
+  const auto write = [&](auto& writer) {
+    result.file_bytes = writer.total_bytes();
+    CheckDiskSpace(path, result.file_bytes);
+    plan.metadata = {};  // the vocabulary is written and may be large
+    if (planted) {
+      planted->Calibrate(team, [&] {
+        if (progress) progress(0, result.file_bytes);
+      });
+    }
+    const SynthTensorMaker maker(shape, options.seed, planted.get());
+    WritePieces(SplitIntoPieces(plan.tensors), maker, team, writer, progress);
+  };
+  if (options.packed) {
+    PackedWriter writer(path, plan.metadata, std::move(decls));
+    write(writer);
+  } else {
+    GgufWriter writer(path, plan.metadata, std::move(decls));
+    write(writer);
+  }
   return result;
 }
 

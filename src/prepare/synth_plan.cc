@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/topic_walk.h"
 #include "model/weights.h"
 #include "prepare/synth_vocabulary.h"
 #include "tensor/op_names.h"
@@ -39,6 +40,14 @@ double ActivationScale(FfnActivation activation) {
   return 1;
 }
 
+// "blk.3.attn_q.weight" -> 3; -1 outside layers.
+int64_t LayerOf(std::string_view name) {
+  if (!name.starts_with("blk.")) return -1;
+  int64_t layer = 0;
+  for (const char c : name.substr(4, name.find('.', 4) - 4)) layer = 10 * layer + (c - '0');
+  return layer;
+}
+
 // "blk.3.attn_q.weight" -> "attn_q.weight"
 std::string_view RoleOf(std::string_view name) {
   if (!name.starts_with("blk.")) return name;
@@ -69,6 +78,37 @@ WeightDistribution DistributionOf(const WeightDecl& decl, const ModelShape& shap
   return {0, unit};  // v, gate, up
 }
 
+// What planting sparsity asks of a tensor; sets nothing where it is drawn as any other.
+void Plant(const WeightDecl& decl, const ModelShape& shape, const PlantedModel& planted,
+           SynthTensor* tensor) {
+  const std::string_view role = RoleOf(decl.name);
+  const auto hidden = static_cast<double>(shape.hidden_size);
+  // 2 * layers branches share the energy that they may add.
+  const double branch =
+      std::sqrt(PlantedModel::kBranchEnergy /
+                (2 * static_cast<double>(shape.num_layers) * static_cast<double>(decl.cols)));
+  if (role == "token_embd.weight") tensor->source = WeightSource::kPlantedEmbedding;
+  if (role == "attn_output.weight") tensor->random.distribution.std = branch;
+  if (role.starts_with("ffn_down")) {
+    tensor->random.distribution.std =
+        branch /
+        (planted.plants_neurons() ? planted.activation_rms() : ActivationScale(shape.activation));
+  }
+  if (planted.plants_router() && role == "ffn_gate_inp.weight") {
+    tensor->source = WeightSource::kPlantedRouter;
+  }
+  if (planted.plants_neurons() && (role == "ffn_gate.weight" || role == "ffn_gate_exps.weight")) {
+    tensor->source = WeightSource::kPlantedGate;
+  }
+  if (planted.plants_up() && (role == "ffn_up.weight" || role == "ffn_up_exps.weight")) {
+    tensor->source = WeightSource::kPlantedUp;
+  }
+  // Embeddings are as long as sqrt(hidden), not 1.
+  if (role == "output_norm.weight" && shape.tied_embeddings) {
+    tensor->random.distribution = {kLogitStd / std::sqrt(hidden), kNormStd / std::sqrt(hidden)};
+  }
+}
+
 // As llama.cpp numbers what most weights of a file are.
 uint32_t FileType(DType quant) {
   switch (quant) {
@@ -95,12 +135,28 @@ void AddGeneralKeys(const ModelShape& shape, DType quant, uint64_t seed, GgufMet
   metadata->SetString("general.description", "random weights, made by hearth synth");
   metadata->SetUint32("general.file_type", FileType(quant));
   if (IsQuantized(quant)) metadata->SetUint32("general.quantization_version", 2);
-  metadata->SetUint64("hearth.synth_seed", seed);
+  metadata->SetUint64(kSynthSeedKey, seed);
   if (shape.activation == FfnActivation::kSilu) return;
   metadata->SetString("hearth.ffn_activation", FfnActivationName(shape.activation));
   if (shape.activation == FfnActivation::kFatRelu) {
     metadata->SetFloat32("hearth.ffn_threshold", static_cast<float>(shape.threshold));
   }
+}
+
+// What was asked for; what came of it is measured (docs/synth.md).
+void AddPlantedKeys(const PlantedModel& planted, GgufMetadata* metadata) {
+  planted.space().topics().WriteTo(metadata);
+  const PlantedShares& shares = planted.shares();
+  metadata->SetFloat32("hearth.synth.topic_share", static_cast<float>(shares.topic_share));
+  if (planted.plants_router()) {
+    metadata->SetFloat32("hearth.synth.router_topic_share",
+                         static_cast<float>(shares.router_topic_share));
+  }
+  if (!planted.plants_neurons()) return;
+  metadata->SetFloat32("hearth.synth.active", static_cast<float>(shares.active));
+  metadata->SetFloat32("hearth.synth.gate", static_cast<float>(shares.gate));
+  metadata->SetFloat32("hearth.synth.skew", static_cast<float>(shares.skew));
+  metadata->SetUint32("hearth.synth.rank", static_cast<uint32_t>(shares.rank));
 }
 
 void AddArchitectureKeys(const ModelShape& shape, GgufMetadata* metadata) {
@@ -180,7 +236,8 @@ ModelSpec SpecOf(const ModelShape& shape) {
   return spec;
 }
 
-SynthPlan PlanSynth(const ModelShape& shape, DType quant, uint64_t seed) {
+SynthPlan PlanSynth(const ModelShape& shape, DType quant, uint64_t seed,
+                    const PlantedModel* planted) {
   ValidateShape(shape, shape.name.empty() ? "shape" : shape.name);
   CheckType(quant);
   SynthPlan plan;
@@ -188,7 +245,9 @@ SynthPlan PlanSynth(const ModelShape& shape, DType quant, uint64_t seed) {
   for (WeightDecl& decl : DeclareWeights(SpecOf(shape), slots)) {
     const bool is_float = decl.is_vector || RoleOf(decl.name) == "ffn_gate_inp.weight";
     SynthTensor tensor;
-    tensor.distribution = DistributionOf(decl, shape);
+    tensor.random = {DistributionOf(decl, shape), plan.tensors.size()};
+    tensor.layer = LayerOf(decl.name);
+    if (planted != nullptr) Plant(decl, shape, *planted, &tensor);
     tensor.decl.dtype = is_float ? DType::kF32 : quant;
     tensor.decl.ne = DimensionsOf(decl);
     tensor.decl.name = std::move(decl.name);
@@ -202,6 +261,7 @@ SynthPlan PlanSynth(const ModelShape& shape, DType quant, uint64_t seed) {
   }
   AddGeneralKeys(shape, quant, seed, &plan.metadata);
   AddArchitectureKeys(shape, &plan.metadata);
+  if (planted != nullptr) AddPlantedKeys(*planted, &plan.metadata);
   AddSyntheticVocabulary(shape.vocab_size, &plan.metadata);
   return plan;
 }

@@ -3,33 +3,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/random_words.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 
 namespace hearth {
 namespace {
-
-// SplitMix64 (Steele, Lea and Flood 2014): the n-th number is a mix of start + n * constant, so
-// that a stream may begin anywhere and calls do not wait for each other.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-class RandomWords {
- public:
-  explicit RandomWords(uint64_t stream) : state_(stream) {}
-  uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
-
- private:
-  uint64_t state_;
-};
-
-// A number that no other (seed, tensor, chunk) has but by an accident of 1 in 2^64.
-uint64_t StreamOf(uint64_t seed, uint64_t tensor, uint64_t chunk) {
-  return Mix(Mix(Mix(seed + 1) + tensor) + chunk);
-}
 
 // The quantile function z(p) of the normal distribution solves z' = 1/f, f' = -z, f being the
 // density at z. Solving that by Runge-Kutta steps takes +, *, / alone, which round alike on every

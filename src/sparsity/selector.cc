@@ -1,7 +1,5 @@
 #include "sparsity/selector.h"
 
-#include <utility>
-
 namespace hearth {
 
 OracleSelector::OracleSelector(int64_t num_layers, int64_t num_experts, int64_t num_tokens)
@@ -14,10 +12,10 @@ OracleSelector::NeuronList& OracleSelector::At(int64_t layer, int64_t expert, in
 }
 
 void OracleSelector::Select(const SelectionQuery& query, ActiveSets& out) {
-  std::vector<std::span<const int32_t>> lists;
-  lists.reserve(query.tokens.size());
-  for (const int64_t token : query.tokens) lists.push_back(At(query.layer, query.expert, token));
-  out.SetLists(std::move(lists));
+  const auto lists = out.ResetLists(query.tokens.size());
+  for (size_t i = 0; i < lists.size(); ++i) {
+    lists[i] = At(query.layer, query.expert, query.tokens[i]);
+  }
 }
 
 }  // namespace hearth

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "sparsity/mode.h"
 #include "tensor/view.h"
 
 namespace hearth {
@@ -21,9 +22,12 @@ class ActiveSets {
     all_ = true;
     lists_.clear();
   }
-  void SetLists(std::vector<std::span<const int32_t>> lists) {
+  // Begins anew with `count` empty lists, one per token, for the caller to set. Allocates nothing
+  // where there have been as many before.
+  std::span<std::span<const int32_t>> ResetLists(size_t count) {
     all_ = false;
-    lists_ = std::move(lists);
+    lists_.assign(count, {});
+    return lists_;
   }
 
  private:
@@ -37,18 +41,27 @@ struct SelectionQuery {
   int64_t expert = 0;               // 0 where the layer has one FFN
   std::span<const int64_t> tokens;  // indices of the tokens in the batch, ascending
   FloatView ffn_input;              // normalized input, a row per entry of `tokens`
+  FloatView residual;  // what enters the FFN block before its norm, a row per token of the batch
 };
 
 class ActivationSelector {
  public:
   virtual ~ActivationSelector() = default;
+  // How an FFN of single neurons (a packed file's) is computed. FFNs of three matrices only know
+  // active sets.
+  virtual FfnMode mode() const { return FfnMode::kPredicted; }
   virtual void Select(const SelectionQuery& query, ActiveSets& out) = 0;
 };
 
-// Every neuron: the dense reference.
+// Every neuron: the dense reference, or, as kGated, every gate and then what fires.
 class DenseSelector : public ActivationSelector {
  public:
+  explicit DenseSelector(FfnMode mode = FfnMode::kDense) : mode_(mode) {}
+  FfnMode mode() const override { return mode_; }
   void Select(const SelectionQuery&, ActiveSets& out) override { out.SetAll(); }
+
+ private:
+  FfnMode mode_;
 };
 
 // Repeats active sets that were recorded before (the oracle of DESIGN, invariant 2): entries are

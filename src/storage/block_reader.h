@@ -30,7 +30,9 @@ class BlockReader {
   }
 
   // Tells the system that these bytes will not be read again, so that its page cache need not
-  // keep them (they count against a memory cgroup). A hint: does nothing where there is no cache.
+  // keep them (they count against a memory cgroup). Pages are forgotten in runs of up to 2 MiB:
+  // some before the first byte may go too, some up to the last may stay until what follows is
+  // dropped. A hint: does nothing where there is no cache.
   virtual void DropCached(uint64_t offset, uint64_t bytes) const noexcept {
     static_cast<void>(offset);
     static_cast<void>(bytes);

@@ -21,18 +21,29 @@ class FileWriter {
   FileWriter& operator=(const FileWriter&) = delete;
 
   void Write(std::span<const std::byte> bytes);
+  // Replaces bytes that have been written.
+  void Overwrite(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t written_bytes() const { return written_bytes_; }
+
+  // From now on what is written goes to the disk soon and leaves the page cache, which counts
+  // against a memory cgroup: at most some 16 MiB of it stay there.
+  void KeepOutOfPageCache() { drop_cached_ = true; }
 
   // Flushes and closes. Throws Error(kIo) where the system could not take the bytes.
   void Close();
 
  private:
   void Flush();
+  void WriteThrough(std::span<const std::byte> bytes);
+  void DropCached();
 
   std::string path_;  // as shown in messages
   int fd_ = -1;
   std::vector<std::byte> pending_;
   uint64_t written_bytes_ = 0;
+  uint64_t flushed_bytes_ = 0;  // of those, how many the system has
+  bool drop_cached_ = false;
+  uint64_t started_bytes_ = 0;  // where drop_cached_: their way to the disk has begun
 };
 
 }  // namespace hearth

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <random>
@@ -52,6 +53,43 @@ TEST_F(FileWriterTest, WritesPiecesOfAnySizeInOrder) {
   reader->ReadAt(0, found);
   EXPECT_EQ(found, expected);
   EXPECT_THAT(MessageOf([&] { writer.Write(expected); }), HasSubstr("internal"));
+}
+
+TEST_F(FileWriterTest, BytesThatWereWrittenCanBeReplaced) {
+  for (const size_t size : {100u, 300000u}) {
+    std::vector<std::byte> expected(size, std::byte{1});
+    FileWriter writer(path_);
+    writer.Write(expected);
+    const std::vector<std::byte> patch(50, std::byte{2});
+    writer.Overwrite(30, patch);
+    std::copy(patch.begin(), patch.end(), expected.begin() + 30);
+    writer.Write(patch);
+    expected.insert(expected.end(), patch.begin(), patch.end());
+    EXPECT_THAT(MessageOf([&] { writer.Overwrite(size + 1, patch); }), HasSubstr("internal"));
+    EXPECT_THAT(MessageOf([&] { writer.Overwrite(size + 60, {}); }), HasSubstr("internal"));
+    writer.Close();
+    std::vector<std::byte> found(expected.size());
+    const auto reader = OpenFileReader(path_);
+    ASSERT_EQ(reader->size_bytes(), expected.size());
+    reader->ReadAt(0, found);
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST_F(FileWriterTest, WhatLeavesThePageCacheIsInTheFile) {
+  std::vector<std::byte> expected(20 << 20);
+  std::mt19937 random(2);
+  for (std::byte& b : expected) b = static_cast<std::byte>(random());
+  FileWriter writer(path_);
+  writer.KeepOutOfPageCache();
+  const std::span<const std::byte> bytes(expected);
+  for (size_t at = 0; at < bytes.size(); at += 900001) {
+    writer.Write(bytes.subspan(at, std::min<size_t>(900001, bytes.size() - at)));
+  }
+  writer.Close();
+  std::vector<std::byte> found(expected.size());
+  OpenFileReader(path_)->ReadAt(0, found);
+  EXPECT_TRUE(found == expected);
 }
 
 TEST_F(FileWriterTest, ReplacesWhatWasThere) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tensor/dtype.h"
+#include "tensor/row_groups.h"
 #include "tensor/weight_tiles.h"
 
 namespace hearth {
@@ -32,6 +33,30 @@ struct WeightView {
   WeightView Expert(int64_t index) const {
     WeightView view = *this;
     view.data = data + expert_bytes() * static_cast<size_t>(index);
+    view.experts = 1;
+    return view;
+  }
+};
+
+// The same part of neighbouring bundles: a matrix whose rows are row groups (tensor/row_groups.h),
+// or F16 numbers, `stride` bytes apart. Plain data.
+struct RowsView {
+  const std::byte* data = nullptr;  // row 0
+  DType dtype = DType::kF32;
+  size_t stride = 0;  // bytes from one row to the next
+  int64_t cols = 0;
+  int64_t rows = 0;  // of one expert
+  int64_t experts = 1;
+
+  bool empty() const { return data == nullptr; }
+  // Of a row, without what lies between rows.
+  size_t row_bytes() const {
+    return HasRowGroups(dtype) ? static_cast<size_t>(RowGroupsOf(dtype, cols).bytes)
+                               : RowBytes(dtype, static_cast<size_t>(cols));
+  }
+  RowsView Expert(int64_t index) const {
+    RowsView view = *this;
+    view.data = data + stride * static_cast<size_t>(rows * index);
     view.experts = 1;
     return view;
   }

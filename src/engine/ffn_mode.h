@@ -1,0 +1,27 @@
+// Which way an engine computes FFNs (DESIGN section 2).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model.h"
+#include "sparsity/mode.h"
+
+namespace hearth {
+
+// Key of a packed file: the mode that `pack` found fastest for it.
+inline constexpr std::string_view kFfnModeKey = "hearth.ffn_mode";
+
+// The modes that a file can run in. Plain files are dense; packed ones also gated where silent
+// neurons add nothing, and predicted where they have predictors too.
+std::vector<FfnMode> UsableModes(const LoadPlan& plan);
+
+// The mode to run `path` in: `wanted`, or, where nothing is wanted, the one that the file
+// recommends, else the last of UsableModes. It depends on the file alone. Throws
+// Error(kUnsupported), saying what is missing, where the file cannot run in it, and Error(kCorrupt)
+// for a recommendation that is no mode.
+FfnMode ResolveMode(const GgufFile& file, const LoadPlan& plan, std::optional<FfnMode> wanted);
+
+}  // namespace hearth

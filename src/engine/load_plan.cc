@@ -1,0 +1,171 @@
+// What loading a file takes, decided before anything large is allocated (engine/model.h).
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/model.h"
+#include "format/packed_file.h"
+#include "ops/repack.h"
+
+namespace hearth {
+namespace {
+
+// Every tensor starts on a cache line.
+constexpr uint64_t kTensorAlignment = 64;
+// Rows looked at where the resident type depends on the weights.
+constexpr uint64_t kSampleRows = 8;
+
+DType DecideType(const GgufFile& file, const WeightDecl& decl, const GgufTensor& tensor) {
+  if (decl.is_vector) return DType::kF32;
+  const DTypeInfo& info = InfoOf(tensor.dtype);
+  if (decl.is_embedding) {
+    ResidentType(tensor.dtype, {}, decl.cols);  // refuses what is no weight
+    return tensor.dtype;
+  }
+  const uint64_t row_bytes = tensor.ne[0] / info.block_size * info.block_bytes;
+  std::vector<std::byte> sample;
+  if (!RunsAsStored(tensor.dtype) && row_bytes > 0) {
+    sample.resize(std::min(tensor.bytes, kSampleRows * row_bytes));
+    file.ReadTensor(tensor, 0, sample);
+  }
+  return ResidentType(tensor.dtype, sample, decl.cols);
+}
+
+void CheckRunnable(const ModelSpec& spec, const std::string& file) {
+  const auto refuse = [&](const char* what) {
+    throw Error(ErrorCode::kUnsupported, file, std::string(what) + " cannot be run yet");
+  };
+  if (spec.positions != PositionKind::kRope) refuse("a model with learned positions");
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.norm != NormKind::kRms) refuse("a model with LayerNorm");
+    if (layer.parallel_attention) refuse("a model with parallel attention");
+    if (layer.attention.fused_qkv) refuse("a model with fused QKV");
+    if (layer.ffn.kind != FfnKind::kGated || layer.ffn.bias) {
+      refuse("a model with a two-matrix FFN or FFN biases");
+    }
+  }
+}
+
+// A tensor that no declaration names would be left out of the computation silently.
+void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor>& used) {
+  std::set<std::string_view> known;
+  for (const ResidentTensor& tensor : used) known.insert(tensor.decl.name);
+  for (const GgufTensor& tensor : file.tensors()) {
+    // Old converters stored RoPE's frequencies, which follow from the metadata.
+    const bool is_derived =
+        tensor.name.ends_with(".attn_rot_embd.weight") || tensor.name.ends_with(".rope_freqs");
+    // Facts about neurons that tools read and running does not need.
+    const bool is_for_tools =
+        tensor.name.ends_with(".ffn_order") || tensor.name.ends_with(".ffn_rate");
+    if (!is_derived && !is_for_tools && known.count(tensor.name) == 0) {
+      throw Error(ErrorCode::kUnsupported, file.path(),
+                  "tensor '" + Printable(tensor.name) + "' is not part of a '" +
+                      Printable(file.metadata().GetString("general.architecture")) +
+                      "' model as Hearth knows it");
+    }
+  }
+}
+
+size_t AlignedBytes(uint64_t bytes) {
+  return static_cast<size_t>((bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment);
+}
+
+void Place(ResidentTensor tensor, LoadPlan& plan) {
+  tensor.offset = plan.weights_bytes;
+  plan.weights_bytes += AlignedBytes(tensor.bytes);
+  plan.tensors.push_back(std::move(tensor));
+}
+
+ResidentTensor PlanMatrix(const GgufFile& file, WeightDecl decl, bool tied_embeddings) {
+  ResidentTensor tensor;
+  tensor.stored = &MatchTensor(file, decl);
+  tensor.dtype = DecideType(file, decl, *tensor.stored);
+  tensor.is_tiled = TileLayout::IsTiled(tensor.dtype) && (!decl.is_embedding || tied_embeddings);
+  tensor.decl = std::move(decl);
+  tensor.bytes = tensor.View(nullptr).expert_bytes() * static_cast<uint64_t>(tensor.decl.experts);
+  return tensor;
+}
+
+ResidentTensor PlanBundles(const GgufFile& file, const ModelSpec& spec, int64_t layer) {
+  const FfnSpec& ffn = spec.layers[static_cast<size_t>(layer)].ffn;
+  ResidentTensor tensor;
+  tensor.decl.name = BundleTensorName(layer);
+  const uint64_t stride = file.GetTensor(tensor.decl.name).ne[0];
+  const BundleLayout layout = ReadBundleLayout(file.metadata(), spec.hidden_size, stride);
+  tensor.decl.cols = static_cast<int64_t>(stride);
+  tensor.decl.rows = ffn.intermediate_size;
+  tensor.decl.experts = std::max<int64_t>(ffn.num_experts, 1);
+  tensor.stored = &MatchTensor(file, tensor.decl);
+  tensor.dtype = DType::kI8;
+  if (tensor.stored->dtype != tensor.dtype) {
+    throw Error(ErrorCode::kCorrupt, file.path(), "type of " + tensor.decl.name, "I8",
+                NameOf(tensor.stored->dtype));
+  }
+  for (const BundlePart& part : layout.parts) {
+    if (part.role == BundleRole::kCheck || HasRowGroups(part.dtype)) continue;
+    throw Error(ErrorCode::kUnsupported, file.path(),
+                std::string("bundles of ") + NameOf(part.dtype) +
+                    " cannot be run yet, only those of Q4_0, Q4_1 and Q8_0");
+  }
+  tensor.bundles.emplace(layout, layer, spec.hidden_size);
+  tensor.bytes = tensor.neurons() * tensor.bundles->bytes_of_neuron();
+  return tensor;
+}
+
+void DeclarePredictorsOf(const GgufFile& file, LoadPlan& plan, std::vector<WeightDecl>& decls) {
+  const std::optional<PredictorSpec> spec = ReadPredictorSpec(file, plan.spec);
+  if (!spec) return;
+  plan.predictors = std::make_unique<ModelPredictors>();
+  for (WeightDecl& decl : DeclarePredictors(*spec, plan.spec, *plan.predictors)) {
+    decls.push_back(std::move(decl));
+  }
+}
+
+}  // namespace
+
+BundlePlacement::BundlePlacement(BundleLayout in_file, int64_t layer_index, int64_t hidden)
+    : layout(std::move(in_file)),
+      layer(layer_index),
+      hidden_size(hidden),
+      gate_stride(AlignedBytes(layout.Part(BundleRole::kGate).bytes)),
+      down_offset(AlignedBytes(layout.Part(BundleRole::kUp).bytes)),
+      rest_stride(down_offset + AlignedBytes(layout.Part(BundleRole::kDown).bytes)) {}
+
+WeightView ResidentTensor::View(const std::byte* buffer) const {
+  return {.data = buffer + offset,
+          .dtype = dtype,
+          .cols = decl.cols,
+          .rows = decl.rows,
+          .experts = decl.experts,
+          .is_tiled = is_tiled};
+}
+
+LoadPlan PlanLoad(const GgufFile& file) {
+  LoadPlan plan;
+  plan.spec = ReadModelSpec(file);
+  CheckRunnable(plan.spec, file.path());
+  plan.weights = std::make_unique<ModelWeights>();
+  plan.is_packed = IsPacked(file.metadata());
+  if (plan.is_packed) CheckPackedFile(file);
+  std::vector<WeightDecl> decls = DeclareWeights(
+      plan.spec, *plan.weights, plan.is_packed ? FfnStorage::kBundles : FfnStorage::kMatrices);
+  if (plan.is_packed) DeclarePredictorsOf(file, plan, decls);
+  for (WeightDecl& decl : decls) {
+    ResidentTensor tensor = PlanMatrix(file, std::move(decl), plan.spec.tied_embeddings);
+    if (tensor.dtype != tensor.stored->dtype && !tensor.decl.is_vector) {
+      plan.conversions.emplace(tensor.stored->dtype, tensor.dtype);
+    }
+    Place(std::move(tensor), plan);
+  }
+  for (int64_t l = 0; plan.is_packed && l < plan.spec.num_layers; ++l) {
+    Place(PlanBundles(file, plan.spec, l), plan);
+  }
+  RefuseUnknownTensors(file, plan.tensors);
+  return plan;
+}
+
+}  // namespace hearth

@@ -1,0 +1,37 @@
+#include "engine/text_windows.h"
+
+#include <algorithm>
+
+namespace hearth {
+
+TextWindows::TextWindows(std::span<const TokenId> text, TokenId bos, int64_t context)
+    : text_(text), bos_(bos), extra_(bos >= 0 ? 1 : 0) {
+  per_window_ = static_cast<uint64_t>(context) - extra_;
+  windows_ = (text.size() + per_window_ - 1) / per_window_;
+}
+
+std::vector<TokenId> TextWindows::Window(uint64_t index) const {
+  const uint64_t begin = index * per_window_;
+  const auto piece =
+      text_.subspan(static_cast<size_t>(begin),
+                    static_cast<size_t>(std::min<uint64_t>(per_window_, text_.size() - begin)));
+  std::vector<TokenId> window;
+  window.reserve(piece.size() + 1);
+  if (bos_ >= 0) window.push_back(bos_);
+  window.insert(window.end(), piece.begin(), piece.end());
+  return window;
+}
+
+bool RunInChunks(Engine& engine, KvSequence& kv, std::span<const TokenId> tokens,
+                 ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after) {
+  const auto chunk = static_cast<size_t>(engine.forward().limits().max_tokens);
+  for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+    const size_t count = std::min(chunk, tokens.size() - begin);
+    const BatchSequence sequence{&kv, tokens.subspan(begin, count)};
+    engine.forward().Run({&sequence, 1}, selector, observer);
+    if (!after(begin, count)) return false;
+  }
+  return true;
+}
+
+}  // namespace hearth

@@ -1,0 +1,229 @@
+#include "format/bundle_layout.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "tensor/row_groups.h"
+
+namespace hearth {
+namespace {
+
+constexpr uint64_t kCheckBytes = 2 * sizeof(uint32_t);
+constexpr BundleRole kRoles[] = {BundleRole::kGate, BundleRole::kCheck, BundleRole::kUp,
+                                 BundleRole::kDown};
+
+uint64_t RoundUp(uint64_t bytes) {
+  return (bytes + kBundleAlignment - 1) / kBundleAlignment * kBundleAlignment;
+}
+
+std::string PartText(const BundlePart& part) {
+  const bool is_check = part.role == BundleRole::kCheck;
+  return fmt::format("{} {} {} {}", BundleRoleName(part.role),
+                     is_check ? "xxh32" : NameOf(part.dtype), part.offset, part.bytes);
+}
+
+// The next word of `text`, which loses it and the space behind it.
+std::string_view TakeWord(std::string_view& text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+std::optional<uint64_t> ParseNumber(std::string_view word) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  return value;
+}
+
+// Reads what PartText writes.
+class PartReader {
+ public:
+  explicit PartReader(const std::string& file) : file_(file) {}
+
+  BundlePart Read(const std::string& text) const {
+    std::string_view rest = text;
+    const std::string_view role = TakeWord(rest), type = TakeWord(rest);
+    const auto offset = ParseNumber(TakeWord(rest)), bytes = ParseNumber(TakeWord(rest));
+    if (!offset || !bytes || !rest.empty()) {
+      throw Error(ErrorCode::kCorrupt, file_, kBundlePartsKey, "'role type offset bytes'",
+                  "'" + Printable(text) + "'");
+    }
+    BundlePart part{.offset = *offset, .bytes = *bytes};
+    const auto found = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                    [&](BundleRole r) { return role == BundleRoleName(r); });
+    if (found == std::end(kRoles)) throw Unknown("role", role);
+    part.role = *found;
+    if (part.role == BundleRole::kCheck) {
+      if (type != "xxh32") throw Unknown("check", type);
+      return part;
+    }
+    const std::optional<DType> dtype = DTypeFromName(type);
+    if (!dtype || !CanBundle(*dtype)) throw Unknown("type", type);
+    part.dtype = *dtype;
+    return part;
+  }
+
+ private:
+  Error Unknown(const char* what, std::string_view found) const {
+    return Error(ErrorCode::kUnsupported, file_,
+                 fmt::format("{}: unknown {} '{}'", kBundlePartsKey, what, Printable(found)));
+  }
+
+  const std::string& file_;
+};
+
+uint64_t BytesOf(const BundlePart& part, int64_t hidden) {
+  return part.role == BundleRole::kCheck ? kCheckBytes : BundleRowBytes(part.dtype, hidden);
+}
+
+// Throws unless the layout is one that readers may rely on.
+void CheckLayout(const BundleLayout& layout, int64_t hidden, const std::string& file) {
+  const auto refuse = [&](const std::string& what, const std::string& expected,
+                          const std::string& found) {
+    throw Error(ErrorCode::kCorrupt, file, what, expected, found);
+  };
+  if (layout.stride == 0 || layout.stride % kBundleAlignment != 0) {
+    refuse("bytes of a bundle", "a multiple of 512", std::to_string(layout.stride));
+  }
+  if (layout.split % kBundleAlignment != 0 || layout.split > layout.stride) {
+    refuse(std::string(kBundleSplitKey), "a multiple of 512 inside the bundle",
+           std::to_string(layout.split));
+  }
+  for (const BundleRole role : kRoles) {
+    const auto count = std::count_if(layout.parts.begin(), layout.parts.end(),
+                                     [&](const BundlePart& p) { return p.role == role; });
+    if (count != 1) {
+      refuse(fmt::format("{}: parts with role {}", kBundlePartsKey, BundleRoleName(role)), "1",
+             std::to_string(count));
+    }
+  }
+  uint64_t free_from = 0;
+  for (const BundlePart& part : layout.parts) {
+    const std::string name = fmt::format("part {} of a bundle", BundleRoleName(part.role));
+    if (part.bytes != BytesOf(part, hidden)) {
+      refuse(name, fmt::format("{} bytes", BytesOf(part, hidden)), std::to_string(part.bytes));
+    }
+    const bool in_front = part.role == BundleRole::kGate || part.role == BundleRole::kCheck;
+    const uint64_t begin = std::max(free_from, in_front ? 0 : layout.split);
+    const uint64_t end = in_front ? layout.split : layout.stride;
+    if (part.offset < begin || part.offset > end || part.bytes > end - part.offset) {
+      refuse(name, fmt::format("inside bytes {} to {}", begin, end),
+             fmt::format("{} bytes from {} on", part.bytes, part.offset));
+    }
+    free_from = part.offset + part.bytes;
+  }
+}
+
+uint32_t Hash(std::span<const std::byte> bytes) { return XXH32(bytes.data(), bytes.size(), 0); }
+
+}  // namespace
+
+const char* BundleRoleName(BundleRole role) {
+  switch (role) {
+    case BundleRole::kGate:
+      return "gate";
+    case BundleRole::kUp:
+      return "up";
+    case BundleRole::kDown:
+      return "down";
+    case BundleRole::kCheck:
+      return "check";
+  }
+  return "";
+}
+
+const BundlePart& BundleLayout::Part(BundleRole role) const {
+  for (const BundlePart& part : parts) {
+    if (part.role == role) return part;
+  }
+  throw Error(ErrorCode::kInternal, "BundleLayout",
+              fmt::format("no part '{}'", BundleRoleName(role)));
+}
+
+bool CanBundle(DType dtype) { return HasRowGroups(dtype) || dtype == DType::kF16; }
+
+uint64_t BundleRowBytes(DType dtype, int64_t hidden) {
+  if (HasRowGroups(dtype)) return static_cast<uint64_t>(RowGroupsOf(dtype, hidden).bytes);
+  return RowBytes(dtype, static_cast<size_t>(hidden));
+}
+
+BundleLayout MakeBundleLayout(DType dtype, int64_t hidden) {
+  const uint64_t row = BundleRowBytes(dtype, hidden);
+  const uint64_t split = RoundUp(row + kCheckBytes);
+  return {.parts = {{BundleRole::kGate, dtype, 0, row},
+                    {BundleRole::kCheck, DType::kF32, row, kCheckBytes},
+                    {BundleRole::kUp, dtype, split, row},
+                    {BundleRole::kDown, dtype, split + row, row}},
+          .split = split,
+          .stride = RoundUp(split + 2 * row)};
+}
+
+bool IsPacked(const GgufMetadata& metadata) { return metadata.Has(kFormatVersionKey); }
+
+BundleLayout ReadBundleLayout(const GgufMetadata& metadata, int64_t hidden, uint64_t stride) {
+  const std::string& file = metadata.file_name();
+  const uint64_t version = metadata.GetUint(kFormatVersionKey);
+  if (version != kPackedFormatVersion) {
+    throw Error(ErrorCode::kUnsupported, file, kFormatVersionKey,
+                std::to_string(kPackedFormatVersion), std::to_string(version));
+  }
+  const std::vector<std::string>* parts = metadata.FindStrings(kBundlePartsKey);
+  if (parts == nullptr) {
+    throw Error(ErrorCode::kNotFound, file, fmt::format("{} is missing", kBundlePartsKey));
+  }
+  BundleLayout layout{.split = metadata.GetUint(kBundleSplitKey), .stride = stride};
+  for (const std::string& text : *parts) layout.parts.push_back(PartReader(file).Read(text));
+  std::sort(layout.parts.begin(), layout.parts.end(),
+            [](const BundlePart& a, const BundlePart& b) { return a.offset < b.offset; });
+  CheckLayout(layout, hidden, file);
+  return layout;
+}
+
+void WriteBundleLayout(const BundleLayout& layout, GgufMetadata* metadata) {
+  metadata->SetUint32("general.alignment", kBundleAlignment);
+  metadata->SetUint32(kFormatVersionKey, kPackedFormatVersion);
+  metadata->SetUint64(kBundleSplitKey, layout.split);
+  std::vector<std::string> parts;
+  for (const BundlePart& part : layout.parts) parts.push_back(PartText(part));
+  metadata->SetStrings(kBundlePartsKey, std::move(parts));
+}
+
+std::string BundleTensorName(int64_t layer) { return fmt::format("blk.{}.ffn_bundle", layer); }
+std::string BundleOrderName(int64_t layer) { return fmt::format("blk.{}.ffn_order", layer); }
+std::string BundleRateName(int64_t layer) { return fmt::format("blk.{}.ffn_rate", layer); }
+
+uint32_t GateCheckOf(const BundleLayout& layout, std::span<const std::byte> bundle) {
+  const BundlePart& gate = layout.Part(BundleRole::kGate);
+  return Hash(bundle.subspan(gate.offset, gate.bytes));
+}
+
+uint32_t RestCheckOf(const BundleLayout& layout, std::span<const std::byte> rest) {
+  const BundlePart& up = layout.Part(BundleRole::kUp);
+  const BundlePart& down = layout.Part(BundleRole::kDown);
+  const uint64_t begin = std::min(up.offset, down.offset);
+  const uint64_t end = std::max(up.offset + up.bytes, down.offset + down.bytes);
+  return Hash(rest.subspan(begin - layout.split, end - begin));
+}
+
+void SetBundleChecks(const BundleLayout& layout, std::span<std::byte> bundle) {
+  const uint32_t checks[] = {GateCheckOf(layout, bundle),
+                             RestCheckOf(layout, bundle.subspan(layout.split))};
+  std::memcpy(bundle.data() + layout.Part(BundleRole::kCheck).offset, checks, sizeof(checks));
+}
+
+bool BundleIsIntact(const BundleLayout& layout, std::span<const std::byte> bundle) {
+  uint32_t checks[2];
+  std::memcpy(checks, bundle.data() + layout.Part(BundleRole::kCheck).offset, sizeof(checks));
+  return checks[0] == GateCheckOf(layout, bundle) &&
+         checks[1] == RestCheckOf(layout, bundle.subspan(layout.split));
+}
+
+}  // namespace hearth

@@ -1,0 +1,26 @@
+// A GGUF file that lies nowhere: a header made on the spot, and tensors whose bytes are ranges of
+// other files. So models in other formats are read by whatever reads GGUF.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "format/gguf.h"
+#include "format/gguf_writer.h"
+#include "storage/spliced_reader.h"
+
+namespace hearth {
+
+struct GgufViewTensor {
+  GgufTensorDecl decl;
+  std::vector<SplicedRange> ranges;  // of the sources, together as long as the tensor
+};
+
+// Throws Error(kInvalidArgument) for what GgufWriter would refuse, and for ranges that are not as
+// long as their tensor. `name` is the file's path in messages.
+GgufFile MakeGgufView(const std::string& name, const GgufMetadata& metadata,
+                      const std::vector<GgufViewTensor>& tensors,
+                      std::vector<std::unique_ptr<BlockReader>> sources);
+
+}  // namespace hearth

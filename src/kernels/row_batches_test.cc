@@ -1,0 +1,210 @@
+// Rows for many tokens of every table: tiles against those that blocks are packed into, the others
+// against the kernels for one token, whose bits they promise.
+#include <memory>
+
+#include "kernels/row_pack.h"
+#include "kernels/test_util.h"
+#include "kernels/tile_pack.h"
+#include "tensor/row_groups.h"
+#include "tensor/weight_tiles.h"
+
+namespace hearth::kernels {
+namespace {
+
+using testing::DataKind;
+using testing::GuardedArray;
+using testing::Placement;
+using testing::RandomFloats;
+
+constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
+
+// Random rows, packed against a guard, and their GGUF blocks.
+struct Rows {
+  DType dtype;
+  int64_t k;
+  int64_t count;
+  size_t stride;
+  std::vector<std::byte> blocks;
+  std::unique_ptr<GuardedArray<std::byte>> bytes;
+  std::vector<int32_t> list;  // all rows, in an order of their own
+
+  Rows(DType type, int64_t columns, int64_t rows, uint32_t seed)
+      : dtype(type), k(columns), count(rows) {
+    std::mt19937 random(seed);
+    blocks = testing::RandomBlocks(dtype, rows * k / 32, random, DataKind::kNormal);
+    const auto row_bytes = static_cast<size_t>(RowGroupsOf(dtype, k).bytes);
+    stride = row_bytes + seed % 5;
+    std::vector<std::byte> all(stride * static_cast<size_t>(rows - 1) + row_bytes);
+    for (int64_t r = 0; r < rows; ++r) {
+      const size_t of_blocks = RowBytes(dtype, static_cast<size_t>(k));
+      PackRow(dtype, blocks.data() + of_blocks * static_cast<size_t>(r), k,
+              all.data() + stride * static_cast<size_t>(r));
+      list.push_back(static_cast<int32_t>(r));
+    }
+    std::shuffle(list.begin(), list.end(), random);
+    bytes = std::make_unique<GuardedArray<std::byte>>(
+        all, seed % 2 == 0 ? Placement::kAtEnd : Placement::kAtStart);
+  }
+
+  RowList List(int64_t first, int64_t rows) const {
+    return {bytes->data(), stride, list.data() + first, rows};
+  }
+  size_t index() const { return static_cast<size_t>(dtype); }
+};
+
+std::vector<GroupQ8> RandomTokens(const KernelTable& table, int64_t k, int64_t tokens,
+                                  std::mt19937& random) {
+  const int64_t groups = RowGroupsOf(DType::kQ4_0, k).groups;
+  std::vector<GroupQ8> x(static_cast<size_t>(groups * tokens));
+  for (int64_t t = 0; t < tokens; ++t) {
+    const std::vector<float> values = RandomFloats(random, k, DataKind::kNormal);
+    table.quantize_q8_groups(values.data(), k, x.data() + t * groups);
+  }
+  return x;
+}
+
+class RowBatchesTest : public testing::TableTest {};
+
+TEST_P(RowBatchesTest, TilesAreThoseOfTheBlocks) {
+  uint32_t seed = 1;
+  for (const DType dtype : kTypes) {
+    for (int64_t blocks = 1; blocks <= 36; ++blocks) {
+      const int64_t count = 1 + seed % 16;
+      const Rows rows(dtype, 32 * blocks, count, seed++);
+      const TileLayout layout(dtype, rows.k);
+      const size_t row_bytes = RowBytes(dtype, static_cast<size_t>(rows.k));
+      std::vector<std::byte> listed;
+      for (const int32_t r : rows.list) {
+        const std::byte* row = rows.blocks.data() + row_bytes * static_cast<size_t>(r);
+        listed.insert(listed.end(), row, row + row_bytes);
+      }
+      std::vector<std::byte> expected(layout.tile_bytes());
+      PackTiles(dtype, layout, listed.data(), row_bytes, count, expected.data());
+      GuardedArray<std::byte> actual(std::vector<std::byte>(layout.tile_bytes(), std::byte{0xee}));
+      table().rows_to_tile[rows.index()]({rows.List(0, count), rows.k, actual.data()});
+      ASSERT_EQ(actual.ToVector(), expected) << NameOf(dtype) << " " << blocks << " " << count;
+    }
+  }
+}
+
+TEST_P(RowBatchesTest, NoRowsMakeATileOfZeros) {
+  for (const DType dtype : kTypes) {
+    const TileLayout layout(dtype, 96);
+    std::vector<std::byte> tile(layout.tile_bytes(), std::byte{0xee});
+    table().rows_to_tile[static_cast<size_t>(dtype)]({{nullptr, 0, nullptr, 0}, 96, tile.data()});
+    EXPECT_EQ(tile, std::vector<std::byte>(layout.tile_bytes()));
+  }
+}
+
+TEST_P(RowBatchesTest, ARowTimesTokensGivesTheBitsOfEveryToken) {
+  uint32_t seed = 100;
+  for (const DType dtype : kTypes) {
+    // 1,056 blocks are more than a row that is unpacked has.
+    for (const int64_t blocks : {1, 3, 4, 7, 15, 16, 17, 32, 37, 128, 1056}) {
+      const Rows rows(dtype, 32 * blocks, 3, seed++);
+      std::mt19937 random(seed);
+      const int64_t tokens = 11;
+      GuardedArray<GroupQ8> x(RandomTokens(table(), rows.k, tokens, random));
+      std::vector<int32_t> listed = {10, 0, 3, 3, 7, 1, 2, 9, 5};
+      for (size_t count = 0; count <= listed.size(); ++count) {
+        GuardedArray<float> out(std::vector<float>(count, -1.0f));
+        table().row_times_tokens[rows.index()]({rows.bytes->data() + rows.stride, rows.k, x.data(),
+                                                listed.data(), static_cast<int64_t>(count),
+                                                out.data()});
+        for (size_t i = 0; i < count; ++i) {
+          const int32_t row = 1;
+          float expected = 0;
+          table().row_dot[rows.index()]({{rows.bytes->data(), rows.stride, &row, 1},
+                                         rows.k,
+                                         x.data() + listed[i] * RowGroupsOf(dtype, rows.k).groups,
+                                         &expected});
+          ASSERT_EQ(out.data()[i], expected) << NameOf(dtype) << " " << blocks << " " << i;
+        }
+      }
+    }
+  }
+}
+
+// Entries of some tokens: ascending rows, some tokens with none, and all of them.
+struct Entries {
+  std::vector<int32_t> begin, end, places;
+  std::vector<float> a;
+  std::vector<int64_t> counts;  // of each token, without what fills up
+
+  Entries(int64_t tokens, int64_t rows, std::mt19937& random) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      begin.push_back(static_cast<int32_t>(places.size()));
+      const uint64_t share = random() % 4;  // of rows, in thirds
+      for (int64_t r = 0; r < rows; ++r) {
+        if (random() % 3 < share) places.push_back(static_cast<int32_t>(r));
+      }
+      const auto first_of_token = static_cast<size_t>(begin.back());
+      const std::vector<float> factors = RandomFloats(
+          random, static_cast<int64_t>(places.size() - first_of_token), DataKind::kNormal);
+      a.insert(a.end(), factors.begin(), factors.end());
+      counts.push_back(static_cast<int64_t>(factors.size()));
+      while ((places.size() - first_of_token) % kEntriesAtOnce != 0) {
+        places.push_back(0);
+        a.push_back(0.0f);
+      }
+      end.push_back(static_cast<int32_t>(places.size()));
+    }
+  }
+};
+
+TEST_P(RowBatchesTest, SumsAreTheBitsOfScaledAdds) {
+  uint32_t seed = 200;
+  for (const DType dtype : kTypes) {
+    for (const int64_t blocks : {1, 3, 4, 13, 16, 17, 35}) {
+      const int64_t tokens = 7;
+      const int64_t count_of_rows = blocks == 16 ? kRowsOfBatch : 1 + seed % kRowsOfBatch;
+      const Rows rows(dtype, 32 * blocks, count_of_rows, seed++);
+      std::mt19937 random(seed);
+      const Entries entries(tokens, rows.count, random);
+      const int64_t groups = RowGroupsOf(dtype, rows.k).groups;
+      std::vector<float> expected(static_cast<size_t>(tokens * rows.k));
+      for (int64_t t = 0; t < tokens; ++t) {
+        std::vector<int32_t> listed;
+        const int32_t first = entries.begin[static_cast<size_t>(t)];
+        for (int32_t e = first; e < first + entries.counts[static_cast<size_t>(t)]; ++e) {
+          listed.push_back(rows.list[static_cast<size_t>(entries.places[static_cast<size_t>(e)])]);
+        }
+        table().row_scaled_add[rows.index()](
+            {{rows.bytes->data(), rows.stride, listed.data(), static_cast<int64_t>(listed.size())},
+             entries.a.data() + entries.begin[static_cast<size_t>(t)],
+             rows.k,
+             0,
+             groups,
+             expected.data() + t * rows.k});
+      }
+      for (int64_t g = 0; g < groups; ++g) {
+        GuardedArray<float> sums(std::vector<float>(static_cast<size_t>(512 * tokens)));
+        table().rows_to_sums[rows.index()]({rows.List(0, rows.count), rows.k, g, tokens,
+                                            entries.begin.data(), entries.end.data(),
+                                            entries.places.data(), entries.a.data(), sums.data()});
+        const int64_t count = std::min<int64_t>(16, blocks - 16 * g);
+        for (int64_t t = 0; t < tokens; ++t) {
+          GuardedArray<float> columns(std::vector<float>(static_cast<size_t>(32 * count), -1.0f));
+          table().sums_to_columns(sums.data(), tokens, t, count, columns.data());
+          ASSERT_TRUE(testing::SameBits(columns.data(), expected.data() + t * rows.k + 512 * g,
+                                        columns.size() * sizeof(float)))
+              << NameOf(dtype) << " " << blocks << " blocks, token " << t;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(RowBatchesTest, ExistForTheTypesThatHaveRowGroups) {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const bool expected = HasRowGroups(static_cast<DType>(i));
+    EXPECT_EQ(table().rows_to_tile[i] != nullptr, expected) << i;
+    EXPECT_EQ(table().row_times_tokens[i] != nullptr, expected) << i;
+    EXPECT_EQ(table().rows_to_sums[i] != nullptr, expected) << i;
+  }
+}
+
+HEARTH_FOR_ALL_TABLES(RowBatchesTest);
+
+}  // namespace
+}  // namespace hearth::kernels

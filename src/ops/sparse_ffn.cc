@@ -1,0 +1,193 @@
+#include "ops/sparse_ffn.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "tensor/row_groups.h"
+
+namespace hearth {
+namespace {
+
+using kernels::GroupQ8;
+using kernels::KernelTable;
+using kernels::RowList;
+
+// Neurons that are handed out together: pieces of a section are multiples of it.
+constexpr int64_t kNeuronGrain = 16;
+
+int64_t GroupsOf(int64_t hidden) { return (hidden + kRowGroupWeights - 1) / kRowGroupWeights; }
+
+RowList ListOf(const RowsView& rows, const int32_t* list, int64_t count) {
+  return {rows.data, rows.stride, list, count};
+}
+
+void CheckFfn(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons) {
+  for (const RowsView* view : {&ffn.gate, &ffn.up, &ffn.down}) {
+    if (view->rows != ffn.gate.rows || view->cols != ffn.gate.cols || view->cols % 32 != 0 ||
+        view->cols > max_hidden || view->rows > max_neurons || !HasRowGroups(view->dtype)) {
+      throw Error(ErrorCode::kInternal, "SparseFfn", "rows of neurons that do not fit");
+    }
+  }
+}
+
+}  // namespace
+
+bool CanSkipNeurons(FfnActivation activation) { return activation != FfnActivation::kSilu; }
+
+float FiringThreshold(FfnActivation activation, float threshold) {
+  return activation == FfnActivation::kFatRelu ? threshold : 0.0f;
+}
+
+SparseFfnCounts& SparseFfnCounts::operator+=(const SparseFfnCounts& other) {
+  gate += other.gate;
+  up += other.up;
+  active += other.active;
+  return *this;
+}
+
+SparseFfnCounts& SparseFfnCounts::operator-=(const SparseFfnCounts& other) {
+  gate -= other.gate;
+  up -= other.up;
+  active -= other.active;
+  return *this;
+}
+
+// One after the other, each from a cache line on.
+struct SparseFfn::Places {
+  size_t x, gate, up, fired, active, factors, all, end;
+
+  Places(int64_t max_hidden, int64_t max_neurons) {
+    size_t used = 0;
+    const auto take = [&used](int64_t count, size_t bytes) {
+      const size_t place = used;
+      used += (static_cast<size_t>(count) * bytes + 63) / 64 * 64;
+      return place;
+    };
+    x = take(GroupsOf(max_hidden), sizeof(GroupQ8));
+    gate = take(max_neurons, sizeof(float));
+    up = take(max_neurons, sizeof(float));
+    fired = take(max_neurons, sizeof(int32_t));
+    active = take(max_neurons, sizeof(int32_t));
+    factors = take(max_neurons, sizeof(float));
+    all = take(max_neurons, sizeof(int32_t));
+    end = used;
+  }
+};
+
+uint64_t SparseFfn::ChargedBytes(int64_t max_hidden, int64_t max_neurons) {
+  return Buffer::ChargedBytes(Places(max_hidden, max_neurons).end);
+}
+
+SparseFfn::SparseFfn(Budget& budget, int64_t max_hidden, int64_t max_neurons)
+    : memory_(budget, "activations", Places(max_hidden, max_neurons).end),
+      max_hidden_(max_hidden),
+      max_neurons_(max_neurons),
+      pieces_(static_cast<size_t>((max_neurons + kNeuronGrain - 1) / kNeuronGrain)) {
+  const Places at(max_hidden, max_neurons);
+  std::byte* base = memory_.data();
+  x_ = reinterpret_cast<GroupQ8*>(base + at.x);
+  gate_ = reinterpret_cast<float*>(base + at.gate);
+  up_ = reinterpret_cast<float*>(base + at.up);
+  fired_ = reinterpret_cast<int32_t*>(base + at.fired);
+  active_ = reinterpret_cast<int32_t*>(base + at.active);
+  factors_ = reinterpret_cast<float*>(base + at.factors);
+  all_ = reinterpret_cast<int32_t*>(base + at.all);
+  std::iota(all_, all_ + max_neurons, 0);
+}
+
+// Candidates [begin, end): gates, then up and the activation of those that fire. What is left is
+// packed to the front of the piece's places. A gate that is not a number counts as fired, so that
+// it shows in the result.
+SparseFfn::Piece SparseFfn::ComputeNeurons(const KernelTable& table, const FfnNeurons& ffn,
+                                           const int32_t* listed, bool skip_silent, int64_t begin,
+                                           int64_t end) const {
+  const int64_t hidden = ffn.gate.cols;
+  const auto dot = [&](const RowsView& rows, const int32_t* list, int64_t count, float* out) {
+    table.row_dot[static_cast<size_t>(rows.dtype)]({ListOf(rows, list, count), hidden, x_, out});
+  };
+  dot(ffn.gate, listed + begin, end - begin, gate_ + begin);
+  int64_t fired = end - begin;
+  int32_t* neurons = fired_ + begin;
+  if (skip_silent) {
+    const float threshold = FiringThreshold(ffn.activation, ffn.threshold);
+    fired = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const float gate = gate_[i];
+      neurons[fired] = listed[i];
+      gate_[begin + fired] = gate;
+      fired += gate <= threshold ? 0 : 1;
+    }
+  } else {
+    std::memcpy(neurons, listed + begin, static_cast<size_t>(fired) * sizeof(int32_t));
+  }
+  dot(ffn.up, neurons, fired, up_ + begin);
+  float* factors = factors_ + begin;
+  table.ffn_activation[static_cast<size_t>(ffn.activation)](gate_ + begin, up_ + begin, fired,
+                                                            ffn.threshold, factors);
+  int64_t active = 0;
+  for (int64_t i = 0; i < fired; ++i) {
+    const float factor = factors[i];
+    active_[begin + active] = neurons[i];
+    factors[active] = factor;
+    active += skip_silent && factor == 0.0f ? 0 : 1;
+  }
+  return {begin, fired, active};
+}
+
+// Packs what the pieces left together, in ascending order.
+void SparseFfn::JoinPieces() {
+  const auto last = pieces_.begin() + static_cast<ptrdiff_t>(num_pieces_.load());
+  std::sort(pieces_.begin(), last,
+            [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  num_active_ = 0;
+  for (auto piece = pieces_.begin(); piece != last; ++piece) {
+    const auto count = static_cast<size_t>(piece->active);
+    std::memmove(active_ + num_active_, active_ + piece->begin, count * sizeof(int32_t));
+    std::memmove(factors_ + num_active_, factors_ + piece->begin, count * sizeof(float));
+    num_active_ += piece->active;
+  }
+}
+
+// Every thread adds all rows to columns of its own.
+void SparseFfn::AddDown(Compute& compute, const FfnNeurons& ffn, float* out) const {
+  const int64_t hidden = ffn.down.cols;
+  std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
+  const auto add = compute.kernels().row_scaled_add[static_cast<size_t>(ffn.down.dtype)];
+  const int64_t groups = GroupsOf(hidden);
+  // As few pieces as there are threads: a row is read in runs as long as can be.
+  const int64_t grain = (groups + compute.threads() - 1) / compute.threads();
+  compute.team().ParallelFor(
+      groups, grain,
+      [&](int64_t begin, int64_t end, int) {
+        add({ListOf(ffn.down, active_, num_active_), factors_, hidden, begin, end, out});
+      },
+      WorkerTeam::Ranges::kUneven);
+}
+
+SparseFfnCounts SparseFfn::Activate(Compute& compute, const FfnNeurons& ffn, const float* x,
+                                    std::optional<std::span<const int32_t>> listed,
+                                    bool skip_silent) {
+  CheckFfn(ffn, max_hidden_, max_neurons_);
+  const KernelTable& table = compute.kernels();
+  const int64_t candidates = listed ? static_cast<int64_t>(listed->size()) : ffn.gate.rows;
+  const int32_t* list = listed ? listed->data() : all_;
+  const bool skip = skip_silent && CanSkipNeurons(ffn.activation);
+  table.quantize_q8_groups(x, ffn.gate.cols, x_);
+  num_pieces_ = 0;
+  compute.team().ParallelFor(
+      candidates, kNeuronGrain,
+      [&](int64_t begin, int64_t end, int) {
+        const Piece piece = ComputeNeurons(table, ffn, list, skip, begin, end);
+        pieces_[num_pieces_.fetch_add(1, std::memory_order_relaxed)] = piece;
+      },
+      WorkerTeam::Ranges::kUneven);
+  SparseFfnCounts counts{.gate = candidates};
+  for (size_t i = 0; i < num_pieces_; ++i) counts.up += pieces_[i].fired;
+  JoinPieces();
+  counts.active = num_active_;
+  return counts;
+}
+
+}  // namespace hearth

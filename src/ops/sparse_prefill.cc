@@ -1,0 +1,305 @@
+#include "ops/sparse_prefill.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <type_traits>
+
+#include "base/error.h"
+#include "tensor/row_groups.h"
+#include "tensor/weight_tiles.h"
+
+namespace hearth {
+namespace {
+
+using kernels::GroupQ8;
+using kernels::KernelTable;
+using kernels::kRowsOfBatch;
+using kernels::RowList;
+
+constexpr int64_t kTilesOfBatch = kRowsOfBatch / TileLayout::kRows;
+static_assert(kRowsOfBatch == 64, "a batch's neurons are the bits of a word");
+
+int64_t GroupsOf(int64_t hidden) { return (hidden + kRowGroupWeights - 1) / kRowGroupWeights; }
+int64_t BatchesOf(int64_t neurons) { return (neurons + kRowsOfBatch - 1) / kRowsOfBatch; }
+
+// The largest tile of any type.
+size_t MaxTileBytes(int64_t hidden) { return TileLayout(DType::kQ8_0, hidden).tile_bytes(); }
+
+// Hands out places one after the other, each from a cache line on.
+class PlaceCounter {
+ public:
+  size_t Take(int64_t count, size_t bytes) {
+    const size_t place = used_;
+    used_ += (static_cast<size_t>(count) * bytes + 63) / 64 * 64;
+    return place;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  size_t used_ = 0;
+};
+
+}  // namespace
+
+// What one thread has for a batch of neurons.
+struct SparsePrefill::Workspace {
+  std::byte* tiles;     // of their gates
+  float* gates;         // [tokens][kRowsOfBatch]
+  int32_t* tokens;      // [kRowsOfBatch][tokens]: those that fire a neuron
+  int32_t* num_tokens;  // [kRowsOfBatch]
+  float* gate;          // of one neuron, for the tokens that fire it
+  float* up;            // likewise
+  uint64_t* active;     // per token, which neurons are active, as bits
+  float* factors;       // [tokens][kRowsOfBatch]: what reaches down, packed to the front
+
+  // Without memory only the size counts.
+  static size_t Place(const SparsePrefillShape& shape, std::byte* memory, Workspace* work) {
+    PlaceCounter counter;
+    const int64_t tokens = shape.max_tokens;
+    const auto take = [&](auto*& place, int64_t count) {
+      using T = std::remove_reference_t<decltype(*place)>;
+      const size_t at = counter.Take(count, sizeof(T));
+      if (memory != nullptr) place = reinterpret_cast<T*>(memory + at);
+    };
+    Workspace placed{};
+    take(placed.tiles, kTilesOfBatch * static_cast<int64_t>(MaxTileBytes(shape.max_hidden)));
+    take(placed.gates, tokens * kRowsOfBatch);
+    take(placed.tokens, tokens * kRowsOfBatch);
+    take(placed.num_tokens, kRowsOfBatch);
+    take(placed.gate, tokens);
+    take(placed.up, tokens);
+    take(placed.active, tokens);
+    take(placed.factors, tokens * kRowsOfBatch);
+    if (work != nullptr) *work = placed;
+    return counter.used();
+  }
+};
+
+struct SparsePrefill::Places {
+  size_t x, factors, places, begins, sums, all, workspaces, end;
+
+  explicit Places(const SparsePrefillShape& shape) {
+    PlaceCounter counter;
+    const int64_t tokens = shape.max_tokens, groups = GroupsOf(shape.max_hidden);
+    const int64_t batches = BatchesOf(shape.max_neurons);
+    x = counter.Take(tokens * groups, sizeof(GroupQ8));
+    factors = counter.Take(tokens * batches * kRowsOfBatch, sizeof(float));
+    places = counter.Take(tokens * batches * kRowsOfBatch, sizeof(int32_t));
+    begins = counter.Take((tokens + 1) * batches, sizeof(int32_t));
+    sums = counter.Take(groups * tokens * kRowGroupWeights, sizeof(float));
+    all = counter.Take(shape.max_neurons, sizeof(int32_t));
+    workspaces = counter.Take(shape.threads, Workspace::Place(shape, nullptr, nullptr));
+    end = counter.used();
+  }
+};
+
+struct SparsePrefill::Job {
+  const KernelTable& table;
+  const FfnNeurons& ffn;
+  const kernels::BlockQ8* x;  // panels
+  std::span<const std::span<const int32_t>> listed;
+  int64_t tokens;
+  int64_t hidden;
+  int64_t neurons;
+  std::atomic<int64_t> fired{0};
+  std::atomic<int64_t> active{0};
+
+  // Which of neurons [first, first + count) a token may compute, as bits.
+  uint64_t Allowed(int64_t token, int64_t first, int64_t count) const {
+    if (listed.empty()) return ~uint64_t{0};
+    const std::span<const int32_t> list = listed[static_cast<size_t>(token)];
+    uint64_t bits = 0;
+    for (auto it = std::lower_bound(list.begin(), list.end(), static_cast<int32_t>(first));
+         it != list.end() && *it < first + count; ++it) {
+      bits |= uint64_t{1} << (*it - first);
+    }
+    return bits;
+  }
+};
+
+uint64_t SparsePrefill::ChargedBytes(const SparsePrefillShape& shape) {
+  return Buffer::ChargedBytes(Places(shape).end);
+}
+
+SparsePrefill::SparsePrefill(Budget& budget, const SparsePrefillShape& shape)
+    : shape_(shape), memory_(budget, "activations", Places(shape).end) {
+  const Places at(shape);
+  std::byte* base = memory_.data();
+  x_ = reinterpret_cast<GroupQ8*>(base + at.x);
+  factors_ = reinterpret_cast<float*>(base + at.factors);
+  places_ = reinterpret_cast<int32_t*>(base + at.places);
+  begins_ = reinterpret_cast<int32_t*>(base + at.begins);
+  sums_ = reinterpret_cast<float*>(base + at.sums);
+  all_ = reinterpret_cast<int32_t*>(base + at.all);
+  workspaces_ = base + at.workspaces;
+  std::iota(all_, all_ + shape.max_neurons, 0);
+}
+
+SparsePrefill::Workspace SparsePrefill::WorkspaceOf(int worker) {
+  Workspace work;
+  const size_t bytes = Workspace::Place(shape_, nullptr, nullptr);
+  Workspace::Place(shape_, workspaces_ + bytes * static_cast<size_t>(worker), &work);
+  return work;
+}
+
+void SparsePrefill::QuantizeGroups(Compute& compute, FloatView x) {
+  const int64_t groups = GroupsOf(x.cols);
+  compute.team().ParallelFor(x.rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t) {
+      compute.kernels().quantize_q8_groups(x.row(t), x.cols, x_ + t * groups);
+    }
+  });
+}
+
+// Gates of a batch, neurons [first, first + count), for all tokens.
+void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t first,
+                                  int64_t count) const {
+  const RowsView& gate = job.ffn.gate;
+  const auto type = static_cast<size_t>(gate.dtype);
+  const size_t tile_bytes = TileLayout(gate.dtype, job.hidden).tile_bytes();
+  const int64_t tiles = TileLayout::TilesFor(count);
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t row = first + t * TileLayout::kRows;
+    const int64_t rows = std::min(TileLayout::kRows, first + count - row);
+    job.table.rows_to_tile[type]({{gate.data, gate.stride, all_ + row, rows},
+                                  job.hidden,
+                                  work.tiles + static_cast<size_t>(t) * tile_bytes});
+  }
+  job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.x, job.tokens,
+                                work.gates, kRowsOfBatch, count, 0, tiles});
+}
+
+// Collects, for every neuron of those whose gates are at hand, the tokens that fire it. A gate that
+// is not a number fires, so that it shows in the result.
+void SparsePrefill::CollectTokens(const Job& job, const Workspace& work, int64_t first,
+                                  int64_t count) const {
+  const float threshold = FiringThreshold(job.ffn.activation, job.ffn.threshold);
+  std::fill(work.num_tokens, work.num_tokens + kRowsOfBatch, 0);
+  for (int64_t t = 0; t < job.tokens; ++t) {
+    const float* gates = work.gates + t * kRowsOfBatch;
+    uint64_t fired = 0;
+    for (int64_t n = 0; n < count; ++n) {
+      fired |= uint64_t{gates[n] <= threshold ? 0u : 1u} << n;
+    }
+    for (fired &= job.Allowed(t, first, count); fired != 0; fired &= fired - 1) {
+      const int n = std::countr_zero(fired);
+      work.tokens[n * job.tokens + work.num_tokens[n]++] = static_cast<int32_t>(t);
+    }
+  }
+}
+
+// A batch of neurons [first, first + count): gates of all tokens, then, neuron by neuron, up and
+// the activation for the tokens that fire it.
+void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count) {
+  const FfnNeurons& ffn = job.ffn;
+  MultiplyGates(job, work, first, count);
+  CollectTokens(job, work, first, count);
+  std::fill(work.active, work.active + job.tokens, uint64_t{0});
+  int64_t all_fired = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    const int32_t* tokens = work.tokens + n * job.tokens;
+    const int64_t fired = work.num_tokens[n];
+    all_fired += fired;
+    for (int64_t i = 0; i < fired; ++i) work.gate[i] = work.gates[tokens[i] * kRowsOfBatch + n];
+    job.table.row_times_tokens[static_cast<size_t>(ffn.up.dtype)](
+        {ffn.up.data + ffn.up.stride * static_cast<size_t>(first + n), job.hidden, x_, tokens,
+         fired, work.up});
+    job.table.ffn_activation[static_cast<size_t>(ffn.activation)](work.gate, work.up, fired,
+                                                                  ffn.threshold, work.gate);
+    for (int64_t i = 0; i < fired; ++i) {
+      if (work.gate[i] == 0.0f) continue;
+      uint64_t& active = work.active[tokens[i]];
+      work.factors[tokens[i] * kRowsOfBatch + std::popcount(active)] = work.gate[i];
+      active |= uint64_t{1} << n;
+    }
+  }
+  job.fired.fetch_add(all_fired, std::memory_order_relaxed);
+  WriteEntries(job, work, first / kRowsOfBatch);
+}
+
+// Lists who is active in a batch, token by token.
+void SparsePrefill::WriteEntries(Job& job, const Workspace& work, int64_t batch) {
+  const int64_t start = batch * job.tokens * kRowsOfBatch;
+  int32_t* begins = begins_ + batch * (job.tokens + 1);
+  int64_t entries = 0;
+  int64_t all_active = 0;
+  for (int64_t t = 0; t < job.tokens; ++t) {
+    begins[t] = static_cast<int32_t>(start + entries);
+    const float* from = work.factors + t * kRowsOfBatch;
+    for (uint64_t active = work.active[t]; active != 0; active &= active - 1) {
+      places_[start + entries] = std::countr_zero(active);
+      factors_[start + entries++] = *from++;
+    }
+    all_active += std::popcount(work.active[t]);
+    for (; entries % kernels::kEntriesAtOnce != 0; ++entries) {
+      places_[start + entries] = 0;
+      factors_[start + entries] = 0.0f;
+    }
+  }
+  begins[job.tokens] = static_cast<int32_t>(start + entries);
+  job.active.fetch_add(all_active, std::memory_order_relaxed);
+}
+
+// A thread adds all rows to a group of columns, for some tokens.
+void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
+  const RowsView& down = job.ffn.down;
+  const auto add = job.table.rows_to_sums[static_cast<size_t>(down.dtype)];
+  const int64_t groups = GroupsOf(job.hidden);
+  // Unpacking a row serves all tokens that go by, so they are split only to give everybody work.
+  const int64_t parts =
+      std::clamp<int64_t>((2 * compute.threads() + groups - 1) / groups, 1, job.tokens);
+  compute.team().ParallelFor(groups * parts, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t group = item / parts, part = item % parts;
+      const int64_t first = part * job.tokens / parts, last = (part + 1) * job.tokens / parts;
+      float* sums = sums_ + (group * job.tokens + first) * kRowGroupWeights;
+      std::memset(sums, 0, static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
+      for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
+        const int64_t row = batch * kRowsOfBatch;
+        const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
+        add({{down.data, down.stride, all_ + row, std::min(kRowsOfBatch, job.neurons - row)},
+             job.hidden,
+             group,
+             last - first,
+             begins,
+             begins + 1,
+             places_,
+             factors_,
+             sums});
+      }
+      const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
+      for (int64_t t = first; t < last; ++t) {
+        job.table.sums_to_columns(sums, last - first, t - first, blocks,
+                                  out.row(t) + group * kRowGroupWeights);
+      }
+    }
+  });
+}
+
+SparseFfnCounts SparsePrefill::Run(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
+                                   std::span<const std::span<const int32_t>> listed,
+                                   FloatView out) {
+  Job job{compute.kernels(), ffn,          input.Quantized(compute), listed, input.x().rows,
+          ffn.gate.cols,     ffn.gate.rows};
+  if (job.tokens > shape_.max_tokens || job.hidden > shape_.max_hidden ||
+      job.neurons > shape_.max_neurons || job.hidden != input.x().cols ||
+      job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
+      !CanSkipNeurons(ffn.activation)) {
+    throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
+  }
+  QuantizeGroups(compute, input.x());
+  compute.team().ParallelFor(
+      job.neurons, kRowsOfBatch, [&](int64_t begin, int64_t end, int worker) {
+        const Workspace work = WorkspaceOf(worker);
+        for (int64_t first = begin; first < end; first += kRowsOfBatch) {
+          ActivateBatch(job, work, first, std::min(kRowsOfBatch, end - first));
+        }
+      });
+  AddDown(compute, job, out);
+  return {.gate = job.tokens * job.neurons, .up = job.fired, .active = job.active};
+}
+
+}  // namespace hearth

@@ -1,0 +1,71 @@
+// An FFN by single neurons for many tokens together: the gated operator of prefill.
+//
+// Each token of a prompt fires few neurons, though together they fire nearly all. So gates are
+// multiplied densely, a tile of neurons at a time; up and down of a neuron are computed only for
+// the tokens that fire it, with its weights unpacked once: exact, and fewer operations than any
+// dense product. Down rows are added to a token in ascending order of neurons, as SparseFfn does;
+// gates are added up in the order of weight tiles, so that results agree with SparseFfn within
+// rounding.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/buffer.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "ops/sparse_ffn.h"
+#include "tensor/view.h"
+
+namespace hearth {
+
+// What a model, a batch and a machine ask of the scratch.
+struct SparsePrefillShape {
+  int64_t max_tokens = 0;
+  int64_t max_hidden = 0;
+  int64_t max_neurons = 0;
+  int threads = 1;
+};
+
+// One thread at a time.
+class SparsePrefill {
+ public:
+  // Charged to `budget` as "activations". Throws Error(kOutOfBudget).
+  SparsePrefill(Budget& budget, const SparsePrefillShape& shape);
+  static uint64_t ChargedBytes(const SparsePrefillShape& shape);
+
+  // out [tokens][hidden] = the FFN of input.x(). `listed` has the neurons to compute of every
+  // token, ascending; without any entry all are. Only where CanSkipNeurons(ffn.activation). Results
+  // do not depend on the number of threads, nor a token's on the others.
+  SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
+                      std::span<const std::span<const int32_t>> listed, FloatView out);
+
+ private:
+  struct Places;     // where things lie in memory_
+  struct Workspace;  // what one thread has for its neurons
+  struct Job;        // a Run in progress
+
+  void QuantizeGroups(Compute& compute, FloatView x);
+  void MultiplyGates(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
+  void CollectTokens(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
+  void ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count);
+  void WriteEntries(Job& job, const Workspace& work, int64_t batch);
+  void AddDown(Compute& compute, const Job& job, FloatView out);
+
+  Workspace WorkspaceOf(int worker);
+
+  SparsePrefillShape shape_;
+  Buffer memory_;
+  kernels::GroupQ8* x_;  // [tokens][groups]
+                         // Who is active, an entry per token and neuron: batch after batch, token
+                         // after token, each batch
+  // with room for all.
+  float* factors_;   // what reaches down
+  int32_t* places_;  // the neuron's number in its batch
+  int32_t* begins_;  // [batches][tokens + 1]: the first entry of a token
+  float* sums_;      // [groups][tokens][512]
+  int32_t* all_;     // 0, 1, 2, ...
+  std::byte* workspaces_;
+};
+
+}  // namespace hearth

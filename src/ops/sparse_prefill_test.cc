@@ -1,0 +1,151 @@
+// Many tokens together against one after the other.
+#include "ops/sparse_prefill.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "ops/test_rows.h"
+
+namespace hearth {
+namespace {
+
+struct Case {
+  DType dtype = DType::kQ4_0;
+  FfnActivation activation = FfnActivation::kDRelu;
+  int64_t hidden = 0;
+  int64_t neurons = 0;
+  int64_t tokens = 0;
+};
+
+class Problem {
+ public:
+  Problem(const Case& c, uint32_t seed)
+      : case_(c),
+        random_(seed),
+        gate_(c.dtype, c.hidden, c.neurons, random_),
+        up_(c.dtype, c.hidden, c.neurons, random_),
+        down_(c.dtype, c.hidden, c.neurons, random_),
+        x_(static_cast<size_t>(c.hidden * c.tokens)) {
+    std::normal_distribution<float> normal;
+    for (float& v : x_) v = normal(random_);
+    ffn_ = {gate_.view, up_.view, down_.view, c.activation, 0.3f};
+  }
+
+  // Tokens [first, first + count) together.
+  std::vector<float> Together(int threads, int64_t first, int64_t count, const char* isa = "auto") {
+    Budget budget(uint64_t{1} << 30);
+    Compute compute(isa, threads);
+    SparsePrefill prefill(budget, {count, case_.hidden, case_.neurons, threads});
+    MatMulInput input(budget, count, case_.hidden);
+    input.Set({x_.data() + first * case_.hidden, count, case_.hidden, case_.hidden});
+    std::vector<float> out(static_cast<size_t>(count * case_.hidden), 77.0f);
+    std::span<const std::span<const int32_t>> listed;
+    if (!lists_.empty()) {
+      listed = std::span(lists_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    }
+    counts =
+        prefill.Run(compute, ffn_, input, listed, {out.data(), count, case_.hidden, case_.hidden});
+    return out;
+  }
+
+  std::vector<float> OneByOne(const char* isa = "auto") {
+    Budget budget(uint64_t{1} << 30);
+    Compute compute(isa, 1);
+    SparseFfn sparse(budget, case_.hidden, case_.neurons);
+    std::vector<float> out(x_.size());
+    counts = {};
+    for (int64_t t = 0; t < case_.tokens; ++t) {
+      std::optional<std::span<const int32_t>> listed;
+      if (!lists_.empty()) listed = lists_[static_cast<size_t>(t)];
+      counts += sparse.Activate(compute, ffn_, x_.data() + t * case_.hidden, listed, true);
+      sparse.AddDown(compute, ffn_, out.data() + t * case_.hidden);
+    }
+    return out;
+  }
+
+  // From now on each token computes a random half of the neurons.
+  void ListHalf() {
+    lists_memory_.resize(static_cast<size_t>(case_.tokens));
+    for (std::vector<int32_t>& list : lists_memory_) {
+      for (int64_t n = 0; n < case_.neurons; ++n) {
+        if (random_() % 2 == 0) list.push_back(static_cast<int32_t>(n));
+      }
+    }
+    lists_.assign(lists_memory_.begin(), lists_memory_.end());
+  }
+
+  SparseFfnCounts counts;
+
+ private:
+  Case case_;
+  std::mt19937 random_;
+  testing::TestRows gate_, up_, down_;
+  std::vector<float> x_;
+  FfnNeurons ffn_;
+  std::vector<std::vector<int32_t>> lists_memory_;
+  std::vector<std::span<const int32_t>> lists_;
+};
+
+double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += std::pow(static_cast<double>(actual[i]) - expected[i], 2);
+    norm += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
+}
+
+TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
+  uint32_t seed = 1;
+  for (const FfnActivation activation :
+       {FfnActivation::kRelu, FfnActivation::kFatRelu, FfnActivation::kDRelu}) {
+    for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+      for (const int64_t hidden : {32, 544, 1024}) {
+        for (const int64_t neurons : {1, 31, 64, 200}) {
+          Problem problem({dtype, activation, hidden, neurons, 9}, seed++);
+          const std::vector<float> expected = problem.OneByOne();
+          const SparseFfnCounts counts = problem.counts;
+          EXPECT_LT(RelativeError(problem.Together(2, 0, 9), expected), 1e-5)
+              << NameOf(dtype) << " " << hidden << " " << neurons;
+          // A gate at the threshold to within rounding may fall on either side.
+          EXPECT_NEAR(problem.counts.up, counts.up, 1);
+          EXPECT_NEAR(problem.counts.active, counts.active, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
+  Problem problem({DType::kQ4_0, FfnActivation::kDRelu, 1184, 333, 40}, 7);
+  const std::vector<float> all = problem.Together(1, 0, 40);
+  for (const int threads : {2, 3, 5}) EXPECT_EQ(problem.Together(threads, 0, 40), all);
+  for (const int64_t first : {0, 13, 39}) {
+    const int64_t count = std::min<int64_t>(17, 40 - first);
+    const std::vector<float> some = problem.Together(2, first, count);
+    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * 1184)) << first;
+  }
+}
+
+TEST(SparsePrefillTest, ComputesOnlyWhatIsListed) {
+  Problem problem({DType::kQ8_0, FfnActivation::kRelu, 96, 150, 12}, 8);
+  const std::vector<float> all = problem.Together(2, 0, 12);
+  problem.ListHalf();
+  const std::vector<float> half = problem.Together(2, 0, 12);
+  EXPECT_GT(RelativeError(half, all), 0.1);
+  EXPECT_LT(RelativeError(half, problem.OneByOne()), 1e-5);
+}
+
+TEST(SparsePrefillTest, InstructionSetsAgree) {
+  Problem problem({DType::kQ4_1, FfnActivation::kDRelu, 608, 130, 20}, 9);
+  const std::vector<float> oracle = problem.Together(1, 0, 20, "scalar");
+  for (const std::string& isa : UsableIsaNames()) {
+    EXPECT_LT(RelativeError(problem.Together(2, 0, 20, isa.c_str()), oracle), 1e-5) << isa;
+  }
+}
+
+}  // namespace
+}  // namespace hearth

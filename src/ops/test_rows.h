@@ -1,0 +1,41 @@
+// Random rows of neurons for tests.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "kernels/dequantize.h"
+#include "kernels/row_pack.h"
+#include "tensor/row_groups.h"
+#include "tensor/view.h"
+
+namespace hearth::testing {
+
+// Rows of random weights, packed, and the same as doubles.
+struct TestRows {
+  std::vector<std::byte> bytes;
+  std::vector<std::vector<float>> weights;
+  RowsView view;
+
+  TestRows(DType dtype, int64_t hidden, int64_t neurons, std::mt19937& random) {
+    const auto row_bytes = static_cast<size_t>(RowGroupsOf(dtype, hidden).bytes);
+    const size_t stride = row_bytes + 64;
+    bytes.resize(stride * static_cast<size_t>(neurons));
+    std::normal_distribution<float> normal(0, 0.1f);
+    for (int64_t r = 0; r < neurons; ++r) {
+      std::vector<float> row(static_cast<size_t>(hidden));
+      for (float& w : row) w = normal(random);
+      std::vector<std::byte> blocks(RowBytes(dtype, row.size()));
+      kernels::Convert(DType::kF32, reinterpret_cast<const std::byte*>(row.data()), hidden, dtype,
+                       blocks.data());
+      kernels::Dequantize(dtype, blocks.data(), hidden, row.data());
+      kernels::PackRow(dtype, blocks.data(), hidden,
+                       bytes.data() + stride * static_cast<size_t>(r));
+      weights.push_back(std::move(row));
+    }
+    view = {
+        .data = bytes.data(), .dtype = dtype, .stride = stride, .cols = hidden, .rows = neurons};
+  }
+};
+
+}  // namespace hearth::testing

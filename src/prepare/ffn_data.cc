@@ -1,0 +1,90 @@
+#include "prepare/ffn_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ops/elementwise.h"
+#include "ops/linear.h"
+
+namespace hearth {
+namespace {
+
+// Tokens that enter a product at a time; bounds the memory of their quantized form.
+constexpr int64_t kPassTokens = 256;
+
+// gate and up of all rows of x.
+void ComputeProducts(Engine& engine, int64_t layer, int64_t expert, FloatView x, FloatView gate,
+                     FloatView up) {
+  const LayerWeights& w = engine.model().weights().layers[static_cast<size_t>(layer)];
+  MatMulInput input(engine.budget(), kPassTokens, x.cols);
+  for (int64_t t = 0; t < x.rows; t += kPassTokens) {
+    const int64_t count = std::min(kPassTokens, x.rows - t);
+    input.Set(x.Rows(t, count));
+    const Product products[] = {{w.ffn_gate.Expert(expert), gate.Rows(t, count)},
+                                {w.ffn_up.Expert(expert), up.Rows(t, count)}};
+    MatMul(engine.compute(), products, input);
+  }
+}
+
+// mass = |act(gate, up)|.
+void ComputeMass(Engine& engine, int64_t layer, const FloatMatrix& gate, const FloatMatrix& up,
+                 FloatMatrix& mass) {
+  const FfnSpec& ffn = engine.model().spec().layers[static_cast<size_t>(layer)].ffn;
+  std::copy(gate.values().begin(), gate.values().end(), mass.values().begin());
+  ApplyFfnActivation(engine.compute(), ffn.activation, ffn.threshold, mass.view(), up.view());
+  for (float& m : mass.values()) m = std::abs(m);
+}
+
+// The tokens of [begin, end) that an expert saw, all of them where it saw few.
+std::vector<int64_t> ChooseTokens(const LayerSamples& samples, int64_t expert, int64_t begin,
+                                  int64_t end, int64_t few) {
+  const std::vector<int64_t>& own = samples.TokensOf(expert);
+  std::vector<int64_t> tokens(std::lower_bound(own.begin(), own.end(), begin),
+                              std::lower_bound(own.begin(), own.end(), end));
+  if (static_cast<int64_t>(tokens.size()) >= std::min(few, end - begin)) return tokens;
+  tokens.resize(static_cast<size_t>(end - begin));
+  std::iota(tokens.begin(), tokens.end(), begin);
+  return tokens;
+}
+
+FloatMatrix ReadInputs(Budget& budget, const LayerSamples& samples, PredictorInput which,
+                       const std::vector<int64_t>& tokens) {
+  FloatMatrix out(budget, static_cast<int64_t>(tokens.size()), samples.hidden());
+  samples.Read(which, tokens, out.view());
+  return out;
+}
+
+}  // namespace
+
+FfnData ComputeFfnData(Engine& engine, const LayerSamples& samples, int64_t layer, int64_t expert,
+                       PredictorInput input, int64_t held_from) {
+  Budget& budget = engine.budget();
+  const int64_t neurons =
+      engine.model().spec().layers[static_cast<size_t>(layer)].ffn.intermediate_size;
+  const std::vector<int64_t> fit = ChooseTokens(samples, expert, 0, held_from, kFewTokens);
+  const std::vector<int64_t> held =
+      ChooseTokens(samples, expert, held_from, samples.tokens(), kFewTokens / 4);
+  const auto fit_tokens = static_cast<int64_t>(fit.size());
+  const auto held_tokens = static_cast<int64_t>(held.size());
+  FfnData data;
+  data.fit_inputs = ReadInputs(budget, samples, PredictorInput::kFfnInput, fit);
+  data.fit_gate = FloatMatrix(budget, fit_tokens, neurons);
+  data.fit_up = FloatMatrix(budget, fit_tokens, neurons);
+  data.fit_mass = FloatMatrix(budget, fit_tokens, neurons);
+  ComputeProducts(engine, layer, expert, data.fit_inputs.view(), data.fit_gate.view(),
+                  data.fit_up.view());
+  ComputeMass(engine, layer, data.fit_gate, data.fit_up, data.fit_mass);
+  data.held_inputs = ReadInputs(budget, samples, PredictorInput::kFfnInput, held);
+  data.held_mass = FloatMatrix(budget, held_tokens, neurons);
+  FloatMatrix gate(budget, held_tokens, neurons), up(budget, held_tokens, neurons);
+  ComputeProducts(engine, layer, expert, data.held_inputs.view(), gate.view(), up.view());
+  ComputeMass(engine, layer, gate, up, data.held_mass);
+  if (input == PredictorInput::kResidual) {
+    samples.Read(input, fit, data.fit_inputs.view());
+    samples.Read(input, held, data.held_inputs.view());
+  }
+  return data;
+}
+
+}  // namespace hearth

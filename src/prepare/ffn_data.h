@@ -1,0 +1,36 @@
+// What a predictor of one FFN is made from and judged by: inputs, and what its neurons make of
+// them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine.h"
+#include "prepare/calibration_samples.h"
+#include "prepare/float_matrix.h"
+#include "sparsity/predictor.h"
+
+namespace hearth {
+
+// Tokens to make a predictor from, and later ones to judge it by. Rows are tokens.
+struct FfnData {
+  FloatMatrix fit_inputs;   // [tokens][hidden], what the predictor will see
+  FloatMatrix fit_gate;     // [tokens][neurons], products before the activation
+  FloatMatrix fit_up;       // likewise
+  FloatMatrix fit_mass;     // [tokens][neurons], |product that reaches down|
+  FloatMatrix held_inputs;  // of the held-out tokens
+  FloatMatrix held_mass;
+
+  int64_t hidden() const { return fit_inputs.cols(); }
+  int64_t neurons() const { return fit_mass.cols(); }
+};
+
+// Computes it from the samples of a layer. An expert that fewer than kFewTokens chose is shown
+// other experts' tokens too: its weights say what it would make of them. Tokens from
+// `held_from` on are held out.
+FfnData ComputeFfnData(Engine& engine, const LayerSamples& samples, int64_t layer, int64_t expert,
+                       PredictorInput input, int64_t held_from);
+
+inline constexpr int64_t kFewTokens = 256;
+
+}  // namespace hearth

@@ -1,0 +1,250 @@
+#include "prepare/hugging_face.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "format/gguf_view.h"
+#include "format/safetensors.h"
+#include "prepare/hugging_face_config.h"
+#include "prepare/hugging_face_json.h"
+#include "prepare/hugging_face_tokenizer.h"
+
+namespace hearth {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+// Tokenizers of 250,000 tokens take some 35 MB.
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
+constexpr size_t kMaxFiles = 4096;
+
+struct Name {
+  const char* published;
+  const char* gguf;
+};
+// Of a layer, with ".weight" and ".bias".
+constexpr Name kLayerNames[] = {
+    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"}, {"post_attention_layernorm", "ffn_norm"}};
+constexpr Name kDenseNames[] = {
+    {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
+constexpr const char* kExpertNames[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
+
+// A tensor and the file it is in.
+struct Found {
+  size_t file = 0;
+  SafetensorsTensor tensor;
+};
+
+class FolderReader {
+ public:
+  explicit FolderReader(std::string folder) : folder_(std::move(folder)) {
+    while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
+  }
+
+  GgufFile Open() {
+    const PublishedJson json = PublishedJson::Read(Path("config.json"), kMaxConfigBytes);
+    config_ = ReadPublishedConfig(json, std::filesystem::path(folder_).filename());
+    SetPublishedTokenizer(PublishedJson::Read(Path("tokenizer.json"), kMaxTokenizerBytes),
+                          ReadSettings(), json, &config_.metadata);
+    OpenWeights();
+    Take("model.embed_tokens.weight", "token_embd.weight");
+    if (!config_.rope_factors.empty()) AddRopeFactors();
+    for (int64_t l = 0; l < config_.num_layers; ++l) TakeLayer(l);
+    Take("model.norm.weight", "output_norm.weight");
+    if (!config_.tied_embeddings) Take("lm_head.weight", "output.weight");
+    RefuseLeftOvers();
+    return MakeGgufView(folder_, config_.metadata, tensors_, std::move(sources_));
+  }
+
+ private:
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+
+  PublishedJson ReadSettings() const {
+    const std::string path = Path("tokenizer_config.json");
+    if (!std::filesystem::exists(path)) return {path, nlohmann::json::object()};
+    return PublishedJson::Read(path, kMaxConfigBytes);
+  }
+
+  // One file, or those that an index names.
+  void OpenWeights() {
+    const std::string index = Path("model.safetensors.index.json");
+    if (!std::filesystem::exists(index)) return OpenFile("model.safetensors");
+    const PublishedJson map = PublishedJson::Read(index, kMaxConfigBytes).Object("weight_map");
+    std::set<std::string> names;
+    for (const auto& [tensor, file] : map.json().items()) {
+      if (!file.is_string()) {
+        throw Error(ErrorCode::kCorrupt, index, "weight_map", "names of files", file.type_name());
+      }
+      names.insert(file.get<std::string>());
+    }
+    if (names.empty() || names.size() > kMaxFiles) {
+      throw Error(ErrorCode::kCorrupt, index, "files", fmt::format("1 to {}", kMaxFiles),
+                  std::to_string(names.size()));
+    }
+    for (const std::string& name : names) {
+      // Names come from the file: none may lead out of the folder.
+      if (name.empty() || name.find('/') != std::string::npos) {
+        throw Error(ErrorCode::kCorrupt, index, "weight_map", "files of this folder",
+                    "'" + Printable(name) + "'");
+      }
+      OpenFile(name);
+    }
+  }
+
+  void OpenFile(const std::string& name) {
+    sources_.push_back(OpenFileReader(Path(name)));
+    for (SafetensorsTensor& tensor : ReadSafetensorsHeader(*sources_.back()).tensors) {
+      std::string key = tensor.name;
+      const auto [at, is_new] =
+          found_.emplace(std::move(key), Found{sources_.size() - 1, std::move(tensor)});
+      if (!is_new) {
+        throw Error(ErrorCode::kCorrupt, Path(name), "tensor '" + Printable(at->first) + "'",
+                    "in one file", "in two");
+      }
+    }
+  }
+
+  void TakeLayer(int64_t layer) {
+    const std::string from = fmt::format("model.layers.{}.", layer);
+    const std::string to = fmt::format("blk.{}.", layer);
+    for (const Name& name : kLayerNames) TakeModule(from + name.published, to + name.gguf);
+    if (config_.num_experts == 0) {
+      for (const Name& name : kDenseNames) TakeModule(from + name.published, to + name.gguf);
+      return;
+    }
+    const PublishedFamily& family = *config_.family;
+    Take(from + family.router + ".weight", to + "ffn_gate_inp.weight");
+    for (int part = 0; part < 3; ++part) {
+      TakeExperts(from + family.experts, family.expert_parts[part],
+                  to + kExpertNames[part] + ".weight");
+    }
+  }
+
+  // Weights, which must be there but for norms that only some families have, and biases that are.
+  void TakeModule(const std::string& published, const std::string& gguf) {
+    const bool is_optional = gguf.ends_with("_q_norm") || gguf.ends_with("_k_norm");
+    if (!is_optional || found_.count(published + ".weight") > 0) {
+      Take(published + ".weight", gguf + ".weight");
+    }
+    if (found_.count(published + ".bias") > 0) Take(published + ".bias", gguf + ".bias");
+  }
+
+  // Removes a tensor from those that are left.
+  Found Remove(const std::string& published) {
+    const auto found = found_.find(published);
+    if (found == found_.end()) {
+      throw Error(ErrorCode::kNotFound, folder_, "tensor '" + published + "' is missing");
+    }
+    Found out = std::move(found->second);
+    found_.erase(found);
+    if (out.tensor.shape.empty() || out.tensor.shape.size() > 2) {
+      throw Error(ErrorCode::kCorrupt, folder_, "dimensions of " + published, "1 or 2",
+                  std::to_string(out.tensor.shape.size()));
+    }
+    return out;
+  }
+
+  void Take(const std::string& published, const std::string& gguf) {
+    const Found found = Remove(published);
+    const SafetensorsTensor& tensor = found.tensor;
+    GgufViewTensor view;
+    view.decl.name = gguf;
+    view.decl.dtype = tensor.dtype;
+    view.decl.ne.assign(tensor.shape.rbegin(), tensor.shape.rend());
+    SplicedRange range{.source = found.file, .begin = tensor.offset, .bytes = tensor.bytes};
+    if (config_.family->interleaves_heads) Interleave(published, tensor, &range);
+    view.ranges.push_back(range);
+    tensors_.push_back(std::move(view));
+  }
+
+  void Interleave(const std::string& published, const SafetensorsTensor& tensor,
+                  SplicedRange* range) const {
+    const bool is_query = published.find(".self_attn.q_proj.") != std::string::npos;
+    const bool is_key = published.find(".self_attn.k_proj.") != std::string::npos;
+    if (!is_query && !is_key) return;
+    const int64_t heads = is_query ? config_.num_heads : config_.num_kv_heads;
+    const uint64_t rows = tensor.shape.front();
+    const auto head_dim = static_cast<uint64_t>(config_.head_dim);
+    if (head_dim % 2 != 0 || rows != static_cast<uint64_t>(heads) * head_dim) {
+      throw Error(ErrorCode::kCorrupt, folder_, "rows of " + published,
+                  fmt::format("{} heads of {}", heads, head_dim), std::to_string(rows));
+    }
+    range->row_bytes = tensor.bytes / rows;
+    range->group_rows = head_dim;
+  }
+
+  // The matrices of all experts as one tensor.
+  void TakeExperts(const std::string& experts, const std::string& part, const std::string& gguf) {
+    GgufViewTensor view;
+    view.decl.name = gguf;
+    for (int64_t e = 0; e < config_.num_experts; ++e) {
+      const std::string published = fmt::format("{}.{}.{}.weight", experts, e, part);
+      const Found found = Remove(published);
+      const SafetensorsTensor& tensor = found.tensor;
+      std::vector<uint64_t> ne(tensor.shape.rbegin(), tensor.shape.rend());
+      ne.push_back(static_cast<uint64_t>(config_.num_experts));
+      if (e == 0) {
+        view.decl.dtype = tensor.dtype;
+        view.decl.ne = ne;
+      }
+      if (view.decl.ne != ne || view.decl.dtype != tensor.dtype) {
+        throw Error(ErrorCode::kCorrupt, folder_, "type and shape of " + published,
+                    "those of expert 0", "others");
+      }
+      view.ranges.push_back({.source = found.file, .begin = tensor.offset, .bytes = tensor.bytes});
+    }
+    tensors_.push_back(std::move(view));
+  }
+
+  void AddRopeFactors() {
+    std::vector<std::byte> bytes(config_.rope_factors.size() * sizeof(float));
+    std::memcpy(bytes.data(), config_.rope_factors.data(), bytes.size());
+    const uint64_t size = bytes.size();
+    sources_.push_back(MakeMemoryReader("rope_freqs.weight", std::move(bytes)));
+    GgufViewTensor view;
+    view.decl.name = "rope_freqs.weight";
+    view.decl.ne = {config_.rope_factors.size()};
+    view.ranges.push_back({.source = sources_.size() - 1, .bytes = size});
+    tensors_.push_back(std::move(view));
+  }
+
+  // A tensor that is not used would be left out of the computation silently.
+  void RefuseLeftOvers() const {
+    for (const auto& [name, found] : found_) {
+      const bool is_derived = name.ends_with(".rotary_emb.inv_freq");
+      const bool is_tied = config_.tied_embeddings && name == "lm_head.weight";
+      if (is_derived || is_tied) continue;
+      throw Error(ErrorCode::kUnsupported, folder_,
+                  fmt::format("tensor '{}' is not part of a '{}' model as Hearth knows it",
+                              Printable(name), config_.family->model_type));
+    }
+  }
+
+  std::string folder_;
+  PublishedConfig config_;
+  std::vector<std::unique_ptr<BlockReader>> sources_;
+  std::map<std::string, Found> found_;  // what has not been taken yet
+  std::vector<GgufViewTensor> tensors_;
+};
+
+}  // namespace
+
+bool IsModelFolder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path + "/config.json", ignored);
+}
+
+GgufFile OpenModelFolder(const std::string& folder) { return FolderReader(folder).Open(); }
+
+}  // namespace hearth

@@ -1,0 +1,23 @@
+// A model folder as published on Hugging Face (config.json, tokenizer.json, *.safetensors), opened
+// as the GGUF file that it would be: nothing is converted, weights are read where they lie.
+//
+// Understood: model_type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and bamboo, weights in
+// F32, F16 or BF16, rope_type default, linear, yarn and llama3, BPE tokenizers (SentencePiece-like
+// with byte fallback, or byte-level with a pre-tokenizer that is built in). Everything else is
+// refused in one sentence that names it.
+#pragma once
+
+#include <string>
+
+#include "format/gguf.h"
+
+namespace hearth {
+
+// True for a folder with a config.json.
+bool IsModelFolder(const std::string& path);
+
+// Every file of the folder is treated as hostile. Throws Error: kNotFound for a file or tensor that
+// is missing, kCorrupt, kUnsupported, kIo.
+GgufFile OpenModelFolder(const std::string& folder);
+
+}  // namespace hearth

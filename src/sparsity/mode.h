@@ -1,0 +1,19 @@
+// The three ways to compute an FFN (DESIGN section 2).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace hearth {
+
+enum class FfnMode : uint8_t {
+  kDense,      // every neuron
+  kGated,      // every gate; up and down of neurons whose gate fires: the same result
+  kPredicted,  // only neurons that the layer's predictor expects to fire: approximate
+};
+
+const char* FfnModeName(FfnMode mode);  // "dense", "gated", "predicted"
+std::optional<FfnMode> FfnModeFromName(std::string_view name);
+
+}  // namespace hearth

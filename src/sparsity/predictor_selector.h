@@ -1,0 +1,62 @@
+// The selector of predicted mode: asks each FFN's predictor which neurons will be active.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "model/model_spec.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "sparsity/predictor.h"
+#include "sparsity/selector.h"
+
+namespace hearth {
+
+// What was predicted for the FFNs of one layer, all experts together.
+struct PredictionCounts {
+  uint64_t neurons = 0;    // that a predictor was asked about, a token at a time
+  uint64_t predicted = 0;  // of those, expected to be active
+};
+
+// Layers without a predictor compute every neuron. Lists do not depend on the number of threads,
+// nor on which tokens are asked about together. One thread at a time; a Select allocates nothing.
+class PredictorSelector : public ActivationSelector {
+ public:
+  // Scratch for batches of up to max_tokens, charged to `budget` as "activations". Everything
+  // referred to must outlive the object. Throws Error(kInternal) where views do not fit the model.
+  PredictorSelector(const ModelSpec& model, const ModelPredictors& predictors, Compute& compute,
+                    Budget& budget, int64_t max_tokens);
+
+  void Select(const SelectionQuery& query, ActiveSets& out) override;
+
+  // By layer, since construction or the last reset.
+  const std::vector<PredictionCounts>& counts() const { return counts_; }
+  void ResetCounts();
+
+  // What the constructor charges, for planning; from a spec, before anything is loaded.
+  static uint64_t ChargedBytes(const ModelSpec& model, const PredictorSpec& spec,
+                               int64_t max_tokens);
+
+ private:
+  FloatView InputRows(const PredictorView& predictor, const SelectionQuery& query);
+  void Compact(float threshold, FloatView logits, std::span<std::span<const int32_t>> lists);
+
+  const ModelPredictors& predictors_;
+  Compute& compute_;
+  int64_t max_tokens_ = 0;
+  MatMulInput hidden_input_;
+  MatMulInput inner_input_;
+  Buffer scratch_;
+  // Views into scratch_.
+  float* gathered_ = nullptr;          // [max_tokens][hidden], residuals of one expert's tokens
+  float* inner_ = nullptr;             // [max_tokens][widest rank]
+  float* logits_ = nullptr;            // [max_tokens][most neurons]
+  int32_t* lists_ = nullptr;           // likewise
+  std::vector<int64_t> range_counts_;  // neurons found in each range of a token
+  std::vector<PredictionCounts> counts_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,53 @@
+#include "storage/atomic_file.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+// Of this process alone, so that two writers to one path do not mix.
+std::string TemporaryName(const std::string& path) {
+  return path + "." + std::to_string(getpid()) + ".partial";
+}
+
+// Better known before gigabytes are written.
+void CheckReplaceable(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
+  throw Error(ErrorCode::kIo, path, "cannot write", "a regular file or a free name",
+              S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path)
+    : path_(path), temporary_path_(TemporaryName(path)) {
+  CheckReplaceable(path);
+  file_ = std::make_unique<FileWriter>(temporary_path_, path);
+}
+
+AtomicFile::~AtomicFile() {
+  if (finished_) return;
+  file_.reset();
+  std::remove(temporary_path_.c_str());
+}
+
+void AtomicFile::Finish() {
+  if (finished_) return;
+  file_->Close();
+  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
+    throw Error(ErrorCode::kIo, path_,
+                fmt::format("cannot rename to it: {}", std::strerror(errno)));
+  }
+  finished_ = true;
+}
+
+}  // namespace hearth

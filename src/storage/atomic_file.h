@@ -1,0 +1,42 @@
+// A new file that takes its name only when it is complete.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "storage/file_writer.h"
+
+namespace hearth {
+
+// Writes beside `path` under a temporary name; Finish renames. What was there before stays until
+// then, and stays where Finish is never called. Not thread-safe.
+class AtomicFile {
+ public:
+  // Throws Error(kIo) where the file cannot be made, or where `path` is a directory, device or
+  // pipe, which a rename must not replace.
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();  // removes the temporary file unless Finish was called
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void Write(std::span<const std::byte> bytes) { file_->Write(bytes); }
+  void Overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+    file_->Overwrite(offset, bytes);
+  }
+  void KeepOutOfPageCache() { file_->KeepOutOfPageCache(); }
+  uint64_t written_bytes() const { return file_->written_bytes(); }
+
+  // Throws Error(kIo) where the system could not take the bytes or the name.
+  void Finish();
+
+ private:
+  std::string path_;
+  std::string temporary_path_;
+  std::unique_ptr<FileWriter> file_;
+  bool finished_ = false;
+};
+
+}  // namespace hearth

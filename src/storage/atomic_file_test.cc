@@ -1,0 +1,64 @@
+#include "storage/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/test_data.h"
+
+namespace hearth {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  AtomicFileTest() : folder_(testing::TempDir() + "/atomic_file." + std::to_string(getpid())) {
+    fs::create_directory(folder_);
+  }
+  ~AtomicFileTest() override { fs::remove_all(folder_); }
+
+  static void Put(AtomicFile& file, const std::string& text) {
+    file.Write(std::as_bytes(std::span(text)));
+  }
+  std::ptrdiff_t NumFiles() const {
+    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+  }
+
+  const std::string folder_;
+  const std::string path_ = folder_ + "/file";
+};
+
+TEST_F(AtomicFileTest, ReplacesOnlyWhenFinished) {
+  {
+    AtomicFile first(path_);
+    Put(first, "one");
+    EXPECT_FALSE(fs::exists(path_));
+    first.Finish();
+    first.Finish();  // a second time does nothing
+  }
+  EXPECT_EQ(ReadWholeFile(path_), "one");
+  {
+    AtomicFile second(path_);
+    Put(second, "two");
+  }
+  EXPECT_EQ(ReadWholeFile(path_), "one") << "never finished";
+  EXPECT_EQ(NumFiles(), 1) << "nothing is left behind";
+  AtomicFile third(path_);
+  Put(third, "three");
+  third.Finish();
+  EXPECT_EQ(ReadWholeFile(path_), "three");
+}
+
+TEST_F(AtomicFileTest, RefusesWhatIsNoFile) {
+  EXPECT_THROW(AtomicFile file(folder_), Error);
+  EXPECT_THROW(AtomicFile file("/dev/null"), Error);
+  EXPECT_THROW(AtomicFile file(folder_ + "/missing/file"), Error);
+  EXPECT_EQ(NumFiles(), 0);
+}
+
+}  // namespace
+}  // namespace hearth

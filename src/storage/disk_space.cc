@@ -1,0 +1,24 @@
+#include "storage/disk_space.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace hearth {
+
+void CheckDiskSpace(const std::string& path, uint64_t needed_bytes) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  struct statvfs info = {};
+  if (statvfs(folder.c_str(), &info) != 0) return;
+  const uint64_t free_bytes = uint64_t{info.f_bavail} * uint64_t{info.f_frsize};
+  if (needed_bytes <= free_bytes) return;
+  throw Error(ErrorCode::kIo, path, "free disk space",
+              fmt::format("at least {}", FormatSize(needed_bytes)), FormatSize(free_bytes));
+}
+
+}  // namespace hearth

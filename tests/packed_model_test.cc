@@ -1,0 +1,211 @@
+// A packed model in its three modes: what computing fewer neurons may and may not change (DESIGN,
+// invariants 2 and 3).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "base/test_data.h"
+#include "engine/engine.h"
+#include "engine/evaluate.h"
+#include "prepare/pack.h"
+
+namespace hearth {
+namespace {
+
+using testing::HasSubstr;
+
+// Predictors of rank 32 whose logit is the bias, whatever the input.
+PredictorSet PredictorsThatSay(float bias, const ModelSpec& spec) {
+  PredictorSet set;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto neurons = static_cast<size_t>(layer.ffn.intermediate_size);
+    set.ffns.push_back({.rank = 32,
+                        .down = std::vector<float>(32 * static_cast<size_t>(spec.hidden_size)),
+                        .up = std::vector<float>(neurons * 32),
+                        .bias = std::vector<float>(neurons, bias)});
+  }
+  return set;
+}
+
+// The embedded model, packed once for each kind of predictors.
+class PackedModelTest : public testing::Test {
+ protected:
+  static std::string PlainPath() { return SourcePath("models/hearth-stories-5m.gguf"); }
+  static std::string PathOf(const char* name) { return testing::TempDir() + name; }
+
+  static void SetUpTestSuite() {
+    const GgufFile source = GgufFile::Open(PlainPath());
+    const ModelSpec spec = ReadModelSpec(source);
+    PackModel(source, {.threads = 2}, PathOf("packed_none.gguf"));
+    const PredictorSet all = PredictorsThatSay(1, spec), nobody = PredictorsThatSay(-1, spec);
+    PackModel(source, {.predictors = &all, .threads = 2}, PathOf("packed_all.gguf"));
+    PackModel(source, {.predictors = &nobody, .threads = 2}, PathOf("packed_nobody.gguf"));
+  }
+  static void TearDownTestSuite() {
+    for (const char* name : {"packed_none.gguf", "packed_all.gguf", "packed_nobody.gguf"}) {
+      std::filesystem::remove(PathOf(name));
+    }
+  }
+
+  static std::unique_ptr<Engine> Load(const char* name, std::optional<FfnMode> mode,
+                                      int threads = 2, const char* isa = "auto") {
+    return Engine::Load(PathOf(name), {.threads = threads, .isa = isa, .mode = mode});
+  }
+
+  static std::vector<TokenId> Text(Engine& engine) {
+    std::vector<TokenId> tokens = engine.model().tokenizer().Encode(
+        ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 300));
+    tokens.resize(48);
+    return tokens;
+  }
+
+  // Logits after every token of the text, in passes of `chunk` tokens.
+  static std::vector<float> Logits(Engine& engine, ActivationSelector& selector, size_t chunk,
+                                   ForwardObserver* observer = nullptr) {
+    const std::vector<TokenId> tokens = Text(engine);
+    KvSequence kv(engine.kv_pool());
+    std::vector<float> all;
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+      const size_t count = std::min(chunk, tokens.size() - begin);
+      const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
+      engine.forward().Run({&sequence, 1}, selector, observer);
+      for (size_t i = 0; i < count; ++i) {
+        const FloatView logits = engine.forward().Logits(static_cast<int64_t>(i), 1);
+        all.insert(all.end(), logits.data, logits.data + logits.cols);
+      }
+    }
+    return all;
+  }
+  static std::vector<float> Logits(Engine& engine) { return Logits(engine, engine.selector(), 1); }
+
+  static double RelativeError(const std::vector<float>& actual,
+                              const std::vector<float>& expected) {
+    float error = 0, largest = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      error = std::max(error, std::abs(actual[i] - expected[i]));
+      largest = std::max(largest, std::abs(expected[i]));
+    }
+    return static_cast<double>(error / largest);
+  }
+};
+
+TEST_F(PackedModelTest, GatedIsDenseBitForBitOnEveryIsaAndNumberOfThreads) {
+  for (const std::string& isa : UsableIsaNames()) {
+    const auto dense_engine = Load("packed_none.gguf", FfnMode::kDense, 1, isa.c_str());
+    const std::vector<float> dense = Logits(*dense_engine);
+    EXPECT_EQ(dense_engine->forward().ffn_counts().up, dense_engine->forward().ffn_counts().gate);
+    for (const int threads : {1, 2, 3}) {
+      const auto engine = Load("packed_none.gguf", FfnMode::kGated, threads, isa.c_str());
+      EXPECT_EQ(Logits(*engine), dense) << isa << " " << threads;
+      const SparseFfnCounts& counts = engine->forward().ffn_counts();
+      EXPECT_LT(counts.up, counts.gate / 4) << "it computed more than what fires";
+      EXPECT_LT(counts.active, counts.up);
+    }
+  }
+}
+
+// Keeps who was active, for an oracle.
+class ActiveRecorder : public ForwardObserver {
+ public:
+  explicit ActiveRecorder(OracleSelector& oracle) : oracle_(oracle) {}
+  void OnFfnNeurons(const NeuronObservation& observed) override {
+    oracle_.At(observed.layer, observed.expert, observed.token)
+        .assign(observed.active.begin(), observed.active.end());
+  }
+
+ private:
+  OracleSelector& oracle_;
+};
+
+TEST_F(PackedModelTest, PredictedWithAnOracleIsGatedBitForBit) {
+  const auto engine = Load("packed_none.gguf", FfnMode::kGated);
+  const std::vector<TokenId> tokens = Text(*engine);
+  const ModelSpec& spec = engine->model().spec();
+  OracleSelector oracle(spec.num_layers, 1, std::ssize(tokens));
+  ActiveRecorder recorder(oracle);
+  // An observer sees token after token, and so does an oracle's pass with one of its own.
+  const std::vector<float> gated = Logits(*engine, engine->selector(), tokens.size(), &recorder);
+  QualityMeter meter(spec);
+  EXPECT_EQ(Logits(*engine, oracle, tokens.size(), &meter), gated);
+  EXPECT_EQ(meter.Result().recall, 1.0);
+  EXPECT_EQ(meter.Result().precision, 1.0);
+}
+
+TEST_F(PackedModelTest, PromptsAgreeWithOneTokenAtATime) {
+  const auto engine = Load("packed_none.gguf", FfnMode::kGated);
+  const std::vector<float> expected = Logits(*engine);
+  for (const size_t chunk : {5, 8, 48}) {
+    const double error = RelativeError(Logits(*engine, engine->selector(), chunk), expected);
+    // Gates are added up in another order; what that rounds differently, activations of 8 bits and
+    // keys of 16 make larger.
+    EXPECT_LT(error, 5e-3) << chunk;
+    RecordProperty("error", std::to_string(error));
+  }
+}
+
+TEST_F(PackedModelTest, PredictorsDecideWhatIsComputed) {
+  const auto gated = Load("packed_none.gguf", FfnMode::kGated);
+  const std::vector<float> exact = Logits(*gated);
+  // Everything is listed, so nothing is lost.
+  const auto all = Load("packed_all.gguf", std::nullopt);
+  EXPECT_EQ(all->mode(), FfnMode::kPredicted) << "what a file with predictors is for";
+  EXPECT_EQ(Logits(*all), exact);
+  // Nothing is: the FFNs add nothing, and not one row is read.
+  const auto nobody = Load("packed_nobody.gguf", FfnMode::kPredicted);
+  EXPECT_GT(RelativeError(Logits(*nobody), exact), 0.1);
+  EXPECT_EQ(nobody->forward().ffn_counts().gate, 0);
+  // But prompts are exact.
+  EXPECT_EQ(Logits(*nobody, nobody->prefill_selector(), 1), exact);
+}
+
+TEST_F(PackedModelTest, ModesThatAFileCannotRunInSayWhatIsMissing) {
+  const auto refused = [](const std::string& path, FfnMode mode, const char* says) {
+    try {
+      Engine::Load(path, {.mode = mode});
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_THAT(error.what(), HasSubstr(says));
+    }
+  };
+  refused(PlainPath(), FfnMode::kGated, "hearth pack");
+  refused(PlainPath(), FfnMode::kPredicted, "hearth pack");
+  refused(PathOf("packed_none.gguf"), FfnMode::kPredicted, "needs predictors");
+  EXPECT_EQ(Engine::Load(PlainPath(), {})->mode(), FfnMode::kDense);
+  EXPECT_EQ(Load("packed_none.gguf", std::nullopt)->mode(), FfnMode::kGated);
+}
+
+TEST_F(PackedModelTest, QualityIsMeasuredAgainstDense) {
+  const auto engine = Load("packed_all.gguf", FfnMode::kPredicted);
+  const EvalResult result = EvaluateText(*engine, Text(*engine));
+  EXPECT_EQ(result.quality.recall, 1.0);
+  EXPECT_EQ(result.quality.listed, 1.0);
+  EXPECT_EQ(result.quality.top1_agreement, 1.0);
+  EXPECT_NEAR(*result.quality.precision, *result.quality.active, 1e-12);
+  EXPECT_LT(*result.quality.active, 0.2);
+  EXPECT_DOUBLE_EQ(result.quality.computed, *result.quality.active);
+}
+
+TEST_F(PackedModelTest, ADamagedBundleIsNamed) {
+  const std::string path = PathOf("packed_damaged.gguf");
+  std::string bytes = ReadWholeFile(PathOf("packed_none.gguf"));
+  bytes[bytes.size() - 1000] = static_cast<char>(bytes[bytes.size() - 1000] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  try {
+    Engine::Load(path, {});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
+    EXPECT_THAT(error.what(), HasSubstr("blk.4.ffn_bundle is damaged"));
+  }
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace hearth
