@@ -13,11 +13,25 @@ else()
   set(HEARTH_SHARED ${CMAKE_SOURCE_DIR}/../shared)
 endif()
 
+# GoogleTest's headers are parsed once for all test programs. A program itself, so that its compiler
+# options are theirs.
+if(NOT CMAKE_CROSSCOMPILING)
+  add_executable(hearth_test_headers ${CMAKE_CURRENT_LIST_DIR}/test_headers.cc)
+  target_link_libraries(hearth_test_headers PRIVATE hearth_options GTest::gmock GTest::gtest)
+  target_precompile_headers(hearth_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 function(hearth_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
+  if(TARGET hearth_test_headers)
+    target_precompile_headers(${name} REUSE_FROM hearth_test_headers)
+    # Of precompiled headers GCC 12 forgets that std::string is the system's, and warns of it.
+    target_compile_options(${name} PRIVATE 
+      "$<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow;-Wno-array-bounds>")
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR}"

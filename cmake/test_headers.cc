@@ -1,0 +1,2 @@
+// Exists for its precompiled headers (HearthTests.cmake).
+int main() {}
