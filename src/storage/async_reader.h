@@ -70,10 +70,12 @@ class ReadQueue {
 };
 
 struct QueueOptions {
-  int depth = 32;       // from 1 to kMaxQueueDepth
-  size_t capacity = 0;  // at least depth; 0: 4096, or depth where that is more
+  int depth = 32;  // from 1 to kMaxQueueDepth
+  // From depth to kMaxQueueCapacity; takes some 56 bytes for each. 0: 4096.
+  size_t capacity = 0;
 };
 inline constexpr int kMaxQueueDepth = 4096;
+inline constexpr size_t kMaxQueueCapacity = size_t{1} << 20;
 
 // A file that is open for reading. Thread-safe. Its queues must be destroyed before it.
 class AsyncFile {
@@ -83,11 +85,11 @@ class AsyncFile {
   virtual const std::string& name() const = 0;  // for messages: the path, or a made-up name
   virtual uint64_t size_bytes() const = 0;      // when it was opened
   virtual const char* backend() const = 0;      // "io_uring", "pread" or "memory"
-  // One clause that says why this is not what `auto` prefers; empty where it is.
+  // Says why what was left to `auto` is not what it prefers; empty where it is.
   virtual const std::string& note() const = 0;
 
   // Whether reads go past the page cache. Where they do not, what was read is dropped from it in
-  // batches: a queue leaves at most some kUndroppedBytes there.
+  // batches: a queue leaves at most kUndroppedBytes there, beside what is in flight.
   virtual bool direct() const = 0;
 
   // Powers of two: every request's offset and bytes are multiples of the first, the address of its
@@ -100,8 +102,8 @@ class AsyncFile {
   // where the system refuses another queue.
   virtual std::unique_ptr<ReadQueue> OpenQueue(const QueueOptions& options) = 0;
 
-  // Throws Error(kIo) where the file has been truncated, written to or replaced since it was
-  // opened.
+  // Throws Error(kIo) where the file has been truncated, written to, replaced or removed since it
+  // was opened.
   virtual void CheckUnchanged() const = 0;
 };
 
