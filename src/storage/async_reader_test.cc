@@ -7,7 +7,11 @@
 #include <cerrno>
 #include <thread>
 
+#include "storage/counting_file.h"
+#include "storage/faulty_file.h"
 #include "storage/test_async_files.h"
+#include "storage/test_clock.h"
+#include "storage/throttled_file.h"
 
 namespace hearth {
 namespace {
@@ -92,7 +96,6 @@ class AsyncReaderTest : public testing::TestWithParam<FileKind> {
 TEST_P(AsyncReaderTest, SaysWhatItIs) {
   EXPECT_EQ(file_->name(), sample_.path());
   EXPECT_EQ(file_->size_bytes(), kFileBytes);
-  EXPECT_EQ(file_->note(), "");
   const auto queue = file_->OpenQueue({.depth = 3, .capacity = 17});
   EXPECT_EQ(queue->depth(), 3);
   EXPECT_EQ(queue->capacity(), 17u);
@@ -268,7 +271,33 @@ TEST_P(AsyncReaderTest, AnEmptyFileHasNothingToRead) {
   EXPECT_EQ(done[0].error, ERANGE);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, AsyncReaderTest, testing::ValuesIn(PlainKinds()),
+// Decorators over each other and over a file in memory, in the time of a clock that nobody waits
+// for.
+std::unique_ptr<AsyncFile> DecoratedFile(const std::string& path) {
+  static const FakeClock clock;
+  const FaultScript delays = RandomFaultScript(3, 2000, {.delay = 0.3, .max_delay_ns = 1000000});
+  auto throttled = MakeThrottledFile(ShuffledMemoryFile(path),
+                                     {.profile = Ufs40(), .cores = {0, 1, 1, 2}, .clock = &clock});
+  auto faulty = std::make_unique<FaultyFile>(std::move(throttled), delays, &clock);
+  return std::make_unique<CountingFile>(std::move(faulty), &clock);
+}
+
+std::vector<FileKind> AllKinds() {
+  std::vector<FileKind> kinds = DiskKinds();
+  kinds.push_back({"Memory", [](const std::string& path) {
+                     static Budget budget;
+                     return LoadMemoryFile(path, budget);
+                   }});
+  kinds.push_back({"MemoryShuffled", ShuffledMemoryFile});
+  kinds.push_back({"Decorated", DecoratedFile});
+  kinds.push_back({"DecoratedDisk", [](const std::string& path) {
+                     return std::make_unique<CountingFile>(
+                         std::make_unique<FaultyFile>(OpenAsyncFile(path), FaultScript{}));
+                   }});
+  return kinds;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, AsyncReaderTest, testing::ValuesIn(AllKinds()),
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace

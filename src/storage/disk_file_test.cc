@@ -203,12 +203,6 @@ TEST_P(DiskFileTest, FilesThatCannotBeReadAreRefused) {
   EXPECT_EQ(CodeOf([] { GetParam().open("/dev/zero"); }), ErrorCode::kIo);
 }
 
-std::vector<FileKind> DiskKinds() {
-  std::vector<FileKind> kinds = PlainKinds();
-  kinds.resize(4);
-  return kinds;
-}
-
 INSTANTIATE_TEST_SUITE_P(Backends, DiskFileTest, testing::ValuesIn(DiskKinds()),
                          [](const auto& instance) { return instance.param.name; });
 

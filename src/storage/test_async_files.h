@@ -94,21 +94,18 @@ inline FileKind DiskKind(const std::string& name, IoBackend backend, DirectIo di
           }};
 }
 
-inline FileKind MemoryKind(const std::string& name, const MemoryFileOptions& options) {
-  return {name, [=](const std::string& path) {
-            static Budget budget;
-            return LoadMemoryFile(path, budget, options);
-          }};
-}
-
-inline std::vector<FileKind> PlainKinds() {
+inline std::vector<FileKind> DiskKinds() {
   return {DiskKind("UringDirect", IoBackend::kIoUring, DirectIo::kOn),
           DiskKind("UringBuffered", IoBackend::kIoUring, DirectIo::kOff),
           DiskKind("PreadDirect", IoBackend::kPread, DirectIo::kOn),
-          DiskKind("PreadBuffered", IoBackend::kPread, DirectIo::kOff),
-          MemoryKind("Memory", {}),
-          MemoryKind("MemoryShuffled",
-                     {.alignment_bytes = 512, .memory_alignment_bytes = 64, .completion_seed = 7})};
+          DiskKind("PreadBuffered", IoBackend::kPread, DirectIo::kOff)};
+}
+
+// A file in memory with alignments as of a direct file, its completions shuffled.
+inline std::unique_ptr<AsyncFile> ShuffledMemoryFile(const std::string& path) {
+  static Budget budget;
+  return LoadMemoryFile(
+      path, budget, {.alignment_bytes = 512, .memory_alignment_bytes = 64, .completion_seed = 7});
 }
 
 }  // namespace hearth
