@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "storage/file_handle.h"
 
 namespace hearth {
 namespace {
@@ -28,12 +28,11 @@ constexpr uint64_t kLargestFolioBytes = uint64_t{2} << 20;
 
 class FileReader final : public BlockReader {
  public:
-  // Takes over `fd`.
-  FileReader(std::string path, int fd, uint64_t size)
-      : path_(std::move(path)), fd_(fd), size_(size) {}
-  ~FileReader() override { close(fd_); }
-  FileReader(const FileReader&) = delete;
-  FileReader& operator=(const FileReader&) = delete;
+  FileReader(std::string path, RegularFile file)
+      : path_(std::move(path)),
+        handle_(std::move(file.handle)),
+        fd_(handle_.get()),
+        size_(file.identity.size_bytes) {}
 
   const std::string& name() const override { return path_; }
   uint64_t size_bytes() const override { return size_; }
@@ -73,7 +72,8 @@ class FileReader final : public BlockReader {
 
  private:
   const std::string path_;
-  const int fd_;
+  const FileHandle handle_;
+  const int fd_;  // handle_'s
   const uint64_t size_;
 };
 
@@ -95,36 +95,10 @@ class MemoryReader final : public BlockReader {
   const std::vector<std::byte> bytes_;
 };
 
-// What a path that is not a regular file is, for a message.
-const char* KindOf(mode_t mode) {
-  if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  if (S_ISBLK(mode) || S_ISCHR(mode)) return "a device";
-  return "something else";
-}
-
 }  // namespace
 
 std::unique_ptr<BlockReader> OpenFileReader(const std::string& path) {
-  // Non-blocking, so that a pipe is refused below instead of waited for; no effect on files.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    const bool missing = errno == ENOENT || errno == ENOTDIR;
-    throw Error(missing ? ErrorCode::kNotFound : ErrorCode::kIo, path,
-                fmt::format("cannot open: {}", std::strerror(errno)));
-  }
-  struct stat info = {};
-  if (fstat(fd, &info) != 0) {
-    const int reason = errno;
-    close(fd);
-    throw Error(ErrorCode::kIo, path, fmt::format("cannot stat: {}", std::strerror(reason)));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    close(fd);
-    throw Error(ErrorCode::kIo, path, "cannot read", "a regular file", KindOf(info.st_mode));
-  }
-  return std::make_unique<FileReader>(path, fd, static_cast<uint64_t>(info.st_size));
+  return std::make_unique<FileReader>(path, OpenRegularFile(path));
 }
 
 std::unique_ptr<BlockReader> MakeMemoryReader(std::string name, std::vector<std::byte> bytes) {

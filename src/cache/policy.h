@@ -1,0 +1,51 @@
+// What a policy does for its cache. Internal to src/cache.
+//
+// A batch's accesses come as one call, so that only misses, each of which is a read from storage,
+// pay for a virtual call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "cache/cache_entry.h"
+#include "cache/cache_policy.h"
+#include "cache/key_lists.h"
+
+namespace hearth::cache {
+
+// What a policy may assume of NeuronCache: keys are in range; Insert is for keys that were just
+// given a slot, Touch and Remove for keys that hold one. A policy sets list and count of its nodes,
+// and reads pins only through KeyLists.
+class Policy {
+ public:
+  Policy(std::span<KeyNode> nodes, int num_lists) : lists_(nodes, num_lists) {}
+  virtual ~Policy() = default;
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  // Keys of the batch that hold a slot (hit or pending) were accessed, in this order. All of them
+  // are pinned.
+  virtual void Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept = 0;
+  // May this key, which is absent, take a slot?
+  virtual bool Admits(int32_t /*key*/) const noexcept { return true; }
+  virtual void Insert(int32_t key) noexcept = 0;
+  // Takes a key without pins off its list, to lose its slot; kNoKey where every key is in use.
+  virtual int32_t TakeVictim() noexcept = 0;
+  // The key loses its slot for another reason.
+  virtual void Remove(int32_t key) noexcept { lists_.Unlink(key); }
+  // A key that comes in with a warm start; `rank` of `count`, 0 the hottest. Cold ones come first.
+  virtual void Seed(int32_t key, int64_t /*rank*/, int64_t /*count*/) noexcept { Insert(key); }
+  virtual void EndToken() noexcept {}
+
+  KeyLists& lists() noexcept { return lists_; }
+
+ protected:
+  KeyLists lists_;
+};
+
+// num_slots: of the cache, at least 1.
+std::unique_ptr<Policy> MakePolicy(CachePolicyKind kind, std::span<KeyNode> nodes,
+                                   int32_t num_slots);
+
+}  // namespace hearth::cache

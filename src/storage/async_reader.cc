@@ -1,0 +1,27 @@
+#include "storage/async_reader.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "storage/pread_file.h"
+#include "storage/uring_file.h"
+
+namespace hearth {
+
+std::unique_ptr<AsyncFile> OpenAsyncFile(const std::string& path, const AsyncFileOptions& options) {
+  OpenedFile file = OpenForReading(path, options.direct);
+  if (options.backend != IoBackend::kPread) {
+    const std::string why_not = WhyNoUring();
+    if (why_not.empty()) return MakeUringFile(std::move(file));
+    if (options.backend == IoBackend::kIoUring) {
+      throw Error(ErrorCode::kUnsupported, path,
+                  fmt::format("cannot be read with io_uring: {}", why_not));
+    }
+    file.note += fmt::format("{}no io_uring: {}", file.note.empty() ? "" : "; ", why_not);
+  }
+  return MakePreadFile(std::move(file), options.pread_threads);
+}
+
+}  // namespace hearth
