@@ -1,8 +1,11 @@
-# hearth_library(<folder> DEPS ... LIBS ...): the static library of one folder of src/.
-#   DEPS  folders it may include (targets hearth_<dep>)
-#   LIBS  third-party targets
-# Sources are the folder's .cc files but *_test.cc; each *_test.cc becomes part of the
-# folder's test program. The lists follow the folder, so that adding a file needs no edit here.
+# hearth_library(<folder> DEPS ... LIBS ... TEST_LIBS ... MODEL_TESTS ...): the static library of one
+# folder of src/, and its test programs.
+#   DEPS         folders it may include (targets hearth_<dep>)
+#   LIBS         third-party targets; TEST_LIBS those that only tests use
+#   MODEL_TESTS  test files that run whole models for many seconds
+# Sources are the folder's .cc files but *_test.cc; each *_test.cc becomes part of <folder>_test, or
+# of <folder>_models_test, labelled "slow", where MODEL_TESTS names it. The lists follow the folder,
+# so that adding a file needs no edit here.
 add_library(hearth_options INTERFACE)
 target_include_directories(hearth_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(hearth_options INTERFACE
@@ -34,24 +37,31 @@ endif()
 find_package(Threads REQUIRED)
 
 function(hearth_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc
        ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   add_library(hearth_${name} STATIC ${sources})
   list(TRANSFORM ARG_DEPS PREPEND hearth_)
   target_link_libraries(hearth_${name} PUBLIC hearth_options ${ARG_DEPS} ${ARG_LIBS})
-  hearth_folder_tests(${name} ${ARG_TEST_LIBS})
+  hearth_folder_tests(${name} LIBS ${ARG_TEST_LIBS} MODEL_TESTS ${ARG_MODEL_TESTS})
 endfunction()
 
-# The test program of the folder, where it has *_test.cc files.
+# The test programs of the folder, where it has *_test.cc files.
 function(hearth_folder_tests name)
   if(NOT HEARTH_TESTS)
     return()
   endif()
+  cmake_parse_arguments(ARG "" "" "LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc
        ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc)
+  if(ARG_MODEL_TESTS)
+    list(TRANSFORM ARG_MODEL_TESTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    list(REMOVE_ITEM tests ${ARG_MODEL_TESTS})
+    hearth_test(${name}_models_test SOURCES ${ARG_MODEL_TESTS} LIBS hearth_${name} ${ARG_LIBS}
+                LABELS slow)
+  endif()
   if(tests)
-    hearth_test(${name}_test SOURCES ${tests} LIBS hearth_${name} ${ARGN})
+    hearth_test(${name}_test SOURCES ${tests} LIBS hearth_${name} ${ARG_LIBS})
   endif()
 endfunction()

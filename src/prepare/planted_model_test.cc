@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/topic_walk.h"
+#include "prepare/planted_test_shape.h"
 #include "prepare/sparsity_meter.h"
 #include "prepare/synth.h"
 
@@ -20,12 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kTokens = 1536;
 
-ModelShape SmallShape(const std::string& more) {
-  return ParseShape(R"({"hidden_size": 256, "intermediate_size": 1024, "num_layers": 4,
-                        "num_heads": 4, "num_kv_heads": 2, "vocab_size": 4000, )" +
-                        more + "}",
-                    "small");
-}
 ModelShape Relu() { return SmallShape(R"("activation": "relu")"); }
 ModelShape FatRelu() { return SmallShape(R"("activation": "fatrelu", "threshold": 0.2)"); }
 ModelShape DRelu() { return SmallShape(R"("activation": "drelu")"); }

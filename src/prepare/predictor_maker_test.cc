@@ -5,42 +5,42 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
 #include "base/test_data.h"
-#include "prepare/held_predictors.h"
 #include "prepare/pack_test_models.h"
 #include "prepare/predictor_state.h"
-#include "sparsity/predictor_selector.h"
 
 namespace hearth {
 namespace {
 
 struct Cancelled {};
 
-std::unique_ptr<Engine> LoadModel(const std::string& path, int threads = 2) {
-  EngineOptions options;
-  options.threads = threads;
-  return Engine::Load(path, options);
-}
+// A model of three layers, so small that everything is quick. How good its predictors are is no
+// matter here: its weights are random.
+class PredictorMakerTest : public ::testing::Test {
+ protected:
+  PredictorMakerTest() {
+    MakeModel(folder_.Path("model"),
+              R"({"arch": "llama", "hidden_size": 64, "intermediate_size": 96, "num_layers": 3,
+                  "num_heads": 2, "num_kv_heads": 1, "head_dim": 32, "vocab_size": 300,
+                  "activation": "drelu"})",
+              DType::kF16);
+    for (int i = 0; i < 700; ++i) text_.push_back(3 + (i * i * 31 + i * 7) % 290);
+    options_.input = PredictorInput::kFfnInput;
+    options_.max_bytes_share = 0.5;
+  }
 
-std::unique_ptr<Engine> LoadStories(int threads = 2) {
-  return LoadModel(SourcePath("models/hearth-stories-5m.gguf"), threads);
-}
+  std::unique_ptr<Engine> Load(int threads = 2) const {
+    return Engine::Load(folder_.Path("model"), {.threads = threads});
+  }
 
-std::vector<TokenId> Stories(const Engine& engine) {
-  return engine.model().tokenizer().Encode(ReadWholeFile(SourcePath("models/hearth-stories.txt")));
-}
-
-// Few tokens and layers: enough to see that everything comes together.
-PredictorOptions Quick() {
-  PredictorOptions options;
-  options.max_tokens = 700;
-  options.max_layers = 2;
-  options.input = PredictorInput::kFfnInput;
-  return options;
-}
+  TestFolder folder_{"hearth-predictor-maker"};
+  std::vector<TokenId> text_;
+  PredictorOptions options_;
+};
 
 void ExpectEqual(const MadePredictors& a, const MadePredictors& b) {
   EXPECT_EQ(a.recall, b.recall);
@@ -55,100 +55,47 @@ void ExpectEqual(const MadePredictors& a, const MadePredictors& b) {
   }
 }
 
-PredictionQuality TryOn(Engine& engine, const PredictorSet& set, std::span<const TokenId> text) {
-  const ModelSpec& spec = engine.model().spec();
-  const HeldPredictors held(set, spec, engine.budget());
-  PredictorSelector selector(spec, held.predictors(), engine.compute(), engine.budget(),
-                             engine.forward().limits().max_tokens);
-  return MeasurePrediction(engine, text, selector);
-}
-
-// What a predictor is worth on text it was not made from: clearly better than naming neurons at
-// random, which has the precision of the active share.
-TEST(PredictorMakerTest, FindsWhatFiresInTheStoryModel) {
-  const auto engine = LoadStories();
-  const std::vector<TokenId> all = Stories(*engine);
-  const auto made_from = std::span(all).first(2900), other = std::span(all).subspan(2900);
-  const MadePredictors made = MakePredictors(*engine, made_from, {});
-  EXPECT_GE(made.recall, 0.995);
-  EXPECT_LE(made.bytes_share, 0.10);
-  EXPECT_EQ(engine->budget().Ledger().count("predictor maker"), 0u);
-  ASSERT_EQ(made.reports.size(), 5u);
-  for (const PredictorReport& report : made.reports) {
-    EXPECT_GE(report.figures.recall, made.recall - 1e-9);
-    EXPECT_LE(report.figures.listed_ratio(), 1.3);
-    EXPECT_EQ(report.rank % 32, 0);
-  }
-  const PredictionQuality quality = TryOn(*engine, made.set, other);
-  EXPECT_GE(quality.Total().recall(), 0.99);
-  EXPECT_GE(quality.Total().precision(), 0.6);
-  EXPECT_LE(quality.Total().active_share(), 0.1);
-  EXPECT_GE(quality.top1_agreement, 0.98);
-  EXPECT_NEAR(quality.perplexity_ratio(), 1, 0.005);
-}
-
-// A tenth of the bytes: low ranks, where training is what helps.
-TEST(PredictorMakerTest, TrainingListsFewerNeuronsAtALowRank) {
-  const auto engine = LoadStories();
-  const std::vector<TokenId> text = Stories(*engine);
-  PredictorOptions options = Quick();
-  options.max_tokens = 3000;
-  options.max_layers = 1;
-  options.max_bytes_share = 0.04;
-  options.recall = 0.99;
-  options.max_perplexity_change = 1;
-  options.method = PredictorMethod::kTrainingFree;
-  const MadePredictors plain = MakePredictors(*engine, text, options);
-  options.method = PredictorMethod::kTrained;
-  const MadePredictors trained = MakePredictors(*engine, text, options);
-  for (const MadePredictors* made : {&plain, &trained}) {
-    const PredictorReport& report = made->reports.front();
-    EXPECT_LT(report.rank, 256);
-    EXPECT_GE(report.figures.recall, 0.99);
-    EXPECT_GT(report.figures.precision, 2 * report.figures.active);
-  }
-  EXPECT_EQ(plain.reports.front().rank, trained.reports.front().rank);
-  EXPECT_FALSE(plain.reports.front().trained);
-  EXPECT_TRUE(trained.reports.front().trained);
-  EXPECT_LT(trained.reports.front().figures.listed, 0.95 * plain.reports.front().figures.listed);
-}
-
-TEST(PredictorMakerTest, ResultsDoNotDependOnTheNumberOfThreads) {
-  PredictorOptions options = Quick();
-  options.method = PredictorMethod::kTrained;
-  options.max_bytes_share = 0.05;
-  std::optional<MadePredictors> first;
-  for (const int threads : {1, 3}) {
-    const auto engine = LoadStories(threads);
-    const MadePredictors made = MakePredictors(*engine, Stories(*engine), options);
-    if (first) {
-      ExpectEqual(*first, made);
-    } else {
-      first = made;
+TEST_F(PredictorMakerTest, ResultsDoNotDependOnTheNumberOfThreads) {
+  for (const PredictorMethod method : {PredictorMethod::kTrainingFree, PredictorMethod::kTrained}) {
+    options_.method = method;
+    std::optional<MadePredictors> first;
+    for (const int threads : {1, 3}) {
+      const auto engine = Load(threads);
+      const MadePredictors made = MakePredictors(*engine, text_, options_);
+      EXPECT_EQ(engine->budget().Ledger().count("predictor maker"), 0u);
+      if (first) {
+        ExpectEqual(*first, made);
+      } else {
+        first = made;
+      }
+    }
+    ASSERT_EQ(first->reports.size(), 3u);
+    for (const PredictorReport& report : first->reports) {
+      EXPECT_GT(report.rank, 0);
+      EXPECT_EQ(report.trained, method == PredictorMethod::kTrained);
+      EXPECT_GE(report.figures.recall, 0.99);
+      EXPECT_GT(report.figures.precision, report.figures.active);
     }
   }
 }
 
-TEST(PredictorMakerTest, AnInterruptedRunGoesOnToTheSameResult) {
-  const TestFolder folder("hearth-predictor-state");
-  PredictorOptions options = Quick();
-  options.max_layers = 3;
-  const auto engine = LoadStories();
-  const std::vector<TokenId> text = Stories(*engine);
-  const MadePredictors whole = MakePredictors(*engine, text, options);
-  options.state_dir = folder.Path("");
+TEST_F(PredictorMakerTest, AnInterruptedRunGoesOnToTheSameResult) {
+  const TestFolder state("hearth-predictor-state");
+  const auto engine = Load();
+  const MadePredictors whole = MakePredictors(*engine, text_, options_);
+  options_.state_dir = state.Path("");
   const uint64_t used = engine->budget().used_bytes();
   const auto stop_in_layer_2 = [](const PredictorProgress& progress) {
     if (progress.what.starts_with("layer 2")) throw Cancelled();
   };
-  EXPECT_THROW(MakePredictors(*engine, text, options, stop_in_layer_2), Cancelled);
+  EXPECT_THROW(MakePredictors(*engine, text_, options_, stop_in_layer_2), Cancelled);
   EXPECT_EQ(engine->budget().used_bytes(), used) << "nothing stays in memory";
-  EXPECT_THAT(folder.Files(),
+  EXPECT_THAT(state.Files(),
               ::testing::ElementsAre("layer-00000.predictor", "layer-00001.predictor"));
   std::set<std::string> seen;
   double last_done = 0;
   const MadePredictors resumed =
-      MakePredictors(*engine, text, options, [&](const PredictorProgress& p) {
+      MakePredictors(*engine, text_, options_, [&](const PredictorProgress& p) {
         seen.insert(p.what.substr(0, p.what.find(':')));
         EXPECT_GE(p.done, last_done);
         EXPECT_LE(p.done, 1);
@@ -157,109 +104,62 @@ TEST(PredictorMakerTest, AnInterruptedRunGoesOnToTheSameResult) {
   EXPECT_EQ(seen.count("layer 1"), 0u) << "finished layers are not made again";
   EXPECT_EQ(seen.count("layer 2"), 1u);
   ExpectEqual(whole, resumed);
-  ExpectEqual(whole, MakePredictors(*engine, text, options));
+  ExpectEqual(whole, MakePredictors(*engine, text_, options_));
 }
 
-TEST(PredictorMakerTest, StateOfOtherWorkIsRefused) {
-  const TestFolder folder("hearth-predictor-foreign");
-  PredictorOptions options = Quick();
-  options.max_layers = 1;
-  options.state_dir = folder.Path("");
-  const auto engine = LoadStories();
-  const std::vector<TokenId> text = Stories(*engine);
-  MakePredictors(*engine, text, options);
+TEST_F(PredictorMakerTest, StateOfOtherWorkIsRefused) {
+  const TestFolder state("hearth-predictor-state");
+  options_.max_layers = 1;
+  options_.state_dir = state.Path("");
+  const auto engine = Load();
+  MakePredictors(*engine, text_, options_);
   const auto expect_refusal = [&](std::span<const TokenId> tokens, const std::string& what) {
     try {
-      MakePredictors(*engine, tokens, options);
+      MakePredictors(*engine, tokens, options_);
       FAIL() << "accepted";
     } catch (const Error& e) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr(what));
     }
   };
-  expect_refusal(std::span(text).subspan(1), "another model, text or with other options");
-  options.recall = 0.98;
-  expect_refusal(text, "another model, text or with other options");
-  options.recall = 0.995;
-  const std::string path = folder.Path("layer-00000.predictor");
+  expect_refusal(std::span(text_).subspan(1), "another model, text or with other options");
+  options_.recall = 0.98;
+  expect_refusal(text_, "another model, text or with other options");
+  options_.recall = 0.995;
+  const std::string path = state.Path("layer-00000.predictor");
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(5000);
     file.put('\x55');
   }
-  expect_refusal(text, "has been altered");
+  expect_refusal(text_, "has been altered");
   std::filesystem::resize_file(path, 20);
-  expect_refusal(text, "no state");
-  options.state_dir = folder.Path("missing");
-  expect_refusal(text, "no such folder");
+  expect_refusal(text_, "no state");
+  options_.state_dir = state.Path("missing");
+  expect_refusal(text_, "no such folder");
 }
 
-TEST(PredictorMakerTest, ExpertsHavePredictorsOfTheirOwn) {
-  const TestFolder folder("hearth-predictor-experts");
-  const std::string path = folder.Path("experts.gguf");
-  MakeModel(path,
-            ShapeText(64, 96,
-                      R"("arch": "qwen3moe", "num_experts": 3, "num_experts_per_token": 2,
-                         "activation": "drelu")"),
-            DType::kF16);
-  const auto engine = LoadModel(path);
-  std::vector<TokenId> text;
-  for (int i = 0; i < 1500; ++i) text.push_back(3 + (i * i * 31 + i * 7) % 290);
-  PredictorOptions options;
-  options.max_bytes_share = 0.5;
-  const MadePredictors made = MakePredictors(*engine, text, options);
-  ASSERT_EQ(made.set.ffns.size(), 6u);
-  ASSERT_EQ(made.reports.size(), 6u);
-  for (size_t i = 0; i < 6; ++i) {
-    EXPECT_EQ(made.set.ffns[i].rank, made.set.ffns[i / 3 * 3].rank);
-    EXPECT_GT(made.set.ffns[i].rank, 0);
-    EXPECT_EQ(made.reports[i].layer, static_cast<int64_t>(i / 3));
-    EXPECT_EQ(made.reports[i].expert, static_cast<int64_t>(i % 3));
-    EXPECT_GE(made.reports[i].figures.recall, 0.99);
-  }
-  EXPECT_FALSE(made.set.ffns[0].up == made.set.ffns[1].up);
-  const PredictionQuality quality = TryOn(*engine, made.set, text);
-  EXPECT_GT(quality.Total().precision(), 1.5 * quality.Total().active_share());
-}
-
-TEST(PredictorMakerTest, BothInputsAreTried) {
-  const auto engine = LoadStories();
-  PredictorOptions options = Quick();
-  options.max_layers = 1;
-  const std::vector<TokenId> text = Stories(*engine);
-  options.input = PredictorInput::kResidual;
-  const MadePredictors residual = MakePredictors(*engine, text, options);
-  EXPECT_EQ(residual.set.input, PredictorInput::kResidual);
-  EXPECT_GE(residual.reports[0].figures.recall, 0.99);
-  EXPECT_LT(residual.reports[0].figures.listed_ratio(), 2);
-  options.input.reset();
-  const MadePredictors chosen = MakePredictors(*engine, text, options);
-  EXPECT_LE(chosen.reports[0].figures.listed, residual.reports[0].figures.listed * 1.001);
-}
-
-TEST(PredictorMakerTest, NoRoomMakesNoPredictors) {
-  const auto engine = LoadStories();
-  PredictorOptions options = Quick();
-  options.max_bytes_share = 1e-5;
-  const MadePredictors made = MakePredictors(*engine, Stories(*engine), options);
+TEST_F(PredictorMakerTest, NoRoomMakesNoPredictors) {
+  const auto engine = Load();
+  options_.max_bytes_share = 1e-5;
+  const MadePredictors made = MakePredictors(*engine, text_, options_);
   EXPECT_EQ(made.bytes, 0u);
   EXPECT_EQ(made.set.ffns[0].rank, 0);
   EXPECT_EQ(made.quality.perplexity_ratio(), 1) << "every neuron is computed";
 }
 
-TEST(PredictorMakerTest, RefusesWhatItCannotServe) {
-  const auto engine = LoadStories();
-  const std::vector<TokenId> text = Stories(*engine);
-  EXPECT_THROW(MakePredictors(*engine, std::span(text).first(100), Quick()), Error);
-  PredictorOptions options = Quick();
-  options.dtype = DType::kQ6_K;
-  EXPECT_THROW(MakePredictors(*engine, text, options), Error);
-  options = Quick();
-  options.recall = 1;
-  EXPECT_THROW(MakePredictors(*engine, text, options), Error);
-  const auto silu = LoadModel(SourcePath("tests/goldens/llama.gguf"));
+TEST_F(PredictorMakerTest, RefusesWhatItCannotServe) {
+  const auto engine = Load();
+  EXPECT_THROW(MakePredictors(*engine, std::span(text_).first(100), options_), Error);
+  options_.dtype = DType::kQ6_K;
+  EXPECT_THROW(MakePredictors(*engine, text_, options_), Error);
+  options_.dtype = DType::kQ4_0;
+  options_.recall = 1;
+  EXPECT_THROW(MakePredictors(*engine, text_, options_), Error);
+  options_.recall = 0.995;
+  const auto silu = Engine::Load(SourcePath("tests/goldens/llama.gguf"), {});
   const std::vector<TokenId> tokens(300, 5);
   try {
-    MakePredictors(*silu, tokens, Quick());
+    MakePredictors(*silu, tokens, options_);
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::kUnsupported);
