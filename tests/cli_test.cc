@@ -225,7 +225,7 @@ TEST(CliTest, TheBudgetIsNullWhereNoneWasSet) {
     return nlohmann::json::parse(RunHearth(arguments).out)["memory"]["budget_bytes"];
   };
   EXPECT_TRUE(budget({}).is_null());
-  EXPECT_EQ(budget({"--memory", "100M"}), 100 << 20);
+  EXPECT_EQ(budget({"--memory", "400M"}), 400 << 20);
 }
 
 TEST(CliTest, RunPrintsTheSameTextInEveryForm) {
