@@ -29,6 +29,11 @@ if(HEARTH_FUZZ)
   target_compile_options(hearth_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# For targets whose own code is not what takes time: half the compile time of -O3.
+function(hearth_optimize_lightly name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})

@@ -1,7 +1,7 @@
 // Doubly linked lists of keys, threaded through one flat array of nodes. Internal to src/cache.
 //
-// A node belongs to a key, not to a slot: keys of one layer lie together, so that a batch works in a
-// few pages, and policies may keep keys on a list that hold no slot (what was evicted lately).
+// A node belongs to a key, not to a slot: keys of one layer lie together, so that a batch works in
+// a few pages, and policies may keep keys on a list that hold no slot (what was evicted lately).
 #pragma once
 
 #include <cstdint>

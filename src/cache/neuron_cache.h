@@ -2,8 +2,9 @@
 // what tokens used lately. It knows which key lies in which slot; it reads nothing and knows no
 // model. What is always resident (the pinned segment) does not belong here: it needs no look-up.
 //
-// Keys are 0 to num_keys - 1, such as (layer * num_experts + expert) * neurons + neuron less what is
-// pinned. A segment has one slot size: half bundles are a segment of their own, as whole experts are.
+// Keys are 0 to num_keys - 1, such as (layer * num_experts + expert) * neurons + neuron less what
+// is pinned. A segment has one slot size: half bundles are a segment of their own, as whole experts
+// are.
 //
 // States of a key, and who moves it:
 //
@@ -101,8 +102,8 @@ class NeuronCache {
   void EndToken() noexcept;
 
   // A warm start, before the first Lookup: `keys`, the hottest first, take slots as long as there
-  // are any and are resident at once: slots[i] is where the caller must have read keys[i] before the
-  // next Lookup. Absent, distinct keys. Returns how many were taken, from the front.
+  // are any and are resident at once: slots[i] is where the caller must have read keys[i] before
+  // the next Lookup. Absent, distinct keys. Returns how many were taken, from the front.
   int64_t Seed(std::span<const int32_t> keys, std::span<int32_t> slots) noexcept;
 
   CacheState state(int32_t key) const noexcept;

@@ -61,7 +61,8 @@ class SlowLru final : public SlowPolicy {
 
 class SlowTwoQueue final : public SlowPolicy {
  public:
-  explicit SlowTwoQueue(int64_t num_slots) : most_active_(static_cast<size_t>(num_slots * 9 / 10)) {}
+  explicit SlowTwoQueue(int64_t num_slots)
+      : most_active_(static_cast<size_t>(num_slots * 9 / 10)) {}
 
   void Touch(int32_t key) override {
     Remove(key);

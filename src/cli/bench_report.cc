@@ -64,6 +64,11 @@ Json DecodeJson(const BenchResult& result) {
             {"p99", Percentile(decode.latencies_ms, 0.99)}}}};
 }
 
+Share MissRateP99(const DecodeResult& decode) {
+  if (decode.miss_rates.empty()) return std::nullopt;
+  return Percentile(decode.miss_rates, 0.99);
+}
+
 Json MachineJson(const BenchResult& result, const ProbeMemory& memory) {
   Share gb_s;
   if (result.read_bytes_per_s) gb_s = *result.read_bytes_per_s / 1e9;
@@ -97,7 +102,8 @@ Json BenchJson(Engine& engine, const ModelOptions& options, const ProbeMemory& m
           {"decode", DecodeJson(result)},
           {"machine", MachineJson(result, memory)},
           {"memory", MemoryJson(engine, options)},
-          {"io", nullptr}};
+          {"io", IoJson(engine, result.decode.stream, std::ssize(result.decode.latencies_ms),
+                        MissRateP99(result.decode))}};
 }
 
 std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMemory& memory,
@@ -125,6 +131,11 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
                      result.int8_macs_per_s / 1e9);
   if (result.quality) {
     out += fmt::format("neurons       {}\n", QualityText(*result.quality));
+  }
+  if (engine.streamed() != nullptr) {
+    out += fmt::format("storage       {}, p99 {:.1f}% not\n",
+                       IoText(decode.stream, std::ssize(decode.latencies_ms)),
+                       100 * MissRateP99(decode).value_or(0));
   }
   return out + fmt::format("memory        {} at the most\n", FormatSize(PeakResidentBytes()));
 }

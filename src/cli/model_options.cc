@@ -68,6 +68,7 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
           "which neurons to compute: all, those whose gate fires, or those that predictors name "
           "(default auto: what the file was packed for)")
       ->option_text("auto|dense|gated|predicted");
+  AddStreamingOptions(command, options.streaming);
 }
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
@@ -77,10 +78,13 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.isa = options.isa;
   engine.context = options.context;
   engine.mode = options.mode;
+  engine.streaming = options.streaming.options;
   engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   ProgressLine progress("loading", ProgressUnit::kBytes);
-  return Engine::Load(options.model, engine,
-                      [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
+  std::unique_ptr<Engine> loaded = Engine::Load(
+      options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
+  CheckStreamingUsed(options.streaming, *loaded);
+  return loaded;
 }
 
 }  // namespace hearth::cli

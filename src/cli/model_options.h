@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/streaming_options.h"
 #include "engine/engine.h"
 #include "sparsity/mode.h"
 
@@ -20,12 +21,13 @@ struct ModelOptions {
   int64_t context = 0;
   std::string kv = "f16";
   std::optional<FfnMode> mode;  // nothing: the file decides
+  StreamingArguments streaming;
 };
 
 // MODEL and --threads, --ctx, --kv, --memory, --isa.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
-// --mode, for commands that compute with the model.
+// --mode and the options of streaming, for commands that compute with the model.
 void AddModeOption(CLI::App& command, ModelOptions& options);
 
 // Loads with a progress line on a terminal.

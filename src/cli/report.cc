@@ -49,7 +49,8 @@ nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
 std::string EngineText(Engine& engine, const ModelOptions& options) {
   return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
                      options.model, engine.compute().threads(), engine.compute().isa(),
-                     engine.context(), FfnModeName(engine.mode()));
+                     engine.context(), FfnModeName(engine.mode())) +
+         StreamedText(engine);
 }
 
 std::string LedgerText(const Engine& engine) {

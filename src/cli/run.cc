@@ -53,6 +53,9 @@ void PrintStatistics(const Engine& engine, const GenerateResult& result, bool ve
                   result.prefill.tokens, result.prefill.ms, result.prefill.TokensPerSecond(),
                   result.decode.tokens, result.decode.ms, result.decode.TokensPerSecond(),
                   FinishReasonName(result.finish_reason)));
+  if (verbose && engine.streamed() != nullptr) {
+    PrintNotice(IoText(result.stream, result.decode.tokens) + "\n");
+  }
 }
 
 }  // namespace
@@ -83,7 +86,7 @@ int RunCompletion(const RunOptions& options) {
                         {"prefill", PhaseJson(result.prefill)},
                         {"decode", PhaseJson(result.decode)},
                         {"memory", MemoryJson(*engine, options.model)},
-                        {"io", nullptr}}));
+                        {"io", IoJson(*engine, result.stream, result.decode.tokens, {})}}));
   return kExitDone;
 }
 

@@ -147,7 +147,9 @@ class Bench {
                      SpreadOf(decode_tok_s_),
                      EstimatePass(spec, weights, mean_token),
                      Divided(decode_ops_, options_.repetitions * options_.decode_tokens),
-                     latencies_ms_};
+                     latencies_ms_,
+                     stream_,
+                     miss_rates_};
     if (meter_) result.quality = meter_->Result();
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
@@ -186,9 +188,11 @@ class Bench {
     const FfnCounting counting(engine_.forward(), decode_ffn_);
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
+      const StreamCounts before = engine_.stream_counts();
       const Clock::time_point start = Clock::now();
       Pass(kv, 1, true, engine_.selector());
       const double elapsed = SecondsSince(start);
+      CountStreamed(before);
       latencies_ms_.push_back(1000 * elapsed);
       seconds += elapsed;
       ++done_tokens_;
@@ -218,9 +222,19 @@ class Bench {
     if (wants_logits) engine_.forward().Logits(count - 1, 1);
   }
 
-  // Where neurons can be silent.
+  void CountStreamed(const StreamCounts& before) {
+    StreamCounts token = engine_.stream_counts();
+    token -= before;
+    stream_ += token;
+    if (token.neurons > 0) {
+      miss_rates_.push_back(static_cast<double>(token.misses) / static_cast<double>(token.neurons));
+    }
+  }
+
+  // Where neurons can be silent, and all be looked at.
   bool HasQuality() const {
-    return CanSkipNeurons(engine_.model().spec().layers.front().ffn.activation);
+    return engine_.streamed() == nullptr &&
+           CanSkipNeurons(engine_.model().spec().layers.front().ffn.activation);
   }
 
   // Runs some of the text once more, watched, and densely to compare.
@@ -282,6 +296,8 @@ class Bench {
   SparseFfnCounts decode_ffn_;
   std::optional<QualityMeter> meter_;
   std::vector<double> latencies_ms_;
+  StreamCounts stream_;  // of decoding
+  std::vector<double> miss_rates_;
   std::vector<double> read_bytes_per_s_;
   std::vector<double> int8_macs_per_s_;
 };

@@ -59,6 +59,8 @@ struct DecodeResult {
   WorkByOp work;                     // of one token, at the mean context
   OpSeconds op_seconds{};            // of one token, mean; with BenchOptions::profile
   std::vector<double> latencies_ms;  // of every token of every repetition
+  StreamCounts stream;               // over all tokens and repetitions
+  std::vector<double> miss_rates;    // of every token, where neurons are streamed
 };
 
 struct BenchResult {

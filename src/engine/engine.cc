@@ -58,6 +58,21 @@ void CheckBudget(const std::map<std::string, uint64_t>& ledger, uint64_t limit_b
                           path, FormatSize(limit_bytes), mib, parts));
 }
 
+// Shares out what the ledger leaves of the limit; where that is too little, the ledger says what
+// would do.
+StreamPlan PlanStreaming(const StreamedBundles& bundles, uint64_t limit_bytes,
+                         const StreamingOptions& options, std::map<std::string, uint64_t>& ledger) {
+  const uint64_t taken = Sum(ledger) + kProgramDriftBytes;
+  const uint64_t smallest = bundles.SmallestBytes(options);
+  if (taken + smallest > limit_bytes) {
+    ledger["neurons"] = smallest;
+    return {};
+  }
+  const StreamPlan plan = bundles.PlanFor(limit_bytes - taken, options);
+  bundles.AddTo(ledger, plan, options);
+  return plan;
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
@@ -81,7 +96,8 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   const FfnMode mode = ResolveMode(file, plan, options.mode);
   const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
 
-  engine->planned_ledger_ = {
+  std::map<std::string, uint64_t>& ledger = engine->planned_ledger_;
+  ledger = {
       {"program", ResidentBytes() + kUnnamedBytes},
       {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
       {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
@@ -91,13 +107,25 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
                                               plan.spec, plan.predictors->spec, limits.max_tokens)
                                         : 0)},
   };
-  CheckBudget(engine->planned_ledger_, limit, options.memory_bytes.has_value(), path);
-  engine->program_ = engine->budget_.Charge("program", engine->planned_ledger_["program"]);
+  std::optional<StreamedBundles> bundles;
+  StreamPlan stream_plan;
+  if (plan.is_packed && Sum(ledger) > limit) {
+    bundles = StreamedBundles::TakeFrom(plan, file);
+    ledger["weights"] = Buffer::ChargedBytes(plan.weights_bytes);
+    stream_plan = PlanStreaming(*bundles, limit, options.streaming, ledger);
+  }
+  CheckBudget(ledger, limit, options.memory_bytes.has_value(), path);
+  engine->program_ = engine->budget_.Charge("program", ledger["program"]);
   engine->model_ = Model::Load(file, std::move(plan), std::move(tokenizer), engine->budget_,
                                engine->compute_, progress);
+  if (bundles) {
+    engine->streamed_ = bundles->Open(path, engine->budget_, stream_plan, options.streaming);
+    engine->streamed_->Fill(engine->compute_, progress);
+  }
   engine->kv_pool_ = std::make_unique<KvPool>(engine->budget_, layout, limits.max_context);
-  engine->forward_ = std::make_unique<Forward>(engine->model_->spec(), engine->model_->weights(),
-                                               engine->compute_, engine->budget_, limits);
+  engine->forward_ =
+      std::make_unique<Forward>(engine->model_->spec(), engine->model_->weights(), engine->compute_,
+                                engine->budget_, limits, engine->streamed_.get());
   if (mode == FfnMode::kPredicted) {
     engine->selector_ =
         std::make_unique<PredictorSelector>(engine->model_->spec(), *engine->model_->predictors(),

@@ -14,6 +14,7 @@
 #include "base/budget.h"
 #include "engine/forward.h"
 #include "engine/model.h"
+#include "engine/streaming.h"
 #include "ops/compute.h"
 #include "sparsity/mode.h"
 #include "sparsity/selector.h"
@@ -28,6 +29,7 @@ struct EngineOptions {
   DType kv_dtype = DType::kF16;
   int64_t batch_tokens = 256;   // most tokens of one pass
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
+  StreamingOptions streaming;   // where a packed model does not fit
 };
 
 // Owns everything that a run needs in memory. One thread at a time.
@@ -54,6 +56,11 @@ class Engine {
   ActivationSelector& prefill_selector() {
     return mode() == FfnMode::kPredicted ? gated_selector_ : *selector_;
   }
+  // FFNs that are not all in memory; null where they are.
+  const StreamedFfns* streamed() const { return streamed_.get(); }
+  // What decoding read so far; zeros where nothing is streamed.
+  StreamCounts stream_counts() const { return streamed_ ? streamed_->counts() : StreamCounts(); }
+  int threads() const { return compute_.threads(); }
   int64_t context() const { return forward_->limits().max_context; }
   // What the budget promised at load, by name; the sum is what the run may take.
   const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
@@ -67,6 +74,7 @@ class Engine {
   BudgetCharge program_;
   std::map<std::string, uint64_t> planned_ledger_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<StreamedFfns> streamed_;
   std::unique_ptr<KvPool> kv_pool_;
   std::unique_ptr<Forward> forward_;
   std::unique_ptr<ActivationSelector> selector_;

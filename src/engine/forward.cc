@@ -16,9 +16,6 @@ const float* Floats(const WeightView& vector) {
   return reinterpret_cast<const float*>(vector.data);
 }
 
-// Tokens from which single neurons are computed for all together.
-constexpr int64_t kPrefillTokens = 8;
-
 // Hands out consecutive float matrices of one buffer; without one it only counts.
 class ScratchLayout {
  public:
@@ -121,11 +118,12 @@ uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limit
 }
 
 Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute,
-                 Budget& budget, const ForwardLimits& limits)
+                 Budget& budget, const ForwardLimits& limits, StreamedFfns* streamed)
     : spec_(spec),
       weights_(weights),
       compute_(compute),
       limits_(limits),
+      streamed_(streamed),
       input_(budget, limits.max_tokens, Sizes(spec).widest_input) {
   const Sizes sizes(spec);
   ScratchLayout count(nullptr);
@@ -186,6 +184,14 @@ void Forward::CheckBatch(std::span<const BatchSequence> batch) const {
   }
 }
 
+// Takes the tokens of the first `placed` sequences out of their caches again.
+void Forward::RemoveBatch(std::span<const BatchSequence> batch, size_t placed) {
+  for (size_t i = 0; i < placed; ++i) {
+    KvSequence& kv = *batch[i].kv;
+    kv.Truncate(kv.length() - static_cast<int64_t>(batch[i].tokens.size()));
+  }
+}
+
 void Forward::PlaceBatch(std::span<const BatchSequence> batch) {
   size_t placed = 0;
   try {
@@ -193,10 +199,7 @@ void Forward::PlaceBatch(std::span<const BatchSequence> batch) {
       batch[placed].kv->Append(static_cast<int64_t>(batch[placed].tokens.size()));
     }
   } catch (...) {
-    for (size_t i = 0; i < placed; ++i) {
-      KvSequence& kv = *batch[i].kv;
-      kv.Truncate(kv.length() - static_cast<int64_t>(batch[i].tokens.size()));
-    }
+    RemoveBatch(batch, placed);
     throw;
   }
   tokens_.clear();
@@ -235,6 +238,17 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
   PlaceBatch(batch);
   selector_ = &selector;
   observer_ = observer;
+  try {
+    RunLayers();
+  } catch (...) {
+    // Only streaming can fail from here on.
+    RemoveBatch(batch, batch.size());
+    throw;
+  }
+}
+
+void Forward::RunLayers() {
+  if (streamed_ != nullptr) streamed_->BeginPass();
   laps_.Start();
   ComputeAngles();
   LookUpRows(compute_, weights_.token_embedding, tokens_, Rows(hidden_));
@@ -243,6 +257,7 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
     AttentionBlock(layer);
     FfnBlock(layer);
   }
+  if (streamed_ != nullptr) streamed_->EndToken();
   RmsNorm(compute_, Rows(hidden_), Floats(weights_.output_norm), spec_.layers.back().norm_epsilon,
           Rows(normed_));
   laps_.Lap(ForwardOp::kNorm);
@@ -344,6 +359,7 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
                      FloatView out) {
   const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  if (streamed_ != nullptr) return RunStreamed(layer, expert, tokens, out);
   if (w.has_rows()) return RunNeurons(layer, expert, tokens, out);
   const FloatView gate = gate_.Rows(0, out.rows), up = up_.Rows(0, out.rows);
   const Product gate_up[] = {{w.ffn_gate.Expert(expert), gate}, {w.ffn_up.Expert(expert), up}};

@@ -17,6 +17,7 @@
 #include "ops/linear.h"
 #include "ops/sparse_ffn.h"
 #include "ops/sparse_prefill.h"
+#include "pipeline/streamed_ffns.h"
 #include "sparsity/selector.h"
 #include "tensor/view.h"
 #include "text/tokenizer.h"
@@ -75,18 +76,21 @@ struct ForwardLimits {
 // The scratch memory of a pass and the pass itself. One thread at a time.
 class Forward {
  public:
+  // Tokens from which single neurons are computed for all together.
+  static constexpr int64_t kPrefillTokens = 8;
   // Logit rows that one call of Logits may ask for.
   static constexpr int64_t kMaxLogitRows = 16;
 
   // Allocates all scratch, charged to `budget` as "activations" and "logits". Everything referred
-  // to must outlive the object.
+  // to must outlive the object. streamed: the FFNs, where they are not all in memory; else null.
   Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute, Budget& budget,
-          const ForwardLimits& limits);
+          const ForwardLimits& limits, StreamedFfns* streamed = nullptr);
 
   // Runs the batch through all layers. Rows are numbered over the sequences in order.
   // Throws Error(kInvalidArgument) for an empty or too large batch or a token outside the
   // vocabulary, Error(kContextFull) past max_context, Error(kOutOfBudget) when a cache has no
-  // room; no cache has changed then.
+  // room; no cache has changed then. Where FFNs are streamed also Error(kIo) and Error(kCorrupt);
+  // the batch's tokens are taken out of its caches again then, and the next call works.
   void Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
            ForwardObserver* observer = nullptr);
 
@@ -112,6 +116,8 @@ class Forward {
 
   void CheckBatch(std::span<const BatchSequence> batch) const;
   void PlaceBatch(std::span<const BatchSequence> batch);
+  static void RemoveBatch(std::span<const BatchSequence> batch, size_t placed);
+  void RunLayers();
   void ComputeAngles();
   void AttentionBlock(int64_t layer);
   void StoreKv(int64_t layer, FloatView k, FloatView v);
@@ -123,12 +129,17 @@ class Forward {
   // The same from single neurons: many tokens together where silent ones are skipped, else, and
   // where an observer looks on, one after the other.
   void RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  // The same where not all neurons are in memory.
+  void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  void StreamPrompt(const StreamedFfn& ffn, FloatView out);
+  void StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out);
   FloatView Rows(const FloatView& view) const { return view.Rows(0, num_rows_); }
 
   const ModelSpec& spec_;
   const ModelWeights& weights_;
   Compute& compute_;
   ForwardLimits limits_;
+  StreamedFfns* streamed_;
   std::vector<double> rope_frequencies_;  // radians per position, a value per rotated pair
 
   Buffer scratch_;

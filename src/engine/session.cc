@@ -130,6 +130,7 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
   GenerateResult result;
   bool running = Prefill(prompt, options, result.prefill);
   if (!running) result.finish_reason = FinishReason::kCancelled;
+  const StreamCounts before = engine_.stream_counts();
   const Clock::time_point start = Clock::now();
   while (running && static_cast<int64_t>(result.token_ids.size()) < options.max_tokens) {
     const TokenId token = sampler.Sample(NextLogits(), history_, result.token_ids.size());
@@ -151,6 +152,8 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
     ++result.decode.tokens;
   }
   result.decode.ms = MsSince(start);
+  result.stream = engine_.stream_counts();
+  result.stream -= before;
   sink.Finish();
   result.text = std::move(sink.text());
   return result;

@@ -40,7 +40,8 @@ struct GenerateResult {
   std::vector<TokenId> token_ids;  // what was generated, without the token that ended it
   FinishReason finish_reason = FinishReason::kLength;
   PhaseTime prefill;
-  PhaseTime decode;  // the first token comes out of prefill and is not counted here
+  PhaseTime decode;     // the first token comes out of prefill and is not counted here
+  StreamCounts stream;  // of decoding, where neurons are streamed
 };
 
 class Session {

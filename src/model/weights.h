@@ -28,7 +28,8 @@ struct LayerWeights {
   WeightView attn_k_norm;  // [head_dim]
   WeightView ffn_norm;     // [hidden]
   WeightView ffn_router;   // [experts][hidden]; GGUF ffn_gate_inp
-  // An FFN is three matrices, or, in a packed file, rows of single neurons (FORMATS.md).
+  // An FFN is three matrices, or, in a packed file, rows of single neurons (FORMATS.md); these have
+  // types and shapes but no data where the FFNs are not all in memory (pipeline/streamed_ffns.h).
   WeightView ffn_gate;  // [experts or 1][intermediate][hidden]
   WeightView ffn_up;    // [experts or 1][intermediate][hidden]
   WeightView ffn_down;  // [experts or 1][hidden][intermediate]
@@ -36,7 +37,7 @@ struct LayerWeights {
   RowsView up_rows;     // [experts or 1][intermediate][hidden]
   RowsView down_rows;   // [experts or 1][intermediate][hidden]: columns of down
 
-  bool has_rows() const { return !gate_rows.empty(); }
+  bool has_rows() const { return gate_rows.rows > 0; }
 };
 
 struct ModelWeights {

@@ -151,9 +151,9 @@ void SparseFfn::JoinPieces() {
 }
 
 // Every thread adds all rows to columns of its own.
-void SparseFfn::AddDown(Compute& compute, const FfnNeurons& ffn, float* out) const {
+void SparseFfn::AddDown(Compute& compute, const FfnNeurons& ffn, float* out, bool adds) const {
   const int64_t hidden = ffn.down.cols;
-  std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
+  if (!adds) std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
   const auto add = compute.kernels().row_scaled_add[static_cast<size_t>(ffn.down.dtype)];
   const int64_t groups = GroupsOf(hidden);
   // As few pieces as there are threads: a row is read in runs as long as can be.

@@ -60,8 +60,9 @@ class SparseFfn {
   SparseFfnCounts Activate(Compute& compute, const FfnNeurons& ffn, const float* x,
                            std::optional<std::span<const int32_t>> listed, bool skip_silent);
 
-  // out[0..hidden) = the sum of the active neurons' down rows.
-  void AddDown(Compute& compute, const FfnNeurons& ffn, float* out) const;
+  // out[0..hidden) = the sum of the active neurons' down rows; where `adds`, on top of what out
+  // has, so that an FFN may be computed range by range.
+  void AddDown(Compute& compute, const FfnNeurons& ffn, float* out, bool adds = false) const;
 
   // Of the last Activate: the neurons whose down rows are to be added, ascending, and their
   // factors.

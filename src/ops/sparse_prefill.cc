@@ -104,6 +104,7 @@ struct SparsePrefill::Job {
   int64_t tokens;
   int64_t hidden;
   int64_t neurons;
+  Range range;
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
 
@@ -111,10 +112,11 @@ struct SparsePrefill::Job {
   uint64_t Allowed(int64_t token, int64_t first, int64_t count) const {
     if (listed.empty()) return ~uint64_t{0};
     const std::span<const int32_t> list = listed[static_cast<size_t>(token)];
+    const int64_t begin = range.first + first;
     uint64_t bits = 0;
-    for (auto it = std::lower_bound(list.begin(), list.end(), static_cast<int32_t>(first));
-         it != list.end() && *it < first + count; ++it) {
-      bits |= uint64_t{1} << (*it - first);
+    for (auto it = std::lower_bound(list.begin(), list.end(), static_cast<int32_t>(begin));
+         it != list.end() && *it < begin + count; ++it) {
+      bits |= uint64_t{1} << (*it - begin);
     }
     return bits;
   }
@@ -256,7 +258,10 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
       const int64_t group = item / parts, part = item % parts;
       const int64_t first = part * job.tokens / parts, last = (part + 1) * job.tokens / parts;
       float* sums = sums_ + (group * job.tokens + first) * kRowGroupWeights;
-      std::memset(sums, 0, static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
+      if (job.range.is_first) {
+        std::memset(sums, 0,
+                    static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
+      }
       for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
         const int64_t row = batch * kRowsOfBatch;
         const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
@@ -270,6 +275,7 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
              factors_,
              sums});
       }
+      if (!job.range.is_last) continue;
       const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
       for (int64_t t = first; t < last; ++t) {
         job.table.sums_to_columns(sums, last - first, t - first, blocks,
@@ -279,18 +285,19 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
   });
 }
 
-SparseFfnCounts SparsePrefill::Run(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                                   std::span<const std::span<const int32_t>> listed,
-                                   FloatView out) {
-  Job job{compute.kernels(), ffn,          input.Quantized(compute), listed, input.x().rows,
-          ffn.gate.cols,     ffn.gate.rows};
+SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
+                                        const Range& range,
+                                        std::span<const std::span<const int32_t>> listed,
+                                        FloatView out) {
+  Job job{compute.kernels(), ffn,  input.Quantized(compute), listed, input.x().rows, ffn.gate.cols,
+          ffn.gate.rows,     range};
   if (job.tokens > shape_.max_tokens || job.hidden > shape_.max_hidden ||
       job.neurons > shape_.max_neurons || job.hidden != input.x().cols ||
       job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
       !CanSkipNeurons(ffn.activation)) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
-  QuantizeGroups(compute, input.x());
+  if (range.is_first) QuantizeGroups(compute, input.x());
   compute.team().ParallelFor(
       job.neurons, kRowsOfBatch, [&](int64_t begin, int64_t end, int worker) {
         const Workspace work = WorkspaceOf(worker);

@@ -38,7 +38,22 @@ class SparsePrefill {
   // token, ascending; without any entry all are. Only where CanSkipNeurons(ffn.activation). Results
   // do not depend on the number of threads, nor a token's on the others.
   SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                      std::span<const std::span<const int32_t>> listed, FloatView out);
+                      std::span<const std::span<const int32_t>> listed, FloatView out) {
+    return RunRange(compute, ffn, input, {}, listed, out);
+  }
+
+  // The same range by range, for an FFN that is not in memory as a whole: `ffn` has the neurons
+  // from range.first on, a multiple of kernels::kRowsOfBatch; ranges come in ascending order. The
+  // bits are those of Run. `listed` numbers neurons of the whole FFN; `out` is written with the
+  // last range.
+  struct Range {
+    int64_t first = 0;
+    bool is_first = true;
+    bool is_last = true;
+  };
+  SparseFfnCounts RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
+                           const Range& range, std::span<const std::span<const int32_t>> listed,
+                           FloatView out);
 
  private:
   struct Places;     // where things lie in memory_

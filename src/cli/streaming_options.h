@@ -1,0 +1,34 @@
+// Options of models that do not fit into the memory they are given, and what streaming did.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace hearth::cli {
+
+struct StreamingArguments {
+  StreamingOptions options;
+  std::string given;  // the first of the options that was given; empty: none
+};
+
+// --pipeline, --io, --cache-policy, --pinned.
+void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);
+
+// Throws UsageError where one of the options was given for a model that is in memory as a whole.
+void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine);
+
+// The `io` of bench and run (docs/formats/json.md) over `tokens` decoded tokens; null where nothing
+// is streamed. miss_rate_p99: where tokens were looked at one by one.
+nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, int64_t tokens,
+                              std::optional<double> miss_rate_p99);
+
+// How a streamed model is held, in a line; empty where nothing is streamed.
+std::string StreamedText(const Engine& engine);
+// What decoding read, in a line.
+std::string IoText(const StreamCounts& counts, int64_t tokens);
+
+}  // namespace hearth::cli

@@ -1,0 +1,104 @@
+#include "engine/streaming.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+// Of rounding to whole pages, in each of the buffers.
+constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
+
+// What estimates of work need to know of rows.
+void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights) {
+  const BundlePlacement& bundles = *tensor.bundles;
+  const auto rows = [&](BundleRole role) {
+    return RowsView{.dtype = bundles.layout.Part(role).dtype,
+                    .stride = bundles.layout.stride,
+                    .cols = bundles.hidden_size,
+                    .rows = tensor.decl.rows,
+                    .experts = tensor.decl.experts};
+  };
+  LayerWeights& layer = weights.layers[static_cast<size_t>(bundles.layer)];
+  layer.gate_rows = rows(BundleRole::kGate);
+  layer.up_rows = rows(BundleRole::kUp);
+  layer.down_rows = rows(BundleRole::kDown);
+}
+
+}  // namespace
+
+StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file) {
+  if (file.num_parts() != 1) {
+    throw Error(ErrorCode::kUnsupported, file.path(),
+                "a packed model in several files cannot be streamed");
+  }
+  StreamedBundles bundles;
+  const FfnSpec& ffn = plan.spec.layers.front().ffn;
+  bundles.hidden_size = plan.spec.hidden_size;
+  bundles.num_layers = plan.spec.num_layers;
+  bundles.num_experts = std::max<int64_t>(ffn.num_experts, 1);
+  for (const ResidentTensor& tensor : plan.tensors) {
+    if (!tensor.bundles) continue;
+    if (bundles.layer_offsets.empty()) bundles.layout = tensor.bundles->layout;
+    if (tensor.bundles->layout != bundles.layout || tensor.decl.rows != ffn.intermediate_size ||
+        tensor.decl.experts != bundles.num_experts) {
+      throw Error(ErrorCode::kUnsupported, file.path(),
+                  "layers with FFNs of different shapes cannot be streamed");
+    }
+    bundles.layer_offsets.push_back(tensor.stored->offset);
+    plan.weights_bytes = std::min(plan.weights_bytes, tensor.offset);
+    DescribeRows(tensor, *plan.weights);
+  }
+  // Bundles are the last tensors of a plan.
+  std::erase_if(plan.tensors, [](const ResidentTensor& t) { return t.bundles.has_value(); });
+  bundles.shape = {bundles.num_layers * bundles.num_experts, ffn.intermediate_size,
+                   bundles.layout.stride};
+  return bundles;
+}
+
+uint64_t StreamedBundles::OverheadBytes(const StreamingOptions& options) const {
+  // As if every neuron had a place in the cache, and could be listed.
+  StreamPlan most;
+  most.cache_slots = shape.all_neurons();
+  most.range_neurons = (shape.neurons + StreamPlan::kRangeGrain - 1) / StreamPlan::kRangeGrain *
+                       StreamPlan::kRangeGrain;
+  most.range_buffers = 2;
+  return StreamedFfns::ChargedBytes(shape, most, hidden_size, options.pipeline) -
+         static_cast<uint64_t>(most.all_slots(shape)) * shape.slot_bytes + kRoundingBytes;
+}
+
+uint64_t StreamedBundles::SmallestBytes(const StreamingOptions& options) const {
+  return OverheadBytes(options) + SmallestStreamBytes(shape);
+}
+
+StreamPlan StreamedBundles::PlanFor(uint64_t bytes, const StreamingOptions& options) const {
+  const uint64_t overhead = OverheadBytes(options);
+  return PlanStream(shape, bytes > overhead ? bytes - overhead : 0, options.pinned_share);
+}
+
+void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,
+                            const StreamingOptions& options) const {
+  const uint64_t slots =
+      Buffer::ChargedBytes(static_cast<uint64_t>(plan.all_slots(shape)) * shape.slot_bytes);
+  ledger["neurons"] = slots;
+  ledger["cache tables"] = BundleStore::ChargedBytes(shape, plan, options.pipeline.policy) - slots;
+  ledger["activations"] += DecodePipeline::ChargedBytes(shape, plan, hidden_size);
+}
+
+std::unique_ptr<StreamedFfns> StreamedBundles::Open(const std::string& path, Budget& budget,
+                                                    const StreamPlan& plan,
+                                                    const StreamingOptions& options) const {
+  BundleSource source = {.file = OpenAsyncFile(path, options.io),
+                         .layout = layout,
+                         .hidden_size = hidden_size,
+                         .num_layers = num_layers,
+                         .num_experts = num_experts,
+                         .neurons = shape.neurons,
+                         .layer_offsets = layer_offsets};
+  return std::make_unique<StreamedFfns>(budget, std::move(source), plan, options.pipeline);
+}
+
+}  // namespace hearth

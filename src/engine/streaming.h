@@ -1,0 +1,54 @@
+// How a packed model that does not fit into its budget is held: which of its FFNs' neurons stay in
+// memory (DESIGN sections 5 to 7).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/budget.h"
+#include "engine/model.h"
+#include "format/gguf.h"
+#include "pipeline/streamed_ffns.h"
+#include "plan/stream_plan.h"
+#include "storage/async_reader.h"
+
+namespace hearth {
+
+// What a user may ask of streaming.
+struct StreamingOptions {
+  StreamOptions pipeline;
+  AsyncFileOptions io;
+  // Of the memory for neurons, the share of those that are pinned; the rest is the cache's.
+  double pinned_share = 0.5;
+};
+
+// Takes the bundles out of a plan that holds them, so that they are streamed instead.
+struct StreamedBundles {
+  BundleLayout layout;
+  StreamShape shape;
+  int64_t hidden_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_experts = 1;
+  std::vector<uint64_t> layer_offsets;
+
+  // Throws Error(kUnsupported) for a split set, and for layers of different shapes.
+  static StreamedBundles TakeFrom(LoadPlan& plan, const GgufFile& file);
+
+  // Bytes that streaming takes besides slots, at most.
+  uint64_t OverheadBytes(const StreamingOptions& options) const;
+  // The least that streaming takes in all.
+  uint64_t SmallestBytes(const StreamingOptions& options) const;
+  // What fits into `bytes`. Throws Error(kOutOfBudget) below SmallestBytes.
+  StreamPlan PlanFor(uint64_t bytes, const StreamingOptions& options) const;
+  // Adds what it will charge to a ledger.
+  void AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,
+             const StreamingOptions& options) const;
+  // Opens the file again for asynchronous reads.
+  std::unique_ptr<StreamedFfns> Open(const std::string& path, Budget& budget,
+                                     const StreamPlan& plan, const StreamingOptions& options) const;
+};
+
+}  // namespace hearth

@@ -1,0 +1,35 @@
+// What a thread computes of an FFN for one token: the products of a few neurons (P1 section 5.4).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernel_table.h"
+#include "ops/sparse_ffn.h"
+
+namespace hearth {
+
+// A cluster of neurons, as rows of an FfnNeurons, and where its results go; all of `count` entries.
+struct NeuronCluster {
+  const int32_t* rows = nullptr;  // distinct
+  int64_t count = 0;
+  float* gate = nullptr;     // scratch
+  float* up = nullptr;       // scratch
+  int32_t* fired = nullptr;  // scratch
+  // Rows whose factor is not zero, in the order of `rows`, packed to the front, and their factors.
+  int32_t* active = nullptr;
+  float* factors = nullptr;
+};
+
+struct ClusterCounts {
+  int64_t fired = 0;   // up rows multiplied
+  int64_t active = 0;  // entries of active and factors
+};
+
+// Gates, then up and the activation of rows that fire; all rows where not skip_silent. A gate that
+// is not a number counts as fired, so that it shows in the result. x: the token in row groups. A
+// row's products depend on nothing but the row and the token. One thread, no allocation.
+ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
+                             const kernels::GroupQ8* x, bool skip_silent,
+                             const NeuronCluster& cluster) noexcept;
+
+}  // namespace hearth

@@ -1,0 +1,97 @@
+// The FFNs of a packed model of which only a part is in memory (DESIGN sections 4 to 6).
+//
+// All bundles that are in memory lie in slots of one arena, as they lie in the file:
+//
+//   [pinned: the hottest prefix of every FFN] [neuron cache] [spare: reads that own no slot]
+//
+// so that rows of an operator are slots, whoever put a bundle there, and a neuron's products are
+// the same bits wherever it lies.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "cache/neuron_cache.h"
+#include "format/bundle_layout.h"
+#include "ops/sparse_ffn.h"
+#include "plan/stream_plan.h"
+#include "storage/async_reader.h"
+
+namespace hearth {
+
+// Where the bundles of a model lie on storage. FFNs are numbered layer * num_experts + expert.
+struct BundleSource {
+  std::unique_ptr<AsyncFile> file;
+  BundleLayout layout;
+  int64_t hidden_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_experts = 1;              // 1: one FFN per layer
+  int64_t neurons = 0;                  // of an FFN
+  std::vector<uint64_t> layer_offsets;  // of a layer's first bundle in the file
+
+  int64_t num_ffns() const { return num_layers * num_experts; }
+  StreamShape shape() const { return {num_ffns(), neurons, layout.stride}; }
+};
+
+// One FFN of a layer, and what is done with its products.
+struct StreamedFfn {
+  int64_t layer = 0;
+  int64_t expert = 0;
+  FfnActivation activation = FfnActivation::kRelu;
+  float threshold = 0;
+};
+
+// One thread at a time. Its parts are handed to the two pipelines, which never run at once.
+class BundleStore {
+ public:
+  // Charges the arena to `budget` as "neurons". Throws Error(kOutOfBudget), Error(kUnsupported)
+  // where the file's direct reads need a larger alignment than bundles have.
+  BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan, CachePolicyKind policy);
+  // What the constructor charges.
+  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
+                               CachePolicyKind policy);
+
+  const BundleSource& source() const { return source_; }
+  const StreamPlan& plan() const { return plan_; }
+  AsyncFile& file() { return *source_.file; }
+  NeuronCache& cache() { return *cache_; }
+
+  int64_t FfnIndex(int64_t layer, int64_t expert) const {
+    return layer * source_.num_experts + expert;
+  }
+  uint64_t FileOffset(int64_t ffn, int64_t neuron) const;
+  // Slots of the pinned neurons of an FFN begin here; those of the cache, the spare ones.
+  int32_t PinnedSlot(int64_t ffn) const { return static_cast<int32_t>(ffn * plan_.pinned_neurons); }
+  int32_t cache_slot() const { return first_cache_slot_; }
+  int32_t spare_slot() const { return first_spare_slot_; }
+  // The cache's key of a neuron that is not pinned is this number plus the neuron's.
+  int32_t FirstKey(int64_t ffn) const {
+    return static_cast<int32_t>(ffn * (source_.neurons - plan_.pinned_neurons) -
+                                plan_.pinned_neurons);
+  }
+
+  std::span<std::byte> Slots(int32_t first, int64_t count) const;
+  // Rows that are slots, from `first` on.
+  FfnNeurons Rows(const StreamedFfn& ffn, int32_t first, int64_t count) const;
+
+  // Whether the checks of a slot's bundle fit.
+  bool IsIntact(int32_t slot) const { return BundleIsIntact(source_.layout, Slots(slot, 1)); }
+  [[noreturn]] void ThrowDamaged(int64_t ffn, int64_t neuron) const;
+  // For a read that failed with an errno.
+  [[noreturn]] void ThrowReadError(int error) const;
+
+ private:
+  BundleSource source_;
+  StreamPlan plan_;
+  Buffer arena_;
+  int32_t first_cache_slot_ = 0;
+  int32_t first_spare_slot_ = 0;
+  std::unique_ptr<NeuronCache> cache_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,112 @@
+// Sequential reads of FFNs, ahead of whoever computes them (DESIGN section 8; P2 section 4.1.1).
+//
+// An FFN is given out as ranges of neurons in ascending order: first what is pinned, then the rest
+// through the spare slots of the store, one range of them while the next ones are being read. Where
+// the model has one FFN per layer, reading goes on into the next layer, so that it overlaps with
+// attention too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ops/compute.h"
+#include "pipeline/bundle_store.h"
+#include "storage/async_reader.h"
+
+namespace hearth {
+
+// What sequential reads did so far.
+struct RangeCounts {
+  uint64_t reads = 0;
+  uint64_t bytes = 0;
+  double wait_seconds = 0;  // in which the caller had nothing to compute
+};
+
+// One thread at a time.
+class RangeReader {
+ public:
+  // Opens a queue. `store` must outlive the reader.
+  explicit RangeReader(BundleStore& store);
+
+  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with rows of slots that
+  // stay valid during the call. Checks of what was read are verified with all threads. Throws
+  // Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then.
+  template <typename Visit>
+  void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+    const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
+    const int64_t pinned = store_.plan().pinned_neurons;
+    if (pinned > 0) visit(int64_t{0}, store_.Rows(ffn, store_.PinnedSlot(index), pinned));
+    if (pinned == store_.source().neurons) return;
+    try {
+      Begin(index, pinned);
+      while (in_order_.ffn == index) {
+        const Range range = Take(compute);
+        visit(range.first, store_.Rows(ffn, range.slot, range.count));
+        Recycle();
+      }
+    } catch (...) {
+      Stop();
+      throw;
+    }
+  }
+
+  // Reads neurons [0, end) of an FFN; visit(first_neuron, slot, count) copies them elsewhere.
+  template <typename Visit>
+  void ReadPrefix(Compute& compute, int64_t ffn, int64_t end, Visit&& visit) {
+    try {
+      last_neuron_ = end;
+      Begin(ffn, 0);
+      while (in_order_.ffn == ffn && in_order_.neuron < end) {
+        const Range range = Take(compute);
+        visit(range.first, range.slot, range.count);
+        Recycle();
+      }
+    } catch (...) {
+      Stop();
+      throw;
+    }
+    Stop();
+  }
+
+  // Ends what is in flight, so that the spare slots are free for others.
+  void Stop() noexcept;
+
+  const RangeCounts& counts() const { return counts_; }
+
+ private:
+  struct Range {
+    int64_t ffn = 0;
+    int64_t first = 0;
+    int64_t count = 0;
+    int32_t slot = 0;
+    int pending = 0;  // reads
+    int error = 0;
+  };
+  struct Place {
+    int64_t ffn = -1;
+    int64_t neuron = 0;
+    bool operator==(const Place&) const = default;
+  };
+
+  void Begin(int64_t ffn, int64_t neuron);
+  Range Take(Compute& compute);
+  void Recycle();
+  void ReadAhead();
+  void SubmitRange(size_t buffer);
+  void Collect(bool wait);
+  void Verify(Compute& compute, const Range& range) const;
+  Place Next(Place place, int64_t count) const;
+
+  BundleStore& store_;
+  std::unique_ptr<ReadQueue> queue_;
+  std::vector<Range> buffers_;  // a ring
+  size_t oldest_ = 0;           // the range to be taken next
+  size_t filled_ = 0;           // ranges that are read or being read, from oldest_ on
+  Place in_order_;              // where the oldest range begins
+  Place to_read_;               // where the next read begins; ffn -1: nowhere
+  int64_t last_neuron_ = 0;     // of an FFN, exclusive
+  RangeCounts counts_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,83 @@
+#include "pipeline/streamed_ffns.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+// Which neurons of every FFN start in the cache, and where.
+struct WarmStart {
+  int64_t num_ffns;
+  int64_t pinned;
+  std::vector<int32_t> slots;  // by hotness: neuron after neuron, in each of them FFN after FFN
+
+  explicit WarmStart(BundleStore& store)
+      : num_ffns(store.source().num_ffns()), pinned(store.plan().pinned_neurons) {
+    const int64_t streamed = (store.source().neurons - pinned) * num_ffns;
+    const int64_t count = std::min(store.plan().cache_slots, streamed);
+    std::vector<int32_t> keys(static_cast<size_t>(count));
+    slots.resize(keys.size());
+    for (int64_t i = 0; i < count; ++i) {
+      keys[static_cast<size_t>(i)] =
+          store.FirstKey(i % num_ffns) + static_cast<int32_t>(pinned + i / num_ffns);
+    }
+    slots.resize(static_cast<size_t>(store.cache().Seed(keys, slots)));
+  }
+
+  // Neurons below this one of an FFN are in memory.
+  int64_t End(int64_t ffn) const {
+    const auto count = static_cast<int64_t>(slots.size());
+    return pinned + count / num_ffns + (ffn < count % num_ffns ? 1 : 0);
+  }
+  int32_t CacheSlot(int64_t ffn, int64_t neuron) const {
+    return slots[static_cast<size_t>((neuron - pinned) * num_ffns + ffn)];
+  }
+};
+
+constexpr int64_t kCopyGrain = 64;
+
+}  // namespace
+
+StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan& plan,
+                           const StreamOptions& options)
+    : options_(options),
+      store_(budget, std::move(source), plan, options.policy),
+      ranges_(store_),
+      decode_(budget, store_, options.pipeline) {}
+
+uint64_t StreamedFfns::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
+                                    int64_t hidden_size, const StreamOptions& options) {
+  return BundleStore::ChargedBytes(shape, plan, options.policy) +
+         DecodePipeline::ChargedBytes(shape, plan, hidden_size);
+}
+
+void StreamedFfns::Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress) {
+  const WarmStart warm(store_);
+  const uint64_t stride = store_.source().layout.stride;
+  const int64_t num_ffns = store_.source().num_ffns();
+  uint64_t total = 0, done = 0;
+  for (int64_t ffn = 0; ffn < num_ffns; ++ffn)
+    total += static_cast<uint64_t>(warm.End(ffn)) * stride;
+  for (int64_t ffn = 0; ffn < num_ffns; ++ffn) {
+    ranges_.ReadPrefix(
+        compute, ffn, warm.End(ffn), [&](int64_t first, int32_t slot, int64_t count) {
+          compute.team().ParallelFor(count, kCopyGrain, [&](int64_t begin, int64_t end, int) {
+            for (int64_t i = begin; i < end; ++i) {
+              const int64_t neuron = first + i;
+              const int32_t to = neuron < warm.pinned
+                                     ? store_.PinnedSlot(ffn) + static_cast<int32_t>(neuron)
+                                     : store_.cache_slot() + warm.CacheSlot(ffn, neuron);
+              std::memcpy(store_.Slots(to, 1).data(),
+                          store_.Slots(slot + static_cast<int32_t>(i), 1).data(), stride);
+            }
+          });
+          done += static_cast<uint64_t>(count) * stride;
+          if (progress) progress(done, total);
+        });
+  }
+}
+
+}  // namespace hearth

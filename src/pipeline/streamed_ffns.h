@@ -1,0 +1,67 @@
+// Start here: all FFNs of a packed model that is larger than the memory it was given.
+//
+// Owns what is in memory of them, and the two ways to compute one: range by range, for all neurons
+// (prompts; decisions of no selector), and neuron by neuron, for a list (decode).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "base/budget.h"
+#include "ops/compute.h"
+#include "pipeline/bundle_store.h"
+#include "pipeline/decode_pipeline.h"
+#include "pipeline/range_reader.h"
+
+namespace hearth {
+
+struct StreamOptions {
+  CachePolicyKind policy = CachePolicyKind::kTwoQueue;
+  PipelineKind pipeline = PipelineKind::kCluster;
+};
+
+// One thread at a time.
+class StreamedFfns {
+ public:
+  // Charges what ChargedBytes says. Throws as BundleStore does.
+  StreamedFfns(Budget& budget, BundleSource source, const StreamPlan& plan,
+               const StreamOptions& options);
+  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
+                               int64_t hidden_size, const StreamOptions& options);
+
+  // Reads what is pinned, and fills the cache with the neurons that fire most of the others, in
+  // sequential reads. Calls progress(done_bytes, total_bytes), which may throw. Throws Error(kIo),
+  // Error(kCorrupt).
+  void Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress);
+
+  // Before a pass. Throws Error(kIo) where the file was truncated or replaced.
+  void BeginPass() { store_.file().CheckUnchanged(); }
+  // After a token was decoded: the clock of policies that forget.
+  void EndToken() noexcept { store_.cache().EndToken(); }
+
+  // visit(first_neuron, rows) for the ranges of an FFN, ascending; see RangeReader.
+  template <typename Visit>
+  void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+    ranges_.ForEachRange(compute, ffn, visit);
+  }
+  // One token; see DecodePipeline::Run.
+  SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
+                      std::span<const int32_t> listed, bool skip_silent, float* out) {
+    ranges_.Stop();
+    return decode_.Run(compute, ffn, x, listed, skip_silent, out);
+  }
+
+  const BundleStore& store() const { return store_; }
+  const StreamOptions& options() const { return options_; }
+  const StreamCounts& counts() const { return decode_.counts(); }
+  const RangeCounts& range_counts() const { return ranges_.counts(); }
+
+ private:
+  StreamOptions options_;
+  BundleStore store_;
+  RangeReader ranges_;
+  DecodePipeline decode_;
+};
+
+}  // namespace hearth

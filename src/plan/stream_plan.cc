@@ -1,0 +1,52 @@
+#include "plan/stream_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace hearth {
+namespace {
+
+constexpr int64_t kGrain = StreamPlan::kRangeGrain;
+// With ranges of some 15 MB a disk reads at its sequential speed and sections of the team cost
+// nothing beside the work; more than three buffers only take room from the cache.
+constexpr int64_t kMostRangeNeurons = 2048;
+constexpr int64_t kRangeBuffers = 3;
+constexpr int64_t kFewestSpareSlots = 2 * kGrain;
+constexpr int64_t kFewestCacheSlots = 1;
+
+int64_t RoundDown(int64_t value, int64_t unit) { return value / unit * unit; }
+
+}  // namespace
+
+uint64_t SmallestStreamBytes(const StreamShape& shape) {
+  return static_cast<uint64_t>(kFewestSpareSlots + kFewestCacheSlots) * shape.slot_bytes;
+}
+
+StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_share) {
+  if (!(pinned_share >= 0 && pinned_share <= 1)) {
+    throw Error(ErrorCode::kInvalidArgument, "plan", "share of memory for pinned neurons",
+                "from 0 to 1", std::to_string(pinned_share));
+  }
+  if (bytes < SmallestStreamBytes(shape)) {
+    throw Error(ErrorCode::kOutOfBudget, "plan", "memory for neurons",
+                "at least " + FormatSize(SmallestStreamBytes(shape)), FormatSize(bytes));
+  }
+  const int64_t slots = static_cast<int64_t>(bytes / shape.slot_bytes);
+  const int64_t most_range =
+      std::min(kMostRangeNeurons, (shape.neurons + kGrain - 1) / kGrain * kGrain);
+  StreamPlan plan;
+  plan.range_buffers = slots / 8 >= kRangeBuffers * kGrain ? kRangeBuffers : 2;
+  plan.range_neurons =
+      std::clamp(RoundDown(slots / 8 / plan.range_buffers, kGrain), kGrain, most_range);
+  const int64_t left = slots - plan.spare_slots();
+  const auto wanted = static_cast<int64_t>(static_cast<double>(left) * pinned_share);
+  plan.pinned_neurons = std::min(RoundDown(wanted / shape.num_ffns, kGrain), shape.neurons);
+  const int64_t streamed = shape.all_neurons() - plan.pinned_slots(shape);
+  plan.cache_slots = std::clamp(left - plan.pinned_slots(shape), kFewestCacheSlots,
+                                std::max(streamed, kFewestCacheSlots));
+  return plan;
+}
+
+}  // namespace hearth
