@@ -113,6 +113,18 @@ TEST_F(PackCommandTest, ATextThatTeachesNothingIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("p")));
 }
 
+// Before the text is read, which is not even there.
+TEST_F(PackCommandTest, WhatCannotBeWrittenIsKnownBeforeAnythingIsLearned) {
+  const auto pack = [&](const std::string& source, const std::string& out) {
+    return RunHearth({"pack", source, "--text", "/nowhere/text", "-o", out});
+  };
+  MakeModel(folder_.Path("m"), ShapeText(64, 64, kDenseShape), DType::kF16);
+  ExpectOneSentence(pack(folder_.Path("m"), "/nowhere/p.gguf"), 1, "/nowhere/p.gguf");
+  ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("m")), 1, "would be replaced");
+  ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("p")), 1, "/nowhere/text");
+  EXPECT_THAT(folder_.Files(), ElementsAre("m"));
+}
+
 TEST_F(PackCommandTest, InspectDescribesThePackingAsItsSchemaSays) {
   MakePacked();
   const ProgramResult result = RunHearth({"inspect", folder_.Path("p"), "--json"});

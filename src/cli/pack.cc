@@ -69,18 +69,18 @@ int Pack(const PackCommandOptions& options) {
   std::optional<ModelProfile> profile;
   if (!options.profile.empty()) profile = LoadProfile(options.profile);
   CatchInterrupts(true);  // an interrupted run must not leave gigabytes behind
+  PackOptions pack{.profile = profile ? &*profile : nullptr,
+                   .quant = options.quant,
+                   .memory_bytes = options.memory_bytes};
+  pack.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   std::optional<TextLessons> lessons;
   const std::string state_dir = options.output + ".predictors";
   if (!options.text_file.empty()) {
+    CheckPack(source, pack, options.output);
     lessons = Learn(options, state_dir, profile);
-    profile = lessons->profile;
+    pack.profile = &lessons->profile;
+    if (lessons->predictors) pack.predictors = &lessons->predictors->set;
   }
-  PackOptions pack{
-      .profile = profile ? &*profile : nullptr,
-      .predictors = lessons && lessons->predictors ? &lessons->predictors->set : nullptr,
-      .quant = options.quant,
-      .memory_bytes = options.memory_bytes};
-  pack.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   PackResult result;
   {
     ProgressLine progress("packing", ProgressUnit::kBytes);
@@ -91,7 +91,7 @@ int Pack(const PackCommandOptions& options) {
       progress.Update(done, total);
     });
   }
-  if (!state_dir.empty() && lessons) {
+  if (lessons) {
     std::error_code ignored;  // what is left there helps nobody now, and hurts nobody
     std::filesystem::remove_all(state_dir, ignored);
   }
@@ -141,17 +141,8 @@ void AddPackCommand(CLI::App& app, Action& action) {
           "type of the FFNs: q4_0, q4_1, q8_0, f16 (default: that of the model's gates, q8_0 for "
           "floats)")
       ->option_text("TYPE");
-  command
-      ->add_option_function<std::string>(
-          "--memory",
-          [options](const std::string& text) {
-            options->memory_bytes = AsUsage([&] { return ParseSize(text, "--memory"); });
-          },
-          "most memory to use, like 2G (default: what is free)")
-      ->option_text("SIZE");
-  command->add_option("--threads", options->threads, "threads (default: one per processor)")
-      ->option_text("N")
-      ->check(CLI::Range(1, 1024));
+  AddMemoryOption(*command, options->memory_bytes);
+  AddThreadsOption(*command, options->threads);
   command->callback([options, &action] { action = [options] { return Pack(*options); }; });
 }
 

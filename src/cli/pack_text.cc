@@ -72,9 +72,6 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   model.model = options.model;
   model.memory_bytes = options.memory_bytes;
   model.threads = options.threads;
-  if (IsPacked(GgufFile::Open(options.model).metadata())) {  // before its weights are read
-    throw Error(ErrorCode::kUnsupported, options.model, "it is packed already");
-  }
   const auto engine = LoadEngine(model);
   const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);
   if (tokens.empty()) {
@@ -93,8 +90,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
 std::string LessonsText(const TextLessons& lessons) {
   if (!lessons.predictors) {
     return "no neuron of this model is ever silent: there are no predictors, and packing only "
-           "helps "
-           "streaming\n";
+           "helps streaming\n";
   }
   const ActivationSummary summary = Summarize(lessons.profile, -1);
   const MadePredictors& made = *lessons.predictors;

@@ -17,7 +17,7 @@ struct TextLessons {
 };
 
 struct TextLessonOptions {
-  std::string model;  // a plain GGUF
+  std::string model;  // a plain GGUF, as CheckPack has found
   std::string text_file;
   std::string state_dir;                // where finished predictors are kept while others are made
   std::optional<ModelProfile> profile;  // of an earlier `hearth profile`: not made again

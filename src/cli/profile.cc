@@ -109,11 +109,6 @@ void ContinueFrom(const ProfileCommand& options, ProfileJob& job) {
   job.profile = std::move(saved);
 }
 
-// A name that cannot be written is better known before hours of work.
-void CheckWritable(const std::string& path) {
-  if (!path.empty()) AtomicFile probe(path);
-}
-
 void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   const auto engine = LoadEngine(options.model);
   CatchInterrupts(true);
@@ -187,8 +182,9 @@ void Report(const ProfileCommand& options, const ModelProfile& profile, const Tr
 int Profile(const ProfileCommand& options) {
   ProfileJob job = PlanJob(options);
   ContinueFrom(options, job);
-  CheckWritable(options.output);
-  CheckWritable(options.plot);
+  for (const std::string& path : {options.output, options.plot}) {
+    if (!path.empty()) CheckWritable(path);
+  }
   std::optional<TraceWriter> trace;
   if (!options.trace.empty()) {
     trace.emplace(options.trace, TraceHeaderOf(job.profile, job.num_experts_per_token));

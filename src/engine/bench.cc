@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/token_scores.h"
 #include "engine/topic_walk.h"
 #include "ops/probe.h"
 #include "ops/sparse_ffn.h"
@@ -255,15 +256,12 @@ class Bench {
   // The likeliest successors of the first `count` tokens.
   std::vector<TokenId> Likeliest(int64_t count, ActivationSelector& selector,
                                  ForwardObserver* observer) {
-    KvSequence kv(engine_.kv_pool());
-    const BatchSequence sequence{&kv, std::span(tokens_).first(static_cast<size_t>(count))};
-    engine_.forward().Run({&sequence, 1}, selector, observer);
     std::vector<TokenId> best;
-    for (int64_t i = 0; i < count; ++i) {
-      const FloatView logits = engine_.forward().Logits(i, 1);
-      best.push_back(static_cast<TokenId>(std::max_element(logits.data, logits.data + logits.cols) -
-                                          logits.data));
-    }
+    ForAllLogits(engine_.forward(), engine_.kv_pool(),
+                 std::span(tokens_).first(static_cast<size_t>(count)), selector, observer,
+                 [&](size_t, std::span<const float> logits) {
+                   best.push_back(LikeliestToken(logits));
+                 });
     return best;
   }
 

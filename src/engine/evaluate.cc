@@ -6,18 +6,11 @@
 
 #include "base/error.h"
 #include "engine/text_windows.h"
+#include "engine/token_scores.h"
 #include "sparsity/selector.h"
 
 namespace hearth {
 namespace {
-
-// -log softmax(logits)[target], summed in double.
-double NegativeLogLikelihood(std::span<const float> logits, TokenId target) {
-  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - best);
-  return best + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)]);
-}
 
 // Runs windows and adds up scores.
 class Evaluation {
@@ -29,12 +22,13 @@ class Evaluation {
     likeliest_.clear();
     if (engine_.mode() != FfnMode::kDense) {
       DenseSelector dense;
-      Run(window, dense, nullptr, [this](FloatView logits, int64_t rows, size_t) {
-        for (int64_t r = 0; r < rows; ++r) likeliest_.push_back(Likeliest(logits, r));
+      Run(window, dense, nullptr, [this](size_t, std::span<const float> logits) {
+        likeliest_.push_back(LikeliestToken(logits));
       });
     }
-    Run(window, engine_.selector(), &meter_,
-        [&](FloatView logits, int64_t rows, size_t begin) { Score(window, logits, rows, begin); });
+    Run(window, engine_.selector(), &meter_, [&](size_t position, std::span<const float> logits) {
+      Score(window, position, logits);
+    });
   }
 
   EvalResult Result() const {
@@ -47,40 +41,23 @@ class Evaluation {
   }
 
  private:
-  // Calls fn(logits, rows, position of the first) for all positions of the window.
-  template <typename F>
   void Run(std::span<const TokenId> window, ActivationSelector& selector, ForwardObserver* observer,
-           F&& fn) {
-    KvSequence kv(engine_.kv_pool());
-    RunInChunks(engine_, kv, window, selector, observer, [&](size_t begin, size_t count) {
-      for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
-        const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
-        fn(engine_.forward().Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows)),
-           static_cast<int64_t>(rows), begin + i);
-      }
-      return true;
-    });
+           const LogitsFn& fn) {
+    ForAllLogits(engine_.forward(), engine_.kv_pool(), window, selector, observer, fn);
   }
 
-  TokenId Likeliest(FloatView logits, int64_t row) const {
-    const float* first = logits.row(row);
-    return static_cast<TokenId>(std::max_element(first, first + logits.cols) - first);
-  }
-
-  // The logits of position p foretell token p + 1 of the window.
-  void Score(std::span<const TokenId> window, FloatView logits, int64_t rows, size_t begin) {
-    const auto vocab = static_cast<size_t>(logits.cols);
-    for (int64_t r = 0; r < rows; ++r) {
-      const size_t position = begin + static_cast<size_t>(r);
-      if (!likeliest_.empty()) meter_.CountTop1(Likeliest(logits, r) == likeliest_[position]);
-      if (position + 1 == window.size()) continue;
-      nll_ += NegativeLogLikelihood({logits.row(r), vocab}, window[position + 1]);
-      ++scored_;
+  // The logits of a position foretell the next token of the window.
+  void Score(std::span<const TokenId> window, size_t position, std::span<const float> logits) {
+    if (!likeliest_.empty()) {
+      meter_.CountTop1(LikeliestToken(logits) == likeliest_[position]);
     }
+    if (position + 1 == window.size()) return;
+    nll_ += NegativeLogLikelihood(logits, window[position + 1]);
+    ++scored_;
     if (!std::isfinite(nll_)) {
       throw Error(ErrorCode::kCorrupt, engine_.model().path(), "its logits are not numbers");
     }
-    if (progress_ && scored_ > 0) {
+    if (progress_) {
       progress_(static_cast<uint64_t>(scored_), total_, nll_ / static_cast<double>(scored_));
     }
   }

@@ -22,13 +22,13 @@ std::vector<TokenId> TextWindows::Window(uint64_t index) const {
   return window;
 }
 
-bool RunInChunks(Engine& engine, KvSequence& kv, std::span<const TokenId> tokens,
+bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
                  ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after) {
-  const auto chunk = static_cast<size_t>(engine.forward().limits().max_tokens);
+  const auto chunk = static_cast<size_t>(forward.limits().max_tokens);
   for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const size_t count = std::min(chunk, tokens.size() - begin);
     const BatchSequence sequence{&kv, tokens.subspan(begin, count)};
-    engine.forward().Run({&sequence, 1}, selector, observer);
+    forward.Run({&sequence, 1}, selector, observer);
     if (!after(begin, count)) return false;
   }
   return true;

@@ -32,7 +32,10 @@ constexpr size_t kPiecesAhead = 8;
 constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
 
-void RefuseToReplaceSource(const GgufFile& source, const std::string& path) {
+void CheckName(const GgufFile& source, const std::string& path) {
+  if (path.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "-o", "the name of the file to write is missing");
+  }
   for (size_t i = 0; i < source.num_parts(); ++i) {
     std::error_code missing;
     if (std::filesystem::equivalent(path, source.part(i).name(), missing)) {
@@ -165,11 +168,14 @@ class Packer {
 
 PackResult PackModel(const GgufFile& source, const PackOptions& options, const std::string& path,
                      const PackProgressFn& progress) {
-  if (path.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "-o", "the name of the file to write is missing");
-  }
-  RefuseToReplaceSource(source, path);
+  CheckName(source, path);
   return Packer(source, options, path, progress).Pack();
+}
+
+void CheckPack(const GgufFile& source, const PackOptions& options, const std::string& path) {
+  CheckName(source, path);
+  const PackProgressFn none;
+  Packer(source, options, path, none);
 }
 
 }  // namespace hearth

@@ -55,4 +55,8 @@ DType ChooseBundleType(DType stored, DType resident);
 PackResult PackModel(const GgufFile& source, const PackOptions& options, const std::string& path,
                      const PackProgressFn& progress = {});
 
+// Throws what PackModel would before it writes the first byte, and leaves nothing behind: for what
+// takes hours before there are predictors to pack.
+void CheckPack(const GgufFile& source, const PackOptions& options, const std::string& path);
+
 }  // namespace hearth

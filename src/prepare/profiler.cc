@@ -108,7 +108,7 @@ class ProfileRun {
     const std::span<const TokenId> tokens = window;
     KvSequence kv(engine_.kv_pool());
     const auto poll = [this](size_t, size_t) { return !CancelAsked(); };
-    if (!RunInChunks(engine_, kv, tokens.first(known), selector_, nullptr, poll)) return;
+    if (!RunInChunks(engine_.forward(), kv, tokens.first(known), selector_, nullptr, poll)) return;
     const auto chunk = static_cast<size_t>(engine_.forward().limits().max_tokens);
     for (size_t begin = known; begin < tokens.size() && !CancelAsked(); begin += chunk) {
       RunChunk(kv, tokens.subspan(begin, std::min(chunk, tokens.size() - begin)), begin == 0);

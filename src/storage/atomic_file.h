@@ -39,4 +39,8 @@ class AtomicFile {
   bool finished_ = false;
 };
 
+// Throws what writing `path` as an AtomicFile would at its start, and leaves nothing behind: a name
+// that cannot be written is better known before hours of work.
+void CheckWritable(const std::string& path);
+
 }  // namespace hearth

@@ -60,5 +60,11 @@ TEST_F(AtomicFileTest, RefusesWhatIsNoFile) {
   EXPECT_EQ(NumFiles(), 0);
 }
 
+TEST_F(AtomicFileTest, CheckingLeavesNothing) {
+  CheckWritable(path_);
+  EXPECT_THROW(CheckWritable(folder_), Error);
+  EXPECT_EQ(NumFiles(), 0);
+}
+
 }  // namespace
 }  // namespace hearth
