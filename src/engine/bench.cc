@@ -79,20 +79,6 @@ OpSeconds Divided(OpSeconds seconds, int64_t count) {
   return seconds;
 }
 
-// The topic walk where the model has one: what its neurons do depends on the text. Else random ids.
-std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
-  const int64_t vocab = model.spec().vocab_size;
-  if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
-    return TopicWalk(*topics).Take(count);
-  }
-  std::mt19937_64 random(kTokenSeed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) {
-    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
-  }
-  return tokens;
-}
-
 // Measures one thing at a time; collects what was measured.
 class Bench {
  public:
@@ -257,11 +243,10 @@ class Bench {
   std::vector<TokenId> Likeliest(int64_t count, ActivationSelector& selector,
                                  ForwardObserver* observer) {
     std::vector<TokenId> best;
-    ForAllLogits(engine_.forward(), engine_.kv_pool(),
-                 std::span(tokens_).first(static_cast<size_t>(count)), selector, observer,
-                 [&](size_t, std::span<const float> logits) {
-                   best.push_back(LikeliestToken(logits));
-                 });
+    ForAllLogits(
+        engine_.forward(), engine_.kv_pool(), std::span(tokens_).first(static_cast<size_t>(count)),
+        selector, observer,
+        [&](size_t, std::span<const float> logits) { best.push_back(LikeliestToken(logits)); });
     return best;
   }
 
@@ -301,6 +286,19 @@ class Bench {
 };
 
 }  // namespace
+
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
+  const int64_t vocab = model.spec().vocab_size;
+  if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
+    return TopicWalk(*topics).Take(count);
+  }
+  std::mt19937_64 random(kTokenSeed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) {
+    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
+  }
+  return tokens;
+}
 
 ProbeMemory::ProbeMemory(Engine& engine) {
   const uint64_t wanted = ProbeBytes();

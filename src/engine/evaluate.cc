@@ -12,6 +12,18 @@
 namespace hearth {
 namespace {
 
+void CheckText(std::span<const TokenId> tokens, TokenId bos, int64_t context) {
+  const auto room = static_cast<uint64_t>(context);
+  const uint64_t count = tokens.size() + (bos >= 0 ? 1 : 0);
+  if (room >= 2 && count >= 2) return;
+  throw Error(ErrorCode::kInvalidArgument, "eval", "there is nothing to score",
+              "a context and a text of at least 2 tokens", std::to_string(std::min(room, count)));
+}
+
+void CheckNumber(double nll, const std::string& model) {
+  if (!std::isfinite(nll)) throw Error(ErrorCode::kCorrupt, model, "its logits are not numbers");
+}
+
 // Runs windows and adds up scores.
 class Evaluation {
  public:
@@ -26,9 +38,8 @@ class Evaluation {
         likeliest_.push_back(LikeliestToken(logits));
       });
     }
-    Run(window, engine_.selector(), &meter_, [&](size_t position, std::span<const float> logits) {
-      Score(window, position, logits);
-    });
+    Run(window, engine_.selector(), &meter_,
+        [&](size_t position, std::span<const float> logits) { Score(window, position, logits); });
   }
 
   EvalResult Result() const {
@@ -54,9 +65,7 @@ class Evaluation {
     if (position + 1 == window.size()) return;
     nll_ += NegativeLogLikelihood(logits, window[position + 1]);
     ++scored_;
-    if (!std::isfinite(nll_)) {
-      throw Error(ErrorCode::kCorrupt, engine_.model().path(), "its logits are not numbers");
-    }
+    CheckNumber(nll_, engine_.model().path());
     if (progress_) {
       progress_(static_cast<uint64_t>(scored_), total_, nll_ / static_cast<double>(scored_));
     }
@@ -73,16 +82,38 @@ class Evaluation {
 
 }  // namespace
 
+std::vector<TokenId> SampleToScore(std::span<const TokenId> text) {
+  constexpr int64_t kTokens = 4096;
+  return SpreadSample(text, kTokens, kSampleContext);
+}
+
+double TextScore::perplexity() const { return std::exp(nll_per_token); }
+
+TextScore ScoreText(Forward& forward, KvPool& kv_pool, ActivationSelector& selector,
+                    std::span<const TokenId> tokens, const ScoreOptions& options) {
+  CheckText(tokens, options.bos, options.context);
+  const TextWindows windows(tokens, options.bos, options.context);
+  TextScore score;
+  uint64_t done = 0;
+  for (uint64_t i = 0; i < windows.size(); ++i) {
+    const std::vector<TokenId> window = windows.Window(i);
+    ForAllLogits(forward, kv_pool, window, selector, nullptr,
+                 [&](size_t position, std::span<const float> logits) {
+                   if (options.progress) options.progress(++done, windows.total_tokens());
+                   if (position + 1 == window.size()) return;
+                   score.nll_per_token += NegativeLogLikelihood(logits, window[position + 1]);
+                   ++score.tokens;
+                 });
+  }
+  CheckNumber(score.nll_per_token, options.model);
+  score.nll_per_token /= static_cast<double>(score.tokens);
+  return score;
+}
+
 EvalResult EvaluateText(Engine& engine, std::span<const TokenId> tokens,
                         const EvalProgressFn& progress) {
   const TokenId bos = engine.model().tokenizer().special().bos;
-  const size_t extra = bos >= 0 ? 1 : 0;
-  const auto context = static_cast<size_t>(engine.context());
-  if (context < 2 || tokens.size() + extra < 2) {
-    throw Error(ErrorCode::kInvalidArgument, "eval", "there is nothing to score",
-                "a context and a text of at least 2 tokens",
-                std::to_string(std::min(context, tokens.size() + extra)));
-  }
+  CheckText(tokens, bos, engine.context());
   Evaluation evaluation(engine, tokens.size(), progress);
   const TextWindows windows(tokens, bos, engine.context());
   for (uint64_t i = 0; i < windows.size(); ++i) {

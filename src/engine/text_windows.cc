@@ -22,6 +22,19 @@ std::vector<TokenId> TextWindows::Window(uint64_t index) const {
   return window;
 }
 
+std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, int64_t length) {
+  const auto all = static_cast<int64_t>(text.size());
+  if (all <= count) return {text.begin(), text.end()};
+  const int64_t pieces = std::max<int64_t>(count / length, 1);
+  std::vector<TokenId> chosen;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const auto piece =
+        text.subspan(static_cast<size_t>(i * all / pieces), static_cast<size_t>(count / pieces));
+    chosen.insert(chosen.end(), piece.begin(), piece.end());
+  }
+  return chosen;
+}
+
 bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
                  ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after) {
   const auto chunk = static_cast<size_t>(forward.limits().max_tokens);

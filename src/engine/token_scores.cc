@@ -26,8 +26,7 @@ void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> to
       const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
       const FloatView logits = forward.Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows));
       for (size_t r = 0; r < rows; ++r) {
-        fn(begin + i + r,
-           {logits.row(static_cast<int64_t>(r)), static_cast<size_t>(logits.cols)});
+        fn(begin + i + r, {logits.row(static_cast<int64_t>(r)), static_cast<size_t>(logits.cols)});
       }
     }
     return true;
