@@ -44,19 +44,20 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->option_text("NAME");
 }
 
+std::optional<FfnMode> ParseMode(const std::string& name) {
+  const std::optional<FfnMode> mode = FfnModeFromName(name);
+  if (mode || name == "auto") return mode;
+  throw UsageError("--mode: expected auto, dense, gated or predicted, found '" + Printable(name) +
+                   "'");
+}
+
 void AddModeOption(CLI::App& command, ModelOptions& options) {
   command
       .add_option_function<std::string>(
-          "--mode",
-          [&options](const std::string& name) {
-            options.mode = FfnModeFromName(name);
-            if (!options.mode && name != "auto") {
-              throw UsageError("--mode: expected auto, dense, gated or predicted, found '" +
-                               Printable(name) + "'");
-            }
-          },
+          "--mode", [&options](const std::string& name) { options.mode = ParseMode(name); },
           "which neurons to compute: all, those whose gate fires, or those that predictors name "
-          "(default auto: what the file was packed for)")
+          "(default auto: what the file was packed for, by measurement; where it does not say, the "
+          "last of these that it can run in)")
       ->option_text("auto|dense|gated|predicted");
   AddStreamingOptions(command, options.streaming);
 }
@@ -69,6 +70,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.context = options.context;
   engine.mode = options.mode;
   engine.streaming = options.streaming.options;
+  engine.silu_thresholds = options.silu_thresholds;
   engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(

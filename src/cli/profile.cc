@@ -63,10 +63,6 @@ void CheckUsage(const ProfileCommand& options, const CLI::App& command) {
 ProfileJob PlanJob(const ProfileCommand& options) {
   const std::string text = ReadTextFile(options.text_file);
   const GgufFile file = GgufFile::Open(options.model.model);
-  if (IsPacked(file.metadata())) {  // before its weights are read
-    throw Error(ErrorCode::kUnsupported, options.model.model,
-                "it is packed: profile the model that it was packed from");
-  }
   const ModelSpec spec = ReadModelSpec(file);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ProfileJob job;
@@ -110,7 +106,9 @@ void ContinueFrom(const ProfileCommand& options, ProfileJob& job) {
 }
 
 void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
-  const auto engine = LoadEngine(options.model);
+  ModelOptions dense = options.model;
+  dense.mode = FfnMode::kDense;  // all neurons are looked at
+  const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
   ProfileRunOptions run;
   run.cancel = &InterruptFlag();

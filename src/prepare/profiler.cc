@@ -264,6 +264,11 @@ void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& pro
     throw Error(ErrorCode::kInvalidArgument, "trace",
                 "a run that continues cannot be traced: its first tokens would be missing");
   }
+  if (engine.streamed() != nullptr) {
+    throw Error(
+        ErrorCode::kUnsupported, engine.model().path(),
+        "it can only be profiled in memory that holds all of it: give it a larger --memory");
+  }
   BudgetCharge statistics, records;
   if (profile.ffns.empty()) {  // else they were there before the budget looked at the program
     statistics = engine.budget().Charge("profile", ProfileBytes(profile));

@@ -58,8 +58,8 @@ struct ProfileRunOptions {
 // (the last few tokens of a window are computed one by one, which may round a gate to the other
 // side).
 // Charges the budget for what it holds; throws Error(kOutOfBudget) where that has no room,
-// Error(kCorrupt) where activations or weights of down are
-// no numbers, and what Forward::Run, `save` and `trace` throw.
+// Error(kUnsupported) where the model is streamed, Error(kCorrupt) where activations or weights of
+// down are no numbers, and what Forward::Run, `save` and `trace` throw.
 void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& profile,
                 const ProfileRunOptions& options);
 
