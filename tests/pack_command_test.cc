@@ -77,7 +77,10 @@ TEST_F(PackCommandTest, PacksAndSaysWhatItDid) {
       RunHearth({"pack", Stories(), "-o", folder_.Path("p"), "--quant", "q8_0"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("no --profile"));
-  EXPECT_THAT(result.out, AllOf(HasSubstr("5120 neurons"), HasSubstr("1536 bytes (Q8_0)")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("5120 neurons"), HasSubstr("1536 bytes (Q8_0)"),
+                    HasSubstr("perplexity was not measured: there is no --text"),
+                    HasSubstr("\ndense "), HasSubstr("\ngated "), HasSubstr("the fastest here")));
   const ProgramResult verified = RunHearth({"inspect", "--verify", folder_.Path("p")});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_THAT(verified.out, AllOf(HasSubstr("is intact"), HasSubstr("5120 bundles")));
@@ -95,7 +98,8 @@ TEST_F(PackCommandTest, ATextMakesPredictorsThatRun) {
       RunHearth({"pack", Stories(), "--text", folder_.Path("text"), "-o", folder_.Path("p")});
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
   EXPECT_EQ(packed.err, "");
-  EXPECT_THAT(packed.out, HasSubstr("predictors list"));
+  EXPECT_THAT(packed.out, AllOf(HasSubstr("predictors list"), HasSubstr("before packing"),
+                                HasSubstr("\ngated "), HasSubstr("--mode auto is ")));
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("p.predictors"))) << "left behind";
   const ProgramResult inspected = RunHearth({"inspect", folder_.Path("p")});
   EXPECT_THAT(inspected.out, HasSubstr("runs       dense, gated, predicted"));
@@ -111,6 +115,97 @@ TEST_F(PackCommandTest, ATextThatTeachesNothingIsRefused) {
       RunHearth({"pack", Stories(), "--text", folder_.Path("empty"), "-o", folder_.Path("p")}), 1,
       "the text is empty");
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("p")));
+}
+
+// Before the text is read, which is not even there.
+TEST_F(PackCommandTest, WhatCannotBeWrittenIsKnownBeforeAnythingIsLearned) {
+  const auto pack = [&](const std::string& source, const std::string& out) {
+    return RunHearth({"pack", source, "--text", "/nowhere/text", "-o", out});
+  };
+  MakeModel(folder_.Path("m"), ShapeText(64, 64, kDenseShape), DType::kF16);
+  ExpectOneSentence(pack(folder_.Path("m"), "/nowhere/p.gguf"), 1, "/nowhere/p.gguf");
+  ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("m")), 1, "would be replaced");
+  ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("p")), 1, "/nowhere/text");
+  EXPECT_THAT(folder_.Files(), ElementsAre("m"));
+}
+
+TEST_F(PackCommandTest, TheDocumentIsWhatItsSchemaSays) {
+  std::ofstream(folder_.Path("text"))
+      << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 3000);
+  const auto document = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "pack");
+    arguments.insert(arguments.end(), {"-o", folder_.Path("p"), "--json"});
+    const ProgramResult result = RunHearth(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json document = nlohmann::json::parse(result.out);
+    EXPECT_THAT(SchemaComplaints(Schema("pack"), document), IsEmpty());
+    return document;
+  };
+  const nlohmann::json plain = document({Stories(), "--mode", "dense"});
+  EXPECT_TRUE(plain["perplexity"].is_null());
+  EXPECT_TRUE(plain["speeds"].is_null());
+  EXPECT_EQ(plain["mode"], "dense");
+  EXPECT_THAT(RunHearth({"inspect", folder_.Path("p")}).out, HasSubstr("(auto: dense)"));
+  EXPECT_EQ(document({Stories(), "--memory", "20M"})["not_measured"],
+            "the packed file does not fit into memory as a whole");
+  // Four bits cost something, and eight next to nothing.
+  const nlohmann::json coarse =
+      document({Stories(), "--text", folder_.Path("text"), "--quant", "q4_0"});
+  EXPECT_GT(coarse["perplexity"]["change"], 0.005);
+  EXPECT_GT(coarse["predictors"]["recall"], 0.9);
+  EXPECT_GE(coarse["speeds"].size(), 2u);
+  EXPECT_EQ(coarse["speeds"][0]["mode"], "dense");
+}
+
+// The same command writes the same bytes where it is told what to record.
+TEST_F(PackCommandTest, SameBytesWithAMode) {
+  for (const std::string name : {"p", "q"}) {
+    ASSERT_EQ(RunHearth({"pack", Stories(), "-o", folder_.Path(name), "--mode", "gated",
+                         "--threads", name == "p" ? "1" : "2"})
+                  .exit_code,
+              0);
+  }
+  EXPECT_EQ(folder_.Bytes("p"), folder_.Bytes("q"));
+}
+
+TEST_F(PackCommandTest, SiluModelsGoSparseWhereAskedTo) {
+  const std::string silu = SourcePath("tests/goldens/llama.gguf");
+  std::ofstream(folder_.Path("text"))
+      << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 1500);
+  const auto pack = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "pack", silu, "--text", folder_.Path("text"), "-o", folder_.Path("p")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  };
+  const ProgramResult whole = pack({});
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("no neuron of this model is ever silent"),
+                               HasSubstr("--silu-threshold"), HasSubstr("auto is dense")));
+  const ProgramResult sparse = pack({"--silu-threshold", "2%", "--json"});
+  ASSERT_EQ(sparse.exit_code, 0) << sparse.err;
+  const nlohmann::json document = nlohmann::json::parse(sparse.out);
+  EXPECT_THAT(SchemaComplaints(Schema("pack"), document), IsEmpty());
+  const nlohmann::json& made = document["silu"];
+  EXPECT_LT(made["active"], 1.0);
+  EXPECT_NEAR(made["perplexity_after"].get<double>() / made["perplexity_before"].get<double>(), 1,
+              0.0201);
+  EXPECT_LT(document["active"], 1.0);
+  const ProgramResult run =
+      RunHearth({"eval", folder_.Path("p"), "--text", folder_.Path("text"), "--mode", "gated"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  // What cannot be.
+  ExpectOneSentence(pack({"--silu-threshold", "0"}), 2, "--silu-threshold");
+  ExpectOneSentence(pack({"--silu-threshold", "1%%"}), 2, "--silu-threshold");
+  ExpectOneSentence(pack({"--silu-threshold", "1%", "--profile", "x"}), 2, "--profile");
+  ExpectOneSentence(RunHearth({"pack", silu, "-o", folder_.Path("q"), "--silu-threshold", "1%"}), 2,
+                    "no --text");
+  ExpectOneSentence(pack({"--mode", "gated"}), 1, "with silu all add something");
+  ExpectOneSentence(RunHearth({"pack", Stories(), "--text", folder_.Path("text"), "-o",
+                               folder_.Path("q"), "--silu-threshold", "1%"}),
+                    1, "silu");
+  ExpectOneSentence(RunHearth({"pack", Stories(), "-o", folder_.Path("q"), "--mode", "predicted"}),
+                    2, "--mode predicted");
 }
 
 TEST_F(PackCommandTest, InspectDescribesThePackingAsItsSchemaSays) {

@@ -110,6 +110,19 @@ TEST_F(PackedModelTest, GatedIsDenseBitForBitOnEveryIsaAndNumberOfThreads) {
   }
 }
 
+TEST_F(PackedModelTest, PromptsHaveTheSameBitsInDenseAndWatched) {
+  const auto gated = Load("packed_none.gguf", FfnMode::kGated);
+  const auto dense = Load("packed_none.gguf", FfnMode::kDense, 1);
+  ForwardObserver nobody;
+  for (const size_t chunk : {1, 7, 20, 48}) {
+    const std::vector<float> expected = Logits(*gated, gated->selector(), chunk);
+    EXPECT_EQ(Logits(*dense, dense->selector(), chunk), expected) << chunk;
+    EXPECT_EQ(Logits(*gated, gated->selector(), chunk, &nobody), expected) << chunk;
+  }
+  const SparseFfnCounts& counts = dense->forward().ffn_counts();
+  EXPECT_EQ(counts.active, counts.gate) << "dense computes everything";
+}
+
 // Keeps who was active, for an oracle.
 class ActiveRecorder : public ForwardObserver {
  public:
@@ -129,7 +142,6 @@ TEST_F(PackedModelTest, PredictedWithAnOracleIsGatedBitForBit) {
   const ModelSpec& spec = engine->model().spec();
   OracleSelector oracle(spec.num_layers, 1, std::ssize(tokens));
   ActiveRecorder recorder(oracle);
-  // An observer sees token after token, and so does an oracle's pass with one of its own.
   const std::vector<float> gated = Logits(*engine, engine->selector(), tokens.size(), &recorder);
   QualityMeter meter(spec);
   EXPECT_EQ(Logits(*engine, oracle, tokens.size(), &meter), gated);
@@ -179,6 +191,29 @@ TEST_F(PackedModelTest, ModesThatAFileCannotRunInSayWhatIsMissing) {
   refused(PathOf("packed_none.gguf"), FfnMode::kPredicted, "needs predictors");
   EXPECT_EQ(Engine::Load(PlainPath(), {})->mode(), FfnMode::kDense);
   EXPECT_EQ(Load("packed_none.gguf", std::nullopt)->mode(), FfnMode::kGated);
+}
+
+TEST_F(PackedModelTest, AutoIsWhatTheFileRecords) {
+  const GgufFile source = GgufFile::Open(PlainPath());
+  const std::string path = PathOf("packed_mode.gguf");
+  PackModel(source, {.mode = FfnMode::kDense, .threads = 2}, path);
+  EXPECT_EQ(Engine::Load(path, {})->mode(), FfnMode::kDense);
+  EXPECT_EQ(Engine::Load(path, {.mode = FfnMode::kGated})->mode(), FfnMode::kGated);
+  // Chosen by one who looks at the file before it has its name.
+  std::filesystem::remove(path);
+  PackOptions options;
+  options.threads = 2;
+  options.choose_mode = [&](const std::string& unnamed) {
+    EXPECT_FALSE(std::filesystem::exists(path));
+    EXPECT_EQ(Engine::Load(unnamed, {})->mode(), FfnMode::kGated) << "the sparsest, until it says";
+    return FfnMode::kDense;
+  };
+  PackModel(source, options, path);
+  EXPECT_EQ(Engine::Load(path, {})->mode(), FfnMode::kDense);
+  options.choose_mode = nullptr;
+  options.mode = FfnMode::kPredicted;
+  EXPECT_THROW(PackModel(source, options, path), Error) << "there are no predictors";
+  std::filesystem::remove(path);
 }
 
 TEST_F(PackedModelTest, QualityIsMeasuredAgainstDense) {

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/test_data.h"
-#include "format/gguf_writer.h"
 #include "json_schema.h"
 #include "program.h"
 
@@ -188,12 +187,23 @@ TEST_F(ProfileCommandTest, WhatCannotWorkIsRefused) {
   EXPECT_EQ(FilesLeft().size(), 2u) << "text and the empty file";
 }
 
-TEST_F(ProfileCommandTest, PackedModelsAreRefused) {
-  GgufMetadata metadata;
-  metadata.SetString("general.architecture", "llama");
-  metadata.SetUint32("hearth.format_version", 1);
-  GgufWriter(folder_ + "packed.gguf", metadata, {}).Finish();
-  ExpectRefused(Profile({}, folder_ + "packed.gguf"), 1, "profile the model that it was packed");
+TEST_F(ProfileCommandTest, PackedModelsFireAsTheirSources) {
+  const std::string packed = folder_ + "packed.gguf";
+  ASSERT_EQ(RunHearth({"pack", SourcePath("models/hearth-stories-5m.gguf"), "-o", packed, "--mode",
+                       "gated", "--quant", "q8_0"})
+                .exit_code,
+            0);
+  const std::vector<std::string> options = {"--json", "--tokens", "300", "--trace", folder_ + "t"};
+  const nlohmann::json of_source = Document(Profile(options));
+  const nlohmann::json of_packed = Document(Profile(options, packed));
+  for (const char* share : {"active", "gate", "hot_output"}) {
+    const double expected = of_source["all"][share].get<double>();
+    EXPECT_NEAR(of_packed["all"][share].get<double>(), expected, 0.03 * expected) << share;
+  }
+  EXPECT_EQ(of_packed["files"]["trace_tokens"], of_source["files"]["trace_tokens"]);
+  EXPECT_NEAR(of_packed["files"]["trace_bytes"].get<double>() /
+                  of_source["files"]["trace_bytes"].get<double>(),
+              1.0, 0.03);
 }
 
 TEST_F(ProfileCommandTest, HelpListsIt) {

@@ -109,6 +109,7 @@ Json RunJson(const GgufFile& file) {
     const KvLayout layout = Forward::LayoutFor(plan.spec, DType::kF16);
     return {{"runnable", true},
             {"modes", ModeNames(plan)},
+            {"auto_mode", FfnModeName(ResolveMode(file, plan, std::nullopt))},
             {"weights_bytes", plan.weights_bytes},
             {"kv_bytes_per_token", layout.page_bytes() / KvLayout::kPageTokens},
             {"converted_at_load", conversions}};
@@ -195,10 +196,12 @@ std::string RunText(const Json& run) {
   for (const Json& mode : run["modes"]) {
     modes += (modes.empty() ? "" : ", ") + mode.get<std::string>();
   }
-  std::string out =
-      fmt::format("runs       {}; {} of weights in memory, {} of F16 KV cache per 1024 tokens\n",
-                  modes, FormatSize(run["weights_bytes"].get<uint64_t>()),
-                  FormatSize(run["kv_bytes_per_token"].get<uint64_t>() * 1024));
+  std::string out = fmt::format(
+      "runs       {}{}; {} of weights in memory, {} of F16 KV cache per 1024 tokens\n", modes,
+      run["modes"].size() > 1 ? fmt::format(" (auto: {})", run["auto_mode"].get<std::string>())
+                              : "",
+      FormatSize(run["weights_bytes"].get<uint64_t>()),
+      FormatSize(run["kv_bytes_per_token"].get<uint64_t>() * 1024));
   for (const auto& [from, to] : run["converted_at_load"].items()) {
     out += fmt::format("           {} has no kernel of its own: converted to {} at load\n", from,
                        to.get<std::string>());

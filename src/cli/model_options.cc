@@ -1,6 +1,5 @@
 #include "cli/model_options.h"
 
-#include "base/units.h"
 #include "cli/option_values.h"
 #include "cli/progress.h"
 #include "ops/compute.h"
@@ -24,9 +23,7 @@ void CheckIsa(const std::string& name) {
 void AddModelOptions(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.model, "model file (GGUF; any file of a split set)")
       ->required();
-  command.add_option("--threads", options.threads, "threads (default: one per processor)")
-      ->option_text("N")
-      ->check(CLI::Range(1, 1024));
+  AddThreadsOption(command, options.threads);
   command
       .add_option("--ctx", options.context,
                   "context in tokens (default: the model's, at most 4096)")
@@ -35,14 +32,7 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
   command.add_option("--kv", options.kv, "type of the KV cache (default f16)")
       ->option_text("f16|f32")
       ->check(CLI::IsMember({"f16", "f32"}));
-  command
-      .add_option_function<std::string>(
-          "--memory",
-          [&options](const std::string& text) {
-            options.memory_bytes = AsUsage([&] { return ParseSize(text, "--memory"); });
-          },
-          "most memory to use, like 2.5G (default: what is free)")
-      ->option_text("SIZE");
+  AddMemoryOption(command, options.memory_bytes);
   command
       .add_option_function<std::string>(
           "--isa",
@@ -54,19 +44,20 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->option_text("NAME");
 }
 
+std::optional<FfnMode> ParseMode(const std::string& name) {
+  const std::optional<FfnMode> mode = FfnModeFromName(name);
+  if (mode || name == "auto") return mode;
+  throw UsageError("--mode: expected auto, dense, gated or predicted, found '" + Printable(name) +
+                   "'");
+}
+
 void AddModeOption(CLI::App& command, ModelOptions& options) {
   command
       .add_option_function<std::string>(
-          "--mode",
-          [&options](const std::string& name) {
-            options.mode = FfnModeFromName(name);
-            if (!options.mode && name != "auto") {
-              throw UsageError("--mode: expected auto, dense, gated or predicted, found '" +
-                               Printable(name) + "'");
-            }
-          },
+          "--mode", [&options](const std::string& name) { options.mode = ParseMode(name); },
           "which neurons to compute: all, those whose gate fires, or those that predictors name "
-          "(default auto: what the file was packed for)")
+          "(default auto: what the file was packed for, by measurement; where it does not say, the "
+          "last of these that it can run in)")
       ->option_text("auto|dense|gated|predicted");
   AddStreamingOptions(command, options.streaming);
 }
@@ -79,6 +70,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.context = options.context;
   engine.mode = options.mode;
   engine.streaming = options.streaming.options;
+  engine.silu_thresholds = options.silu_thresholds;
   engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(

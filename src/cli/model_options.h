@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/streaming_options.h"
 #include "engine/engine.h"
@@ -22,7 +23,12 @@ struct ModelOptions {
   std::string kv = "f16";
   std::optional<FfnMode> mode;  // nothing: the file decides
   StreamingArguments streaming;
+  std::optional<FfnMode> mode;         // nothing: the file decides
+  std::vector<float> silu_thresholds;  // no option: as EngineOptions has them
 };
+
+// "auto" is nothing. Throws UsageError.
+std::optional<FfnMode> ParseMode(const std::string& name);
 
 // MODEL and --threads, --ctx, --kv, --memory, --isa.
 void AddModelOptions(CLI::App& command, ModelOptions& options);

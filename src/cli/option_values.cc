@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/units.h"
+
 namespace hearth::cli {
 
 CLI::Validator NotEmpty() {
@@ -10,6 +12,23 @@ CLI::Validator NotEmpty() {
         return value.empty() ? std::string("expected a value, found ''") : std::string();
       },
       "", "not empty");
+}
+
+CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes) {
+  return command
+      .add_option_function<std::string>(
+          "--memory",
+          [&bytes](const std::string& text) {
+            bytes = AsUsage([&] { return ParseSize(text, "--memory"); });
+          },
+          "most memory to use, like 2.5G (default: what is free)")
+      ->option_text("SIZE");
+}
+
+CLI::Option* AddThreadsOption(CLI::App& command, int& threads) {
+  return command.add_option("--threads", threads, "threads (default: one per processor)")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1024));
 }
 
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string& description) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,10 @@ auto AsUsage(Parse&& parse) {
 
 // Refuses ''.
 CLI::Validator NotEmpty();
+
+// --memory, a size like 2.5G; --threads.
+CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes);
+CLI::Option* AddThreadsOption(CLI::App& command, int& threads);
 
 // --seed: 0 to 2^64 - 1.
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string& description);

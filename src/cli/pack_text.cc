@@ -1,7 +1,6 @@
 #include "cli/pack_text.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "cli/model_options.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -17,16 +15,18 @@
 #include "format/packed_file.h"
 #include "ops/sparse_ffn.h"
 #include "prepare/profiler.h"
-#include "sparsity/profile_stats.h"
-#include "tensor/op_names.h"
 
 namespace hearth::cli {
 namespace {
 
-// Where more neurons than this are active, computing only those gains nothing in memory.
-constexpr double kSparseShare = 0.5;
 // The progress of predictors is a share; the line wants counts.
 constexpr double kProgressSteps = 1000;
+
+void StopWhereInterrupted(const std::string& model) {
+  if (InterruptFlag()) {
+    throw Error(ErrorCode::kCancelled, model, "interrupted, nothing was written");
+  }
+}
 
 ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
                          const std::string& model) {
@@ -64,6 +64,27 @@ MadePredictors MakeFromText(Engine& engine, std::span<const TokenId> tokens,
   });
 }
 
+TextScore ScoreSample(Engine& engine, std::span<const TokenId> sample) {
+  ProgressLine line("scoring", ProgressUnit::kTokens);
+  ScoreOptions options;
+  options.bos = engine.model().tokenizer().special().bos;
+  options.context = std::min(engine.context(), kSampleContext);
+  options.model = engine.model().path();
+  options.progress = [&](uint64_t done, uint64_t all) {
+    StopWhereInterrupted(options.model);
+    line.Update(done, all);
+  };
+  return ScoreText(engine.forward(), engine.kv_pool(), engine.selector(), sample, options);
+}
+
+SiluCalibration Calibrate(Engine& engine, std::span<const TokenId> tokens, double max_change) {
+  ProgressLine line("thresholds", ProgressUnit::kTokens);
+  return CalibrateSilu(engine, tokens, max_change, [&](uint64_t done, uint64_t all) {
+    StopWhereInterrupted(engine.model().path());
+    line.Update(done, all);
+  });
+}
+
 }  // namespace
 
 TextLessons LearnFromText(const TextLessonOptions& options) {
@@ -72,42 +93,31 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   model.model = options.model;
   model.memory_bytes = options.memory_bytes;
   model.threads = options.threads;
-  if (IsPacked(GgufFile::Open(options.model).metadata())) {  // before its weights are read
-    throw Error(ErrorCode::kUnsupported, options.model, "it is packed already");
-  }
-  const auto engine = LoadEngine(model);
+  auto engine = LoadEngine(model);
   const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);
   if (tokens.empty()) {
     throw Error(ErrorCode::kInvalidArgument, options.text_file,
                 "the text is empty: there is nothing to learn from");
   }
   TextLessons lessons;
+  lessons.sample = SampleToScore(tokens);
+  if (options.silu_change) {
+    lessons.silu = Calibrate(*engine, tokens, *options.silu_change);
+    lessons.source = lessons.silu->before;
+    engine.reset();  // two do not fit
+    model.silu_thresholds = lessons.silu->thresholds;
+    engine = LoadEngine(model);
+  } else {
+    lessons.source = ScoreSample(*engine, lessons.sample);
+  }
   lessons.profile =
       options.profile ? *options.profile : ProfileText(*engine, tokens, options.model);
-  if (CanSkipNeurons(engine->model().spec().layers.front().ffn.activation)) {
+  const FfnActivation activation = engine->model().spec().layers.front().ffn.activation;
+  if (CanSkipNeurons(activation) && !lessons.silu) {
     lessons.predictors = MakeFromText(*engine, tokens, options.state_dir);
+    lessons.predictors_are_good = MeetTargets(*lessons.predictors, {});
   }
   return lessons;
-}
-
-std::string LessonsText(const TextLessons& lessons) {
-  if (!lessons.predictors) {
-    return "no neuron of this model is ever silent: there are no predictors, and packing only "
-           "helps "
-           "streaming\n";
-  }
-  const ActivationSummary summary = Summarize(lessons.profile, -1);
-  const MadePredictors& made = *lessons.predictors;
-  const ListQuality quality = made.quality.Total();
-  std::string text = fmt::format(
-      "{:.1f}% of neurons are active; predictors list {:.1f}%, find {:.2f}% of the activation and "
-      "move perplexity by {:+.2f}%, {} ({:.1f}% of the model)\n",
-      100 * summary.active_rate, 100 * quality.computed_share(), 100 * quality.recall(),
-      100 * (made.quality.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share);
-  if (summary.active_rate > kSparseShare) {
-    text += "so many are active that packing will only help streaming\n";
-  }
-  return text;
 }
 
 }  // namespace hearth::cli

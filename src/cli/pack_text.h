@@ -1,26 +1,36 @@
-// What `hearth pack --text` learns from a text before it packs: how often neurons fire, and
-// predictors.
+// What `hearth pack --text` learns from a text before it packs: how often neurons fire, how well
+// the model foresees it, and thresholds or predictors.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/evaluate.h"
 #include "prepare/predictor_maker.h"
+#include "prepare/silu_thresholds.h"
 #include "sparsity/profile.h"
 
 namespace hearth::cli {
 
 struct TextLessons {
   ModelProfile profile;
-  std::optional<MadePredictors> predictors;  // nothing where neurons are never silent
+  std::vector<TokenId> sample;               // SampleToScore of the text
+  TextScore source;                          // of the sample, by the model as it is
+  std::optional<SiluCalibration> silu;       // where it was asked for
+  std::optional<MadePredictors> predictors;  // nothing for SiLU
+  bool predictors_are_good = false;          // MeetTargets
 };
 
 struct TextLessonOptions {
-  std::string model;  // a plain GGUF
+  std::string model;  // a plain GGUF, as CheckPack has found
   std::string text_file;
   std::string state_dir;                // where finished predictors are kept while others are made
   std::optional<ModelProfile> profile;  // of an earlier `hearth profile`: not made again
+  // Of a SiLU model: set thresholds that move the perplexity by at most this. The profile is then
+  // that of the model with them. Not together with `profile`.
+  std::optional<double> silu_change;
   std::optional<uint64_t> memory_bytes;
   int threads = 0;
 };
@@ -29,8 +39,5 @@ struct TextLessonOptions {
 // throws Error(kCancelled); the same call continues from state_dir, which is left for the caller to
 // remove. Throws Error for everything else that can be wrong with the model or the text.
 TextLessons LearnFromText(const TextLessonOptions& options);
-
-// What was learned, as lines for a user.
-std::string LessonsText(const TextLessons& lessons);
 
 }  // namespace hearth::cli

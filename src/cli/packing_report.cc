@@ -15,45 +15,40 @@
 #include "format/packed_file.h"
 #include "model/registry.h"
 #include "sparsity/predictor.h"
+#include "sparsity/profile_stats.h"
 
 namespace hearth::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How many of all activations the hottest neurons are to carry in the summary (P1 section 3.1).
-constexpr double kMostActivations = 0.8;
-
 // The rates of all neurons, or nothing where a layer has none.
-std::optional<std::vector<float>> ReadRates(const GgufFile& file, int64_t num_layers) {
-  std::vector<float> rates;
+std::optional<std::vector<double>> ReadRates(const GgufFile& file, int64_t num_layers) {
+  std::vector<double> rates;
   for (int64_t l = 0; l < num_layers; ++l) {
     const GgufTensor* tensor = file.FindTensorOrNull(BundleRateName(l));
     if (tensor == nullptr) return std::nullopt;
     std::vector<std::byte> bytes(tensor->bytes);
     file.ReadTensor(*tensor, 0, bytes);
-    const size_t begin = rates.size();
-    rates.resize(begin + bytes.size() / sizeof(float));
-    std::memcpy(rates.data() + begin, bytes.data(), bytes.size() / sizeof(float) * sizeof(float));
+    for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
+      float rate;
+      std::memcpy(&rate, &bytes[at], sizeof(rate));
+      rates.push_back(static_cast<double>(rate));
+    }
   }
   return rates;
 }
 
 Json ActivityJson(const GgufFile& file, int64_t num_layers) {
-  std::optional<std::vector<float>> rates = ReadRates(file, num_layers);
+  const std::optional<std::vector<double>> rates = ReadRates(file, num_layers);
   if (!rates || rates->empty()) return nullptr;
-  std::sort(rates->begin(), rates->end(), std::greater<>());
   const double sum = std::accumulate(rates->begin(), rates->end(), 0.0);
-  double carried = 0;
-  size_t hottest = 0;
-  while (hottest < rates->size() && carried < kMostActivations * sum)
-    carried += (*rates)[hottest++];
-  const auto silent = std::count(rates->begin(), rates->end(), 0.0f);
+  const auto silent = std::count(rates->begin(), rates->end(), 0.0);
   const auto count = static_cast<double>(rates->size());
   const auto tokens = file.metadata().FindUint("hearth.profile.tokens");
   return {{"profile_tokens", tokens ? Json(*tokens) : Json(nullptr)},
           {"mean_rate", sum / count},
-          {"neurons_with_80_percent", static_cast<double>(hottest) / count},
+          {"neurons_with_80_percent", CarryingShare(*rates, kHotShare)},
           {"silent_neurons", static_cast<double>(silent) / count}};
 }
 
@@ -126,8 +121,7 @@ std::string ActivityText(const Json& activity, bool has_order) {
           : fmt::format(" over {} tokens", activity["profile_tokens"].get<uint64_t>());
   return fmt::format(
       "neurons    {:.1f}% active on average{}, {:.1f}% of them make 80% of the activations, "
-      "{:.1f}% "
-      "were never active{}\n",
+      "{:.1f}% were never active{}\n",
       100 * activity["mean_rate"].get<double>(), tokens,
       100 * activity["neurons_with_80_percent"].get<double>(),
       100 * activity["silent_neurons"].get<double>(), order);

@@ -63,10 +63,6 @@ void CheckUsage(const ProfileCommand& options, const CLI::App& command) {
 ProfileJob PlanJob(const ProfileCommand& options) {
   const std::string text = ReadTextFile(options.text_file);
   const GgufFile file = GgufFile::Open(options.model.model);
-  if (IsPacked(file.metadata())) {  // before its weights are read
-    throw Error(ErrorCode::kUnsupported, options.model.model,
-                "it is packed: profile the model that it was packed from");
-  }
   const ModelSpec spec = ReadModelSpec(file);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ProfileJob job;
@@ -109,13 +105,10 @@ void ContinueFrom(const ProfileCommand& options, ProfileJob& job) {
   job.profile = std::move(saved);
 }
 
-// A name that cannot be written is better known before hours of work.
-void CheckWritable(const std::string& path) {
-  if (!path.empty()) AtomicFile probe(path);
-}
-
 void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
-  const auto engine = LoadEngine(options.model);
+  ModelOptions dense = options.model;
+  dense.mode = FfnMode::kDense;  // all neurons are looked at
+  const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
   ProfileRunOptions run;
   run.cancel = &InterruptFlag();
@@ -187,8 +180,9 @@ void Report(const ProfileCommand& options, const ModelProfile& profile, const Tr
 int Profile(const ProfileCommand& options) {
   ProfileJob job = PlanJob(options);
   ContinueFrom(options, job);
-  CheckWritable(options.output);
-  CheckWritable(options.plot);
+  for (const std::string& path : {options.output, options.plot}) {
+    if (!path.empty()) CheckWritable(path);
+  }
   std::optional<TraceWriter> trace;
   if (!options.trace.empty()) {
     trace.emplace(options.trace, TraceHeaderOf(job.profile, job.num_experts_per_token));

@@ -127,9 +127,7 @@ void AddSynthCommand(CLI::App& app, Action& action) {
   command->add_flag("--packed", options->packed,
                     "write a packed file, with planted predictors where sparsity is planted");
   AddSeedOption(*command, options->seed, "same seed, same file (0)");
-  command->add_option("--threads", options->threads, "threads (default: one per processor)")
-      ->option_text("N")
-      ->check(CLI::Range(1, 1024));
+  AddThreadsOption(*command, options->threads);
   command->callback([options, &action] { action = [options] { return Synth(*options); }; });
 }
 

@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/token_scores.h"
 #include "engine/topic_walk.h"
 #include "ops/probe.h"
 #include "ops/sparse_ffn.h"
@@ -76,20 +77,6 @@ class FfnCounting {
 OpSeconds Divided(OpSeconds seconds, int64_t count) {
   for (double& s : seconds) s /= static_cast<double>(count);
   return seconds;
-}
-
-// The topic walk where the model has one: what its neurons do depends on the text. Else random ids.
-std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
-  const int64_t vocab = model.spec().vocab_size;
-  if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
-    return TopicWalk(*topics).Take(count);
-  }
-  std::mt19937_64 random(kTokenSeed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) {
-    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
-  }
-  return tokens;
 }
 
 // Measures one thing at a time; collects what was measured.
@@ -255,15 +242,11 @@ class Bench {
   // The likeliest successors of the first `count` tokens.
   std::vector<TokenId> Likeliest(int64_t count, ActivationSelector& selector,
                                  ForwardObserver* observer) {
-    KvSequence kv(engine_.kv_pool());
-    const BatchSequence sequence{&kv, std::span(tokens_).first(static_cast<size_t>(count))};
-    engine_.forward().Run({&sequence, 1}, selector, observer);
     std::vector<TokenId> best;
-    for (int64_t i = 0; i < count; ++i) {
-      const FloatView logits = engine_.forward().Logits(i, 1);
-      best.push_back(static_cast<TokenId>(std::max_element(logits.data, logits.data + logits.cols) -
-                                          logits.data));
-    }
+    ForAllLogits(
+        engine_.forward(), engine_.kv_pool(), std::span(tokens_).first(static_cast<size_t>(count)),
+        selector, observer,
+        [&](size_t, std::span<const float> logits) { best.push_back(LikeliestToken(logits)); });
     return best;
   }
 
@@ -303,6 +286,19 @@ class Bench {
 };
 
 }  // namespace
+
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
+  const int64_t vocab = model.spec().vocab_size;
+  if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
+    return TopicWalk(*topics).Take(count);
+  }
+  std::mt19937_64 random(kTokenSeed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) {
+    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
+  }
+  return tokens;
+}
 
 ProbeMemory::ProbeMemory(Engine& engine) {
   const uint64_t wanted = ProbeBytes();

@@ -42,6 +42,10 @@ struct BenchOptions {
   bool profile = false;  // also take the time of every op
 };
 
+// Tokens to compute speeds with: the model's topic walk where it has one, because what its neurons
+// do depends on the text; else random ids from a fixed seed.
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count);
+
 // The context that the measurements need.
 int64_t BenchContext(const BenchOptions& options);
 

@@ -86,6 +86,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
 
   const GgufFile file = GgufFile::Open(path);
   LoadPlan plan = PlanLoad(file);
+  if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.spec);
   plan.drop_page_cache = options.memory_bytes.has_value();
   std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ForwardLimits limits;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/budget.h"
 #include "engine/forward.h"
@@ -29,7 +30,10 @@ struct EngineOptions {
   DType kv_dtype = DType::kF16;
   int64_t batch_tokens = 256;   // most tokens of one pass
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
-  StreamingOptions streaming;   // where a packed model does not fit
+  // Of a SiLU model, one per layer: it runs as a file with these thresholds would (ThresholdSilu);
+  // empty: as it is.
+  std::vector<float> silu_thresholds;
+  StreamingOptions streaming;  // where a packed model does not fit
 };
 
 // Owns everything that a run needs in memory. One thread at a time.

@@ -6,17 +6,22 @@
 
 #include "base/error.h"
 #include "engine/text_windows.h"
+#include "engine/token_scores.h"
 #include "sparsity/selector.h"
 
 namespace hearth {
 namespace {
 
-// -log softmax(logits)[target], summed in double.
-double NegativeLogLikelihood(std::span<const float> logits, TokenId target) {
-  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - best);
-  return best + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)]);
+void CheckText(std::span<const TokenId> tokens, TokenId bos, int64_t context) {
+  const auto room = static_cast<uint64_t>(context);
+  const uint64_t count = tokens.size() + (bos >= 0 ? 1 : 0);
+  if (room >= 2 && count >= 2) return;
+  throw Error(ErrorCode::kInvalidArgument, "eval", "there is nothing to score",
+              "a context and a text of at least 2 tokens", std::to_string(std::min(room, count)));
+}
+
+void CheckNumber(double nll, const std::string& model) {
+  if (!std::isfinite(nll)) throw Error(ErrorCode::kCorrupt, model, "its logits are not numbers");
 }
 
 // Runs windows and adds up scores.
@@ -29,12 +34,12 @@ class Evaluation {
     likeliest_.clear();
     if (engine_.mode() != FfnMode::kDense) {
       DenseSelector dense;
-      Run(window, dense, nullptr, [this](FloatView logits, int64_t rows, size_t) {
-        for (int64_t r = 0; r < rows; ++r) likeliest_.push_back(Likeliest(logits, r));
+      Run(window, dense, nullptr, [this](size_t, std::span<const float> logits) {
+        likeliest_.push_back(LikeliestToken(logits));
       });
     }
     Run(window, engine_.selector(), &meter_,
-        [&](FloatView logits, int64_t rows, size_t begin) { Score(window, logits, rows, begin); });
+        [&](size_t position, std::span<const float> logits) { Score(window, position, logits); });
   }
 
   EvalResult Result() const {
@@ -47,40 +52,21 @@ class Evaluation {
   }
 
  private:
-  // Calls fn(logits, rows, position of the first) for all positions of the window.
-  template <typename F>
   void Run(std::span<const TokenId> window, ActivationSelector& selector, ForwardObserver* observer,
-           F&& fn) {
-    KvSequence kv(engine_.kv_pool());
-    RunInChunks(engine_, kv, window, selector, observer, [&](size_t begin, size_t count) {
-      for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
-        const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
-        fn(engine_.forward().Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows)),
-           static_cast<int64_t>(rows), begin + i);
-      }
-      return true;
-    });
+           const LogitsFn& fn) {
+    ForAllLogits(engine_.forward(), engine_.kv_pool(), window, selector, observer, fn);
   }
 
-  TokenId Likeliest(FloatView logits, int64_t row) const {
-    const float* first = logits.row(row);
-    return static_cast<TokenId>(std::max_element(first, first + logits.cols) - first);
-  }
-
-  // The logits of position p foretell token p + 1 of the window.
-  void Score(std::span<const TokenId> window, FloatView logits, int64_t rows, size_t begin) {
-    const auto vocab = static_cast<size_t>(logits.cols);
-    for (int64_t r = 0; r < rows; ++r) {
-      const size_t position = begin + static_cast<size_t>(r);
-      if (!likeliest_.empty()) meter_.CountTop1(Likeliest(logits, r) == likeliest_[position]);
-      if (position + 1 == window.size()) continue;
-      nll_ += NegativeLogLikelihood({logits.row(r), vocab}, window[position + 1]);
-      ++scored_;
+  // The logits of a position foretell the next token of the window.
+  void Score(std::span<const TokenId> window, size_t position, std::span<const float> logits) {
+    if (!likeliest_.empty()) {
+      meter_.CountTop1(LikeliestToken(logits) == likeliest_[position]);
     }
-    if (!std::isfinite(nll_)) {
-      throw Error(ErrorCode::kCorrupt, engine_.model().path(), "its logits are not numbers");
-    }
-    if (progress_ && scored_ > 0) {
+    if (position + 1 == window.size()) return;
+    nll_ += NegativeLogLikelihood(logits, window[position + 1]);
+    ++scored_;
+    CheckNumber(nll_, engine_.model().path());
+    if (progress_) {
       progress_(static_cast<uint64_t>(scored_), total_, nll_ / static_cast<double>(scored_));
     }
   }
@@ -96,16 +82,38 @@ class Evaluation {
 
 }  // namespace
 
+std::vector<TokenId> SampleToScore(std::span<const TokenId> text) {
+  constexpr int64_t kTokens = 4096;
+  return SpreadSample(text, kTokens, kSampleContext);
+}
+
+double TextScore::perplexity() const { return std::exp(nll_per_token); }
+
+TextScore ScoreText(Forward& forward, KvPool& kv_pool, ActivationSelector& selector,
+                    std::span<const TokenId> tokens, const ScoreOptions& options) {
+  CheckText(tokens, options.bos, options.context);
+  const TextWindows windows(tokens, options.bos, options.context);
+  TextScore score;
+  uint64_t done = 0;
+  for (uint64_t i = 0; i < windows.size(); ++i) {
+    const std::vector<TokenId> window = windows.Window(i);
+    ForAllLogits(forward, kv_pool, window, selector, nullptr,
+                 [&](size_t position, std::span<const float> logits) {
+                   if (options.progress) options.progress(++done, windows.total_tokens());
+                   if (position + 1 == window.size()) return;
+                   score.nll_per_token += NegativeLogLikelihood(logits, window[position + 1]);
+                   ++score.tokens;
+                 });
+  }
+  CheckNumber(score.nll_per_token, options.model);
+  score.nll_per_token /= static_cast<double>(score.tokens);
+  return score;
+}
+
 EvalResult EvaluateText(Engine& engine, std::span<const TokenId> tokens,
                         const EvalProgressFn& progress) {
   const TokenId bos = engine.model().tokenizer().special().bos;
-  const size_t extra = bos >= 0 ? 1 : 0;
-  const auto context = static_cast<size_t>(engine.context());
-  if (context < 2 || tokens.size() + extra < 2) {
-    throw Error(ErrorCode::kInvalidArgument, "eval", "there is nothing to score",
-                "a context and a text of at least 2 tokens",
-                std::to_string(std::min(context, tokens.size() + extra)));
-  }
+  CheckText(tokens, bos, engine.context());
   Evaluation evaluation(engine, tokens.size(), progress);
   const TextWindows windows(tokens, bos, engine.context());
   for (uint64_t i = 0; i < windows.size(); ++i) {

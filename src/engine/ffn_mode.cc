@@ -9,52 +9,48 @@
 #include "tensor/op_names.h"
 
 namespace hearth {
-namespace {
 
-// Why a file cannot run in a mode.
-std::string MissingFor(FfnMode mode, const LoadPlan& plan) {
-  if (!plan.is_packed) {
-    return fmt::format("--mode {} needs single neurons: hearth pack makes a file that has them",
-                       FfnModeName(mode));
-  }
-  const FfnActivation activation = plan.spec.layers.front().ffn.activation;
+std::vector<FfnMode> ModesOfPacked(FfnActivation activation, bool has_predictors) {
+  std::vector<FfnMode> modes = {FfnMode::kDense};
+  if (!CanSkipNeurons(activation)) return modes;
+  modes.push_back(FfnMode::kGated);
+  if (has_predictors) modes.push_back(FfnMode::kPredicted);
+  return modes;
+}
+
+std::string MissingForMode(FfnMode mode, FfnActivation activation) {
   if (!CanSkipNeurons(activation)) {
     return fmt::format(
         "--mode {} leaves out neurons that add nothing, and with {} all add something",
         FfnModeName(mode), FfnActivationName(activation));
   }
-  return fmt::format(
-      "--mode {} needs predictors, and this file was packed without a text to make "
-      "them from",
-      FfnModeName(mode));
+  return fmt::format("--mode {} needs predictors, which hearth pack makes from a --text",
+                     FfnModeName(mode));
 }
 
-}  // namespace
-
 std::vector<FfnMode> UsableModes(const LoadPlan& plan) {
-  std::vector<FfnMode> modes = {FfnMode::kDense};
-  const bool skips =
-      std::all_of(plan.spec.layers.begin(), plan.spec.layers.end(),
-                  [](const LayerSpec& layer) { return CanSkipNeurons(layer.ffn.activation); });
-  if (!plan.is_packed || !skips) return modes;
-  modes.push_back(FfnMode::kGated);
-  if (plan.predictors) modes.push_back(FfnMode::kPredicted);
-  return modes;
+  if (!plan.is_packed) return {FfnMode::kDense};
+  return ModesOfPacked(plan.spec.layers.front().ffn.activation, plan.predictors != nullptr);
 }
 
 FfnMode ResolveMode(const GgufFile& file, const LoadPlan& plan, std::optional<FfnMode> wanted) {
   const std::vector<FfnMode> usable = UsableModes(plan);
   if (!wanted) {
-    const std::string* recommended = file.metadata().FindString(kFfnModeKey);
-    if (recommended == nullptr) return usable.back();
-    wanted = FfnModeFromName(*recommended);
-    if (!wanted) {
-      throw Error(ErrorCode::kCorrupt, file.path(), kFfnModeKey, "dense, gated or predicted",
-                  "'" + Printable(*recommended) + "'");
+    const std::optional<uint64_t> recorded = file.metadata().FindUint(kFfnModeKey);
+    if (!recorded) return usable.back();
+    if (*recorded > static_cast<uint64_t>(FfnMode::kPredicted)) {
+      throw Error(ErrorCode::kCorrupt, file.path(), kFfnModeKey, "0 to 2",
+                  std::to_string(*recorded));
     }
+    wanted = static_cast<FfnMode>(*recorded);
   }
   if (std::find(usable.begin(), usable.end(), *wanted) == usable.end()) {
-    throw Error(ErrorCode::kUnsupported, file.path(), MissingFor(*wanted, plan));
+    throw Error(
+        ErrorCode::kUnsupported, file.path(),
+        plan.is_packed
+            ? MissingForMode(*wanted, plan.spec.layers.front().ffn.activation)
+            : fmt::format("--mode {} needs single neurons: hearth pack makes a file that has them",
+                          FfnModeName(*wanted)));
   }
   return *wanted;
 }

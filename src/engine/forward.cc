@@ -385,42 +385,6 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
   laps_.Lap(ForwardOp::kFfnDown);
 }
 
-void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
-                         FloatView out) {
-  const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
-  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  const FloatView x = input_.x();
-  const FfnNeurons ffn = {.gate = w.gate_rows.Expert(expert),
-                          .up = w.up_rows.Expert(expert),
-                          .down = w.down_rows.Expert(expert),
-                          .activation = spec.activation,
-                          .threshold = spec.threshold};
-  const bool skip_silent = selector_->mode() != FfnMode::kDense;
-  if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
-  selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
-  laps_.Lap(ForwardOp::kFfnPredictor);
-  if (x.rows >= kPrefillTokens && skip_silent && observer_ == nullptr &&
-      CanSkipNeurons(ffn.activation)) {
-    ffn_counts_ += prefill_->Run(compute_, ffn, input_, active_.lists(), out);
-    laps_.Lap(ForwardOp::kFfnGateUp);
-    return;
-  }
-  for (int64_t i = 0; i < x.rows; ++i) {
-    std::optional<std::span<const int32_t>> listed;
-    if (!active_.all()) listed = active_.lists()[static_cast<size_t>(i)];
-    if (observer_ != nullptr) {
-      const SparseFfnCounts all = neurons_->Activate(compute_, ffn, x.row(i), std::nullopt, true);
-      observer_->OnFfnNeurons({layer, expert, tokens[static_cast<size_t>(i)], listed, skip_silent,
-                               all, neurons_->active(), neurons_->factors()});
-    }
-    const SparseFfnCounts counts = neurons_->Activate(compute_, ffn, x.row(i), listed, skip_silent);
-    ffn_counts_ += counts;
-    laps_.Lap(ForwardOp::kFfnGateUp);
-    neurons_->AddDown(compute_, ffn, out.row(i));
-    laps_.Lap(ForwardOp::kFfnDown);
-  }
-}
-
 // Every expert once for all its tokens. A token's experts are added in ascending index, whoever
 // else is in the batch.
 void Forward::ExpertFfn(int64_t layer) {

@@ -38,8 +38,10 @@ struct NeuronObservation {
   // Neurons that were to be computed, ascending; nothing means all.
   std::optional<std::span<const int32_t>> listed;
   bool skips_silent = false;  // those whose gate does not fire are left out
-  // What all neurons do, listed or not: all.up gates fire; these are active, by these factors.
+  // What all neurons do, listed or not: all.up gates fire, those of `fired`; these are active, by
+  // these factors. Ascending.
   SparseFfnCounts all;
+  std::span<const int32_t> fired;
   std::span<const int32_t> active;
   std::span<const float> factors;
 };
@@ -126,12 +128,17 @@ class Forward {
   void ExpertFfn(int64_t layer);
   // gate/up/activation/down of one FFN for rows of `input_`, into `out`.
   void RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
-  // The same from single neurons: many tokens together where silent ones are skipped, else, and
-  // where an observer looks on, one after the other.
+  // The same from single neurons: many tokens together, few one after the other.
   void RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  void RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,
+                          std::span<const int64_t> tokens, FloatView out);
+  void RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observed,
+                          std::span<const int64_t> tokens, FloatView out);
+  // What a token of the batch computes, in the order of `tokens`; nothing means all.
+  std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
   // The same where not all neurons are in memory.
   void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
-  void StreamPrompt(const StreamedFfn& ffn, FloatView out);
+  void StreamPrompt(const StreamedFfn& ffn, bool skip_silent, FloatView out);
   void StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out);
   FloatView Rows(const FloatView& view) const { return view.Rows(0, num_rows_); }
 
@@ -174,6 +181,8 @@ class Forward {
   std::vector<int64_t> all_rows_;                   // 0, 1, 2, ...
   std::vector<ExpertLoad> expert_loads_;            // rows routed to each expert
   ActiveSets active_;
+  std::vector<int32_t> observed_fired_, observed_active_;  // of one token, for observers
+  std::vector<float> observed_factors_;
   SparseFfnCounts ffn_counts_;
 };
 

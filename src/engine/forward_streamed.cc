@@ -17,8 +17,8 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
   laps_.Lap(ForwardOp::kFfnPredictor);
   const bool skip_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
-  if (x.rows >= kPrefillTokens && skip_silent) {
-    StreamPrompt(ffn, out);
+  if (x.rows >= kPrefillTokens) {
+    StreamPrompt(ffn, skip_silent, out);
   } else if (active_.all()) {
     StreamAll(ffn, skip_silent, out);
   } else {
@@ -32,16 +32,17 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
 }
 
 // Many tokens together, range by range.
-void Forward::StreamPrompt(const StreamedFfn& ffn, FloatView out) {
+void Forward::StreamPrompt(const StreamedFfn& ffn, bool skip_silent, FloatView out) {
   const int64_t neurons = streamed_->store().source().neurons;
   streamed_->ForEachRange(compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
     const SparsePrefill::Range range = {
         .first = first, .is_first = first == 0, .is_last = first + rows.gate.rows == neurons};
-    ffn_counts_ += prefill_->RunRange(compute_, rows, input_, range, active_.lists(), out);
+    ffn_counts_ +=
+        prefill_->RunRange(compute_, rows, input_, range, {active_.lists(), skip_silent}, out);
   });
 }
 
-// All neurons, token by token, range by range.
+// All neurons of few tokens, one after the other, range by range.
 void Forward::StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out) {
   const FloatView x = input_.x();
   streamed_->ForEachRange(compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {

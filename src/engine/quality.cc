@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/sparse_ffn.h"
+#include "ops/silent_gates.h"
 
 namespace hearth {
 namespace {
@@ -19,11 +19,11 @@ std::optional<double> Share(int64_t part, int64_t whole) {
 
 void QualityMeter::OnFfnGateUp(int64_t layer, int64_t, std::span<const int64_t>, FloatView gate,
                                FloatView) {
-  const float threshold = FiringThreshold(spec_.layers[static_cast<size_t>(layer)].ffn.activation,
-                                          spec_.layers[static_cast<size_t>(layer)].ffn.threshold);
+  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
+  const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
   for (int64_t r = 0; r < gate.rows; ++r) {
     fired_ += std::count_if(gate.row(r), gate.row(r) + gate.cols,
-                            [threshold](float g) { return g > threshold; });
+                            [silent](float g) { return !silent.Contains(g); });
   }
 }
 

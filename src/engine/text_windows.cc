@@ -22,13 +22,26 @@ std::vector<TokenId> TextWindows::Window(uint64_t index) const {
   return window;
 }
 
-bool RunInChunks(Engine& engine, KvSequence& kv, std::span<const TokenId> tokens,
+std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, int64_t length) {
+  const auto all = static_cast<int64_t>(text.size());
+  if (all <= count) return {text.begin(), text.end()};
+  const int64_t pieces = std::max<int64_t>(count / length, 1);
+  std::vector<TokenId> chosen;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const auto piece =
+        text.subspan(static_cast<size_t>(i * all / pieces), static_cast<size_t>(count / pieces));
+    chosen.insert(chosen.end(), piece.begin(), piece.end());
+  }
+  return chosen;
+}
+
+bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
                  ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after) {
-  const auto chunk = static_cast<size_t>(engine.forward().limits().max_tokens);
+  const auto chunk = static_cast<size_t>(forward.limits().max_tokens);
   for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const size_t count = std::min(chunk, tokens.size() - begin);
     const BatchSequence sequence{&kv, tokens.subspan(begin, count)};
-    engine.forward().Run({&sequence, 1}, selector, observer);
+    forward.Run({&sequence, 1}, selector, observer);
     if (!after(begin, count)) return false;
   }
   return true;

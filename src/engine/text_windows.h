@@ -7,7 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/forward.h"
+#include "kv/kv_cache.h"
+#include "sparsity/selector.h"
+#include "text/tokenizer.h"
 
 namespace hearth {
 
@@ -32,12 +35,15 @@ class TextWindows {
   uint64_t windows_;
 };
 
+// At most `count` tokens of a text, in pieces of about `length` that are spread evenly over it.
+std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, int64_t length);
+
 // Called behind each chunk with the index of its first token and their number; false stops.
 using ChunkFn = std::function<bool(size_t begin, size_t count)>;
 
 // Runs `tokens` after what `kv` holds, as many at a time as a batch takes. False where `after`
 // stopped it. Throws what Forward::Run throws.
-bool RunInChunks(Engine& engine, KvSequence& kv, std::span<const TokenId> tokens,
+bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
                  ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after);
 
 }  // namespace hearth

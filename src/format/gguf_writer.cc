@@ -72,13 +72,19 @@ void GgufWriter::SetValue(std::string_view key, const GgufValue& value) {
   header_changed_ = true;
 }
 
-void GgufWriter::Finish() {
+const std::string& GgufWriter::Complete() {
   if (next_ < planned_.size()) {
     throw Error(ErrorCode::kInvalidArgument, path_, "tensors written",
                 fmt::format("{}", planned_.size()), fmt::format("{}", next_));
   }
   if (header_changed_) file_->Overwrite(0, header_);
   header_changed_ = false;
+  file_->Flush();
+  return file_->temporary_path();
+}
+
+void GgufWriter::Finish() {
+  Complete();
   file_->Finish();
 }
 

@@ -51,7 +51,11 @@ class GgufWriter {
   // As FileWriter.
   void KeepOutOfPageCache() { file_->KeepOutOfPageCache(); }
 
-  // Checks that every tensor is complete, flushes, and renames the file to its name.
+  // Checks that every tensor is complete, and lets others read the file under the name that it
+  // returns, which is not yet its own.
+  const std::string& Complete();
+
+  // The same, and renames the file to its name.
   void Finish();
 
   uint64_t total_bytes() const { return total_bytes_; }

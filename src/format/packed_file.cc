@@ -232,13 +232,21 @@ void PackedWriter::Append(std::span<const std::byte> bytes) {
   hasher_.Restart();
 }
 
+void PackedWriter::SetHashes() {
+  if (hashes_.size() != is_bundle_.size()) return;  // GgufWriter will refuse
+  writer_->SetValue(kTensorHashesKey, HashesValue(hashes_));
+  writer_->SetValue(kHeaderHashKey, Uint64Value(0));
+  const std::span<const std::byte> header = writer_->header();
+  writer_->SetValue(kHeaderHashKey, Uint64Value(XXH3_64bits(header.data(), header.size())));
+}
+
+const std::string& PackedWriter::Complete() {
+  SetHashes();
+  return writer_->Complete();
+}
+
 void PackedWriter::Finish() {
-  if (hashes_.size() == is_bundle_.size()) {  // otherwise GgufWriter will refuse
-    writer_->SetValue(kTensorHashesKey, HashesValue(hashes_));
-    writer_->SetValue(kHeaderHashKey, Uint64Value(0));
-    const std::span<const std::byte> header = writer_->header();
-    writer_->SetValue(kHeaderHashKey, Uint64Value(XXH3_64bits(header.data(), header.size())));
-  }
+  SetHashes();
   writer_->Finish();
 }
 

@@ -61,14 +61,19 @@ class PackedWriter {
   // `metadata` comes from SetPackedMetadata.
   PackedWriter(const std::string& path, GgufMetadata metadata, std::vector<GgufTensorDecl> tensors);
 
-  // As GgufWriter.
+  // As GgufWriter. What Complete lets others read is a packed file, hashes and all; values may be
+  // set behind it still, but for those of hashes.
   void Append(std::span<const std::byte> bytes);
+  void SetValue(std::string_view key, const GgufValue& value) { writer_->SetValue(key, value); }
+  const std::string& Complete();
   void Finish();
   uint64_t total_bytes() const { return writer_->total_bytes(); }
   uint64_t written_bytes() const { return writer_->written_bytes(); }
   void KeepOutOfPageCache() { writer_->KeepOutOfPageCache(); }
 
  private:
+  void SetHashes();
+
   std::unique_ptr<GgufWriter> writer_;
   std::vector<bool> is_bundle_;
   std::vector<uint64_t> hashes_;  // of the tensors so far

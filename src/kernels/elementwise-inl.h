@@ -118,6 +118,9 @@ HWY_INLINE FloatVec Activate(FloatVec g, FloatVec u, FloatVec threshold) {
     return hn::IfThenElseZero(hn::Gt(g, zero), hn::Mul(g, u));
   } else if constexpr (kind == FfnActivation::kFatRelu) {
     return hn::IfThenElseZero(hn::Gt(g, threshold), hn::Mul(g, u));
+  } else if constexpr (kind == FfnActivation::kThresholdedSilu) {
+    const FloatVec silu = hn::Mul(g, Sigmoid(g));
+    return hn::IfThenElseZero(hn::Gt(hn::Abs(silu), threshold), hn::Mul(silu, u));
   } else {
     const auto active = hn::And(hn::Gt(g, zero), hn::Gt(u, zero));
     return hn::IfThenElseZero(active, hn::Mul(g, u));

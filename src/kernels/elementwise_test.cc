@@ -197,7 +197,8 @@ TEST_P(ElementwiseTest, FfnActivations) {
       table().ffn_activation[kind](gate.data(), up.data(), n, 0.1f, out.data());
       for (int64_t i = 0; i < n; ++i) {
         const float e = expected[static_cast<size_t>(i)];
-        if (kind == static_cast<int>(FfnActivation::kSilu)) {
+        if (kind == static_cast<int>(FfnActivation::kSilu) ||
+            kind == static_cast<int>(FfnActivation::kThresholdedSilu)) {
           ASSERT_NEAR(out[i], e, std::abs(e) * 16 * kFloatEpsilon + 1e-37) << n << " " << i;
         } else {
           ASSERT_EQ(out[i], e) << kind << " " << n << " " << i;
@@ -241,6 +242,14 @@ TEST_P(ElementwiseTest, InactiveNeuronsGiveZero) {
                                                                     out.data());
   EXPECT_EQ(out[0], 0.0f);
   EXPECT_EQ(out[1], 0.02f);
+  // Thresholded SiLU, on both sides of zero: silu is -0.278 at -1.28 and at most that below zero.
+  const std::vector<float> sides = {-20, -5, -1.28f, -0.2f, 0, 0.2f, 0.5f, nan};
+  const std::vector<float> silu = {0, 0, -0.27846f, 0, 0, 0, 0.31123f, 0};
+  const std::vector<float> eight(8, 1.0f);
+  out.resize(8);
+  table().ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)](
+      sides.data(), eight.data(), 8, 0.2f, out.data());
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(out[i], silu[i], 1e-5f) << sides[i];
 }
 
 HEARTH_FOR_ALL_TABLES(ElementwiseTest);

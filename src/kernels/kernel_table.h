@@ -233,9 +233,10 @@ struct KernelTable {
   // In place: x[i] = exp(x[i] - max) / sum. n >= 1. Entries of -inf become 0; a finite one exists.
   void (*softmax)(float* x, int64_t n) noexcept;
 
-  // out[i] = act(gate[i], up[i]): silu(g)*u | relu(g)*u | (g > t ? g : 0)*u | relu(g)*relu(u),
-  // by FfnActivation. threshold is used by kFatRelu only. out may be gate or up. A result of an
-  // inactive neuron is exactly +0 or -0.
+  // out[i] = act(gate[i], up[i]): silu(g)*u | relu(g)*u | (g > t ? g : 0)*u | relu(g)*relu(u) |
+  // (|silu(g)| > t ? silu(g) : 0)*u, by FfnActivation. threshold is used by kFatRelu and
+  // kThresholdedSilu only. out may be gate or up. A result of an inactive neuron is exactly +0 or
+  // -0.
   void (*ffn_activation[kNumFfnActivations])(const float* gate, const float* up, int64_t n,
                                              float threshold, float* out) noexcept;
 

@@ -172,6 +172,10 @@ float Activate(float g, float u, float threshold) {
       return g > threshold ? g * u : 0.0f;
     case FfnActivation::kDRelu:
       return g > 0 && u > 0 ? g * u : 0.0f;
+    case FfnActivation::kThresholdedSilu: {
+      const double silu = g / (1.0 + std::exp(-double{g}));
+      return std::abs(silu) > double{threshold} ? static_cast<float>(silu * u) : 0.0f;
+    }
   }
   return 0.0f;
 }
@@ -275,6 +279,8 @@ constexpr KernelTable MakeTable() {
   t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
       ActivateFfn<FfnActivation::kFatRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kDRelu)] = ActivateFfn<FfnActivation::kDRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
+      ActivateFfn<FfnActivation::kThresholdedSilu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = ToHalf;

@@ -46,6 +46,8 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
       ActivateFfn<FfnActivation::kFatRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kDRelu)] = ActivateFfn<FfnActivation::kDRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
+      ActivateFfn<FfnActivation::kThresholdedSilu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = FloatToHalf;

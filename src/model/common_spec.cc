@@ -100,6 +100,16 @@ AttentionSpec ReadAttention(const ArchKeys& keys, int64_t hidden_size, const std
   return attention;
 }
 
+void SetSiluThresholds(const GgufFile& file, ModelSpec* spec) {
+  const auto thresholds = file.metadata().FindFloats(kFfnThresholdsKey);
+  try {
+    ThresholdSilu(thresholds.value_or(std::vector<float>()), spec);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kCorrupt, file.path(),
+                std::string(kFfnThresholdsKey) + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 ModelSpec ReadCommonSpec(const GgufFile& file) {
@@ -137,11 +147,11 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
 
 void SetFfnActivation(const GgufFile& file, FfnActivation activation, float threshold,
                       ModelSpec* spec) {
-  if (const std::string* name = file.metadata().FindString("hearth.ffn_activation")) {
+  if (const std::string* name = file.metadata().FindString(kFfnActivationKey)) {
     const std::optional<FfnActivation> known = FfnActivationFromName(*name);
     if (!known) {
       throw Error(ErrorCode::kUnsupported, file.path(), "hearth.ffn_activation",
-                  "silu, relu, fatrelu or drelu", "'" + Printable(*name) + "'");
+                  "silu, relu, fatrelu, drelu or thresholded_silu", "'" + Printable(*name) + "'");
     }
     activation = *known;
   }
@@ -152,10 +162,12 @@ void SetFfnActivation(const GgufFile& file, FfnActivation activation, float thre
     throw Error(ErrorCode::kCorrupt, file.path(), "hearth.ffn_threshold", "a finite number",
                 std::to_string(threshold));
   }
+  const bool is_by_layer = activation == FfnActivation::kThresholdedSilu;
   for (LayerSpec& layer : spec->layers) {
-    layer.ffn.activation = activation;
+    layer.ffn.activation = is_by_layer ? FfnActivation::kSilu : activation;
     layer.ffn.threshold = threshold;
   }
+  if (is_by_layer) SetSiluThresholds(file, spec);
 }
 
 }  // namespace hearth

@@ -1,18 +1,24 @@
 // The part of a ModelSpec that every decoder family states under the same metadata keys.
 #pragma once
 
+#include <string_view>
+
 #include "format/gguf.h"
 #include "model/model_spec.h"
 
 namespace hearth {
+
+inline constexpr std::string_view kFfnActivationKey = "hearth.ffn_activation";
+// float32s, one per layer: for the activation thresholded_silu.
+inline constexpr std::string_view kFfnThresholdsKey = "hearth.ffn_thresholds";
 
 // Sizes, RoPE base and scaling, norm epsilon, experts, FFN activation; every layer alike.
 // Keys are "<architecture>.<key>". Throws Error for missing or impossible values that the
 // reading itself depends on; ValidateSpec checks the rest.
 ModelSpec ReadCommonSpec(const GgufFile& file);
 
-// Sets the FFN activation of all layers from hearth.ffn_activation and hearth.ffn_threshold
-// where the file has them; otherwise to `activation` and `threshold`.
+// Sets the FFN activation of all layers from hearth.ffn_activation and hearth.ffn_threshold (or, by
+// layer, hearth.ffn_thresholds) where the file has them; otherwise to `activation` and `threshold`.
 void SetFfnActivation(const GgufFile& file, FfnActivation activation, float threshold,
                       ModelSpec* spec);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tensor/op_names.h"
 
 namespace hearth {
 namespace {
@@ -75,6 +76,26 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
 }
 
 }  // namespace
+
+void ThresholdSilu(std::span<const float> thresholds, ModelSpec* spec) {
+  const auto refuse = [](const char* what, const std::string& expected, const std::string& found) {
+    throw Error(ErrorCode::kInvalidArgument, "thresholds of SiLU", what, expected, found);
+  };
+  if (thresholds.size() != spec->layers.size()) {
+    refuse("number", std::to_string(spec->layers.size()), std::to_string(thresholds.size()));
+  }
+  for (size_t l = 0; l < thresholds.size(); ++l) {
+    FfnSpec& ffn = spec->layers[l].ffn;
+    if (ffn.activation != FfnActivation::kSilu) {
+      refuse("activation", "silu", FfnActivationName(ffn.activation));
+    }
+    if (!(thresholds[l] >= 0) || !std::isfinite(thresholds[l])) {
+      refuse("threshold", "a finite number from 0 on", std::to_string(thresholds[l]));
+    }
+    ffn.activation = FfnActivation::kThresholdedSilu;
+    ffn.threshold = thresholds[l];
+  }
+}
 
 void ValidateSpec(const ModelSpec& spec, const std::string& file) {
   const Checker check(file);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ struct AttentionSpec {
 struct FfnSpec {
   FfnKind kind = FfnKind::kGated;
   FfnActivation activation = FfnActivation::kSilu;
-  float threshold = 0;  // kFatRelu
+  float threshold = 0;  // kFatRelu, kThresholdedSilu
   int64_t intermediate_size = 0;
   bool bias = false;
   int64_t num_experts = 0;  // 0: one dense FFN
@@ -80,6 +81,11 @@ struct ModelSpec {
   bool rope_factors = false;      // the file has rope_freqs.weight
   std::vector<LayerSpec> layers;  // num_layers entries
 };
+
+// Makes the FFNs of a SiLU model leave out neurons whose |silu(gate)| is at most its layer's
+// threshold (P1 section 8.4). Throws Error(kInvalidArgument) for a model with another activation,
+// and unless there is one threshold per layer, each finite and not negative.
+void ThresholdSilu(std::span<const float> thresholds, ModelSpec* spec);
 
 // The same facts as invariants: throws Error(kCorrupt), naming `file` and the field, where sizes
 // are zero, absurd or do not divide as they must.

@@ -5,7 +5,7 @@
 namespace hearth {
 
 ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                             const kernels::GroupQ8* x, bool skip_silent,
+                             const kernels::GroupQ8* x, const SilentGates* silent,
                              const NeuronCluster& cluster) noexcept {
   const auto dot = [&](const RowsView& rows, const int32_t* list, int64_t count, float* out) {
     table.row_dot[static_cast<size_t>(rows.dtype)](
@@ -15,14 +15,14 @@ ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons
   int32_t* neurons = cluster.fired;
   dot(ffn.gate, cluster.rows, cluster.count, gate);
   int64_t fired = cluster.count;
-  if (skip_silent) {
-    const float threshold = FiringThreshold(ffn.activation, ffn.threshold);
+  if (silent != nullptr) {
+    const SilentGates gates = *silent;
     fired = 0;
     for (int64_t i = 0; i < cluster.count; ++i) {
       const float value = gate[i];
       neurons[fired] = cluster.rows[i];
       gate[fired] = value;
-      fired += value <= threshold ? 0 : 1;
+      fired += gates.Contains(value) ? 0 : 1;
     }
   } else {
     std::memcpy(neurons, cluster.rows, static_cast<size_t>(fired) * sizeof(int32_t));
@@ -36,7 +36,7 @@ ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons
     const float factor = factors[i];
     cluster.active[active] = neurons[i];
     factors[active] = factor;
-    active += skip_silent && factor == 0.0f ? 0 : 1;
+    active += silent != nullptr && factor == 0.0f ? 0 : 1;
   }
   return {fired, active};
 }

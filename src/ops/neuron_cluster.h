@@ -25,11 +25,11 @@ struct ClusterCounts {
   int64_t active = 0;  // entries of active and factors
 };
 
-// Gates, then up and the activation of rows that fire; all rows where not skip_silent. A gate that
-// is not a number counts as fired, so that it shows in the result. x: the token in row groups. A
-// row's products depend on nothing but the row and the token. One thread, no allocation.
+// Gates, then up and the activation of rows that fire; all rows where `silent` is null. x: the
+// token in row groups. A row's products depend on nothing but the row and the token. One thread, no
+// allocation.
 ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                             const kernels::GroupQ8* x, bool skip_silent,
+                             const kernels::GroupQ8* x, const SilentGates* silent,
                              const NeuronCluster& cluster) noexcept;
 
 }  // namespace hearth

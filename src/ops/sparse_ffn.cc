@@ -34,12 +34,6 @@ void CheckFfn(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons) {
 
 }  // namespace
 
-bool CanSkipNeurons(FfnActivation activation) { return activation != FfnActivation::kSilu; }
-
-float FiringThreshold(FfnActivation activation, float threshold) {
-  return activation == FfnActivation::kFatRelu ? threshold : 0.0f;
-}
-
 SparseFfnCounts& SparseFfnCounts::operator+=(const SparseFfnCounts& other) {
   gate += other.gate;
   up += other.up;
@@ -97,12 +91,11 @@ SparseFfn::SparseFfn(Budget& budget, int64_t max_hidden, int64_t max_neurons)
   std::iota(all_, all_ + max_neurons, 0);
 }
 
-// Candidates [begin, end): gates, then up and the activation of those that fire. What is left is
-// packed to the front of the piece's places. A gate that is not a number counts as fired, so that
-// it shows in the result.
+// Candidates [begin, end): gates, then up and the activation of those that fire, or of all where
+// `silent` is null. What is left is packed to the front of the piece's places.
 SparseFfn::Piece SparseFfn::ComputeNeurons(const KernelTable& table, const FfnNeurons& ffn,
-                                           const int32_t* listed, bool skip_silent, int64_t begin,
-                                           int64_t end) const {
+                                           const int32_t* listed, const SilentGates* silent,
+                                           int64_t begin, int64_t end) const {
   const int64_t hidden = ffn.gate.cols;
   const auto dot = [&](const RowsView& rows, const int32_t* list, int64_t count, float* out) {
     table.row_dot[static_cast<size_t>(rows.dtype)]({ListOf(rows, list, count), hidden, x_, out});
@@ -110,14 +103,14 @@ SparseFfn::Piece SparseFfn::ComputeNeurons(const KernelTable& table, const FfnNe
   dot(ffn.gate, listed + begin, end - begin, gate_ + begin);
   int64_t fired = end - begin;
   int32_t* neurons = fired_ + begin;
-  if (skip_silent) {
-    const float threshold = FiringThreshold(ffn.activation, ffn.threshold);
+  if (silent != nullptr) {
+    const SilentGates gates = *silent;
     fired = 0;
     for (int64_t i = begin; i < end; ++i) {
       const float gate = gate_[i];
       neurons[fired] = listed[i];
       gate_[begin + fired] = gate;
-      fired += gate <= threshold ? 0 : 1;
+      fired += gates.Contains(gate) ? 0 : 1;
     }
   } else {
     std::memcpy(neurons, listed + begin, static_cast<size_t>(fired) * sizeof(int32_t));
@@ -131,7 +124,7 @@ SparseFfn::Piece SparseFfn::ComputeNeurons(const KernelTable& table, const FfnNe
     const float factor = factors[i];
     active_[begin + active] = neurons[i];
     factors[active] = factor;
-    active += skip_silent && factor == 0.0f ? 0 : 1;
+    active += silent != nullptr && factor == 0.0f ? 0 : 1;
   }
   return {begin, fired, active};
 }
@@ -147,6 +140,13 @@ void SparseFfn::JoinPieces() {
     std::memmove(active_ + num_active_, active_ + piece->begin, count * sizeof(int32_t));
     std::memmove(factors_ + num_active_, factors_ + piece->begin, count * sizeof(float));
     num_active_ += piece->active;
+  }
+}
+
+void SparseFfn::ListFired(std::vector<int32_t>& neurons) const {
+  for (size_t i = 0; i < num_pieces_; ++i) {
+    const int32_t* fired = fired_ + pieces_[i].begin;
+    neurons.insert(neurons.end(), fired, fired + pieces_[i].fired);
   }
 }
 
@@ -173,13 +173,14 @@ SparseFfnCounts SparseFfn::Activate(Compute& compute, const FfnNeurons& ffn, con
   const KernelTable& table = compute.kernels();
   const int64_t candidates = listed ? static_cast<int64_t>(listed->size()) : ffn.gate.rows;
   const int32_t* list = listed ? listed->data() : all_;
-  const bool skip = skip_silent && CanSkipNeurons(ffn.activation);
+  const SilentGates gates = SilentGatesOf(ffn.activation, ffn.threshold);
+  const SilentGates* silent = skip_silent && CanSkipNeurons(ffn.activation) ? &gates : nullptr;
   table.quantize_q8_groups(x, ffn.gate.cols, x_);
   num_pieces_ = 0;
   compute.team().ParallelFor(
       candidates, kNeuronGrain,
       [&](int64_t begin, int64_t end, int) {
-        const Piece piece = ComputeNeurons(table, ffn, list, skip, begin, end);
+        const Piece piece = ComputeNeurons(table, ffn, list, silent, begin, end);
         pieces_[num_pieces_.fetch_add(1, std::memory_order_relaxed)] = piece;
       },
       WorkerTeam::Ranges::kUneven);

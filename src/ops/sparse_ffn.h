@@ -17,6 +17,7 @@
 
 #include "base/buffer.h"
 #include "ops/compute.h"
+#include "ops/silent_gates.h"
 #include "tensor/op_kinds.h"
 #include "tensor/view.h"
 
@@ -28,14 +29,8 @@ struct FfnNeurons {
   RowsView up;    // [neurons][hidden]
   RowsView down;  // [neurons][hidden]: columns of the down matrix
   FfnActivation activation = FfnActivation::kRelu;
-  float threshold = 0;  // kFatRelu only
+  float threshold = 0;  // kFatRelu and kThresholdedSilu only
 };
-
-// True where a neuron whose gate does not fire adds nothing, so that it may be left out.
-bool CanSkipNeurons(FfnActivation activation);
-
-// The value that a gate must pass to fire. threshold is used by kFatRelu only.
-float FiringThreshold(FfnActivation activation, float threshold);
 
 // What an FFN computed for one token.
 struct SparseFfnCounts {
@@ -64,6 +59,9 @@ class SparseFfn {
   // has, so that an FFN may be computed range by range.
   void AddDown(Compute& compute, const FfnNeurons& ffn, float* out, bool adds = false) const;
 
+  // Appends the neurons whose up rows the last Activate multiplied, ascending.
+  void ListFired(std::vector<int32_t>& neurons) const;
+
   // Of the last Activate: the neurons whose down rows are to be added, ascending, and their
   // factors.
   std::span<const int32_t> active() const { return {active_, static_cast<size_t>(num_active_)}; }
@@ -79,7 +77,8 @@ class SparseFfn {
   struct Places;  // where things lie in memory_
 
   Piece ComputeNeurons(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                       const int32_t* listed, bool skip_silent, int64_t begin, int64_t end) const;
+                       const int32_t* listed, const SilentGates* silent, int64_t begin,
+                       int64_t end) const;
   void JoinPieces();
 
   Buffer memory_;

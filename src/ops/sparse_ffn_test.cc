@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -14,7 +15,8 @@ namespace hearth {
 namespace {
 
 constexpr FfnActivation kActivations[] = {FfnActivation::kSilu, FfnActivation::kRelu,
-                                          FfnActivation::kFatRelu, FfnActivation::kDRelu};
+                                          FfnActivation::kFatRelu, FfnActivation::kDRelu,
+                                          FfnActivation::kThresholdedSilu};
 
 class Problem {
  public:
@@ -41,6 +43,8 @@ class Problem {
     counts = ffn.Activate(compute, ffn_, x_.data(), listed, skip);
     ffn.AddDown(compute, ffn_, out.data());
     active.assign(ffn.active().begin(), ffn.active().end());
+    fired.clear();
+    ffn.ListFired(fired);
     return out;
   }
 
@@ -60,7 +64,7 @@ class Problem {
   }
 
   SparseFfnCounts counts;
-  std::vector<int32_t> active;
+  std::vector<int32_t> active, fired;
 
  private:
   double Activate(double g, double u) const {
@@ -73,6 +77,10 @@ class Problem {
         return g > double{ffn_.threshold} ? g * u : 0;
       case FfnActivation::kDRelu:
         return std::max(g, 0.0) * std::max(u, 0.0);
+      case FfnActivation::kThresholdedSilu: {
+        const double silu = g / (1 + std::exp(-g));
+        return std::abs(silu) > double{ffn_.threshold} ? silu * u : 0;
+      }
     }
     return 0;
   }
@@ -123,6 +131,9 @@ TEST(SparseFfnTest, ThreadsListsAndSkippingChangeNoBit) {
         if (CanSkipNeurons(activation) && neurons == 300) {
           EXPECT_LT(gated.up, neurons);
           EXPECT_GE(gated.up, gated.active);
+          EXPECT_EQ(static_cast<int64_t>(problem.fired.size()), gated.up);
+          EXPECT_TRUE(std::includes(problem.fired.begin(), problem.fired.end(), active.begin(),
+                                    active.end()));
         }
         // An oracle that names just these.
         EXPECT_EQ(problem.Run(threads, active, true), dense) << threads;

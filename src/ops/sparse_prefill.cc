@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 
@@ -23,6 +24,11 @@ constexpr int64_t kTilesOfBatch = kRowsOfBatch / TileLayout::kRows;
 static_assert(kRowsOfBatch == 64, "a batch's neurons are the bits of a word");
 
 int64_t GroupsOf(int64_t hidden) { return (hidden + kRowGroupWeights - 1) / kRowGroupWeights; }
+
+// Contain no gate: nothing is at most what is no number.
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr SilentGates kNoSilentGates = {kNan, kNan, kNan};
+
 int64_t BatchesOf(int64_t neurons) { return (neurons + kRowsOfBatch - 1) / kRowsOfBatch; }
 
 // The largest tile of any type.
@@ -79,13 +85,14 @@ struct SparsePrefill::Workspace {
 };
 
 struct SparsePrefill::Places {
-  size_t x, factors, places, begins, sums, all, workspaces, end;
+  size_t x, fired, factors, places, begins, sums, all, workspaces, end;
 
   explicit Places(const SparsePrefillShape& shape) {
     PlaceCounter counter;
     const int64_t tokens = shape.max_tokens, groups = GroupsOf(shape.max_hidden);
     const int64_t batches = BatchesOf(shape.max_neurons);
     x = counter.Take(tokens * groups, sizeof(GroupQ8));
+    fired = counter.Take(tokens * batches, sizeof(uint64_t));
     factors = counter.Take(tokens * batches * kRowsOfBatch, sizeof(float));
     places = counter.Take(tokens * batches * kRowsOfBatch, sizeof(int32_t));
     begins = counter.Take((tokens + 1) * batches, sizeof(int32_t));
@@ -105,6 +112,7 @@ struct SparsePrefill::Job {
   int64_t hidden;
   int64_t neurons;
   Range range;
+  const SilentGates* silent;  // null: everything is computed
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
 
@@ -131,6 +139,7 @@ SparsePrefill::SparsePrefill(Budget& budget, const SparsePrefillShape& shape)
   const Places at(shape);
   std::byte* base = memory_.data();
   x_ = reinterpret_cast<GroupQ8*>(base + at.x);
+  fired_ = reinterpret_cast<uint64_t*>(base + at.fired);
   factors_ = reinterpret_cast<float*>(base + at.factors);
   places_ = reinterpret_cast<int32_t*>(base + at.places);
   begins_ = reinterpret_cast<int32_t*>(base + at.begins);
@@ -174,19 +183,21 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
                                 work.gates, kRowsOfBatch, count, 0, tiles});
 }
 
-// Collects, for every neuron of those whose gates are at hand, the tokens that fire it. A gate that
-// is not a number fires, so that it shows in the result.
+// Collects, for every neuron of those whose gates are at hand, the tokens that fire it.
 void SparsePrefill::CollectTokens(const Job& job, const Workspace& work, int64_t first,
-                                  int64_t count) const {
-  const float threshold = FiringThreshold(job.ffn.activation, job.ffn.threshold);
+                                  int64_t count) {
+  const SilentGates silent = job.silent != nullptr ? *job.silent : kNoSilentGates;
+  uint64_t* fired_of = fired_ + first / kRowsOfBatch * job.tokens;
   std::fill(work.num_tokens, work.num_tokens + kRowsOfBatch, 0);
   for (int64_t t = 0; t < job.tokens; ++t) {
     const float* gates = work.gates + t * kRowsOfBatch;
     uint64_t fired = 0;
     for (int64_t n = 0; n < count; ++n) {
-      fired |= uint64_t{gates[n] <= threshold ? 0u : 1u} << n;
+      fired |= uint64_t{silent.Contains(gates[n]) ? 0u : 1u} << n;
     }
-    for (fired &= job.Allowed(t, first, count); fired != 0; fired &= fired - 1) {
+    fired &= job.Allowed(t, first, count);
+    fired_of[t] = fired;
+    for (; fired != 0; fired &= fired - 1) {
       const int n = std::countr_zero(fired);
       work.tokens[n * job.tokens + work.num_tokens[n]++] = static_cast<int32_t>(t);
     }
@@ -212,7 +223,7 @@ void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first
     job.table.ffn_activation[static_cast<size_t>(ffn.activation)](work.gate, work.up, fired,
                                                                   ffn.threshold, work.gate);
     for (int64_t i = 0; i < fired; ++i) {
-      if (work.gate[i] == 0.0f) continue;
+      if (job.silent != nullptr && work.gate[i] == 0.0f) continue;
       uint64_t& active = work.active[tokens[i]];
       work.factors[tokens[i] * kRowsOfBatch + std::popcount(active)] = work.gate[i];
       active |= uint64_t{1} << n;
@@ -286,17 +297,25 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
 }
 
 SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                                        const Range& range,
-                                        std::span<const std::span<const int32_t>> listed,
-                                        FloatView out) {
-  Job job{compute.kernels(), ffn,  input.Quantized(compute), listed, input.x().rows, ffn.gate.cols,
-          ffn.gate.rows,     range};
+                                        const Range& range, const Choice& choice, FloatView out) {
+  const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
+  Job job{compute.kernels(),
+          ffn,
+          input.Quantized(compute),
+          choice.listed,
+          input.x().rows,
+          ffn.gate.cols,
+          ffn.gate.rows,
+          range,
+          choice.skip_silent ? &silent : nullptr};
   if (job.tokens > shape_.max_tokens || job.hidden > shape_.max_hidden ||
       job.neurons > shape_.max_neurons || job.hidden != input.x().cols ||
       job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
-      !CanSkipNeurons(ffn.activation)) {
+      (choice.skip_silent && !CanSkipNeurons(ffn.activation))) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
+  num_tokens_ = job.tokens;
+  num_batches_ = BatchesOf(job.neurons);
   if (range.is_first) QuantizeGroups(compute, input.x());
   compute.team().ParallelFor(
       job.neurons, kRowsOfBatch, [&](int64_t begin, int64_t end, int worker) {
@@ -307,6 +326,26 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
       });
   AddDown(compute, job, out);
   return {.gate = job.tokens * job.neurons, .up = job.fired, .active = job.active};
+}
+
+void SparsePrefill::ListFired(int64_t token, std::vector<int32_t>& neurons) const {
+  for (int64_t batch = 0; batch < num_batches_; ++batch) {
+    for (uint64_t bits = fired_[batch * num_tokens_ + token]; bits != 0; bits &= bits - 1) {
+      neurons.push_back(static_cast<int32_t>(batch * kRowsOfBatch) + std::countr_zero(bits));
+    }
+  }
+}
+
+void SparsePrefill::ListActive(int64_t token, std::vector<int32_t>& neurons,
+                               std::vector<float>& factors) const {
+  for (int64_t batch = 0; batch < num_batches_; ++batch) {
+    const int32_t* begins = begins_ + batch * (num_tokens_ + 1) + token;
+    for (int32_t entry = begins[0]; entry < begins[1]; ++entry) {
+      if (factors_[entry] == 0.0f) continue;  // the last entries only fill up
+      neurons.push_back(static_cast<int32_t>(batch * kRowsOfBatch) + places_[entry]);
+      factors.push_back(factors_[entry]);
+    }
+  }
 }
 
 }  // namespace hearth

@@ -3,13 +3,15 @@
 // Each token of a prompt fires few neurons, though together they fire nearly all. So gates are
 // multiplied densely, a tile of neurons at a time; up and down of a neuron are computed only for
 // the tokens that fire it, with its weights unpacked once: exact, and fewer operations than any
-// dense product. Down rows are added to a token in ascending order of neurons, as SparseFfn does;
+// dense product. (Dense FFNs of single neurons are computed the same way, with every token firing
+// every neuron.) Down rows are added to a token in ascending order of neurons, as SparseFfn does;
 // gates are added up in the order of weight tiles, so that results agree with SparseFfn within
 // rounding.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
 #include "ops/compute.h"
@@ -34,26 +36,37 @@ class SparsePrefill {
   SparsePrefill(Budget& budget, const SparsePrefillShape& shape);
   static uint64_t ChargedBytes(const SparsePrefillShape& shape);
 
-  // out [tokens][hidden] = the FFN of input.x(). `listed` has the neurons to compute of every
-  // token, ascending; without any entry all are. Only where CanSkipNeurons(ffn.activation). Results
-  // do not depend on the number of threads, nor a token's on the others.
+  // Which neurons are computed.
+  struct Choice {
+    // Of every token, ascending; without any entry all.
+    std::span<const std::span<const int32_t>> listed;
+    // Up and down of those that add nothing are left out; only where CanSkipNeurons.
+    bool skip_silent = true;
+  };
+
+  // out [tokens][hidden] = the FFN of input.x(). Results do not depend on whether silent neurons
+  // are skipped nor on the number of threads, nor a token's on the others.
   SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                      std::span<const std::span<const int32_t>> listed, FloatView out) {
-    return RunRange(compute, ffn, input, {}, listed, out);
+                      const Choice& choice, FloatView out) {
+    return RunRange(compute, ffn, input, {}, choice, out);
   }
 
   // The same range by range, for an FFN that is not in memory as a whole: `ffn` has the neurons
   // from range.first on, a multiple of kernels::kRowsOfBatch; ranges come in ascending order. The
-  // bits are those of Run. `listed` numbers neurons of the whole FFN; `out` is written with the
-  // last range.
+  // bits are those of Run. Lists number neurons of the whole FFN; `out` is written with the last
+  // range.
   struct Range {
     int64_t first = 0;
     bool is_first = true;
     bool is_last = true;
   };
   SparseFfnCounts RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                           const Range& range, std::span<const std::span<const int32_t>> listed,
-                           FloatView out);
+                           const Range& range, const Choice& choice, FloatView out);
+
+  // Appends, of one token of the last Run, the neurons whose up rows were multiplied, and those
+  // whose product is not zero with that product; ascending.
+  void ListFired(int64_t token, std::vector<int32_t>& neurons) const;
+  void ListActive(int64_t token, std::vector<int32_t>& neurons, std::vector<float>& factors) const;
 
  private:
   struct Places;     // where things lie in memory_
@@ -62,7 +75,7 @@ class SparsePrefill {
 
   void QuantizeGroups(Compute& compute, FloatView x);
   void MultiplyGates(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
-  void CollectTokens(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
+  void CollectTokens(const Job& job, const Workspace& work, int64_t first, int64_t count);
   void ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count);
   void WriteEntries(Job& job, const Workspace& work, int64_t batch);
   void AddDown(Compute& compute, const Job& job, FloatView out);
@@ -72,8 +85,8 @@ class SparsePrefill {
   SparsePrefillShape shape_;
   Buffer memory_;
   kernels::GroupQ8* x_;  // [tokens][groups]
-                         // Who is active, an entry per token and neuron: batch after batch, token
-                         // after token, each batch
+  uint64_t* fired_;      // [batches][tokens]: whose up was multiplied, as bits
+  // Who is active, an entry per token and neuron: batch after batch, token after token, each batch
   // with room for all.
   float* factors_;   // what reaches down
   int32_t* places_;  // the neuron's number in its batch
@@ -81,6 +94,9 @@ class SparsePrefill {
   float* sums_;      // [groups][tokens][512]
   int32_t* all_;     // 0, 1, 2, ...
   std::byte* workspaces_;
+  // Of the last Run.
+  int64_t num_tokens_ = 0;
+  int64_t num_batches_ = 0;
 };
 
 }  // namespace hearth

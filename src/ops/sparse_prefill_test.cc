@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -35,7 +36,8 @@ class Problem {
   }
 
   // Tokens [first, first + count) together.
-  std::vector<float> Together(int threads, int64_t first, int64_t count, const char* isa = "auto") {
+  std::vector<float> Together(int threads, int64_t first, int64_t count, const char* isa = "auto",
+                              bool skip_silent = true) {
     Budget budget(uint64_t{1} << 30);
     Compute compute(isa, threads);
     SparsePrefill prefill(budget, {count, case_.hidden, case_.neurons, threads});
@@ -46,8 +48,16 @@ class Problem {
     if (!lists_.empty()) {
       listed = std::span(lists_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     }
-    counts =
-        prefill.Run(compute, ffn_, input, listed, {out.data(), count, case_.hidden, case_.hidden});
+    counts = prefill.Run(compute, ffn_, input, {listed, skip_silent},
+                         {out.data(), count, case_.hidden, case_.hidden});
+    fired.assign(static_cast<size_t>(count), {});
+    active.assign(static_cast<size_t>(count), {});
+    factors.assign(static_cast<size_t>(count), {});
+    for (int64_t t = 0; t < count; ++t) {
+      const auto i = static_cast<size_t>(t);
+      prefill.ListFired(t, fired[i]);
+      prefill.ListActive(t, active[i], factors[i]);
+    }
     return out;
   }
 
@@ -78,6 +88,8 @@ class Problem {
   }
 
   SparseFfnCounts counts;
+  std::vector<std::vector<int32_t>> fired, active;  // per token, of Together
+  std::vector<std::vector<float>> factors;
 
  private:
   Case case_;
@@ -100,8 +112,8 @@ double RelativeError(const std::vector<float>& actual, const std::vector<float>&
 
 TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
   uint32_t seed = 1;
-  for (const FfnActivation activation :
-       {FfnActivation::kRelu, FfnActivation::kFatRelu, FfnActivation::kDRelu}) {
+  for (const FfnActivation activation : {FfnActivation::kRelu, FfnActivation::kFatRelu,
+                                         FfnActivation::kDRelu, FfnActivation::kThresholdedSilu}) {
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
       for (const int64_t hidden : {32, 544, 1024}) {
         for (const int64_t neurons : {1, 31, 64, 200}) {
@@ -128,6 +140,38 @@ TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
     const std::vector<float> some = problem.Together(2, first, count);
     EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * 1184)) << first;
   }
+}
+
+TEST(SparsePrefillTest, LeavingOutSilentNeuronsChangesNoBit) {
+  for (const FfnActivation activation : {FfnActivation::kDRelu, FfnActivation::kThresholdedSilu}) {
+    Problem problem({DType::kQ4_0, activation, 544, 200, 21}, 11);
+    const std::vector<float> gated = problem.Together(2, 0, 21);
+    const auto active = problem.active;
+    const auto factors = problem.factors;
+    EXPECT_LT(problem.counts.up, problem.counts.gate);
+    EXPECT_EQ(problem.Together(2, 0, 21, "auto", false), gated);
+    EXPECT_EQ(problem.counts.up, problem.counts.gate);
+    EXPECT_EQ(problem.active, active);
+    EXPECT_EQ(problem.factors, factors);
+  }
+  // SiLU is silent nowhere, and can be computed all the same.
+  Problem silu({DType::kQ8_0, FfnActivation::kSilu, 96, 70, 12}, 12);
+  EXPECT_LT(RelativeError(silu.Together(2, 0, 12, "auto", false), silu.OneByOne()), 1e-5);
+}
+
+TEST(SparsePrefillTest, SaysWhatEachTokenComputed) {
+  Problem problem({DType::kQ4_1, FfnActivation::kDRelu, 96, 150, 10}, 13);
+  problem.Together(2, 0, 10);
+  int64_t fired = 0, active = 0;
+  for (size_t t = 0; t < 10; ++t) {
+    fired += std::ssize(problem.fired[t]);
+    active += std::ssize(problem.active[t]);
+    ASSERT_EQ(problem.factors[t].size(), problem.active[t].size());
+    EXPECT_TRUE(std::includes(problem.fired[t].begin(), problem.fired[t].end(),
+                              problem.active[t].begin(), problem.active[t].end()));
+  }
+  EXPECT_EQ(fired, problem.counts.up);
+  EXPECT_EQ(active, problem.counts.active);
 }
 
 TEST(SparsePrefillTest, ComputesOnlyWhatIsListed) {

@@ -89,6 +89,7 @@ struct DecodePipeline::Section {
   const kernels::KernelTable& table;
   FfnNeurons slots;  // rows are slots of the whole arena
   bool skip_silent = false;
+  SilentGates silent = {};  // where they are skipped
   float* out = nullptr;
   int threads = 1;
   int64_t count = 0;                 // positions of the segment
@@ -190,6 +191,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
   Section section{.table = compute.kernels(),
                   .slots = store_.Rows(ffn, 0, store_.plan().all_slots(store_.source().shape())),
                   .skip_silent = skip_silent && CanSkipNeurons(ffn.activation),
+                  .silent = SilentGatesOf(ffn.activation, ffn.threshold),
                   .out = out,
                   .threads = compute.threads()};
   section.SplitColumns((hidden + kRowGroupWeights - 1) / kRowGroupWeights);
@@ -307,8 +309,8 @@ bool DecodePipeline::ComputeReady(Section& section, ClusterScratch& scratch) {
     }
   }
   const NeuronCluster cluster = scratch.Cluster(count);
-  const ClusterCounts counts =
-      ComputeCluster(section.table, section.slots, x_, section.skip_silent, cluster);
+  const ClusterCounts counts = ComputeCluster(
+      section.table, section.slots, x_, section.skip_silent ? &section.silent : nullptr, cluster);
   int64_t next = 0;
   for (int64_t i = 0; i < count; ++i) {
     const bool is_active = next < counts.active && cluster.active[next] == cluster.rows[i];

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "ops/sparse_ffn.h"
+#include "ops/silent_gates.h"
 
 namespace hearth {
 namespace {
@@ -28,22 +28,24 @@ void CountRows(const FloatView& values, int64_t begin, int64_t size, Fires fires
 
 }  // namespace
 
-ActivationCounter::ActivationCounter(Compute& compute, ModelProfile& profile,
+ActivationCounter::ActivationCounter(Compute& compute, const ModelSpec& spec, ModelProfile& profile,
                                      std::function<void(int64_t layer)> after_ffn)
     : compute_(compute),
+      spec_(spec),
       profile_(profile),
       after_ffn_(std::move(after_ffn)),
-      threshold_(FiringThreshold(profile.activation, profile.threshold)),
       neurons_(static_cast<size_t>(profile.intermediate_size)) {}
 
 void ActivationCounter::OnFfnGateUp(int64_t layer, int64_t expert, std::span<const int64_t>,
                                     FloatView gate, FloatView) {
   FfnProfile& ffn = profile_.At(layer, expert);
+  const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
+  const SilentGates silent = SilentGatesOf(spec.activation, spec.threshold);
   compute_.team().ParallelFor(gate.cols, kNeuronsAtATime, [&](int64_t begin, int64_t end, int) {
     for (int64_t j = begin; j < end; j += kNeuronsAtATime) {
       CountRows(
-          gate, j, std::min(kNeuronsAtATime, end - j), [this](float g) { return g > threshold_; },
-          ffn.gate_fired.data() + j);
+          gate, j, std::min(kNeuronsAtATime, end - j),
+          [silent](float g) { return !silent.Contains(g); }, ffn.gate_fired.data() + j);
     }
   });
 }
@@ -69,6 +71,23 @@ void ActivationCounter::OnFfnActivation(int64_t layer, int64_t expert,
       });
   if (trace_ != nullptr) Trace(expert, tokens, activation);
   if (after_ffn_) after_ffn_(layer);
+}
+
+void ActivationCounter::OnFfnNeurons(const NeuronObservation& observed) {
+  FfnProfile& ffn = profile_.At(observed.layer, observed.expert);
+  ++ffn.tokens;
+  for (const int32_t neuron : observed.fired) ++ffn.gate_fired[static_cast<size_t>(neuron)];
+  for (size_t i = 0; i < observed.active.size(); ++i) {
+    const auto neuron = static_cast<size_t>(observed.active[i]);
+    // One without a threshold to stay under may still have a product of zero.
+    if (observed.factors[i] == 0.0f) continue;
+    ++ffn.active[neuron];
+    ffn.mass[neuron] += static_cast<double>(std::fabs(observed.factors[i]));
+  }
+  if (trace_ != nullptr && observed.token < trace_tokens_) {
+    trace_->Append(observed.token, static_cast<int32_t>(observed.expert), observed.active);
+  }
+  if (after_ffn_) after_ffn_(observed.layer);
 }
 
 void ActivationCounter::Trace(int64_t expert, std::span<const int64_t> tokens,

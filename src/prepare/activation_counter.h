@@ -16,9 +16,9 @@ namespace hearth {
 
 class ActivationCounter : public ForwardObserver {
  public:
-  // `profile` has its FFNs; it and the team must outlive the counter. after_ffn, where given, is
-  // called behind every FFN with its layer.
-  ActivationCounter(Compute& compute, ModelProfile& profile,
+  // `profile` has its FFNs; it, the model's spec and the team must outlive the counter. after_ffn,
+  // where given, is called behind every FFN with its layer.
+  ActivationCounter(Compute& compute, const ModelSpec& spec, ModelProfile& profile,
                     std::function<void(int64_t layer)> after_ffn = {});
 
   // From now on the first `tokens` rows of every batch go to `trace` too, which has begun the
@@ -32,14 +32,15 @@ class ActivationCounter : public ForwardObserver {
                    FloatView up) override;
   void OnFfnActivation(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                        FloatView activation) override;
+  void OnFfnNeurons(const NeuronObservation& observed) override;
 
  private:
   void Trace(int64_t expert, std::span<const int64_t> tokens, FloatView activation);
 
   Compute& compute_;
+  const ModelSpec& spec_;
   ModelProfile& profile_;
   std::function<void(int64_t)> after_ffn_;
-  const float threshold_;
   TraceWriter* trace_ = nullptr;
   int64_t trace_tokens_ = 0;
   std::vector<int32_t> neurons_;  // active ones of a token

@@ -98,7 +98,7 @@ void CollectSamples(Engine& engine, std::span<const TokenId> tokens, int64_t fir
     const std::vector<TokenId> window = windows.Window(i);
     KvSequence kv(engine.kv_pool());
     collector.StartPass(done, extra);
-    RunInChunks(engine, kv, window, dense, &collector, [&](size_t begin, size_t count) {
+    RunInChunks(engine.forward(), kv, window, dense, &collector, [&](size_t begin, size_t count) {
       done += static_cast<int64_t>(count) - (begin == 0 ? extra : 0);
       collector.StartPass(done, 0);
       if (progress) progress(done, static_cast<int64_t>(tokens.size()));

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory_info.h"
 #include "base/worker_team.h"
+#include "engine/ffn_mode.h"
 #include "format/packed_file.h"
 #include "prepare/ffn_packer.h"
 #include "prepare/ordered_work.h"
@@ -32,7 +33,10 @@ constexpr size_t kPiecesAhead = 8;
 constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
 
-void RefuseToReplaceSource(const GgufFile& source, const std::string& path) {
+void CheckName(const GgufFile& source, const std::string& path) {
+  if (path.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "-o", "the name of the file to write is missing");
+  }
   for (size_t i = 0; i < source.num_parts(); ++i) {
     std::error_code missing;
     if (std::filesystem::equivalent(path, source.part(i).name(), missing)) {
@@ -77,6 +81,7 @@ class Packer {
         budget_(LimitOf(options)),
         pieces_(SplitIntoPieces(plan_->others)),
         drop_page_cache_(options.memory_bytes.has_value()),
+        choose_mode_(options.choose_mode),
         progress_(progress) {
     const uint64_t program_bytes = ResidentBytes() + kUnnamedBytes;
     PackMemory::Terms terms{.threads = options.threads,
@@ -99,6 +104,10 @@ class Packer {
     FfnPacker ffns(source_, *plan_, memory_, team_, budget_);
     ffns.Pack([&](int, std::span<const std::byte> bytes) { writer_->Append(bytes); },
               [&] { Report(); });
+    if (choose_mode_) {
+      const auto mode = static_cast<uint64_t>(choose_mode_(writer_->Complete()));
+      writer_->SetValue(kFfnModeKey, {GgufType::kUint32, mode});
+    }
     // Before the file gets its name: who cancels here still finds nothing.
     Report();
     PackResult result;
@@ -156,6 +165,7 @@ class Packer {
   BudgetCharge cached_;
   const std::vector<Piece> pieces_;
   const bool drop_page_cache_;
+  const std::function<FfnMode(const std::string&)>& choose_mode_;
   const PackProgressFn& progress_;
   PackMemory memory_;
   std::unique_ptr<PackedWriter> writer_;
@@ -165,11 +175,14 @@ class Packer {
 
 PackResult PackModel(const GgufFile& source, const PackOptions& options, const std::string& path,
                      const PackProgressFn& progress) {
-  if (path.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "-o", "the name of the file to write is missing");
-  }
-  RefuseToReplaceSource(source, path);
+  CheckName(source, path);
   return Packer(source, options, path, progress).Pack();
+}
+
+void CheckPack(const GgufFile& source, const PackOptions& options, const std::string& path) {
+  CheckName(source, path);
+  const PackProgressFn none;
+  Packer(source, options, path, none);
 }
 
 }  // namespace hearth

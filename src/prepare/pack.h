@@ -6,10 +6,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "format/bundle_layout.h"
 #include "format/gguf.h"
 #include "prepare/predictor_set.h"
+#include "sparsity/mode.h"
 #include "sparsity/profile.h"
 #include "tensor/dtype.h"
 
@@ -19,6 +21,14 @@ struct PackOptions {
   const ModelProfile* profile = nullptr;     // null: neurons stay in the order of the source
   const PredictorSet* predictors = nullptr;  // null: none
   std::optional<DType> quant;                // of bundles; nothing: ChooseBundleType
+  // Of a SiLU model, one per layer: neurons whose |silu(gate)| is no larger are left out from now
+  // on (prepare/silu_thresholds.h). Empty: none.
+  std::vector<float> silu_thresholds;
+  // What the file records as the mode that `auto` is; nothing: the sparsest that it can run in.
+  std::optional<FfnMode> mode;
+  // Called with a path at which all of the file can be read, before it has its name; returns the
+  // mode to record. May throw, to cancel. Null: `mode` it is.
+  std::function<FfnMode(const std::string& path)> choose_mode;
   // What the process may take, page cache included; nothing: what is free, page cache aside.
   std::optional<uint64_t> memory_bytes;
   int threads = 1;
@@ -46,13 +56,19 @@ DType ChooseBundleType(DType stored, DType resident);
 
 // Writes `path`, replacing a file that is there once all is written. Gate and up rows of the bundle
 // type are moved exactly, others converted; down is quantized along hidden. The bytes depend on the
-// source, the profile, the predictors and the type, not on threads or memory.
+// source, the profile, the predictors and the type, the
+// thresholds and the mode, not on threads or memory.
 //
 // Throws Error and leaves nothing behind: kUnsupported for a source that the engine could not run
-// or that is packed already, kInvalidArgument for a type that bundles do not store, for a profile
-// or predictors of another model, and where path is the source; kOutOfBudget naming the least
+// or that is packed already, or a mode that the file could not run in, kInvalidArgument for a type
+// that bundles do not store, for a profile, predictors or thresholds of another model, and where
+// path is the source; kOutOfBudget naming the least
 // memory that would do; kIo.
 PackResult PackModel(const GgufFile& source, const PackOptions& options, const std::string& path,
                      const PackProgressFn& progress = {});
+
+// Throws what PackModel would before it writes the first byte, and leaves nothing behind: for what
+// takes hours before there are predictors to pack.
+void CheckPack(const GgufFile& source, const PackOptions& options, const std::string& path);
 
 }  // namespace hearth

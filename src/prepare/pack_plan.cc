@@ -11,9 +11,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/ffn_mode.h"
 #include "engine/model.h"
 #include "format/packed_file.h"
+#include "model/common_spec.h"
 #include "prepare/packed_predictors.h"
+#include "tensor/op_names.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
@@ -61,7 +64,9 @@ std::vector<int32_t> OrderOf(const FfnProfile* profile, int64_t neurons) {
 class Planner {
  public:
   Planner(const GgufFile& source, const PackOptions& options)
-      : source_(source), options_(options), load_(PlanLoad(source)) {}
+      : source_(source), options_(options), load_(PlanLoad(source)) {
+    if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &load_.spec);
+  }
 
   std::unique_ptr<const PackPlan> Plan() {
     const uint64_t model_hash = ModelHash(source_);
@@ -79,10 +84,27 @@ class Planner {
     if (options_.predictors != nullptr) {
       SetPredictorMetadata(*options_.predictors, &plan_->metadata);
     }
+    if (!options_.silu_thresholds.empty()) {
+      plan_->metadata.SetString(kFfnActivationKey,
+                                FfnActivationName(FfnActivation::kThresholdedSilu));
+      plan_->metadata.SetFloat32s(kFfnThresholdsKey, options_.silu_thresholds);
+    }
+    plan_->metadata.SetUint32(kFfnModeKey, static_cast<uint32_t>(ModeToRecord()));
     return std::move(plan_);
   }
 
  private:
+  FfnMode ModeToRecord() const {
+    const FfnActivation activation = spec().layers.front().ffn.activation;
+    const std::vector<FfnMode> usable = ModesOfPacked(activation, options_.predictors != nullptr);
+    if (!options_.mode) return usable.back();
+    if (std::find(usable.begin(), usable.end(), *options_.mode) == usable.end()) {
+      throw Error(ErrorCode::kUnsupported, source_.path(),
+                  MissingForMode(*options_.mode, activation));
+    }
+    return *options_.mode;
+  }
+
   const ModelSpec& spec() const { return load_.spec; }
 
   // The type that a matrix of the source would have in memory.
@@ -204,7 +226,7 @@ class Planner {
 
   const GgufFile& source_;
   const PackOptions& options_;
-  const LoadPlan load_;
+  LoadPlan load_;
   std::unique_ptr<PackPlan> plan_ = std::make_unique<PackPlan>();
 };
 

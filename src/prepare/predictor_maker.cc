@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/text_windows.h"
 #include "format/checksum.h"
 #include "kernels/dequantize.h"
 #include "ops/sparse_ffn.h"
@@ -28,6 +29,8 @@ constexpr int64_t kMaxDefaultTokens = 16384;
 constexpr int64_t kFewestTokens = 256;
 // Of the text, where both inputs are tried.
 constexpr int64_t kInputTokens = 1280;
+// Of activation mass. What is aimed at (PredictorOptions::recall) lies above it.
+constexpr double kPromisedRecall = 0.99;
 // Of all work, for progress: reading the text, and the trial at the end.
 constexpr double kReadShare = 0.1;
 constexpr double kTrialShare = 0.05;
@@ -60,21 +63,6 @@ void CheckModel(Engine& engine, const PredictorOptions& options) {
     throw Error(ErrorCode::kInvalidArgument, "predictors",
                 "recall and the held-out share lie between 0 and 1");
   }
-}
-
-// At most `count` tokens in pieces of about a context, spread evenly over the text.
-std::vector<TokenId> ChooseText(std::span<const TokenId> tokens, int64_t count, int64_t context) {
-  const auto all = static_cast<int64_t>(tokens.size());
-  if (all <= count) return {tokens.begin(), tokens.end()};
-  const int64_t pieces = std::max<int64_t>(count / context, 1);
-  const int64_t length = count / pieces;
-  std::vector<TokenId> chosen;
-  for (int64_t i = 0; i < pieces; ++i) {
-    const auto begin = static_cast<size_t>(i * all / pieces);
-    const auto piece = tokens.subspan(begin, static_cast<size_t>(length));
-    chosen.insert(chosen.end(), piece.begin(), piece.end());
-  }
-  return chosen;
 }
 
 // Everything that the result depends on.
@@ -339,6 +327,11 @@ MadePredictors PredictorRun::Finish() {
 
 }  // namespace
 
+bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
+  return made.quality.Total().recall() >= kPromisedRecall &&
+         std::abs(made.quality.perplexity_ratio() - 1) <= options.max_perplexity_change;
+}
+
 MadePredictors MakePredictors(Engine& engine, std::span<const TokenId> tokens,
                               const PredictorOptions& options,
                               const PredictorProgressFn& progress) {
@@ -351,7 +344,7 @@ MadePredictors MakePredictors(Engine& engine, std::span<const TokenId> tokens,
   const int64_t count = options.max_tokens > 0 ? std::max(options.max_tokens, kFewestTokens)
                                                : std::clamp(kMaxScores / neurons, kMinDefaultTokens,
                                                             kMaxDefaultTokens);
-  PredictorRun run(engine, ChooseText(tokens, count, engine.context()), options, progress);
+  PredictorRun run(engine, SpreadSample(tokens, count, engine.context()), options, progress);
   return run.Run();
 }
 

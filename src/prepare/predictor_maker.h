@@ -79,6 +79,10 @@ struct MadePredictors {
   double macs_share = 0;   // multiply-adds of predictors, of those of a dense token
 };
 
+// Whether predictors are good enough to be used unasked: over the held-out text they find 99% of
+// the activation mass and move the perplexity by no more than the options allow.
+bool MeetTargets(const MadePredictors& made, const PredictorOptions& options);
+
 // `tokens` is a text without BOS. The engine holds a plain (unpacked) model with a ReLU-family
 // activation; its budget is charged for what the work takes. The result depends on the model, the
 // text and the options, not on the number of threads or on interruptions.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/text_windows.h"
+#include "engine/token_scores.h"
 
 namespace hearth {
 namespace {
@@ -58,19 +59,11 @@ class ListChecker : public ActivationSelector, public ForwardObserver {
   ActiveSets sets_;
 };
 
-// The likeliest token of a row, the first among equals, and what the next token costs.
+// What the logits after a token say.
 struct RowScore {
-  int64_t top = 0;
-  double nll = 0;
+  TokenId likeliest = 0;
+  double nll = 0;  // of the token that follows
 };
-
-RowScore ScoreRow(std::span<const float> logits, TokenId target) {
-  const auto best = std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - *best));
-  return {best - logits.begin(), std::log(sum) + static_cast<double>(*best) -
-                                     static_cast<double>(logits[static_cast<size_t>(target)])};
-}
 
 // The two models with a cache each.
 class SideBySide {
@@ -89,7 +82,7 @@ class SideBySide {
     for (size_t i = 0; i < dense_.size(); ++i) {
       quality_.dense_nll += dense_[i].nll;
       quality_.predicted_nll += predicted_[i].nll;
-      quality_.top1_agreement += dense_[i].top == predicted_[i].top ? 1 : 0;
+      quality_.top1_agreement += dense_[i].likeliest == predicted_[i].likeliest ? 1 : 0;
     }
     quality_.tokens += static_cast<int64_t>(dense_.size());
   }
@@ -97,21 +90,12 @@ class SideBySide {
  private:
   void Pass(std::span<const TokenId> window, ActivationSelector& selector,
             ForwardObserver* observer, std::vector<RowScore>& scores) {
-    Forward& forward = engine_.forward();
-    KvSequence kv(engine_.kv_pool());
-    const auto vocab = static_cast<size_t>(engine_.model().spec().vocab_size);
-    RunInChunks(engine_, kv, window, selector, observer, [&](size_t begin, size_t count) {
-      for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
-        const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
-        const FloatView logits =
-            forward.Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows));
-        for (size_t r = 0; r < rows && begin + i + r + 1 < window.size(); ++r) {
-          scores.push_back(
-              ScoreRow({logits.row(static_cast<int64_t>(r)), vocab}, window[begin + i + r + 1]));
-        }
-      }
-      return true;
-    });
+    ForAllLogits(engine_.forward(), engine_.kv_pool(), window, selector, observer,
+                 [&](size_t position, std::span<const float> logits) {
+                   if (position + 1 == window.size()) return;
+                   scores.push_back({LikeliestToken(logits),
+                                     NegativeLogLikelihood(logits, window[position + 1])});
+                 });
   }
 
   Engine& engine_;

@@ -47,8 +47,8 @@ struct PredictionQuality {
 // Called with windows of the text done and in all.
 using QualityProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 
-// Reads `tokens` (a text without BOS) in windows (engine/text_windows.h), each window in a
-// pass pass with all neurons and with those `selector` names. The selector is asked on both paths.
+// Reads `tokens` (a text without BOS) in windows (engine/text_windows.h), each window once with
+// all neurons and once with those that `selector` names. The selector is asked on both paths.
 // Throws Error(kInvalidArgument) for a text with nothing to score.
 PredictionQuality MeasurePrediction(Engine& engine, std::span<const TokenId> tokens,
                                     ActivationSelector& selector,

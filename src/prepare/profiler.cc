@@ -11,6 +11,7 @@
 #include "format/checksum.h"
 #include "ops/elementwise.h"
 #include "prepare/activation_counter.h"
+#include "tensor/row_groups.h"
 
 namespace hearth {
 namespace {
@@ -58,6 +59,24 @@ void ColumnNorms(Compute& compute, const WeightView& down, FloatView scratch,
   for (size_t j = 0; j < norms.size(); ++j) norms[j] = static_cast<float>(std::sqrt(squares[j]));
 }
 
+// Lengths of the rows of `down` [neurons][hidden], the columns of the matrix.
+void RowNorms(Compute& compute, const RowsView& down, std::vector<float>& norms) {
+  const auto add = compute.kernels().row_scaled_add[static_cast<size_t>(down.dtype)];
+  const int64_t groups = (down.cols + kRowGroupWeights - 1) / kRowGroupWeights;
+  compute.team().ParallelFor(down.rows, 64, [&](int64_t begin, int64_t end, int) {
+    std::vector<float> row(static_cast<size_t>(down.cols));
+    const float one = 1;
+    for (int64_t j = begin; j < end; ++j) {
+      const auto id = static_cast<int32_t>(j);
+      std::fill(row.begin(), row.end(), 0.0f);
+      add({{down.data, down.stride, &id, 1}, &one, down.cols, 0, groups, row.data()});
+      double squares = 0;
+      for (const float w : row) squares += static_cast<double>(w) * static_cast<double>(w);
+      norms[static_cast<size_t>(j)] = static_cast<float>(std::sqrt(squares));
+    }
+  });
+}
+
 void FillDownNorms(Engine& engine, ModelProfile& profile) {
   const int64_t neurons = profile.intermediate_size;
   const auto floats = static_cast<size_t>(kNormRows * neurons);
@@ -65,10 +84,14 @@ void FillDownNorms(Engine& engine, ModelProfile& profile) {
   const FloatView scratch{memory.As<float>(floats).data(), kNormRows, neurons, neurons};
   std::vector<double> squares(static_cast<size_t>(neurons));
   for (int64_t layer = 0; layer < profile.num_layers; ++layer) {
-    const WeightView& down = engine.model().weights().layers[static_cast<size_t>(layer)].ffn_down;
+    const LayerWeights& weights = engine.model().weights().layers[static_cast<size_t>(layer)];
     for (int64_t expert = 0; expert < profile.ffns_per_layer(); ++expert) {
       std::vector<float>& norms = profile.At(layer, expert).down_norm;
-      ColumnNorms(engine.compute(), down.Expert(expert), scratch, squares, norms);
+      if (weights.has_rows()) {
+        RowNorms(engine.compute(), weights.down_rows.Expert(expert), norms);
+      } else {
+        ColumnNorms(engine.compute(), weights.ffn_down.Expert(expert), scratch, squares, norms);
+      }
       for (const float norm : norms) {
         if (std::isfinite(norm)) continue;
         throw Error(ErrorCode::kCorrupt, engine.model().path(),
@@ -87,7 +110,8 @@ class ProfileRun {
         windows_(text, engine.model().tokenizer().special().bos, engine.context()),
         profile_(profile),
         options_(options),
-        counter_(engine.compute(), profile, [this](int64_t layer) { Report(layer); }) {}
+        counter_(engine.compute(), engine.model().spec(), profile,
+                 [this](int64_t layer) { Report(layer); }) {}
 
   void Run() {
     const auto context = static_cast<uint64_t>(profile_.context);
@@ -108,7 +132,7 @@ class ProfileRun {
     const std::span<const TokenId> tokens = window;
     KvSequence kv(engine_.kv_pool());
     const auto poll = [this](size_t, size_t) { return !CancelAsked(); };
-    if (!RunInChunks(engine_, kv, tokens.first(known), selector_, nullptr, poll)) return;
+    if (!RunInChunks(engine_.forward(), kv, tokens.first(known), selector_, nullptr, poll)) return;
     const auto chunk = static_cast<size_t>(engine_.forward().limits().max_tokens);
     for (size_t begin = known; begin < tokens.size() && !CancelAsked(); begin += chunk) {
       RunChunk(kv, tokens.subspan(begin, std::min(chunk, tokens.size() - begin)), begin == 0);
@@ -201,7 +225,7 @@ ModelProfile PlanProfile(const ModelSpec& spec, uint64_t model_hash, std::span<c
   profile.context = settings.context;
   profile.kv_dtype = settings.kv_dtype;
   profile.activation = ffn.activation;
-  profile.threshold = ffn.threshold;
+  profile.threshold = ffn.activation == FfnActivation::kFatRelu ? ffn.threshold : 0;
   profile.num_layers = spec.num_layers;
   profile.num_experts = ffn.num_experts;
   profile.intermediate_size = ffn.intermediate_size;
@@ -240,9 +264,10 @@ void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& pro
     throw Error(ErrorCode::kInvalidArgument, "trace",
                 "a run that continues cannot be traced: its first tokens would be missing");
   }
-  if (engine.model().weights().layers.front().has_rows()) {
-    throw Error(ErrorCode::kUnsupported, engine.model().path(),
-                "it is packed: profile the model that it was packed from");
+  if (engine.streamed() != nullptr) {
+    throw Error(
+        ErrorCode::kUnsupported, engine.model().path(),
+        "it can only be profiled in memory that holds all of it: give it a larger --memory");
   }
   BudgetCharge statistics, records;
   if (profile.ffns.empty()) {  // else they were there before the budget looked at the program

@@ -54,10 +54,12 @@ struct ProfileRunOptions {
 // Runs the text from where `profile` stands to its end, or until it is cancelled; then
 // profile.complete() is false. The engine's context and KV type are those of the plan. For one
 // instruction set the result is the same, bit for bit, for every thread count and batch size, and
-// however often the run was stopped, saved and continued.
+// however often the run was stopped, saved and continued; of a packed model for every thread count
+// (the last few tokens of a window are computed one by one, which may round a gate to the other
+// side).
 // Charges the budget for what it holds; throws Error(kOutOfBudget) where that has no room,
-// Error(kUnsupported) for a packed model, Error(kCorrupt) where activations or weights of down are
-// no numbers, and what Forward::Run, `save` and `trace` throw.
+// Error(kUnsupported) where the model is streamed, Error(kCorrupt) where activations or weights of
+// down are no numbers, and what Forward::Run, `save` and `trace` throw.
 void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& profile,
                 const ProfileRunOptions& options);
 

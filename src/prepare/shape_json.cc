@@ -113,7 +113,9 @@ std::string ReadArchitecture(const ShapeObject& object) {
 
 FfnActivation ReadActivation(const ShapeObject& object) {
   const std::string name = object.String("activation", "silu");
-  if (const auto activation = FfnActivationFromName(name)) return *activation;
+  const auto activation = FfnActivationFromName(name);
+  // Thresholds of SiLU are calibrated for weights, not made with a shape.
+  if (activation && *activation != FfnActivation::kThresholdedSilu) return *activation;
   object.Fail("activation", "silu, relu, fatrelu or drelu", name);
 }
 

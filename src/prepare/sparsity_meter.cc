@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "ops/sparse_ffn.h"
+#include "ops/silent_gates.h"
 
 namespace hearth {
 namespace {
@@ -20,8 +20,7 @@ constexpr double kActiveQueueShare = 0.9;
 class Recorder : public ForwardObserver {
  public:
   Recorder(const ModelSpec& spec, int64_t tokens)
-      : threshold_(
-            FiringThreshold(spec.layers.front().ffn.activation, spec.layers.front().ffn.threshold)),
+      : spec_(spec),
         experts_(std::max<int64_t>(spec.layers.front().ffn.num_experts, 1)),
         neurons_(spec.layers.front().ffn.intermediate_size),
         ffns_(static_cast<size_t>(spec.num_layers * experts_)),
@@ -38,9 +37,11 @@ class Recorder : public ForwardObserver {
   void OnFfnGateUp(int64_t layer, int64_t expert, std::span<const int64_t>, FloatView gate,
                    FloatView) override {
     Counts& ffn = At(layer, expert);
+    const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
+    const SilentGates silent = SilentGatesOf(spec.activation, spec.threshold);
     for (int64_t r = 0; r < gate.rows; ++r) {
       ffn.gates_fired += std::count_if(gate.row(r), gate.row(r) + gate.cols,
-                                       [this](float value) { return value > threshold_; });
+                                       [silent](float value) { return !silent.Contains(value); });
     }
   }
 
@@ -118,7 +119,7 @@ class Recorder : public ForwardObserver {
     return static_cast<double>(hot) / static_cast<double>(counts.size());
   }
 
-  const float threshold_;
+  const ModelSpec& spec_;
   const int64_t experts_;
   const int64_t neurons_;
   std::vector<Counts> ffns_;             // [layer][expert]

@@ -30,6 +30,7 @@ constexpr double kBiasStd = 0.1;
 double ActivationScale(FfnActivation activation) {
   switch (activation) {
     case FfnActivation::kSilu:
+    case FfnActivation::kThresholdedSilu:
       return 0.6;
     case FfnActivation::kRelu:
     case FfnActivation::kFatRelu:

@@ -7,6 +7,7 @@
 
 namespace hearth {
 
+// The numbers are those of packed files (hearth.ffn_mode).
 enum class FfnMode : uint8_t {
   kDense,      // every neuron
   kGated,      // every gate; up and down of neurons whose gate fires: the same result

@@ -50,4 +50,6 @@ void AtomicFile::Finish() {
   finished_ = true;
 }
 
+void CheckWritable(const std::string& path) { AtomicFile probe(path); }
+
 }  // namespace hearth

@@ -29,6 +29,10 @@ class AtomicFile {
   void KeepOutOfPageCache() { file_->KeepOutOfPageCache(); }
   uint64_t written_bytes() const { return file_->written_bytes(); }
 
+  // Where the file is until it takes its name; with all that was written after Flush.
+  const std::string& temporary_path() const { return temporary_path_; }
+  void Flush() { file_->Flush(); }
+
   // Throws Error(kIo) where the system could not take the bytes or the name.
   void Finish();
 
@@ -38,5 +42,9 @@ class AtomicFile {
   std::unique_ptr<FileWriter> file_;
   bool finished_ = false;
 };
+
+// Throws what writing `path` as an AtomicFile would at its start, and leaves nothing behind: a name
+// that cannot be written is better known before hours of work.
+void CheckWritable(const std::string& path);
 
 }  // namespace hearth

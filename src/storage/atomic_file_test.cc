@@ -60,5 +60,22 @@ TEST_F(AtomicFileTest, RefusesWhatIsNoFile) {
   EXPECT_EQ(NumFiles(), 0);
 }
 
+TEST_F(AtomicFileTest, CanBeReadBeforeItHasItsName) {
+  AtomicFile file(path_);
+  Put(file, "early");
+  file.Flush();
+  EXPECT_EQ(ReadWholeFile(file.temporary_path()), "early");
+  Put(file, " and late");
+  file.Finish();
+  EXPECT_EQ(ReadWholeFile(path_), "early and late");
+  EXPECT_EQ(NumFiles(), 1);
+}
+
+TEST_F(AtomicFileTest, CheckingLeavesNothing) {
+  CheckWritable(path_);
+  EXPECT_THROW(CheckWritable(folder_), Error);
+  EXPECT_EQ(NumFiles(), 0);
+}
+
 }  // namespace
 }  // namespace hearth

@@ -29,11 +29,13 @@ class FileWriter {
   // against a memory cgroup: at most some 16 MiB of it stay there.
   void KeepOutOfPageCache() { drop_cached_ = true; }
 
+  // Hands what is buffered to the system, so that others who open the file find it.
+  void Flush();
+
   // Flushes and closes. Throws Error(kIo) where the system could not take the bytes.
   void Close();
 
  private:
-  void Flush();
   void WriteThrough(std::span<const std::byte> bytes);
   void DropCached();
 

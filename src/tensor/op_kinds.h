@@ -7,12 +7,13 @@ namespace hearth {
 
 // How an FFN turns gate g and up u of a neuron into what down multiplies (FORMATS.md).
 enum class FfnActivation : uint8_t {
-  kSilu,     // silu(g) * u
-  kRelu,     // relu(g) * u
-  kFatRelu,  // (g > threshold ? g : 0) * u
-  kDRelu,    // relu(g) * relu(u)
+  kSilu,             // silu(g) * u
+  kRelu,             // relu(g) * u
+  kFatRelu,          // (g > threshold ? g : 0) * u
+  kDRelu,            // relu(g) * relu(u)
+  kThresholdedSilu,  // (|silu(g)| > threshold ? silu(g) : 0) * u
 };
-inline constexpr int kNumFfnActivations = 4;
+inline constexpr int kNumFfnActivations = 5;
 
 // Which components rotary embeddings rotate together.
 enum class RopeLayout : uint8_t {

@@ -3,7 +3,8 @@
 namespace hearth {
 namespace {
 
-constexpr const char* kNames[kNumFfnActivations] = {"silu", "relu", "fatrelu", "drelu"};
+constexpr const char* kNames[kNumFfnActivations] = {"silu", "relu", "fatrelu", "drelu",
+                                                    "thresholded_silu"};
 
 }  // namespace
 

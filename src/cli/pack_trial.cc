@@ -1,0 +1,92 @@
+#include "cli/pack_trial.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/model_options.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "engine/bench.h"
+#include "model/registry.h"
+
+namespace hearth::cli {
+namespace {
+
+// The progress of measuring speeds is a share; the line wants counts.
+constexpr double kProgressSteps = 1000;
+
+void StopWhereInterrupted() {
+  if (InterruptFlag()) {
+    throw Error(ErrorCode::kCancelled, "pack", "interrupted, nothing was written");
+  }
+}
+
+// Null where it does not fit.
+std::unique_ptr<Engine> LoadWhereItFits(const std::string& path, const PackTrialOptions& options) {
+  ModelOptions model;
+  model.model = path;
+  model.memory_bytes = options.memory_bytes;
+  model.threads = options.threads;
+  model.mode = options.allowed.back();
+  model.context = std::min(ReadModelSpec(GgufFile::Open(path)).context_length, kSampleContext);
+  try {
+    auto engine = LoadEngine(model);
+    return engine->streamed() == nullptr ? std::move(engine) : nullptr;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfBudget) throw;
+    return nullptr;
+  }
+}
+
+// Exactly, whatever predictors there are: they say themselves what they cost.
+TextScore ScoreSample(Engine& engine, const PackTrialOptions& options) {
+  const bool can_skip = options.allowed.back() != FfnMode::kDense;
+  DenseSelector exact(can_skip ? FfnMode::kGated : FfnMode::kDense);
+  ProgressLine line("scoring the packed file", ProgressUnit::kTokens);
+  ScoreOptions score;
+  score.bos = engine.model().tokenizer().special().bos;
+  score.context = engine.context();
+  score.model = engine.model().path();
+  score.progress = [&](uint64_t done, uint64_t all) {
+    StopWhereInterrupted();
+    line.Update(done, all);
+  };
+  return ScoreText(engine.forward(), engine.kv_pool(), exact, options.sample, score);
+}
+
+std::vector<ModeSpeed> MeasureSpeeds(Engine& engine, const PackTrialOptions& options) {
+  std::vector<TokenId> tokens = options.sample;
+  if (std::ssize(tokens) < kModeTokens) tokens = BenchTokens(engine.model(), kModeTokens);
+  ProgressLine line("measuring modes", ProgressUnit::kShare);
+  return MeasureModes(engine, tokens, options.allowed, [&](double done) {
+    StopWhereInterrupted();
+    line.Update(static_cast<uint64_t>(done * kProgressSteps),
+                static_cast<uint64_t>(kProgressSteps));
+  });
+}
+
+}  // namespace
+
+PackTrial TryPackedFile(const std::string& path, const PackTrialOptions& options) {
+  PackTrial trial;
+  trial.mode = options.mode.value_or(options.allowed.back());
+  const bool chooses = !options.mode && options.allowed.size() > 1;
+  if (!chooses && options.sample.empty()) return trial;
+  const std::unique_ptr<Engine> engine = LoadWhereItFits(path, options);
+  if (!engine) {
+    trial.missing = "the packed file does not fit into memory as a whole";
+    return trial;
+  }
+  if (!options.sample.empty()) trial.score = ScoreSample(*engine, options);
+  if (!chooses) return trial;
+  if (engine->context() < kModeTokens) {
+    trial.missing = "the model's context is too short to measure speeds in";
+    return trial;
+  }
+  trial.speeds = MeasureSpeeds(*engine, options);
+  trial.mode = ChooseMode(trial.speeds);
+  return trial;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,83 @@
+// FFNs of single neurons in a forward pass (engine/forward.h).
+#include "engine/forward.h"
+
+namespace hearth {
+
+void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                         FloatView out) {
+  const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const FloatView x = input_.x();
+  const FfnNeurons ffn = {.gate = w.gate_rows.Expert(expert),
+                          .up = w.up_rows.Expert(expert),
+                          .down = w.down_rows.Expert(expert),
+                          .activation = spec.activation,
+                          .threshold = spec.threshold};
+  if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
+  selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
+  laps_.Lap(ForwardOp::kFfnPredictor);
+  NeuronObservation observed;
+  observed.layer = layer;
+  observed.expert = expert;
+  observed.skips_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
+  if (x.rows >= kPrefillTokens) {
+    RunNeuronsTogether(ffn, observed, tokens, out);
+  } else {
+    RunNeuronsOneByOne(ffn, observed, tokens, out);
+  }
+}
+
+std::optional<std::span<const int32_t>> Forward::ListOf(int64_t row) const {
+  if (active_.all()) return std::nullopt;
+  return active_.lists()[static_cast<size_t>(row)];
+}
+
+void Forward::RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,
+                                 std::span<const int64_t> tokens, FloatView out) {
+  const int64_t neurons = ffn.gate.rows;
+  if (observer_ != nullptr) {
+    prefill_->Run(compute_, ffn, input_, {{}, CanSkipNeurons(ffn.activation)}, out);
+    for (int64_t i = 0; i < out.rows; ++i) {
+      observed_fired_.clear();
+      observed_active_.clear();
+      observed_factors_.clear();
+      prefill_->ListFired(i, observed_fired_);
+      prefill_->ListActive(i, observed_active_, observed_factors_);
+      observed.token = tokens[static_cast<size_t>(i)];
+      observed.listed = ListOf(i);
+      observed.all = {neurons, std::ssize(observed_fired_), std::ssize(observed_active_)};
+      observed.fired = observed_fired_;
+      observed.active = observed_active_;
+      observed.factors = observed_factors_;
+      observer_->OnFfnNeurons(observed);
+    }
+  }
+  ffn_counts_ +=
+      prefill_->Run(compute_, ffn, input_, {active_.lists(), observed.skips_silent}, out);
+  laps_.Lap(ForwardOp::kFfnGateUp);
+}
+
+void Forward::RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observed,
+                                 std::span<const int64_t> tokens, FloatView out) {
+  const FloatView x = input_.x();
+  for (int64_t i = 0; i < x.rows; ++i) {
+    const std::optional<std::span<const int32_t>> listed = ListOf(i);
+    if (observer_ != nullptr) {
+      observed.all = neurons_->Activate(compute_, ffn, x.row(i), std::nullopt, true);
+      observed_fired_.clear();
+      neurons_->ListFired(observed_fired_);
+      observed.token = tokens[static_cast<size_t>(i)];
+      observed.listed = listed;
+      observed.fired = observed_fired_;
+      observed.active = neurons_->active();
+      observed.factors = neurons_->factors();
+      observer_->OnFfnNeurons(observed);
+    }
+    ffn_counts_ += neurons_->Activate(compute_, ffn, x.row(i), listed, observed.skips_silent);
+    laps_.Lap(ForwardOp::kFfnGateUp);
+    neurons_->AddDown(compute_, ffn, out.row(i));
+    laps_.Lap(ForwardOp::kFfnDown);
+  }
+}
+
+}  // namespace hearth

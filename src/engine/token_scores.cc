@@ -1,0 +1,36 @@
+#include "engine/token_scores.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/text_windows.h"
+
+namespace hearth {
+
+TokenId LikeliestToken(std::span<const float> logits) {
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+double NegativeLogLikelihood(std::span<const float> logits, TokenId target) {
+  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - best);
+  return best + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)]);
+}
+
+void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> tokens,
+                  ActivationSelector& selector, ForwardObserver* observer, const LogitsFn& fn) {
+  KvSequence kv(kv_pool);
+  RunInChunks(forward, kv, tokens, selector, observer, [&](size_t begin, size_t count) {
+    for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
+      const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
+      const FloatView logits = forward.Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows));
+      for (size_t r = 0; r < rows; ++r) {
+        fn(begin + i + r, {logits.row(static_cast<int64_t>(r)), static_cast<size_t>(logits.cols)});
+      }
+    }
+    return true;
+  });
+}
+
+}  // namespace hearth

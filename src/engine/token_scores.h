@@ -1,0 +1,30 @@
+// What a model's logits say of a text: its likeliest next tokens, and how well it foresaw the ones
+// that came.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "engine/forward.h"
+#include "kv/kv_cache.h"
+#include "sparsity/selector.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+// The first of the largest. `logits` holds a value per token of the vocabulary.
+TokenId LikeliestToken(std::span<const float> logits);
+
+// -log softmax(logits)[target], in nats, summed in double.
+double NegativeLogLikelihood(std::span<const float> logits, TokenId target);
+
+// Called with a position of the text and the logits after it, which hold during the call.
+using LogitsFn = std::function<void(size_t position, std::span<const float> logits)>;
+
+// Runs `tokens` in an empty context, as many at a time as a batch takes, and calls fn for every
+// position in order. Throws what Forward::Run and fn throw.
+void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> tokens,
+                  ActivationSelector& selector, ForwardObserver* observer, const LogitsFn& fn);
+
+}  // namespace hearth
