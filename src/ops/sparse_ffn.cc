@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ops/neuron_cluster.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
@@ -91,42 +92,19 @@ SparseFfn::SparseFfn(Budget& budget, int64_t max_hidden, int64_t max_neurons)
   std::iota(all_, all_ + max_neurons, 0);
 }
 
-// Candidates [begin, end): gates, then up and the activation of those that fire, or of all where
-// `silent` is null. What is left is packed to the front of the piece's places.
+// Candidates [begin, end). What is left is packed to the front of the piece's places.
 SparseFfn::Piece SparseFfn::ComputeNeurons(const KernelTable& table, const FfnNeurons& ffn,
                                            const int32_t* listed, const SilentGates* silent,
                                            int64_t begin, int64_t end) const {
-  const int64_t hidden = ffn.gate.cols;
-  const auto dot = [&](const RowsView& rows, const int32_t* list, int64_t count, float* out) {
-    table.row_dot[static_cast<size_t>(rows.dtype)]({ListOf(rows, list, count), hidden, x_, out});
-  };
-  dot(ffn.gate, listed + begin, end - begin, gate_ + begin);
-  int64_t fired = end - begin;
-  int32_t* neurons = fired_ + begin;
-  if (silent != nullptr) {
-    const SilentGates gates = *silent;
-    fired = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const float gate = gate_[i];
-      neurons[fired] = listed[i];
-      gate_[begin + fired] = gate;
-      fired += gates.Contains(gate) ? 0 : 1;
-    }
-  } else {
-    std::memcpy(neurons, listed + begin, static_cast<size_t>(fired) * sizeof(int32_t));
-  }
-  dot(ffn.up, neurons, fired, up_ + begin);
-  float* factors = factors_ + begin;
-  table.ffn_activation[static_cast<size_t>(ffn.activation)](gate_ + begin, up_ + begin, fired,
-                                                            ffn.threshold, factors);
-  int64_t active = 0;
-  for (int64_t i = 0; i < fired; ++i) {
-    const float factor = factors[i];
-    active_[begin + active] = neurons[i];
-    factors[active] = factor;
-    active += silent != nullptr && factor == 0.0f ? 0 : 1;
-  }
-  return {begin, fired, active};
+  const ClusterCounts counts = ComputeCluster(table, ffn, x_, silent,
+                                              {.rows = listed + begin,
+                                               .count = end - begin,
+                                               .gate = gate_ + begin,
+                                               .up = up_ + begin,
+                                               .fired = fired_ + begin,
+                                               .active = active_ + begin,
+                                               .factors = factors_ + begin});
+  return {begin, counts.fired, counts.active};
 }
 
 // Packs what the pieces left together, in ascending order.
