@@ -41,11 +41,8 @@ class WorkerTeam {
 
   // Calls fn(begin, end, worker) for ranges that cover [0, count), each a multiple of `grain` long
   // (the last one may be shorter), handed out by base/work_shares.h. count / grain is below 2^31.
-  // Where ranges of one length may take different times (kUneven), the section says nothing about
-  // how fast its workers are.
-  enum class Ranges { kAlike, kUneven };
   template <typename F>
-  void ParallelFor(int64_t count, int64_t grain, F&& fn, Ranges ranges = Ranges::kAlike) {
+  void ParallelFor(int64_t count, int64_t grain, F&& fn) {
     if (count <= 0) return;
     const int64_t units = (count + grain - 1) / grain;
     if (units == 1 || size() == 1) {
@@ -64,7 +61,7 @@ class WorkerTeam {
       const std::chrono::nanoseconds time = Clock::now() - start;
       shares_.Report(worker, done, time.count());
     });
-    if (ranges == Ranges::kAlike) shares_.UpdateSpeeds();
+    shares_.UpdateSpeeds();
   }
 
   // Measured speed of a worker in ParallelFor; the mean of all is about 1.

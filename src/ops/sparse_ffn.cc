@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/neuron_cluster.h"
+#include "ops/scratch_places.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
@@ -17,8 +18,6 @@ using kernels::RowList;
 
 // Neurons that are handed out together: pieces of a section are multiples of it.
 constexpr int64_t kNeuronGrain = 16;
-
-int64_t GroupsOf(int64_t hidden) { return (hidden + kRowGroupWeights - 1) / kRowGroupWeights; }
 
 RowList ListOf(const RowsView& rows, const int32_t* list, int64_t count) {
   return {rows.data, rows.stride, list, count};
@@ -49,25 +48,19 @@ SparseFfnCounts& SparseFfnCounts::operator-=(const SparseFfnCounts& other) {
   return *this;
 }
 
-// One after the other, each from a cache line on.
 struct SparseFfn::Places {
   size_t x, gate, up, fired, active, factors, all, end;
 
   Places(int64_t max_hidden, int64_t max_neurons) {
-    size_t used = 0;
-    const auto take = [&used](int64_t count, size_t bytes) {
-      const size_t place = used;
-      used += (static_cast<size_t>(count) * bytes + 63) / 64 * 64;
-      return place;
-    };
-    x = take(GroupsOf(max_hidden), sizeof(GroupQ8));
-    gate = take(max_neurons, sizeof(float));
-    up = take(max_neurons, sizeof(float));
-    fired = take(max_neurons, sizeof(int32_t));
-    active = take(max_neurons, sizeof(int32_t));
-    factors = take(max_neurons, sizeof(float));
-    all = take(max_neurons, sizeof(int32_t));
-    end = used;
+    ScratchPlaces scratch;
+    x = scratch.Take(RowGroupCount(max_hidden), sizeof(GroupQ8));
+    gate = scratch.Take(max_neurons, sizeof(float));
+    up = scratch.Take(max_neurons, sizeof(float));
+    fired = scratch.Take(max_neurons, sizeof(int32_t));
+    active = scratch.Take(max_neurons, sizeof(int32_t));
+    factors = scratch.Take(max_neurons, sizeof(float));
+    all = scratch.Take(max_neurons, sizeof(int32_t));
+    end = scratch.used();
   }
 };
 
@@ -133,15 +126,12 @@ void SparseFfn::AddDown(Compute& compute, const FfnNeurons& ffn, float* out, boo
   const int64_t hidden = ffn.down.cols;
   if (!adds) std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
   const auto add = compute.kernels().row_scaled_add[static_cast<size_t>(ffn.down.dtype)];
-  const int64_t groups = GroupsOf(hidden);
+  const int64_t groups = RowGroupCount(hidden);
   // As few pieces as there are threads: a row is read in runs as long as can be.
   const int64_t grain = (groups + compute.threads() - 1) / compute.threads();
-  compute.team().ParallelFor(
-      groups, grain,
-      [&](int64_t begin, int64_t end, int) {
-        add({ListOf(ffn.down, active_, num_active_), factors_, hidden, begin, end, out});
-      },
-      WorkerTeam::Ranges::kUneven);
+  compute.team().ParallelFor(groups, grain, [&](int64_t begin, int64_t end, int) {
+    add({ListOf(ffn.down, active_, num_active_), factors_, hidden, begin, end, out});
+  });
 }
 
 SparseFfnCounts SparseFfn::Activate(Compute& compute, const FfnNeurons& ffn, const float* x,
@@ -155,13 +145,10 @@ SparseFfnCounts SparseFfn::Activate(Compute& compute, const FfnNeurons& ffn, con
   const SilentGates* silent = skip_silent && CanSkipNeurons(ffn.activation) ? &gates : nullptr;
   table.quantize_q8_groups(x, ffn.gate.cols, x_);
   num_pieces_ = 0;
-  compute.team().ParallelFor(
-      candidates, kNeuronGrain,
-      [&](int64_t begin, int64_t end, int) {
-        const Piece piece = ComputeNeurons(table, ffn, list, silent, begin, end);
-        pieces_[num_pieces_.fetch_add(1, std::memory_order_relaxed)] = piece;
-      },
-      WorkerTeam::Ranges::kUneven);
+  compute.team().ParallelFor(candidates, kNeuronGrain, [&](int64_t begin, int64_t end, int) {
+    const Piece piece = ComputeNeurons(table, ffn, list, silent, begin, end);
+    pieces_[num_pieces_.fetch_add(1, std::memory_order_relaxed)] = piece;
+  });
   SparseFfnCounts counts{.gate = candidates};
   for (size_t i = 0; i < num_pieces_; ++i) counts.up += pieces_[i].fired;
   JoinPieces();

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "ops/scratch_places.h"
 #include "tensor/row_groups.h"
 #include "tensor/weight_tiles.h"
 
@@ -23,8 +24,6 @@ using kernels::RowList;
 constexpr int64_t kTilesOfBatch = kRowsOfBatch / TileLayout::kRows;
 static_assert(kRowsOfBatch == 64, "a batch's neurons are the bits of a word");
 
-int64_t GroupsOf(int64_t hidden) { return (hidden + kRowGroupWeights - 1) / kRowGroupWeights; }
-
 // Contain no gate: nothing is at most what is no number.
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr SilentGates kNoSilentGates = {kNan, kNan, kNan};
@@ -33,20 +32,6 @@ int64_t BatchesOf(int64_t neurons) { return (neurons + kRowsOfBatch - 1) / kRows
 
 // The largest tile of any type.
 size_t MaxTileBytes(int64_t hidden) { return TileLayout(DType::kQ8_0, hidden).tile_bytes(); }
-
-// Hands out places one after the other, each from a cache line on.
-class PlaceCounter {
- public:
-  size_t Take(int64_t count, size_t bytes) {
-    const size_t place = used_;
-    used_ += (static_cast<size_t>(count) * bytes + 63) / 64 * 64;
-    return place;
-  }
-  size_t used() const { return used_; }
-
- private:
-  size_t used_ = 0;
-};
 
 }  // namespace
 
@@ -63,11 +48,11 @@ struct SparsePrefill::Workspace {
 
   // Without memory only the size counts.
   static size_t Place(const SparsePrefillShape& shape, std::byte* memory, Workspace* work) {
-    PlaceCounter counter;
+    ScratchPlaces scratch;
     const int64_t tokens = shape.max_tokens;
     const auto take = [&](auto*& place, int64_t count) {
       using T = std::remove_reference_t<decltype(*place)>;
-      const size_t at = counter.Take(count, sizeof(T));
+      const size_t at = scratch.Take(count, sizeof(T));
       if (memory != nullptr) place = reinterpret_cast<T*>(memory + at);
     };
     Workspace placed{};
@@ -80,7 +65,7 @@ struct SparsePrefill::Workspace {
     take(placed.active, tokens);
     take(placed.factors, tokens * kRowsOfBatch);
     if (work != nullptr) *work = placed;
-    return counter.used();
+    return scratch.used();
   }
 };
 
@@ -88,18 +73,18 @@ struct SparsePrefill::Places {
   size_t x, fired, factors, places, begins, sums, all, workspaces, end;
 
   explicit Places(const SparsePrefillShape& shape) {
-    PlaceCounter counter;
-    const int64_t tokens = shape.max_tokens, groups = GroupsOf(shape.max_hidden);
+    ScratchPlaces scratch;
+    const int64_t tokens = shape.max_tokens, groups = RowGroupCount(shape.max_hidden);
     const int64_t batches = BatchesOf(shape.max_neurons);
-    x = counter.Take(tokens * groups, sizeof(GroupQ8));
-    fired = counter.Take(tokens * batches, sizeof(uint64_t));
-    factors = counter.Take(tokens * batches * kRowsOfBatch, sizeof(float));
-    places = counter.Take(tokens * batches * kRowsOfBatch, sizeof(int32_t));
-    begins = counter.Take((tokens + 1) * batches, sizeof(int32_t));
-    sums = counter.Take(groups * tokens * kRowGroupWeights, sizeof(float));
-    all = counter.Take(shape.max_neurons, sizeof(int32_t));
-    workspaces = counter.Take(shape.threads, Workspace::Place(shape, nullptr, nullptr));
-    end = counter.used();
+    x = scratch.Take(tokens * groups, sizeof(GroupQ8));
+    fired = scratch.Take(tokens * batches, sizeof(uint64_t));
+    factors = scratch.Take(tokens * batches * kRowsOfBatch, sizeof(float));
+    places = scratch.Take(tokens * batches * kRowsOfBatch, sizeof(int32_t));
+    begins = scratch.Take((tokens + 1) * batches, sizeof(int32_t));
+    sums = scratch.Take(groups * tokens * kRowGroupWeights, sizeof(float));
+    all = scratch.Take(shape.max_neurons, sizeof(int32_t));
+    workspaces = scratch.Take(shape.threads, Workspace::Place(shape, nullptr, nullptr));
+    end = scratch.used();
   }
 };
 
@@ -157,7 +142,7 @@ SparsePrefill::Workspace SparsePrefill::WorkspaceOf(int worker) {
 }
 
 void SparsePrefill::QuantizeGroups(Compute& compute, FloatView x) {
-  const int64_t groups = GroupsOf(x.cols);
+  const int64_t groups = RowGroupCount(x.cols);
   compute.team().ParallelFor(x.rows, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       compute.kernels().quantize_q8_groups(x.row(t), x.cols, x_ + t * groups);
@@ -260,7 +245,7 @@ void SparsePrefill::WriteEntries(Job& job, const Workspace& work, int64_t batch)
 void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
   const RowsView& down = job.ffn.down;
   const auto add = job.table.rows_to_sums[static_cast<size_t>(down.dtype)];
-  const int64_t groups = GroupsOf(job.hidden);
+  const int64_t groups = RowGroupCount(job.hidden);
   // Unpacking a row serves all tokens that go by, so they are split only to give everybody work.
   const int64_t parts =
       std::clamp<int64_t>((2 * compute.threads() + groups - 1) / groups, 1, job.tokens);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/scratch_places.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
@@ -134,21 +135,16 @@ struct DecodePipeline::Places {
   size_t x, slots, entries, requests, missing, ready, factors, computed, end;
 
   Places(int64_t hidden, int64_t listed) {
-    size_t used = 0;
-    const auto take = [&used](int64_t count, size_t bytes) {
-      const size_t place = used;
-      used += (static_cast<size_t>(count) * bytes + 63) / 64 * 64;
-      return place;
-    };
-    x = take((hidden + kRowGroupWeights - 1) / kRowGroupWeights, sizeof(kernels::GroupQ8));
-    slots = take(listed, sizeof(int32_t));
-    entries = take(listed, sizeof(CacheEntry));
-    requests = take(listed, sizeof(ReadRequest));
-    missing = take(listed, sizeof(int32_t));
-    ready = take(listed, sizeof(int32_t));
-    factors = take(listed, sizeof(float));
-    computed = take(listed, sizeof(std::atomic<uint8_t>));
-    end = used;
+    ScratchPlaces scratch;
+    x = scratch.Take(RowGroupCount(hidden), sizeof(kernels::GroupQ8));
+    slots = scratch.Take(listed, sizeof(int32_t));
+    entries = scratch.Take(listed, sizeof(CacheEntry));
+    requests = scratch.Take(listed, sizeof(ReadRequest));
+    missing = scratch.Take(listed, sizeof(int32_t));
+    ready = scratch.Take(listed, sizeof(int32_t));
+    factors = scratch.Take(listed, sizeof(float));
+    computed = scratch.Take(listed, sizeof(std::atomic<uint8_t>));
+    end = scratch.used();
   }
 };
 
@@ -194,7 +190,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
                   .silent = SilentGatesOf(ffn.activation, ffn.threshold),
                   .out = out,
                   .threads = compute.threads()};
-  section.SplitColumns((hidden + kRowGroupWeights - 1) / kRowGroupWeights);
+  section.SplitColumns(RowGroupCount(hidden));
   section.table.quantize_q8_groups(x, hidden, x_);
   std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
   for (size_t first = 0; first < listed.size(); first += static_cast<size_t>(max_listed_)) {

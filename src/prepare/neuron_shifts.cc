@@ -33,22 +33,12 @@ float BestScore(std::vector<ScoredMass>& tokens, double price) {
   return score;
 }
 
-double MeanActiveMass(const FloatMatrix& mass) {
-  double sum = 0;
-  uint64_t count = 0;
-  for (const float m : mass.values()) {
-    sum += static_cast<double>(m);
-    count += m != 0 ? 1 : 0;
-  }
-  return count > 0 ? sum / static_cast<double>(count) : 0;
-}
-
 }  // namespace
 
 std::vector<float> ListingScores(WorkerTeam& team, const FloatMatrix& scores,
                                  const FloatMatrix& mass, double recall) {
   const float common = ThresholdFor(scores, mass, recall);
-  const double price = kPricePerLoss * (1 - recall) * MeanActiveMass(mass);
+  const double price = kPricePerLoss * (1 - recall) * MeanActiveMass(mass).value_or(0);
   const auto tokens = static_cast<size_t>(scores.rows());
   std::vector<float> out(static_cast<size_t>(scores.cols()), common);
   team.ParallelFor(scores.cols(), 16, [&](int64_t begin, int64_t end, int) {

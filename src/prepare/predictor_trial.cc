@@ -82,6 +82,17 @@ float ThresholdFor(const FloatMatrix& scores, const FloatMatrix& mass, double re
   return std::nextafter(active[last].first, -std::numeric_limits<float>::infinity());
 }
 
+std::optional<double> MeanActiveMass(const FloatMatrix& mass) {
+  double sum = 0;
+  uint64_t active = 0;
+  for (const float m : mass.values()) {
+    sum += static_cast<double>(m);
+    active += m != 0 ? 1 : 0;
+  }
+  if (active == 0) return std::nullopt;
+  return sum / static_cast<double>(active);
+}
+
 TrialFigures Judge(const FloatMatrix& scores, const FloatMatrix& mass, float threshold) {
   uint64_t active = 0, listed = 0, found = 0;
   double total = 0, found_mass = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,9 @@ void AddBias(Compute& compute, std::span<const float> bias, FloatMatrix& scores)
 // The highest threshold that lists at least `recall` of the mass, 0 < recall <= 1. Neurons with a
 // score of exactly the threshold are not listed.
 float ThresholdFor(const FloatMatrix& scores, const FloatMatrix& mass, double recall);
+
+// What an active neuron carries; nothing where none is active.
+std::optional<double> MeanActiveMass(const FloatMatrix& mass);
 
 TrialFigures Judge(const FloatMatrix& scores, const FloatMatrix& mass, float threshold);
 

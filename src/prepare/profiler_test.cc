@@ -282,12 +282,8 @@ TEST_F(ProfilerTest, ARunOfAnotherKindIsNotContinued) {
 
 TEST_F(ProfilerTest, AnEmptyTextIsRefused) {
   const auto engine = Engine::Load(Golden("llama-drelu"), {});
-  try {
-    Plan(*engine, {});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the text is empty"));
-  }
+  EXPECT_THAT([&] { Plan(*engine, {}); },
+              testing::ThrowsMessage<Error>(HasSubstr("the text is empty")));
 }
 
 TEST_F(ProfilerTest, NormsAreThoseOfTheColumnsOfDown) {

@@ -17,6 +17,7 @@
 #include "kernels/dequantize.h"
 #include "model/registry.h"
 #include "model/weights.h"
+#include "prepare/same_spec.h"
 #include "prepare/synth_plan.h"
 #include "text/tokenizer.h"
 
@@ -103,32 +104,6 @@ void CheckStatistics(const GgufFile& file, const SynthTensor& planned) {
       << tensor.name;
 }
 
-void ExpectSameSpec(const ModelSpec& a, const ModelSpec& b) {
-  EXPECT_EQ(a.architecture, b.architecture);
-  EXPECT_EQ(a.name, b.name);
-  EXPECT_EQ(a.hidden_size, b.hidden_size);
-  EXPECT_EQ(a.num_layers, b.num_layers);
-  EXPECT_EQ(a.vocab_size, b.vocab_size);
-  EXPECT_EQ(a.context_length, b.context_length);
-  EXPECT_EQ(a.tied_embeddings, b.tied_embeddings);
-  EXPECT_EQ(a.rope.layout, b.rope.layout);
-  EXPECT_EQ(a.rope.dims, b.rope.dims);
-  EXPECT_EQ(a.rope.base, b.rope.base);
-  const LayerSpec &x = a.layers.at(0), &y = b.layers.at(0);
-  EXPECT_EQ(x.norm_epsilon, y.norm_epsilon);
-  EXPECT_EQ(x.attention.num_heads, y.attention.num_heads);
-  EXPECT_EQ(x.attention.num_kv_heads, y.attention.num_kv_heads);
-  EXPECT_EQ(x.attention.head_dim, y.attention.head_dim);
-  EXPECT_EQ(x.attention.sliding_window, y.attention.sliding_window);
-  EXPECT_EQ(x.attention.qkv_bias, y.attention.qkv_bias);
-  EXPECT_EQ(x.attention.qk_norm, y.attention.qk_norm);
-  EXPECT_EQ(x.ffn.activation, y.ffn.activation);
-  EXPECT_EQ(x.ffn.threshold, y.ffn.threshold);
-  EXPECT_EQ(x.ffn.intermediate_size, y.ffn.intermediate_size);
-  EXPECT_EQ(x.ffn.num_experts, y.ffn.num_experts);
-  EXPECT_EQ(x.ffn.num_experts_per_token, y.ffn.num_experts_per_token);
-}
-
 TEST_F(SynthTest, EveryArchitectureAndTypeReadsBack) {
   for (const ModelShape& shape : TinyShapes()) {
     for (const DType quant : kQuants) {
@@ -139,6 +114,7 @@ TEST_F(SynthTest, EveryArchitectureAndTypeReadsBack) {
       EXPECT_EQ(result.num_tensors, file.tensors().size());
       const ModelSpec spec = ReadModelSpec(file);
       ExpectSameSpec(spec, SpecOf(shape));
+      EXPECT_EQ(spec.name, shape.name);
       ModelWeights weights;
       const std::vector<WeightDecl> decls = DeclareWeights(spec, weights);
       EXPECT_EQ(decls.size(), file.tensors().size());

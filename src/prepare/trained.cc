@@ -83,16 +83,6 @@ FloatMatrix MatrixOf(Budget& budget, const std::vector<float>& values, int64_t r
   return out;
 }
 
-float MeanActive(const FloatMatrix& mass) {
-  double sum = 0;
-  uint64_t active = 0;
-  for (const float m : mass.values()) {
-    sum += static_cast<double>(m);
-    active += m != 0 ? 1 : 0;
-  }
-  return active > 0 ? static_cast<float>(sum / static_cast<double>(active)) : 1;
-}
-
 // The weights being trained and what one step needs.
 class Trainer {
  public:
@@ -106,7 +96,7 @@ class Trainer {
         bias_(MatrixOf(engine.budget(), start.bias, 1, data.neurons())),
         stored_down_(engine.budget(), start.rank, data.hidden()),
         stored_up_(engine.budget(), data.neurons(), start.rank),
-        mean_mass_(MeanActive(data.fit_mass)),
+        mean_mass_(static_cast<float>(MeanActiveMass(data.fit_mass).value_or(1))),
         down_adam_(engine.budget(), trains_down_ ? down_.values() : std::span<float>()),
         up_adam_(engine.budget(), up_.values()),
         bias_adam_(engine.budget(), bias_.values()) {

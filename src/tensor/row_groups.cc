@@ -34,12 +34,14 @@ RowGroups RowGroupsOf(DType dtype, int64_t k) noexcept {
   RowGroups row{};
   row.blocks = k / 32;
   row.lanes = (row.blocks + kRowLaneMultiple - 1) / kRowLaneMultiple * kRowLaneMultiple;
-  row.groups = (row.blocks + kRowGroupBlocks - 1) / kRowGroupBlocks;
+  row.groups = RowGroupCount(k);
   row.group_bytes = lane.codes * kRowGroupBlocks;
   row.scales = lane.codes * row.lanes;
   row.minimums = row.scales + kHalfBytes * row.lanes;
   row.bytes = row.minimums + lane.minimum * row.lanes;
   return row;
 }
+
+int64_t RowGroupCount(int64_t k) noexcept { return (k + kRowGroupWeights - 1) / kRowGroupWeights; }
 
 }  // namespace hearth

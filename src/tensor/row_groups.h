@@ -46,4 +46,7 @@ bool HasRowGroups(DType dtype);
 // and below 2^40. A function of its own in a file of its own: kernels must not share inline code.
 RowGroups RowGroupsOf(DType dtype, int64_t k) noexcept;
 
+// Groups that k columns are cut into, whatever the type.
+int64_t RowGroupCount(int64_t k) noexcept;
+
 }  // namespace hearth
