@@ -71,7 +71,7 @@ class ReadQueue {
 
 struct QueueOptions {
   int depth = 32;  // from 1 to kMaxQueueDepth
-  // From depth to kMaxQueueCapacity; takes some 56 bytes for each. 0: 4096.
+  // From depth to kMaxQueueCapacity; takes 48 bytes for each. 0: 4096.
   size_t capacity = 0;
 };
 inline constexpr int kMaxQueueDepth = 4096;

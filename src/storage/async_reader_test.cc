@@ -16,7 +16,7 @@
 namespace hearth {
 namespace {
 
-constexpr size_t kFileBytes = (size_t{3} << 20) + 1234;  // ends inside a block
+constexpr size_t kFileBytes = (size_t{1} << 20) + 1234;  // ends inside a block
 
 TEST(CoveringRange, IsTheSmallestAlignedRangeAround) {
   for (const uint32_t alignment : {1u, 512u, 4096u}) {
@@ -115,16 +115,18 @@ TEST_P(AsyncReaderTest, OneReadAtATimeWorks) {
 
 TEST_P(AsyncReaderTest, TakesNoMoreThanItsCapacity) {
   const uint32_t block = file_->alignment_bytes();
-  Buffer memory = Memory(block * size_t{10});
+  Buffer memory = Memory(block * size_t{25});
   const auto queue = file_->OpenQueue({.depth = 2, .capacity = 10});
-  const std::vector<ReadRequest> requests(25, {0, memory.data(), block, 5});
+  std::vector<ReadRequest> requests;
+  for (size_t i = 0; i < 25; ++i) requests.push_back({0, memory.data() + i * block, block, 5});
+  const auto rest = std::span(requests).subspan(10);
   EXPECT_EQ(queue->Submit(requests), 10u);
-  EXPECT_EQ(queue->Submit(requests), 0u);
+  EXPECT_EQ(queue->Submit(rest), 0u);
   EXPECT_EQ(queue->in_flight(), 10u);
   ReadCompletion one;
   EXPECT_EQ(queue->Wait({&one, 1}), 1u);
   EXPECT_EQ(one.tag, 5u);
-  EXPECT_EQ(queue->Submit(requests), 1u);
+  EXPECT_EQ(queue->Submit(rest), 1u);
   EXPECT_EQ(WaitForAll(*queue).size(), 10u);
 }
 
@@ -172,7 +174,7 @@ TEST_P(AsyncReaderTest, RefusesRequestsThatMakeNoSenseAndGoesOn) {
 }
 
 TEST_P(AsyncReaderTest, WritesNothingAfterItsQueueIsGone) {
-  constexpr size_t kReads = 64;
+  constexpr size_t kReads = 32;
   constexpr size_t kReadBytes = 32768;
   Buffer memory = Memory(kReads * kReadBytes);
   std::vector<ReadRequest> requests(kReads);

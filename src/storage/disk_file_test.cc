@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -129,6 +130,35 @@ TEST_P(DiskFileTest, AReadPastANewEndFailsAndOthersSucceed) {
   EXPECT_TRUE(Matches(sample_.bytes(), requests[0]));
 }
 
+// A thread that computes never waits: it only polls.
+TEST_P(DiskFileTest, PollingAloneBringsEveryReadToItsEnd) {
+  constexpr size_t kReads = 100;
+  Buffer memory = Memory(kReads * kReadBytes);
+  std::vector<ReadRequest> requests;
+  for (uint64_t i = 0; i < kReads; ++i) {
+    requests.push_back({i * kReadBytes, memory.data() + i * kReadBytes, kReadBytes, i});
+  }
+  const auto queue = file_->OpenQueue({.depth = 8});
+  ASSERT_EQ(queue->Submit(requests), kReads);
+  std::vector<ReadCompletion> done(4);
+  while (queue->in_flight() > 0) {
+    for (size_t got = queue->Poll(done); got > 0; --got) {
+      EXPECT_EQ(done[got - 1].error, 0);
+      EXPECT_TRUE(Matches(sample_.bytes(), requests[done[got - 1].tag]));
+    }
+  }
+}
+
+TEST_P(DiskFileTest, IoUringRegistersBuffersWhereMemoryMayBeLocked) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (geteuid() != 0 && limit.rlim_cur < (1 << 20)) GTEST_SKIP() << "too little may be locked";
+  Buffer memory = Memory(8192);
+  const auto queue = file_->OpenQueue({.depth = 8});
+  const std::span<std::byte> region = memory.As<std::byte>(memory.size_bytes());
+  EXPECT_EQ(queue->RegisterBuffers({&region, 1}), std::string("io_uring") == file_->backend());
+}
+
 TEST_P(DiskFileTest, NoticesThatItWasChanged) {
   std::string message;
   const auto check = [&] { file_->CheckUnchanged(); };
@@ -230,11 +260,12 @@ TEST(OpenAsyncFile, FallsBackToThePageCacheAndSaysSo) {
   EXPECT_THAT(message, HasSubstr("no direct reads"));
 }
 
-// From now on, for this thread and those it starts, io_uring is forbidden as containers forbid it.
-bool ForbidUring() {
+// From now on, for this thread and those it starts, a system call is forbidden as containers forbid
+// those of io_uring.
+bool Forbid(uint32_t call) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
@@ -246,7 +277,7 @@ bool ForbidUring() {
 TEST(OpenAsyncFile, TakesThreadsWhereIoUringIsForbiddenAndSaysSo) {
   const SampleFile sample(50000, "forbidden");
   std::thread([&] {
-    if (!ForbidUring()) GTEST_SKIP() << "seccomp is not permitted";
+    if (!Forbid(SYS_io_uring_setup)) GTEST_SKIP() << "seccomp is not permitted";
     const auto file = OpenAsyncFile(sample.path());
     EXPECT_STREQ(file->backend(), "pread");
     EXPECT_THAT(file->note(), HasSubstr("no io_uring: Operation not permitted"));
@@ -261,6 +292,38 @@ TEST(OpenAsyncFile, TakesThreadsWhereIoUringIsForbiddenAndSaysSo) {
         CodeOf([&] { OpenAsyncFile(sample.path(), {.backend = IoBackend::kIoUring}); }, &message),
         ErrorCode::kUnsupported);
     EXPECT_THAT(message, HasSubstr("cannot be read with io_uring: Operation not permitted"));
+  }).join();
+}
+
+TEST(OpenAsyncFile, ARingThatTakesNoMoreFailsReadsAndEnds) {
+  const SampleFile sample(400000, "broken");
+  std::thread([&] {
+    std::unique_ptr<AsyncFile> file;
+    try {
+      file = OpenAsyncFile(sample.path(), {.backend = IoBackend::kIoUring});
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    constexpr uint32_t kBytes = 4096;
+    Buffer memory = Memory(size_t{40} * kBytes);
+    std::vector<ReadRequest> requests;
+    for (uint64_t i = 0; i < 40; ++i) {
+      requests.push_back({i * kBytes, memory.data() + i * kBytes, kBytes, i});
+    }
+    const auto queue = file->OpenQueue({.depth = 20});
+    EXPECT_EQ(queue->Submit(std::span(requests).first(10)), 10u);
+    if (!Forbid(SYS_io_uring_enter)) GTEST_SKIP() << "seccomp is not permitted";
+    EXPECT_EQ(queue->Submit(std::span(requests).subspan(10)), 30u);
+    const std::vector<ReadCompletion> done = WaitForAll(*queue);
+    EXPECT_EQ(done.size(), 40u);
+    for (const ReadCompletion& completion : done) {
+      EXPECT_EQ(completion.error, completion.tag < 10 ? 0 : EPERM) << completion.tag;
+      if (completion.error == 0) {
+        EXPECT_TRUE(Matches(sample.bytes(), requests[completion.tag]));
+      }
+    }
+    EXPECT_EQ(queue->Submit(std::span(requests).first(1)), 1u);
+    EXPECT_EQ(WaitForAll(*queue).at(0).error, EPERM);
   }).join();
 }
 
