@@ -137,9 +137,9 @@ TEST_F(PackCommandTest, TheDocumentIsWhatItsSchemaSays) {
     arguments.insert(arguments.end(), {"-o", folder_.Path("p"), "--json"});
     const ProgramResult result = RunHearth(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    const nlohmann::json document = nlohmann::json::parse(result.out);
-    EXPECT_THAT(SchemaComplaints(Schema("pack"), document), IsEmpty());
-    return document;
+    const nlohmann::json parsed = nlohmann::json::parse(result.out);
+    EXPECT_THAT(SchemaComplaints(Schema("pack"), parsed), IsEmpty());
+    return parsed;
   };
   const nlohmann::json plain = document({Stories(), "--mode", "dense"});
   EXPECT_TRUE(plain["perplexity"].is_null());

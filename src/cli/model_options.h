@@ -21,7 +21,6 @@ struct ModelOptions {
   std::string isa = "auto";
   int64_t context = 0;
   std::string kv = "f16";
-  std::optional<FfnMode> mode;  // nothing: the file decides
   StreamingArguments streaming;
   std::optional<FfnMode> mode;         // nothing: the file decides
   std::vector<float> silu_thresholds;  // no option: as EngineOptions has them

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -138,7 +139,10 @@ class Forward {
   std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
   // The same where not all neurons are in memory.
   void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
-  void StreamPrompt(const StreamedFfn& ffn, bool skip_silent, FloatView out);
+  void ObserveStreamed(const StreamedFfn& ffn, bool skip_silent, std::span<const int64_t> tokens,
+                       FloatView out);
+  void StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice, FloatView out,
+                    const std::function<void(int64_t first)>& after_range);
   void StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out);
   FloatView Rows(const FloatView& view) const { return view.Rows(0, num_rows_); }
 

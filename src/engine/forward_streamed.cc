@@ -1,5 +1,4 @@
 // FFNs of which only a part is in memory (engine/forward.h; DESIGN sections 7 and 8).
-#include "base/error.h"
 #include "engine/forward.h"
 #include "pipeline/streamed_ffns.h"
 
@@ -7,18 +6,16 @@ namespace hearth {
 
 void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                           FloatView out) {
-  if (observer_ != nullptr) {
-    throw Error(ErrorCode::kUnsupported, "--memory",
-                "neurons can only be observed where all of them are in memory");
-  }
   const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
   const StreamedFfn ffn = {layer, expert, spec.activation, spec.threshold};
   const FloatView x = input_.x();
+  if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
   selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
   laps_.Lap(ForwardOp::kFfnPredictor);
   const bool skip_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
+  if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
   if (x.rows >= kPrefillTokens) {
-    StreamPrompt(ffn, skip_silent, out);
+    StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
   } else if (active_.all()) {
     StreamAll(ffn, skip_silent, out);
   } else {
@@ -31,14 +28,51 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   laps_.Lap(ForwardOp::kFfnGateUp);
 }
 
-// Many tokens together, range by range.
-void Forward::StreamPrompt(const StreamedFfn& ffn, bool skip_silent, FloatView out) {
+// Tells the observer what all neurons do, listed or not; `out` is scratch.
+void Forward::ObserveStreamed(const StreamedFfn& ffn, bool skip_silent,
+                              std::span<const int64_t> tokens, FloatView out) {
+  struct Seen {
+    std::vector<int32_t> fired, active;
+    std::vector<float> factors;
+  };
+  std::vector<Seen> seen(tokens.size());
+  const auto number_from = [](std::vector<int32_t>& neurons, size_t begin, int64_t first) {
+    for (size_t i = begin; i < neurons.size(); ++i) neurons[i] += static_cast<int32_t>(first);
+  };
+  const SparseFfnCounts before = ffn_counts_;
+  StreamPrompt(ffn, {{}, CanSkipNeurons(ffn.activation)}, out, [&](int64_t first) {
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const size_t fired = seen[i].fired.size(), active = seen[i].active.size();
+      prefill_->ListFired(static_cast<int64_t>(i), seen[i].fired);
+      prefill_->ListActive(static_cast<int64_t>(i), seen[i].active, seen[i].factors);
+      number_from(seen[i].fired, fired, first);
+      number_from(seen[i].active, active, first);
+    }
+  });
+  ffn_counts_ = before;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    observer_->OnFfnNeurons({.layer = ffn.layer,
+                             .expert = ffn.expert,
+                             .token = tokens[i],
+                             .listed = ListOf(static_cast<int64_t>(i)),
+                             .skips_silent = skip_silent,
+                             .all = {streamed_->store().source().neurons, std::ssize(seen[i].fired),
+                                     std::ssize(seen[i].active)},
+                             .fired = seen[i].fired,
+                             .active = seen[i].active,
+                             .factors = seen[i].factors});
+  }
+}
+
+// Tokens together, range by range.
+void Forward::StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice,
+                           FloatView out, const std::function<void(int64_t first)>& after_range) {
   const int64_t neurons = streamed_->store().source().neurons;
   streamed_->ForEachRange(compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
     const SparsePrefill::Range range = {
         .first = first, .is_first = first == 0, .is_last = first + rows.gate.rows == neurons};
-    ffn_counts_ +=
-        prefill_->RunRange(compute_, rows, input_, range, {active_.lists(), skip_silent}, out);
+    ffn_counts_ += prefill_->RunRange(compute_, rows, input_, range, choice, out);
+    if (after_range) after_range(first);
   });
 }
 
