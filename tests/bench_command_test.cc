@@ -43,8 +43,7 @@ TEST(BenchCommandTest, TheDocumentIsWhatItsSchemaSays) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
   const nlohmann::json document = nlohmann::json::parse(result.out);
-  const nlohmann::json schema =
-      nlohmann::json::parse(ReadWholeFile(SourcePath("docs/formats/schemas/bench.schema.json")));
+  const nlohmann::json schema = Schema("bench");
   EXPECT_THAT(SchemaComplaints(schema, document), IsEmpty());
   EXPECT_EQ(document["shape"], "Hearth Stories 5M");
   EXPECT_EQ(document["prefill"].size(), 2u);
@@ -64,8 +63,7 @@ TEST(BenchCommandTest, TheProfileIsThereWhenAskedFor) {
   EXPECT_TRUE(nlohmann::json::parse(Bench(arguments).out)["profile"].is_null());
   arguments.push_back("--profile");
   const nlohmann::json document = nlohmann::json::parse(Bench(arguments).out);
-  const nlohmann::json schema =
-      nlohmann::json::parse(ReadWholeFile(SourcePath("docs/formats/schemas/bench.schema.json")));
+  const nlohmann::json schema = Schema("bench");
   EXPECT_THAT(SchemaComplaints(schema, document), IsEmpty());
   const nlohmann::json& profile = document["profile"];
   ASSERT_EQ(profile["prefill"].size(), 2u);
@@ -90,8 +88,7 @@ TEST(BenchCommandTest, TheProfileIsATableToo) {
 }
 
 TEST(BenchCommandTest, TheSchemaRefusesOtherDocuments) {
-  const nlohmann::json schema =
-      nlohmann::json::parse(ReadWholeFile(SourcePath("docs/formats/schemas/bench.schema.json")));
+  const nlohmann::json schema = Schema("bench");
   EXPECT_GT(SchemaComplaints(schema, nlohmann::json::object()).size(), 5u);
   std::vector<std::string> arguments = kSmall;
   arguments.push_back("--json");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/test_data.h"
+
 namespace hearth {
 namespace {
 
@@ -114,6 +116,11 @@ std::vector<std::string> SchemaComplaints(const Json& schema, const Json& docume
   Checker checker;
   checker.Check(schema, document, "document");
   return checker.complaints;
+}
+
+nlohmann::json Schema(const std::string& name) {
+  return nlohmann::json::parse(
+      ReadWholeFile(SourcePath("docs/formats/schemas/" + name + ".schema.json")));
 }
 
 }  // namespace hearth

@@ -12,4 +12,7 @@ namespace hearth {
 std::vector<std::string> SchemaComplaints(const nlohmann::json& schema,
                                           const nlohmann::json& document);
 
+// The schema of a document, by its name in docs/formats/schemas: "bench".
+nlohmann::json Schema(const std::string& name);
+
 }  // namespace hearth

@@ -59,8 +59,7 @@ class ProfileCommandTest : public testing::Test {
 };
 
 TEST_F(ProfileCommandTest, TheDocumentIsWhatItsSchemaSays) {
-  const nlohmann::json schema =
-      nlohmann::json::parse(ReadWholeFile(SourcePath("docs/formats/schemas/profile.schema.json")));
+  const nlohmann::json schema = Schema("profile");
   for (const char* model : {"models/hearth-stories-5m.gguf", "tests/goldens/mixtral.gguf",
                             "tests/goldens/llama.gguf"}) {
     const nlohmann::json document =

@@ -15,7 +15,8 @@ double NegativeLogLikelihood(std::span<const float> logits, TokenId target) {
   const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - best);
-  return best + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)]);
+  // The difference first: what is left of large logits is small.
+  return best - static_cast<double>(logits[static_cast<size_t>(target)]) + std::log(sum);
 }
 
 void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> tokens,

@@ -157,7 +157,7 @@ TEST_F(ProfileFileTest, ValuesThatMakeNoSenseAreRefused) {
   EXPECT_THAT(RefusalOfForged(With(bytes, 64, UINT64_MAX)), HasSubstr("experts"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 56, uint64_t{4096})), HasSubstr("bytes behind"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 80, 9999u)), HasSubstr("KV type"));
-  EXPECT_THAT(RefusalOfForged(With(bytes, 84, 4u)), HasSubstr("activation"));
+  EXPECT_THAT(RefusalOfForged(With(bytes, 84, 99u)), HasSubstr("activation"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 88, std::numeric_limits<float>::quiet_NaN())),
               HasSubstr("threshold"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 92, 1u)), HasSubstr("reserved"));

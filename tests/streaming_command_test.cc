@@ -1,0 +1,123 @@
+// Models larger than --memory on the command line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "json_schema.h"
+#include "prepare/pack_test_models.h"
+#include "program.h"
+
+namespace hearth {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class StreamingCommandTest : public testing::Test {
+ protected:
+  // As sparse as bamboo-7b, with predictors; 36 MiB of neurons.
+  static void SetUpTestSuite() {
+    folder_ = new TestFolder("streaming_command");
+    const ModelShape shape = ParseShape(
+        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
+            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "drelu"})",
+        "streamed");
+    SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true}, Model());
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  static std::string Model() { return folder_->Path("model.gguf"); }
+
+  // The smallest limit that a refusal names, and some more.
+  static std::string Memory(uint64_t more_mib) {
+    const std::string words = "the smallest that can is ";
+    const ProgramResult refused =
+        RunHearth({"bench", Model(), "--memory", "1M", "--prefill", "16", "--decode", "8"});
+    const size_t at = refused.err.find(words);
+    EXPECT_NE(at, std::string::npos) << refused.err;
+    return std::to_string(std::stoull(refused.err.substr(at + words.size())) + more_mib) + "M";
+  }
+
+  static ProgramResult Bench(std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"bench", Model(), "--prefill", "16",
+                                          "--decode", "8",  "--reps",    "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  }
+
+  static TestFolder* folder_;
+};
+
+TestFolder* StreamingCommandTest::folder_ = nullptr;
+
+TEST_F(StreamingCommandTest, BenchSaysWhatWasReadAndHowGoodItIs) {
+  const std::string memory = Memory(14);
+  const ProgramResult result = Bench({"--memory", memory, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(SchemaComplaints(Schema("bench"), document), IsEmpty());
+  const nlohmann::json& io = document["io"];
+  ASSERT_TRUE(io.is_object());
+  EXPECT_GT(io["hit_rate"], 0.3);
+  EXPECT_LT(io["hit_rate"], 1.0);
+  EXPECT_GT(io["bytes_read_per_token"], 0);
+  EXPECT_GE(io["miss_rate_p99"].get<double>(), 1 - io["hit_rate"].get<double>());
+  EXPECT_GT(document["memory"]["ledger"]["neurons"], 0);
+  EXPECT_GE(document["quality"]["recall"], 0.97) << "measured in the same run";
+  EXPECT_THAT(Bench({"--memory", memory}).out,
+              AllOf(HasSubstr("of neurons pinned"), HasSubstr("of neurons found in memory")));
+}
+
+TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
+  const std::string memory = Memory(14);
+  for (const char* pipeline : {"cluster", "blocking"}) {
+    const ProgramResult result =
+        Bench({"--memory", memory, "--json", "--pipeline", pipeline, "--io", "pread",
+               "--cache-policy", "lru", "--pinned", "0"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json io = nlohmann::json::parse(result.out)["io"];
+    EXPECT_EQ(io["pipeline"], pipeline);
+    EXPECT_EQ(io["backend"], "pread");
+    EXPECT_EQ(io["cache_policy"], "lru");
+    EXPECT_EQ(io["pinned_share"], 0);
+  }
+}
+
+TEST_F(StreamingCommandTest, TheTextIsTheOneOfMemory) {
+  const auto text = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", Model(), "-p", "", "-n", "20", "--temp", "0",
+                                          "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = RunHearth(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json document = nlohmann::json::parse(result.out);
+    EXPECT_THAT(SchemaComplaints(Schema("run"), document), IsEmpty());
+    EXPECT_EQ(document["io"].is_null(), more.empty());
+    return document["token_ids"];
+  };
+  EXPECT_EQ(text({"--memory", Memory(8)}), text({}));
+}
+
+TEST_F(StreamingCommandTest, FlagsWithoutEffectAndNonsenseAreRefused) {
+  const ProgramResult unused = Bench({"--pipeline", "cluster"});
+  EXPECT_EQ(unused.exit_code, 2);
+  EXPECT_THAT(unused.err, HasSubstr("--pipeline has no effect"));
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--pipeline", "matrix"}, {"--io", "mmap"},
+        {"--cache-policy", "random"}, {"--pinned", "1.5"}}) {
+    const ProgramResult result = Bench(wrong);
+    EXPECT_EQ(result.exit_code, 2) << wrong[0];
+    EXPECT_THAT(result.err, HasSubstr(wrong[0]));
+  }
+}
+
+}  // namespace
+}  // namespace hearth
