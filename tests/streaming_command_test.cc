@@ -47,8 +47,8 @@ class StreamingCommandTest : public testing::Test {
   }
 
   static ProgramResult Bench(std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"bench", Model(), "--prefill", "16",
-                                          "--decode", "8",  "--reps",    "1"};
+    std::vector<std::string> arguments = {"bench",    Model(), "--prefill", "16",
+                                          "--decode", "8",     "--reps",    "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunHearth(arguments);
   }
@@ -79,9 +79,8 @@ TEST_F(StreamingCommandTest, BenchSaysWhatWasReadAndHowGoodItIs) {
 TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
   const std::string memory = Memory(14);
   for (const char* pipeline : {"cluster", "blocking"}) {
-    const ProgramResult result =
-        Bench({"--memory", memory, "--json", "--pipeline", pipeline, "--io", "pread",
-               "--cache-policy", "lru", "--pinned", "0"});
+    const ProgramResult result = Bench({"--memory", memory, "--json", "--pipeline", pipeline,
+                                        "--io", "pread", "--cache-policy", "lru", "--pinned", "0"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const nlohmann::json io = nlohmann::json::parse(result.out)["io"];
     EXPECT_EQ(io["pipeline"], pipeline);
@@ -93,8 +92,8 @@ TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
 
 TEST_F(StreamingCommandTest, TheTextIsTheOneOfMemory) {
   const auto text = [](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"run", Model(), "-p", "", "-n", "20", "--temp", "0",
-                                          "--json"};
+    std::vector<std::string> arguments = {"run", Model(),  "-p", "",      "-n",
+                                          "20",  "--temp", "0",  "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const ProgramResult result = RunHearth(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -110,9 +109,10 @@ TEST_F(StreamingCommandTest, FlagsWithoutEffectAndNonsenseAreRefused) {
   const ProgramResult unused = Bench({"--pipeline", "cluster"});
   EXPECT_EQ(unused.exit_code, 2);
   EXPECT_THAT(unused.err, HasSubstr("--pipeline has no effect"));
-  for (const std::vector<std::string>& wrong :
-       {std::vector<std::string>{"--pipeline", "matrix"}, {"--io", "mmap"},
-        {"--cache-policy", "random"}, {"--pinned", "1.5"}}) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--pipeline", "matrix"},
+                                                {"--io", "mmap"},
+                                                {"--cache-policy", "random"},
+                                                {"--pinned", "1.5"}}) {
     const ProgramResult result = Bench(wrong);
     EXPECT_EQ(result.exit_code, 2) << wrong[0];
     EXPECT_THAT(result.err, HasSubstr(wrong[0]));

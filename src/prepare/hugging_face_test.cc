@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "format/gguf_view.h"
-#include "prepare/hugging_face_test_folder.h"
-#include "prepare/same_spec.h"
+#include "prepare/test_model_folder.h"
+#include "prepare/test_same_spec.h"
 
 namespace hearth {
 namespace {

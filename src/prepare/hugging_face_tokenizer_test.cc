@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "format/gguf_view.h"
-#include "prepare/hugging_face_test_folder.h"
+#include "prepare/test_model_folder.h"
 #include "text/tokenizer.h"
 
 namespace hearth {

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/topic_walk.h"
-#include "prepare/planted_test_shape.h"
 #include "prepare/sparsity_meter.h"
 #include "prepare/synth.h"
+#include "prepare/test_planted_shape.h"
 
 namespace hearth {
 namespace {

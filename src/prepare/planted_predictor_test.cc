@@ -19,9 +19,9 @@
 #include "engine/topic_walk.h"
 #include "format/packed_file.h"
 #include "prepare/bundle_encoder.h"
-#include "prepare/planted_test_shape.h"
 #include "prepare/sparsity_meter.h"
 #include "prepare/synth.h"
+#include "prepare/test_planted_shape.h"
 
 namespace hearth {
 namespace {

@@ -17,8 +17,8 @@
 #include "kernels/dequantize.h"
 #include "model/registry.h"
 #include "model/weights.h"
-#include "prepare/same_spec.h"
 #include "prepare/synth_plan.h"
+#include "prepare/test_same_spec.h"
 #include "text/tokenizer.h"
 
 namespace hearth {
