@@ -37,6 +37,37 @@ int64_t ChooseContext(const EngineOptions& options, const ModelSpec& spec,
   return options.context;
 }
 
+ForwardLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
+                           const std::string& path) {
+  ForwardLimits limits;
+  limits.max_context = ChooseContext(options, plan.spec, path);
+  limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
+  limits.kv_dtype = options.kv_dtype;
+  limits.ffn_of_neurons = plan.is_packed;
+  return limits;
+}
+
+// What the user allows, or what is free, less a margin.
+uint64_t LimitBytes(const EngineOptions& options) {
+  if (options.memory_bytes) return *options.memory_bytes;
+  const uint64_t available = AvailableMemoryBytes();
+  return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
+}
+
+// What a model that is in memory as a whole takes, by name.
+std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLimits& limits,
+                                          FfnMode mode, int threads) {
+  const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
+  const uint64_t selector =
+      mode == FfnMode::kPredicted
+          ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec, limits.max_tokens)
+          : 0;
+  return {{"program", ResidentBytes() + kUnnamedBytes},
+          {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
+          {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
+          {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
+}
+
 uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
   uint64_t sum = 0;
   for (const auto& [name, bytes] : ledger) sum += bytes;
@@ -78,10 +109,7 @@ StreamPlan PlanStreaming(const StreamedBundles& bundles, uint64_t limit_bytes,
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
   const int threads = options.threads == 0 ? AvailableCpus() : options.threads;
-  const uint64_t available = AvailableMemoryBytes();
-  const uint64_t free_bytes =
-      ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
-  const uint64_t limit = options.memory_bytes.value_or(free_bytes);
+  const uint64_t limit = LimitBytes(options);
   std::unique_ptr<Engine> engine(new Engine(limit, options, threads));
 
   const GgufFile file = GgufFile::Open(path);
@@ -89,25 +117,11 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.spec);
   plan.drop_page_cache = options.memory_bytes.has_value();
   std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
-  ForwardLimits limits;
-  limits.max_context = ChooseContext(options, plan.spec, path);
-  limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
-  limits.kv_dtype = options.kv_dtype;
-  limits.ffn_of_neurons = plan.is_packed;
+  const ForwardLimits limits = ChooseLimits(options, plan, path);
   const FfnMode mode = ResolveMode(file, plan, options.mode);
-  const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
 
   std::map<std::string, uint64_t>& ledger = engine->planned_ledger_;
-  ledger = {
-      {"program", ResidentBytes() + kUnnamedBytes},
-      {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
-      {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
-      {"activations",
-       Forward::ChargedBytes(plan.spec, limits, threads) +
-           (mode == FfnMode::kPredicted ? PredictorSelector::ChargedBytes(
-                                              plan.spec, plan.predictors->spec, limits.max_tokens)
-                                        : 0)},
-  };
+  ledger = LedgerFor(plan, limits, mode, threads);
   std::optional<StreamedBundles> bundles;
   StreamPlan stream_plan;
   if (plan.is_packed && Sum(ledger) > limit) {
@@ -123,6 +137,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
     engine->streamed_ = bundles->Open(path, engine->budget_, stream_plan, options.streaming);
     engine->streamed_->Fill(engine->compute_, progress);
   }
+  const KvLayout layout = Forward::LayoutFor(engine->model_->spec(), limits.kv_dtype);
   engine->kv_pool_ = std::make_unique<KvPool>(engine->budget_, layout, limits.max_context);
   engine->forward_ =
       std::make_unique<Forward>(engine->model_->spec(), engine->model_->weights(), engine->compute_,

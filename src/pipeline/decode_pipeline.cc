@@ -52,28 +52,6 @@ std::optional<PipelineKind> PipelineFromName(std::string_view name) {
   return std::nullopt;
 }
 
-StreamCounts& StreamCounts::operator+=(const StreamCounts& other) {
-  neurons += other.neurons;
-  pinned += other.pinned;
-  hits += other.hits;
-  misses += other.misses;
-  bytes_read += other.bytes_read;
-  idle_seconds += other.idle_seconds;
-  wall_seconds += other.wall_seconds;
-  return *this;
-}
-
-StreamCounts& StreamCounts::operator-=(const StreamCounts& other) {
-  neurons -= other.neurons;
-  pinned -= other.pinned;
-  hits -= other.hits;
-  misses -= other.misses;
-  bytes_read -= other.bytes_read;
-  idle_seconds -= other.idle_seconds;
-  wall_seconds -= other.wall_seconds;
-  return *this;
-}
-
 // What one thread needs to compute a cluster.
 struct DecodePipeline::ClusterScratch {
   std::array<int32_t, kMostOfCluster> rows, fired, active;

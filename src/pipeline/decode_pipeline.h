@@ -24,6 +24,7 @@
 #include "ops/compute.h"
 #include "ops/neuron_cluster.h"
 #include "pipeline/bundle_store.h"
+#include "pipeline/stream_counts.h"
 #include "storage/async_reader.h"
 
 namespace hearth {
@@ -35,20 +36,6 @@ enum class PipelineKind : uint8_t {
 };
 const char* PipelineName(PipelineKind kind);  // "blocking", "cluster"
 std::optional<PipelineKind> PipelineFromName(std::string_view name);
-
-// What a pipeline did so far.
-struct StreamCounts {
-  int64_t neurons = 0;  // listed
-  int64_t pinned = 0;   // of them
-  int64_t hits = 0;     // found in the cache
-  int64_t misses = 0;   // read from storage
-  uint64_t bytes_read = 0;
-  double idle_seconds = 0;  // threads without work while reads were under way, all together
-  double wall_seconds = 0;  // of all calls
-
-  StreamCounts& operator+=(const StreamCounts& other);
-  StreamCounts& operator-=(const StreamCounts& other);
-};
 
 // One thread at a time. Owns scratch for one token.
 class DecodePipeline {

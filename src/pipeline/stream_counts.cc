@@ -1,0 +1,27 @@
+#include "pipeline/stream_counts.h"
+
+namespace hearth {
+
+StreamCounts& StreamCounts::operator+=(const StreamCounts& other) {
+  neurons += other.neurons;
+  pinned += other.pinned;
+  hits += other.hits;
+  misses += other.misses;
+  bytes_read += other.bytes_read;
+  idle_seconds += other.idle_seconds;
+  wall_seconds += other.wall_seconds;
+  return *this;
+}
+
+StreamCounts& StreamCounts::operator-=(const StreamCounts& other) {
+  neurons -= other.neurons;
+  pinned -= other.pinned;
+  hits -= other.hits;
+  misses -= other.misses;
+  bytes_read -= other.bytes_read;
+  idle_seconds -= other.idle_seconds;
+  wall_seconds -= other.wall_seconds;
+  return *this;
+}
+
+}  // namespace hearth
