@@ -43,12 +43,14 @@ class PackedModelTest : public testing::Test {
     const GgufFile source = GgufFile::Open(PlainPath());
     const ModelSpec spec = ReadModelSpec(source);
     PackModel(source, {.threads = 2}, PathOf("packed_none.gguf"));
+    PackModel(source, {.quant = DType::kF16, .threads = 2}, PathOf("packed_f16.gguf"));
     const PredictorSet all = PredictorsThatSay(1, spec), nobody = PredictorsThatSay(-1, spec);
     PackModel(source, {.predictors = &all, .threads = 2}, PathOf("packed_all.gguf"));
     PackModel(source, {.predictors = &nobody, .threads = 2}, PathOf("packed_nobody.gguf"));
   }
   static void TearDownTestSuite() {
-    for (const char* name : {"packed_none.gguf", "packed_all.gguf", "packed_nobody.gguf"}) {
+    for (const char* name :
+         {"packed_none.gguf", "packed_f16.gguf", "packed_all.gguf", "packed_nobody.gguf"}) {
       std::filesystem::remove(PathOf(name));
     }
   }
@@ -95,17 +97,22 @@ class PackedModelTest : public testing::Test {
   }
 };
 
+// Both kinds of rows: row groups and floats.
+constexpr const char* kBothFiles[] = {"packed_none.gguf", "packed_f16.gguf"};
+
 TEST_F(PackedModelTest, GatedIsDenseBitForBitOnEveryIsaAndNumberOfThreads) {
-  for (const std::string& isa : UsableIsaNames()) {
-    const auto dense_engine = Load("packed_none.gguf", FfnMode::kDense, 1, isa.c_str());
-    const std::vector<float> dense = Logits(*dense_engine);
-    EXPECT_EQ(dense_engine->forward().ffn_counts().up, dense_engine->forward().ffn_counts().gate);
-    for (const int threads : {1, 2, 3}) {
-      const auto engine = Load("packed_none.gguf", FfnMode::kGated, threads, isa.c_str());
-      EXPECT_EQ(Logits(*engine), dense) << isa << " " << threads;
-      const SparseFfnCounts& counts = engine->forward().ffn_counts();
-      EXPECT_LT(counts.up, counts.gate / 4) << "it computed more than what fires";
-      EXPECT_LT(counts.active, counts.up);
+  for (const char* file : kBothFiles) {
+    for (const std::string& isa : UsableIsaNames()) {
+      const auto dense_engine = Load(file, FfnMode::kDense, 1, isa.c_str());
+      const std::vector<float> dense = Logits(*dense_engine);
+      EXPECT_EQ(dense_engine->forward().ffn_counts().up, dense_engine->forward().ffn_counts().gate);
+      for (const int threads : {1, 2, 3}) {
+        const auto engine = Load(file, FfnMode::kGated, threads, isa.c_str());
+        EXPECT_EQ(Logits(*engine), dense) << file << " " << isa << " " << threads;
+        const SparseFfnCounts& counts = engine->forward().ffn_counts();
+        EXPECT_LT(counts.up, counts.gate / 4) << "it computed more than what fires";
+        EXPECT_LT(counts.active, counts.up);
+      }
     }
   }
 }
@@ -137,16 +144,18 @@ class ActiveRecorder : public ForwardObserver {
 };
 
 TEST_F(PackedModelTest, PredictedWithAnOracleIsGatedBitForBit) {
-  const auto engine = Load("packed_none.gguf", FfnMode::kGated);
-  const std::vector<TokenId> tokens = Text(*engine);
-  const ModelSpec& spec = engine->model().spec();
-  OracleSelector oracle(spec.num_layers, 1, std::ssize(tokens));
-  ActiveRecorder recorder(oracle);
-  const std::vector<float> gated = Logits(*engine, engine->selector(), tokens.size(), &recorder);
-  QualityMeter meter(spec);
-  EXPECT_EQ(Logits(*engine, oracle, tokens.size(), &meter), gated);
-  EXPECT_EQ(meter.Result().recall, 1.0);
-  EXPECT_EQ(meter.Result().precision, 1.0);
+  for (const char* file : kBothFiles) {
+    const auto engine = Load(file, FfnMode::kGated);
+    const std::vector<TokenId> tokens = Text(*engine);
+    const ModelSpec& spec = engine->model().spec();
+    OracleSelector oracle(spec.num_layers, 1, std::ssize(tokens));
+    ActiveRecorder recorder(oracle);
+    const std::vector<float> gated = Logits(*engine, engine->selector(), tokens.size(), &recorder);
+    QualityMeter meter(spec);
+    EXPECT_EQ(Logits(*engine, oracle, tokens.size(), &meter), gated) << file;
+    EXPECT_EQ(meter.Result().recall, 1.0);
+    EXPECT_EQ(meter.Result().precision, 1.0);
+  }
 }
 
 TEST_F(PackedModelTest, PromptsAgreeWithOneTokenAtATime) {
@@ -159,6 +168,25 @@ TEST_F(PackedModelTest, PromptsAgreeWithOneTokenAtATime) {
     EXPECT_LT(error, 5e-3) << chunk;
     RecordProperty("error", std::to_string(error));
   }
+}
+
+// Nothing of a token is quantized where rows are floats, and gates have one order of addition.
+TEST_F(PackedModelTest, PromptsOfFloatRowsAreTheBitsOfOneTokenAtATime) {
+  for (const std::string& isa : UsableIsaNames()) {
+    const auto engine = Load("packed_f16.gguf", FfnMode::kGated, 2, isa.c_str());
+    const std::vector<float> expected = Logits(*engine);
+    for (const size_t chunk : {5, 8, 48}) {
+      EXPECT_EQ(Logits(*engine, engine->selector(), chunk), expected) << isa << " " << chunk;
+    }
+  }
+}
+
+// The model is stored in F16, so that its packed rows are the weights of the plain file. These are
+// added up along other dimensions, and what that rounds differently is all that differs.
+TEST_F(PackedModelTest, FloatRowsAreTheModel) {
+  const auto plain = Engine::Load(PlainPath(), {.threads = 2});
+  const auto packed = Load("packed_f16.gguf", FfnMode::kDense);
+  EXPECT_LT(RelativeError(Logits(*packed), Logits(*plain)), 1e-3);
 }
 
 TEST_F(PackedModelTest, PredictorsDecideWhatIsComputed) {

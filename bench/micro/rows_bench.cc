@@ -5,7 +5,7 @@
 #include <random>
 
 #include "bench/micro/micro.h"
-#include "tensor/row_groups.h"
+#include "tensor/view.h"
 
 namespace hearth::micro {
 namespace {
@@ -14,19 +14,21 @@ using kernels::GroupQ8;
 using kernels::KernelTable;
 using kernels::RowList;
 
-constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
+constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16};
 constexpr int64_t kColumns = 4096;
 constexpr int64_t kListRows = 256;  // per call
 // A bundle has a gate, an up and a down row and begins at a sector.
 constexpr size_t kRowsOfBundle = 3;
 constexpr size_t kSectorBytes = 512;
 
+size_t RowBytesOf(DType dtype) { return RowsView{.dtype = dtype, .cols = kColumns}.row_bytes(); }
+
 // Lists that together name every bundle of a thread's memory once, in random order.
 class RandomLists {
  public:
   // A list's bundles are at most kLargestPiece.
   RandomLists(const Memory& memory, DType dtype, const benchmark::State& state)
-      : row_bytes_(static_cast<size_t>(RowGroupsOf(dtype, kColumns).bytes)) {
+      : row_bytes_(RowBytesOf(dtype)) {
     stride_ = (kRowsOfBundle * row_bytes_ + kSectorBytes - 1) / kSectorBytes * kSectorBytes;
     const size_t threads = static_cast<size_t>(state.threads());
     const size_t lists = memory.bytes().size() / threads / stride_ / kListRows;
@@ -51,15 +53,19 @@ class RandomLists {
   size_t at_ = 0;
 };
 
-int64_t NumGroups() { return (kColumns + kRowGroupWeights - 1) / kRowGroupWeights; }
-
 void RunDot(const KernelTable& table, const Memory& memory, DType dtype, benchmark::State& state) {
   RandomLists lists(memory, dtype, state);
-  std::vector<GroupQ8> x(static_cast<size_t>(NumGroups()));
-  table.quantize_q8_groups(SomeFloats(kColumns).data(), kColumns, x.data());
+  const auto type = static_cast<size_t>(dtype);
+  const std::vector<float> floats = SomeFloats(kColumns);
+  std::vector<GroupQ8> x(static_cast<size_t>(RowGroupCount(kColumns)));
+  table.quantize_q8_groups(floats.data(), kColumns, x.data());
   std::vector<float> out(kListRows);
   for (auto _ : state) {
-    table.row_dot[static_cast<size_t>(dtype)]({lists.Next(), kColumns, x.data(), out.data()});
+    if (HasRowGroups(dtype)) {
+      table.row_dot[type]({lists.Next(), kColumns, x.data(), out.data()});
+    } else {
+      table.float_row_dot[type]({lists.Next(), kColumns, floats.data(), out.data()});
+    }
     benchmark::ClobberMemory();
   }
   CountBytes(state, lists.bytes_per_list());
@@ -73,7 +79,7 @@ void RunScaledAdd(const KernelTable& table, const Memory& memory, DType dtype,
   std::vector<float> out(kColumns);
   for (auto _ : state) {
     table.row_scaled_add[static_cast<size_t>(dtype)](
-        {lists.Next(), a.data(), kColumns, 0, NumGroups(), out.data()});
+        {lists.Next(), a.data(), kColumns, 0, RowGroupCount(kColumns), out.data()});
     benchmark::ClobberMemory();
   }
   CountBytes(state, lists.bytes_per_list());
@@ -85,8 +91,7 @@ void RunScaledAdd(const KernelTable& table, const Memory& memory, DType dtype,
 class SparseMatrices {
  public:
   SparseMatrices(const Memory& memory, DType dtype, int sparsity, const benchmark::State& state)
-      : row_bytes_(static_cast<size_t>(RowGroupsOf(dtype, kColumns).bytes)),
-        pieces_(memory, kMatrixRows * row_bytes_, state) {
+      : row_bytes_(RowBytesOf(dtype)), pieces_(memory, kMatrixRows * row_bytes_, state) {
     std::mt19937 random(2);
     for (int32_t row = 0; row < kMatrixRows; ++row) {
       if (static_cast<int>(random() % 100) >= sparsity) rows_.push_back(row);
@@ -111,7 +116,7 @@ void RunSparse(const KernelTable& table, const Memory& memory, bool is_dot, int 
                benchmark::State& state) {
   constexpr auto kType = static_cast<size_t>(DType::kQ4_0);
   SparseMatrices matrices(memory, DType::kQ4_0, sparsity, state);
-  std::vector<GroupQ8> x(static_cast<size_t>(NumGroups()));
+  std::vector<GroupQ8> x(static_cast<size_t>(RowGroupCount(kColumns)));
   table.quantize_q8_groups(SomeFloats(kColumns).data(), kColumns, x.data());
   std::vector<float> factors = SomeFloats(matrices.listed());
   std::vector<float> out(kColumns);
@@ -120,7 +125,7 @@ void RunSparse(const KernelTable& table, const Memory& memory, bool is_dot, int 
       table.row_dot[kType]({matrices.Next(), kColumns, x.data(), factors.data()});
     } else {
       table.row_scaled_add[kType](
-          {matrices.Next(), factors.data(), kColumns, 0, NumGroups(), out.data()});
+          {matrices.Next(), factors.data(), kColumns, 0, RowGroupCount(kColumns), out.data()});
     }
     benchmark::ClobberMemory();
   }

@@ -105,12 +105,6 @@ ResidentTensor PlanBundles(const GgufFile& file, const ModelSpec& spec, int64_t 
     throw Error(ErrorCode::kCorrupt, file.path(), "type of " + tensor.decl.name, "I8",
                 NameOf(tensor.stored->dtype));
   }
-  for (const BundlePart& part : layout.parts) {
-    if (part.role == BundleRole::kCheck || HasRowGroups(part.dtype)) continue;
-    throw Error(ErrorCode::kUnsupported, file.path(),
-                std::string("bundles of ") + NameOf(part.dtype) +
-                    " cannot be run yet, only those of Q4_0, Q4_1 and Q8_0");
-  }
   tensor.bundles.emplace(layout, layer, spec.hidden_size);
   tensor.bytes = tensor.neurons() * tensor.bundles->bytes_of_neuron();
   return tensor;

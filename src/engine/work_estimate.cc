@@ -22,7 +22,7 @@ class Estimate {
   void Rows(ForwardOp op, const RowsView& rows, double per_token, double all) {
     OpWork& work = At(op);
     work.bytes += std::min(per_token * tokens_, all) * static_cast<double>(rows.row_bytes());
-    if (op == ForwardOp::kFfnGateUp) {
+    if (op == ForwardOp::kFfnGateUp && HasRowGroups(rows.dtype)) {
       work.int8_macs += per_token * tokens_ * static_cast<double>(rows.cols);
     }
   }

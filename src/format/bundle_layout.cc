@@ -148,7 +148,7 @@ const BundlePart& BundleLayout::Part(BundleRole role) const {
               fmt::format("no part '{}'", BundleRoleName(role)));
 }
 
-bool CanBundle(DType dtype) { return HasRowGroups(dtype) || dtype == DType::kF16; }
+bool CanBundle(DType dtype) { return IsRowType(dtype); }
 
 uint64_t BundleRowBytes(DType dtype, int64_t hidden) {
   if (HasRowGroups(dtype)) return static_cast<uint64_t>(RowGroupsOf(dtype, hidden).bytes);

@@ -107,8 +107,9 @@ struct GroupQ8 {
 };
 static_assert(sizeof(GroupQ8) == 640);
 
-// Rows of weights in row groups that lie stride bytes apart (the same part of every bundle),
-// picked by index. Rows may repeat and be in any order; the kernel fetches those ahead itself.
+// Rows of weights that lie stride bytes apart (the same part of every bundle), picked by index:
+// row groups, or float weights one behind the other. Rows may repeat and be in any order; the
+// kernel fetches those ahead itself.
 struct RowList {
   const std::byte* base;  // row 0
   size_t stride;
@@ -187,6 +188,46 @@ struct RowsToSumsArgs {
 };
 using RowsToSumsFn = void (*)(const RowsToSumsArgs&) noexcept;
 
+// Rows of float weights meet float activations. Their tiles are the rows themselves, for MatMulFn,
+// whose bits all dot products have.
+//
+// out[i] = W[rows[i]] . x.
+struct FloatRowDotArgs {
+  RowList list;
+  int64_t k;  // a multiple of 32
+  const float* x;
+  float* out;
+};
+using FloatRowDotFn = void (*)(const FloatRowDotArgs&) noexcept;
+
+// out[i] = W . x[tokens[i]] for one row W.
+struct FloatRowTimesTokensArgs {
+  const std::byte* row;
+  int64_t k;  // a multiple of 32
+  const float* x;
+  int64_t x_stride;  // distance between tokens, in floats
+  const int32_t* tokens;
+  int64_t count;
+  float* out;
+};
+using FloatRowTimesTokensFn = void (*)(const FloatRowTimesTokensArgs&) noexcept;
+
+// out[t][c] += sum over entries e of token t of a[e] * W[list.rows[places[e]]][c], entry after
+// entry: the bits of RowScaledAddFn with the same rows. The list's base and out may point to any
+// column: that is column 0 here.
+struct FloatRowsToTokensArgs {
+  RowList list;     // at most kRowsOfBatch
+  int64_t columns;  // a multiple of 32
+  int64_t tokens;
+  const int32_t* begin;  // entries of token t: [begin[t], end[t])
+  const int32_t* end;
+  const int32_t* places;  // of an entry: a number in the list
+  const float* a;         // of an entry
+  float* out;
+  int64_t out_stride;  // distance between tokens, in floats
+};
+using FloatRowsToTokensFn = void (*)(const FloatRowsToTokensArgs&) noexcept;
+
 using hearth::FfnActivation;
 using hearth::kNumFfnActivations;
 using hearth::RopeLayout;
@@ -210,12 +251,18 @@ struct KernelTable {
   // The same blocks, bit for bit, as groups: x[0..n) to ceil(n / 512) of them.
   void (*quantize_q8_groups)(const float* x, int64_t n, GroupQ8* out) noexcept;
 
-  // By DType; null but for the types that HasRowGroups names (Q4_0, Q4_1, Q8_0).
+  // By DType; null but for the types that HasRowGroups names (Q4_0, Q4_1, Q8_0), and for F16 in
+  // row_scaled_add.
   RowDotFn row_dot[kNumDTypes];
   RowScaledAddFn row_scaled_add[kNumDTypes];
   RowsToTileFn rows_to_tile[kNumDTypes];
   RowTimesTokensFn row_times_tokens[kNumDTypes];
   RowsToSumsFn rows_to_sums[kNumDTypes];
+
+  // By DType; null but for F16.
+  FloatRowDotFn float_row_dot[kNumDTypes];
+  FloatRowTimesTokensFn float_row_times_tokens[kNumDTypes];
+  FloatRowsToTokensFn float_rows_to_tokens[kNumDTypes];
 
   // The sums of token `token` of `tokens` on a group of `blocks` blocks as RowsToSumsArgs has them,
   // in the order of columns: out[32 * blocks].

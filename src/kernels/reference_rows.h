@@ -32,12 +32,23 @@ constexpr void SetReferenceRows(KernelTable& table) {
   table.rows_to_sums[static_cast<int>(dtype)] = ReferenceRowsToSums<dtype>;
 }
 
+// Float rows: reference_float_rows.cc.
+void ReferenceHalfRowDot(const FloatRowDotArgs& args) noexcept;
+void ReferenceHalfRowScaledAdd(const RowScaledAddArgs& args) noexcept;
+void ReferenceHalfRowTimesTokens(const FloatRowTimesTokensArgs& args) noexcept;
+void ReferenceHalfRowsToTokens(const FloatRowsToTokensArgs& args) noexcept;
+
 constexpr void SetReferenceRows(KernelTable& table) {
   table.quantize_q8_groups = ReferenceQuantizeQ8Groups;
   table.sums_to_columns = ReferenceSumsToColumns;
   SetReferenceRows<DType::kQ4_0>(table);
   SetReferenceRows<DType::kQ4_1>(table);
   SetReferenceRows<DType::kQ8_0>(table);
+  constexpr auto kF16 = static_cast<int>(DType::kF16);
+  table.float_row_dot[kF16] = ReferenceHalfRowDot;
+  table.row_scaled_add[kF16] = ReferenceHalfRowScaledAdd;
+  table.float_row_times_tokens[kF16] = ReferenceHalfRowTimesTokens;
+  table.float_rows_to_tokens[kF16] = ReferenceHalfRowsToTokens;
 }
 
 }  // namespace hearth::kernels

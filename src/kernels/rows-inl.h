@@ -8,23 +8,16 @@
 #include "kernels/kernel_table.h"
 #include "kernels/narrow-inl.h"
 #include "kernels/quads-inl.h"
+#include "kernels/row_list-inl.h"
 #include "tensor/row_groups.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
 static_assert(kRowGroupBlocks == kLineLanes);
 
-// Rows of a dot product at once: they share the loads of activations.
-inline constexpr int kRowsOfDot = 4;
-// Rows of which each sum takes all while it is in a register.
-inline constexpr int kRowsOfSum = 8;
 // Groups that rows are added to before the next ones: their sums (2 KiB each) leave room in the
 // first-level cache, and what is read of a row is long enough to stream.
 inline constexpr int64_t kGroupsOfSum = 8;
-
-// Asks for a line that will be needed a few rows on. Into the second-level cache: the first has
-// room for fewer lines on their way, which would bound the rate of rows from memory.
-HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
 
 // The first n of kLanes lanes of 32 bits, zeros in the others.
 template <bool kWhole>
@@ -130,15 +123,6 @@ struct Q8_0Rows {
     add(3, ByteToFloat<3>(codes));
   }
 };
-
-// Row i of a list, and the one to fetch meanwhile: `ahead` further on, or the last.
-HWY_INLINE const uint8_t* RowAt(const RowList& list, int64_t i) {
-  const auto* base = reinterpret_cast<const uint8_t*>(list.base);
-  return base + list.stride * static_cast<size_t>(list.rows[i]);
-}
-HWY_INLINE const uint8_t* RowAhead(const RowList& list, int64_t i, int64_t ahead) {
-  return RowAt(list, i + ahead < list.count ? i + ahead : list.count - 1);
-}
 
 // A group within a row.
 struct GroupPlace {
@@ -277,14 +261,6 @@ inline void StoreSums(GroupSums& group, int64_t blocks, float* out) {
   }
 }
 
-// Up to kRowsOfSum rows of a list.
-struct RowBatch {
-  const uint8_t* rows[kRowsOfSum];
-  const uint8_t* ahead[kRowsOfSum];
-  const float* a;
-  int count;
-};
-
 // Adds lanes [lane, lane + n) of a group of all rows; n as in DotTile.
 template <class Type, bool kWhole>
 HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t lane, int64_t n,
@@ -352,13 +328,7 @@ void AddRowsToGroups(const RowScaledAddArgs& a, const RowGroups& layout, int64_t
     LoadSums(a.out + g * kRowGroupWeights, blocks_of(g), groups[g - begin]);
   }
   for (int64_t i = 0; i < a.list.count; i += kRowsOfSum) {
-    RowBatch batch;
-    batch.a = a.a + i;
-    batch.count = static_cast<int>(a.list.count - i < kRowsOfSum ? a.list.count - i : kRowsOfSum);
-    for (int r = 0; r < batch.count; ++r) {
-      batch.rows[r] = RowAt(a.list, i + r);
-      batch.ahead[r] = RowAhead(a.list, i + r, kRowsOfSum);
-    }
+    const RowBatch batch = BatchOf(a.list, a.a, i);
     for (int64_t g = begin; g < end; ++g) {
       AddBatch<Type>(batch, PlaceOf(layout, g), groups[g - begin]);
     }

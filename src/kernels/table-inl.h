@@ -3,6 +3,7 @@
 
 #include "kernels/attention-inl.h"
 #include "kernels/elementwise-inl.h"
+#include "kernels/float_rows-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_float-inl.h"
 #include "kernels/matmul_tiles-inl.h"
@@ -36,6 +37,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   SetRowBatches<Q8_0Rows>(t);
   SetRowBatches<Q4_0Rows>(t);
   SetRowBatches<Q4_1Rows>(t);
+  SetFloatRows<F16Weights>(t, DType::kF16);
   t.sums_to_columns = SumsToColumns;
   t.rms_norm = RmsNorm;
   t.rope = Rope;

@@ -2,14 +2,29 @@
 
 #include <cstring>
 
+#include "tensor/row_groups.h"
+
 namespace hearth {
 
+NeuronInput PrepareInput(const kernels::KernelTable& table, const FfnNeurons& ffn, const float* x,
+                         kernels::GroupQ8* groups) noexcept {
+  if (HasRowGroups(ffn.gate.dtype) || HasRowGroups(ffn.up.dtype)) {
+    table.quantize_q8_groups(x, ffn.gate.cols, groups);
+  }
+  return {x, groups};
+}
+
 ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                             const kernels::GroupQ8* x, const SilentGates* silent,
+                             const NeuronInput& input, const SilentGates* silent,
                              const NeuronCluster& cluster) noexcept {
   const auto dot = [&](const RowsView& rows, const int32_t* list, int64_t count, float* out) {
-    table.row_dot[static_cast<size_t>(rows.dtype)](
-        {{rows.data, rows.stride, list, count}, rows.cols, x, out});
+    const auto type = static_cast<size_t>(rows.dtype);
+    const kernels::RowList of_list = {rows.data, rows.stride, list, count};
+    if (HasRowGroups(rows.dtype)) {
+      table.row_dot[type]({of_list, rows.cols, input.groups, out});
+    } else {
+      table.float_row_dot[type]({of_list, rows.cols, input.floats, out});
+    }
   };
   float* gate = cluster.gate;
   int32_t* neurons = cluster.fired;

@@ -8,6 +8,17 @@
 
 namespace hearth {
 
+// A token as rows of neurons meet it.
+struct NeuronInput {
+  const float* floats = nullptr;             // for rows of floats
+  const kernels::GroupQ8* groups = nullptr;  // for row groups
+};
+
+// x as the gate and up rows of `ffn` want it; `groups` is room for RowGroupCount(hidden) of them.
+// Both must outlive the result.
+NeuronInput PrepareInput(const kernels::KernelTable& table, const FfnNeurons& ffn, const float* x,
+                         kernels::GroupQ8* groups) noexcept;
+
 // A cluster of neurons, as rows of an FfnNeurons, and where its results go; all of `count` entries.
 struct NeuronCluster {
   const int32_t* rows = nullptr;  // distinct
@@ -25,11 +36,10 @@ struct ClusterCounts {
   int64_t active = 0;  // entries of active and factors
 };
 
-// Gates, then up and the activation of rows that fire; all rows where `silent` is null. x: the
-// token in row groups. A row's products depend on nothing but the row and the token. One thread, no
-// allocation.
+// Gates, then up and the activation of rows that fire; all rows where `silent` is null. A row's
+// products depend on nothing but the row and the token. One thread, no allocation.
 ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                             const kernels::GroupQ8* x, const SilentGates* silent,
+                             const NeuronInput& input, const SilentGates* silent,
                              const NeuronCluster& cluster) noexcept;
 
 }  // namespace hearth

@@ -23,16 +23,16 @@ RowList ListOf(const RowsView& rows, const int32_t* list, int64_t count) {
   return {rows.data, rows.stride, list, count};
 }
 
-void CheckFfn(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons) {
+}  // namespace
+
+void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons) {
   for (const RowsView* view : {&ffn.gate, &ffn.up, &ffn.down}) {
     if (view->rows != ffn.gate.rows || view->cols != ffn.gate.cols || view->cols % 32 != 0 ||
-        view->cols > max_hidden || view->rows > max_neurons || !HasRowGroups(view->dtype)) {
-      throw Error(ErrorCode::kInternal, "SparseFfn", "rows of neurons that do not fit");
+        view->cols > max_hidden || view->rows > max_neurons || !IsRowType(view->dtype)) {
+      throw Error(ErrorCode::kInternal, "FfnNeurons", "rows of neurons that do not fit");
     }
   }
 }
-
-}  // namespace
 
 SparseFfnCounts& SparseFfnCounts::operator+=(const SparseFfnCounts& other) {
   gate += other.gate;
@@ -85,19 +85,15 @@ SparseFfn::SparseFfn(Budget& budget, int64_t max_hidden, int64_t max_neurons)
   std::iota(all_, all_ + max_neurons, 0);
 }
 
-// Candidates [begin, end). What is left is packed to the front of the piece's places.
-SparseFfn::Piece SparseFfn::ComputeNeurons(const KernelTable& table, const FfnNeurons& ffn,
-                                           const int32_t* listed, const SilentGates* silent,
-                                           int64_t begin, int64_t end) const {
-  const ClusterCounts counts = ComputeCluster(table, ffn, x_, silent,
-                                              {.rows = listed + begin,
-                                               .count = end - begin,
-                                               .gate = gate_ + begin,
-                                               .up = up_ + begin,
-                                               .fired = fired_ + begin,
-                                               .active = active_ + begin,
-                                               .factors = factors_ + begin});
-  return {begin, counts.fired, counts.active};
+// Candidates [begin, end) of a list, and their places: what is left is packed to the front of them.
+NeuronCluster SparseFfn::Cluster(const int32_t* listed, int64_t begin, int64_t end) const {
+  return {.rows = listed + begin,
+          .count = end - begin,
+          .gate = gate_ + begin,
+          .up = up_ + begin,
+          .fired = fired_ + begin,
+          .active = active_ + begin,
+          .factors = factors_ + begin};
 }
 
 // Packs what the pieces left together, in ascending order.
@@ -137,17 +133,18 @@ void SparseFfn::AddDown(Compute& compute, const FfnNeurons& ffn, float* out, boo
 SparseFfnCounts SparseFfn::Activate(Compute& compute, const FfnNeurons& ffn, const float* x,
                                     std::optional<std::span<const int32_t>> listed,
                                     bool skip_silent) {
-  CheckFfn(ffn, max_hidden_, max_neurons_);
+  CheckNeurons(ffn, max_hidden_, max_neurons_);
   const KernelTable& table = compute.kernels();
   const int64_t candidates = listed ? static_cast<int64_t>(listed->size()) : ffn.gate.rows;
   const int32_t* list = listed ? listed->data() : all_;
   const SilentGates gates = SilentGatesOf(ffn.activation, ffn.threshold);
   const SilentGates* silent = skip_silent && CanSkipNeurons(ffn.activation) ? &gates : nullptr;
-  table.quantize_q8_groups(x, ffn.gate.cols, x_);
+  const NeuronInput input = PrepareInput(table, ffn, x, x_);
   num_pieces_ = 0;
   compute.team().ParallelFor(candidates, kNeuronGrain, [&](int64_t begin, int64_t end, int) {
-    const Piece piece = ComputeNeurons(table, ffn, list, silent, begin, end);
-    pieces_[num_pieces_.fetch_add(1, std::memory_order_relaxed)] = piece;
+    const ClusterCounts done = ComputeCluster(table, ffn, input, silent, Cluster(list, begin, end));
+    const size_t piece = num_pieces_.fetch_add(1, std::memory_order_relaxed);
+    pieces_[piece] = {begin, done.fired, done.active};
   });
   SparseFfnCounts counts{.gate = candidates};
   for (size_t i = 0; i < num_pieces_; ++i) counts.up += pieces_[i].fired;

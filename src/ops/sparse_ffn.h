@@ -32,6 +32,12 @@ struct FfnNeurons {
   float threshold = 0;  // kFatRelu and kThresholdedSilu only
 };
 
+// Throws Error(kInternal) where rows do not belong together, have a type that no kernel computes,
+// or are larger than the scratch.
+void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons);
+
+struct NeuronCluster;  // ops/neuron_cluster.h
+
 // What an FFN computed for one token.
 struct SparseFfnCounts {
   int64_t gate = 0;    // gate rows multiplied
@@ -76,16 +82,14 @@ class SparseFfn {
   };
   struct Places;  // where things lie in memory_
 
-  Piece ComputeNeurons(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                       const int32_t* listed, const SilentGates* silent, int64_t begin,
-                       int64_t end) const;
+  NeuronCluster Cluster(const int32_t* listed, int64_t begin, int64_t end) const;
   void JoinPieces();
 
   Buffer memory_;
   int64_t max_hidden_;
   int64_t max_neurons_;
   // Views into memory_, an entry per place in the list of candidates unless said otherwise.
-  kernels::GroupQ8* x_;  // the token, for all columns
+  kernels::GroupQ8* x_;  // the token in row groups
   float* gate_;
   float* up_;
   int32_t* fired_;   // neurons, packed to the front of each piece

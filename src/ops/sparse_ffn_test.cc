@@ -103,7 +103,7 @@ double RelativeError(const std::vector<float>& actual, const std::vector<double>
 TEST(SparseFfnTest, ComputesTheFormula) {
   uint32_t seed = 1;
   for (const FfnActivation activation : kActivations) {
-    for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+    for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
       for (const int64_t hidden : {32, 160, 544, 1024}) {
         Problem problem(dtype, hidden, 77, activation, seed++);
         EXPECT_LT(RelativeError(problem.Run(2, std::nullopt, false), problem.Expected()), 1e-5)
@@ -117,7 +117,9 @@ TEST(SparseFfnTest, ThreadsListsAndSkippingChangeNoBit) {
   uint32_t seed = 100;
   for (const FfnActivation activation : kActivations) {
     for (const int64_t neurons : {1, 15, 16, 17, 300}) {
-      Problem problem(DType::kQ4_0, 1184, neurons, activation, seed++);
+      // Both kinds of rows.
+      const DType dtype = seed % 2 == 0 ? DType::kQ4_0 : DType::kF16;
+      Problem problem(dtype, 1184, neurons, activation, seed++);
       const std::vector<float> dense = problem.Run(1, std::nullopt, false);
       EXPECT_EQ(problem.counts.gate, neurons);
       EXPECT_EQ(problem.counts.active, neurons);
@@ -151,12 +153,14 @@ TEST(SparseFfnTest, NoNeuronsGiveZeros) {
 
 TEST(SparseFfnTest, InstructionSetsAgree) {
   for (const FfnActivation activation : kActivations) {
-    Problem problem(DType::kQ4_1, 2080, 200, activation, 9);
-    const std::vector<float> oracle = problem.Run(1, std::nullopt, true, "scalar");
-    const std::vector<double> expected(oracle.begin(), oracle.end());
-    for (const std::string& isa : UsableIsaNames()) {
-      EXPECT_LT(RelativeError(problem.Run(2, std::nullopt, true, isa.c_str()), expected), 1e-5)
-          << isa;
+    for (const DType dtype : {DType::kQ4_1, DType::kF16}) {
+      Problem problem(dtype, 2080, 200, activation, 9);
+      const std::vector<float> oracle = problem.Run(1, std::nullopt, true, "scalar");
+      const std::vector<double> expected(oracle.begin(), oracle.end());
+      for (const std::string& isa : UsableIsaNames()) {
+        EXPECT_LT(RelativeError(problem.Run(2, std::nullopt, true, isa.c_str()), expected), 1e-5)
+            << isa << " " << NameOf(dtype);
+      }
     }
   }
 }

@@ -91,7 +91,8 @@ struct SparsePrefill::Places {
 struct SparsePrefill::Job {
   const KernelTable& table;
   const FfnNeurons& ffn;
-  const kernels::BlockQ8* x;  // panels
+  FloatView x;
+  const kernels::BlockQ8* panels;  // of x, where the gates are row groups
   std::span<const std::span<const int32_t>> listed;
   int64_t tokens;
   int64_t hidden;
@@ -100,6 +101,11 @@ struct SparsePrefill::Job {
   const SilentGates* silent;  // null: everything is computed
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
+
+  RowList RowsOfBatch(const RowsView& rows, const int32_t* all, int64_t batch) const {
+    const int64_t first = batch * kRowsOfBatch;
+    return {rows.data, rows.stride, all + first, std::min(kRowsOfBatch, neurons - first)};
+  }
 
   // Which of neurons [first, first + count) a token may compute, as bits.
   uint64_t Allowed(int64_t token, int64_t first, int64_t count) const {
@@ -155,6 +161,12 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
                                   int64_t count) const {
   const RowsView& gate = job.ffn.gate;
   const auto type = static_cast<size_t>(gate.dtype);
+  if (!HasRowGroups(gate.dtype)) {
+    job.table.matmul[type]({gate.data + gate.stride * static_cast<size_t>(first), gate.stride,
+                            job.hidden, job.x.data, job.x.stride, job.tokens, work.gates,
+                            kRowsOfBatch, 0, count});
+    return;
+  }
   const size_t tile_bytes = TileLayout(gate.dtype, job.hidden).tile_bytes();
   const int64_t tiles = TileLayout::TilesFor(count);
   for (int64_t t = 0; t < tiles; ++t) {
@@ -164,7 +176,7 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
                                   job.hidden,
                                   work.tiles + static_cast<size_t>(t) * tile_bytes});
   }
-  job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.x, job.tokens,
+  job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.panels, job.tokens,
                                 work.gates, kRowsOfBatch, count, 0, tiles});
 }
 
@@ -189,6 +201,20 @@ void SparsePrefill::CollectTokens(const Job& job, const Workspace& work, int64_t
   }
 }
 
+// Up of one neuron for the tokens that fire it.
+void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t neuron,
+                               const int32_t* tokens, int64_t count) const {
+  const RowsView& up = job.ffn.up;
+  const auto type = static_cast<size_t>(up.dtype);
+  const std::byte* row = up.data + up.stride * static_cast<size_t>(neuron);
+  if (HasRowGroups(up.dtype)) {
+    job.table.row_times_tokens[type]({row, job.hidden, x_, tokens, count, work.up});
+  } else {
+    job.table.float_row_times_tokens[type](
+        {row, job.hidden, job.x.data, job.x.stride, tokens, count, work.up});
+  }
+}
+
 // A batch of neurons [first, first + count): gates of all tokens, then, neuron by neuron, up and
 // the activation for the tokens that fire it.
 void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count) {
@@ -202,9 +228,7 @@ void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first
     const int64_t fired = work.num_tokens[n];
     all_fired += fired;
     for (int64_t i = 0; i < fired; ++i) work.gate[i] = work.gates[tokens[i] * kRowsOfBatch + n];
-    job.table.row_times_tokens[static_cast<size_t>(ffn.up.dtype)](
-        {ffn.up.data + ffn.up.stride * static_cast<size_t>(first + n), job.hidden, x_, tokens,
-         fired, work.up});
+    MultiplyUp(job, work, first + n, tokens, fired);
     job.table.ffn_activation[static_cast<size_t>(ffn.activation)](work.gate, work.up, fired,
                                                                   ffn.threshold, work.gate);
     for (int64_t i = 0; i < fired; ++i) {
@@ -241,10 +265,50 @@ void SparsePrefill::WriteEntries(Job& job, const Workspace& work, int64_t batch)
   job.active.fetch_add(all_active, std::memory_order_relaxed);
 }
 
-// A thread adds all rows to a group of columns, for some tokens.
-void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
+// Adds all rows to the 512 columns of a group, for tokens [first, last).
+void SparsePrefill::AddGroup(const Job& job, int64_t group, int64_t first, int64_t last,
+                             FloatView out) {
   const RowsView& down = job.ffn.down;
   const auto add = job.table.rows_to_sums[static_cast<size_t>(down.dtype)];
+  float* sums = sums_ + (group * job.tokens + first) * kRowGroupWeights;
+  if (job.range.is_first) {
+    std::memset(sums, 0, static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
+  }
+  for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
+    const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
+    add({job.RowsOfBatch(down, all_, batch), job.hidden, group, last - first, begins, begins + 1,
+         places_, factors_, sums});
+  }
+  if (!job.range.is_last) return;
+  const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
+  for (int64_t t = first; t < last; ++t) {
+    job.table.sums_to_columns(sums, last - first, t - first, blocks,
+                              out.row(t) + group * kRowGroupWeights);
+  }
+}
+
+// The same where a row's columns lie in order: they are added where they belong.
+void SparsePrefill::AddGroupOfFloats(const Job& job, int64_t group, int64_t first, int64_t last,
+                                     FloatView out) {
+  const RowsView& down = job.ffn.down;
+  const auto type = static_cast<size_t>(down.dtype);
+  const int64_t column = group * kRowGroupWeights;
+  const int64_t columns = std::min(kRowGroupWeights, job.hidden - column);
+  for (int64_t t = first; job.range.is_first && t < last; ++t) {
+    std::memset(out.row(t) + column, 0, static_cast<size_t>(columns) * sizeof(float));
+  }
+  for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
+    const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
+    RowList rows = job.RowsOfBatch(down, all_, batch);
+    rows.base += RowBytes(down.dtype, static_cast<size_t>(column));
+    job.table.float_rows_to_tokens[type]({rows, columns, last - first, begins, begins + 1, places_,
+                                          factors_, out.row(first) + column, out.stride});
+  }
+}
+
+// A thread adds all rows to a group of columns, for some tokens.
+void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
+  const bool has_groups = HasRowGroups(job.ffn.down.dtype);
   const int64_t groups = RowGroupCount(job.hidden);
   // Unpacking a row serves all tokens that go by, so they are split only to give everybody work.
   const int64_t parts =
@@ -253,29 +317,10 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t group = item / parts, part = item % parts;
       const int64_t first = part * job.tokens / parts, last = (part + 1) * job.tokens / parts;
-      float* sums = sums_ + (group * job.tokens + first) * kRowGroupWeights;
-      if (job.range.is_first) {
-        std::memset(sums, 0,
-                    static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
-      }
-      for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
-        const int64_t row = batch * kRowsOfBatch;
-        const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
-        add({{down.data, down.stride, all_ + row, std::min(kRowsOfBatch, job.neurons - row)},
-             job.hidden,
-             group,
-             last - first,
-             begins,
-             begins + 1,
-             places_,
-             factors_,
-             sums});
-      }
-      if (!job.range.is_last) continue;
-      const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
-      for (int64_t t = first; t < last; ++t) {
-        job.table.sums_to_columns(sums, last - first, t - first, blocks,
-                                  out.row(t) + group * kRowGroupWeights);
+      if (has_groups) {
+        AddGroup(job, group, first, last, out);
+      } else {
+        AddGroupOfFloats(job, group, first, last, out);
       }
     }
   });
@@ -284,24 +329,25 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
 SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
                                         const Range& range, const Choice& choice, FloatView out) {
   const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
-  Job job{compute.kernels(),
-          ffn,
-          input.Quantized(compute),
-          choice.listed,
-          input.x().rows,
-          ffn.gate.cols,
-          ffn.gate.rows,
-          range,
-          choice.skip_silent ? &silent : nullptr};
-  if (job.tokens > shape_.max_tokens || job.hidden > shape_.max_hidden ||
-      job.neurons > shape_.max_neurons || job.hidden != input.x().cols ||
+  CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons);
+  Job job{.table = compute.kernels(),
+          .ffn = ffn,
+          .x = input.x(),
+          .panels = HasRowGroups(ffn.gate.dtype) ? input.Quantized(compute) : nullptr,
+          .listed = choice.listed,
+          .tokens = input.x().rows,
+          .hidden = ffn.gate.cols,
+          .neurons = ffn.gate.rows,
+          .range = range,
+          .silent = choice.skip_silent ? &silent : nullptr};
+  if (job.tokens > shape_.max_tokens || job.hidden != job.x.cols ||
       job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
       (choice.skip_silent && !CanSkipNeurons(ffn.activation))) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
   num_tokens_ = job.tokens;
   num_batches_ = BatchesOf(job.neurons);
-  if (range.is_first) QuantizeGroups(compute, input.x());
+  if (range.is_first && HasRowGroups(ffn.up.dtype)) QuantizeGroups(compute, job.x);
   compute.team().ParallelFor(
       job.neurons, kRowsOfBatch, [&](int64_t begin, int64_t end, int worker) {
         const Workspace work = WorkspaceOf(worker);

@@ -5,8 +5,8 @@
 // the tokens that fire it, with its weights unpacked once: exact, and fewer operations than any
 // dense product. (Dense FFNs of single neurons are computed the same way, with every token firing
 // every neuron.) Down rows are added to a token in ascending order of neurons, as SparseFfn does;
-// gates are added up in the order of weight tiles, so that results agree with SparseFfn within
-// rounding.
+// gates of row groups are added up in the order of weight tiles, so that results agree with
+// SparseFfn within rounding. Those of rows of floats agree bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ class SparsePrefill {
 
   // The same range by range, for an FFN that is not in memory as a whole: `ffn` has the neurons
   // from range.first on, a multiple of kernels::kRowsOfBatch; ranges come in ascending order. The
-  // bits are those of Run. Lists number neurons of the whole FFN; `out` is written with the last
-  // range.
+  // bits are those of Run. Lists number neurons of the whole FFN; `out` is complete after the
+  // last range and must stay as it is between them.
   struct Range {
     int64_t first = 0;
     bool is_first = true;
@@ -76,8 +76,12 @@ class SparsePrefill {
   void QuantizeGroups(Compute& compute, FloatView x);
   void MultiplyGates(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
   void CollectTokens(const Job& job, const Workspace& work, int64_t first, int64_t count);
+  void MultiplyUp(const Job& job, const Workspace& work, int64_t neuron, const int32_t* tokens,
+                  int64_t count) const;
   void ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count);
   void WriteEntries(Job& job, const Workspace& work, int64_t batch);
+  void AddGroup(const Job& job, int64_t group, int64_t first, int64_t last, FloatView out);
+  void AddGroupOfFloats(const Job& job, int64_t group, int64_t first, int64_t last, FloatView out);
   void AddDown(Compute& compute, const Job& job, FloatView out);
 
   Workspace WorkspaceOf(int worker);

@@ -114,7 +114,7 @@ TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
   uint32_t seed = 1;
   for (const FfnActivation activation : {FfnActivation::kRelu, FfnActivation::kFatRelu,
                                          FfnActivation::kDRelu, FfnActivation::kThresholdedSilu}) {
-    for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+    for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
       for (const int64_t hidden : {32, 544, 1024}) {
         for (const int64_t neurons : {1, 31, 64, 200}) {
           Problem problem({dtype, activation, hidden, neurons, 9}, seed++);
@@ -132,13 +132,24 @@ TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
 }
 
 TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
-  Problem problem({DType::kQ4_0, FfnActivation::kDRelu, 1184, 333, 40}, 7);
-  const std::vector<float> all = problem.Together(1, 0, 40);
-  for (const int threads : {2, 3, 5}) EXPECT_EQ(problem.Together(threads, 0, 40), all);
-  for (const int64_t first : {0, 13, 39}) {
-    const int64_t count = std::min<int64_t>(17, 40 - first);
-    const std::vector<float> some = problem.Together(2, first, count);
-    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * 1184)) << first;
+  for (const DType dtype : {DType::kQ4_0, DType::kF16}) {
+    Problem problem({dtype, FfnActivation::kDRelu, 1184, 333, 40}, 7);
+    const std::vector<float> all = problem.Together(1, 0, 40);
+    for (const int threads : {2, 3, 5}) EXPECT_EQ(problem.Together(threads, 0, 40), all);
+    for (const int64_t first : {0, 13, 39}) {
+      const int64_t count = std::min<int64_t>(17, 40 - first);
+      const std::vector<float> some = problem.Together(2, first, count);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * 1184)) << first;
+    }
+  }
+}
+
+TEST(SparsePrefillTest, RowsOfFloatsGiveTheBitsOfOneTokenAtATime) {
+  for (const std::string& isa : UsableIsaNames()) {
+    Problem problem({DType::kF16, FfnActivation::kFatRelu, 1120, 133, 20}, 11);
+    EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
+    problem.ListHalf();
+    EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
   }
 }
 
@@ -184,10 +195,13 @@ TEST(SparsePrefillTest, ComputesOnlyWhatIsListed) {
 }
 
 TEST(SparsePrefillTest, InstructionSetsAgree) {
-  Problem problem({DType::kQ4_1, FfnActivation::kDRelu, 608, 130, 20}, 9);
-  const std::vector<float> oracle = problem.Together(1, 0, 20, "scalar");
-  for (const std::string& isa : UsableIsaNames()) {
-    EXPECT_LT(RelativeError(problem.Together(2, 0, 20, isa.c_str()), oracle), 1e-5) << isa;
+  for (const DType dtype : {DType::kQ4_1, DType::kF16}) {
+    Problem problem({dtype, FfnActivation::kDRelu, 608, 130, 20}, 9);
+    const std::vector<float> oracle = problem.Together(1, 0, 20, "scalar");
+    for (const std::string& isa : UsableIsaNames()) {
+      EXPECT_LT(RelativeError(problem.Together(2, 0, 20, isa.c_str()), oracle), 1e-5)
+          << isa << " " << NameOf(dtype);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // Random rows of neurons for tests.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct TestRows {
   RowsView view;
 
   TestRows(DType dtype, int64_t hidden, int64_t neurons, std::mt19937& random) {
-    const auto row_bytes = static_cast<size_t>(RowGroupsOf(dtype, hidden).bytes);
-    const size_t stride = row_bytes + 64;
+    view = {.dtype = dtype, .cols = hidden, .rows = neurons};
+    view.stride = view.row_bytes() + 64;
+    const size_t stride = view.stride;
     bytes.resize(stride * static_cast<size_t>(neurons));
     std::normal_distribution<float> normal(0, 0.1f);
     for (int64_t r = 0; r < neurons; ++r) {
@@ -29,12 +31,15 @@ struct TestRows {
       kernels::Convert(DType::kF32, reinterpret_cast<const std::byte*>(row.data()), hidden, dtype,
                        blocks.data());
       kernels::Dequantize(dtype, blocks.data(), hidden, row.data());
-      kernels::PackRow(dtype, blocks.data(), hidden,
-                       bytes.data() + stride * static_cast<size_t>(r));
+      std::byte* to = bytes.data() + stride * static_cast<size_t>(r);
+      if (HasRowGroups(dtype)) {
+        kernels::PackRow(dtype, blocks.data(), hidden, to);
+      } else {
+        std::copy(blocks.begin(), blocks.end(), to);
+      }
       weights.push_back(std::move(row));
     }
-    view = {
-        .data = bytes.data(), .dtype = dtype, .stride = stride, .cols = hidden, .rows = neurons};
+    view.data = bytes.data();
   }
 };
 

@@ -67,6 +67,7 @@ struct DecodePipeline::ClusterScratch {
 struct DecodePipeline::Section {
   const kernels::KernelTable& table;
   FfnNeurons slots;  // rows are slots of the whole arena
+  NeuronInput input;
   bool skip_silent = false;
   SilentGates silent = {};  // where they are skipped
   float* out = nullptr;
@@ -169,7 +170,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
                   .out = out,
                   .threads = compute.threads()};
   section.SplitColumns(RowGroupCount(hidden));
-  section.table.quantize_q8_groups(x, hidden, x_);
+  section.input = PrepareInput(section.table, section.slots, x, x_);
   std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
   for (size_t first = 0; first < listed.size(); first += static_cast<size_t>(max_listed_)) {
     const size_t count = std::min(listed.size() - first, static_cast<size_t>(max_listed_));
@@ -283,8 +284,9 @@ bool DecodePipeline::ComputeReady(Section& section, ClusterScratch& scratch) {
     }
   }
   const NeuronCluster cluster = scratch.Cluster(count);
-  const ClusterCounts counts = ComputeCluster(
-      section.table, section.slots, x_, section.skip_silent ? &section.silent : nullptr, cluster);
+  const SilentGates* silent = section.skip_silent ? &section.silent : nullptr;
+  const ClusterCounts counts =
+      ComputeCluster(section.table, section.slots, section.input, silent, cluster);
   int64_t next = 0;
   for (int64_t i = 0; i < count; ++i) {
     const bool is_active = next < counts.active && cluster.active[next] == cluster.rows[i];

@@ -75,7 +75,7 @@ class DecodePipeline {
   std::unique_ptr<ReadQueue> queue_;
   Buffer memory_;
   // Views into memory_, an entry per listed neuron (its position) unless said otherwise.
-  kernels::GroupQ8* x_;  // the token, for all columns
+  kernels::GroupQ8* x_;  // the token in row groups
   int32_t* slots_;
   CacheEntry* entries_;  // of those that are not pinned
   ReadRequest* requests_;

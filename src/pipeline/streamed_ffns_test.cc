@@ -163,7 +163,7 @@ class StreamedFfnsTest : public ::testing::Test {
 };
 
 TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
     for (int trial = 0; trial < 40; ++trial) {
       const TestModel model({.layers = 1 + trial % 3,
                              .experts = 1 + trial % 2,

@@ -28,6 +28,8 @@ LaneBytes LaneBytesOf(DType dtype) {
 
 bool HasRowGroups(DType dtype) { return LaneBytesOf(dtype).codes != 0; }
 
+bool IsRowType(DType dtype) { return HasRowGroups(dtype) || dtype == DType::kF16; }
+
 RowGroups RowGroupsOf(DType dtype, int64_t k) noexcept {
   const LaneBytes lane = LaneBytesOf(dtype);
   if (lane.codes == 0) return {};

@@ -42,6 +42,10 @@ struct RowGroups {
 // True for Q4_0, Q4_1 and Q8_0.
 bool HasRowGroups(DType dtype);
 
+// True for the types of rows that single neurons are computed from: those, and F16, whose numbers
+// lie in order.
+bool IsRowType(DType dtype);
+
 // The layout of a row of k weights; all zeros for other types. k is a multiple of 32, not negative
 // and below 2^40. A function of its own in a file of its own: kernels must not share inline code.
 RowGroups RowGroupsOf(DType dtype, int64_t k) noexcept;

@@ -1,0 +1,47 @@
+// Rows of a list: where they are, and how they are asked for before they are needed.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/vector-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+// Rows of a dot product at once: they share the loads of activations.
+inline constexpr int kRowsOfDot = 4;
+// Rows of which each sum takes all while it is in a register.
+inline constexpr int kRowsOfSum = 8;
+
+// Asks for a line that will be needed a few rows on. Into the second-level cache: the first has
+// room for fewer lines on their way, which would bound the rate of rows from memory.
+HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
+
+// Row i of a list, and the one to fetch meanwhile: `ahead` further on, or the last.
+HWY_INLINE const uint8_t* RowAt(const RowList& list, int64_t i) {
+  const auto* base = reinterpret_cast<const uint8_t*>(list.base);
+  return base + list.stride * static_cast<size_t>(list.rows[i]);
+}
+HWY_INLINE const uint8_t* RowAhead(const RowList& list, int64_t i, int64_t ahead) {
+  return RowAt(list, i + ahead < list.count ? i + ahead : list.count - 1);
+}
+
+// Up to kRowsOfSum rows of a list.
+struct RowBatch {
+  const uint8_t* rows[kRowsOfSum];
+  const uint8_t* ahead[kRowsOfSum];
+  const float* a;
+  int count;
+};
+
+// Those from row `first` of a list on, with their factors.
+HWY_INLINE RowBatch BatchOf(const RowList& list, const float* a, int64_t first) {
+  RowBatch batch;
+  batch.a = a + first;
+  batch.count = static_cast<int>(list.count - first < kRowsOfSum ? list.count - first : kRowsOfSum);
+  for (int r = 0; r < batch.count; ++r) {
+    batch.rows[r] = RowAt(list, first + r);
+    batch.ahead[r] = RowAhead(list, first + r, kRowsOfSum);
+  }
+  return batch;
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA
