@@ -93,13 +93,15 @@ void CheckBudget(const std::map<std::string, uint64_t>& ledger, uint64_t limit_b
 // would do.
 StreamPlan PlanStreaming(const StreamedBundles& bundles, uint64_t limit_bytes,
                          const StreamingOptions& options, std::map<std::string, uint64_t>& ledger) {
-  const uint64_t taken = Sum(ledger) + kProgramDriftBytes;
+  const uint64_t taken = Sum(ledger);
   const uint64_t smallest = bundles.SmallestBytes(options);
   if (taken + smallest > limit_bytes) {
-    ledger["neurons"] = smallest;
+    ledger["neurons"] = smallest;  // which the check of the ledger refuses
     return {};
   }
-  const StreamPlan plan = bundles.PlanFor(limit_bytes - taken, options);
+  const uint64_t room = limit_bytes - taken;
+  const StreamPlan plan = bundles.PlanFor(
+      room > smallest + kProgramDriftBytes ? room - kProgramDriftBytes : smallest, options);
   bundles.AddTo(ledger, plan, options);
   return plan;
 }
