@@ -37,5 +37,5 @@ function(hearth_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR}"
-    TIMEOUT 600 LABELS "${ARG_LABELS}")
+    TIMEOUT 1200 LABELS "${ARG_LABELS}")
 endfunction()
