@@ -210,5 +210,25 @@ TEST_F(ProfileCommandTest, HelpListsIt) {
   EXPECT_THAT(RunHearth({"help", "profile"}).out, HasSubstr("--trace FILE"));
 }
 
+TEST_F(ProfileCommandTest, WalksTheTopicsOfASynthesizedModel) {
+  std::ofstream(folder_ + "shape.json")
+      << R"({"name": "tiny", "arch": "llama", "hidden_size": 128, "intermediate_size": 256,
+             "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "head_dim": 64,
+             "vocab_size": 512, "context_length": 64, "rope_base": 10000, "activation": "relu",
+             "num_experts": 0, "num_experts_per_token": 0})";
+  const std::string model = folder_ + "m.gguf";
+  ASSERT_EQ(RunHearth({"synth", "--shape", folder_ + "shape.json", "-o", model}).exit_code, 0);
+  const auto document = Document(RunHearth({"profile", model, "--walk", "20", "--json"}));
+  EXPECT_EQ(document["tokens"], 21);  // and BOS
+}
+
+TEST_F(ProfileCommandTest, NeedsATextOrAWalk) {
+  const std::string stories = SourcePath("models/hearth-stories-5m.gguf");
+  ExpectRefused(RunHearth({"profile", stories}), 2, "one of --text and --walk");
+  ExpectRefused(Profile({"--walk", "8"}), 2, "one of --text and --walk");
+  ExpectRefused(RunHearth({"profile", stories, "--walk", "8", "--tokens", "4"}), 2, "--tokens");
+  ExpectRefused(RunHearth({"profile", stories, "--walk", "8"}), 1, "no topics to walk");
+}
+
 }  // namespace
 }  // namespace hearth

@@ -4,6 +4,7 @@
 // a few pages, and policies may keep keys on a list that hold no slot (what was evicted lately).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,12 +18,12 @@ struct KeyNode {
   int32_t slot = -1;        // -1: the key is absent
   int32_t prev = kNoKey;    // towards the head; undefined on no list
   int32_t next = kNoKey;    // towards the tail
+  int32_t value = 0;        // the policy's own, of absent keys too
   uint16_t list = kNoList;  // that the key is on
-  uint8_t pins = 0;         // look-ups that were not released yet
-  uint8_t loading : 1 = 0;  // a slot is held, its bytes are not there yet
-  uint8_t count : 7 = 0;    // the policy's own
+  uint8_t pins = 0;         // look-ups that were not released yet, and the read
+  uint8_t loading = 0;      // a slot is held, its bytes are not there yet
 };
-static_assert(sizeof(KeyNode) == 16);
+static_assert(sizeof(KeyNode) == 20);
 
 // Not thread-safe; nothing here allocates but the constructor.
 class KeyLists {
@@ -37,6 +38,15 @@ class KeyLists {
   int64_t size(int list) const noexcept { return At(list).size; }
   // Of a list's keys, those without a pin.
   int64_t unpinned(int list) const noexcept { return At(list).unpinned; }
+
+  // Fetch what a look-up of the key, and then an Unlink, will need.
+  void Prefetch(int32_t key) const noexcept { __builtin_prefetch(&nodes_[key], 1); }
+  void PrefetchNeighbours(int32_t key) const noexcept {
+    const KeyNode& n = nodes_[key];
+    if (n.list == kNoList) return;
+    __builtin_prefetch(&nodes_[std::max(n.prev, 0)], 1);
+    __builtin_prefetch(&nodes_[std::max(n.next, 0)], 1);
+  }
 
   // The key is on no list.
   void PushHead(int list, int32_t key) noexcept {

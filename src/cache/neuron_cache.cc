@@ -18,6 +18,9 @@ constexpr std::string_view kLedgerName = "cache tables";
 // Pins are counted in a byte; a look-up that would pass it is told kNoSlot.
 constexpr uint8_t kMaxPins = std::numeric_limits<uint8_t>::max();
 
+// Keys from the one that is looked up to the one whose node is fetched.
+constexpr size_t kAhead = 16;
+
 NeuronCacheOptions Checked(const NeuronCacheOptions& options, size_t memory_bytes) {
   const auto refuse = [](const char* what, const std::string& expected, int64_t found) {
     throw Error(ErrorCode::kInvalidArgument, "neuron cache", what, expected, std::to_string(found));
@@ -27,6 +30,11 @@ NeuronCacheOptions Checked(const NeuronCacheOptions& options, size_t memory_byte
   }
   if (options.num_slots < 1 || options.num_slots > options.num_keys) {
     refuse("slots", fmt::format("1 to {}, one per key", options.num_keys), options.num_slots);
+  }
+  if (options.num_layers < 1 || options.num_layers > NeuronCache::kMaxLayers ||
+      options.num_keys % options.num_layers != 0) {
+    refuse("layers", fmt::format("1 to {}, equal shares of the keys", NeuronCache::kMaxLayers),
+           options.num_layers);
   }
   const auto slots = static_cast<size_t>(options.num_slots);
   if (options.slot_bytes != 0 && memory_bytes / options.slot_bytes < slots) {
@@ -60,7 +68,9 @@ NeuronCache::NeuronCache(Budget& budget, const NeuronCacheOptions& options,
   for (int64_t i = 0; i < num_free_; ++i) {
     free_slots_[static_cast<size_t>(i)] = static_cast<int32_t>(num_free_ - 1 - i);
   }
-  policy_ = cache::MakePolicy(options.policy, nodes_, static_cast<int32_t>(options.num_slots));
+  policy_ = cache::MakePolicy(nodes_, {.kind = options.policy,
+                                       .num_slots = static_cast<int32_t>(options.num_slots),
+                                       .num_layers = static_cast<int32_t>(options.num_layers)});
 }
 
 NeuronCache::~NeuronCache() = default;
@@ -74,6 +84,7 @@ int64_t NeuronCache::Lookup(const KeyBatch& batch, std::span<CacheEntry> entries
   int64_t missing = 0;
   int64_t pending = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
+    if (i + kAhead < entries.size()) lists.Prefetch(batch.first_key + batch.offsets[i + kAhead]);
     cache::KeyNode& node = lists.node(batch.first_key + batch.offsets[i]);
     if (node.slot < 0 || node.pins == kMaxPins) {
       entries[i] = {.slot = -1, .found = CacheFound::kNoSlot};

@@ -51,7 +51,10 @@ struct NeuronCacheOptions {
   int64_t num_keys = 0;   // 1 to kMaxKeys
   int64_t num_slots = 0;  // 1 to num_keys
   size_t slot_bytes = 0;  // 0 where only hits are counted
-  CachePolicyKind policy = CachePolicyKind::kTwoQueue;
+  // Layers, whose keys lie one after the other, equally many each; a batch is of one layer. 1 where
+  // nothing is known. 1 to kMaxLayers, divides num_keys.
+  int64_t num_layers = 1;
+  CachePolicyKind policy = kDefaultCachePolicy;
 };
 
 // Accesses since the beginning. hits + pending + misses + no_slot are all of them.
@@ -70,6 +73,7 @@ enum class CacheState : uint8_t { kAbsent, kLoading, kResident, kInUse };
 class NeuronCache {
  public:
   static constexpr int64_t kMaxKeys = int64_t{1} << 30;
+  static constexpr int64_t kMaxLayers = 1000;
 
   // Nothing is resident at first. memory: num_slots * slot_bytes, the caller's, outlives the cache.
   // The tables are charged to `budget` as "cache tables". Throws Error(kInvalidArgument) for sizes

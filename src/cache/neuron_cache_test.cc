@@ -28,16 +28,17 @@ class Comparison {
     ASSERT_EQ(count, std::min<int64_t>(options_.num_slots, static_cast<int64_t>(keys.size())));
     for (int64_t i = count; i-- > 0;) {
       const auto at = static_cast<size_t>(i);
-      slow_->Seed(keys[at], i);
+      slow_->Seed(keys[at], i, count);
       slots_[keys[at]] = slots[at];
     }
   }
 
   void Lookup(int64_t size) {
     Open open;
-    open.first = static_cast<int32_t>(words_.NextBelow(static_cast<uint64_t>(options_.num_keys)));
+    const auto room = static_cast<uint64_t>(options_.num_keys / options_.num_layers);
+    const uint64_t layer = words_.NextBelow(static_cast<uint64_t>(options_.num_layers));
+    open.first = static_cast<int32_t>(layer * room);
     std::set<int32_t> offsets;
-    const auto room = static_cast<uint64_t>(options_.num_keys - open.first);
     for (int64_t i = 0; i < size; ++i) {
       // Skewed: the lower an offset, the more often.
       const uint64_t below = 1 + words_.NextBelow(room);
@@ -117,6 +118,7 @@ class Comparison {
       found[i] = loading_.count(key) > 0 ? CacheFound::kPending : CacheFound::kHit;
       held_.insert(key);
     }
+    slow_->BeginBatch(open.first);
     for (size_t i = 0; i < size; ++i) {
       if (found[i] != CacheFound::kNoSlot) slow_->Touch(open.first + open.offsets[i]);
     }
@@ -172,8 +174,9 @@ TEST_P(EveryPolicy, AgreesWithItsModelOnRandomBatches) {
   for (const int64_t slots : {1, 2, 7, 20, 60, 100}) {
     for (const int settle : {30, 100}) {
       SCOPED_TRACE(testing::Message() << slots << " slots, settling " << settle << "%");
-      Comparison comparison({.num_keys = 100, .num_slots = slots, .policy = GetParam()},
-                            static_cast<uint64_t>(slots * 1000 + settle));
+      Comparison comparison(
+          {.num_keys = 100, .num_slots = slots, .num_layers = 4, .policy = GetParam()},
+          static_cast<uint64_t>(slots * 1000 + settle));
       for (int step = 0; step < 300 && !HasFatalFailure(); ++step) {
         comparison.Lookup(1 + step % 23);
         comparison.Settle(settle);
@@ -187,8 +190,9 @@ TEST_P(EveryPolicy, AgreesWithItsModelOnRandomBatches) {
 TEST_P(EveryPolicy, AgreesWithItsModelAfterAWarmStart) {
   for (const int64_t slots : {1, 5, 30, 50}) {
     SCOPED_TRACE(testing::Message() << slots << " slots");
-    Comparison comparison({.num_keys = 50, .num_slots = slots, .policy = GetParam()},
-                          static_cast<uint64_t>(slots));
+    Comparison comparison(
+        {.num_keys = 50, .num_slots = slots, .num_layers = 5, .policy = GetParam()},
+        static_cast<uint64_t>(slots));
     std::vector<int32_t> keys(35);
     std::iota(keys.begin(), keys.end(), 3);
     comparison.Seed(keys);
@@ -224,6 +228,7 @@ TEST(NeuronCache, RefusesSizesThatMakeNoSense) {
   EXPECT_THROW(NeuronCache(budget, {.num_keys = 0, .num_slots = 1}, {}), Error);
   EXPECT_THROW(NeuronCache(budget, {.num_keys = 4, .num_slots = 0}, {}), Error);
   EXPECT_THROW(NeuronCache(budget, {.num_keys = 4, .num_slots = 5}, {}), Error);
+  EXPECT_THROW(NeuronCache(budget, {.num_keys = 4, .num_slots = 1, .num_layers = 3}, {}), Error);
   EXPECT_THROW(NeuronCache(budget, {.num_keys = 9, .num_slots = 4, .slot_bytes = 26}, memory),
                Error);
   EXPECT_THROW(

@@ -3,7 +3,10 @@
 #include <array>
 
 #include "base/error.h"
+#include "cache/lfu_policy.h"
 #include "cache/lru_policy.h"
+#include "cache/s3_fifo_policy.h"
+#include "cache/static_policy.h"
 #include "cache/two_queue_policy.h"
 
 namespace hearth {
@@ -16,6 +19,10 @@ struct Named {
 constexpr std::array kNames = {
     Named{CachePolicyKind::kLru, "lru"},
     Named{CachePolicyKind::kTwoQueue, "two-queue"},
+    Named{CachePolicyKind::kS3Fifo, "s3-fifo"},
+    Named{CachePolicyKind::kLfuDecay, "lfu-decay"},
+    Named{CachePolicyKind::kLayerLfu, "layer-lfu"},
+    Named{CachePolicyKind::kStatic, "static"},
 };
 
 }  // namespace
@@ -35,19 +42,28 @@ std::optional<CachePolicyKind> CachePolicyFromName(std::string_view name) {
 }
 
 std::span<const CachePolicyKind> AllCachePolicies() {
-  static constexpr std::array kAll = {CachePolicyKind::kLru, CachePolicyKind::kTwoQueue};
+  static constexpr std::array kAll = {CachePolicyKind::kLru,      CachePolicyKind::kTwoQueue,
+                                      CachePolicyKind::kS3Fifo,   CachePolicyKind::kLfuDecay,
+                                      CachePolicyKind::kLayerLfu, CachePolicyKind::kStatic};
   return kAll;
 }
 
 namespace cache {
 
-std::unique_ptr<Policy> MakePolicy(CachePolicyKind kind, std::span<KeyNode> nodes,
-                                   int32_t num_slots) {
-  switch (kind) {
+std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& shape) {
+  switch (shape.kind) {
     case CachePolicyKind::kLru:
       return std::make_unique<LruPolicy>(nodes);
     case CachePolicyKind::kTwoQueue:
-      return std::make_unique<TwoQueuePolicy>(nodes, num_slots);
+      return std::make_unique<TwoQueuePolicy>(nodes, shape.num_slots);
+    case CachePolicyKind::kS3Fifo:
+      return std::make_unique<S3FifoPolicy>(nodes, shape.num_slots);
+    case CachePolicyKind::kLfuDecay:
+      return std::make_unique<LfuPolicy>(nodes, 1);
+    case CachePolicyKind::kLayerLfu:
+      return std::make_unique<LfuPolicy>(nodes, shape.num_layers);
+    case CachePolicyKind::kStatic:
+      return std::make_unique<StaticPolicy>(nodes);
   }
   throw Error(ErrorCode::kInternal, "cache policy", "no such policy");
 }

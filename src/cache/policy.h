@@ -15,8 +15,8 @@
 namespace hearth::cache {
 
 // What a policy may assume of NeuronCache: keys are in range; Insert is for keys that were just
-// given a slot, Touch and Remove for keys that hold one. A policy sets list and count of its nodes,
-// and reads pins only through KeyLists.
+// given a slot, Touch and Remove for keys that hold one. A policy sets list and value of nodes, and
+// reads pins only through KeyLists.
 class Policy {
  public:
   Policy(std::span<KeyNode> nodes, int num_lists) : lists_(nodes, num_lists) {}
@@ -24,8 +24,8 @@ class Policy {
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
 
-  // Keys of the batch that hold a slot (hit or pending) were accessed, in this order. All of them
-  // are pinned.
+  // A batch begins: its keys that hold a slot (hit or pending) were accessed, in this order. All of
+  // them are pinned. The others will be asked for one by one (Admits, TakeVictim, Insert).
   virtual void Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept = 0;
   // May this key, which is absent, take a slot?
   virtual bool Admits(int32_t /*key*/) const noexcept { return true; }
@@ -41,11 +41,24 @@ class Policy {
   KeyLists& lists() noexcept { return lists_; }
 
  protected:
+  // Of Touch at the batch's i-th key: fetches the list neighbours of a later one.
+  void PrefetchAhead(const KeyBatch& batch, size_t i) const noexcept {
+    constexpr size_t kAhead = 8;
+    if (i + kAhead < batch.offsets.size()) {
+      lists_.PrefetchNeighbours(batch.first_key + batch.offsets[i + kAhead]);
+    }
+  }
+
   KeyLists lists_;
 };
 
-// num_slots: of the cache, at least 1.
-std::unique_ptr<Policy> MakePolicy(CachePolicyKind kind, std::span<KeyNode> nodes,
-                                   int32_t num_slots);
+// What a policy knows of its cache.
+struct PolicyShape {
+  CachePolicyKind kind = CachePolicyKind::kLru;
+  int32_t num_slots = 0;   // at least 1
+  int32_t num_layers = 1;  // divides the number of keys
+};
+
+std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& shape);
 
 }  // namespace hearth::cache

@@ -2,15 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/random_words.h"
+#include "cache/lfu_policy.h"
 #include "cache/neuron_cache.h"
 
 namespace hearth {
@@ -19,13 +23,14 @@ namespace hearth {
 class SlowPolicy {
  public:
   virtual ~SlowPolicy() = default;
+  virtual void BeginBatch(int32_t /*first_key*/) {}
   virtual void Touch(int32_t key) = 0;
   virtual void Insert(int32_t key) = 0;
   // `held`: keys that must stay. Takes the victim out.
   virtual std::optional<int32_t> TakeVictim(const std::multiset<int32_t>& held) = 0;
   virtual void Remove(int32_t key) = 0;
   virtual bool Admits(int32_t) const { return true; }
-  virtual void Seed(int32_t key, int64_t /*rank*/) { Insert(key); }
+  virtual void Seed(int32_t key, int64_t /*rank*/, int64_t /*count*/) { Insert(key); }
   virtual void EndToken() {}
 };
 
@@ -81,7 +86,7 @@ class SlowTwoQueue final : public SlowPolicy {
     active_.remove(key);
     inactive_.remove(key);
   }
-  void Seed(int32_t key, int64_t rank) override {
+  void Seed(int32_t key, int64_t rank, int64_t /*count*/) override {
     (static_cast<size_t>(rank) < most_active_ ? active_ : inactive_).push_front(key);
   }
 
@@ -90,12 +95,162 @@ class SlowTwoQueue final : public SlowPolicy {
   std::list<int32_t> active_, inactive_;
 };
 
+class SlowS3Fifo final : public SlowPolicy {
+ public:
+  explicit SlowS3Fifo(int64_t num_slots)
+      : small_slots_(std::max<size_t>(1, static_cast<size_t>(num_slots) / 10)),
+        main_slots_(static_cast<size_t>(num_slots) - small_slots_) {}
+
+  void Touch(int32_t key) override { count_[key] = std::min(3, count_[key] + 1); }
+  void Insert(int32_t key) override {
+    const auto ghost = std::find(ghosts_.begin(), ghosts_.end(), key);
+    (ghost == ghosts_.end() ? small_ : main_).push_front(key);
+    if (ghost != ghosts_.end()) ghosts_.erase(ghost);
+    count_[key] = 0;
+  }
+  std::optional<int32_t> TakeVictim(const std::multiset<int32_t>& held) override {
+    if (small_.size() >= small_slots_) {
+      if (const auto key = FromSmall(held)) return key;
+    }
+    const auto key = FromMain(held);
+    return key ? key : FromSmall(held);
+  }
+  void Remove(int32_t key) override {
+    small_.remove(key);
+    main_.remove(key);
+  }
+
+ private:
+  std::optional<int32_t> FromSmall(const std::multiset<int32_t>& held) {
+    while (const auto key = TakeFromBack(small_, held)) {
+      if (count_[*key] == 0) {
+        ghosts_.push_front(*key);
+        if (ghosts_.size() > main_slots_) ghosts_.pop_back();
+        return key;
+      }
+      count_[*key] = 0;
+      main_.push_front(*key);
+      if (main_.size() > main_slots_) return FromMain(held);
+    }
+    return std::nullopt;
+  }
+  std::optional<int32_t> FromMain(const std::multiset<int32_t>& held) {
+    while (const auto key = TakeFromBack(main_, held)) {
+      if (count_[*key] == 0) return key;
+      --count_[*key];
+      main_.push_front(*key);
+    }
+    return std::nullopt;
+  }
+
+  const size_t small_slots_, main_slots_;
+  std::list<int32_t> small_, main_, ghosts_;
+  std::map<int32_t, int> count_;
+};
+
+// Counts that fade, key by key, and a search over all of them.
+class SlowLfu final : public SlowPolicy {
+ public:
+  SlowLfu(int64_t num_keys, int64_t num_layers)
+      : num_layers_(num_layers), keys_per_layer_(num_keys / num_layers) {}
+
+  void BeginBatch(int32_t first_key) override {
+    layer_ = first_key / keys_per_layer_;
+    again_ = layer_ == last_layer_;
+    last_layer_ = layer_;
+    if (again_) return;
+    for (auto& [key, level] : levels_) {
+      if (key / keys_per_layer_ == layer_) level -= Policy::kLevelsPerTurn;
+    }
+    // From the lowest level up, what fell below all of them goes behind nothing that was there.
+    for (int level = kBottom + 1; level <= Policy::kTopLevel; ++level) {
+      Lists::node_type lists = lists_.extract({layer_, level});
+      if (lists.empty()) continue;
+      const int now = level - Policy::kLevelsPerTurn;
+      auto& target = lists_[{layer_, std::max(now, kBottom)}];
+      target.splice(target.begin(), lists.mapped());
+    }
+  }
+  void Touch(int32_t key) override {
+    Remove(key);
+    Insert(key);
+  }
+  void Insert(int32_t key) override {
+    const auto known = levels_.find(key);
+    int level = 0;
+    if (known != levels_.end() && known->second > kBottom) {
+      const double count = 1 + std::exp2(double(known->second) / Policy::kLevelsPerOctave);
+      level = static_cast<int>(std::lround(Policy::kLevelsPerOctave * std::log2(count)));
+    }
+    Place(key, std::min(level, Policy::kTopLevel));
+  }
+  std::optional<int32_t> TakeVictim(const std::multiset<int32_t>& held) override {
+    for (int level = kBottom; level <= Policy::kTopLevel; ++level) {
+      for (int64_t back = 1; back < num_layers_; ++back) {
+        if (const auto key = Take((layer_ - back + num_layers_) % num_layers_, level, held)) {
+          return key;
+        }
+      }
+      if (again_ && num_layers_ > 1) continue;
+      if (const auto key = Take(layer_, level, held)) return key;
+    }
+    for (int level = kBottom; level <= Policy::kTopLevel; ++level) {
+      if (const auto key = Take(layer_, level, held)) return key;
+    }
+    return std::nullopt;
+  }
+  void Remove(int32_t key) override {
+    for (auto& [where, list] : lists_) list.remove(key);
+  }
+  void Seed(int32_t key, int64_t rank, int64_t count) override {
+    Place(key, static_cast<int>(Policy::kTopLevel - rank * Policy::kTopLevel / count));
+  }
+  void EndToken() override { last_layer_ = -1; }
+
+ private:
+  using Policy = cache::LfuPolicy;
+  using Lists = std::map<std::pair<int64_t, int>, std::list<int32_t>>;  // by layer and level
+  static constexpr int kBottom = Policy::kLowLevel - 1;
+
+  void Place(int32_t key, int level) {
+    levels_[key] = level;
+    lists_[{key / keys_per_layer_, level}].push_front(key);
+  }
+  std::optional<int32_t> Take(int64_t layer, int level, const std::multiset<int32_t>& held) {
+    const auto list = lists_.find({layer, level});
+    return list == lists_.end() ? std::nullopt : TakeFromBack(list->second, held);
+  }
+
+  const int64_t num_layers_, keys_per_layer_;
+  int64_t layer_ = 0, last_layer_ = -1;
+  bool again_ = false;
+  std::map<int32_t, int> levels_;  // of all keys that were ever used
+  Lists lists_;
+};
+
+class SlowStatic final : public SlowPolicy {
+ public:
+  void Touch(int32_t) override {}
+  void Insert(int32_t) override {}
+  std::optional<int32_t> TakeVictim(const std::multiset<int32_t>&) override { return std::nullopt; }
+  void Remove(int32_t) override {}
+  bool Admits(int32_t) const override { return false; }
+};
+
 inline std::unique_ptr<SlowPolicy> MakeSlowPolicy(const NeuronCacheOptions& options) {
   switch (options.policy) {
     case CachePolicyKind::kLru:
       return std::make_unique<SlowLru>();
     case CachePolicyKind::kTwoQueue:
       return std::make_unique<SlowTwoQueue>(options.num_slots);
+    case CachePolicyKind::kS3Fifo:
+      return std::make_unique<SlowS3Fifo>(options.num_slots);
+    case CachePolicyKind::kLfuDecay:
+      return std::make_unique<SlowLfu>(options.num_keys, 1);
+    case CachePolicyKind::kLayerLfu:
+      return std::make_unique<SlowLfu>(options.num_keys, options.num_layers);
+    case CachePolicyKind::kStatic:
+      return std::make_unique<SlowStatic>();
   }
   return nullptr;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "cli/bench_replay.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
@@ -26,6 +27,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 31;
 struct BenchCommand {
   ModelOptions model;
   BenchOptions bench;
+  ReplayArguments replay;
   bool json = false;
 };
 
@@ -100,6 +102,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       app.add_subcommand("bench", "Measure speeds, and what of the machine's best they are");
   AddModelOptions(*command, options->model);
   AddModeOption(*command, options->model);
+  command->get_option("MODEL")->required(false);  // --trace takes its place
   command
       ->add_option_function<std::string>(
           "--prefill",
@@ -121,8 +124,15 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->check(CLI::Range(int64_t{1}, int64_t{1000}));
   command->add_flag("--profile", options->bench.profile,
                     "also print where the time goes, op by op");
+  AddReplayOptions(*command, options->replay);
   command->add_flag("--json", options->json, "print one JSON document");
-  command->callback([options, &action] { action = [options] { return Measure(*options); }; });
+  command->callback([options, command, &action] {
+    CheckReplayUsage(*command, options->replay);
+    action = [options] {
+      return options->replay.trace.empty() ? Measure(*options)
+                                           : Replay(options->replay, options->json);
+    };
+  });
 }
 
 }  // namespace hearth::cli

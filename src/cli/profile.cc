@@ -16,6 +16,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
+#include "engine/topic_walk.h"
 #include "format/bundle_layout.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
@@ -27,10 +28,12 @@ namespace hearth::cli {
 namespace {
 
 constexpr int64_t kMostTokens = int64_t{1} << 40;
+constexpr int64_t kMostWalk = int64_t{1} << 30;  // they are held in memory
 
 struct ProfileCommand {
   ModelOptions model;
   std::string text_file;
+  int64_t walk = 0;  // tokens of the model's topic walk, instead of a text
   std::string output;
   std::string trace;
   std::string plot;
@@ -49,6 +52,12 @@ struct ProfileJob {
 };
 
 void CheckUsage(const ProfileCommand& options, const CLI::App& command) {
+  if (options.text_file.empty() == (options.walk == 0)) {
+    throw UsageError("profile needs one of --text and --walk");
+  }
+  if (options.walk > 0 && command.count("--tokens") > 0) {
+    throw UsageError("--tokens: --walk says how many already");
+  }
   if (options.trace.empty() && command.count("--trace-tokens") > 0) {
     throw UsageError("--trace-tokens: there is no --trace");
   }
@@ -60,20 +69,36 @@ void CheckUsage(const ProfileCommand& options, const CLI::App& command) {
   }
 }
 
+std::vector<TokenId> EncodedText(const ProfileCommand& options, const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens = tokenizer.Encode(ReadTextFile(options.text_file));
+  if (tokens.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, options.text_file,
+                "the text is empty: there is nothing to profile");
+  }
+  if (static_cast<int64_t>(tokens.size()) > options.tokens) {
+    tokens.resize(static_cast<size_t>(options.tokens));
+  }
+  return tokens;
+}
+
+// What a synthesized model is meant to be fed.
+std::vector<TokenId> WalkedTokens(const ProfileCommand& options, const GgufMetadata& metadata,
+                                  int64_t vocab_size) {
+  const auto map = TopicMap::FromMetadata(metadata, vocab_size);
+  if (!map) {
+    throw Error(ErrorCode::kInvalidArgument, options.model.model,
+                "it has no topics to walk: only models that synth planted sparsity in do");
+  }
+  return TopicWalk(*map).Take(options.walk);
+}
+
 ProfileJob PlanJob(const ProfileCommand& options) {
-  const std::string text = ReadTextFile(options.text_file);
   const GgufFile file = GgufFile::Open(options.model.model);
   const ModelSpec spec = ReadModelSpec(file);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ProfileJob job;
-  job.text = tokenizer->Encode(text);
-  if (job.text.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, options.text_file,
-                "the text is empty: there is nothing to profile");
-  }
-  if (static_cast<int64_t>(job.text.size()) > options.tokens) {
-    job.text.resize(static_cast<size_t>(options.tokens));
-  }
+  job.text = options.walk > 0 ? WalkedTokens(options, file.metadata(), spec.vocab_size)
+                              : EncodedText(options, *tokenizer);
   const int64_t context = options.model.context > 0
                               ? options.model.context
                               : std::min(spec.context_length, Engine::kDefaultContext);
@@ -209,8 +234,12 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   AddModelOptions(*command, options->model);
   command->add_option("--text", options->text_file, "file that holds the text")
       ->option_text("FILE")
-      ->required()
       ->check(NotEmpty());
+  command
+      ->add_option("--walk", options->walk,
+                   "instead: tokens of the topic walk of a synthesized model")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{1}, kMostWalk));
   AddFileOption(*command, "-o,--output", options->output,
                 "profile to write, for pack; one that is there is continued");
   command->add_flag("--restart", options->restart, "replace what is at -o instead");

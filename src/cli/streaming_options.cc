@@ -29,7 +29,8 @@ std::string PolicyNames() {
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
-  const auto add = [&](const char* name, const char* help, const std::string& values, auto parse) {
+  const auto add = [&](const char* name, const std::string& help, const std::string& values,
+                       auto parse) {
     command
         .add_option_function<std::string>(
             name,
@@ -56,8 +57,10 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
                                                 : IoBackend::kAuto;
         return text == "auto" || text == "io_uring" || text == "pread";
       });
-  add("--cache-policy", "which neurons of a streamed model stay in its cache", PolicyNames(),
-      [](StreamingOptions& options, const std::string& text) {
+  add("--cache-policy",
+      fmt::format("which neurons of a streamed model stay in its cache (default {})",
+                  CachePolicyName(kDefaultCachePolicy)),
+      PolicyNames(), [](StreamingOptions& options, const std::string& text) {
         const auto kind = CachePolicyFromName(text);
         options.pipeline.policy = kind.value_or(options.pipeline.policy);
         return kind.has_value();

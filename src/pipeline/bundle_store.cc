@@ -48,8 +48,13 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
       Buffer(budget, "neurons", static_cast<size_t>(plan.all_slots(shape)) * source_.layout.stride);
   first_cache_slot_ = static_cast<int32_t>(plan.pinned_slots(shape));
   first_spare_slot_ = first_cache_slot_ + static_cast<int32_t>(plan.cache_slots);
-  cache_ = std::make_unique<NeuronCache>(budget, CacheOptions(shape, plan, policy),
-                                         Slots(first_cache_slot_, plan.cache_slots));
+  NeuronCacheOptions options = CacheOptions(shape, plan, policy);
+  // Every layer has as many keys, where any neuron is left to the cache.
+  if (plan.pinned_neurons < source_.neurons && source_.num_layers <= NeuronCache::kMaxLayers) {
+    options.num_layers = source_.num_layers;
+  }
+  cache_ =
+      std::make_unique<NeuronCache>(budget, options, Slots(first_cache_slot_, plan.cache_slots));
 }
 
 uint64_t BundleStore::FileOffset(int64_t ffn, int64_t neuron) const {

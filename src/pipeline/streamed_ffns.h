@@ -17,7 +17,7 @@
 namespace hearth {
 
 struct StreamOptions {
-  CachePolicyKind policy = CachePolicyKind::kTwoQueue;
+  CachePolicyKind policy = kDefaultCachePolicy;
   PipelineKind pipeline = PipelineKind::kCluster;
 };
 

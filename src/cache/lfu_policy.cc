@@ -1,0 +1,121 @@
+#include "cache/lfu_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace hearth::cache {
+namespace {
+
+// Of a key that was never used: a level below all others at any time.
+constexpr int32_t kNever = std::numeric_limits<int32_t>::min() / 2;
+constexpr int32_t kNoLevel = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+LfuPolicy::LfuPolicy(std::span<KeyNode> nodes, int32_t num_layers)
+    : Policy(nodes, num_layers * kLists),
+      num_layers_(num_layers),
+      keys_per_layer_(static_cast<int32_t>(nodes.size()) / num_layers),
+      layers_(static_cast<size_t>(num_layers)) {
+  for (KeyNode& node : nodes) node.value = kNever;
+  for (Layer& layer : layers_) layer.lowest = kTopLevel + 1;
+  for (size_t i = 0; i < raised_.size(); ++i) {
+    const double level = static_cast<int32_t>(i) + kLowLevel;
+    const double count = std::exp2(level / kLevelsPerOctave) + 1;
+    const double raised = kLevelsPerOctave * std::log2(count);
+    raised_[i] = std::min(kTopLevel, static_cast<int32_t>(std::lround(raised)));
+  }
+}
+
+int LfuPolicy::ListOf(int32_t layer, int32_t value) const noexcept {
+  const int first = layer * kLists;
+  const bool low = value - layers_[static_cast<size_t>(layer)].clock < kLowLevel;
+  return first + (low ? kLevels : static_cast<int>(static_cast<uint32_t>(value) % kLevels));
+}
+
+int32_t LfuPolicy::Raised(int32_t layer, int32_t value) const noexcept {
+  const int32_t clock = layers_[static_cast<size_t>(layer)].clock;
+  const int32_t level = value - clock;
+  if (level < kLowLevel) return clock;
+  // Over the top only where a batch is not of one layer.
+  return clock + raised_[static_cast<size_t>(std::min(level, kTopLevel) - kLowLevel)];
+}
+
+void LfuPolicy::Place(int32_t layer, int32_t key, int32_t value) noexcept {
+  lists_.node(key).value = value;
+  lists_.PushHead(ListOf(layer, value), key);
+  Layer& at = layers_[static_cast<size_t>(layer)];
+  at.lowest = std::min(at.lowest, value);
+}
+
+// The lists of a ring move down; what falls off its low end joins the list below all.
+void LfuPolicy::TakeTurn(int32_t layer) noexcept {
+  Layer& at = layers_[static_cast<size_t>(layer)];
+  for (int step = 0; step < kLevelsPerTurn; ++step) {
+    const int leaving = ListOf(layer, at.clock + kLowLevel);
+    ++at.clock;
+    while (lists_.size(leaving) > 0) {
+      lists_.MoveToHead(layer * kLists + kLevels, lists_.tail(leaving));
+    }
+  }
+  at.lowest = std::max(at.lowest, at.clock + kLowLevel);
+}
+
+void LfuPolicy::Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept {
+  victims_ = -1;
+  if (entries.empty()) return;
+  current_ = num_layers_ == 1 ? 0 : LayerOf(batch.key(0));
+  again_ = current_ == last_layer_;
+  if (!again_) TakeTurn(current_);
+  last_layer_ = current_;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    PrefetchAhead(batch, i);
+    if (entries[i].slot < 0) continue;
+    const int32_t key = batch.first_key + batch.offsets[i];
+    lists_.Unlink(key);
+    Place(current_, key, Raised(current_, lists_.node(key).value));
+  }
+}
+
+void LfuPolicy::Insert(int32_t key) noexcept {
+  Place(current_, key, Raised(current_, lists_.node(key).value));
+}
+
+void LfuPolicy::Seed(int32_t key, int64_t rank, int64_t count) noexcept {
+  const auto level = static_cast<int32_t>(kTopLevel - rank * kTopLevel / count);
+  Place(num_layers_ == 1 ? 0 : LayerOf(key), key, level);
+}
+
+int32_t LfuPolicy::LowestLevel(int32_t layer) noexcept {
+  Layer& at = layers_[static_cast<size_t>(layer)];
+  if (lists_.unpinned(layer * kLists + kLevels) > 0) return kLowLevel - 1;
+  for (int32_t value = at.lowest; value <= at.clock + kTopLevel; ++value) {
+    const int list = ListOf(layer, value);
+    if (lists_.unpinned(list) > 0) return value - at.clock;
+    if (value == at.lowest && lists_.size(list) == 0) ++at.lowest;
+  }
+  return kNoLevel;
+}
+
+int32_t LfuPolicy::TakeVictim() noexcept {
+  // While a batch is admitted nothing is released and what comes in is in use: the lowest list
+  // stays the lowest.
+  if (victims_ >= 0 && lists_.unpinned(victims_) > 0) return lists_.TakeUnpinned(victims_);
+  int32_t best = kNoLevel;
+  int32_t best_layer = 0;
+  for (int32_t back = 1; back <= num_layers_; ++back) {
+    if (back == num_layers_ && again_ && best != kNoLevel) break;
+    const int32_t layer = current_ - back + (current_ < back ? num_layers_ : 0);
+    const int32_t level = LowestLevel(layer);
+    if (level < best) {
+      best = level;
+      best_layer = layer;
+    }
+  }
+  if (best == kNoLevel) return kNoKey;
+  victims_ = ListOf(best_layer, layers_[static_cast<size_t>(best_layer)].clock + best);
+  return lists_.TakeUnpinned(victims_);
+}
+
+}  // namespace hearth::cache
