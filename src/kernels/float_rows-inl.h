@@ -17,14 +17,6 @@ namespace hearth::kernels::HEARTH_ISA {
 inline constexpr int64_t kColumnsOfStep = 32;
 inline constexpr int kVectorsOfStep = static_cast<int>(kColumnsOfStep / kLanes);
 
-// Stores the sums of the lanes of N <= 4 vectors.
-template <int N>
-HWY_INLINE void StoreSumsOfLanes(const FloatVec (&v)[N], float* to) {
-  FloatVec four[4];
-  for (int i = 0; i < 4; ++i) four[i] = i < N ? v[i < N ? i : 0] : hn::Zero(kFloats);
-  StoreFirstFloats<N>(SumsOfLanes(four), to);
-}
-
 template <class Weights, int R>
 HWY_INLINE void DotFloatRows(const FloatRowDotArgs& a, int64_t first) {
   const uint8_t* rows[R];

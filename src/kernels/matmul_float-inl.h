@@ -97,6 +97,14 @@ HWY_INLINE void StoreFirstFloats(Quad v, float* to) {
   }
 }
 
+// The sums of the lanes of N <= 4 vectors.
+template <int N>
+HWY_INLINE void StoreSumsOfLanes(const FloatVec (&v)[N], float* to) {
+  FloatVec four[4];
+  for (int i = 0; i < 4; ++i) four[i] = i < N ? v[i < N ? i : 0] : hn::Zero(kFloats);
+  StoreFirstFloats<N>(SumsOfLanes(four), to);
+}
+
 // How far ahead of its use a row is asked for; where rows are short (the keys of attention) that
 // is in the rows behind it.
 inline constexpr uintptr_t kRowPrefetchBytes = 2048;
@@ -127,9 +135,9 @@ struct FloatFamily {
     }
     if (i < a.k) AddProducts<Weights, true>(w, x, i, a.k - i, sums);
     for (int t = 0; t < T; ++t) {
-      FloatVec of_rows[4];
-      for (int r = 0; r < 4; ++r) of_rows[r] = r < R ? sums[r < R ? r : 0][t] : hn::Zero(kFloats);
-      StoreFirstFloats<R>(SumsOfLanes(of_rows), &OutAt(a, row, token + t));
+      FloatVec of_rows[R];
+      for (int r = 0; r < R; ++r) of_rows[r] = sums[r][t];
+      StoreSumsOfLanes(of_rows, &OutAt(a, row, token + t));
     }
   }
 };

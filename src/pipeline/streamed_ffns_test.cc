@@ -17,6 +17,7 @@
 #include "ops/sparse_prefill.h"
 #include "storage/faulty_file.h"
 #include "storage/memory_file.h"
+#include "tensor/row_groups.h"
 
 namespace hearth {
 namespace {
@@ -103,7 +104,11 @@ class TestModel {
     std::vector<std::byte> blocks(RowBytes(sizes_.dtype, row.size()));
     kernels::Convert(DType::kF32, reinterpret_cast<const std::byte*>(row.data()), sizes_.hidden,
                      sizes_.dtype, blocks.data());
-    kernels::PackRow(sizes_.dtype, blocks.data(), sizes_.hidden, out.data());
+    if (HasRowGroups(sizes_.dtype)) {
+      kernels::PackRow(sizes_.dtype, blocks.data(), sizes_.hidden, out.data());
+    } else {
+      std::memcpy(out.data(), blocks.data(), blocks.size());
+    }
   }
 
   Sizes sizes_;
@@ -197,7 +202,11 @@ TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
 
 TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
   for (int trial = 0; trial < 12; ++trial) {
-    const TestModel model({.layers = 3, .experts = 1 + trial % 2, .neurons = 300 + 41 * trial}, 5);
+    const TestModel model({.layers = 3,
+                           .experts = 1 + trial % 2,
+                           .neurons = 300 + 41 * trial,
+                           .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16},
+                          5);
     StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)), RandomPlan(model.shape()),
                           {});
     streamed.Fill(compute_, {});
