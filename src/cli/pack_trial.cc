@@ -15,6 +15,7 @@ namespace {
 
 // The progress of measuring speeds is a share; the line wants counts.
 constexpr double kProgressSteps = 1000;
+constexpr const char* kDoesNotFit = "the packed file does not fit into memory as a whole";
 
 void StopWhereInterrupted() {
   if (InterruptFlag()) {
@@ -22,8 +23,9 @@ void StopWhereInterrupted() {
   }
 }
 
-// Null where it does not fit.
-std::unique_ptr<Engine> LoadWhereItFits(const std::string& path, const PackTrialOptions& options) {
+// Null where it cannot be held in memory as a whole or not be run; `missing` says which.
+std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptions& options,
+                                   std::string& missing) {
   ModelOptions model;
   model.model = path;
   model.memory_bytes = options.memory_bytes;
@@ -32,11 +34,18 @@ std::unique_ptr<Engine> LoadWhereItFits(const std::string& path, const PackTrial
   model.context = std::min(ReadModelSpec(GgufFile::Open(path)).context_length, kSampleContext);
   try {
     auto engine = LoadEngine(model);
-    return engine->streamed() == nullptr ? std::move(engine) : nullptr;
+    if (engine->streamed() == nullptr) return engine;
+    missing = kDoesNotFit;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kOutOfBudget) throw;
-    return nullptr;
+    if (error.code() == ErrorCode::kOutOfBudget) {
+      missing = kDoesNotFit;
+    } else if (error.code() == ErrorCode::kUnsupported) {
+      missing = "this program cannot run the packed file";
+    } else {
+      throw;
+    }
   }
+  return nullptr;
 }
 
 // Exactly, whatever predictors there are: they say themselves what they cost.
@@ -73,11 +82,8 @@ PackTrial TryPackedFile(const std::string& path, const PackTrialOptions& options
   trial.mode = options.mode.value_or(options.allowed.back());
   const bool chooses = !options.mode && options.allowed.size() > 1;
   if (!chooses && options.sample.empty()) return trial;
-  const std::unique_ptr<Engine> engine = LoadWhereItFits(path, options);
-  if (!engine) {
-    trial.missing = "the packed file does not fit into memory as a whole";
-    return trial;
-  }
+  const std::unique_ptr<Engine> engine = TryLoading(path, options, trial.missing);
+  if (!engine) return trial;
   if (!options.sample.empty()) trial.score = ScoreSample(*engine, options);
   if (!chooses) return trial;
   if (engine->context() < kModeTokens) {
