@@ -119,5 +119,50 @@ TEST_F(StreamingCommandTest, FlagsWithoutEffectAndNonsenseAreRefused) {
   }
 }
 
+// Models that are not packed stream too.
+TEST_F(StreamingCommandTest, AnyGgufStreamsAndSaysWhetherPackingHelps) {
+  const std::string path = folder_->Path("plain.gguf");
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run",    path, "-p",    "a",  "-n",    "8",
+                                          "--temp", "0",  "--ctx", "64", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  };
+  for (const std::string activation : {"silu", "relu"}) {
+    const ModelShape shape = ParseShape(
+        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
+            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600, "activation": ")" +
+            activation + R"("})",
+        "plain");
+    SynthesizeModel(shape, {.threads = 2}, path);
+    const ProgramResult whole = run({});
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    EXPECT_EQ(whole.err, "");
+    const std::string words = "the smallest that can is ";
+    const std::string refusal = run({"--memory", "1M"}).err;
+    const size_t at = refusal.find(words);
+    ASSERT_NE(at, std::string::npos) << refusal;
+    const std::string memory =
+        std::to_string(std::stoull(refusal.substr(at + words.size())) + 4) + "M";
+    const ProgramResult streamed = run({"--memory", memory});
+    ASSERT_EQ(streamed.exit_code, 0) << streamed.err;
+    const nlohmann::json document = nlohmann::json::parse(streamed.out);
+    EXPECT_THAT(SchemaComplaints(Schema("run"), document), IsEmpty());
+    EXPECT_EQ(document["token_ids"], nlohmann::json::parse(whole.out)["token_ids"]);
+    EXPECT_EQ(document["io"]["unit"], "matrices");
+    EXPECT_GT(document["io"]["bytes_read_per_token"], 0);
+    EXPECT_THAT(streamed.err, HasSubstr(activation == "relu" ? "'hearth pack' makes a file"
+                                                             : "packing would not change that"));
+    for (const std::vector<std::string>& unused :
+         {std::vector<std::string>{"--pipeline", "blocking"},
+          {"--pinned", "0.5"},
+          {"--cache-policy", "lru"}}) {
+      const ProgramResult refused = run({"--memory", memory, unused[0], unused[1]});
+      EXPECT_EQ(refused.exit_code, 2) << unused[0];
+      EXPECT_THAT(refused.err, HasSubstr(unused[0] + " has no effect"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hearth

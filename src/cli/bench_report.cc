@@ -132,9 +132,9 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
   if (result.quality) {
     out += fmt::format("neurons       {}\n", QualityText(*result.quality));
   }
-  if (engine.streamed() != nullptr) {
+  if (engine.is_streamed()) {
     out += fmt::format("storage       {}, p99 {:.1f}% not\n",
-                       IoText(decode.stream, std::ssize(decode.latencies_ms)),
+                       IoText(engine, decode.stream, std::ssize(decode.latencies_ms)),
                        100 * MissRateP99(decode).value_or(0));
   }
   return out + fmt::format("memory        {} at the most\n", FormatSize(PeakResidentBytes()));

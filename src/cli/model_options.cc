@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include "cli/option_values.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "ops/compute.h"
 
@@ -70,12 +71,14 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.context = options.context;
   engine.mode = options.mode;
   engine.streaming = options.streaming.options;
+  engine.may_stream = options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
+  PrintNotice(PackingAdvice(*loaded));
   return loaded;
 }
 

@@ -22,8 +22,10 @@ struct ModelOptions {
   int64_t context = 0;
   std::string kv = "f16";
   StreamingArguments streaming;
-  std::optional<FfnMode> mode;         // nothing: the file decides
-  std::vector<float> silu_thresholds;  // no option: as EngineOptions has them
+  std::optional<FfnMode> mode;  // nothing: the file decides
+  // No options: as EngineOptions has them.
+  std::vector<float> silu_thresholds;
+  bool may_stream = true;
 };
 
 // "auto" is nothing. Throws UsageError.

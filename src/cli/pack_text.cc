@@ -93,6 +93,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   model.model = options.model;
   model.memory_bytes = options.memory_bytes;
   model.threads = options.threads;
+  model.may_stream = false;  // what is learned needs all weights
   auto engine = LoadEngine(model);
   const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);
   if (tokens.empty()) {

@@ -15,7 +15,6 @@ namespace {
 
 // The progress of measuring speeds is a share; the line wants counts.
 constexpr double kProgressSteps = 1000;
-constexpr const char* kDoesNotFit = "the packed file does not fit into memory as a whole";
 
 void StopWhereInterrupted() {
   if (InterruptFlag()) {
@@ -29,16 +28,15 @@ std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptio
   ModelOptions model;
   model.model = path;
   model.memory_bytes = options.memory_bytes;
+  model.may_stream = false;
   model.threads = options.threads;
   model.mode = options.allowed.back();
   model.context = std::min(ReadModelSpec(GgufFile::Open(path)).context_length, kSampleContext);
   try {
-    auto engine = LoadEngine(model);
-    if (engine->streamed() == nullptr) return engine;
-    missing = kDoesNotFit;
+    return LoadEngine(model);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kOutOfBudget) {
-      missing = kDoesNotFit;
+      missing = "the packed file does not fit into memory as a whole";
     } else if (error.code() == ErrorCode::kUnsupported) {
       missing = "this program cannot run the packed file";
     } else {

@@ -133,6 +133,7 @@ void ContinueFrom(const ProfileCommand& options, ProfileJob& job) {
 void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   ModelOptions dense = options.model;
   dense.mode = FfnMode::kDense;  // all neurons are looked at
+  dense.may_stream = false;      // norms of all weights are taken
   const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
   ProfileRunOptions run;

@@ -53,8 +53,8 @@ void PrintStatistics(const Engine& engine, const GenerateResult& result, bool ve
                   result.prefill.tokens, result.prefill.ms, result.prefill.TokensPerSecond(),
                   result.decode.tokens, result.decode.ms, result.decode.TokensPerSecond(),
                   FinishReasonName(result.finish_reason)));
-  if (verbose && engine.streamed() != nullptr) {
-    PrintNotice(IoText(result.stream, result.decode.tokens) + "\n");
+  if (verbose && engine.is_streamed()) {
+    PrintNotice(IoText(engine, result.stream, result.decode.tokens) + "\n");
   }
 }
 

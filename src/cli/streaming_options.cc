@@ -4,6 +4,8 @@
 
 #include "base/units.h"
 #include "cli/option_values.h"
+#include "ops/sparse_ffn.h"
+#include "tensor/op_names.h"
 
 namespace hearth::cli {
 namespace {
@@ -35,7 +37,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         .add_option_function<std::string>(
             name,
             [&arguments, name, values, parse](const std::string& text) {
-              if (arguments.given.empty()) arguments.given = name;
+              arguments.given.emplace_back(name);
               if (!parse(arguments.options, text)) {
                 throw UsageError(
                     fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
@@ -69,7 +71,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
       .add_option_function<double>(
           "--pinned",
           [&arguments](double share) {
-            if (arguments.given.empty()) arguments.given = "--pinned";
+            arguments.given.emplace_back("--pinned");
             arguments.options.pinned_share = share;
           },
           "of a streamed model's memory for neurons, the share that is pinned to those that fire "
@@ -79,29 +81,79 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
 }
 
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine) {
-  if (arguments.given.empty() || engine.streamed() != nullptr) return;
-  throw UsageError(arguments.given +
-                   " has no effect: the model is in memory as a whole (a smaller --memory would "
-                   "stream a packed one)");
+  for (const std::string& name : arguments.given) {
+    if (!engine.is_streamed()) {
+      throw UsageError(
+          name +
+          " has no effect: the model is in memory as a whole (a smaller --memory would "
+          "stream it)");
+    }
+    const StreamedMatrices* matrices = engine.streamed_matrices();
+    if (matrices == nullptr || name == "--io") continue;
+    if (name != "--cache-policy") {
+      throw UsageError(name +
+                       " has no effect: it is about single neurons, and the model is not packed");
+    }
+    if (!matrices->is_mixture()) {
+      throw UsageError(
+          name +
+          " has no effect: every token needs all of a dense model, so what is in memory "
+          "stays there");
+    }
+  }
 }
+
+namespace {
+
+// How a model is streamed, for reports.
+struct StreamFacts {
+  const AsyncFile& file;
+  std::string unit;  // what is read and kept as one
+  std::string pipeline;
+  std::string policy;
+  double pinned_share = 0;  // of all FFN weights
+  double cache_share = 0;
+};
+
+StreamFacts FactsOf(const Engine& engine) {
+  if (const StreamedMatrices* matrices = engine.streamed_matrices()) {
+    const double share = static_cast<double>(matrices->plan().cache_slots) /
+                         static_cast<double>(matrices->map().num_extents());
+    const bool is_mixture = matrices->is_mixture();
+    return {.file = matrices->file(),
+            .unit = is_mixture ? "experts" : "matrices",
+            .pipeline = "sequential",
+            .policy = std::string(CachePolicyName(matrices->policy())),
+            .pinned_share = is_mixture ? 0 : share,
+            .cache_share = is_mixture ? share : 0};
+  }
+  const BundleStore& store = engine.streamed()->store();
+  const auto all = static_cast<double>(store.source().shape().all_neurons());
+  return {
+      .file = *store.source().file,
+      .unit = "neurons",
+      .pipeline = PipelineName(engine.streamed()->options().pipeline),
+      .policy = std::string(CachePolicyName(engine.streamed()->options().policy)),
+      .pinned_share = static_cast<double>(store.plan().pinned_slots(store.source().shape())) / all,
+      .cache_share = static_cast<double>(store.plan().cache_slots) / all};
+}
+
+}  // namespace
 
 nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, int64_t tokens,
                               std::optional<double> miss_rate_p99) {
-  if (engine.streamed() == nullptr) return nullptr;
-  const BundleStore& store = engine.streamed()->store();
-  const StreamPlan& plan = store.plan();
-  const StreamShape shape = store.source().shape();
+  if (!engine.is_streamed()) return nullptr;
+  const StreamFacts facts = FactsOf(engine);
   nlohmann::ordered_json p99 = nullptr;
   if (miss_rate_p99) p99 = *miss_rate_p99;
   const double thread_seconds = counts.wall_seconds * engine.threads();
-  return {{"backend", store.source().file->backend()},
-          {"direct", store.source().file->direct()},
-          {"pipeline", PipelineName(engine.streamed()->options().pipeline)},
-          {"cache_policy", CachePolicyName(engine.streamed()->options().policy)},
-          {"pinned_share", static_cast<double>(plan.pinned_slots(shape)) /
-                               static_cast<double>(shape.all_neurons())},
-          {"cache_share",
-           static_cast<double>(plan.cache_slots) / static_cast<double>(shape.all_neurons())},
+  return {{"backend", facts.file.backend()},
+          {"direct", facts.file.direct()},
+          {"unit", facts.unit},
+          {"pipeline", facts.pipeline},
+          {"cache_policy", facts.policy},
+          {"pinned_share", facts.pinned_share},
+          {"cache_share", facts.cache_share},
           {"hit_rate", 1 - MissRate(counts)},
           {"miss_rate_p99", p99},
           {"bytes_read_per_token", PerToken(static_cast<double>(counts.bytes_read), tokens)},
@@ -110,26 +162,46 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
 }
 
 std::string StreamedText(const Engine& engine) {
-  if (engine.streamed() == nullptr) return "";
-  const BundleStore& store = engine.streamed()->store();
-  const StreamPlan& plan = store.plan();
-  const StreamShape shape = store.source().shape();
-  const auto percent = [&](int64_t neurons) {
-    return 100.0 * static_cast<double>(neurons) / static_cast<double>(shape.all_neurons());
-  };
-  return fmt::format(
-      "{:.0f}% of neurons pinned, {:.0f}% cached ({}), the rest read with {}{}, {} pipeline\n",
-      percent(plan.pinned_slots(shape)), percent(plan.cache_slots),
-      CachePolicyName(engine.streamed()->options().policy), store.source().file->backend(),
-      store.source().file->direct() ? " past the page cache" : " through the page cache",
-      PipelineName(engine.streamed()->options().pipeline));
+  if (!engine.is_streamed()) return "";
+  const StreamFacts facts = FactsOf(engine);
+  std::string held;
+  if (facts.pinned_share > 0 || facts.cache_share == 0) {
+    held = fmt::format("{:.0f}% of {} pinned", 100 * facts.pinned_share, facts.unit);
+  }
+  if (facts.cache_share > 0) {
+    const std::string of = held.empty() ? "of " + facts.unit + " " : "";
+    held += fmt::format("{}{:.0f}% {}cached ({})", held.empty() ? "" : ", ",
+                        100 * facts.cache_share, of, facts.policy);
+  }
+  return fmt::format("{}, the rest read with {}{}, {} pipeline\n", held, facts.file.backend(),
+                     facts.file.direct() ? " past the page cache" : " through the page cache",
+                     facts.pipeline);
 }
 
-std::string IoText(const StreamCounts& counts, int64_t tokens) {
+std::string IoText(const Engine& engine, const StreamCounts& counts, int64_t tokens) {
   return fmt::format(
-      "{:.1f}% of neurons found in memory; {:.0f} reads, {} per token",
-      100 * (1 - MissRate(counts)), PerToken(static_cast<double>(counts.misses), tokens),
+      "{:.1f}% of {} found in memory; {:.0f} reads, {} per token", 100 * (1 - MissRate(counts)),
+      FactsOf(engine).unit, PerToken(static_cast<double>(counts.misses), tokens),
       FormatSize(static_cast<uint64_t>(PerToken(static_cast<double>(counts.bytes_read), tokens))));
+}
+
+std::string PackingAdvice(const Engine& engine) {
+  if (engine.streamed_matrices() == nullptr) return "";
+  const FfnActivation activation = engine.model().spec().layers.front().ffn.activation;
+  if (CanSkipNeurons(activation)) {
+    return fmt::format(
+        "{} does not fit into memory and is not packed: with {} most neurons stay "
+        "silent, so 'hearth pack' makes a file that runs faster here\n",
+        engine.model().path(), FfnActivationName(activation));
+  }
+  return fmt::format(
+      "{} does not fit into memory: {}; packing would not change that, for with {} "
+      "every neuron adds something\n",
+      engine.model().path(),
+      engine.streamed_matrices()->is_mixture()
+          ? "experts that are not there are read when a token needs them"
+          : "the rest of it is read for every token",
+      FfnActivationName(activation));
 }
 
 }  // namespace hearth::cli

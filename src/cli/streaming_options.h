@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 
@@ -12,13 +13,13 @@ namespace hearth::cli {
 
 struct StreamingArguments {
   StreamingOptions options;
-  std::string given;  // the first of the options that was given; empty: none
+  std::vector<std::string> given;  // names of those that were, in order
 };
 
 // --pipeline, --io, --cache-policy, --pinned.
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);
 
-// Throws UsageError where one of the options was given for a model that is in memory as a whole.
+// Throws UsageError where one of the options was given for a model that it does nothing for.
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine);
 
 // The `io` of bench and run (docs/formats/json.md) over `tokens` decoded tokens; null where nothing
@@ -29,6 +30,9 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
 // How a streamed model is held, in a line; empty where nothing is streamed.
 std::string StreamedText(const Engine& engine);
 // What decoding read, in a line.
-std::string IoText(const StreamCounts& counts, int64_t tokens);
+std::string IoText(const Engine& engine, const StreamCounts& counts, int64_t tokens);
+// Whether packing would make a streamed model faster, in a line; empty where it is packed or in
+// memory.
+std::string PackingAdvice(const Engine& engine);
 
 }  // namespace hearth::cli

@@ -91,22 +91,56 @@ void CheckBudget(const std::map<std::string, uint64_t>& ledger, uint64_t limit_b
 
 // Shares out what the ledger leaves of the limit; where that is too little, the ledger says what
 // would do.
-StreamPlan PlanStreaming(const StreamedBundles& bundles, uint64_t limit_bytes,
-                         const StreamingOptions& options, std::map<std::string, uint64_t>& ledger) {
+template <typename Streamed>
+auto PlanStreaming(const Streamed& ffns, uint64_t limit_bytes, const StreamingOptions& options,
+                   std::map<std::string, uint64_t>& ledger)
+    -> decltype(ffns.PlanFor(uint64_t{0}, options)) {
   const uint64_t taken = Sum(ledger);
-  const uint64_t smallest = bundles.SmallestBytes(options);
+  const uint64_t smallest = ffns.SmallestBytes(options);
   if (taken + smallest > limit_bytes) {
-    ledger["neurons"] = smallest;  // which the check of the ledger refuses
+    ledger["streamed FFNs"] = smallest;  // which the check of the ledger refuses
     return {};
   }
   const uint64_t room = limit_bytes - taken;
-  const StreamPlan plan = bundles.PlanFor(
+  const auto plan = ffns.PlanFor(
       room > smallest + kProgramDriftBytes ? room - kProgramDriftBytes : smallest, options);
-  bundles.AddTo(ledger, plan, options);
+  ffns.AddTo(ledger, plan, options);
   return plan;
 }
 
 }  // namespace
+
+// FFNs that do not all fit: of a packed model or of another one; neither where they do.
+struct Engine::StreamedPart {
+  std::optional<StreamedBundles> bundles;
+  StreamPlan neurons;
+  std::optional<StreamedFfnMatrices> matrices;
+  ExtentPlan extents;
+
+  // Takes the FFNs out of `plan`, and shares out what `ledger` leaves of the limit.
+  StreamedPart(LoadPlan& plan, const GgufFile& file, uint64_t limit_bytes,
+               const StreamingOptions& options, std::map<std::string, uint64_t>& ledger) {
+    if (plan.is_packed) {
+      bundles = StreamedBundles::TakeFrom(plan, file);
+    } else {
+      matrices = StreamedFfnMatrices::TakeFrom(plan, file);
+    }
+    ledger["weights"] = Buffer::ChargedBytes(plan.weights_bytes);
+    if (bundles) neurons = PlanStreaming(*bundles, limit_bytes, options, ledger);
+    if (matrices) extents = PlanStreaming(*matrices, limit_bytes, options, ledger);
+  }
+};
+
+void Engine::OpenStreamed(const std::string& path, const StreamedPart& part,
+                          const StreamingOptions& options, const ProgressFn& progress) {
+  if (part.bundles) {
+    streamed_ = part.bundles->Open(path, budget_, part.neurons, options);
+    streamed_->Fill(compute_, progress);
+  } else {
+    matrices_ = part.matrices->Open(budget_, part.extents, options);
+    matrices_->Fill(compute_, progress);
+  }
+}
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
@@ -124,26 +158,20 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
 
   std::map<std::string, uint64_t>& ledger = engine->planned_ledger_;
   ledger = LedgerFor(plan, limits, mode, threads);
-  std::optional<StreamedBundles> bundles;
-  StreamPlan stream_plan;
-  if (plan.is_packed && Sum(ledger) > limit) {
-    bundles = StreamedBundles::TakeFrom(plan, file);
-    ledger["weights"] = Buffer::ChargedBytes(plan.weights_bytes);
-    stream_plan = PlanStreaming(*bundles, limit, options.streaming, ledger);
+  std::optional<StreamedPart> streamed;
+  if (options.may_stream && Sum(ledger) > limit) {
+    streamed.emplace(plan, file, limit, options.streaming, ledger);
   }
   CheckBudget(ledger, limit, options.memory_bytes.has_value(), path);
   engine->program_ = engine->budget_.Charge("program", ledger["program"]);
   engine->model_ = Model::Load(file, std::move(plan), std::move(tokenizer), engine->budget_,
                                engine->compute_, progress);
-  if (bundles) {
-    engine->streamed_ = bundles->Open(path, engine->budget_, stream_plan, options.streaming);
-    engine->streamed_->Fill(engine->compute_, progress);
-  }
+  if (streamed) engine->OpenStreamed(path, *streamed, options.streaming, progress);
   const KvLayout layout = Forward::LayoutFor(engine->model_->spec(), limits.kv_dtype);
   engine->kv_pool_ = std::make_unique<KvPool>(engine->budget_, layout, limits.max_context);
-  engine->forward_ =
-      std::make_unique<Forward>(engine->model_->spec(), engine->model_->weights(), engine->compute_,
-                                engine->budget_, limits, engine->streamed_.get());
+  engine->forward_ = std::make_unique<Forward>(
+      engine->model_->spec(), engine->model_->weights(), engine->compute_, engine->budget_, limits,
+      StreamedWeights{engine->streamed_.get(), engine->matrices_.get()});
   if (mode == FfnMode::kPredicted) {
     engine->selector_ =
         std::make_unique<PredictorSelector>(engine->model_->spec(), *engine->model_->predictors(),

@@ -14,6 +14,7 @@
 
 #include "base/budget.h"
 #include "engine/forward.h"
+#include "engine/matrix_streaming.h"
 #include "engine/model.h"
 #include "engine/streaming.h"
 #include "ops/compute.h"
@@ -33,7 +34,9 @@ struct EngineOptions {
   // Of a SiLU model, one per layer: it runs as a file with these thresholds would (ThresholdSilu);
   // empty: as it is.
   std::vector<float> silu_thresholds;
-  StreamingOptions streaming;  // where a packed model does not fit
+  StreamingOptions streaming;  // where the model does not fit
+  // False: a model that does not fit as a whole is refused.
+  bool may_stream = true;
 };
 
 // Owns everything that a run needs in memory. One thread at a time.
@@ -62,16 +65,26 @@ class Engine {
   }
   // FFNs that are not all in memory; null where they are.
   const StreamedFfns* streamed() const { return streamed_.get(); }
-  // What decoding read so far; zeros where nothing is streamed.
-  StreamCounts stream_counts() const { return streamed_ ? streamed_->counts() : StreamCounts(); }
+  // The same of a model that is not packed.
+  const StreamedMatrices* streamed_matrices() const { return matrices_.get(); }
+  bool is_streamed() const { return streamed_ || matrices_; }
+  // What decoding, of a model that is not packed also prompts, read so far; zeros where nothing is
+  // streamed.
+  StreamCounts stream_counts() const {
+    return streamed_ ? streamed_->counts() : matrices_ ? matrices_->counts() : StreamCounts();
+  }
   int threads() const { return compute_.threads(); }
   int64_t context() const { return forward_->limits().max_context; }
   // What the budget promised at load, by name; the sum is what the run may take.
   const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
 
  private:
+  struct StreamedPart;
+
   Engine(uint64_t limit_bytes, const EngineOptions& options, int threads)
       : budget_(limit_bytes), compute_(options.isa, threads) {}
+  void OpenStreamed(const std::string& path, const StreamedPart& part,
+                    const StreamingOptions& options, const ProgressFn& progress);
 
   Budget budget_;  // first: everything below is charged to it
   Compute compute_;
@@ -79,6 +92,7 @@ class Engine {
   std::map<std::string, uint64_t> planned_ledger_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<StreamedFfns> streamed_;
+  std::unique_ptr<StreamedMatrices> matrices_;
   std::unique_ptr<KvPool> kv_pool_;
   std::unique_ptr<Forward> forward_;
   std::unique_ptr<ActivationSelector> selector_;

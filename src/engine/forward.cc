@@ -118,12 +118,13 @@ uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limit
 }
 
 Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute,
-                 Budget& budget, const ForwardLimits& limits, StreamedFfns* streamed)
+                 Budget& budget, const ForwardLimits& limits, const StreamedWeights& streamed)
     : spec_(spec),
       weights_(weights),
       compute_(compute),
       limits_(limits),
-      streamed_(streamed),
+      streamed_(streamed.neurons),
+      matrices_(streamed.matrices),
       input_(budget, limits.max_tokens, Sizes(spec).widest_input) {
   const Sizes sizes(spec);
   ScratchLayout count(nullptr);
@@ -146,6 +147,7 @@ Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& co
   all_rows_.resize(max_tokens);
   std::iota(all_rows_.begin(), all_rows_.end(), 0);
   expert_loads_.resize(static_cast<size_t>(sizes.experts));
+  expert_outputs_.resize(static_cast<size_t>(sizes.experts));
   std::span<const float> factors;
   if (!weights.rope_factors.empty()) {
     factors = {Floats(weights.rope_factors), static_cast<size_t>(spec.rope.dims / 2)};
@@ -249,6 +251,7 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
 
 void Forward::RunLayers() {
   if (streamed_ != nullptr) streamed_->BeginPass();
+  if (matrices_ != nullptr) matrices_->BeginPass();
   laps_.Start();
   ComputeAngles();
   LookUpRows(compute_, weights_.token_embedding, tokens_, Rows(hidden_));
@@ -258,6 +261,7 @@ void Forward::RunLayers() {
     FfnBlock(layer);
   }
   if (streamed_ != nullptr) streamed_->EndToken();
+  if (matrices_ != nullptr) matrices_->EndPass();
   RmsNorm(compute_, Rows(hidden_), Floats(weights_.output_norm), spec_.layers.back().norm_epsilon,
           Rows(normed_));
   laps_.Lap(ForwardOp::kNorm);
@@ -348,68 +352,6 @@ void Forward::FfnBlock(int64_t layer) {
   }
   Add(compute_, Rows(hidden_), Rows(block_out_));
   laps_.Lap(ForwardOp::kResidual);
-}
-
-void Forward::DenseFfn(int64_t layer) {
-  input_.Set(Rows(normed_));
-  RunFfn(layer, 0, {all_rows_.data(), static_cast<size_t>(num_rows_)}, Rows(block_out_));
-}
-
-void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
-                     FloatView out) {
-  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
-  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  if (streamed_ != nullptr) return RunStreamed(layer, expert, tokens, out);
-  if (w.has_rows()) return RunNeurons(layer, expert, tokens, out);
-  const FloatView gate = gate_.Rows(0, out.rows), up = up_.Rows(0, out.rows);
-  const Product gate_up[] = {{w.ffn_gate.Expert(expert), gate}, {w.ffn_up.Expert(expert), up}};
-  if (observer_ != nullptr) {
-    observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), input_.x());
-  }
-  selector_->Select({layer, expert, tokens, input_.x(), Rows(hidden_)}, active_);
-  if (active_.all()) {
-    MatMul(compute_, gate_up, input_);
-  } else {
-    for (const Product& product : gate_up) {
-      MatMulActive(compute_, product, input_, active_.lists());
-    }
-  }
-  laps_.Lap(ForwardOp::kFfnGateUp);
-  if (observer_ != nullptr) observer_->OnFfnGateUp(layer, expert, tokens, gate, up);
-  ApplyFfnActivation(compute_, ffn.activation, ffn.threshold, gate, up);
-  if (observer_ != nullptr) observer_->OnFfnActivation(layer, expert, tokens, gate);
-  laps_.Lap(ForwardOp::kFfnActivation);
-  input_.Set(gate);
-  const Product down{w.ffn_down.Expert(expert), out};
-  MatMul(compute_, {&down, 1}, input_);
-  laps_.Lap(ForwardOp::kFfnDown);
-}
-
-// Every expert once for all its tokens. A token's experts are added in ascending index, whoever
-// else is in the batch.
-void Forward::ExpertFfn(int64_t layer) {
-  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
-  input_.Set(Rows(normed_));
-  const Product router{weights_.layers[static_cast<size_t>(layer)].ffn_router, Rows(router_)};
-  MatMul(compute_, {&router, 1}, input_);
-  RouteTokens(compute_, Rows(router_),
-              {.experts_per_token = ffn.num_experts_per_token,
-               .normalize_weights = ffn.normalize_expert_weights,
-               .weight_scale = ffn.expert_weight_scale},
-              expert_loads_);
-  FillZero(Rows(block_out_));
-  for (size_t expert = 0; expert < expert_loads_.size(); ++expert) {
-    const ExpertLoad& load = expert_loads_[expert];
-    if (load.tokens.empty()) continue;
-    const auto count = static_cast<int64_t>(load.tokens.size());
-    const FloatView gathered = gathered_.Rows(0, count), out = expert_out_.Rows(0, count);
-    GatherRows(normed_, load.tokens, gathered);
-    input_.Set(gathered);
-    laps_.Lap(ForwardOp::kRouter);
-    RunFfn(layer, static_cast<int64_t>(expert), load.tokens, out);
-    ScatterAddRows(compute_, out, load.tokens, load.weights, block_out_);
-  }
-  laps_.Lap(ForwardOp::kRouter);
 }
 
 }  // namespace hearth

@@ -19,6 +19,7 @@
 #include "ops/sparse_ffn.h"
 #include "ops/sparse_prefill.h"
 #include "pipeline/streamed_ffns.h"
+#include "pipeline/streamed_matrices.h"
 #include "sparsity/selector.h"
 #include "tensor/view.h"
 #include "text/tokenizer.h"
@@ -76,6 +77,12 @@ struct ForwardLimits {
   bool ffn_of_neurons = false;   // the model's FFNs are single neurons (a packed file's)
 };
 
+// FFNs that are not all in memory; at most one of the two.
+struct StreamedWeights {
+  StreamedFfns* neurons = nullptr;       // of a packed model
+  StreamedMatrices* matrices = nullptr;  // of another
+};
+
 // The scratch memory of a pass and the pass itself. One thread at a time.
 class Forward {
  public:
@@ -85,9 +92,9 @@ class Forward {
   static constexpr int64_t kMaxLogitRows = 16;
 
   // Allocates all scratch, charged to `budget` as "activations" and "logits". Everything referred
-  // to must outlive the object. streamed: the FFNs, where they are not all in memory; else null.
+  // to must outlive the object.
   Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute, Budget& budget,
-          const ForwardLimits& limits, StreamedFfns* streamed = nullptr);
+          const ForwardLimits& limits, const StreamedWeights& streamed = {});
 
   // Runs the batch through all layers. Rows are numbered over the sequences in order.
   // Throws Error(kInvalidArgument) for an empty or too large batch or a token outside the
@@ -127,6 +134,13 @@ class Forward {
   void FfnBlock(int64_t layer);
   void DenseFfn(int64_t layer);
   void ExpertFfn(int64_t layer);
+  void RouteToExperts(int64_t layer);
+  void AddExpert(int32_t expert);
+  WeightView MatrixInMemory(int64_t layer, int64_t expert, FfnMatrix which) const;
+  // Products of `input_`, in memory or not.
+  void MultiplyFfn(int64_t layer, int64_t expert, std::span<const FfnProduct> products);
+  // The same with the neurons of active_ only.
+  void MultiplyListed(int64_t layer, int64_t expert, std::span<const FfnProduct> products);
   // gate/up/activation/down of one FFN for rows of `input_`, into `out`.
   void RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   // The same from single neurons: many tokens together, few one after the other.
@@ -151,6 +165,7 @@ class Forward {
   Compute& compute_;
   ForwardLimits limits_;
   StreamedFfns* streamed_;
+  StreamedMatrices* matrices_;
   std::vector<double> rope_frequencies_;  // radians per position, a value per rotated pair
 
   Buffer scratch_;
@@ -184,6 +199,8 @@ class Forward {
   std::vector<std::span<std::byte* const>> pages_;  // per row
   std::vector<int64_t> all_rows_;                   // 0, 1, 2, ...
   std::vector<ExpertLoad> expert_loads_;            // rows routed to each expert
+  std::vector<int32_t> used_experts_;               // those with rows, as they are computed
+  std::vector<FloatView> expert_outputs_;           // of those, in expert_out_
   ActiveSets active_;
   std::vector<int32_t> observed_fired_, observed_active_;  // of one token, for observers
   std::vector<float> observed_factors_;

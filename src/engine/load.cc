@@ -142,19 +142,7 @@ void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* memory, Stag
   }
   staging.stored.resize(chunk.stored_bytes());
   file.ReadTensor(*tensor.stored, chunk.stored_offset(), staging.stored);
-  if (tensor.dtype == DType::kF32) {
-    ToFloat(stored, staging.stored,
-            {reinterpret_cast<float*>(out), chunk.rows * static_cast<size_t>(cols)});
-    return;
-  }
-  std::span<const std::byte> converted = staging.stored;
-  if (tensor.dtype != stored) {
-    staging.converted.resize(chunk.rows * resident_row);
-    std::byte* to = tensor.is_tiled ? staging.converted.data() : out;
-    RepackRows(stored, staging.stored, rows, cols, tensor.dtype, to);
-    converted = staging.converted;
-  }
-  if (tensor.is_tiled) PackTiles(tensor.dtype, converted, rows, cols, out);
+  MakeResident(stored, staging.stored, rows, tensor.View(memory), out, staging.converted);
 }
 
 // Reads all chunks on all threads; the calling thread reports progress between its own chunks.

@@ -121,6 +121,15 @@ void DeclarePredictorsOf(const GgufFile& file, LoadPlan& plan, std::vector<Weigh
 
 }  // namespace
 
+void RemoveTensors(LoadPlan& plan, const std::function<bool(const ResidentTensor&)>& is_removed) {
+  std::vector<ResidentTensor> all = std::move(plan.tensors);
+  plan.tensors.clear();
+  plan.weights_bytes = 0;
+  for (ResidentTensor& tensor : all) {
+    if (!is_removed(tensor)) Place(std::move(tensor), plan);
+  }
+}
+
 BundlePlacement::BundlePlacement(BundleLayout in_file, int64_t layer_index, int64_t hidden)
     : layout(std::move(in_file)),
       layer(layer_index),

@@ -76,6 +76,9 @@ struct LoadPlan {
 // resident type depends on them. Throws hearth::Error.
 LoadPlan PlanLoad(const GgufFile& file);
 
+// Takes tensors out of a plan: they are not loaded, and what follows them moves up.
+void RemoveTensors(LoadPlan& plan, const std::function<bool(const ResidentTensor&)>& is_removed);
+
 class Model {
  public:
   // Reads all weights into memory with every thread of `compute`. Throws hearth::Error; nothing

@@ -1,5 +1,6 @@
 #include "kernels/tile_pack.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/lane_pack.h"
@@ -8,17 +9,79 @@
 namespace hearth::kernels {
 namespace {
 
+// Four lanes of 32 bits; compilers turn these into what the machine has.
+typedef uint32_t Words __attribute__((vector_size(16)));
+
+// in[i] has four words of row i; out[j] gets word j of every row.
+void Transpose(const Words (&in)[4], Words (&out)[4]) {
+  const Words low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+  const Words high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+  const Words low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+  const Words high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+  out[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  out[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  out[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  out[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+// Sixteen bytes of four rows, row_bytes apart, as words of all of them.
+void LoadWords(const std::byte* from, size_t row_bytes, Words (&words)[4]) {
+  Words rows[4];
+  for (size_t i = 0; i < 4; ++i) std::memcpy(&rows[i], from + i * row_bytes, sizeof(Words));
+  Transpose(rows, words);
+}
+
+void Store(const Words& words, uint8_t* line) { std::memcpy(line, &words, sizeof(words)); }
+
+// LaneCodes<Block>::Pack for the blocks of four rows.
 template <class Block>
-void PackRow(const TileLayout& layout, const std::byte* from, int64_t lane, uint8_t* tile) {
-  uint8_t* codes = tile + lane * 4;
-  uint8_t* scales = tile + layout.scales_offset() + lane * 2;
-  uint8_t* minimums = tile + layout.minimums_offset() + lane * 2;
-  for (int64_t b = 0; b < layout.blocks; ++b) {
-    Block block;
-    std::memcpy(&block, from + b * static_cast<int64_t>(sizeof(block)), sizeof(block));
-    LaneCodes<Block>::Pack(block, codes, TileLayout::kLineBytes);
-    std::memcpy(scales, &block.d, sizeof(block.d));
-    if constexpr (requires { block.m; }) std::memcpy(minimums, &block.m, sizeof(block.m));
+void PackFour(const std::byte* blocks, size_t row_bytes, uint8_t* codes) {
+  const std::byte* from = blocks + offsetof(Block, qs);
+  constexpr size_t kLine = TileLayout::kLineBytes;
+  Words words[4];
+  if constexpr (sizeof(Block::qs) == 32) {
+    for (size_t half = 0; half < 2; ++half) {
+      LoadWords(from + half * sizeof(Words), row_bytes, words);
+      for (size_t j = 0; j < 4; ++j) Store(words[j], codes + (4 * half + j) * kLine);
+    }
+  } else {
+    LoadWords(from, row_bytes, words);
+    constexpr uint32_t kLow = 0x0f0f0f0f;
+    for (size_t line = 0; line < 2; ++line) {
+      const Words first = words[2 * line], second = words[2 * line + 1];
+      Store((first & kLow) | (second & kLow) << 4, codes + line * kLine);
+      Store((first >> 4 & kLow) | (second & ~kLow), codes + (line + 2) * kLine);
+    }
+  }
+}
+
+template <class Block>
+void CopyScales(const std::byte* block, int64_t lane, uint8_t* scales, uint8_t* minimums) {
+  std::memcpy(scales + lane * 2, block + offsetof(Block, d), sizeof(Block::d));
+  if constexpr (requires { Block::m; }) {
+    std::memcpy(minimums + lane * 2, block + offsetof(Block, m), sizeof(Block::m));
+  }
+}
+
+// Block by block, so that the lines of a tile are written while they are in the nearest cache.
+template <class Block>
+void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes, int64_t lanes,
+              uint8_t* tile) {
+  uint8_t* codes = tile;
+  uint8_t* scales = tile + layout.scales_offset();
+  uint8_t* minimums = tile + layout.minimums_offset();
+  for (int64_t b = 0; b < layout.blocks; ++b, rows += sizeof(Block)) {
+    const auto row = [&](int64_t lane) { return rows + static_cast<size_t>(lane) * row_bytes; };
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      CopyScales<Block>(row(lane), lane, scales, minimums);
+    }
+    int64_t lane = 0;
+    for (; lane + 4 <= lanes; lane += 4) PackFour<Block>(row(lane), row_bytes, codes + lane * 4);
+    for (; lane < lanes; ++lane) {
+      Block block;
+      std::memcpy(&block, row(lane), sizeof(block));
+      LaneCodes<Block>::Pack(block, codes + lane * 4, TileLayout::kLineBytes);
+    }
     codes += layout.block_code_bytes();
     scales += TileLayout::kScalesBytes;
     minimums += TileLayout::kScalesBytes;
@@ -60,10 +123,8 @@ void PackTiles(DType dtype, const TileLayout& layout, const std::byte* rows, siz
       const bool whole = num_rows - first >= TileLayout::kRows;
       if (!whole) std::memset(tile, 0, layout.tile_bytes());
       const int64_t lanes = whole ? TileLayout::kRows : num_rows - first;
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        const std::byte* row = rows + static_cast<size_t>(first + lane) * row_bytes;
-        PackRow<Block>(layout, row, lane, tile);
-      }
+      PackTile<Block>(layout, rows + static_cast<size_t>(first) * row_bytes, row_bytes, lanes,
+                      tile);
       tiles += layout.tile_bytes();
     }
   });

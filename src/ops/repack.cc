@@ -1,6 +1,7 @@
 #include "ops/repack.h"
 
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,31 @@ void PackTiles(DType dtype, std::span<const std::byte> in, int64_t rows, int64_t
                std::byte* tiles) {
   kernels::PackTiles(dtype, TileLayout(dtype, cols), in.data(),
                      RowBytes(dtype, static_cast<size_t>(cols)), rows, tiles);
+}
+
+void MakeResident(DType stored, std::span<const std::byte> in, int64_t rows, const WeightView& as,
+                  std::byte* out, std::vector<std::byte>& scratch) {
+  if (as.dtype == stored && !as.is_tiled) {
+    std::memcpy(out, in.data(), in.size());
+    return;
+  }
+  const auto cols = static_cast<size_t>(as.cols);
+  const auto count = static_cast<size_t>(rows);
+  if (as.dtype == DType::kF32) {
+    ToFloat(stored, in, {reinterpret_cast<float*>(out), count * cols});
+    return;
+  }
+  std::span<const std::byte> converted = in;
+  if (as.dtype != stored) {
+    std::byte* to = out;
+    if (as.is_tiled) {
+      scratch.resize(count * as.row_bytes());
+      to = scratch.data();
+      converted = scratch;
+    }
+    RepackRows(stored, in, rows, as.cols, as.dtype, to);
+  }
+  if (as.is_tiled) PackTiles(as.dtype, converted, rows, as.cols, out);
 }
 
 void ToFloat(DType from, std::span<const std::byte> in, std::span<float> out) {

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "tensor/dtype.h"
+#include "tensor/view.h"
 
 namespace hearth {
 
@@ -23,6 +25,11 @@ void RepackRows(DType from, std::span<const std::byte> in, int64_t rows, int64_t
 // last tile that is not full is filled up with zeros.
 void PackTiles(DType dtype, std::span<const std::byte> in, int64_t rows, int64_t cols,
                std::byte* tiles);
+
+// Stored rows as the matrix `as` holds them in memory, in its type and in tiles where it has them;
+// then the first row begins a tile. `scratch` is for rows in between, and grows to fit.
+void MakeResident(DType stored, std::span<const std::byte> in, int64_t rows, const WeightView& as,
+                  std::byte* out, std::vector<std::byte>& scratch);
 
 // Any float or quantized type to F32 and back, for vectors and tools.
 void ToFloat(DType from, std::span<const std::byte> in, std::span<float> out);

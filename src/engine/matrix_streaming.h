@@ -1,0 +1,43 @@
+// How a model that is not packed and does not fit into its budget is held: which extents of its
+// FFNs' matrices stay in memory (DESIGN sections 4 to 6).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/budget.h"
+#include "engine/model.h"
+#include "engine/streaming.h"
+#include "format/gguf.h"
+#include "pipeline/streamed_matrices.h"
+#include "plan/extent_plan.h"
+
+namespace hearth {
+
+// Takes the FFNs out of a plan that holds them, so that they are streamed instead.
+class StreamedFfnMatrices {
+ public:
+  static StreamedFfnMatrices TakeFrom(LoadPlan& plan, const GgufFile& file);
+
+  // The least that streaming takes in all.
+  uint64_t SmallestBytes(const StreamingOptions& options) const;
+  // What fits into `bytes`. Throws Error(kOutOfBudget) below SmallestBytes.
+  ExtentPlan PlanFor(uint64_t bytes, const StreamingOptions& options) const;
+  // Adds what it will charge to a ledger.
+  void AddTo(std::map<std::string, uint64_t>& ledger, const ExtentPlan& plan,
+             const StreamingOptions& options) const;
+  // Opens the files again for asynchronous reads.
+  std::unique_ptr<StreamedMatrices> Open(Budget& budget, const ExtentPlan& plan,
+                                         const StreamingOptions& options) const;
+
+ private:
+  uint64_t OverheadBytes(const StreamingOptions& options) const;
+
+  ExtentMap map_;
+  std::vector<std::string> paths_;  // of the file's parts
+};
+
+}  // namespace hearth

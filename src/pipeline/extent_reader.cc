@@ -1,0 +1,127 @@
+#include "pipeline/extent_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+// An extent is read in pieces, so that a disk with several channels uses them all.
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+constexpr int kQueueDepth = 32;
+
+}  // namespace
+
+uint64_t ExtentReader::ChargedBytes(const ExtentMap& map, int64_t num_buffers) {
+  return Buffer::ChargedBytes(map.shape().read_bytes * static_cast<uint64_t>(num_buffers));
+}
+
+ExtentReader::ExtentReader(Budget& budget, const ExtentMap& map,
+                           std::span<const std::unique_ptr<AsyncFile>> files, int64_t num_buffers)
+    : map_(map),
+      files_(files),
+      buffer_bytes_(map.shape().read_bytes),
+      memory_(budget, "read buffers", buffer_bytes_ * static_cast<size_t>(num_buffers)),
+      reads_(static_cast<size_t>(num_buffers)),
+      // Two layers, and what fills the buffers at load.
+      asked_(static_cast<size_t>(2 * map.keys_of_layer() + num_buffers)) {
+  const uint64_t pieces = (buffer_bytes_ / kPieceBytes + 1) * reads_.size();
+  for (const auto& file : files) {
+    if (ExtentMap::kReadAlignment % file->alignment_bytes() != 0 ||
+        ExtentMap::kReadAlignment % file->memory_alignment_bytes() != 0) {
+      throw Error(ErrorCode::kUnsupported, file->name(), "alignment of direct reads",
+                  std::to_string(ExtentMap::kReadAlignment) + " bytes or less",
+                  std::to_string(file->alignment_bytes()));
+    }
+    queues_.push_back(
+        file->OpenQueue({.depth = kQueueDepth, .capacity = std::max<size_t>(pieces, kQueueDepth)}));
+  }
+}
+
+void ExtentReader::Ask(int32_t key) {
+  if (num_asked_ == asked_.size()) {
+    throw Error(ErrorCode::kInternal, "ExtentReader", "more extents than fit were asked for");
+  }
+  asked_[(oldest_asked_ + num_asked_++) % asked_.size()] = key;
+  ReadAhead();
+}
+
+void ExtentReader::ReadAhead() {
+  while (num_reads_ < std::min(reads_.size(), num_asked_)) {
+    const size_t read = (oldest_read_ + num_reads_) % reads_.size();
+    Submit(read, asked_[(oldest_asked_ + num_reads_) % asked_.size()]);
+    ++num_reads_;
+  }
+}
+
+void ExtentReader::Submit(size_t index, int32_t key) {
+  const Extent extent = map_.At(key);
+  const size_t part = extent.matrix->part;
+  const uint32_t alignment = files_[part]->alignment_bytes();
+  const AlignedRange range = CoveringRange(extent.file_offset(), extent.stored_bytes(), alignment);
+  Read& read = reads_[index];
+  read = {.skip = range.skip, .bytes = extent.stored_bytes(), .part = part};
+  for (uint64_t at = 0; at < range.bytes; at += kPieceBytes) {
+    const uint64_t bytes = std::min(kPieceBytes, range.bytes - at);
+    const ReadRequest request = {.offset = range.offset + at,
+                                 .data = BufferOf(index) + at,
+                                 .bytes = static_cast<uint32_t>(bytes),
+                                 .tag = index};
+    if (queues_[part]->Submit({&request, 1}) != 1) {
+      read.error = EAGAIN;
+      return;
+    }
+    ++read.pending;
+    bytes_read_ += bytes;
+  }
+}
+
+void ExtentReader::Collect(size_t part, bool wait) noexcept {
+  std::array<ReadCompletion, 32> done;
+  ReadQueue& queue = *queues_[part];
+  const size_t count = wait ? queue.Wait(done) : queue.Poll(done);
+  for (size_t i = 0; i < count; ++i) {
+    Read& read = reads_[done[i].tag];
+    --read.pending;
+    if (done[i].error != 0) read.error = done[i].error;
+  }
+}
+
+std::span<const std::byte> ExtentReader::Take() {
+  if (num_reads_ == 0) throw Error(ErrorCode::kInternal, "ExtentReader", "nothing was asked for");
+  const Read& read = reads_[oldest_read_];
+  const auto start = std::chrono::steady_clock::now();
+  Collect(read.part, false);
+  while (read.pending > 0) Collect(read.part, true);
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (read.error != 0) {
+    files_[read.part]->CheckUnchanged();  // says more where that is why
+    throw Error(ErrorCode::kIo, files_[read.part]->name(),
+                "reading weights failed: " + std::generic_category().message(read.error));
+  }
+  return {BufferOf(oldest_read_) + read.skip, read.bytes};
+}
+
+void ExtentReader::Done() {
+  oldest_read_ = (oldest_read_ + 1) % reads_.size();
+  --num_reads_;
+  oldest_asked_ = (oldest_asked_ + 1) % asked_.size();
+  --num_asked_;
+  ReadAhead();
+}
+
+void ExtentReader::Stop() noexcept {
+  for (size_t part = 0; part < queues_.size(); ++part) {
+    while (queues_[part]->in_flight() > 0) Collect(part, true);
+  }
+  for (Read& read : reads_) read = {};
+  num_reads_ = 0;
+  num_asked_ = 0;
+}
+
+}  // namespace hearth

@@ -1,0 +1,74 @@
+// Reads extents in the order in which they are asked for, some of them ahead of whoever takes them
+// (DESIGN section 8).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "pipeline/extent_map.h"
+#include "storage/async_reader.h"
+
+namespace hearth {
+
+// One thread at a time.
+class ExtentReader {
+ public:
+  // Charges ChargedBytes to `budget` as "read buffers". `map` and the files, one for each part of a
+  // split set, must outlive the reader. Throws Error(kOutOfBudget), Error(kUnsupported) where a
+  // file's direct reads want a larger alignment than ExtentMap::kReadAlignment.
+  ExtentReader(Budget& budget, const ExtentMap& map,
+               std::span<const std::unique_ptr<AsyncFile>> files, int64_t num_buffers);
+  static uint64_t ChargedBytes(const ExtentMap& map, int64_t num_buffers);
+
+  // Extents that may be asked for and not taken yet.
+  int64_t capacity() const { return static_cast<int64_t>(asked_.size()); }
+  int64_t num_asked() const { return static_cast<int64_t>(num_asked_); }
+
+  // `key` of the map is wanted, behind all others that were asked for.
+  void Ask(int32_t key);
+  // The stored bytes of the extent that was asked for first; waits for them. Valid until Done.
+  // Throws Error(kIo); Stop then.
+  std::span<const std::byte> Take();
+  // What was taken is not needed any more.
+  void Done();
+  // Forgets all that was asked for. Nothing is in flight then.
+  void Stop() noexcept;
+
+  uint64_t bytes_read() const { return bytes_read_; }
+  double wait_seconds() const { return wait_seconds_; }  // in Take
+
+ private:
+  struct Read {
+    uint64_t skip = 0;   // bytes of the buffer before the extent
+    uint64_t bytes = 0;  // of the extent
+    size_t part = 0;
+    int pending = 0;
+    int error = 0;
+  };
+
+  std::byte* BufferOf(size_t read) { return memory_.data() + read * buffer_bytes_; }
+  void ReadAhead();
+  void Submit(size_t read, int32_t key);
+  void Collect(size_t part, bool wait) noexcept;
+
+  const ExtentMap& map_;
+  std::span<const std::unique_ptr<AsyncFile>> files_;
+  uint64_t buffer_bytes_ = 0;
+  Buffer memory_;  // before the queues: they write to it until they end
+  std::vector<std::unique_ptr<ReadQueue>> queues_;  // of the files
+  std::vector<Read> reads_;                         // a ring, a buffer each
+  size_t oldest_read_ = 0;
+  size_t num_reads_ = 0;        // that are under way or have arrived, from the oldest on
+  std::vector<int32_t> asked_;  // a ring of keys, those being read included
+  size_t oldest_asked_ = 0;
+  size_t num_asked_ = 0;
+  uint64_t bytes_read_ = 0;
+  double wait_seconds_ = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,287 @@
+#include "pipeline/streamed_matrices.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "ops/repack.h"
+
+namespace hearth {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+NeuronCacheOptions CacheOptions(const ExtentMap& map, const ExtentPlan& plan,
+                                CachePolicyKind policy) {
+  NeuronCacheOptions options = {
+      .num_keys = map.num_keys(),
+      .num_slots = plan.cache_slots,
+      .slot_bytes = map.shape().slot_bytes,
+      .policy = map.num_experts() > 1 ? policy : CachePolicyKind::kStatic};
+  if (map.num_layers() <= NeuronCache::kMaxLayers) options.num_layers = map.num_layers();
+  return options;
+}
+
+size_t BytesOfSlots(const ExtentMap& map, const ExtentPlan& plan) {
+  return static_cast<size_t>(plan.cache_slots + 1) * map.shape().slot_bytes;
+}
+
+// What starts in memory, the best first: of a dense model extents at even distances, of a mixture
+// experts, of every layer the same ones.
+std::vector<int32_t> StartKeys(const ExtentMap& map, int64_t slots) {
+  std::vector<int32_t> all;
+  for (int64_t expert = 0; expert < map.num_experts(); ++expert) {
+    for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
+      const int32_t first = map.FirstKey(layer) + map.FirstOf(layer, expert, FfnMatrix::kGate);
+      for (int64_t i = 0; i < map.CountOfFfn(layer); ++i) {
+        all.push_back(first + static_cast<int32_t>(i));
+      }
+    }
+  }
+  const auto total = std::ssize(all);
+  if (map.num_experts() > 1 || slots >= total) return all;
+  std::vector<int32_t> spread;
+  for (int64_t i = 0; i < total; ++i) {
+    if ((i + 1) * slots / total > i * slots / total) spread.push_back(all[static_cast<size_t>(i)]);
+  }
+  return spread;
+}
+
+// Columns of a product, where the matrix's rows [first, first + count) go.
+FloatView Columns(const FloatView& out, int64_t first, int64_t count) {
+  return {out.data + first, out.rows, count, out.stride};
+}
+
+bool IsHere(const CacheEntry& entry) { return entry.found == CacheFound::kHit; }
+
+}  // namespace
+
+size_t StreamedMatrices::Batch::IndexOf(int32_t offset) const {
+  return static_cast<size_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) -
+                             offsets.begin());
+}
+
+uint64_t StreamedMatrices::SlotBytes(const ExtentMap& map, const ExtentPlan& plan) {
+  return Buffer::ChargedBytes(BytesOfSlots(map, plan));
+}
+
+uint64_t StreamedMatrices::ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
+                                        CachePolicyKind policy) {
+  return SlotBytes(map, plan) + NeuronCache::TableBytes(CacheOptions(map, plan, policy)) +
+         ExtentReader::ChargedBytes(map, plan.read_buffers);
+}
+
+StreamedMatrices::StreamedMatrices(Budget& budget, ExtentMap map,
+                                   std::vector<std::unique_ptr<AsyncFile>> files,
+                                   const ExtentPlan& plan, CachePolicyKind policy)
+    : map_(std::move(map)),
+      plan_(plan),
+      files_(std::move(files)),
+      slot_bytes_(map_.shape().slot_bytes),
+      memory_(budget, "FFN matrices", BytesOfSlots(map_, plan)),
+      cache_(std::make_unique<NeuronCache>(
+          budget, CacheOptions(map_, plan, policy),
+          std::span(memory_.data(), static_cast<size_t>(plan.cache_slots) * slot_bytes_))),
+      reader_(budget, map_, files_, plan.read_buffers) {}
+
+StreamedMatrices::~StreamedMatrices() { reader_.Stop(); }
+
+void StreamedMatrices::Fill(Compute& compute,
+                            const std::function<void(uint64_t, uint64_t)>& progress) {
+  const std::vector<int32_t> keys = StartKeys(map_, plan_.cache_slots);
+  std::vector<int32_t> slots(keys.size());
+  slots.resize(static_cast<size_t>(cache_->Seed(keys, slots)));
+  std::vector<size_t> order(slots.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+  uint64_t total = 0, done = 0;
+  for (const size_t i : order) total += map_.At(keys[i]).stored_bytes();
+  size_t asked = 0;
+  for (const size_t i : order) {
+    for (; asked < order.size() && reader_.num_asked() < reader_.capacity(); ++asked) {
+      reader_.Ask(keys[order[asked]]);
+    }
+    const Extent extent = map_.At(keys[i]);
+    Unpack(compute, extent, reader_.Take(), Slot(slots[i]));
+    reader_.Done();
+    done += extent.stored_bytes();
+    if (progress) progress(done, total);
+  }
+  bytes_at_start_ = reader_.bytes_read();
+}
+
+// In pieces of a tile, on all threads.
+void StreamedMatrices::Unpack(Compute& compute, const Extent& extent,
+                              std::span<const std::byte> stored, std::byte* to) {
+  const WeightView view = extent.View(to);
+  const uint64_t stored_row = extent.matrix->stored_row_bytes();
+  const int64_t tiles = TileLayout::TilesFor(extent.rows);
+  const uint64_t piece_bytes = view.is_tiled
+                                   ? view.tile_layout().tile_bytes()
+                                   : view.row_bytes() * static_cast<uint64_t>(TileLayout::kRows);
+  scratch_.resize(static_cast<size_t>(compute.threads()));
+  compute.team().ParallelFor(tiles, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t tile = begin; tile < end; ++tile) {
+      const int64_t first = tile * TileLayout::kRows;
+      const int64_t rows = std::min(TileLayout::kRows, extent.rows - first);
+      MakeResident(extent.matrix->stored,
+                   stored.subspan(static_cast<uint64_t>(first) * stored_row,
+                                  static_cast<uint64_t>(rows) * stored_row),
+                   rows, view, to + static_cast<uint64_t>(tile) * piece_bytes,
+                   scratch_[static_cast<size_t>(worker)]);
+    }
+  });
+}
+
+void StreamedMatrices::BeginPass() {
+  if (current_.layer >= 0) Abandon();  // the last pass did not come to its end
+  for (const auto& file : files_) file->CheckUnchanged();
+}
+
+void StreamedMatrices::BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder) {
+  if (current_.layer >= 0 || (next_.layer >= 0 && next_.layer != layer)) Abandon();
+  if (next_.layer == layer) {
+    std::swap(current_, next_);
+  } else {
+    LookUp(layer, experts, current_);
+    if (reorder) PutPresentFirst(current_, experts);
+    AskForMissing(current_, experts);
+  }
+  if (is_mixture() || map_.num_layers() == 1) return;
+  // All of the next layer is wanted, whatever comes; behind the last one the next token begins.
+  LookUp((layer + 1) % map_.num_layers(), experts, next_);
+  AskForMissing(next_, experts);
+}
+
+void StreamedMatrices::LookUp(int64_t layer, std::span<const int32_t> experts, Batch& batch) {
+  batch.layer = layer;
+  batch.offsets.clear();
+  for (const int32_t expert : experts) {
+    const int32_t first = map_.FirstOf(layer, expert, FfnMatrix::kGate);
+    for (int64_t i = 0; i < map_.CountOfFfn(layer); ++i) {
+      batch.offsets.push_back(first + static_cast<int32_t>(i));
+    }
+  }
+  batch.entries.resize(batch.offsets.size());
+  batch.loaded.assign(batch.offsets.size(), false);
+  const int64_t absent = cache_->Lookup({map_.FirstKey(layer), batch.offsets}, batch.entries);
+  counts_.neurons += std::ssize(batch.offsets);
+  counts_.hits += std::ssize(batch.offsets) - absent;
+  counts_.misses += absent;
+}
+
+void StreamedMatrices::PutPresentFirst(const Batch& batch, std::span<int32_t> experts) {
+  missing_experts_.clear();
+  size_t present = 0;
+  for (const int32_t expert : experts) {
+    const size_t first = batch.IndexOf(map_.FirstOf(batch.layer, expert, FfnMatrix::kGate));
+    const auto entries =
+        std::span(batch.entries).subspan(first, static_cast<size_t>(map_.CountOfFfn(batch.layer)));
+    if (std::all_of(entries.begin(), entries.end(), IsHere)) {
+      experts[present++] = expert;
+    } else {
+      missing_experts_.push_back(expert);
+    }
+  }
+  std::copy(missing_experts_.begin(), missing_experts_.end(),
+            experts.begin() + static_cast<int64_t>(present));
+}
+
+void StreamedMatrices::AskForMissing(const Batch& batch, std::span<const int32_t> experts) {
+  for (const int32_t expert : experts) {
+    size_t i = batch.IndexOf(map_.FirstOf(batch.layer, expert, FfnMatrix::kGate));
+    const size_t end = i + static_cast<size_t>(map_.CountOfFfn(batch.layer));
+    for (; i < end; ++i) {
+      if (!IsHere(batch.entries[i])) {
+        reader_.Ask(map_.FirstKey(batch.layer) + batch.offsets[i]);
+      }
+    }
+  }
+}
+
+void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
+                                std::span<const FfnProduct> products, MatMulInput& input) {
+  const Clock::time_point start = Clock::now();
+  const double waited = reader_.wait_seconds();
+  try {
+    MultiplyPresent(compute, expert, products, input);
+    for (const FfnProduct& product : products) MultiplyMissing(compute, expert, product, input);
+  } catch (...) {
+    Abandon();
+    throw;
+  }
+  counts_.wall_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  counts_.idle_seconds += (reader_.wait_seconds() - waited) * compute.threads();
+  counts_.bytes_read = reader_.bytes_read() - bytes_at_start_;
+}
+
+// What is in memory in one section.
+void StreamedMatrices::MultiplyPresent(Compute& compute, int64_t expert,
+                                       std::span<const FfnProduct> products, MatMulInput& input) {
+  present_.clear();
+  for (const FfnProduct& product : products) {
+    const int32_t first = map_.FirstOf(current_.layer, expert, product.which);
+    const size_t begin = current_.IndexOf(first);
+    const auto count = static_cast<size_t>(map_.CountOf(current_.layer, product.which));
+    for (size_t i = begin; i < begin + count; ++i) {
+      if (!IsHere(current_.entries[i])) continue;
+      const Extent extent = map_.At(map_.FirstKey(current_.layer) + current_.offsets[i]);
+      present_.push_back({extent.View(Slot(current_.entries[i].slot)),
+                          Columns(product.out, extent.first_row, extent.rows)});
+    }
+  }
+  if (!present_.empty()) MatMul(compute, present_, input);
+}
+
+void StreamedMatrices::MultiplyMissing(Compute& compute, int64_t expert, const FfnProduct& product,
+                                       MatMulInput& input) {
+  const size_t begin = current_.IndexOf(map_.FirstOf(current_.layer, expert, product.which));
+  const auto count = static_cast<size_t>(map_.CountOf(current_.layer, product.which));
+  for (size_t i = begin; i < begin + count; ++i) {
+    if (IsHere(current_.entries[i])) continue;
+    const Extent extent = map_.At(map_.FirstKey(current_.layer) + current_.offsets[i]);
+    const Product rows = {extent.View(Bring(compute, i)),
+                          Columns(product.out, extent.first_row, extent.rows)};
+    MatMul(compute, {&rows, 1}, input);
+  }
+}
+
+// Waits for an extent and lays it out where it is multiplied.
+std::byte* StreamedMatrices::Bring(Compute& compute, size_t index) {
+  const int32_t key = map_.FirstKey(current_.layer) + current_.offsets[index];
+  const CacheEntry& entry = current_.entries[index];
+  const bool is_kept = entry.found == CacheFound::kMiss;
+  std::byte* to = Slot(is_kept ? entry.slot : static_cast<int32_t>(plan_.cache_slots));
+  Unpack(compute, map_.At(key), reader_.Take(), to);
+  reader_.Done();
+  if (is_kept) {
+    cache_->Loaded(key);
+    current_.loaded[index] = true;
+  }
+  return to;
+}
+
+void StreamedMatrices::EndLayer() { Release(current_); }
+
+void StreamedMatrices::Release(Batch& batch) noexcept {
+  if (batch.layer < 0) return;
+  const int32_t first_key = map_.FirstKey(batch.layer);
+  cache_->Release({first_key, batch.offsets}, batch.entries);
+  for (size_t i = 0; i < batch.offsets.size(); ++i) {
+    if (batch.entries[i].found == CacheFound::kMiss && !batch.loaded[i]) {
+      cache_->Failed(first_key + batch.offsets[i]);
+    }
+  }
+  batch.layer = -1;
+}
+
+// Nothing is in flight or looked up then.
+void StreamedMatrices::Abandon() noexcept {
+  reader_.Stop();
+  Release(current_);
+  Release(next_);
+}
+
+}  // namespace hearth

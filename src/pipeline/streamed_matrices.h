@@ -1,0 +1,118 @@
+// Start here: the FFNs of a model that is not packed and larger than the memory it was given
+// (DESIGN sections 4, 6 and 8). The matrices of dense layers and of experts lie on storage as the
+// file has them; some extents of them are in memory in the layout that is multiplied.
+//
+// A dense FFN needs all of its extents for every token, in the same order every time: what is in
+// memory stays there, spread evenly, and the rest is read in order, into the next layer, so that
+// reading overlaps with all computing. Of a mixture the router says which experts a layer needs:
+// they are looked up in the cache, the missing ones read, and those that are there are multiplied
+// meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "cache/neuron_cache.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "pipeline/extent_map.h"
+#include "pipeline/extent_reader.h"
+#include "pipeline/stream_counts.h"
+#include "plan/extent_plan.h"
+
+namespace hearth {
+
+// One matrix of an FFN, and where its product goes.
+struct FfnProduct {
+  FfnMatrix which = FfnMatrix::kGate;
+  FloatView out;  // [tokens][rows of the matrix]
+};
+
+// One thread at a time.
+class StreamedMatrices {
+ public:
+  // files: one for each part of a split set. policy: of a mixture; what a dense model has in memory
+  // stays. Charges ChargedBytes. Throws as ExtentReader does.
+  StreamedMatrices(Budget& budget, ExtentMap map, std::vector<std::unique_ptr<AsyncFile>> files,
+                   const ExtentPlan& plan, CachePolicyKind policy);
+  StreamedMatrices(const StreamedMatrices&) = delete;
+  StreamedMatrices& operator=(const StreamedMatrices&) = delete;
+  ~StreamedMatrices();
+  static uint64_t ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
+                               CachePolicyKind policy);
+  // Of them, those for extents in memory.
+  static uint64_t SlotBytes(const ExtentMap& map, const ExtentPlan& plan);
+
+  // Fills what is in memory of a dense model, or the cache of a mixture. Calls
+  // progress(done_bytes, total_bytes), which may throw. Throws Error(kIo).
+  void Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress);
+
+  // Before a pass, also after one that failed. Throws Error(kIo) where a file was truncated or
+  // replaced.
+  void BeginPass();
+  // After a pass: the clock of policies that forget.
+  void EndPass() noexcept { cache_->EndToken(); }
+
+  // The FFNs of a layer that will be multiplied, distinct and ascending. Where `reorder`, puts
+  // those that are in memory first; they must be multiplied in this order.
+  void BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder);
+  // out = input * matrix^T for some matrices of an FFN, ascending, each once in a layer. Throws
+  // Error(kIo); nothing is in flight then.
+  void Multiply(Compute& compute, int64_t expert, std::span<const FfnProduct> products,
+                MatMulInput& input);
+  void EndLayer();
+
+  const ExtentMap& map() const { return map_; }
+  const ExtentPlan& plan() const { return plan_; }
+  CachePolicyKind policy() const { return cache_->options().policy; }
+  const AsyncFile& file() const { return *files_.front(); }
+  bool is_mixture() const { return map_.num_experts() > 1; }
+  const StreamCounts& counts() const { return counts_; }  // "neurons" are extents here
+
+ private:
+  // What was looked up for a layer.
+  struct Batch {
+    int64_t layer = -1;  // -1: nothing
+    std::vector<int32_t> offsets;
+    std::vector<CacheEntry> entries;
+    std::vector<bool> loaded;  // of misses
+
+    size_t IndexOf(int32_t offset) const;
+  };
+
+  void LookUp(int64_t layer, std::span<const int32_t> experts, Batch& batch);
+  void AskForMissing(const Batch& batch, std::span<const int32_t> experts);
+  void PutPresentFirst(const Batch& batch, std::span<int32_t> experts);
+  void MultiplyPresent(Compute& compute, int64_t expert, std::span<const FfnProduct> products,
+                       MatMulInput& input);
+  void MultiplyMissing(Compute& compute, int64_t expert, const FfnProduct& product,
+                       MatMulInput& input);
+  std::byte* Bring(Compute& compute, size_t index);
+  void Unpack(Compute& compute, const Extent& extent, std::span<const std::byte> stored,
+              std::byte* to);
+  void Release(Batch& batch) noexcept;
+  void Abandon() noexcept;
+  std::byte* Slot(int32_t slot) { return memory_.data() + static_cast<size_t>(slot) * slot_bytes_; }
+
+  ExtentMap map_;
+  ExtentPlan plan_;
+  std::vector<std::unique_ptr<AsyncFile>> files_;
+  uint64_t slot_bytes_ = 0;
+  Buffer memory_;  // the cache's slots, and one for an extent that is not kept
+  std::unique_ptr<NeuronCache> cache_;
+  ExtentReader reader_;
+  Batch current_, next_;
+  std::vector<Product> present_;
+  std::vector<int32_t> missing_experts_;
+  std::vector<std::vector<std::byte>> scratch_;  // of conversions, a tile's rows for each thread
+  uint64_t bytes_at_start_ = 0;                  // that were read to fill the cache
+  StreamCounts counts_;
+};
+
+}  // namespace hearth

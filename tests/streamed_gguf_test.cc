@@ -1,0 +1,147 @@
+// A model that is not packed and of which only a part is in memory: the same logits, bit for bit,
+// as in memory (DESIGN, invariant 3), for dense layers and for mixtures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/memory_info.h"
+#include "engine/engine.h"
+#include "prepare/shapes.h"
+#include "prepare/synth.h"
+
+namespace hearth {
+namespace {
+
+using testing::HasSubstr;
+
+struct GgufCase {
+  const char* name;
+  const char* shape;
+  DType quant;
+  bool is_mixture;
+};
+
+class StreamedGgufTest : public testing::TestWithParam<GgufCase> {
+ protected:
+  static std::string PathOf(const GgufCase& model) {
+    return testing::TempDir() + "streamed_" + model.name + ".gguf";
+  }
+  void SetUp() override {
+    SynthesizeModel(ParseShape(GetParam().shape, GetParam().name),
+                    {.quant = GetParam().quant, .threads = 2}, Path());
+  }
+  void TearDown() override { std::filesystem::remove(Path()); }
+  std::string Path() const { return PathOf(GetParam()); }
+
+  // The smallest limit that a refusal names.
+  uint64_t SmallestLimit(EngineOptions options) const {
+    options.memory_bytes = ResidentBytes();
+    try {
+      Engine::Load(Path(), options);
+    } catch (const Error& error) {
+      const std::string words = "the smallest that can is ", text = error.what();
+      const size_t at = text.find(words);
+      if (at == std::string::npos) throw;
+      return std::stoull(text.substr(at + words.size())) << 20;
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return 0;
+  }
+
+  // Logits of a prompt of 12 tokens, and after each of 6 that follow.
+  static std::vector<float> Logits(Engine& engine) {
+    std::vector<TokenId> tokens(18);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(100 + 37 * i % 400);
+    KvSequence kv(engine.kv_pool());
+    std::vector<float> all;
+    for (size_t begin = 0; begin < tokens.size();) {
+      const size_t count = begin == 0 ? 12 : 1;
+      const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
+      engine.forward().Run({&sequence, 1}, engine.selector());
+      const FloatView logits = engine.forward().Logits(static_cast<int64_t>(count) - 1, 1);
+      all.insert(all.end(), logits.data, logits.data + logits.cols);
+      begin += count;
+    }
+    return all;
+  }
+};
+
+TEST_P(StreamedGgufTest, EveryBudgetAndBackendGivesTheLogitsOfMemory) {
+  EngineOptions options{.threads = 2, .context = 64};
+  const std::vector<float> expected = Logits(*Engine::Load(Path(), options));
+  int trial = 0;
+  for (const uint64_t more_mib : {0, 3, 9}) {
+    for (const CachePolicyKind policy : {CachePolicyKind::kLru, kDefaultCachePolicy}) {
+      options.threads = 1 + trial % 4;
+      options.memory_bytes = SmallestLimit(options) + (more_mib << 20);
+      options.streaming.pipeline.policy = policy;
+      options.streaming.io.backend = trial % 2 == 0 ? IoBackend::kAuto : IoBackend::kPread;
+      ++trial;
+      const auto engine = Engine::Load(Path(), options);
+      ASSERT_NE(engine->streamed_matrices(), nullptr);
+      EXPECT_EQ(engine->streamed_matrices()->is_mixture(), GetParam().is_mixture);
+      EXPECT_EQ(Logits(*engine), expected) << more_mib;
+      EXPECT_GT(engine->stream_counts().misses, 0);
+      EXPECT_GT(engine->stream_counts().bytes_read, 0u);
+      uint64_t promised = 0;
+      for (const auto& [name, bytes] : engine->planned_ledger()) promised += bytes;
+      EXPECT_LE(promised, *options.memory_bytes);
+      EXPECT_EQ(engine->budget().used_bytes(), promised);
+    }
+  }
+}
+
+TEST_P(StreamedGgufTest, AFileThatChangesFailsTheNextTokenOnly) {
+  EngineOptions options{.threads = 2, .context = 64};
+  options.memory_bytes = SmallestLimit(options);
+  const auto engine = Engine::Load(Path(), options);
+  KvSequence kv(engine->kv_pool());
+  const TokenId token = 100;
+  const auto pass = [&] {
+    const BatchSequence sequence{&kv, {&token, 1}};
+    engine->forward().Run({&sequence, 1}, engine->selector());
+  };
+  pass();
+  std::filesystem::resize_file(Path(), std::filesystem::file_size(Path()) / 2);
+  try {
+    pass();
+    FAIL() << "a truncated file went unnoticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_THAT(error.what(), HasSubstr(Path()));
+  }
+  EXPECT_EQ(kv.length(), 1) << "the token of the pass that failed is not in the cache";
+}
+
+TEST_P(StreamedGgufTest, WhatMayNotStreamIsRefused) {
+  EngineOptions options{.threads = 2, .context = 64};
+  options.memory_bytes = SmallestLimit(options);
+  options.may_stream = false;
+  EXPECT_THROW(Engine::Load(Path(), options), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, StreamedGgufTest,
+    testing::Values(GgufCase{"dense",
+                             R"({"hidden_size": 256, "intermediate_size": 3072, "num_layers": 6,
+                     "num_heads": 4, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600})",
+                             DType::kQ8_0, false},
+                    GgufCase{"large",  // matrices of several extents
+                             R"({"hidden_size": 512, "intermediate_size": 9216, "num_layers": 2,
+                     "num_heads": 4, "num_kv_heads": 2, "head_dim": 128, "vocab_size": 600})",
+                             DType::kF16, false},
+                    GgufCase{"mixture",
+                             R"({"arch": "qwen3moe", "hidden_size": 256, "intermediate_size": 192,
+                     "num_layers": 4, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
+                     "vocab_size": 600, "num_experts": 32, "num_experts_per_token": 4})",
+                             DType::kQ4_0, true}),
+    [](const auto& model) { return std::string(model.param.name); });
+
+}  // namespace
+}  // namespace hearth
