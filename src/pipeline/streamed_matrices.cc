@@ -109,7 +109,7 @@ void StreamedMatrices::Fill(Compute& compute,
     done += extent.stored_bytes();
     if (progress) progress(done, total);
   }
-  bytes_at_start_ = reader_.bytes_read();
+  other_bytes_ = reader_.bytes_read();
 }
 
 // In pieces of a tile, on all threads.
@@ -138,6 +138,34 @@ void StreamedMatrices::Unpack(Compute& compute, const Extent& extent,
 void StreamedMatrices::BeginPass() {
   if (current_.layer >= 0) Abandon();  // the last pass did not come to its end
   for (const auto& file : files_) file->CheckUnchanged();
+}
+
+double StreamedMatrices::ProbeReads(double seconds) {
+  Abandon();
+  const uint64_t before = reader_.bytes_read();
+  const Clock::time_point start = Clock::now();
+  double elapsed = 0;
+  for (int64_t i = 0; elapsed < seconds; ++i) {
+    // Layer by layer the extents of one FFN, so that other FFNs' come only after all layers.
+    const int64_t layer = i % map_.num_layers();
+    const int64_t expert = i / map_.num_layers() % map_.num_experts();
+    const int32_t first = map_.FirstKey(layer) + map_.FirstOf(layer, expert, FfnMatrix::kGate);
+    for (int64_t k = 0; k < map_.CountOfFfn(layer); ++k) {
+      reader_.Ask(first + static_cast<int32_t>(k));
+      if (reader_.num_asked() < plan_.read_buffers) continue;
+      reader_.Take();
+      reader_.Done();
+    }
+    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  while (reader_.num_asked() > 0) {
+    reader_.Take();
+    reader_.Done();
+  }
+  elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+  const uint64_t bytes = reader_.bytes_read() - before;
+  other_bytes_ += bytes;
+  return static_cast<double>(bytes) / elapsed;
 }
 
 void StreamedMatrices::BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder) {
@@ -214,7 +242,7 @@ void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
   }
   counts_.wall_seconds += std::chrono::duration<double>(Clock::now() - start).count();
   counts_.idle_seconds += (reader_.wait_seconds() - waited) * compute.threads();
-  counts_.bytes_read = reader_.bytes_read() - bytes_at_start_;
+  counts_.bytes_read = reader_.bytes_read() - other_bytes_;
 }
 
 // What is in memory in one section.

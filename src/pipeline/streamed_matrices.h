@@ -68,6 +68,10 @@ class StreamedMatrices {
                 MatMulInput& input);
   void EndLayer();
 
+  // Bytes per second that the storage gives these reads while nothing is computed: extents in
+  // order, for about `seconds`. Between passes. Throws Error(kIo).
+  double ProbeReads(double seconds);
+
   const ExtentMap& map() const { return map_; }
   const ExtentPlan& plan() const { return plan_; }
   CachePolicyKind policy() const { return cache_->options().policy; }
@@ -111,7 +115,7 @@ class StreamedMatrices {
   std::vector<Product> present_;
   std::vector<int32_t> missing_experts_;
   std::vector<std::vector<std::byte>> scratch_;  // of conversions, a tile's rows for each thread
-  uint64_t bytes_at_start_ = 0;                  // that were read to fill the cache
+  uint64_t other_bytes_ = 0;                     // that were read to fill the cache and to probe
   StreamCounts counts_;
 };
 

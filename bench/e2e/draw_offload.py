@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Draws what offload.py measured as an SVG: draw_offload.py IN.json OUT.svg
+
+Decode speed over the memory that a run was given, a line per pipeline and one for llama.cpp; the
+dashed line is the run with everything in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 64, 150, 48, 48
+COLORS = ["#d1603d", "#3d7fd1", "#5a9e57", "#a05fb4", "#8a94a0", "#c9a227"]
+TEXT = "#333333"
+
+
+def text(x: float, y: float, words: str, size: int = 12, anchor: str = "middle") -> str:
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
+            f'fill="{TEXT}">{escape(words)}</text>')
+
+
+class Scale:
+    """From gigabytes and tokens per second to points of the picture."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.most_gb = 1.05 * max(row["budget_bytes"] for row in rows) / 1e9
+        self.most_speed = 1.1 * max(row["decode"]["max"] for row in rows)
+
+    def x(self, gb: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * gb / self.most_gb
+
+    def y(self, speed: float) -> float:
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - speed / self.most_speed)
+
+
+def axes(scale: Scale) -> list[str]:
+    right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
+    shapes = [f'<line x1="{LEFT}" x2="{right}" y1="{base}" y2="{base}" stroke="{TEXT}"/>',
+              f'<line x1="{LEFT}" x2="{LEFT}" y1="{TOP}" y2="{base}" stroke="{TEXT}"/>',
+              text((LEFT + right) / 2, HEIGHT - 10, "memory, GB"),
+              text(LEFT, TOP - 8, "tokens per second", anchor="start")]
+    for i in range(5):
+        gb, speed = scale.most_gb * i / 4, scale.most_speed * i / 4
+        shapes.append(text(scale.x(gb), base + 18, f"{gb:.1f}", 11))
+        shapes.append(text(LEFT - 8, scale.y(speed) + 4, f"{speed:.1f}", 11, "end"))
+    return shapes
+
+
+def curve(rows: list[dict[str, Any]], name: str, color: str, place: int,
+          scale: Scale) -> list[str]:
+    points = sorted((row["budget_bytes"] / 1e9, row["decode"]) for row in rows)
+    shapes = []
+    for gb, decode in points:
+        x = scale.x(gb)
+        shapes.append(f'<circle cx="{x:.1f}" cy="{scale.y(decode["median"]):.1f}" r="3.5" '
+                      f'fill="{color}"/>')
+        shapes.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{scale.y(decode["min"]):.1f}" '
+                      f'y2="{scale.y(decode["max"]):.1f}" stroke="{color}"/>')
+    path = " ".join(f"{scale.x(gb):.1f},{scale.y(d['median']):.1f}" for gb, d in points)
+    shapes.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5"/>')
+    y = TOP + 18 * place
+    shapes.append(f'<rect x="{WIDTH - RIGHT + 14}" y="{y - 9}" width="10" height="10" '
+                  f'fill="{color}"/>')
+    shapes.append(text(WIDTH - RIGHT + 30, y, name, 12, "start"))
+    return shapes
+
+
+def draw(result: dict[str, Any]) -> str:
+    rows = [row for row in result["settings"] if row["decode"] is not None]
+    scale = Scale(rows)
+    shapes = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+              text(LEFT, 20, f"Decoding {Path(result['model']).name} in less memory than it takes, "
+                   f"{result['threads']} threads", 13, "start"), *axes(scale)]
+    names = dict.fromkeys(row["name"] for row in rows if row["is_limited"])
+    for place, name in enumerate(names):
+        own = [row for row in rows if row["name"] == name and row["is_limited"]]
+        shapes += curve(own, name, COLORS[place % len(COLORS)], place, scale)
+    for row in rows:
+        if row["is_limited"]:
+            continue
+        y = scale.y(row["decode"]["median"])
+        shapes.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
+                      f'stroke="{TEXT}" stroke-dasharray="5 4"/>')
+        shapes.append(text(WIDTH - RIGHT + 6, y + 4, f"{row['name']} in memory", 11, "start"))
+    body = "\n".join(shapes)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif">\n{body}\n</svg>\n')
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measured", type=Path, metavar="IN.json")
+    parser.add_argument("picture", type=Path, metavar="OUT.svg")
+    args = parser.parse_args()
+    args.picture.write_text(draw(json.loads(args.measured.read_text())))
+
+
+if __name__ == "__main__":
+    main()
