@@ -26,6 +26,14 @@ std::string PolicyNames() {
   return names;
 }
 
+std::string PipelineNames() {
+  std::string names;
+  for (const PipelineKind kind : AllPipelines()) {
+    names += (names.empty() ? "" : "|") + std::string(PipelineName(kind));
+  }
+  return names;
+}
+
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
@@ -36,7 +44,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
             name,
             [&arguments, name, values, parse](const std::string& text) {
               if (arguments.given.empty()) arguments.given = name;
-              if (!parse(arguments.options, text)) {
+              if (!parse(arguments, text)) {
                 throw UsageError(
                     fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
               }
@@ -44,25 +52,30 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
             help)
         ->option_text(values);
   };
-  add("--pipeline", "of a streamed model: compute while reading, or after it (default cluster)",
-      "cluster|blocking", [](StreamingOptions& options, const std::string& text) {
+  add("--pipeline",
+      "of a streamed model: compute while reading (default cluster), while reading the same "
+      "matrix, "
+      "after reading, or as LLM in a Flash does (after reading, with the window as cache policy "
+      "and nothing pinned)",
+      PipelineNames(), [](StreamingArguments& to, const std::string& text) {
         const auto kind = PipelineFromName(text);
-        options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
+        to.options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
         return kind.has_value();
       });
   add("--io", "how a streamed model is read (default auto: io_uring where it is permitted)",
-      "auto|io_uring|pread", [](StreamingOptions& options, const std::string& text) {
-        options.io.backend = text == "io_uring" ? IoBackend::kIoUring
-                             : text == "pread"  ? IoBackend::kPread
-                                                : IoBackend::kAuto;
+      "auto|io_uring|pread", [](StreamingArguments& to, const std::string& text) {
+        to.options.io.backend = text == "io_uring" ? IoBackend::kIoUring
+                                : text == "pread"  ? IoBackend::kPread
+                                                   : IoBackend::kAuto;
         return text == "auto" || text == "io_uring" || text == "pread";
       });
   add("--cache-policy",
       fmt::format("which neurons of a streamed model stay in its cache (default {})",
                   CachePolicyName(kDefaultCachePolicy)),
-      PolicyNames(), [](StreamingOptions& options, const std::string& text) {
+      PolicyNames(), [](StreamingArguments& to, const std::string& text) {
         const auto kind = CachePolicyFromName(text);
-        options.pipeline.policy = kind.value_or(options.pipeline.policy);
+        to.options.pipeline.policy = kind.value_or(to.options.pipeline.policy);
+        to.has_policy = true;
         return kind.has_value();
       });
   command
@@ -73,9 +86,15 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
             arguments.options.pinned_share = share;
           },
           "of a streamed model's memory for neurons, the share that is pinned to those that fire "
-          "most; the cache has the rest")
+          "most (default 0.5); the cache has the rest")
       ->option_text("SHARE")
       ->check(CLI::Range(0.0, 1.0));
+}
+
+void CheckStreaming(const StreamingArguments& arguments) {
+  if (arguments.options.pipeline.pipeline == PipelineKind::kLlmFlash && arguments.has_policy) {
+    throw UsageError("--cache-policy has no effect with --pipeline llmflash, whose window it is");
+  }
 }
 
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine) {
@@ -97,7 +116,8 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
   return {{"backend", store.source().file->backend()},
           {"direct", store.source().file->direct()},
           {"pipeline", PipelineName(engine.streamed()->options().pipeline)},
-          {"cache_policy", CachePolicyName(engine.streamed()->options().policy)},
+          {"cache_policy", CachePolicyName(engine.streamed()->options().cache_policy())},
+          {"gates_pinned", plan.holds_gates},
           {"pinned_share", static_cast<double>(plan.pinned_slots(shape)) /
                                static_cast<double>(shape.all_neurons())},
           {"cache_share",
@@ -105,7 +125,7 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
           {"hit_rate", 1 - MissRate(counts)},
           {"miss_rate_p99", p99},
           {"bytes_read_per_token", PerToken(static_cast<double>(counts.bytes_read), tokens)},
-          {"reads_per_token", PerToken(static_cast<double>(counts.misses), tokens)},
+          {"reads_per_token", PerToken(static_cast<double>(counts.reads), tokens)},
           {"wait_share", thread_seconds > 0 ? counts.idle_seconds / thread_seconds : 0}};
 }
 
@@ -118,9 +138,10 @@ std::string StreamedText(const Engine& engine) {
     return 100.0 * static_cast<double>(neurons) / static_cast<double>(shape.all_neurons());
   };
   return fmt::format(
-      "{:.0f}% of neurons pinned, {:.0f}% cached ({}), the rest read with {}{}, {} pipeline\n",
-      percent(plan.pinned_slots(shape)), percent(plan.cache_slots),
-      CachePolicyName(engine.streamed()->options().policy), store.source().file->backend(),
+      "{}{:.0f}% of neurons pinned, {:.0f}% cached ({}), the rest read with {}{}, {} pipeline\n",
+      plan.holds_gates ? "all gates pinned; up and down: " : "", percent(plan.pinned_slots(shape)),
+      percent(plan.cache_slots), CachePolicyName(engine.streamed()->options().cache_policy()),
+      store.source().file->backend(),
       store.source().file->direct() ? " past the page cache" : " through the page cache",
       PipelineName(engine.streamed()->options().pipeline));
 }
@@ -128,7 +149,7 @@ std::string StreamedText(const Engine& engine) {
 std::string IoText(const StreamCounts& counts, int64_t tokens) {
   return fmt::format(
       "{:.1f}% of neurons found in memory; {:.0f} reads, {} per token",
-      100 * (1 - MissRate(counts)), PerToken(static_cast<double>(counts.misses), tokens),
+      100 * (1 - MissRate(counts)), PerToken(static_cast<double>(counts.reads), tokens),
       FormatSize(static_cast<uint64_t>(PerToken(static_cast<double>(counts.bytes_read), tokens))));
 }
 

@@ -13,11 +13,14 @@ namespace hearth::cli {
 struct StreamingArguments {
   StreamingOptions options;
   std::string given;  // the first of the options that was given; empty: none
+  bool has_policy = false;
 };
 
 // --pipeline, --io, --cache-policy, --pinned.
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);
 
+// Throws UsageError where the options contradict each other. Before anything is loaded.
+void CheckStreaming(const StreamingArguments& arguments);
 // Throws UsageError where one of the options was given for a model that is in memory as a whole.
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine);
 

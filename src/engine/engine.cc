@@ -127,7 +127,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   std::optional<StreamedBundles> bundles;
   StreamPlan stream_plan;
   if (plan.is_packed && Sum(ledger) > limit) {
-    bundles = StreamedBundles::TakeFrom(plan, file);
+    bundles = StreamedBundles::TakeFrom(plan, file, mode);
     ledger["weights"] = Buffer::ChargedBytes(plan.weights_bytes);
     stream_plan = PlanStreaming(*bundles, limit, options.streaming, ledger);
   }

@@ -7,10 +7,11 @@ namespace hearth {
 
 // Of a decode pipeline, so far.
 struct StreamCounts {
-  int64_t neurons = 0;  // listed
+  int64_t neurons = 0;  // looked up: listed, or, where gates are held, firing
   int64_t pinned = 0;   // of them
   int64_t hits = 0;     // found in the cache
   int64_t misses = 0;   // read from storage
+  int64_t reads = 0;    // for them
   uint64_t bytes_read = 0;
   double idle_seconds = 0;  // threads without work while reads were under way, all together
   double wall_seconds = 0;  // of all calls
