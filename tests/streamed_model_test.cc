@@ -139,7 +139,7 @@ TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresho
        {}},
       {R"({"hidden_size": 256, "intermediate_size": 8192, "num_layers": 3, "num_heads": 4,
            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "silu"})",
-       {0.1f, 0.15f, 0.2f}}};
+       {0.4f, 0.5f, 0.6f}}};
   for (const auto& model : models) {
     // Nothing can be planted in what is never zero.
     std::optional<PlantedOptions> planted;

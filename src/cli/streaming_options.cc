@@ -34,24 +34,25 @@ std::string PipelineNames() {
   return names;
 }
 
+// An option of one word that `parse` takes or refuses.
+using ParseWord = bool (*)(StreamingArguments& to, const std::string& text);
+
+void AddWord(CLI::App& command, StreamingArguments& arguments, const char* name,
+             const std::string& help, const std::string& values, ParseWord parse) {
+  const auto take = [&arguments, name, values, parse](const std::string& text) {
+    if (arguments.given.empty()) arguments.given = name;
+    if (!parse(arguments, text)) {
+      throw UsageError(fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
+    }
+  };
+  command.add_option_function<std::string>(name, take, help)->option_text(values);
+}
+
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
   const auto add = [&](const char* name, const std::string& help, const std::string& values,
-                       auto parse) {
-    command
-        .add_option_function<std::string>(
-            name,
-            [&arguments, name, values, parse](const std::string& text) {
-              if (arguments.given.empty()) arguments.given = name;
-              if (!parse(arguments, text)) {
-                throw UsageError(
-                    fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
-              }
-            },
-            help)
-        ->option_text(values);
-  };
+                       ParseWord parse) { AddWord(command, arguments, name, help, values, parse); };
   add("--pipeline",
       "of a streamed model: compute while reading (default cluster), while reading the same "
       "matrix, "
