@@ -62,7 +62,7 @@ class Engine {
   }
   // FFNs that are not all in memory; null where they are.
   const StreamedFfns* streamed() const { return streamed_.get(); }
-  // What decoding read so far; zeros where nothing is streamed.
+  // What passes read so far; zeros where nothing is streamed.
   StreamCounts stream_counts() const { return streamed_ ? streamed_->counts() : StreamCounts(); }
   int threads() const { return compute_.threads(); }
   int64_t context() const { return forward_->limits().max_context; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 
 namespace hearth {
 namespace {
@@ -82,7 +81,7 @@ void RangeReader::SubmitRange(size_t buffer) {
     }
     ++range.pending;
     ++counts_.reads;
-    counts_.bytes += bytes;
+    counts_.bytes_read += bytes;
   }
 }
 
@@ -98,14 +97,22 @@ void RangeReader::Collect(bool wait) {
 
 RangeReader::Range RangeReader::Take(Compute& compute) {
   Range& range = buffers_[oldest_];
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   Collect(false);
   while (range.pending > 0) Collect(true);
-  counts_.wait_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  counts_.idle_seconds +=
+      std::chrono::duration<double>(Clock::now() - start).count() * compute.threads();
   if (range.error != 0) store_.ThrowReadError(range.error);
   Verify(compute, range);
   return range;
+}
+
+void RangeReader::Count(Clock::time_point start) {
+  const int64_t neurons = store_.source().neurons, pinned = store_.plan().pinned_neurons;
+  counts_.neurons += neurons;
+  counts_.pinned += pinned;
+  counts_.misses += neurons - pinned;
+  counts_.wall_seconds += std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 void RangeReader::Verify(Compute& compute, const Range& range) const {

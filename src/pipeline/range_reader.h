@@ -7,6 +7,7 @@
 // faster than two thirds of it in pieces.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,16 +15,10 @@
 
 #include "ops/compute.h"
 #include "pipeline/bundle_store.h"
+#include "pipeline/stream_counts.h"
 #include "storage/async_reader.h"
 
 namespace hearth {
-
-// What sequential reads did so far.
-struct RangeCounts {
-  uint64_t reads = 0;
-  uint64_t bytes = 0;
-  double wait_seconds = 0;  // in which the caller had nothing to compute
-};
 
 // One thread at a time.
 class RangeReader {
@@ -38,10 +33,10 @@ class RangeReader {
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
     const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
     const int64_t pinned = store_.plan().pinned_neurons;
+    const Clock::time_point start = Clock::now();
     if (pinned > 0) visit(int64_t{0}, store_.RowsOfPinned(ffn));
-    if (pinned == store_.source().neurons) return;
     try {
-      Begin(index, pinned);
+      if (pinned < store_.source().neurons) Begin(index, pinned);
       while (in_order_.ffn == index) {
         const Range range = Take(compute);
         visit(range.first, store_.RowsOfBundles(ffn, range.first, range.count, range.bundles));
@@ -51,6 +46,7 @@ class RangeReader {
       Stop();
       throw;
     }
+    Count(start);
   }
 
   // Reads neurons [0, end) of an FFN; visit(first_neuron, bundles, count) copies them elsewhere.
@@ -69,14 +65,19 @@ class RangeReader {
       throw;
     }
     Stop();
+    counts_ = {};
   }
 
   // Ends what is in flight, so that the spare slots are free for others.
   void Stop() noexcept;
 
-  const RangeCounts& counts() const { return counts_; }
+  // What ForEachRange did since the last ReadPrefix. Its neurons are all of an FFN each time,
+  // however many tokens need them.
+  const StreamCounts& counts() const { return counts_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   struct Range {
     int64_t ffn = 0;
     int64_t first = 0;
@@ -97,6 +98,7 @@ class RangeReader {
   void ReadAhead();
   void SubmitRange(size_t buffer);
   void Collect(bool wait);
+  void Count(Clock::time_point start);
   void Verify(Compute& compute, const Range& range) const;
   Place Next(Place place, int64_t count) const;
 
@@ -108,7 +110,7 @@ class RangeReader {
   Place in_order_;                 // where the oldest range begins
   Place to_read_;                  // where the next read begins; ffn -1: nowhere
   std::optional<int64_t> prefix_;  // neurons of an FFN that are wanted; nothing: all of all FFNs
-  RangeCounts counts_;
+  StreamCounts counts_;
 };
 
 }  // namespace hearth

@@ -1,13 +1,13 @@
-// What decoding with streamed FFNs found, read and waited for.
+// What streamed FFNs found, read and waited for.
 #pragma once
 
 #include <cstdint>
 
 namespace hearth {
 
-// Of a decode pipeline, so far.
+// Of a decode pipeline or of ranges, so far.
 struct StreamCounts {
-  int64_t neurons = 0;  // looked up: listed, or, where gates are held, firing
+  int64_t neurons = 0;  // listed; where gates are held, firing; of ranges, all
   int64_t pinned = 0;   // of them
   int64_t hits = 0;     // found in the cache
   int64_t misses = 0;   // read from storage

@@ -61,8 +61,12 @@ class StreamedFfns {
 
   const BundleStore& store() const { return store_; }
   const StreamOptions& options() const { return options_; }
-  StreamCounts counts() const { return decode_.counts(); }
-  const RangeCounts& range_counts() const { return ranges_.counts(); }
+  // Since Fill: of ranges, and of both.
+  const StreamCounts& range_counts() const { return ranges_.counts(); }
+  StreamCounts counts() const {
+    StreamCounts counts = decode_.counts();
+    return counts += ranges_.counts();
+  }
 
  private:
   StreamOptions options_;
