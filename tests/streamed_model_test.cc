@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -39,10 +41,10 @@ class StreamedModelTest : public testing::Test {
   }
 
   // The smallest limit that a refusal names.
-  static uint64_t SmallestLimit(EngineOptions options) {
+  static uint64_t SmallestLimit(EngineOptions options, const std::string& path = Path()) {
     options.memory_bytes = ResidentBytes();
     try {
-      Load(options);
+      Engine::Load(path, options);
     } catch (const Error& error) {
       const std::string words = "the smallest that can is ", text = error.what();
       const size_t at = text.find(words);
@@ -55,11 +57,22 @@ class StreamedModelTest : public testing::Test {
 
   static std::vector<TokenId> Text(Engine& engine) {
     const Model& model = engine.model();
-    return TopicWalk(*TopicMap::FromMetadata(model.metadata(), model.spec().vocab_size)).Take(24);
+    const auto topics = TopicMap::FromMetadata(model.metadata(), model.spec().vocab_size);
+    if (topics) return TopicWalk(*topics).Take(24);
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < 24; ++i) tokens.push_back(3 + 97 * i % 1900);
+    return tokens;
+  }
+
+  // Of single neurons, without ranges.
+  static StreamCounts CountsOfLists(const Engine& engine) {
+    StreamCounts counts = engine.stream_counts();
+    return counts -= engine.streamed()->range_counts();
   }
 
   // Logits of a prompt of `prompt` tokens, and after every token that follows.
-  static std::vector<float> Logits(Engine& engine, size_t prompt) {
+  static std::vector<float> Logits(Engine& engine, size_t prompt,
+                                   ForwardObserver* observer = nullptr) {
     const std::vector<TokenId> tokens = Text(engine);
     KvSequence kv(engine.kv_pool());
     std::vector<float> all;
@@ -67,7 +80,7 @@ class StreamedModelTest : public testing::Test {
       const size_t count = begin == 0 ? prompt : 1;
       const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
       engine.forward().Run({&sequence, 1},
-                           begin == 0 ? engine.prefill_selector() : engine.selector());
+                           begin == 0 ? engine.prefill_selector() : engine.selector(), observer);
       const FloatView logits = engine.forward().Logits(static_cast<int64_t>(count) - 1, 1);
       all.insert(all.end(), logits.data, logits.data + logits.cols);
       begin += count;
@@ -76,44 +89,120 @@ class StreamedModelTest : public testing::Test {
   }
 };
 
+class ActivityCounter : public ForwardObserver {
+ public:
+  void OnFfnNeurons(const NeuronObservation& observed) override { counts += observed.all; }
+  SparseFfnCounts counts;
+};
+
 TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
+  std::vector<float> dense;
   for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated, FfnMode::kDense}) {
     EngineOptions options{.threads = 2, .context = 64, .mode = mode};
     const std::vector<float> expected = Logits(*Load(options), 12);
+    if (mode == FfnMode::kGated) dense = expected;
+    if (mode == FfnMode::kDense) {
+      EXPECT_EQ(expected, dense);
+    }
     int trial = 0;
-    // From the smallest to half of the neurons in memory.
-    for (const uint64_t more_mib : {0, 8, 16}) {
+    // From the smallest to most of the neurons in memory.
+    for (const uint64_t more_mib : {0, 6, 15}) {
       for (const CachePolicyKind policy : AllCachePolicies()) {
         options.threads = 1 + trial % 4;
         options.memory_bytes = SmallestLimit(options) + (more_mib << 20);
         options.streaming.pipeline = {
-            policy, trial % 3 == 0 ? PipelineKind::kBlocking : PipelineKind::kCluster};
+            policy, AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()]};
         options.streaming.io.backend = trial % 2 == 0 ? IoBackend::kAuto : IoBackend::kPread;
         options.streaming.pinned_share = 0.25 * (trial % 4);
         ++trial;
         const auto engine = Load(options);
         ASSERT_NE(engine->streamed(), nullptr);
         EXPECT_EQ(Logits(*engine, 12), expected) << FfnModeName(mode) << " " << more_mib;
-        if (mode == FfnMode::kPredicted) {
-          EXPECT_GT(engine->stream_counts().misses, 0);
-          EXPECT_GT(engine->stream_counts().hits + engine->stream_counts().pinned, 0);
+        // 8 MiB of gates.
+        const bool holds_gates = engine->streamed()->store().plan().holds_gates;
+        EXPECT_EQ(holds_gates, mode == FfnMode::kGated && more_mib > 8);
+        EXPECT_GT(engine->streamed()->range_counts().bytes_read, 0) << "prompts";
+        const StreamCounts single = CountsOfLists(*engine);
+        if (mode == FfnMode::kPredicted || holds_gates) {
+          EXPECT_GT(single.misses, 0);
+          EXPECT_GT(single.hits + single.pinned, 0);
         } else {
-          EXPECT_GT(engine->streamed()->range_counts().bytes, 0);
+          EXPECT_EQ(single.neurons, 0);
         }
       }
     }
   }
 }
 
-TEST_F(StreamedModelTest, KeepsItsPromiseInTheLedger) {
-  EngineOptions options{.threads = 2, .context = 64};
+TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresholds) {
+  const std::string path = testing::TempDir() + "streamed_other.gguf";
+  const struct {
+    const char* shape;
+    std::vector<float> thresholds;
+  } models[] = {
+      {R"({"arch": "mixtral", "hidden_size": 256, "intermediate_size": 2048, "num_layers": 3,
+           "num_heads": 4, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000,
+           "activation": "relu", "num_experts": 4, "num_experts_per_token": 2})",
+       {}},
+      {R"({"hidden_size": 256, "intermediate_size": 8192, "num_layers": 3, "num_heads": 4,
+           "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "silu"})",
+       {0.4f, 0.5f, 0.6f}}};
+  for (const auto& model : models) {
+    // Nothing can be planted in what is never zero.
+    std::optional<PlantedOptions> planted;
+    if (model.thresholds.empty()) planted.emplace();
+    SynthesizeModel(ParseShape(model.shape, "other"),
+                    {.threads = 2, .planted = planted, .packed = true}, path);
+    EngineOptions options{
+        .threads = 2, .context = 64, .mode = FfnMode::kGated, .silu_thresholds = model.thresholds};
+    const std::vector<float> expected = Logits(*Engine::Load(path, options), 12);
+    for (size_t i = 0; i < AllPipelines().size(); ++i) {
+      options.threads = 1 + static_cast<int>(i);
+      options.memory_bytes = SmallestLimit(options, path) + (uint64_t{7} << 20);
+      options.streaming.pipeline.pipeline = AllPipelines()[i];
+      options.streaming.pinned_share = 0.2 * static_cast<double>(i);
+      const auto engine = Engine::Load(path, options);
+      ASSERT_NE(engine->streamed(), nullptr);
+      EXPECT_TRUE(engine->streamed()->store().plan().holds_gates);
+      EXPECT_EQ(Logits(*engine, 12), expected) << PipelineName(AllPipelines()[i]);
+      EXPECT_GT(CountsOfLists(*engine).misses, 0);
+      EXPECT_LT(CountsOfLists(*engine).neurons, engine->forward().ffn_counts().gate / 4);
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_F(StreamedModelTest, ObserversSeeTheSameWithGatesInMemory) {
+  EngineOptions options{.threads = 2, .context = 64, .mode = FfnMode::kGated};
+  ActivityCounter resident, streamed;
+  const std::vector<float> expected = Logits(*Load(options), 12, &resident);
   options.memory_bytes = SmallestLimit(options) + (uint64_t{16} << 20);
   const auto engine = Load(options);
-  ASSERT_NE(engine->streamed(), nullptr);
-  uint64_t promised = 0;
-  for (const auto& [name, bytes] : engine->planned_ledger()) promised += bytes;
-  EXPECT_LE(promised, *options.memory_bytes);
-  EXPECT_EQ(engine->budget().used_bytes(), promised);
+  ASSERT_TRUE(engine->streamed()->store().plan().holds_gates);
+  EXPECT_EQ(Logits(*engine, 12, &streamed), expected);
+  // All neurons of few tokens are watched with the operator of prompts, whose gates are added up in
+  // another order.
+  EXPECT_EQ(streamed.counts.gate, resident.counts.gate);
+  EXPECT_NEAR(static_cast<double>(streamed.counts.up), static_cast<double>(resident.counts.up),
+              0.001 * static_cast<double>(resident.counts.up));
+}
+
+TEST_F(StreamedModelTest, KeepsItsPromiseInTheLedger) {
+  for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
+    for (const PipelineKind pipeline : AllPipelines()) {
+      EngineOptions options{.threads = 2, .context = 64, .mode = mode};
+      options.streaming.pipeline.pipeline = pipeline;
+      options.memory_bytes = SmallestLimit(options) + (uint64_t{16} << 20);
+      const auto engine = Load(options);
+      ASSERT_NE(engine->streamed(), nullptr);
+      uint64_t promised = 0;
+      for (const auto& [name, bytes] : engine->planned_ledger()) promised += bytes;
+      EXPECT_LE(promised, *options.memory_bytes);
+      EXPECT_GT(promised, *options.memory_bytes - (uint64_t{6} << 20));
+      EXPECT_EQ(engine->budget().used_bytes(), promised);
+      EXPECT_EQ(engine->planned_ledger().count("gates"), mode == FfnMode::kGated ? 1 : 0);
+    }
+  }
 }
 
 TEST_F(StreamedModelTest, TooLittleIsRefusedWithWhatWouldDo) {
@@ -127,10 +216,12 @@ TEST_F(StreamedModelTest, TooLittleIsRefusedWithWhatWouldDo) {
   }
 }
 
-TEST_F(StreamedModelTest, AFileThatChangesFailsTheNextTokenOnly) {
+class StreamedModes : public StreamedModelTest, public testing::WithParamInterface<FfnMode> {};
+
+TEST_P(StreamedModes, AFileThatChangesFailsTheNextTokenOnly) {
   const std::string copy = testing::TempDir() + "streamed_copy.gguf";
   std::filesystem::copy_file(Path(), copy, std::filesystem::copy_options::overwrite_existing);
-  EngineOptions options{.threads = 2, .context = 64};
+  EngineOptions options{.threads = 2, .context = 64, .mode = GetParam()};
   options.memory_bytes = SmallestLimit(options) + (uint64_t{16} << 20);
   const auto engine = Engine::Load(copy, options);
   ASSERT_NE(engine->streamed(), nullptr);
@@ -153,6 +244,10 @@ TEST_F(StreamedModelTest, AFileThatChangesFailsTheNextTokenOnly) {
   EXPECT_EQ(kv.length(), 1) << "the token of the pass that failed is not in the cache";
   std::filesystem::remove(copy);
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, StreamedModes,
+                         testing::Values(FfnMode::kPredicted, FfnMode::kGated),
+                         [](const auto& mode) { return std::string(FfnModeName(mode.param)); });
 
 }  // namespace
 }  // namespace hearth

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,6 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class StreamingCommandTest : public testing::Test {
  protected:
@@ -37,10 +39,10 @@ class StreamingCommandTest : public testing::Test {
   static std::string Model() { return folder_->Path("model.gguf"); }
 
   // The smallest limit that a refusal names, and some more.
-  static std::string Memory(uint64_t more_mib) {
+  static std::string Memory(uint64_t more_mib, const char* mode = "predicted") {
     const std::string words = "the smallest that can is ";
-    const ProgramResult refused =
-        RunHearth({"bench", Model(), "--memory", "1M", "--prefill", "16", "--decode", "8"});
+    const ProgramResult refused = RunHearth(
+        {"bench", Model(), "--memory", "1M", "--prefill", "16", "--decode", "8", "--mode", mode});
     const size_t at = refused.err.find(words);
     EXPECT_NE(at, std::string::npos) << refused.err;
     return std::to_string(std::stoull(refused.err.substr(at + words.size())) + more_mib) + "M";
@@ -76,9 +78,34 @@ TEST_F(StreamingCommandTest, BenchSaysWhatWasReadAndHowGoodItIs) {
               AllOf(HasSubstr("of neurons pinned"), HasSubstr("of neurons found in memory")));
 }
 
+TEST_F(StreamingCommandTest, BenchSaysThatGatesStay) {
+  const std::string memory = Memory(12, "gated");
+  const ProgramResult result = Bench({"--memory", memory, "--mode", "gated", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(SchemaComplaints(Schema("bench"), document), IsEmpty());
+  EXPECT_EQ(document["io"]["gates_pinned"], true);
+  EXPECT_GT(document["io"]["bytes_read_per_token"], 0);
+  EXPECT_LT(document["io"]["hit_rate"], 1.0);
+  // 24,576 gates of 512 weights, with the check of what is not held.
+  EXPECT_GE(document["memory"]["ledger"]["gates"], 24576 * (16 * 18 + 4));
+  EXPECT_EQ(document["quality"]["top1_agreement"], 1.0) << "dense while gates are held";
+  // Without room for gates every token needs all neurons and reads those that are not pinned.
+  const nlohmann::json least = nlohmann::json::parse(
+      Bench({"--memory", Memory(4, "gated"), "--mode", "gated", "--json"}).out);
+  EXPECT_EQ(least["io"]["gates_pinned"], false);
+  EXPECT_NEAR(least["io"]["hit_rate"], least["io"]["pinned_share"], 1e-9);
+  EXPECT_GT(least["io"]["bytes_read_per_token"],
+            2 * document["io"]["bytes_read_per_token"].get<double>());
+  const std::string text = Bench({"--memory", memory, "--mode", "gated"}).out;
+  EXPECT_THAT(text, HasSubstr("all gates pinned; up and down: "));
+  EXPECT_THAT(Bench({"--memory", Memory(12)}).out,
+              AllOf(HasSubstr("of neurons pinned"), Not(HasSubstr("all gates pinned"))));
+}
+
 TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
   const std::string memory = Memory(14);
-  for (const char* pipeline : {"cluster", "blocking"}) {
+  for (const char* pipeline : {"cluster", "matrix", "blocking"}) {
     const ProgramResult result = Bench({"--memory", memory, "--json", "--pipeline", pipeline,
                                         "--io", "pread", "--cache-policy", "lru", "--pinned", "0"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -87,6 +114,29 @@ TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
     EXPECT_EQ(io["backend"], "pread");
     EXPECT_EQ(io["cache_policy"], "lru");
     EXPECT_EQ(io["pinned_share"], 0);
+    EXPECT_EQ(io["gates_pinned"], false);
+    // Matrices read the two halves of a bundle one after the other.
+    const double bytes_per_read = io["bytes_read_per_token"].get<double>() /
+                                  std::max(io["reads_per_token"].get<double>(), 1.0);
+    EXPECT_NEAR(bytes_per_read, std::string(pipeline) == "matrix" ? 768 : 1536, 1);
+  }
+}
+
+TEST_F(StreamingCommandTest, LlmFlashComesWithItsWindow) {
+  const std::string memory = Memory(14);
+  const ProgramResult result = Bench({"--memory", memory, "--json", "--pipeline", "llmflash"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(SchemaComplaints(Schema("bench"), document), IsEmpty());
+  EXPECT_EQ(document["io"]["pipeline"], "llmflash");
+  EXPECT_EQ(document["io"]["cache_policy"], "window");
+  EXPECT_EQ(document["io"]["pinned_share"], 0);
+  for (const std::vector<std::string>& both :
+       {std::vector<std::string>{"--pipeline", "llmflash", "--cache-policy", "lru"},
+        {"--cache-policy", "window", "--pipeline", "llmflash"}}) {
+    const ProgramResult refused = Bench(both);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("--cache-policy has no effect with --pipeline llmflash"));
   }
 }
 
@@ -109,7 +159,7 @@ TEST_F(StreamingCommandTest, FlagsWithoutEffectAndNonsenseAreRefused) {
   const ProgramResult unused = Bench({"--pipeline", "cluster"});
   EXPECT_EQ(unused.exit_code, 2);
   EXPECT_THAT(unused.err, HasSubstr("--pipeline has no effect"));
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--pipeline", "matrix"},
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--pipeline", "tensor"},
                                                 {"--io", "mmap"},
                                                 {"--cache-policy", "random"},
                                                 {"--pinned", "1.5"}}) {

@@ -15,6 +15,7 @@ enum class CachePolicyKind : uint8_t {
   kLfuDecay,  // the least often used goes; counts fade from token to token
   kLayerLfu,  // the same with a clock per layer: counts fade when their layer has its turn
   kStatic,    // what was there at the start stays, nothing else comes in
+  kWindow,    // what the last tokens used stays, everything else goes at once
 };
 
 // Of neurons and of experts alike: what hit most on recorded accesses and is never more than a

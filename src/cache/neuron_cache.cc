@@ -167,7 +167,16 @@ void NeuronCache::Release(const KeyBatch& batch, std::span<const CacheEntry> ent
   }
 }
 
-void NeuronCache::EndToken() noexcept { policy_->EndToken(); }
+void NeuronCache::EndToken() noexcept {
+  policy_->EndToken();
+  for (int32_t key; (key = policy_->TakeExpired()) != cache::kNoKey;) {
+    cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
+    free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
+    node.slot = -1;
+    --num_held_;
+    ++counts_.evictions;
+  }
+}
 
 int64_t NeuronCache::Seed(std::span<const int32_t> keys, std::span<int32_t> slots) noexcept {
   const int64_t count = std::min(num_free_, static_cast<int64_t>(keys.size()));

@@ -102,7 +102,7 @@ class NeuronCache {
   void Release(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept;
 
   // A token of the model (or a step of a batch of sequences) ended: the clock of policies that
-  // forget.
+  // forget. Keys may lose their slots.
   void EndToken() noexcept;
 
   // A warm start, before the first Lookup: `keys`, the hottest first, take slots as long as there

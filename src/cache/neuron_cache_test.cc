@@ -85,6 +85,7 @@ class Comparison {
   void EndToken() {
     cache_.EndToken();
     slow_->EndToken();
+    while (const auto key = slow_->TakeExpired(held_)) slots_.erase(*key);
   }
 
   void ExpectStates() {
@@ -256,6 +257,28 @@ TEST(NeuronCache, KeepsWhatIsLoadingThoughItWasReleased) {
   EXPECT_EQ(cache.state(0), CacheState::kAbsent);
   EXPECT_EQ(cache.counts().evictions, 1);
   EXPECT_EQ(cache.counts().no_slot, 1);
+}
+
+TEST(NeuronCache, WindowForgetsWhatTheLastFiveTokensDidNotUse) {
+  Budget budget;
+  NeuronCache cache(budget, {.num_keys = 9, .num_slots = 9, .policy = CachePolicyKind::kWindow},
+                    {});
+  const std::vector<int32_t> often = {0}, once = {1};
+  std::vector<CacheEntry> entries(1);
+  const auto use = [&](const std::vector<int32_t>& keys) {
+    if (cache.Lookup({0, keys}, entries) > 0) cache.Loaded(keys[0]);
+    cache.Release({0, keys}, entries);
+  };
+  use(once);
+  for (int token = 0; token < 5; ++token) {
+    use(often);
+    cache.EndToken();
+    EXPECT_EQ(cache.state(1), CacheState::kResident) << token;
+  }
+  cache.EndToken();
+  EXPECT_EQ(cache.state(1), CacheState::kAbsent) << "although there is room";
+  EXPECT_EQ(cache.state(0), CacheState::kResident);
+  EXPECT_EQ(cache.num_resident(), 1);
 }
 
 TEST(NeuronCache, AnswersAKeyThatIsTwiceInABatch) {

@@ -8,6 +8,7 @@
 #include "cache/s3_fifo_policy.h"
 #include "cache/static_policy.h"
 #include "cache/two_queue_policy.h"
+#include "cache/window_policy.h"
 
 namespace hearth {
 namespace {
@@ -23,6 +24,7 @@ constexpr std::array kNames = {
     Named{CachePolicyKind::kLfuDecay, "lfu-decay"},
     Named{CachePolicyKind::kLayerLfu, "layer-lfu"},
     Named{CachePolicyKind::kStatic, "static"},
+    Named{CachePolicyKind::kWindow, "window"},
 };
 
 }  // namespace
@@ -44,7 +46,8 @@ std::optional<CachePolicyKind> CachePolicyFromName(std::string_view name) {
 std::span<const CachePolicyKind> AllCachePolicies() {
   static constexpr std::array kAll = {CachePolicyKind::kLru,      CachePolicyKind::kTwoQueue,
                                       CachePolicyKind::kS3Fifo,   CachePolicyKind::kLfuDecay,
-                                      CachePolicyKind::kLayerLfu, CachePolicyKind::kStatic};
+                                      CachePolicyKind::kLayerLfu, CachePolicyKind::kStatic,
+                                      CachePolicyKind::kWindow};
   return kAll;
 }
 
@@ -64,6 +67,8 @@ std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& 
       return std::make_unique<LfuPolicy>(nodes, shape.num_layers);
     case CachePolicyKind::kStatic:
       return std::make_unique<StaticPolicy>(nodes);
+    case CachePolicyKind::kWindow:
+      return std::make_unique<WindowPolicy>(nodes);
   }
   throw Error(ErrorCode::kInternal, "cache policy", "no such policy");
 }

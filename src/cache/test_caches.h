@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <map>
 #include <memory>
@@ -32,6 +33,8 @@ class SlowPolicy {
   virtual bool Admits(int32_t) const { return true; }
   virtual void Seed(int32_t key, int64_t /*rank*/, int64_t /*count*/) { Insert(key); }
   virtual void EndToken() {}
+  // After EndToken, until there is none: a key that leaves although nothing needs its slot.
+  virtual std::optional<int32_t> TakeExpired(const std::multiset<int32_t>& /*held*/) { return {}; }
 };
 
 // Takes the first key from the back that is not held; those behind it go to the front, in turn.
@@ -237,6 +240,31 @@ class SlowStatic final : public SlowPolicy {
   bool Admits(int32_t) const override { return false; }
 };
 
+class SlowWindow final : public SlowPolicy {
+ public:
+  void Touch(int32_t key) override {
+    Remove(key);
+    Insert(key);
+  }
+  void Insert(int32_t key) override { tokens_.front().push_front(key); }
+  std::optional<int32_t> TakeVictim(const std::multiset<int32_t>& held) override {
+    for (auto token = tokens_.rbegin(); token != tokens_.rend(); ++token) {
+      if (const auto key = TakeFromBack(*token, held)) return key;
+    }
+    return std::nullopt;
+  }
+  void Remove(int32_t key) override {
+    for (auto& token : tokens_) token.remove(key);
+  }
+  void EndToken() override { tokens_.splice(tokens_.begin(), tokens_, std::prev(tokens_.end())); }
+  std::optional<int32_t> TakeExpired(const std::multiset<int32_t>& held) override {
+    return TakeFromBack(tokens_.front(), held);
+  }
+
+ private:
+  std::list<std::list<int32_t>> tokens_{6};  // the current one first
+};
+
 inline std::unique_ptr<SlowPolicy> MakeSlowPolicy(const NeuronCacheOptions& options) {
   switch (options.policy) {
     case CachePolicyKind::kLru:
@@ -251,6 +279,8 @@ inline std::unique_ptr<SlowPolicy> MakeSlowPolicy(const NeuronCacheOptions& opti
       return std::make_unique<SlowLfu>(options.num_keys, options.num_layers);
     case CachePolicyKind::kStatic:
       return std::make_unique<SlowStatic>();
+    case CachePolicyKind::kWindow:
+      return std::make_unique<SlowWindow>();
   }
   return nullptr;
 }

@@ -72,9 +72,12 @@ Share MissRateP99(const DecodeResult& decode) {
 Json MachineJson(const BenchResult& result, const ProbeMemory& memory) {
   Share gb_s;
   if (result.read_bytes_per_s) gb_s = *result.read_bytes_per_s / 1e9;
+  Share storage;
+  if (result.storage_bytes_per_s) storage = *result.storage_bytes_per_s / 1e9;
   return {{"read_bandwidth_gb_s", OrNull(gb_s)},
           {"read_bandwidth_missing", gb_s ? Json(nullptr) : Json(memory.missing())},
-          {"int8_gmac_s", result.int8_macs_per_s / 1e9}};
+          {"int8_gmac_s", result.int8_macs_per_s / 1e9},
+          {"storage_read_gb_s", OrNull(storage)}};
 }
 
 // ", 61% of the int8 peak", or nothing.
@@ -133,9 +136,10 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
     out += fmt::format("neurons       {}\n", QualityText(*result.quality));
   }
   if (engine.is_streamed()) {
-    out += fmt::format("storage       {}, p99 {:.1f}% not\n",
-                       IoText(engine, decode.stream, std::ssize(decode.latencies_ms)),
-                       100 * MissRateP99(decode).value_or(0));
+    out += fmt::format(
+        "storage       {}, p99 {:.1f}% not; {:.2f} GB/s where nothing else goes on\n",
+        IoText(engine, decode.stream, std::ssize(decode.latencies_ms)),
+        100 * MissRateP99(decode).value_or(0), result.storage_bytes_per_s.value_or(0) / 1e9);
   }
   return out + fmt::format("memory        {} at the most\n", FormatSize(PeakResidentBytes()));
 }

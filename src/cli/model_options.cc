@@ -64,6 +64,7 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
 }
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
+  CheckStreaming(options.streaming);
   EngineOptions engine;
   engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;

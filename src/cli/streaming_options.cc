@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/units.h"
 #include "cli/option_values.h"
 #include "ops/sparse_ffn.h"
@@ -28,43 +30,55 @@ std::string PolicyNames() {
   return names;
 }
 
+std::string PipelineNames() {
+  std::string names;
+  for (const PipelineKind kind : AllPipelines()) {
+    names += (names.empty() ? "" : "|") + std::string(PipelineName(kind));
+  }
+  return names;
+}
+
+// An option of one word that `parse` takes or refuses.
+using ParseWord = bool (*)(StreamingArguments& to, const std::string& text);
+
+void AddWord(CLI::App& command, StreamingArguments& arguments, const char* name,
+             const std::string& help, const std::string& values, ParseWord parse) {
+  const auto take = [&arguments, name, values, parse](const std::string& text) {
+    arguments.given.emplace_back(name);
+    if (!parse(arguments, text)) {
+      throw UsageError(fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
+    }
+  };
+  command.add_option_function<std::string>(name, take, help)->option_text(values);
+}
+
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
   const auto add = [&](const char* name, const std::string& help, const std::string& values,
-                       auto parse) {
-    command
-        .add_option_function<std::string>(
-            name,
-            [&arguments, name, values, parse](const std::string& text) {
-              arguments.given.emplace_back(name);
-              if (!parse(arguments.options, text)) {
-                throw UsageError(
-                    fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
-              }
-            },
-            help)
-        ->option_text(values);
-  };
-  add("--pipeline", "of a streamed model: compute while reading, or after it (default cluster)",
-      "cluster|blocking", [](StreamingOptions& options, const std::string& text) {
+                       ParseWord parse) { AddWord(command, arguments, name, help, values, parse); };
+  add("--pipeline",
+      "of a streamed model: compute while reading (default cluster), while reading the same "
+      "matrix, after reading, or as LLM in a Flash does (after reading, with the window as cache "
+      "policy and nothing pinned)",
+      PipelineNames(), [](StreamingArguments& to, const std::string& text) {
         const auto kind = PipelineFromName(text);
-        options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
+        to.options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
         return kind.has_value();
       });
   add("--io", "how a streamed model is read (default auto: io_uring where it is permitted)",
-      "auto|io_uring|pread", [](StreamingOptions& options, const std::string& text) {
-        options.io.backend = text == "io_uring" ? IoBackend::kIoUring
-                             : text == "pread"  ? IoBackend::kPread
-                                                : IoBackend::kAuto;
+      "auto|io_uring|pread", [](StreamingArguments& to, const std::string& text) {
+        to.options.io.backend = text == "io_uring" ? IoBackend::kIoUring
+                                : text == "pread"  ? IoBackend::kPread
+                                                   : IoBackend::kAuto;
         return text == "auto" || text == "io_uring" || text == "pread";
       });
   add("--cache-policy",
       fmt::format("which neurons of a streamed model stay in its cache (default {})",
                   CachePolicyName(kDefaultCachePolicy)),
-      PolicyNames(), [](StreamingOptions& options, const std::string& text) {
+      PolicyNames(), [](StreamingArguments& to, const std::string& text) {
         const auto kind = CachePolicyFromName(text);
-        options.pipeline.policy = kind.value_or(options.pipeline.policy);
+        to.options.pipeline.policy = kind.value_or(to.options.pipeline.policy);
         return kind.has_value();
       });
   command
@@ -75,9 +89,17 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
             arguments.options.pinned_share = share;
           },
           "of a streamed model's memory for neurons, the share that is pinned to those that fire "
-          "most; the cache has the rest")
+          "most (default 0.5); the cache has the rest")
       ->option_text("SHARE")
       ->check(CLI::Range(0.0, 1.0));
+}
+
+void CheckStreaming(const StreamingArguments& arguments) {
+  const std::vector<std::string>& given = arguments.given;
+  if (arguments.options.pipeline.pipeline == PipelineKind::kLlmFlash &&
+      std::find(given.begin(), given.end(), "--cache-policy") != given.end()) {
+    throw UsageError("--cache-policy has no effect with --pipeline llmflash, whose window it is");
+  }
 }
 
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine) {
@@ -111,7 +133,8 @@ struct StreamFacts {
   std::string unit;  // what is read and kept as one
   std::string pipeline;
   std::string policy;
-  double pinned_share = 0;  // of all FFN weights
+  bool gates_pinned = false;
+  double pinned_share = 0;  // of all FFN weights, without gates that are pinned
   double cache_share = 0;
 };
 
@@ -133,7 +156,8 @@ StreamFacts FactsOf(const Engine& engine) {
       .file = *store.source().file,
       .unit = "neurons",
       .pipeline = PipelineName(engine.streamed()->options().pipeline),
-      .policy = std::string(CachePolicyName(engine.streamed()->options().policy)),
+      .policy = std::string(CachePolicyName(engine.streamed()->options().cache_policy())),
+      .gates_pinned = store.plan().holds_gates,
       .pinned_share = static_cast<double>(store.plan().pinned_slots(store.source().shape())) / all,
       .cache_share = static_cast<double>(store.plan().cache_slots) / all};
 }
@@ -152,26 +176,29 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
           {"unit", facts.unit},
           {"pipeline", facts.pipeline},
           {"cache_policy", facts.policy},
+          {"gates_pinned", facts.gates_pinned},
           {"pinned_share", facts.pinned_share},
           {"cache_share", facts.cache_share},
           {"hit_rate", 1 - MissRate(counts)},
           {"miss_rate_p99", p99},
           {"bytes_read_per_token", PerToken(static_cast<double>(counts.bytes_read), tokens)},
-          {"reads_per_token", PerToken(static_cast<double>(counts.misses), tokens)},
+          {"reads_per_token", PerToken(static_cast<double>(counts.reads), tokens)},
           {"wait_share", thread_seconds > 0 ? counts.idle_seconds / thread_seconds : 0}};
 }
 
 std::string StreamedText(const Engine& engine) {
   if (!engine.is_streamed()) return "";
   const StreamFacts facts = FactsOf(engine);
-  std::string held;
+  std::string held = facts.gates_pinned ? "all gates pinned; up and down: " : "";
+  const size_t empty = held.size();
   if (facts.pinned_share > 0 || facts.cache_share == 0) {
-    held = fmt::format("{:.0f}% of {} pinned", 100 * facts.pinned_share, facts.unit);
+    held += fmt::format("{:.0f}% of {} pinned", 100 * facts.pinned_share, facts.unit);
   }
   if (facts.cache_share > 0) {
-    const std::string of = held.empty() ? "of " + facts.unit + " " : "";
-    held += fmt::format("{}{:.0f}% {}cached ({})", held.empty() ? "" : ", ",
-                        100 * facts.cache_share, of, facts.policy);
+    const bool is_first = held.size() == empty;
+    const std::string of = is_first ? "of " + facts.unit + " " : "";
+    held += fmt::format("{}{:.0f}% {}cached ({})", is_first ? "" : ", ", 100 * facts.cache_share,
+                        of, facts.policy);
   }
   return fmt::format("{}, the rest read with {}{}, {} pipeline\n", held, facts.file.backend(),
                      facts.file.direct() ? " past the page cache" : " through the page cache",
@@ -181,7 +208,7 @@ std::string StreamedText(const Engine& engine) {
 std::string IoText(const Engine& engine, const StreamCounts& counts, int64_t tokens) {
   return fmt::format(
       "{:.1f}% of {} found in memory; {:.0f} reads, {} per token", 100 * (1 - MissRate(counts)),
-      FactsOf(engine).unit, PerToken(static_cast<double>(counts.misses), tokens),
+      FactsOf(engine).unit, PerToken(static_cast<double>(counts.reads), tokens),
       FormatSize(static_cast<uint64_t>(PerToken(static_cast<double>(counts.bytes_read), tokens))));
 }
 

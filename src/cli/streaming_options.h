@@ -19,6 +19,8 @@ struct StreamingArguments {
 // --pipeline, --io, --cache-policy, --pinned.
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);
 
+// Throws UsageError where the options contradict each other. Before anything is loaded.
+void CheckStreaming(const StreamingArguments& arguments);
 // Throws UsageError where one of the options was given for a model that it does nothing for.
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine);
 

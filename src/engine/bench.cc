@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 // The same in every run, so that runs compare.
 constexpr uint64_t kTokenSeed = 20;
 constexpr double kInt8ProbeSeconds = 0.03;
+constexpr double kStorageProbeSeconds = 0.2;
 // Memory is this much larger than the largest cache, so that at most a quarter of what is read
 // again could still be there.
 constexpr uint64_t kCacheMultiple = 4;
@@ -140,6 +141,7 @@ class Bench {
     if (meter_) result.quality = meter_->Result();
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
+    if (!storage_bytes_per_s_.empty()) result.storage_bytes_per_s = Median(storage_bytes_per_s_);
     return result;
   }
 
@@ -156,6 +158,9 @@ class Bench {
       read_bytes_per_s_.push_back(ProbeRead(engine_.compute(), memory_.bytes()).PerSecond());
     }
     int8_macs_per_s_.push_back(ProbeInt8(engine_.compute(), kInt8ProbeSeconds).PerSecond());
+    if (const auto storage = engine_.ProbeStorage(kStorageProbeSeconds)) {
+      storage_bytes_per_s_.push_back(*storage);
+    }
   }
 
   void MeasurePrefill(size_t index) {
@@ -282,6 +287,7 @@ class Bench {
   std::vector<double> miss_rates_;
   std::vector<double> read_bytes_per_s_;
   std::vector<double> int8_macs_per_s_;
+  std::vector<double> storage_bytes_per_s_;
 };
 
 }  // namespace

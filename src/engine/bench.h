@@ -75,6 +75,7 @@ struct BenchResult {
   // Medians of probes made between the measurements. Nothing where it could not be measured.
   std::optional<double> read_bytes_per_s;
   double int8_macs_per_s = 0;
+  std::optional<double> storage_bytes_per_s;  // nothing where nothing is streamed
 };
 
 // Called with tokens computed so far and in all, and what is being measured.

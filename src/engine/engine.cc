@@ -118,10 +118,10 @@ struct Engine::StreamedPart {
   ExtentPlan extents;
 
   // Takes the FFNs out of `plan`, and shares out what `ledger` leaves of the limit.
-  StreamedPart(LoadPlan& plan, const GgufFile& file, uint64_t limit_bytes,
+  StreamedPart(LoadPlan& plan, const GgufFile& file, FfnMode mode, uint64_t limit_bytes,
                const StreamingOptions& options, std::map<std::string, uint64_t>& ledger) {
     if (plan.is_packed) {
-      bundles = StreamedBundles::TakeFrom(plan, file);
+      bundles = StreamedBundles::TakeFrom(plan, file, mode);
     } else {
       matrices = StreamedFfnMatrices::TakeFrom(plan, file);
     }
@@ -142,6 +142,12 @@ void Engine::OpenStreamed(const std::string& path, const StreamedPart& part,
   }
 }
 
+std::optional<double> Engine::ProbeStorage(double seconds) {
+  if (streamed_) return streamed_->ProbeReads(seconds);
+  if (matrices_) return matrices_->ProbeReads(seconds);
+  return std::nullopt;
+}
+
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
   const int threads = options.threads == 0 ? AvailableCpus() : options.threads;
@@ -160,7 +166,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   ledger = LedgerFor(plan, limits, mode, threads);
   std::optional<StreamedPart> streamed;
   if (options.may_stream && Sum(ledger) > limit) {
-    streamed.emplace(plan, file, limit, options.streaming, ledger);
+    streamed.emplace(plan, file, mode, limit, options.streaming, ledger);
   }
   CheckBudget(ledger, limit, options.memory_bytes.has_value(), path);
   engine->program_ = engine->budget_.Charge("program", ledger["program"]);

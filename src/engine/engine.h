@@ -68,8 +68,10 @@ class Engine {
   // The same of a model that is not packed.
   const StreamedMatrices* streamed_matrices() const { return matrices_.get(); }
   bool is_streamed() const { return streamed_ || matrices_; }
-  // What decoding, of a model that is not packed also prompts, read so far; zeros where nothing is
-  // streamed.
+  // Bytes per second of reads as decoding makes them, while nothing is computed; between passes.
+  // Nothing where nothing is streamed.
+  std::optional<double> ProbeStorage(double seconds);
+  // What passes read so far; zeros where nothing is streamed.
   StreamCounts stream_counts() const {
     return streamed_ ? streamed_->counts() : matrices_ ? matrices_->counts() : StreamCounts();
   }

@@ -16,13 +16,11 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
   if (x.rows >= kPrefillTokens) {
     StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
-  } else if (active_.all()) {
+  } else if (active_.all() && !(skip_silent && streamed_->store().plan().holds_gates)) {
     StreamAll(ffn, skip_silent, out);
   } else {
     for (int64_t i = 0; i < x.rows; ++i) {
-      ffn_counts_ +=
-          streamed_->Run(compute_, ffn, x.row(i), active_.lists()[static_cast<size_t>(i)],
-                         skip_silent, out.row(i));
+      ffn_counts_ += streamed_->Run(compute_, ffn, x.row(i), ListOf(i), skip_silent, out.row(i));
     }
   }
   laps_.Lap(ForwardOp::kFfnGateUp);

@@ -9,6 +9,7 @@
 namespace hearth {
 namespace {
 
+constexpr double kDefaultPinnedShare = 0.5;
 // Of rounding to whole pages, in each of the buffers.
 constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
 
@@ -30,7 +31,7 @@ void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights) {
 
 }  // namespace
 
-StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file) {
+StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode) {
   if (file.num_parts() != 1) {
     throw Error(ErrorCode::kUnsupported, file.path(),
                 "a packed model in several files cannot be streamed");
@@ -54,20 +55,24 @@ StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file) 
   }
   // Bundles are the last tensors of a plan.
   std::erase_if(plan.tensors, [](const ResidentTensor& t) { return t.bundles.has_value(); });
-  bundles.shape = {bundles.num_layers * bundles.num_experts, ffn.intermediate_size,
-                   bundles.layout.stride};
+  bundles.shape = BundleSource::ShapeOf(bundles.layout, bundles.num_layers * bundles.num_experts,
+                                        ffn.intermediate_size);
+  if (mode == FfnMode::kGated && CanSkipNeurons(ffn.activation)) {
+    bundles.gates = GatePlace::kInMemory;
+  }
   return bundles;
 }
 
 uint64_t StreamedBundles::OverheadBytes(const StreamingOptions& options) const {
   // As if every neuron had a place in the cache, and could be listed.
   StreamPlan most;
+  most.holds_gates = gates == GatePlace::kInMemory;
   most.cache_slots = shape.all_neurons();
   most.range_neurons = (shape.neurons + StreamPlan::kRangeGrain - 1) / StreamPlan::kRangeGrain *
                        StreamPlan::kRangeGrain;
   most.range_buffers = 2;
   return StreamedFfns::ChargedBytes(shape, most, hidden_size, options.pipeline) -
-         static_cast<uint64_t>(most.all_slots(shape)) * shape.slot_bytes + kRoundingBytes;
+         most.arena_bytes(shape) - most.gates_bytes(shape) + kRoundingBytes;
 }
 
 uint64_t StreamedBundles::SmallestBytes(const StreamingOptions& options) const {
@@ -76,15 +81,19 @@ uint64_t StreamedBundles::SmallestBytes(const StreamingOptions& options) const {
 
 StreamPlan StreamedBundles::PlanFor(uint64_t bytes, const StreamingOptions& options) const {
   const uint64_t overhead = OverheadBytes(options);
-  return PlanStream(shape, bytes > overhead ? bytes - overhead : 0, options.pinned_share);
+  const bool pins_half = options.pipeline.pipeline != PipelineKind::kLlmFlash;
+  return PlanStream(shape, bytes > overhead ? bytes - overhead : 0,
+                    options.pinned_share.value_or(pins_half ? kDefaultPinnedShare : 0), gates);
 }
 
 void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,
                             const StreamingOptions& options) const {
-  const uint64_t slots =
-      Buffer::ChargedBytes(static_cast<uint64_t>(plan.all_slots(shape)) * shape.slot_bytes);
+  const uint64_t slots = Buffer::ChargedBytes(plan.arena_bytes(shape));
+  const uint64_t gate_bytes = Buffer::ChargedBytes(plan.gates_bytes(shape));
   ledger["neurons"] = slots;
-  ledger["cache tables"] = BundleStore::ChargedBytes(shape, plan, options.pipeline.policy) - slots;
+  if (gate_bytes > 0) ledger["gates"] = gate_bytes;
+  ledger["cache tables"] =
+      BundleStore::ChargedBytes(shape, plan, options.pipeline.cache_policy()) - slots - gate_bytes;
   ledger["activations"] += DecodePipeline::ChargedBytes(shape, plan, hidden_size);
 }
 

@@ -13,6 +13,7 @@
 #include "format/gguf.h"
 #include "pipeline/streamed_ffns.h"
 #include "plan/stream_plan.h"
+#include "sparsity/mode.h"
 #include "storage/async_reader.h"
 
 namespace hearth {
@@ -22,7 +23,8 @@ struct StreamingOptions {
   StreamOptions pipeline;
   AsyncFileOptions io;
   // Of the memory for neurons, the share of those that are pinned; the rest is the cache's.
-  double pinned_share = 0.5;
+  // Nothing: half, and none for LLM in a Flash, which pins none.
+  std::optional<double> pinned_share;
 };
 
 // Takes the bundles out of a plan that holds them, so that they are streamed instead.
@@ -33,11 +35,12 @@ struct StreamedBundles {
   int64_t num_layers = 0;
   int64_t num_experts = 1;
   std::vector<uint64_t> layer_offsets;
+  GatePlace gates = GatePlace::kInSlots;  // wanted: in memory where gates decide who is computed
 
   // Throws Error(kUnsupported) for a split set, and for layers of different shapes.
-  static StreamedBundles TakeFrom(LoadPlan& plan, const GgufFile& file);
+  static StreamedBundles TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode);
 
-  // Bytes that streaming takes besides slots, at most.
+  // Bytes that streaming takes besides slots and gates, at most.
   uint64_t OverheadBytes(const StreamingOptions& options) const;
   // The least that streaming takes in all.
   uint64_t SmallestBytes(const StreamingOptions& options) const;

@@ -213,6 +213,12 @@ uint32_t RestCheckOf(const BundleLayout& layout, std::span<const std::byte> rest
   return Hash(rest.subspan(begin - layout.split, end - begin));
 }
 
+uint32_t StoredRestCheck(const BundleLayout& layout, std::span<const std::byte> bundle) {
+  uint32_t checks[2];
+  std::memcpy(checks, bundle.data() + layout.Part(BundleRole::kCheck).offset, sizeof(checks));
+  return checks[1];
+}
+
 void SetBundleChecks(const BundleLayout& layout, std::span<std::byte> bundle) {
   const uint32_t checks[] = {GateCheckOf(layout, bundle),
                              RestCheckOf(layout, bundle.subspan(layout.split))};

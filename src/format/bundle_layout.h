@@ -82,6 +82,8 @@ std::string BundleRateName(int64_t layer);
 // last. `bundle` is a whole one; `rest` begins at the split.
 uint32_t GateCheckOf(const BundleLayout& layout, std::span<const std::byte> bundle);
 uint32_t RestCheckOf(const BundleLayout& layout, std::span<const std::byte> rest);
+// What the bundle says RestCheckOf should be.
+uint32_t StoredRestCheck(const BundleLayout& layout, std::span<const std::byte> bundle);
 // Writes both into the bundle / compares them with what it says.
 void SetBundleChecks(const BundleLayout& layout, std::span<std::byte> bundle);
 bool BundleIsIntact(const BundleLayout& layout, std::span<const std::byte> bundle);

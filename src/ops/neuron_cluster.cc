@@ -5,6 +5,20 @@
 #include "tensor/row_groups.h"
 
 namespace hearth {
+namespace {
+
+void MultiplyRows(const kernels::KernelTable& table, const RowsView& rows, const NeuronInput& input,
+                  const int32_t* list, int64_t count, float* out) noexcept {
+  const auto type = static_cast<size_t>(rows.dtype);
+  const kernels::RowList of_list = {rows.data, rows.stride, list, count};
+  if (HasRowGroups(rows.dtype)) {
+    table.row_dot[type]({of_list, rows.cols, input.groups, out});
+  } else {
+    table.float_row_dot[type]({of_list, rows.cols, input.floats, out});
+  }
+}
+
+}  // namespace
 
 NeuronInput PrepareInput(const kernels::KernelTable& table, const FfnNeurons& ffn, const float* x,
                          kernels::GroupQ8* groups) noexcept {
@@ -14,35 +28,37 @@ NeuronInput PrepareInput(const kernels::KernelTable& table, const FfnNeurons& ff
   return {x, groups};
 }
 
-ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
-                             const NeuronInput& input, const SilentGates* silent,
-                             const NeuronCluster& cluster) noexcept {
-  const auto dot = [&](const RowsView& rows, const int32_t* list, int64_t count, float* out) {
-    const auto type = static_cast<size_t>(rows.dtype);
-    const kernels::RowList of_list = {rows.data, rows.stride, list, count};
-    if (HasRowGroups(rows.dtype)) {
-      table.row_dot[type]({of_list, rows.cols, input.groups, out});
-    } else {
-      table.float_row_dot[type]({of_list, rows.cols, input.floats, out});
-    }
-  };
+void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
+                   const NeuronInput& input, const int32_t* rows, int64_t count,
+                   float* gate) noexcept {
+  MultiplyRows(table, gates, input, rows, count, gate);
+}
+
+int64_t PackFired(const SilentGates* silent, const int32_t* rows, const float* gate, int64_t count,
+                  int32_t* fired, float* fired_gate) noexcept {
+  if (silent == nullptr) {
+    std::memmove(fired, rows, static_cast<size_t>(count) * sizeof(int32_t));
+    std::memmove(fired_gate, gate, static_cast<size_t>(count) * sizeof(float));
+    return count;
+  }
+  const SilentGates gates = *silent;
+  int64_t packed = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = gate[i];
+    fired[packed] = rows[i];
+    fired_gate[packed] = value;
+    packed += gates.Contains(value) ? 0 : 1;
+  }
+  return packed;
+}
+
+ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
+                            const NeuronInput& input, const SilentGates* silent,
+                            const NeuronCluster& cluster) noexcept {
   float* gate = cluster.gate;
   int32_t* neurons = cluster.fired;
-  dot(ffn.gate, cluster.rows, cluster.count, gate);
-  int64_t fired = cluster.count;
-  if (silent != nullptr) {
-    const SilentGates gates = *silent;
-    fired = 0;
-    for (int64_t i = 0; i < cluster.count; ++i) {
-      const float value = gate[i];
-      neurons[fired] = cluster.rows[i];
-      gate[fired] = value;
-      fired += gates.Contains(value) ? 0 : 1;
-    }
-  } else {
-    std::memcpy(neurons, cluster.rows, static_cast<size_t>(fired) * sizeof(int32_t));
-  }
-  dot(ffn.up, neurons, fired, cluster.up);
+  const int64_t fired = PackFired(silent, cluster.rows, gate, cluster.count, neurons, gate);
+  MultiplyRows(table, ffn.up, input, neurons, fired, cluster.up);
   float* factors = cluster.factors;
   table.ffn_activation[static_cast<size_t>(ffn.activation)](gate, cluster.up, fired, ffn.threshold,
                                                             factors);
@@ -54,6 +70,13 @@ ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons
     active += silent != nullptr && factor == 0.0f ? 0 : 1;
   }
   return {fired, active};
+}
+
+ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
+                             const NeuronInput& input, const SilentGates* silent,
+                             const NeuronCluster& cluster) noexcept {
+  MultiplyGates(table, ffn.gate, input, cluster.rows, cluster.count, cluster.gate);
+  return FinishCluster(table, ffn, input, silent, cluster);
 }
 
 }  // namespace hearth

@@ -23,7 +23,7 @@ NeuronInput PrepareInput(const kernels::KernelTable& table, const FfnNeurons& ff
 struct NeuronCluster {
   const int32_t* rows = nullptr;  // distinct
   int64_t count = 0;
-  float* gate = nullptr;     // scratch
+  float* gate = nullptr;     // products of the gates; FinishCluster overwrites them
   float* up = nullptr;       // scratch
   int32_t* fired = nullptr;  // scratch
   // Rows whose factor is not zero, in the order of `rows`, packed to the front, and their factors.
@@ -41,5 +41,19 @@ struct ClusterCounts {
 ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
                              const NeuronInput& input, const SilentGates* silent,
                              const NeuronCluster& cluster) noexcept;
+
+// Its two parts. gate[i] = the product of row rows[i] with the token.
+void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
+                   const NeuronInput& input, const int32_t* rows, int64_t count,
+                   float* gate) noexcept;
+// What follows once cluster.gate is known. Needs only up and down of `ffn`.
+ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
+                            const NeuronInput& input, const SilentGates* silent,
+                            const NeuronCluster& cluster) noexcept;
+
+// Packs numbers and gates of rows that fire to the front, in order; returns how many those are.
+// `fired` may be `rows`, and `fired_gate` may be `gate`. All rows where `silent` is null.
+int64_t PackFired(const SilentGates* silent, const int32_t* rows, const float* gate, int64_t count,
+                  int32_t* fired, float* fired_gate) noexcept;
 
 }  // namespace hearth

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -15,17 +17,27 @@ NeuronCacheOptions CacheOptions(const StreamShape& shape, const StreamPlan& plan
                                 CachePolicyKind policy) {
   return {.num_keys = std::max<int64_t>(shape.all_neurons() - plan.pinned_slots(shape), 1),
           .num_slots = plan.cache_slots,
-          .slot_bytes = shape.slot_bytes,
+          .slot_bytes = plan.slot_bytes(shape),
           .policy = policy};
 }
 
+// Every gate row starts on a cache line.
+constexpr uint64_t kGateAlignment = 64;
+
+uint64_t GateStride(const BundleLayout& layout) {
+  const uint64_t bytes = layout.Part(BundleRole::kGate).bytes;
+  return (bytes + kGateAlignment - 1) / kGateAlignment * kGateAlignment;
+}
+
+void CheckAlignment(const AsyncFile& file, uint64_t unit, const char* whose) {
+  if (unit % file.alignment_bytes() == 0 && unit % file.memory_alignment_bytes() == 0) return;
+  throw Error(ErrorCode::kUnsupported, file.name(), "alignment of direct reads",
+              fmt::format("a divisor of {} {} bytes", whose, unit),
+              std::to_string(file.alignment_bytes()));
+}
+
 void CheckSource(const BundleSource& source, const StreamPlan& plan) {
-  if (source.layout.stride % source.file->alignment_bytes() != 0 ||
-      source.layout.stride % source.file->memory_alignment_bytes() != 0) {
-    throw Error(ErrorCode::kUnsupported, source.file->name(), "alignment of direct reads",
-                fmt::format("a divisor of a bundle's {} bytes", source.layout.stride),
-                std::to_string(source.file->alignment_bytes()));
-  }
+  CheckAlignment(*source.file, source.layout.stride, "a bundle's");
   if (plan.all_slots(source.shape()) >= std::numeric_limits<int32_t>::max()) {
     throw Error(ErrorCode::kUnsupported, source.file->name(), "more than 2^31 neurons in memory");
   }
@@ -33,19 +45,36 @@ void CheckSource(const BundleSource& source, const StreamPlan& plan) {
 
 }  // namespace
 
+StreamShape BundleSource::ShapeOf(const BundleLayout& layout, int64_t num_ffns, int64_t neurons) {
+  return {.num_ffns = num_ffns,
+          .neurons = neurons,
+          .bundle_bytes = layout.stride,
+          .gate_bytes = GateStride(layout) + sizeof(uint32_t),
+          .half_bytes = layout.stride - layout.split};
+}
+
 uint64_t BundleStore::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                    CachePolicyKind policy) {
-  return Buffer::ChargedBytes(static_cast<uint64_t>(plan.all_slots(shape)) * shape.slot_bytes) +
+  return Buffer::ChargedBytes(plan.arena_bytes(shape)) +
+         Buffer::ChargedBytes(plan.gates_bytes(shape)) +
          NeuronCache::TableBytes(CacheOptions(shape, plan, policy));
 }
 
 BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan,
                          CachePolicyKind policy)
-    : source_(std::move(source)), plan_(plan) {
+    : source_(std::move(source)),
+      plan_(plan),
+      slot_bytes_(plan.slot_bytes(source_.shape())),
+      gate_stride_(GateStride(source_.layout)) {
   CheckSource(source_, plan_);
+  if (plan_.holds_gates) RequireHalves();
   const StreamShape shape = source_.shape();
-  arena_ =
-      Buffer(budget, "neurons", static_cast<size_t>(plan.all_slots(shape)) * source_.layout.stride);
+  arena_ = Buffer(budget, "neurons", plan_.arena_bytes(shape));
+  if (plan_.holds_gates) {
+    const auto neurons = static_cast<size_t>(shape.all_neurons());
+    gates_ = Buffer(budget, "gates", plan_.gates_bytes(shape));
+    rest_checks_ = {reinterpret_cast<uint32_t*>(gates_.data() + neurons * gate_stride_), neurons};
+  }
   first_cache_slot_ = static_cast<int32_t>(plan.pinned_slots(shape));
   first_spare_slot_ = first_cache_slot_ + static_cast<int32_t>(plan.cache_slots);
   NeuronCacheOptions options = CacheOptions(shape, plan, policy);
@@ -64,26 +93,81 @@ uint64_t BundleStore::FileOffset(int64_t ffn, int64_t neuron) const {
 }
 
 std::span<std::byte> BundleStore::Slots(int32_t first, int64_t count) const {
-  const size_t stride = source_.layout.stride;
   // The arena is the store's own; only its views are constant.
   auto* base = const_cast<std::byte*>(arena_.data());
-  return {base + static_cast<size_t>(first) * stride, static_cast<size_t>(count) * stride};
+  return {base + static_cast<size_t>(first) * slot_bytes_,
+          static_cast<size_t>(count) * slot_bytes_};
 }
 
-FfnNeurons BundleStore::Rows(const StreamedFfn& ffn, int32_t first, int64_t count) const {
+std::span<std::byte> BundleStore::RangeBuffer(int64_t buffer) const {
+  const size_t bytes = static_cast<size_t>(plan_.range_neurons) * source_.layout.stride;
+  return {Slots(first_spare_slot_, 0).data() + static_cast<size_t>(buffer) * bytes, bytes};
+}
+
+// Of neurons that lie `stride` bytes apart, each from byte `begin` of its bundle on; `first` is the
+// neuron of the first gate, where gates are held.
+FfnNeurons BundleStore::Rows(const StreamedFfn& ffn, int64_t first, int64_t count,
+                             const std::byte* data, uint64_t stride, uint64_t begin) const {
   const auto rows = [&](BundleRole role) {
     const BundlePart& part = source_.layout.Part(role);
-    return RowsView{.data = Slots(first, count).data() + part.offset,
+    return RowsView{.data = data + part.offset - begin,
                     .dtype = part.dtype,
-                    .stride = source_.layout.stride,
+                    .stride = stride,
                     .cols = source_.hidden_size,
                     .rows = count};
   };
-  return {.gate = rows(BundleRole::kGate),
+  const auto held_gates = [&] {
+    const size_t index = NeuronIndex(FfnIndex(ffn.layer, ffn.expert), first);
+    return RowsView{.data = gates_.data() + index * gate_stride_,
+                    .dtype = source_.layout.Part(BundleRole::kGate).dtype,
+                    .stride = gate_stride_,
+                    .cols = source_.hidden_size,
+                    .rows = count};
+  };
+  return {.gate = plan_.holds_gates ? held_gates() : rows(BundleRole::kGate),
           .up = rows(BundleRole::kUp),
           .down = rows(BundleRole::kDown),
           .activation = ffn.activation,
           .threshold = ffn.threshold};
+}
+
+FfnNeurons BundleStore::RowsOfSlots(const StreamedFfn& ffn) const {
+  const int64_t slots = plan_.all_slots(source_.shape());
+  FfnNeurons rows = Rows(ffn, 0, slots, Slots(0, 0).data(), slot_bytes_, slot_offset());
+  if (plan_.holds_gates) rows.gate.rows = source_.neurons;
+  return rows;
+}
+
+FfnNeurons BundleStore::RowsOfPinned(const StreamedFfn& ffn) const {
+  const int32_t slot = PinnedSlot(FfnIndex(ffn.layer, ffn.expert));
+  return Rows(ffn, 0, plan_.pinned_neurons, Slots(slot, 0).data(), slot_bytes_, slot_offset());
+}
+
+FfnNeurons BundleStore::RowsOfBundles(const StreamedFfn& ffn, int64_t first, int64_t count,
+                                      const std::byte* bundles) const {
+  return Rows(ffn, first, count, bundles, source_.layout.stride, 0);
+}
+
+void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
+                       std::optional<int32_t> slot) {
+  const BundleLayout& layout = source_.layout;
+  if (plan_.holds_gates) {
+    const size_t index = NeuronIndex(ffn, neuron);
+    const BundlePart& gate = layout.Part(BundleRole::kGate);
+    std::memcpy(gates_.data() + index * gate_stride_, bundle + gate.offset, gate.bytes);
+    rest_checks_[index] = StoredRestCheck(layout, {bundle, layout.stride});
+  }
+  if (slot) std::memcpy(Slots(*slot, 1).data(), bundle + slot_offset(), slot_bytes_);
+}
+
+bool BundleStore::IsIntact(int64_t ffn, int64_t neuron, int32_t slot) const {
+  const std::span<const std::byte> held = Slots(slot, 1);
+  if (!plan_.holds_gates) return BundleIsIntact(source_.layout, held);
+  return RestCheckOf(source_.layout, held) == rest_checks_[NeuronIndex(ffn, neuron)];
+}
+
+void BundleStore::RequireHalves() const {
+  CheckAlignment(*source_.file, source_.layout.split, "half a bundle's");
 }
 
 void BundleStore::ThrowDamaged(int64_t ffn, int64_t neuron) const {

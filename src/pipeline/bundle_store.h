@@ -5,12 +5,14 @@
 //   [pinned: the hottest prefix of every FFN] [neuron cache] [spare: reads that own no slot]
 //
 // so that rows of an operator are slots, whoever put a bundle there, and a neuron's products are
-// the same bits wherever it lies.
+// the same bits wherever it lies. Where the plan holds gates, those of all neurons lie in memory of
+// their own, FFN after FFN, with the checks of the other halves, and slots are second halves.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,7 +37,8 @@ struct BundleSource {
   std::vector<uint64_t> layer_offsets;  // of a layer's first bundle in the file
 
   int64_t num_ffns() const { return num_layers * num_experts; }
-  StreamShape shape() const { return {num_ffns(), neurons, layout.stride}; }
+  StreamShape shape() const { return ShapeOf(layout, num_ffns(), neurons); }
+  static StreamShape ShapeOf(const BundleLayout& layout, int64_t num_ffns, int64_t neurons);
 };
 
 // One FFN of a layer, and what is done with its products.
@@ -49,8 +52,9 @@ struct StreamedFfn {
 // One thread at a time. Its parts are handed to the two pipelines, which never run at once.
 class BundleStore {
  public:
-  // Charges the arena to `budget` as "neurons". Throws Error(kOutOfBudget), Error(kUnsupported)
-  // where the file's direct reads need a larger alignment than bundles have.
+  // Charges the arena to `budget` as "neurons", and gates that are held as "gates". Throws
+  // Error(kOutOfBudget), Error(kUnsupported) where the file's direct reads need a larger alignment
+  // than what is read has.
   BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan, CachePolicyKind policy);
   // What the constructor charges.
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
@@ -65,6 +69,9 @@ class BundleStore {
     return layer * source_.num_experts + expert;
   }
   uint64_t FileOffset(int64_t ffn, int64_t neuron) const;
+  // What a slot holds of a bundle begins here.
+  uint64_t slot_offset() const { return plan_.holds_gates ? source_.layout.split : 0; }
+  uint64_t slot_bytes() const { return slot_bytes_; }
   // Slots of the pinned neurons of an FFN begin here; those of the cache, the spare ones.
   int32_t PinnedSlot(int64_t ffn) const { return static_cast<int32_t>(ffn * plan_.pinned_neurons); }
   int32_t cache_slot() const { return first_cache_slot_; }
@@ -76,19 +83,44 @@ class BundleStore {
   }
 
   std::span<std::byte> Slots(int32_t first, int64_t count) const;
-  // Rows that are slots, from `first` on.
-  FfnNeurons Rows(const StreamedFfn& ffn, int32_t first, int64_t count) const;
+  // The spare slots again, as plan().range_buffers buffers of whole bundles.
+  std::span<std::byte> RangeBuffer(int64_t buffer) const;
 
-  // Whether the checks of a slot's bundle fit.
-  bool IsIntact(int32_t slot) const { return BundleIsIntact(source_.layout, Slots(slot, 1)); }
+  // Rows of up and down are slots of the whole arena. So are those of gate, but where gates are
+  // held: those are the neurons of the FFN.
+  FfnNeurons RowsOfSlots(const StreamedFfn& ffn) const;
+  // Rows are neurons of the FFN: the pinned ones; `count` from `first` on that lie as bundles.
+  FfnNeurons RowsOfPinned(const StreamedFfn& ffn) const;
+  FfnNeurons RowsOfBundles(const StreamedFfn& ffn, int64_t first, int64_t count,
+                           const std::byte* bundles) const;
+
+  // Takes what is held of a bundle that was read, whose checks fit: its gate, where gates are held,
+  // and, with a slot, the rest. Different neurons may be taken at a time.
+  void Take(int64_t ffn, int64_t neuron, const std::byte* bundle, std::optional<int32_t> slot);
+
+  // Whether what a slot holds of the neuron fits its checks.
+  bool IsIntact(int64_t ffn, int64_t neuron, int32_t slot) const;
+  // Throws Error(kUnsupported) where the file cannot read halves of bundles.
+  void RequireHalves() const;
   [[noreturn]] void ThrowDamaged(int64_t ffn, int64_t neuron) const;
   // For a read that failed with an errno.
   [[noreturn]] void ThrowReadError(int error) const;
 
  private:
+  FfnNeurons Rows(const StreamedFfn& ffn, int64_t first, int64_t count, const std::byte* data,
+                  uint64_t stride, uint64_t begin) const;
+  size_t NeuronIndex(int64_t ffn, int64_t neuron) const {
+    return static_cast<size_t>(ffn * source_.neurons + neuron);
+  }
+
   BundleSource source_;
   StreamPlan plan_;
+  const uint64_t slot_bytes_;
+  const size_t gate_stride_;
   Buffer arena_;
+  Buffer
+      gates_;  // where they are held: a row per neuron, then a check of the other half per neuron
+  std::span<uint32_t> rest_checks_;
   int32_t first_cache_slot_ = 0;
   int32_t first_spare_slot_ = 0;
   std::unique_ptr<NeuronCache> cache_;

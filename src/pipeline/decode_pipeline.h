@@ -11,81 +11,92 @@
 // nothing ready adds down rows of the computed prefix to columns of its own. Down rows are added in
 // ascending order of neurons whatever the order of arrival, so that the bits are those of an FFN
 // that is in memory (FORMATS.md, "One order of addition").
+//
+// Where the store holds all gates, they are multiplied first, and the neurons that fire take the
+// place of the list: exact without a predictor. What is looked up, read and computed of them is the
+// other half.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "ops/compute.h"
+#include "ops/gate_scan.h"
 #include "ops/neuron_cluster.h"
 #include "pipeline/bundle_store.h"
+#include "pipeline/neuron_fetch.h"
 #include "pipeline/stream_counts.h"
-#include "storage/async_reader.h"
 
 namespace hearth {
 
-// How reads and computing follow each other; all but kCluster are there to be compared with.
+// How reads and computing follow each other; all but kCluster are there to be compared with. They
+// share slots, cache, bundles and the depth of the queue.
 enum class PipelineKind : uint8_t {
   kBlocking,  // waits for all reads of an FFN before it computes any of it
+  kMatrix,    // gates, then up, then down; reads overlap only with computing of the same matrix (P2
+              // Figure 4a). Gate halves are read first, then, in one, up and down
   kCluster,   // computes what is there while the rest is read
+  kLlmFlash,  // LLM in a Flash: parallel reads, no overlap, and a cache of the last tokens' neurons
 };
-const char* PipelineName(PipelineKind kind);  // "blocking", "cluster"
+std::span<const PipelineKind> AllPipelines();
+const char* PipelineName(PipelineKind kind);  // "blocking", "matrix", "cluster", "llmflash"
 std::optional<PipelineKind> PipelineFromName(std::string_view name);
 
 // One thread at a time. Owns scratch for one token.
 class DecodePipeline {
  public:
-  // Charged to `budget` as "activations". `store` must outlive the pipeline.
+  // Charged to `budget` as "activations". `store` must outlive the pipeline. Throws
+  // Error(kUnsupported) where kMatrix cannot read halves of bundles.
   DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                int64_t hidden_size);
 
-  // out[0..hidden) = the FFN of x, from the listed neurons, ascending. As SparseFfn: where
-  // skip_silent, up and down of neurons that add nothing are left out. Throws Error(kIo) and
-  // Error(kCorrupt) when a read fails or brings what its check does not fit; nothing is in flight
-  // then, and the next call works.
+  // out[0..hidden) = the FFN of x, from the listed neurons, ascending; from all (no list) only
+  // where the store holds gates. As SparseFfn: where skip_silent, up and down of neurons that add
+  // nothing are left out. Throws Error(kIo) and Error(kCorrupt) when a read fails or brings what
+  // its check does not fit; nothing is in flight then, and the next call works.
   SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
-                      std::span<const int32_t> listed, bool skip_silent, float* out);
+                      std::optional<std::span<const int32_t>> listed, bool skip_silent, float* out);
 
-  const StreamCounts& counts() const { return counts_; }
+  StreamCounts counts() const;
 
  private:
   struct Places;   // where things lie in memory_
-  struct Section;  // a parallel section in progress
+  struct Section;  // the parallel sections of one list
   struct ClusterScratch;
+  // What a parallel section does with ready neurons.
+  enum class Step : uint8_t {
+    kGate,    // multiplies their gates
+    kFinish,  // all of them; where gates are known, what follows
+    kNone,    // they are computed
+  };
 
-  void RunSegment(Compute& compute, const StreamedFfn& ffn, std::span<const int32_t> listed,
-                  Section& section);
-  void LookUp(int64_t ffn, std::span<const int32_t> listed);
-  void SubmitMisses(int64_t ffn, std::span<const int32_t> listed);
-  void Settle(int64_t ffn, std::span<const int32_t> listed, const Section& section);
+  void RunSegment(Compute& compute, Section& section);
+  void RunMatrices(Compute& compute, Section& section);
+  void RunPhase(Compute& compute, Section& section, Step step, bool adds);
   void Work(Section& section);
   bool ComputeReady(Section& section, ClusterScratch& scratch);
-  bool PollReads(Section& section, bool wait);
+  void FinishReady(Section& section, const int32_t* positions, int64_t count, bool arrived,
+                   ClusterScratch& scratch);
   bool AddComputed(Section& section);
+  void AddRows(const Section& section, int64_t begin_group, int64_t end_group, int64_t begin,
+               int64_t end) const;
 
   BundleStore& store_;
   const PipelineKind kind_;
-  const int64_t max_listed_;  // of a segment
-  std::unique_ptr<ReadQueue> queue_;
+  NeuronFetch fetch_;
+  std::optional<GateScan> gate_scan_;  // where the store holds gates
   Buffer memory_;
   // Views into memory_, an entry per listed neuron (its position) unless said otherwise.
   kernels::GroupQ8* x_;  // the token in row groups
-  int32_t* slots_;
-  CacheEntry* entries_;  // of those that are not pinned
-  ReadRequest* requests_;
-  int32_t* missing_;  // positions that are read
-  int32_t* ready_;    // positions, in the order in which they may be computed
+  float* gates_;         // of kMatrix
   float* factors_;
   std::atomic<uint8_t>* computed_;
-  int64_t num_pinned_ = 0;   // positions below are
-  int64_t num_missing_ = 0;  // entries of missing_
-  StreamCounts counts_;
+  double idle_seconds_ = 0;
+  double wall_seconds_ = 0;
 };
 
 }  // namespace hearth

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 
 namespace hearth {
 namespace {
@@ -16,17 +15,14 @@ constexpr int64_t kCheckGrain = 64;
 }  // namespace
 
 RangeReader::RangeReader(BundleStore& store)
-    : store_(store),
-      buffers_(static_cast<size_t>(store.plan().range_buffers)),
-      last_neuron_(store.source().neurons) {
+    : store_(store), buffers_(static_cast<size_t>(store.plan().range_buffers)) {
   const uint64_t range_bytes =
       static_cast<uint64_t>(store.plan().range_neurons) * store.source().layout.stride;
   const uint64_t reads = (range_bytes / kReadBytes + 1) * buffers_.size();
   queue_ = store.file().OpenQueue(
       {.depth = kQueueDepth, .capacity = std::max<size_t>(reads, kQueueDepth)});
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    buffers_[i].slot = store.spare_slot() +
-                       static_cast<int32_t>(i) * static_cast<int32_t>(store.plan().range_neurons);
+    buffers_[i].bundles = store.RangeBuffer(static_cast<int64_t>(i)).data();
   }
 }
 
@@ -34,9 +30,8 @@ RangeReader::RangeReader(BundleStore& store)
 RangeReader::Place RangeReader::Next(Place place, int64_t count) const {
   const BundleSource& source = store_.source();
   place.neuron += count;
-  if (place.neuron < last_neuron_) return place;
-  const bool reads_on = last_neuron_ == source.neurons && source.num_experts == 1 &&
-                        place.ffn + 1 < source.num_ffns();
+  if (place.neuron < prefix_.value_or(source.neurons)) return place;
+  const bool reads_on = !prefix_ && source.num_experts == 1 && place.ffn + 1 < source.num_ffns();
   if (!reads_on) return {-1, 0};
   return {place.ffn + 1, store_.plan().pinned_neurons};
 }
@@ -44,9 +39,9 @@ RangeReader::Place RangeReader::Next(Place place, int64_t count) const {
 void RangeReader::Begin(int64_t ffn, int64_t neuron) {
   const Place wanted = {ffn, neuron};
   if (filled_ == 0 || in_order_ != wanted) {
-    const int64_t last = last_neuron_;
+    const std::optional<int64_t> prefix = prefix_;
     Stop();
-    last_neuron_ = last;
+    prefix_ = prefix;
     in_order_ = to_read_ = wanted;
   }
   ReadAhead();
@@ -58,7 +53,8 @@ void RangeReader::ReadAhead() {
     Range& range = buffers_[buffer];
     range.ffn = to_read_.ffn;
     range.first = to_read_.neuron;
-    range.count = std::min(store_.plan().range_neurons, last_neuron_ - range.first);
+    range.count = std::min(store_.plan().range_neurons,
+                           prefix_.value_or(store_.source().neurons) - range.first);
     range.error = 0;
     SubmitRange(buffer);
     ++filled_;
@@ -68,15 +64,15 @@ void RangeReader::ReadAhead() {
 
 void RangeReader::SubmitRange(size_t buffer) {
   Range& range = buffers_[buffer];
-  const std::span<std::byte> slots = store_.Slots(range.slot, range.count);
   const uint64_t offset = store_.FileOffset(range.ffn, range.first);
   // Pieces of whole bundles keep every read aligned.
   const uint64_t stride = store_.source().layout.stride;
+  const uint64_t all = static_cast<uint64_t>(range.count) * stride;
   const uint64_t piece = std::max<uint64_t>(kReadBytes / stride, 1) * stride;
-  for (uint64_t at = 0; at < slots.size(); at += piece) {
-    const uint64_t bytes = std::min<uint64_t>(piece, slots.size() - at);
+  for (uint64_t at = 0; at < all; at += piece) {
+    const uint64_t bytes = std::min<uint64_t>(piece, all - at);
     const ReadRequest request = {.offset = offset + at,
-                                 .data = slots.data() + at,
+                                 .data = range.bundles + at,
                                  .bytes = static_cast<uint32_t>(bytes),
                                  .tag = buffer};
     if (queue_->Submit({&request, 1}) != 1) {
@@ -85,7 +81,7 @@ void RangeReader::SubmitRange(size_t buffer) {
     }
     ++range.pending;
     ++counts_.reads;
-    counts_.bytes += bytes;
+    counts_.bytes_read += bytes;
   }
 }
 
@@ -101,21 +97,31 @@ void RangeReader::Collect(bool wait) {
 
 RangeReader::Range RangeReader::Take(Compute& compute) {
   Range& range = buffers_[oldest_];
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   Collect(false);
   while (range.pending > 0) Collect(true);
-  counts_.wait_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  counts_.idle_seconds +=
+      std::chrono::duration<double>(Clock::now() - start).count() * compute.threads();
   if (range.error != 0) store_.ThrowReadError(range.error);
   Verify(compute, range);
   return range;
 }
 
+void RangeReader::Count(Clock::time_point start) {
+  const int64_t neurons = store_.source().neurons, pinned = store_.plan().pinned_neurons;
+  counts_.neurons += neurons;
+  counts_.pinned += pinned;
+  counts_.misses += neurons - pinned;
+  counts_.wall_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 void RangeReader::Verify(Compute& compute, const Range& range) const {
+  const BundleLayout& layout = store_.source().layout;
   std::atomic<int64_t> damaged{-1};
   compute.team().ParallelFor(range.count, kCheckGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      if (!store_.IsIntact(range.slot + static_cast<int32_t>(i))) damaged = i;
+      const std::byte* bundle = range.bundles + static_cast<size_t>(i) * layout.stride;
+      if (!BundleIsIntact(layout, {bundle, layout.stride})) damaged = i;
     }
   });
   if (damaged >= 0) store_.ThrowDamaged(range.ffn, range.first + damaged);
@@ -134,7 +140,7 @@ void RangeReader::Stop() noexcept {
   for (Range& range : buffers_) range.pending = 0;
   filled_ = 0;
   in_order_ = to_read_ = {-1, 0};
-  last_neuron_ = store_.source().neurons;
+  prefix_.reset();
 }
 
 }  // namespace hearth

@@ -3,25 +3,22 @@
 // An FFN is given out as ranges of neurons in ascending order: first what is pinned, then the rest
 // through the spare slots of the store, one range of them while the next ones are being read. Where
 // the model has one FFN per layer, reading goes on into the next layer, so that it overlaps with
-// attention too.
+// attention too. Ranges are whole bundles also where gates are in memory: a disk reads one long run
+// faster than two thirds of it in pieces.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ops/compute.h"
 #include "pipeline/bundle_store.h"
+#include "pipeline/stream_counts.h"
 #include "storage/async_reader.h"
 
 namespace hearth {
-
-// What sequential reads did so far.
-struct RangeCounts {
-  uint64_t reads = 0;
-  uint64_t bytes = 0;
-  double wait_seconds = 0;  // in which the caller had nothing to compute
-};
 
 // One thread at a time.
 class RangeReader {
@@ -29,37 +26,38 @@ class RangeReader {
   // Opens a queue. `store` must outlive the reader.
   explicit RangeReader(BundleStore& store);
 
-  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with rows of slots that
+  // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with rows that
   // stay valid during the call. Checks of what was read are verified with all threads. Throws
   // Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then.
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
     const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
     const int64_t pinned = store_.plan().pinned_neurons;
-    if (pinned > 0) visit(int64_t{0}, store_.Rows(ffn, store_.PinnedSlot(index), pinned));
-    if (pinned == store_.source().neurons) return;
+    const Clock::time_point start = Clock::now();
+    if (pinned > 0) visit(int64_t{0}, store_.RowsOfPinned(ffn));
     try {
-      Begin(index, pinned);
+      if (pinned < store_.source().neurons) Begin(index, pinned);
       while (in_order_.ffn == index) {
         const Range range = Take(compute);
-        visit(range.first, store_.Rows(ffn, range.slot, range.count));
+        visit(range.first, store_.RowsOfBundles(ffn, range.first, range.count, range.bundles));
         Recycle();
       }
     } catch (...) {
       Stop();
       throw;
     }
+    Count(start);
   }
 
-  // Reads neurons [0, end) of an FFN; visit(first_neuron, slot, count) copies them elsewhere.
+  // Reads neurons [0, end) of an FFN; visit(first_neuron, bundles, count) copies them elsewhere.
   template <typename Visit>
   void ReadPrefix(Compute& compute, int64_t ffn, int64_t end, Visit&& visit) {
     try {
-      last_neuron_ = end;
+      prefix_ = end;
       Begin(ffn, 0);
       while (in_order_.ffn == ffn && in_order_.neuron < end) {
         const Range range = Take(compute);
-        visit(range.first, range.slot, range.count);
+        visit(range.first, range.bundles, range.count);
         Recycle();
       }
     } catch (...) {
@@ -67,19 +65,24 @@ class RangeReader {
       throw;
     }
     Stop();
+    counts_ = {};
   }
 
   // Ends what is in flight, so that the spare slots are free for others.
   void Stop() noexcept;
 
-  const RangeCounts& counts() const { return counts_; }
+  // What ForEachRange did since the last ReadPrefix. Its neurons are all of an FFN each time,
+  // however many tokens need them.
+  const StreamCounts& counts() const { return counts_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   struct Range {
     int64_t ffn = 0;
     int64_t first = 0;
     int64_t count = 0;
-    int32_t slot = 0;
+    std::byte* bundles = nullptr;
     int pending = 0;  // reads
     int error = 0;
   };
@@ -95,18 +98,19 @@ class RangeReader {
   void ReadAhead();
   void SubmitRange(size_t buffer);
   void Collect(bool wait);
+  void Count(Clock::time_point start);
   void Verify(Compute& compute, const Range& range) const;
   Place Next(Place place, int64_t count) const;
 
   BundleStore& store_;
   std::unique_ptr<ReadQueue> queue_;
-  std::vector<Range> buffers_;  // a ring
-  size_t oldest_ = 0;           // the range to be taken next
-  size_t filled_ = 0;           // ranges that are read or being read, from oldest_ on
-  Place in_order_;              // where the oldest range begins
-  Place to_read_;               // where the next read begins; ffn -1: nowhere
-  int64_t last_neuron_ = 0;     // of an FFN, exclusive
-  RangeCounts counts_;
+  std::vector<Range> buffers_;     // a ring
+  size_t oldest_ = 0;              // the range to be taken next
+  size_t filled_ = 0;              // ranges that are read or being read, from oldest_ on
+  Place in_order_;                 // where the oldest range begins
+  Place to_read_;                  // where the next read begins; ffn -1: nowhere
+  std::optional<int64_t> prefix_;  // neurons of an FFN that are wanted; nothing: all of all FFNs
+  StreamCounts counts_;
 };
 
 }  // namespace hearth

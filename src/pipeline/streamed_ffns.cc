@@ -1,7 +1,7 @@
 #include "pipeline/streamed_ffns.h"
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,39 +44,45 @@ constexpr int64_t kCopyGrain = 64;
 StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan& plan,
                            const StreamOptions& options)
     : options_(options),
-      store_(budget, std::move(source), plan, options.policy),
+      store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
       decode_(budget, store_, options.pipeline) {}
 
 uint64_t StreamedFfns::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                     int64_t hidden_size, const StreamOptions& options) {
-  return BundleStore::ChargedBytes(shape, plan, options.policy) +
+  return BundleStore::ChargedBytes(shape, plan, options.cache_policy()) +
          DecodePipeline::ChargedBytes(shape, plan, hidden_size);
 }
 
 void StreamedFfns::Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress) {
   const WarmStart warm(store_);
-  const uint64_t stride = store_.source().layout.stride;
-  const int64_t num_ffns = store_.source().num_ffns();
+  const BundleSource& source = store_.source();
+  const auto slot_of = [&](int64_t ffn, int64_t neuron) -> std::optional<int32_t> {
+    if (neuron < warm.pinned) return store_.PinnedSlot(ffn) + static_cast<int32_t>(neuron);
+    if (neuron < warm.End(ffn)) return store_.cache_slot() + warm.CacheSlot(ffn, neuron);
+    return std::nullopt;
+  };
+  // Gates are of all neurons.
+  const auto end_of = [&](int64_t ffn) {
+    return store_.plan().holds_gates ? source.neurons : warm.End(ffn);
+  };
+  const uint64_t stride = source.layout.stride;
   uint64_t total = 0, done = 0;
-  for (int64_t ffn = 0; ffn < num_ffns; ++ffn)
-    total += static_cast<uint64_t>(warm.End(ffn)) * stride;
-  for (int64_t ffn = 0; ffn < num_ffns; ++ffn) {
-    ranges_.ReadPrefix(
-        compute, ffn, warm.End(ffn), [&](int64_t first, int32_t slot, int64_t count) {
-          compute.team().ParallelFor(count, kCopyGrain, [&](int64_t begin, int64_t end, int) {
-            for (int64_t i = begin; i < end; ++i) {
-              const int64_t neuron = first + i;
-              const int32_t to = neuron < warm.pinned
-                                     ? store_.PinnedSlot(ffn) + static_cast<int32_t>(neuron)
-                                     : store_.cache_slot() + warm.CacheSlot(ffn, neuron);
-              std::memcpy(store_.Slots(to, 1).data(),
-                          store_.Slots(slot + static_cast<int32_t>(i), 1).data(), stride);
-            }
-          });
-          done += static_cast<uint64_t>(count) * stride;
-          if (progress) progress(done, total);
-        });
+  for (int64_t ffn = 0; ffn < source.num_ffns(); ++ffn) {
+    total += static_cast<uint64_t>(end_of(ffn)) * stride;
+  }
+  for (int64_t ffn = 0; ffn < source.num_ffns(); ++ffn) {
+    const auto take = [&](int64_t first, const std::byte* bundles, int64_t count) {
+      compute.team().ParallelFor(count, kCopyGrain, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          const std::byte* bundle = bundles + static_cast<size_t>(i) * stride;
+          store_.Take(ffn, first + i, bundle, slot_of(ffn, first + i));
+        }
+      });
+      done += static_cast<uint64_t>(count) * stride;
+      if (progress) progress(done, total);
+    };
+    ranges_.ReadPrefix(compute, ffn, end_of(ffn), take);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "base/budget.h"
@@ -13,12 +14,18 @@
 #include "pipeline/bundle_store.h"
 #include "pipeline/decode_pipeline.h"
 #include "pipeline/range_reader.h"
+#include "pipeline/storage_probe.h"
 
 namespace hearth {
 
 struct StreamOptions {
   CachePolicyKind policy = kDefaultCachePolicy;
   PipelineKind pipeline = PipelineKind::kCluster;
+
+  // LLM in a Flash comes with a policy of its own.
+  CachePolicyKind cache_policy() const {
+    return pipeline == PipelineKind::kLlmFlash ? CachePolicyKind::kWindow : policy;
+  }
 };
 
 // One thread at a time.
@@ -30,9 +37,9 @@ class StreamedFfns {
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                int64_t hidden_size, const StreamOptions& options);
 
-  // Reads what is pinned, and fills the cache with the neurons that fire most of the others, in
-  // sequential reads. Calls progress(done_bytes, total_bytes), which may throw. Throws Error(kIo),
-  // Error(kCorrupt).
+  // Reads what is pinned, gates that are held too, and fills the cache with the neurons that fire
+  // most of the others, in sequential reads. Calls progress(done_bytes, total_bytes), which may
+  // throw. Throws Error(kIo), Error(kCorrupt).
   void Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress);
 
   // Before a pass. Throws Error(kIo) where the file was truncated or replaced.
@@ -47,15 +54,26 @@ class StreamedFfns {
   }
   // One token; see DecodePipeline::Run.
   SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
-                      std::span<const int32_t> listed, bool skip_silent, float* out) {
+                      std::optional<std::span<const int32_t>> listed, bool skip_silent,
+                      float* out) {
     ranges_.Stop();
     return decode_.Run(compute, ffn, x, listed, skip_silent, out);
   }
 
+  // See ProbeNeuronReads. Between passes.
+  double ProbeReads(double seconds) {
+    ranges_.Stop();
+    return ProbeNeuronReads(store_, seconds);
+  }
+
   const BundleStore& store() const { return store_; }
   const StreamOptions& options() const { return options_; }
-  const StreamCounts& counts() const { return decode_.counts(); }
-  const RangeCounts& range_counts() const { return ranges_.counts(); }
+  // Since Fill: of ranges, and of both.
+  const StreamCounts& range_counts() const { return ranges_.counts(); }
+  StreamCounts counts() const {
+    StreamCounts counts = decode_.counts();
+    return counts += ranges_.counts();
+  }
 
  private:
   StreamOptions options_;

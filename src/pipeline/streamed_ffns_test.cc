@@ -1,188 +1,35 @@
 // Streamed FFNs against the same FFNs in memory: the same bits whatever is pinned, cached, read in
-// which order, by how many threads (FORMATS.md, "One order of addition"); and faults.
+// which order, by how many threads (FORMATS.md, "One order of addition").
 #include "pipeline/streamed_ffns.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <random>
-#include <string>
+#include <optional>
 #include <vector>
 
-#include "base/error.h"
-#include "kernels/dequantize.h"
-#include "kernels/row_pack.h"
 #include "ops/sparse_prefill.h"
-#include "storage/faulty_file.h"
-#include "storage/memory_file.h"
-#include "tensor/row_groups.h"
+#include "pipeline/test_bundles.h"
 
 namespace hearth {
 namespace {
 
-using ::testing::HasSubstr;
-
-struct Sizes {
-  int64_t layers = 2;
-  int64_t experts = 1;
-  int64_t neurons = 200;
-  int64_t hidden = 160;
-  DType dtype = DType::kQ4_0;
-};
-
-// The bundles of a model of random weights, as they lie in a file.
-class TestModel {
- public:
-  explicit TestModel(const Sizes& sizes, uint32_t seed)
-      : sizes_(sizes), layout_(MakeBundleLayout(sizes.dtype, sizes.hidden)), random_(seed) {
-    bytes_.resize(kBundleAlignment +
-                  static_cast<size_t>(sizes.layers * sizes.experts * sizes.neurons) *
-                      layout_.stride);
-    for (size_t at = kBundleAlignment; at < bytes_.size(); at += layout_.stride) {
-      const std::span<std::byte> bundle = std::span(bytes_).subspan(at, layout_.stride);
-      for (const BundleRole role : {BundleRole::kGate, BundleRole::kUp, BundleRole::kDown}) {
-        WriteRow(bundle.subspan(layout_.Part(role).offset));
-      }
-      SetBundleChecks(layout_, bundle);
-    }
-  }
-
-  const Sizes& sizes() const { return sizes_; }
-  StreamShape shape() const {
-    return {sizes_.layers * sizes_.experts, sizes_.neurons, layout_.stride};
-  }
-  std::vector<std::byte>& bytes() { return bytes_; }
-
-  std::unique_ptr<AsyncFile> File(Budget& budget, uint64_t completion_seed) const {
-    Buffer copy(budget, "test file", bytes_.size());
-    std::memcpy(copy.data(), bytes_.data(), bytes_.size());
-    return MakeMemoryFile("model.gguf", std::move(copy),
-                          {.alignment_bytes = 512,
-                           .memory_alignment_bytes = 512,
-                           .completion_seed = completion_seed});
-  }
-
-  BundleSource Source(std::unique_ptr<AsyncFile> file) const {
-    BundleSource source{.file = std::move(file),
-                        .layout = layout_,
-                        .hidden_size = sizes_.hidden,
-                        .num_layers = sizes_.layers,
-                        .num_experts = sizes_.experts,
-                        .neurons = sizes_.neurons};
-    for (int64_t layer = 0; layer < sizes_.layers; ++layer) {
-      source.layer_offsets.push_back(OffsetOf(layer * sizes_.experts, 0));
-    }
-    return source;
-  }
-
-  uint64_t OffsetOf(int64_t ffn, int64_t neuron) const {
-    return kBundleAlignment + static_cast<uint64_t>(ffn * sizes_.neurons + neuron) * layout_.stride;
-  }
-
-  // The FFN as it would lie in memory.
-  FfnNeurons Resident(const StreamedFfn& ffn) const {
-    const auto rows = [&](BundleRole role) {
-      const BundlePart& part = layout_.Part(role);
-      return RowsView{.data = bytes_.data() + OffsetOf(ffn.layer * sizes_.experts + ffn.expert, 0) +
-                              part.offset,
-                      .dtype = part.dtype,
-                      .stride = layout_.stride,
-                      .cols = sizes_.hidden,
-                      .rows = sizes_.neurons};
-    };
-    return {rows(BundleRole::kGate), rows(BundleRole::kUp), rows(BundleRole::kDown), ffn.activation,
-            ffn.threshold};
-  }
-
- private:
-  void WriteRow(std::span<std::byte> out) {
-    std::vector<float> row(static_cast<size_t>(sizes_.hidden));
-    std::normal_distribution<float> normal(0, 0.1f);
-    for (float& w : row) w = normal(random_);
-    std::vector<std::byte> blocks(RowBytes(sizes_.dtype, row.size()));
-    kernels::Convert(DType::kF32, reinterpret_cast<const std::byte*>(row.data()), sizes_.hidden,
-                     sizes_.dtype, blocks.data());
-    if (HasRowGroups(sizes_.dtype)) {
-      kernels::PackRow(sizes_.dtype, blocks.data(), sizes_.hidden, out.data());
-    } else {
-      std::memcpy(out.data(), blocks.data(), blocks.size());
-    }
-  }
-
-  Sizes sizes_;
-  BundleLayout layout_;
-  std::mt19937 random_;
-  std::vector<std::byte> bytes_;
-};
-
-std::vector<float> RandomFloats(int64_t count, std::mt19937& random) {
-  std::normal_distribution<float> normal(0, 1);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
-// Neurons of a token: the first ones more often, as in a packed file.
-std::vector<int32_t> RandomList(int64_t neurons, std::mt19937& random) {
-  std::vector<int32_t> list;
-  const double share = std::uniform_real_distribution<double>(0, 1)(random);
-  for (int64_t n = 0; n < neurons; ++n) {
-    const double rate = share * (1 - 0.8 * static_cast<double>(n) / static_cast<double>(neurons));
-    if (std::bernoulli_distribution(rate)(random)) list.push_back(static_cast<int32_t>(n));
-  }
-  return list;
-}
-
-class StreamedFfnsTest : public ::testing::Test {
- protected:
-  StreamedFfnsTest() : compute_("auto", 3) {}
-
-  std::vector<float> Resident(const TestModel& model, const StreamedFfn& ffn,
-                              const std::vector<float>& x, const std::vector<int32_t>& list) {
-    SparseFfn op(budget_, model.sizes().hidden, model.sizes().neurons);
-    std::vector<float> out(x.size());
-    op.Activate(compute_, model.Resident(ffn), x.data(), list, true);
-    op.AddDown(compute_, model.Resident(ffn), out.data());
-    return out;
-  }
-
-  StreamPlan RandomPlan(const StreamShape& shape) {
-    const auto pick = [&](int64_t from, int64_t to) {
-      return std::uniform_int_distribution<int64_t>(from, to)(random_);
-    };
-    StreamPlan plan;
-    plan.pinned_neurons = std::min(64 * pick(0, shape.neurons / 64 + 1), shape.neurons);
-    plan.cache_slots =
-        pick(1, std::max<int64_t>((shape.neurons - plan.pinned_neurons) * shape.num_ffns, 1));
-    plan.range_neurons = 64 * pick(1, 3);
-    plan.range_buffers = pick(2, 4);
-    plan.queue_depth = static_cast<int>(pick(1, 20));
-    return plan;
-  }
-
-  Budget budget_;
-  Compute compute_;
-  std::mt19937 random_{7};
-};
-
 TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
     for (int trial = 0; trial < 40; ++trial) {
-      const TestModel model({.layers = 1 + trial % 3,
-                             .experts = 1 + trial % 2,
-                             .neurons = 40 + 37 * (trial % 7),
-                             .hidden = 32 * (1 + trial % 20),
-                             .dtype = dtype},
-                            static_cast<uint32_t>(trial));
+      const TestBundles model({.layers = 1 + trial % 3,
+                               .experts = 1 + trial % 2,
+                               .neurons = 40 + 37 * (trial % 7),
+                               .hidden = 32 * (1 + trial % 20),
+                               .dtype = dtype},
+                              static_cast<uint32_t>(trial));
       Compute compute("auto", 1 + trial % 4);
       const StreamOptions options = {
           .policy = AllCachePolicies()[static_cast<size_t>(trial) % AllCachePolicies().size()],
-          .pipeline = trial % 5 == 0 ? PipelineKind::kBlocking : PipelineKind::kCluster};
+          .pipeline = AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()]};
       StreamedFfns streamed(
           budget_, model.Source(model.File(budget_, static_cast<uint64_t>(trial % 3 * trial))),
-          RandomPlan(model.shape()), options);
+          RandomPlan(model.shape(), trial % 3 == 1), options);
       streamed.Fill(compute, {});
       for (int token = 0; token < 6; ++token) {
         streamed.BeginPass();
@@ -200,15 +47,50 @@ TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
   }
 }
 
+constexpr FfnActivation kActivations[] = {FfnActivation::kRelu, FfnActivation::kFatRelu,
+                                          FfnActivation::kDRelu, FfnActivation::kThresholdedSilu,
+                                          FfnActivation::kSilu};
+
+TEST_F(StreamedFfnsTest, GatesInMemoryChooseTheNeuronsOfEveryActivation) {
+  for (int trial = 0; trial < 80; ++trial) {
+    const TestBundles model({.experts = 1 + trial % 2,
+                             .neurons = 60 + 53 * (trial % 5),
+                             .hidden = 32 * (1 + trial % 19),
+                             .dtype = trial % 4 == 3 ? DType::kF16 : DType::kQ4_0},
+                            static_cast<uint32_t>(trial));
+    Compute compute("auto", 1 + trial % 4);
+    StreamedFfns streamed(
+        budget_, model.Source(model.File(budget_, static_cast<uint64_t>(trial % 3 * trial))),
+        RandomPlan(model.shape(), true),
+        {.pipeline = AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()]});
+    streamed.Fill(compute, {});
+    for (int token = 0; token < 5; ++token) {
+      for (const FfnActivation activation : kActivations) {
+        const StreamedFfn ffn = {token % 2, trial % model.sizes().experts, activation, 0.1f};
+        const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+        std::vector<float> out(x.size(), 99.0f);
+        const bool skips = token % 3 != 2 && CanSkipNeurons(activation);
+        const SparseFfnCounts counts =
+            streamed.Run(compute, ffn, x.data(), std::nullopt, skips, out.data());
+        ASSERT_EQ(out, Resident(model, ffn, x, std::nullopt, skips)) << "trial " << trial;
+        EXPECT_EQ(counts.gate, counts_.gate);
+        EXPECT_EQ(counts.up, counts_.up);
+        EXPECT_EQ(counts.active, counts_.active);
+      }
+      streamed.EndToken();
+    }
+  }
+}
+
 TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
   for (int trial = 0; trial < 12; ++trial) {
-    const TestModel model({.layers = 3,
-                           .experts = 1 + trial % 2,
-                           .neurons = 300 + 41 * trial,
-                           .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16},
-                          5);
-    StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)), RandomPlan(model.shape()),
-                          {});
+    const TestBundles model({.layers = 3,
+                             .experts = 1 + trial % 2,
+                             .neurons = 300 + 41 * trial,
+                             .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16},
+                            5);
+    StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)),
+                          RandomPlan(model.shape(), trial % 3 == 0), {});
     streamed.Fill(compute_, {});
     const int64_t tokens = 9 + trial, hidden = model.sizes().hidden;
     SparsePrefill op(budget_, {tokens, hidden, model.sizes().neurons, 3});
@@ -233,7 +115,7 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
 }
 
 TEST_F(StreamedFfnsTest, CountsWhatIsPinnedFoundAndRead) {
-  const TestModel model({.layers = 1, .neurons = 256}, 1);
+  const TestBundles model({.layers = 1, .neurons = 256}, 1);
   StreamedFfns streamed(
       budget_, model.Source(model.File(budget_, 0)),
       {.pinned_neurons = 64, .cache_slots = 32, .range_neurons = 64, .range_buffers = 2},
@@ -248,96 +130,68 @@ TEST_F(StreamedFfnsTest, CountsWhatIsPinnedFoundAndRead) {
   EXPECT_EQ(streamed.counts().pinned, 2);
   EXPECT_EQ(streamed.counts().hits, 2);
   EXPECT_EQ(streamed.counts().misses, 2);
-  EXPECT_EQ(streamed.counts().bytes_read, 2 * model.shape().slot_bytes);
+  EXPECT_EQ(streamed.counts().bytes_read, 2 * model.shape().bundle_bytes);
   streamed.Run(compute_, ffn, x.data(), list, true, out.data());
   EXPECT_EQ(streamed.counts().misses, 2) << "what was read is in the cache";
 }
 
-TEST_F(StreamedFfnsTest, AFailedReadFailsOneTokenOnly) {
-  const TestModel model({.layers = 1, .neurons = 256}, 1);
-  const StreamPlan plan = {.cache_slots = 40, .range_neurons = 64, .range_buffers = 2};
-  for (const FaultKind kind : {FaultKind::kError, FaultKind::kShortRead, FaultKind::kFlip}) {
-    Budget budget;
-    // Fill takes one read, the 300th byte of a neuron belongs to its gate.
-    auto file = std::make_unique<FaultyFile>(
-        model.File(budget, 2), FaultScript{{.kind = kind, .nth_read = 7, .byte = 30}});
-    StreamedFfns streamed(budget, model.Source(std::move(file)), plan, {});
-    streamed.Fill(compute_, {});
-    const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
-    const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
-    std::vector<int32_t> list;
-    for (int32_t n = 30; n < 70; ++n) list.push_back(n);
-    std::vector<float> out(x.size());
-    try {
-      streamed.Run(compute_, ffn, x.data(), list, true, out.data());
-      ADD_FAILURE() << "a fault went unnoticed";
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("model.gguf"));
-      EXPECT_EQ(error.code(), kind == FaultKind::kFlip ? ErrorCode::kCorrupt : ErrorCode::kIo);
-    }
-    streamed.Run(compute_, ffn, x.data(), list, true, out.data());
-    EXPECT_EQ(out, Resident(model, ffn, x, list));
-  }
-}
-
-TEST_F(StreamedFfnsTest, RandomFaultsGiveAnErrorOrTheRightBits) {
-  const TestModel model({.layers = 2, .neurons = 200}, 1);
-  int failed = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    Budget budget;
-    const FaultRates rates = {
-        .error = 0.004, .short_read = 0.004, .delay = 0.02, .flip = 0.004, .max_delay_ns = 100000};
-    auto file = std::make_unique<FaultyFile>(model.File(budget, seed),
-                                             RandomFaultScript(seed, 4000, rates));
-    const StreamPlan plan = {
-        .pinned_neurons = 0, .cache_slots = 50, .range_neurons = 64, .range_buffers = 2};
-    StreamedFfns streamed(budget, model.Source(std::move(file)), plan, {});
-    for (int token = 0; token < 8; ++token) {
-      const StreamedFfn ffn = {token % 2, 0, FfnActivation::kDRelu};
-      const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
-      const std::vector<int32_t> list = RandomList(200, random_);
-      std::vector<float> out(x.size());
-      try {
-        streamed.Run(compute_, ffn, x.data(), list, true, out.data());
-      } catch (const Error&) {
-        ++failed;
-        continue;
-      }
-      ASSERT_EQ(out, Resident(model, ffn, x, list)) << seed;
-    }
-  }
-  EXPECT_GT(failed, 0);
-}
-
-TEST_F(StreamedFfnsTest, DamageFoundInSequentialReadsIsNamed) {
-  TestModel model({.layers = 1, .neurons = 256}, 1);
-  model.bytes()[model.OffsetOf(0, 200) + 3] ^= std::byte{1};
-  StreamedFfns streamed(
-      budget_, model.Source(model.File(budget_, 0)),
-      {.pinned_neurons = 64, .cache_slots = 10, .range_neurons = 64, .range_buffers = 2}, {});
+TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {
+  const TestBundles model({.layers = 1, .neurons = 256}, 1);
+  StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)),
+                        {.holds_gates = true,
+                         .pinned_neurons = 64,
+                         .cache_slots = 32,
+                         .range_neurons = 64,
+                         .range_buffers = 2},
+                        {});
   streamed.Fill(compute_, {});
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    try {
-      streamed.ForEachRange(compute_, ffn, [](int64_t, const FfnNeurons&) {});
-      ADD_FAILURE() << "damage went unnoticed";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
-      EXPECT_THAT(error.what(), HasSubstr("neuron 200 of blk.0.ffn_bundle"));
-    }
-  }
+  const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+  std::vector<float> out(x.size());
+  streamed.Run(compute_, ffn, x.data(), std::nullopt, true, out.data());
+  Resident(model, ffn, x, std::nullopt);
+  const auto below = [&](int32_t neuron) {
+    return std::lower_bound(fired_.begin(), fired_.end(), neuron) - fired_.begin();
+  };
+  EXPECT_EQ(streamed.counts().neurons, std::ssize(fired_));
+  EXPECT_EQ(streamed.counts().pinned, below(64));
+  EXPECT_EQ(streamed.counts().hits, below(96) - below(64));
+  EXPECT_EQ(streamed.counts().misses, std::ssize(fired_) - below(96));
+  EXPECT_EQ(streamed.counts().reads, streamed.counts().misses);
+  EXPECT_EQ(streamed.counts().bytes_read,
+            static_cast<uint64_t>(streamed.counts().misses) * model.shape().half_bytes);
+}
+
+TEST_F(StreamedFfnsTest, MatricesReadTheHalvesOfABundleOneAfterTheOther) {
+  const TestBundles model({.layers = 1, .neurons = 128}, 1);
+  StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)),
+                        {.cache_slots = 1, .range_neurons = 64, .range_buffers = 2},
+                        {.pipeline = PipelineKind::kMatrix});
+  const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+  const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+  std::vector<float> out(x.size());
+  streamed.Run(compute_, ffn, x.data(), std::vector<int32_t>{3, 63, 64}, true, out.data());
+  EXPECT_EQ(streamed.counts().misses, 3);
+  EXPECT_EQ(streamed.counts().reads, 6);
+  EXPECT_EQ(streamed.counts().bytes_read, 3 * model.shape().bundle_bytes);
 }
 
 TEST_F(StreamedFfnsTest, ChargesWhatItSays) {
-  const TestModel model({}, 1);
-  const StreamPlan plan = {
-      .pinned_neurons = 64, .cache_slots = 10, .range_neurons = 64, .range_buffers = 2};
-  Budget budget;
-  auto file = model.File(budget, 0);
-  const uint64_t before = budget.used_bytes();
-  const StreamedFfns streamed(budget, model.Source(std::move(file)), plan, {});
-  EXPECT_EQ(budget.used_bytes() - before,
-            StreamedFfns::ChargedBytes(model.shape(), plan, model.sizes().hidden, {}));
+  const TestBundles model({}, 1);
+  for (const bool holds_gates : {false, true}) {
+    const StreamPlan plan = {.holds_gates = holds_gates,
+                             .pinned_neurons = 64,
+                             .cache_slots = 10,
+                             .range_neurons = 64,
+                             .range_buffers = 2};
+    Budget budget;
+    auto file = model.File(budget, 0);
+    const uint64_t before = budget.used_bytes();
+    const StreamedFfns streamed(budget, model.Source(std::move(file)), plan, {});
+    EXPECT_EQ(budget.used_bytes() - before,
+              StreamedFfns::ChargedBytes(model.shape(), plan, model.sizes().hidden, {}));
+    EXPECT_EQ(budget.Ledger().count("gates"), holds_gates ? 1 : 0);
+  }
 }
 
 }  // namespace

@@ -198,6 +198,7 @@ void StreamedMatrices::LookUp(int64_t layer, std::span<const int32_t> experts, B
   counts_.neurons += std::ssize(batch.offsets);
   counts_.hits += std::ssize(batch.offsets) - absent;
   counts_.misses += absent;
+  counts_.reads += absent;
 }
 
 void StreamedMatrices::PutPresentFirst(const Batch& batch, std::span<int32_t> experts) {

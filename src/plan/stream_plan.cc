@@ -21,10 +21,11 @@ int64_t RoundDown(int64_t value, int64_t unit) { return value / unit * unit; }
 }  // namespace
 
 uint64_t SmallestStreamBytes(const StreamShape& shape) {
-  return static_cast<uint64_t>(kFewestSpareSlots + kFewestCacheSlots) * shape.slot_bytes;
+  return static_cast<uint64_t>(kFewestSpareSlots + kFewestCacheSlots) * shape.bundle_bytes;
 }
 
-StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_share) {
+StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_share,
+                      GatePlace gates) {
   if (!(pinned_share >= 0 && pinned_share <= 1)) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "share of memory for pinned neurons",
                 "from 0 to 1", std::to_string(pinned_share));
@@ -33,14 +34,18 @@ StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_sh
     throw Error(ErrorCode::kOutOfBudget, "plan", "memory for neurons",
                 "at least " + FormatSize(SmallestStreamBytes(shape)), FormatSize(bytes));
   }
-  const int64_t slots = static_cast<int64_t>(bytes / shape.slot_bytes);
+  StreamPlan plan;
+  plan.holds_gates = gates == GatePlace::kInMemory;
+  if (plan.gates_bytes(shape) + SmallestStreamBytes(shape) > bytes) plan.holds_gates = false;
+  const uint64_t for_slots = bytes - plan.gates_bytes(shape);
+  const int64_t eighth = static_cast<int64_t>(for_slots / shape.bundle_bytes) / 8;
   const int64_t most_range =
       std::min(kMostRangeNeurons, (shape.neurons + kGrain - 1) / kGrain * kGrain);
-  StreamPlan plan;
-  plan.range_buffers = slots / 8 >= kRangeBuffers * kGrain ? kRangeBuffers : 2;
+  plan.range_buffers = eighth >= kRangeBuffers * kGrain ? kRangeBuffers : 2;
   plan.range_neurons =
-      std::clamp(RoundDown(slots / 8 / plan.range_buffers, kGrain), kGrain, most_range);
-  const int64_t left = slots - plan.spare_slots();
+      std::clamp(RoundDown(eighth / plan.range_buffers, kGrain), kGrain, most_range);
+  const auto left =
+      static_cast<int64_t>((for_slots - plan.spare_bytes(shape)) / plan.slot_bytes(shape));
   const auto wanted = static_cast<int64_t>(static_cast<double>(left) * pinned_share);
   plan.pinned_neurons = std::min(RoundDown(wanted / shape.num_ffns, kGrain), shape.neurons);
   const int64_t streamed = shape.all_neurons() - plan.pinned_slots(shape);

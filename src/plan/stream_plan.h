@@ -1,7 +1,9 @@
 // How the memory that is left for a packed model's FFNs is shared out where they do not all fit
-// (DESIGN sections 5 and 6): neurons that stay, slots of the neuron cache, room for reads.
+// (DESIGN sections 2, 5 and 6): neurons that stay, slots of the neuron cache, room for reads.
 //
 // Neurons lie in a packed file by how often they fire, so what stays is a prefix of every FFN.
+// Where gates decide who is computed, those of all neurons stay, and slots hold what is left of a
+// bundle.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +12,18 @@ namespace hearth {
 
 // What a model asks. All its FFNs, experts included, are of one size.
 struct StreamShape {
-  int64_t num_ffns = 0;     // layers * experts
-  int64_t neurons = 0;      // of one FFN
-  uint64_t slot_bytes = 0;  // of one neuron
+  int64_t num_ffns = 0;       // layers * experts
+  int64_t neurons = 0;        // of one FFN
+  uint64_t bundle_bytes = 0;  // of one neuron
+  // Of it, where gates stay in memory: what is kept of the gate half, and the other half.
+  uint64_t gate_bytes = 0;
+  uint64_t half_bytes = 0;
 
   int64_t all_neurons() const { return num_ffns * neurons; }
 };
 
 struct StreamPlan {
+  bool holds_gates = false;    // of all neurons; slots are second halves of bundles then
   int64_t pinned_neurons = 0;  // the first of every FFN; a multiple of kRangeGrain, or all
   int64_t cache_slots = 0;     // for the others, of all FFNs together
   // Sequential reads: ranges of so many neurons, so many buffers of them. While single neurons are
@@ -34,14 +40,34 @@ struct StreamPlan {
   int64_t all_slots(const StreamShape& shape) const {
     return pinned_slots(shape) + cache_slots + spare_slots();
   }
+  uint64_t slot_bytes(const StreamShape& shape) const {
+    return holds_gates ? shape.half_bytes : shape.bundle_bytes;
+  }
+  // Ranges are whole bundles in any case, so that they can be read in long runs.
+  uint64_t spare_bytes(const StreamShape& shape) const {
+    return static_cast<uint64_t>(spare_slots()) * shape.bundle_bytes;
+  }
+  // Of all slots and the spare ones.
+  uint64_t arena_bytes(const StreamShape& shape) const {
+    return static_cast<uint64_t>(pinned_slots(shape) + cache_slots) * slot_bytes(shape) +
+           spare_bytes(shape);
+  }
+  uint64_t gates_bytes(const StreamShape& shape) const {
+    return holds_gates ? static_cast<uint64_t>(shape.all_neurons()) * shape.gate_bytes : 0;
+  }
 };
+
+// Whether gates are kept in memory where they and the least slots fit.
+enum class GatePlace : uint8_t { kInSlots, kInMemory };
 
 // The least memory for slots with which a model can run at all.
 uint64_t SmallestStreamBytes(const StreamShape& shape);
 
-// The default: an eighth for reads, up to a few large ones; of the rest `pinned_share` for the
-// prefixes, and the other part for the cache. Takes at most `bytes`. Throws Error(kOutOfBudget)
-// below SmallestStreamBytes and Error(kInvalidArgument) for a share outside [0, 1].
-StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_share);
+// The default: gates first, where they are wanted and fit beside the least slots; of what is left
+// an eighth for reads, up to a few large ones; of the rest `pinned_share` for the prefixes, and the
+// other part for the cache. Takes at most `bytes`. Throws Error(kOutOfBudget) below
+// SmallestStreamBytes and Error(kInvalidArgument) for a share outside [0, 1].
+StreamPlan PlanStream(const StreamShape& shape, uint64_t bytes, double pinned_share,
+                      GatePlace gates = GatePlace::kInSlots);
 
 }  // namespace hearth

@@ -2,37 +2,67 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace hearth {
 namespace {
 
-constexpr StreamShape kBamboo = {.num_ffns = 32, .neurons = 14336, .slot_bytes = 7168};
+constexpr StreamShape kBamboo = {
+    .num_ffns = 32, .neurons = 14336, .bundle_bytes = 7168, .gate_bytes = 2308, .half_bytes = 4608};
+
+uint64_t BytesOf(const StreamShape& shape, const StreamPlan& plan) {
+  return plan.arena_bytes(shape) + plan.gates_bytes(shape);
+}
 
 TEST(StreamPlanTest, NeverTakesMoreThanItIsGiven) {
   for (const StreamShape& shape :
-       {kBamboo, StreamShape{.num_ffns = 5, .neurons = 100, .slot_bytes = 512},
-        StreamShape{.num_ffns = 256, .neurons = 14336, .slot_bytes = 7168}}) {
-    const uint64_t all = static_cast<uint64_t>(shape.all_neurons()) * shape.slot_bytes;
-    for (const double share : {0.0, 0.3, 0.5, 1.0}) {
-      for (uint64_t bytes = SmallestStreamBytes(shape); bytes < all; bytes += all / 37 + 1) {
-        const StreamPlan plan = PlanStream(shape, bytes, share);
-        EXPECT_LE(static_cast<uint64_t>(plan.all_slots(shape)) * shape.slot_bytes, bytes);
-        EXPECT_EQ(plan.range_neurons % StreamPlan::kRangeGrain, 0);
-        EXPECT_EQ(plan.pinned_neurons % StreamPlan::kRangeGrain, 0);
-        EXPECT_GE(plan.range_buffers, 2);
-        EXPECT_GE(plan.cache_slots, 1);
+       {kBamboo, StreamShape{5, 100, 1024, 260, 512}, StreamShape{256, 14336, 7168, 2308, 4608}}) {
+    const uint64_t all = static_cast<uint64_t>(shape.all_neurons()) * shape.bundle_bytes;
+    for (const GatePlace gates : {GatePlace::kInSlots, GatePlace::kInMemory}) {
+      for (const double share : {0.0, 0.3, 0.5, 1.0}) {
+        for (uint64_t bytes = SmallestStreamBytes(shape); bytes < all; bytes += all / 37 + 1) {
+          const StreamPlan plan = PlanStream(shape, bytes, share, gates);
+          EXPECT_LE(BytesOf(shape, plan), bytes);
+          EXPECT_LE(plan.pinned_neurons, shape.neurons);
+          EXPECT_LE(plan.pinned_slots(shape) + plan.cache_slots,
+                    std::max<int64_t>(shape.all_neurons(), plan.pinned_slots(shape) + 1));
+          EXPECT_EQ(plan.range_neurons % StreamPlan::kRangeGrain, 0);
+          EXPECT_TRUE(plan.pinned_neurons % StreamPlan::kRangeGrain == 0 ||
+                      plan.pinned_neurons == shape.neurons);
+          EXPECT_GE(plan.range_buffers, 2);
+          EXPECT_GE(plan.cache_slots, 1);
+        }
       }
     }
   }
 }
 
 TEST(StreamPlanTest, UsesNearlyAllOfIt) {
-  const uint64_t half = static_cast<uint64_t>(kBamboo.all_neurons()) * kBamboo.slot_bytes / 2;
+  const uint64_t half = static_cast<uint64_t>(kBamboo.all_neurons()) * kBamboo.bundle_bytes / 2;
   const StreamPlan plan = PlanStream(kBamboo, half, 0.5);
-  EXPECT_GT(static_cast<uint64_t>(plan.all_slots(kBamboo)) * kBamboo.slot_bytes, half - 7168);
+  EXPECT_GT(BytesOf(kBamboo, plan), half - 7168);
   EXPECT_GT(plan.pinned_neurons, 14336 / 4 - 256);
   EXPECT_EQ(plan.range_neurons, 2048);
+}
+
+TEST(StreamPlanTest, GatesStayWhereTheyAndTheLeastSlotsFit) {
+  const uint64_t gates = static_cast<uint64_t>(kBamboo.all_neurons()) * kBamboo.gate_bytes;
+  const uint64_t enough = gates + SmallestStreamBytes(kBamboo);
+  EXPECT_FALSE(PlanStream(kBamboo, enough - 1, 0.5, GatePlace::kInMemory).holds_gates);
+  EXPECT_FALSE(PlanStream(kBamboo, enough, 0.5, GatePlace::kInSlots).holds_gates);
+  const StreamPlan least = PlanStream(kBamboo, enough, 0.5, GatePlace::kInMemory);
+  EXPECT_TRUE(least.holds_gates);
+  EXPECT_EQ(least.gates_bytes(kBamboo), gates);
+  EXPECT_EQ(least.slot_bytes(kBamboo), kBamboo.half_bytes);
+  // Halves are smaller: more of them fit into the same memory.
+  const uint64_t slots = uint64_t{1} << 30;
+  const StreamPlan halves = PlanStream(kBamboo, gates + slots, 0.5, GatePlace::kInMemory);
+  const StreamPlan bundles = PlanStream(kBamboo, slots, 0.5);
+  EXPECT_GT(BytesOf(kBamboo, halves), gates + slots - kBamboo.half_bytes);
+  EXPECT_EQ(halves.spare_bytes(kBamboo), bundles.spare_bytes(kBamboo));
+  EXPECT_GT(halves.cache_slots, bundles.cache_slots * 3 / 2);
 }
 
 TEST(StreamPlanTest, RefusesTooLittle) {

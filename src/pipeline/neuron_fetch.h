@@ -1,0 +1,87 @@
+// Brings the listed neurons of one FFN into slots: looks them up, reads what is missing, and tells
+// the cache what became of it. Knows bytes and slots, computes nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/buffer.h"
+#include "cache/cache_entry.h"
+#include "pipeline/bundle_store.h"
+#include "pipeline/stream_counts.h"
+#include "storage/async_reader.h"
+
+namespace hearth {
+
+// What is read of a missing neuron at a time. Halves only where slots are whole bundles.
+enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
+
+// Neurons are named by their positions in the list. One thread makes all calls but Poll, slot,
+// ready and num_ready, which any thread may make between Submit and End.
+class NeuronFetch {
+ public:
+  // Charged to `budget` as "activations". `store` must outlive the fetch.
+  NeuronFetch(Budget& budget, BundleStore& store);
+  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan);
+
+  // The longest list: any of its neurons may need a spare slot.
+  static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan);
+  int64_t max_listed() const { return max_listed_; }
+
+  // Looks up where the neurons of an ascending list lie. Those that are in memory are ready. The
+  // list must live until End.
+  void Begin(int64_t ffn, std::span<const int32_t> listed);
+  // Reads this part of all that is missing. Nothing is in flight. What is in memory is ready again,
+  // what arrives joins it.
+  void Submit(SlotPart part);
+  // Takes what has arrived, where `wait` at least one. False where nothing did or another thread is
+  // here.
+  bool Poll(bool wait) noexcept;
+  bool in_flight() const { return queue_->in_flight() > 0; }
+  bool failed() const { return error_ != 0; }
+  // Whether what was read into a position's slot fits its check.
+  bool IsIntact(int64_t position) const {
+    return store_.IsIntact(ffn_, listed_[static_cast<size_t>(position)], slots_[position]);
+  }
+  // Nothing is in flight. Hands the slots back to the cache. `damaged`: a position whose check does
+  // not fit; -1 for none. Throws Error(kIo) where a read failed, Error(kCorrupt) for damage; what
+  // was read is forgotten then.
+  void End(int64_t damaged);
+
+  // Of a position, among all of the store's.
+  int32_t slot(int64_t position) const { return slots_[position]; }
+  const int32_t* slots() const { return slots_; }
+  // Positions in the order in which they may be computed: the first num_resident() were in memory.
+  const int32_t* ready() const { return ready_; }
+  int64_t num_ready() const { return num_ready_.load(std::memory_order_acquire); }
+  int64_t num_resident() const { return std::ssize(listed_) - num_missing_; }
+
+  const StreamCounts& counts() const { return counts_; }
+
+ private:
+  struct Places;  // where things lie in memory_
+
+  BundleStore& store_;
+  const int64_t max_listed_;
+  std::unique_ptr<ReadQueue> queue_;
+  Buffer memory_;
+  // Views into memory_, an entry per position unless said otherwise.
+  int32_t* slots_;
+  CacheEntry* entries_;  // of those that are not pinned
+  ReadRequest* requests_;
+  int32_t* missing_;  // positions that are read
+  int32_t* ready_;
+  // The list.
+  int64_t ffn_ = 0;
+  std::span<const int32_t> listed_;
+  int64_t num_pinned_ = 0;   // positions below are
+  int64_t num_missing_ = 0;  // entries of missing_
+  std::atomic<int64_t> num_ready_{0};
+  std::atomic<int> error_{0};  // errno of a read that failed
+  std::atomic_flag polling_ = ATOMIC_FLAG_INIT;
+  StreamCounts counts_;
+};
+
+}  // namespace hearth
