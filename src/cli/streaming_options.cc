@@ -39,13 +39,13 @@ std::string PipelineNames() {
 }
 
 // An option of one word that `parse` takes or refuses.
-using ParseWord = bool (*)(StreamingArguments& to, const std::string& text);
+using ParseWord = bool (*)(StreamingOptions& to, const std::string& text);
 
 void AddWord(CLI::App& command, StreamingArguments& arguments, const char* name,
              const std::string& help, const std::string& values, ParseWord parse) {
   const auto take = [&arguments, name, values, parse](const std::string& text) {
     arguments.given.emplace_back(name);
-    if (!parse(arguments, text)) {
+    if (!parse(arguments.options, text)) {
       throw UsageError(fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
     }
   };
@@ -58,27 +58,27 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
   const auto add = [&](const char* name, const std::string& help, const std::string& values,
                        ParseWord parse) { AddWord(command, arguments, name, help, values, parse); };
   add("--pipeline",
-      "of a streamed model: compute while reading (default cluster), while reading the same "
+      "of a streamed packed model: compute while reading (default cluster), while reading the same "
       "matrix, after reading, or as LLM in a Flash does (after reading, with the window as cache "
       "policy and nothing pinned)",
-      PipelineNames(), [](StreamingArguments& to, const std::string& text) {
+      PipelineNames(), [](StreamingOptions& options, const std::string& text) {
         const auto kind = PipelineFromName(text);
-        to.options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
+        options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
         return kind.has_value();
       });
   add("--io", "how a streamed model is read (default auto: io_uring where it is permitted)",
-      "auto|io_uring|pread", [](StreamingArguments& to, const std::string& text) {
-        to.options.io.backend = text == "io_uring" ? IoBackend::kIoUring
-                                : text == "pread"  ? IoBackend::kPread
-                                                   : IoBackend::kAuto;
+      "auto|io_uring|pread", [](StreamingOptions& options, const std::string& text) {
+        options.io.backend = text == "io_uring" ? IoBackend::kIoUring
+                             : text == "pread"  ? IoBackend::kPread
+                                                : IoBackend::kAuto;
         return text == "auto" || text == "io_uring" || text == "pread";
       });
   add("--cache-policy",
       fmt::format("which neurons of a streamed model stay in its cache (default {})",
                   CachePolicyName(kDefaultCachePolicy)),
-      PolicyNames(), [](StreamingArguments& to, const std::string& text) {
+      PolicyNames(), [](StreamingOptions& options, const std::string& text) {
         const auto kind = CachePolicyFromName(text);
-        to.options.pipeline.policy = kind.value_or(to.options.pipeline.policy);
+        options.pipeline.policy = kind.value_or(options.pipeline.policy);
         return kind.has_value();
       });
   command
@@ -95,9 +95,9 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
 }
 
 void CheckStreaming(const StreamingArguments& arguments) {
-  const std::vector<std::string>& given = arguments.given;
-  if (arguments.options.pipeline.pipeline == PipelineKind::kLlmFlash &&
-      std::find(given.begin(), given.end(), "--cache-policy") != given.end()) {
+  const bool has_policy = std::find(arguments.given.begin(), arguments.given.end(),
+                                    "--cache-policy") != arguments.given.end();
+  if (has_policy && arguments.options.pipeline.pipeline == PipelineKind::kLlmFlash) {
     throw UsageError("--cache-policy has no effect with --pipeline llmflash, whose window it is");
   }
 }
@@ -133,9 +133,9 @@ struct StreamFacts {
   std::string unit;  // what is read and kept as one
   std::string pipeline;
   std::string policy;
-  bool gates_pinned = false;
-  double pinned_share = 0;  // of all FFN weights, without gates that are pinned
+  double pinned_share = 0;  // of all FFN weights
   double cache_share = 0;
+  bool gates_pinned = false;
 };
 
 StreamFacts FactsOf(const Engine& engine) {
@@ -157,9 +157,9 @@ StreamFacts FactsOf(const Engine& engine) {
       .unit = "neurons",
       .pipeline = PipelineName(engine.streamed()->options().pipeline),
       .policy = std::string(CachePolicyName(engine.streamed()->options().cache_policy())),
-      .gates_pinned = store.plan().holds_gates,
       .pinned_share = static_cast<double>(store.plan().pinned_slots(store.source().shape())) / all,
-      .cache_share = static_cast<double>(store.plan().cache_slots) / all};
+      .cache_share = static_cast<double>(store.plan().cache_slots) / all,
+      .gates_pinned = store.plan().holds_gates};
 }
 
 }  // namespace
@@ -189,20 +189,19 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
 std::string StreamedText(const Engine& engine) {
   if (!engine.is_streamed()) return "";
   const StreamFacts facts = FactsOf(engine);
-  std::string held = facts.gates_pinned ? "all gates pinned; up and down: " : "";
-  const size_t empty = held.size();
+  std::string held;
   if (facts.pinned_share > 0 || facts.cache_share == 0) {
-    held += fmt::format("{:.0f}% of {} pinned", 100 * facts.pinned_share, facts.unit);
+    held = fmt::format("{:.0f}% of {} pinned", 100 * facts.pinned_share, facts.unit);
   }
   if (facts.cache_share > 0) {
-    const bool is_first = held.size() == empty;
-    const std::string of = is_first ? "of " + facts.unit + " " : "";
-    held += fmt::format("{}{:.0f}% {}cached ({})", is_first ? "" : ", ", 100 * facts.cache_share,
-                        of, facts.policy);
+    const std::string of = held.empty() ? "of " + facts.unit + " " : "";
+    held += fmt::format("{}{:.0f}% {}cached ({})", held.empty() ? "" : ", ",
+                        100 * facts.cache_share, of, facts.policy);
   }
-  return fmt::format("{}, the rest read with {}{}, {} pipeline\n", held, facts.file.backend(),
-                     facts.file.direct() ? " past the page cache" : " through the page cache",
-                     facts.pipeline);
+  return fmt::format(
+      "{}{}, the rest read with {}{}, {} pipeline\n",
+      facts.gates_pinned ? "all gates pinned; up and down: " : "", held, facts.file.backend(),
+      facts.file.direct() ? " past the page cache" : " through the page cache", facts.pipeline);
 }
 
 std::string IoText(const Engine& engine, const StreamCounts& counts, int64_t tokens) {
