@@ -22,11 +22,15 @@ if(NOT CMAKE_CROSSCOMPILING)
   target_precompile_headers(hearth_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
+# What `ctest -LE slow` runs: all that a build with sanitizers needs.
+add_custom_target(fast_tests)
+
 function(hearth_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   hearth_optimize_lightly(${name})
+  hearth_compile_together(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
   if(TARGET hearth_test_headers)
     target_precompile_headers(${name} REUSE_FROM hearth_test_headers)
@@ -35,6 +39,9 @@ function(hearth_test name)
       "$<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow;-Wno-array-bounds>")
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  if(NOT "slow" IN_LIST ARG_LABELS)
+    add_dependencies(fast_tests ${name})
+  endif()
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR}"
     TIMEOUT 1200 LABELS "${ARG_LABELS}")

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string Row(const std::string& name, const ActivationSummary& s, bool has_experts) {
+std::string SummaryRow(const std::string& name, const ActivationSummary& s, bool has_experts) {
   std::string row =
       fmt::format("{:>5}{:>11.1f}%{:>11.1f}%{:>19.1f}%{:>14.1f}%{:>14}", name, 100 * s.gate_rate,
                   100 * s.active_rate, 100 * s.hot_activations, 100 * s.hot_output, s.never_active);
@@ -51,10 +51,10 @@ std::string ActivationText(const ModelProfile& profile) {
       profile.intermediate_size, profile.text_tokens, "layer", "gate fires", "active",
       "80% of activations", "80% of output", "never active", has_experts ? "  unused experts" : "");
   for (int64_t layer = 0; layer < profile.num_layers; ++layer) {
-    text += Row(std::to_string(layer), Summarize(profile, layer), has_experts);
+    text += SummaryRow(std::to_string(layer), Summarize(profile, layer), has_experts);
   }
   const ActivationSummary all = Summarize(profile, -1);
-  text += Row("all", all, has_experts);
+  text += SummaryRow("all", all, has_experts);
   if (!profile.goes_sparse()) {
     text += fmt::format(
         "\nSiLU is never exactly zero: although only {:.1f}% of gates are over zero, {:.1f}% of "

@@ -22,7 +22,7 @@
 namespace hearth::cli {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 31;
+constexpr int64_t kMostBenchTokens = int64_t{1} << 31;
 
 struct BenchCommand {
   ModelOptions model;
@@ -40,7 +40,7 @@ std::vector<int64_t> ParseTokenCounts(const std::string& text) {
     int64_t count = 0;
     const auto [stop, error] = std::from_chars(at, end, count);
     const bool ends = stop == end || *stop == ',';
-    if (error != std::errc() || !ends || count < 1 || count > kMostTokens) {
+    if (error != std::errc() || !ends || count < 1 || count > kMostBenchTokens) {
       throw UsageError("--prefill: expected numbers of tokens like 128,512, found '" +
                        Printable(text) + "'");
     }
@@ -113,12 +113,12 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->option_text("N,...");
   command->add_option("--decode", options->bench.decode_tokens, "tokens to decode (default 64)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostTokens));
+      ->check(CLI::Range(int64_t{1}, kMostBenchTokens));
   command
       ->add_option("--context", options->bench.decode_context,
                    "tokens before those that are decoded (default 32)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostTokens));
+      ->check(CLI::Range(int64_t{1}, kMostBenchTokens));
   command->add_option("--reps", options->bench.repetitions, "how often, in turn (default 5)")
       ->option_text("R")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}));

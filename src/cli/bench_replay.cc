@@ -35,7 +35,7 @@ void ForEachWord(std::string_view text, Parse&& parse) {
   }
 }
 
-std::string PolicyNames() {
+std::string PolicyList() {
   std::string names;
   for (const CachePolicyKind kind : AllCachePolicies()) {
     names += (names.empty() ? "" : ", ") + std::string(CachePolicyName(kind));
@@ -49,7 +49,7 @@ std::vector<CachePolicyKind> ParsePolicies(const std::string& text) {
     const auto kind = CachePolicyFromName(word);
     if (!kind) {
       throw UsageError(
-          fmt::format("--policy: expected some of {}, found '{}'", PolicyNames(), Printable(word)));
+          fmt::format("--policy: expected some of {}, found '{}'", PolicyList(), Printable(word)));
     }
     if (std::find(policies.begin(), policies.end(), *kind) != policies.end()) {
       throw UsageError(fmt::format("--policy: {} is named twice", word));
@@ -119,7 +119,7 @@ nlohmann::ordered_json ReplayJson(const std::string& path, const AccessSequence&
 
 // A row of percentages: cell(point) is a share, below 0 for none.
 template <typename Cell>
-std::string Row(std::string_view name, const ReplayResult& result, Cell&& cell) {
+std::string HitRateRow(std::string_view name, const ReplayResult& result, Cell&& cell) {
   std::string row = fmt::format("{:<14}", name);
   for (const ReplayPoint& point : result.points) {
     row += fmt::format("{:>7.1f}%", 100 * cell(point));
@@ -139,22 +139,24 @@ std::string ReplayText(const AccessSequence& sequence, const ReplayResult& resul
       sequence.model_name, result.accesses, sequence.num_keys(), UnitName(sequence),
       sequence.num_passes(), result.working_set.keys, share(result.working_set.keys),
       result.working_set.lru_hits_nothing, share(result.working_set.lru_hits_nothing));
-  text += Row("hit rate at", result, [](const ReplayPoint& point) { return point.capacity; });
+  text +=
+      HitRateRow("hit rate at", result, [](const ReplayPoint& point) { return point.capacity; });
   const size_t policies = result.points.front().policies.size();
   const auto name = [&](size_t i) {
     return CachePolicyName(result.points.front().policies[i].policy);
   };
   for (size_t i = 0; i < policies; ++i) {
-    text += Row(name(i), result,
-                [&](const ReplayPoint& point) { return Rate(result, point.policies[i].hits); });
+    text += HitRateRow(name(i), result, [&](const ReplayPoint& point) {
+      return Rate(result, point.policies[i].hits);
+    });
   }
-  text += Row("Belady's bound", result,
-              [&](const ReplayPoint& point) { return Rate(result, point.belady_hits); });
+  text += HitRateRow("Belady's bound", result,
+                     [&](const ReplayPoint& point) { return Rate(result, point.belady_hits); });
   text += "\nof the way from LRU to the bound\n";
   for (size_t i = 0; i < policies; ++i) {
     if (result.points.front().policies[i].policy == CachePolicyKind::kLru) continue;
-    text += Row(name(i), result,
-                [&](const ReplayPoint& point) { return point.policies[i].gap_closed; });
+    text += HitRateRow(name(i), result,
+                       [&](const ReplayPoint& point) { return point.policies[i].gap_closed; });
   }
   return text;
 }
@@ -178,7 +180,7 @@ void AddReplayOptions(CLI::App& command, ReplayArguments& arguments) {
       .add_option_function<std::string>(
           "--policy",
           [&arguments](const std::string& text) { arguments.policies = ParsePolicies(text); },
-          "with --trace: " + PolicyNames() + " (default all)")
+          "with --trace: " + PolicyList() + " (default all)")
       ->option_text("NAME,...");
   command
       .add_option_function<std::string>(

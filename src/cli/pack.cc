@@ -97,7 +97,7 @@ std::vector<FfnMode> AllowedModes(const GgufFile& source,
 }
 
 // What a user cannot have got right, found before anything is read.
-void CheckUsage(const PackCommandOptions& options) {
+void CheckPackUsage(const PackCommandOptions& options) {
   if (options.text_file.empty()) {
     if (options.silu_change) {
       throw UsageError("--silu-threshold: there is no --text to find thresholds with");
@@ -142,9 +142,7 @@ PackReport WriteAndTry(const GgufFile& source, PackOptions pack, std::optional<T
     return report.trial.mode;
   };
   report.result = PackModel(source, pack, options.output, [&](uint64_t done, uint64_t total) {
-    if (InterruptFlag()) {
-      throw Error(ErrorCode::kCancelled, options.output, "interrupted, nothing was written");
-    }
+    StopWhereInterrupted(options.output);
     if (progress) progress->Update(done, total);
   });
   report.lessons = std::move(lessons);
@@ -152,7 +150,7 @@ PackReport WriteAndTry(const GgufFile& source, PackOptions pack, std::optional<T
 }
 
 int Pack(const PackCommandOptions& options) {
-  CheckUsage(options);
+  CheckPackUsage(options);
   const GgufFile source = IsModelFolder(options.source) ? OpenModelFolder(options.source)
                                                         : GgufFile::Open(options.source);
   std::optional<ModelProfile> profile;

@@ -19,15 +19,6 @@
 namespace hearth::cli {
 namespace {
 
-// The progress of predictors is a share; the line wants counts.
-constexpr double kProgressSteps = 1000;
-
-void StopWhereInterrupted(const std::string& model) {
-  if (InterruptFlag()) {
-    throw Error(ErrorCode::kCancelled, model, "interrupted, nothing was written");
-  }
-}
-
 ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
                          const std::string& model) {
   ModelProfile profile =
@@ -59,12 +50,11 @@ MadePredictors MakeFromText(Engine& engine, std::span<const TokenId> tokens,
       throw Error(ErrorCode::kCancelled, state_dir,
                   "interrupted; the same command continues after the layers that are done");
     }
-    progress.Update(static_cast<uint64_t>(now.done * kProgressSteps),
-                    static_cast<uint64_t>(kProgressSteps), now.what);
+    progress.UpdateShare(now.done, now.what);
   });
 }
 
-TextScore ScoreSample(Engine& engine, std::span<const TokenId> sample) {
+TextScore ScoreSource(Engine& engine, std::span<const TokenId> sample) {
   ProgressLine line("scoring", ProgressUnit::kTokens);
   ScoreOptions options;
   options.bos = engine.model().tokenizer().special().bos;
@@ -109,7 +99,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
     model.silu_thresholds = lessons.silu->thresholds;
     engine = LoadEngine(model);
   } else {
-    lessons.source = ScoreSample(*engine, lessons.sample);
+    lessons.source = ScoreSource(*engine, lessons.sample);
   }
   lessons.profile =
       options.profile ? *options.profile : ProfileText(*engine, tokens, options.model);

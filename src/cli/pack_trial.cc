@@ -13,15 +13,6 @@
 namespace hearth::cli {
 namespace {
 
-// The progress of measuring speeds is a share; the line wants counts.
-constexpr double kProgressSteps = 1000;
-
-void StopWhereInterrupted() {
-  if (InterruptFlag()) {
-    throw Error(ErrorCode::kCancelled, "pack", "interrupted, nothing was written");
-  }
-}
-
 // Null where it cannot be held in memory as a whole or not be run; `missing` says which.
 std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptions& options,
                                    std::string& missing) {
@@ -47,7 +38,7 @@ std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptio
 }
 
 // Exactly, whatever predictors there are: they say themselves what they cost.
-TextScore ScoreSample(Engine& engine, const PackTrialOptions& options) {
+TextScore ScorePacked(Engine& engine, const PackTrialOptions& options) {
   const bool can_skip = options.allowed.back() != FfnMode::kDense;
   DenseSelector exact(can_skip ? FfnMode::kGated : FfnMode::kDense);
   ProgressLine line("scoring the packed file", ProgressUnit::kTokens);
@@ -56,7 +47,7 @@ TextScore ScoreSample(Engine& engine, const PackTrialOptions& options) {
   score.context = engine.context();
   score.model = engine.model().path();
   score.progress = [&](uint64_t done, uint64_t all) {
-    StopWhereInterrupted();
+    StopWhereInterrupted("pack");
     line.Update(done, all);
   };
   return ScoreText(engine.forward(), engine.kv_pool(), exact, options.sample, score);
@@ -67,9 +58,8 @@ std::vector<ModeSpeed> MeasureSpeeds(Engine& engine, const PackTrialOptions& opt
   if (std::ssize(tokens) < kModeTokens) tokens = BenchTokens(engine.model(), kModeTokens);
   ProgressLine line("measuring modes", ProgressUnit::kShare);
   return MeasureModes(engine, tokens, options.allowed, [&](double done) {
-    StopWhereInterrupted();
-    line.Update(static_cast<uint64_t>(done * kProgressSteps),
-                static_cast<uint64_t>(kProgressSteps));
+    StopWhereInterrupted("pack");
+    line.UpdateShare(done);
   });
 }
 
@@ -82,7 +72,7 @@ PackTrial TryPackedFile(const std::string& path, const PackTrialOptions& options
   if (!chooses && options.sample.empty()) return trial;
   const std::unique_ptr<Engine> engine = TryLoading(path, options, trial.missing);
   if (!engine) return trial;
-  if (!options.sample.empty()) trial.score = ScoreSample(*engine, options);
+  if (!options.sample.empty()) trial.score = ScorePacked(*engine, options);
   if (!chooses) return trial;
   if (engine->context() < kModeTokens) {
     trial.missing = "the model's context is too short to measure speeds in";

@@ -27,7 +27,7 @@
 namespace hearth::cli {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 40;
+constexpr int64_t kMostProfileTokens = int64_t{1} << 40;
 constexpr int64_t kMostWalk = int64_t{1} << 30;  // they are held in memory
 
 struct ProfileCommand {
@@ -37,8 +37,8 @@ struct ProfileCommand {
   std::string output;
   std::string trace;
   std::string plot;
-  int64_t tokens = kMostTokens;  // of the text, at most
-  int64_t trace_tokens = kMostTokens;
+  int64_t tokens = kMostProfileTokens;  // of the text, at most
+  int64_t trace_tokens = kMostProfileTokens;
   double save_seconds = 60;
   bool restart = false;
   bool json = false;
@@ -51,7 +51,7 @@ struct ProfileJob {
   int64_t num_experts_per_token = 0;
 };
 
-void CheckUsage(const ProfileCommand& options, const CLI::App& command) {
+void CheckProfileUsage(const ProfileCommand& options, const CLI::App& command) {
   if (options.text_file.empty() == (options.walk == 0)) {
     throw UsageError("profile needs one of --text and --walk");
   }
@@ -249,16 +249,16 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.0, 1e9));
   command->add_option("--tokens", options->tokens, "tokens of the text to run (all)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostTokens));
+      ->check(CLI::Range(int64_t{1}, kMostProfileTokens));
   AddFileOption(*command, "--plot", options->plot, "picture to write (SVG)");
   AddFileOption(*command, "--trace", options->trace,
                 "access trace to write: the active neurons of every token");
   command->add_option("--trace-tokens", options->trace_tokens, "tokens to trace (all)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostTokens));
+      ->check(CLI::Range(int64_t{1}, kMostProfileTokens));
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, command, &action] {
-    CheckUsage(*options, *command);
+    CheckProfileUsage(*options, *command);
     action = [options] { return Profile(*options); };
   });
 }

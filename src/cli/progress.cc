@@ -14,6 +14,7 @@ namespace {
 // Work shorter than this shows no line at all: a flash on the terminal helps nobody.
 constexpr double kQuietSeconds = 0.5;
 constexpr double kRedrawSeconds = 0.1;
+constexpr double kShareSteps = 1000;
 
 }  // namespace
 
@@ -57,6 +58,10 @@ void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note
   PrintNotice(fmt::format("\r\033[K{} {:3.0f}%  {}, {} left{}{}", label_,
                           100.0 * static_cast<double>(done) / static_cast<double>(total), amount,
                           FormatDuration(left), note.empty() ? "" : "  ", note));
+}
+
+void ProgressLine::UpdateShare(double done, const std::string& note) {
+  Update(static_cast<uint64_t>(done * kShareSteps), static_cast<uint64_t>(kShareSteps), note);
 }
 
 }  // namespace hearth::cli

@@ -8,7 +8,7 @@
 
 namespace hearth::cli {
 
-// kShare: of work that has no unit, done and in all are any counts.
+// kShare: work that has no unit.
 enum class ProgressUnit { kBytes, kTokens, kShare };
 
 class ProgressLine {
@@ -21,6 +21,8 @@ class ProgressLine {
 
   // Redraws at most ten times a second. `note` is shown behind the numbers.
   void Update(uint64_t done, uint64_t total, const std::string& note = "");
+  // The same where only the share that is done is known, 0 to 1.
+  void UpdateShare(double done, const std::string& note = "");
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -89,9 +89,7 @@ int Synth(const SynthCommandOptions& options) {
   {
     ProgressLine progress("writing", ProgressUnit::kBytes);
     result = SynthesizeModel(shape, synth, options.output, [&](uint64_t done, uint64_t total) {
-      if (InterruptFlag()) {
-        throw Error(ErrorCode::kCancelled, options.output, "interrupted, nothing was written");
-      }
+      StopWhereInterrupted(options.output);
       progress.Update(done, total);
     });
   }

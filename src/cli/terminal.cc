@@ -47,6 +47,10 @@ void CatchInterrupts(bool also_terminate) {
 
 const std::atomic<bool>& InterruptFlag() { return g_interrupted; }
 
+void StopWhereInterrupted(const std::string& where) {
+  if (g_interrupted) throw Error(ErrorCode::kCancelled, where, "interrupted, nothing was written");
+}
+
 void ClearInterrupt() {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t drained = read(g_wake_fd, &count, sizeof(count));

@@ -12,6 +12,8 @@ void CatchInterrupts(bool also_terminate = false);
 const std::atomic<bool>& InterruptFlag();
 // Forgets a Ctrl-C that has been acted upon.
 void ClearInterrupt();
+// After a Ctrl-C throws Error(kCancelled, where) that says that nothing was written.
+void StopWhereInterrupted(const std::string& where);
 
 // Lines of standard input. Call CatchInterrupts before.
 class LineReader {

@@ -61,7 +61,7 @@ TEST(BundleLayoutTest, EveryAlteredByteOfWeightsOrChecksIsNoticed) {
   }
 }
 
-struct Refusal {
+struct LayoutRefusal {
   const char* name;
   std::vector<std::string> parts;
   uint64_t split = 512;
@@ -79,10 +79,10 @@ std::vector<std::string> Parts(std::string gate = "gate Q8_0 0 136",
   return {std::move(gate), std::move(check), std::move(up), std::move(down)};
 }
 
-class BundleLayoutRefusalTest : public testing::TestWithParam<Refusal> {};
+class BundleLayoutRefusalTest : public testing::TestWithParam<LayoutRefusal> {};
 
 TEST_P(BundleLayoutRefusalTest, SaysWhy) {
-  const Refusal& refusal = GetParam();
+  const LayoutRefusal& refusal = GetParam();
   GgufMetadata metadata("m.gguf");
   metadata.SetUint32(kFormatVersionKey, refusal.version);
   metadata.SetUint64(kBundleSplitKey, refusal.split);
@@ -97,7 +97,7 @@ TEST_P(BundleLayoutRefusalTest, SaysWhy) {
   }
 }
 
-const Refusal kRefusals[] = {
+const LayoutRefusal kLayoutRefusals[] = {
     {.name = "Version",
      .parts = Parts(),
      .version = 2,
@@ -153,7 +153,7 @@ const Refusal kRefusals[] = {
      .says = "part down of a bundle"},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, BundleLayoutRefusalTest, testing::ValuesIn(kRefusals),
+INSTANTIATE_TEST_SUITE_P(All, BundleLayoutRefusalTest, testing::ValuesIn(kLayoutRefusals),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(BundleLayoutTest, WithoutPartsSaysSo) {

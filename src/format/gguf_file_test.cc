@@ -17,8 +17,6 @@ namespace {
 using testing::HasSubstr;
 using Bytes = GgufTestBytes;
 
-constexpr uint32_t kF32 = 0;
-
 class GgufFileTest : public testing::Test {
  protected:
   GgufFileTest()
@@ -43,7 +41,7 @@ class GgufFileTest : public testing::Test {
       b.Str("split.tensors.count").Type(GgufType::kInt32).U32(count);
       b.Str("general.name").Type(GgufType::kString).Str("parts");
     }
-    b.Tensor(tensor, {8}, kF32, 0).PadTo(32);
+    b.Tensor(tensor, {8}, kGgufTestF32, 0).PadTo(32);
     for (int i = 0; i < 8; ++i) b.Put(static_cast<float>(no));
     return b;
   }
@@ -122,8 +120,8 @@ TEST_F(GgufFileTest, SaysWhyAPathCannotBeOpened) {
 TEST_F(GgufFileTest, ReadsOnlyInsideATensor) {
   const GgufFile file = OpenBytes(Bytes()
                                       .Header(2, 0)
-                                      .Tensor("a", {8}, kF32, 0)
-                                      .Tensor("b", {8}, kF32, 32)
+                                      .Tensor("a", {8}, kGgufTestF32, 0)
+                                      .Tensor("b", {8}, kGgufTestF32, 32)
                                       .PadTo(32)
                                       .Zeros(64)
                                       .bytes());

@@ -19,9 +19,6 @@ static_assert(std::endian::native == std::endian::little, "fields are read as th
 constexpr uint64_t kMinPairBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
-// Sizes stay far enough below 2^64 for sums of an offset and a size.
-constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
-
 // Tensor types that exist but that Hearth cannot read, for a helpful message.
 struct ForeignType {
   uint32_t number;
@@ -95,7 +92,7 @@ void SizeTensor(const HeaderCursor& cursor, GgufTensor& tensor) {
   uint64_t weights = 1;
   for (const uint64_t n : tensor.ne) {
     if (n == 0) cursor.Fail(ErrorCode::kCorrupt, "dimensions", "at least 1 each", "0");
-    if (n > kMaxBytes / weights) {
+    if (n > kMaxGgufBytes / weights) {
       cursor.Fail(
           ErrorCode::kCorrupt, "dimensions", "a product below 2^62",
           fmt::format("{} x {} x {} x {}", tensor.ne[0], tensor.ne[1], tensor.ne[2], tensor.ne[3]));
@@ -108,7 +105,7 @@ void SizeTensor(const HeaderCursor& cursor, GgufTensor& tensor) {
                 fmt::format("{}", tensor.ne[0]));
   }
   const uint64_t blocks = weights / info.block_size;
-  if (blocks > kMaxBytes / info.block_bytes) {
+  if (blocks > kMaxGgufBytes / info.block_bytes) {
     cursor.Fail(ErrorCode::kCorrupt, "dimensions", "less than 2^62 bytes",
                 fmt::format("{} blocks of {} bytes", blocks, info.block_bytes));
   }

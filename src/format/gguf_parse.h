@@ -26,6 +26,9 @@ inline constexpr uint64_t kGgufMaxEntries = uint64_t{1} << 20;
 // bytes of the file in memory, this bounds what a hostile file can make us allocate.
 inline constexpr uint64_t kGgufMaxHeaderBytes = uint64_t{256} << 20;
 
+// Sizes stay far enough below 2^64 for sums of an offset and a size.
+inline constexpr uint64_t kMaxGgufBytes = uint64_t{1} << 62;
+
 // One file of a set. Tensor offsets are from the start of the file; file_index is 0.
 struct GgufPart {
   uint32_t version = 3;

@@ -21,8 +21,6 @@ namespace {
 using testing::HasSubstr;
 using Bytes = GgufTestBytes;
 
-constexpr uint32_t kF32 = 0;
-constexpr uint32_t kQ4_0 = 2;
 constexpr uint32_t kI8 = 24;
 
 // Every kind of value, two tensors, data.
@@ -46,7 +44,7 @@ Bytes ValidFile(uint32_t version = 3) {
   b.Str("nested").Type(GgufType::kArray).Type(GgufType::kArray).U64(2);
   b.Type(GgufType::kBool).U64(1).U8(1);
   b.Type(GgufType::kFloat64).U64(0);
-  b.Tensor("w", {4, 2}, kF32, 0).Tensor("q", {32, 3, 2}, kQ4_0, 32);
+  b.Tensor("w", {4, 2}, kGgufTestF32, 0).Tensor("q", {32, 3, 2}, kGgufTestQ4_0, 32);
   b.PadTo(32);
   for (int i = 0; i < 8; ++i) b.Put(static_cast<float>(i));
   for (int i = 0; i < 6 * 18; ++i) b.U8(static_cast<uint8_t>(i));
@@ -109,14 +107,18 @@ TEST(GgufParse, AcceptsAlignmentsFrom1To2To30) {
   }
   // With an alignment of 1 the data begins right behind the directory.
   Bytes b;
-  b.Header(1, 1).PairU32("general.alignment", 1).Tensor("w", {3}, kF32, 0).Zeros(12);
+  b.Header(1, 1).PairU32("general.alignment", 1).Tensor("w", {3}, kGgufTestF32, 0).Zeros(12);
   const GgufFile file = OpenBytes(b.bytes());
   EXPECT_EQ(file.GetTensor("w").offset + 12, b.size());
 }
 
 TEST(GgufParse, AcceptsTensorsInAnyOrderOfTheirData) {
   Bytes b;
-  b.Header(2, 0).Tensor("last", {8}, kF32, 32).Tensor("first", {8}, kF32, 0).PadTo(32).Zeros(64);
+  b.Header(2, 0)
+      .Tensor("last", {8}, kGgufTestF32, 32)
+      .Tensor("first", {8}, kGgufTestF32, 0)
+      .PadTo(32)
+      .Zeros(64);
   const GgufFile file = OpenBytes(b.bytes());
   EXPECT_EQ(file.tensors()[0].name, "last");
   EXPECT_EQ(file.GetTensor("last").offset, file.GetTensor("first").offset + 32);

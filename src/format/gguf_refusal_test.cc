@@ -19,8 +19,6 @@ using testing::HasSubstr;
 using testing::Not;
 using Bytes = GgufTestBytes;
 
-constexpr uint32_t kF32 = 0;
-constexpr uint32_t kQ4_0 = 2;
 constexpr uint64_t k2To32 = 1ull << 32;
 constexpr auto kCorrupt = ErrorCode::kCorrupt;
 constexpr auto kUnsupported = ErrorCode::kUnsupported;
@@ -61,8 +59,8 @@ Bytes DeepArray() {
 Bytes TwoTensors(const char* first, const char* second, uint64_t second_offset) {
   return Bytes()
       .Header(2, 0)
-      .Tensor(first, {8}, kF32, 0)
-      .Tensor(second, {8}, kF32, second_offset)
+      .Tensor(first, {8}, kGgufTestF32, 0)
+      .Tensor(second, {8}, kGgufTestF32, second_offset)
       .Zeros(96);
 }
 
@@ -174,20 +172,20 @@ std::vector<Refusal> AlignmentRefusals() {
 std::vector<Refusal> NameRefusals() {
   return {
       {"name empty",
-       Bytes().Header(1, 0).Tensor("", {8}, kF32, 0).Zeros(64),
+       Bytes().Header(1, 0).Tensor("", {8}, kGgufTestF32, 0).Zeros(64),
        kCorrupt,
        {"tensor 1 of 1", "name length", "found 0"}},
       {"name too long",
-       Bytes().Header(1, 0).Tensor(std::string(1024, 'n'), {8}, kF32, 0).Zeros(64),
+       Bytes().Header(1, 0).Tensor(std::string(1024, 'n'), {8}, kGgufTestF32, 0).Zeros(64),
        kCorrupt,
        {"name length", "1023", "1024"}},
       {"name twice", TwoTensors("w", "w", 32), kCorrupt, {"tensor 'w'", "name"}},
       {"no dimensions",
-       OneTensor({}, kF32, 0, 64),
+       OneTensor({}, kGgufTestF32, 0, 64),
        kCorrupt,
        {"tensor 'w'", "number of dimensions", "found 0"}},
       {"five dimensions",
-       OneTensor({1, 1, 1, 1, 1}, kF32, 0, 64),
+       OneTensor({1, 1, 1, 1, 1}, kGgufTestF32, 0, 64),
        kCorrupt,
        {"tensor 'w'", "number of dimensions", "1 to 4", "found 5"}},
   };
@@ -196,23 +194,23 @@ std::vector<Refusal> NameRefusals() {
 std::vector<Refusal> ShapeRefusals() {
   return {
       {"dimension 0",
-       OneTensor({8, 0}, kF32, 0, 64),
+       OneTensor({8, 0}, kGgufTestF32, 0, 64),
        kCorrupt,
        {"tensor 'w'", "dimensions", "found 0"}},
       {"product 2^64",
-       OneTensor({k2To32, k2To32}, kF32, 0, 64),
+       OneTensor({k2To32, k2To32}, kGgufTestF32, 0, 64),
        kCorrupt,
        {"tensor 'w'", "dimensions", "2^62"}},
       {"product wraps to 64",
-       OneTensor({1ull << 63, 2, 64}, kF32, 0, 64),
+       OneTensor({1ull << 63, 2, 64}, kGgufTestF32, 0, 64),
        kCorrupt,
        {"tensor 'w'", "dimensions", "2^62"}},
       {"bytes overflow",
-       OneTensor({1ull << 61}, kF32, 0, 64),
+       OneTensor({1ull << 61}, kGgufTestF32, 0, 64),
        kCorrupt,
        {"tensor 'w'", "dimensions", "2^62 bytes"}},
       {"not whole blocks",
-       OneTensor({48, 2}, kQ4_0, 0, 640),
+       OneTensor({48, 2}, kGgufTestQ4_0, 0, 640),
        kCorrupt,
        {"tensor 'w'", "first dimension", "multiple of 32 for Q4_0", "found 48"}},
   };
@@ -232,34 +230,37 @@ std::vector<Refusal> TypeRefusals() {
 std::vector<Refusal> PlacementRefusals() {
   return {
       {"misaligned",
-       OneTensor({8}, kF32, 16, 64),
+       OneTensor({8}, kGgufTestF32, 16, 64),
        kCorrupt,
        {"tensor 'w'", "offset", "multiple of the alignment 32", "found 16"}},
-      {"beyond the end", OneTensor({8}, kF32, 64, 64), kCorrupt, {"tensor 'w'", "inside the file"}},
+      {"beyond the end",
+       OneTensor({8}, kGgufTestF32, 64, 64),
+       kCorrupt,
+       {"tensor 'w'", "inside the file"}},
       {"offset near 2^64",
-       OneTensor({8}, kF32, UINT64_MAX - 31, 64),
+       OneTensor({8}, kGgufTestF32, UINT64_MAX - 31, 64),
        kCorrupt,
        {"tensor 'w'", "inside the file"}},
       {"one byte short",
-       OneTensor({8}, kF32, 0, 31),
+       OneTensor({8}, kGgufTestF32, 0, 31),
        kCorrupt,
        {"tensor 'w'", "inside the file", "32 bytes"}},
       {"data section beyond the end",
-       Bytes().Header(1, 0).Tensor("w", {1}, kF32, 0),
+       Bytes().Header(1, 0).Tensor("w", {1}, kGgufTestF32, 0),
        kCorrupt,
        {"tensor 'w'", "inside the file"}},
       {"overlap",
        Bytes()
            .Header(3, 0)
-           .Tensor("c", {8}, kF32, 96)
-           .Tensor("a", {9}, kF32, 0)
-           .Tensor("b", {8}, kF32, 32)
+           .Tensor("c", {8}, kGgufTestF32, 96)
+           .Tensor("a", {9}, kGgufTestF32, 0)
+           .Tensor("b", {8}, kGgufTestF32, 32)
            .Zeros(256),
        kCorrupt,
        {"tensor 'b'", "offset", "behind tensor 'a'"}},
       {"same place", TwoTensors("a", "b", 0), kCorrupt, {"offset", "behind tensor"}},
       {"control characters in a name",
-       Bytes().Header(1, 0).Tensor("\n\x1b[31m", {0}, kF32, 0).Zeros(64),
+       Bytes().Header(1, 0).Tensor("\n\x1b[31m", {0}, kGgufTestF32, 0).Zeros(64),
        kCorrupt,
        {"tensor '\\x0a\\x1b[31m'"}},
   };

@@ -14,11 +14,10 @@
 namespace hearth {
 namespace {
 
-constexpr uint32_t kMagic = 0x46554747;  // "GGUF" in the order of the file
+constexpr uint32_t kMagicNumber = 0x46554747;  // "GGUF" in the order of the file
 constexpr uint32_t kVersion = 3;
 // Other readers keep names in 64 bytes, the terminating zero included.
 constexpr size_t kMaxWrittenNameBytes = 63;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 uint64_t RoundUp(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
@@ -186,7 +185,7 @@ uint64_t CheckedBytes(const std::string& path, const GgufTensorDecl& tensor) {
   }
   uint64_t weights = 1;
   for (const uint64_t n : tensor.ne) {
-    if (n == 0 || n > kMaxBytes / info.block_bytes / weights) {
+    if (n == 0 || n > kMaxGgufBytes / info.block_bytes / weights) {
       fail("dimensions", "at least 1 each and less than 2^62 bytes", fmt::format("{}", n));
     }
     weights *= n;
@@ -227,7 +226,7 @@ GgufLayout PlanGguf(const std::string& path, const GgufMetadata& metadata,
                     const std::vector<GgufTensorDecl>& tensors) {
   const uint64_t alignment = CheckedAlignment(path, metadata);
   HeaderBytes header(path);
-  header.Put(kMagic);
+  header.Put(kMagicNumber);
   header.Put(kVersion);
   header.Put<uint64_t>(tensors.size());
   header.Put<uint64_t>(metadata.values().size());
@@ -243,7 +242,7 @@ GgufLayout PlanGguf(const std::string& path, const GgufMetadata& metadata,
                   fmt::format("tensor '{}'", Printable(tensor.name)), "a name of its own",
                   "one that is taken");
     }
-    if (layout.bytes.back() > kMaxBytes - data_bytes) {
+    if (layout.bytes.back() > kMaxGgufBytes - data_bytes) {
       throw Error(ErrorCode::kInvalidArgument, path, "size of all tensors", "less than 2^62 bytes",
                   "more");
     }

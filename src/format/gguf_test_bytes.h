@@ -15,6 +15,10 @@
 
 namespace hearth {
 
+// Numbers of tensor types in the file.
+inline constexpr uint32_t kGgufTestF32 = 0;
+inline constexpr uint32_t kGgufTestQ4_0 = 2;
+
 class GgufTestBytes {
  public:
   template <typename T>

@@ -18,9 +18,9 @@ constexpr FfnActivation kActivations[] = {FfnActivation::kSilu, FfnActivation::k
                                           FfnActivation::kFatRelu, FfnActivation::kDRelu,
                                           FfnActivation::kThresholdedSilu};
 
-class Problem {
+class FfnProblem {
  public:
-  Problem(DType dtype, int64_t hidden, int64_t neurons, FfnActivation activation, uint32_t seed)
+  FfnProblem(DType dtype, int64_t hidden, int64_t neurons, FfnActivation activation, uint32_t seed)
       : random_(seed),
         gate_(dtype, hidden, neurons, random_),
         up_(dtype, hidden, neurons, random_),
@@ -105,7 +105,7 @@ TEST(SparseFfnTest, ComputesTheFormula) {
   for (const FfnActivation activation : kActivations) {
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
       for (const int64_t hidden : {32, 160, 544, 1024}) {
-        Problem problem(dtype, hidden, 77, activation, seed++);
+        FfnProblem problem(dtype, hidden, 77, activation, seed++);
         EXPECT_LT(RelativeError(problem.Run(2, std::nullopt, false), problem.Expected()), 1e-5)
             << NameOf(dtype) << " " << hidden << " " << static_cast<int>(activation);
       }
@@ -119,7 +119,7 @@ TEST(SparseFfnTest, ThreadsListsAndSkippingChangeNoBit) {
     for (const int64_t neurons : {1, 15, 16, 17, 300}) {
       // Both kinds of rows.
       const DType dtype = seed % 2 == 0 ? DType::kQ4_0 : DType::kF16;
-      Problem problem(dtype, 1184, neurons, activation, seed++);
+      FfnProblem problem(dtype, 1184, neurons, activation, seed++);
       const std::vector<float> dense = problem.Run(1, std::nullopt, false);
       EXPECT_EQ(problem.counts.gate, neurons);
       EXPECT_EQ(problem.counts.active, neurons);
@@ -146,7 +146,7 @@ TEST(SparseFfnTest, ThreadsListsAndSkippingChangeNoBit) {
 }
 
 TEST(SparseFfnTest, NoNeuronsGiveZeros) {
-  Problem problem(DType::kQ8_0, 64, 20, FfnActivation::kRelu, 5);
+  FfnProblem problem(DType::kQ8_0, 64, 20, FfnActivation::kRelu, 5);
   EXPECT_EQ(problem.Run(2, std::span<const int32_t>(), true), std::vector<float>(64, 0.0f));
   EXPECT_EQ(problem.counts.active, 0);
 }
@@ -154,7 +154,7 @@ TEST(SparseFfnTest, NoNeuronsGiveZeros) {
 TEST(SparseFfnTest, InstructionSetsAgree) {
   for (const FfnActivation activation : kActivations) {
     for (const DType dtype : {DType::kQ4_1, DType::kF16}) {
-      Problem problem(dtype, 2080, 200, activation, 9);
+      FfnProblem problem(dtype, 2080, 200, activation, 9);
       const std::vector<float> oracle = problem.Run(1, std::nullopt, true, "scalar");
       const std::vector<double> expected(oracle.begin(), oracle.end());
       for (const std::string& isa : UsableIsaNames()) {

@@ -21,9 +21,9 @@ struct Case {
   int64_t tokens = 0;
 };
 
-class Problem {
+class PrefillProblem {
  public:
-  Problem(const Case& c, uint32_t seed)
+  PrefillProblem(const Case& c, uint32_t seed)
       : case_(c),
         random_(seed),
         gate_(c.dtype, c.hidden, c.neurons, random_),
@@ -117,7 +117,7 @@ TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
       for (const int64_t hidden : {32, 544, 1024}) {
         for (const int64_t neurons : {1, 31, 64, 200}) {
-          Problem problem({dtype, activation, hidden, neurons, 9}, seed++);
+          PrefillProblem problem({dtype, activation, hidden, neurons, 9}, seed++);
           const std::vector<float> expected = problem.OneByOne();
           const SparseFfnCounts counts = problem.counts;
           EXPECT_LT(RelativeError(problem.Together(2, 0, 9), expected), 1e-5)
@@ -133,7 +133,7 @@ TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
 
 TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
   for (const DType dtype : {DType::kQ4_0, DType::kF16}) {
-    Problem problem({dtype, FfnActivation::kDRelu, 1184, 333, 40}, 7);
+    PrefillProblem problem({dtype, FfnActivation::kDRelu, 1184, 333, 40}, 7);
     const std::vector<float> all = problem.Together(1, 0, 40);
     for (const int threads : {2, 3, 5}) EXPECT_EQ(problem.Together(threads, 0, 40), all);
     for (const int64_t first : {0, 13, 39}) {
@@ -146,7 +146,7 @@ TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
 
 TEST(SparsePrefillTest, RowsOfFloatsGiveTheBitsOfOneTokenAtATime) {
   for (const std::string& isa : UsableIsaNames()) {
-    Problem problem({DType::kF16, FfnActivation::kFatRelu, 1120, 133, 20}, 11);
+    PrefillProblem problem({DType::kF16, FfnActivation::kFatRelu, 1120, 133, 20}, 11);
     EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
     problem.ListHalf();
     EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
@@ -155,7 +155,7 @@ TEST(SparsePrefillTest, RowsOfFloatsGiveTheBitsOfOneTokenAtATime) {
 
 TEST(SparsePrefillTest, LeavingOutSilentNeuronsChangesNoBit) {
   for (const FfnActivation activation : {FfnActivation::kDRelu, FfnActivation::kThresholdedSilu}) {
-    Problem problem({DType::kQ4_0, activation, 544, 200, 21}, 11);
+    PrefillProblem problem({DType::kQ4_0, activation, 544, 200, 21}, 11);
     const std::vector<float> gated = problem.Together(2, 0, 21);
     const auto active = problem.active;
     const auto factors = problem.factors;
@@ -166,12 +166,12 @@ TEST(SparsePrefillTest, LeavingOutSilentNeuronsChangesNoBit) {
     EXPECT_EQ(problem.factors, factors);
   }
   // SiLU is silent nowhere, and can be computed all the same.
-  Problem silu({DType::kQ8_0, FfnActivation::kSilu, 96, 70, 12}, 12);
+  PrefillProblem silu({DType::kQ8_0, FfnActivation::kSilu, 96, 70, 12}, 12);
   EXPECT_LT(RelativeError(silu.Together(2, 0, 12, "auto", false), silu.OneByOne()), 1e-5);
 }
 
 TEST(SparsePrefillTest, SaysWhatEachTokenComputed) {
-  Problem problem({DType::kQ4_1, FfnActivation::kDRelu, 96, 150, 10}, 13);
+  PrefillProblem problem({DType::kQ4_1, FfnActivation::kDRelu, 96, 150, 10}, 13);
   problem.Together(2, 0, 10);
   int64_t fired = 0, active = 0;
   for (size_t t = 0; t < 10; ++t) {
@@ -186,7 +186,7 @@ TEST(SparsePrefillTest, SaysWhatEachTokenComputed) {
 }
 
 TEST(SparsePrefillTest, ComputesOnlyWhatIsListed) {
-  Problem problem({DType::kQ8_0, FfnActivation::kRelu, 96, 150, 12}, 8);
+  PrefillProblem problem({DType::kQ8_0, FfnActivation::kRelu, 96, 150, 12}, 8);
   const std::vector<float> all = problem.Together(2, 0, 12);
   problem.ListHalf();
   const std::vector<float> half = problem.Together(2, 0, 12);
@@ -196,7 +196,7 @@ TEST(SparsePrefillTest, ComputesOnlyWhatIsListed) {
 
 TEST(SparsePrefillTest, InstructionSetsAgree) {
   for (const DType dtype : {DType::kQ4_1, DType::kF16}) {
-    Problem problem({dtype, FfnActivation::kDRelu, 608, 130, 20}, 9);
+    PrefillProblem problem({dtype, FfnActivation::kDRelu, 608, 130, 20}, 9);
     const std::vector<float> oracle = problem.Together(1, 0, 20, "scalar");
     for (const std::string& isa : UsableIsaNames()) {
       EXPECT_LT(RelativeError(problem.Together(2, 0, 20, isa.c_str()), oracle), 1e-5)

@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-int64_t ExpertsOf(const ModelSpec& model) {
-  return std::max<int64_t>(model.layers.front().ffn.num_experts, 1);
-}
-
 // The part of one FFN's predictor that a declaration of its layer asks for.
 const std::vector<float>& PartOf(const MadePredictor& made, const WeightDecl& decl) {
   if (decl.is_vector) return made.bias;

@@ -24,7 +24,7 @@ namespace hearth {
 namespace {
 
 // Other tensors are made and written in pieces of about this size.
-constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+constexpr uint64_t kTensorPieceBytes = uint64_t{1} << 20;
 // Pieces that the system is asked to fetch ahead: threads that take turns do not look like one that
 // reads on.
 constexpr size_t kPiecesAhead = 8;
@@ -53,17 +53,17 @@ uint64_t LimitOf(const PackOptions& options) {
 }
 
 // A run of units of a tensor that is no bundle.
-struct Piece {
+struct TensorPiece {
   const PackedTensor* tensor;
   uint64_t begin;
   uint64_t bytes;
 };
 
-std::vector<Piece> SplitIntoPieces(const std::vector<PackedTensor>& tensors) {
-  std::vector<Piece> pieces;
+std::vector<TensorPiece> SplitTensors(const std::vector<PackedTensor>& tensors) {
+  std::vector<TensorPiece> pieces;
   for (const PackedTensor& tensor : tensors) {
     const uint64_t unit = tensor.unit_bytes;
-    const uint64_t whole = std::max<uint64_t>(1, kPieceBytes / unit) * unit;
+    const uint64_t whole = std::max<uint64_t>(1, kTensorPieceBytes / unit) * unit;
     for (uint64_t begin = 0; begin < tensor.bytes; begin += whole) {
       pieces.push_back({&tensor, begin, std::min(whole, tensor.bytes - begin)});
     }
@@ -79,7 +79,7 @@ class Packer {
         plan_(PlanPack(source, options)),
         team_(options.threads),
         budget_(LimitOf(options)),
-        pieces_(SplitIntoPieces(plan_->others)),
+        pieces_(SplitTensors(plan_->others)),
         drop_page_cache_(options.memory_bytes.has_value()),
         choose_mode_(options.choose_mode),
         progress_(progress) {
@@ -88,7 +88,7 @@ class Packer {
                             .limit_bytes = budget_.limit_bytes(),
                             .used_bytes = program_bytes,
                             .limit_counts_page_cache = drop_page_cache_};
-    for (const Piece& piece : pieces_) {
+    for (const TensorPiece& piece : pieces_) {
       terms.thread_bytes = std::max(terms.thread_bytes, piece.bytes);
     }
     memory_ = PackMemory::Plan(*plan_, terms);
@@ -152,7 +152,7 @@ class Packer {
     if (piece >= pieces_.size() || pieces_[piece].tensor->copied == nullptr) return;
     source_.WillRead(*pieces_[piece].tensor->copied, pieces_[piece].begin, pieces_[piece].bytes);
   }
-  void Drop(const Piece& piece) const {
+  void Drop(const TensorPiece& piece) const {
     if (!drop_page_cache_ || piece.tensor->copied == nullptr) return;
     source_.DropCached(*piece.tensor->copied, piece.begin, piece.bytes);
   }
@@ -163,7 +163,7 @@ class Packer {
   Budget budget_;
   BudgetCharge program_;
   BudgetCharge cached_;
-  const std::vector<Piece> pieces_;
+  const std::vector<TensorPiece> pieces_;
   const bool drop_page_cache_;
   const std::function<FfnMode(const std::string&)>& choose_mode_;
   const PackProgressFn& progress_;

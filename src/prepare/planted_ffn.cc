@@ -45,7 +45,7 @@ constexpr float kUpInPredictor = 0.7f;
 // Of the router's logits, as that of random routers, and the part of it that an expert has for all
 // tokens alike, where the part that tokens differ in is 1: some experts are chosen often
 // (planted_router_test.cc).
-constexpr double kRouterStd = 2;
+constexpr double kPlantedLogitStd = 2;
 constexpr double kRouterBias = 0.82;
 
 constexpr int64_t kSamples = 2048;  // tokens by which thresholds are set
@@ -362,7 +362,7 @@ void PlantedModel::RouterRow(int64_t layer, int64_t expert, float* out) const {
   float bias = 0;
   space_.Normals(PlantedSpace::Purpose::kRouterBias,
                  static_cast<uint64_t>(layer * experts_ + expert), 1, &bias);
-  const double std = kRouterStd / std::sqrt(1 + kRouterBias * kRouterBias);
+  const double std = kPlantedLogitStd / std::sqrt(1 + kRouterBias * kRouterBias);
   space_.RouterRow(layer, experts_, expert, kRouterBias * std * static_cast<double>(bias), std,
                    out);
 }

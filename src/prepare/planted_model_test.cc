@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kTokens = 1536;
+constexpr int64_t kCountedTokens = 1536;
 
 ModelShape Relu() { return SmallShape(R"("activation": "relu")"); }
 ModelShape FatRelu() { return SmallShape(R"("activation": "fatrelu", "threshold": 0.2)"); }
@@ -34,11 +34,11 @@ class PlantedModelTest : public ::testing::Test {
   SparsityReport Measure(const ModelShape& shape, const PlantedOptions& options,
                          DType quant = DType::kQ4_0, uint64_t seed = 0) {
     SynthesizeModel(shape, {.quant = quant, .seed = seed, .threads = 2, .planted = options}, path_);
-    const auto engine =
-        Engine::Load(path_, {.memory_bytes = uint64_t{4} << 30, .threads = 2, .context = kTokens});
+    const auto engine = Engine::Load(
+        path_, {.memory_bytes = uint64_t{4} << 30, .threads = 2, .context = kCountedTokens});
     const auto map = TopicMap::FromMetadata(engine->model().metadata(), shape.vocab_size);
     EXPECT_TRUE(map.has_value());
-    return MeasureSparsity(*engine, TopicWalk(*map).Take(kTokens));
+    return MeasureSparsity(*engine, TopicWalk(*map).Take(kCountedTokens));
   }
 
   fs::path path_;
@@ -47,7 +47,7 @@ class PlantedModelTest : public ::testing::Test {
 void ExpectShares(const SparsityReport& report, double gate, double active, double tolerance) {
   ASSERT_EQ(report.ffns.size(), 4u);
   for (const FfnSparsity& ffn : report.ffns) {
-    EXPECT_EQ(ffn.tokens, kTokens);
+    EXPECT_EQ(ffn.tokens, kCountedTokens);
     EXPECT_NEAR(ffn.gate, gate, tolerance * gate) << "layer " << ffn.layer;
     EXPECT_NEAR(ffn.active, active, tolerance * active) << "layer " << ffn.layer;
   }
@@ -118,11 +118,11 @@ TEST_F(PlantedModelTest, NeuronsOfExpertsFireAsOftenAsAsked) {
   for (const FfnSparsity& ffn : report.ffns) {
     tokens += ffn.tokens;
     // Those that are hardly asked see few tokens.
-    if (ffn.tokens < kTokens / 8) continue;
+    if (ffn.tokens < kCountedTokens / 8) continue;
     EXPECT_NEAR(ffn.gate, 0.2, 0.04) << ffn.layer << " " << ffn.expert;
     EXPECT_NEAR(ffn.active, 0.1, 0.025) << ffn.layer << " " << ffn.expert;
   }
-  EXPECT_EQ(tokens, 4 * 2 * kTokens);
+  EXPECT_EQ(tokens, 4 * 2 * kCountedTokens);
   EXPECT_NEAR(report.gate, 0.2, 0.014);
   EXPECT_NEAR(report.active, 0.1, 0.007);
 }

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "sparsity/profile_stats.h"
 #include "tensor/op_names.h"
 
 namespace hearth {
 namespace {
 
-constexpr double kHotShare = 0.8;  // of the activations, by which skew is defined
 constexpr double kDefaultActive = 0.10;
 constexpr double kDefaultSkew = 0.28;
 constexpr int64_t kDefaultRank = 256;

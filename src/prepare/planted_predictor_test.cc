@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kTokens = 512;
+constexpr int64_t kPredictedTokens = 512;
 
 class PlantedPredictorTest : public ::testing::Test {
  protected:
@@ -45,13 +45,15 @@ class PlantedPredictorTest : public ::testing::Test {
     return path;
   }
   static std::unique_ptr<Engine> Load(const std::string& path, FfnMode mode) {
-    return Engine::Load(
-        path, {.memory_bytes = uint64_t{4} << 30, .threads = 2, .context = kTokens, .mode = mode});
+    return Engine::Load(path, {.memory_bytes = uint64_t{4} << 30,
+                               .threads = 2,
+                               .context = kPredictedTokens,
+                               .mode = mode});
   }
   static Quality Measure(Engine& engine) {
     const auto map =
         TopicMap::FromMetadata(engine.model().metadata(), engine.model().spec().vocab_size);
-    const std::vector<TokenId> tokens = TopicWalk(*map).Take(kTokens);
+    const std::vector<TokenId> tokens = TopicWalk(*map).Take(kPredictedTokens);
     QualityMeter meter(engine.model().spec());
     KvSequence kv(engine.kv_pool());
     for (size_t begin = 0; begin < tokens.size(); begin += 256) {

@@ -35,10 +35,6 @@ constexpr double kPromisedRecall = 0.99;
 constexpr double kReadShare = 0.1;
 constexpr double kTrialShare = 0.05;
 
-int64_t ExpertsOf(const ModelSpec& spec) {
-  return std::max<int64_t>(spec.layers.front().ffn.num_experts, 1);
-}
-
 void CheckModel(Engine& engine, const PredictorOptions& options) {
   const Model& model = engine.model();
   for (size_t l = 0; l < model.spec().layers.size(); ++l) {

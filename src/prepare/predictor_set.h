@@ -2,9 +2,11 @@
 // and quantizes them (sparsity/predictor.h says what they compute).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "model/model_spec.h"
 #include "sparsity/predictor.h"
 #include "tensor/dtype.h"
 
@@ -25,5 +27,10 @@ struct PredictorSet {
   DType dtype = DType::kQ8_0;  // that down and up are stored in, and that thresholds were set for
   std::vector<MadePredictor> ffns;  // [layer][expert]
 };
+
+// FFNs of a layer: its experts, or one.
+inline int64_t ExpertsOf(const ModelSpec& model) {
+  return std::max<int64_t>(model.layers.front().ffn.num_experts, 1);
+}
 
 }  // namespace hearth

@@ -33,7 +33,7 @@ constexpr double kOverlap = 0.4;
 // Rates from one in a thousand to all are told apart.
 constexpr double kDecades = 3;
 
-constexpr double kWidth = 1000, kHeight = 470;
+constexpr double kPageWidth = 1000, kPageHeight = 470;
 
 struct Panel {
   double left, top, width, height;
@@ -202,7 +202,7 @@ void DrawMap(Svg& svg, const ModelProfile& profile) {
 std::string PlotProfile(const ModelProfile& profile) {
   const std::string name = profile.model_name.empty() ? "model" : profile.model_name;
   const ActivationSummary all = Summarize(profile, -1);
-  Svg svg(kWidth, kHeight, "Neuron activations of " + name);
+  Svg svg(kPageWidth, kPageHeight, "Neuron activations of " + name);
   svg.Text({24, 30}, name, {.size = 17, .bold = true});
   svg.Text(
       {24, 50},

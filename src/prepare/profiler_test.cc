@@ -49,9 +49,9 @@ struct Seen {
 };
 
 // Keeps everything, by (layer, expert) and token of the run.
-class Recorder : public ForwardObserver {
+class FiringRecorder : public ForwardObserver {
  public:
-  explicit Recorder(float threshold) : threshold_(threshold) {}
+  explicit FiringRecorder(float threshold) : threshold_(threshold) {}
 
   void OnFfnGateUp(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView gate,
                    FloatView) override {
@@ -77,9 +77,9 @@ class Recorder : public ForwardObserver {
 };
 
 // Every window token by token: nothing of this is the profiler's.
-Recorder RecordAll(Engine& engine, std::span<const TokenId> text) {
+FiringRecorder RecordAll(Engine& engine, std::span<const TokenId> text) {
   const FfnSpec& ffn = engine.model().spec().layers.front().ffn;
-  Recorder recorder(ffn.activation == FfnActivation::kFatRelu ? ffn.threshold : 0);
+  FiringRecorder recorder(ffn.activation == FfnActivation::kFatRelu ? ffn.threshold : 0);
   DenseSelector dense;
   const TokenId bos = engine.model().tokenizer().special().bos;
   const auto room = static_cast<size_t>(engine.context()) - (bos >= 0 ? 1 : 0);
@@ -124,7 +124,7 @@ void ExpectSameStatistics(const ModelProfile& a, const ModelProfile& b) {
   }
 }
 
-void ExpectMatches(const ModelProfile& profile, const Recorder& recorder) {
+void ExpectMatches(const ModelProfile& profile, const FiringRecorder& recorder) {
   for (int64_t layer = 0; layer < profile.num_layers; ++layer) {
     for (int64_t expert = 0; expert < profile.ffns_per_layer(); ++expert) {
       const FfnProfile& ffn = profile.At(layer, expert);
@@ -331,7 +331,7 @@ TEST_F(ProfilerTest, TheTraceReplaysWhatWasActive) {
       RunProfile(*engine, text, profile, options);
       writer.Finish();
 
-      const Recorder recorder = RecordAll(*engine, text);
+      const FiringRecorder recorder = RecordAll(*engine, text);
       TraceReader reader(OpenFileReader(trace_path));
       EXPECT_EQ(reader.num_tokens(), std::min<uint64_t>(most, profile.total_tokens));
       const TextWindows windows(text, engine->model().tokenizer().special().bos, 40);

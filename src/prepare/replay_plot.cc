@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 6> kColors = {"#0072b2", "#d55e00", "#009
                                                      "#cc79a7", "#e69f00", "#56b4e9"};
 constexpr double kMark = 3;  // half a mark's side
 
-struct Scale {
+struct RateScale {
   double most = 1;  // capacity at the right end
 
   SvgPoint At(double capacity, double rate) const {
@@ -27,7 +27,7 @@ struct Scale {
   }
 };
 
-void DrawAxes(Svg& svg, const Scale& scale) {
+void DrawAxes(Svg& svg, const RateScale& scale) {
   for (int i = 0; i <= 5; ++i) {
     const SvgPoint left = scale.At(0, i / 5.0);
     svg.Line(left, scale.At(scale.most, i / 5.0), {.color = i == 0 ? kSvgInk : kSvgFaint});
@@ -49,7 +49,7 @@ struct Curve {
   SvgStroke stroke;
 };
 
-void DrawCurve(Svg& svg, const Curve& curve, size_t row) {
+void DrawHitRates(Svg& svg, const Curve& curve, size_t row) {
   svg.Polyline(curve.points, curve.stroke);
   for (const SvgPoint& at : curve.points) {
     svg.Rect({at.x - kMark, at.y - kMark}, 2 * kMark, 2 * kMark, curve.stroke.color);
@@ -65,7 +65,7 @@ std::string PlotReplay(const AccessSequence& sequence, const ReplayResult& resul
   std::vector<ReplayPoint> points = result.points;
   std::sort(points.begin(), points.end(),
             [](const ReplayPoint& a, const ReplayPoint& b) { return a.capacity < b.capacity; });
-  const Scale scale = {points.back().capacity};
+  const RateScale scale = {points.back().capacity};
   const auto rate = [&](int64_t hits) {
     return static_cast<double>(hits) / static_cast<double>(result.accesses);
   };
@@ -92,7 +92,7 @@ std::string PlotReplay(const AccessSequence& sequence, const ReplayResult& resul
       curve.points.push_back(scale.At(point.capacity, rate(hits.hits)));
     }
   }
-  for (size_t i = 0; i < curves.size(); ++i) DrawCurve(svg, curves[i], i);
+  for (size_t i = 0; i < curves.size(); ++i) DrawHitRates(svg, curves[i], i);
   return svg.Finish();
 }
 

@@ -102,7 +102,7 @@ constexpr int64_t kMaxWidth = int64_t{1} << 20;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 constexpr int64_t kMaxContext = int64_t{1} << 31;
-constexpr int64_t kMaxHeadDim = 4096;
+constexpr int64_t kMaxShapeHeadDim = 4096;
 constexpr int64_t kMaxExperts = 1 << 16;
 
 class ShapeChecker {
@@ -137,7 +137,7 @@ void CheckSizes(const ShapeChecker& check, const ModelShape& shape) {
   check.Holds(shape.num_heads % shape.num_kv_heads == 0, "num_kv_heads",
               fmt::format("a divisor of num_heads {}", shape.num_heads),
               fmt::format("{}", shape.num_kv_heads));
-  check.Range("head_dim", shape.head_dim, 2, kMaxHeadDim);
+  check.Range("head_dim", shape.head_dim, 2, kMaxShapeHeadDim);
   check.Holds(shape.head_dim % 2 == 0, "head_dim", "an even number (RoPE rotates pairs)",
               fmt::format("{}", shape.head_dim));
   check.Range("vocab_size", shape.vocab_size, kMinVocabSize, kMaxVocab);

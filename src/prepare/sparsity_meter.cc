@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "ops/silent_gates.h"
+#include "sparsity/profile_stats.h"
 
 namespace hearth {
 namespace {
 
-constexpr double kHotShare = 0.8;
 constexpr double kActiveQueueShare = 0.9;
 
 // Counts per FFN, and the active neurons of every token as bits.

@@ -22,10 +22,10 @@ namespace {
 // Bytes made and written at a time; part of what a seed means, as every piece of a random tensor
 // has numbers of its own. Small enough to be written out of the second-level cache, large enough
 // that system calls and waiting for turns do not show: of 0.5, 1, 2 and 4 MiB the fastest.
-constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+constexpr uint64_t kSynthPieceBytes = uint64_t{1} << 20;
 
 // A run of units of one tensor.
-struct Piece {
+struct SynthPiece {
   const SynthTensor* tensor;
   uint64_t index;  // in its tensor
   uint64_t first_unit;
@@ -38,12 +38,12 @@ uint64_t WeightsOf(const SynthTensor& tensor) {
   return weights;
 }
 
-std::vector<Piece> SplitIntoPieces(const std::vector<SynthTensor>& tensors) {
-  std::vector<Piece> pieces;
+std::vector<SynthPiece> SplitSynthTensors(const std::vector<SynthTensor>& tensors) {
+  std::vector<SynthPiece> pieces;
   for (const SynthTensor& tensor : tensors) {
     const DTypeInfo& info = InfoOf(tensor.decl.dtype);
     const uint64_t unit = SynthTensorMaker::UnitBytes(tensor);
-    const uint64_t whole_units = std::max<uint64_t>(kPieceBytes / unit, 1);
+    const uint64_t whole_units = std::max<uint64_t>(kSynthPieceBytes / unit, 1);
     uint64_t left = WeightsOf(tensor) / info.block_size * info.block_bytes;
     for (uint64_t index = 0; left > 0; ++index) {
       const uint64_t bytes = std::min(left, whole_units * unit);
@@ -57,13 +57,13 @@ std::vector<Piece> SplitIntoPieces(const std::vector<SynthTensor>& tensors) {
 // Makes and writes all pieces. Every worker makes its in a buffer of its own and writes it when it
 // is its turn.
 template <typename Writer>
-void WritePieces(const std::vector<Piece>& pieces, const SynthTensorMaker& maker, WorkerTeam& team,
-                 Writer& writer, const SynthProgressFn& progress) {
+void WritePieces(const std::vector<SynthPiece>& pieces, const SynthTensorMaker& maker,
+                 WorkerTeam& team, Writer& writer, const SynthProgressFn& progress) {
   std::vector<std::vector<std::byte>> buffers(static_cast<size_t>(team.size()));
   const auto bytes_of = [&](int worker, size_t i) {
     std::vector<std::byte>& buffer = buffers[static_cast<size_t>(worker)];
     if (buffer.size() < pieces[i].bytes) {
-      buffer.resize(std::max(static_cast<size_t>(kPieceBytes), pieces[i].bytes));
+      buffer.resize(std::max(static_cast<size_t>(kSynthPieceBytes), pieces[i].bytes));
     }
     return std::span(buffer).first(pieces[i].bytes);
   };
@@ -111,7 +111,7 @@ SynthResult SynthesizeModel(const ModelShape& shape, const SynthOptions& options
       });
     }
     const SynthTensorMaker maker(shape, options.seed, planted.get());
-    WritePieces(SplitIntoPieces(plan.tensors), maker, team, writer, progress);
+    WritePieces(SplitSynthTensors(plan.tensors), maker, team, writer, progress);
   };
   if (options.packed) {
     PackedWriter writer(path, plan.metadata, std::move(decls));

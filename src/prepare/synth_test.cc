@@ -33,7 +33,7 @@ constexpr DType kQuants[] = {DType::kF32,  DType::kF16,  DType::kBF16,
                              DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
 
 // Rows are whole blocks; the embedding alone is three of the pipeline's chunks in F32.
-constexpr char kSizes[] =
+constexpr char kTestSizes[] =
     R"("hidden_size": 128, "intermediate_size": 192, "num_layers": 2, "num_heads": 4,
        "num_kv_heads": 2, "head_dim": 64, "vocab_size": 6000)";
 
@@ -52,7 +52,7 @@ std::vector<ModelShape> TinyShapes() {
   };
   std::vector<ModelShape> shapes;
   for (const auto& [name, more] : kinds) {
-    shapes.push_back(ParseShape("{" + std::string(kSizes) + ", " + more + "}", name));
+    shapes.push_back(ParseShape("{" + std::string(kTestSizes) + ", " + more + "}", name));
   }
   return shapes;
 }

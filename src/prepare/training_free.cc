@@ -25,7 +25,7 @@ constexpr double kChoiceRecall = 0.99;
 // Active tokens below which a neuron takes what most others chose.
 constexpr size_t kFewActive = 32;
 
-double Spread(const std::vector<float>& values) {
+double StandardDeviation(const std::vector<float>& values) {
   double sum = 0, squares = 0;
   for (const float v : values) {
     sum += static_cast<double>(v);
@@ -139,9 +139,9 @@ void TrainingFreeMaker::ChooseUpShares(const FfnData& data, int64_t layer) {
   engine_.compute().team().ParallelFor(data.neurons(), 16, [&](int64_t begin, int64_t end, int) {
     for (int64_t n = begin; n < end; ++n) {
       const NeuronColumn column(data, n);
-      const double up_spread = Spread(column.up);
+      const double up_spread = StandardDeviation(column.up);
       const auto i = static_cast<size_t>(n);
-      spread[i] = up_spread > 0 ? Spread(column.gate) / up_spread : 0;
+      spread[i] = up_spread > 0 ? StandardDeviation(column.gate) / up_spread : 0;
       if (column.active < kFewActive) continue;
       choice[i] = 0;
       size_t best = column.Candidates(0);

@@ -27,7 +27,7 @@ bool AllZeros(std::span<const std::byte> bytes) {
 }
 
 // A run of bundles, another tensor as a whole, or bytes behind a tensor.
-struct Piece {
+struct VerifiedRange {
   size_t tensor;
   uint64_t begin;  // of bundles: the first of them; else bytes in the file
   uint64_t end;
@@ -78,13 +78,13 @@ class Verifier {
       if (LayerOfBundle(tensor.name)) {
         PlanBundles(i, hidden);
       } else {
-        pieces_.push_back({i, tensor.offset, end, Piece::kTensor});
+        pieces_.push_back({i, tensor.offset, end, VerifiedRange::kTensor});
         ++result_.tensors;
       }
       const uint64_t next = at + 1 < by_offset.size() ? file_.tensors()[by_offset[at + 1]].offset
                                                       : file_.file_bytes();
       for (uint64_t begin = end; begin < next; begin += kReadBytes) {
-        pieces_.push_back({i, begin, std::min(begin + kReadBytes, next), Piece::kPadding});
+        pieces_.push_back({i, begin, std::min(begin + kReadBytes, next), VerifiedRange::kPadding});
       }
     }
   }
@@ -95,19 +95,19 @@ class Verifier {
     const uint64_t count = tensor.ne[1] * tensor.ne[2];
     const uint64_t run = std::max<uint64_t>(1, kReadBytes / tensor.ne[0]);
     for (uint64_t begin = 0; begin < count; begin += run) {
-      pieces_.push_back({index, begin, std::min(begin + run, count), Piece::kBundles});
+      pieces_.push_back({index, begin, std::min(begin + run, count), VerifiedRange::kBundles});
     }
     result_.bundles += count;
   }
 
   // One sentence about what is wrong with a piece, or nothing.
-  std::string FlawOf(const Piece& piece, std::vector<std::byte>& buffer) {
+  std::string FlawOf(const VerifiedRange& piece, std::vector<std::byte>& buffer) {
     switch (piece.kind) {
-      case Piece::kBundles:
+      case VerifiedRange::kBundles:
         return FlawOfBundles(piece, buffer);
-      case Piece::kTensor:
+      case VerifiedRange::kTensor:
         return FlawOfTensor(piece, buffer);
-      case Piece::kPadding:
+      case VerifiedRange::kPadding:
         break;
     }
     buffer.resize(static_cast<size_t>(piece.end - piece.begin));
@@ -118,7 +118,7 @@ class Verifier {
                        Printable(file_.tensors()[piece.tensor].name));
   }
 
-  std::string FlawOfTensor(const Piece& piece, std::vector<std::byte>& buffer) {
+  std::string FlawOfTensor(const VerifiedRange& piece, std::vector<std::byte>& buffer) {
     const GgufTensor& tensor = file_.tensors()[piece.tensor];
     TensorHasher hasher;
     for (uint64_t at = 0; at < tensor.bytes; at += buffer.size()) {
@@ -135,7 +135,7 @@ class Verifier {
         Printable(tensor.name), hasher.Digest(), stated);
   }
 
-  std::string FlawOfBundles(const Piece& piece, std::vector<std::byte>& buffer) {
+  std::string FlawOfBundles(const VerifiedRange& piece, std::vector<std::byte>& buffer) {
     const GgufTensor& tensor = file_.tensors()[piece.tensor];
     const uint64_t stride = tensor.ne[0];
     buffer.resize(static_cast<size_t>((piece.end - piece.begin) * stride));
@@ -176,7 +176,7 @@ class Verifier {
   std::vector<std::vector<std::byte>> buffers_;  // per thread
   std::vector<std::string> flaws_;               // per thread, of the piece at hand
   std::vector<BundleLayout> layouts_;            // per tensor; empty but for bundles
-  std::vector<Piece> pieces_;
+  std::vector<VerifiedRange> pieces_;
   std::atomic<uint64_t> done_bytes_{0};
   VerifyResult result_;
 };

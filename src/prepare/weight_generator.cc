@@ -18,9 +18,9 @@ class NormalQuantiles {
   double z() const { return z_; }
 
   void Advance(double dp) {
-    constexpr int kSteps = 64;  // the tail bends sharply; more change no float
-    const double h = dp / kSteps;
-    for (int i = 0; i < kSteps; ++i) {
+    constexpr int kRungeKuttaSteps = 64;  // the tail bends sharply; more change no float
+    const double h = dp / kRungeKuttaSteps;
+    for (int i = 0; i < kRungeKuttaSteps; ++i) {
       const Slope a = SlopeAt(z_, density_);
       const Slope b = SlopeAt(z_ + h / 2 * a.z, density_ + h / 2 * a.density);
       const Slope c = SlopeAt(z_ + h / 2 * b.z, density_ + h / 2 * b.density);

@@ -88,7 +88,7 @@ void CheckSizes(const TraceHeader& header, const std::string& path) {
 }
 
 template <typename T>
-std::span<const std::byte> BytesOf(const T& value) {
+std::span<const std::byte> ObjectBytes(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
@@ -109,12 +109,12 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header)
   fields.intermediate_size = static_cast<uint64_t>(header.intermediate_size);
   fields.activation = static_cast<uint32_t>(header.activation);
   ChecksumStream sum;
-  for (const auto bytes : {BytesOf(fields), std::as_bytes(std::span(header_.model_name))}) {
+  for (const auto bytes : {ObjectBytes(fields), std::as_bytes(std::span(header_.model_name))}) {
     sum.Update(bytes);
     file_.Write(bytes);
   }
   const uint64_t digest = sum.Digest();
-  file_.Write(BytesOf(digest));
+  file_.Write(ObjectBytes(digest));
 }
 
 void TraceWriter::BeginBatch(std::span<const int32_t> token_ids, bool starts_sequence) {
@@ -160,16 +160,16 @@ void TraceWriter::WriteBlock(uint32_t tokens, std::span<const std::byte> payload
   block.tokens = tokens;
   block.payload_bytes = payload.size();
   ChecksumStream sum;
-  for (const auto bytes : {BytesOf(block), payload}) {
+  for (const auto bytes : {ObjectBytes(block), payload}) {
     sum.Update(bytes);
     file_.Write(bytes);
   }
   const uint64_t digest = sum.Digest();
-  file_.Write(BytesOf(digest));
+  file_.Write(ObjectBytes(digest));
 }
 
 void TraceWriter::Finish() {
-  WriteBlock(0, BytesOf(tokens_));
+  WriteBlock(0, ObjectBytes(tokens_));
   file_.Finish();
 }
 

@@ -16,7 +16,7 @@
 namespace hearth {
 namespace {
 
-constexpr size_t kFileBytes = (size_t{1} << 20) + 1234;  // ends inside a block
+constexpr size_t kReadFileBytes = (size_t{1} << 20) + 1234;  // ends inside a block
 
 TEST(CoveringRange, IsTheSmallestAlignedRangeAround) {
   for (const uint32_t alignment : {1u, 512u, 4096u}) {
@@ -48,9 +48,9 @@ class AsyncReaderTest : public testing::TestWithParam<FileKind> {
   // A read of at most `most` bytes, anywhere, aligned as the file asks.
   ReadRequest RandomRequest(RandomWords& random, size_t most) const {
     const uint32_t alignment = file_->alignment_bytes();
-    const uint64_t end = CoveringRange(0, kFileBytes, alignment).bytes;
+    const uint64_t end = CoveringRange(0, kReadFileBytes, alignment).bytes;
     ReadRequest request;
-    request.offset = random.NextBelow(kFileBytes) / alignment * alignment;
+    request.offset = random.NextBelow(kReadFileBytes) / alignment * alignment;
     const uint64_t room = std::min<uint64_t>(end - request.offset, most) / alignment;
     request.bytes = static_cast<uint32_t>((1 + random.NextBelow(room)) * alignment);
     return request;
@@ -89,13 +89,13 @@ class AsyncReaderTest : public testing::TestWithParam<FileKind> {
     EXPECT_EQ(queue->in_flight(), 0u);
   }
 
-  const SampleFile sample_{kFileBytes};
+  const SampleFile sample_{kReadFileBytes};
   std::unique_ptr<AsyncFile> file_;
 };
 
 TEST_P(AsyncReaderTest, SaysWhatItIs) {
   EXPECT_EQ(file_->name(), sample_.path());
-  EXPECT_EQ(file_->size_bytes(), kFileBytes);
+  EXPECT_EQ(file_->size_bytes(), kReadFileBytes);
   const auto queue = file_->OpenQueue({.depth = 3, .capacity = 17});
   EXPECT_EQ(queue->depth(), 3);
   EXPECT_EQ(queue->capacity(), 17u);
@@ -144,7 +144,7 @@ TEST_P(AsyncReaderTest, HasNothingToHandBackWhereNothingIsInFlight) {
 
 TEST_P(AsyncReaderTest, RefusesRequestsThatMakeNoSenseAndGoesOn) {
   const uint32_t block = file_->alignment_bytes();
-  const uint64_t end = CoveringRange(0, kFileBytes, block).bytes;
+  const uint64_t end = CoveringRange(0, kReadFileBytes, block).bytes;
   Buffer memory = Memory(block * size_t{16});
   std::vector<ReadRequest> requests = {
       {0, memory.data(), block, 0},

@@ -21,11 +21,6 @@ void CheckRange(const std::string& name, uint64_t size, uint64_t offset, uint64_
               "a range inside the file", fmt::format("a file of {} bytes", size));
 }
 
-// The page cache holds runs of pages, aligned to their size, that it forgets as a whole or not at
-// all. What is dropped begins with the run that the first byte is in; the one that the last byte is
-// in goes with what follows it.
-constexpr uint64_t kLargestFolioBytes = uint64_t{2} << 20;
-
 class FileReader final : public BlockReader {
  public:
   FileReader(std::string path, RegularFile file)
@@ -65,6 +60,8 @@ class FileReader final : public BlockReader {
 
   void DropCached(uint64_t offset, uint64_t bytes) const noexcept override {
     if (bytes == 0) return;
+    // From the run that the first byte is in; the one that the last byte is in goes with what
+    // follows it.
     const uint64_t begin = offset / kLargestFolioBytes * kLargestFolioBytes;
     posix_fadvise(fd_, static_cast<off_t>(begin), static_cast<off_t>(offset + bytes - begin),
                   POSIX_FADV_DONTNEED);

@@ -16,15 +16,15 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr size_t kFileBytes = 100000;
+constexpr size_t kSampleBytes = 100000;
 
 const std::vector<std::byte>& Contents() {
-  static const std::vector<std::byte> bytes = RandomBytes(kFileBytes, 1);
+  static const std::vector<std::byte> bytes = RandomBytes(kSampleBytes, 1);
   return bytes;
 }
 
 std::unique_ptr<AsyncFile> SampleInMemory() {
-  Buffer bytes = Memory(kFileBytes);
+  Buffer bytes = Memory(kSampleBytes);
   std::copy(Contents().begin(), Contents().end(), bytes.data());
   return MakeMemoryFile("sample", std::move(bytes));
 }
@@ -49,7 +49,7 @@ class ThrottledFileTest : public testing::Test {
 
   FakeClock clock_;
   const int64_t start_ns_ = clock_.NowNs();
-  Buffer memory_ = Memory(kFileBytes);
+  Buffer memory_ = Memory(kSampleBytes);
   std::vector<ReadCompletion> done_ = std::vector<ReadCompletion>(16);
 };
 
@@ -177,7 +177,7 @@ class FaultyFileTest : public testing::Test {
   }
 
   FakeClock clock_;
-  Buffer memory_ = Memory(kFileBytes);
+  Buffer memory_ = Memory(kSampleBytes);
   std::vector<ReadRequest> requests_;
   FaultCounts counts_;
 };
@@ -243,7 +243,7 @@ TEST_F(FaultyFileTest, LeavesRequestsThatMakeNoSenseAlone) {
                   {{.kind = FaultKind::kFlip, .reads = 10}, {.kind = FaultKind::kError}}, &clock_);
   const auto queue = file.OpenQueue({.depth = 4});
   const std::vector<ReadRequest> requests = {{0, nullptr, 100, 0},
-                                             {kFileBytes, memory_.data(), 100, 1}};
+                                             {kSampleBytes, memory_.data(), 100, 1}};
   ASSERT_EQ(queue->Submit(requests), 2u);
   for (const ReadCompletion& completion : WaitForAll(*queue)) {
     EXPECT_EQ(completion.error, completion.tag == 0 ? EINVAL : ERANGE);
@@ -309,11 +309,11 @@ TEST(CountingFile, CountsReadsBytesSizesErrorsAndTime) {
   profile.random = {{1, 1e9}};
   CountingFile file(MakeThrottledFile(SampleInMemory(), {.profile = profile, .clock = &clock}),
                     &clock);
-  Buffer memory = Memory(kFileBytes);
+  Buffer memory = Memory(kSampleBytes);
   const std::vector<ReadRequest> requests = {{0, memory.data(), 4095, 0},
                                              {0, memory.data(), 4096, 1},
                                              {0, memory.data(), 8191, 2},
-                                             {kFileBytes, memory.data(), 1, 3}};
+                                             {kSampleBytes, memory.data(), 1, 3}};
   const auto first = file.OpenQueue({.depth = 4});
   const auto second = file.OpenQueue({.depth = 1, .capacity = 3});
   EXPECT_EQ(first->Submit(requests), 4u);

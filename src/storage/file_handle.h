@@ -7,6 +7,10 @@
 
 namespace hearth {
 
+// The page cache holds runs of pages of at most this size, aligned to it, that it forgets as a
+// whole or not at all.
+inline constexpr uint64_t kLargestFolioBytes = uint64_t{2} << 20;
+
 // Owns a descriptor; -1 is none.
 class FileHandle {
  public:

@@ -20,8 +20,6 @@ namespace {
 constexpr size_t kDefaultCapacity = 4096;
 // The larger of the alignments that disks ask for.
 constexpr uint32_t kLargestUsualAlignment = 4096;
-// Pages are forgotten in runs of at most this size, aligned to it, whole or not at all.
-constexpr uint64_t kLargestFolioBytes = uint64_t{2} << 20;
 constexpr uint64_t kPageBytes = 4096;
 
 struct Alignments {

@@ -22,7 +22,7 @@ constexpr size_t kLargestRegisteredBytes = size_t{1} << 30;
 constexpr unsigned kNoBuffer = static_cast<unsigned>(-1);
 
 // Whether a submission that failed so may succeed later as it is.
-bool IsPassing(int error) { return error == EAGAIN || error == EBUSY || error == EINTR; }
+bool IsPassingErrno(int error) { return error == EAGAIN || error == EBUSY || error == EINTR; }
 
 // Returns 0 or an errno.
 int MakeRing(unsigned entries, io_uring* ring) {
@@ -134,7 +134,7 @@ void UringQueue::Start(uint32_t index) noexcept {
 // What a call that submits returned: how many entries were taken, or a negative errno.
 void UringQueue::Submitted(int result) noexcept {
   for (int i = 0; i < result; ++i) unsubmitted_.Pop();
-  if (result >= 0 || IsPassing(-result)) return;
+  if (result >= 0 || IsPassingErrno(-result)) return;
   broken_ = -result;
   while (!unsubmitted_.empty()) Fail(unsubmitted_.Pop(), broken_);
 }

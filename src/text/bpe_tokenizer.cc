@@ -25,7 +25,7 @@ const PreTokenizer& FindPreTokenizer(const GgufMetadata& metadata) {
   throw Error(ErrorCode::kUnsupported, VocabularyWhere(metadata), kPreKey, known, Printable(*name));
 }
 
-std::vector<Spelling> SpellTokens(const Vocabulary& vocabulary) {
+std::vector<Spelling> SpellBpeTokens(const Vocabulary& vocabulary) {
   std::vector<Spelling> spellings;
   spellings.reserve(vocabulary.texts.size());
   for (size_t i = 0; i < vocabulary.texts.size(); ++i) {
@@ -55,7 +55,7 @@ std::unique_ptr<Tokenizer> BpeTokenizer::Make(const GgufMetadata& metadata) {
   if (merges == nullptr) {
     throw CorruptVocabulary(where, kMergesKey, "an array of strings", "nothing");
   }
-  const std::vector<Spelling> spellings = SpellTokens(vocabulary);
+  const std::vector<Spelling> spellings = SpellBpeTokens(vocabulary);
   std::unique_ptr<BpeTokenizer> tokenizer(
       new BpeTokenizer(std::move(vocabulary), spellings, pre_tokenizer));
   tokenizer->AddMerges(*merges, where);

@@ -36,7 +36,7 @@ Spelling SpellByteToken(const Vocabulary& vocabulary, size_t id) {
   return {std::string(1, static_cast<char>(byte)), false};
 }
 
-std::vector<Spelling> SpellTokens(const Vocabulary& vocabulary) {
+std::vector<Spelling> SpellSpmTokens(const Vocabulary& vocabulary) {
   std::vector<Spelling> spellings;
   spellings.reserve(vocabulary.texts.size());
   for (size_t i = 0; i < vocabulary.texts.size(); ++i) {
@@ -103,7 +103,7 @@ size_t WordLength(std::string_view text) {
 std::unique_ptr<Tokenizer> SpmTokenizer::Make(const GgufMetadata& metadata) {
   Vocabulary vocabulary = ReadVocabulary(metadata, "llama", /*default_add_bos=*/true);
   std::vector<uint32_t> priorities = ReadPriorities(metadata, vocabulary);
-  const std::vector<Spelling> spellings = SpellTokens(vocabulary);
+  const std::vector<Spelling> spellings = SpellSpmTokens(vocabulary);
   const bool add_space_prefix = metadata.FindBool("tokenizer.ggml.add_space_prefix").value_or(true);
   return std::unique_ptr<Tokenizer>(
       new SpmTokenizer(std::move(vocabulary), spellings, std::move(priorities), add_space_prefix));

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // The tokens as written in the vocabulary, U+2581 as "_".
-std::vector<std::string> Texts(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+std::vector<std::string> MarkedTexts(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
   std::vector<std::string> texts;
   for (const TokenId id : ids) {
     std::string text = tokenizer.VocabularyText(id);
@@ -29,7 +29,7 @@ std::vector<std::string> Texts(const Tokenizer& tokenizer, const std::vector<Tok
 class SpmTokenizerTest : public testing::Test {
  protected:
   std::vector<std::string> Encode(std::string_view text, bool parse_special = false) const {
-    return Texts(*tokenizer_, tokenizer_->Encode(text, {parse_special}));
+    return MarkedTexts(*tokenizer_, tokenizer_->Encode(text, {parse_special}));
   }
 
   std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::FromGguf(SmallSpmVocabulary().Spm());
@@ -67,8 +67,8 @@ TEST_F(SpmTokenizerTest, PrefixesASpace) {
   GgufMetadata metadata = SmallSpmVocabulary().Spm();
   metadata.SetBool("tokenizer.ggml.add_space_prefix", false);
   const auto plain = Tokenizer::FromGguf(metadata);
-  EXPECT_THAT(Texts(*plain, plain->Encode("the")), ElementsAre("the"));
-  EXPECT_THAT(Texts(*plain, plain->Encode(" the")), ElementsAre("_the"));
+  EXPECT_THAT(MarkedTexts(*plain, plain->Encode("the")), ElementsAre("the"));
+  EXPECT_THAT(MarkedTexts(*plain, plain->Encode(" the")), ElementsAre("_the"));
 }
 
 TEST_F(SpmTokenizerTest, SpellsUnknownCharactersInBytes) {
@@ -103,7 +103,7 @@ TEST_F(SpmTokenizerTest, ParsesSpecialTokensWhereAsked) {
 
 TEST_F(SpmTokenizerTest, SegmentsAreOneText) {
   const auto encode = [this](const std::vector<TextSegment>& segments) {
-    return Texts(*tokenizer_, tokenizer_->EncodeSegments(segments));
+    return MarkedTexts(*tokenizer_, tokenizer_->EncodeSegments(segments));
   };
   EXPECT_THAT(encode({{"t"}, {"he"}, {" t"}, {"he"}}), ElementsAre("_the", "_the"));
   EXPECT_THAT(encode({{"<s>", true}, {"the"}, {"</s>", true}}), ElementsAre("<s>", "_the", "</s>"));
@@ -149,7 +149,7 @@ TEST(SpmTokenizerWithPhrases, MergesAcrossWords) {
   VocabularyBuilder builder = SmallSpmVocabulary();
   builder.Add("a" + space, TokenType::kNormal, -0.5f).Add("a" + space + "b", TokenType::kNormal, 0);
   const auto tokenizer = Tokenizer::FromGguf(builder.Spm());
-  EXPECT_THAT(Texts(*tokenizer, tokenizer->Encode("a b")), ElementsAre("_", "a_b"));
+  EXPECT_THAT(MarkedTexts(*tokenizer, tokenizer->Encode("a b")), ElementsAre("_", "a_b"));
 }
 
 TEST(SpmTokenizerRoundTrip, HoldsForRandomText) {
