@@ -34,6 +34,8 @@ class Model:
         self._llama = import_llama_cpp()
         self._llama.llama_backend_init()
         params = self._llama.llama_model_default_params()
+        # Weights in another layout would be copies in memory of their own.
+        params.use_extra_bufts = not args.mapped_only
         self._model = self._llama.llama_model_load_from_file(str(args.model).encode(), params)
         if not self._model:
             raise CannotRun(f"llama.cpp cannot load {args.model}")
@@ -110,6 +112,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--context", type=int, required=True)
     parser.add_argument("--kv", choices=sorted(GGML_TYPES), required=True)
     parser.add_argument("--llama-path", type=Path)
+    parser.add_argument("--mapped-only", action="store_true",
+                        help="compute on the mapped file, for memory that is smaller than it")
     return parser.parse_args()
 
 

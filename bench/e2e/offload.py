@@ -15,7 +15,7 @@ and (with --cgroup) in a cgroup of each budget. Ratios are to Hearth in memory o
 "of the possible" is (T_other + max(T_ffn, T_io)) / T_measured per token: T_other and T_ffn as the run
 in memory spent them, T_io the bytes that were read at the speed that the disk gives them without
 computing, measured between the runs' own measurements. llama.cpp's line in a cgroup is what
-  bench/e2e/llamacpp_speed.py MODEL.gguf --threads 2 --prefill 128 --decode 4 --context 32 --kv f16
+  bench/e2e/llamacpp_speed.py MODEL.gguf --threads 2 --prefill 16 --decode 4 --context 4 --kv f16 --mapped-only
 prints there. Exit status: 0 done, 1 a run took more than its budget, 2 could not run.
 """
 
@@ -63,13 +63,17 @@ def bench(args: argparse.Namespace, more: list[str], budget: int | None) -> dict
 
 def llamacpp(args: argparse.Namespace, budget: int | None) -> dict[str, Any]:
     """llama.cpp in memory, or mapping its file in a cgroup that is too small for it."""
-    decode = args.decode if budget is None else args.llama_decode
-    prefill = args.prefill if budget is None else args.prefill[:1]
+    decode, prefill, context = args.decode, args.prefill, args.context
+    if budget is not None:
+        # Every pass reads the file again.
+        decode, prefill, context = args.llama_decode, args.llama_prefill, 4
     command = [sys.executable, str(LLAMACPP_SPEED), str(args.llamacpp), "--threads",
                str(args.threads), "--prefill", ",".join(str(n) for n in prefill),
-               "--decode", str(decode), "--context", str(args.context), "--kv", "f16"]
+               "--decode", str(decode), "--context", str(context), "--kv", "f16"]
     if args.llama_path is not None:
         command += ["--llama-path", str(args.llama_path)]
+    if budget is not None:
+        command.append("--mapped-only")
     return limited(args, command, budget, "llama.cpp")
 
 
@@ -265,6 +269,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--llamacpp", type=Path, metavar="GGUF")
     parser.add_argument("--llama-path", type=Path, metavar="DIR")
     parser.add_argument("--llama-decode", type=int, default=4, help="tokens in a cgroup")
+    parser.add_argument("--llama-prefill", type=numbers, default=[16], metavar="TOKENS,...",
+                        help="in a cgroup")
     parser.add_argument("--llama-reps", type=int, default=1, help="repetitions in a cgroup")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -277,7 +283,8 @@ def main() -> int:
     except CannotRun as error:
         print(f"offload.py: {error}", file=sys.stderr)
         return 2
-    kept = print_table(document, args.prefill)
+    kept = print_table(document, sorted({*args.prefill, *args.llama_prefill} if args.llamacpp
+                                        and args.cgroup == "speed" else args.prefill))
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(document, indent=1) + "\n")

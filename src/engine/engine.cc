@@ -68,6 +68,9 @@ std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLim
           {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
 }
 
+// Of tables that say where pages lie, 8 bytes for each; a memory cgroup counts them too.
+uint64_t PageTableBytes(uint64_t bytes) { return bytes / 512 + (uint64_t{64} << 10); }
+
 uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
   uint64_t sum = 0;
   for (const auto& [name, bytes] : ledger) sum += bytes;
@@ -164,12 +167,14 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
 
   std::map<std::string, uint64_t>& ledger = engine->planned_ledger_;
   ledger = LedgerFor(plan, limits, mode, threads);
+  ledger["page tables"] = PageTableBytes(Sum(ledger));
   std::optional<StreamedPart> streamed;
   if (options.may_stream && Sum(ledger) > limit) {
     streamed.emplace(plan, file, mode, limit, options.streaming, ledger);
   }
   CheckBudget(ledger, limit, options.memory_bytes.has_value(), path);
   engine->program_ = engine->budget_.Charge("program", ledger["program"]);
+  engine->page_tables_ = engine->budget_.Charge("page tables", ledger["page tables"]);
   engine->model_ = Model::Load(file, std::move(plan), std::move(tokenizer), engine->budget_,
                                engine->compute_, progress);
   if (streamed) engine->OpenStreamed(path, *streamed, options.streaming, progress);

@@ -91,6 +91,7 @@ class Engine {
   Budget budget_;  // first: everything below is charged to it
   Compute compute_;
   BudgetCharge program_;
+  BudgetCharge page_tables_;
   std::map<std::string, uint64_t> planned_ledger_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<StreamedFfns> streamed_;

@@ -94,6 +94,7 @@ struct DecodePipeline::Section {
   // The phase.
   Step step = Step::kFinish;
   bool adds = false;                 // down rows of what is computed
+  bool fetches = false;              // begins with looking up and reading
   std::atomic<int64_t> taken{0};     // of those that are ready
   std::atomic<int64_t> computed{0};  // positions
   // Of all segments.
@@ -213,8 +214,9 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
   if (kind_ == PipelineKind::kMatrix) {
     RunMatrices(compute, section);
   } else {
-    fetch_.Submit(SlotPart::kAll);
-    if (kind_ != PipelineKind::kCluster) {
+    section.fetches = kind_ == PipelineKind::kCluster;
+    if (!section.fetches) {
+      fetch_.Fetch(SlotPart::kAll);
       const Clock::time_point start = Clock::now();
       while (fetch_.in_flight()) fetch_.Poll(true);
       section.idle_ns += static_cast<int64_t>(SecondsSince(start) * 1e9) * section.threads;
@@ -227,13 +229,13 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
 // A barrier after gate and after up.
 void DecodePipeline::RunMatrices(Compute& compute, Section& section) {
   if (section.gates == nullptr) {
-    fetch_.Submit(SlotPart::kGateHalf);
+    fetch_.Fetch(SlotPart::kGateHalf);
     RunPhase(compute, section, Step::kGate, false);
     if (fetch_.failed()) return;
     section.gates = gates_;
-    fetch_.Submit(SlotPart::kOtherHalf);
+    fetch_.FetchMore(SlotPart::kOtherHalf);
   } else {
-    fetch_.Submit(SlotPart::kAll);
+    fetch_.Fetch(SlotPart::kAll);
   }
   RunPhase(compute, section, Step::kFinish, false);
   RunPhase(compute, section, Step::kNone, true);
@@ -246,7 +248,11 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
     section.taken = section.computed = 0;
     for (int64_t i = 0; i < section.count; ++i) computed_[i].store(0, std::memory_order_relaxed);
   }
-  compute.team().Run([&](int) { Work(section); });
+  compute.team().Run([&](int worker) {
+    // The others begin with what is pinned.
+    if (worker == 0 && section.fetches) fetch_.Fetch(SlotPart::kAll);
+    Work(section);
+  });
 }
 
 // Computes a cluster of what is ready; false where nothing is.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
-#include "base/error.h"
 #include "ops/scratch_places.h"
 
 namespace hearth {
@@ -47,23 +47,41 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store)
   ready_ = reinterpret_cast<int32_t*>(base + at.ready);
 }
 
-// Fills slots_, and splits positions into ready_, those that are in memory, and missing_.
 void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed) {
   ffn_ = ffn;
   listed_ = listed;
   error_ = 0;
+  num_missing_ = 0;
   const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
   num_pinned_ = std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
-  num_missing_ = 0;
-  int64_t resident = 0;
-  for (; resident < num_pinned_; ++resident) {
-    const auto i = static_cast<size_t>(resident);
-    slots_[i] = store_.PinnedSlot(ffn) + listed[i];
+  for (int64_t i = 0; i < num_pinned_; ++i) {
+    slots_[i] = store_.PinnedSlot(ffn) + listed[static_cast<size_t>(i)];
     ready_[i] = static_cast<int32_t>(i);
   }
-  const std::span<const int32_t> looked_up = listed.subspan(static_cast<size_t>(num_pinned_));
-  store_.cache().Lookup({store_.FirstKey(ffn), looked_up}, {entries_, looked_up.size()});
+  num_resident_.store(num_pinned_, std::memory_order_relaxed);
+  num_ready_.store(num_pinned_, std::memory_order_release);
+}
+
+void NeuronFetch::Fetch(SlotPart part) noexcept {
+  // Nobody polls meanwhile.
+  while (polling_.test_and_set(std::memory_order_acquire)) {
+  }
+  LookUp();
+  Submit(part);
+  polling_.clear(std::memory_order_release);
+}
+
+void NeuronFetch::FetchMore(SlotPart part) noexcept {
+  num_ready_ = num_resident();
+  Submit(part);
+}
+
+// Fills slots_, and splits positions into ready_, those that are in memory, and missing_.
+void NeuronFetch::LookUp() noexcept {
+  const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
+  store_.cache().Lookup({store_.FirstKey(ffn_), looked_up}, {entries_, looked_up.size()});
   int32_t spare = store_.spare_slot();
+  int64_t resident = num_pinned_;
   for (size_t k = 0; k < looked_up.size(); ++k) {
     const CacheEntry entry = entries_[k];
     const auto position = static_cast<int32_t>(num_pinned_) + static_cast<int32_t>(k);
@@ -75,13 +93,15 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed) {
       missing_[num_missing_++] = position;
     }
   }
-  counts_.neurons += std::ssize(listed);
+  num_resident_.store(resident, std::memory_order_relaxed);
+  num_ready_.store(resident, std::memory_order_release);
+  counts_.neurons += std::ssize(listed_);
   counts_.pinned += num_pinned_;
   counts_.hits += resident - num_pinned_;
   counts_.misses += num_missing_;
 }
 
-void NeuronFetch::Submit(SlotPart part) {
+void NeuronFetch::Submit(SlotPart part) noexcept {
   const uint64_t split = store_.source().layout.split;
   const uint64_t begin = part == SlotPart::kOtherHalf ? split : 0;
   const uint64_t end = part == SlotPart::kGateHalf ? split : store_.slot_bytes();
@@ -93,15 +113,16 @@ void NeuronFetch::Submit(SlotPart part) {
                     .bytes = static_cast<uint32_t>(end - begin),
                     .tag = static_cast<uint64_t>(position)};
   }
-  num_ready_ = num_resident();
   if (num_missing_ == 0) return;
+  const auto taken =
+      static_cast<int64_t>(queue_->Submit({requests_, static_cast<size_t>(num_missing_)}));
   // The queue has room for all: its capacity is max_listed_, and nothing else is in flight.
-  const size_t taken = queue_->Submit({requests_, static_cast<size_t>(num_missing_)});
-  if (taken != static_cast<size_t>(num_missing_)) {
-    throw Error(ErrorCode::kInternal, "NeuronFetch", "a read queue without room");
-  }
-  counts_.reads += num_missing_;
-  counts_.bytes_read += static_cast<uint64_t>(num_missing_) * (end - begin);
+  if (taken != num_missing_) error_ = EAGAIN;
+  int64_t ready = num_resident();
+  for (int64_t i = taken; i < num_missing_; ++i) ready_[ready++] = missing_[i];
+  num_ready_.store(ready, std::memory_order_release);
+  counts_.reads += taken;
+  counts_.bytes_read += static_cast<uint64_t>(taken) * (end - begin);
 }
 
 bool NeuronFetch::Poll(bool wait) noexcept {

@@ -19,7 +19,7 @@ namespace hearth {
 enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
 
 // Neurons are named by their positions in the list. One thread makes all calls but Poll, slot,
-// ready and num_ready, which any thread may make between Submit and End.
+// ready and num_ready, which any thread may make between Begin and End.
 class NeuronFetch {
  public:
   // Charged to `budget` as "activations". `store` must outlive the fetch.
@@ -30,12 +30,13 @@ class NeuronFetch {
   static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan);
   int64_t max_listed() const { return max_listed_; }
 
-  // Looks up where the neurons of an ascending list lie. Those that are in memory are ready. The
-  // list must live until End.
+  // Takes an ascending list, which must live until End. Its pinned neurons are ready.
   void Begin(int64_t ffn, std::span<const int32_t> listed);
-  // Reads this part of all that is missing. Nothing is in flight. What is in memory is ready again,
-  // what arrives joins it.
-  void Submit(SlotPart part);
+  // Looks up where the others lie, and reads this part of all that is missing: once for a list.
+  // What is in memory is ready then, and what arrives joins it.
+  void Fetch(SlotPart part) noexcept;
+  // Reads another part of what was missing. Nothing is in flight; what is in memory is ready again.
+  void FetchMore(SlotPart part) noexcept;
   // Takes what has arrived, where `wait` at least one. False where nothing did or another thread is
   // here.
   bool Poll(bool wait) noexcept;
@@ -56,12 +57,15 @@ class NeuronFetch {
   // Positions in the order in which they may be computed: the first num_resident() were in memory.
   const int32_t* ready() const { return ready_; }
   int64_t num_ready() const { return num_ready_.load(std::memory_order_acquire); }
-  int64_t num_resident() const { return std::ssize(listed_) - num_missing_; }
+  int64_t num_resident() const { return num_resident_.load(std::memory_order_relaxed); }
 
   const StreamCounts& counts() const { return counts_; }
 
  private:
   struct Places;  // where things lie in memory_
+
+  void LookUp() noexcept;
+  void Submit(SlotPart part) noexcept;
 
   BundleStore& store_;
   const int64_t max_listed_;
@@ -79,8 +83,9 @@ class NeuronFetch {
   int64_t num_pinned_ = 0;   // positions below are
   int64_t num_missing_ = 0;  // entries of missing_
   std::atomic<int64_t> num_ready_{0};
-  std::atomic<int> error_{0};  // errno of a read that failed
-  std::atomic_flag polling_ = ATOMIC_FLAG_INIT;
+  std::atomic<int64_t> num_resident_{0};         // until the list is looked up the pinned ones
+  std::atomic<int> error_{0};                    // errno of a read that failed
+  std::atomic_flag polling_ = ATOMIC_FLAG_INIT;  // whoever holds it uses the queue
   StreamCounts counts_;
 };
 

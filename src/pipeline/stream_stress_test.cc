@@ -1,0 +1,187 @@
+// Random schedules and random faults: streamed FFNs against the same FFNs in memory, bit for bit.
+// A run does what CI can wait for, always the same. Others, as many as one likes, print their
+// seeds:
+//   pipeline_test --gtest_filter='StreamStress*' --gtest_shuffle --gtest_repeat=20
+// and --gtest_random_seed=SEED repeats one.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/sparse_prefill.h"
+#include "pipeline/test_bundles.h"
+#include "storage/faulty_file.h"
+
+namespace hearth {
+namespace {
+
+constexpr int kModels = 20;
+constexpr int kSchedulesOfModel = 25;
+constexpr int kFaultScriptsOfModel = 5;
+constexpr int64_t kPromptTokens = 9;
+
+class StreamStressTest : public StreamedFfnsTest {
+ protected:
+  StreamStressTest() {
+    random_.seed(static_cast<uint32_t>(::testing::UnitTest::GetInstance()->random_seed()));
+    for (int threads = 1; threads <= 4; ++threads) {
+      computes_.push_back(std::make_unique<Compute>("auto", threads));
+    }
+  }
+
+  int64_t Pick(int64_t from, int64_t to) {
+    return std::uniform_int_distribution<int64_t>(from, to)(random_);
+  }
+  bool Chance(double share) { return std::bernoulli_distribution(share)(random_); }
+  template <typename Choices>
+  auto Of(const Choices& choices) {
+    return choices[static_cast<size_t>(Pick(0, std::ssize(choices) - 1))];
+  }
+  Compute& RandomCompute() { return *computes_[static_cast<size_t>(Pick(0, 3))]; }
+
+  TestBundles RandomModel() {
+    return TestBundles(
+        {.layers = Pick(1, 3),
+         .experts = Pick(1, 2),
+         .neurons = Pick(1, 260),
+         .hidden = 32 * Pick(1, 6),
+         .dtype = Of(std::vector{DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16})},
+        static_cast<uint32_t>(random_()));
+  }
+
+  // Small caches mostly, so that neurons are evicted all the time and some find no slot.
+  StreamPlan SmallPlan(const TestBundles& model) {
+    StreamPlan plan = RandomPlan(model.shape(), Chance(0.3));
+    if (Chance(0.7)) plan.cache_slots = std::min<int64_t>(plan.cache_slots, 24);
+    return plan;
+  }
+  StreamOptions RandomOptions() {
+    return {.policy = Of(AllCachePolicies()), .pipeline = Of(AllPipelines())};
+  }
+  std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
+                                     std::unique_ptr<AsyncFile> file) {
+    return std::make_unique<StreamedFfns>(budget, model.Source(std::move(file)), SmallPlan(model),
+                                          RandomOptions());
+  }
+
+  StreamedFfn RandomFfn(const TestBundles& model) {
+    StreamedFfn ffn = {Pick(0, model.sizes().layers - 1), Pick(0, model.sizes().experts - 1),
+                       Of(std::vector{FfnActivation::kRelu, FfnActivation::kDRelu,
+                                      FfnActivation::kFatRelu, FfnActivation::kThresholdedSilu}),
+                       0};
+    const bool has_threshold = ffn.activation == FfnActivation::kFatRelu ||
+                               ffn.activation == FfnActivation::kThresholdedSilu;
+    if (has_threshold) ffn.threshold = 0.1f;
+    return ffn;
+  }
+
+  // One token. Throws what Run throws.
+  void ExpectTokenOfMemory(const TestBundles& model, StreamedFfns& streamed) {
+    const StreamedFfn ffn = RandomFfn(model);
+    const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+    const std::vector<int32_t> neurons = RandomList(model.sizes().neurons, random_);
+    std::optional<std::span<const int32_t>> list = neurons;
+    const bool skip_silent = Chance(0.8);
+    if (streamed.store().plan().holds_gates && Chance(0.5)) list.reset();
+    std::vector<float> out(x.size(), 99.0f);
+    streamed.BeginPass();
+    streamed.Run(RandomCompute(), ffn, x.data(), list, skip_silent, out.data());
+    streamed.EndToken();
+    EXPECT_EQ(out, Resident(model, ffn, x, list, skip_silent));
+  }
+
+  // Some tokens together. Throws what ForEachRange throws.
+  void ExpectPromptOfMemory(const TestBundles& model, StreamedFfns& streamed) {
+    const StreamedFfn ffn = RandomFfn(model);
+    const int64_t hidden = model.sizes().hidden, neurons = model.sizes().neurons;
+    std::vector<float> x = RandomFloats(kPromptTokens * hidden, random_);
+    std::vector<float> out(x.size(), 99.0f), expected(x.size());
+    Compute& compute = RandomCompute();
+    SparsePrefill op(budget_, {kPromptTokens, hidden, neurons, compute.team().size()});
+    MatMulInput input(budget_, kPromptTokens, hidden);
+    input.Set({x.data(), kPromptTokens, hidden, hidden});
+    const SparsePrefill::Choice choice = {{}, true};
+    streamed.ForEachRange(compute, ffn, [&](int64_t first, const FfnNeurons& rows) {
+      op.RunRange(compute, rows, input, {first, first == 0, first + rows.gate.rows == neurons},
+                  choice, {out.data(), kPromptTokens, hidden, hidden});
+    });
+    op.Run(compute, model.Resident(ffn), input, choice,
+           {expected.data(), kPromptTokens, hidden, hidden});
+    EXPECT_EQ(out, expected);
+  }
+
+  void ExpectStepOfMemory(const TestBundles& model, StreamedFfns& streamed) {
+    if (Chance(0.2)) return ExpectPromptOfMemory(model, streamed);
+    ExpectTokenOfMemory(model, streamed);
+  }
+
+  // Passes until all faults of the script lie behind; how many failed.
+  int64_t RunThroughFaults(const TestBundles& model, StreamedFfns& streamed, const FaultyFile& file,
+                           uint64_t reads) {
+    uint64_t errors = 0;
+    for (int step = 0; step < 40 && file.counts().reads < reads; ++step) {
+      try {
+        ExpectStepOfMemory(model, streamed);
+      } catch (const Error&) {
+        // A read ahead may fail a later pass than the one that issued it, each only one.
+        EXPECT_LE(++errors, file.counts().faults);
+      }
+    }
+    if (file.counts().reads >= reads) {
+      EXPECT_NO_THROW(ExpectTokenOfMemory(model, streamed));
+      EXPECT_NO_THROW(ExpectPromptOfMemory(model, streamed));
+    }
+    return static_cast<int64_t>(errors);
+  }
+
+  std::vector<std::unique_ptr<Compute>> computes_;  // of 1 to 4 threads
+};
+
+TEST_F(StreamStressTest, RandomSchedulesGiveTheBitsOfMemory) {
+  for (int i = 0; i < kModels; ++i) {
+    const TestBundles model = RandomModel();
+    for (int schedule = 0; schedule < kSchedulesOfModel; ++schedule) {
+      Budget budget;
+      const auto streamed = Open(budget, model, model.File(budget, random_()));
+      streamed->Fill(RandomCompute(), {});
+      for (int step = 0; step < 5; ++step) ExpectStepOfMemory(model, *streamed);
+      ASSERT_FALSE(HasFailure()) << "model " << i << ", schedule " << schedule;
+    }
+  }
+}
+
+TEST_F(StreamStressTest, RandomFaultsFailPassesAndNothingElse) {
+  const FaultRates rates = {
+      .error = 0.01, .short_read = 0.01, .delay = 0.05, .flip = 0.01, .max_delay_ns = 20000};
+  int64_t failed = 0;
+  for (int i = 0; i < kModels; ++i) {
+    const TestBundles model = RandomModel();
+    for (int script = 0; script < kFaultScriptsOfModel; ++script) {
+      Budget budget;
+      const auto reads = static_cast<uint64_t>(Pick(1, 400));
+      auto owned = std::make_unique<FaultyFile>(model.File(budget, random_()),
+                                                RandomFaultScript(random_(), reads, rates));
+      const FaultyFile& file = *owned;
+      const auto streamed = Open(budget, model, std::move(owned));
+      try {
+        streamed->Fill(RandomCompute(), {});
+      } catch (const Error&) {
+        // A model whose loading failed is not used.
+        EXPECT_GT(file.counts().faults, 0u);
+        ++failed;
+        continue;
+      }
+      failed += RunThroughFaults(model, *streamed, file, reads);
+      ASSERT_FALSE(HasFailure()) << "model " << i << ", script " << script;
+    }
+  }
+  EXPECT_GT(failed, 0);
+}
+
+}  // namespace
+}  // namespace hearth
