@@ -5,22 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/dequantize.h"
-#include "kernels/row_pack.h"
 #include "ops/sparse_prefill.h"
-#include "pipeline/streamed_ffns.h"
+#include "pipeline/test_bundles.h"
 #include "storage/faulty_file.h"
-#include "storage/memory_file.h"
-#include "tensor/row_groups.h"
 
 namespace hearth {
 namespace {
@@ -43,8 +37,8 @@ class Random {
   auto Of(const Choices& choices) {
     return choices[static_cast<size_t>(Pick(0, std::ssize(choices) - 1))];
   }
-  std::vector<float> Floats(int64_t count, float deviation) {
-    std::normal_distribution<float> normal(0, deviation);
+  std::vector<float> Floats(int64_t count) {
+    std::normal_distribution<float> normal(0, 1);
     std::vector<float> values(static_cast<size_t>(count));
     for (float& value : values) value = normal(engine_);
     return values;
@@ -54,109 +48,46 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// The bundles of a model of random sizes and weights, as they lie in a file, and the oracle: its
-// FFNs computed where all of them are in memory.
+// A model of random sizes and weights, and the oracle: its FFNs computed where all of them are in
+// memory.
 class RandomModel {
  public:
   explicit RandomModel(Random& random)
-      : dtype_(random.Of(std::vector{DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16})),
-        hidden_(32 * random.Pick(1, 6)),
-        layers_(random.Pick(1, 3)),
-        experts_(random.Pick(1, 2)),
-        neurons_(random.Pick(1, 260)),
-        layout_(MakeBundleLayout(dtype_, hidden_)),
+      : bundles_({.layers = random.Pick(1, 3),
+                  .experts = random.Pick(1, 2),
+                  .neurons = random.Pick(1, 260),
+                  .hidden = 32 * random.Pick(1, 6),
+                  .dtype = random.Of(
+                      std::vector{DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16})},
+                 static_cast<uint32_t>(random.Pick(0, 1 << 30))),
         compute_("auto", 1),
-        op_(budget_, hidden_, neurons_),
-        prefill_(budget_, {kPromptTokens, hidden_, neurons_, 1}),
-        input_(budget_, kPromptTokens, hidden_) {
-    bytes_.resize(OffsetOf(layers_ * experts_, 0));
-    for (size_t at = kBundleAlignment; at < bytes_.size(); at += layout_.stride) {
-      const std::span<std::byte> bundle = std::span(bytes_).subspan(at, layout_.stride);
-      for (const BundleRole role : {BundleRole::kGate, BundleRole::kUp, BundleRole::kDown}) {
-        WriteRow(random.Floats(hidden_, 0.1f), bundle.subspan(layout_.Part(role).offset));
-      }
-      SetBundleChecks(layout_, bundle);
-    }
-  }
+        op_(budget_, sizes().hidden, sizes().neurons),
+        prefill_(budget_, {kPromptTokens, sizes().hidden, sizes().neurons, 1}),
+        input_(budget_, kPromptTokens, sizes().hidden) {}
 
-  int64_t hidden() const { return hidden_; }
-  int64_t layers() const { return layers_; }
-  int64_t experts() const { return experts_; }
-  int64_t neurons() const { return neurons_; }
-  StreamShape shape() const { return {layers_ * experts_, neurons_, layout_.stride}; }
-
-  std::unique_ptr<AsyncFile> File(Budget& budget, uint64_t completion_seed) const {
-    Buffer copy(budget, "test file", bytes_.size());
-    std::memcpy(copy.data(), bytes_.data(), bytes_.size());
-    return MakeMemoryFile("model.gguf", std::move(copy),
-                          {.alignment_bytes = 512,
-                           .memory_alignment_bytes = 512,
-                           .completion_seed = completion_seed});
-  }
-
-  BundleSource Source(std::unique_ptr<AsyncFile> file) const {
-    BundleSource source{.file = std::move(file),
-                        .layout = layout_,
-                        .hidden_size = hidden_,
-                        .num_layers = layers_,
-                        .num_experts = experts_,
-                        .neurons = neurons_};
-    for (int64_t layer = 0; layer < layers_; ++layer) {
-      source.layer_offsets.push_back(OffsetOf(layer * experts_, 0));
-    }
-    return source;
-  }
+  const TestBundles& bundles() const { return bundles_; }
+  const TestSizes& sizes() const { return bundles_.sizes(); }
 
   std::vector<float> Token(const StreamedFfn& ffn, const std::vector<float>& x,
-                           const std::vector<int32_t>& list, bool skip_silent) {
+                           std::optional<std::span<const int32_t>> list, bool skip_silent) {
     std::vector<float> out(x.size());
-    op_.Activate(compute_, Resident(ffn), x.data(), list, skip_silent);
-    op_.AddDown(compute_, Resident(ffn), out.data());
+    op_.Activate(compute_, bundles_.Resident(ffn), x.data(), list, skip_silent);
+    op_.AddDown(compute_, bundles_.Resident(ffn), out.data());
     return out;
   }
 
-  std::vector<float> Prompt(const StreamedFfn& ffn, std::vector<float>& x) {
+  std::vector<float> Prompt(const StreamedFfn& ffn, std::vector<float>& x, bool skip_silent) {
+    const int64_t hidden = sizes().hidden;
     std::vector<float> out(x.size());
-    input_.Set({x.data(), kPromptTokens, hidden_, hidden_});
-    prefill_.Run(compute_, Resident(ffn), input_, {.skip_silent = ffn.threshold > 0},
-                 {out.data(), kPromptTokens, hidden_, hidden_});
+    input_.Set({x.data(), kPromptTokens, hidden, hidden});
+    prefill_.Run(compute_, bundles_.Resident(ffn), input_,
+                 {.listed = {}, .skip_silent = skip_silent},
+                 {out.data(), kPromptTokens, hidden, hidden});
     return out;
   }
 
  private:
-  size_t OffsetOf(int64_t ffn, int64_t neuron) const {
-    return kBundleAlignment + static_cast<size_t>(ffn * neurons_ + neuron) * layout_.stride;
-  }
-
-  FfnNeurons Resident(const StreamedFfn& ffn) const {
-    const auto rows = [&](BundleRole role) {
-      const BundlePart& part = layout_.Part(role);
-      return RowsView{
-          .data = bytes_.data() + OffsetOf(ffn.layer * experts_ + ffn.expert, 0) + part.offset,
-          .dtype = part.dtype,
-          .stride = layout_.stride,
-          .cols = hidden_,
-          .rows = neurons_};
-    };
-    return {rows(BundleRole::kGate), rows(BundleRole::kUp), rows(BundleRole::kDown), ffn.activation,
-            ffn.threshold};
-  }
-
-  void WriteRow(const std::vector<float>& row, std::span<std::byte> out) const {
-    std::vector<std::byte> blocks(RowBytes(dtype_, row.size()));
-    kernels::Convert(DType::kF32, reinterpret_cast<const std::byte*>(row.data()), hidden_, dtype_,
-                     blocks.data());
-    if (HasRowGroups(dtype_)) {
-      kernels::PackRow(dtype_, blocks.data(), hidden_, out.data());
-    } else {
-      std::memcpy(out.data(), blocks.data(), blocks.size());
-    }
-  }
-
-  const DType dtype_;
-  const int64_t hidden_, layers_, experts_, neurons_;
-  const BundleLayout layout_;
-  std::vector<std::byte> bytes_;
+  TestBundles bundles_;
   Budget budget_;
   Compute compute_;
   SparseFfn op_;
@@ -176,6 +107,7 @@ class StreamStressTest : public ::testing::Test {
   // Small caches, so that neurons are evicted all the time and some find no slot.
   StreamPlan RandomPlan(const StreamShape& shape) {
     StreamPlan plan;
+    plan.holds_gates = random_.Chance(0.4);
     if (random_.Chance(0.5)) {
       plan.pinned_neurons = std::min(64 * random_.Pick(0, shape.neurons / 64 + 1), shape.neurons);
     }
@@ -190,17 +122,12 @@ class StreamStressTest : public ::testing::Test {
   }
 
   StreamOptions RandomOptions() {
-    return {.policy = random_.Of(AllCachePolicies()),
-            .pipeline = random_.Chance(0.2) ? PipelineKind::kBlocking : PipelineKind::kCluster};
+    return {.policy = random_.Of(AllCachePolicies()), .pipeline = random_.Of(AllPipelines())};
   }
 
-  StreamedFfn RandomFfn(const RandomModel& model) {
-    StreamedFfn ffn = {random_.Pick(0, model.layers() - 1), random_.Pick(0, model.experts() - 1),
-                       static_cast<FfnActivation>(random_.Pick(0, kNumFfnActivations - 1)), 0};
-    const bool has_threshold = ffn.activation == FfnActivation::kFatRelu ||
-                               ffn.activation == FfnActivation::kThresholdedSilu;
-    if (has_threshold) ffn.threshold = 0.1f;
-    return ffn;
+  StreamedFfn RandomFfn(const TestSizes& sizes) {
+    return {random_.Pick(0, sizes.layers - 1), random_.Pick(0, sizes.experts - 1),
+            static_cast<FfnActivation>(random_.Pick(0, kNumFfnActivations - 1)), 0.1f};
   }
 
   // The first neurons more often, as in a packed file; now and then all or none.
@@ -220,10 +147,12 @@ class StreamStressTest : public ::testing::Test {
 
   // Throws what Run throws.
   void ExpectTokenOfMemory(RandomModel& model, StreamedFfns& streamed) {
-    const StreamedFfn ffn = RandomFfn(model);
-    const std::vector<float> x = random_.Floats(model.hidden(), 1);
-    const std::vector<int32_t> list = RandomList(model.neurons());
-    const bool skip_silent = ffn.activation != FfnActivation::kSilu && random_.Chance(0.8);
+    const StreamedFfn ffn = RandomFfn(model.sizes());
+    const std::vector<float> x = random_.Floats(model.sizes().hidden);
+    const std::vector<int32_t> listed = RandomList(model.sizes().neurons);
+    std::optional<std::span<const int32_t>> list = listed;
+    if (streamed.store().plan().holds_gates && random_.Chance(0.6)) list.reset();
+    const bool skip_silent = CanSkipNeurons(ffn.activation) && random_.Chance(0.8);
     std::vector<float> out(x.size(), 99.0f);
     streamed.BeginPass();
     streamed.Run(RandomCompute(), ffn, x.data(), list, skip_silent, out.data());
@@ -233,19 +162,22 @@ class StreamStressTest : public ::testing::Test {
 
   // Throws what ForEachRange throws.
   void ExpectPromptOfMemory(RandomModel& model, StreamedFfns& streamed) {
-    const StreamedFfn ffn = RandomFfn(model);
-    const int64_t hidden = model.hidden(), neurons = model.neurons();
-    std::vector<float> x = random_.Floats(kPromptTokens * hidden, 1);
+    const StreamedFfn ffn = RandomFfn(model.sizes());
+    const int64_t hidden = model.sizes().hidden, neurons = model.sizes().neurons;
+    const bool skip_silent = CanSkipNeurons(ffn.activation);
+    std::vector<float> x = random_.Floats(kPromptTokens * hidden);
     std::vector<float> out(x.size(), 99.0f);
     Compute& compute = RandomCompute();
     SparsePrefill op(budget_, {kPromptTokens, hidden, neurons, compute.team().size()});
     MatMulInput input(budget_, kPromptTokens, hidden);
     input.Set({x.data(), kPromptTokens, hidden, hidden});
+    streamed.BeginPass();
     streamed.ForEachRange(compute, ffn, [&](int64_t first, const FfnNeurons& rows) {
       op.RunRange(compute, rows, input, {first, first == 0, first + rows.gate.rows == neurons},
-                  {.skip_silent = ffn.threshold > 0}, {out.data(), kPromptTokens, hidden, hidden});
+                  {.listed = {}, .skip_silent = skip_silent},
+                  {out.data(), kPromptTokens, hidden, hidden});
     });
-    EXPECT_EQ(out, model.Prompt(ffn, x));
+    EXPECT_EQ(out, model.Prompt(ffn, x, skip_silent));
   }
 
   void ExpectStepOfMemory(RandomModel& model, StreamedFfns& streamed) {
@@ -267,8 +199,8 @@ TEST_F(StreamStressTest, RandomSchedulesGiveTheBitsOfMemory) {
     for (int schedule = 0; schedule < kSchedulesOfModel; ++schedule) {
       Budget budget;
       const auto order = static_cast<uint64_t>(random_.Pick(0, 1 << 30));
-      StreamedFfns streamed(budget, model.Source(model.File(budget, order)),
-                            RandomPlan(model.shape()), RandomOptions());
+      StreamedFfns streamed(budget, model.bundles().Source(model.bundles().File(budget, order)),
+                            RandomPlan(model.bundles().shape()), RandomOptions());
       streamed.Fill(RandomCompute(), {});
       for (int step = 0; step < 5; ++step) ExpectStepOfMemory(model, streamed);
       ASSERT_FALSE(HasFailure()) << "model " << i << ", schedule " << schedule;
@@ -286,11 +218,11 @@ TEST_F(StreamStressTest, RandomFaultsFailPassesAndNothingElse) {
       const uint64_t reads = static_cast<uint64_t>(random_.Pick(1, 400));
       const FaultRates rates = {
           .error = 0.01, .short_read = 0.01, .delay = 0.05, .flip = 0.01, .max_delay_ns = 20000};
-      auto owned = std::make_unique<FaultyFile>(model.File(budget, order),
+      auto owned = std::make_unique<FaultyFile>(model.bundles().File(budget, order),
                                                 RandomFaultScript(order, reads, rates));
       const FaultyFile& file = *owned;
-      StreamedFfns streamed(budget, model.Source(std::move(owned)), RandomPlan(model.shape()),
-                            RandomOptions());
+      StreamedFfns streamed(budget, model.bundles().Source(std::move(owned)),
+                            RandomPlan(model.bundles().shape()), RandomOptions());
       // A model whose loading failed is not used.
       try {
         streamed.Fill(RandomCompute(), {});
