@@ -36,7 +36,7 @@ function(hearth_optimize_lightly name)
 endfunction()
 
 # For targets whose files spend most of their compile time in the same headers: files are compiled a
-# few together, which costs a third. Their names in anonymous namespaces must differ then. Few,
+# few together, which costs a third to a half. Their names in anonymous namespaces must differ then. Few,
 # so that a change compiles soon; HEARTH_UNITY=OFF compiles every file alone.
 function(hearth_compile_together name)
   # Types in anonymous namespaces are in nobody else's sight, though GCC takes the files for headers.
