@@ -8,6 +8,7 @@
 #include "base/test_data.h"
 #include "json_schema.h"
 #include "program.h"
+#include "test_refusals.h"
 
 namespace hearth {
 namespace {
@@ -23,13 +24,6 @@ ProgramResult Bench(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"bench", Model()};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return RunHearth(arguments);
-}
-
-void ExpectRefused(const ProgramResult& result, int exit_code, const std::string& words) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(words));
 }
 
 const std::vector<std::string> kSmall = {"--prefill", "8,20", "--decode", "4",

@@ -13,6 +13,7 @@
 #include "base/test_data.h"
 #include "json_schema.h"
 #include "program.h"
+#include "test_refusals.h"
 
 namespace hearth {
 namespace {
@@ -21,13 +22,6 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-void ExpectRefused(const ProgramResult& result, int exit_code, const std::string& words) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(words));
-}
 
 class ProfileCommandTest : public testing::Test {
  protected:

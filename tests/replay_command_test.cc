@@ -11,6 +11,7 @@
 #include "base/test_data.h"
 #include "json_schema.h"
 #include "program.h"
+#include "test_refusals.h"
 
 namespace hearth {
 namespace {
@@ -44,13 +45,6 @@ class ReplayCommandTest : public testing::Test {
 
   const std::string folder_;
 };
-
-void ExpectRefused(const ProgramResult& result, int exit_code, const std::string& words) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(words));
-}
 
 TEST_F(ReplayCommandTest, JsonFitsItsSchemaAndAddsUp) {
   const ProgramResult result =
