@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/memory_info.h"
 #include "engine/engine.h"
 #include "prepare/shapes.h"
 #include "prepare/synth.h"
+#include "test_budgets.h"
 
 namespace hearth {
 namespace {
@@ -39,21 +39,6 @@ class StreamedGgufTest : public testing::TestWithParam<GgufCase> {
   void TearDown() override { std::filesystem::remove(Path()); }
   std::string Path() const { return PathOf(GetParam()); }
 
-  // The smallest limit that a refusal names.
-  uint64_t SmallestLimit(EngineOptions options) const {
-    options.memory_bytes = ResidentBytes();
-    try {
-      Engine::Load(Path(), options);
-    } catch (const Error& error) {
-      const std::string words = "the smallest that can is ", text = error.what();
-      const size_t at = text.find(words);
-      if (at == std::string::npos) throw;
-      return std::stoull(text.substr(at + words.size())) << 20;
-    }
-    ADD_FAILURE() << "nothing was refused";
-    return 0;
-  }
-
   // Logits of a prompt of 12 tokens, and after each of 6 that follow.
   static std::vector<float> Logits(Engine& engine) {
     std::vector<TokenId> tokens(18);
@@ -73,13 +58,13 @@ class StreamedGgufTest : public testing::TestWithParam<GgufCase> {
 };
 
 TEST_P(StreamedGgufTest, EveryBudgetAndBackendGivesTheLogitsOfMemory) {
-  EngineOptions options{.threads = 2, .context = 64};
+  EngineOptions options{.program_bytes = kTestProgramBytes, .threads = 2, .context = 64};
   const std::vector<float> expected = Logits(*Engine::Load(Path(), options));
   int trial = 0;
   for (const uint64_t more_mib : {0, 1, 4}) {
     for (const CachePolicyKind policy : {CachePolicyKind::kLru, kDefaultCachePolicy}) {
       options.threads = 1 + trial % 4;
-      options.memory_bytes = SmallestLimit(options) + (more_mib << 20);
+      options.memory_bytes = SmallestLimit(Path(), options) + (more_mib << 20);
       options.streaming.pipeline.policy = policy;
       options.streaming.io.backend = trial % 2 == 0 ? IoBackend::kAuto : IoBackend::kPread;
       ++trial;
@@ -98,8 +83,8 @@ TEST_P(StreamedGgufTest, EveryBudgetAndBackendGivesTheLogitsOfMemory) {
 }
 
 TEST_P(StreamedGgufTest, AFileThatChangesFailsTheNextTokenOnly) {
-  EngineOptions options{.threads = 2, .context = 64};
-  options.memory_bytes = SmallestLimit(options);
+  EngineOptions options{.program_bytes = kTestProgramBytes, .threads = 2, .context = 64};
+  options.memory_bytes = SmallestLimit(Path(), options);
   const auto engine = Engine::Load(Path(), options);
   KvSequence kv(engine->kv_pool());
   const TokenId token = 100;
@@ -120,8 +105,8 @@ TEST_P(StreamedGgufTest, AFileThatChangesFailsTheNextTokenOnly) {
 }
 
 TEST_P(StreamedGgufTest, WhatMayNotStreamIsRefused) {
-  EngineOptions options{.threads = 2, .context = 64};
-  options.memory_bytes = SmallestLimit(options);
+  EngineOptions options{.program_bytes = kTestProgramBytes, .threads = 2, .context = 64};
+  options.memory_bytes = SmallestLimit(Path(), options);
   options.may_stream = false;
   EXPECT_THROW(Engine::Load(Path(), options), Error);
 }

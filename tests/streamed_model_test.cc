@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/memory_info.h"
 #include "engine/engine.h"
 #include "engine/topic_walk.h"
 #include "prepare/shapes.h"
 #include "prepare/synth.h"
+#include "test_budgets.h"
 
 namespace hearth {
 namespace {
@@ -38,21 +38,6 @@ class StreamedModelTest : public testing::Test {
 
   static std::unique_ptr<Engine> Load(const EngineOptions& options) {
     return Engine::Load(Path(), options);
-  }
-
-  // The smallest limit that a refusal names.
-  static uint64_t SmallestLimit(EngineOptions options, const std::string& path = Path()) {
-    options.memory_bytes = ResidentBytes();
-    try {
-      Engine::Load(path, options);
-    } catch (const Error& error) {
-      const std::string words = "the smallest that can is ", text = error.what();
-      const size_t at = text.find(words);
-      if (at == std::string::npos) throw;
-      return std::stoull(text.substr(at + words.size())) << 20;
-    }
-    ADD_FAILURE() << "nothing was refused";
-    return 0;
   }
 
   static std::vector<TokenId> Text(Engine& engine) {
@@ -98,18 +83,22 @@ class ActivityCounter : public ForwardObserver {
 TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
   std::vector<float> dense;
   for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated, FfnMode::kDense}) {
-    EngineOptions options{.threads = 2, .context = 64, .mode = mode};
+    EngineOptions options{
+        .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = mode};
     const std::vector<float> expected = Logits(*Load(options), 12);
     if (mode == FfnMode::kGated) dense = expected;
     if (mode == FfnMode::kDense) {
       EXPECT_EQ(expected, dense);
     }
     int trial = 0;
+    // Of neurons that were predicted most is looked up.
+    const std::span policies = AllCachePolicies();
+    const size_t num_policies = mode == FfnMode::kPredicted ? policies.size() : 2;
     // From the smallest to most of the neurons in memory.
     for (const uint64_t more_mib : {0, 6, 15}) {
-      for (const CachePolicyKind policy : AllCachePolicies()) {
+      for (const CachePolicyKind policy : policies.first(num_policies)) {
         options.threads = 1 + trial % 4;
-        options.memory_bytes = SmallestLimit(options) + (more_mib << 20);
+        options.memory_bytes = SmallestLimit(Path(), options) + (more_mib << 20);
         options.streaming.pipeline = {
             policy, AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()]};
         options.streaming.io.backend = trial % 2 == 0 ? IoBackend::kAuto : IoBackend::kPread;
@@ -140,11 +129,11 @@ TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresho
     const char* shape;
     std::vector<float> thresholds;
   } models[] = {
-      {R"({"arch": "mixtral", "hidden_size": 256, "intermediate_size": 2048, "num_layers": 3,
+      {R"({"arch": "mixtral", "hidden_size": 256, "intermediate_size": 4096, "num_layers": 3,
            "num_heads": 4, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000,
            "activation": "relu", "num_experts": 4, "num_experts_per_token": 2})",
        {}},
-      {R"({"hidden_size": 256, "intermediate_size": 8192, "num_layers": 3, "num_heads": 4,
+      {R"({"hidden_size": 256, "intermediate_size": 16384, "num_layers": 3, "num_heads": 4,
            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "silu"})",
        {0.4f, 0.5f, 0.6f}}};
   for (const auto& model : models) {
@@ -153,12 +142,15 @@ TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresho
     if (model.thresholds.empty()) planted.emplace();
     SynthesizeModel(ParseShape(model.shape, "other"),
                     {.threads = 2, .planted = planted, .packed = true}, path);
-    EngineOptions options{
-        .threads = 2, .context = 64, .mode = FfnMode::kGated, .silu_thresholds = model.thresholds};
+    EngineOptions options{.program_bytes = kTestProgramBytes,
+                          .threads = 2,
+                          .context = 64,
+                          .mode = FfnMode::kGated,
+                          .silu_thresholds = model.thresholds};
     const std::vector<float> expected = Logits(*Engine::Load(path, options), 12);
     for (size_t i = 0; i < AllPipelines().size(); ++i) {
       options.threads = 1 + static_cast<int>(i);
-      options.memory_bytes = SmallestLimit(options, path) + (uint64_t{7} << 20);
+      options.memory_bytes = SmallestLimit(path, options) + (uint64_t{12} << 20);
       options.streaming.pipeline.pipeline = AllPipelines()[i];
       options.streaming.pinned_share = 0.2 * static_cast<double>(i);
       const auto engine = Engine::Load(path, options);
@@ -173,10 +165,11 @@ TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresho
 }
 
 TEST_F(StreamedModelTest, ObserversSeeTheSameWithGatesInMemory) {
-  EngineOptions options{.threads = 2, .context = 64, .mode = FfnMode::kGated};
+  EngineOptions options{
+      .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = FfnMode::kGated};
   ActivityCounter resident, streamed;
   const std::vector<float> expected = Logits(*Load(options), 12, &resident);
-  options.memory_bytes = SmallestLimit(options) + (uint64_t{16} << 20);
+  options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{16} << 20);
   const auto engine = Load(options);
   ASSERT_TRUE(engine->streamed()->store().plan().holds_gates);
   EXPECT_EQ(Logits(*engine, 12, &streamed), expected);
@@ -190,9 +183,10 @@ TEST_F(StreamedModelTest, ObserversSeeTheSameWithGatesInMemory) {
 TEST_F(StreamedModelTest, KeepsItsPromiseInTheLedger) {
   for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
     for (const PipelineKind pipeline : AllPipelines()) {
-      EngineOptions options{.threads = 2, .context = 64, .mode = mode};
+      EngineOptions options{
+          .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = mode};
       options.streaming.pipeline.pipeline = pipeline;
-      options.memory_bytes = SmallestLimit(options) + (uint64_t{16} << 20);
+      options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{16} << 20);
       const auto engine = Load(options);
       ASSERT_NE(engine->streamed(), nullptr);
       uint64_t promised = 0;
@@ -206,7 +200,9 @@ TEST_F(StreamedModelTest, KeepsItsPromiseInTheLedger) {
 }
 
 TEST_F(StreamedModelTest, TooLittleIsRefusedWithWhatWouldDo) {
-  const EngineOptions options{.memory_bytes = ResidentBytes() + (uint64_t{9} << 20), .context = 64};
+  const EngineOptions options{.memory_bytes = kTestProgramBytes + (uint64_t{9} << 20),
+                              .program_bytes = kTestProgramBytes,
+                              .context = 64};
   try {
     Load(options);
     FAIL() << "it cannot fit";
@@ -221,8 +217,9 @@ class StreamedModes : public StreamedModelTest, public testing::WithParamInterfa
 TEST_P(StreamedModes, AFileThatChangesFailsTheNextTokenOnly) {
   const std::string copy = testing::TempDir() + "streamed_copy.gguf";
   std::filesystem::copy_file(Path(), copy, std::filesystem::copy_options::overwrite_existing);
-  EngineOptions options{.threads = 2, .context = 64, .mode = GetParam()};
-  options.memory_bytes = SmallestLimit(options) + (uint64_t{16} << 20);
+  EngineOptions options{
+      .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = GetParam()};
+  options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{16} << 20);
   const auto engine = Engine::Load(copy, options);
   ASSERT_NE(engine->streamed(), nullptr);
   const std::vector<TokenId> tokens = Text(*engine);

@@ -11,6 +11,7 @@
 #include "json_schema.h"
 #include "prepare/pack_test_models.h"
 #include "program.h"
+#include "test_budgets.h"
 
 namespace hearth {
 namespace {
@@ -40,12 +41,9 @@ class StreamingCommandTest : public testing::Test {
 
   // The smallest limit that a refusal names, and some more.
   static std::string Memory(uint64_t more_mib, const char* mode = "predicted") {
-    const std::string words = "the smallest that can is ";
     const ProgramResult refused = RunHearth(
         {"bench", Model(), "--memory", "1M", "--prefill", "16", "--decode", "8", "--mode", mode});
-    const size_t at = refused.err.find(words);
-    EXPECT_NE(at, std::string::npos) << refused.err;
-    return std::to_string(std::stoull(refused.err.substr(at + words.size())) + more_mib) + "M";
+    return std::to_string((LimitOfRefusal(refused.err) >> 20) + more_mib) + "M";
   }
 
   static ProgramResult Bench(std::vector<std::string> more) {
@@ -188,12 +186,8 @@ TEST_F(StreamingCommandTest, AnyGgufStreamsAndSaysWhetherPackingHelps) {
     const ProgramResult whole = run({});
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
     EXPECT_EQ(whole.err, "");
-    const std::string words = "the smallest that can is ";
-    const std::string refusal = run({"--memory", "1M"}).err;
-    const size_t at = refusal.find(words);
-    ASSERT_NE(at, std::string::npos) << refusal;
     const std::string memory =
-        std::to_string(std::stoull(refusal.substr(at + words.size())) + 4) + "M";
+        std::to_string((LimitOfRefusal(run({"--memory", "1M"}).err) >> 20) + 4) + "M";
     const ProgramResult streamed = run({"--memory", memory});
     ASSERT_EQ(streamed.exit_code, 0) << streamed.err;
     const nlohmann::json document = nlohmann::json::parse(streamed.out);

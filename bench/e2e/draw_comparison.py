@@ -7,23 +7,15 @@ from the least to the most of the runs.
 
 from __future__ import annotations
 
-import argparse
-import json
 from html import escape
-from pathlib import Path
 from typing import Any
+
+from svg import TEXT, draw_file, picture, text
 
 GROUP_WIDTH, BAR_WIDTH, BAR_GAP = 190, 56, 12
 PLOT_HEIGHT, TOP, BOTTOM = 170, 54, 62
 MARGIN = 16
 ENGINES = (("hearth", "Hearth", "#d1603d"), ("llamacpp", "llama.cpp", "#8a94a0"))
-TEXT = "#333333"
-
-
-def text(x: float, y: float, words: str, size: int = 12, anchor: str = "middle",
-         weight: str = "normal") -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-            f'font-weight="{weight}" fill="{TEXT}">{escape(words)}</text>')
 
 
 def bar(x: float, speeds: dict[str, Any], most: float, color: str) -> list[str]:
@@ -62,7 +54,6 @@ def draw(result: dict[str, Any]) -> str:
     base = TOP + PLOT_HEIGHT
     shapes = [
         f"<title>Tokens per second of {escape(result['model'])}</title>",
-        f'<rect width="{width}" height="{height}" fill="white"/>',
         text(MARGIN, 22, f"Tokens per second, {result['model']}", 14, "start", "bold"),
         text(MARGIN, 40, f"{result['threads']} threads, medians of {result['repetitions']} runs "
              f"taken in turn; lines: least to most", 11, "start"),
@@ -70,19 +61,8 @@ def draw(result: dict[str, Any]) -> str:
     ]
     for index, row in enumerate(rows):
         shapes += group(row, MARGIN + index * GROUP_WIDTH)
-    lines = "\n".join(shapes)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-            f'width="{width}" height="{height}" font-family="sans-serif">\n{lines}\n</svg>\n')
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", type=Path, metavar="IN.json")
-    parser.add_argument("picture", type=Path, metavar="OUT.svg")
-    args = parser.parse_args()
-    args.picture.write_text(draw(json.loads(args.measured.read_text())))
+    return picture(width, height, shapes)
 
 
 if __name__ == "__main__":
-    main()
+    draw_file(draw, __doc__)

@@ -7,20 +7,13 @@ dashed line is the run with everything in memory.
 
 from __future__ import annotations
 
-import argparse
-import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from svg import TEXT, draw_file, picture, text
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 64, 150, 48, 48
 COLORS = ["#d1603d", "#3d7fd1", "#5a9e57", "#a05fb4", "#8a94a0", "#c9a227"]
-TEXT = "#333333"
-
-
-def text(x: float, y: float, words: str, size: int = 12, anchor: str = "middle") -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-            f'fill="{TEXT}">{escape(words)}</text>')
 
 
 class Scale:
@@ -72,8 +65,7 @@ def curve(rows: list[dict[str, Any]], name: str, color: str, place: int,
 def draw(result: dict[str, Any]) -> str:
     rows = [row for row in result["settings"] if row["decode"] is not None]
     scale = Scale(rows)
-    shapes = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-              text(LEFT, 20, f"Decoding {Path(result['model']).name} in less memory than it takes, "
+    shapes = [text(LEFT, 20, f"Decoding {Path(result['model']).name} in less memory than it takes, "
                    f"{result['threads']} threads", 13, "start"), *axes(scale)]
     names = dict.fromkeys(row["name"] for row in rows if row["is_limited"])
     for place, name in enumerate(names):
@@ -86,19 +78,8 @@ def draw(result: dict[str, Any]) -> str:
         shapes.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
                       f'stroke="{TEXT}" stroke-dasharray="5 4"/>')
         shapes.append(text(WIDTH - RIGHT + 6, y + 4, f"{row['name']} in memory", 11, "start"))
-    body = "\n".join(shapes)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif">\n{body}\n</svg>\n')
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", type=Path, metavar="IN.json")
-    parser.add_argument("picture", type=Path, metavar="OUT.svg")
-    args = parser.parse_args()
-    args.picture.write_text(draw(json.loads(args.measured.read_text())))
+    return picture(WIDTH, HEIGHT, shapes)
 
 
 if __name__ == "__main__":
-    main()
+    draw_file(draw, __doc__)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace hearth {
@@ -26,5 +27,7 @@ inline constexpr CachePolicyKind kDefaultCachePolicy = CachePolicyKind::kLayerLf
 std::string_view CachePolicyName(CachePolicyKind kind);
 std::optional<CachePolicyKind> CachePolicyFromName(std::string_view name);
 std::span<const CachePolicyKind> AllCachePolicies();
+// All names in a line.
+std::string CachePolicyNames(std::string_view separator);
 
 }  // namespace hearth

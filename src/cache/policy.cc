@@ -51,6 +51,15 @@ std::span<const CachePolicyKind> AllCachePolicies() {
   return kAll;
 }
 
+std::string CachePolicyNames(std::string_view separator) {
+  std::string names;
+  for (const CachePolicyKind kind : AllCachePolicies()) {
+    if (!names.empty()) names += separator;
+    names += CachePolicyName(kind);
+  }
+  return names;
+}
+
 namespace cache {
 
 std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& shape) {

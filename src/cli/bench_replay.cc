@@ -35,21 +35,13 @@ void ForEachWord(std::string_view text, Parse&& parse) {
   }
 }
 
-std::string PolicyList() {
-  std::string names;
-  for (const CachePolicyKind kind : AllCachePolicies()) {
-    names += (names.empty() ? "" : ", ") + std::string(CachePolicyName(kind));
-  }
-  return names;
-}
-
 std::vector<CachePolicyKind> ParsePolicies(const std::string& text) {
   std::vector<CachePolicyKind> policies;
   ForEachWord(text, [&](std::string_view word) {
     const auto kind = CachePolicyFromName(word);
     if (!kind) {
-      throw UsageError(
-          fmt::format("--policy: expected some of {}, found '{}'", PolicyList(), Printable(word)));
+      throw UsageError(fmt::format("--policy: expected some of {}, found '{}'",
+                                   CachePolicyNames(", "), Printable(word)));
     }
     if (std::find(policies.begin(), policies.end(), *kind) != policies.end()) {
       throw UsageError(fmt::format("--policy: {} is named twice", word));
@@ -180,7 +172,7 @@ void AddReplayOptions(CLI::App& command, ReplayArguments& arguments) {
       .add_option_function<std::string>(
           "--policy",
           [&arguments](const std::string& text) { arguments.policies = ParsePolicies(text); },
-          "with --trace: " + PolicyList() + " (default all)")
+          "with --trace: " + CachePolicyNames(", ") + " (default all)")
       ->option_text("NAME,...");
   command
       .add_option_function<std::string>(

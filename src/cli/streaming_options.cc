@@ -22,14 +22,6 @@ double MissRate(const StreamCounts& counts) {
              : 0;
 }
 
-std::string PolicyNames() {
-  std::string names;
-  for (const CachePolicyKind kind : AllCachePolicies()) {
-    names += (names.empty() ? "" : "|") + std::string(CachePolicyName(kind));
-  }
-  return names;
-}
-
 std::string PipelineNames() {
   std::string names;
   for (const PipelineKind kind : AllPipelines()) {
@@ -76,7 +68,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
   add("--cache-policy",
       fmt::format("which neurons of a streamed model stay in its cache (default {})",
                   CachePolicyName(kDefaultCachePolicy)),
-      PolicyNames(), [](StreamingOptions& options, const std::string& text) {
+      CachePolicyNames("|"), [](StreamingOptions& options, const std::string& text) {
         const auto kind = CachePolicyFromName(text);
         options.pipeline.policy = kind.value_or(options.pipeline.policy);
         return kind.has_value();

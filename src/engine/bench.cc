@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <random>
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "engine/token_scores.h"
 #include "engine/topic_walk.h"
@@ -17,8 +17,6 @@
 
 namespace hearth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The same in every run, so that runs compare.
 constexpr uint64_t kTokenSeed = 20;
@@ -37,10 +35,6 @@ constexpr int64_t kQualityTokens = 64;
 uint64_t ProbeBytes() {
   const uint64_t cache = LastLevelCacheBytes();
   return std::max(kLeastProbeBytes, kCacheMultiple * (cache > 0 ? cache : kUnknownCacheBytes));
-}
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // Records the ops of passes while it lives; null records nothing.
@@ -169,9 +163,9 @@ class Bench {
     const OpRecording recording(engine_.forward(),
                                 options_.profile ? &prefill_ops_[index] : nullptr);
     const FfnCounting counting(engine_.forward(), prefill_ffn_[index]);
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     Prompt(tokens, measure, true);
-    prefill_tok_s_[index].push_back(static_cast<double>(tokens) / SecondsSince(start));
+    prefill_tok_s_[index].push_back(static_cast<double>(tokens) / watch.Seconds());
   }
 
   void MeasureDecode() {
@@ -181,9 +175,9 @@ class Bench {
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       const StreamCounts before = engine_.stream_counts();
-      const Clock::time_point start = Clock::now();
+      const Stopwatch watch;
       Pass(kv, 1, true, engine_.selector());
-      const double elapsed = SecondsSince(start);
+      const double elapsed = watch.Seconds();
       CountStreamed(before);
       latencies_ms_.push_back(1000 * elapsed);
       seconds += elapsed;

@@ -56,13 +56,13 @@ uint64_t LimitBytes(const EngineOptions& options) {
 
 // What a model that is in memory as a whole takes, by name.
 std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLimits& limits,
-                                          FfnMode mode, int threads) {
+                                          FfnMode mode, int threads, uint64_t program_bytes) {
   const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
   const uint64_t selector =
       mode == FfnMode::kPredicted
           ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec, limits.max_tokens)
           : 0;
-  return {{"program", ResidentBytes() + kUnnamedBytes},
+  return {{"program", program_bytes + kUnnamedBytes},
           {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
           {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
           {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
@@ -166,7 +166,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   const FfnMode mode = ResolveMode(file, plan, options.mode);
 
   std::map<std::string, uint64_t>& ledger = engine->planned_ledger_;
-  ledger = LedgerFor(plan, limits, mode, threads);
+  ledger = LedgerFor(plan, limits, mode, threads, options.program_bytes.value_or(ResidentBytes()));
   ledger["page tables"] = PageTableBytes(Sum(ledger));
   std::optional<StreamedPart> streamed;
   if (options.may_stream && Sum(ledger) > limit) {

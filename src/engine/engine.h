@@ -25,7 +25,9 @@ namespace hearth {
 
 struct EngineOptions {
   std::optional<uint64_t> memory_bytes;  // limit; nothing: what is free, less a margin
-  int threads = 0;                       // 0: one per processor this process may use
+  // Of the limit, what the program takes besides the model; nothing: what it takes now.
+  std::optional<uint64_t> program_bytes;
+  int threads = 0;  // 0: one per processor this process may use
   std::string isa = "auto";
   int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
   DType kv_dtype = DType::kF16;

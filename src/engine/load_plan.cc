@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "engine/model.h"
 #include "format/packed_file.h"
 #include "ops/repack.h"
@@ -71,7 +72,7 @@ void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor
 }
 
 size_t AlignedBytes(uint64_t bytes) {
-  return static_cast<size_t>((bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment);
+  return static_cast<size_t>(RoundUp(bytes, kTensorAlignment));
 }
 
 void Place(ResidentTensor tensor, LoadPlan& plan) {

@@ -8,9 +8,6 @@
 namespace hearth {
 namespace {
 
-// Of rounding to whole pages, in each of the buffers.
-constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
-
 ExtentMatrix MatrixOf(const ResidentTensor& tensor) {
   WeightView view = tensor.View(nullptr);
   view.data = nullptr;

@@ -10,9 +10,6 @@ namespace hearth {
 namespace {
 
 constexpr double kDefaultPinnedShare = 0.5;
-// Of rounding to whole pages, in each of the buffers.
-constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
-
 // What estimates of work need to know of rows.
 void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights) {
   const BundlePlacement& bundles = *tensor.bundles;

@@ -27,6 +27,9 @@ struct StreamingOptions {
   std::optional<double> pinned_share;
 };
 
+// Of rounding to whole pages, in each of the buffers that streaming takes.
+inline constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
+
 // Takes the bundles out of a plan that holds them, so that they are streamed instead.
 struct StreamedBundles {
   BundleLayout layout;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
@@ -17,10 +18,6 @@ namespace {
 constexpr uint64_t kCheckBytes = 2 * sizeof(uint32_t);
 constexpr BundleRole kRoles[] = {BundleRole::kGate, BundleRole::kCheck, BundleRole::kUp,
                                  BundleRole::kDown};
-
-uint64_t RoundUp(uint64_t bytes) {
-  return (bytes + kBundleAlignment - 1) / kBundleAlignment * kBundleAlignment;
-}
 
 std::string PartText(const BundlePart& part) {
   const bool is_check = part.role == BundleRole::kCheck;
@@ -157,13 +154,13 @@ uint64_t BundleRowBytes(DType dtype, int64_t hidden) {
 
 BundleLayout MakeBundleLayout(DType dtype, int64_t hidden) {
   const uint64_t row = BundleRowBytes(dtype, hidden);
-  const uint64_t split = RoundUp(row + kCheckBytes);
+  const uint64_t split = RoundUp<uint64_t>(row + kCheckBytes, kBundleAlignment);
   return {.parts = {{BundleRole::kGate, dtype, 0, row},
                     {BundleRole::kCheck, DType::kF32, row, kCheckBytes},
                     {BundleRole::kUp, dtype, split, row},
                     {BundleRole::kDown, dtype, split + row, row}},
           .split = split,
-          .stride = RoundUp(split + 2 * row)};
+          .stride = RoundUp<uint64_t>(split + 2 * row, kBundleAlignment)};
 }
 
 bool IsPacked(const GgufMetadata& metadata) { return metadata.Has(kFormatVersionKey); }

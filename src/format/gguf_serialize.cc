@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "format/gguf_parse.h"
 
 namespace hearth {
@@ -18,10 +19,6 @@ constexpr uint32_t kMagicNumber = 0x46554747;  // "GGUF" in the order of the fil
 constexpr uint32_t kVersion = 3;
 // Other readers keep names in 64 bytes, the terminating zero included.
 constexpr size_t kMaxWrittenNameBytes = 63;
-
-uint64_t RoundUp(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
 
 class HeaderBytes {
  public:
@@ -252,10 +249,10 @@ GgufLayout PlanGguf(const std::string& path, const GgufMetadata& metadata,
     header.Put(InfoOf(tensor.dtype).gguf_id);
     header.Put(data_bytes);
     layout.offsets.push_back(data_bytes);
-    data_bytes += RoundUp(layout.bytes.back(), alignment);
+    data_bytes += RoundUp<uint64_t>(layout.bytes.back(), alignment);
   }
 
-  const uint64_t data_begin = RoundUp(header.size(), alignment);
+  const uint64_t data_begin = RoundUp<uint64_t>(header.size(), alignment);
   header.PadTo(data_begin);
   layout.header = header.Take();
   for (uint64_t& offset : layout.offsets) offset += data_begin;

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace hearth {
 namespace {
@@ -25,8 +25,7 @@ NeuronCacheOptions CacheOptions(const StreamShape& shape, const StreamPlan& plan
 constexpr uint64_t kGateAlignment = 64;
 
 uint64_t GateStride(const BundleLayout& layout) {
-  const uint64_t bytes = layout.Part(BundleRole::kGate).bytes;
-  return (bytes + kGateAlignment - 1) / kGateAlignment * kGateAlignment;
+  return RoundUp<uint64_t>(layout.Part(BundleRole::kGate).bytes, kGateAlignment);
 }
 
 void CheckAlignment(const AsyncFile& file, uint64_t unit, const char* whose) {
@@ -178,9 +177,7 @@ void BundleStore::ThrowDamaged(int64_t ffn, int64_t neuron) const {
 }
 
 void BundleStore::ThrowReadError(int error) const {
-  source_.file->CheckUnchanged();  // says more where that is why
-  throw Error(ErrorCode::kIo, source_.file->name(),
-              "reading neurons failed: " + std::generic_category().message(error));
+  hearth::ThrowReadError(*source_.file, "neurons", error);
 }
 
 }  // namespace hearth

@@ -118,8 +118,8 @@ class BundleStore {
   const uint64_t slot_bytes_;
   const size_t gate_stride_;
   Buffer arena_;
-  Buffer
-      gates_;  // where they are held: a row per neuron, then a check of the other half per neuron
+  // Where gates are held: a row per neuron, then a check of the other half per neuron.
+  Buffer gates_;
   std::span<uint32_t> rest_checks_;
   int32_t first_cache_slot_ = 0;
   int32_t first_spare_slot_ = 0;

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "ops/scratch_places.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Neurons that a thread takes at a time: few enough to share out what has arrived, enough that the
 // fetch-ahead of the row kernels works.
@@ -24,10 +22,6 @@ constexpr int64_t kAddGrain = 128;
 constexpr size_t kMaxColumnParts = 64;
 // Looks for work before a thread without any gives up its processor.
 constexpr int kSpins = 2000;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Some columns of the output. Whoever holds `busy` adds to them.
 struct ColumnPart {
@@ -181,7 +175,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
   if (!listed && !gate_scan_) {
     throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
   }
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   const int64_t hidden = store_.source().hidden_size;
   Section section{.table = compute.kernels(),
                   .rows = store_.RowsOfSlots(ffn),
@@ -205,7 +199,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
     RunSegment(compute, section);
   }
   idle_seconds_ += static_cast<double>(section.idle_ns) * 1e-9;
-  wall_seconds_ += SecondsSince(start);
+  wall_seconds_ += watch.Seconds();
   return {.gate = gates, .up = section.fired, .active = section.active};
 }
 
@@ -217,9 +211,9 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
     section.fetches = kind_ == PipelineKind::kCluster;
     if (!section.fetches) {
       fetch_.Fetch(SlotPart::kAll);
-      const Clock::time_point start = Clock::now();
+      const Stopwatch watch;
       while (fetch_.in_flight()) fetch_.Poll(true);
-      section.idle_ns += static_cast<int64_t>(SecondsSince(start) * 1e9) * section.threads;
+      section.idle_ns += static_cast<int64_t>(watch.Seconds() * 1e9) * section.threads;
     }
     RunPhase(compute, section, Step::kFinish, true);
   }
@@ -358,22 +352,22 @@ void DecodePipeline::AddRows(const Section& section, int64_t begin_group, int64_
 void DecodePipeline::Work(Section& section) {
   ClusterScratch scratch;
   int spins = 0;
-  Clock::time_point idle_since;
+  Stopwatch idle;
   while (!section.IsDone()) {
     const bool has_reads = fetch_.num_ready() < section.count;
     const bool arrived = has_reads && fetch_.Poll(false);
     const bool computed = section.step != Step::kNone && ComputeReady(section, scratch);
     if (computed || (section.adds && AddComputed(section)) || arrived) {
-      if (spins > 0) section.idle_ns += static_cast<int64_t>(SecondsSince(idle_since) * 1e9);
+      if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
       spins = 0;
       continue;
     }
-    if (spins++ == 0) idle_since = Clock::now();
+    if (spins++ == 0) idle = Stopwatch();
     if (spins > kSpins) {
       if (!has_reads || !fetch_.Poll(true)) std::this_thread::yield();
     }
   }
-  if (spins > 0) section.idle_ns += static_cast<int64_t>(SecondsSince(idle_since) * 1e9);
+  if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
 }
 
 }  // namespace hearth

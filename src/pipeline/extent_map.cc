@@ -4,15 +4,13 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "cache/neuron_cache.h"
 
 namespace hearth {
 namespace {
 
-int64_t DivideUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
-
 // Slots follow each other, so all begin on cache lines.
-uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 constexpr uint64_t kCacheLine = 64;
 
 }  // namespace
@@ -58,7 +56,7 @@ ExtentShape ExtentMap::shape() const {
       const ExtentMatrix& matrix = layers_[l][m];
       const Extent largest = {&matrix, 0, 0, std::min(rows_[l][m], matrix.view.rows)};
       shape.slot_bytes = std::max<uint64_t>(
-          shape.slot_bytes, RoundUp(largest.View(nullptr).expert_bytes(), kCacheLine));
+          shape.slot_bytes, RoundUp<uint64_t>(largest.View(nullptr).expert_bytes(), kCacheLine));
       // With what an aligned range has before and behind it.
       shape.read_bytes = std::max(shape.read_bytes,
                                   RoundUp(largest.stored_bytes(), kReadAlignment) + kReadAlignment);

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace hearth {
 namespace {
@@ -95,15 +94,11 @@ void ExtentReader::Collect(size_t part, bool wait) noexcept {
 std::span<const std::byte> ExtentReader::Take() {
   if (num_reads_ == 0) throw Error(ErrorCode::kInternal, "ExtentReader", "nothing was asked for");
   const Read& read = reads_[oldest_read_];
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Collect(read.part, false);
   while (read.pending > 0) Collect(read.part, true);
-  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (read.error != 0) {
-    files_[read.part]->CheckUnchanged();  // says more where that is why
-    throw Error(ErrorCode::kIo, files_[read.part]->name(),
-                "reading weights failed: " + std::generic_category().message(read.error));
-  }
+  wait_seconds_ += watch.Seconds();
+  if (read.error != 0) ThrowReadError(*files_[read.part], "weights", read.error);
   return {BufferOf(oldest_read_) + read.skip, read.bytes};
 }
 

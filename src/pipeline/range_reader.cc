@@ -97,22 +97,21 @@ void RangeReader::Collect(bool wait) {
 
 RangeReader::Range RangeReader::Take(Compute& compute) {
   Range& range = buffers_[oldest_];
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   Collect(false);
   while (range.pending > 0) Collect(true);
-  counts_.idle_seconds +=
-      std::chrono::duration<double>(Clock::now() - start).count() * compute.threads();
+  counts_.idle_seconds += watch.Seconds() * compute.threads();
   if (range.error != 0) store_.ThrowReadError(range.error);
   Verify(compute, range);
   return range;
 }
 
-void RangeReader::Count(Clock::time_point start) {
+void RangeReader::Count(const Stopwatch& watch) {
   const int64_t neurons = store_.source().neurons, pinned = store_.plan().pinned_neurons;
   counts_.neurons += neurons;
   counts_.pinned += pinned;
   counts_.misses += neurons - pinned;
-  counts_.wall_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  counts_.wall_seconds += watch.Seconds();
 }
 
 void RangeReader::Verify(Compute& compute, const Range& range) const {

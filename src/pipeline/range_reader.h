@@ -7,12 +7,12 @@
 // faster than two thirds of it in pieces.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "ops/compute.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/stream_counts.h"
@@ -33,7 +33,7 @@ class RangeReader {
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
     const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
     const int64_t pinned = store_.plan().pinned_neurons;
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     if (pinned > 0) visit(int64_t{0}, store_.RowsOfPinned(ffn));
     try {
       if (pinned < store_.source().neurons) Begin(index, pinned);
@@ -46,7 +46,7 @@ class RangeReader {
       Stop();
       throw;
     }
-    Count(start);
+    Count(watch);
   }
 
   // Reads neurons [0, end) of an FFN; visit(first_neuron, bundles, count) copies them elsewhere.
@@ -76,8 +76,6 @@ class RangeReader {
   const StreamCounts& counts() const { return counts_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   struct Range {
     int64_t ffn = 0;
     int64_t first = 0;
@@ -98,7 +96,7 @@ class RangeReader {
   void ReadAhead();
   void SubmitRange(size_t buffer);
   void Collect(bool wait);
-  void Count(Clock::time_point start);
+  void Count(const Stopwatch& watch);
   void Verify(Compute& compute, const Range& range) const;
   Place Next(Place place, int64_t count) const;
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <random>
+
+#include "base/stopwatch.h"
 
 namespace hearth {
 
 double ProbeNeuronReads(BundleStore& store, double seconds) {
-  using Clock = std::chrono::steady_clock;
   const int64_t pinned = store.plan().pinned_neurons;
   const int64_t streamed = store.source().neurons - pinned;
   if (streamed == 0) return 0;
@@ -27,21 +27,20 @@ double ProbeNeuronReads(BundleStore& store, double seconds) {
         .tag = slot};
     return queue->Submit({&request, 1}) == 1;
   };
-  const Clock::time_point start = Clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const Stopwatch watch;
   for (int64_t slot = 0; slot < at_once; ++slot) submit(static_cast<uint64_t>(slot));
   uint64_t bytes = 0;
   std::array<ReadCompletion, 64> done;
   while (queue->in_flight() > 0) {
     const size_t count = queue->Wait(done);
-    const bool reads_on = elapsed() < seconds;
+    const bool reads_on = watch.Seconds() < seconds;
     for (size_t i = 0; i < count; ++i) {
       if (done[i].error != 0) store.ThrowReadError(done[i].error);
       bytes += store.slot_bytes();
       if (reads_on) submit(done[i].tag);
     }
   }
-  return static_cast<double>(bytes) / elapsed();
+  return static_cast<double>(bytes) / watch.Seconds();
 }
 
 }  // namespace hearth

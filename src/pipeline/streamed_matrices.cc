@@ -1,17 +1,15 @@
 #include "pipeline/streamed_matrices.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "ops/repack.h"
 
 namespace hearth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 NeuronCacheOptions CacheOptions(const ExtentMap& map, const ExtentPlan& plan,
                                 CachePolicyKind policy) {
@@ -143,9 +141,8 @@ void StreamedMatrices::BeginPass() {
 double StreamedMatrices::ProbeReads(double seconds) {
   Abandon();
   const uint64_t before = reader_.bytes_read();
-  const Clock::time_point start = Clock::now();
-  double elapsed = 0;
-  for (int64_t i = 0; elapsed < seconds; ++i) {
+  const Stopwatch watch;
+  for (int64_t i = 0; watch.Seconds() < seconds; ++i) {
     // Layer by layer the extents of one FFN, so that other FFNs' come only after all layers.
     const int64_t layer = i % map_.num_layers();
     const int64_t expert = i / map_.num_layers() % map_.num_experts();
@@ -156,16 +153,14 @@ double StreamedMatrices::ProbeReads(double seconds) {
       reader_.Take();
       reader_.Done();
     }
-    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
   }
   while (reader_.num_asked() > 0) {
     reader_.Take();
     reader_.Done();
   }
-  elapsed = std::chrono::duration<double>(Clock::now() - start).count();
   const uint64_t bytes = reader_.bytes_read() - before;
   other_bytes_ += bytes;
-  return static_cast<double>(bytes) / elapsed;
+  return static_cast<double>(bytes) / watch.Seconds();
 }
 
 void StreamedMatrices::BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder) {
@@ -232,7 +227,7 @@ void StreamedMatrices::AskForMissing(const Batch& batch, std::span<const int32_t
 
 void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
                                 std::span<const FfnProduct> products, MatMulInput& input) {
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   const double waited = reader_.wait_seconds();
   try {
     MultiplyPresent(compute, expert, products, input);
@@ -241,7 +236,7 @@ void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
     Abandon();
     throw;
   }
-  counts_.wall_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  counts_.wall_seconds += watch.Seconds();
   counts_.idle_seconds += (reader_.wait_seconds() - waited) * compute.threads();
   counts_.bytes_read = reader_.bytes_read() - other_bytes_;
 }

@@ -114,8 +114,9 @@ class StreamedMatrices {
   Batch current_, next_;
   std::vector<Product> present_;
   std::vector<int32_t> missing_experts_;
-  std::vector<std::vector<std::byte>> scratch_;  // of conversions, a tile's rows for each thread
-  uint64_t other_bytes_ = 0;                     // that were read to fill the cache and to probe
+  // Of conversions, a tile's rows for each thread: less than what loading takes without a name.
+  std::vector<std::vector<std::byte>> scratch_;
+  uint64_t other_bytes_ = 0;  // that were read to fill the cache and to probe
   StreamCounts counts_;
 };
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "prepare/trained.h"
 #include "prepare/training_free.h"
 
@@ -180,7 +180,7 @@ int64_t LargestRank(DType dtype, uint64_t bytes, int64_t hidden, int64_t neurons
 LayerPredictors MakeLayerPredictors(const LayerTask& task, const LayerSamples& samples,
                                     int64_t layer, uint64_t bytes,
                                     const LayerProgressFn& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const FfnSpec& ffn = task.engine.model().spec().layers[static_cast<size_t>(layer)].ffn;
   const int64_t experts = std::max<int64_t>(ffn.num_experts, 1);
   LayerPredictors out;
@@ -212,7 +212,7 @@ LayerPredictors MakeLayerPredictors(const LayerTask& task, const LayerSamples& s
     found =
         work.Trained(found.made, [&](double done) { report("training", first.made.rank, done); });
   }
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  out.seconds = watch.Seconds();
   return out;
 }
 

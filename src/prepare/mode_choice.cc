@@ -1,15 +1,13 @@
 #include "prepare/mode_choice.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/statistics.h"
 
 namespace hearth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPromptTokens = 64;
 constexpr int64_t kDecodeTokens = kModeTokens - kPromptTokens;
@@ -18,10 +16,6 @@ constexpr int kMinRounds = 3;
 constexpr int kMaxRounds = 50;
 constexpr double kSeconds = 1;
 constexpr double kTie = 1.03;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 class ModeMeter {
  public:
@@ -37,14 +31,14 @@ class ModeMeter {
     ActivationSelector& prompt = predicts ? gated : exact;
     KvSequence kv(engine_.kv_pool());
     const int64_t limit = engine_.forward().limits().max_tokens;
-    Clock::time_point start = Clock::now();
+    const Stopwatch prompt_watch;
     for (int64_t done = 0; done < kPromptTokens; done += std::min(limit, kPromptTokens - done)) {
       Pass(kv, std::min(limit, kPromptTokens - done), prompt);
     }
-    ModeSpeed speed{mode, 0, static_cast<double>(kPromptTokens) / SecondsSince(start)};
-    start = Clock::now();
+    ModeSpeed speed{mode, 0, static_cast<double>(kPromptTokens) / prompt_watch.Seconds()};
+    const Stopwatch decode_watch;
     for (int64_t i = 0; i < kDecodeTokens; ++i) Pass(kv, 1, single);
-    speed.decode_tok_s = static_cast<double>(kDecodeTokens) / SecondsSince(start);
+    speed.decode_tok_s = static_cast<double>(kDecodeTokens) / decode_watch.Seconds();
     return speed;
   }
 
@@ -73,8 +67,8 @@ std::vector<ModeSpeed> MeasureModes(Engine& engine, std::span<const TokenId> tok
   ModeMeter meter(engine, tokens);
   std::vector<std::vector<double>> decode(modes.size()), prefill(modes.size());
   meter.Once(modes.back());  // the first use of memory and threads costs what no later one does
-  const Clock::time_point start = Clock::now();
-  for (int round = 0; round < kMinRounds || (round < kMaxRounds && SecondsSince(start) < kSeconds);
+  const Stopwatch all;
+  for (int round = 0; round < kMinRounds || (round < kMaxRounds && all.Seconds() < kSeconds);
        ++round) {
     for (size_t i = 0; i < modes.size(); ++i) {
       const ModeSpeed speed = meter.Once(modes[i]);

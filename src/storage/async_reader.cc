@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,12 @@ std::unique_ptr<AsyncFile> OpenAsyncFile(const std::string& path, const AsyncFil
     file.note += fmt::format("{}no io_uring: {}", file.note.empty() ? "" : "; ", why_not);
   }
   return MakePreadFile(std::move(file), options.pread_threads);
+}
+
+void ThrowReadError(const AsyncFile& file, const std::string& what, int error) {
+  file.CheckUnchanged();
+  throw Error(ErrorCode::kIo, file.name(),
+              fmt::format("reading {} failed: {}", what, std::generic_category().message(error)));
 }
 
 }  // namespace hearth

@@ -125,6 +125,10 @@ struct AsyncFileOptions {
 std::unique_ptr<AsyncFile> OpenAsyncFile(const std::string& path,
                                          const AsyncFileOptions& options = {});
 
+// For a read of `what` that failed with this errno: throws Error(kIo), which says that the file is
+// another one where that is why.
+[[noreturn]] void ThrowReadError(const AsyncFile& file, const std::string& what, int error);
+
 // The smallest aligned range around [offset, offset + bytes), which begins `skip` bytes into it.
 // `alignment` is a power of two; the range ends below 2^63.
 struct AlignedRange {
