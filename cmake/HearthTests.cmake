@@ -13,12 +13,21 @@ else()
   set(HEARTH_SHARED ${CMAKE_SOURCE_DIR}/../shared)
 endif()
 
+# In tests themselves only what they do with memory is checked: the rest takes as long to compile as
+# the tests do.
+function(hearth_check_memory_only name)
+  if(HEARTH_SANITIZE MATCHES undefined)
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  endif()
+endfunction()
+
 # GoogleTest's headers are parsed once for all test programs. A program itself, so that its compiler
 # options are theirs.
 if(NOT CMAKE_CROSSCOMPILING)
   add_executable(hearth_test_headers ${CMAKE_CURRENT_LIST_DIR}/test_headers.cc)
   target_link_libraries(hearth_test_headers PRIVATE hearth_options GTest::gmock GTest::gtest)
   hearth_optimize_lightly(hearth_test_headers)
+  hearth_check_memory_only(hearth_test_headers)
   target_precompile_headers(hearth_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
@@ -30,6 +39,7 @@ function(hearth_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   hearth_optimize_lightly(${name})
+  hearth_check_memory_only(${name})
   hearth_compile_together(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
   if(TARGET hearth_test_headers)

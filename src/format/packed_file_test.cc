@@ -6,12 +6,12 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/test_data.h"
 #include "format/gguf_parse.h"
 #include "format/gguf_test_bytes.h"
 
@@ -71,8 +71,7 @@ class PackedFileTest : public ::testing::Test {
       }
     }
     writer.Finish();
-    std::ifstream in(path_, std::ios::binary);
-    const std::string text(std::istreambuf_iterator<char>(in), {});
+    const std::string text = ReadWholeFile(path_);
     std::vector<std::byte> bytes(text.size());
     std::memcpy(bytes.data(), text.data(), text.size());
     return bytes;

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "base/test_data.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 
@@ -19,11 +18,9 @@ namespace hearth::kernels {
 namespace {
 
 std::string ReadGolden(const std::string& name) {
-  const char* source = std::getenv("HEARTH_SOURCE");
-  const std::string path = std::string(source == nullptr ? "." : source) + "/tests/goldens/" + name;
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.is_open()) << path;
-  return {std::istreambuf_iterator<char>(in), {}};
+  const std::string golden = ReadWholeFile(SourcePath("tests/goldens/" + name));
+  EXPECT_FALSE(golden.empty()) << name;
+  return golden;
 }
 
 struct GoldenType {

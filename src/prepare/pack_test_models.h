@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/test_data.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
 #include "format/packed_file.h"
@@ -42,10 +42,7 @@ class TestFolder {
     std::sort(names.begin(), names.end());
     return names;
   }
-  std::string Bytes(const std::string& name) const {
-    std::ifstream in(Path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string Bytes(const std::string& name) const { return ReadWholeFile(Path(name)); }
 
  private:
   std::filesystem::path path_;

@@ -6,14 +6,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/test_data.h"
 #include "engine/engine.h"
 #include "engine/quality.h"
 #include "engine/topic_walk.h"
@@ -201,8 +200,7 @@ TEST_F(PlantedPredictorTest, ShapesWithoutZerosArePackedWithoutPredictors) {
 TEST_F(PlantedPredictorTest, SameBytesForEveryThreadCount) {
   const ModelShape shape = SmallShape(R"("activation": "relu")");
   const auto bytes = [&](int threads) {
-    std::ifstream file(Make(shape, {.threads = threads, .packed = true}), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    return ReadWholeFile(Make(shape, {.threads = threads, .packed = true}));
   };
   const std::string one = bytes(1);
   EXPECT_EQ(one, bytes(2));

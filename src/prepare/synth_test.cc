@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/test_data.h"
 #include "kernels/dequantize.h"
 #include "model/registry.h"
 #include "model/weights.h"
@@ -72,10 +72,7 @@ class SynthTest : public ::testing::Test {
     for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path());
     return names;
   }
-  std::string Bytes(const std::string& name) const {
-    std::ifstream in(Path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string Bytes(const std::string& name) const { return ReadWholeFile(Path(name)); }
 
   fs::path folder_;
 };
