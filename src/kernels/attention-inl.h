@@ -8,6 +8,23 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// Places of the next matrix that are asked for in turn: from one place alone a processor does not
+// fetch as fast as it may.
+inline constexpr int64_t kFetchStreams = 4;
+
+// Asks for the share that rows [row, row + rows) of `count` have in the matrix at `next`. They may
+// point past its end; a prefetch never faults.
+HWY_INLINE void FetchNext(const std::byte* next, int64_t row, int64_t rows, int64_t count,
+                          int64_t row_bytes) {
+  if (next == nullptr) return;
+  const int64_t begin = row * row_bytes / kFetchStreams;
+  const int64_t end = (row + rows) * row_bytes / kFetchStreams;
+  for (int64_t stream = 0; stream < kFetchStreams; ++stream) {
+    const std::byte* from = next + stream * (count * row_bytes / kFetchStreams);
+    for (int64_t i = begin; i < end; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
+  }
+}
+
 // The keys are a matrix of `count` rows that is multiplied with the queries.
 template <class Weights>
 void AttentionScores(const AttentionScoresArgs& a) noexcept {
@@ -20,77 +37,77 @@ void AttentionScores(const AttentionScoresArgs& a) noexcept {
   args.tokens = a.queries;
   args.out = a.scores;
   args.out_stride = a.score_stride;
-  args.row_end = a.count;
-  MatMul<FloatFamily<Weights>>(args);
-}
-
-// Positions that all queries use before the next ones are read: enough to make up for loading and
-// storing the sums in between, few enough that reading never pauses for long.
-inline constexpr int64_t kPositionsAtOnce = 16;
-
-// Asks for what lies `ahead` bytes behind V vectors of a row.
-template <class Weights, int V>
-HWY_INLINE void PrefetchVectors(const uint8_t* from, int64_t ahead) {
-  constexpr int64_t kVector = kLanes * Weights::kBytes;
-  for (int64_t i = 0; i < V * kVector; i += kVector < kLineBytes ? kLineBytes : kVector) {
-    __builtin_prefetch(from + ahead + i);
+  for (int64_t j = 0; j < a.count; j += kRowsOfFloatTile) {
+    FetchNext(a.next, j, kRowsOfFloatTile, a.count, a.head_dim * Weights::kBytes);
+    const int64_t end = j + kRowsOfFloatTile < a.count ? j + kRowsOfFloatTile : a.count;
+    int64_t query = 0;
+    for (; query + kTokensOfTile <= a.queries; query += kTokensOfTile) {
+      RowsTimesTokens<FloatFamily<Weights>, kRowsOfFloatTile, kTokensOfTile>(args, j, end, query);
+    }
+    for (; query < a.queries; ++query) {
+      RowsTimesTokens<FloatFamily<Weights>, kRowsOfFloatTile, 1>(args, j, end, query);
+    }
   }
 }
 
+// Positions that all queries use before the next ones are read: enough to make up for loading and
+// storing the sums in between, few enough that they stay in a first-level cache.
+inline constexpr int64_t kPositionsAtOnce = 16;
+
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
-// vectors, or fewer elements where kPartial (and then V is 1).
+// vectors, or fewer elements where kPartial (and then V is 1). Fetches a share of the next matrix,
+// of `fetch_rows` rows, unless that is 0.
 template <class Weights, int V, int Q, bool kPartial>
 HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n,
-                          int64_t ahead) {
+                          int64_t fetch_rows) {
   const float* weights = a.weights + query * a.weight_stride;
   float* out = a.out + query * a.out_stride + i;
   const int64_t row_bytes = a.head_dim * Weights::kBytes;
   const auto* row = reinterpret_cast<const uint8_t*>(a.values) + i * Weights::kBytes;
   FloatVec sums[Q][V];
-  for (int q = 0; q < Q; ++q) {
-    for (int v = 0; v < V; ++v) {
-      const float* from = out + q * a.out_stride + v * kLanes;
-      sums[q][v] = kPartial ? LoadFirst(kFloats, from, n) : hn::LoadU(kFloats, from);
-    }
-  }
+  Unrolled<Q * V>([&]<int k>() HEARTH_INLINED {
+    const float* from = out + k / V * a.out_stride + k % V * kLanes;
+    sums[k / V][k % V] = kPartial ? LoadFirst(kFloats, from, n) : hn::LoadU(kFloats, from);
+  });
   for (int64_t j = 0; j < a.count; ++j, row += row_bytes) {
-    if (ahead > 0) PrefetchVectors<Weights, V>(row, ahead);
+    if (fetch_rows > 0) FetchNext(a.next, j, 1, fetch_rows, row_bytes);
     FloatVec values[V];
-    for (int v = 0; v < V; ++v) {
+    Unrolled<V>([&]<int v>() HEARTH_INLINED {
       const uint8_t* from = row + v * kLanes * Weights::kBytes;
       values[v] = kPartial ? Weights::LoadSome(from, n) : Weights::Load(from);
-    }
-    for (int q = 0; q < Q; ++q) {
+    });
+    Unrolled<Q>([&]<int q>() HEARTH_INLINED {
       const FloatVec weight = hn::Set(kFloats, weights[q * a.weight_stride + j]);
-      for (int v = 0; v < V; ++v) sums[q][v] = hn::MulAdd(weight, values[v], sums[q][v]);
-    }
+      Unrolled<V>([&]<int v>()
+                      HEARTH_INLINED { sums[q][v] = hn::MulAdd(weight, values[v], sums[q][v]); });
+    });
   }
-  for (int q = 0; q < Q; ++q) {
-    for (int v = 0; v < V; ++v) {
-      float* to = out + q * a.out_stride + v * kLanes;
-      if constexpr (kPartial) {
-        StoreFirst(sums[q][v], kFloats, to, n);
-      } else {
-        hn::StoreU(sums[q][v], kFloats, to);
-      }
+  Unrolled<Q * V>([&]<int k>() HEARTH_INLINED {
+    float* to = out + k / V * a.out_stride + k % V * kLanes;
+    if constexpr (kPartial) {
+      StoreFirst(sums[k / V][k % V], kFloats, to, n);
+    } else {
+      hn::StoreU(sums[k / V][k % V], kFloats, to);
     }
-  }
+  });
 }
 
 // Queries at once: with kValueVectors vectors each they fill half of the registers with sums.
 inline constexpr int kQueriesAtOnce = 4;
 inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
 
-// Reads `ahead` bytes ahead unless that is 0.
+// All elements of the outputs of Q queries.
 template <class Weights, int Q>
-HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query, int64_t ahead) {
+HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query, int64_t fetch_rows) {
   int64_t i = 0;
   for (; i + kValueVectors * kLanes <= a.head_dim; i += kValueVectors * kLanes) {
-    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0, ahead);
+    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0, fetch_rows);
+    fetch_rows = 0;
   }
-  for (; i + kLanes <= a.head_dim; i += kLanes)
-    SumValues<Weights, 1, Q, false>(a, query, i, 0, ahead);
-  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i, ahead);
+  for (; i + kLanes <= a.head_dim; i += kLanes, fetch_rows = 0) {
+    SumValues<Weights, 1, Q, false>(a, query, i, 0, fetch_rows);
+  }
+  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i, fetch_rows);
 }
 
 template <class Weights>
@@ -102,13 +119,16 @@ void AttentionValues(const AttentionValuesArgs& a) noexcept {
     block.weights += j;
     block.values += j * row_bytes;
     block.count = rest < 0 ? a.count - j : kPositionsAtOnce;
-    // The first queries bring the next block into a cache.
-    int64_t ahead = rest > 0 ? kPositionsAtOnce * row_bytes : 0;
+    if (a.next != nullptr) block.next = a.next + j * row_bytes / kFetchStreams;
+    // The first queries fetch.
+    int64_t fetch_rows = a.count;
     int64_t query = 0;
-    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce, ahead = 0) {
-      SumAllValues<Weights, kQueriesAtOnce>(block, query, ahead);
+    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce, fetch_rows = 0) {
+      SumAllValues<Weights, kQueriesAtOnce>(block, query, fetch_rows);
     }
-    for (; query < a.queries; ++query, ahead = 0) SumAllValues<Weights, 1>(block, query, ahead);
+    for (; query < a.queries; ++query, fetch_rows = 0) {
+      SumAllValues<Weights, 1>(block, query, fetch_rows);
+    }
   }
 }
 

@@ -73,7 +73,8 @@ using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
 // Attention over part of one KV head: keys and values are `count` rows of head_dim, contiguous, in
 // the type that the kernel's name says. Several queries (of the head's group, of several tokens)
-// read them together.
+// read them together. What will be read `next`, a matrix of as many rows, is fetched meanwhile;
+// nothing where it is null.
 //
 // scores[i * score_stride + j] = q_i . keys[j], in float32; the queries are already scaled.
 struct AttentionScoresArgs {
@@ -85,6 +86,7 @@ struct AttentionScoresArgs {
   int64_t head_dim;
   float* scores;
   int64_t score_stride;
+  const std::byte* next = nullptr;
 };
 // out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending.
 struct AttentionValuesArgs {
@@ -96,6 +98,7 @@ struct AttentionValuesArgs {
   int64_t head_dim;
   float* out;
   int64_t out_stride;
+  const std::byte* next = nullptr;
 };
 
 // 16 blocks of 32 activations as a row group meets them (tensor/row_groups.h): quad q of block b

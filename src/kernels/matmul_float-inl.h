@@ -50,14 +50,16 @@ template <class Weights, bool kPartial, int R, int T>
 HWY_INLINE void AddProducts(const uint8_t* const (&w)[R], const float* const (&x)[T], int64_t i,
                             int64_t n, FloatVec (&sums)[R][T]) {
   FloatVec activations[T];
-  for (int t = 0; t < T; ++t) {
+  Unrolled<T>([&]<int t>() HEARTH_INLINED {
     activations[t] = kPartial ? LoadFirst(kFloats, x[t] + i, n) : hn::LoadU(kFloats, x[t] + i);
-  }
-  for (int r = 0; r < R; ++r) {
+  });
+  Unrolled<R>([&]<int r>() HEARTH_INLINED {
     const uint8_t* at = w[r] + i * Weights::kBytes;
     const FloatVec weights = kPartial ? Weights::LoadSome(at, n) : Weights::Load(at);
-    for (int t = 0; t < T; ++t) sums[r][t] = hn::MulAdd(weights, activations[t], sums[r][t]);
-  }
+    Unrolled<T>([&]<int t>() HEARTH_INLINED {
+      sums[r][t] = hn::MulAdd(weights, activations[t], sums[r][t]);
+    });
+  });
 }
 
 // Four floats: as many sums as are made at once.
@@ -101,7 +103,8 @@ HWY_INLINE void StoreFirstFloats(Quad v, float* to) {
 template <int N>
 HWY_INLINE void StoreSumsOfLanes(const FloatVec (&v)[N], float* to) {
   FloatVec four[4];
-  for (int i = 0; i < 4; ++i) four[i] = i < N ? v[i < N ? i : 0] : hn::Zero(kFloats);
+  Unrolled<4>([&]<int i>()
+                  HEARTH_INLINED { four[i] = i < N ? v[i < N ? i : 0] : hn::Zero(kFloats); });
   StoreFirstFloats<N>(SumsOfLanes(four), to);
 }
 
@@ -125,20 +128,18 @@ struct FloatFamily {
     const float* x[T];
     for (int t = 0; t < T; ++t) x[t] = a.x + (token + t) * a.x_stride;
     FloatVec sums[R][T];
-    for (auto& of_row : sums) {
-      for (FloatVec& sum : of_row) sum = hn::Zero(kFloats);
-    }
+    Unrolled<R * T>([&]<int i>() HEARTH_INLINED { sums[i / T][i % T] = hn::Zero(kFloats); });
     int64_t i = 0;
     for (; i + kLanes <= a.k; i += kLanes) {
       for (int r = 0; r < R; ++r) PrefetchAhead(w[r] + i * Weights::kBytes);
       AddProducts<Weights, false>(w, x, i, kLanes, sums);
     }
     if (i < a.k) AddProducts<Weights, true>(w, x, i, a.k - i, sums);
-    for (int t = 0; t < T; ++t) {
+    Unrolled<T>([&]<int t>() HEARTH_INLINED {
       FloatVec of_rows[R];
-      for (int r = 0; r < R; ++r) of_rows[r] = sums[r][t];
+      Unrolled<R>([&]<int r>() HEARTH_INLINED { of_rows[r] = sums[r][t]; });
       StoreSumsOfLanes(of_rows, &OutAt(a, row, token + t));
-    }
+    });
   }
 };
 

@@ -28,6 +28,18 @@ using HalfBitsTag = hn::Rebind<uint16_t, FloatTag>;
 inline constexpr FloatTag kFloats{};
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
 
+// Calls f.operator()<I>() for I = 0 .. N - 1. Arrays of vectors that are indexed like this stay in
+// registers; of those that loops index GCC keeps a copy in memory. Lambdas to call are marked
+// HEARTH_INLINED behind their parameters.
+#define HEARTH_INLINED __attribute__((always_inline))
+template <int N, int I = 0, class F>
+HWY_INLINE void Unrolled(const F& f) {
+  if constexpr (I < N) {
+    f.template operator()<I>();
+    Unrolled<N, I + 1>(f);
+  }
+}
+
 // The first n < Lanes(d) elements at p, zeros in the other lanes; reads nothing after them. For
 // instruction sets (and element sizes) without masked loads.
 template <class D, class T = hn::TFromD<D>>

@@ -34,7 +34,7 @@ struct AttentionArgs {
 // Scratch that Attention needs for a model and a machine.
 struct AttentionScratch {
   int64_t thread_floats = 0;   // per thread
-  int64_t partial_floats = 0;  // for all threads; 0 where every KV head is one thread's work
+  int64_t partial_floats = 0;  // for all threads
 };
 AttentionScratch AttentionScratchFor(const KvLayout& layout, int64_t num_heads, int64_t max_context,
                                      int threads);
