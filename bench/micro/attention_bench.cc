@@ -33,8 +33,9 @@ void RunScores(const Context& context, const CacheType& type, int64_t queries,
   const std::vector<float> q = SomeFloats(queries * kHeadDim);
   std::vector<float> scores(static_cast<size_t>(queries * kPositions));
   for (auto _ : state) {
-    (context.table.*type.scores)({q.data(), kHeadDim, queries, pages.Next(), kPositions, kHeadDim,
-                                  scores.data(), kPositions});
+    const std::byte* keys = pages.Next();
+    (context.table.*type.scores)({q.data(), kHeadDim, queries, keys, kPositions, kHeadDim,
+                                  scores.data(), kPositions, pages.following()});
     benchmark::ClobberMemory();
   }
   Count(state, type, queries);
@@ -46,8 +47,9 @@ void RunValues(const Context& context, const CacheType& type, int64_t queries,
   const std::vector<float> weights = SomeFloats(queries * kPositions);
   std::vector<float> out(static_cast<size_t>(queries * kHeadDim));
   for (auto _ : state) {
-    (context.table.*type.values)({weights.data(), kPositions, queries, pages.Next(), kPositions,
-                                  kHeadDim, out.data(), kHeadDim});
+    const std::byte* values = pages.Next();
+    (context.table.*type.values)({weights.data(), kPositions, queries, values, kPositions, kHeadDim,
+                                  out.data(), kHeadDim, pages.following()});
     benchmark::ClobberMemory();
   }
   Count(state, type, queries);

@@ -46,6 +46,8 @@ class Pieces {
     if (at_ == end_) at_ = begin_;
     return piece;
   }
+  // What Next will return.
+  const std::byte* following() const { return at_; }
 
  private:
   size_t piece_bytes_;

@@ -12,7 +12,7 @@ namespace {
 
 // An extent is read in pieces, so that a disk with several channels uses them all.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
-constexpr int kQueueDepth = 32;
+constexpr int kExtentQueueDepth = 32;
 
 }  // namespace
 
@@ -37,8 +37,8 @@ ExtentReader::ExtentReader(Budget& budget, const ExtentMap& map,
                   std::to_string(ExtentMap::kReadAlignment) + " bytes or less",
                   std::to_string(file->alignment_bytes()));
     }
-    queues_.push_back(
-        file->OpenQueue({.depth = kQueueDepth, .capacity = std::max<size_t>(pieces, kQueueDepth)}));
+    queues_.push_back(file->OpenQueue(
+        {.depth = kExtentQueueDepth, .capacity = std::max<size_t>(pieces, kExtentQueueDepth)}));
   }
 }
 

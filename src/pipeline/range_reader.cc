@@ -9,7 +9,7 @@ namespace {
 
 // A range is read in pieces, so that a disk with several channels uses them all.
 constexpr uint64_t kReadBytes = uint64_t{1} << 20;
-constexpr int kQueueDepth = 16;
+constexpr int kRangeQueueDepth = 16;
 constexpr int64_t kCheckGrain = 64;
 
 }  // namespace
@@ -20,7 +20,7 @@ RangeReader::RangeReader(BundleStore& store)
       static_cast<uint64_t>(store.plan().range_neurons) * store.source().layout.stride;
   const uint64_t reads = (range_bytes / kReadBytes + 1) * buffers_.size();
   queue_ = store.file().OpenQueue(
-      {.depth = kQueueDepth, .capacity = std::max<size_t>(reads, kQueueDepth)});
+      {.depth = kRangeQueueDepth, .capacity = std::max<size_t>(reads, kRangeQueueDepth)});
   for (size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].bundles = store.RangeBuffer(static_cast<int64_t>(i)).data();
   }

@@ -11,8 +11,8 @@
 namespace hearth {
 namespace {
 
-NeuronCacheOptions CacheOptions(const ExtentMap& map, const ExtentPlan& plan,
-                                CachePolicyKind policy) {
+NeuronCacheOptions ExpertCacheOptions(const ExtentMap& map, const ExtentPlan& plan,
+                                      CachePolicyKind policy) {
   NeuronCacheOptions options = {
       .num_keys = map.num_keys(),
       .num_slots = plan.cache_slots,
@@ -67,7 +67,7 @@ uint64_t StreamedMatrices::SlotBytes(const ExtentMap& map, const ExtentPlan& pla
 
 uint64_t StreamedMatrices::ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
                                         CachePolicyKind policy) {
-  return SlotBytes(map, plan) + NeuronCache::TableBytes(CacheOptions(map, plan, policy)) +
+  return SlotBytes(map, plan) + NeuronCache::TableBytes(ExpertCacheOptions(map, plan, policy)) +
          ExtentReader::ChargedBytes(map, plan.read_buffers);
 }
 
@@ -80,7 +80,7 @@ StreamedMatrices::StreamedMatrices(Budget& budget, ExtentMap map,
       slot_bytes_(map_.shape().slot_bytes),
       memory_(budget, "FFN matrices", BytesOfSlots(map_, plan)),
       cache_(std::make_unique<NeuronCache>(
-          budget, CacheOptions(map_, plan, policy),
+          budget, ExpertCacheOptions(map_, plan, policy),
           std::span(memory_.data(), static_cast<size_t>(plan.cache_slots) * slot_bytes_))),
       reader_(budget, map_, files_, plan.read_buffers) {}
 
