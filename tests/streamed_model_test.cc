@@ -91,12 +91,9 @@ TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
       EXPECT_EQ(expected, dense);
     }
     int trial = 0;
-    // Of neurons that were predicted most is looked up.
-    const std::span policies = AllCachePolicies();
-    const size_t num_policies = mode == FfnMode::kPredicted ? policies.size() : 2;
     // From the smallest to most of the neurons in memory.
     for (const uint64_t more_mib : {0, 6, 15}) {
-      for (const CachePolicyKind policy : policies.first(num_policies)) {
+      for (const CachePolicyKind policy : AllCachePolicies()) {
         options.threads = 1 + trial % 4;
         options.memory_bytes = SmallestLimit(Path(), options) + (more_mib << 20);
         options.streaming.pipeline = {

@@ -41,20 +41,20 @@ TEST_P(StreamedFfnFaults, AFailedReadFailsOneTokenOnly) {
           model.File(budget, 2),
           FaultScript{{.kind = kind, .nth_read = reads_of_fill + nth_read, .byte = 30}});
       StreamedFfns streamed(budget, model.Source(std::move(file)), plan, Options());
-      streamed.Fill(compute_, {});
+      streamed.Fill(*compute_, {});
       const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
       const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
       std::vector<int32_t> list;
       for (int32_t n = 30; n < 70; ++n) list.push_back(n);
       std::vector<float> out(x.size());
       try {
-        streamed.Run(compute_, ffn, x.data(), list, true, out.data());
+        streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
         ADD_FAILURE() << "a fault went unnoticed";
       } catch (const Error& error) {
         EXPECT_THAT(error.what(), HasSubstr("model.gguf"));
         EXPECT_EQ(error.code(), kind == FaultKind::kFlip ? ErrorCode::kCorrupt : ErrorCode::kIo);
       }
-      streamed.Run(compute_, ffn, x.data(), list, true, out.data());
+      streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
       EXPECT_EQ(out, Resident(model, ffn, x, list));
     }
   }
@@ -77,14 +77,14 @@ TEST_P(StreamedFfnFaults, RandomFaultsGiveAnErrorOrTheRightBits) {
                              .range_neurons = 64,
                              .range_buffers = 2};
     StreamedFfns streamed(budget, model.Source(std::move(file)), plan, Options());
-    if (HoldsGates()) streamed.Fill(compute_, {});
+    if (HoldsGates()) streamed.Fill(*compute_, {});
     for (int token = 0; token < 8; ++token) {
       const StreamedFfn ffn = {token % 2, 0, FfnActivation::kDRelu};
       const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
       const std::vector<int32_t> list = RandomList(200, random_);
       std::vector<float> out(x.size());
       try {
-        streamed.Run(compute_, ffn, x.data(), list, true, out.data());
+        streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
       } catch (const Error&) {
         ++failed;
         continue;
@@ -110,11 +110,11 @@ TEST_F(StreamedFfnsTest, DamageFoundInSequentialReadsIsNamed) {
   StreamedFfns streamed(
       budget_, model.Source(model.File(budget_, 0)),
       {.pinned_neurons = 64, .cache_slots = 10, .range_neurons = 64, .range_buffers = 2}, {});
-  streamed.Fill(compute_, {});
+  streamed.Fill(*compute_, {});
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
   for (int repeat = 0; repeat < 2; ++repeat) {
     try {
-      streamed.ForEachRange(compute_, ffn, [](int64_t, const FfnNeurons&) {});
+      streamed.ForEachRange(*compute_, ffn, [](int64_t, const FfnNeurons&) {});
       ADD_FAILURE() << "damage went unnoticed";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kCorrupt);

@@ -29,9 +29,6 @@ class StreamStressTest : public StreamedFfnsTest {
  protected:
   StreamStressTest() {
     random_.seed(static_cast<uint32_t>(::testing::UnitTest::GetInstance()->random_seed()));
-    for (int threads = 1; threads <= 4; ++threads) {
-      computes_.push_back(std::make_unique<Compute>("auto", threads));
-    }
   }
 
   int64_t Pick(int64_t from, int64_t to) {
@@ -44,7 +41,13 @@ class StreamStressTest : public StreamedFfnsTest {
   }
   Compute& RandomCompute() { return *computes_[static_cast<size_t>(Pick(0, 3))]; }
 
+  // To be run with a random instruction set.
   TestBundles RandomModel() {
+    UseIsa(static_cast<size_t>(random_()));
+    computes_.clear();
+    for (int threads = 1; threads <= 4; ++threads) {
+      computes_.push_back(std::make_unique<Compute>(isa_, threads));
+    }
     return TestBundles(
         {.layers = Pick(1, 3),
          .experts = Pick(1, 2),

@@ -23,7 +23,8 @@ TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
                                .hidden = 32 * (1 + trial % 20),
                                .dtype = dtype},
                               static_cast<uint32_t>(trial));
-      Compute compute("auto", 1 + trial % 4);
+      UseIsa(static_cast<size_t>(trial));
+      Compute compute(isa_, 1 + trial % 4);
       const StreamOptions options = {
           .policy = AllCachePolicies()[static_cast<size_t>(trial) % AllCachePolicies().size()],
           .pipeline = AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()]};
@@ -58,7 +59,8 @@ TEST_F(StreamedFfnsTest, GatesInMemoryChooseTheNeuronsOfEveryActivation) {
                              .hidden = 32 * (1 + trial % 19),
                              .dtype = trial % 4 == 3 ? DType::kF16 : DType::kQ4_0},
                             static_cast<uint32_t>(trial));
-    Compute compute("auto", 1 + trial % 4);
+    UseIsa(static_cast<size_t>(trial));
+    Compute compute(isa_, 1 + trial % 4);
     StreamedFfns streamed(
         budget_, model.Source(model.File(budget_, static_cast<uint64_t>(trial % 3 * trial))),
         RandomPlan(model.shape(), true),
@@ -91,7 +93,7 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
                             5);
     StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)),
                           RandomPlan(model.shape(), trial % 3 == 0), {});
-    streamed.Fill(compute_, {});
+    streamed.Fill(*compute_, {});
     const int64_t tokens = 9 + trial, hidden = model.sizes().hidden;
     SparsePrefill op(budget_, {tokens, hidden, model.sizes().neurons, 3});
     MatMulInput input(budget_, tokens, hidden);
@@ -100,12 +102,12 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
       std::vector<float> x = RandomFloats(tokens * hidden, random_);
       input.Set({x.data(), tokens, hidden, hidden});
       std::vector<float> out(x.size(), 99.0f), expected(x.size());
-      op.Run(compute_, model.Resident(ffn), input, {}, {expected.data(), tokens, hidden, hidden});
+      op.Run(*compute_, model.Resident(ffn), input, {}, {expected.data(), tokens, hidden, hidden});
       int64_t next = 0;
-      streamed.ForEachRange(compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+      streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
         EXPECT_EQ(first, next);
         next += rows.gate.rows;
-        op.RunRange(compute_, rows, input, {first, first == 0, next == model.sizes().neurons}, {},
+        op.RunRange(*compute_, rows, input, {first, first == 0, next == model.sizes().neurons}, {},
                     {out.data(), tokens, hidden, hidden});
       });
       EXPECT_EQ(next, model.sizes().neurons);
@@ -120,18 +122,18 @@ TEST_F(StreamedFfnsTest, CountsWhatIsPinnedFoundAndRead) {
       budget_, model.Source(model.File(budget_, 0)),
       {.pinned_neurons = 64, .cache_slots = 32, .range_neurons = 64, .range_buffers = 2},
       {.policy = CachePolicyKind::kLru});
-  streamed.Fill(compute_, {});
+  streamed.Fill(*compute_, {});
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
   const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
   std::vector<float> out(x.size());
   // Pinned, in the cache from the start, and on storage.
   const std::vector<int32_t> list = {3, 63, 64, 95, 96, 255};
-  streamed.Run(compute_, ffn, x.data(), list, true, out.data());
+  streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
   EXPECT_EQ(streamed.counts().pinned, 2);
   EXPECT_EQ(streamed.counts().hits, 2);
   EXPECT_EQ(streamed.counts().misses, 2);
   EXPECT_EQ(streamed.counts().bytes_read, 2 * model.shape().bundle_bytes);
-  streamed.Run(compute_, ffn, x.data(), list, true, out.data());
+  streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
   EXPECT_EQ(streamed.counts().misses, 2) << "what was read is in the cache";
 }
 
@@ -144,11 +146,11 @@ TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {
                          .range_neurons = 64,
                          .range_buffers = 2},
                         {});
-  streamed.Fill(compute_, {});
+  streamed.Fill(*compute_, {});
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
   const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
   std::vector<float> out(x.size());
-  streamed.Run(compute_, ffn, x.data(), std::nullopt, true, out.data());
+  streamed.Run(*compute_, ffn, x.data(), std::nullopt, true, out.data());
   Resident(model, ffn, x, std::nullopt);
   const auto below = [&](int32_t neuron) {
     return std::lower_bound(fired_.begin(), fired_.end(), neuron) - fired_.begin();
@@ -170,7 +172,7 @@ TEST_F(StreamedFfnsTest, MatricesReadTheHalvesOfABundleOneAfterTheOther) {
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
   const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
   std::vector<float> out(x.size());
-  streamed.Run(compute_, ffn, x.data(), std::vector<int32_t>{3, 63, 64}, true, out.data());
+  streamed.Run(*compute_, ffn, x.data(), std::vector<int32_t>{3, 63, 64}, true, out.data());
   EXPECT_EQ(streamed.counts().misses, 3);
   EXPECT_EQ(streamed.counts().reads, 6);
   EXPECT_EQ(streamed.counts().bytes_read, 3 * model.shape().bundle_bytes);

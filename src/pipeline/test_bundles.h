@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/dequantize.h"
@@ -133,7 +134,14 @@ inline std::vector<int32_t> RandomList(int64_t neurons, std::mt19937& random) {
 
 class StreamedFfnsTest : public ::testing::Test {
  protected:
-  StreamedFfnsTest() : compute_("auto", 3) {}
+  StreamedFfnsTest() { UseIsa(0); }
+
+  // Another instruction set for every trial, the best one first.
+  void UseIsa(size_t trial) {
+    const std::vector<std::string> names = UsableIsaNames();
+    isa_ = names[names.size() - 1 - trial % names.size()];
+    compute_.emplace(isa_, 3);
+  }
 
   std::vector<float> Resident(const TestBundles& model, const StreamedFfn& ffn,
                               const std::vector<float>& x,
@@ -141,8 +149,8 @@ class StreamedFfnsTest : public ::testing::Test {
                               bool skip_silent = true) {
     SparseFfn op(budget_, model.sizes().hidden, model.sizes().neurons);
     std::vector<float> out(x.size());
-    counts_ = op.Activate(compute_, model.Resident(ffn), x.data(), list, skip_silent);
-    op.AddDown(compute_, model.Resident(ffn), out.data());
+    counts_ = op.Activate(*compute_, model.Resident(ffn), x.data(), list, skip_silent);
+    op.AddDown(*compute_, model.Resident(ffn), out.data());
     fired_.clear();
     op.ListFired(fired_);
     return out;
@@ -164,7 +172,8 @@ class StreamedFfnsTest : public ::testing::Test {
   }
 
   Budget budget_;
-  Compute compute_;
+  std::string isa_;
+  std::optional<Compute> compute_;
   std::mt19937 random_{7};
   // Of the last Resident.
   SparseFfnCounts counts_;
