@@ -37,16 +37,10 @@ void AttentionScores(const AttentionScoresArgs& a) noexcept {
   args.tokens = a.queries;
   args.out = a.scores;
   args.out_stride = a.score_stride;
-  for (int64_t j = 0; j < a.count; j += kRowsOfFloatTile) {
-    FetchNext(a.next, j, kRowsOfFloatTile, a.count, a.head_dim * Weights::kBytes);
-    const int64_t end = j + kRowsOfFloatTile < a.count ? j + kRowsOfFloatTile : a.count;
-    int64_t query = 0;
-    for (; query + kTokensOfTile <= a.queries; query += kTokensOfTile) {
-      RowsTimesTokens<FloatFamily<Weights>, kRowsOfFloatTile, kTokensOfTile>(args, j, end, query);
-    }
-    for (; query < a.queries; ++query) {
-      RowsTimesTokens<FloatFamily<Weights>, kRowsOfFloatTile, 1>(args, j, end, query);
-    }
+  for (int64_t j = 0; j < a.count; j += kRowPanelMultiple) {
+    const int64_t end = a.count - j < kRowPanelMultiple ? a.count : j + kRowPanelMultiple;
+    FetchNext(a.next, j, end - j, a.count, a.head_dim * Weights::kBytes);
+    RowsTimesAllTokens<FloatFamily<Weights>>(args, j, end);
   }
 }
 
@@ -55,11 +49,9 @@ void AttentionScores(const AttentionScoresArgs& a) noexcept {
 inline constexpr int64_t kPositionsAtOnce = 16;
 
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
-// vectors, or fewer elements where kPartial (and then V is 1). Fetches a share of the next matrix,
-// of `fetch_rows` rows, unless that is 0.
+// vectors, or fewer elements where kPartial (and then V is 1).
 template <class Weights, int V, int Q, bool kPartial>
-HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n,
-                          int64_t fetch_rows) {
+HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n) {
   const float* weights = a.weights + query * a.weight_stride;
   float* out = a.out + query * a.out_stride + i;
   const int64_t row_bytes = a.head_dim * Weights::kBytes;
@@ -70,7 +62,6 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
     sums[k / V][k % V] = kPartial ? LoadFirst(kFloats, from, n) : hn::LoadU(kFloats, from);
   });
   for (int64_t j = 0; j < a.count; ++j, row += row_bytes) {
-    if (fetch_rows > 0) FetchNext(a.next, j, 1, fetch_rows, row_bytes);
     FloatVec values[V];
     Unrolled<V>([&]<int v>() HEARTH_INLINED {
       const uint8_t* from = row + v * kLanes * Weights::kBytes;
@@ -98,16 +89,13 @@ inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
 
 // All elements of the outputs of Q queries.
 template <class Weights, int Q>
-HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query, int64_t fetch_rows) {
+HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query) {
   int64_t i = 0;
   for (; i + kValueVectors * kLanes <= a.head_dim; i += kValueVectors * kLanes) {
-    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0, fetch_rows);
-    fetch_rows = 0;
+    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0);
   }
-  for (; i + kLanes <= a.head_dim; i += kLanes, fetch_rows = 0) {
-    SumValues<Weights, 1, Q, false>(a, query, i, 0, fetch_rows);
-  }
-  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i, fetch_rows);
+  for (; i + kLanes <= a.head_dim; i += kLanes) SumValues<Weights, 1, Q, false>(a, query, i, 0);
+  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i);
 }
 
 template <class Weights>
@@ -119,16 +107,12 @@ void AttentionValues(const AttentionValuesArgs& a) noexcept {
     block.weights += j;
     block.values += j * row_bytes;
     block.count = rest < 0 ? a.count - j : kPositionsAtOnce;
-    if (a.next != nullptr) block.next = a.next + j * row_bytes / kFetchStreams;
-    // The first queries fetch.
-    int64_t fetch_rows = a.count;
+    FetchNext(a.next, j, block.count, a.count, row_bytes);
     int64_t query = 0;
-    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce, fetch_rows = 0) {
-      SumAllValues<Weights, kQueriesAtOnce>(block, query, fetch_rows);
+    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce) {
+      SumAllValues<Weights, kQueriesAtOnce>(block, query);
     }
-    for (; query < a.queries; ++query, fetch_rows = 0) {
-      SumAllValues<Weights, 1>(block, query, fetch_rows);
-    }
+    for (; query < a.queries; ++query) SumAllValues<Weights, 1>(block, query);
   }
 }
 

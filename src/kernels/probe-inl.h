@@ -20,33 +20,19 @@ struct QuadProducts {
   static HWY_INLINE IntVec Add(IntVec sums, Bytes u, Bytes s) { return DotQuads(sums, u, s); }
 };
 
-// Recursions, not loops: every sum has a constant index and so a register of its own. With loops
-// the compiler keeps them in memory.
-template <int I>
-HWY_INLINE void ClearSums(IntVec (&sums)[kProbeSums]) {
-  if constexpr (I < kProbeSums) {
-    sums[I] = hn::Zero(IntTag());
-    ClearSums<I + 1>(sums);
-  }
-}
-
-template <class Products, int I>
-HWY_INLINE void AddProducts(IntVec (&sums)[kProbeSums], Bytes& u, Bytes s) {
-  if constexpr (I < kProbeSums) {
-    KeepInRegister(u);  // or the products of pairs would be computed once for all sums
-    sums[I] = Products::Add(sums[I], u, s);
-    KeepInRegister(sums[I]);
-    AddProducts<Products, I + 1>(sums, u, s);
-  }
-}
-
 template <class Products>
 int64_t ProbeInt8(int64_t rounds) noexcept {
   IntVec sums[kProbeSums];
-  ClearSums<0>(sums);
+  Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED { sums[i] = hn::Zero(IntTag()); });
   Bytes u = hn::Set(ByteTag(), uint8_t{3});
   const Bytes s = hn::Set(ByteTag(), uint8_t{1});
-  for (int64_t round = 0; round < rounds; ++round) AddProducts<Products, 0>(sums, u, s);
+  for (int64_t round = 0; round < rounds; ++round) {
+    Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED {
+      KeepInRegister(u);  // or the products of pairs would be computed once for all sums
+      sums[i] = Products::Add(sums[i], u, s);
+      KeepInRegister(sums[i]);
+    });
+  }
   return rounds * kProbeSums * Products::kMultiplyAdds;
 }
 

@@ -30,20 +30,24 @@ HWY_INLINE void RowsTimesTokens(const MatMulArgs& a, int64_t begin, int64_t end,
 }
 
 template <class Family>
+HWY_INLINE void RowsTimesAllTokens(const MatMulArgs& a, int64_t begin, int64_t end) {
+  int64_t token = 0;
+  for (; token + kTokensOfTile <= a.tokens; token += kTokensOfTile) {
+    RowsTimesTokens<Family, Family::kRowsOfTile, kTokensOfTile>(a, begin, end, token);
+  }
+  for (; token < a.tokens; ++token) {
+    RowsTimesTokens<Family, kRowsOfDecode, 1>(a, begin, end, token);
+  }
+}
+
+template <class Family>
 void MatMul(const MatMulArgs& a) noexcept {
   const int64_t bytes = static_cast<int64_t>(a.row_bytes);
   int64_t panel = bytes > 0 ? kRowPanelBytes / bytes / kRowPanelMultiple * kRowPanelMultiple : 0;
   if (panel == 0) panel = kRowPanelMultiple;
   if (a.tokens == 1) panel = a.row_end - a.row_begin;
   for (int64_t begin = a.row_begin; begin < a.row_end; begin += panel) {
-    const int64_t end = a.row_end - begin < panel ? a.row_end : begin + panel;
-    int64_t token = 0;
-    for (; token + kTokensOfTile <= a.tokens; token += kTokensOfTile) {
-      RowsTimesTokens<Family, Family::kRowsOfTile, kTokensOfTile>(a, begin, end, token);
-    }
-    for (; token < a.tokens; ++token) {
-      RowsTimesTokens<Family, kRowsOfDecode, 1>(a, begin, end, token);
-    }
+    RowsTimesAllTokens<Family>(a, begin, a.row_end - begin < panel ? a.row_end : begin + panel);
   }
 }
 
