@@ -86,6 +86,16 @@ void RunScaledAdd(const KernelTable& table, const Memory& memory, DType dtype,
   CountMacs(state, kListRows * kColumns);
 }
 
+void RunHash(const KernelTable& table, const Memory& memory, benchmark::State& state) {
+  RandomLists lists(memory, DType::kQ4_0, state);
+  std::vector<uint32_t> out(kListRows);
+  for (auto _ : state) {
+    table.xxh32_rows({lists.Next(), RowBytesOf(DType::kQ4_0), out.data()});
+    benchmark::ClobberMemory();
+  }
+  CountBytes(state, lists.bytes_per_list());
+}
+
 // Matrices of contiguous rows, as an engine keeps gates, of which random ones are listed,
 // ascending, as active neurons are.
 class SparseMatrices {
@@ -147,6 +157,8 @@ void RegisterRows(const Context& context) {
                RunScaledAdd(table, memory, dtype, state);
              });
   }
+  Register(context, "xxh32_rows", BoundBy::kMemory,
+           [&table, &memory](benchmark::State& state) { RunHash(table, memory, state); });
   for (const int sparsity : {0, 15, 30, 50, 70, 80, 90, 95}) {
     for (const bool is_dot : {true, false}) {
       Register(context,

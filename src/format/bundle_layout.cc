@@ -1,13 +1,13 @@
 #include "format/bundle_layout.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <optional>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/rounding.h"
 #include "tensor/row_groups.h"
@@ -119,8 +119,6 @@ void CheckLayout(const BundleLayout& layout, int64_t hidden, const std::string& 
   }
 }
 
-uint32_t Hash(std::span<const std::byte> bytes) { return XXH32(bytes.data(), bytes.size(), 0); }
-
 }  // namespace
 
 const char* BundleRoleName(BundleRole role) {
@@ -197,36 +195,45 @@ std::string BundleTensorName(int64_t layer) { return fmt::format("blk.{}.ffn_bun
 std::string BundleOrderName(int64_t layer) { return fmt::format("blk.{}.ffn_order", layer); }
 std::string BundleRateName(int64_t layer) { return fmt::format("blk.{}.ffn_rate", layer); }
 
-uint32_t GateCheckOf(const BundleLayout& layout, std::span<const std::byte> bundle) {
+CheckedPart GateChecked(const BundleLayout& layout) {
   const BundlePart& gate = layout.Part(BundleRole::kGate);
-  return Hash(bundle.subspan(gate.offset, gate.bytes));
+  return {gate.offset, gate.bytes};
 }
 
-uint32_t RestCheckOf(const BundleLayout& layout, std::span<const std::byte> rest) {
+CheckedPart RestChecked(const BundleLayout& layout) {
   const BundlePart& up = layout.Part(BundleRole::kUp);
   const BundlePart& down = layout.Part(BundleRole::kDown);
   const uint64_t begin = std::min(up.offset, down.offset);
-  const uint64_t end = std::max(up.offset + up.bytes, down.offset + down.bytes);
-  return Hash(rest.subspan(begin - layout.split, end - begin));
+  return {begin, std::max(up.offset + up.bytes, down.offset + down.bytes) - begin};
 }
 
-uint32_t StoredRestCheck(const BundleLayout& layout, std::span<const std::byte> bundle) {
-  uint32_t checks[2];
-  std::memcpy(checks, bundle.data() + layout.Part(BundleRole::kCheck).offset, sizeof(checks));
-  return checks[1];
+uint32_t GateCheckOf(const BundleLayout& layout, std::span<const std::byte> bundle) {
+  const CheckedPart gate = GateChecked(layout);
+  return Xxh32(bundle.subspan(gate.offset, gate.bytes));
+}
+
+uint32_t RestCheckOf(const BundleLayout& layout, std::span<const std::byte> rest) {
+  const CheckedPart checked = RestChecked(layout);
+  return Xxh32(rest.subspan(checked.offset - layout.split, checked.bytes));
+}
+
+BundleChecks StoredChecks(const BundleLayout& layout, std::span<const std::byte> bundle) {
+  BundleChecks checks;
+  static_assert(sizeof(checks) == kCheckBytes);
+  std::memcpy(&checks, bundle.data() + layout.Part(BundleRole::kCheck).offset, sizeof(checks));
+  return checks;
 }
 
 void SetBundleChecks(const BundleLayout& layout, std::span<std::byte> bundle) {
-  const uint32_t checks[] = {GateCheckOf(layout, bundle),
-                             RestCheckOf(layout, bundle.subspan(layout.split))};
-  std::memcpy(bundle.data() + layout.Part(BundleRole::kCheck).offset, checks, sizeof(checks));
+  const BundleChecks checks = {GateCheckOf(layout, bundle),
+                               RestCheckOf(layout, bundle.subspan(layout.split))};
+  std::memcpy(bundle.data() + layout.Part(BundleRole::kCheck).offset, &checks, sizeof(checks));
 }
 
 bool BundleIsIntact(const BundleLayout& layout, std::span<const std::byte> bundle) {
-  uint32_t checks[2];
-  std::memcpy(checks, bundle.data() + layout.Part(BundleRole::kCheck).offset, sizeof(checks));
-  return checks[0] == GateCheckOf(layout, bundle) &&
-         checks[1] == RestCheckOf(layout, bundle.subspan(layout.split));
+  const BundleChecks checks = StoredChecks(layout, bundle);
+  return checks.gate == GateCheckOf(layout, bundle) &&
+         checks.rest == RestCheckOf(layout, bundle.subspan(layout.split));
 }
 
 }  // namespace hearth

@@ -78,12 +78,24 @@ std::string BundleTensorName(int64_t layer);
 std::string BundleOrderName(int64_t layer);
 std::string BundleRateName(int64_t layer);
 
-// The checks of a bundle: XXH32 of the gate's bytes, and of all bytes from up's first to down's
-// last. `bundle` is a whole one; `rest` begins at the split.
+// The bytes of a bundle that its two checks are of: the gate's, and all from up's first to down's
+// last.
+struct CheckedPart {
+  uint64_t offset;  // in the bundle
+  uint64_t bytes;
+};
+CheckedPart GateChecked(const BundleLayout& layout);
+CheckedPart RestChecked(const BundleLayout& layout);
+
+// The checks: XXH32 of these bytes. `bundle` is a whole one; `rest` begins at the split.
 uint32_t GateCheckOf(const BundleLayout& layout, std::span<const std::byte> bundle);
 uint32_t RestCheckOf(const BundleLayout& layout, std::span<const std::byte> rest);
-// What the bundle says RestCheckOf should be.
-uint32_t StoredRestCheck(const BundleLayout& layout, std::span<const std::byte> bundle);
+// What a bundle says that they should be.
+struct BundleChecks {
+  uint32_t gate;
+  uint32_t rest;
+};
+BundleChecks StoredChecks(const BundleLayout& layout, std::span<const std::byte> bundle);
 // Writes both into the bundle / compares them with what it says.
 void SetBundleChecks(const BundleLayout& layout, std::span<std::byte> bundle);
 bool BundleIsIntact(const BundleLayout& layout, std::span<const std::byte> bundle);

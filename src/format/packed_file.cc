@@ -1,7 +1,6 @@
 #include "format/packed_file.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -35,20 +34,20 @@ const std::vector<uint64_t>* FindHashes(const GgufMetadata& metadata) {
 
 // The header's hash: its own eight bytes, which end at `hash_end`, count as zeros.
 uint64_t HashOfHeader(const BlockReader& reader, uint64_t header_bytes, uint64_t hash_end) {
-  TensorHasher hasher;
+  ChecksumStream hash;
   std::vector<std::byte> chunk;
   const auto add = [&](uint64_t begin, uint64_t end) {
     for (uint64_t at = begin; at < end; at += chunk.size()) {
       chunk.resize(static_cast<size_t>(std::min(kHashChunkBytes, end - at)));
       reader.ReadAt(at, chunk);
-      hasher.Add(chunk);
+      hash.Update(chunk);
     }
   };
   const uint64_t hash_begin = hash_end - sizeof(uint64_t);
   add(0, hash_begin);
-  hasher.Add(std::array<std::byte, sizeof(uint64_t)>{});
+  hash.Update(std::array<std::byte, sizeof(uint64_t)>{});
   add(hash_end, header_bytes);
-  return hasher.Digest();
+  return hash.Digest();
 }
 
 class PackedFileChecker {
@@ -146,21 +145,21 @@ class PackedFileChecker {
 }  // namespace
 
 uint64_t ModelHash(const GgufFile& file) {
-  TensorHasher hasher;
+  ChecksumStream hash;
   std::vector<std::byte> chunk;
   for (size_t part = 0; part < file.num_parts(); ++part) {
     const uint64_t end = file.header_bytes(part);
     for (uint64_t at = 0; at < end; at += chunk.size()) {
       chunk.resize(static_cast<size_t>(std::min(kHashChunkBytes, end - at)));
       file.part(part).ReadAt(at, chunk);
-      hasher.Add(chunk);
+      hash.Update(chunk);
     }
   }
   for (const GgufTensor& tensor : file.tensors()) {
     const auto add = [&](uint64_t begin, uint64_t bytes) {
       chunk.resize(static_cast<size_t>(bytes));
       file.ReadTensor(tensor, begin, chunk);
-      hasher.Add(chunk);
+      hash.Update(chunk);
     };
     if (tensor.bytes <= 2 * kHashedEndBytes) {
       add(0, tensor.bytes);
@@ -169,7 +168,7 @@ uint64_t ModelHash(const GgufFile& file) {
       add(tensor.bytes - kHashedEndBytes, kHashedEndBytes);
     }
   }
-  return hasher.Digest();
+  return hash.Digest();
 }
 
 void SetPackedMetadata(const BundleLayout& layout, uint64_t source_hash, GgufMetadata* metadata) {
@@ -196,21 +195,6 @@ std::optional<int64_t> LayerOfBundle(std::string_view tensor_name) {
   return layer;
 }
 
-void TensorHasher::FreeState::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
-
-TensorHasher::TensorHasher() : state_(XXH3_createState()) {
-  if (state_ == nullptr) throw std::bad_alloc();
-  Restart();
-}
-
-void TensorHasher::Add(std::span<const std::byte> bytes) {
-  XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
-}
-
-uint64_t TensorHasher::Digest() const { return XXH3_64bits_digest(state_.get()); }
-
-void TensorHasher::Restart() { XXH3_64bits_reset(state_.get()); }
-
 PackedWriter::PackedWriter(const std::string& path, GgufMetadata metadata,
                            std::vector<GgufTensorDecl> tensors) {
   metadata.Set(kTensorHashesKey, HashesValue(std::vector<uint64_t>(tensors.size())));
@@ -226,18 +210,17 @@ void PackedWriter::Append(std::span<const std::byte> bytes) {
   writer_->Append(bytes);
   if (bytes.empty()) return;
   const bool is_bundle = is_bundle_[hashes_.size()];
-  if (!is_bundle) hasher_.Add(bytes);
+  if (!is_bundle) hash_.Update(bytes);
   if (bytes.size() < left) return;
-  hashes_.push_back(is_bundle ? 0 : hasher_.Digest());
-  hasher_.Restart();
+  hashes_.push_back(is_bundle ? 0 : hash_.Digest());
+  hash_.Restart();
 }
 
 void PackedWriter::SetHashes() {
   if (hashes_.size() != is_bundle_.size()) return;  // GgufWriter will refuse
   writer_->SetValue(kTensorHashesKey, HashesValue(hashes_));
   writer_->SetValue(kHeaderHashKey, Uint64Value(0));
-  const std::span<const std::byte> header = writer_->header();
-  writer_->SetValue(kHeaderHashKey, Uint64Value(XXH3_64bits(header.data(), header.size())));
+  writer_->SetValue(kHeaderHashKey, Uint64Value(Checksum(writer_->header())));
 }
 
 const std::string& PackedWriter::Complete() {

@@ -16,11 +16,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checksum.h"
 #include "format/bundle_layout.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
-
-struct XXH3_state_s;
 
 namespace hearth {
 
@@ -39,21 +38,6 @@ void SetPackedMetadata(const BundleLayout& layout, uint64_t source_hash, GgufMet
 
 // The layer that a bundle tensor's name says, or nothing where it names no bundle tensor.
 std::optional<int64_t> LayerOfBundle(std::string_view tensor_name);
-
-// XXH3-64 of bytes that come in pieces. Not thread-safe.
-class TensorHasher {
- public:
-  TensorHasher();
-  void Add(std::span<const std::byte> bytes);
-  uint64_t Digest() const;  // of all so far
-  void Restart();
-
- private:
-  struct FreeState {
-    void operator()(XXH3_state_s* state) const;
-  };
-  std::unique_ptr<XXH3_state_s, FreeState> state_;
-};
 
 // Writes a packed file as GgufWriter does, and its hashes. Not thread-safe.
 class PackedWriter {
@@ -77,7 +61,7 @@ class PackedWriter {
   std::unique_ptr<GgufWriter> writer_;
   std::vector<bool> is_bundle_;
   std::vector<uint64_t> hashes_;  // of the tensors so far
-  TensorHasher hasher_;
+  ChecksumStream hash_;
 };
 
 // What opening a packed file checks, which is all but the bytes of its tensors: one file, a known

@@ -231,6 +231,15 @@ struct FloatRowsToTokensArgs {
 };
 using FloatRowsToTokensFn = void (*)(const FloatRowsToTokensArgs&) noexcept;
 
+// out[i] = XXH32, with seed 0, of the first `bytes` bytes of rows[i]: the checks of bundles
+// (docs/formats/bundle.md).
+struct RowHashArgs {
+  RowList list;
+  size_t bytes;
+  uint32_t* out;
+};
+using RowHashFn = void (*)(const RowHashArgs&) noexcept;
+
 using hearth::FfnActivation;
 using hearth::kNumFfnActivations;
 using hearth::RopeLayout;
@@ -271,6 +280,8 @@ struct KernelTable {
   // in the order of columns: out[32 * blocks].
   void (*sums_to_columns)(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
                           float* out) noexcept;
+
+  RowHashFn xxh32_rows;
 
   // out = x / sqrt(mean(x^2) + eps) * weight. out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out) noexcept;

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/checksum.h"
 #include "kernels/tables.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
@@ -175,6 +176,14 @@ void ReferenceSumsToColumns(const float* sums, int64_t tokens, int64_t token, in
     for (int64_t i = 0; i < 32; ++i) {
       out[32 * b + i] = sums[SumIndex(tokens, token, i) + b];
     }
+  }
+}
+
+void ReferenceXxh32Rows(const RowHashArgs& args) noexcept {
+  const RowList& list = args.list;
+  for (int64_t i = 0; i < list.count; ++i) {
+    const std::byte* row = list.base + list.stride * static_cast<size_t>(list.rows[i]);
+    args.out[i] = Xxh32({row, args.bytes});
   }
 }
 

@@ -23,6 +23,8 @@ void ReferenceRowsToSums(const RowsToSumsArgs& args) noexcept;
 void ReferenceSumsToColumns(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
                             float* out) noexcept;
 
+void ReferenceXxh32Rows(const RowHashArgs& args) noexcept;
+
 template <DType dtype>
 constexpr void SetReferenceRows(KernelTable& table) {
   table.row_dot[static_cast<int>(dtype)] = ReferenceRowDot<dtype>;
@@ -41,6 +43,7 @@ void ReferenceHalfRowsToTokens(const FloatRowsToTokensArgs& args) noexcept;
 constexpr void SetReferenceRows(KernelTable& table) {
   table.quantize_q8_groups = ReferenceQuantizeQ8Groups;
   table.sums_to_columns = ReferenceSumsToColumns;
+  table.xxh32_rows = ReferenceXxh32Rows;
   SetReferenceRows<DType::kQ4_0>(table);
   SetReferenceRows<DType::kQ4_1>(table);
   SetReferenceRows<DType::kQ8_0>(table);

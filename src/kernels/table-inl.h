@@ -11,6 +11,7 @@
 #include "kernels/probe-inl.h"
 #include "kernels/row_batches-inl.h"
 #include "kernels/rows-inl.h"
+#include "kernels/xxh32-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -39,6 +40,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   SetRowBatches<Q4_1Rows>(t);
   SetFloatRows<F16Weights>(t, DType::kF16);
   t.sums_to_columns = SumsToColumns;
+  t.xxh32_rows = Xxh32Rows;
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;

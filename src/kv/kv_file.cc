@@ -1,8 +1,8 @@
 // Saving and restoring a sequence's pages; the bytes are described in docs/formats/kv.md.
-#include <xxhash.h>
 
 #include <cstring>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "kv/kv_cache.h"
 
@@ -24,7 +24,7 @@ struct KvFileHeader {
 static_assert(sizeof(KvFileHeader) == 56);
 
 uint64_t HashOf(const KvFileHeader& header) {
-  return XXH3_64bits(&header, offsetof(KvFileHeader, header_hash));
+  return Checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(KvFileHeader, header_hash)));
 }
 
 KvFileHeader HeaderFor(const KvLayout& layout, int64_t length) {
@@ -64,7 +64,7 @@ void KvSequence::Save(FileWriter& file) const {
   const size_t bytes = layout().page_bytes();
   for (const std::byte* page : page_data_) {
     file.Write({page, bytes});
-    const uint64_t hash = XXH3_64bits(page, bytes);
+    const uint64_t hash = Checksum({page, bytes});
     file.Write(std::as_bytes(std::span(&hash, 1)));
   }
 }
@@ -87,7 +87,7 @@ KvSequence KvSequence::Restore(KvPool& pool, const BlockReader& file, uint64_t o
     file.ReadAt(offset, {page, bytes});
     uint64_t hash = 0;
     file.ReadAt(offset + bytes, std::as_writable_bytes(std::span(&hash, 1)));
-    if (hash != XXH3_64bits(page, bytes)) {
+    if (hash != Checksum({page, bytes})) {
       throw Error(ErrorCode::kCorrupt, file.name(), "kv file: a page's checksum does not match");
     }
     offset += bytes + sizeof(hash);

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "pipeline/bundle_checks.h"
 
 namespace hearth {
 namespace {
@@ -154,15 +156,21 @@ void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
     const size_t index = NeuronIndex(ffn, neuron);
     const BundlePart& gate = layout.Part(BundleRole::kGate);
     std::memcpy(gates_.data() + index * gate_stride_, bundle + gate.offset, gate.bytes);
-    rest_checks_[index] = StoredRestCheck(layout, {bundle, layout.stride});
+    rest_checks_[index] = StoredChecks(layout, {bundle, layout.stride}).rest;
   }
   if (slot) std::memcpy(Slots(*slot, 1).data(), bundle + slot_offset(), slot_bytes_);
 }
 
-bool BundleStore::IsIntact(int64_t ffn, int64_t neuron, int32_t slot) const {
-  const std::span<const std::byte> held = Slots(slot, 1);
-  if (!plan_.holds_gates) return BundleIsIntact(source_.layout, held);
-  return RestCheckOf(source_.layout, held) == rest_checks_[NeuronIndex(ffn, neuron)];
+int64_t BundleStore::FindDamaged(const kernels::KernelTable& table, int64_t ffn,
+                                 const int32_t* neurons, const int32_t* slots,
+                                 int64_t count) const noexcept {
+  const kernels::RowList held = {arena_.data(), slot_bytes_, slots, count};
+  if (!plan_.holds_gates) return FindDamagedBundle(table, source_.layout, held);
+  std::array<uint32_t, kMostChecked> checks;
+  for (int64_t i = 0; i < count; ++i) {
+    checks[static_cast<size_t>(i)] = rest_checks_[NeuronIndex(ffn, neurons[i])];
+  }
+  return FindDamagedHalf(table, source_.layout, held, checks.data());
 }
 
 void BundleStore::RequireHalves() const {

@@ -98,8 +98,12 @@ class BundleStore {
   // and, with a slot, the rest. Different neurons may be taken at a time.
   void Take(int64_t ffn, int64_t neuron, const std::byte* bundle, std::optional<int32_t> slot);
 
-  // Whether what a slot holds of the neuron fits its checks.
-  bool IsIntact(int64_t ffn, int64_t neuron, int32_t slot) const;
+  // The most neurons that FindDamaged looks at.
+  static constexpr int64_t kMostChecked = 256;
+  // A place in two lists of neurons of an FFN and of the slots that hold them where what is held
+  // does not fit its checks; -1 where all do.
+  int64_t FindDamaged(const kernels::KernelTable& table, int64_t ffn, const int32_t* neurons,
+                      const int32_t* slots, int64_t count) const noexcept;
   // Throws Error(kUnsupported) where the file cannot read halves of bundles.
   void RequireHalves() const;
   [[noreturn]] void ThrowDamaged(int64_t ffn, int64_t neuron) const;

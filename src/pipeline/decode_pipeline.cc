@@ -17,6 +17,7 @@ namespace {
 // fetch-ahead of the row kernels works.
 constexpr int64_t kFewestOfCluster = 16;
 constexpr int64_t kMostOfCluster = 256;
+static_assert(kMostOfCluster <= BundleStore::kMostChecked);
 // Down rows that are added together while others are still being computed.
 constexpr int64_t kAddGrain = 128;
 constexpr size_t kMaxColumnParts = 64;
@@ -280,8 +281,10 @@ bool DecodePipeline::ComputeReady(Section& section, ClusterScratch& scratch) {
 // The activation of a cluster: what reaches down.
 void DecodePipeline::FinishReady(Section& section, const int32_t* positions, int64_t count,
                                  bool arrived, ClusterScratch& scratch) {
-  for (int64_t i = 0; arrived && i < count; ++i) {
-    if (!fetch_.IsIntact(positions[i])) section.damaged = positions[i];
+  if (arrived) {
+    const int64_t damaged =
+        fetch_.FindDamaged(section.table, positions, scratch.rows.data(), count);
+    if (damaged >= 0) section.damaged = damaged;
   }
   const NeuronCluster cluster = scratch.Cluster(count);
   if (section.gates == nullptr) {

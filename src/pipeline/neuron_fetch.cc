@@ -140,6 +140,16 @@ bool NeuronFetch::Poll(bool wait) noexcept {
   return count > 0;
 }
 
+int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
+                                 const int32_t* slots, int64_t count) const noexcept {
+  std::array<int32_t, BundleStore::kMostChecked> neurons;
+  for (int64_t i = 0; i < count; ++i) {
+    neurons[static_cast<size_t>(i)] = listed_[static_cast<size_t>(positions[i])];
+  }
+  const int64_t found = store_.FindDamaged(table, ffn_, neurons.data(), slots, count);
+  return found < 0 ? -1 : positions[found];
+}
+
 void NeuronFetch::End(int64_t damaged) {
   const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
   const int32_t first_key = store_.FirstKey(ffn_);

@@ -42,10 +42,10 @@ class NeuronFetch {
   bool Poll(bool wait) noexcept;
   bool in_flight() const { return queue_->in_flight() > 0; }
   bool failed() const { return error_ != 0; }
-  // Whether what was read into a position's slot fits its check.
-  bool IsIntact(int64_t position) const {
-    return store_.IsIntact(ffn_, listed_[static_cast<size_t>(position)], slots_[position]);
-  }
+  // One of up to BundleStore::kMostChecked positions where what was read into their slots, which
+  // are listed too, does not fit its check; -1 where all do.
+  int64_t FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
+                      const int32_t* slots, int64_t count) const noexcept;
   // Nothing is in flight. Hands the slots back to the cache. `damaged`: a position whose check does
   // not fit; -1 for none. Throws Error(kIo) where a read failed, Error(kCorrupt) for damage; what
   // was read is forgotten then.

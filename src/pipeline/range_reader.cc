@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <numeric>
+
+#include "pipeline/bundle_checks.h"
 
 namespace hearth {
 namespace {
@@ -118,9 +121,13 @@ void RangeReader::Verify(Compute& compute, const Range& range) const {
   const BundleLayout& layout = store_.source().layout;
   std::atomic<int64_t> damaged{-1};
   compute.team().ParallelFor(range.count, kCheckGrain, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      const std::byte* bundle = range.bundles + static_cast<size_t>(i) * layout.stride;
-      if (!BundleIsIntact(layout, {bundle, layout.stride})) damaged = i;
+    std::array<int32_t, kCheckGrain> rows;
+    for (; begin < end; begin += kCheckGrain) {
+      const int64_t count = std::min(end - begin, kCheckGrain);
+      std::iota(rows.begin(), rows.begin() + count, static_cast<int32_t>(begin));
+      const int64_t found = FindDamagedBundle(compute.kernels(), layout,
+                                              {range.bundles, layout.stride, rows.data(), count});
+      if (found >= 0) damaged = begin + found;
     }
   });
   if (damaged >= 0) store_.ThrowDamaged(range.ffn, range.first + damaged);

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "engine/text_windows.h"
-#include "format/checksum.h"
 #include "kernels/dequantize.h"
 #include "ops/sparse_ffn.h"
 #include "prepare/held_predictors.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
-#include "format/checksum.h"
 #include "storage/block_reader.h"
 #include "storage/file_writer.h"
 

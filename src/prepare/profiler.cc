@@ -6,9 +6,9 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "engine/text_windows.h"
-#include "format/checksum.h"
 #include "ops/elementwise.h"
 #include "prepare/activation_counter.h"
 #include "tensor/row_groups.h"

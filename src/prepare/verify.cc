@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/worker_team.h"
 #include "format/bundle_layout.h"
@@ -120,19 +121,19 @@ class Verifier {
 
   std::string FlawOfTensor(const VerifiedRange& piece, std::vector<std::byte>& buffer) {
     const GgufTensor& tensor = file_.tensors()[piece.tensor];
-    TensorHasher hasher;
+    ChecksumStream hash;
     for (uint64_t at = 0; at < tensor.bytes; at += buffer.size()) {
       buffer.resize(static_cast<size_t>(std::min(kReadBytes, tensor.bytes - at)));
       file_.ReadTensor(tensor, at, buffer);
-      hasher.Add(buffer);
+      hash.Update(buffer);
       done_bytes_ += buffer.size();
     }
     const uint64_t stated = *StatedTensorHash(file_, piece.tensor);
-    if (hasher.Digest() == stated) return "";
+    if (hash.Digest() == stated) return "";
     return fmt::format(
         "tensor '{}' was altered after it was written: its hash is {:016x}, and the header says "
         "{:016x}",
-        Printable(tensor.name), hasher.Digest(), stated);
+        Printable(tensor.name), hash.Digest(), stated);
   }
 
   std::string FlawOfBundles(const VerifiedRange& piece, std::vector<std::byte>& buffer) {
@@ -156,10 +157,9 @@ class Verifier {
 
   // Which part is not as it was written, or null. A check that was altered blames its part.
   static const char* FlawOfBundle(const BundleLayout& layout, std::span<std::byte> bundle) {
-    uint32_t checks[2];
-    std::memcpy(checks, bundle.data() + layout.Part(BundleRole::kCheck).offset, sizeof(checks));
-    if (checks[0] != GateCheckOf(layout, bundle)) return "its gate or the check of it";
-    if (checks[1] != RestCheckOf(layout, bundle.subspan(layout.split))) {
+    const BundleChecks checks = StoredChecks(layout, bundle);
+    if (checks.gate != GateCheckOf(layout, bundle)) return "its gate or the check of it";
+    if (checks.rest != RestCheckOf(layout, bundle.subspan(layout.split))) {
       return "its up, its down or the check of them";
     }
     uint64_t at = 0;

@@ -9,8 +9,8 @@
 #include <optional>
 #include <span>
 
+#include "base/checksum.h"
 #include "base/error.h"
-#include "format/checksum.h"
 #include "format/header_cursor.h"
 #include "storage/atomic_file.h"
 

@@ -9,9 +9,9 @@
 #include <limits>
 #include <random>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/test_data.h"
-#include "format/checksum.h"
 
 namespace hearth {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
-#include "format/checksum.h"
 #include "sparsity/trace.h"
 #include "sparsity/trace_layout.h"
 

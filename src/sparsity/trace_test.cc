@@ -10,9 +10,9 @@
 #include <numeric>
 #include <random>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/test_data.h"
-#include "format/checksum.h"
 
 namespace hearth {
 namespace {

@@ -1,4 +1,4 @@
-// XXH3-64 of bytes: how Hearth's own files notice that they were altered or cut short. No
+// Hashes of bytes (xxHash): how Hearth's own files notice that they were altered or cut short. No
 // protection against somebody who means harm; readers check every value as well.
 #pragma once
 
@@ -7,25 +7,27 @@
 #include <memory>
 #include <span>
 
-struct XXH3_state_s;
-
 namespace hearth {
 
+// XXH3-64.
 uint64_t Checksum(std::span<const std::byte> bytes) noexcept;
 
-// The same of bytes that come in pieces. Not thread-safe.
+// XXH32 with seed 0: the checks of bundles (docs/formats/bundle.md).
+uint32_t Xxh32(std::span<const std::byte> bytes) noexcept;
+
+// XXH3-64 of bytes that come in pieces. Not thread-safe.
 class ChecksumStream {
  public:
   ChecksumStream();
+  ~ChecksumStream();
 
   void Update(std::span<const std::byte> bytes) noexcept;
   uint64_t Digest() const noexcept;  // of all bytes so far
+  void Restart() noexcept;           // forgets them
 
  private:
-  struct Free {
-    void operator()(XXH3_state_s* state) const noexcept;
-  };
-  std::unique_ptr<XXH3_state_s, Free> state_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace hearth

@@ -1,4 +1,4 @@
-#include "format/checksum.h"
+#include "base/checksum.h"
 
 #include <gtest/gtest.h>
 
@@ -16,9 +16,18 @@ TEST(ChecksumTest, PiecesAddUpToTheWhole) {
     sum.Update(std::span(bytes).subspan(cut));
     EXPECT_EQ(sum.Digest(), Checksum(bytes)) << cut;
   }
+  ChecksumStream sum;
+  sum.Update(bytes);
+  sum.Restart();
+  EXPECT_EQ(sum.Digest(), Checksum({}));
   const uint64_t before = Checksum(bytes);
   bytes[500] ^= std::byte{1};
   EXPECT_NE(Checksum(bytes), before);
+}
+
+TEST(ChecksumTest, Xxh32IsTheOneThatOthersHave) {
+  EXPECT_EQ(Xxh32({}), 0x02CC5D05u);
+  EXPECT_EQ(Xxh32(std::as_bytes(std::span("abc", 3))), 0x32D153FFu);
 }
 
 }  // namespace
