@@ -46,7 +46,8 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "pipeline": (below(5, "text"), set()),
     "engine": (below(6, "kernels"), set()),
     "prepare": (below(7), {"Eigen", "nlohmann"}),
-    "planner": (below(7), {"z3", "coin", "nlohmann"}),
+    # It plans for what prepare makes: shapes, planted rates, pictures.
+    "planner": (below(7) | {"prepare"}, {"z3", "coin", "nlohmann"}),
     "api": ({"base", "plan", "engine", "text"}, set()),
     "serve": ({"api", "base", "plan"}, {"boost", "nlohmann"}),
     "cli": (below(9, "kernels") | {"serve"}, {"CLI", "nlohmann"}),
