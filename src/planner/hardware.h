@@ -1,0 +1,90 @@
+// What a machine can do, measured by `hearth doctor` and used by the planner (P2 section 5.2, the
+// hardware's rows of Table 2): speeds of its cores, of its memory and of its storage, as spreads,
+// because on shared machines they change from minute to minute.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/statistics.h"
+
+namespace hearth {
+
+// One logical processor, alone.
+struct CoreSpeed {
+  int cpu = 0;
+  Spread int8_macs_per_s;  // byte products in registers (kernels::KernelTable::probe_int8)
+  Spread float_ops_per_s;  // multiplies and adds of float32 in registers, two per fused operation
+  bool is_big = true;      // false: clearly slower than the fastest of this machine
+};
+
+// What so many threads of the engine do together, each on its own processor. Bytes are of weights
+// that lie in memory, several times the caches.
+struct ThreadSpeed {
+  int threads = 0;
+  Spread read_bytes_per_s;     // sequential, nothing computed: the bandwidth of memory
+  Spread matrix_bytes_per_s;   // Q4_0 tiles times one token
+  Spread dot_bytes_per_s;      // gate and up rows of listed neurons (Q4_0)
+  Spread add_bytes_per_s;      // scaled additions of their down rows
+  Spread check_bytes_per_s;    // hashing what was read
+  Spread prompt_macs_per_s;    // Q4_0 tiles times 128 tokens
+  Spread section_seconds;      // a parallel section without work: what a barrier costs
+};
+
+// Reads of one size at random places.
+struct IoSpeed {
+  uint64_t block_bytes = 0;
+  int queue_depth = 1;
+  uint64_t range_bytes = 0;  // that the places are in; 0: the whole file
+  int cpu = -1;              // the core that issues them; -1: any
+  Spread bytes_per_s;
+  Spread cpu_seconds_per_read;  // of processor time, all threads together
+};
+
+struct StorageProfile {
+  std::string directory;  // where it was measured
+  uint64_t file_bytes = 0;
+  std::string backend;  // AsyncFile::backend()
+  bool is_direct = false;
+  uint32_t alignment_bytes = 0;
+  std::vector<IoSpeed> reads;
+};
+
+struct HardwareProfile {
+  std::string cpu_model;
+  std::string isa;  // of the kernels
+  int cpus = 0;     // that this process may use
+  uint64_t memory_bytes = 0;
+  uint64_t available_memory_bytes = 0;  // when it was measured
+  std::optional<uint64_t> mlock_limit_bytes;  // nothing: no limit
+  bool has_io_uring = false;
+  std::vector<std::string> accelerators;  // device names; empty: none
+  std::vector<CoreSpeed> cores;
+  std::vector<ThreadSpeed> threads;  // by number, ascending; every number from 1 to cpus, or powers of 2
+  StorageProfile storage;
+  std::vector<std::string> warnings;  // what will hurt, a sentence each
+
+  // Of what tells machines apart: processor, kernels, processors, memory. Plans carry it.
+  std::string MachineHash() const;
+
+  // The row for so many threads; the nearest measured number where it is not there.
+  const ThreadSpeed& ForThreads(int threads) const;
+  // Medians, between the measured sizes interpolated in the logarithm of the size, at the measured
+  // depth nearest to `queue_depth`, over the whole file, from any core.
+  double IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const;
+  double IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const;
+};
+
+// docs/formats/hardware.md and its schema.
+nlohmann::ordered_json HardwareJson(const HardwareProfile& profile);
+// Throws Error(kCorrupt), with the file's name, for what is not a profile or has absurd values.
+HardwareProfile HardwareFromJson(const nlohmann::json& document, const std::string& file);
+HardwareProfile ReadHardware(const std::string& path);
+// Throws Error(kInvalidArgument) where the profile is of another machine than this one.
+void CheckIsThisMachine(const HardwareProfile& profile, const std::string& file);
+
+}  // namespace hearth
