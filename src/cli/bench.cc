@@ -55,7 +55,7 @@ void CheckContext(const BenchCommand& options) {
   int64_t context = options.model.context;
   if (context == 0) {
     const ModelSpec spec = ReadModelSpec(GgufFile::Open(options.model.model));
-    context = std::min(spec.context_length, Engine::kDefaultContext);
+    context = std::min(spec.context_length, kDefaultContext);
   }
   const auto refuse = [&](const char* flag, int64_t most, int64_t found) {
     throw Error(ErrorCode::kInvalidArgument, flag, fmt::format("the context is {} tokens", context),

@@ -101,7 +101,7 @@ ProfileJob PlanJob(const ProfileCommand& options) {
                               : EncodedText(options, *tokenizer);
   const int64_t context = options.model.context > 0
                               ? options.model.context
-                              : std::min(spec.context_length, Engine::kDefaultContext);
+                              : std::min(spec.context_length, kDefaultContext);
   job.profile = PlanProfile(spec, ModelHash(file), job.text,
                             {.bos = tokenizer->special().bos,
                              .context = context,

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/budget.h"
+#include "engine/engine_options.h"
+#include "engine/engine_plan.h"
 #include "engine/forward.h"
 #include "engine/matrix_streaming.h"
 #include "engine/model.h"
@@ -23,29 +25,9 @@
 
 namespace hearth {
 
-struct EngineOptions {
-  std::optional<uint64_t> memory_bytes;  // limit; nothing: what is free, less a margin
-  // Of the limit, what the program takes besides the model; nothing: what it takes now.
-  std::optional<uint64_t> program_bytes;
-  int threads = 0;  // 0: one per processor this process may use
-  std::string isa = "auto";
-  int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
-  DType kv_dtype = DType::kF16;
-  int64_t batch_tokens = 256;   // most tokens of one pass
-  std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
-  // Of a SiLU model, one per layer: it runs as a file with these thresholds would (ThresholdSilu);
-  // empty: as it is.
-  std::vector<float> silu_thresholds;
-  StreamingOptions streaming;  // where the model does not fit
-  // False: a model that does not fit as a whole is refused.
-  bool may_stream = true;
-};
-
 // Owns everything that a run needs in memory. One thread at a time.
 class Engine {
  public:
-  static constexpr int64_t kDefaultContext = 4096;
-
   // Opens, checks and loads `path`. Before anything large is allocated, the sum of what will be
   // is held against the budget: Error(kOutOfBudget) names the smallest that would do. Throws
   // hearth::Error for everything else that can be wrong with the file or the options.
@@ -83,11 +65,9 @@ class Engine {
   const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
 
  private:
-  struct StreamedPart;
-
-  Engine(uint64_t limit_bytes, const EngineOptions& options, int threads)
-      : budget_(limit_bytes), compute_(options.isa, threads) {}
-  void OpenStreamed(const std::string& path, const StreamedPart& part,
+  Engine(uint64_t limit_bytes, const std::string& isa, int threads)
+      : budget_(limit_bytes), compute_(isa, threads) {}
+  void OpenStreamed(const std::string& path, const EnginePlan& plan,
                     const StreamingOptions& options, const ProgressFn& progress);
 
   Budget budget_;  // first: everything below is charged to it

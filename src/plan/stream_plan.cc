@@ -15,10 +15,32 @@ constexpr int64_t kMostRangeNeurons = 2048;
 constexpr int64_t kRangeBuffers = 3;
 constexpr int64_t kFewestSpareSlots = 2 * kGrain;
 constexpr int64_t kFewestCacheSlots = 1;
+// What a plan of somebody's own may ask.
+constexpr int64_t kMostRangeBuffers = 64;
+constexpr int64_t kMostQueueDepth = 4096;
 
 int64_t RoundDown(int64_t value, int64_t unit) { return value / unit * unit; }
 
 }  // namespace
+
+void CheckStreamPlan(const StreamShape& shape, const StreamPlan& plan) {
+  const auto check = [](const char* what, int64_t value, int64_t least, int64_t most,
+                        int64_t unit) {
+    if (value >= least && value <= most && value % unit == 0) return;
+    throw Error(ErrorCode::kInvalidArgument, "plan", what,
+                "from " + std::to_string(least) + " to " + std::to_string(most) +
+                    (unit > 1 ? ", a multiple of " + std::to_string(unit) : ""),
+                std::to_string(value));
+  };
+  const int64_t whole_ranges = (shape.neurons + kGrain - 1) / kGrain * kGrain;
+  const bool pins_all = plan.pinned_neurons == shape.neurons;
+  check("pinned neurons of an FFN", plan.pinned_neurons, 0, shape.neurons, pins_all ? 1 : kGrain);
+  check("slots of the neuron cache", plan.cache_slots, kFewestCacheSlots,
+        std::max(shape.all_neurons() - plan.pinned_slots(shape), kFewestCacheSlots), 1);
+  check("neurons of a range", plan.range_neurons, kGrain, whole_ranges, kGrain);
+  check("ranges that are read at once", plan.range_buffers, 2, kMostRangeBuffers, 1);
+  check("reads that are in flight at once", plan.queue_depth, 1, kMostQueueDepth, 1);
+}
 
 uint64_t SmallestStreamBytes(const StreamShape& shape) {
   return static_cast<uint64_t>(kFewestSpareSlots + kFewestCacheSlots) * shape.bundle_bytes;

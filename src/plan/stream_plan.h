@@ -60,6 +60,10 @@ struct StreamPlan {
 // Whether gates are kept in memory where they and the least slots fit.
 enum class GatePlace : uint8_t { kInSlots, kInMemory };
 
+// Throws Error(kInvalidArgument), naming the number and its bounds, for a plan that a model of this
+// shape cannot be held by.
+void CheckStreamPlan(const StreamShape& shape, const StreamPlan& plan);
+
 // The least memory for slots with which a model can run at all.
 uint64_t SmallestStreamBytes(const StreamShape& shape);
 

@@ -26,13 +26,13 @@ struct CoreSpeed {
 // that lie in memory, several times the caches.
 struct ThreadSpeed {
   int threads = 0;
-  Spread read_bytes_per_s;     // sequential, nothing computed: the bandwidth of memory
-  Spread matrix_bytes_per_s;   // Q4_0 tiles times one token
-  Spread dot_bytes_per_s;      // gate and up rows of listed neurons (Q4_0)
-  Spread add_bytes_per_s;      // scaled additions of their down rows
-  Spread check_bytes_per_s;    // hashing what was read
-  Spread prompt_macs_per_s;    // Q4_0 tiles times 128 tokens
-  Spread section_seconds;      // a parallel section without work: what a barrier costs
+  Spread read_bytes_per_s;    // sequential, nothing computed: the bandwidth of memory
+  Spread matrix_bytes_per_s;  // Q4_0 tiles times one token
+  Spread dot_bytes_per_s;     // gate and up rows of listed neurons (Q4_0)
+  Spread add_bytes_per_s;     // scaled additions of their down rows
+  Spread check_bytes_per_s;   // hashing what was read
+  Spread prompt_macs_per_s;   // Q4_0 tiles times 128 tokens
+  Spread section_seconds;     // a parallel section without work: what a barrier costs
 };
 
 // Reads of one size at random places.
@@ -59,12 +59,13 @@ struct HardwareProfile {
   std::string isa;  // of the kernels
   int cpus = 0;     // that this process may use
   uint64_t memory_bytes = 0;
-  uint64_t available_memory_bytes = 0;  // when it was measured
+  uint64_t available_memory_bytes = 0;        // when it was measured
   std::optional<uint64_t> mlock_limit_bytes;  // nothing: no limit
   bool has_io_uring = false;
   std::vector<std::string> accelerators;  // device names; empty: none
   std::vector<CoreSpeed> cores;
-  std::vector<ThreadSpeed> threads;  // by number, ascending; every number from 1 to cpus, or powers of 2
+  std::vector<ThreadSpeed>
+      threads;  // by number, ascending; every number from 1 to cpus, or powers of 2
   StorageProfile storage;
   std::vector<std::string> warnings;  // what will hurt, a sentence each
 

@@ -1,0 +1,39 @@
+// What a user may ask of an engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/streaming.h"
+#include "plan/stream_plan.h"
+#include "sparsity/mode.h"
+#include "tensor/dtype.h"
+
+namespace hearth {
+
+inline constexpr int64_t kDefaultContext = 4096;
+
+struct EngineOptions {
+  std::optional<uint64_t> memory_bytes;  // limit; nothing: what is free, less a margin
+  // Of the limit, what the program takes besides the model; nothing: what it takes now.
+  std::optional<uint64_t> program_bytes;
+  int threads = 0;  // 0: one per processor this process may use
+  std::string isa = "auto";
+  int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
+  DType kv_dtype = DType::kF16;
+  int64_t batch_tokens = 256;   // most tokens of one pass
+  std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
+  // Of a SiLU model, one per layer: it runs as a file with these thresholds would (ThresholdSilu);
+  // empty: as it is.
+  std::vector<float> silu_thresholds;
+  StreamingOptions streaming;  // where the model does not fit
+  // How memory for neurons is shared out where a packed model does not fit, from an execution plan
+  // (plan/execution_plan.h); nothing: in closed form.
+  std::optional<StreamPlan> neurons;
+  // False: a model that does not fit as a whole is refused.
+  bool may_stream = true;
+};
+
+}  // namespace hearth

@@ -1,0 +1,172 @@
+#include "engine/engine_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/memory_info.h"
+#include "base/units.h"
+#include "engine/ffn_mode.h"
+#include "sparsity/predictor_selector.h"
+
+namespace hearth {
+namespace {
+
+// Left to the rest of the machine where the user sets no limit.
+constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
+// Stacks, allocator slack and small containers that no ledger entry names one by one.
+constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
+// The program's resident size differs by some hundred KiB from run to run (shared pages, address
+// layout). A budget that is named as sufficient must still be in the next run.
+constexpr uint64_t kProgramDriftBytes = uint64_t{2} << 20;
+
+int64_t ChooseContext(const EngineOptions& options, const ModelSpec& spec,
+                      const std::string& path) {
+  if (options.context < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--ctx", "tokens", "at least 1",
+                std::to_string(options.context));
+  }
+  if (options.context == 0) return std::min(spec.context_length, kDefaultContext);
+  if (options.context > spec.context_length) {
+    throw Error(ErrorCode::kInvalidArgument, "--ctx",
+                fmt::format("{} was made for at most {} tokens", path, spec.context_length),
+                fmt::format("at most {}", spec.context_length), std::to_string(options.context));
+  }
+  return options.context;
+}
+
+ForwardLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
+                           const std::string& path) {
+  ForwardLimits limits;
+  limits.max_context = ChooseContext(options, plan.spec, path);
+  limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
+  limits.kv_dtype = options.kv_dtype;
+  limits.ffn_of_neurons = plan.is_packed;
+  return limits;
+}
+
+// What the user allows, or what is free, less a margin.
+uint64_t LimitBytes(const EngineOptions& options) {
+  if (options.memory_bytes) return *options.memory_bytes;
+  const uint64_t available = AvailableMemoryBytes();
+  return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
+}
+
+// What a model that is in memory as a whole takes, by name.
+std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLimits& limits,
+                                          FfnMode mode, int threads, uint64_t program_bytes) {
+  const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
+  const uint64_t selector =
+      mode == FfnMode::kPredicted
+          ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec, limits.max_tokens)
+          : 0;
+  return {{"program", program_bytes + kUnnamedBytes},
+          {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
+          {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
+          {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
+}
+
+// Of tables that say where pages lie, 8 bytes for each; a memory cgroup counts them too.
+uint64_t PageTableBytes(uint64_t bytes) { return bytes / 512 + (uint64_t{64} << 10); }
+
+uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : ledger) sum += bytes;
+  return sum;
+}
+
+// Shares out what the ledger leaves of the limit; where that is too little, the ledger says what
+// would do.
+template <typename Streamed>
+auto PlanStreaming(const Streamed& ffns, uint64_t limit_bytes, const StreamingOptions& options,
+                   std::map<std::string, uint64_t>& ledger)
+    -> decltype(ffns.PlanFor(uint64_t{0}, options)) {
+  const uint64_t taken = Sum(ledger);
+  const uint64_t smallest = ffns.SmallestBytes(options);
+  if (taken + smallest > limit_bytes) {
+    ledger["streamed FFNs"] = smallest;  // which the check of the ledger refuses
+    return {};
+  }
+  const uint64_t room = limit_bytes - taken;
+  const auto plan = ffns.PlanFor(
+      room > smallest + kProgramDriftBytes ? room - kProgramDriftBytes : smallest, options);
+  ffns.AddTo(ledger, plan, options);
+  return plan;
+}
+
+// Neurons as an execution plan shares them out.
+StreamPlan TakePlanned(const StreamedBundles& bundles, const StreamPlan& planned,
+                       uint64_t limit_bytes, const StreamingOptions& options,
+                       std::map<std::string, uint64_t>& ledger) {
+  CheckStreamPlan(bundles.shape, planned);
+  bundles.AddTo(ledger, planned, options);
+  const uint64_t needed = Sum(ledger);
+  if (needed > limit_bytes) {
+    throw Error(ErrorCode::kOutOfBudget, "plan", "memory for its neurons and the rest of the model",
+                "at most " + FormatSize(limit_bytes), FormatSize(needed));
+  }
+  return planned;
+}
+
+// Takes the FFNs out of the plan, and shares out what the ledger leaves of the limit.
+void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& plan) {
+  const bool is_packed = plan.load.is_packed;
+  if (is_packed) {
+    plan.bundles = StreamedBundles::TakeFrom(plan.load, file, plan.mode);
+  } else {
+    plan.matrices = StreamedFfnMatrices::TakeFrom(plan.load, file);
+  }
+  plan.ledger["weights"] = Buffer::ChargedBytes(plan.load.weights_bytes);
+  if (!is_packed) {
+    plan.extents = PlanStreaming(*plan.matrices, plan.limit_bytes, options.streaming, plan.ledger);
+  } else if (options.neurons) {
+    plan.neurons = TakePlanned(*plan.bundles, *options.neurons, plan.limit_bytes, options.streaming,
+                               plan.ledger);
+  } else {
+    plan.neurons = PlanStreaming(*plan.bundles, plan.limit_bytes, options.streaming, plan.ledger);
+  }
+}
+
+}  // namespace
+
+uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
+
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
+  EnginePlan plan;
+  plan.limit_bytes = LimitBytes(options);
+  plan.limit_is_users = options.memory_bytes.has_value();
+  plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
+  plan.load = PlanLoad(file);
+  if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
+  plan.load.drop_page_cache = plan.limit_is_users;
+  plan.limits = ChooseLimits(options, plan.load, file.path());
+  plan.mode = ResolveMode(file, plan.load, options.mode);
+  plan.ledger = LedgerFor(plan.load, plan.limits, plan.mode, plan.threads,
+                          options.program_bytes.value_or(ResidentBytes()));
+  plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
+  if (options.may_stream && plan.needed_bytes() > plan.limit_bytes) {
+    StreamFfns(file, options, plan);
+  } else if (options.neurons) {
+    throw Error(ErrorCode::kInvalidArgument, "plan",
+                "it streams neurons, and the model fits into the memory limit as a whole");
+  }
+  return plan;
+}
+
+void CheckBudget(const EnginePlan& plan, const std::string& path) {
+  const uint64_t needed = plan.needed_bytes();
+  if (needed <= plan.limit_bytes) return;
+  std::string parts;
+  for (const auto& [name, bytes] : plan.ledger) {
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, FormatSize(bytes));
+  }
+  const uint64_t mib = (needed + kProgramDriftBytes + (uint64_t{1} << 20) - 1) >> 20;
+  throw Error(ErrorCode::kOutOfBudget, plan.limit_is_users ? "--memory" : "memory",
+              fmt::format("{} does not fit into {}: the smallest that can is {}M ({}); a smaller "
+                          "--ctx needs less",
+                          path, FormatSize(plan.limit_bytes), mib, parts));
+}
+
+}  // namespace hearth
