@@ -17,6 +17,7 @@ void AddProfileCommand(CLI::App& app, Action& action);
 void AddTokenizeCommand(CLI::App& app, Action& action);
 void AddSynthCommand(CLI::App& app, Action& action);
 void AddPackCommand(CLI::App& app, Action& action);
+void AddPlanCommand(CLI::App& app, Action& action);
 void AddHelpCommand(CLI::App& app, Action& action);
 
 // Exit codes, documented in `hearth help`.

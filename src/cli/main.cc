@@ -31,6 +31,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddTokenizeCommand(app, action);
   AddSynthCommand(app, action);
   AddPackCommand(app, action);
+  AddPlanCommand(app, action);
   AddHelpCommand(app, action);
 }
 

@@ -210,6 +210,10 @@ std::vector<BatchRun> RunsBehind(const LayerClass& layers, size_t of_class, int6
   return runs;
 }
 
+// Batches are only of layers that are chosen: a row for each run says so best, and the solver takes
+// ages over 70,000 rows. Of a single layer, chosen or not, a few rows over many runs mean the same.
+constexpr size_t kRowsPerLayer = 16;
+
 // How many layers of each class have neurons on the device; empty where nothing is feasible.
 std::vector<int64_t> ChooseLayers(const std::vector<LayerClass>& classes,
                                   const std::vector<std::vector<BatchRun>>& runs, int64_t least,
@@ -223,16 +227,20 @@ std::vector<int64_t> ChooseLayers(const std::vector<LayerClass>& classes,
     const bool can_pay = least <= static_cast<int64_t>(impacts.size());
     double gain = 0;
     for (int64_t b = 0; can_pay && b < least; ++b) gain += impacts[static_cast<size_t>(b)];
+    const auto layers = static_cast<int64_t>(classes[c].owners.size());
     std::vector<PlacementProgram::Term> chosen = {{memory, static_cast<double>(least)},
                                                   {layers_row, 1}};
-    for (const BatchRun& run : runs[c]) {
-      const int row = program.AddRow(-kNoLimit, 0);  // only of layers that are chosen
-      chosen.push_back({row, -static_cast<double>(run.batches)});
+    const size_t runs_per_row = layers == 1 ? DivideUp(runs[c].size(), kRowsPerLayer) : 1;
+    for (size_t i = 0; i < runs[c].size(); ++i) {
+      if (i % runs_per_row == 0) chosen.push_back({program.AddRow(-kNoLimit, 0), 0});
+      const BatchRun& run = runs[c][i];
+      chosen.back().factor -= static_cast<double>(run.batches);
       // Whole once the layers are: with those fixed the rows are nested (0011-placement.md).
-      program.AddColumn(run.impact, kNoLimit, false, {{memory, 1}, {row, 1}});
+      program.AddColumn(run.impact, static_cast<double>(run.batches * layers), false,
+                        {{memory, 1}, {chosen.back().row, 1}});
     }
-    const auto layers = static_cast<double>(classes[c].owners.size());
-    columns.push_back(program.AddColumn(gain, can_pay ? layers : 0, true, std::move(chosen)));
+    columns.push_back(program.AddColumn(gain, can_pay ? static_cast<double>(layers) : 0, true,
+                                        std::move(chosen)));
   }
   const std::vector<double> x = program.Solve();
   std::vector<int64_t> layers;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -114,14 +115,13 @@ double Greedy(const PlacementProblem& problem) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.impact > b.impact; });
   std::vector<int64_t> batches(problem.ffns.size(), 0);
+  auto room = static_cast<int64_t>(problem.device_bytes / problem.neuron_bytes);
   for (const Candidate& candidate : candidates) {
-    if (batches[candidate.ffn] != candidate.batch) continue;
+    const PlacementFfn& ffn = problem.ffns[candidate.ffn];
+    const int64_t size = NeuronsAt(ffn, candidate.batch + 1) - NeuronsAt(ffn, candidate.batch);
+    if (batches[candidate.ffn] != candidate.batch || size > room) continue;
     ++batches[candidate.ffn];
-    int64_t device = 0;
-    for (size_t f = 0; f < batches.size(); ++f) device += NeuronsAt(problem.ffns[f], batches[f]);
-    if (static_cast<uint64_t>(device) * problem.neuron_bytes > problem.device_bytes) {
-      --batches[candidate.ffn];
-    }
+    room -= size;
   }
   for (int64_t layer = 0; layer < problem.num_layers(); ++layer) {
     const auto least = LeastNeurons(problem);
@@ -228,6 +228,24 @@ TEST(PlacementTest, IsAtLeastGreedyAtScale) {
     EXPECT_TRUE(IsFeasible(problem, BatchesOf(placement)));
     EXPECT_GE(placement.impact, Greedy(problem) * (1 - kTolerance));
   }
+}
+
+// As large as opt-175b, every layer with rates of its own.
+TEST(PlacementTest, SolvesTheLargestModels) {
+  RandomWords random(5);
+  std::vector<PlacementFfn> ffns;
+  for (int64_t layer = 0; layer < 96; ++layer) {
+    const double exponent = 0.3 + random.NextUnit();
+    std::vector<double> impacts;
+    for (int b = 0; b < 768; ++b) {
+      impacts.push_back(std::min(62.7, 3 * std::pow((b + 0.5) / 768, -exponent)));
+    }
+    ffns.push_back(Ffn(layer, std::move(impacts)));
+  }
+  const PlacementProblem problem = Problem(std::move(ffns), 27'000 * kPlacementBatch, 113);
+  const Placement placement = SolvePlacement(problem);
+  EXPECT_TRUE(IsFeasible(problem, BatchesOf(placement)));
+  EXPECT_GE(placement.impact, Greedy(problem) * (1 - kTolerance));
 }
 
 // Greedy puts the hottest batch of every layer on the device and then has to take all back.

@@ -57,21 +57,26 @@ constexpr NamedShape kShapes[] = {
 };
 // clang-format on
 
-// Names of FORMATS.md whose graphs Hearth does not run yet.
-struct FutureShape {
-  std::string_view name;
-  const char* reason;
+// Names of FORMATS.md whose graphs Hearth does not run yet: two-matrix FFNs with biases.
+// clang-format off
+constexpr NamedShape kTwoMatrixShapes[] = {
+    {"opt-6.7b",   "opt",     4096, 16384, 32,  32, 32, 128, 50272, 2048, 1e4, 1e-5, kRelu},
+    {"opt-13b",    "opt",     5120, 20480, 40,  40, 40, 128, 50272, 2048, 1e4, 1e-5, kRelu},
+    {"opt-30b",    "opt",     7168, 28672, 48,  56, 56, 128, 50272, 2048, 1e4, 1e-5, kRelu},
+    {"opt-66b",    "opt",     9216, 36864, 64,  72, 72, 128, 50272, 2048, 1e4, 1e-5, kRelu},
+    {"opt-175b",   "opt",    12288, 49152, 96,  96, 96, 128, 50272, 2048, 1e4, 1e-5, kRelu},
+    {"falcon-40b", "falcon",  8192, 32768, 60, 128,  8,  64, 65024, 2048, 1e4, 1e-5, kRelu},
 };
-constexpr const char* kTwoMatrixReason = "its FFN has two matrices instead of a gated three";
-constexpr FutureShape kFutureShapes[] = {
-    {"smallthinker-21b", "its router reads the layer's input before attention"},
-    {"opt-6.7b", kTwoMatrixReason},
-    {"opt-13b", kTwoMatrixReason},
-    {"opt-30b", kTwoMatrixReason},
-    {"opt-66b", kTwoMatrixReason},
-    {"opt-175b", kTwoMatrixReason},
-    {"falcon-40b", kTwoMatrixReason},
-};
+// clang-format on
+
+// Why a name of FORMATS.md cannot be made; null for others.
+const char* ReasonAgainst(std::string_view name) {
+  if (name == "smallthinker-21b") return "its router reads the layer's input before attention";
+  for (const NamedShape& line : kTwoMatrixShapes) {
+    if (line.name == name) return "its FFN has two matrices instead of a gated three";
+  }
+  return nullptr;
+}
 
 ModelShape ToShape(const NamedShape& line) {
   ModelShape shape;
@@ -170,6 +175,17 @@ void CheckExperts(const ShapeChecker& check, const ModelShape& shape) {
   }
 }
 
+[[noreturn]] void ThrowUnknown(const char* where, std::string_view name,
+                               const std::vector<std::string>& known) {
+  throw Error(ErrorCode::kNotFound, where, "name of a shape",
+              fmt::format("a JSON file or one of {}", fmt::join(known, ", ")),
+              "'" + Printable(name) + "'");
+}
+
+bool IsShapePath(const std::string& name_or_path) {
+  return name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
+}
+
 }  // namespace
 
 std::vector<std::string> ShapeNames() {
@@ -179,25 +195,41 @@ std::vector<std::string> ShapeNames() {
 }
 
 ModelShape FindShape(std::string_view name) {
-  std::string known;
   for (const NamedShape& line : kShapes) {
     if (line.name == name) return ToShape(line);
-    known += (known.empty() ? "" : ", ") + std::string(line.name);
   }
-  for (const FutureShape& future : kFutureShapes) {
-    if (future.name == name) {
-      throw Error(ErrorCode::kUnsupported, "--shape",
-                  fmt::format("{} cannot be made yet: {}", name, future.reason));
-    }
+  if (const char* reason = ReasonAgainst(name)) {
+    throw Error(ErrorCode::kUnsupported, "--shape",
+                fmt::format("{} cannot be made yet: {}", name, reason));
   }
-  throw Error(ErrorCode::kNotFound, "--shape", "name of a shape", "a JSON file or one of " + known,
-              "'" + Printable(name) + "'");
+  ThrowUnknown("--shape", name, ShapeNames());
+}
+
+std::vector<std::string> PlannedShapeNames() {
+  std::vector<std::string> names = ShapeNames();
+  for (const NamedShape& line : kTwoMatrixShapes) names.emplace_back(line.name);
+  return names;
+}
+
+ModelShape FindPlannedShape(std::string_view name) {
+  for (const NamedShape& line : kShapes) {
+    if (line.name == name) return ToShape(line);
+  }
+  for (const NamedShape& line : kTwoMatrixShapes) {
+    if (line.name != name) continue;
+    ModelShape shape = ToShape(line);
+    shape.gated_ffn = false;
+    return shape;
+  }
+  ThrowUnknown("model", name, PlannedShapeNames());
 }
 
 ModelShape ResolveShape(const std::string& name_or_path) {
-  const bool is_path =
-      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
-  return is_path ? LoadShape(name_or_path) : FindShape(name_or_path);
+  return IsShapePath(name_or_path) ? LoadShape(name_or_path) : FindShape(name_or_path);
+}
+
+ModelShape ResolvePlannedShape(const std::string& name_or_path) {
+  return IsShapePath(name_or_path) ? LoadShape(name_or_path) : FindPlannedShape(name_or_path);
 }
 
 void ValidateShape(const ModelShape& shape, const std::string& where) {

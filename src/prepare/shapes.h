@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-// All FFNs are gated (gate, up and down); every layer is alike.
+// Every layer is alike.
 struct ModelShape {
   std::string name;
   std::string architecture =
@@ -34,6 +34,9 @@ struct ModelShape {
   bool qk_norm = false;        // of qwen3 and qwen3moe
   int64_t sliding_window = 0;  // tokens; 0: none
   double norm_epsilon = 1e-5;
+  // False: two matrices and biases instead of gate, up and down, in shapes that can only be planned
+  // for.
+  bool gated_ffn = true;
 };
 
 // Fewer tokens cannot hold the three control tokens, 256 bytes and the word mark.
@@ -45,6 +48,10 @@ std::vector<std::string> ShapeNames();
 // A named shape. Throws Error(kUnsupported) for a name of FORMATS.md that cannot be made yet, and
 // Error(kNotFound), listing those that can, for any other.
 ModelShape FindShape(std::string_view name);
+
+// The same and those of FORMATS.md that can only be planned for, not made or run yet.
+std::vector<std::string> PlannedShapeNames();
+ModelShape FindPlannedShape(std::string_view name);
 
 // A shape from a JSON object; `file_name` is for messages and, without its folder and extension,
 // the name where the object has none. Keys: name, arch (also "mistral" and "mixtral", which mean
@@ -60,6 +67,8 @@ ModelShape LoadShape(const std::string& path);
 
 // What `--shape` means: a named shape, else a JSON file (anything with a '/' or ending in .json).
 ModelShape ResolveShape(const std::string& name_or_path);
+// The same for who only plans.
+ModelShape ResolvePlannedShape(const std::string& name_or_path);
 
 // Throws Error(kInvalidArgument), naming `where` and the field, where sizes are zero, absurd, do
 // not divide as they must, or do not go with the architecture.

@@ -1,0 +1,36 @@
+// hearth plan --device-memory: which neurons a device with memory of its own holds.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "planner/placement_model.h"
+
+namespace hearth::cli {
+
+struct PlacementArguments {
+  std::optional<uint64_t> device_bytes;  // --device-memory: a placement is asked for
+  double device_gb_s = 0;
+  double link_gb_s = 0;
+  double link_us = 10;
+  std::optional<double> memory_gb_s;  // nothing: measured here
+  DensePlace dense = DensePlace::kAuto;
+  std::string profile;
+  AssumedRates assumed;
+  DType quant = DType::kQ4_0;
+};
+
+// --device-memory and what goes with it.
+void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments);
+
+// Throws UsageError where options of a placement come without --device-memory, or it without the
+// bandwidths.
+void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& arguments);
+
+// `model`: a shape's name, a shape file (.json) or a model file. host_bytes: --memory.
+int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
+                  const PlacementArguments& arguments, bool json);
+
+}  // namespace hearth::cli
