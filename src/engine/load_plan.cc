@@ -131,6 +131,33 @@ void RemoveTensors(LoadPlan& plan, const std::function<bool(const ResidentTensor
   }
 }
 
+void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights) {
+  const BundlePlacement& bundles = *tensor.bundles;
+  const auto rows = [&](BundleRole role) {
+    return RowsView{.dtype = bundles.layout.Part(role).dtype,
+                    .stride = bundles.layout.stride,
+                    .cols = bundles.hidden_size,
+                    .rows = tensor.decl.rows,
+                    .experts = tensor.decl.experts};
+  };
+  LayerWeights& layer = weights.layers[static_cast<size_t>(bundles.layer)];
+  layer.gate_rows = rows(BundleRole::kGate);
+  layer.up_rows = rows(BundleRole::kUp);
+  layer.down_rows = rows(BundleRole::kDown);
+}
+
+void DescribeWeights(LoadPlan& plan) {
+  for (const ResidentTensor& tensor : plan.tensors) {
+    if (tensor.bundles) {
+      DescribeRows(tensor, *plan.weights);
+    } else if (tensor.decl.slot != nullptr) {
+      *tensor.decl.slot = tensor.View(nullptr);
+      tensor.decl.slot->data = nullptr;
+    }
+  }
+  if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;
+}
+
 BundlePlacement::BundlePlacement(BundleLayout in_file, int64_t layer_index, int64_t hidden)
     : layout(std::move(in_file)),
       layer(layer_index),

@@ -67,6 +67,20 @@ ExtentPlan StreamedFfnMatrices::PlanFor(uint64_t bytes, const StreamingOptions& 
   return PlanExtents(map_.shape(), bytes > overhead ? bytes - overhead : 0);
 }
 
+uint64_t StreamedFfnMatrices::BytesOutside(const ExtentPlan& plan) const {
+  uint64_t all = 0;
+  for (int64_t layer = 0; layer < map_.num_layers(); ++layer) {
+    for (size_t m = 0; m < kNumFfnMatrices; ++m) {
+      const ExtentMatrix& matrix = map_.Matrix(layer, static_cast<FfnMatrix>(m));
+      all += static_cast<uint64_t>(map_.num_experts() * matrix.view.rows) *
+             matrix.stored_row_bytes();
+    }
+  }
+  const auto extents = static_cast<double>(std::max<int64_t>(map_.num_extents(), 1));
+  const double outside = std::max(0.0, 1 - static_cast<double>(plan.cache_slots) / extents);
+  return static_cast<uint64_t>(outside * static_cast<double>(all));
+}
+
 void StreamedFfnMatrices::AddTo(std::map<std::string, uint64_t>& ledger, const ExtentPlan& plan,
                                 const StreamingOptions& options) const {
   const uint64_t buffers = ExtentReader::ChargedBytes(map_, plan.read_buffers);

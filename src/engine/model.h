@@ -76,6 +76,11 @@ struct LoadPlan {
 // resident type depends on them. Throws hearth::Error.
 LoadPlan PlanLoad(const GgufFile& file);
 
+// Types and shapes of weights, without data, for estimates of work (engine/work_estimate.h): of the
+// neurons of a bundle tensor; of all tensors.
+void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights);
+void DescribeWeights(LoadPlan& plan);
+
 // Takes tensors out of a plan: they are not loaded, and what follows them moves up.
 void RemoveTensors(LoadPlan& plan, const std::function<bool(const ResidentTensor&)>& is_removed);
 

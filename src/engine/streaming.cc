@@ -10,21 +10,6 @@ namespace hearth {
 namespace {
 
 constexpr double kDefaultPinnedShare = 0.5;
-// What estimates of work need to know of rows.
-void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights) {
-  const BundlePlacement& bundles = *tensor.bundles;
-  const auto rows = [&](BundleRole role) {
-    return RowsView{.dtype = bundles.layout.Part(role).dtype,
-                    .stride = bundles.layout.stride,
-                    .cols = bundles.hidden_size,
-                    .rows = tensor.decl.rows,
-                    .experts = tensor.decl.experts};
-  };
-  LayerWeights& layer = weights.layers[static_cast<size_t>(bundles.layer)];
-  layer.gate_rows = rows(BundleRole::kGate);
-  layer.up_rows = rows(BundleRole::kUp);
-  layer.down_rows = rows(BundleRole::kDown);
-}
 
 }  // namespace
 

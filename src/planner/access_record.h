@@ -1,0 +1,40 @@
+// Which neurons a model asks for, token by token, in the mode in which it is to run: what P_miss(m)
+// and the shares of computed neurons in the cost model come from (P2 section 5.2, the model's rows
+// of Table 2).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/work_estimate.h"
+#include "sparsity/access_sequence.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+struct AccessRecord {
+  // In `predicted` what the predictors list; in `gated` what fires, for gates are in memory.
+  AccessSequence lists;
+  int64_t tokens = 0;
+  // Rows that are multiplied per token, all layers together. No predictors are named.
+  FfnActivity activity;
+};
+
+// Runs `tokens` as a prompt in which every token computes what it would compute alone, and writes
+// the record to `<stem>.trace` and `<stem>.json`. The engine is of a packed model and not dense.
+// Throws Error(kInvalidArgument) for other engines and for more tokens than its context; Error(kIo).
+void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId> tokens,
+                    const std::string& stem,
+                    const std::function<void(uint64_t done, uint64_t total)>& progress);
+
+// The record at `stem`, of this model and mode; nothing where there is none. Throws
+// Error(kCorrupt) for files that are no record, Error(kInvalidArgument) for another model's.
+std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t model_hash,
+                                             FfnMode mode);
+
+}  // namespace hearth

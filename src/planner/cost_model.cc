@@ -1,0 +1,186 @@
+#include "planner/cost_model.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+// Parallel sections of a layer: queries, keys and values; attention and its merge; its output; the
+// predictor's two matrices; FFN; and what the calling thread does between them, in such sections.
+constexpr double kSectionsOfLayer = 8;
+// Sequential reads are of this size, a few in flight.
+constexpr uint64_t kSequentialBlock = uint64_t{1} << 20;
+constexpr int kSequentialDepth = 8;
+
+double Over(double amount, double per_second) { return per_second > 0 ? amount / per_second : 0; }
+
+// Seconds of an FFN of single neurons, by how many it was asked for and how many it reads.
+class FfnClock {
+ public:
+  explicit FfnClock(const CostInputs& in)
+      : in_(in),
+        speed_(in.hardware.ForThreads(in.threads)),
+        gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
+    const LayerWeights& w = in.plan.load.weights->layers.front();
+    row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
+    neurons_ = static_cast<double>(w.gate_rows.rows);
+    const double asked = gates_held_ ? in.activity.up : in.activity.gate;
+    up_share_ = asked > 0 ? in.activity.up / asked : 0;
+    down_share_ = asked > 0 ? in.activity.down / asked : 0;
+    if (in.plan.bundles) {
+      const BundleLayout& layout = in.plan.bundles->layout;
+      read_bytes_ = gates_held_ ? layout.stride - layout.split : layout.stride;
+      gate_bytes_ = layout.split;
+    }
+  }
+
+  double Compute(double asked, double misses) const {
+    const double gates = gates_held_ ? neurons_ : asked;
+    const double dots = (gates + asked * up_share_) * row_bytes_;
+    const double adds = asked * down_share_ * row_bytes_;
+    const double reads = in_.strategy == IoStrategy::kHalves ? 2 * misses : misses;
+    const double per_read =
+        in_.hardware.IoCpuSecondsPerRead(read_bytes_, in_.plan.neurons.queue_depth);
+    return Over(dots, speed_.dot_bytes_per_s.median) + Over(adds, speed_.add_bytes_per_s.median) +
+           reads * per_read / in_.threads +
+           Over(misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
+  }
+
+  double Read(double misses) const {
+    if (misses <= 0) return 0;
+    if (in_.strategy != IoStrategy::kHalves) return ReadOf(misses, read_bytes_);
+    return ReadOf(misses, gate_bytes_) + ReadOf(misses, read_bytes_ - gate_bytes_);
+  }
+
+  double bytes_of_miss() const { return static_cast<double>(read_bytes_); }
+
+ private:
+  double ReadOf(double reads, uint64_t bytes) const {
+    const int depth = std::clamp(static_cast<int>(reads), 1, in_.plan.neurons.queue_depth);
+    return Over(reads * static_cast<double>(bytes), in_.hardware.IoBytesPerSecond(bytes, depth));
+  }
+
+  const CostInputs& in_;
+  const ThreadSpeed& speed_;
+  const bool gates_held_;
+  double row_bytes_ = 0;
+  double neurons_ = 0;
+  double up_share_ = 0, down_share_ = 0;
+  uint64_t read_bytes_ = 0, gate_bytes_ = 0;
+};
+
+double BytesOf(const WorkByOp& work, std::initializer_list<ForwardOp> ops) {
+  double bytes = 0;
+  for (const ForwardOp op : ops) bytes += work[static_cast<size_t>(op)].bytes;
+  return bytes;
+}
+
+// What is read of FFNs in a pass that needs all of them.
+double BytesOutside(const EnginePlan& plan) {
+  if (plan.bundles) {
+    const StreamShape& shape = plan.bundles->shape;
+    const auto outside = static_cast<double>(shape.all_neurons() - plan.neurons.pinned_slots(shape));
+    return outside * static_cast<double>(shape.bundle_bytes);
+  }
+  return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
+}
+
+// FFN by FFN the larger of computing and reading; halves have a barrier between them, which costs
+// what does not overlap.
+void AddFfns(const CostInputs& in, TokenCost& cost) {
+  const FfnClock clock(in);
+  if (in.replay == nullptr) {
+    const double ffns = static_cast<double>(in.plan.load.spec.num_layers);
+    cost.time.ffn_ms = 1000 * ffns * clock.Compute(in.activity.gate / ffns, 0);
+    cost.time.token_ms += cost.time.ffn_ms;
+    return;
+  }
+  double compute = 0, read = 0, both = 0;
+  for (const FfnAccess& ffn : in.replay->ffns) {
+    const double c = clock.Compute(ffn.listed, ffn.misses), r = clock.Read(ffn.misses);
+    compute += c;
+    read += r;
+    both += std::max(c, r);
+  }
+  const double per_token = 1000 / static_cast<double>(in.replay->tokens);
+  cost.time.ffn_ms = compute * per_token;
+  cost.time.io_ms = read * per_token;
+  cost.time.token_ms += both * per_token;
+  cost.bytes_read = in.replay->misses_per_token() * clock.bytes_of_miss();
+}
+
+}  // namespace
+
+const char* IoStrategyName(IoStrategy strategy) {
+  switch (strategy) {
+    case IoStrategy::kNone:
+      return "none";
+    case IoStrategy::kWhole:
+      return "whole";
+    case IoStrategy::kHalves:
+      return "halves";
+    case IoStrategy::kSequential:
+      return "sequential";
+  }
+  return "";
+}
+
+const char* TokenCost::bound() const { return time.io_ms > time.ffn_ms ? "flash" : "memory"; }
+
+TokenCost CostOfToken(const CostInputs& in) {
+  const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
+  const WorkByOp work =
+      EstimatePass(in.plan.load.spec, *in.plan.load.weights,
+                   {.tokens = 1,
+                    .context = in.context,
+                    .logit_rows = 1,
+                    .kv_dtype = in.plan.limits.kv_dtype,
+                    .ffn = in.activity});
+  const double matrices =
+      BytesOf(work, {ForwardOp::kAttentionQkv, ForwardOp::kAttentionOutput, ForwardOp::kRouter,
+                     ForwardOp::kLogits});
+  const double cached = BytesOf(work, {ForwardOp::kAttention});
+  const double sections = kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
+  TokenCost cost;
+  cost.time.attention_ms = 1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
+                                   Over(cached, speed.dot_bytes_per_s.median) +
+                                   sections * speed.section_seconds.median);
+  cost.time.predictor_ms =
+      1000 * Over(BytesOf(work, {ForwardOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
+  cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
+  const bool is_of_neurons = in.plan.load.weights->layers.front().has_rows();
+  if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
+    AddFfns(in, cost);
+    return cost;
+  }
+  const double ffn = BytesOf(work, {ForwardOp::kFfnGateUp, ForwardOp::kFfnDown});
+  const double rate =
+      is_of_neurons ? speed.dot_bytes_per_s.median : speed.matrix_bytes_per_s.median;
+  cost.bytes_read = in.strategy == IoStrategy::kSequential ? BytesOutside(in.plan) : 0;
+  cost.time.ffn_ms = 1000 * Over(ffn, rate);
+  cost.time.io_ms = 1000 * Over(cost.bytes_read, in.hardware.IoBytesPerSecond(kSequentialBlock,
+                                                                              kSequentialDepth));
+  // Reading goes on while attention is computed.
+  cost.time.token_ms = std::max(cost.time.token_ms + cost.time.ffn_ms, cost.time.io_ms);
+  return cost;
+}
+
+double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
+  const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
+  FfnActivity all;
+  all.gate = all.up = all.down =
+      static_cast<double>(in.plan.load.weights->layers.front().gate_rows.rows *
+                          in.plan.load.spec.num_layers);
+  const WorkByOp work =
+      EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens, in.plan.limits.max_tokens,
+                     in.plan.limits.kv_dtype, all);
+  const int64_t passes = (tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens;
+  const double compute = Over(Total(work).int8_macs, speed.prompt_macs_per_s.median);
+  const double read =
+      Over(static_cast<double>(passes) * BytesOutside(in.plan),
+           in.hardware.IoBytesPerSecond(kSequentialBlock, kSequentialDepth));
+  return Over(static_cast<double>(tokens), std::max(compute, read));
+}
+
+}  // namespace hearth

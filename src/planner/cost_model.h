@@ -1,0 +1,55 @@
+// How long a model takes for a token (P2 section 5.3, equations 1, 2, 6 to 11), with the speeds of
+// a measured machine. Two things that the paper leaves out are in it: single tokens are bound by
+// memory, so that computing is bytes over the bandwidth at which a kernel takes weights in; and
+// reading costs processor time (docs/decisions/0011-cost-model.md).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/engine_plan.h"
+#include "engine/work_estimate.h"
+#include "plan/execution_plan.h"
+#include "planner/hardware.h"
+#include "planner/miss_replay.h"
+
+namespace hearth {
+
+// How what is not in memory is read.
+enum class IoStrategy : uint8_t {
+  kNone,        // everything is in memory
+  kWhole,       // a neuron at a time (P2 section 4.4)
+  kHalves,      // its gate, then the rest, with a barrier after each (P2 Figure 4a)
+  kSequential,  // everything, in order
+};
+const char* IoStrategyName(IoStrategy strategy);
+
+struct CostInputs {
+  const EnginePlan& plan;  // described (DescribeWeights)
+  const HardwareProfile& hardware;
+  int threads = 1;
+  int64_t context = 0;  // tokens in the KV cache
+  // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.
+  FfnActivity activity;
+  IoStrategy strategy = IoStrategy::kNone;
+  const MissReplay* replay = nullptr;  // where neurons are read one by one
+};
+
+// Per-token times, and what they are bound by. attention + predictor + FFN by FFN the larger of
+// computing and reading, over the tokens of the replay.
+struct TokenCost {
+  PlannedTime time;
+  double bytes_read = 0;  // per token
+
+  double tok_s() const { return time.token_ms > 0 ? 1000 / time.token_ms : 0; }
+  // "flash" where waiting for reads takes the larger part of the time, "memory" else; "compute" is
+  // what prompts are bound by.
+  const char* bound() const;
+};
+
+TokenCost CostOfToken(const CostInputs& inputs);
+
+// Tokens per second of a prompt of `tokens`, everything computed; what is not pinned is read in
+// sequential runs meanwhile, once per pass.
+double PromptTokensPerSecond(const CostInputs& inputs, int64_t tokens);
+
+}  // namespace hearth

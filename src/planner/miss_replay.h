@@ -1,0 +1,36 @@
+// P_miss(m) of P2 section 5.2: what a streamed model would have to read, token by token, with its
+// memory for neurons shared out in some way, by replaying recorded accesses.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/cache_policy.h"
+#include "plan/stream_plan.h"
+#include "sparsity/access_sequence.h"
+
+namespace hearth {
+
+// An FFN of one token: how many neurons it asked for, and how many of them were not in memory.
+struct FfnAccess {
+  int32_t listed = 0;
+  int32_t misses = 0;
+};
+
+struct MissReplay {
+  std::vector<FfnAccess> ffns;  // in the order of the sequence, without the first tokens
+  int64_t tokens = 0;
+
+  double listed_per_token() const;
+  double misses_per_token() const;
+  double miss_rate() const;  // 0 where nothing was listed
+};
+
+// Replays a sequence of single tokens through what `plan` holds: the first neurons of every FFN
+// pinned, the cache warm with the next ones, as an engine starts (pipeline/streamed_ffns.h). The
+// first `skipped` tokens fill the cache and are not counted; at most all but one of them. Throws
+// Error(kInvalidArgument) for a sequence of another shape.
+MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape,
+                        const StreamPlan& plan, CachePolicyKind policy, int64_t skipped);
+
+}  // namespace hearth

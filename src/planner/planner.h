@@ -1,0 +1,46 @@
+// Start here: from a model's file, a machine's profile and what a user allows to an execution plan
+// (P2 section 5; DESIGN section 10).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine_options.h"
+#include "plan/execution_plan.h"
+#include "planner/access_record.h"
+#include "planner/hardware.h"
+
+namespace hearth {
+
+struct PlanRequest {
+  std::string model;     // path
+  EngineOptions engine;  // memory_bytes: m_max; context, KV type and mode are kept as they are
+  std::vector<int> cores;              // c_allowed: processors that may be used; not empty
+  std::optional<double> least_tok_s;   // s_min: then the least memory for this speed
+};
+
+struct PlannedRun {
+  ExecutionPlan plan;
+  // Decode speeds with 1 GiB more and less of memory; nothing where that changes nothing, or where
+  // the model cannot run.
+  std::optional<double> tok_s_with_more, tok_s_with_less;
+};
+
+// Whether MakePlan needs to know which neurons the model asks for: a packed model in a sparse mode.
+bool NeedsAccessRecord(const PlanRequest& request);
+
+// The fastest setting within the memory, or the one with the least memory for a speed. `accesses`
+// where NeedsAccessRecord says so. Throws Error(kOutOfBudget) where nothing fits, saying which
+// limit and what the nearest feasible point is; Error(kUnsupported) for a mixture that is not
+// packed and does not fit, whose accesses nothing records yet.
+PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
+                    const AccessRecord* accesses);
+
+// What an engine is to do. Throws Error(kInvalidArgument), naming what, where the plan is of
+// another file or machine than these, or asks for what contradicts itself.
+EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
+                            const HardwareProfile& this_machine);
+
+}  // namespace hearth
