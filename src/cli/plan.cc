@@ -5,14 +5,14 @@
 
 #include "cli/commands.h"
 #include "cli/option_values.h"
+#include "cli/plan_model.h"
 #include "cli/plan_placement.h"
 
 namespace hearth::cli {
 namespace {
 
 struct PlanCommand {
-  std::string model;
-  std::optional<uint64_t> memory_bytes;
+  PlanArguments plan;
   PlacementArguments placement;
   bool json = false;
 };
@@ -23,23 +23,29 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<PlanCommand>();
   CLI::App* command = app.add_subcommand("plan", "Decide where neurons lie before anything runs");
   command
-      ->add_option("MODEL", options->model,
+      ->add_option("MODEL", options->plan.model.model,
                    "a model file (GGUF), a shape (hearth help synth names them; opt-6.7b to "
                    "opt-175b, falcon-40b) or a shape file (.json)")
       ->required()
       ->check(NotEmpty());
-  AddMemoryOption(*command, options->memory_bytes)
-      ->description("most memory to use on the host (default: what is needed)");
+  AddMemoryOption(*command, options->plan.model.memory_bytes)
+      ->description("most memory to use (default: what is free)");
+  AddPlanOptions(*command, options->plan);
   AddPlacementOptions(*command, options->placement);
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, command, &action] {
     CheckPlacementUsage(*command, options->placement);
-    if (!options->placement.device_bytes) {
-      throw UsageError("plan needs --device-memory");
+    const bool is_placement = options->placement.device_bytes.has_value();
+    for (const char* name : PlanOptionNames()) {
+      if (is_placement && command->count(name) > 0) {
+        throw UsageError(std::string(name) + " has no effect with --device-memory");
+      }
     }
-    action = [options] {
-      return PlanPlacement(options->model, options->memory_bytes, options->placement,
-                           options->json);
+    action = [options, is_placement] {
+      const ModelOptions& model = options->plan.model;
+      return is_placement
+                 ? PlanPlacement(model.model, model.memory_bytes, options->placement, options->json)
+                 : PlanModel(options->plan, options->json);
     };
   });
 }

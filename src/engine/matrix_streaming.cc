@@ -72,8 +72,8 @@ uint64_t StreamedFfnMatrices::BytesOutside(const ExtentPlan& plan) const {
   for (int64_t layer = 0; layer < map_.num_layers(); ++layer) {
     for (size_t m = 0; m < kNumFfnMatrices; ++m) {
       const ExtentMatrix& matrix = map_.Matrix(layer, static_cast<FfnMatrix>(m));
-      all += static_cast<uint64_t>(map_.num_experts() * matrix.view.rows) *
-             matrix.stored_row_bytes();
+      all +=
+          static_cast<uint64_t>(map_.num_experts() * matrix.view.rows) * matrix.stored_row_bytes();
     }
   }
   const auto extents = static_cast<double>(std::max<int64_t>(map_.num_extents(), 1));

@@ -52,8 +52,8 @@ class Fields {
   }
   double Number(const char* name) const {
     const json& value = At(name);
-    const bool is_good = value.is_number() && std::isfinite(value.get<double>()) &&
-                         value.get<double>() >= 0;
+    const bool is_good =
+        value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0;
     if (!is_good) Refuse(name, "a number from 0 on");
     return value.get<double>();
   }
@@ -85,12 +85,9 @@ class Fields {
 ordered_json StreamJson(const ExecutionPlan& plan) {
   if (!plan.stream) return nullptr;
   const StreamPlan& stream = *plan.stream;
-  return {{"gates_pinned", stream.holds_gates},
-          {"pinned_neurons", stream.pinned_neurons},
-          {"cache_slots", stream.cache_slots},
-          {"range_neurons", stream.range_neurons},
-          {"range_buffers", stream.range_buffers},
-          {"queue_depth", stream.queue_depth}};
+  return {{"gates_pinned", stream.holds_gates},    {"pinned_neurons", stream.pinned_neurons},
+          {"cache_slots", stream.cache_slots},     {"range_neurons", stream.range_neurons},
+          {"range_buffers", stream.range_buffers}, {"queue_depth", stream.queue_depth}};
 }
 
 StreamPlan StreamFromJson(const Fields& fields) {
@@ -101,8 +98,8 @@ StreamPlan StreamFromJson(const Fields& fields) {
           .cache_slots = fields.Integer("cache_slots", 0, kMostNeurons),
           .range_neurons = fields.Integer("range_neurons", 0, kMostNeurons),
           .range_buffers = fields.Integer("range_buffers", 0, kMostNeurons),
-          .queue_depth = static_cast<int>(
-              fields.Integer("queue_depth", 0, std::numeric_limits<int>::max()))};
+          .queue_depth =
+              static_cast<int>(fields.Integer("queue_depth", 0, std::numeric_limits<int>::max()))};
 }
 
 // [begin, end) of `ranges`, which must follow what was before.
@@ -153,11 +150,10 @@ ordered_json PlanJson(const ExecutionPlan& plan) {
   ordered_json layers = ordered_json::array();
   const int64_t pinned = PinnedNeurons(plan);
   for (int64_t l = 0; l < plan.num_layers; ++l) {
-    layers.push_back({{"mode", plan.mode},
-                      {"ranges",
-                       {{"device", {0, 0}},
-                        {"pinned", {0, pinned}},
-                        {"flash", {pinned, plan.neurons}}}}});
+    layers.push_back(
+        {{"mode", plan.mode},
+         {"ranges",
+          {{"device", {0, 0}}, {"pinned", {0, pinned}}, {"flash", {pinned, plan.neurons}}}}});
   }
   ordered_json io = nullptr;
   if (!plan.io_backend.empty()) io = plan.io_backend;
@@ -216,7 +212,8 @@ ExecutionPlan PlanFromJson(const json& document, const std::string& file) {
         static_cast<int>(cores.IntegerOf(cpu, "compute", 0, kMostCpus - 1)));
   }
   if (!cores.At("io").is_null()) {
-    throw Error(ErrorCode::kUnsupported, file, "a processor for reading alone: threads that "
+    throw Error(ErrorCode::kUnsupported, file,
+                "a processor for reading alone: threads that "
                 "compute submit reads too");
   }
   plan.io_strategy = fields.Text("io_strategy", {"none", "whole", "halves", "sequential"});

@@ -17,8 +17,8 @@ namespace hearth {
 struct PlannedTime {
   double attention_ms = 0;  // with norms, the output matrix and what else is not an FFN's
   double predictor_ms = 0;
-  double ffn_ms = 0;  // computing neurons and taking in what was read
-  double io_ms = 0;   // reading them
+  double ffn_ms = 0;    // computing neurons and taking in what was read
+  double io_ms = 0;     // reading them
   double token_ms = 0;  // attention + predictor + the larger of the two others, layer by layer
 };
 
@@ -41,7 +41,7 @@ struct ExecutionPlan {
   std::string io_backend;                  // "io_uring" or "pread"; empty with "none"
   std::string mode;                        // of every layer: "dense", "gated" or "predicted"
   int64_t num_layers = 0;
-  int64_t neurons = 0;                     // of one FFN
+  int64_t neurons = 0;  // of one FFN
   std::string cache_policy;
   // Where a packed model does not fit; its numbers are of single FFNs.
   std::optional<StreamPlan> stream;

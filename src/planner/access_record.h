@@ -27,7 +27,8 @@ struct AccessRecord {
 
 // Runs `tokens` as a prompt in which every token computes what it would compute alone, and writes
 // the record to `<stem>.trace` and `<stem>.json`. The engine is of a packed model and not dense.
-// Throws Error(kInvalidArgument) for other engines and for more tokens than its context; Error(kIo).
+// Throws Error(kInvalidArgument) for other engines and for more tokens than its context;
+// Error(kIo).
 void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId> tokens,
                     const std::string& stem,
                     const std::function<void(uint64_t done, uint64_t total)>& progress);

@@ -80,7 +80,8 @@ double BytesOf(const WorkByOp& work, std::initializer_list<ForwardOp> ops) {
 double BytesOutside(const EnginePlan& plan) {
   if (plan.bundles) {
     const StreamShape& shape = plan.bundles->shape;
-    const auto outside = static_cast<double>(shape.all_neurons() - plan.neurons.pinned_slots(shape));
+    const auto outside =
+        static_cast<double>(shape.all_neurons() - plan.neurons.pinned_slots(shape));
     return outside * static_cast<double>(shape.bundle_bytes);
   }
   return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
@@ -130,22 +131,20 @@ const char* TokenCost::bound() const { return time.io_ms > time.ffn_ms ? "flash"
 
 TokenCost CostOfToken(const CostInputs& in) {
   const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
-  const WorkByOp work =
-      EstimatePass(in.plan.load.spec, *in.plan.load.weights,
-                   {.tokens = 1,
-                    .context = in.context,
-                    .logit_rows = 1,
-                    .kv_dtype = in.plan.limits.kv_dtype,
-                    .ffn = in.activity});
-  const double matrices =
-      BytesOf(work, {ForwardOp::kAttentionQkv, ForwardOp::kAttentionOutput, ForwardOp::kRouter,
-                     ForwardOp::kLogits});
+  const WorkByOp work = EstimatePass(in.plan.load.spec, *in.plan.load.weights,
+                                     {.tokens = 1,
+                                      .context = in.context,
+                                      .logit_rows = 1,
+                                      .kv_dtype = in.plan.limits.kv_dtype,
+                                      .ffn = in.activity});
+  const double matrices = BytesOf(work, {ForwardOp::kAttentionQkv, ForwardOp::kAttentionOutput,
+                                         ForwardOp::kRouter, ForwardOp::kLogits});
   const double cached = BytesOf(work, {ForwardOp::kAttention});
   const double sections = kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
   TokenCost cost;
-  cost.time.attention_ms = 1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
-                                   Over(cached, speed.dot_bytes_per_s.median) +
-                                   sections * speed.section_seconds.median);
+  cost.time.attention_ms =
+      1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
+              Over(cached, speed.dot_bytes_per_s.median) + sections * speed.section_seconds.median);
   cost.time.predictor_ms =
       1000 * Over(BytesOf(work, {ForwardOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
@@ -159,8 +158,8 @@ TokenCost CostOfToken(const CostInputs& in) {
       is_of_neurons ? speed.dot_bytes_per_s.median : speed.matrix_bytes_per_s.median;
   cost.bytes_read = in.strategy == IoStrategy::kSequential ? BytesOutside(in.plan) : 0;
   cost.time.ffn_ms = 1000 * Over(ffn, rate);
-  cost.time.io_ms = 1000 * Over(cost.bytes_read, in.hardware.IoBytesPerSecond(kSequentialBlock,
-                                                                              kSequentialDepth));
+  cost.time.io_ms = 1000 * Over(cost.bytes_read,
+                                in.hardware.IoBytesPerSecond(kSequentialBlock, kSequentialDepth));
   // Reading goes on while attention is computed.
   cost.time.token_ms = std::max(cost.time.token_ms + cost.time.ffn_ms, cost.time.io_ms);
   return cost;
@@ -169,17 +168,14 @@ TokenCost CostOfToken(const CostInputs& in) {
 double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
   const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
   FfnActivity all;
-  all.gate = all.up = all.down =
-      static_cast<double>(in.plan.load.weights->layers.front().gate_rows.rows *
-                          in.plan.load.spec.num_layers);
-  const WorkByOp work =
-      EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens, in.plan.limits.max_tokens,
-                     in.plan.limits.kv_dtype, all);
+  all.gate = all.up = all.down = static_cast<double>(
+      in.plan.load.weights->layers.front().gate_rows.rows * in.plan.load.spec.num_layers);
+  const WorkByOp work = EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens,
+                                       in.plan.limits.max_tokens, in.plan.limits.kv_dtype, all);
   const int64_t passes = (tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens;
   const double compute = Over(Total(work).int8_macs, speed.prompt_macs_per_s.median);
-  const double read =
-      Over(static_cast<double>(passes) * BytesOutside(in.plan),
-           in.hardware.IoBytesPerSecond(kSequentialBlock, kSequentialDepth));
+  const double read = Over(static_cast<double>(passes) * BytesOutside(in.plan),
+                           in.hardware.IoBytesPerSecond(kSequentialBlock, kSequentialDepth));
   return Over(static_cast<double>(tokens), std::max(compute, read));
 }
 

@@ -91,10 +91,10 @@ MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape
   CheckStreamPlan(shape, plan);
   if (sequence.unit != AccessUnit::kNeurons || sequence.num_neurons != shape.neurons ||
       sequence.num_layers * sequence.num_experts != shape.num_ffns) {
-    throw Error(ErrorCode::kInvalidArgument, "trace", "accesses of another model's neurons",
-                fmt::format("{} FFNs of {} neurons", shape.num_ffns, shape.neurons),
-                fmt::format("{} of {}", sequence.num_layers * sequence.num_experts,
-                            sequence.num_neurons));
+    throw Error(
+        ErrorCode::kInvalidArgument, "trace", "accesses of another model's neurons",
+        fmt::format("{} FFNs of {} neurons", shape.num_ffns, shape.neurons),
+        fmt::format("{} of {}", sequence.num_layers * sequence.num_experts, sequence.num_neurons));
   }
   skipped = std::clamp<int64_t>(skipped, 0, std::max<int64_t>(sequence.num_passes() - 1, 0));
   WarmCache cache(sequence, plan, policy);

@@ -35,9 +35,8 @@ class MenuModel {
     for (const MenuEntry& entry : menu) {
       const z3::expr here = Is(context, entry);
       any.push_back(here);
-      rows_.push_back(z3::implies(
-          here, token_us == context.int_val(entry.token_us) &&
-                    bytes == context.int_val(entry.bytes)));
+      rows_.push_back(z3::implies(here, token_us == context.int_val(entry.token_us) &&
+                                            bytes == context.int_val(entry.bytes)));
     }
     rows_.push_back(z3::mk_or(any));
   }

@@ -13,9 +13,9 @@ namespace hearth {
 // One way to run: places on the axes of the menu, and what it costs.
 struct MenuEntry {
   int threads = 1;
-  int strategy = 0;   // IoStrategy
-  int split = 0;      // of memory for neurons: the number of a pinned share
-  int budget = 0;     // the number of a memory limit
+  int strategy = 0;       // IoStrategy
+  int split = 0;          // of memory for neurons: the number of a pinned share
+  int budget = 0;         // the number of a memory limit
   uint64_t token_us = 0;  // more than 0
   uint64_t bytes = 0;     // of memory
 };

@@ -91,10 +91,9 @@ class Planner {
     const uint64_t most = std::min(ResidentLimit(), Most());
     std::vector<Evaluated> all;
     for (int i = 0; i < kBudgets; ++i) {
-      const uint64_t limit = most <= smallest
-                                 ? most
-                                 : smallest + (most - smallest) / (kBudgets - 1) *
-                                                  static_cast<uint64_t>(i);
+      const uint64_t limit = most <= smallest ? most
+                                              : smallest + (most - smallest) / (kBudgets - 1) *
+                                                               static_cast<uint64_t>(i);
       for (Evaluated one : At(i == kBudgets - 1 ? most : limit)) {
         one.entry.budget = i;
         all.push_back(one);
@@ -159,9 +158,8 @@ class Planner {
                   "which experts its tokens need is not recorded yet: a mixture that does not fit "
                   "can be planned once it is packed");
     }
-    const bool reads_all =
-        plan.matrices || plan.mode == FfnMode::kDense ||
-        (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
+    const bool reads_all = plan.matrices || plan.mode == FfnMode::kDense ||
+                           (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
     if (reads_all) return {IoStrategy::kSequential};
     if (plan.neurons.holds_gates) return {IoStrategy::kWhole};
     return {IoStrategy::kWhole, IoStrategy::kHalves};
@@ -185,14 +183,14 @@ class Planner {
 
   Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting,
                         const MissReplay* replay) const {
-    Evaluated one{.setting = setting, .entry = {}, .cost = CostOfToken(InputsOf(plan, setting,
-                                                                                replay))};
-    one.entry = {.threads = setting.threads,
-                 .strategy = static_cast<int>(setting.strategy),
-                 .split = static_cast<int>(setting.split),
-                 .token_us = std::max<uint64_t>(
-                     1, static_cast<uint64_t>(1000 * one.cost.time.token_ms)),
-                 .bytes = plan.needed_bytes()};
+    Evaluated one{
+        .setting = setting, .entry = {}, .cost = CostOfToken(InputsOf(plan, setting, replay))};
+    one.entry = {
+        .threads = setting.threads,
+        .strategy = static_cast<int>(setting.strategy),
+        .split = static_cast<int>(setting.split),
+        .token_us = std::max<uint64_t>(1, static_cast<uint64_t>(1000 * one.cost.time.token_ms)),
+        .bytes = plan.needed_bytes()};
     return one;
   }
 
@@ -291,8 +289,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) const {
   plan.io_strategy = IoStrategyName(chosen.setting.strategy);
   if (engine.is_streamed()) {
     plan.io_backend = hardware_.storage.backend;
-    plan.cache_policy =
-        CachePolicyName(request_.engine.streaming.pipeline.cache_policy());
+    plan.cache_policy = CachePolicyName(request_.engine.streaming.pipeline.cache_policy());
   }
   plan.mode = FfnModeName(engine.mode);
   plan.num_layers = engine.load.spec.num_layers;
@@ -311,10 +308,11 @@ std::optional<double> SpeedAt(Planner& planner, uint64_t limit_bytes, double unl
 
 }  // namespace
 
-bool NeedsAccessRecord(const PlanRequest& request) {
-  const GgufFile file = GgufFile::Open(request.model);
+std::optional<FfnMode> SparseModeOf(const GgufFile& file, std::optional<FfnMode> wanted) {
   const LoadPlan load = PlanLoad(file);
-  return load.is_packed && ResolveMode(file, load, request.engine.mode) != FfnMode::kDense;
+  const FfnMode mode = ResolveMode(file, load, wanted);
+  if (!load.is_packed || mode == FfnMode::kDense) return std::nullopt;
+  return mode;
 }
 
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,

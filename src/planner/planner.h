@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine_options.h"
+#include "format/gguf.h"
 #include "plan/execution_plan.h"
 #include "planner/access_record.h"
 #include "planner/hardware.h"
@@ -15,10 +16,10 @@
 namespace hearth {
 
 struct PlanRequest {
-  std::string model;     // path
-  EngineOptions engine;  // memory_bytes: m_max; context, KV type and mode are kept as they are
-  std::vector<int> cores;              // c_allowed: processors that may be used; not empty
-  std::optional<double> least_tok_s;   // s_min: then the least memory for this speed
+  std::string model;       // path
+  EngineOptions engine;    // memory_bytes: m_max; context, KV type and mode are kept as they are
+  std::vector<int> cores;  // c_allowed: processors that may be used; not empty
+  std::optional<double> least_tok_s;  // s_min: then the least memory for this speed
 };
 
 struct PlannedRun {
@@ -28,11 +29,12 @@ struct PlannedRun {
   std::optional<double> tok_s_with_more, tok_s_with_less;
 };
 
-// Whether MakePlan needs to know which neurons the model asks for: a packed model in a sparse mode.
-bool NeedsAccessRecord(const PlanRequest& request);
+// The mode of a packed model in which MakePlan needs to know which neurons it asks for; nothing for
+// models that compute all.
+std::optional<FfnMode> SparseModeOf(const GgufFile& file, std::optional<FfnMode> wanted);
 
 // The fastest setting within the memory, or the one with the least memory for a speed. `accesses`
-// where NeedsAccessRecord says so. Throws Error(kOutOfBudget) where nothing fits, saying which
+// where SparseModeOf names a mode. Throws Error(kOutOfBudget) where nothing fits, saying which
 // limit and what the nearest feasible point is; Error(kUnsupported) for a mixture that is not
 // packed and does not fit, whose accesses nothing records yet.
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,

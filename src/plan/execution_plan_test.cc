@@ -1,0 +1,125 @@
+#include "plan/execution_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+
+namespace hearth {
+namespace {
+
+ExecutionPlan SomePlan() {
+  ExecutionPlan plan;
+  plan.model_hash = "0123456789abcdef";
+  plan.hardware_hash = "fedcba9876543210";
+  plan.decode_tok_s = 12.5;
+  plan.prefill_tok_s = 40;
+  plan.bound = "flash";
+  plan.time = {20, 5, 30, 35, 80};
+  plan.miss_rate = 0.035;
+  plan.bytes_read_per_token = 9000000;
+  plan.budget_bytes = uint64_t{3} << 30;
+  plan.ledger = {{"weights", 1000}, {"neurons", 2000}};
+  plan.compute_cores = {0, 1};
+  plan.io_strategy = "whole";
+  plan.io_backend = "io_uring";
+  plan.mode = "predicted";
+  plan.num_layers = 3;
+  plan.neurons = 1024;
+  plan.cache_policy = "layer-lfu";
+  plan.stream = {.pinned_neurons = 256,
+                 .cache_slots = 300,
+                 .range_neurons = 128,
+                 .range_buffers = 3,
+                 .queue_depth = 32};
+  plan.kv_dtype = "f16";
+  plan.context = 512;
+  return plan;
+}
+
+TEST(ExecutionPlanTest, ComesBackFromJson) {
+  for (const bool streams : {true, false}) {
+    ExecutionPlan plan = SomePlan();
+    if (!streams) {
+      plan.stream.reset();
+      plan.io_strategy = "none";
+      plan.io_backend.clear();
+    }
+    const auto document = PlanJson(plan);
+    const ExecutionPlan back = PlanFromJson(nlohmann::json::parse(document.dump()), "plan");
+    EXPECT_EQ(PlanJson(back), document);
+    EXPECT_EQ(back.threads(), 2);
+    EXPECT_EQ(back.stream.has_value(), streams);
+    const auto& ranges = document["layers"][2]["ranges"];
+    EXPECT_EQ(ranges["pinned"], nlohmann::json({0, streams ? 256 : 1024}));
+    EXPECT_EQ(ranges["flash"], nlohmann::json({streams ? 256 : 1024, 1024}));
+  }
+}
+
+struct BadPlan {
+  const char* name;
+  std::function<void(nlohmann::json&)> change;
+  ErrorCode code;
+  const char* says;
+};
+
+TEST(ExecutionPlanTest, RefusesByName) {
+  const BadPlan kBad[] = {
+      {"no bound", [](auto& j) { j.erase("bound"); }, ErrorCode::kCorrupt, "bound is missing"},
+      {"hash", [](auto& j) { j["model_hash"] = "x"; }, ErrorCode::kCorrupt, "model_hash"},
+      {"negative", [](auto& j) { j["decode_tok_s"] = -1; }, ErrorCode::kCorrupt, "decode_tok_s"},
+      {"no cores", [](auto& j) { j["cores"]["compute"] = nlohmann::json::array(); },
+       ErrorCode::kCorrupt, "cores.compute"},
+      {"core", [](auto& j) { j["cores"]["compute"] = {-1}; }, ErrorCode::kCorrupt, "cores.compute"},
+      {"io core", [](auto& j) { j["cores"]["io"] = 1; }, ErrorCode::kUnsupported,
+       "processor for reading"},
+      {"strategy", [](auto& j) { j["io_strategy"] = "psychic"; }, ErrorCode::kCorrupt,
+       "io_strategy"},
+      {"no layers", [](auto& j) { j["layers"] = nlohmann::json::array(); }, ErrorCode::kCorrupt,
+       "layers"},
+      {"other mode", [](auto& j) { j["layers"][1]["mode"] = "dense"; }, ErrorCode::kUnsupported,
+       "differ"},
+      {"device",
+       [](auto& j) {
+         j["layers"][0]["ranges"]["device"] = {0, 64};
+       },
+       ErrorCode::kUnsupported, "device"},
+      {"gap",
+       [](auto& j) {
+         j["layers"][0]["ranges"]["pinned"] = {1, 256};
+       },
+       ErrorCode::kCorrupt, "pinned"},
+      {"pinned",
+       [](auto& j) {
+         j["layers"][0]["ranges"]["pinned"] = {0, 128};
+         j["layers"][0]["ranges"]["flash"] = {128, 1024};
+       },
+       ErrorCode::kCorrupt, "pinned"},
+      {"slots", [](auto& j) { j["stream"]["cache_slots"] = 1e30; }, ErrorCode::kCorrupt,
+       "stream.cache_slots"},
+      {"ledger", [](auto& j) { j["ledger"]["weights"] = "much"; }, ErrorCode::kCorrupt, "ledger"},
+      {"kv", [](auto& j) { j["kv"]["place"] = "flash"; }, ErrorCode::kCorrupt, "kv.place"},
+      {"no object", [](auto& j) { j = 7; }, ErrorCode::kCorrupt, "object"},
+  };
+  for (const BadPlan& bad : kBad) {
+    nlohmann::json document = nlohmann::json::parse(PlanJson(SomePlan()).dump());
+    bad.change(document);
+    try {
+      PlanFromJson(document, "my.plan");
+      ADD_FAILURE() << bad.name << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), bad.code) << bad.name << ": " << error.what();
+      EXPECT_NE(std::string(error.what()).find(bad.says), std::string::npos)
+          << bad.name << ": " << error.what();
+    }
+  }
+}
+
+TEST(ExecutionPlanTest, FilesThatAreNone) {
+  EXPECT_THROW(ReadPlan("/nonexistent/plan"), Error);
+  EXPECT_THROW(ReadPlan("/proc/self/exe"), Error);
+}
+
+}  // namespace
+}  // namespace hearth
