@@ -17,6 +17,11 @@ void RegisterProbes(const Context& context) {
     for (auto _ : state) macs = table.probe_int8(kRounds);
     CountMacs(state, macs);
   });
+  Register(context, "probe_float", BoundBy::kMemory, [&table](benchmark::State& state) {
+    int64_t operations = 0;
+    for (auto _ : state) operations = table.probe_float(kRounds);
+    CountMacs(state, operations / 2);
+  });
   Register(context, "probe_read", BoundBy::kMemory, [&table, &memory](benchmark::State& state) {
     Pieces pieces(memory, kReadBytes, state);
     for (auto _ : state) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hearth {
 
@@ -24,6 +25,14 @@ CpuFeatures DetectCpuFeatures();
 // Processors this process may use at once: its affinity mask, and the CPU quotas of the cgroups
 // around it rounded up. At least 1.
 int AvailableCpus();
+
+// The processors that this process may run on, ascending. More than AvailableCpus where a quota
+// limits their time; empty where the system does not say.
+std::vector<int> AllowedCpus();
+
+// Keeps the calling thread, and those it starts from now on, on one processor. False where the
+// system refuses; then the thread may move as before.
+bool PinThisThread(int cpu) noexcept;
 
 // Bytes of the largest cache that one processor sees; 0 where the system does not say.
 uint64_t LastLevelCacheBytes();

@@ -56,6 +56,8 @@ uint64_t AvailableMemoryBytes() {
   return available;
 }
 
+uint64_t TotalMemoryBytes() { return ProcField("/proc/meminfo", "MemTotal").value_or(0); }
+
 uint64_t ResidentBytes() { return ProcField("/proc/self/status", "VmRSS").value_or(0); }
 
 uint64_t PeakResidentBytes() { return ProcField("/proc/self/status", "VmHWM").value_or(0); }

@@ -9,6 +9,9 @@ namespace hearth {
 // limits of the memory cgroups (v1 or v2) that this process is in. At least 0.
 uint64_t AvailableMemoryBytes();
 
+// Bytes that the machine has, whatever this process may take of them.
+uint64_t TotalMemoryBytes();
+
 // Resident bytes of this process now, and the most it ever had.
 uint64_t ResidentBytes();
 uint64_t PeakResidentBytes();

@@ -1,6 +1,5 @@
 #include "base/worker_team.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -54,26 +53,6 @@ int64_t NowNs(clockid_t clock) {
   return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
 }
 
-// The processors that this process may run on, in ascending order.
-std::vector<int> AllowedProcessors() {
-  std::vector<int> processors;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return processors;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) processors.push_back(i);
-  }
-  return processors;
-}
-
-// Keeps the calling thread on one processor. A wish: where it fails, the thread may move.
-void PinTo(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  sched_setaffinity(0, sizeof(set), &set);
-}
-
 // Tells whether this thread shares its processor with others that want to run, from how much of
 // the time that it was awake it got.
 class ContentionMeter {
@@ -113,13 +92,13 @@ WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMa
                 std::to_string(num_threads));
   }
   threads_.reserve(static_cast<size_t>(num_threads) - 1);
-  const std::vector<int> processors = AllowedProcessors();
+  const std::vector<int> processors = AllowedCpus();
   const bool pinned = std::ssize(processors) >= num_threads;
   try {
     for (int worker = 1; worker < num_threads; ++worker) {
       const int processor = pinned ? processors[static_cast<size_t>(worker)] : -1;
       threads_.emplace_back([this, worker, processor] {
-        if (processor >= 0) PinTo(processor);
+        if (processor >= 0) PinThisThread(processor);  // a wish
         WorkerLoop(worker);
       });
     }

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <random>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "base/units.h"
@@ -22,20 +21,9 @@ namespace {
 constexpr uint64_t kTokenSeed = 20;
 constexpr double kInt8ProbeSeconds = 0.03;
 constexpr double kStorageProbeSeconds = 0.2;
-// Memory is this much larger than the largest cache, so that at most a quarter of what is read
-// again could still be there.
-constexpr uint64_t kCacheMultiple = 4;
-constexpr uint64_t kLeastProbeBytes = uint64_t{256} << 20;
-// Where the system does not tell its caches: enough for all that are known.
-constexpr uint64_t kUnknownCacheBytes = uint64_t{512} << 20;
 constexpr int64_t kWarmUpTokens = 16;
 // Enough for shares of neurons; a token of a 7B model takes some tenths of a second.
 constexpr int64_t kQualityTokens = 64;
-
-uint64_t ProbeBytes() {
-  const uint64_t cache = LastLevelCacheBytes();
-  return std::max(kLeastProbeBytes, kCacheMultiple * (cache > 0 ? cache : kUnknownCacheBytes));
-}
 
 // Records the ops of passes while it lives; null records nothing.
 class OpRecording {
@@ -300,7 +288,7 @@ std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
 }
 
 ProbeMemory::ProbeMemory(Engine& engine) {
-  const uint64_t wanted = ProbeBytes();
+  const uint64_t wanted = LeastProbeBytes();
   const std::span<const std::byte> weights = engine.model().memory();
   if (weights.size() >= wanted) {
     bytes_ = weights.first(wanted);

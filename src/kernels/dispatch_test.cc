@@ -80,7 +80,9 @@ TEST_P(TableContentTest, HasEveryKernel) {
               t.scaled_add);
   EXPECT_TRUE(t.float_to_half && t.attn_scores_f32 && t.attn_scores_f16);
   EXPECT_TRUE(t.attn_values_f32 && t.attn_values_f16);
-  EXPECT_TRUE(t.probe_int8 && t.probe_read);
+  EXPECT_TRUE(t.probe_int8 && t.probe_float && t.probe_read);
+  EXPECT_GE(t.tile_rows, 1);
+  EXPECT_GE(t.tile_columns, 1);
 }
 
 HEARTH_FOR_ALL_TABLES(TableContentTest);

@@ -252,6 +252,10 @@ struct KernelTable {
   MatMulFn matmul[kNumDTypes];
   TileMatMulFn matmul_tiles[kNumDTypes];
   int64_t panel_tokens;  // tokens whose activations matmul_tiles wants next to each other
+  // With those tokens (e_p of M section 5.1): the rows whose sums matmul_tiles keeps in registers
+  // meanwhile (h_p), and the columns that one instruction adds up (l_p). To be shown.
+  int64_t tile_rows;
+  int64_t tile_columns;
 
   // x[0..n) to n/32 blocks, `stride` blocks apart. n is a multiple of 32. With m = max|x| of a
   // block, in float32: scale = m / 127, inverse = 127 / m, codes = round(x * inverse) to
@@ -320,6 +324,9 @@ struct KernelTable {
   // alone, with the instructions of the matmul kernels; returns how many multiply-adds it did,
   // proportional to `rounds`.
   int64_t (*probe_int8)(int64_t rounds) noexcept;
+  // The same with fused multiplies and adds of float32; returns how many multiplies and adds it
+  // did, two per fused operation.
+  int64_t (*probe_float)(int64_t rounds) noexcept;
   // Reads `bytes` (a multiple of 64) as fast as it can; returns the exclusive or of all 64-bit
   // words, so that nothing can be left out.
   uint64_t (*probe_read)(const std::byte* p, int64_t bytes) noexcept;

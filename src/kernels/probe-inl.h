@@ -36,6 +36,22 @@ int64_t ProbeInt8(int64_t rounds) noexcept {
   return rounds * kProbeSums * Products::kMultiplyAdds;
 }
 
+inline int64_t ProbeFloat(int64_t rounds) noexcept {
+  FloatVec sums[kProbeSums];
+  Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED { sums[i] = hn::Zero(kFloats); });
+  FloatVec a = hn::Set(kFloats, 0.5f);
+  FloatVec b = hn::Set(kFloats, 0x1p-30f);  // sums stay ordinary numbers, however long it takes
+  KeepInRegister(a);
+  KeepInRegister(b);
+  for (int64_t round = 0; round < rounds; ++round) {
+    Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED {
+      sums[i] = hn::MulAdd(a, b, sums[i]);
+      KeepInRegister(sums[i]);
+    });
+  }
+  return rounds * kProbeSums * 2 * kLanes;
+}
+
 // Places of memory that are read in turn. One stream leaves the memory idle between the lines that
 // the processor fetches ahead of it by itself.
 inline constexpr int64_t kReadStreams = 4;

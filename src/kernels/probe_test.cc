@@ -12,6 +12,13 @@ TEST_P(ProbeTest, CountsItsMultiplyAdds) {
   EXPECT_EQ(table().probe_int8(1000), 1000 * one);
 }
 
+TEST_P(ProbeTest, CountsItsFloatOperations) {
+  const int64_t one = table().probe_float(1);
+  EXPECT_GE(one, 16);
+  EXPECT_EQ(table().probe_float(0), 0);
+  EXPECT_EQ(table().probe_float(1000), 1000 * one);
+}
+
 TEST_P(ProbeTest, ReadsEveryWordAndNothingElse) {
   std::mt19937_64 random(1);
   for (const int64_t lines : {0, 1, 3, 4, 5, 37, 1000}) {

@@ -252,6 +252,17 @@ int64_t ProbeInt8(int64_t rounds) noexcept {
   return rounds * kSums;
 }
 
+// A multiplication and an addition of floats, not fused, each waiting for the one before.
+int64_t ProbeFloat(int64_t rounds) noexcept {
+  constexpr int kSums = 8;
+  float sums[kSums] = {1, 2, 3, 4, 5, 6, 7, 8};  // apart, or one would do for all
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (float& sum : sums) sum = sum * 0.5f + 1.0f;
+  }
+  asm volatile("" ::"m"(sums));  // they are wanted
+  return rounds * kSums * 2;
+}
+
 uint64_t ProbeRead(const std::byte* p, int64_t bytes) noexcept {
   uint64_t sum = 0;
   for (int64_t i = 0; i < bytes; i += 8) sum ^= LoadAs<uint64_t>(p + i);
@@ -268,6 +279,8 @@ constexpr KernelTable MakeTable() {
   t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<DType::kQ4_0>;
   t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<DType::kQ4_1>;
   t.panel_tokens = kPanelTokens;
+  t.tile_rows = 1;
+  t.tile_columns = 1;
   t.quantize_q8 = QuantizeQ8;
   SetReferenceRows(t);
   t.rms_norm = RmsNorm;
@@ -289,6 +302,7 @@ constexpr KernelTable MakeTable() {
   t.attn_values_f32 = AttentionValues<F32Weight>;
   t.attn_values_f16 = AttentionValues<F16Weight>;
   t.probe_int8 = ProbeInt8;
+  t.probe_float = ProbeFloat;
   t.probe_read = ProbeRead;
   return t;
 }

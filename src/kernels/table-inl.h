@@ -27,6 +27,8 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<Q4_0Tiles, Chunk>;
   t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles, Chunk>;
   t.panel_tokens = kPanelTokens;
+  t.tile_rows = kTilesAtOnce * kLineLanes;
+  t.tile_columns = 4;  // DotQuads
   t.quantize_q8 = QuantizeQ8;
   t.quantize_q8_groups = QuantizeQ8Groups;
   t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;
@@ -60,6 +62,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.attn_values_f32 = AttentionValues<F32Weights>;
   t.attn_values_f16 = AttentionValues<F16Weights>;
   t.probe_int8 = ProbeInt8<QuadProducts>;
+  t.probe_float = ProbeFloat;
   t.probe_read = ProbeRead;
   return t;
 }

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "base/cpu.h"
+
 namespace hearth {
 namespace {
 
@@ -17,21 +19,41 @@ constexpr int64_t kRoundsPerLook = 4096;
 constexpr size_t kPartBytes = size_t{4} << 20;
 constexpr size_t kLineBytes = 64;
 
+constexpr uint64_t kCacheMultiple = 4;
+constexpr uint64_t kLeastProbeBytes = uint64_t{256} << 20;
+// Where the system does not tell its caches: enough for all that are known.
+constexpr uint64_t kUnknownCacheBytes = uint64_t{512} << 20;
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Calls `probe` on every thread that gets to run, for about `seconds`.
+ProbeResult ProbeRegisters(Compute& compute, int64_t (*probe)(int64_t rounds) noexcept,
+                           double seconds) {
+  std::atomic<int64_t> done{0};
+  const Clock::time_point start = Clock::now();
+  compute.team().Run([&](int) {
+    do {
+      done += probe(kRoundsPerLook);
+    } while (SecondsSince(start) < seconds);
+  });
+  return {static_cast<double>(done), SecondsSince(start)};
 }
 
 }  // namespace
 
 ProbeResult ProbeInt8(Compute& compute, double seconds) {
-  std::atomic<int64_t> done{0};
-  const Clock::time_point start = Clock::now();
-  compute.team().Run([&](int) {
-    do {
-      done += compute.kernels().probe_int8(kRoundsPerLook);
-    } while (SecondsSince(start) < seconds);
-  });
-  return {static_cast<double>(done), SecondsSince(start)};
+  return ProbeRegisters(compute, compute.kernels().probe_int8, seconds);
+}
+
+ProbeResult ProbeFloat(Compute& compute, double seconds) {
+  return ProbeRegisters(compute, compute.kernels().probe_float, seconds);
+}
+
+uint64_t LeastProbeBytes() {
+  const uint64_t cache = LastLevelCacheBytes();
+  return std::max(kLeastProbeBytes, kCacheMultiple * (cache > 0 ? cache : kUnknownCacheBytes));
 }
 
 ProbeResult ProbeRead(Compute& compute, std::span<const std::byte> memory) {

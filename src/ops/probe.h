@@ -19,6 +19,13 @@ struct ProbeResult {
 // Byte products in registers alone, on every thread that gets to run, for about `seconds`.
 ProbeResult ProbeInt8(Compute& compute, double seconds);
 
+// Multiplies and adds of float32 in registers alone, two per fused operation, likewise.
+ProbeResult ProbeFloat(Compute& compute, double seconds);
+
+// Memory that ProbeRead should read at least, so that at most a quarter of what is read again could
+// still be in a cache: four times the largest cache, and not less than 256 MiB.
+uint64_t LeastProbeBytes();
+
 // Reads all of `memory` once (but for a last piece under 64 bytes), each thread its own parts. To
 // be memory's speed and not a cache's, `memory` must be several times as large as the caches and
 // must have been written: untouched pages are all one page of zeros.

@@ -16,6 +16,9 @@ TEST(ProbeTest, Int8ProbeDoesWorkOnEveryIsaAndTeam) {
       EXPECT_GE(result.amount, 4096 * 8) << isa;
       EXPECT_GT(result.seconds, 0) << isa;
       EXPECT_GT(result.PerSecond(), 0) << isa;
+      const ProbeResult floats = ProbeFloat(compute, 1e-4);
+      EXPECT_GE(floats.amount, 4096 * 16) << isa;
+      EXPECT_GT(floats.PerSecond(), 0) << isa;
     }
   }
 }

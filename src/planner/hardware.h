@@ -46,39 +46,59 @@ struct IoSpeed {
 };
 
 struct StorageProfile {
-  std::string directory;  // where it was measured
+  std::string directory;  // where it was measured; or the file that was read
   uint64_t file_bytes = 0;
   std::string backend;  // AsyncFile::backend()
+  std::string note;     // AsyncFile::note()
   bool is_direct = false;
+  bool is_in_memory = false;  // a file system without a device behind it (tmpfs)
   uint32_t alignment_bytes = 0;
   std::vector<IoSpeed> reads;
 };
 
+// How much of a product with several tokens stays in registers (M section 5.1, equations 2-4; the
+// same names in kernels::KernelTable).
+struct KernelTiles {
+  int64_t tokens = 1;   // e_p
+  int64_t rows = 1;     // h_p
+  int64_t columns = 1;  // l_p
+};
+
 struct HardwareProfile {
+  int64_t measured_at_s = 0;  // since 1970
+  int rounds = 0;             // that every spread is of
   std::string cpu_model;
   std::string isa;  // of the kernels
   int cpus = 0;     // that this process may use
   uint64_t memory_bytes = 0;
-  uint64_t available_memory_bytes = 0;        // when it was measured
+  uint64_t available_memory_bytes = 0;        // before it was measured
+  uint64_t probe_memory_bytes = 0;            // that the speeds of memory are of
+  double load_average = 0;                    // of the last minute, before it was measured
   std::optional<uint64_t> mlock_limit_bytes;  // nothing: no limit
   bool has_io_uring = false;
   std::vector<std::string> accelerators;  // device names; empty: none
+  KernelTiles tiles;
   std::vector<CoreSpeed> cores;
   std::vector<ThreadSpeed>
       threads;  // by number, ascending; every number from 1 to cpus, or powers of 2
   StorageProfile storage;
   std::vector<std::string> warnings;  // what will hurt, a sentence each
 
-  // Of what tells machines apart: processor, kernels, processors, memory. Plans carry it.
+  // Of what tells machines apart: processor, kernels, processors, memory (in whole GiB: kernels
+  // keep a little more or less of it). Plans carry it. 16 hexadecimal digits.
   std::string MachineHash() const;
 
   // The row for so many threads; the nearest measured number where it is not there.
   const ThreadSpeed& ForThreads(int threads) const;
-  // Medians, between the measured sizes interpolated in the logarithm of the size, at the measured
-  // depth nearest to `queue_depth`, over the whole file, from any core.
+  // Medians, between the measured sizes interpolated in the logarithms of both, at the measured
+  // depth nearest to `queue_depth`, over the whole file, from any core. Below the smallest size a
+  // read takes as long as one of it; above the largest, bytes cost what they cost there.
   double IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const;
   double IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const;
 };
+
+// A core is little where it is slower than this share of the fastest.
+inline constexpr double kBigCoreShare = 0.75;
 
 // docs/formats/hardware.md and its schema.
 nlohmann::ordered_json HardwareJson(const HardwareProfile& profile);

@@ -32,6 +32,8 @@ struct MatrixProducts {
 
 constexpr KernelTable MakeI8mmTable() {
   KernelTable t = MakeTable<RowPairTiles>("i8mm");
+  t.tile_rows = 2 * kRowPairs;
+  t.tile_columns = 8;
   t.probe_int8 = ProbeInt8<MatrixProducts>;
   return t;
 }

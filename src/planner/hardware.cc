@@ -1,0 +1,112 @@
+#include "planner/hardware.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <span>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "planner/hardware_machine.h"
+
+namespace hearth {
+namespace {
+
+uint64_t WholeGib(uint64_t bytes) { return (bytes + (uint64_t{1} << 29)) >> 30; }
+
+// How far apart two depths are: 8 is as near to 1 as to 64.
+double DepthDistance(int a, int b) {
+  return std::abs(std::log(static_cast<double>(std::max(a, 1))) -
+                  std::log(static_cast<double>(std::max(b, 1))));
+}
+
+// The measured reads over the whole file from any core, ascending in size: of each size that whose
+// depth is nearest.
+std::vector<const IoSpeed*> CurveAtDepth(const StorageProfile& storage, int queue_depth) {
+  std::vector<const IoSpeed*> curve;
+  for (const IoSpeed& read : storage.reads) {
+    if (read.range_bytes != 0 || read.cpu >= 0) continue;
+    const auto same = std::find_if(curve.begin(), curve.end(), [&](const IoSpeed* other) {
+      return other->block_bytes == read.block_bytes;
+    });
+    if (same == curve.end()) {
+      curve.push_back(&read);
+    } else if (DepthDistance(read.queue_depth, queue_depth) <
+               DepthDistance((*same)->queue_depth, queue_depth)) {
+      *same = &read;
+    }
+  }
+  if (curve.empty()) {
+    throw Error(ErrorCode::kInternal, "HardwareProfile", "no reads of the whole file");
+  }
+  std::sort(curve.begin(), curve.end(),
+            [](const IoSpeed* a, const IoSpeed* b) { return a->block_bytes < b->block_bytes; });
+  return curve;
+}
+
+// A straight line in the logarithms of both axes through two points of positive numbers.
+double OnLogLine(double x, double x0, double y0, double x1, double y1) {
+  const double share = std::log(x / x0) / std::log(x1 / x0);
+  return y0 * std::pow(y1 / y0, share);
+}
+
+// `seconds_of` a read of a curve, for a read of `bytes`: the rules that the header states.
+template <typename SecondsOf>
+double SecondsOnCurve(const std::vector<const IoSpeed*>& curve, double bytes,
+                      const SecondsOf& seconds_of) {
+  const auto size = [](const IoSpeed* read) { return static_cast<double>(read->block_bytes); };
+  if (bytes <= size(curve.front())) return seconds_of(*curve.front());
+  if (bytes >= size(curve.back())) return seconds_of(*curve.back()) * bytes / size(curve.back());
+  const auto above = std::find_if(curve.begin(), curve.end(),
+                                  [&](const IoSpeed* read) { return size(read) >= bytes; });
+  const IoSpeed& high = **above;
+  const IoSpeed& low = **(above - 1);
+  return OnLogLine(bytes, size(&low), seconds_of(low), size(&high), seconds_of(high));
+}
+
+}  // namespace
+
+std::string HardwareProfile::MachineHash() const {
+  const std::string text =
+      fmt::format("{}\n{}\n{}\n{}", cpu_model, isa, cpus, WholeGib(memory_bytes));
+  return fmt::format("{:016x}", Checksum(std::as_bytes(std::span(text))));
+}
+
+const ThreadSpeed& HardwareProfile::ForThreads(int wanted) const {
+  if (threads.empty()) throw Error(ErrorCode::kInternal, "HardwareProfile", "no threads");
+  return *std::min_element(threads.begin(), threads.end(),
+                           [&](const ThreadSpeed& a, const ThreadSpeed& b) {
+                             return std::abs(a.threads - wanted) < std::abs(b.threads - wanted);
+                           });
+}
+
+double HardwareProfile::IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const {
+  const double bytes = static_cast<double>(std::max<uint64_t>(block_bytes, 1));
+  return bytes / SecondsOnCurve(CurveAtDepth(storage, queue_depth), bytes, [](const IoSpeed& read) {
+           return static_cast<double>(read.block_bytes) / read.bytes_per_s.median;
+         });
+}
+
+double HardwareProfile::IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const {
+  const double bytes = static_cast<double>(std::max<uint64_t>(block_bytes, 1));
+  return SecondsOnCurve(CurveAtDepth(storage, queue_depth), bytes,
+                        [](const IoSpeed& read) { return read.cpu_seconds_per_read.median; });
+}
+
+void CheckIsThisMachine(const HardwareProfile& profile, const std::string& file) {
+  HardwareProfile here;
+  DescribeMachine(here);
+  if (profile.MachineHash() == here.MachineHash()) return;
+  const auto name = [](const HardwareProfile& machine) {
+    return fmt::format("{} with {}, {} of its processors and {}", Printable(machine.cpu_model),
+                       Printable(machine.isa), machine.cpus, FormatSize(machine.memory_bytes));
+  };
+  throw Error(ErrorCode::kInvalidArgument, file,
+              "was measured on another machine (run 'hearth doctor' here)", name(here),
+              name(profile));
+}
+
+}  // namespace hearth

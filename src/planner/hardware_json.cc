@@ -1,0 +1,366 @@
+// Hardware profiles as JSON. The file may be anybody's: every field, type and range is checked.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "planner/hardware.h"
+#include "storage/block_reader.h"
+
+namespace hearth {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using nlohmann::json;
+
+constexpr int kHardwareVersion = 1;
+// A profile is some tens of kilobytes; a larger file is something else given by mistake.
+constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
+constexpr size_t kMostProfileTextBytes = 4096;
+constexpr size_t kMostProfileEntries = 65536;
+constexpr int kMostCpus = 65536;
+constexpr int kMostDepth = 4096;
+constexpr uint64_t kMostMachineBytes = uint64_t{1} << 62;
+// No machine is faster, and nothing measured takes longer.
+constexpr double kMostPerSecond = 1e18;
+constexpr double kMostMeasuredSeconds = 1e6;
+
+Json HardwareSpreadJson(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+template <typename T>
+Json NullOr(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json CoresJson(const HardwareProfile& profile) {
+  Json out = Json::array();
+  for (const CoreSpeed& core : profile.cores) {
+    out.push_back({{"cpu", core.cpu},
+                   {"is_big", core.is_big},
+                   {"int8_macs_per_s", HardwareSpreadJson(core.int8_macs_per_s)},
+                   {"float_ops_per_s", HardwareSpreadJson(core.float_ops_per_s)}});
+  }
+  return out;
+}
+
+Json ThreadsJson(const HardwareProfile& profile) {
+  Json out = Json::array();
+  for (const ThreadSpeed& speed : profile.threads) {
+    out.push_back({{"threads", speed.threads},
+                   {"read_bytes_per_s", HardwareSpreadJson(speed.read_bytes_per_s)},
+                   {"matrix_bytes_per_s", HardwareSpreadJson(speed.matrix_bytes_per_s)},
+                   {"dot_bytes_per_s", HardwareSpreadJson(speed.dot_bytes_per_s)},
+                   {"add_bytes_per_s", HardwareSpreadJson(speed.add_bytes_per_s)},
+                   {"check_bytes_per_s", HardwareSpreadJson(speed.check_bytes_per_s)},
+                   {"prompt_macs_per_s", HardwareSpreadJson(speed.prompt_macs_per_s)},
+                   {"section_seconds", HardwareSpreadJson(speed.section_seconds)}});
+  }
+  return out;
+}
+
+Json StorageJson(const StorageProfile& storage) {
+  Json reads = Json::array();
+  for (const IoSpeed& read : storage.reads) {
+    reads.push_back(
+        {{"block_bytes", read.block_bytes},
+         {"queue_depth", read.queue_depth},
+         {"range_bytes", read.range_bytes == 0 ? Json(nullptr) : Json(read.range_bytes)},
+         {"cpu", read.cpu < 0 ? Json(nullptr) : Json(read.cpu)},
+         {"bytes_per_s", HardwareSpreadJson(read.bytes_per_s)},
+         {"cpu_seconds_per_read", HardwareSpreadJson(read.cpu_seconds_per_read)}});
+  }
+  return {{"directory", storage.directory},
+          {"file_bytes", storage.file_bytes},
+          {"backend", storage.backend},
+          {"note", storage.note},
+          {"is_direct", storage.is_direct},
+          {"is_in_memory", storage.is_in_memory},
+          {"alignment_bytes", storage.alignment_bytes},
+          {"reads", std::move(reads)}};
+}
+
+// An object of the document, read key by key. What was not asked for is refused by Finish.
+class HardwareFields {
+ public:
+  // `where`: the object's place in the document, for messages: "threads[2]".
+  HardwareFields(const json& object, const std::string& file, std::string where)
+      : object_(object), file_(file), where_(std::move(where)) {
+    if (!object.is_object()) Fail("", "an object", object);
+  }
+
+  const json& Get(const char* key) {
+    seen_.insert(key);
+    const auto found = object_.find(key);
+    if (found == object_.end()) {
+      throw Error(ErrorCode::kCorrupt, file_, fmt::format("{} is missing", Place(key)));
+    }
+    return *found;
+  }
+
+  uint64_t Int(const char* key, uint64_t least, uint64_t most) {
+    const json& value = Get(key);
+    const std::string wanted = fmt::format("an integer from {} to {}", least, most);
+    if (!value.is_number_integer()) Fail(key, wanted, value);
+    if (!value.is_number_unsigned() && value.get<int64_t>() < 0) Fail(key, wanted, value);
+    const uint64_t number = value.get<uint64_t>();
+    if (number < least || number > most) Fail(key, wanted, value);
+    return number;
+  }
+  int SmallInt(const char* key, int least, int most) {
+    return static_cast<int>(Int(key, static_cast<uint64_t>(least), static_cast<uint64_t>(most)));
+  }
+  bool IsNull(const char* key) { return Get(key).is_null(); }
+
+  double Number(const char* key, double least, double most) {
+    const json& value = Get(key);
+    if (!value.is_number()) Fail(key, "a number", value);
+    const double number = value.get<double>();
+    if (!(number >= least && number <= most)) {
+      Fail(key, fmt::format("a number from {} to {}", least, most), value);
+    }
+    return number;
+  }
+  bool Bool(const char* key) {
+    if (!Get(key).is_boolean()) Fail(key, "true or false", Get(key));
+    return Get(key).get<bool>();
+  }
+  std::string Text(const char* key) {
+    const json& value = Get(key);
+    CheckText(key, value);
+    return value.get<std::string>();
+  }
+  std::vector<std::string> Texts(const char* key) {
+    std::vector<std::string> texts;
+    for (const json& value : List(key)) {
+      CheckText(key, value);
+      texts.push_back(value.get<std::string>());
+    }
+    return texts;
+  }
+  const json& List(const char* key) {
+    const json& value = Get(key);
+    if (!value.is_array() || value.size() > kMostProfileEntries) {
+      Fail(key, fmt::format("a list of at most {} entries", kMostProfileEntries), value);
+    }
+    return value;
+  }
+  // Calls read(HardwareFields&) for each entry of a list of objects.
+  template <typename Read>
+  void ForEach(const char* key, Read&& read) {
+    const json& list = List(key);
+    for (size_t i = 0; i < list.size(); ++i) {
+      HardwareFields entry(list[i], file_, fmt::format("{}[{}]", Place(key), i));
+      read(entry);
+      entry.Finish();
+    }
+  }
+  HardwareFields Object(const char* key) { return HardwareFields(Get(key), file_, Place(key)); }
+
+  // More than 0, or 0 too where `least` says so.
+  Spread SpreadOf(const char* key, double least, double most) {
+    HardwareFields fields = Object(key);
+    Spread spread = {fields.Number("median", least, most), fields.Number("min", least, most),
+                     fields.Number("max", least, most)};
+    fields.Finish();
+    if (spread.min > spread.median || spread.median > spread.max) {
+      Fail(key, "min <= median <= max", Get(key));
+    }
+    return spread;
+  }
+  Spread Speed(const char* key) { return SpreadOf(key, kLeastSpeed, kMostPerSecond); }
+  Spread Seconds(const char* key) { return SpreadOf(key, kLeastSeconds, kMostMeasuredSeconds); }
+
+  void Finish() const {
+    for (const auto& [key, value] : object_.items()) {
+      if (seen_.count(key) > 0) continue;
+      throw Error(ErrorCode::kCorrupt, file_,
+                  fmt::format("{} is not a field of a hardware profile", Place(Printable(key))));
+    }
+  }
+
+  [[noreturn]] void Fail(const std::string& key, const std::string& expected,
+                         const json& found) const {
+    // Printing lists and objects takes stack by their depth, which somebody else chose.
+    const std::string shown = found.is_structured()
+                                  ? fmt::format("an {}", found.is_array() ? "array" : "object")
+                                  : found.dump(-1, ' ', true, json::error_handler_t::replace);
+    throw Error(ErrorCode::kCorrupt, file_, Place(key), expected, Printable(shown));
+  }
+
+ private:
+  // Nothing that was measured is slower or shorter; logarithms are taken of both.
+  static constexpr double kLeastSpeed = 1e-6;
+  static constexpr double kLeastSeconds = 1e-12;
+
+  void CheckText(const char* key, const json& value) const {
+    const bool good =
+        value.is_string() && value.get_ref<const std::string&>().size() <= kMostProfileTextBytes;
+    if (!good) Fail(key, fmt::format("a text of at most {} bytes", kMostProfileTextBytes), value);
+  }
+  std::string Place(const std::string& key) const {
+    if (where_.empty()) return key.empty() ? "document" : key;
+    return key.empty() ? where_ : where_ + "." + key;
+  }
+
+  const json& object_;
+  const std::string& file_;
+  std::string where_;
+  std::set<std::string> seen_;
+};
+
+void ReadMachine(HardwareFields& document, HardwareProfile& profile) {
+  profile.measured_at_s = static_cast<int64_t>(document.Int("measured_at_s", 0, uint64_t{1} << 40));
+  profile.rounds = document.SmallInt("rounds", 1, 1000000);
+  profile.cpu_model = document.Text("cpu_model");
+  profile.isa = document.Text("isa");
+  profile.cpus = document.SmallInt("cpus", 1, kMostCpus);
+  profile.memory_bytes = document.Int("memory_bytes", 0, kMostMachineBytes);
+  profile.available_memory_bytes = document.Int("available_memory_bytes", 0, kMostMachineBytes);
+  profile.probe_memory_bytes = document.Int("probe_memory_bytes", 0, kMostMachineBytes);
+  profile.load_average = document.Number("load_average", 0, 1e9);
+  if (!document.IsNull("mlock_limit_bytes")) {
+    profile.mlock_limit_bytes = document.Int("mlock_limit_bytes", 0, UINT64_MAX);
+  }
+  profile.has_io_uring = document.Bool("has_io_uring");
+  profile.accelerators = document.Texts("accelerators");
+  HardwareFields tiles = document.Object("tiles");
+  profile.tiles = {tiles.SmallInt("tokens", 1, kMostCpus), tiles.SmallInt("rows", 1, kMostCpus),
+                   tiles.SmallInt("columns", 1, kMostCpus)};
+  tiles.Finish();
+}
+
+void ReadCores(HardwareFields& document, HardwareProfile& profile) {
+  std::set<int> seen;
+  document.ForEach("cores", [&](HardwareFields& fields) {
+    CoreSpeed core;
+    core.cpu = fields.SmallInt("cpu", 0, kMostCpus);
+    core.is_big = fields.Bool("is_big");
+    core.int8_macs_per_s = fields.Speed("int8_macs_per_s");
+    core.float_ops_per_s = fields.Speed("float_ops_per_s");
+    if (!seen.insert(core.cpu).second) fields.Fail("cpu", "each core once", core.cpu);
+    profile.cores.push_back(core);
+  });
+  if (profile.cores.empty()) document.Fail("cores", "at least one core", json::array());
+}
+
+void ReadThreads(HardwareFields& document, HardwareProfile& profile) {
+  document.ForEach("threads", [&](HardwareFields& fields) {
+    ThreadSpeed speed;
+    speed.threads = fields.SmallInt("threads", 1, kMostCpus);
+    speed.read_bytes_per_s = fields.Speed("read_bytes_per_s");
+    speed.matrix_bytes_per_s = fields.Speed("matrix_bytes_per_s");
+    speed.dot_bytes_per_s = fields.Speed("dot_bytes_per_s");
+    speed.add_bytes_per_s = fields.Speed("add_bytes_per_s");
+    speed.check_bytes_per_s = fields.Speed("check_bytes_per_s");
+    speed.prompt_macs_per_s = fields.Speed("prompt_macs_per_s");
+    speed.section_seconds = fields.Seconds("section_seconds");
+    if (!profile.threads.empty() && speed.threads <= profile.threads.back().threads) {
+      fields.Fail("threads", "ascending numbers", speed.threads);
+    }
+    profile.threads.push_back(speed);
+  });
+  if (profile.threads.empty()) document.Fail("threads", "at least one row", json::array());
+}
+
+IoSpeed ReadIoSpeed(HardwareFields& fields) {
+  IoSpeed read;
+  read.block_bytes = fields.Int("block_bytes", 1, uint64_t{1} << 32);
+  read.queue_depth = fields.SmallInt("queue_depth", 1, kMostDepth);
+  if (!fields.IsNull("range_bytes"))
+    read.range_bytes = fields.Int("range_bytes", 1, kMostMachineBytes);
+  if (!fields.IsNull("cpu")) read.cpu = fields.SmallInt("cpu", 0, kMostCpus);
+  read.bytes_per_s = fields.Speed("bytes_per_s");
+  read.cpu_seconds_per_read = fields.Seconds("cpu_seconds_per_read");
+  return read;
+}
+
+void ReadStorage(HardwareFields& document, HardwareProfile& profile) {
+  HardwareFields fields = document.Object("storage");
+  StorageProfile& storage = profile.storage;
+  storage.directory = fields.Text("directory");
+  storage.file_bytes = fields.Int("file_bytes", 1, kMostMachineBytes);
+  storage.backend = fields.Text("backend");
+  storage.note = fields.Text("note");
+  storage.is_direct = fields.Bool("is_direct");
+  storage.is_in_memory = fields.Bool("is_in_memory");
+  storage.alignment_bytes = static_cast<uint32_t>(fields.Int("alignment_bytes", 1, 1u << 30));
+  fields.ForEach("reads",
+                 [&](HardwareFields& entry) { storage.reads.push_back(ReadIoSpeed(entry)); });
+  fields.Finish();
+  const bool has_curve =
+      std::any_of(storage.reads.begin(), storage.reads.end(),
+                  [](const IoSpeed& read) { return read.range_bytes == 0 && read.cpu < 0; });
+  if (!has_curve) {
+    fields.Fail("reads", "at least one of the whole file from any core", json::array());
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
+  return {{"version", kHardwareVersion},
+          {"machine", profile.MachineHash()},
+          {"measured_at_s", profile.measured_at_s},
+          {"rounds", profile.rounds},
+          {"cpu_model", profile.cpu_model},
+          {"isa", profile.isa},
+          {"cpus", profile.cpus},
+          {"memory_bytes", profile.memory_bytes},
+          {"available_memory_bytes", profile.available_memory_bytes},
+          {"probe_memory_bytes", profile.probe_memory_bytes},
+          {"load_average", profile.load_average},
+          {"mlock_limit_bytes", NullOr(profile.mlock_limit_bytes)},
+          {"has_io_uring", profile.has_io_uring},
+          {"accelerators", profile.accelerators},
+          {"tiles",
+           {{"tokens", profile.tiles.tokens},
+            {"rows", profile.tiles.rows},
+            {"columns", profile.tiles.columns}}},
+          {"cores", CoresJson(profile)},
+          {"threads", ThreadsJson(profile)},
+          {"storage", StorageJson(profile.storage)},
+          {"warnings", profile.warnings}};
+}
+
+HardwareProfile HardwareFromJson(const nlohmann::json& document, const std::string& file) {
+  HardwareFields fields(document, file, "");
+  if (const uint64_t version = fields.Int("version", 1, 1u << 30); version != kHardwareVersion) {
+    fields.Fail("version", fmt::format("{}, which this program writes", kHardwareVersion), version);
+  }
+  const std::string machine = fields.Text("machine");
+  HardwareProfile profile;
+  ReadMachine(fields, profile);
+  ReadCores(fields, profile);
+  ReadThreads(fields, profile);
+  ReadStorage(fields, profile);
+  profile.warnings = fields.Texts("warnings");
+  fields.Finish();
+  if (machine != profile.MachineHash()) {
+    fields.Fail("machine", "the hash of the machine that the other fields name", machine);
+  }
+  return profile;
+}
+
+HardwareProfile ReadHardware(const std::string& path) {
+  const std::unique_ptr<BlockReader> reader = OpenFileReader(path);
+  if (reader->size_bytes() > kMostProfileBytes) {
+    throw Error(ErrorCode::kCorrupt, path, "size of a hardware profile",
+                fmt::format("at most {} bytes", kMostProfileBytes),
+                fmt::format("{}", reader->size_bytes()));
+  }
+  std::string text(reader->size_bytes(), '\0');
+  reader->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  // Without exceptions: the library's messages name its own parts.
+  const json document = json::parse(text, nullptr, false);
+  if (document.is_discarded()) {
+    throw Error(ErrorCode::kCorrupt, path, "is not a hardware profile: not valid JSON");
+  }
+  return HardwareFromJson(document, path);
+}
+
+}  // namespace hearth

@@ -1,0 +1,107 @@
+#include "planner/hardware_machine.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <system_error>
+
+#include "base/cpu.h"
+#include "base/memory_info.h"
+#include "kernels/kernel_table.h"
+#include "storage/uring_file.h"
+
+namespace hearth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kIpcLockCapability = 14;  // CAP_IPC_LOCK: locks whatever it likes
+
+// What follows "Name:" and blanks in the first line of `path` that begins with it.
+std::optional<std::string> FieldOf(const fs::path& path, const std::string& name,
+                                   const std::string& separator) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind(name + separator, 0) != 0) continue;
+    const size_t begin = line.find_first_not_of(" \t", name.size() + separator.size());
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return std::nullopt;
+}
+
+bool MayLockAnything() {
+  const auto effective = FieldOf("/proc/self/status", "CapEff", ":");
+  if (!effective) return false;
+  return (std::strtoull(effective->c_str(), nullptr, 16) >> kIpcLockCapability & 1) != 0;
+}
+
+double LoadAverage() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+// File names in a folder, sorted; none where it is missing.
+std::vector<std::string> NamesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::optional<uint64_t> LockableMemoryBytes() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return std::nullopt;
+  }
+  if (MayLockAnything()) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+std::vector<std::string> ListAccelerators(const fs::path& root) {
+  static const std::regex kNvidia("nvidia[0-9]+");
+  static const std::regex kRender("renderD[0-9]+");
+  std::vector<std::string> found;
+  // The driver has a folder per device, by bus address, which is there before the device file is.
+  for (const std::string& address : NamesIn(root / "proc/driver/nvidia/gpus")) {
+    const auto model =
+        FieldOf(root / "proc/driver/nvidia/gpus" / address / "information", "Model", ":");
+    found.push_back(model.value_or("NVIDIA " + address));
+  }
+  const bool has_nvidia_names = !found.empty();
+  for (const std::string& name : NamesIn(root / "dev")) {
+    if (!has_nvidia_names && std::regex_match(name, kNvidia)) found.push_back(name);
+  }
+  for (const std::string& name : NamesIn(root / "dev/dri")) {
+    if (!std::regex_match(name, kRender)) continue;
+    const auto driver =
+        FieldOf(root / "sys/class/drm" / name / "device/uevent", "DRIVER", "=").value_or("");
+    if (driver == "nvidia" && !found.empty()) continue;  // counted above
+    found.push_back(driver.empty() ? name : name + " (" + driver + ")");
+  }
+  return found;
+}
+
+void DescribeMachine(HardwareProfile& profile) {
+  const kernels::KernelTable& table = kernels::BestKernels(DetectCpuFeatures());
+  profile.cpu_model = CpuModelName();
+  profile.isa = table.isa;
+  profile.cpus = AvailableCpus();
+  profile.memory_bytes = TotalMemoryBytes();
+  profile.available_memory_bytes = AvailableMemoryBytes();
+  profile.load_average = LoadAverage();
+  profile.mlock_limit_bytes = LockableMemoryBytes();
+  profile.has_io_uring = WhyNoUring().empty();
+  profile.accelerators = ListAccelerators();
+  profile.tiles = {table.panel_tokens, table.tile_rows, table.tile_columns};
+}
+
+}  // namespace hearth

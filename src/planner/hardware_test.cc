@@ -1,0 +1,129 @@
+#include "planner/hardware.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "planner/test_hardware.h"
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(HardwareTest, HashTellsMachinesApart) {
+  const HardwareProfile sample = testing::SampleHardware();
+  const std::string hash = sample.MachineHash();
+  EXPECT_EQ(hash.size(), 16u);
+  HardwareProfile other = sample;
+  other.cpu_model += "!";
+  EXPECT_NE(other.MachineHash(), hash);
+  other = sample;
+  other.isa = "mmx";
+  EXPECT_NE(other.MachineHash(), hash);
+  other = sample;
+  other.cpus += 1;
+  EXPECT_NE(other.MachineHash(), hash);
+  other = sample;
+  other.memory_bytes += uint64_t{2} << 30;
+  EXPECT_NE(other.MachineHash(), hash);
+}
+
+TEST(HardwareTest, HashIsTheSameOnADifferentDay) {
+  HardwareProfile profile = testing::SampleHardware();
+  profile.memory_bytes = (uint64_t{24} << 30) - 100'000'000;
+  const std::string hash = profile.MachineHash();
+  profile.memory_bytes += 1'000'000;
+  profile.available_memory_bytes = 1;
+  profile.load_average = 7;
+  profile.measured_at_s += 1000;
+  profile.mlock_limit_bytes.reset();
+  profile.cores.clear();
+  EXPECT_EQ(profile.MachineHash(), hash);
+}
+
+TEST(HardwareTest, TheNearestNumberOfThreadsAnswers) {
+  HardwareProfile profile = testing::SampleHardware();
+  EXPECT_EQ(profile.ForThreads(1).threads, 1);
+  EXPECT_EQ(profile.ForThreads(2).threads, 2);
+  EXPECT_EQ(profile.ForThreads(100).threads, 2);
+  EXPECT_EQ(profile.ForThreads(0).threads, 1);
+  profile.threads.clear();
+  EXPECT_THROW(profile.ForThreads(1), Error);
+}
+
+TEST(HardwareTest, MeasuredReadsAreWhatWasMeasured) {
+  const HardwareProfile profile = testing::SampleHardware();
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 32), 3.2e6, 1);
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 1), 1e5, 1e-3);
+  EXPECT_NEAR(profile.IoBytesPerSecond(1 << 20, 32), 3.2e6 * 256, 1);
+  EXPECT_NEAR(profile.IoCpuSecondsPerRead(65536, 1), 3e-6, 1e-12);
+}
+
+TEST(HardwareTest, DepthsAreNearInTheirLogarithm) {
+  const HardwareProfile profile = testing::SampleHardware();
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 5), 1e5, 1e-3);
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 6), 3.2e6, 1);
+  EXPECT_NEAR(profile.IoBytesPerSecond(4096, 4000), 3.2e6, 1);
+}
+
+TEST(HardwareTest, BetweenSizesLiesAStraightLineInLogarithms) {
+  HardwareProfile profile = testing::SampleHardware();
+  // Every read takes as long as any other: twice the size is twice the speed.
+  EXPECT_NEAR(profile.IoBytesPerSecond(8192, 1), 2e5, 1e-3);
+  EXPECT_NEAR(profile.IoBytesPerSecond(300000, 1), 1e5 * 300000 / 4096, 1e-3);
+  profile.storage.reads = {
+      {1024, 1, 0, -1, testing::SpreadAround(1e6), testing::SpreadAround(1e-6)},
+      {4096, 1, 0, -1, testing::SpreadAround(4e6), testing::SpreadAround(4e-6)}};
+  EXPECT_NEAR(profile.IoCpuSecondsPerRead(2048, 1), 2e-6, 1e-12);
+}
+
+TEST(HardwareTest, OutsideTheMeasuredSizesReadsCostWhatTheNearestCosts) {
+  const HardwareProfile profile = testing::SampleHardware();
+  EXPECT_NEAR(profile.IoBytesPerSecond(512, 1), 1e5 / 8, 1e-3);
+  EXPECT_NEAR(profile.IoCpuSecondsPerRead(1, 1), 3e-6, 1e-12);
+  EXPECT_NEAR(profile.IoBytesPerSecond(8 << 20, 32), 3.2e6 * 256, 1);
+  EXPECT_NEAR(profile.IoCpuSecondsPerRead(4 << 20, 32), 12e-6, 1e-12);
+}
+
+TEST(HardwareTest, OnlyThisMachinesProfileIsTaken) {
+  HardwareProfile profile = testing::SampleHardware();
+  EXPECT_NO_THROW(CheckIsThisMachine(profile, "hw.json"));
+  profile.cpu_model = "MOS 6502";
+  try {
+    CheckIsThisMachine(profile, "hw.json");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.what(), HasSubstr("hw.json: was measured on another machine"));
+    EXPECT_THAT(error.what(), HasSubstr("MOS 6502"));
+  }
+}
+
+TEST(HardwareMachineTest, AcceleratorsAreNamed) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / ("devices" + std::to_string(getpid()));
+  EXPECT_TRUE(ListAccelerators(root).empty());
+  fs::create_directories(root / "dev/dri");
+  for (const char* name :
+       {"nvidia0", "nvidiactl", "dri/renderD128", "dri/renderD129", "dri/card0"}) {
+    std::ofstream(root / "dev" / name) << "";
+  }
+  fs::create_directories(root / "sys/class/drm/renderD129/device");
+  std::ofstream(root / "sys/class/drm/renderD129/device/uevent") << "DRIVER=amdgpu\nX=1\n";
+  EXPECT_EQ(ListAccelerators(root),
+            (std::vector<std::string>{"nvidia0", "renderD128", "renderD129 (amdgpu)"}));
+  fs::create_directories(root / "proc/driver/nvidia/gpus/0000:01:00.0");
+  std::ofstream(root / "proc/driver/nvidia/gpus/0000:01:00.0/information")
+      << "Model: \t\t NVIDIA H100\nIRQ: 1\n";
+  EXPECT_EQ(ListAccelerators(root),
+            (std::vector<std::string>{"NVIDIA H100", "renderD128", "renderD129 (amdgpu)"}));
+  fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace hearth
