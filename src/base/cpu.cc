@@ -100,13 +100,17 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
-bool PinThisThread(int cpu) noexcept {
-  if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+bool UseCpus(std::span<const int> cpus) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
+  for (const int cpu : cpus) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+    CPU_SET(cpu, &set);
+  }
   return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
+
+bool PinThisThread(int cpu) noexcept { return UseCpus({&cpu, 1}); }
 
 uint64_t LastLevelCacheBytes() {
   uint64_t largest = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ int AvailableCpus();
 // The processors that this process may run on, ascending. More than AvailableCpus where a quota
 // limits their time; empty where the system does not say.
 std::vector<int> AllowedCpus();
+
+// Keeps the calling thread, and those it starts from now on, on some processors. False where the
+// system refuses; then nothing has changed.
+bool UseCpus(std::span<const int> cpus) noexcept;
 
 // Keeps the calling thread, and those it starts from now on, on one processor. False where the
 // system refuses; then the thread may move as before.

@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "model/registry.h"
+#include "plan/execution_plan.h"
 
 namespace hearth::cli {
 namespace {
@@ -52,7 +53,8 @@ std::vector<int64_t> ParseTokenCounts(const std::string& text) {
 
 // A measurement that cannot fit is refused before the weights are read.
 void CheckContext(const BenchCommand& options) {
-  int64_t context = options.model.context;
+  int64_t context =
+      options.model.plan.empty() ? options.model.context : ReadPlan(options.model.plan).context;
   if (context == 0) {
     const ModelSpec spec = ReadModelSpec(GgufFile::Open(options.model.model));
     context = std::min(spec.context_length, kDefaultContext);

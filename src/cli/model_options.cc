@@ -1,9 +1,13 @@
 #include "cli/model_options.h"
 
+#include "base/cpu.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "format/packed_file.h"
 #include "ops/compute.h"
+#include "planner/hardware_machine.h"
+#include "planner/planner.h"
 
 namespace hearth::cli {
 namespace {
@@ -61,10 +65,22 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
           "last of these that it can run in)")
       ->option_text("auto|dense|gated|predicted");
   AddStreamingOptions(command, options.streaming);
+  CLI::Option* plan =
+      command
+          .add_option("--plan", options.plan,
+                      "do what 'hearth plan' wrote: memory, processors, mode and what is read how")
+          ->option_text("PLAN")
+          ->check(NotEmpty());
+  for (const char* said : {"--memory", "--threads", "--ctx", "--kv", "--isa", "--mode",
+                           "--pipeline", "--io", "--cache-policy", "--pinned"}) {
+    plan->excludes(command.get_option(said));
+  }
 }
 
-std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
-  CheckStreaming(options.streaming);
+namespace {
+
+// What the options ask of the engine, by themselves.
+EngineOptions OptionsOf(const ModelOptions& options) {
   EngineOptions engine;
   engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;
@@ -72,9 +88,31 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.context = options.context;
   engine.mode = options.mode;
   engine.streaming = options.streaming.options;
+  engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
+  return engine;
+}
+
+// What a plan asks, of this file on this machine; keeps to its processors from now on.
+EngineOptions ObeyPlan(const ModelOptions& options) {
+  const ExecutionPlan plan = ReadPlan(options.plan);
+  HardwareProfile machine;
+  DescribeMachine(machine);
+  const EngineOptions engine =
+      OptionsOfPlan(plan, ModelHash(GgufFile::Open(options.model)), machine);
+  if (!UseCpus(plan.compute_cores)) {
+    throw Error(ErrorCode::kInvalidArgument, options.plan,
+                "cores.compute: this process may not use these processors");
+  }
+  return engine;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
+  CheckStreaming(options.streaming);
+  EngineOptions engine = options.plan.empty() ? OptionsOf(options) : ObeyPlan(options);
   engine.may_stream = options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
-  engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });

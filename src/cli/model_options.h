@@ -26,6 +26,7 @@ struct ModelOptions {
   // No options: as EngineOptions has them.
   std::vector<float> silu_thresholds;
   bool may_stream = true;
+  std::string plan;  // an execution plan's file, which says the rest; empty: none
 };
 
 // "auto" is nothing. Throws UsageError.
@@ -34,7 +35,7 @@ std::optional<FfnMode> ParseMode(const std::string& name);
 // MODEL and --threads, --ctx, --kv, --memory, --isa.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
-// --mode and the options of streaming, for commands that compute with the model.
+// --plan, --mode and the options of streaming, for commands that compute with the model.
 void AddModeOption(CLI::App& command, ModelOptions& options);
 
 // Loads with a progress line on a terminal.

@@ -4,6 +4,7 @@
 
 #include "base/memory_info.h"
 #include "base/units.h"
+#include "plan/execution_plan.h"
 
 namespace hearth::cli {
 
@@ -11,7 +12,7 @@ nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& opti
   nlohmann::ordered_json ledger = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
   nlohmann::ordered_json budget = nullptr;
-  if (options.memory_bytes) budget = *options.memory_bytes;
+  if (options.memory_bytes || !options.plan.empty()) budget = engine.budget().limit_bytes();
   return {{"budget_bytes", budget}, {"rss_peak_bytes", PeakResidentBytes()}, {"ledger", ledger}};
 }
 
@@ -46,11 +47,24 @@ nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
   return {{"tokens", phase.tokens}, {"ms", phase.ms}, {"tok_s", phase.TokensPerSecond()}};
 }
 
+namespace {
+
+std::string PlanLine(const std::string& path) {
+  if (path.empty()) return "";
+  const ExecutionPlan plan = ReadPlan(path);
+  return fmt::format(
+      "plan {}: {:.1f} tok/s decoding, bound by {}, in {}; {} processors, reads: {}\n", path,
+      plan.decode_tok_s, plan.bound, FormatSize(plan.budget_bytes), plan.threads(),
+      plan.io_strategy);
+}
+
+}  // namespace
+
 std::string EngineText(Engine& engine, const ModelOptions& options) {
   return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
                      options.model, engine.compute().threads(), engine.compute().isa(),
                      engine.context(), FfnModeName(engine.mode())) +
-         StreamedText(engine);
+         PlanLine(options.plan) + StreamedText(engine);
 }
 
 std::string LedgerText(const Engine& engine) {

@@ -32,7 +32,7 @@ constexpr uint64_t kOneGib = uint64_t{1} << 30;
 constexpr int kBudgets = 9;
 constexpr int kHalvings = 6;
 // The program that plans is larger or smaller than the one that runs.
-constexpr uint64_t kProgramBytes = uint64_t{24} << 20;
+constexpr uint64_t kProgramBytes = uint64_t{40} << 20;
 
 // A setting of one budget.
 struct Setting {
