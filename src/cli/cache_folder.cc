@@ -2,30 +2,28 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <system_error>
-
-#include "base/error.h"
 
 namespace hearth::cli {
+namespace {
+
+std::filesystem::path FromEnvironment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
 
 std::string CacheFolder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  std::filesystem::path folder;
-  // The specification tells programs to ignore paths that are not absolute.
-  if (cache != nullptr && *cache == '/') {
-    folder = cache;
-  } else if (home != nullptr && *home == '/') {
-    folder = std::filesystem::path(home) / ".cache";
-  } else {
-    throw Error(ErrorCode::kNotFound, "the folder for what Hearth learned",
-                "neither XDG_CACHE_HOME nor HOME says where it is");
-  }
-  folder /= "hearth";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw Error(ErrorCode::kIo, folder.string(), "cannot be made: " + error.message());
-  return folder.string();
+  // By the XDG Base Directory Specification a relative path counts as none.
+  const std::filesystem::path cache = FromEnvironment("XDG_CACHE_HOME");
+  if (cache.is_absolute()) return (cache / "hearth").string();
+  const std::filesystem::path home = FromEnvironment("HOME");
+  return home.is_absolute() ? (home / ".cache" / "hearth").string() : "";
+}
+
+std::string SavedHardwarePath() {
+  const std::string folder = CacheFolder();
+  return folder.empty() ? "" : (std::filesystem::path(folder) / "hardware.json").string();
 }
 
 }  // namespace hearth::cli

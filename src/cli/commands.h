@@ -18,6 +18,7 @@ void AddTokenizeCommand(CLI::App& app, Action& action);
 void AddSynthCommand(CLI::App& app, Action& action);
 void AddPackCommand(CLI::App& app, Action& action);
 void AddPlanCommand(CLI::App& app, Action& action);
+void AddDoctorCommand(CLI::App& app, Action& action);
 void AddHelpCommand(CLI::App& app, Action& action);
 
 // Exit codes, documented in `hearth help`.

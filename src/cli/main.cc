@@ -32,6 +32,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddSynthCommand(app, action);
   AddPackCommand(app, action);
   AddPlanCommand(app, action);
+  AddDoctorCommand(app, action);
   AddHelpCommand(app, action);
 }
 
