@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
+#include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -87,9 +89,35 @@ struct ReadColumn {
   std::string Name() const {
     if (cpu >= 0) return fmt::format("core {}", cpu);
     if (range != 0) return "in " + SizeName(range);
-    return fmt::format("{} at once", depth);
+    return fmt::format("{} deep", depth);
   }
 };
+
+// Medians of reads, by size (down) and what else tells them apart (right).
+std::string ReadsTable(const std::string& title, const std::vector<IoSpeed>& reads,
+                       Spread IoSpeed::*quantity, double unit) {
+  std::set<ReadColumn> columns;
+  std::set<uint64_t> blocks;
+  for (const IoSpeed& read : reads) {
+    columns.insert({read.queue_depth, read.range_bytes, read.cpu});
+    blocks.insert(read.block_bytes);
+  }
+  std::string out = fmt::format("{:<14}", title);
+  for (const ReadColumn& column : columns) out += fmt::format("{:>12}", column.Name());
+  out += "\n";
+  for (const uint64_t block : blocks) {
+    out += fmt::format("{:<14}", SizeName(block));
+    for (const ReadColumn& column : columns) {
+      const auto found = std::find_if(reads.begin(), reads.end(), [&](const IoSpeed& read) {
+        return read.block_bytes == block && column.Has(read);
+      });
+      out += found == reads.end() ? fmt::format("{:>12}", "-")
+                                  : fmt::format("{:>12.1f}", ((*found).*quantity).median / unit);
+    }
+    out += "\n";
+  }
+  return out;
+}
 
 std::string StorageText(const HardwareProfile& profile) {
   const StorageProfile& storage = profile.storage;
@@ -98,33 +126,16 @@ std::string StorageText(const HardwareProfile& profile) {
       Printable(storage.directory, 200), FormatSize(storage.file_bytes), storage.backend,
       storage.is_direct ? "past the page cache" : "not direct", SizeName(storage.alignment_bytes),
       storage.note.empty() ? "" : " (" + Printable(storage.note, 200) + ")");
-  std::set<ReadColumn> columns;
-  std::set<uint64_t> blocks;
+  std::vector<IoSpeed> anywhere, somewhere;
   for (const IoSpeed& read : storage.reads) {
-    columns.insert({read.queue_depth, read.range_bytes, read.cpu});
-    blocks.insert(read.block_bytes);
+    (read.range_bytes == 0 && read.cpu < 0 ? anywhere : somewhere).push_back(read);
   }
-  const auto table = [&](const char* title, Spread IoSpeed::*quantity, double unit, int digits) {
-    out += fmt::format("{:<14}", title);
-    for (const ReadColumn& column : columns) out += fmt::format("{:>12}", column.Name());
-    out += "\n";
-    for (const uint64_t block : blocks) {
-      out += fmt::format("{:<14}", SizeName(block));
-      for (const ReadColumn& column : columns) {
-        const auto found = std::find_if(
-            storage.reads.begin(), storage.reads.end(),
-            [&](const IoSpeed& read) { return read.block_bytes == block && column.Has(read); });
-        out += found == storage.reads.end()
-                   ? fmt::format("{:>12}", "-")
-                   : fmt::format("{:>12.{}f}", ((*found).*quantity).median / unit, digits);
-      }
-      out += "\n";
-    }
-  };
-  table("MB/s", &IoSpeed::bytes_per_s, 1e6, 1);
-  out += "\n";
-  table("us/read", &IoSpeed::cpu_seconds_per_read, 1e-6, 1);
-  return out;
+  out += ReadsTable("MB/s", anywhere, &IoSpeed::bytes_per_s, 1e6) + "\n";
+  out += ReadsTable("us/read", anywhere, &IoSpeed::cpu_seconds_per_read, 1e-6);
+  if (somewhere.empty()) return out;
+  return out + "\n" +
+         ReadsTable(fmt::format("MB/s, {} deep", somewhere.front().queue_depth), somewhere,
+                    &IoSpeed::bytes_per_s, 1e6);
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ class StorageProbe final : public HardwareProbe {
   }
   void Finish(HardwareProfile& profile) const override {
     StorageProfile& storage = profile.storage;
-    storage.directory = std::filesystem::absolute(place_).lexically_normal().string();
+    storage.directory = std::filesystem::weakly_canonical(place_).string();
     storage.file_bytes = file_->size_bytes();
     storage.backend = file_->backend();
     storage.note = file_->note();
