@@ -105,10 +105,22 @@ std::vector<TokenId> TokensToRecord(const PlanArguments& arguments, const Model&
   return tokens;
 }
 
+std::string FolderOfAccesses() {
+  const std::string cache = CacheFolder();
+  if (cache.empty()) {
+    throw Error(ErrorCode::kNotFound, "the folder for what was learned of models",
+                "neither XDG_CACHE_HOME nor HOME says where it is");
+  }
+  const std::string folder = cache + "/accesses";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error(ErrorCode::kIo, folder, "cannot be made: " + error.message());
+  return folder;
+}
+
 // The record of the model in its mode, made where there is none.
 AccessRecord AccessesOf(const PlanArguments& arguments, uint64_t model_hash, FfnMode mode) {
-  const std::string folder = CacheFolder() + "/accesses";
-  std::filesystem::create_directories(folder);
+  const std::string folder = FolderOfAccesses();
   const std::string stem = fmt::format("{}/{:016x}-{}", folder, model_hash, FfnModeName(mode));
   if (!arguments.record) {
     if (auto record = ReadAccessRecord(stem, model_hash, mode)) return std::move(*record);
@@ -240,10 +252,9 @@ const std::vector<const char*>& PlanOptionNames() {
 
 int PlanModel(const PlanArguments& arguments, bool json) {
   const PlanRequest request = RequestOf(arguments);
-  const std::string path =
-      arguments.hardware.empty() ? CacheFolder() + "/hardware.json" : arguments.hardware;
-  if (!std::filesystem::exists(path)) {
-    throw Error(ErrorCode::kNotFound, path,
+  const std::string path = arguments.hardware.empty() ? SavedHardwarePath() : arguments.hardware;
+  if (path.empty() || !std::filesystem::exists(path)) {
+    throw Error(ErrorCode::kNotFound, path.empty() ? "hardware profile" : path,
                 "there is no hardware profile; 'hearth doctor' measures this machine");
   }
   const HardwareProfile hardware = ReadHardware(path);

@@ -146,11 +146,13 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   plan.ledger = LedgerFor(plan.load, plan.limits, plan.mode, plan.threads,
                           options.program_bytes.value_or(ResidentBytes()));
   plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
-  if (options.may_stream && plan.needed_bytes() > plan.limit_bytes) {
+  if (options.neurons && !plan.load.is_packed) {
+    throw Error(ErrorCode::kInvalidArgument, "plan", "it is about neurons of a packed file",
+                "a packed file", file.path());
+  }
+  // An execution plan is obeyed also where the program takes less than it allowed for.
+  if (options.neurons || (options.may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
-  } else if (options.neurons) {
-    throw Error(ErrorCode::kInvalidArgument, "plan",
-                "it streams neurons, and the model fits into the memory limit as a whole");
   }
   return plan;
 }

@@ -65,7 +65,8 @@ StreamPlan StreamedBundles::PlanFor(uint64_t bytes, const StreamingOptions& opti
   const uint64_t overhead = OverheadBytes(options);
   const bool pins_half = options.pipeline.pipeline != PipelineKind::kLlmFlash;
   return PlanStream(shape, bytes > overhead ? bytes - overhead : 0,
-                    options.pinned_share.value_or(pins_half ? kDefaultPinnedShare : 0), gates);
+                    options.pinned_share.value_or(pins_half ? kDefaultPinnedShare : 0),
+                    options.may_hold_gates ? gates : GatePlace::kInSlots);
 }
 
 void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,

@@ -25,6 +25,9 @@ struct StreamingOptions {
   // Of the memory for neurons, the share of those that are pinned; the rest is the cache's.
   // Nothing: half, and none for LLM in a Flash, which pins none.
   std::optional<double> pinned_share;
+  // False: gates lie in slots with the rest of their neurons also where `gated` would keep them all
+  // in memory; faster where little else would fit beside them.
+  bool may_hold_gates = true;
 };
 
 // Of rounding to whole pages, in each of the buffers that streaming takes.

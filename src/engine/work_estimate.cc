@@ -12,7 +12,7 @@ class Estimate {
   explicit Estimate(int64_t tokens) : tokens_(static_cast<double>(tokens)) {}
 
   void Vector(ForwardOp op, const WeightView& vector) {
-    if (!vector.empty()) At(op).bytes += static_cast<double>(vector.expert_bytes());
+    if (vector.rows > 0) At(op).bytes += static_cast<double>(vector.expert_bytes());
   }
 
   // A matrix that every token is multiplied with.
@@ -90,7 +90,7 @@ void AddFfn(const FfnSpec& spec, const LayerWeights& w, int64_t tokens, Estimate
 
 void AddPredictor(const FfnSpec& spec, const ModelPredictors::Layer& predictor, int64_t tokens,
                   Estimate& estimate) {
-  if (predictor.down.empty()) return;
+  if (predictor.down.rows == 0) return;
   const ExpertLoadEstimate load(spec, tokens);
   for (const WeightView* matrix : {&predictor.down, &predictor.up}) {
     estimate.Matrices(ForwardOp::kFfnPredictor, *matrix, load.read, load.products);

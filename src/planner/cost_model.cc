@@ -1,6 +1,7 @@
 #include "planner/cost_model.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace hearth {
@@ -14,6 +15,41 @@ constexpr uint64_t kSequentialBlock = uint64_t{1} << 20;
 constexpr int kSequentialDepth = 8;
 
 double Over(double amount, double per_second) { return per_second > 0 ? amount / per_second : 0; }
+
+// Seconds of so many reads of one size that are given to the system together: a straight line
+// through what was measured with so many in flight.
+class ReadClock {
+ public:
+  ReadClock() = default;
+  ReadClock(const HardwareProfile& hardware, uint64_t bytes, int queue_depth) {
+    std::set<int> depths = {queue_depth};
+    for (const IoSpeed& read : hardware.storage.reads) {
+      if (read.queue_depth < queue_depth) depths.insert(read.queue_depth);
+    }
+    for (const int depth : depths) {
+      const double seconds =
+          Over(depth * static_cast<double>(bytes), hardware.IoBytesPerSecond(bytes, depth));
+      // More reads never take less time, whatever a noisy measurement says.
+      points_.push_back({static_cast<double>(depth), std::max(seconds, points_.back().seconds)});
+    }
+  }
+
+  double Seconds(double reads) const {
+    const Point& last = points_.back();
+    if (reads >= last.reads) return last.seconds * reads / last.reads;
+    const auto above = std::find_if(points_.begin(), points_.end(),
+                                    [&](const Point& point) { return point.reads > reads; });
+    const Point &high = *above, &low = *(above - 1);
+    return low.seconds +
+           (high.seconds - low.seconds) * (reads - low.reads) / (high.reads - low.reads);
+  }
+
+ private:
+  struct Point {
+    double reads, seconds;
+  };
+  std::vector<Point> points_ = {{0, 0}};
+};
 
 // Seconds of an FFN of single neurons, by how many it was asked for and how many it reads.
 class FfnClock {
@@ -31,7 +67,14 @@ class FfnClock {
     if (in.plan.bundles) {
       const BundleLayout& layout = in.plan.bundles->layout;
       read_bytes_ = gates_held_ ? layout.stride - layout.split : layout.stride;
-      gate_bytes_ = layout.split;
+      const int depth = in.plan.neurons.queue_depth;
+      read_cpu_seconds_ = in.hardware.IoCpuSecondsPerRead(read_bytes_, depth);
+      if (in.strategy == IoStrategy::kHalves) {
+        reads_ = {ReadClock(in.hardware, layout.split, depth),
+                  ReadClock(in.hardware, layout.stride - layout.split, depth)};
+      } else {
+        reads_ = {ReadClock(in.hardware, read_bytes_, depth)};
+      }
     }
   }
 
@@ -39,35 +82,30 @@ class FfnClock {
     const double gates = gates_held_ ? neurons_ : asked;
     const double dots = (gates + asked * up_share_) * row_bytes_;
     const double adds = asked * down_share_ * row_bytes_;
-    const double reads = in_.strategy == IoStrategy::kHalves ? 2 * misses : misses;
-    const double per_read =
-        in_.hardware.IoCpuSecondsPerRead(read_bytes_, in_.plan.neurons.queue_depth);
+    const double reads = misses * static_cast<double>(reads_.size());
     return Over(dots, speed_.dot_bytes_per_s.median) + Over(adds, speed_.add_bytes_per_s.median) +
-           reads * per_read / in_.threads +
+           reads * read_cpu_seconds_ / in_.threads +
            Over(misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
   }
 
   double Read(double misses) const {
-    if (misses <= 0) return 0;
-    if (in_.strategy != IoStrategy::kHalves) return ReadOf(misses, read_bytes_);
-    return ReadOf(misses, gate_bytes_) + ReadOf(misses, read_bytes_ - gate_bytes_);
+    double seconds = 0;
+    for (const ReadClock& clock : reads_) seconds += clock.Seconds(misses);
+    return seconds;
   }
 
   double bytes_of_miss() const { return static_cast<double>(read_bytes_); }
 
  private:
-  double ReadOf(double reads, uint64_t bytes) const {
-    const int depth = std::clamp(static_cast<int>(reads), 1, in_.plan.neurons.queue_depth);
-    return Over(reads * static_cast<double>(bytes), in_.hardware.IoBytesPerSecond(bytes, depth));
-  }
-
   const CostInputs& in_;
   const ThreadSpeed& speed_;
   const bool gates_held_;
   double row_bytes_ = 0;
   double neurons_ = 0;
   double up_share_ = 0, down_share_ = 0;
-  uint64_t read_bytes_ = 0, gate_bytes_ = 0;
+  uint64_t read_bytes_ = 0;
+  double read_cpu_seconds_ = 0;
+  std::vector<ReadClock> reads_;  // of a neuron, one after the other
 };
 
 double BytesOf(const WorkByOp& work, std::initializer_list<ForwardOp> ops) {

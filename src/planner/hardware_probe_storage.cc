@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/cpu.h"
+#include "base/error.h"
 #include "base/random_words.h"
 #include "base/rounding.h"
 #include "base/stopwatch.h"

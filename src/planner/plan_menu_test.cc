@@ -30,7 +30,7 @@ std::vector<MenuEntry> RandomMenu(std::mt19937& random) {
 TEST(PlanMenuTest, SolverFindsWhatEnumerationFinds) {
   std::mt19937 random(5);
   int found = 0, refused = 0;
-  for (int trial = 0; trial < 60; ++trial) {
+  for (int trial = 0; trial < 24; ++trial) {
     const std::vector<MenuEntry> menu = RandomMenu(random);
     MenuLimits limits;
     if (random() % 2 == 0) limits.most_threads = 1 + static_cast<int>(random() % 3);
@@ -49,8 +49,8 @@ TEST(PlanMenuTest, SolverFindsWhatEnumerationFinds) {
       EXPECT_EQ(menu[*actual.entry].bytes, menu[*expected.entry].bytes) << trial;
     }
   }
-  EXPECT_GT(found, 20);
-  EXPECT_GT(refused, 5);
+  EXPECT_GT(found, 10);
+  EXPECT_GT(refused, 3);
 }
 
 TEST(PlanMenuTest, NamesTheLimitsThatContradictEachOther) {

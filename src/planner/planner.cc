@@ -145,6 +145,7 @@ class Planner {
     if (setting.strategy == IoStrategy::kHalves) {
       options.streaming.pipeline.pipeline = PipelineKind::kMatrix;
     }
+    options.streaming.may_hold_gates = setting.strategy != IoStrategy::kSequential;
     EnginePlan plan = Limited(options, setting.limit_bytes);
     DescribeWeights(plan.load);
     return plan;
@@ -161,7 +162,7 @@ class Planner {
     const bool reads_all = plan.matrices || plan.mode == FfnMode::kDense ||
                            (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
     if (reads_all) return {IoStrategy::kSequential};
-    if (plan.neurons.holds_gates) return {IoStrategy::kWhole};
+    if (plan.neurons.holds_gates) return {IoStrategy::kWhole, IoStrategy::kSequential};
     return {IoStrategy::kWhole, IoStrategy::kHalves};
   }
 
@@ -169,11 +170,13 @@ class Planner {
     std::vector<Evaluated> all;
     for (int threads = 1; threads <= static_cast<int>(request_.cores.size()); ++threads) {
       for (size_t split = 0; split < kSplits.size(); ++split) {
-        const EnginePlan plan = PlanOfSetting({limit_bytes, threads, IoStrategy::kNone, split});
+        const Setting any = {limit_bytes, threads, IoStrategy::kNone, split};
+        const EnginePlan plan = PlanOfSetting(any);
         if (plan.needed_bytes() > limit_bytes) continue;
-        const MissReplay* replay = ReplayOf(plan, limit_bytes, split);
         for (const IoStrategy strategy : StrategiesOf(plan)) {
-          all.push_back(EvaluateOne(plan, {limit_bytes, threads, strategy, split}, replay));
+          Setting setting = any;
+          setting.strategy = strategy;
+          all.push_back(EvaluateOne(PlanOfSetting(setting), setting));
         }
         if (!plan.bundles) break;  // nothing to split
       }
@@ -181,8 +184,10 @@ class Planner {
     return all;
   }
 
-  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting,
-                        const MissReplay* replay) const {
+  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
+    const bool reads_neurons =
+        setting.strategy == IoStrategy::kWhole || setting.strategy == IoStrategy::kHalves;
+    const MissReplay* replay = reads_neurons ? ReplayOf(plan, setting) : nullptr;
     Evaluated one{
         .setting = setting, .entry = {}, .cost = CostOfToken(InputsOf(plan, setting, replay))};
     one.entry = {
@@ -204,21 +209,18 @@ class Planner {
           static_cast<double>(rows.rows * plan.load.spec.num_layers);
     }
     if (plan.mode == FfnMode::kPredicted) activity.predictors = plan.load.predictors.get();
-    const bool reads_neurons =
-        setting.strategy == IoStrategy::kWhole || setting.strategy == IoStrategy::kHalves;
     return {.plan = plan,
             .hardware = hardware_,
             .threads = setting.threads,
             .context = std::min(kPlannedContext, plan.limits.max_context - 1),
             .activity = activity,
             .strategy = setting.strategy,
-            .replay = reads_neurons ? replay : nullptr};
+            .replay = replay};
   }
 
   // The same for every number of threads: what neurons find is a matter of memory.
-  const MissReplay* ReplayOf(const EnginePlan& plan, uint64_t limit_bytes, size_t split) {
-    if (!plan.bundles || accesses_ == nullptr) return nullptr;
-    const auto [found, is_new] = replays_.try_emplace({limit_bytes, split});
+  const MissReplay* ReplayOf(const EnginePlan& plan, const Setting& setting) {
+    const auto [found, is_new] = replays_.try_emplace({setting.limit_bytes, setting.split});
     if (is_new) {
       found->second = ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons,
                                    request_.engine.streaming.pipeline.cache_policy(),
@@ -269,8 +271,10 @@ class Planner {
 
 ExecutionPlan Planner::PlanOf(const Evaluated& chosen) const {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
+  const bool reads_neurons = chosen.setting.strategy == IoStrategy::kWhole ||
+                             chosen.setting.strategy == IoStrategy::kHalves;
   const auto replay = replays_.find({chosen.setting.limit_bytes, chosen.setting.split});
-  const MissReplay* misses = replay == replays_.end() ? nullptr : &replay->second;
+  const MissReplay* misses = reads_neurons ? &replay->second : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
   const FfnSpec& ffn = engine.load.spec.layers.front().ffn;
   ExecutionPlan plan;

@@ -1,0 +1,221 @@
+// From a small packed model to plans that engines obey.
+#include "planner/planner.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "engine/topic_walk.h"
+#include "format/packed_file.h"
+#include "planner/cost_model.h"
+#include "planner/test_hardware.h"
+#include "prepare/pack_test_models.h"
+
+namespace hearth {
+namespace {
+
+constexpr uint64_t kProgram = uint64_t{8} << 20;
+
+class PlannerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TestFolder("planner_test");
+    const ModelShape shape = ParseShape(
+        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
+            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600, "activation": "drelu"})",
+        "planned");
+    SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true},
+                    folder_->Path("model.gguf"));
+    for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
+      const auto engine = Engine::Load(Model(), Options(mode));
+      const auto topics = TopicMap::FromMetadata(engine->model().metadata(), 600);
+      RecordAccesses(*engine, Hash(), TopicWalk(*topics).Take(96), Stem(mode), {});
+    }
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  static std::string Model() { return folder_->Path("model.gguf"); }
+  static std::string Stem(FfnMode mode) { return folder_->Path(FfnModeName(mode)); }
+  static uint64_t Hash() { return ModelHash(GgufFile::Open(Model())); }
+  static EngineOptions Options(FfnMode mode) {
+    return {.program_bytes = kProgram, .threads = 2, .context = 96, .mode = mode};
+  }
+
+  static PlanRequest Request(FfnMode mode, std::optional<uint64_t> memory_bytes) {
+    PlanRequest request{.model = Model(), .engine = Options(mode), .cores = {0, 1}};
+    request.engine.memory_bytes = memory_bytes;
+    return request;
+  }
+  static PlannedRun Plan(FfnMode mode, uint64_t memory_bytes,
+                         std::optional<double> least_tok_s = {}) {
+    PlanRequest request = Request(mode, memory_bytes);
+    request.least_tok_s = least_tok_s;
+    const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+    return MakePlan(request, testing::SampleHardware(), &*accesses);
+  }
+  // Of the model in memory as a whole.
+  static uint64_t Resident(FfnMode mode) {
+    return PlanEngine(GgufFile::Open(Model()), Options(mode)).needed_bytes();
+  }
+
+  // With a share of the neurons outside.
+  static uint64_t Memory(FfnMode mode, uint64_t percent_outside) {
+    constexpr uint64_t kNeuronBytes = uint64_t{4} * 6144 * 1536;
+    return Resident(mode) + 100 - kNeuronBytes * percent_outside / 100;
+  }
+
+  static TestFolder* folder_;
+};
+
+TestFolder* PlannerTest::folder_ = nullptr;
+
+TEST_F(PlannerTest, RecordsWhatTheModeAsksFor) {
+  const auto predicted = ReadAccessRecord(Stem(FfnMode::kPredicted), Hash(), FfnMode::kPredicted);
+  const auto gated = ReadAccessRecord(Stem(FfnMode::kGated), Hash(), FfnMode::kGated);
+  ASSERT_TRUE(predicted && gated);
+  EXPECT_EQ(predicted->tokens, 96);
+  EXPECT_EQ(predicted->lists.num_batches(), 96 * 4);
+  // Predictors list what they expect, and all of it is multiplied with the gate.
+  EXPECT_DOUBLE_EQ(predicted->activity.gate * 96,
+                   static_cast<double>(predicted->lists.num_accesses()));
+  EXPECT_LT(predicted->activity.down, predicted->activity.up);
+  EXPECT_LT(predicted->activity.up, predicted->activity.gate);
+  // Gating multiplies every gate and then all that fire.
+  EXPECT_EQ(gated->activity.gate, 4 * 6144);
+  EXPECT_DOUBLE_EQ(gated->activity.up * 96, static_cast<double>(gated->lists.num_accesses()));
+  EXPECT_FALSE(ReadAccessRecord(folder_->Path("none"), Hash(), FfnMode::kGated));
+  EXPECT_THROW(ReadAccessRecord(Stem(FfnMode::kGated), Hash() + 1, FfnMode::kGated), Error);
+  EXPECT_THROW(ReadAccessRecord(Stem(FfnMode::kGated), Hash(), FfnMode::kPredicted), Error);
+}
+
+TEST_F(PlannerTest, MoreMemoryIsNeverSlowerAndIsKeptTo) {
+  for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
+    double last = 0;
+    for (const uint64_t percent : {45, 30, 15, 0}) {
+      const uint64_t memory = Memory(mode, percent);
+      const ExecutionPlan plan = Plan(mode, memory).plan;
+      uint64_t sum = 0;
+      for (const auto& [name, bytes] : plan.ledger) sum += bytes;
+      EXPECT_LE(sum, memory);
+      EXPECT_GE(plan.decode_tok_s, last * 0.999) << percent;
+      EXPECT_EQ(plan.stream.has_value(), percent > 0) << percent;
+      EXPECT_EQ(plan.mode, FfnModeName(mode));
+      last = plan.decode_tok_s;
+    }
+  }
+}
+
+TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const std::vector<TokenId> tokens = {1, 7, 300, 42, 599, 8, 9, 10, 11, 12};
+  const auto logits = [&](Engine& engine) {
+    KvSequence kv(engine.kv_pool());
+    std::vector<float> last;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const BatchSequence one{&kv, std::span(tokens).subspan(i, 1)};
+      engine.forward().Run({&one, 1}, engine.selector());
+      const FloatView row = engine.forward().Logits(0, 1);
+      last.assign(row.row(0), row.row(0) + row.cols);
+    }
+    return last;
+  };
+  const ExecutionPlan plan = Plan(mode, Memory(mode, 40)).plan;
+  EngineOptions options = OptionsOfPlan(plan, Hash(), testing::SampleHardware());
+  options.program_bytes = kProgram;
+  const auto planned = Engine::Load(Model(), options);
+  ASSERT_NE(planned->streamed(), nullptr);
+  const StreamPlan& stream = planned->streamed()->store().plan();
+  EXPECT_EQ(stream.pinned_neurons, plan.stream->pinned_neurons);
+  EXPECT_EQ(stream.cache_slots, plan.stream->cache_slots);
+  EXPECT_LE(planned->budget().used_bytes(), plan.budget_bytes);
+  const auto whole = Engine::Load(Model(), Options(mode));
+  EXPECT_EQ(logits(*planned), logits(*whole));
+}
+
+TEST_F(PlannerTest, TheLeastMemoryForASpeed) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const uint64_t enough = Memory(mode, 20);
+  const double wanted = Plan(mode, enough).plan.decode_tok_s;
+  const ExecutionPlan plan = Plan(mode, 2 * enough, wanted).plan;
+  EXPECT_GE(plan.decode_tok_s, wanted);
+  EXPECT_LT(plan.budget_bytes, enough + enough / 20);
+  ASSERT_TRUE(plan.stream);
+  // A tenth of the memory for neurons less is too little.
+  const uint64_t less = plan.budget_bytes - plan.ledger.at("neurons") / 10;
+  EXPECT_LT(Plan(mode, less).plan.decode_tok_s, wanted);
+}
+
+TEST_F(PlannerTest, SaysWhichLimitCannotBeMet) {
+  const auto refusal = [&](uint64_t memory, std::optional<double> speed) -> std::string {
+    try {
+      Plan(FfnMode::kPredicted, memory, speed);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
+      return error.what();
+    }
+    return "taken";
+  };
+  const uint64_t resident = Resident(FfnMode::kPredicted);
+  EXPECT_NE(refusal(1 << 20, {}).find("the smallest that can is"), std::string::npos);
+  EXPECT_NE(refusal(resident * 2, 1e5).find("no memory would make it that fast"),
+            std::string::npos);
+  const double fast = Plan(FfnMode::kPredicted, resident + 100).plan.decode_tok_s;
+  EXPECT_NE(refusal(Memory(FfnMode::kPredicted, 45), fast * 0.99).find("with all"),
+            std::string::npos);
+}
+
+TEST_F(PlannerTest, PlansOfOthersAreRefusedByName) {
+  const ExecutionPlan good = Plan(FfnMode::kPredicted, Memory(FfnMode::kPredicted, 40)).plan;
+  const auto refusal = [&](const ExecutionPlan& plan, uint64_t hash) -> std::string {
+    try {
+      EngineOptions options = OptionsOfPlan(plan, hash, testing::SampleHardware());
+      options.program_bytes = kProgram;
+      Engine::Load(Model(), options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_EQ(refusal(good, Hash()), "taken");
+  EXPECT_NE(refusal(good, Hash() + 1).find("another file"), std::string::npos);
+  ExecutionPlan plan = good;
+  plan.hardware_hash = "0000000000000000";
+  EXPECT_NE(refusal(plan, Hash()).find("another machine"), std::string::npos);
+  plan = good;
+  plan.ledger["neurons"] += uint64_t{1} << 40;
+  EXPECT_NE(refusal(plan, Hash()).find("ledger"), std::string::npos);
+  plan = good;
+  plan.stream->pinned_neurons += 1;
+  EXPECT_NE(refusal(plan, Hash()).find("pinned neurons"), std::string::npos);
+  plan = good;
+  plan.stream->cache_slots += 6000;
+  EXPECT_NE(refusal(plan, Hash()).find("memory for its neurons"), std::string::npos);
+  plan = good;
+  plan.cache_policy = "clairvoyant";
+  EXPECT_NE(refusal(plan, Hash()).find("cache_policy"), std::string::npos);
+}
+
+// Two flashes: a slow one bounds the token by its reads alone.
+TEST_F(PlannerTest, TheSlowerOfComputingAndReadingIsWhatATokenTakes) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  const PlanRequest request = Request(mode, Memory(mode, 45));
+  HardwareProfile hardware = testing::SampleHardware();
+  const auto scaled = [&](double factor) {
+    HardwareProfile other = hardware;
+    for (IoSpeed& read : other.storage.reads) read.bytes_per_s.median *= factor;
+    return MakePlan(request, other, &*accesses).plan;
+  };
+  const ExecutionPlan slow = scaled(1e-3), slower = scaled(5e-4), fast = scaled(1e6);
+  EXPECT_EQ(slow.bound, "flash");
+  EXPECT_EQ(fast.bound, "memory");
+  EXPECT_NEAR(slower.decode_tok_s / slow.decode_tok_s, 0.5, 0.02);
+  const PlannedTime& time = fast.time;
+  EXPECT_NEAR(time.token_ms, time.attention_ms + time.predictor_ms + time.ffn_ms,
+              1e-6 * time.token_ms);
+}
+
+}  // namespace
+}  // namespace hearth
