@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "base/cpu.h"
@@ -22,6 +24,24 @@ TEST(MemoryInfoTest, ResidentBytesFollowAllocations) {
 TEST(MemoryInfoTest, AvailableIsPlausible) {
   EXPECT_GT(AvailableMemoryBytes(), uint64_t{16} << 20);
   EXPECT_LT(AvailableMemoryBytes(), uint64_t{1} << 50);
+}
+
+TEST(MemoryInfoTest, TotalIsMoreThanAvailable) {
+  EXPECT_GE(TotalMemoryBytes(), AvailableMemoryBytes());
+  EXPECT_GE(TotalMemoryBytes(), ResidentBytes());
+}
+
+TEST(CpuTest, AThreadStaysWhereItIsPinned) {
+  const std::vector<int> cpus = AllowedCpus();
+  ASSERT_GE(std::ssize(cpus), AvailableCpus());
+  EXPECT_TRUE(std::is_sorted(cpus.begin(), cpus.end()));
+  std::thread([&] {
+    EXPECT_TRUE(PinThisThread(cpus.back()));
+    EXPECT_EQ(AllowedCpus(), std::vector<int>{cpus.back()});
+    EXPECT_FALSE(PinThisThread(-1));
+    EXPECT_FALSE(PinThisThread(1 << 30));
+  }).join();
+  EXPECT_EQ(AllowedCpus(), cpus);
 }
 
 TEST(CpuTest, SeesAtLeastOneProcessor) {

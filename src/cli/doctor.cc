@@ -102,9 +102,8 @@ void AddDoctorCommand(CLI::App& app, Action& action) {
       ->check(NotEmpty());
   command->add_flag("--json", options->json, "print the profile as one JSON document");
   command->footer(
-      "The profile is also saved as hearth/hardware.json in $XDG_CACHE_HOME (default ~/.cache), "
-      "where "
-      "other commands find it. Run nothing else meanwhile.");
+      "Run nothing else meanwhile. The profile is also saved as hearth/hardware.json in\n"
+      "$XDG_CACHE_HOME (default ~/.cache), where other commands find it.");
   command->callback([options, &action] {
     action = [options] {
       if (options->quick) options->profiler.effort = QuickEffort();

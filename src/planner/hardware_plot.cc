@@ -93,9 +93,9 @@ std::string PlotReads(const HardwareProfile& profile) {
   Svg svg(kReadsWidth, kReadsHeight, "Speed of random reads");
   svg.Text({24, 30}, "Random reads", {.size = 17, .bold = true});
   svg.Text({24, 50},
-           fmt::format("{} of {}, {}{}: medians of {} rounds", storage.directory,
-                       FormatSize(storage.file_bytes), storage.backend,
-                       storage.is_direct ? ", direct" : "", profile.rounds),
+           fmt::format("{} in {}, {}{}: medians of {} rounds", FormatSize(storage.file_bytes),
+                       storage.directory, storage.backend, storage.is_direct ? ", direct" : "",
+                       profile.rounds),
            {});
   DrawReadAxes(svg, scale);
   size_t row = 0;

@@ -34,6 +34,7 @@ constexpr std::array<uint64_t, 5> kRangeBlockSizes = {4096, 7168, 65536, 262144,
 // What one core after the other issues.
 constexpr std::array<uint64_t, 2> kCoreBlockSizes = {4096, 7168};
 constexpr int64_t kMostCores = 4;
+constexpr uint64_t kMostPlaces = uint64_t{1} << 31;  // RandomWords::NextBelow
 constexpr uint64_t kMostInFlightBytes = uint64_t{64} << 20;
 
 double ProcessSeconds() {
@@ -86,32 +87,35 @@ struct ReadRates {
 };
 
 // Reads blocks at random places of the range for about `seconds`, always as many in flight as the
-// depth says, until none is.
+// depth says; waits for the last. What has arrived together is replaced in one submission.
 ReadRates ReadAtRandom(AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
                        double seconds, RandomWords& random) {
   const auto queue = file.OpenQueue({.depth = kind.queue_depth});
   const uint64_t range = kind.range_bytes == 0 ? file.size_bytes() : kind.range_bytes;
-  const uint64_t places = range / kind.block_bytes;
-  const auto submit = [&](uint64_t slot) {
-    const ReadRequest request = {.offset = random.NextBelow(places) * kind.block_bytes,
-                                 .data = memory.data() + slot * kind.block_bytes,
-                                 .bytes = static_cast<uint32_t>(kind.block_bytes),
-                                 .tag = slot};
-    static_cast<void>(queue->Submit({&request, 1}));  // has room for its depth
+  const uint64_t places = std::min(range / kind.block_bytes, kMostPlaces);
+  std::vector<ReadRequest> next;
+  const auto add = [&](uint64_t slot) {
+    next.push_back({.offset = random.NextBelow(places) * kind.block_bytes,
+                    .data = memory.data() + slot * kind.block_bytes,
+                    .bytes = static_cast<uint32_t>(kind.block_bytes),
+                    .tag = slot});
   };
   const double cpu_before = ProcessSeconds();
   const Stopwatch watch;
-  for (int i = 0; i < kind.queue_depth; ++i) submit(static_cast<uint64_t>(i));
+  for (int i = 0; i < kind.queue_depth; ++i) add(static_cast<uint64_t>(i));
+  static_cast<void>(queue->Submit(next));  // takes its depth
   std::array<ReadCompletion, 64> done;
   double reads = 0;
   while (queue->in_flight() > 0) {
     const size_t count = queue->Wait(done);
     const bool goes_on = watch.Seconds() < seconds;
+    next.clear();
     for (const ReadCompletion& completion : std::span(done).first(count)) {
       if (completion.error != 0) ThrowReadError(file, "a block", completion.error);
       reads += 1;
-      if (goes_on) submit(completion.tag);
+      if (goes_on) add(completion.tag);
     }
+    static_cast<void>(queue->Submit(next));
   }
   return {reads * static_cast<double>(kind.block_bytes) / watch.Seconds(),
           (ProcessSeconds() - cpu_before) / reads};

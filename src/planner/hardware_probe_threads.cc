@@ -199,22 +199,24 @@ class ThreadProbe final : public HardwareProbe {
 
   const Row& RowOf(int step) const { return rows_[static_cast<size_t>(step / kNumQuantities)]; }
 
-  // The product of `tokens` tokens with the next matrix; its weights.
+  // The product of `tokens` tokens with the next matrix. Returns the bytes of the matrix.
   double Multiply(Compute& compute, int64_t tokens) {
     const WeightView weights = operands_.NextMatrix();
     const int64_t hidden = operands_.hidden();
     input_.Set({x_.data(), tokens, hidden, hidden});
     const Product product = {weights, {out_.data(), tokens, weights.rows, weights.rows}};
     MatMul(compute, {&product, 1}, input_);
-    return static_cast<double>(weights.rows) * static_cast<double>(hidden);
+    return static_cast<double>(weights.expert_bytes());
   }
   double MatrixBytesPerSecond(Compute& compute) {
-    const auto bytes = static_cast<double>(operands_.NextMatrix().expert_bytes());
-    return Repeat(seconds_, [&] { return Multiply(compute, 1), bytes; });
+    return Repeat(seconds_, [&] { return Multiply(compute, 1); });
   }
   double PromptMacsPerSecond(Compute& compute) {
-    const auto tokens = static_cast<double>(tokens_);
-    return Repeat(seconds_, [&] { return tokens * Multiply(compute, tokens_); });
+    const auto macs = static_cast<double>(operands_.rows() * operands_.hidden() * tokens_);
+    return Repeat(seconds_, [&] {
+      Multiply(compute, tokens_);
+      return macs;
+    });
   }
 
   // Ten in a hundred of an FFN's neurons, others each time, ascending.
