@@ -33,8 +33,9 @@ std::string MachineText(const HardwareProfile& profile) {
   for (const std::string& name : profile.accelerators) {
     accelerators += (accelerators.empty() ? "" : ", ") + Printable(name);
   }
-  std::string out = fmt::format("processor     {}, {} of its processors, load {:.1f}\n",
-                                Printable(profile.cpu_model), profile.cpus, profile.load_average);
+  std::string out =
+      fmt::format("processor     {}, {} of {} usable, load {:.1f}\n", Printable(profile.cpu_model),
+                  profile.cpus, profile.machine_cpus, profile.load_average);
   out += fmt::format(
       "kernels       {}; prompts in tiles of {} tokens (e_p), {} rows (h_p), {} columns (l_p)\n",
       profile.isa, profile.tiles.tokens, profile.tiles.rows, profile.tiles.columns);

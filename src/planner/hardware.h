@@ -68,8 +68,9 @@ struct HardwareProfile {
   int64_t measured_at_s = 0;  // since 1970
   int rounds = 0;             // that every spread is of
   std::string cpu_model;
-  std::string isa;  // of the kernels
-  int cpus = 0;     // that this process may use
+  std::string isa;       // of the kernels
+  int cpus = 0;          // that this process may use
+  int machine_cpus = 0;  // that the machine has, whoever may use them
   uint64_t memory_bytes = 0;
   uint64_t available_memory_bytes = 0;        // before it was measured
   uint64_t probe_memory_bytes = 0;            // that the speeds of memory are of

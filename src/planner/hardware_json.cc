@@ -219,6 +219,7 @@ void ReadMachine(HardwareFields& document, HardwareProfile& profile) {
   profile.cpu_model = document.Text("cpu_model");
   profile.isa = document.Text("isa");
   profile.cpus = document.SmallInt("cpus", 1, kMostCpus);
+  profile.machine_cpus = document.SmallInt("machine_cpus", profile.cpus, kMostCpus);
   profile.memory_bytes = document.Int("memory_bytes", 0, kMostMachineBytes);
   profile.available_memory_bytes = document.Int("available_memory_bytes", 0, kMostMachineBytes);
   profile.probe_memory_bytes = document.Int("probe_memory_bytes", 0, kMostMachineBytes);
@@ -310,6 +311,7 @@ nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
           {"cpu_model", profile.cpu_model},
           {"isa", profile.isa},
           {"cpus", profile.cpus},
+          {"machine_cpus", profile.machine_cpus},
           {"memory_bytes", profile.memory_bytes},
           {"available_memory_bytes", profile.available_memory_bytes},
           {"probe_memory_bytes", profile.probe_memory_bytes},

@@ -1,6 +1,7 @@
 #include "planner/hardware_machine.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -95,6 +96,7 @@ void DescribeMachine(HardwareProfile& profile) {
   profile.cpu_model = CpuModelName();
   profile.isa = table.isa;
   profile.cpus = AvailableCpus();
+  profile.machine_cpus = std::max(profile.cpus, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   profile.memory_bytes = TotalMemoryBytes();
   profile.available_memory_bytes = AvailableMemoryBytes();
   profile.load_average = LoadAverage();

@@ -214,6 +214,7 @@ HardwareProfile GoodMachine() {
   profile.available_memory_bytes = uint64_t{64} << 30;
   profile.mlock_limit_bytes.reset();
   profile.load_average = 0;
+  profile.machine_cpus = 2;
   profile.has_io_uring = true;
   profile.accelerators.clear();
   profile.cores.pop_back();
@@ -244,7 +245,7 @@ TEST(HardwareWarningsTest, EveryTroubleIsNamedAlone) {
   only("no direct reads", [](auto& p) { p.storage.is_direct = false; });
   only("lies in memory",
        [](auto& p) { p.storage.is_in_memory = true, p.storage.is_direct = false; });
-  only("load 9.0", [](auto& p) { p.load_average = 9, p.cpus = 2; });
+  only("load 9.0", [](auto& p) { p.load_average = 9, p.machine_cpus = 2; });
   only("bandwidth moved by 60%", [](auto& p) {
     p.threads[0].read_bytes_per_s = {2e10, 1e10, 2.2e10};
   });

@@ -70,12 +70,12 @@ void WarnOfMemory(const HardwareProfile& profile, Warnings& out) {
 }
 
 void WarnOfOthers(const HardwareProfile& profile, Warnings& out) {
-  const double load = profile.load_average / std::max(profile.cpus, 1);
+  const double load = profile.load_average / std::max(profile.machine_cpus, 1);
   if (load > kHighLoad) {
     out.push_back(fmt::format(
         "other programs were running (load {:.1f} on {} processors): measure again when they are "
         "not, or expect what is planned to be that of a busy machine",
-        profile.load_average, profile.cpus));
+        profile.load_average, profile.machine_cpus));
   }
   double widest = 0;
   for (const ThreadSpeed& speed : profile.threads) {
