@@ -19,6 +19,7 @@ void AddSynthCommand(CLI::App& app, Action& action);
 void AddPackCommand(CLI::App& app, Action& action);
 void AddPlanCommand(CLI::App& app, Action& action);
 void AddDoctorCommand(CLI::App& app, Action& action);
+void AddSimulateCommand(CLI::App& app, Action& action);
 void AddHelpCommand(CLI::App& app, Action& action);
 
 // Exit codes, documented in `hearth help`.

@@ -1,0 +1,386 @@
+// hearth simulate: how fast a device that is not here would decode.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "planner/simulator.h"
+#include "planner/simulator_plot.h"
+#include "sparsity/access_sequence.h"
+#include "storage/atomic_file.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A size of the whole program, or a share of the FFNs' weights.
+struct SimMemory {
+  std::optional<uint64_t> bytes;
+  double share = 1;
+};
+
+struct SimulateCommand {
+  std::string device;
+  std::string model;
+  std::string profile;
+  std::string trace;
+  std::string plot;
+  std::vector<SimMemory> memories;
+  std::vector<SimPipeline> pipelines = {SimPipeline::kCluster};
+  SimOptions options;
+  SyntheticOptions accesses;
+  bool json = false;
+  bool print_device = false;
+};
+
+struct SimulatedPoint {
+  SimPipeline pipeline = SimPipeline::kCluster;
+  uint64_t memory_bytes = 0;
+  double cache_share = 0;
+  SimResult result;
+};
+
+std::vector<std::string> Words(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (c == ',') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+SimMemory ParseMemory(const std::string& word) {
+  if (!word.ends_with('%')) return {.bytes = ParseSize(word, "--memory"), .share = 0};
+  double percent = 0;
+  const char* const end = word.data() + word.size() - 1;
+  const auto [stop, error] = std::from_chars(word.data(), end, percent);
+  if (error != std::errc() || stop != end || !(percent >= 0 && percent <= 100)) {
+    throw UsageError("--memory: expected sizes or shares of the FFNs like 7G,50%, found '" +
+                     Printable(word) + "'");
+  }
+  return {.bytes = std::nullopt, .share = percent / 100};
+}
+
+SimPipeline ParsePipeline(const std::string& word) {
+  std::string names;
+  for (const SimPipeline pipeline : AllSimPipelines()) {
+    if (word == SimPipelineName(pipeline)) return pipeline;
+    names += (names.empty() ? "" : ", ") + std::string(SimPipelineName(pipeline));
+  }
+  throw UsageError(
+      fmt::format("--pipeline: expected some of {}, found '{}'", names, Printable(word)));
+}
+
+SimulatedPoint PointOf(const SimModel& model, SimPipeline pipeline, const SimMemory& memory) {
+  SimulatedPoint point;
+  point.pipeline = pipeline;
+  const uint64_t ffns = SimFfnBytes(model, pipeline);
+  uint64_t cache = 0;
+  if (memory.bytes) {
+    cache = std::min(SimCacheBytes(model, pipeline, *memory.bytes), ffns);
+    point.memory_bytes = *memory.bytes;
+  } else {
+    cache = static_cast<uint64_t>(memory.share * static_cast<double>(ffns));
+    const bool mapped = pipeline == SimPipeline::kMmap;
+    point.memory_bytes =
+        cache + (mapped ? model.dense_bytes + model.runtime_bytes : model.resident_bytes());
+  }
+  point.result.cache_bytes = cache;
+  point.cache_share = static_cast<double>(cache) / static_cast<double>(ffns);
+  return point;
+}
+
+// What the run is made of, read once.
+struct SimInputs {
+  SimDevice device;
+  SimModel model;
+  std::optional<ModelProfile> profile;
+  std::optional<AccessSequence> trace;
+};
+
+SimInputs ReadInputs(const SimulateCommand& command) {
+  SimInputs inputs{.device = ResolveSimDevice(command.device),
+                   .model = SimModelOf(ResolvePlannedShape(command.model)),
+                   .profile = std::nullopt,
+                   .trace = std::nullopt};
+  if (!command.profile.empty()) inputs.profile = LoadProfile(command.profile);
+  if (!command.trace.empty()) {
+    inputs.trace = ReadAccessSequence(OpenFileReader(command.trace));
+    if (inputs.trace->unit == AccessUnit::kExperts) inputs.model = WholeExperts(inputs.model);
+  }
+  return inputs;
+}
+
+std::unique_ptr<SimAccesses> MakeAccesses(const SimulateCommand& command, const SimInputs& inputs) {
+  if (inputs.trace) return std::make_unique<RecordedAccesses>(inputs.model, *inputs.trace);
+  return std::make_unique<SyntheticAccesses>(inputs.model, command.accesses,
+                                             inputs.profile ? &*inputs.profile : nullptr);
+}
+
+double Ms(double seconds) { return 1000 * seconds; }
+
+Json PointJson(const SimulatedPoint& point) {
+  const SimResult& result = point.result;
+  const bool mapped = point.pipeline == SimPipeline::kMmap;
+  return {{"pipeline", SimPipelineName(point.pipeline)},
+          {"memory_bytes", point.memory_bytes},
+          {"cache_bytes", result.cache_bytes},
+          {"cache_share", point.cache_share},
+          {"decode_tok_s", result.tok_s()},
+          {"latency_ms",
+           {{"mean", Ms(result.mean_seconds())},
+            {"p50", Ms(result.QuantileSeconds(0.5))},
+            {"p90", Ms(result.QuantileSeconds(0.9))},
+            {"p99", Ms(result.QuantileSeconds(0.99))}}},
+          {"dense_ms", Ms(result.dense_seconds)},
+          {"compute_ms", Ms(result.compute_seconds)},
+          {"wait_ms", Ms(result.wait_seconds)},
+          {"listed_per_token", mapped ? Json(nullptr) : Json(result.listed_per_token())},
+          {"miss_rate",
+           {{"mean", result.mean_miss_rate()}, {"p99", result.QuantileMissRate(0.99)}}},
+          {"bytes_read_per_token", result.bytes_per_token},
+          {"reads_per_token", result.reads_per_token}};
+}
+
+std::string ResultText(const SimulateCommand& command, const SimInputs& inputs,
+                       const std::vector<SimulatedPoint>& points) {
+  std::string text = fmt::format(
+      "{} on {}: {} cores compute at {:.1f} G multiply-adds per second, {} reads\n"
+      "{} in memory beside neurons, {} of neurons; accesses {}\n\n",
+      inputs.model.name, inputs.device.name, inputs.device.num_compute_cores(),
+      inputs.device.compute_macs_per_s() / 1e9, inputs.device.flash.name,
+      FormatSize(inputs.model.resident_bytes()), FormatSize(inputs.model.slots_bytes()),
+      !command.trace.empty() ? "recorded" : "synthetic");
+  text += fmt::format("{:<10}{:>11}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}\n", "pipeline",
+                      "memory", "FFNs", "tok/s", "mean ms", "p50", "p90", "p99", "wait ms", "miss",
+                      "p99");
+  for (const SimulatedPoint& point : points) {
+    const SimResult& result = point.result;
+    text += fmt::format(
+        "{:<10}{:>11}{:>7.1f}%{:>9.2f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>7.1f}%{:>7.1f}%\n",
+        SimPipelineName(point.pipeline), FormatSize(point.memory_bytes), 100 * point.cache_share,
+        result.tok_s(), Ms(result.mean_seconds()), Ms(result.QuantileSeconds(0.5)),
+        Ms(result.QuantileSeconds(0.9)), Ms(result.QuantileSeconds(0.99)), Ms(result.wait_seconds),
+        100 * result.mean_miss_rate(), 100 * result.QuantileMissRate(0.99));
+  }
+  return text;
+}
+
+void WritePlot(const SimulateCommand& command, const SimInputs& inputs,
+               const std::vector<SimulatedPoint>& points) {
+  std::vector<SimPoint> drawn;
+  for (const SimulatedPoint& point : points) {
+    drawn.push_back({point.pipeline, static_cast<double>(point.memory_bytes) / 1e9,
+                     point.result.tok_s()});
+  }
+  const std::string svg =
+      PlotSimulation(fmt::format("{} on {}", inputs.model.name, inputs.device.name), drawn);
+  AtomicFile file(command.plot);
+  file.Write(std::as_bytes(std::span(svg)));
+  file.Finish();
+}
+
+int RunSimulate(const SimulateCommand& command) {
+  if (command.print_device) {
+    WriteOutput(SimDeviceJson(ResolveSimDevice(command.device)));
+    return kExitDone;
+  }
+  if (!command.plot.empty()) AtomicFile probe(command.plot);  // before the work
+  const SimInputs inputs = AsUsage([&] { return ReadInputs(command); });
+  std::vector<SimMemory> memories = command.memories;
+  if (memories.empty()) memories.push_back({.bytes = inputs.device.memory_bytes, .share = 0});
+  std::vector<SimulatedPoint> points;
+  for (const SimPipeline pipeline : command.pipelines) {
+    for (const SimMemory& memory : memories) {
+      points.push_back(PointOf(inputs.model, pipeline, memory));
+    }
+  }
+  CatchInterrupts(true);
+  ProgressLine progress("simulating", ProgressUnit::kShare);
+  for (size_t i = 0; i < points.size(); ++i) {
+    SimOptions options = command.options;
+    options.pipeline = points[i].pipeline;
+    options.cache_bytes = points[i].result.cache_bytes;
+    if (inputs.trace) options.gate_fires = 1;  // it names the neurons that are active
+    options.cancel = &InterruptFlag();
+    options.progress = [&](int64_t done, int64_t total) {
+      progress.Update(i * static_cast<uint64_t>(total) + static_cast<uint64_t>(done),
+                      points.size() * static_cast<uint64_t>(total));
+    };
+    const auto accesses = AsUsage([&] { return MakeAccesses(command, inputs); });
+    points[i].result = Simulate(inputs.device, inputs.model, options, *accesses);
+  }
+  if (!command.plot.empty()) WritePlot(command, inputs, points);
+  if (!command.json) {
+    WriteOutput(ResultText(command, inputs, points));
+    return kExitDone;
+  }
+  Json document = {{"device", inputs.device.name},
+                   {"model", inputs.model.name},
+                   {"accesses", inputs.trace     ? "recorded"
+                                : inputs.profile ? "profile"
+                                                 : "synthetic"},
+                   {"resident_bytes", inputs.model.resident_bytes()},
+                   {"neurons_bytes", inputs.model.slots_bytes()},
+                   {"points", Json::array()}};
+  for (const SimulatedPoint& point : points) document["points"].push_back(PointJson(point));
+  WriteOutput(DumpJson(document));
+  return kExitDone;
+}
+
+void CheckSimulateUsage(const SimulateCommand& options, const CLI::App& command) {
+  if (options.print_device) {
+    for (const CLI::Option* option : command.get_options()) {
+      const std::string name = option->get_name();
+      if (option->count() > 0 && name != "--device" && name != "--print-device") {
+        throw UsageError(name + " has no effect with --print-device");
+      }
+    }
+    return;
+  }
+  if (options.model.empty()) throw UsageError("simulate needs --model");
+  if (!options.trace.empty()) {
+    for (const char* name : {"--active", "--skew", "--topic-share", "--gate-fires", "--profile"}) {
+      if (command.count(name) > 0) {
+        throw UsageError(fmt::format("{} has no effect with --trace", name));
+      }
+    }
+  }
+  if (!options.profile.empty()) {
+    for (const char* name : {"--active", "--skew"}) {
+      if (command.count(name) > 0) {
+        throw UsageError(fmt::format("{} has no effect with --profile", name));
+      }
+    }
+  }
+}
+
+void AddInputs(CLI::App& command, SimulateCommand& options) {
+  command
+      .add_option("--device", options.device,
+                  fmt::format("a device file (JSON), or {}", fmt::join(SimDeviceNames(), ", ")))
+      ->option_text("FILE|NAME")
+      ->required()
+      ->check(NotEmpty());
+  command.add_option("--model", options.model, "a shape (as for plan) or a shape file (.json)")
+      ->option_text("SHAPE")
+      ->check(NotEmpty());
+  command
+      .add_option("--profile", options.profile,
+                  "how often each neuron fires, of hearth profile (a power law)")
+      ->option_text("FILE")
+      ->check(NotEmpty());
+  command
+      .add_option("--trace", options.trace,
+                  "recorded accesses, of hearth profile --trace or a .route.csv (synthetic ones)")
+      ->option_text("FILE")
+      ->check(NotEmpty());
+  command.add_flag("--print-device", options.print_device,
+                   "print the device file instead, to start another from");
+}
+
+void AddRun(CLI::App& command, SimulateCommand& options) {
+  command
+      .add_option_function<std::string>(
+          "--memory",
+          [&options](const std::string& text) {
+            for (const std::string& word : Words(text)) {
+              options.memories.push_back(AsUsage([&] { return ParseMemory(word); }));
+            }
+          },
+          "memory of the whole program, or shares of the FFNs' weights: 7G,12G,50% (the device's)")
+      ->option_text("SIZE|P%,...");
+  command
+      .add_option_function<std::string>(
+          "--pipeline",
+          [&options](const std::string& text) {
+            options.pipelines.clear();
+            for (const std::string& word : Words(text)) {
+              options.pipelines.push_back(ParsePipeline(word));
+            }
+          },
+          "cluster, matrix, blocking, llmflash (LLM in a Flash), mmap (dense, a mapped file) "
+          "(cluster)")
+      ->option_text("NAME,...");
+  command
+      .add_option_function<std::string>(
+          "--cache-policy",
+          [&options](const std::string& name) {
+            options.options.policy = CachePolicyFromName(name);
+            if (!options.options.policy || options.options.policy == CachePolicyKind::kStatic) {
+              throw UsageError("--cache-policy: expected a policy that learns of " +
+                               CachePolicyNames(", ") + ", found '" + Printable(name) + "'");
+            }
+          },
+          CachePolicyNames(", ") + " (layer-lfu; llmflash window, mmap lru)")
+      ->option_text("NAME");
+  command.add_option("--tokens", options.options.tokens, "tokens to measure (256)")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}));
+  command.add_option("--warmup", options.options.warmup_tokens, "tokens before them (64)")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{10'000'000}));
+  command
+      .add_option("--cluster", options.options.cluster_neurons, "neurons of a cluster (32)")
+      ->option_text("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+}
+
+void AddStatistics(CLI::App& command, SimulateCommand& options) {
+  command
+      .add_option("--active", options.accesses.active,
+                  "mean share of an FFN's neurons that a token lists (0.1)")
+      ->option_text("SHARE");
+  command
+      .add_option("--skew", options.accesses.skew,
+                  "share of neurons with 80% of activations (0.28)")
+      ->option_text("SHARE");
+  command
+      .add_option("--topic-share", options.accesses.topic_share,
+                  "how slowly the active set moves, 0 to 0.999 (0.8)")
+      ->option_text("SHARE");
+  command
+      .add_option("--gate-fires", options.options.gate_fires,
+                  "share of listed neurons whose gate fires (0.8)")
+      ->option_text("SHARE")
+      ->check(CLI::Range(0.0, 1.0));
+  AddSeedOption(command, options.accesses.seed, "same seed, same accesses (0)");
+}
+
+}  // namespace
+
+void AddSimulateCommand(CLI::App& app, Action& action) {
+  auto options = std::make_shared<SimulateCommand>();
+  CLI::App* command =
+      app.add_subcommand("simulate", "Say how fast a device that is not here would decode");
+  AddInputs(*command, *options);
+  AddRun(*command, *options);
+  AddStatistics(*command, *options);
+  command->add_option("--plot", options->plot, "picture to write: speed by memory (SVG)")
+      ->option_text("FILE")
+      ->check(NotEmpty());
+  command->add_flag("--json", options->json, "print one JSON document");
+  command->callback([options, command, &action] {
+    CheckSimulateUsage(*options, *command);
+    options->options.seed = options->accesses.seed;
+    action = [options] { return RunSimulate(*options); };
+  });
+}
+
+}  // namespace hearth::cli
