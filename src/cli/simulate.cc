@@ -46,6 +46,11 @@ struct SimulateCommand {
   bool print_device = false;
 };
 
+// The others are caches of their own.
+bool TakesPolicy(SimPipeline pipeline) {
+  return pipeline != SimPipeline::kLlmFlash && pipeline != SimPipeline::kMmap;
+}
+
 struct SimulatedPoint {
   SimPipeline pipeline = SimPipeline::kCluster;
   uint64_t memory_bytes = 0;
@@ -138,24 +143,24 @@ double Ms(double seconds) { return 1000 * seconds; }
 Json PointJson(const SimulatedPoint& point) {
   const SimResult& result = point.result;
   const bool mapped = point.pipeline == SimPipeline::kMmap;
-  return {{"pipeline", SimPipelineName(point.pipeline)},
-          {"memory_bytes", point.memory_bytes},
-          {"cache_bytes", result.cache_bytes},
-          {"cache_share", point.cache_share},
-          {"decode_tok_s", result.tok_s()},
-          {"latency_ms",
-           {{"mean", Ms(result.mean_seconds())},
-            {"p50", Ms(result.QuantileSeconds(0.5))},
-            {"p90", Ms(result.QuantileSeconds(0.9))},
-            {"p99", Ms(result.QuantileSeconds(0.99))}}},
-          {"dense_ms", Ms(result.dense_seconds)},
-          {"compute_ms", Ms(result.compute_seconds)},
-          {"wait_ms", Ms(result.wait_seconds)},
-          {"listed_per_token", mapped ? Json(nullptr) : Json(result.listed_per_token())},
-          {"miss_rate",
-           {{"mean", result.mean_miss_rate()}, {"p99", result.QuantileMissRate(0.99)}}},
-          {"bytes_read_per_token", result.bytes_per_token},
-          {"reads_per_token", result.reads_per_token}};
+  return {
+      {"pipeline", SimPipelineName(point.pipeline)},
+      {"memory_bytes", point.memory_bytes},
+      {"cache_bytes", result.cache_bytes},
+      {"cache_share", point.cache_share},
+      {"decode_tok_s", result.tok_s()},
+      {"latency_ms",
+       {{"mean", Ms(result.mean_seconds())},
+        {"p50", Ms(result.QuantileSeconds(0.5))},
+        {"p90", Ms(result.QuantileSeconds(0.9))},
+        {"p99", Ms(result.QuantileSeconds(0.99))}}},
+      {"dense_ms", Ms(result.dense_seconds)},
+      {"compute_ms", Ms(result.compute_seconds)},
+      {"wait_ms", Ms(result.wait_seconds)},
+      {"listed_per_token", mapped ? Json(nullptr) : Json(result.listed_per_token())},
+      {"miss_rate", {{"mean", result.mean_miss_rate()}, {"p99", result.QuantileMissRate(0.99)}}},
+      {"bytes_read_per_token", result.bytes_per_token},
+      {"reads_per_token", result.reads_per_token}};
 }
 
 std::string ResultText(const SimulateCommand& command, const SimInputs& inputs,
@@ -186,8 +191,8 @@ void WritePlot(const SimulateCommand& command, const SimInputs& inputs,
                const std::vector<SimulatedPoint>& points) {
   std::vector<SimPoint> drawn;
   for (const SimulatedPoint& point : points) {
-    drawn.push_back({point.pipeline, static_cast<double>(point.memory_bytes) / 1e9,
-                     point.result.tok_s()});
+    drawn.push_back(
+        {point.pipeline, static_cast<double>(point.memory_bytes) / 1e9, point.result.tok_s()});
   }
   const std::string svg =
       PlotSimulation(fmt::format("{} on {}", inputs.model.name, inputs.device.name), drawn);
@@ -216,6 +221,7 @@ int RunSimulate(const SimulateCommand& command) {
   for (size_t i = 0; i < points.size(); ++i) {
     SimOptions options = command.options;
     options.pipeline = points[i].pipeline;
+    if (!TakesPolicy(options.pipeline)) options.policy.reset();
     options.cache_bytes = points[i].result.cache_bytes;
     if (inputs.trace) options.gate_fires = 1;  // it names the neurons that are active
     options.cancel = &InterruptFlag();
@@ -255,6 +261,10 @@ void CheckSimulateUsage(const SimulateCommand& options, const CLI::App& command)
     return;
   }
   if (options.model.empty()) throw UsageError("simulate needs --model");
+  if (options.options.policy &&
+      std::none_of(options.pipelines.begin(), options.pipelines.end(), TakesPolicy)) {
+    throw UsageError("--cache-policy has no effect on llmflash and mmap");
+  }
   if (!options.trace.empty()) {
     for (const char* name : {"--active", "--skew", "--topic-share", "--gate-fires", "--profile"}) {
       if (command.count(name) > 0) {
@@ -328,7 +338,7 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
                                CachePolicyNames(", ") + ", found '" + Printable(name) + "'");
             }
           },
-          CachePolicyNames(", ") + " (layer-lfu; llmflash window, mmap lru)")
+          "of cluster, matrix and blocking: " + CachePolicyNames(", ") + " (layer-lfu)")
       ->option_text("NAME");
   command.add_option("--tokens", options.options.tokens, "tokens to measure (256)")
       ->option_text("N")
@@ -336,8 +346,7 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
   command.add_option("--warmup", options.options.warmup_tokens, "tokens before them (64)")
       ->option_text("N")
       ->check(CLI::Range(int64_t{0}, int64_t{10'000'000}));
-  command
-      .add_option("--cluster", options.options.cluster_neurons, "neurons of a cluster (32)")
+  command.add_option("--cluster", options.options.cluster_neurons, "neurons of a cluster (32)")
       ->option_text("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -53,6 +54,41 @@ double HashedNormal(uint64_t stream) {
   RandomWords random(stream);
   return NormalOf(random);
 }
+
+// Chances of millions of neurons are drawn whenever the topic changes: from tables, in steps that
+// do not show.
+constexpr size_t kNormals = size_t{1} << 14;
+
+// Quantiles of a standard normal number, at even distances.
+std::vector<float> NormalTable() {
+  std::vector<float> normals;
+  normals.reserve(kNormals);
+  for (size_t i = 0; i < kNormals; ++i) {
+    normals.push_back(static_cast<float>(
+        NormalQuantile((static_cast<double>(i) + 0.5) / static_cast<double>(kNormals))));
+  }
+  return normals;
+}
+
+// P(a standard normal number <= x) in 2^-32.
+class ChanceTable {
+ public:
+  ChanceTable() {
+    for (size_t i = 0; i < chances_.size(); ++i) {
+      const double x = (static_cast<double>(i) + 0.5) / kSteps - kMost;
+      chances_[i] = static_cast<uint32_t>(std::min(NormalCdf(x) * 0x1p32, 0x1p32 - 1));
+    }
+  }
+  uint32_t At(float x) const {
+    if (!(x > -kMost)) return 0;
+    return chances_[std::min(static_cast<size_t>((x + kMost) * kSteps), chances_.size() - 1)];
+  }
+
+ private:
+  static constexpr float kMost = 6;
+  static constexpr float kSteps = 2048;  // per unit
+  std::array<uint32_t, static_cast<size_t>(2 * kMost * kSteps)> chances_;
+};
 
 void CheckRange(const char* what, double value, double low, double high) {
   if (value >= low && value <= high) return;
@@ -147,11 +183,13 @@ const std::vector<uint32_t>& SyntheticAccesses::ChancesOf(int64_t ffn) {
       thresholds_.size() == 1 ? thresholds_.front() : thresholds_[static_cast<size_t>(ffn)];
   RandomWords random(StreamFor(options_.seed, SimStream::kNeuronTopic, static_cast<uint64_t>(ffn),
                                static_cast<uint64_t>(topic_)));
-  const double of_topic = std::sqrt(options_.topic_share);
-  const double of_token = std::sqrt(1 - options_.topic_share);
+  static const ChanceTable chance_table;
+  static const std::vector<float> normals = NormalTable();
+  const auto of_topic = static_cast<float>(std::sqrt(options_.topic_share));
+  const auto by_token = static_cast<float>(1 / std::sqrt(1 - options_.topic_share));
   for (size_t i = 0; i < state.chances.size(); ++i) {
-    const double chance = NormalCdf((of_topic * NormalOf(random) - thresholds[i]) / of_token);
-    state.chances[i] = static_cast<uint32_t>(std::min(chance * 0x1p32, 0x1p32 - 1));
+    const float normal = normals[random.Next() >> 50];
+    state.chances[i] = chance_table.At((of_topic * normal - thresholds[i]) * by_token);
   }
   return state.chances;
 }
