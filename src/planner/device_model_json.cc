@@ -15,7 +15,7 @@
 namespace hearth {
 namespace {
 
-using Json = nlohmann::json;
+using DeviceJson = nlohmann::json;
 
 // A device is a few kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMaxDeviceBytes = uint64_t{1} << 20;
@@ -25,7 +25,7 @@ constexpr double kMicrosecond = 1e-6;
 // One object of the file and where it lies in it.
 class DeviceObject {
  public:
-  DeviceObject(const Json& value, std::string file, std::string path,
+  DeviceObject(const DeviceJson& value, std::string file, std::string path,
                std::initializer_list<const char*> keys)
       : value_(value), file_(std::move(file)), path_(std::move(path)) {
     if (!value.is_object()) Fail("", "an object");
@@ -38,7 +38,7 @@ class DeviceObject {
   }
 
   bool Has(const char* key) const { return value_.contains(key); }
-  const Json& At(const char* key) const {
+  const DeviceJson& At(const char* key) const {
     if (!Has(key)) {
       throw Error(ErrorCode::kInvalidArgument, file_, fmt::format("{}{} is missing", path_, key));
     }
@@ -58,7 +58,7 @@ class DeviceObject {
     return Has(key) ? Number(key) : fallback;
   }
   int64_t Integer(const char* key, int64_t low, int64_t high) const {
-    const Json& value = At(key);
+    const DeviceJson& value = At(key);
     const bool wraps = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
     if (!value.is_number_integer() || wraps || value.get<int64_t>() < low ||
         value.get<int64_t>() > high) {
@@ -66,22 +66,22 @@ class DeviceObject {
     }
     return value.get<int64_t>();
   }
-  const Json& List(const char* key, size_t most) const {
+  const DeviceJson& List(const char* key, size_t most) const {
     if (!At(key).is_array() || At(key).size() > most) {
       Fail(key, fmt::format("a list of at most {}", most));
     }
     return At(key);
   }
   [[noreturn]] void Fail(const std::string& key, const std::string& expected) const {
-    const Json& found = key.empty() ? value_ : value_.at(key);
+    const DeviceJson& found = key.empty() ? value_ : value_.at(key);
     throw Error(ErrorCode::kInvalidArgument, file_, path_ + key, expected,
-                Printable(found.dump(-1, ' ', true, Json::error_handler_t::replace)));
+                Printable(found.dump(-1, ' ', true, DeviceJson::error_handler_t::replace)));
   }
   const std::string& file() const { return file_; }
   std::string PathOf(const char* key) const { return path_ + key + "."; }
 
  private:
-  const Json& value_;
+  const DeviceJson& value_;
   const std::string file_;
   const std::string path_;
 };
@@ -90,7 +90,7 @@ std::vector<ThroughputPoint> ReadCurve(const DeviceObject& object, const char* k
                                        const char* at) {
   std::vector<ThroughputPoint> curve;
   if (!object.Has(key)) return curve;
-  for (const Json& point : object.List(key, kMaxPoints)) {
+  for (const DeviceJson& point : object.List(key, kMaxPoints)) {
     const DeviceObject p(point, object.file(), object.PathOf(key), {at, "bytes_per_s"});
     curve.push_back(
         {static_cast<uint64_t>(p.Integer(at, 1, int64_t{1} << 50)), p.Number("bytes_per_s")});
@@ -123,7 +123,7 @@ DeviceProfile ReadFlash(const DeviceObject& device) {
         static_cast<int>(flash.Integer("window_reads", 1, DeviceModel::kMaxWindow));
   }
   if (flash.Has("contention_us")) {
-    for (const Json& value : flash.List("contention_us", kMaxPoints)) {
+    for (const DeviceJson& value : flash.List("contention_us", kMaxPoints)) {
       if (!value.is_number()) flash.Fail("contention_us", "a list of numbers");
       profile.contention_seconds.push_back(value.get<double>() * kMicrosecond);
     }
@@ -140,7 +140,7 @@ int KindOf(const SimDevice& device, const std::string& kind, const DeviceObject&
 }
 
 void ReadCores(const DeviceObject& object, SimDevice& device) {
-  for (const Json& value : object.List("cores", 16)) {
+  for (const DeviceJson& value : object.List("cores", 16)) {
     const DeviceObject core(value, object.file(), "cores.",
                             {"kind", "count", "macs_per_s", "read_us"});
     SimCores cores;
@@ -164,8 +164,8 @@ void ReadCores(const DeviceObject& object, SimDevice& device) {
   device.io_kind = KindOf(device, object.String("io"), object, "io");
 }
 
-Json CurveJson(const std::vector<ThroughputPoint>& curve, const char* at) {
-  Json list = Json::array();
+DeviceJson CurveJson(const std::vector<ThroughputPoint>& curve, const char* at) {
+  DeviceJson list = DeviceJson::array();
   for (const ThroughputPoint& point : curve) {
     list.push_back({{at, point.at_bytes}, {"bytes_per_s", point.bytes_per_second}});
   }
@@ -175,13 +175,13 @@ Json CurveJson(const std::vector<ThroughputPoint>& curve, const char* at) {
 }  // namespace
 
 SimDevice ParseSimDevice(std::string_view text, const std::string& file_name) {
-  Json root;
+  DeviceJson root;
   try {
-    root = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
+    root = DeviceJson::parse(text, [&](int depth, DeviceJson::parse_event_t, DeviceJson&) {
       if (depth > 8) throw Error(ErrorCode::kInvalidArgument, file_name, "it is nested too deeply");
       return true;
     });
-  } catch (const Json::exception&) {
+  } catch (const DeviceJson::exception&) {
     throw Error(ErrorCode::kInvalidArgument, file_name, "not valid JSON");
   }
   const DeviceObject object(
@@ -237,7 +237,7 @@ std::string SimDeviceJson(const SimDevice& device) {
     if (device.compute[i] > 0) compute[core.kind] = device.compute[i];
   }
   const DeviceProfile& flash = device.flash;
-  Json contention = Json::array();
+  DeviceJson contention = DeviceJson::array();
   for (const double seconds : flash.contention_seconds) {
     contention.push_back(seconds / kMicrosecond);
   }
