@@ -7,10 +7,11 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/run_options.h"
+#include "cli/sampling_options.h"
 #include "cli/terminal.h"
+#include "engine/prompt.h"
 #include "text/chat_format.h"
 
 namespace hearth::cli {

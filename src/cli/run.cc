@@ -7,11 +7,11 @@
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
-#include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/run_options.h"
 #include "cli/sampling_options.h"
 #include "cli/text_input.h"
+#include "engine/prompt.h"
 
 namespace hearth::cli {
 namespace {

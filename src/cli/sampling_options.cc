@@ -1,5 +1,7 @@
 #include "cli/sampling_options.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -89,6 +91,14 @@ void CheckSamplingOptions(const CLI::App& command, const SamplingOptions& option
   if (given("--repetition-window") && options.repetition_window == 0) {
     throw UsageError("--repetition-window 0 leaves --repetition-penalty without effect");
   }
+}
+
+void CheckLogitBias(const SamplingOptions& sampling, const Tokenizer& tokenizer) {
+  if (sampling.logit_bias.empty()) return;
+  const TokenId last = sampling.logit_bias.rbegin()->first;
+  if (static_cast<size_t>(last) < tokenizer.vocab_size()) return;
+  throw UsageError(fmt::format("--logit-bias: expected a token id from 0 to {}, found {}",
+                               tokenizer.vocab_size() - 1, last));
 }
 
 }  // namespace hearth::cli

@@ -13,4 +13,7 @@ void AddSamplingOptions(CLI::App& command, SamplingOptions& options);
 // nothing beside the others.
 void CheckSamplingOptions(const CLI::App& command, const SamplingOptions& options);
 
+// Throws UsageError where --logit-bias names a token that the model does not have.
+void CheckLogitBias(const SamplingOptions& sampling, const Tokenizer& tokenizer);
+
 }  // namespace hearth::cli

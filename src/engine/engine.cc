@@ -37,7 +37,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
   engine->kv_pool_ = std::make_unique<KvPool>(
-      engine->budget_, Forward::LayoutFor(spec, plan.limits.kv_dtype), plan.limits.max_context);
+      engine->budget_, Forward::LayoutFor(spec, plan.limits.kv_dtype), plan.kv_tokens);
   engine->forward_ = std::make_unique<Forward>(
       spec, engine->model_->weights(), engine->compute_, engine->budget_, plan.limits,
       StreamedWeights{engine->streamed_.get(), engine->matrices_.get()});

@@ -22,6 +22,9 @@ struct EngineOptions {
   int threads = 0;  // 0: one per processor this process may use
   std::string isa = "auto";
   int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
+  // The KV cache has room for so many sequences of this context, where they take no more than an
+  // eighth of the limit; else for what does, at least one.
+  int64_t kv_sequences = 1;
   DType kv_dtype = DType::kF16;
   int64_t batch_tokens = 256;   // most tokens of one pass
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file

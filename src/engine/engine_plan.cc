@@ -18,6 +18,8 @@ namespace {
 constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
 // Stacks, allocator slack and small containers that no ledger entry names one by one.
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
+// Of a memory limit, one part in so many for sequences beside the first.
+constexpr uint64_t kKvShare = 8;
 // The program's resident size differs by some hundred KiB from run to run (shared pages, address
 // layout). A budget that is named as sufficient must still be in the next run.
 constexpr uint64_t kProgramDriftBytes = uint64_t{2} << 20;
@@ -54,9 +56,24 @@ uint64_t LimitBytes(const EngineOptions& options) {
   return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
 }
 
+// Of all sequences that the KV cache is to hold at once.
+int64_t ChooseKvTokens(const EngineOptions& options, const ForwardLimits& limits,
+                       const ModelSpec& spec, uint64_t limit_bytes) {
+  if (options.kv_sequences < 1) {
+    throw Error(ErrorCode::kInvalidArgument, "kv cache", "sequences", "at least 1",
+                std::to_string(options.kv_sequences));
+  }
+  const uint64_t page = Forward::LayoutFor(spec, limits.kv_dtype).page_bytes();
+  const int64_t wanted = KvLayout::PagesFor(limits.max_context) * options.kv_sequences;
+  const auto affordable =
+      static_cast<int64_t>(limit_bytes / kKvShare / std::max<uint64_t>(page, 1));
+  return std::max(std::min(wanted, affordable) * KvLayout::kPageTokens, limits.max_context);
+}
+
 // What a model that is in memory as a whole takes, by name.
 std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLimits& limits,
-                                          FfnMode mode, int threads, uint64_t program_bytes) {
+                                          int64_t kv_tokens, FfnMode mode, int threads,
+                                          uint64_t program_bytes) {
   const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
   const uint64_t selector =
       mode == FfnMode::kPredicted
@@ -64,7 +81,7 @@ std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLim
           : 0;
   return {{"program", program_bytes + kUnnamedBytes},
           {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
-          {"kv cache", KvPool::ChargedBytes(layout, limits.max_context)},
+          {"kv cache", KvPool::ChargedBytes(layout, kv_tokens)},
           {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
 }
 
@@ -143,7 +160,8 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.limits = ChooseLimits(options, plan.load, file.path());
   plan.mode = ResolveMode(file, plan.load, options.mode);
-  plan.ledger = LedgerFor(plan.load, plan.limits, plan.mode, plan.threads,
+  plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
+  plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv_tokens, plan.mode, plan.threads,
                           options.program_bytes.value_or(ResidentBytes()));
   plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
   if (options.neurons && !plan.load.is_packed) {

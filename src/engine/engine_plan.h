@@ -23,6 +23,7 @@ struct EnginePlan {
   int threads = 1;
   LoadPlan load;  // without FFNs that are streamed
   ForwardLimits limits;
+  int64_t kv_tokens = 0;  // of all sequences together
   FfnMode mode = FfnMode::kDense;
   // What will be charged, by name. More than the limit where the model cannot run in it.
   std::map<std::string, uint64_t> ledger;

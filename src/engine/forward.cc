@@ -219,6 +219,14 @@ void Forward::PlaceBatch(std::span<const BatchSequence> batch) {
     }
   }
   num_rows_ = static_cast<int64_t>(tokens_.size());
+  is_decoding_ = std::ssize(batch) == num_rows_;
+}
+
+int64_t Forward::ChunkOf(int64_t left, int64_t most) {
+  if (left <= most) return left;
+  const int64_t rest = left - most;
+  if (rest >= kPrefillTokens || most < 2 * kPrefillTokens) return most;
+  return left - kPrefillTokens;
 }
 
 void Forward::ComputeAngles() {
@@ -243,7 +251,7 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
   try {
     RunLayers();
   } catch (...) {
-    // Only streaming can fail from here on.
+    // Only streaming can fail from here on, or nobody wants the result.
     RemoveBatch(batch, batch.size());
     throw;
   }
@@ -257,6 +265,9 @@ void Forward::RunLayers() {
   LookUpRows(compute_, weights_.token_embedding, tokens_, Rows(hidden_));
   laps_.Lap(ForwardOp::kEmbedding);
   for (int64_t layer = 0; layer < spec_.num_layers; ++layer) {
+    if (is_unwanted_ && is_unwanted_()) {
+      throw Error(ErrorCode::kCancelled, "batch", "nobody waits for it any more");
+    }
     AttentionBlock(layer);
     FfnBlock(layer);
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/budget.h"
@@ -88,6 +89,10 @@ class Forward {
  public:
   // Tokens from which single neurons are computed for all together.
   static constexpr int64_t kPrefillTokens = 8;
+  // Tokens of a prompt to run next where `left` are left and a pass takes `most`: as many as it
+  // takes, but for some where fewer than kPrefillTokens would be left over, so that all tokens of a
+  // prompt are computed in one way however it is cut.
+  static int64_t ChunkOf(int64_t left, int64_t most);
   // Logit rows that one call of Logits may ask for.
   static constexpr int64_t kMaxLogitRows = 16;
 
@@ -101,12 +106,21 @@ class Forward {
   // vocabulary, Error(kContextFull) past max_context, Error(kOutOfBudget) when a cache has no
   // room; no cache has changed then. Where FFNs are streamed also Error(kIo) and Error(kCorrupt);
   // the batch's tokens are taken out of its caches again then, and the next call works.
+  // A batch of one token for each sequence is decoding: where neurons are streamed, those of its
+  // tokens are read and no others, however many sequences there are.
   void Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
            ForwardObserver* observer = nullptr);
+  // Asked between layers of later passes; where it says true, the pass ends with Error(kCancelled),
+  // as if it had never begun. Null: passes run to their end.
+  void StopWhen(std::function<bool()> is_unwanted) { is_unwanted_ = std::move(is_unwanted); }
 
   // Logits of rows [first, first + count) of the last batch: [count][vocab]. Valid until the
   // next call. count <= kMaxLogitRows.
   FloatView Logits(int64_t first, int64_t count);
+
+  // What the output matrix multiplies, the last hidden states behind their norm, of the rows of the
+  // last batch: [rows][hidden_size]. Valid until the next call of Run.
+  FloatView FinalStates() const { return Rows(normed_); }
 
   // Adds the wall time of every op of later calls to `seconds`, which must live as long; null ends
   // that.
@@ -188,7 +202,10 @@ class Forward {
   std::optional<SparseFfn> neurons_;      // of one token
   std::optional<SparsePrefill> prefill_;  // of many
 
+  std::function<bool()> is_unwanted_;
+
   // The batch being run.
+  bool is_decoding_ = false;  // one token of each sequence
   ActivationSelector* selector_ = nullptr;
   ForwardObserver* observer_ = nullptr;
   OpLaps laps_;

@@ -14,9 +14,11 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   laps_.Lap(ForwardOp::kFfnPredictor);
   const bool skip_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
   if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
-  if (x.rows >= kPrefillTokens) {
+  const bool holds_gates = streamed_->store().plan().holds_gates;
+  const bool has_lists = !active_.all() || (skip_silent && holds_gates);
+  if (x.rows >= kPrefillTokens && !(is_decoding_ && has_lists)) {
     StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
-  } else if (active_.all() && !(skip_silent && streamed_->store().plan().holds_gates)) {
+  } else if (!has_lists) {
     StreamAll(ffn, skip_silent, out);
   } else {
     for (int64_t i = 0; i < x.rows; ++i) {

@@ -1,7 +1,6 @@
 // A conversation with a model: its cached tokens, and generation from them.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -10,23 +9,12 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/sampler.h"
+#include "engine/generation.h"
 
 namespace hearth {
 
 // Called with text as it becomes complete (whole UTF-8 characters). Return false to stop.
 using TextFn = std::function<bool(std::string_view text)>;
-
-enum class FinishReason { kStop, kLength, kCancelled };
-const char* FinishReasonName(FinishReason reason);  // "stop", "length", "cancelled"
-
-struct GenerateOptions {
-  int64_t max_tokens = 256;  // at most; the context may end earlier
-  SamplingOptions sampling;
-  std::vector<std::string> stop;
-  // Looked at between tokens and between chunks of the prompt; true stops. May be null.
-  const std::atomic<bool>* cancel = nullptr;
-};
 
 // Tokens and wall time of one phase.
 struct PhaseTime {

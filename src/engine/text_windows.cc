@@ -37,9 +37,10 @@ std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, 
 
 bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
                  ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after) {
-  const auto chunk = static_cast<size_t>(forward.limits().max_tokens);
-  for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
-    const size_t count = std::min(chunk, tokens.size() - begin);
+  size_t count = 0;
+  for (size_t begin = 0; begin < tokens.size(); begin += count) {
+    count = static_cast<size_t>(
+        Forward::ChunkOf(static_cast<int64_t>(tokens.size() - begin), forward.limits().max_tokens));
     const BatchSequence sequence{&kv, tokens.subspan(begin, count)};
     forward.Run({&sequence, 1}, selector, observer);
     if (!after(begin, count)) return false;

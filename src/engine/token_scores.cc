@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "engine/text_windows.h"
 
@@ -17,6 +18,25 @@ double NegativeLogLikelihood(std::span<const float> logits, TokenId target) {
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - best);
   // The difference first: what is left of large logits is small.
   return best - static_cast<double>(logits[static_cast<size_t>(target)]) + std::log(sum);
+}
+
+ScoredToken ScoreToken(std::span<const float> logits, TokenId token, int count) {
+  const double normalizer = NegativeLogLikelihood(logits, token) +
+                            static_cast<double>(logits[static_cast<size_t>(token)]);
+  const auto score = [&](TokenId id) {
+    return TokenScore{
+        id, static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - normalizer)};
+  };
+  ScoredToken scored = {score(token), {}};
+  std::vector<TokenId> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto top = ids.begin() + std::min<ptrdiff_t>(count, std::ssize(ids));
+  std::partial_sort(ids.begin(), top, ids.end(), [&](TokenId a, TokenId b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  });
+  for (auto id = ids.begin(); id != top; ++id) scored.top.push_back(score(*id));
+  return scored;
 }
 
 void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> tokens,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "engine/forward.h"
 #include "kv/kv_cache.h"
@@ -18,6 +19,20 @@ TokenId LikeliestToken(std::span<const float> logits);
 
 // -log softmax(logits)[target], in nats, summed in double.
 double NegativeLogLikelihood(std::span<const float> logits, TokenId target);
+
+// A token and how likely it was: the natural logarithm of its probability before any sampling
+// option took effect.
+struct TokenScore {
+  TokenId id = -1;
+  float logprob = 0;
+};
+struct ScoredToken {
+  TokenScore token;
+  std::vector<TokenScore> top;  // the likeliest, in falling order; equals by id
+};
+
+// `count` of the likeliest, at most all; count >= 0.
+ScoredToken ScoreToken(std::span<const float> logits, TokenId token, int count);
 
 // Called with a position of the text and the logits after it, which hold during the call.
 using LogitsFn = std::function<void(size_t position, std::span<const float> logits)>;

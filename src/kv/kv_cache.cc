@@ -77,18 +77,25 @@ void KvSequence::PushPage(KvPool::PageId page) {
   page_data_.push_back(pool_->PageData(page));
 }
 
+bool KvSequence::MustCopyLast() const {
+  return length_ % KvLayout::kPageTokens != 0 && pool_->IsShared(page_ids_.back());
+}
+
+int64_t KvSequence::PagesToAppend(int64_t count) const {
+  if (count == 0) return 0;
+  return KvLayout::PagesFor(length_ + count) - std::ssize(page_ids_) + (MustCopyLast() ? 1 : 0);
+}
+
 void KvSequence::Append(int64_t count) {
-  const bool partly_filled = length_ % KvLayout::kPageTokens != 0;
-  const bool copy_last = count > 0 && partly_filled && pool_->IsShared(page_ids_.back());
-  const int64_t pages_needed = KvLayout::PagesFor(length_ + count);
-  const int64_t new_pages = pages_needed - static_cast<int64_t>(page_ids_.size());
-  if (new_pages + (copy_last ? 1 : 0) > pool_->free_pages()) {
+  const int64_t needed = PagesToAppend(count);
+  if (needed > pool_->free_pages()) {
     throw Error(ErrorCode::kOutOfBudget, "kv cache",
                 "no room for " + std::to_string(count) + " more tokens",
-                std::to_string(new_pages + (copy_last ? 1 : 0)) + " free pages",
-                std::to_string(pool_->free_pages()));
+                std::to_string(needed) + " free pages", std::to_string(pool_->free_pages()));
   }
-  if (copy_last) {
+  const int64_t new_pages =
+      KvLayout::PagesFor(length_ + count) - static_cast<int64_t>(page_ids_.size());
+  if (count > 0 && MustCopyLast()) {
     const KvPool::PageId copy = pool_->Allocate();
     std::memcpy(pool_->PageData(copy), page_data_.back(), pool_->layout().page_bytes());
     pool_->DropReference(page_ids_.back());

@@ -70,6 +70,9 @@ class KvSequence {
   int64_t length() const { return length_; }  // tokens
   const KvLayout& layout() const { return pool_->layout(); }
 
+  // Free pages that Append(count) would take.
+  int64_t PagesToAppend(int64_t count) const;
+
   // Makes room for `count` more tokens and counts them as present; their keys and values must be
   // written before they are read. A shared last page is copied first. Throws Error(kOutOfBudget)
   // when the pool has too few pages, leaving the sequence as it was.
@@ -99,6 +102,7 @@ class KvSequence {
 
  private:
   void PushPage(KvPool::PageId page);
+  bool MustCopyLast() const;  // before it is written into
 
   KvPool* pool_;
   int64_t length_ = 0;

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "engine/model.h"
-#include "engine/sampler.h"
 
-namespace hearth::cli {
+namespace hearth {
 
 // No text of so many bytes has fewer tokens. 0 for a vocabulary that drops or joins unknown bytes.
 // Quick: so that a text which cannot fit is refused before its tokens fill the memory.
@@ -19,7 +18,4 @@ int64_t LeastTokens(const Tokenizer& tokenizer, size_t text_bytes);
 // Error(kInvalidArgument) for an empty one that no BOS can start.
 std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context);
 
-// Throws UsageError where --logit-bias names a token that the model does not have.
-void CheckLogitBias(const SamplingOptions& sampling, const Tokenizer& tokenizer);
-
-}  // namespace hearth::cli
+}  // namespace hearth

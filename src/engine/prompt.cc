@@ -1,4 +1,4 @@
-#include "cli/prompt.h"
+#include "engine/prompt.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,8 @@
 #include <bitset>
 
 #include "base/error.h"
-#include "cli/commands.h"
 
-namespace hearth::cli {
+namespace hearth {
 namespace {
 
 // Most bytes of a text that one token can stand for; 0 where there is no limit: a byte without a
@@ -54,12 +53,4 @@ std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int
   return {tokenizer.special().bos};
 }
 
-void CheckLogitBias(const SamplingOptions& sampling, const Tokenizer& tokenizer) {
-  if (sampling.logit_bias.empty()) return;
-  const TokenId last = sampling.logit_bias.rbegin()->first;
-  if (static_cast<size_t>(last) < tokenizer.vocab_size()) return;
-  throw UsageError(fmt::format("--logit-bias: expected a token id from 0 to {}, found {}",
-                               tokenizer.vocab_size() - 1, last));
-}
-
-}  // namespace hearth::cli
+}  // namespace hearth

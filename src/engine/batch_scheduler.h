@@ -1,0 +1,144 @@
+// Many requests, one model: iteration-level scheduling.
+//
+// A step runs at most two passes: one token of every request that generates, together, and then
+// some tokens of prompts. Requests join and leave between steps. States of a request:
+//
+//   waiting -> in its prompt -> generating -> done
+//
+// Waiting ones start in the order of arrival, as soon as the KV cache has room for all tokens that
+// they may come to: what started can always finish. Sequences that ended stay in the KV cache
+// (PrefixCache) until their pages are needed, and a prompt that begins like one of them, or like
+// one that is running, shares its pages.
+//
+// A request alone gives the bits that a Session gives. In company tokens are the same within
+// rounding: packed models compute eight tokens or more by another operator than fewer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/stopwatch.h"
+#include "engine/engine.h"
+#include "engine/generation.h"
+#include "engine/prefix_cache.h"
+
+namespace hearth {
+
+// How a request ended.
+struct BatchOutcome {
+  FinishReason finish_reason = FinishReason::kLength;
+  std::optional<Error> error;  // why there is no result, or no more of it
+  int64_t prompt_tokens = 0;
+  int64_t reused_tokens = 0;  // of them, which were not computed again
+  int64_t generated_tokens = 0;
+  double wait_ms = 0;            // before the first pass
+  double prefill_ms = 0;         // until the first token
+  double decode_ms = 0;          // from there to the end
+  std::vector<float> embedding;  // where it was asked for
+};
+
+struct BatchRequest {
+  std::vector<TokenId> prompt;
+  GenerateOptions generate;
+  // Instead of generating: the mean of the last hidden states, behind their norm, of all tokens of
+  // the prompt. Nothing of `generate` but `cancel` counts then.
+  bool wants_embedding = false;
+  // Called by Step, in this order: once for every token, perhaps without text where text is held
+  // back, and once at the end, with what was held back before it. Must not throw.
+  std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
+  std::function<void(const BatchOutcome& outcome)> on_done;
+};
+
+// What happened so far.
+struct BatchCounts {
+  int64_t decode_passes = 0;
+  int64_t prefill_passes = 0;
+  int64_t decode_tokens = 0;  // rows of decode passes
+  int64_t prompt_tokens = 0;  // computed
+  int64_t reused_tokens = 0;  // of prompts, not computed again
+  int64_t failed_passes = 0;
+  double decode_seconds = 0;
+  double prefill_seconds = 0;
+  StreamCounts decode_stream;  // what decode passes read
+};
+
+struct BatchLimits {
+  int64_t most_running = 8;
+  size_t most_prefixes = 64;  // sequences that are kept when they have ended
+};
+
+// One thread at a time, which has the engine to itself. The engine must outlive it.
+class BatchScheduler {
+ public:
+  // Throws Error(kInvalidArgument) for limits that make no sense.
+  BatchScheduler(Engine& engine, const BatchLimits& limits);
+  ~BatchScheduler();
+
+  // Throws Error(kInvalidArgument) and Error(kContextFull) for a request that could never run: no
+  // tokens, tokens the model does not have, more than its context, options outside their ranges.
+  // Any thread.
+  void Check(const BatchRequest& request) const;
+
+  // Adds a request that Check lets pass to the end of the queue.
+  void Add(BatchRequest request);
+
+  // Drops who was cancelled and starts who can.
+  void StartWaiting();
+  // The same, and a pass of each kind where there is work. Never throws because of a request: those
+  // of a pass that fails end with its error.
+  void Step();
+
+  // Ends all requests, as if each had been cancelled.
+  void CancelAll();
+
+  bool is_idle() const { return waiting_.empty() && running_.empty(); }
+  int64_t num_waiting() const { return std::ssize(waiting_); }
+  int64_t num_running() const { return std::ssize(running_); }
+  int64_t num_prefixes() const { return static_cast<int64_t>(prefixes_.size()); }
+  // Pages that running requests hold or may still take.
+  int64_t promised_pages() const;
+  const BatchCounts& counts() const { return counts_; }
+  // What the last pass failed of, where the model's file was to blame; empty after a pass that
+  // worked.
+  const std::string& fault() const { return fault_; }
+
+ private:
+  struct Request;
+  using Requests = std::list<std::unique_ptr<Request>>;
+  using Pass = std::vector<Request*>;
+
+  void DropCancelled(Requests& requests, bool all = false);
+  void Decode();
+  void Prefill();
+  Pass ChoosePrompts();
+  bool WaitsForPrefix(const Request& request, const Pass& pass) const;
+  void SharePrefix(Request& request);
+  bool RunPass(const Pass& pass, ActivationSelector& selector);
+  void MakeRoom(const Pass& pass);
+  void TakeTokens(const Pass& pass);
+  void TakeToken(Request& request, std::span<const float> logits);
+  static void ShowText(Request& request);
+  void AddToEmbedding(Request& request, int64_t first_row);
+  void EndPrompt(Request& request);
+  void End(Request& request);
+  void Fail(Request& request, const Error& error);
+  void RemoveEnded();
+  int64_t FreePages() const;
+
+  Engine& engine_;
+  const BatchLimits limits_;
+  PrefixCache prefixes_;
+  Requests waiting_;
+  Requests running_;
+  BatchCounts counts_;
+  std::string fault_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,80 @@
+#include "engine/generation.h"
+
+#include <utility>
+
+namespace hearth {
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+Generation::Generation(const Tokenizer& tokenizer, const GenerateOptions& options, int64_t context)
+    : tokenizer_(tokenizer),
+      max_tokens_(options.max_tokens),
+      context_(context),
+      top_logprobs_(options.top_logprobs),
+      sampler_(options.sampling),
+      decoder_(tokenizer),
+      stops_(options.stop) {}
+
+bool Generation::Take(std::span<const float> logits, std::vector<TokenId>& history) {
+  // Rows of the embedding beyond the vocabulary (padding) can never be chosen.
+  logits = logits.first(tokenizer_.vocab_size());
+  const TokenId token = sampler_.Sample(logits, history, tokens_.size());
+  // A model that writes BOS has ended its text and begins another.
+  if (tokenizer_.IsEndOfGeneration(token) || token == tokenizer_.special().bos) {
+    finish_reason_ = FinishReason::kStop;
+    return false;
+  }
+  tokens_.push_back(token);
+  const std::string text = decoder_.Push(token);
+  if (top_logprobs_) {
+    scores_.push_back(
+        {ScoreToken(logits, token, *top_logprobs_), decoded_, decoded_ + text.size()});
+  }
+  decoded_ += text.size();
+  Show(stops_.Push(text));
+  if (stops_.stopped()) finish_reason_ = FinishReason::kStop;
+  if (std::ssize(history) >= context_) return false;  // no room to remember it
+  history.push_back(token);
+  return !stops_.stopped() && std::ssize(tokens_) < max_tokens_;
+}
+
+void Generation::Show(std::string text) {
+  shown_ += text.size();
+  text_ += text;
+}
+
+std::string Generation::TakeText() { return std::exchange(text_, {}); }
+
+std::vector<ScoredToken> Generation::TakeScores() {
+  std::vector<ScoredToken> taken;
+  while (!scores_.empty()) {
+    const HeldScore& next = scores_.front();
+    // At the end also a token of which a stop string took only the rest.
+    const bool is_shown = next.end <= shown_ || (finished_ && next.begin < shown_);
+    if (!is_shown) break;
+    taken.push_back(std::move(scores_.front().token));
+    scores_.pop_front();
+  }
+  return taken;
+}
+
+void Generation::Finish() {
+  if (std::exchange(finished_, true)) return;
+  const std::string rest = decoder_.Finish();
+  decoded_ += rest.size();
+  Show(stops_.Push(rest));
+  Show(stops_.Finish());
+  if (stops_.stopped()) finish_reason_ = FinishReason::kStop;
+}
+
+}  // namespace hearth

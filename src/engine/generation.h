@@ -1,0 +1,84 @@
+// One answer in the making: which token follows, what text it adds, and when the answer ends. What
+// a Session and the BatchScheduler do with the logits of a step, so that both give the same.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/sampler.h"
+#include "engine/stop_strings.h"
+#include "engine/token_scores.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+enum class FinishReason { kStop, kLength, kCancelled };
+const char* FinishReasonName(FinishReason reason);  // "stop", "length", "cancelled"
+
+struct GenerateOptions {
+  int64_t max_tokens = 256;  // at most; the context may end earlier
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  // With every token its log probability, and those of so many of the likeliest. Nothing: none.
+  std::optional<int> top_logprobs;
+  // Looked at between tokens and, in a prompt, between layers; true stops. May be null.
+  const std::atomic<bool>* cancel = nullptr;
+
+  bool IsCancelled() const { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
+};
+
+// One thread at a time. The tokenizer must outlive it.
+class Generation {
+ public:
+  // Throws Error(kInvalidArgument) for sampling options outside their ranges.
+  Generation(const Tokenizer& tokenizer, const GenerateOptions& options, int64_t context);
+
+  // Chooses the token behind `history` from its logits (of all rows of the output matrix) and adds
+  // it to the history where the context has room. True where the logits behind it are wanted next.
+  // Throws what Sampler::Sample throws.
+  bool Take(std::span<const float> logits, std::vector<TokenId>& history);
+
+  // Text that can be shown since the last call: whole characters that no stop string takes back.
+  std::string TakeText();
+  bool has_text() const { return !text_.empty(); }
+  // Scores of the tokens of that text, where they were asked for.
+  std::vector<ScoredToken> TakeScores();
+  // No more tokens will come: what was held back can be shown.
+  void Finish();
+
+  // What was generated, without the token that ended it.
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  // kStop or kLength: an end token or a stop string, or no room.
+  FinishReason finish_reason() const { return finish_reason_; }
+
+ private:
+  struct HeldScore {
+    ScoredToken token;
+    size_t begin = 0;  // in the text, stop strings included
+    size_t end = 0;
+  };
+
+  void Show(std::string text);
+
+  const Tokenizer& tokenizer_;
+  const int64_t max_tokens_;
+  const int64_t context_;
+  const std::optional<int> top_logprobs_;
+  Sampler sampler_;
+  StreamDecoder decoder_;
+  StopMatcher stops_;
+  std::vector<TokenId> tokens_;
+  FinishReason finish_reason_ = FinishReason::kLength;
+  std::string text_;    // to be taken
+  size_t decoded_ = 0;  // bytes of text, so far
+  size_t shown_ = 0;    // of them could be shown
+  bool finished_ = false;
+  std::deque<HeldScore> scores_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,45 @@
+#include "engine/prefix_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth {
+
+int64_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
+void PrefixCache::Insert(std::vector<TokenId> tokens, KvSequence kv) {
+  if (tokens.empty()) return;
+  std::erase_if(entries_, [&](const Entry& entry) {
+    return CommonPrefix(entry.tokens, tokens) == std::ssize(entry.tokens);
+  });
+  entries_.push_front({std::move(tokens), std::move(kv)});
+  if (entries_.size() > most_entries_) EvictOldest();
+}
+
+int64_t PrefixCache::LongestCommon(std::span<const TokenId> text) const {
+  int64_t longest = 0;
+  for (const Entry& entry : entries_) longest = std::max(longest, CommonPrefix(entry.tokens, text));
+  return longest;
+}
+
+std::optional<KvSequence> PrefixCache::Fork(std::span<const TokenId> text) {
+  const int64_t common = LongestCommon(text);
+  if (common == 0) return std::nullopt;
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
+    return CommonPrefix(candidate.tokens, text) == common;
+  });
+  entries_.splice(entries_.begin(), entries_, entry);
+  KvSequence fork = entry->kv.Fork();
+  fork.Truncate(common);
+  return fork;
+}
+
+bool PrefixCache::EvictOldest() {
+  if (entries_.empty()) return false;
+  entries_.pop_back();
+  return true;
+}
+
+}  // namespace hearth

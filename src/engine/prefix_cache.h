@@ -1,0 +1,51 @@
+// Sequences that ended, kept for those that begin as they do: a conversation that continues finds
+// its past here and does not compute it again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+// How many tokens two texts begin with in common.
+int64_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);
+
+// Holds pages of a KvPool until they are taken from it: whoever needs pages evicts. One thread at a
+// time; the pool must outlive it.
+class PrefixCache {
+ public:
+  explicit PrefixCache(size_t most_entries) : most_entries_(most_entries) {}
+
+  // Keeps a sequence and the tokens that are cached in it, as the one used last. What is a prefix
+  // of it is forgotten, and the oldest where there are too many.
+  void Insert(std::vector<TokenId> tokens, KvSequence kv);
+
+  // Tokens of the longest beginning of `text` that is here; 0 for none.
+  int64_t LongestCommon(std::span<const TokenId> text) const;
+  // A sequence with the first LongestCommon(text) tokens of it, which shares pages; nothing where
+  // there are none.
+  std::optional<KvSequence> Fork(std::span<const TokenId> text);
+
+  // Forgets the one that was not used for longest; false where there is none.
+  bool EvictOldest();
+
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::vector<TokenId> tokens;
+    KvSequence kv;
+  };
+
+  const size_t most_entries_;
+  std::list<Entry> entries_;  // the one used last in front
+};
+
+}  // namespace hearth
