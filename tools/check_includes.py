@@ -52,6 +52,8 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "serve": ({"api", "base", "plan"}, {"boost", "nlohmann"}),
     "cli": (below(9, "kernels") | {"serve"}, {"CLI", "nlohmann"}),
 }
+# Folders of include/, and the folder of src/ whose door they are.
+PUBLIC = {"hearth": "api"}
 # Headers of the language and the system need no entry: they have no folder, or one of these.
 SYSTEM_FOLDERS = {"sys", "linux", "asm", "netinet", "arpa"}
 EVERYWHERE = {"fmt"}  # formatting, which std::format will replace
@@ -89,6 +91,7 @@ def check_file(path: Path, folder: str) -> list[str]:
         where = f"{path.relative_to(ROOT)}:{number}"
         if quote == '"':
             target = header.split("/")[0]
+            target = PUBLIC.get(target, target)
             if "/" not in header:
                 out.append(f'{where}: "{header}" needs its folder in front')
             elif target not in RULES:
@@ -102,6 +105,14 @@ def check_file(path: Path, folder: str) -> list[str]:
             if library and library not in allowed:
                 out.append(f"{where}: {folder}/ may not include <{header}>")
     return out
+
+
+def check_public(path: Path) -> list[str]:
+    """Complaints about a public header, which includes its like and the language, no more."""
+    return [f"{path.relative_to(ROOT)}: it may not include {match.group(2)}"
+            for match in map(INCLUDE.match, path.read_text().splitlines())
+            if match and match.group(2).split("/")[0] not in PUBLIC
+            and (match.group(1) == '"' or third_party(match.group(2)))]
 
 
 def below_or_beside(folder: str) -> set[str]:
@@ -129,6 +140,8 @@ def main() -> int:
             if path.suffix in {".h", ".cc"}:
                 complaints += check_file(path, folder)
         complaints += check_cmake(folder)
+    for path in sorted((ROOT / "include").rglob("*.h*")):
+        complaints += check_public(path)
     print("\n".join(complaints) if complaints else "includes: every folder keeps to its row")
     return 1 if complaints else 0
 

@@ -1,0 +1,245 @@
+// Start here: Hearth as a library.
+//
+//   hearth::api::Model model = hearth::api::Model::Load("model.gguf", {.memory_bytes = 4u << 30});
+//   hearth::api::GenerateRequest request;
+//   request.prompt = model.Tokenize("Once upon a time", true);
+//   std::cout << model.Generate(request).text;
+//
+// A Model owns one engine within a memory limit and a thread that runs it. Requests may come from
+// any thread; those that run at the same time are computed together. All functions throw
+// hearth::api::Error; nothing aborts or prints.
+//
+// This header needs nothing but the standard library (C++20). C programs: hearth.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::api {
+
+using TokenId = int32_t;
+
+enum class ErrorCode {
+  kInvalidArgument,  // the caller asked for something that makes no sense
+  kNotFound,         // a file is missing
+  kIo,               // the system refused or failed, or the model's file changed
+  kCorrupt,          // a file contradicts itself or its format
+  kUnsupported,      // well-formed, but nothing here can do it
+  kOutOfBudget,      // would exceed the memory limit
+  kContextFull,      // more tokens than the context holds
+  kCancelled,        // the caller asked to stop
+  kBusy,             // too many requests wait already
+  kInternal,         // a bug in Hearth
+};
+
+// what() is one sentence without a full stop.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+struct LoadOptions {
+  uint64_t memory_bytes = 0;  // most memory to use; 0: what is free, less a margin
+  int threads = 0;            // 0: one per processor
+  int64_t context = 0;        // tokens of a request, prompt included; 0: the model's, at most 4096
+  std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
+  int parallel = 4;           // requests that are computed together, 1 to 256
+  int queue = 64;             // requests that may wait beside them
+};
+
+// How tokens are chosen. Values outside their ranges are refused with Error(kInvalidArgument).
+struct Sampling {
+  float temperature = 0.8f;             // 0 to 100; 0: always the most likely token
+  int32_t top_k = 40;                   // keep the k most likely; 0: all
+  float top_p = 0.95f;                  // keep the most likely up to this probability
+  float min_p = 0.0f;                   // keep what has this share of the best one's probability
+  float repetition_penalty = 1.0f;      // over recent tokens
+  int32_t repetition_window = 64;       // how many of them; -1: all
+  float frequency_penalty = 0.0f;       // per earlier occurrence in what was generated
+  float presence_penalty = 0.0f;        // once for a token that occurred in it
+  std::map<TokenId, float> logit_bias;  // added to logits; -infinity: never that token
+  uint64_t seed = 0;                    // same seed, same tokens
+};
+
+struct TokenScore {
+  TokenId id = -1;
+  float logprob = 0;  // natural logarithm of its probability, before any option of Sampling
+};
+struct ScoredToken {
+  TokenScore token;
+  std::vector<TokenScore> top;  // the likeliest, in falling order
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+
+struct GenerateRequest {
+  std::vector<TokenId> prompt;
+  int64_t max_tokens = 256;  // at most; the context may end earlier
+  Sampling sampling;
+  std::vector<std::string> stop;    // texts to end at, which are not part of the answer
+  std::optional<int> top_logprobs;  // scores of every token, and of so many of the likeliest
+};
+
+// How a request ended.
+struct Outcome {
+  FinishReason finish_reason = FinishReason::kLength;
+  std::optional<Error> error;  // what it failed of
+  int64_t prompt_tokens = 0;
+  int64_t reused_tokens = 0;  // of the prompt, which were in the KV cache already
+  int64_t generated_tokens = 0;
+  double wait_ms = 0;     // in the queue
+  double prefill_ms = 0;  // from there to the first token
+  double decode_ms = 0;   // from there to the end
+};
+
+struct GenerateResult {
+  std::string text;
+  std::vector<ScoredToken> scores;  // where they were asked for
+  Outcome outcome;                  // without an error
+};
+
+// What a request tells, from the model's thread; must return soon and not throw.
+struct Listener {
+  // Once per token: the text that it completes, whole UTF-8 characters, empty while text is held
+  // back that may be the beginning of a stop text; and the scores of the tokens of that text.
+  std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
+  std::function<void(const Outcome& outcome)> on_done;  // once, last
+};
+
+// A request under way. Copies are the same request; dropping them changes nothing.
+class Ticket {
+ public:
+  // Ends it within one token, in its prompt too. Any thread; after the end without effect.
+  void Cancel() const noexcept;
+
+ private:
+  friend class Model;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+// A conversation as the model was trained to read it, ready for its answer.
+struct ChatPrompt {
+  std::vector<TokenId> tokens;
+  std::vector<std::string> stop;  // texts that an answer ends at, even without an end token
+};
+
+// What never changes while a model is loaded.
+struct ModelInfo {
+  std::string path;
+  std::string name;          // of the file, without folders and ".gguf"
+  std::string architecture;  // as in the file
+  std::string mode;          // dense, gated or predicted
+  std::string instruction_set;
+  int threads = 0;
+  int64_t context = 0;
+  int64_t vocab_size = 0;
+  int64_t embedding_size = 0;
+  int parallel = 0;
+  int queue = 0;
+  uint64_t memory_limit_bytes = 0;
+  bool is_streamed = false;  // some FFNs are read while computing
+  bool can_chat = false;     // it carries a chat template that is known here
+};
+
+// What happened since the model was loaded, at the end of the last step.
+struct Stats {
+  std::map<std::string, uint64_t> ledger;  // bytes by name
+  uint64_t resident_bytes = 0;
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t prompt_tokens = 0;     // computed
+  int64_t reused_tokens = 0;     // of prompts, not computed again
+  int64_t generated_tokens = 0;  // computed in decode passes
+  int64_t prefill_passes = 0;
+  int64_t decode_passes = 0;
+  int64_t failed_passes = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  int64_t kv_pages = 0;           // of 64 tokens each
+  int64_t kv_pages_free = 0;      // neither running requests nor ended ones use them
+  int64_t kv_pages_promised = 0;  // to running requests
+  // Of streamed models: neurons (or extents of matrices) that decoding asked for, and where they
+  // were; reads of prompts count in bytes_read too.
+  int64_t neurons = 0;
+  int64_t neurons_pinned = 0;
+  int64_t neurons_cached = 0;
+  int64_t neurons_read = 0;
+  int64_t decode_reads = 0;
+  uint64_t decode_bytes_read = 0;
+  uint64_t bytes_read = 0;
+  std::string fault;  // what the model's file failed of in the last pass; empty: nothing
+
+  // Of what decoding asked for, the share that was in memory; 1 where nothing was asked for.
+  double hit_rate() const {
+    return neurons > 0 ? 1.0 - static_cast<double>(neurons_read) / static_cast<double>(neurons) : 1;
+  }
+};
+
+// A loaded model. Movable; all functions but the destructor from any thread. The destructor cancels
+// what is under way and waits for its end.
+class Model {
+ public:
+  static Model Load(const std::string& path, const LoadOptions& options = {});
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const ModelInfo& info() const;
+  Stats stats() const;
+
+  // Token ids of a text. as_prompt: behind the token that texts begin with, where the model has
+  // one; that token alone for an empty text. Throws Error(kContextFull) for a prompt that is too
+  // long.
+  std::vector<TokenId> Tokenize(std::string_view text, bool as_prompt = false) const;
+  // Bytes that a token stands for; may be part of a UTF-8 character. Error(kInvalidArgument).
+  std::string TokenBytes(TokenId id) const;
+  // Text of tokens; what is no UTF-8 becomes U+FFFD.
+  std::string Detokenize(const std::vector<TokenId>& tokens) const;
+  // Throws Error(kUnsupported) where the model has no chat template that is known here,
+  // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull).
+  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages) const;
+
+  // Generates and waits for the end. on_text gets the text as it comes; false stops. Throws what
+  // the request failed of.
+  GenerateResult Generate(const GenerateRequest& request,
+                          const std::function<bool(std::string_view text)>& on_text = {});
+
+  // Starts requests that come and go together (the choices of one question), or throws: what makes
+  // one impossible, or Error(kBusy) where not all of them may wait. Requests that begin alike
+  // compute that beginning once. As many listeners as requests.
+  std::vector<Ticket> Start(std::vector<GenerateRequest> requests, std::vector<Listener> listeners);
+
+  // The mean of the last hidden states (behind the output norm) of all tokens, scaled to length 1.
+  // on_done has the vector, or why there is none.
+  using EmbeddingFn =
+      std::function<void(const std::vector<float>& embedding, const Outcome& outcome)>;
+  std::vector<Ticket> StartEmbeddings(std::vector<std::vector<TokenId>> texts,
+                                      const std::vector<EmbeddingFn>& on_done);
+  std::vector<float> Embed(const std::vector<TokenId>& tokens);
+
+  // For the rest of Hearth; not part of the interface.
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hearth::api

@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <cmath>
+#include <future>
+#include <utility>
+
+#include "api/model_impl.h"
+#include "engine/ffn_mode.h"
+#include "engine/prompt.h"
+
+namespace hearth::api {
+namespace {
+
+SamplingOptions ToEngine(const Sampling& sampling) {
+  return {.temperature = sampling.temperature,
+          .top_k = sampling.top_k,
+          .top_p = sampling.top_p,
+          .min_p = sampling.min_p,
+          .repetition_penalty = sampling.repetition_penalty,
+          .repetition_window = sampling.repetition_window,
+          .frequency_penalty = sampling.frequency_penalty,
+          .presence_penalty = sampling.presence_penalty,
+          .logit_bias = sampling.logit_bias,
+          .seed = sampling.seed};
+}
+
+FinishReason ToApi(hearth::FinishReason reason) {
+  switch (reason) {
+    case hearth::FinishReason::kStop:
+      return FinishReason::kStop;
+    case hearth::FinishReason::kLength:
+      return FinishReason::kLength;
+    case hearth::FinishReason::kCancelled:
+      break;
+  }
+  return FinishReason::kCancelled;
+}
+
+TokenScore ToApi(const hearth::TokenScore& score) { return {score.id, score.logprob}; }
+
+std::vector<ScoredToken> ToApi(const std::vector<hearth::ScoredToken>& scores) {
+  std::vector<ScoredToken> out;
+  for (const hearth::ScoredToken& scored : scores) {
+    out.push_back({ToApi(scored.token), {}});
+    for (const hearth::TokenScore& top : scored.top) out.back().top.push_back(ToApi(top));
+  }
+  return out;
+}
+
+Outcome ToApi(const BatchOutcome& from) {
+  Outcome to = {.finish_reason = ToApi(from.finish_reason),
+                .error = {},
+                .prompt_tokens = from.prompt_tokens,
+                .reused_tokens = from.reused_tokens,
+                .generated_tokens = from.generated_tokens,
+                .wait_ms = from.wait_ms,
+                .prefill_ms = from.prefill_ms,
+                .decode_ms = from.decode_ms};
+  if (from.error) to.error = api::ToApi(*from.error);
+  return to;
+}
+
+BatchRequest ToEngine(GenerateRequest request, Listener listener) {
+  BatchRequest batch;
+  batch.prompt = std::move(request.prompt);
+  batch.generate.max_tokens = request.max_tokens;
+  batch.generate.sampling = ToEngine(request.sampling);
+  batch.generate.stop = std::move(request.stop);
+  batch.generate.top_logprobs = request.top_logprobs;
+  if (listener.on_token) {
+    batch.on_token = [tell = std::move(listener.on_token)](
+                         std::string_view text, const std::vector<hearth::ScoredToken>& scores) {
+      tell(text, ToApi(scores));
+    };
+  }
+  batch.on_done = [tell = std::move(listener.on_done)](const BatchOutcome& outcome) {
+    if (tell) tell(ToApi(outcome));
+  };
+  return batch;
+}
+
+std::vector<float> OfLengthOne(std::vector<float> vector) {
+  double sum = 0;
+  for (const float x : vector) sum += static_cast<double>(x) * static_cast<double>(x);
+  if (sum == 0) return vector;
+  const double scale = 1 / std::sqrt(sum);
+  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) * scale);
+  return vector;
+}
+
+}  // namespace
+
+void Ticket::Cancel() const noexcept {
+  if (state_) state_->cancel.store(true, std::memory_order_relaxed);
+}
+
+Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+Model Model::Load(const std::string& path, const LoadOptions& options) {
+  return Translated([&] {
+    EngineOptions engine;
+    if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
+    engine.threads = options.threads;
+    engine.context = options.context;
+    engine.kv_sequences = options.parallel;
+    if (options.mode != "auto") {
+      engine.mode = FfnModeFromName(options.mode);
+      if (!engine.mode) {
+        throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted");
+      }
+    }
+    return Model(
+        std::make_unique<Impl>(Engine::Load(path, engine), options.parallel, options.queue));
+  });
+}
+
+const ModelInfo& Model::info() const { return impl_->info(); }
+Stats Model::stats() const { return impl_->stats(); }
+
+std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt) const {
+  return Translated([&] {
+    if (!as_prompt) return impl_->tokenizer().Encode(text);
+    return EncodePrompt(impl_->engine().model(), text, impl_->info().context);
+  });
+}
+
+std::string Model::TokenBytes(TokenId id) const {
+  if (id < 0 || id >= impl_->info().vocab_size) {
+    throw Error(ErrorCode::kInvalidArgument, "token id: expected 0 to " +
+                                                 std::to_string(impl_->info().vocab_size - 1) +
+                                                 ", found " + std::to_string(id));
+  }
+  return std::string(impl_->tokenizer().TokenBytes(id));
+}
+
+std::string Model::Detokenize(const std::vector<TokenId>& tokens) const {
+  StreamDecoder decoder(impl_->tokenizer());
+  std::string text;
+  for (const TokenId id : tokens) {
+    TokenBytes(id);  // refuses what is none
+    text += decoder.Push(id);
+  }
+  return text + decoder.Finish();
+}
+
+ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages) const {
+  return Translated([&] {
+    const auto format = impl_->chat_format();
+    if (!format) {
+      throw hearth::Error(hearth::ErrorCode::kUnsupported, impl_->info().name,
+                          "the model carries no chat template that is known here");
+    }
+    std::vector<hearth::ChatMessage> conversation;
+    size_t bytes = 0;
+    for (const ChatMessage& message : messages) {
+      conversation.push_back({message.role, message.content});
+      bytes += message.content.size();
+    }
+    const Tokenizer& tokenizer = impl_->tokenizer();
+    const int64_t context = impl_->info().context;
+    const auto refuse = [&](const std::string& found) {
+      throw hearth::Error(hearth::ErrorCode::kContextFull, "messages", "tokens",
+                          "at most " + std::to_string(context) + " (the context)", found);
+    };
+    const int64_t least = LeastTokens(tokenizer, bytes);
+    if (least > context) refuse("at least " + std::to_string(least));
+    ChatPrompt prompt;
+    prompt.tokens =
+        tokenizer.WithBos(hearth::EncodeChat(tokenizer, RenderChat(*format, conversation, true)));
+    if (std::ssize(prompt.tokens) > context) refuse(std::to_string(prompt.tokens.size()));
+    prompt.stop = ChatStopStrings(*format);
+    return prompt;
+  });
+}
+
+std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
+                                 std::vector<Listener> listeners) {
+  return Translated([&] {
+    if (requests.size() != listeners.size()) {
+      throw Error(ErrorCode::kInvalidArgument, "as many listeners as requests are needed");
+    }
+    std::vector<BatchRequest> batch;
+    std::vector<Ticket> tickets;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
+      tickets.push_back(Impl::MakeTicket(batch.back()));
+    }
+    impl_->Start(std::move(batch));
+    return tickets;
+  });
+}
+
+GenerateResult Model::Generate(const GenerateRequest& request,
+                               const std::function<bool(std::string_view text)>& on_text) {
+  GenerateResult result;
+  std::promise<Outcome> done;
+  Ticket ticket;
+  std::promise<void> started;  // the ticket is there
+  const std::shared_future<void> has_started = started.get_future().share();
+  std::exception_ptr thrown;
+  Listener listener;
+  listener.on_token = [&](std::string_view text, std::vector<ScoredToken> scores) {
+    result.text += text;
+    std::move(scores.begin(), scores.end(), std::back_inserter(result.scores));
+    if (text.empty() || !on_text || thrown) return;
+    bool goes_on = false;
+    try {
+      goes_on = on_text(text);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    if (goes_on) return;
+    has_started.wait();
+    ticket.Cancel();
+  };
+  listener.on_done = [&](const Outcome& outcome) { done.set_value(outcome); };
+  ticket = Start({request}, {listener}).front();
+  started.set_value();
+  result.outcome = done.get_future().get();
+  if (thrown) std::rethrow_exception(thrown);
+  if (result.outcome.error) throw *result.outcome.error;
+  return result;
+}
+
+std::vector<Ticket> Model::StartEmbeddings(std::vector<std::vector<TokenId>> texts,
+                                           const std::vector<EmbeddingFn>& on_done) {
+  return Translated([&] {
+    if (texts.size() != on_done.size()) {
+      throw Error(ErrorCode::kInvalidArgument, "as many functions as texts are needed");
+    }
+    std::vector<BatchRequest> batch;
+    std::vector<Ticket> tickets;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      BatchRequest& request = batch.emplace_back();
+      request.prompt = std::move(texts[i]);
+      request.wants_embedding = true;
+      request.on_done = [tell = on_done[i]](const BatchOutcome& outcome) {
+        tell(OfLengthOne(outcome.embedding), ToApi(outcome));
+      };
+      tickets.push_back(Impl::MakeTicket(request));
+    }
+    impl_->Start(std::move(batch));
+    return tickets;
+  });
+}
+
+std::vector<float> Model::Embed(const std::vector<TokenId>& tokens) {
+  std::promise<std::pair<std::vector<float>, Outcome>> done;
+  StartEmbeddings({tokens}, {[&](const std::vector<float>& embedding, const Outcome& outcome) {
+                    done.set_value({embedding, outcome});
+                  }});
+  const auto [embedding, outcome] = done.get_future().get();
+  if (outcome.error) throw *outcome.error;
+  return embedding;
+}
+
+}  // namespace hearth::api

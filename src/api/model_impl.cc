@@ -1,0 +1,179 @@
+#include "api/model_impl.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/memory_info.h"
+
+namespace hearth::api {
+namespace {
+
+ErrorCode CodeOf(hearth::ErrorCode code) {
+  switch (code) {
+    case hearth::ErrorCode::kInvalidArgument:
+      return ErrorCode::kInvalidArgument;
+    case hearth::ErrorCode::kNotFound:
+      return ErrorCode::kNotFound;
+    case hearth::ErrorCode::kIo:
+      return ErrorCode::kIo;
+    case hearth::ErrorCode::kCorrupt:
+      return ErrorCode::kCorrupt;
+    case hearth::ErrorCode::kUnsupported:
+      return ErrorCode::kUnsupported;
+    case hearth::ErrorCode::kOutOfBudget:
+      return ErrorCode::kOutOfBudget;
+    case hearth::ErrorCode::kContextFull:
+      return ErrorCode::kContextFull;
+    case hearth::ErrorCode::kCancelled:
+      return ErrorCode::kCancelled;
+    case hearth::ErrorCode::kInternal:
+      break;
+  }
+  return ErrorCode::kInternal;
+}
+
+std::optional<ChatFormat> FormatOf(const hearth::Model& model) {
+  const std::string* text = model.metadata().FindString("tokenizer.chat_template");
+  return text != nullptr ? DetectChatFormat(*text) : std::nullopt;
+}
+
+std::string NameOf(const std::string& path) {
+  const std::filesystem::path file(path);
+  return (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
+}
+
+}  // namespace
+
+Error ToApi(const hearth::Error& error) { return {CodeOf(error.code()), error.what()}; }
+
+Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue)
+    : engine_(std::move(engine)), scheduler_(*engine_, {.most_running = parallel}) {
+  if (queue < 0) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "queue", "requests", "at least 0",
+                        std::to_string(queue));
+  }
+  const hearth::Model& model = engine_->model();
+  chat_format_ = FormatOf(model);
+  const std::string* architecture = model.metadata().FindString("general.architecture");
+  info_ = {.path = model.path(),
+           .name = NameOf(model.path()),
+           .architecture = architecture != nullptr ? *architecture : "",
+           .mode = FfnModeName(engine_->mode()),
+           .instruction_set = engine_->compute().isa(),
+           .threads = engine_->threads(),
+           .context = engine_->context(),
+           .vocab_size = static_cast<int64_t>(model.tokenizer().vocab_size()),
+           .embedding_size = model.spec().hidden_size,
+           .parallel = parallel,
+           .queue = queue,
+           .memory_limit_bytes = engine_->budget().limit_bytes(),
+           .is_streamed = engine_->is_streamed(),
+           .can_chat = chat_format_.has_value()};
+  Publish();
+  thread_ = std::thread([this] { Run(); });
+}
+
+Model::Impl::~Impl() {
+  cancel_all_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+}
+
+Stats Model::Impl::stats() const {
+  Stats stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = stats_;
+    stats.waiting += std::ssize(inbox_);
+  }
+  stats.ledger = engine_->budget().Ledger();
+  stats.resident_bytes = ResidentBytes();
+  return stats;
+}
+
+Ticket Model::Impl::MakeTicket(BatchRequest& request) {
+  Ticket ticket;
+  ticket.state_ = std::make_shared<Ticket::State>();
+  request.generate.cancel = &ticket.state_->cancel;
+  // The flag lives as long as the request does.
+  request.on_done = [state = ticket.state_, done = std::move(request.on_done)](
+                        const BatchOutcome& outcome) { done(outcome); };
+  return ticket;
+}
+
+void Model::Impl::Start(std::vector<BatchRequest> requests) {
+  for (const BatchRequest& request : requests) scheduler_.Check(request);
+  const auto count = std::ssize(requests);
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) throw Error(ErrorCode::kCancelled, "the model is being closed");
+    if (open_ + count > info_.parallel + info_.queue) {
+      throw Error(ErrorCode::kBusy, "too many requests wait already: try again later");
+    }
+    open_ += count;
+    for (BatchRequest& request : requests) {
+      request.on_done = [this, done = std::move(request.on_done)](const BatchOutcome& outcome) {
+        {
+          const std::lock_guard guard(mutex_);
+          --open_;
+        }
+        done(outcome);
+      };
+      inbox_.push_back(std::move(request));
+    }
+  }
+  work_.notify_one();
+}
+
+void Model::Impl::Publish() {
+  const BatchCounts& counts = scheduler_.counts();
+  const StreamCounts all = engine_->stream_counts();
+  const std::lock_guard lock(mutex_);
+  stats_.running = scheduler_.num_running();
+  stats_.waiting = scheduler_.num_waiting();
+  stats_.prompt_tokens = counts.prompt_tokens;
+  stats_.reused_tokens = counts.reused_tokens;
+  stats_.generated_tokens = counts.decode_tokens;
+  stats_.prefill_passes = counts.prefill_passes;
+  stats_.decode_passes = counts.decode_passes;
+  stats_.failed_passes = counts.failed_passes;
+  stats_.prefill_seconds = counts.prefill_seconds;
+  stats_.decode_seconds = counts.decode_seconds;
+  stats_.kv_pages = engine_->kv_pool().num_pages();
+  stats_.kv_pages_free = engine_->kv_pool().free_pages();
+  stats_.kv_pages_promised = scheduler_.promised_pages();
+  stats_.neurons = counts.decode_stream.neurons;
+  stats_.neurons_pinned = counts.decode_stream.pinned;
+  stats_.neurons_cached = counts.decode_stream.hits;
+  stats_.neurons_read = counts.decode_stream.misses;
+  stats_.decode_reads = counts.decode_stream.reads;
+  stats_.decode_bytes_read = counts.decode_stream.bytes_read;
+  stats_.bytes_read = all.bytes_read;
+  stats_.fault = scheduler_.fault();
+}
+
+void Model::Impl::Run() {
+  for (;;) {
+    std::vector<BatchRequest> arrived;
+    {
+      std::unique_lock lock(mutex_);
+      if (scheduler_.is_idle()) {
+        work_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
+      }
+      if (stopping_ && inbox_.empty() && scheduler_.is_idle()) return;
+      arrived.swap(inbox_);
+    }
+    for (BatchRequest& request : arrived) scheduler_.Add(std::move(request));
+    if (cancel_all_) scheduler_.CancelAll();
+    scheduler_.StartWaiting();
+    Publish();
+    scheduler_.Step();
+    Publish();
+  }
+}
+
+}  // namespace hearth::api

@@ -1,0 +1,79 @@
+// What stands behind hearth::api::Model: an engine, and the thread that steps its scheduler.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/batch_scheduler.h"
+#include "engine/engine.h"
+#include "hearth/hearth.hpp"
+#include "text/chat_format.h"
+
+namespace hearth::api {
+
+// The same error for users of the library.
+Error ToApi(const hearth::Error& error);
+
+// Calls fn; what it throws is thrown as hearth::api::Error.
+template <typename Fn>
+auto Translated(Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (const hearth::Error& error) {
+    throw ToApi(error);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kOutOfBudget, "the system has no more memory to give");
+  }
+}
+
+struct Ticket::State {
+  std::atomic<bool> cancel{false};
+};
+
+// Requests wait in an inbox until the thread's next step; only that thread touches the engine.
+struct Model::Impl {
+ public:
+  // Throws hearth::Error.
+  Impl(std::unique_ptr<Engine> engine, int parallel, int queue);
+  ~Impl();
+
+  const ModelInfo& info() const { return info_; }
+  const Tokenizer& tokenizer() const { return engine_->model().tokenizer(); }
+  const Engine& engine() const { return *engine_; }
+  std::optional<ChatFormat> chat_format() const { return chat_format_; }
+  Stats stats() const;
+
+  // All or none. Throws hearth::Error for a request that can never run, api::Error(kBusy).
+  void Start(std::vector<BatchRequest> requests);
+  // What holds `request` back from the start: its `cancel`.
+  static Ticket MakeTicket(BatchRequest& request);
+
+ private:
+  void Run();
+  void Publish();
+
+  std::unique_ptr<Engine> engine_;
+  BatchScheduler scheduler_;
+  ModelInfo info_;
+  std::optional<ChatFormat> chat_format_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::vector<BatchRequest> inbox_;  // guarded by mutex_
+  int64_t open_ = 0;                 // requests that have not ended; guarded by mutex_
+  bool stopping_ = false;            // guarded by mutex_
+  Stats stats_;                      // guarded by mutex_
+  std::atomic<bool> cancel_all_{false};
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace hearth::api
