@@ -97,7 +97,7 @@ struct Outcome {
   std::optional<Error> error;  // what it failed of
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;  // of the prompt, which were in the KV cache already
-  int64_t generated_tokens = 0;
+  std::vector<TokenId> generated;  // without the token that ended it
   double wait_ms = 0;     // in the queue
   double prefill_ms = 0;  // from there to the first token
   double decode_ms = 0;   // from there to the end
@@ -216,10 +216,12 @@ class Model {
   // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull).
   ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages) const;
 
-  // Generates and waits for the end. on_text gets the text as it comes; false stops. Throws what
-  // the request failed of.
+  // Generates and waits for the end. on_text gets the text as it comes; false stops, an exception
+  // too, which passes on. Throws what the request failed of.
+  // on_start, where given, gets the ticket before any text.
   GenerateResult Generate(const GenerateRequest& request,
-                          const std::function<bool(std::string_view text)>& on_text = {});
+                          const std::function<bool(std::string_view text)>& on_text = {},
+                          const std::function<void(const Ticket& ticket)>& on_start = {});
 
   // Starts requests that come and go together (the choices of one question), or throws: what makes
   // one impossible, or Error(kBusy) where not all of them may wait. Requests that begin alike
@@ -240,6 +242,32 @@ class Model {
 
  private:
   std::unique_ptr<Impl> impl_;
+};
+
+// A text that goes on: what it holds, and answers to it. What was computed before is usually found in
+// the KV cache, so that an answer costs what is new. One thread at a time, but for Cancel; the model
+// must outlive it.
+class Session {
+ public:
+  explicit Session(Model& model);
+
+  // Everything so far.
+  const std::vector<TokenId>& history() const { return history_; }
+  // Drops tokens from the end.
+  void Truncate(int64_t length);
+
+  // Adds the request's prompt and generates as Model::Generate does; what comes is added too. Where
+  // it throws, nothing is added.
+  GenerateResult Generate(GenerateRequest request,
+                          const std::function<bool(std::string_view text)>& on_text = {});
+  // Ends a Generate within one token; from any thread. Without effect where there is none.
+  void Cancel();
+
+ private:
+  struct Current;
+  Model* model_;
+  std::vector<TokenId> history_;
+  std::shared_ptr<Current> current_;
 };
 
 }  // namespace hearth::api

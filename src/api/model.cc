@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <mutex>
 #include <utility>
 
 #include "api/model_impl.h"
@@ -51,7 +52,7 @@ Outcome ToApi(const BatchOutcome& from) {
                 .error = {},
                 .prompt_tokens = from.prompt_tokens,
                 .reused_tokens = from.reused_tokens,
-                .generated_tokens = from.generated_tokens,
+                .generated = from.generated,
                 .wait_ms = from.wait_ms,
                 .prefill_ms = from.prefill_ms,
                 .decode_ms = from.decode_ms};
@@ -193,7 +194,8 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
 }
 
 GenerateResult Model::Generate(const GenerateRequest& request,
-                               const std::function<bool(std::string_view text)>& on_text) {
+                               const std::function<bool(std::string_view text)>& on_text,
+                               const std::function<void(const Ticket& ticket)>& on_start) {
   GenerateResult result;
   std::promise<Outcome> done;
   Ticket ticket;
@@ -204,6 +206,7 @@ GenerateResult Model::Generate(const GenerateRequest& request,
   listener.on_token = [&](std::string_view text, std::vector<ScoredToken> scores) {
     result.text += text;
     std::move(scores.begin(), scores.end(), std::back_inserter(result.scores));
+    has_started.wait();
     if (text.empty() || !on_text || thrown) return;
     bool goes_on = false;
     try {
@@ -212,15 +215,53 @@ GenerateResult Model::Generate(const GenerateRequest& request,
       thrown = std::current_exception();
     }
     if (goes_on) return;
-    has_started.wait();
     ticket.Cancel();
   };
   listener.on_done = [&](const Outcome& outcome) { done.set_value(outcome); };
   ticket = Start({request}, {listener}).front();
+  try {
+    if (on_start) on_start(ticket);
+  } catch (...) {
+    thrown = std::current_exception();
+    ticket.Cancel();
+  }
   started.set_value();
   result.outcome = done.get_future().get();
   if (thrown) std::rethrow_exception(thrown);
   if (result.outcome.error) throw *result.outcome.error;
+  return result;
+}
+
+// What a session generates, for those who cancel it.
+struct Session::Current {
+  std::mutex mutex;
+  Ticket ticket;  // guarded by mutex; of nothing where nothing is generated
+};
+
+Session::Session(Model& model) : model_(&model), current_(std::make_shared<Current>()) {}
+
+void Session::Cancel() {
+  const std::lock_guard lock(current_->mutex);
+  current_->ticket.Cancel();
+}
+
+void Session::Truncate(int64_t length) {
+  history_.resize(static_cast<size_t>(std::clamp<int64_t>(length, 0, std::ssize(history_))));
+}
+
+GenerateResult Session::Generate(GenerateRequest request,
+                                 const std::function<bool(std::string_view text)>& on_text) {
+  std::vector<TokenId> prompt = history_;
+  prompt.insert(prompt.end(), request.prompt.begin(), request.prompt.end());
+  request.prompt = prompt;
+  const auto set_ticket = [this](const Ticket& ticket) {
+    const std::lock_guard lock(current_->mutex);
+    current_->ticket = ticket;
+  };
+  GenerateResult result = model_->Generate(request, on_text, set_ticket);
+  set_ticket({});
+  prompt.insert(prompt.end(), result.outcome.generated.begin(), result.outcome.generated.end());
+  history_ = std::move(prompt);
   return result;
 }
 

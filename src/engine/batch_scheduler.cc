@@ -359,7 +359,7 @@ void BatchScheduler::AddToEmbedding(Request& request, int64_t first_row) {
 void BatchScheduler::End(Request& request) {
   BatchOutcome& outcome = request.outcome;
   if (request.is_generating) outcome.decode_ms = MsOf(request.watch);
-  if (request.generation) outcome.generated_tokens = std::ssize(request.generation->tokens());
+  if (request.generation) outcome.generated = request.generation->tokens();
   if (!outcome.error && !request.asked.wants_embedding) {
     const std::span<const TokenId> cached = request.cached();
     prefixes_.Insert({cached.begin(), cached.end()}, std::move(request.kv));

@@ -37,7 +37,7 @@ struct BatchOutcome {
   std::optional<Error> error;  // why there is no result, or no more of it
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;  // of them, which were not computed again
-  int64_t generated_tokens = 0;
+  std::vector<TokenId> generated;
   double wait_ms = 0;            // before the first pass
   double prefill_ms = 0;         // until the first token
   double decode_ms = 0;          // from there to the end

@@ -78,7 +78,7 @@ TEST(BatchSchedulerTest, ARequestAloneIsASession) {
     RunAll(scheduler);
     const GenerateResult expected = Session(*engine).Generate(prompt, options);
     EXPECT_EQ(told.text, expected.text) << length;
-    EXPECT_EQ(told.outcome->generated_tokens, std::ssize(expected.token_ids));
+    EXPECT_EQ(told.outcome->generated, expected.token_ids);
     EXPECT_EQ(told.outcome->finish_reason, FinishReason::kLength);
   }
 }
@@ -175,7 +175,7 @@ TEST(BatchSchedulerTest, StartsInOrderAndOnlyWhatCanFinish) {
   for (const Told& each : told) {
     ASSERT_TRUE(each.outcome.has_value());
     EXPECT_FALSE(each.outcome->error.has_value());
-    EXPECT_EQ(each.outcome->generated_tokens, each.tokens);
+    EXPECT_EQ(std::ssize(each.outcome->generated), each.tokens);
   }
   EXPECT_EQ(told[1].tokens, 100);
   EXPECT_LE(scheduler.num_prefixes(), 2);

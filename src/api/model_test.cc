@@ -1,0 +1,175 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <future>
+#include <thread>
+
+#include "base/test_data.h"
+#include "engine/session.h"
+#include "hearth/hearth.hpp"
+
+namespace hearth::api {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Path() { return SourcePath("models/hearth-stories-5m.gguf"); }
+
+ErrorCode CodeOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()), "");
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::kInternal;
+}
+
+GenerateRequest Story(const Model& model, int64_t tokens, uint64_t seed = 3) {
+  GenerateRequest request;
+  request.prompt = model.Tokenize("Once upon a time", true);
+  request.max_tokens = tokens;
+  request.sampling.seed = seed;
+  for (const TokenId id : {0, 1, 2, 2046, 2047}) request.sampling.logit_bias[id] = -INFINITY;
+  return request;
+}
+
+TEST(ApiModelTest, GeneratesWhatASessionOfTheEngineDoes) {
+  Model model = Model::Load(Path(), {.threads = 2});
+  const GenerateRequest request = Story(model, 40);
+  std::string streamed;
+  const GenerateResult result = model.Generate(request, [&](std::string_view text) {
+    streamed += text;
+    return true;
+  });
+  const auto engine = Engine::Load(Path(), {.threads = 2});
+  GenerateOptions options;
+  options.max_tokens = 40;
+  options.sampling.seed = 3;
+  options.sampling.logit_bias = request.sampling.logit_bias;
+  const auto expected = hearth::Session(*engine).Generate(request.prompt, options);
+  EXPECT_EQ(result.text, expected.text);
+  EXPECT_EQ(streamed, expected.text);
+  EXPECT_EQ(result.outcome.generated, expected.token_ids);
+  EXPECT_EQ(result.outcome.finish_reason, FinishReason::kLength);
+}
+
+TEST(ApiModelTest, ManyThreadsMayAskAtOnce) {
+  Model model = Model::Load(Path(), {.threads = 2, .parallel = 3, .queue = 100});
+  std::vector<std::string> alone, together(8);
+  for (uint64_t i = 0; i < together.size(); ++i) {
+    alone.push_back(model.Generate(Story(model, 25, i)).text);
+  }
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < together.size(); ++i) {
+    threads.emplace_back([&, i] { together[i] = model.Generate(Story(model, 25, i)).text; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone);
+  const Stats stats = model.stats();
+  EXPECT_GT(stats.generated_tokens, stats.decode_passes) << "they were computed together";
+  EXPECT_GT(stats.ledger.at("kv cache"), 0u);
+}
+
+TEST(ApiModelTest, StopsWhenToldTo) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  int pieces = 0;
+  const GenerateResult stopped =
+      model.Generate(Story(model, 400), [&](std::string_view) { return ++pieces < 3; });
+  EXPECT_EQ(stopped.outcome.finish_reason, FinishReason::kCancelled);
+  EXPECT_LT(stopped.outcome.generated.size(), 100u);
+  struct Mine {};
+  EXPECT_THROW(model.Generate(Story(model, 400), [](std::string_view) -> bool { throw Mine(); }),
+               Mine);
+  Session session(model);
+  const GenerateResult cancelled = session.Generate(Story(model, 400), [&](std::string_view) {
+    session.Cancel();
+    return true;
+  });
+  EXPECT_EQ(cancelled.outcome.finish_reason, FinishReason::kCancelled);
+}
+
+TEST(ApiModelTest, ASessionGoesOnWhereItStopped) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  GenerateRequest request = Story(model, 30);
+  request.sampling.temperature = 0;
+  const std::vector<TokenId> whole = model.Generate(request).outcome.generated;
+  Session session(model);
+  request.max_tokens = 10;
+  session.Generate(request);
+  request.prompt.clear();
+  request.max_tokens = 20;
+  const GenerateResult rest = session.Generate(request);
+  EXPECT_EQ(rest.outcome.generated, std::vector<TokenId>(whole.begin() + 10, whole.end()));
+  EXPECT_GE(rest.outcome.reused_tokens, 10);
+  session.Truncate(3);
+  EXPECT_EQ(session.history().size(), 3u);
+}
+
+TEST(ApiModelTest, AFullQueueIsBusyAndClosingEndsAll) {
+  std::vector<std::promise<Outcome>> done(3);
+  std::vector<std::future<Outcome>> outcomes;
+  {
+    Model model = Model::Load(Path(), {.threads = 1, .parallel = 1, .queue = 2});
+    std::vector<GenerateRequest> requests(3, Story(model, 450));
+    std::vector<Listener> listeners;
+    for (auto& promise : done) {
+      outcomes.push_back(promise.get_future());
+      listeners.push_back({.on_token = {}, .on_done = [&promise](const Outcome& outcome) {
+                             promise.set_value(outcome);
+                           }});
+    }
+    model.Start(requests, listeners);
+    EXPECT_EQ(CodeOf([&] { model.Start({Story(model, 1)}, {Listener()}); }), ErrorCode::kBusy);
+  }
+  for (auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.get().finish_reason, FinishReason::kCancelled);
+  }
+}
+
+TEST(ApiModelTest, TokensAndChats) {
+  const Model model = Model::Load(Path(), {.threads = 1});
+  EXPECT_TRUE(model.info().can_chat);
+  const auto tokens = model.Tokenize("A fox.");
+  EXPECT_THAT(model.Detokenize(tokens), HasSubstr("A fox."));
+  EXPECT_EQ(model.Tokenize("", true).size(), 1u);
+  EXPECT_EQ(CodeOf([&] { model.TokenBytes(-1); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([&] { model.Detokenize({1 << 20}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([&] { model.EncodeChat({{"cat", "meow"}}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([&] {
+              model.EncodeChat({{"user", std::string(100'000, 'a')}});
+            }),
+            ErrorCode::kContextFull);
+  EXPECT_EQ(CodeOf([&] { model.Tokenize(std::string(100'000, 'a'), true); }),
+            ErrorCode::kContextFull);
+  EXPECT_FALSE(model.EncodeChat({{"user", "Hi"}}).stop.empty());
+}
+
+TEST(ApiModelTest, EmbeddingsHaveLengthOneAndDependOnTheText) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  const auto fox = model.Embed(model.Tokenize("A fox ran.", true));
+  const auto boat = model.Embed(model.Tokenize("The boat is red.", true));
+  EXPECT_EQ(std::ssize(fox), model.info().embedding_size);
+  double length = 0, product = 0;
+  for (size_t i = 0; i < fox.size(); ++i) {
+    length += static_cast<double>(fox[i]) * static_cast<double>(fox[i]);
+    product += static_cast<double>(fox[i]) * static_cast<double>(boat[i]);
+  }
+  EXPECT_NEAR(length, 1, 1e-5);
+  EXPECT_LT(product, 0.999);
+  EXPECT_EQ(fox, model.Embed(model.Tokenize("A fox ran.", true)));
+}
+
+TEST(ApiModelTest, LoadErrorsSayWhatIsWrong) {
+  EXPECT_EQ(CodeOf([] { Model::Load("/nowhere.gguf"); }), ErrorCode::kNotFound);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.memory_bytes = 1 << 20}); }),
+            ErrorCode::kOutOfBudget);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.mode = "fast"}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.parallel = 0}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.queue = -1}); }), ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hearth::api
