@@ -7,7 +7,7 @@ set -euo pipefail
 
 build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libgtest-dev
-       libgmock-dev liburing-dev coinor-libcbc-dev libz3-dev)
+       libgmock-dev liburing-dev coinor-libcbc-dev libz3-dev libboost-dev)
 bench=("${build[@]}" libbenchmark-dev)
 ci=("${bench[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
     g++-aarch64-linux-gnu qemu-user googletest)

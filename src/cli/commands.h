@@ -10,6 +10,7 @@ namespace hearth::cli {
 using Action = std::function<int()>;
 
 void AddRunCommand(CLI::App& app, Action& action);
+void AddServeCommand(CLI::App& app, Action& action);
 void AddInspectCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
 void AddBenchCommand(CLI::App& app, Action& action);

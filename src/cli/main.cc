@@ -24,6 +24,7 @@ void BuildApp(CLI::App& app, Action& action) {
       "Sizes take K, M, G (2^10, 2^20, 2^30): --memory 2.5G.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   AddRunCommand(app, action);
+  AddServeCommand(app, action);
   AddInspectCommand(app, action);
   AddEvalCommand(app, action);
   AddBenchCommand(app, action);

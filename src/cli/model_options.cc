@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include "base/cpu.h"
+#include "base/memory_info.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -113,6 +114,10 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   EngineOptions engine = options.plan.empty() ? OptionsOf(options) : ObeyPlan(options);
   engine.may_stream = options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
+  engine.kv_sequences = options.kv_sequences;
+  if (options.more_program_bytes > 0) {
+    engine.program_bytes = ResidentBytes() + options.more_program_bytes;
+  }
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });

@@ -27,6 +27,8 @@ struct ModelOptions {
   std::vector<float> silu_thresholds;
   bool may_stream = true;
   std::string plan;  // an execution plan's file, which says the rest; empty: none
+  int64_t kv_sequences = 1;
+  uint64_t more_program_bytes = 0;  // what the program will take besides, beyond what it takes now
 };
 
 // "auto" is nothing. Throws UsageError.

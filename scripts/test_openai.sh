@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Drives the server with the official client of the OpenAI API (from PyPI, in a virtual environment
+# of its own under build/). Needs a release build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=build/openai-venv
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/python/requirements.txt
+"$venv/bin/python" tests/python/test_openai_client.py build/release/bin/hearth \
+  models/hearth-stories-5m.gguf

@@ -1,0 +1,115 @@
+// hearth serve: a model behind the OpenAI API.
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "api/model_impl.h"
+#include "cli/commands.h"
+#include "cli/model_options.h"
+#include "cli/option_values.h"
+#include "cli/output.h"
+#include "cli/report.h"
+#include "serve/server.h"
+
+namespace hearth::cli {
+namespace {
+
+// Connections, requests being parsed, and candidates for the next token of every request.
+constexpr uint64_t kServerBytes = uint64_t{32} << 20;
+
+struct ServeArguments {
+  ModelOptions model;
+  serve::ServerOptions server;
+  std::string key_file;
+  int parallel = 8;
+  int queue = 64;
+  int64_t grace_seconds = 30;
+  bool verbose = false;
+};
+
+int RunServer(const ServeArguments& arguments) {
+  serve::ServerOptions server = arguments.server;
+  server.grace = std::chrono::seconds(arguments.grace_seconds);
+  if (!arguments.key_file.empty()) server.keys = serve::ReadKeys(arguments.key_file);
+  AsUsage([&] { CheckExposure(server); });
+  ModelOptions options = arguments.model;
+  // A plan shares all of its memory out, with a KV cache of one context.
+  if (options.plan.empty()) {
+    options.kv_sequences = arguments.parallel;
+    options.more_program_bytes = kServerBytes;
+  }
+  std::unique_ptr<Engine> engine = LoadEngine(options);
+  if (arguments.verbose) {
+    PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
+  }
+  api::Model model(
+      std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel, arguments.queue));
+  serve::Serve(model, server, [&](uint16_t port) {
+    const bool is_ipv6 = server.host.find(':') != std::string::npos;
+    PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
+                            is_ipv6 ? "[" + server.host + "]" : server.host, port));
+  });
+  PrintNotice("hearth: stopped\n");
+  return kExitDone;
+}
+
+void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
+  const std::string group = "Server";
+  command.add_option("--host", arguments.server.host, "address to listen on (127.0.0.1)")
+      ->option_text("ADDRESS")
+      ->check(NotEmpty())
+      ->group(group);
+  command.add_option("--port", arguments.server.port, "port; 0: a free one (8080)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 65535))
+      ->group(group);
+  command.add_option("--parallel", arguments.parallel, "requests that are computed together (8)")
+      ->option_text("N")
+      ->check(CLI::Range(1, 256))
+      ->group(group);
+  command
+      .add_option("--queue", arguments.queue,
+                  "requests that may wait beside them; further ones get 429 (64)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 100'000))
+      ->group(group);
+  auto* keys = command
+                   .add_option("--api-key-file", arguments.key_file,
+                               "file of keys, one a line; clients must send one of them")
+                   ->option_text("FILE")
+                   ->check(NotEmpty())
+                   ->group(group);
+  command
+      .add_flag("--allow-no-key", arguments.server.allow_no_key,
+                "let everybody in who can reach an address that is not this machine's own")
+      ->excludes(keys)
+      ->group(group);
+  command.add_option("--name", arguments.server.model_name, "what clients call the model")
+      ->option_text("NAME")
+      ->check(NotEmpty())
+      ->group(group);
+  command
+      .add_option("--grace", arguments.grace_seconds,
+                  "seconds that running requests have when the server is told to stop (30)")
+      ->option_text("S")
+      ->check(CLI::Range(int64_t{0}, int64_t{86400}))
+      ->group(group);
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<ServeArguments>();
+  CLI::App* command =
+      app.add_subcommand("serve", "Answer requests of the OpenAI API over HTTP (docs/server.md)");
+  AddModelOptions(*command, arguments->model);
+  AddModeOption(*command, arguments->model);
+  AddServerOptions(*command, *arguments);
+  command->add_flag("--verbose", arguments->verbose,
+                    "also print the kernels and the memory ledger");
+  command->callback(
+      [arguments, &action] { action = [arguments] { return RunServer(*arguments); }; });
+}
+
+}  // namespace hearth::cli

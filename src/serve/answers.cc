@@ -1,0 +1,259 @@
+#include "serve/answers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace hearth::serve {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// Tokens may be parts of characters: what is no UTF-8 is replaced, never an error.
+std::string Dump(const json& document) {
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json FinishWord(const std::optional<api::FinishReason>& reason) {
+  if (!reason) return nullptr;
+  return *reason == api::FinishReason::kLength ? "length" : "stop";
+}
+
+// JSON has no minus infinity; the API says -9999 for what is as good as impossible.
+double Logprob(float logprob) {
+  return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0;
+}
+
+json Bytes(const std::string& bytes) {
+  json list = json::array();
+  for (const char byte : bytes) list.push_back(static_cast<uint8_t>(byte));
+  return list;
+}
+
+json ChatScore(const NamedScore& score) {
+  return {
+      {"token", score.bytes}, {"logprob", Logprob(score.logprob)}, {"bytes", Bytes(score.bytes)}};
+}
+
+json ChatScores(const Answer& answer) {
+  if (!answer.scores) return nullptr;
+  json content = json::array();
+  for (const NamedToken& named : *answer.scores) {
+    json token = ChatScore(named.token);
+    token["top_logprobs"] = json::array();
+    for (const NamedScore& top : named.top) token["top_logprobs"].push_back(ChatScore(top));
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+json CompletionScores(const Answer& answer) {
+  if (!answer.scores) return nullptr;
+  json tokens = json::array(), logprobs = json::array(), tops = json::array();
+  json offsets = json::array();
+  size_t offset = answer.text_offset;
+  for (const NamedToken& named : *answer.scores) {
+    tokens.push_back(named.token.bytes);
+    logprobs.push_back(Logprob(named.token.logprob));
+    json top = json::object();
+    for (const NamedScore& score : named.top) {
+      top[score.bytes] = Logprob(score.logprob);
+    }
+    tops.push_back(std::move(top));
+    offsets.push_back(offset);
+    offset += named.token.bytes.size();
+  }
+  return {{"tokens", tokens},
+          {"token_logprobs", logprobs},
+          {"top_logprobs", tops},
+          {"text_offset", offsets}};
+}
+
+json UsageJson(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+json HeadJson(const AnswerHead& head, bool is_chunk) {
+  const char* object = head.kind == AnswerKind::kCompletion ? "text_completion"
+                       : is_chunk                           ? "chat.completion.chunk"
+                                                            : "chat.completion";
+  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+}
+
+json CompletionChoice(const Answer& answer) {
+  return {{"index", answer.index},
+          {"text", answer.text},
+          {"logprobs", CompletionScores(answer)},
+          {"finish_reason", FinishWord(answer.finish_reason)}};
+}
+
+std::string Base64(const std::vector<float>& floats) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes(floats.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), floats.data(), bytes.size());
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    for (size_t k = 0; k < 3; ++k) {
+      group = group << 8 | (k < count ? static_cast<uint8_t>(bytes[i + k]) : 0u);
+    }
+    for (size_t k = 0; k < 4; ++k) {
+      text += k <= count ? kDigits[group >> (18 - 6 * k) & 63u] : '=';
+    }
+  }
+  return text;
+}
+
+json ModelJson(const std::string& model, int64_t created) {
+  return {{"id", model}, {"object", "model"}, {"created", created}, {"owned_by", "hearth"}};
+}
+
+bool IsUtf8(const std::string& text) {
+  try {
+    static_cast<void>(json(text).dump());
+    return true;
+  } catch (const json::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string AnswerDocument(const AnswerHead& head, const std::vector<Answer>& answers,
+                           const Usage& usage) {
+  json document = HeadJson(head, false);
+  document["choices"] = json::array();
+  for (const Answer& answer : answers) {
+    if (head.kind == AnswerKind::kCompletion) {
+      document["choices"].push_back(CompletionChoice(answer));
+      continue;
+    }
+    document["choices"].push_back(
+        {{"index", answer.index},
+         {"message", {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}}},
+         {"logprobs", ChatScores(answer)},
+         {"finish_reason", FinishWord(answer.finish_reason)}});
+  }
+  document["usage"] = UsageJson(usage);
+  return Dump(document);
+}
+
+std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool first,
+                          bool usage_follows) {
+  json document = HeadJson(head, true);
+  if (head.kind == AnswerKind::kCompletion) {
+    document["choices"] = json::array({CompletionChoice(delta)});
+  } else {
+    json content = json::object();
+    if (first) content["role"] = "assistant";
+    if (first || !delta.text.empty()) content["content"] = delta.text;
+    document["choices"] = json::array({{{"index", delta.index},
+                                        {"delta", std::move(content)},
+                                        {"logprobs", ChatScores(delta)},
+                                        {"finish_reason", FinishWord(delta.finish_reason)}}});
+  }
+  if (usage_follows) document["usage"] = nullptr;
+  return Dump(document);
+}
+
+std::string UsageDocument(const AnswerHead& head, const Usage& usage) {
+  json document = HeadJson(head, true);
+  document["choices"] = json::array();
+  document["usage"] = UsageJson(usage);
+  return Dump(document);
+}
+
+std::string EmbeddingsDocument(const std::string& model, const std::vector<Embedding>& embeddings,
+                               bool as_base64, int64_t prompt_tokens) {
+  json data = json::array();
+  for (const Embedding& embedding : embeddings) {
+    data.push_back(
+        {{"object", "embedding"},
+         {"index", data.size()},
+         {"embedding", as_base64 ? json(Base64(embedding.vector)) : json(embedding.vector)}});
+  }
+  return Dump({{"object", "list"},
+               {"data", std::move(data)},
+               {"model", model},
+               {"usage", {{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}}}});
+}
+
+std::string ModelsDocument(const std::string& model, int64_t created) {
+  return Dump({{"object", "list"}, {"data", json::array({ModelJson(model, created)})}});
+}
+
+std::string ModelDocument(const std::string& model, int64_t created) {
+  return Dump(ModelJson(model, created));
+}
+
+std::string TokensDocument(const std::vector<api::TokenId>& tokens,
+                           const std::optional<std::vector<std::string>>& pieces) {
+  if (!pieces) return Dump({{"tokens", tokens}});
+  json list = json::array();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string& piece = (*pieces)[i];
+    list.push_back({{"id", tokens[i]}, {"piece", IsUtf8(piece) ? json(piece) : Bytes(piece)}});
+  }
+  return Dump({{"tokens", std::move(list)}});
+}
+
+std::string ContentDocument(const std::string& content) { return Dump({{"content", content}}); }
+
+std::string StatsDocument(const std::string& name, const api::ModelInfo& info,
+                          const api::Stats& stats) {
+  return Dump({{"model",
+                {{"name", name},
+                 {"architecture", info.architecture},
+                 {"mode", info.mode},
+                 {"instruction_set", info.instruction_set},
+                 {"threads", info.threads},
+                 {"context", info.context},
+                 {"vocab_size", info.vocab_size},
+                 {"embedding_size", info.embedding_size},
+                 {"is_streamed", info.is_streamed}}},
+               {"requests",
+                {{"running", stats.running},
+                 {"waiting", stats.waiting},
+                 {"parallel", info.parallel},
+                 {"queue", info.queue}}},
+               {"tokens",
+                {{"prompt", stats.prompt_tokens},
+                 {"reused", stats.reused_tokens},
+                 {"generated", stats.generated_tokens}}},
+               {"passes",
+                {{"prefill", stats.prefill_passes},
+                 {"prefill_seconds", stats.prefill_seconds},
+                 {"decode", stats.decode_passes},
+                 {"decode_seconds", stats.decode_seconds},
+                 {"failed", stats.failed_passes}}},
+               {"memory",
+                {{"limit_bytes", info.memory_limit_bytes},
+                 {"resident_bytes", stats.resident_bytes},
+                 {"ledger", stats.ledger},
+                 {"kv_pages", stats.kv_pages},
+                 {"kv_pages_free", stats.kv_pages_free},
+                 {"kv_pages_promised", stats.kv_pages_promised}}},
+               {"io",
+                {{"neurons", stats.neurons},
+                 {"pinned", stats.neurons_pinned},
+                 {"cached", stats.neurons_cached},
+                 {"read", stats.neurons_read},
+                 {"hit_rate", stats.hit_rate()},
+                 {"decode_reads", stats.decode_reads},
+                 {"decode_bytes_read", stats.decode_bytes_read},
+                 {"bytes_read", stats.bytes_read}}},
+               {"fault", stats.fault.empty() ? json(nullptr) : json(stats.fault)}});
+}
+
+std::string HealthDocument(const std::string& status, const std::string& message) {
+  json document = {{"status", status}};
+  if (!message.empty()) document["message"] = message;
+  return Dump(document);
+}
+
+}  // namespace hearth::serve

@@ -1,0 +1,82 @@
+// Documents of the OpenAI API that the server sends.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hearth/hearth.hpp"
+
+namespace hearth::serve {
+
+enum class AnswerKind { kChat, kCompletion };
+
+// What all documents of one request have in common.
+struct AnswerHead {
+  AnswerKind kind = AnswerKind::kChat;
+  std::string id;       // "chatcmpl-..." or "cmpl-..."
+  int64_t created = 0;  // seconds since 1970
+  std::string model;
+};
+
+// Tokens of a request, all its answers together.
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of them, not computed again
+  int64_t completion_tokens = 0;
+};
+
+// A token's score with the bytes that the tokens stand for.
+struct NamedScore {
+  std::string bytes;
+  float logprob = 0;
+};
+struct NamedToken {
+  NamedScore token;
+  std::vector<NamedScore> top;
+};
+
+// One of a request's answers, or what is new of it.
+struct Answer {
+  int64_t index = 0;
+  std::string text;
+  std::optional<std::vector<NamedToken>> scores;   // where they were asked for
+  size_t text_offset = 0;                          // of the first score's token in the whole text
+  std::optional<api::FinishReason> finish_reason;  // nothing: it goes on
+};
+
+// {"object": "chat.completion" or "text_completion", ...}.
+std::string AnswerDocument(const AnswerHead& head, const std::vector<Answer>& answers,
+                           const Usage& usage);
+
+// A part of a stream with what is new of one answer. first: it opens the answer.
+std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool first,
+                          bool usage_follows);
+// The part without an answer that tells the usage.
+std::string UsageDocument(const AnswerHead& head, const Usage& usage);
+
+struct Embedding {
+  std::vector<float> vector;
+};
+std::string EmbeddingsDocument(const std::string& model, const std::vector<Embedding>& embeddings,
+                               bool as_base64, int64_t prompt_tokens);
+
+std::string ModelsDocument(const std::string& model, int64_t created);
+// One of them alone.
+std::string ModelDocument(const std::string& model, int64_t created);
+
+// {"tokens": ids}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is no UTF-8 is a
+// list of bytes.
+std::string TokensDocument(const std::vector<api::TokenId>& tokens,
+                           const std::optional<std::vector<std::string>>& pieces);
+std::string ContentDocument(const std::string& content);
+
+// /v1/hearth/stats: docs/server.md.
+std::string StatsDocument(const std::string& name, const api::ModelInfo& info,
+                          const api::Stats& stats);
+
+// {"status": "ok", "fault" or "stopping"}.
+std::string HealthDocument(const std::string& status, const std::string& message);
+
+}  // namespace hearth::serve

@@ -1,0 +1,88 @@
+// One client: reads its requests, one after the other, and writes their answers.
+//
+//   idle -> reading -> answering -> idle ... -> closed
+//
+// While a request is answered the connection is listened to: a client that goes away, or closes its
+// half of it, ends the generation.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serve/reply.h"
+#include "serve/server.h"
+#include "serve/service.h"
+
+namespace hearth::serve {
+
+class Connection : public Reply, public std::enable_shared_from_this<Connection> {
+ public:
+  // on_close is called once, from the destructor.
+  Connection(boost::asio::ip::tcp::socket socket, Service& service, const ServerLimits& limits,
+             std::function<void()> on_close);
+  ~Connection() override;
+
+  void Start() { WaitForRequest(); }
+  // Answers 503 and closes: there are too many others.
+  void Refuse();
+  bool is_answering() const { return state_ == State::kAnswering; }
+  // Ends what is under way.
+  void Abort();
+
+  void Send(Response response) override;
+  void BeginStream() override;
+  void SendEvent(std::string_view data) override;
+  void EndStream() override;
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using ErrorCode = boost::system::error_code;
+  enum class State { kIdle, kReading, kAnswering, kLingering, kClosed };
+
+  void WaitForRequest();
+  void Listen();
+  void OnHeard(ErrorCode error, size_t bytes);
+  void ReadHead();
+  void OnHead(ErrorCode error);
+  void ReadBody();
+  void OnBody(ErrorCode error);
+  void Handle();
+  bool RefuseBadRead(ErrorCode error);
+  void SendError(const RequestError& error);
+  void Write();
+  void OnWritten(ErrorCode error);
+  void Linger();
+  void Discard();
+  void Close();
+  void SetDeadline(std::chrono::milliseconds time);
+
+  boost::asio::ip::tcp::socket socket_;
+  Service& service_;
+  const ServerLimits& limits_;
+  std::function<void()> on_close_;
+  boost::asio::steady_timer timer_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  RequestHead head_;
+  State state_ = State::kIdle;
+  bool is_listening_ = false;  // a read is pending that belongs to no parser
+  bool timed_out_ = false;
+  bool keep_alive_ = false;  // after this answer
+  bool is_chunked_ = false;  // the stream; else it ends with the connection
+  bool answer_complete_ = false;
+  bool is_writing_ = false;
+  std::string to_write_, being_written_;
+  uint64_t deadline_ = 0;  // number of the deadline in force
+  std::shared_ptr<Exchange> exchange_;
+  size_t discarded_ = 0;
+};
+
+}  // namespace hearth::serve

@@ -1,0 +1,185 @@
+#include "serve/generation_exchange.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+namespace hearth::serve {
+namespace {
+
+double Seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
+}
+
+}  // namespace
+
+GenerationExchange::GenerationExchange(ExchangeContext& context, AnswerHead head,
+                                       GenerationSettings settings, std::shared_ptr<Reply> reply)
+    : context_(context),
+      head_(std::move(head)),
+      settings_(std::move(settings)),
+      reply_(std::move(reply)) {}
+
+api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::TokenId>& prompt,
+                                                     int64_t number) const {
+  api::GenerateRequest request;
+  request.prompt = prompt;
+  const int64_t room = context_.model.info().context - std::ssize(prompt);
+  request.max_tokens = settings_.max_tokens.value_or(std::max<int64_t>(room, 1));
+  request.sampling = settings_.sampling;
+  // Answers to one prompt differ, and are the same again with the same seed.
+  request.sampling.seed =
+      settings_.has_seed ? settings_.sampling.seed + static_cast<uint64_t>(number) : RandomSeed();
+  request.stop = settings_.stop;
+  request.top_logprobs = settings_.top_logprobs;
+  return request;
+}
+
+api::Listener GenerationExchange::MakeListener(size_t index) {
+  api::Listener listener;
+  ExchangeContext& context = context_;
+  listener.on_token = [self = shared_from_this(), &context, index](
+                          std::string_view text, const std::vector<api::ScoredToken>& scores) {
+    const auto named = [&context](const api::TokenScore& score) {
+      return NamedScore{context.model.TokenBytes(score.id), score.logprob};
+    };
+    std::vector<NamedToken> tokens;
+    for (const api::ScoredToken& scored : scores) {
+      NamedToken& token = tokens.emplace_back(NamedToken{named(scored.token), {}});
+      for (const api::TokenScore& top : scored.top) token.top.push_back(named(top));
+    }
+    context.post([self, index, text = std::string(text), tokens = std::move(tokens),
+                  now = Clock::now()]() mutable {
+      self->OnToken(index, std::move(text), std::move(tokens), now);
+    });
+  };
+  listener.on_done = [self = shared_from_this(), &context, index](const api::Outcome& outcome) {
+    context.post([self, index, outcome] { self->OnDone(index, outcome); });
+  };
+  return listener;
+}
+
+void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
+  std::vector<api::GenerateRequest> requests;
+  std::vector<api::Listener> listeners;
+  for (const std::vector<api::TokenId>& prompt : prompts) {
+    for (int64_t number = 0; number < settings_.n; ++number) {
+      listeners.push_back(MakeListener(requests.size()));
+      requests.push_back(MakeRequest(prompt, number));
+    }
+  }
+  choices_.resize(requests.size());
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].answer.index = static_cast<int64_t>(i);
+    if (settings_.top_logprobs) choices_[i].answer.scores.emplace();
+  }
+  prompt_tokens_.resize(choices_.size());
+  reused_tokens_.resize(choices_.size());
+  tickets_ = context_.model.Start(std::move(requests), std::move(listeners));
+  context_.active += std::ssize(tickets_);
+}
+
+void GenerationExchange::Abandon() {
+  reply_.reset();
+  for (const api::Ticket& ticket : tickets_) ticket.Cancel();
+}
+
+void GenerationExchange::OpenStream() {
+  if (std::exchange(is_streaming_, true)) return;
+  reply_->BeginStream();
+}
+
+void GenerationExchange::SendDelta(Choice& choice, Answer delta) {
+  OpenStream();
+  delta.index = choice.answer.index;
+  reply_->SendEvent(
+      ChunkDocument(head_, delta, !std::exchange(choice.is_open, true), settings_.include_usage));
+}
+
+void GenerationExchange::OnToken(size_t index, std::string text, std::vector<NamedToken> scores,
+                                 Clock::time_point when) {
+  Choice& choice = choices_[index];
+  if (std::exchange(choice.has_token, true)) {
+    context_.metrics.AddTimeBetweenTokens(Seconds(when - choice.last_token));
+  } else {
+    context_.metrics.AddTimeToFirstToken(Seconds(when - arrived_));
+  }
+  choice.last_token = when;
+  if (!reply_) return;
+  Answer& answer = choice.answer;
+  if (settings_.stream) {
+    if (text.empty() && scores.empty()) return;
+    Answer delta;
+    delta.text_offset = answer.text_offset;
+    for (const NamedToken& token : scores) answer.text_offset += token.token.bytes.size();
+    if (settings_.top_logprobs) delta.scores = std::move(scores);
+    delta.text = std::move(text);
+    SendDelta(choice, std::move(delta));
+    return;
+  }
+  answer.text += text;
+  if (answer.scores) {
+    std::move(scores.begin(), scores.end(), std::back_inserter(*answer.scores));
+  }
+}
+
+void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
+  --context_.active;
+  Choice& choice = choices_[index];
+  choice.has_ended = true;
+  ++ended_;
+  prompt_tokens_[index] = outcome.prompt_tokens;
+  reused_tokens_[index] = outcome.reused_tokens;
+  generated_tokens_ += std::ssize(outcome.generated);
+  if (!reply_) return;
+  if (outcome.error) return Fail(FromModel(*outcome.error));
+  if (outcome.finish_reason == api::FinishReason::kCancelled) {
+    return Fail({Status::kUnavailable, "the server is stopping", "", "stopping"});
+  }
+  choice.answer.finish_reason = outcome.finish_reason;
+  if (settings_.stream) {
+    Answer delta;
+    delta.finish_reason = outcome.finish_reason;
+    delta.text_offset = choice.answer.text_offset;
+    SendDelta(choice, std::move(delta));
+  }
+  if (ended_ == choices_.size()) Finish();
+}
+
+// What has been streamed cannot be taken back: the error is its last event.
+void GenerationExchange::Fail(const RequestError& error) {
+  if (is_streaming_) {
+    reply_->SendEvent(error.ToJson());
+    reply_->EndStream();
+  } else {
+    reply_->Send(ErrorResponse(error));
+  }
+  Abandon();
+}
+
+void GenerationExchange::Finish() {
+  Usage usage;
+  usage.completion_tokens = generated_tokens_;
+  // Of every prompt once.
+  for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(settings_.n)) {
+    usage.prompt_tokens += prompt_tokens_[i];
+    usage.cached_tokens += reused_tokens_[i];
+  }
+  if (settings_.stream) {
+    if (settings_.include_usage) reply_->SendEvent(UsageDocument(head_, usage));
+    reply_->SendEvent("[DONE]");
+    reply_->EndStream();
+  } else {
+    std::vector<Answer> answers;
+    for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
+    reply_->Send({.body = AnswerDocument(head_, answers, usage)});
+  }
+  reply_.reset();
+}
+
+}  // namespace hearth::serve

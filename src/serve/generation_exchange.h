@@ -1,0 +1,73 @@
+// A chat or a completion on its way: collects its answers or streams them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/answers.h"
+#include "serve/metrics.h"
+#include "serve/reply.h"
+#include "serve/requests.h"
+
+namespace hearth::serve {
+
+// Runs a function on the server's thread, from any thread.
+using PostFn = std::function<void(std::function<void()>)>;
+
+// What exchanges share; outlives them.
+struct ExchangeContext {
+  api::Model& model;
+  Metrics& metrics;
+  PostFn post;
+  int64_t active = 0;  // requests of the model that have not ended; on the server's thread
+};
+
+// Lives on the server's thread; tokens are posted to it from the model's.
+class GenerationExchange : public Exchange,
+                           public std::enable_shared_from_this<GenerationExchange> {
+ public:
+  GenerationExchange(ExchangeContext& context, AnswerHead head, GenerationSettings settings,
+                     std::shared_ptr<Reply> reply);
+
+  // n answers to every prompt. Throws api::Error where they cannot start.
+  void Start(std::vector<std::vector<api::TokenId>> prompts);
+  void Abandon() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Choice {
+    Answer answer;         // collected; of a stream what it has sent
+    bool is_open = false;  // the stream has said so
+    bool has_ended = false;
+    bool has_token = false;
+    Clock::time_point last_token;
+  };
+
+  api::GenerateRequest MakeRequest(const std::vector<api::TokenId>& prompt, int64_t number) const;
+  api::Listener MakeListener(size_t index);
+  void OnToken(size_t index, std::string text, std::vector<NamedToken> scores,
+               Clock::time_point when);
+  void OnDone(size_t index, const api::Outcome& outcome);
+  void Fail(const RequestError& error);
+  void Finish();
+  void SendDelta(Choice& choice, Answer delta);
+  void OpenStream();
+
+  ExchangeContext& context_;
+  const AnswerHead head_;
+  const GenerationSettings settings_;
+  std::shared_ptr<Reply> reply_;  // null once nobody waits for it
+  std::vector<api::Ticket> tickets_;
+  std::vector<Choice> choices_;
+  std::vector<int64_t> prompt_tokens_, reused_tokens_;
+  int64_t generated_tokens_ = 0;
+  size_t ended_ = 0;
+  bool is_streaming_ = false;
+  const Clock::time_point arrived_ = Clock::now();
+};
+
+}  // namespace hearth::serve

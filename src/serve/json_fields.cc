@@ -1,0 +1,125 @@
+#include "serve/json_fields.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "serve/request_error.h"
+
+namespace hearth::serve {
+namespace {
+
+constexpr int kMostLevels = 32;
+constexpr int64_t kMostValues = int64_t{1} << 17;
+
+// Counts while the parser reads, so that a small body cannot become a large document.
+class BodyLimits {
+ public:
+  bool operator()(int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
+    if (depth > kMostLevels) Fail("it is nested too deeply");
+    using Event = nlohmann::json::parse_event_t;
+    const bool is_value =
+        event == Event::value || event == Event::object_start || event == Event::array_start;
+    if (is_value && ++values_ > kMostValues) Fail("it holds too many values");
+    return true;
+  }
+
+ private:
+  [[noreturn]] static void Fail(const char* why) {
+    throw RequestError(Status::kBadRequest, fmt::format("request body: {}", why));
+  }
+  int64_t values_ = 0;
+};
+
+std::string Words(double number) { return fmt::format("{:g}", number); }
+
+}  // namespace
+
+nlohmann::json ParseBody(std::string_view body) {
+  try {
+    return nlohmann::json::parse(body, BodyLimits());
+  } catch (const nlohmann::json::exception&) {
+    throw RequestError(Status::kBadRequest, "request body: expected JSON in UTF-8", "",
+                       "invalid_json");
+  }
+}
+
+Fields::Fields(const nlohmann::json& object, std::string path)
+    : object_(object), path_(std::move(path)) {
+  if (object.is_object()) return;
+  throw RequestError(Status::kBadRequest,
+                     (path_.empty() ? "request body" : path_) + ": expected a JSON object", path_);
+}
+
+std::string Fields::PathOf(const std::string& name) const {
+  return path_.empty() ? name : path_ + "." + name;
+}
+
+void Fields::Fail(const std::string& name, const std::string& expected) const {
+  throw RequestError(Status::kBadRequest, fmt::format("{}: expected {}", PathOf(name), expected),
+                     PathOf(name), "invalid_value");
+}
+
+const nlohmann::json* Fields::Take(const std::string& name) {
+  taken_.insert(name);
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<bool> Fields::TakeBool(const std::string& name) {
+  const nlohmann::json* value = Take(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) Fail(name, "true or false");
+  return value->get<bool>();
+}
+
+std::optional<double> Fields::TakeNumber(const std::string& name, double low, double high) {
+  const nlohmann::json* value = Take(name);
+  if (value == nullptr) return std::nullopt;
+  const std::string expected = fmt::format("a number from {} to {}", Words(low), Words(high));
+  if (!value->is_number()) Fail(name, expected);
+  const auto number = value->get<double>();
+  if (!(number >= low && number <= high)) Fail(name, expected);
+  return number;
+}
+
+std::optional<int64_t> Fields::TakeInteger(const std::string& name, int64_t low, int64_t high) {
+  const nlohmann::json* value = Take(name);
+  if (value == nullptr) return std::nullopt;
+  const std::string expected = fmt::format("a whole number from {} to {}", low, high);
+  if (!value->is_number_integer()) Fail(name, expected);
+  // Unsigned values past the largest signed one would wrap.
+  if (value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    Fail(name, expected);
+  }
+  const auto number = value->get<int64_t>();
+  if (number < low || number > high) Fail(name, expected);
+  return number;
+}
+
+std::optional<std::string> Fields::TakeString(const std::string& name) {
+  const nlohmann::json* value = Take(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) Fail(name, "a string");
+  return value->get<std::string>();
+}
+
+void Fields::Refuse(const std::string& name, const std::string& reason,
+                    const nlohmann::json& neutral) {
+  const nlohmann::json* value = Take(name);
+  if (value == nullptr || *value == neutral) return;
+  throw RequestError(Status::kBadRequest, fmt::format("{}: {}", PathOf(name), reason), PathOf(name),
+                     "unsupported_parameter");
+}
+
+void Fields::RefuseRest() const {
+  for (const auto& [name, value] : object_.items()) {
+    if (taken_.count(name) > 0) continue;
+    const std::string path = PathOf(Printable(name));
+    throw RequestError(Status::kBadRequest, fmt::format("{}: there is no such parameter", path),
+                       path, "unknown_parameter");
+  }
+}
+
+}  // namespace hearth::serve

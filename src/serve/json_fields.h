@@ -1,0 +1,50 @@
+// Reads a JSON object of a request field by field. What nobody asks for is refused by name, so that
+// no parameter is ever ignored.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace hearth::serve {
+
+// The document of a request body. Throws RequestError for what is no JSON object in UTF-8, for
+// nesting past 32 levels and for more than 2^17 values, which no request needs.
+nlohmann::json ParseBody(std::string_view body);
+
+// Functions throw RequestError(400), naming the field, for a value of the wrong kind or outside its
+// range. A field that is null is as if it were not there.
+class Fields {
+ public:
+  // The object must outlive this. path: how messages name it, empty for the request itself. Throws
+  // where it is no object.
+  explicit Fields(const nlohmann::json& object, std::string path = "");
+
+  // The value, null where there is none.
+  const nlohmann::json* Take(const std::string& name);
+  std::optional<bool> TakeBool(const std::string& name);
+  std::optional<double> TakeNumber(const std::string& name, double low, double high);
+  std::optional<int64_t> TakeInteger(const std::string& name, int64_t low, int64_t high);
+  std::optional<std::string> TakeString(const std::string& name);
+
+  // A field of the OpenAI API that is not there yet, or does not apply: refused with the reason
+  // unless its value is null or `neutral`, which asks for what is done anyway.
+  void Refuse(const std::string& name, const std::string& reason,
+              const nlohmann::json& neutral = nullptr);
+  // Refuses whatever has not been asked for.
+  void RefuseRest() const;
+
+  // How messages name a field.
+  std::string PathOf(const std::string& name) const;
+  [[noreturn]] void Fail(const std::string& name, const std::string& expected) const;
+
+ private:
+  const nlohmann::json& object_;
+  const std::string path_;
+  std::set<std::string> taken_;
+};
+
+}  // namespace hearth::serve

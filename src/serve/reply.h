@@ -1,0 +1,43 @@
+// Where the answer to one HTTP request goes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/request_error.h"
+
+namespace hearth::serve {
+
+struct Response {
+  Status status = Status::kOk;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;  // further ones
+};
+
+// The response of an error, with what clients expect beside it (Retry-After, WWW-Authenticate).
+Response ErrorResponse(const RequestError& error);
+
+// One whole response, or a stream of events. Used on the server's thread.
+class Reply {
+ public:
+  virtual ~Reply() = default;
+  virtual void Send(Response response) = 0;
+
+  // "text/event-stream", then any number of events, then the end.
+  virtual void BeginStream() = 0;
+  virtual void SendEvent(std::string_view data) = 0;
+  virtual void EndStream() = 0;
+};
+
+// A request that is being worked on. Whoever holds the connection ends it when the client is gone.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Nobody waits for the answer any more: the reply is not used again.
+  virtual void Abandon() = 0;
+};
+
+}  // namespace hearth::serve

@@ -1,0 +1,61 @@
+#include "serve/request_error.h"
+
+#include <nlohmann/json.hpp>
+
+namespace hearth::serve {
+namespace {
+
+const char* TypeOf(Status status) {
+  switch (status) {
+    case Status::kUnauthorized:
+      return "authentication_error";
+    case Status::kForbidden:
+      return "permission_error";
+    case Status::kTooManyRequests:
+      return "rate_limit_error";
+    case Status::kInternal:
+    case Status::kUnavailable:
+      return "server_error";
+    default:
+      return "invalid_request_error";
+  }
+}
+
+nlohmann::ordered_json OrNull(const std::string& text) {
+  return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
+}
+
+}  // namespace
+
+std::string RequestError::ToJson() const {
+  const nlohmann::ordered_json document = {{"error",
+                                            {{"message", what()},
+                                             {"type", TypeOf(status_)},
+                                             {"param", OrNull(param_)},
+                                             {"code", OrNull(code_)}}}};
+  return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+RequestError FromModel(const api::Error& error) {
+  switch (error.code()) {
+    case api::ErrorCode::kContextFull:
+      return {Status::kBadRequest, error.what(), "", "context_length_exceeded"};
+    case api::ErrorCode::kInvalidArgument:
+    case api::ErrorCode::kUnsupported:
+      return {Status::kBadRequest, error.what()};
+    case api::ErrorCode::kBusy:
+      return {Status::kTooManyRequests, error.what(), "", "queue_full"};
+    case api::ErrorCode::kIo:
+    case api::ErrorCode::kCorrupt:
+      return {Status::kUnavailable, error.what(), "", "model_fault"};
+    case api::ErrorCode::kCancelled:
+    case api::ErrorCode::kOutOfBudget:
+      return {Status::kUnavailable, error.what()};
+    case api::ErrorCode::kNotFound:
+    case api::ErrorCode::kInternal:
+      break;
+  }
+  return {Status::kInternal, error.what()};
+}
+
+}  // namespace hearth::serve

@@ -1,0 +1,54 @@
+// Why a request is not served, in the words of the OpenAI API.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "hearth/hearth.hpp"
+
+namespace hearth::serve {
+
+// HTTP status codes that are used here.
+enum class Status {
+  kOk = 200,
+  kBadRequest = 400,
+  kUnauthorized = 401,
+  kForbidden = 403,
+  kNotFound = 404,
+  kMethodNotAllowed = 405,
+  kRequestTimeout = 408,
+  kPayloadTooLarge = 413,
+  kTooManyRequests = 429,
+  kHeaderTooLarge = 431,
+  kInternal = 500,
+  kUnavailable = 503,
+};
+
+// what() is the message.
+class RequestError : public std::runtime_error {
+ public:
+  // param: the field of the request concerned; code: a word for programs. Both may be empty.
+  RequestError(Status status, const std::string& message, std::string param = "",
+               std::string code = "")
+      : std::runtime_error(message),
+        status_(status),
+        param_(std::move(param)),
+        code_(std::move(code)) {}
+
+  Status status() const { return status_; }
+  const std::string& param() const { return param_; }
+  const std::string& code() const { return code_; }
+
+  // {"error": {"message", "type", "param", "code"}}; type follows from the status.
+  std::string ToJson() const;
+
+ private:
+  Status status_;
+  std::string param_;
+  std::string code_;
+};
+
+// What the model said no with. A fault of its file is 503: the next request may work.
+RequestError FromModel(const api::Error& error);
+
+}  // namespace hearth::serve

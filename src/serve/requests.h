@@ -1,0 +1,69 @@
+// Requests of the OpenAI API: from bytes to checked values (docs/server.md lists the parameters).
+// Knows no model: what only a model can refuse, such as a token it does not have, comes later.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "hearth/hearth.hpp"
+
+namespace hearth::serve {
+
+// Most texts, and choices of all of them together, that one request may ask for.
+inline constexpr int64_t kMostChoices = 128;
+
+// How tokens are generated; of chats and completions alike.
+struct GenerationSettings {
+  std::string model;                  // empty: whatever is served
+  std::optional<int64_t> max_tokens;  // nothing: as many as the context holds
+  api::Sampling sampling;             // the defaults of the OpenAI API
+  bool has_seed = false;              // else each answer gets one of its own
+  std::vector<std::string> stop;
+  int64_t n = 1;
+  std::optional<int> top_logprobs;  // nothing: no scores
+  bool stream = false;
+  bool include_usage = false;  // in a stream, behind the last choice
+};
+
+struct ChatRequest {
+  GenerationSettings settings;
+  std::vector<api::ChatMessage> messages;
+};
+
+// A text, or the token ids of one.
+using TextOrTokens = std::variant<std::string, std::vector<api::TokenId>>;
+
+struct CompletionRequest {
+  GenerationSettings settings;
+  std::vector<TextOrTokens> prompts;  // at least one
+};
+
+struct EmbeddingsRequest {
+  std::string model;
+  std::vector<TextOrTokens> inputs;  // at least one
+  bool as_base64 = false;            // little-endian floats
+};
+
+struct TokenizeRequest {
+  std::string content;
+  bool add_special = false;  // the token that texts begin with
+  bool with_pieces = false;  // also what every token stands for
+};
+
+struct DetokenizeRequest {
+  std::vector<api::TokenId> tokens;
+};
+
+// All throw RequestError, naming the field, for what is malformed, out of range, not available or
+// unknown; and nothing else, whatever the bytes.
+ChatRequest ParseChatRequest(std::string_view body);
+CompletionRequest ParseCompletionRequest(std::string_view body);
+EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body);
+TokenizeRequest ParseTokenizeRequest(std::string_view body);
+DetokenizeRequest ParseDetokenizeRequest(std::string_view body);
+
+}  // namespace hearth::serve

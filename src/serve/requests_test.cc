@@ -1,0 +1,265 @@
+#include "serve/requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "serve/request_error.h"
+
+namespace hearth::serve {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kChat[] = R"({"model": "m", "messages": [{"role": "user", "content": "Hi"}])";
+
+ChatRequest ParseChat(const std::string& more) {
+  return ParseChatRequest(kChat + (more.empty() ? "}" : ", " + more + "}"));
+}
+
+// The error of a chat request with these fields.
+RequestError ChatError(const std::string& more) {
+  try {
+    ParseChat(more);
+  } catch (const RequestError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "taken: " << more;
+  return {Status::kOk, ""};
+}
+
+RequestError ErrorOf(const std::function<void()>& parse) {
+  try {
+    parse();
+  } catch (const RequestError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {Status::kOk, ""};
+}
+
+TEST(RequestsTest, AChatHasTheDefaultsOfTheApi) {
+  const ChatRequest request = ParseChat("");
+  EXPECT_EQ(request.settings.model, "m");
+  EXPECT_EQ(request.settings.sampling.temperature, 1.0f);
+  EXPECT_EQ(request.settings.sampling.top_p, 1.0f);
+  EXPECT_EQ(request.settings.sampling.top_k, 0);
+  EXPECT_FALSE(request.settings.max_tokens.has_value());
+  EXPECT_FALSE(request.settings.stream);
+  EXPECT_FALSE(request.settings.has_seed);
+  EXPECT_EQ(request.settings.n, 1);
+  ASSERT_EQ(request.messages.size(), 1u);
+  EXPECT_EQ(request.messages[0].content, "Hi");
+}
+
+TEST(RequestsTest, EveryParameterArrives) {
+  const GenerationSettings s =
+      ParseChat(R"("max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.25, "top_k": 9,
+                   "min_p": 0.125, "repetition_penalty": 1.5, "seed": -1, "n": 3,
+                   "stop": ["a", "b"], "presence_penalty": -1.5, "frequency_penalty": 2,
+                   "logit_bias": {"5": -100, "70": 1.5}, "stream": true,
+                   "stream_options": {"include_usage": true}, "logprobs": true,
+                   "top_logprobs": 4, "response_format": {"type": "text"}, "user": null,
+                   "tool_choice": "none", "store": false, "service_tier": "auto")")
+          .settings;
+  EXPECT_EQ(s.max_tokens, 7);
+  EXPECT_EQ(s.sampling.temperature, 0.5f);
+  EXPECT_EQ(s.sampling.top_p, 0.25f);
+  EXPECT_EQ(s.sampling.top_k, 9);
+  EXPECT_EQ(s.sampling.min_p, 0.125f);
+  EXPECT_EQ(s.sampling.repetition_penalty, 1.5f);
+  EXPECT_EQ(s.sampling.seed, UINT64_MAX);
+  EXPECT_TRUE(s.has_seed);
+  EXPECT_EQ(s.n, 3);
+  EXPECT_THAT(s.stop, ElementsAre("a", "b"));
+  EXPECT_EQ(s.sampling.presence_penalty, -1.5f);
+  EXPECT_EQ(s.sampling.frequency_penalty, 2.0f);
+  EXPECT_EQ(s.sampling.logit_bias.at(5), -100.0f);
+  EXPECT_EQ(s.sampling.logit_bias.at(70), 1.5f);
+  EXPECT_TRUE(s.stream && s.include_usage);
+  EXPECT_EQ(s.top_logprobs, 4);
+}
+
+TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("tools": [])", "tools"},
+      {R"("tool_choice": "auto")", "tool_choice"},
+      {R"("functions": [])", "functions"},
+      {R"("response_format": {"type": "json_object"})", "response_format.type"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format.type"},
+      {R"("user": "me")", "user"},
+      {R"("store": true)", "store"},
+      {R"("audio": {})", "audio"},
+      {R"("modalities": ["audio"])", "modalities"},
+      {R"("temprature": 1)", "temprature"},
+      {R"("best_of": 2)", "best_of"},
+  };
+  for (const auto& [fields, name] : cases) {
+    const RequestError error = ChatError(fields);
+    EXPECT_EQ(error.status(), Status::kBadRequest);
+    EXPECT_EQ(error.param(), name);
+    EXPECT_THAT(error.what(), HasSubstr(name));
+  }
+  EXPECT_THAT(ChatError(R"("tools": [])").what(), HasSubstr("not available yet"));
+  EXPECT_THAT(ChatError(R"("response_format": {"type": "json_object"})").what(),
+              HasSubstr("json_object is not available yet"));
+}
+
+TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
+  for (const char* fields : {R"("temperature": -0.1)",
+                             R"("temperature": 2.1)",
+                             R"("temperature": "hot")",
+                             R"("temperature": true)",
+
+                             R"("top_p": 1.5)",
+                             R"("top_k": -1)",
+                             R"("top_k": 1.5)",
+                             R"("max_tokens": 0)",
+                             R"("max_tokens": -5)",
+                             R"("max_tokens": 1e30)",
+                             R"("max_tokens": 99999999999999999999)",
+                             R"("max_tokens": 18446744073709551615)",
+                             R"("n": 0)",
+                             R"("n": 129)",
+                             R"("seed": 1.5)",
+                             R"("seed": "1")",
+                             R"("stop": "")",
+                             R"("stop": [""])",
+                             R"("stop": [1])",
+                             R"("stop": {"a": 1})",
+                             R"("stream": "yes")",
+                             R"("stream": 1)",
+                             R"("stream_options": {"include_usage": true})",
+                             R"("stream": true, "stream_options": {"include": true})",
+                             R"("presence_penalty": 3)",
+                             R"("frequency_penalty": -3)",
+                             R"("logit_bias": [1])",
+                             R"("logit_bias": {"x": 1})",
+                             R"("logit_bias": {"-1": 1})",
+                             R"("logit_bias": {"1": 101})",
+                             R"("logit_bias": {"1": "a"})",
+                             R"("logit_bias": {"99999999999": 1})",
+                             R"("logprobs": 5)",
+                             R"("top_logprobs": 3)",
+                             R"("logprobs": true, "top_logprobs": 21)",
+                             R"("max_tokens": 5, "max_completion_tokens": 5)",
+                             R"("response_format": "text")",
+                             R"("response_format": {"type": "xml"})",
+                             R"("service_tier": "priority")"}) {
+    const RequestError error = ChatError(fields);
+    EXPECT_EQ(error.status(), Status::kBadRequest) << fields;
+    EXPECT_NE(error.param(), "") << fields;
+    EXPECT_NO_THROW(nlohmann::json::parse(error.ToJson()));
+  }
+}
+
+TEST(RequestsTest, MessagesAreTextsOfKnownRoles) {
+  const auto parse = [](const std::string& messages) {
+    return ParseChatRequest(R"({"messages": )" + messages + "}").messages;
+  };
+  const auto read = parse(R"([{"role": "developer", "content": "Be kind."},
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": "c"}])");
+  ASSERT_EQ(read.size(), 3u);
+  EXPECT_EQ(read[0].role, "system");
+  EXPECT_EQ(read[1].content, "ab");
+  const std::pair<const char*, const char*> refused[] = {
+      {"[]", "messages"},
+      {"null", "messages"},
+      {R"("Hi")", "messages"},
+      {R"([1])", "messages[0]"},
+      {R"([{"content": "x"}])", "messages[0].role"},
+      {R"([{"role": "cat", "content": "x"}])", "messages[0].role"},
+      {R"([{"role": "tool", "content": "x"}])", "messages[0].role"},
+      {R"([{"role": "user"}])", "messages[0].content"},
+      {R"([{"role": "user", "content": null}])", "messages[0].content"},
+      {R"([{"role": "user", "content": 5}])", "messages[0].content"},
+      {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content[0].type"},
+      {R"([{"role": "user", "content": [5]}])", "messages[0].content[0]"},
+      {R"([{"role": "user", "content": "x", "name": "me"}])", "messages[0].name"},
+      {R"([{"role": "assistant", "content": "x", "tool_calls": []}])", "messages[0].tool_calls"},
+      {R"([{"role": "user", "content": "x", "extra": 1}])", "messages[0].extra"},
+  };
+  for (const auto& [messages, param] : refused) {
+    EXPECT_EQ(ErrorOf([&, text = messages] { parse(text); }).param(), param) << messages;
+  }
+}
+
+TEST(RequestsTest, CompletionsTakeTextsAndTokens) {
+  const auto parse = [](const std::string& prompt, const std::string& more = "") {
+    return ParseCompletionRequest(R"({"prompt": )" + prompt + more + "}");
+  };
+  EXPECT_EQ(std::get<std::string>(parse(R"("Once")").prompts.at(0)), "Once");
+  EXPECT_EQ(parse(R"("Once")").settings.max_tokens, 16) << "the default of the API";
+  EXPECT_EQ(parse(R"(["a", "b"])").prompts.size(), 2u);
+  EXPECT_THAT(std::get<1>(parse("[1, 2, 3]").prompts.at(0)), ElementsAre(1, 2, 3));
+  EXPECT_THAT(std::get<1>(parse("[[1], [2, 3]]").prompts.at(1)), ElementsAre(2, 3));
+  EXPECT_EQ(
+      parse(R"("x")", R"(, "logprobs": 5, "best_of": 1, "echo": false)").settings.top_logprobs, 5);
+  for (const char* prompt : {"null", "5", "[]", "{}", "[[]]", "[-1]", "[1.5]", "[4294967296]",
+                             "[1, \"a\"]", "[[\"a\"]]", "[null]"}) {
+    EXPECT_EQ(ErrorOf([&] { parse(prompt); }).param(), "prompt") << prompt;
+  }
+  EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "echo": true)"); }).param(), "echo");
+  EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "suffix": "y")"); }).param(), "suffix");
+  EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "messages": [])"); }).param(), "messages");
+  EXPECT_EQ(ErrorOf([&] { parse(R"(["a", "b"])", R"(, "n": 128)"); }).param(), "n");
+}
+
+TEST(RequestsTest, TheOtherEndpoints) {
+  EXPECT_TRUE(ParseEmbeddingsRequest(R"({"input": "x", "encoding_format": "base64"})").as_base64);
+  EXPECT_EQ(ErrorOf([] { ParseEmbeddingsRequest(R"({"input": "x", "dimensions": 3})"); }).param(),
+            "dimensions");
+  EXPECT_EQ(ErrorOf([] { ParseEmbeddingsRequest("{}"); }).param(), "input");
+  EXPECT_TRUE(ParseTokenizeRequest(R"({"content": "x", "add_special": true})").add_special);
+  EXPECT_EQ(ErrorOf([] { ParseTokenizeRequest("{}"); }).param(), "content");
+  EXPECT_THAT(ParseDetokenizeRequest(R"({"tokens": [1, 2]})").tokens, ElementsAre(1, 2));
+  EXPECT_THAT(ParseDetokenizeRequest(R"({"tokens": []})").tokens, IsEmpty());
+  EXPECT_EQ(ErrorOf([] { ParseDetokenizeRequest(R"({"tokens": ["a"]})"); }).param(), "tokens");
+}
+
+TEST(RequestsTest, BytesThatAreNoRequest) {
+  std::string deep(1000, '[');
+  std::string many = "[";
+  for (int i = 0; i < 200'000; ++i) many += "1,";
+  many += "1]";
+  for (const std::string& body :
+       {std::string(), std::string("{"), std::string("null"), std::string("[]"), std::string("5"),
+        std::string("{\"messages\": \"\xff\xfe\"}"), std::string("{} {}"), std::string("{'a': 1}"),
+        std::string("{\"a\": NaN}"), std::string("{\"a\": 1e999}"), std::string("\0\0", 2), deep,
+        many, "{\"prompt\": " + many + "}", std::string("{\"a\": \"\\ud800\"}"),
+        std::string("\xef\xbb\xbf{")}) {
+    EXPECT_EQ(ErrorOf([&] { ParseChatRequest(body); }).status(), Status::kBadRequest);
+    EXPECT_EQ(ErrorOf([&] { ParseCompletionRequest(body); }).status(), Status::kBadRequest);
+    EXPECT_EQ(ErrorOf([&] { ParseEmbeddingsRequest(body); }).status(), Status::kBadRequest);
+    EXPECT_EQ(ErrorOf([&] { ParseTokenizeRequest(body); }).status(), Status::kBadRequest);
+    EXPECT_EQ(ErrorOf([&] { ParseDetokenizeRequest(body); }).status(), Status::kBadRequest);
+  }
+}
+
+// Whatever is cut off or changed: a request, or an error that says so.
+TEST(RequestsTest, AlteredBytesAreTakenOrRefused) {
+  const std::string body =
+      R"({"model": "m", "messages": [{"role": "user", "content": "H\u00e9llo"}], "stop": ["a"],
+          "seed": 5, "logit_bias": {"5": 1}, "stream": true, "stream_options": {}})";
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 3000; ++trial) {
+    std::string altered = body.substr(0, trial % 3 == 0 ? random() % body.size() : body.size());
+    for (size_t changes = random() % 4; changes > 0 && !altered.empty(); --changes) {
+      altered[random() % altered.size()] = static_cast<char>(random());
+    }
+    try {
+      ParseChatRequest(altered);
+    } catch (const RequestError& error) {
+      EXPECT_NO_THROW(nlohmann::json::parse(error.ToJson()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::serve

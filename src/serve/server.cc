@@ -1,0 +1,234 @@
+#include "serve/server.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <csignal>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+#include "serve/connection.h"
+
+namespace hearth::serve {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using SystemError = boost::system::error_code;
+
+constexpr std::chrono::milliseconds kStopPoll{10};
+// After the grace: for answers to those whose requests were ended.
+constexpr std::chrono::milliseconds kLastWords{500};
+// Before the next try where the system has no more descriptors.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+// Descriptors for all but connections.
+constexpr rlim_t kOtherFiles = 64;
+
+asio::ip::address ParseAddress(const std::string& host) {
+  SystemError error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) {
+    throw Error(hearth::ErrorCode::kInvalidArgument, "--host", "address",
+                "an IP address or localhost", Printable(host));
+  }
+  return address;
+}
+
+// As many open files as the connections need, where the system permits.
+int AllowConnections(int wanted) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  const rlim_t needed = static_cast<rlim_t>(wanted) + kOtherFiles;
+  if (limit.rlim_cur < needed) {
+    limit.rlim_cur = std::min(needed, limit.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  const rlim_t usable = limit.rlim_cur > 2 * kOtherFiles ? limit.rlim_cur - kOtherFiles : 1;
+  return static_cast<int>(std::min<rlim_t>(static_cast<rlim_t>(wanted), usable));
+}
+
+class Server {
+ public:
+  Server(api::Model& model, const ServerOptions& options)
+      : options_(options),
+        limits_(options.limits),
+        most_connections_(AllowConnections(options.limits.connections)),
+        acceptor_(io_),
+        signals_(io_, SIGTERM, SIGINT),
+        stop_timer_(io_),
+        service_(
+            model,
+            {.keys = options.keys,
+             .model_name = options.model_name,
+             .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback()},
+            [this](std::function<void()> work) { asio::post(io_, std::move(work)); }) {
+    Open();
+  }
+
+  uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+  void Run() {
+    Accept();
+    signals_.async_wait([this](SystemError error, int) {
+      if (!error) Stop();
+    });
+    for (;;) {
+      try {
+        return static_cast<void>(io_.run());
+      } catch (const std::bad_alloc&) {
+        // Of one connection, which is lost; the others go on.
+      }
+    }
+  }
+
+ private:
+  void Open() {
+    const tcp::endpoint endpoint(ParseAddress(options_.host), options_.port);
+    try {
+      acceptor_.open(endpoint.protocol());
+      acceptor_.set_option(tcp::acceptor::reuse_address(true));
+      acceptor_.bind(endpoint);
+      acceptor_.listen(asio::socket_base::max_listen_connections);
+    } catch (const boost::system::system_error& error) {
+      throw Error(hearth::ErrorCode::kIo, fmt::format("{} port {}", options_.host, options_.port),
+                  "cannot listen: " + error.code().message());
+    }
+  }
+
+  void Accept() {
+    acceptor_.async_accept([this](SystemError error, tcp::socket socket) {
+      if (!acceptor_.is_open()) return;
+      if (!error) {
+        Take(std::move(socket));
+        return Accept();
+      }
+      // Of connections that went away, or for want of descriptors: the next may work.
+      accept_timer_.expires_after(kAcceptPause);
+      accept_timer_.async_wait([this](SystemError) {
+        if (acceptor_.is_open()) Accept();
+      });
+    });
+  }
+
+  void Take(tcp::socket socket) {
+    std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
+    service_.metrics().AddConnections(1);
+    ++num_connections_;
+    const auto connection =
+        std::make_shared<Connection>(std::move(socket), service_, limits_, [this] {
+          service_.metrics().AddConnections(-1);
+          --num_connections_;
+        });
+    connections_.push_back(connection);
+    if (num_connections_ > most_connections_) {
+      connection->Refuse();
+    } else {
+      connection->Start();
+    }
+  }
+
+  void Stop() {
+    service_.Stop();
+    stop_at_ = std::chrono::steady_clock::now() + options_.grace;
+    signals_.async_wait([this](SystemError error, int) {
+      if (!error) stop_at_ = std::chrono::steady_clock::now();
+    });
+    PollStop();
+  }
+
+  bool IsAnswering() const {
+    return std::any_of(connections_.begin(), connections_.end(), [](const auto& weak) {
+      const auto connection = weak.lock();
+      return connection && connection->is_answering();
+    });
+  }
+
+  // Ends when nothing is under way, or the time is over and what was under way has been ended.
+  void PollStop() {
+    const auto now = std::chrono::steady_clock::now();
+    const bool is_over = now >= stop_at_;
+    if (is_over) AbortAll();
+    if (service_.is_idle() && (!IsAnswering() || now >= stop_at_ + kLastWords)) {
+      SystemError ignored;
+      acceptor_.close(ignored);
+      signals_.cancel(ignored);
+      AbortAll();
+      accept_timer_.cancel();
+      return;  // no more work: Run returns
+    }
+    stop_timer_.expires_after(kStopPoll);
+    stop_timer_.async_wait([this](SystemError) { PollStop(); });
+  }
+
+  void AbortAll() {
+    for (const auto& weak : connections_) {
+      if (const auto connection = weak.lock()) connection->Abort();
+    }
+  }
+
+  const ServerOptions& options_;
+  const ServerLimits limits_;
+  const int most_connections_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  asio::signal_set signals_;
+  asio::steady_timer stop_timer_;
+  asio::steady_timer accept_timer_{io_};
+  Service service_;
+  std::vector<std::weak_ptr<Connection>> connections_;
+  int num_connections_ = 0;
+  std::chrono::steady_clock::time_point stop_at_;
+};
+
+}  // namespace
+
+std::vector<std::string> ReadKeys(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(hearth::ErrorCode::kNotFound, Printable(path), "it cannot be read");
+  std::vector<std::string> keys;
+  std::string line;
+  while (std::getline(file, line)) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (line.empty() || line.front() == '#') continue;
+    const bool is_printable =
+        std::all_of(line.begin(), line.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+    if (!is_printable) {
+      throw Error(hearth::ErrorCode::kInvalidArgument, Printable(path),
+                  "a key is printable ASCII without spaces");
+    }
+    keys.push_back(line);
+  }
+  if (keys.empty()) {
+    throw Error(hearth::ErrorCode::kInvalidArgument, Printable(path), "it holds no key");
+  }
+  return keys;
+}
+
+void CheckExposure(const ServerOptions& options) {
+  if (ParseAddress(options.host).is_loopback()) return;
+  if (!options.keys.empty() || options.allow_no_key) return;
+  throw Error(hearth::ErrorCode::kInvalidArgument, "--host",
+              Printable(options.host) +
+                  " can be reached by others: give --api-key-file, or --allow-no-key to let "
+                  "everybody in");
+}
+
+void Serve(api::Model& model, const ServerOptions& options,
+           const std::function<void(uint16_t port)>& on_listening) {
+  CheckExposure(options);
+  Server server(model, options);
+  on_listening(server.port());
+  server.Run();
+}
+
+}  // namespace hearth::serve

@@ -1,0 +1,50 @@
+// The HTTP server: listens, keeps connections within limits, stops in good order.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hearth/hearth.hpp"
+
+namespace hearth::serve {
+
+// What one client may take.
+struct ServerLimits {
+  size_t header_bytes = size_t{16} << 10;
+  size_t body_bytes = size_t{4} << 20;
+  size_t unsent_bytes = size_t{4} << 20;  // of a stream that its client does not read
+  int connections = 2048;
+  std::chrono::milliseconds idle{60'000};     // between requests
+  std::chrono::milliseconds request{30'000};  // from a request's first byte to its last
+  std::chrono::milliseconds write{30'000};    // for a client to take some of the answer
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // an address, or "localhost"
+  uint16_t port = 8080;            // 0: a free one
+  std::vector<std::string> keys;
+  bool allow_no_key = false;       // although others can reach the address
+  std::chrono::seconds grace{30};  // for running requests when the server is told to stop
+  std::string model_name;          // empty: the model's own
+  ServerLimits limits;
+};
+
+// The keys of a file, one a line; empty lines and those that begin with '#' are skipped. Throws
+// hearth::Error where it cannot be read or holds none, or one that no header can carry.
+std::vector<std::string> ReadKeys(const std::string& path);
+
+// Throws hearth::Error(kInvalidArgument) for a host that is no address, and where others can reach
+// it though no key is asked for.
+void CheckExposure(const ServerOptions& options);
+
+// Serves until SIGTERM or SIGINT; then running requests may finish within the grace, new ones get
+// 503, and it returns. A second signal ends it at once. on_listening is told the port. Throws
+// hearth::Error where the address cannot be listened on.
+void Serve(api::Model& model, const ServerOptions& options,
+           const std::function<void(uint16_t port)>& on_listening);
+
+}  // namespace hearth::serve

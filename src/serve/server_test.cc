@@ -1,0 +1,187 @@
+// The server in this process, with limits short enough to be reached.
+#include "serve/server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <fstream>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "base/test_data.h"
+#include "serve/service.h"
+
+namespace hearth::serve {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A connection that is read to its end.
+class RawClient {
+ public:
+  explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const timeval patience = {.tv_sec = 20, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~RawClient() { close(fd_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  void Send(const std::string& bytes) const { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  std::string ReadToEnd() const {
+    std::string all;
+    std::array<char, 4096> buffer;
+    for (ssize_t got = 0; (got = recv(fd_, buffer.data(), buffer.size(), 0)) > 0;) {
+      all.append(buffer.data(), static_cast<size_t>(got));
+    }
+    return all;
+  }
+
+ private:
+  int fd_;
+};
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void Start(const ServerLimits& limits) {
+    options_.port = 0;
+    options_.limits = limits;
+    options_.grace = std::chrono::seconds(5);
+    std::promise<uint16_t> port;
+    thread_ = std::thread([this, &port] {
+      Serve(model_, options_, [&port](uint16_t chosen) { port.set_value(chosen); });
+    });
+    port_ = port.get_future().get();
+  }
+  void TearDown() override {
+    if (!thread_.joinable()) return;
+    kill(getpid(), SIGTERM);
+    thread_.join();
+  }
+
+  api::Model model_ = api::Model::Load(SourcePath("tests/goldens/llama.gguf"), {.threads = 1});
+  ServerOptions options_;
+  std::thread thread_;
+  uint16_t port_ = 0;
+};
+
+TEST_F(ServerTest, SlowClientsAreAnswered408) {
+  ServerLimits limits;
+  limits.request = std::chrono::milliseconds(150);
+  Start(limits);
+  const RawClient head(port_), body(port_);
+  head.Send("GET /health HTTP/1.1\r\nHost: lo");
+  body.Send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{\"cont");
+  EXPECT_THAT(head.ReadToEnd(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_THAT(body.ReadToEnd(), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(ServerTest, IdleConnectionsEnd) {
+  ServerLimits limits;
+  limits.idle = std::chrono::milliseconds(150);
+  Start(limits);
+  const RawClient silent(port_), used(port_);
+  used.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(silent.ReadToEnd(), "");
+  EXPECT_THAT(used.ReadToEnd(), HasSubstr("\"ok\""));
+}
+
+TEST_F(ServerTest, TooManyConnectionsAreRefused) {
+  ServerLimits limits;
+  limits.connections = 2;
+  Start(limits);
+  const RawClient first(port_), second(port_), third(port_);
+  EXPECT_THAT(third.ReadToEnd(), StartsWith("HTTP/1.1 503 "));
+  first.Send("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(first.ReadToEnd(), StartsWith("HTTP/1.1 200 "));
+}
+
+// A stream that nobody reads ends when the system's buffers and the server's are full.
+TEST_F(ServerTest, AClientThatDoesNotReadLosesItsStream) {
+  ServerLimits limits;
+  limits.unsent_bytes = 1000;
+  Start(limits);
+  const RawClient client(port_);
+  const std::string body =
+      R"({"prompt": [1, 5, 6], "max_tokens": 120, "stream": true, "logprobs": 20, "n": 5,
+          "logit_bias": {"1": -100, "2": -100}})";
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  // Nothing is claimed about where it ends, but that it does and that the server goes on.
+  client.ReadToEnd();
+  const RawClient other(port_);
+  other.Send("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(other.ReadToEnd(), HasSubstr("\"ok\""));
+}
+
+TEST_F(ServerTest, ATakenPortIsSaidSo) {
+  Start({});
+  ServerOptions same;
+  same.port = port_;
+  try {
+    Serve(model_, same, [](uint16_t) {});
+    FAIL() << "two servers on one port";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cannot listen"));
+  }
+}
+
+TEST(ServeOptionsTest, OthersNeedAKey) {
+  ServerOptions options;
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost"}) {
+    options.host = host;
+    EXPECT_NO_THROW(CheckExposure(options)) << host;
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.com", ""}) {
+    options.host = host;
+    EXPECT_THROW(CheckExposure(options), Error) << host;
+  }
+  options.host = "0.0.0.0";
+  options.keys = {"k"};
+  EXPECT_NO_THROW(CheckExposure(options));
+  options.keys.clear();
+  options.allow_no_key = true;
+  EXPECT_NO_THROW(CheckExposure(options));
+}
+
+TEST(ServeOptionsTest, KeysAreLinesOfAFile) {
+  const std::string path = ::testing::TempDir() + "hearth_read_keys";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return ReadKeys(path);
+  };
+  EXPECT_THAT(read("one\n# no key\n\ntwo \r\nthree"), ElementsAre("one", "two", "three"));
+  EXPECT_THROW(read(""), Error);
+  EXPECT_THROW(read("# nothing\n"), Error);
+  EXPECT_THROW(read("two words\n"), Error);
+  EXPECT_THROW(read("caf\xc3\xa9\n"), Error);
+  EXPECT_THROW(ReadKeys(path + ".none"), Error);
+}
+
+TEST(ServeOptionsTest, ComparesInConstantTimeAndRight) {
+  EXPECT_TRUE(EqualInConstantTime("secret", "secret"));
+  EXPECT_TRUE(EqualInConstantTime("", ""));
+  for (const char* other : {"", "s", "secre", "secrets", "Secret", "secret\n", "terces"}) {
+    EXPECT_FALSE(EqualInConstantTime("secret", other)) << other;
+    EXPECT_FALSE(EqualInConstantTime(other, "secret")) << other;
+  }
+  EXPECT_FALSE(EqualInConstantTime("aa", "aaaa"));
+}
+
+}  // namespace
+}  // namespace hearth::serve

@@ -1,0 +1,104 @@
+// What the server does with a request, behind HTTP: who may ask, for what, and with which result.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hearth/hearth.hpp"
+#include "serve/generation_exchange.h"
+#include "serve/metrics.h"
+#include "serve/reply.h"
+
+namespace hearth::serve {
+
+struct ServiceOptions {
+  std::vector<std::string> keys;  // any of them opens it; none: nobody is asked
+  std::string model_name;         // empty: the model's own
+  // Only requests that name this machine as their host: a page elsewhere cannot reach the server
+  // under a name that it lets point here.
+  bool local_hosts_only = false;
+};
+
+// The head of a request.
+struct RequestHead {
+  std::string method;
+  std::string target;
+  std::string authorization;
+  std::string host;
+  std::string origin;  // of a page that asks
+};
+
+// On one thread but for PostFn. The model must outlive it.
+class Service {
+ public:
+  Service(api::Model& model, ServiceOptions options, PostFn post);
+
+  // Throws RequestError for what is refused before its body is read: 401, 403, 404, 405, and 503
+  // while stopping.
+  void CheckHead(const RequestHead& head) const;
+
+  // Answers to a request whose head was let pass: at once, or later; then the exchange is returned.
+  std::shared_ptr<Exchange> Handle(const RequestHead& head, std::string_view body,
+                                   std::shared_ptr<Reply> reply);
+
+  // New requests are refused from now on.
+  void Stop() { is_stopping_ = true; }
+  bool is_stopping() const { return is_stopping_; }
+  // Whether the model works for nobody.
+  bool is_idle() const { return context_.active == 0; }
+
+  Metrics& metrics() { return metrics_; }
+  // The path that a response is counted under.
+  static std::string EndpointOf(const std::string& target);
+
+ private:
+  using Handler = std::shared_ptr<Exchange> (Service::*)(std::string_view body,
+                                                         std::shared_ptr<Reply> reply);
+  struct Route {
+    const char* method;
+    const char* path;
+    bool needs_key;
+    Handler handler;
+  };
+  static const std::vector<Route>& Routes();
+
+  void CheckOrigin(const RequestHead& head) const;
+  void CheckKey(const std::string& authorization) const;
+  void CheckModel(const std::string& name) const;
+  void CheckCount(size_t requests) const;
+  void CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
+                 const GenerationSettings& settings) const;
+  std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts) const;
+  AnswerHead NewHead(AnswerKind kind);
+
+  std::shared_ptr<Exchange> Chat(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Complete(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Embed(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Tokenize(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Detokenize(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Models(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> OneModel(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Page(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Health(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Prometheus(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> HearthStats(std::string_view body, std::shared_ptr<Reply> reply);
+
+  api::Model& model_;
+  const ServiceOptions options_;
+  const std::string name_;
+  const std::string model_path_;  // of its own document
+  const int64_t created_;
+  Metrics metrics_;
+  ExchangeContext context_;
+  bool is_stopping_ = false;
+  uint64_t next_id_ = 0;
+  const uint64_t id_base_;
+};
+
+// Whether they are equal, in a time that depends on neither's content.
+bool EqualInConstantTime(std::string_view a, std::string_view b);
+
+}  // namespace hearth::serve

@@ -1,0 +1,118 @@
+"""Drives `hearth serve` with the official client of the OpenAI API.
+
+    test_openai_client.py HEARTH MODEL
+
+scripts/test_openai.sh makes the virtual environment and runs it.
+"""
+import math
+import re
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+
+import openai
+
+HEARTH, MODEL = sys.argv[1:3]
+QUESTION = [{"role": "user", "content": "Tell me a story about a fox."}]
+
+
+class OpenAiClientTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--parallel", "4"],
+                                      stderr=subprocess.PIPE, text=True)
+        for line in cls.server.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                break
+        # What the server says later must not fill the pipe.
+        threading.Thread(target=cls.server.stderr.read, daemon=True).start()
+        cls.client = openai.OpenAI(base_url=found.group() + "/v1", api_key="none", max_retries=0)
+        cls.model = cls.client.models.list().data[0].id
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.send_signal(signal.SIGTERM)
+        assert cls.server.wait(60) == 0
+
+    def chat(self, **more):
+        return self.client.chat.completions.create(model=self.model, messages=QUESTION, seed=5,
+                                                   max_tokens=80, **more)
+
+    def test_chat_and_stream_are_the_same(self):
+        whole = self.chat()
+        text, reasons, usage = "", [], None
+        for event in self.chat(stream=True, stream_options={"include_usage": True}):
+            usage = event.usage or usage
+            for choice in event.choices:
+                text += choice.delta.content or ""
+                reasons.append(choice.finish_reason)
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertEqual(reasons[-1], whole.choices[0].finish_reason)
+        self.assertEqual(usage.total_tokens, whole.usage.total_tokens)
+        self.assertEqual(self.client.models.retrieve(self.model).id, self.model)
+
+    def test_seed_repeats_and_temperature_zero_is_greedy(self):
+        first = self.chat(temperature=1.5).choices[0].message.content
+        self.assertEqual(first, self.chat(temperature=1.5).choices[0].message.content)
+        greedy = [self.client.chat.completions.create(
+            model=self.model, messages=QUESTION, temperature=0, max_tokens=20, seed=seed)
+            .choices[0].message.content for seed in (1, 2)]
+        self.assertEqual(*greedy)
+
+    def test_stop(self):
+        text = self.chat().choices[0].message.content
+        stopped = self.chat(stop=[text[10:16]]).choices[0]
+        self.assertEqual(stopped.message.content, text[:10])
+        self.assertEqual(stopped.finish_reason, "stop")
+
+    def test_logprobs(self):
+        choice = self.chat(logprobs=True, top_logprobs=3).choices[0]
+        self.assertEqual("".join(t.token for t in choice.logprobs.content), choice.message.content)
+        for token in choice.logprobs.content:
+            self.assertLessEqual(token.logprob, 0)
+            self.assertEqual(len(token.top_logprobs), 3)
+
+    def test_several_answers(self):
+        texts = [c.message.content for c in self.chat(n=3).choices]
+        self.assertEqual(len(set(texts)), 3)
+
+    def test_completions(self):
+        answer = self.client.completions.create(model=self.model, prompt="Once upon a time",
+                                                max_tokens=12, logprobs=2, seed=1)
+        self.assertEqual(answer.usage.completion_tokens, 12)
+        self.assertEqual("".join(answer.choices[0].logprobs.tokens), answer.choices[0].text)
+        streamed = "".join(part.choices[0].text for part in self.client.completions.create(
+            model=self.model, prompt="Once upon a time", max_tokens=12, seed=1, stream=True))
+        self.assertEqual(streamed, answer.choices[0].text)
+
+    def test_embeddings_in_both_formats(self):
+        texts = ["A fox ran.", "The boat is red."]
+        coded = self.client.embeddings.create(model=self.model, input=texts)  # base64 on the wire
+        plain = self.client.embeddings.create(model=self.model, input=texts,
+                                              encoding_format="float")
+        for a, b in zip(coded.data, plain.data):
+            self.assertTrue(all(math.isclose(x, y, abs_tol=1e-7)
+                                for x, y in zip(a.embedding, b.embedding)))
+            self.assertAlmostEqual(sum(x * x for x in b.embedding), 1, places=4)
+
+    def test_errors_are_the_clients(self):
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.chat(temperature=1, top_p=7)
+        self.assertEqual(bad.exception.param, "top_p")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.chat.completions.create(model="other", messages=QUESTION)
+        with self.assertRaises(openai.BadRequestError):
+            self.chat(extra_body={"invented": 1})
+
+    def test_a_stream_that_is_closed_ends(self):
+        stream = self.client.chat.completions.create(model=self.model, messages=QUESTION,
+                                                     stream=True)
+        next(iter(stream))
+        stream.close()
+        self.assertTrue(self.chat().choices[0].message.content)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,479 @@
+// `hearth serve` from outside: what clients see, good ones and others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/test_data.h"
+#include "program.h"
+#include "server_process.h"
+
+namespace hearth {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string Stories() { return SourcePath("models/hearth-stories-5m.gguf"); }
+
+// Tokens that end an answer. Where they are forbidden it goes on until its length is reached.
+constexpr int kEndTokens[] = {0, 1, 2, 2046, 2047};
+
+json EndlessBias() {
+  json bias;
+  for (const int id : kEndTokens) bias[std::to_string(id)] = -100;
+  return bias;
+}
+
+json Completion(const std::string& prompt, int tokens) {
+  return {{"prompt", prompt},           {"max_tokens", tokens}, {"seed", 7},
+          {"temperature", 0.8},         {"top_p", 0.95},        {"top_k", 40},
+          {"logit_bias", EndlessBias()}};
+}
+
+json Chat(const std::string& question) {
+  return {{"messages", {{{"role", "user"}, {"content", question}}}}, {"seed", 3}};
+}
+
+// What a stream of completions or chats adds up to.
+std::string JoinedText(const std::vector<json>& events) {
+  std::string text;
+  for (const json& event : events) {
+    for (const json& choice : event["choices"]) {
+      text += choice.contains("text") ? choice["text"].get<std::string>()
+                                      : choice["delta"].value("content", "");
+    }
+  }
+  return text;
+}
+
+class ServeTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new ServerProcess(Stories(), {"--parallel", "4", "--queue", "4", "--threads", "2"});
+  }
+  static void TearDownTestSuite() {
+    server_->Signal(SIGTERM);
+    EXPECT_EQ(server_->Wait(), 0);
+    delete server_;
+  }
+  static HttpClient Connect() { return server_->Connect(); }
+
+  static ServerProcess* server_;
+};
+ServerProcess* ServeTest::server_ = nullptr;
+
+TEST_F(ServeTest, TellsItsModelAndHealth) {
+  HttpClient client = Connect();
+  EXPECT_EQ(client.Get("/health").Json()["status"], "ok");
+  const json models = client.Get("/v1/models").Json();
+  EXPECT_EQ(models["data"][0]["id"], "hearth-stories-5m");
+  EXPECT_EQ(client.Get("/v1/models/hearth-stories-5m").Json()["object"], "model");
+  const json stats = client.Get("/v1/hearth/stats").Json();
+  EXPECT_GT(stats["memory"]["ledger"]["kv cache"], 0);
+  EXPECT_EQ(stats["requests"]["parallel"], 4);
+  const HttpResponse metrics = client.Get("/metrics");
+  EXPECT_THAT(metrics.headers.at("content-type"), StartsWith("text/plain"));
+  EXPECT_THAT(metrics.body, HasSubstr("hearth_time_to_first_token_seconds_bucket{le=\"+Inf\"}"));
+}
+
+TEST_F(ServeTest, TokenizesBothWays) {
+  HttpClient client = Connect();
+  const std::string text = "Once upon a time, caf\xc3\xa9 \xf0\x9f\x98\x80";
+  const json tokens = client.Post("/tokenize", {{"content", text}}).Json();
+  // SentencePiece begins every text with a space.
+  EXPECT_EQ(client.Post("/detokenize", tokens).Json()["content"], " " + text);
+  const json more =
+      client.Post("/tokenize", {{"content", text}, {"add_special", true}, {"with_pieces", true}})
+          .Json();
+  EXPECT_EQ(more["tokens"].size(), tokens["tokens"].size() + 1);
+  EXPECT_TRUE(more["tokens"][1].contains("piece"));
+  EXPECT_EQ(client.Post("/detokenize", {{"tokens", {1 << 30}}}).status, 400);
+}
+
+TEST_F(ServeTest, ACompletionIsWhatRunWrites) {
+  const std::string prompt = "Once upon a time";
+  std::vector<std::string> arguments = {"run", Stories(),   "-p",     prompt, "-n",
+                                        "60",  "--json",    "--seed", "7",    "--temp",
+                                        "0.8", "--threads", "2"};
+  for (const int id : kEndTokens) {
+    arguments.insert(arguments.end(), {"--logit-bias", std::to_string(id) + "=-100"});
+  }
+  const ProgramResult run = RunHearth(arguments);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const json expected = json::parse(run.out);
+  HttpClient client = Connect();
+  const json answer = client.Post("/v1/completions", Completion(prompt, 60)).Json();
+  EXPECT_EQ(answer["choices"][0]["text"], expected["text"]);
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 60);
+  // Again, from the pages that the first one left behind.
+  const json again = client.Post("/v1/completions", Completion(prompt, 60)).Json();
+  EXPECT_EQ(again["choices"][0]["text"], expected["text"]);
+}
+
+TEST_F(ServeTest, AStreamAddsUpToTheWholeAnswer) {
+  HttpClient client = Connect();
+  json request = Chat("Tell me a story about a fox.");
+  const json whole = client.Post("/v1/chat/completions", request).Json();
+  EXPECT_EQ(whole["object"], "chat.completion");
+  request["stream"] = true;
+  request["stream_options"] = {{"include_usage", true}};
+  const HttpResponse stream = client.Post("/v1/chat/completions", request);
+  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
+  const std::vector<json> events = stream.Events();
+  ASSERT_GT(events.size(), 3u);
+  EXPECT_EQ(JoinedText(events), whole["choices"][0]["message"]["content"]);
+  EXPECT_EQ(events.front()["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(events.back()["usage"]["total_tokens"], whole["usage"]["total_tokens"]);
+  EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"],
+            whole["choices"][0]["finish_reason"]);
+  EXPECT_EQ(client.Get("/health").status, 200) << "the connection goes on";
+}
+
+TEST_F(ServeTest, StopsAtATextAndSaysTheScores) {
+  HttpClient client = Connect();
+  json request = Completion("Once upon a time", 40);
+  const std::string text = client.Post("/v1/completions", request).Json()["choices"][0]["text"];
+  request["stop"] = {text.substr(20, 6)};
+  request["logprobs"] = 2;
+  for (const bool stream : {false, true}) {
+    request["stream"] = stream;
+    const HttpResponse response = client.Post("/v1/completions", request);
+    ASSERT_EQ(response.status, 200) << response.body;
+    const std::vector<json> parts = stream ? response.Events() : std::vector<json>{response.Json()};
+    EXPECT_EQ(JoinedText(parts), text.substr(0, 20));
+    EXPECT_EQ(parts.back()["choices"][0]["finish_reason"], "stop");
+    std::string tokens;
+    for (const json& part : parts) {
+      const json& scores = part["choices"][0]["logprobs"];
+      if (scores.is_null()) continue;  // the end alone
+      for (size_t i = 0; i < scores["tokens"].size(); ++i) {
+        EXPECT_EQ(scores["text_offset"][i], tokens.size());
+        tokens += scores["tokens"][i];
+        EXPECT_LE(scores["token_logprobs"][i].get<double>(), 0);
+        EXPECT_LE(scores["top_logprobs"][i].size(), 2u);
+      }
+    }
+    EXPECT_THAT(tokens, StartsWith(text.substr(0, 20)));
+  }
+}
+
+TEST_F(ServeTest, SeveralAnswersDifferAndSeedsRepeatThem) {
+  HttpClient client = Connect();
+  json request = Completion("Once upon a time", 20);
+  request["n"] = 3;
+  const json first = client.Post("/v1/completions", request).Json();
+  ASSERT_EQ(first["choices"].size(), 3u);
+  EXPECT_NE(first["choices"][0]["text"], first["choices"][1]["text"]);
+  EXPECT_EQ(first["choices"], client.Post("/v1/completions", request).Json()["choices"]);
+  request["prompt"] = {"Once", "A fox"};
+  request["n"] = 2;
+  EXPECT_EQ(client.Post("/v1/completions", request).Json()["choices"].size(), 4u);
+}
+
+TEST_F(ServeTest, AConversationThatContinuesReusesItsPast) {
+  HttpClient client = Connect();
+  json request = Chat("Tell me a story about a red boat.");
+  request["max_tokens"] = 60;
+  const json first = client.Post("/v1/chat/completions", request).Json();
+  request["messages"].push_back(first["choices"][0]["message"]);
+  request["messages"].back().erase("refusal");
+  request["messages"].push_back({{"role", "user"}, {"content", "Go on."}});
+  const json second = client.Post("/v1/chat/completions", request).Json();
+  ASSERT_TRUE(second.contains("usage")) << second;
+  EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"],
+            first["usage"]["prompt_tokens"]);
+}
+
+TEST_F(ServeTest, EmbeddingsHaveLengthOneInBothFormats) {
+  HttpClient client = Connect();
+  const json request = {{"input", {"A fox ran.", "The boat is red."}}};
+  const json floats = client.Post("/v1/embeddings", request).Json();
+  ASSERT_EQ(floats["data"].size(), 2u);
+  const auto vector = floats["data"][0]["embedding"].get<std::vector<double>>();
+  EXPECT_EQ(vector.size(), 256u);
+  double sum = 0;
+  for (const double x : vector) sum += x * x;
+  EXPECT_NEAR(sum, 1, 1e-4);
+  EXPECT_NE(floats["data"][0]["embedding"], floats["data"][1]["embedding"]);
+  json encoded = request;
+  encoded["encoding_format"] = "base64";
+  const std::string text = client.Post("/v1/embeddings", encoded).Json()["data"][0]["embedding"];
+  EXPECT_EQ(text.size(), (256 * 4 + 2) / 3 * 4);
+}
+
+TEST_F(ServeTest, RefusesWithTheErrorsOfTheApi) {
+  struct Case {
+    const char* method;
+    const char* path;
+    std::string body;
+    int status;
+    const char* words;
+  };
+  const std::string long_text(100'000, 'a');
+  const Case cases[] = {
+      {"POST", "/v1/chat/completions", "{", 400, "expected JSON"},
+      {"POST", "/v1/chat/completions", "\"\xff\"", 400, "expected JSON"},
+      {"POST", "/v1/chat/completions", "{}", 400, "messages"},
+      {"POST", "/v1/completions", R"({"prompt": "a", "temperature": 99})", 400, "temperature"},
+      {"POST", "/v1/completions", R"({"prompt": "a", "tools": []})", 400, "tools"},
+      {"POST", "/v1/completions", R"({"prompt": "a", "max_tokens": 600})", 400, "context"},
+      {"POST", "/v1/completions", R"({"prompt": [99999]})", 400, "token id"},
+      {"POST", "/v1/completions", R"({"prompt": "a", "n": 100})", 400, "at most 8"},
+      {"POST", "/v1/completions", R"({"prompt": "a", "model": "gpt-5"})", 404, "gpt-5"},
+      {"POST", "/v1/completions", R"({"prompt": ")" + long_text + "\"}", 400, "prompt"},
+      {"POST", "/v1/embeddings", R"({"input": ")" + long_text + "\"}", 400, "prompt"},
+      {"GET", "/v1/chat/completions", "", 405, "POST"},
+      {"DELETE", "/v1/models", "", 405, "GET"},
+      {"GET", "/nothing", "", 404, "/nothing"},
+      {"GET", "/../../etc/passwd", "", 404, "etc"},
+      {"GET", "/v1/models/../../health", "", 404, "nothing"},
+      {"GET", "/%2e%2e/health", "", 404, "nothing"},
+      {"GET", "//health", "", 404, "nothing"},
+      {"GET", "/v1/models/other", "", 404, "nothing"},
+  };
+  for (const Case& c : cases) {
+    HttpClient client = Connect();
+    client.Send(std::string(c.method) + " " + c.path + " HTTP/1.1\r\nHost: localhost\r\n" +
+                "Content-Length: " + std::to_string(c.body.size()) + "\r\n\r\n" + c.body);
+    const HttpResponse response = client.Read();
+    EXPECT_EQ(response.status, c.status) << c.path << c.body.substr(0, 80);
+    ASSERT_TRUE(json::accept(response.body)) << c.path;
+    const json error = response.Json()["error"];
+    for (const char* field : {"message", "type", "param", "code"}) {
+      EXPECT_TRUE(error.contains(field)) << field;
+    }
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(c.words));
+    EXPECT_EQ(response.headers.count("access-control-allow-origin"), 0u);
+  }
+  EXPECT_EQ(Connect().Get("/health").status, 200);
+}
+
+TEST_F(ServeTest, PagesOfOtherOriginsAndHostsAreRefused) {
+  HttpClient client = Connect();
+  const json request = Completion("a", 1);
+  EXPECT_EQ(client.Post("/v1/completions", request, "Origin: http://evil.example\r\n").status, 403);
+  EXPECT_EQ(Connect().Post("/v1/completions", request, "Origin: http://localhost\r\n").status, 200);
+  HttpClient rebound = Connect();
+  rebound.Send("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+  EXPECT_EQ(rebound.Read().status, 403);
+}
+
+TEST_F(ServeTest, WhatIsNoHttpIsRefusedOrDropped) {
+  const std::string longest(20'000, 'a');
+  const std::pair<std::string, int> cases[] = {
+      {"nonsense\r\n\r\n", 400},
+      {"GET / HTTP/9.9\r\n\r\n", 400},
+      {"GET /health HTTP/1.1\r\nbroken header\r\n\r\n", 400},
+      {"GET /health HTTP/1.1\r\nX: " + longest + "\r\n\r\n", 431},
+      {"GET /" + longest + " HTTP/1.1\r\n\r\n", 431},
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
+       413},
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+       "zz\r\n",
+       400},
+      {std::string("\x16\x03\x01\x02\x00\x01\x00", 7) + "\r\n\r\n", 400},
+  };
+  for (const auto& [bytes, status] : cases) {
+    HttpClient client = Connect();
+    client.Send(bytes);
+    EXPECT_EQ(client.Read().status, status) << bytes.substr(0, 60);
+    EXPECT_EQ(client.ReadSome(), "") << "and the connection ends";
+  }
+  // A body past the limit, without saying so first.
+  HttpClient client = Connect();
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "10000\r\n" + std::string(0x10000, ' ') + "\r\n";
+  for (int i = 0; i < 80 && client.Send(chunk); ++i) {
+  }
+  EXPECT_EQ(client.Read().status, 413);
+  // Half a request, and the end.
+  HttpClient half = Connect();
+  half.Send("POST /v1/completions HTTP/1.1\r\nContent-Le");
+  half.CloseWriting();
+  EXPECT_EQ(half.Read().status, 0);
+  EXPECT_EQ(Connect().Get("/health").status, 200);
+}
+
+TEST_F(ServeTest, RequestsThatAreSentAheadAreAnsweredInOrder) {
+  HttpClient client = Connect();
+  client.SendPost("/v1/completions", Completion("Once", 30));
+  client.SendPost("/v1/completions", Completion("A fox", 5));
+  client.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.Read().Json()["usage"]["completion_tokens"], 30);
+  EXPECT_EQ(client.Read().Json()["usage"]["completion_tokens"], 5);
+  EXPECT_EQ(client.Read().Json()["status"], "ok");
+}
+
+TEST_F(ServeTest, WaitsForAHundredAndUnderstandsOldClients) {
+  HttpClient client = Connect();
+  EXPECT_EQ(client.Post("/v1/completions", Completion("a", 2), "Expect: 100-continue\r\n").status,
+            200);
+  HttpClient old = Connect();
+  json request = Completion("a", 3);
+  request["stream"] = true;
+  const std::string body = request.dump();
+  old.Send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) +
+           "\r\n\r\n" + body);
+  const HttpResponse response = old.Read();
+  EXPECT_EQ(response.headers.count("transfer-encoding"), 0u);
+  EXPECT_GT(response.Events().size(), 1u);
+}
+
+TEST_F(ServeTest, AThousandConnectionsAtOnce) {
+  // Their memory is what the first thousand took.
+  int64_t before = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<HttpClient> clients;
+    for (int i = 0; i < 1000; ++i) {
+      clients.push_back(Connect());
+      ASSERT_TRUE(clients.back().is_connected()) << i;
+    }
+    for (HttpClient& client : clients) {
+      client.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    for (HttpClient& client : clients) EXPECT_EQ(client.Read().status, 200);
+    if (round == 0) before = server_->ResidentBytes();
+  }
+  EXPECT_LT(server_->ResidentBytes(), before + (4 << 20));
+}
+
+TEST(ServeLoadTest, AFullQueueRefusesAndDroppedClientsMakeRoom) {
+  const ServerProcess server(
+      Stories(), {"--parallel", "1", "--queue", "2", "--threads", "1", "--isa", "scalar"});
+  std::vector<HttpClient> clients;
+  json request = Completion("Once upon a time", 480);
+  request["stream"] = true;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(server.Connect());
+    clients.back().SendPost("/v1/completions", request);
+  }
+  EXPECT_TRUE(server.WaitFor("hearth_requests_waiting", 2));
+  const HttpResponse refused = server.Connect().Post("/v1/completions", request);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers.count("retry-after"), 1u);
+  EXPECT_EQ(refused.Json()["error"]["type"], "rate_limit_error");
+  // The one that runs has begun its stream; all go away, one of them by closing its half.
+  EXPECT_THAT(clients.front().ReadSome(), StartsWith("HTTP/1.1 200"));
+  clients.back().CloseWriting();
+  clients.clear();
+  EXPECT_TRUE(server.WaitFor("hearth_requests_running", 0));
+  EXPECT_TRUE(server.WaitFor("hearth_requests_waiting", 0));
+  EXPECT_LT(server.Metric("hearth_generated_tokens_total"), 480)
+      << "it was not finished for nobody";
+  EXPECT_EQ(server.Connect().Post("/v1/completions", Completion("a", 2)).status, 200);
+}
+
+TEST(ServeLoadTest, ADroppedClientEndsItsPromptToo) {
+  const ServerProcess server(Stories(), {"--threads", "1", "--isa", "scalar"});
+  std::string story;
+  while (story.size() < 1200) story += "The little fox ran to the river. ";
+  {
+    HttpClient client = server.Connect();
+    client.SendPost("/v1/completions", Completion(story, 16));
+    EXPECT_TRUE(server.WaitFor("hearth_requests_running", 1));
+  }
+  EXPECT_TRUE(server.WaitFor("hearth_requests_running", 0));
+  EXPECT_EQ(server.Metric("hearth_generated_tokens_total"), 0);
+  EXPECT_EQ(server.Connect().Post("/v1/completions", Completion("a", 2)).status, 200);
+}
+
+TEST(ServeLoadTest, ManyClientsAllGetTheirAnswers) {
+  ServerProcess server(Stories(), {"--parallel", "8", "--threads", "2"});
+  std::vector<std::string> alone;
+  for (int i = 0; i < 16; ++i) {
+    json request = Completion("Once upon a time", 30);
+    request["seed"] = i;
+    alone.push_back(server.Connect().Post("/v1/completions", request).Json()["choices"][0]["text"]);
+  }
+  std::vector<std::thread> threads;
+  std::vector<std::string> together(alone.size());
+  for (size_t i = 0; i < alone.size(); ++i) {
+    threads.emplace_back([&, i] {
+      json request = Completion("Once upon a time", 30);
+      request["seed"] = i;
+      together[i] = server.Connect().Post("/v1/completions", request).Json()["choices"][0]["text"];
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone) << "a model of matrices: company changes no bit";
+  EXPECT_LT(server.Metric("hearth_decode_passes_total"),
+            server.Metric("hearth_generated_tokens_total"));
+}
+
+TEST(ServeKeyTest, OnlyThoseWithAKeyGetIn) {
+  const std::string file = ::testing::TempDir() + "hearth_keys";
+  std::ofstream(file) << "# keys\nsecret-one\n\nsecret-two\r\n";
+  const ServerProcess server(Stories(), {"--api-key-file", file});
+  EXPECT_EQ(server.Connect().Get("/health").status, 200);
+  for (const char* path : {"/v1/models", "/metrics", "/v1/hearth/stats", "/nothing"}) {
+    const HttpResponse refused = server.Connect().Get(path);
+    EXPECT_EQ(refused.status, 401) << path;
+    EXPECT_EQ(refused.headers.at("www-authenticate"), "Bearer");
+    EXPECT_EQ(refused.Json()["error"]["code"], "invalid_api_key");
+  }
+  for (const char* wrong : {"secret", "secret-one ", "secret-onee", "", "SECRET-ONE", "# keys"}) {
+    const std::string header = std::string("Authorization: Bearer ") + wrong + "x\r\n";
+    EXPECT_EQ(server.Connect().Get("/v1/models", header).status, 401) << wrong;
+  }
+  EXPECT_EQ(server.Connect().Get("/v1/models", "Authorization: Basic secret-one\r\n").status, 401);
+  for (const char* key : {"secret-one", "secret-two"}) {
+    const std::string header = std::string("Authorization: Bearer ") + key + "\r\n";
+    EXPECT_EQ(server.Connect().Get("/v1/models", header).status, 200);
+    EXPECT_EQ(server.Connect().Post("/v1/completions", Completion("a", 1), header).status, 200);
+  }
+  EXPECT_EQ(server.Connect().Post("/v1/completions", Completion("a", 1)).status, 401);
+}
+
+TEST(ServeStartTest, RefusesWhatWouldLetEverybodyIn) {
+  for (const char* host : {"0.0.0.0", "::", "192.0.2.1"}) {
+    const ProgramResult result = RunHearth({"serve", Stories(), "--host", host, "--port", "0"});
+    EXPECT_EQ(result.exit_code, 2) << host;
+    EXPECT_THAT(result.err, HasSubstr("--allow-no-key"));
+  }
+  EXPECT_EQ(RunHearth({"serve", Stories(), "--host", "example.com"}).exit_code, 2);
+  EXPECT_EQ(RunHearth({"serve", Stories(), "--port", "70000"}).exit_code, 2);
+  EXPECT_EQ(RunHearth({"serve", Stories(), "--parallel", "0"}).exit_code, 2);
+  EXPECT_EQ(RunHearth({"serve", Stories(), "--api-key-file", "/nowhere"}).exit_code, 1);
+}
+
+TEST(ServeStopTest, FinishesWhatRunsAndRefusesWhatIsNew) {
+  ServerProcess server(Stories(), {"--threads", "1", "--isa", "scalar", "--grace", "60"});
+  HttpClient running = server.Connect(), other = server.Connect();
+  json request = Completion("Once upon a time", 40);
+  request["stream"] = true;
+  running.SendPost("/v1/completions", request);
+  EXPECT_TRUE(server.WaitFor("hearth_requests_running", 1));
+  server.Signal(SIGTERM);
+  HttpResponse refused = other.Post("/v1/completions", request);
+  for (int i = 0; i < 100 && refused.status == 200; ++i) {  // until the signal has arrived
+    refused = server.Connect().Post("/v1/completions", Completion("a", 1));
+  }
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(server.Connect().Get("/health").Json()["status"], "stopping");
+  const std::vector<json> events = running.Read().Events();
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(ServeStopTest, TheGraceIsBounded) {
+  ServerProcess server(Stories(), {"--threads", "1", "--isa", "scalar", "--grace", "0"});
+  HttpClient running = server.Connect();
+  running.SendPost("/v1/completions", Completion("Once upon a time", 500));
+  EXPECT_TRUE(server.WaitFor("hearth_requests_running", 1));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  EXPECT_EQ(running.Read().status, 0) << "its time was over";
+}
+
+}  // namespace
+}  // namespace hearth
