@@ -1,0 +1,162 @@
+"""Uses the chat page in headless Chromium, as a person would.
+
+    test_page.py HEARTH MODEL SCREENSHOTS
+
+scripts/test_page.sh makes the virtual environment and runs it. Screenshots at desktop and phone width
+are written to the folder SCREENSHOTS.
+"""
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from axe_selenium_python import Axe
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+HEARTH, MODEL, SCREENSHOTS = sys.argv[1:4]
+DESKTOP, PHONE = (1280, 800), (390, 844)
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # Slow enough that a person could stop it.
+        cls.server = subprocess.Popen(
+            [HEARTH, "serve", MODEL, "--port", "0", "--threads", "1", "--isa", "scalar"],
+            stderr=subprocess.PIPE, text=True)
+        for line in cls.server.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                break
+        threading.Thread(target=cls.server.stderr.read, daemon=True).start()
+        cls.address = found.group()
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        cls.browser = webdriver.Chrome(
+            options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+        Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.quit()
+        cls.server.send_signal(signal.SIGTERM)
+        assert cls.server.wait(60) == 0
+
+    def setUp(self):
+        self.browser.set_window_size(*DESKTOP)
+        self.browser.get(self.address)
+        self.browser.execute_script("localStorage.clear()")
+        self.browser.refresh()
+
+    def find(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def until(self, condition):
+        return WebDriverWait(self.browser, 60).until(lambda _: condition())
+
+    def answer(self):
+        texts = self.browser.find_elements(By.CSS_SELECTOR, ".assistant [data-body]")
+        return texts[-1].text if texts else ""
+
+    def note(self):
+        notes = self.browser.find_elements(By.CSS_SELECTOR, ".assistant .note")
+        return notes[-1].text if notes else ""
+
+    def ask(self, question):
+        self.find("#question").send_keys(question, Keys.ENTER)
+
+    def set(self, name, value):
+        field = self.find("#" + name)
+        field.clear()
+        field.send_keys(value, Keys.TAB)
+
+    def complaints(self):
+        axe = Axe(self.browser)
+        axe.inject()
+        return [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in axe.run()["violations"]]
+
+    def test_ask_stop_regenerate_and_reload(self):
+        self.ask("Tell me a story about a fox.")
+        self.until(lambda: len(self.answer()) > 10)
+        early = self.answer()
+        self.until(lambda: len(self.answer()) > len(early))  # tokens arrive
+        self.browser.save_screenshot(f"{SCREENSHOTS}/chat_desktop.png")
+        self.find("#stop").click()
+        self.until(lambda: self.note() == "stopped")
+        stopped = self.answer()
+        time.sleep(0.5)
+        self.assertEqual(self.answer(), stopped)
+        self.set("max_tokens", "20")
+        self.find("#again").click()
+        self.until(lambda: "20 tokens" in self.note())
+        self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, ".assistant")), 1)
+        told = self.answer()
+        self.browser.refresh()
+        self.assertEqual(self.answer(), told)
+        self.assertIn("fox", self.find("#list").text)
+
+    def test_keyboard_alone(self):
+        self.ask("Tell me a story about a boat.")
+        self.until(lambda: self.answer())
+        self.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+        self.until(lambda: self.note() == "stopped")
+
+    def test_the_live_view_moves(self):
+        self.set("max_tokens", "150")
+        self.ask("Tell me a story about a dog.")
+        self.until(lambda: float(re.search(r"tokens per second\s+([\d.]+)",
+                                           self.find("#speed").text).group(1)) > 0)
+        self.assertIn("kv cache", self.find("#memory").text)
+        self.assertIn("hearth-stories-5m", self.find("#model").text)
+        self.assertTrue(self.find("#speed-chart polyline").get_attribute("points"))
+
+    def test_what_a_model_writes_is_no_html(self):
+        self.browser.execute_script("""
+            const box = document.createElement('div');
+            markdown('<img src=x onerror=alert(1)> **bold** `code`\\n```\\n<b>\\n```\\n- one\\n- two',
+                     box);
+            window.made = box;""")
+        html = self.browser.execute_script("return made.innerHTML")
+        self.assertNotIn("<img", html)
+        self.assertIn("<strong>bold</strong>", html)
+        self.assertIn("<pre", html)
+        self.assertEqual(html.count("<li>"), 2)
+
+    def test_errors_are_said(self):
+        self.set("temperature", "9")
+        self.ask("Hi")
+        self.until(lambda: "temperature" in self.note())
+
+    def test_axe_finds_nothing_and_phones_can_read_it(self):
+        self.set("max_tokens", "12")
+        self.ask("Tell me a story about a fox.")
+        self.until(lambda: "12 tokens" in self.note())
+        self.assertEqual(self.complaints(), [])
+        self.browser.set_window_size(*PHONE)
+        self.assertEqual(self.complaints(), [])
+        width = self.browser.execute_script("return document.documentElement.scrollWidth")
+        self.assertLessEqual(width, self.browser.execute_script("return window.innerWidth"))
+        self.browser.save_screenshot(f"{SCREENSHOTS}/chat_phone.png")
+        self.find("#show-live").click()
+        self.assertTrue(self.find("#temperature").is_displayed())
+        self.assertEqual(self.complaints(), [])
+        self.browser.save_screenshot(f"{SCREENSHOTS}/live_phone.png")
+
+    def test_it_asks_nobody_else(self):
+        self.ask("Hi")
+        self.until(lambda: self.answer())
+        for entry in self.browser.get_log("performance"):
+            for url in re.findall(r'"url":"(https?://[^"]+)"', entry["message"]):
+                self.assertTrue(url.startswith(self.address), url)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
