@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/test_data.h"
+#include "json_schema.h"
 #include "program.h"
 #include "server_process.h"
 
@@ -76,6 +77,7 @@ TEST_F(ServeTest, TellsItsModelAndHealth) {
   EXPECT_EQ(models["data"][0]["id"], "hearth-stories-5m");
   EXPECT_EQ(client.Get("/v1/models/hearth-stories-5m").Json()["object"], "model");
   const json stats = client.Get("/v1/hearth/stats").Json();
+  EXPECT_THAT(SchemaComplaints(Schema("stats"), stats), ::testing::IsEmpty());
   EXPECT_GT(stats["memory"]["ledger"]["kv cache"], 0);
   EXPECT_EQ(stats["requests"]["parallel"], 4);
   const HttpResponse metrics = client.Get("/metrics");
@@ -252,6 +254,7 @@ TEST_F(ServeTest, RefusesWithTheErrorsOfTheApi) {
     }
     EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(c.words));
     EXPECT_EQ(response.headers.count("access-control-allow-origin"), 0u);
+    EXPECT_EQ(response.headers.count("allow"), c.status == 405 ? 1u : 0u);
   }
   EXPECT_EQ(Connect().Get("/health").status, 200);
 }

@@ -41,7 +41,6 @@ struct Ticket::State {
 
 // Requests wait in an inbox until the thread's next step; only that thread touches the engine.
 struct Model::Impl {
- public:
   // Throws hearth::Error.
   Impl(std::unique_ptr<Engine> engine, int parallel, int queue);
   ~Impl();
@@ -54,7 +53,7 @@ struct Model::Impl {
 
   // All or none. Throws hearth::Error for a request that can never run, api::Error(kBusy).
   void Start(std::vector<BatchRequest> requests);
-  // What holds `request` back from the start: its `cancel`.
+  // Gives the request the flag that ends it, and the ticket that raises it.
   static Ticket MakeTicket(BatchRequest& request);
 
  private:

@@ -89,15 +89,11 @@ void GenerationExchange::Abandon() {
   for (const api::Ticket& ticket : tickets_) ticket.Cancel();
 }
 
-void GenerationExchange::OpenStream() {
-  if (std::exchange(is_streaming_, true)) return;
-  reply_->BeginStream();
-}
-
 void GenerationExchange::SendDelta(Choice& choice, Answer delta) {
-  OpenStream();
+  const std::shared_ptr<Reply> reply = reply_;  // which lives although it may abandon this
+  if (!std::exchange(is_streaming_, true)) reply->BeginStream();
   delta.index = choice.answer.index;
-  reply_->SendEvent(
+  reply->SendEvent(
       ChunkDocument(head_, delta, !std::exchange(choice.is_open, true), settings_.include_usage));
 }
 
@@ -131,7 +127,6 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
 void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   --context_.active;
   Choice& choice = choices_[index];
-  choice.has_ended = true;
   ++ended_;
   prompt_tokens_[index] = outcome.prompt_tokens;
   reused_tokens_[index] = outcome.reused_tokens;
@@ -148,18 +143,20 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
     delta.text_offset = choice.answer.text_offset;
     SendDelta(choice, std::move(delta));
   }
-  if (ended_ == choices_.size()) Finish();
+  // A client that does not read has lost its stream by now.
+  if (reply_ && ended_ == choices_.size()) Finish();
 }
 
 // What has been streamed cannot be taken back: the error is its last event.
 void GenerationExchange::Fail(const RequestError& error) {
-  if (is_streaming_) {
-    reply_->SendEvent(error.ToJson());
-    reply_->EndStream();
-  } else {
-    reply_->Send(ErrorResponse(error));
-  }
+  const std::shared_ptr<Reply> reply = reply_;
   Abandon();
+  if (is_streaming_) {
+    reply->SendEvent(error.ToJson());
+    reply->EndStream();
+  } else {
+    reply->Send(ErrorResponse(error));
+  }
 }
 
 void GenerationExchange::Finish() {
@@ -170,16 +167,16 @@ void GenerationExchange::Finish() {
     usage.prompt_tokens += prompt_tokens_[i];
     usage.cached_tokens += reused_tokens_[i];
   }
+  const std::shared_ptr<Reply> reply = std::exchange(reply_, nullptr);
   if (settings_.stream) {
-    if (settings_.include_usage) reply_->SendEvent(UsageDocument(head_, usage));
-    reply_->SendEvent("[DONE]");
-    reply_->EndStream();
+    if (settings_.include_usage) reply->SendEvent(UsageDocument(head_, usage));
+    reply->SendEvent("[DONE]");
+    reply->EndStream();
   } else {
     std::vector<Answer> answers;
     for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
-    reply_->Send({.body = AnswerDocument(head_, answers, usage)});
+    reply->Send({.body = AnswerDocument(head_, answers, usage)});
   }
-  reply_.reset();
 }
 
 }  // namespace hearth::serve

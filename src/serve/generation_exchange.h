@@ -42,7 +42,6 @@ class GenerationExchange : public Exchange,
   struct Choice {
     Answer answer;         // collected; of a stream what it has sent
     bool is_open = false;  // the stream has said so
-    bool has_ended = false;
     bool has_token = false;
     Clock::time_point last_token;
   };
@@ -55,7 +54,6 @@ class GenerationExchange : public Exchange,
   void Fail(const RequestError& error);
   void Finish();
   void SendDelta(Choice& choice, Answer delta);
-  void OpenStream();
 
   ExchangeContext& context_;
   const AnswerHead head_;

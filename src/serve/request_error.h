@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "hearth/hearth.hpp"
 
@@ -39,6 +40,10 @@ class RequestError : public std::runtime_error {
   const std::string& param() const { return param_; }
   const std::string& code() const { return code_; }
 
+  // Of 405: the method that the path takes.
+  const std::string& allowed() const { return allowed_; }
+  void set_allowed(std::string method) { allowed_ = std::move(method); }
+
   // {"error": {"message", "type", "param", "code"}}; type follows from the status.
   std::string ToJson() const;
 
@@ -46,6 +51,7 @@ class RequestError : public std::runtime_error {
   Status status_;
   std::string param_;
   std::string code_;
+  std::string allowed_;
 };
 
 // What the model said no with. A fault of its file is 503: the next request may work.

@@ -55,6 +55,7 @@ Response ErrorResponse(const RequestError& error) {
   if (error.status() == Status::kUnauthorized) {
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
   }
+  if (!error.allowed().empty()) response.headers.emplace_back("Allow", error.allowed());
   if (error.status() == Status::kTooManyRequests || error.status() == Status::kUnavailable) {
     response.headers.emplace_back("Retry-After", kRetrySeconds);
   }
@@ -155,7 +156,9 @@ void Service::CheckHead(const RequestHead& head) const {
   // Without a key nobody learns what is here.
   CheckKey(head.authorization);
   if (!allowed.empty()) {
-    throw RequestError(Status::kMethodNotAllowed, fmt::format("{} takes only {}", path, allowed));
+    RequestError error(Status::kMethodNotAllowed, fmt::format("{} takes only {}", path, allowed));
+    error.set_allowed(allowed);
+    throw error;
   }
   throw RequestError(Status::kNotFound, fmt::format("there is nothing at '{}'", Printable(path)),
                      "", "not_found");
