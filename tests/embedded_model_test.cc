@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/session.h"
-#include "text/chat_format.h"
+#include "text/chat_template.h"
 
 namespace hearth {
 namespace {
@@ -73,9 +73,10 @@ TEST(EmbeddedModelTest, TellsAStoryThatEnds) {
   const auto engine = Engine::Load(ModelPath(), {});
   const Tokenizer& tokenizer = engine->model().tokenizer();
   const std::vector<ChatMessage> messages = {{"user", "Tell me a story about a fox."}};
-  std::vector<TokenId> prompt = {tokenizer.special().bos};
-  const auto chat = EncodeChat(tokenizer, RenderChat(ChatFormat::kChatMl, messages, true));
-  prompt.insert(prompt.end(), chat.begin(), chat.end());
+  const auto chat = ChatTemplate::FromModel(engine->model().metadata(), tokenizer);
+  ASSERT_TRUE(chat.has_value());
+  const auto prompt = EncodeChat(tokenizer, chat->Render(messages, true));
+  EXPECT_EQ(prompt, EncodeChat(tokenizer, RenderChat(ChatFormat::kChatMl, messages, true)));
   GenerateOptions options;
   options.max_tokens = 450;
   options.sampling.temperature = 0;

@@ -12,31 +12,30 @@
 #include "cli/sampling_options.h"
 #include "cli/terminal.h"
 #include "engine/prompt.h"
-#include "text/chat_format.h"
+#include "text/chat_template.h"
 
 namespace hearth::cli {
 namespace {
 
-ChatFormat ChooseFormat(const RunOptions& options, const Model& model) {
-  if (options.chat_format) return *options.chat_format;
-  const std::string* chat_template = model.metadata().FindString("tokenizer.chat_template");
-  if (chat_template == nullptr) {
-    throw Error(ErrorCode::kUnsupported, model.path(),
-                "the model carries no chat template: give --chat-format to chat, or a prompt with "
-                "-p to continue a text");
+ChatTemplate ChooseTemplate(const RunOptions& options, const Model& model) {
+  if (options.chat_format) return ChatTemplate::BuiltIn(*options.chat_format);
+  if (auto own = ChatTemplate::FromModel(model.metadata(), model.tokenizer())) {
+    return std::move(*own);
   }
-  if (const auto format = DetectChatFormat(*chat_template)) return *format;
   throw Error(ErrorCode::kUnsupported, model.path(),
-              "its chat template is none of the built-in formats: give --chat-format chatml, "
-              "llama-2, llama-3, mistral or zephyr");
+              "the model carries no chat template: give --chat-format to chat, or a prompt with "
+              "-p to continue a text");
 }
 
 class Chat {
  public:
-  Chat(const RunOptions& options, Engine& engine, ChatFormat format)
-      : generate_(options.generate), engine_(engine), format_(format), session_(engine) {
+  Chat(const RunOptions& options, Engine& engine, ChatTemplate chat_template)
+      : generate_(options.generate),
+        engine_(engine),
+        template_(std::move(chat_template)),
+        session_(engine) {
     generate_.cancel = &InterruptFlag();
-    for (std::string& stop : ChatStopStrings(format)) generate_.stop.push_back(std::move(stop));
+    for (std::string& stop : template_.StopStrings()) generate_.stop.push_back(std::move(stop));
     if (!options.system.empty()) opening_.push_back({"system", options.system});
     messages_ = opening_;
   }
@@ -88,11 +87,11 @@ class Chat {
   // None where they would leave no room for an answer.
   std::vector<TokenId> Tokens(const std::vector<ChatMessage>& messages) const {
     const Tokenizer& tokenizer = engine_.model().tokenizer();
-    const std::vector<ChatPiece> pieces = RenderChat(format_, messages, true);
+    const std::vector<ChatPiece> pieces = template_.Render(messages, true);
     size_t bytes = 0;
     for (const ChatPiece& piece : pieces) bytes += piece.text.size();
     if (LeastTokens(tokenizer, bytes) >= engine_.context()) return {};
-    std::vector<TokenId> ids = tokenizer.WithBos(EncodeChat(tokenizer, pieces));
+    std::vector<TokenId> ids = EncodeChat(tokenizer, pieces);
     if (static_cast<int64_t>(ids.size()) >= engine_.context()) ids.clear();
     return ids;
   }
@@ -110,7 +109,7 @@ class Chat {
 
   GenerateOptions generate_;
   Engine& engine_;
-  ChatFormat format_;
+  ChatTemplate template_;
   Session session_;
   std::vector<ChatMessage> opening_;  // of every conversation: the system message, if any
   std::vector<ChatMessage> messages_;
@@ -120,15 +119,15 @@ class Chat {
 
 int RunChat(const RunOptions& options) {
   const auto engine = LoadEngine(options.model);
-  const ChatFormat format = ChooseFormat(options, engine->model());
+  ChatTemplate chat_template = ChooseTemplate(options, engine->model());
   CheckLogitBias(options.generate.sampling, engine->model().tokenizer());
   CatchInterrupts();
   if (options.verbose) {
     PrintNotice(EngineText(*engine, options.model) + "memory\n" + LedgerText(*engine));
   }
-  PrintNotice(fmt::format("{} ({} format). Ctrl-C stops an answer, Ctrl-D leaves.\n",
-                          options.model.model, ChatFormatName(format)));
-  Chat chat(options, *engine, format);
+  PrintNotice(fmt::format("{} ({}). Ctrl-C stops an answer, Ctrl-D leaves.\n", options.model.model,
+                          chat_template.Describe()));
+  Chat chat(options, *engine, std::move(chat_template));
   LineReader input;
   std::string line;
   for (;;) {

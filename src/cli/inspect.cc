@@ -179,10 +179,11 @@ std::string TokenizerText(const Json& tokenizer) {
     return fmt::format("tokenizer  {}\n", tokenizer["error"].get<std::string>());
   }
   const std::string pre = tokenizer["pre"].get<std::string>();
-  const std::string chat = !tokenizer["chat_template"].get<bool>() ? "none"
-                           : tokenizer["chat_format"].is_null()
-                               ? "present, of no built-in format"
-                               : tokenizer["chat_format"].get<std::string>();
+  const std::string chat =
+      !tokenizer["chat_template"].get<bool>() ? "none"
+      : tokenizer["chat_format"].is_null()
+          ? "its own template"
+          : "its own template, like " + tokenizer["chat_format"].get<std::string>();
   return fmt::format(
       "tokenizer  {}{}, {} tokens\nchat       {}\n", tokenizer["kind"].get<std::string>(),
       pre.empty() ? "" : " (" + Printable(pre) + ")", tokenizer["tokens"].get<int64_t>(), chat);

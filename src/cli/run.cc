@@ -118,7 +118,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
       ->add_option_function<std::string>(
           "--chat-format",
           [options](const std::string& name) { options->chat_format = ParseChatFormat(name); },
-          "chatml, llama-2, llama-3, mistral or zephyr (default: the model's)")
+          "chatml, llama-2, llama-3, mistral or zephyr (default: the model's own template)")
       ->option_text("NAME");
   command->add_option("--system", options->system, "system message of a chat")
       ->option_text("TEXT")

@@ -44,12 +44,12 @@ class PieceList {
   std::vector<ChatPiece> Take() { return std::move(pieces_); }
 
  private:
-  void Add(std::string_view text, bool is_marker) {
+  void Add(std::string_view text, bool trusted) {
     if (text.empty()) return;
-    if (!pieces_.empty() && pieces_.back().is_marker == is_marker) {
+    if (!pieces_.empty() && pieces_.back().trusted == trusted) {
       pieces_.back().text += text;
     } else {
-      pieces_.push_back({std::string(text), is_marker});
+      pieces_.push_back({std::string(text), trusted});
     }
   }
 
@@ -219,14 +219,6 @@ std::vector<ChatPiece> RenderChat(ChatFormat format, const std::vector<ChatMessa
       break;
   }
   return pieces.Take();
-}
-
-std::vector<TokenId> EncodeChat(const Tokenizer& tokenizer, const std::vector<ChatPiece>& pieces) {
-  // As one text, because the models were trained on the tokens of the whole conversation.
-  std::vector<TextSegment> segments;
-  segments.reserve(pieces.size());
-  for (const ChatPiece& piece : pieces) segments.push_back({piece.text, piece.is_marker});
-  return tokenizer.EncodeSegments(segments);
 }
 
 // Markers that an answer never contains. "</s>" is not among them: it is also HTML, and models

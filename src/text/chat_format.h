@@ -1,5 +1,4 @@
-// Built-in chat formats, chosen from a model's chat template by what the template contains.
-// (The interpreter for arbitrary templates is a later part of Hearth.)
+// Built-in chat formats, for models without a template of their own (chat_template.h).
 #pragma once
 
 #include <optional>
@@ -7,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizer.h"
+#include "text/chat_piece.h"
 
 namespace hearth {
 
@@ -16,7 +15,8 @@ enum class ChatFormat { kChatMl, kLlama2, kLlama3, kMistral, kZephyr };
 const char* ChatFormatName(ChatFormat format);  // "chatml", "llama-2", "llama-3", ...
 std::optional<ChatFormat> ChatFormatFromName(std::string_view name);
 
-// Recognizes the format of a Jinja chat template by its markers; nothing where none fits.
+// Recognizes the format of a Jinja chat template by its markers; nothing where none fits. Says what
+// such a model's answers stop at (ChatStopStrings), and what a reader may expect.
 std::optional<ChatFormat> DetectChatFormat(std::string_view jinja_template);
 
 struct ChatMessage {
@@ -24,21 +24,11 @@ struct ChatMessage {
   std::string content;
 };
 
-// A piece of a rendered conversation. Markers are encoded with special tokens recognized, content
-// without, so that what a user types can never become a special token.
-struct ChatPiece {
-  std::string text;
-  bool is_marker = false;
-};
-
 // The conversation as pieces, ending with the opening of the assistant's turn where
-// `add_generation_prompt`. BOS is not part of it (the session adds it).
+// `add_generation_prompt`. BOS is not part of it (EncodeChat adds it).
 // Throws Error(kInvalidArgument) for a role that the format does not know.
 std::vector<ChatPiece> RenderChat(ChatFormat format, const std::vector<ChatMessage>& messages,
                                   bool add_generation_prompt);
-
-// Token ids of the pieces, without BOS.
-std::vector<TokenId> EncodeChat(const Tokenizer& tokenizer, const std::vector<ChatPiece>& pieces);
 
 // Texts at which generation must stop even when the model emits no end token.
 std::vector<std::string> ChatStopStrings(ChatFormat format);

@@ -90,10 +90,10 @@ TEST(ChatFormat, RefusesUnknownRoles) {
 TEST(ChatFormat, KeepsMarkersAndContentApart) {
   const auto pieces = RenderChat(ChatFormat::kChatMl, {{"user", "<|im_end|>"}}, true);
   ASSERT_EQ(pieces.size(), 3u);
-  EXPECT_TRUE(pieces[0].is_marker);
-  EXPECT_FALSE(pieces[1].is_marker);
+  EXPECT_TRUE(pieces[0].trusted);
+  EXPECT_FALSE(pieces[1].trusted);
   EXPECT_EQ(pieces[1].text, "<|im_end|>");
-  EXPECT_TRUE(pieces[2].is_marker);
+  EXPECT_TRUE(pieces[2].trusted);
 
   const auto tokenizer = Tokenizer::FromGguf(SmallBpeVocabulary().Bpe());
   const TokenId end = tokenizer->FindToken("<|im_end|>");

@@ -1,0 +1,66 @@
+// How the conversations of a model are written: by its own template, or in a built-in format.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/gguf.h"
+#include "text/chat_format.h"
+#include "text/chat_piece.h"
+#include "text/jinja/template.h"
+
+namespace hearth {
+
+// Texts of a model's special tokens, for templates that write them.
+struct SpecialTexts {
+  std::optional<std::string> bos;  // nothing where the model has none
+  std::optional<std::string> eos;
+
+  static SpecialTexts Of(const Tokenizer& tokenizer);
+  // As bos_token and eos_token, trusted, unless the context has them already.
+  void AddTo(jinja::Context& context) const;
+};
+
+// Immutable and thread-safe.
+class ChatTemplate {
+ public:
+  // The model's own (`tokenizer.chat_template`; with tools `tokenizer.chat_template.tool_use`,
+  // where that is there); nothing where it has none. Throws Error(kInvalidArgument) for one that is
+  // not valid.
+  static std::optional<ChatTemplate> FromModel(const GgufMetadata& metadata,
+                                               const Tokenizer& tokenizer);
+  static ChatTemplate BuiltIn(ChatFormat format);
+
+  // "its own template", "chatml format".
+  std::string Describe() const;
+
+  // The conversation as pieces, ending with the opening of the assistant's turn where
+  // `add_generation_prompt`. A template of a model may write BOS; a format leaves it to EncodeChat.
+  // Throws Error(kInvalidArgument) where the template fails or refuses the conversation.
+  std::vector<ChatPiece> Render(const std::vector<ChatMessage>& messages,
+                                bool add_generation_prompt) const;
+
+  // The same for what a request carries: a JSON object with "messages" (their content may be a list
+  // of parts, they may have tool calls), "tools", and whatever else the template asks for. As in
+  // transformers, "tools" and "documents" are none where they are not given, and
+  // "add_generation_prompt" is false. Formats take messages of texts only: others are
+  // Error(kUnsupported).
+  std::vector<ChatPiece> RenderJson(std::string_view request) const;
+
+  // Texts at which generation must stop even when the model emits no end token.
+  std::vector<std::string> StopStrings() const;
+
+ private:
+  ChatTemplate() = default;
+  std::vector<ChatPiece> RenderContext(jinja::Context context) const;
+
+  std::optional<ChatFormat> format_;  // of a template: the one that it looks like
+  std::optional<jinja::Template> own_;
+  std::optional<jinja::Template> tool_use_;
+  SpecialTexts special_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,243 @@
+// format.format(values).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/jinja/failure.h"
+#include "text/jinja/formatting.h"
+#include "text/jinja/number_format.h"
+#include "text/jinja/operators.h"
+#include "text/jinja/repr.h"
+
+namespace hearth::jinja {
+namespace {
+
+class BraceFormatter {
+ public:
+  BraceFormatter(Runtime& runtime, const Arguments& arguments)
+      : runtime_(runtime), arguments_(arguments) {}
+
+  Text Run(const Text& format, int nesting) {
+    if (nesting > 2) throw Failure("a format string is nested too deeply");
+    Text out;
+    for (size_t at = 0; at < format.size();) {
+      const char32_t c = Plain(format[at]);
+      const bool doubled = at + 1 < format.size() && Plain(format[at + 1]) == c;
+      if ((c == '{' || c == '}') && doubled) {
+        out += format[at];
+        at += 2;
+      } else if (c == '{') {
+        const size_t end = FieldEnd(format, at);
+        out += Field(format.substr(at + 1, end - at - 1), nesting);
+        at = end + 1;
+      } else if (c == '}') {
+        throw Failure("a format string has a '}' without a '{'");
+      } else {
+        out += format[at++];
+      }
+    }
+    return out;
+  }
+
+ private:
+  static size_t FieldEnd(const Text& format, size_t at) {
+    int open = 0;
+    bool in_item = false;
+    for (; at < format.size(); ++at) {
+      const char32_t c = Plain(format[at]);
+      if (in_item) {
+        in_item = c != ']';
+      } else if (c == '[' && open == 1) {
+        in_item = true;
+      } else if (c == '{') {
+        ++open;
+      } else if (c == '}' && --open == 0) {
+        return at;
+      }
+    }
+    throw Failure("a format string has a '{' without a '}'");
+  }
+
+  static bool IsNumber(const Text& name) {
+    return !name.empty() && std::all_of(name.begin(), name.end(), [](char32_t c) {
+      return Plain(c) >= '0' && Plain(c) <= '9';
+    });
+  }
+
+  Value First(const Text& name) {
+    if (!name.empty() && !IsNumber(name)) {
+      for (const auto& [keyword, value] : arguments_.keywords) {
+        if (keyword == name) return value;
+      }
+      throw Failure("a format string names a value that is not there");
+    }
+    const bool automatic = name.empty();
+    if (automatic ? next_ < 0 : next_ > 0) {
+      throw Failure("a format string numbers some of its fields only");
+    }
+    Int index = 0;
+    if (automatic) {
+      index = next_++;
+    } else {
+      index = ParseInt(name, 10).value_or(Int{1} << 62);
+      next_ = -1;
+    }
+    if (index >= static_cast<Int>(arguments_.positional.size())) {
+      throw Failure("a format string has too few values");
+    }
+    return arguments_.positional[static_cast<size_t>(index)];
+  }
+
+  // "name.attribute[key]"
+  Value Lookup(const Text& path) {
+    size_t at = std::min(path.find('.'), path.find('['));
+    Value value = First(path.substr(0, at));
+    while (at < path.size()) {
+      if (Plain(path[at]) == '.') {
+        const size_t end = std::min({path.find('.', at + 1), path.find('[', at + 1), path.size()});
+        value = GetAttribute(runtime_, value, path.substr(at + 1, end - at - 1));
+        at = end;
+      } else {
+        const size_t end = path.find(']', at);
+        if (Plain(path[at]) != '[' || end == Text::npos) {
+          throw Failure("a format string has a field that is not valid");
+        }
+        const Text key = path.substr(at + 1, end - at - 1);
+        const Value index =
+            IsNumber(key) ? Value::Integer(ParseInt(key, 10).value_or(0)) : runtime_.String(key);
+        value = GetItem(runtime_, value, index);
+        at = end + 1;
+      }
+    }
+    return value;
+  }
+
+  Text Field(const Text& field, int nesting) {
+    size_t path_end = 0;
+    bool in_item = false;
+    for (; path_end < field.size(); ++path_end) {
+      const char32_t c = Plain(field[path_end]);
+      if (c == '[') in_item = true;
+      if (c == ']') in_item = false;
+      if (!in_item && (c == '!' || c == ':')) break;
+    }
+    const Value value = Lookup(field.substr(0, path_end));
+    char conversion = 0;
+    if (path_end < field.size() && Plain(field[path_end]) == '!') {
+      conversion =
+          path_end + 1 < field.size() ? static_cast<char>(Plain(field[path_end + 1])) : '?';
+      path_end += 2;
+    }
+    Text spec;
+    if (path_end < field.size()) {
+      if (Plain(field[path_end]) != ':')
+        throw Failure("a format string has a field that is not valid");
+      spec = Run(field.substr(path_end + 1), nesting + 1);
+    }
+    const Value converted = Converted(value, conversion);
+    if (spec.empty()) return Str(runtime_, converted);
+    return Format(converted, ParseSpec(spec));
+  }
+
+  Value Converted(const Value& value, char conversion) {
+    switch (conversion) {
+      case 0:
+        return value;
+      case 's':
+        return runtime_.String(Str(runtime_, value));
+      case 'r':
+        return runtime_.String(Repr(runtime_, value));
+      case 'a':
+        return runtime_.String(AsciiOnly(Repr(runtime_, value)));
+      default:
+        throw Failure("a format string has an unknown conversion");
+    }
+  }
+
+  static bool IsAlign(char32_t c) { return c == '<' || c == '>' || c == '^' || c == '='; }
+
+  static Int TakeNumber(const Text& text, size_t& at) {
+    Int number = 0;
+    for (; at < text.size() && Plain(text[at]) >= '0' && Plain(text[at]) <= '9'; ++at) {
+      number = std::min<Int>(number * 10 + (Plain(text[at]) - '0'), Int{1} << 40);
+    }
+    return number;
+  }
+
+  FormatSpec ParseSpec(const Text& text) {
+    FormatSpec spec;
+    size_t at = 0;
+    const auto peek = [&]() -> char32_t { return at < text.size() ? Plain(text[at]) : 0; };
+    if (text.size() > 1 && IsAlign(Plain(text[1]))) {
+      spec.fill = text[0];
+      spec.align = static_cast<char>(Plain(text[1]));
+      at = 2;
+    } else if (IsAlign(peek())) {
+      spec.align = static_cast<char>(Plain(text[at++]));
+    }
+    if (peek() == '+' || peek() == '-' || peek() == ' ') {
+      spec.sign = static_cast<char>(Plain(text[at++]));
+    }
+    if (peek() == '#') {
+      spec.alternate = true;
+      ++at;
+    }
+    if (peek() == '0') {
+      if (spec.align == 0) {
+        spec.fill = Trusted('0');
+        spec.align = '=';
+      }
+      ++at;
+    }
+    spec.width = TakeNumber(text, at);
+    if (peek() == ',' || peek() == '_') spec.group = static_cast<char>(Plain(text[at++]));
+    if (peek() == '.') {
+      ++at;
+      spec.precision = TakeNumber(text, at);
+    }
+    if (at < text.size())
+      spec.type = Plain(text[at]) < 0x80 ? static_cast<char>(Plain(text[at])) : '?';
+    if (at + 1 < text.size()) throw Failure("a format string has a format that is not valid");
+    runtime_.CheckSize(spec.width);
+    return spec;
+  }
+
+  Text Format(const Value& value, FormatSpec spec) {
+    if (!value.IsNumber()) {
+      const bool fits = value.Is(Kind::kString) && (spec.type == 0 || spec.type == 's');
+      if (!fits || spec.align == '=') {
+        throw Failure("a format string has a format that does not fit its value");
+      }
+      Text text = Str(runtime_, value);
+      if (spec.precision && *spec.precision < static_cast<Int>(text.size())) {
+        text.resize(static_cast<size_t>(*spec.precision));
+      }
+      return TextField(std::move(text), spec);
+    }
+    char type = spec.type;
+    if (type == 0 && value.Is(Kind::kFloat) && !spec.precision) {
+      const Value magnitude = Value::Float(std::fabs(value.real()));
+      return NumberField(FloatText(magnitude.real()), IsNegative(value), spec);
+    }
+    if (type == 0 || type == 'n') type = value.Is(Kind::kFloat) ? 'g' : 'd';
+    const bool for_ints = std::string_view("dxXob").find(type) != std::string_view::npos;
+    const bool for_floats = std::string_view("eEfFgG%").find(type) != std::string_view::npos;
+    if ((!for_ints && !for_floats) || (for_ints && !value.IsInteger())) {
+      throw Failure("a format string has a format that does not fit its value");
+    }
+    return NumberField(Digits(value, spec, type), IsNegative(value), spec);
+  }
+
+  Runtime& runtime_;
+  const Arguments& arguments_;
+  Int next_ = 0;
+};
+
+}  // namespace
+
+Value FormatBraces(Runtime& runtime, const Text& format, const Arguments& arguments) {
+  return runtime.String(BraceFormatter(runtime, arguments).Run(format, 0));
+}
+
+}  // namespace hearth::jinja

@@ -1,0 +1,369 @@
+#include "text/jinja/expression_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/parser.h"
+
+namespace hearth::jinja {
+namespace {
+
+template <typename T>
+std::unique_ptr<T> New(int line) {
+  return std::make_unique<T>(line);
+}
+
+}  // namespace
+
+void ExpressionParser::Deepen(Expr& expr, std::initializer_list<const Expr*> parts) const {
+  for (const Expr* part : parts) {
+    if (part != nullptr) expr.depth = std::max(expr.depth, part->depth + 1);
+  }
+  if (expr.depth > kMaxTreeDepth) {
+    throw LimitExceeded("the template is nested too deeply", expr.line);
+  }
+}
+
+void ExpressionParser::Deepen(Expr& expr, const ArgumentExprs& arguments) const {
+  for (const ExprPtr& argument : arguments.positional) Deepen(expr, {argument.get()});
+  for (const auto& keyword : arguments.keywords) Deepen(expr, {keyword.second.get()});
+  Deepen(expr, {arguments.more_positional.get(), arguments.more_keywords.get()});
+}
+
+ExprPtr ExpressionParser::Binary(BinaryOp op, ExprPtr left, ExprPtr right, int line) {
+  auto expr = New<BinaryExpr>(line);
+  expr->op = op;
+  expr->left = std::move(left);
+  expr->right = std::move(right);
+  Deepen(*expr, {expr->left.get(), expr->right.get()});
+  return expr;
+}
+
+ExprPtr ExpressionParser::Expression(bool with_condition) {
+  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+  return with_condition ? Condition() : Or();
+}
+
+ExprPtr ExpressionParser::Condition() {
+  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+  const bool was_in_branch = in_branch;
+  const size_t known_to_fail = unknown.size();
+  ExprPtr value = Or();
+  while (tokens_.SkipName("if")) {
+    auto expr = New<ConditionalExpr>(value->line);
+    // All of it is a branch, what stands in front of the "if" too.
+    in_branch = true;
+    unknown.resize(known_to_fail, Failure(""));
+    expr->then = std::move(value);
+    expr->test = Or();
+    if (tokens_.SkipName("else")) expr->otherwise = Condition();
+    Deepen(*expr, {expr->then.get(), expr->test.get(), expr->otherwise.get()});
+    value = std::move(expr);
+  }
+  in_branch = was_in_branch;
+  return value;
+}
+
+ExprPtr ExpressionParser::Or() {
+  int line = tokens_.line();
+  ExprPtr left = And();
+  while (tokens_.SkipName("or")) {
+    ExprPtr right = And();
+    left = Binary(BinaryOp::kOr, std::move(left), std::move(right), line);
+    line = tokens_.line();
+  }
+  return left;
+}
+
+ExprPtr ExpressionParser::And() {
+  int line = tokens_.line();
+  ExprPtr left = Not();
+  while (tokens_.SkipName("and")) {
+    ExprPtr right = Not();
+    left = Binary(BinaryOp::kAnd, std::move(left), std::move(right), line);
+    line = tokens_.line();
+  }
+  return left;
+}
+
+ExprPtr ExpressionParser::Not() {
+  if (!tokens_.IsName("not")) return Compare();
+  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+  auto expr = New<UnaryExpr>(tokens_.Take().line);
+  expr->op = UnaryOp::kNot;
+  expr->operand = Not();
+  Deepen(*expr, {expr->operand.get()});
+  return expr;
+}
+
+bool ExpressionParser::TakeCompareOp(CompareOp* op) {
+  constexpr std::pair<std::string_view, CompareOp> kOps[] = {
+      {"==", CompareOp::kEq}, {"!=", CompareOp::kNe}, {"<", CompareOp::kLt},
+      {"<=", CompareOp::kLe}, {">", CompareOp::kGt},  {">=", CompareOp::kGe}};
+  for (const auto& [text, its_op] : kOps) {
+    if (!tokens_.SkipOperator(text)) continue;
+    *op = its_op;
+    return true;
+  }
+  if (tokens_.SkipName("in")) {
+    *op = CompareOp::kIn;
+    return true;
+  }
+  if (tokens_.IsName("not") && TokenStream::IsName(tokens_.next(), "in")) {
+    tokens_.Take();
+    tokens_.Take();
+    *op = CompareOp::kNotIn;
+    return true;
+  }
+  return false;
+}
+
+ExprPtr ExpressionParser::Compare() {
+  const int line = tokens_.line();
+  ExprPtr first = Sum();
+  auto expr = New<CompareExpr>(line);
+  CompareOp op = CompareOp::kEq;
+  while (TakeCompareOp(&op)) {
+    expr->rest.emplace_back(op, Sum());
+    Deepen(*expr, {expr->rest.back().second.get()});
+  }
+  if (expr->rest.empty()) return first;
+  expr->first = std::move(first);
+  Deepen(*expr, {expr->first.get()});
+  return expr;
+}
+
+ExprPtr ExpressionParser::Sum() {
+  int line = tokens_.line();
+  ExprPtr left = Concat();
+  while (tokens_.IsOperator("+") || tokens_.IsOperator("-")) {
+    const bool is_add = tokens_.IsOperator("+");
+    tokens_.Take();
+    ExprPtr right = Concat();
+    left =
+        Binary(is_add ? BinaryOp::kAdd : BinaryOp::kSub, std::move(left), std::move(right), line);
+    line = tokens_.line();
+  }
+  return left;
+}
+
+ExprPtr ExpressionParser::Concat() {
+  auto expr = New<ConcatExpr>(tokens_.line());
+  do {
+    expr->parts.push_back(Product());
+    Deepen(*expr, {expr->parts.back().get()});
+  } while (tokens_.SkipOperator("~"));
+  if (expr->parts.size() == 1) return std::move(expr->parts[0]);
+  return expr;
+}
+
+ExprPtr ExpressionParser::Product() {
+  constexpr std::pair<std::string_view, BinaryOp> kOps[] = {{"*", BinaryOp::kMul},
+                                                            {"/", BinaryOp::kDiv},
+                                                            {"//", BinaryOp::kFloorDiv},
+                                                            {"%", BinaryOp::kMod}};
+  int line = tokens_.line();
+  ExprPtr left = Power();
+  for (;;) {
+    const auto* op = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& candidate) {
+      return tokens_.IsOperator(candidate.first);
+    });
+    if (op == std::end(kOps)) return left;
+    tokens_.Take();
+    ExprPtr right = Power();
+    left = Binary(op->second, std::move(left), std::move(right), line);
+    line = tokens_.line();
+  }
+}
+
+ExprPtr ExpressionParser::Power() {
+  int line = tokens_.line();
+  ExprPtr left = Unary();
+  while (tokens_.SkipOperator("**")) {
+    ExprPtr right = Unary();
+    left = Binary(BinaryOp::kPow, std::move(left), std::move(right), line);
+    line = tokens_.line();
+  }
+  return left;
+}
+
+ExprPtr ExpressionParser::Unary(bool with_filter) {
+  ExprPtr value;
+  if (tokens_.IsOperator("-") || tokens_.IsOperator("+")) {
+    const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+    const Token sign = tokens_.Take();
+    auto expr = New<UnaryExpr>(sign.line);
+    expr->op = Plain(sign.text[0]) == '-' ? UnaryOp::kNegative : UnaryOp::kPositive;
+    expr->operand = Unary(false);
+    Deepen(*expr, {expr->operand.get()});
+    value = std::move(expr);
+  } else {
+    value = Primary();
+  }
+  value = Postfix(std::move(value));
+  return with_filter ? PostfixFilters(std::move(value)) : std::move(value);
+}
+
+ExprPtr ExpressionParser::Primary(bool with_namespace) {
+  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+  if (tokens_.Is(TokenKind::kName)) return Name(with_namespace);
+  if (tokens_.Is(TokenKind::kString)) return String();
+  if (tokens_.Is(TokenKind::kInteger) || tokens_.Is(TokenKind::kFloat)) {
+    const Token token = tokens_.Take();
+    auto expr = New<ConstantExpr>(token.line);
+    if (token.kind == TokenKind::kInteger) {
+      expr->value = token.integer;
+    } else {
+      expr->value = token.real;
+    }
+    return expr;
+  }
+  if (tokens_.IsOperator("(")) {
+    tokens_.Take();
+    ExprPtr value = Tuple(true, {}, true);
+    tokens_.ExpectOperator(")");
+    return value;
+  }
+  if (tokens_.IsOperator("[")) return List();
+  if (tokens_.IsOperator("{")) return Dict();
+  tokens_.Fail("expected an expression, found " + Describe(tokens_.current()));
+}
+
+ExprPtr ExpressionParser::Name(bool with_namespace) {
+  const Token token = tokens_.Take();
+  const std::string name = EncodeUtf8(token.text);
+  const bool is_true = name == "true" || name == "True";
+  if (is_true || name == "false" || name == "False") {
+    auto expr = New<ConstantExpr>(token.line);
+    expr->value = is_true;
+    return expr;
+  }
+  if (name == "none" || name == "None") return New<ConstantExpr>(token.line);
+  auto expr = New<NameExpr>(token.line);
+  expr->name = token.text;
+  if (with_namespace && tokens_.SkipOperator(".")) {
+    expr->attribute = tokens_.TakeName();
+  } else {
+    NoteUse(expr->name);
+  }
+  return expr;
+}
+
+void ExpressionParser::NoteUse(const Text& name) {
+  const bool caller = name == Own("caller");
+  const bool kwargs = name == Own("kwargs");
+  const bool varargs = name == Own("varargs");
+  if (!caller && !kwargs && !varargs) return;
+  for (MacroUses* macro = macro_uses; macro != nullptr; macro = macro->outer) {
+    macro->caller = macro->caller || caller;
+    macro->kwargs = macro->kwargs || kwargs;
+    macro->varargs = macro->varargs || varargs;
+  }
+}
+
+ExprPtr ExpressionParser::String() {
+  auto expr = New<ConstantExpr>(tokens_.line());
+  Text text;
+  while (tokens_.Is(TokenKind::kString)) text += tokens_.Take().text;
+  expr->value = std::move(text);
+  return expr;
+}
+
+ExprPtr ExpressionParser::List() {
+  auto expr = New<SequenceExpr>(tokens_.Take().line);
+  while (!tokens_.IsOperator("]")) {
+    if (!expr->items.empty()) tokens_.ExpectOperator(",");
+    if (tokens_.IsOperator("]")) break;
+    expr->items.push_back(Expression());
+    Deepen(*expr, {expr->items.back().get()});
+  }
+  tokens_.Take();
+  return expr;
+}
+
+ExprPtr ExpressionParser::Dict() {
+  auto expr = New<DictExpr>(tokens_.Take().line);
+  while (!tokens_.IsOperator("}")) {
+    if (!expr->items.empty()) tokens_.ExpectOperator(",");
+    if (tokens_.IsOperator("}")) break;
+    ExprPtr key = Expression();
+    tokens_.ExpectOperator(":");
+    ExprPtr value = Expression();
+    Deepen(*expr, {key.get(), value.get()});
+    expr->items.emplace_back(std::move(key), std::move(value));
+  }
+  tokens_.Take();
+  return expr;
+}
+
+bool ExpressionParser::IsTupleEnd(std::string_view end_name) const {
+  return tokens_.Is(TokenKind::kVariableEnd) || tokens_.Is(TokenKind::kBlockEnd) ||
+         tokens_.IsOperator(")") || (!end_name.empty() && tokens_.IsName(end_name));
+}
+
+ExprPtr ExpressionParser::Tuple(bool with_condition, std::string_view end_name, bool may_be_empty) {
+  auto tuple = New<SequenceExpr>(tokens_.line());
+  tuple->is_tuple = true;
+  bool has_comma = false;
+  while (!IsTupleEnd(end_name)) {
+    tuple->items.push_back(Expression(with_condition));
+    Deepen(*tuple, {tuple->items.back().get()});
+    if (!tokens_.SkipOperator(",")) break;
+    has_comma = true;
+  }
+  if (!has_comma && !tuple->items.empty()) return std::move(tuple->items[0]);
+  if (!has_comma && !may_be_empty) {
+    tokens_.Fail("expected an expression, found " + Describe(tokens_.current()));
+  }
+  return tuple;
+}
+
+ExprPtr ExpressionParser::Target(bool with_namespace, std::string_view end_name) {
+  auto tuple = New<SequenceExpr>(tokens_.line());
+  tuple->is_tuple = true;
+  bool has_comma = false;
+  MacroUses* const uses = std::exchange(macro_uses, nullptr);  // written, not read
+  while (!IsTupleEnd(end_name)) {
+    tuple->items.push_back(Primary(with_namespace));
+    Deepen(*tuple, {tuple->items.back().get()});
+    if (!tokens_.SkipOperator(",")) break;
+    has_comma = true;
+  }
+  macro_uses = uses;
+  if (tuple->items.empty()) {
+    tokens_.Fail("expected a name to assign to, found " + Describe(tokens_.current()));
+  }
+  ExprPtr target = has_comma ? ExprPtr(std::move(tuple)) : std::move(tuple->items[0]);
+  CheckTarget(*target);
+  return target;
+}
+
+void ExpressionParser::CheckTarget(const Expr& target) const {
+  if (target.kind == ExprKind::kName) {
+    const auto& name = static_cast<const NameExpr&>(target);
+    if (loops_around > 0 && name.attribute.empty() && name.name == Own("loop")) {
+      throw Failure("the special variable 'loop' cannot be assigned to", target.line);
+    }
+    return;
+  }
+  const auto* tuple =
+      target.kind == ExprKind::kSequence ? static_cast<const SequenceExpr*>(&target) : nullptr;
+  if (tuple == nullptr || !tuple->is_tuple) {
+    throw Failure("this expression cannot be assigned to", target.line);
+  }
+  for (const ExprPtr& item : tuple->items) CheckTarget(*item);
+}
+
+std::unique_ptr<NameExpr> ExpressionParser::TargetName() {
+  auto expr = New<NameExpr>(tokens_.line());
+  expr->name = tokens_.TakeName();
+  const std::string name = EncodeUtf8(expr->name);
+  for (const char* constant : {"true", "false", "none", "True", "False", "None"}) {
+    if (name == constant) tokens_.Fail("'" + name + "' cannot be assigned to");
+  }
+  CheckTarget(*expr);
+  return expr;
+}
+
+}  // namespace hearth::jinja

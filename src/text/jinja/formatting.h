@@ -1,0 +1,15 @@
+// Python's two ways of putting values into a text.
+#pragma once
+
+#include "text/jinja/runtime.h"
+#include "text/jinja/value.h"
+
+namespace hearth::jinja {
+
+// format % values: values is a tuple, a dict, or one value.
+Value FormatPercent(Runtime& runtime, const Text& format, const Value& values);
+
+// format.format(arguments).
+Value FormatBraces(Runtime& runtime, const Text& format, const Arguments& arguments);
+
+}  // namespace hearth::jinja

@@ -1,0 +1,111 @@
+// iter() over every kind of value.
+#include <fmt/format.h>
+
+#include "text/jinja/failure.h"
+#include "text/jinja/operators.h"
+
+namespace hearth::jinja {
+namespace {
+
+struct EmptyIterator : IteratorObject {
+  std::optional<Value> Next(Runtime& /*runtime*/) override { return std::nullopt; }
+};
+
+struct ListIterator : IteratorObject {
+  explicit ListIterator(const std::vector<Value>& its_items) : items(its_items) {}
+  std::optional<Value> Next(Runtime& runtime) override {
+    runtime.Spend(1);
+    if (at == items.size()) return std::nullopt;
+    return items[at++];
+  }
+  const std::vector<Value>& items;
+  size_t at = 0;
+};
+
+struct TextIterator : IteratorObject {
+  explicit TextIterator(const Text& its_text) : text(its_text) {}
+  std::optional<Value> Next(Runtime& runtime) override {
+    runtime.Spend(1);
+    if (at == text.size()) return std::nullopt;
+    return runtime.String(text.substr(at++, 1));
+  }
+  const Text& text;
+  size_t at = 0;
+};
+
+struct DictIterator : IteratorObject {
+  DictIterator(const DictObject& its_dict, DictViewObject::Part its_part)
+      : dict(its_dict), part(its_part) {}
+  std::optional<Value> Next(Runtime& runtime) override {
+    runtime.Spend(1);
+    if (at == dict.items.size()) return std::nullopt;
+    const auto& [key, value] = dict.items[at++];
+    if (part == DictViewObject::Part::kKeys) return key;
+    return part == DictViewObject::Part::kValues ? value : runtime.Tuple({key, value});
+  }
+  const DictObject& dict;
+  const DictViewObject::Part part;
+  size_t at = 0;
+};
+
+struct RangeIterator : IteratorObject {
+  explicit RangeIterator(const RangeObject& its_range) : range(its_range) {}
+  std::optional<Value> Next(Runtime& runtime) override {
+    runtime.Spend(1);
+    if (at == range.length) return std::nullopt;
+    return Value::Integer(range.At(at++));
+  }
+  const RangeObject& range;
+  Int at = 0;
+};
+
+}  // namespace
+
+bool IsIterable(const Value& value) {
+  switch (value.kind()) {
+    case Kind::kNone:
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kFloat:
+    case Kind::kObject:
+      return false;
+    default:
+      return true;
+  }
+}
+
+IteratorObject& Iterate(Runtime& runtime, const Value& value) {
+  Heap& heap = runtime.heap();
+  switch (value.kind()) {
+    case Kind::kUndefined:
+      return *heap.New<EmptyIterator>();
+    case Kind::kString:
+      return *heap.New<TextIterator>(value.text());
+    case Kind::kList:
+    case Kind::kTuple:
+      return *heap.New<ListIterator>(value.items());
+    case Kind::kDict:
+      return *heap.New<DictIterator>(value.dict(), DictViewObject::Part::kKeys);
+    case Kind::kDictView:
+      return *heap.New<DictIterator>(*value.dict_view().dict, value.dict_view().part);
+    case Kind::kRange:
+      return *heap.New<RangeIterator>(value.range());
+    case Kind::kIterator:
+      return value.iterator();
+    default:
+      throw Failure(fmt::format("a {} has no items", TypeName(value)));
+  }
+}
+
+std::vector<Value> Items(Runtime& runtime, const Value& value) {
+  if (value.IsSequence()) {
+    runtime.Spend(value.items().size());
+    return value.items();
+  }
+  std::vector<Value> items;
+  IteratorObject& iterator = Iterate(runtime, value);
+  while (const auto item = iterator.Next(runtime)) items.push_back(*item);
+  return items;
+}
+
+}  // namespace hearth::jinja

@@ -1,0 +1,26 @@
+#include "text/jinja/macro.h"
+
+#include <algorithm>
+
+namespace hearth::jinja {
+
+Value MacroObject::Call(Runtime& runtime, const Arguments& arguments) {
+  return runtime.String(interpreter_.RenderMacro(macro_, &frame_, name_, arguments));
+}
+
+std::optional<Value> MacroObject::Attribute(Runtime& runtime, const Text& name) {
+  if (name == Own("name")) return name_.empty() ? Value::None() : runtime.OwnString(name_);
+  if (name == Own("catch_kwargs")) return Value::Bool(macro_.uses_kwargs);
+  if (name == Own("catch_varargs")) return Value::Bool(macro_.uses_varargs);
+  if (name == Own("caller")) return Value::Bool(macro_.uses_caller);
+  if (name != Own("arguments")) return std::nullopt;
+  std::vector<Value> names;
+  for (const auto& parameter : macro_.parameters) names.push_back(runtime.String(parameter->name));
+  return runtime.Tuple(std::move(names));
+}
+
+Text MacroObject::Repr(Runtime& /*runtime*/) {
+  return Own(name_.empty() ? "<Macro anonymous>" : "<Macro '" + name_ + "'>");
+}
+
+}  // namespace hearth::jinja

@@ -1,0 +1,136 @@
+// Filters about HTML and URLs. Nothing is escaped by itself in a chat template, so that "safe"
+// changes nothing, and what "escape" gives is a text like any other.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text/jinja/characters.h"
+#include "text/jinja/failure.h"
+#include "text/jinja/filters.h"
+#include "text/jinja/operators.h"
+#include "text/jinja/repr.h"
+#include "text/jinja/signature.h"
+#include "text/jinja/strings.h"
+
+namespace hearth::jinja {
+namespace {
+
+Text Escaped(const Text& text) {
+  Text out;
+  for (const char32_t c : text) {
+    const char* entity = nullptr;
+    switch (Plain(c)) {
+      case '&':
+        entity = "&amp;";
+        break;
+      case '<':
+        entity = "&lt;";
+        break;
+      case '>':
+        entity = "&gt;";
+        break;
+      case '\'':
+        entity = "&#39;";
+        break;
+      case '"':
+        entity = "&#34;";
+        break;
+      default:
+        out += c;
+        continue;
+    }
+    for (; *entity != 0; ++entity) out += MarkedLike(static_cast<unsigned char>(*entity), c);
+  }
+  return out;
+}
+
+Value EscapeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  Parameters("escape", arguments, {});
+  return runtime.String(Escaped(Str(runtime, value)));
+}
+
+Value SafeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  Parameters("safe", arguments, {});
+  return AsString(runtime, value);
+}
+
+Text Quoted(const Text& text, bool for_query) {
+  constexpr std::string_view kKept = "_.-~";
+  Text out;
+  for (const char32_t marked : text) {
+    const char32_t c = Plain(marked);
+    const bool is_letter = c < 0x80 && (IsLetter(c) || IsDecimal(c));
+    if (is_letter || (c < 0x80 && kKept.find(static_cast<char>(c)) != std::string_view::npos) ||
+        (c == '/' && !for_query)) {
+      out += marked;
+    } else if (c == ' ' && for_query) {
+      out += MarkedLike('+', marked);
+    } else {
+      for (const char byte : EncodeUtf8(TextView(&marked, 1))) {
+        for (const char letter : fmt::format("%{:02X}", static_cast<unsigned char>(byte))) {
+          out += MarkedLike(static_cast<unsigned char>(letter), marked);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+Value UrlEncodeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  Parameters("urlencode", arguments, {});
+  if (value.Is(Kind::kString) || !IsIterable(value)) {
+    return runtime.String(Quoted(Str(runtime, value), false));
+  }
+  const Value pairs =
+      value.Is(Kind::kDict)
+          ? Value(runtime.heap().New<DictViewObject>(&value.dict(), DictViewObject::Part::kItems))
+          : value;
+  Text out;
+  for (const Value& pair : Items(runtime, pairs)) {
+    const std::vector<Value> parts = Items(runtime, pair);
+    if (parts.size() != 2) throw Failure("urlencode needs pairs of a key and a value");
+    if (!out.empty()) out += Trusted('&');
+    out += Quoted(Str(runtime, parts[0]), true);
+    out += Trusted('=');
+    out += Quoted(Str(runtime, parts[1]), true);
+  }
+  return runtime.String(std::move(out));
+}
+
+Value XmlAttributesFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  const Parameters parameters("xmlattr", arguments, {"autospace"});
+  if (!value.Is(Kind::kDict)) throw Failure("xmlattr needs a dict, not a " + TypeName(value));
+  Text out;
+  for (const auto& [key, item] : value.dict().items) {
+    if (item.Is(Kind::kNone) || item.Is(Kind::kUndefined)) continue;
+    if (!key.Is(Kind::kString)) throw Failure("xmlattr needs keys of type str");
+    for (const char32_t c : key.text()) {
+      if (Plain(c) == '/' || Plain(c) == '>' || Plain(c) == '=' ||
+          (Plain(c) < 0x80 && IsSpace(c))) {
+        throw Failure("xmlattr has a key with a character that is not allowed");
+      }
+    }
+    if (!out.empty()) out += Trusted(' ');
+    out += Escaped(key.text());
+    out += Own("=\"");
+    out += Escaped(Str(runtime, item));
+    out += Trusted('"');
+  }
+  if (!out.empty() && parameters.True(runtime, 0, true)) out.insert(0, 1, Trusted(' '));
+  return runtime.String(std::move(out));
+}
+
+constexpr NamedFilter kMarkupFilters[] = {
+    {"e", EscapeFilter},  {"escape", EscapeFilter},       {"forceescape", EscapeFilter},
+    {"safe", SafeFilter}, {"urlencode", UrlEncodeFilter}, {"xmlattr", XmlAttributesFilter},
+};
+
+}  // namespace
+
+FilterFn FindMarkupFilter(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kMarkupFilters), std::end(kMarkupFilters),
+                                   [&](const NamedFilter& filter) { return filter.name == name; });
+  return found == std::end(kMarkupFilters) ? nullptr : found->function;
+}
+
+}  // namespace hearth::jinja

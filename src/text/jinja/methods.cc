@@ -1,0 +1,117 @@
+// Methods of lists, tuples and dicts, and what else has attributes.
+#include "text/jinja/methods.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/failure.h"
+#include "text/jinja/operators.h"
+#include "text/jinja/signature.h"
+
+namespace hearth::jinja {
+namespace {
+
+Value CountItems(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  RefuseKeywords("count", arguments);
+  const Parameters parameters("count", arguments, {"value"}, 1);
+  Int count = 0;
+  for (const Value& item : self.items()) count += Equal(runtime, item, parameters[0]) ? 1 : 0;
+  return Value::Integer(count);
+}
+
+Value IndexOfItem(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  RefuseKeywords("index", arguments);
+  const Parameters parameters("index", arguments, {"value", "start", "stop"}, 1);
+  const auto length = static_cast<Int>(self.items().size());
+  const auto bound = [&](size_t index, Int otherwise) {
+    const Int value = parameters.Integer(index, otherwise);
+    return std::clamp<Int>(value < 0 ? value + length : value, 0, length);
+  };
+  const Int stop = bound(2, length);
+  for (Int i = bound(1, 0); i < stop; ++i) {
+    if (Equal(runtime, self.items()[static_cast<size_t>(i)], parameters[0]))
+      return Value::Integer(i);
+  }
+  throw Failure("index did not find the value");
+}
+
+Value CopyList(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  Parameters("copy", arguments, {});
+  return runtime.List(Items(runtime, self));
+}
+
+template <DictViewObject::Part kPart>
+Value ViewOfDict(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  Parameters("this method", arguments, {});
+  return Value(runtime.heap().New<DictViewObject>(&self.dict(), kPart));
+}
+
+Value GetFromDict(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  RefuseKeywords("get", arguments);
+  const Parameters parameters("get", arguments, {"key", "default"}, 1);
+  const Value* found = self.dict().Find(runtime, parameters[0]);
+  return found != nullptr ? *found : parameters.Or(1, Value::None());
+}
+
+Value CopyDict(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
+  Parameters("copy", arguments, {});
+  return self;  // nothing can change it
+}
+
+Value IsIntegerMethod(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
+  Parameters("is_integer", arguments, {});
+  return Value::Bool(std::isfinite(self.real()) && std::floor(self.real()) == self.real());
+}
+
+MethodFn FindOtherMethod(const Value& object, const std::string& name) {
+  using Part = DictViewObject::Part;
+  if (object.IsSequence()) {
+    if (name == "count") return CountItems;
+    if (name == "index") return IndexOfItem;
+    if (name == "copy" && object.Is(Kind::kList)) return CopyList;
+  }
+  if (object.Is(Kind::kDict)) {
+    if (name == "items") return ViewOfDict<Part::kItems>;
+    if (name == "keys") return ViewOfDict<Part::kKeys>;
+    if (name == "values") return ViewOfDict<Part::kValues>;
+    if (name == "get") return GetFromDict;
+    if (name == "copy") return CopyDict;
+  }
+  if (object.Is(Kind::kFloat) && name == "is_integer") return IsIntegerMethod;
+  return nullptr;
+}
+
+// Attributes that are no methods.
+std::optional<Value> FindProperty(const Value& object, const std::string& name) {
+  if (object.Is(Kind::kTuple) && object.IsGroup()) {
+    if (name == "grouper") return object.items()[0];
+    if (name == "list") return object.items()[1];
+  }
+  if (object.IsNumber()) {
+    if (name == "real") return object.Is(Kind::kBool) ? Value::Integer(object.integer()) : object;
+    if (name == "imag") return object.IsInteger() ? Value::Integer(0) : Value::Float(0);
+    if (object.IsInteger() && name == "numerator") return Value::Integer(object.integer());
+    if (object.IsInteger() && name == "denominator") return Value::Integer(1);
+  }
+  if (object.Is(Kind::kRange)) {
+    if (name == "start") return Value::Integer(object.range().start);
+    if (name == "stop") return Value::Integer(object.range().stop);
+    if (name == "step") return Value::Integer(object.range().step);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Value> FindMethod(Runtime& runtime, const Value& object, const Text& name) {
+  const std::string utf8 = EncodeUtf8(name);
+  if (auto property = FindProperty(object, utf8)) return property;
+  const MethodFn method =
+      object.Is(Kind::kString) ? FindStringMethod(utf8) : FindOtherMethod(object, utf8);
+  if (method == nullptr) return std::nullopt;
+  return Value(runtime.heap().New<FunctionObject>(method, object));
+}
+
+}  // namespace hearth::jinja

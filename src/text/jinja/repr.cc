@@ -1,0 +1,162 @@
+#include "text/jinja/repr.h"
+
+#include <fmt/format.h>
+
+#include "text/jinja/characters.h"
+#include "text/jinja/failure.h"
+#include "text/jinja/operators.h"
+
+namespace hearth::jinja {
+namespace {
+
+class ReprWriter {
+ public:
+  explicit ReprWriter(Runtime& runtime) : runtime_(runtime) {}
+
+  Text Run(const Value& value) {
+    Write(value);
+    return std::move(out_);
+  }
+
+ private:
+  // What is around the items; see repr.h on its mark.
+  void Frame(std::string_view ascii) { out_ += DecodeText(ascii, false); }
+  void Plainly(std::string_view ascii) { out_ += Own(ascii); }
+
+  void WriteItems(const std::vector<Value>& items) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) Frame(", ");
+      Write(items[i]);
+    }
+  }
+
+  void WriteTuple(const std::vector<Value>& items) {
+    Frame("(");
+    WriteItems(items);
+    Frame(items.size() == 1 ? ",)" : ")");
+  }
+
+  void WriteDict(const DictObject& dict) {
+    Frame("{");
+    for (size_t i = 0; i < dict.items.size(); ++i) {
+      if (i > 0) Frame(", ");
+      Write(dict.items[i].first);
+      Frame(": ");
+      Write(dict.items[i].second);
+    }
+    Frame("}");
+  }
+
+  void WriteView(const DictViewObject& view, const std::string& type) {
+    Frame(type + "([");
+    for (size_t i = 0; i < view.dict->items.size(); ++i) {
+      if (i > 0) Frame(", ");
+      const auto& [key, value] = view.dict->items[i];
+      if (view.part == DictViewObject::Part::kItems) {
+        WriteTuple({key, value});
+      } else {
+        Write(view.part == DictViewObject::Part::kKeys ? key : value);
+      }
+    }
+    Frame("])");
+  }
+
+  void WriteString(const Text& text) {
+    runtime_.Spend(text.size() / 4);
+    const bool has_single = text.find('\'') != Text::npos;
+    const bool has_double = text.find('"') != Text::npos;
+    const char32_t quote = has_single && !has_double ? '"' : '\'';
+    out_ += quote;
+    for (const char32_t c : text) WriteCharacter(c, quote);
+    out_ += quote;
+  }
+
+  void WriteCharacter(char32_t marked, char32_t quote) {
+    const char32_t c = Plain(marked);
+    const auto escape = [&](std::string_view ascii) {
+      for (const char letter : ascii) {
+        out_ += MarkedLike(static_cast<unsigned char>(letter), marked);
+      }
+    };
+    if (c == quote || c == '\\') {
+      out_ += MarkedLike('\\', marked);
+      out_ += marked;
+    } else if (c == '\n') {
+      escape("\\n");
+    } else if (c == '\r') {
+      escape("\\r");
+    } else if (c == '\t') {
+      escape("\\t");
+    } else if ((c >= ' ' && c < 0x7F) || (c >= 0x80 && IsPrintable(c))) {
+      out_ += marked;
+    } else if (c < 0x100) {
+      escape(fmt::format("\\x{:02x}", static_cast<uint32_t>(c)));
+    } else if (c < 0x10000) {
+      escape(fmt::format("\\u{:04x}", static_cast<uint32_t>(c)));
+    } else {
+      escape(fmt::format("\\U{:08x}", static_cast<uint32_t>(c)));
+    }
+  }
+
+  void Write(const Value& value) {
+    const DepthScope depth(runtime_);
+    runtime_.Spend(1);
+    // Values that share parts may be far longer written out than they are.
+    runtime_.heap().Charge((out_.size() - charged_) * sizeof(char32_t));
+    charged_ = out_.size();
+    switch (value.kind()) {
+      case Kind::kMissing:
+      case Kind::kUndefined:
+        return Plainly("Undefined");
+      case Kind::kNone:
+        return Plainly("None");
+      case Kind::kBool:
+        return Plainly(value.boolean() ? "True" : "False");
+      case Kind::kInt:
+        return Plainly(IntText(value.integer()));
+      case Kind::kFloat:
+        return Plainly(FloatText(value.real()));
+      case Kind::kString:
+        return WriteString(value.text());
+      case Kind::kList:
+        Frame("[");
+        WriteItems(value.items());
+        return Frame("]");
+      case Kind::kTuple:
+        return WriteTuple(value.items());
+      case Kind::kDict:
+        return WriteDict(value.dict());
+      case Kind::kDictView:
+        return WriteView(value.dict_view(), TypeName(value));
+      case Kind::kRange:
+        return WriteRange(value.range());
+      case Kind::kIterator:
+        return Plainly("<generator object>");
+      case Kind::kObject:
+        out_ += value.object().Repr(runtime_);
+        return;
+    }
+  }
+
+  void WriteRange(const RangeObject& range) {
+    Plainly("range(" + IntText(range.start) + ", " + IntText(range.stop));
+    if (range.step != 1) Plainly(", " + IntText(range.step));
+    Plainly(")");
+  }
+
+  Runtime& runtime_;
+  Text out_;
+  size_t charged_ = 0;
+};
+
+}  // namespace
+
+Text Repr(Runtime& runtime, const Value& value) { return ReprWriter(runtime).Run(value); }
+
+Text Str(Runtime& runtime, const Value& value) {
+  if (value.Is(Kind::kString)) return value.text();
+  if (value.Is(Kind::kUndefined) || value.Is(Kind::kMissing)) return {};
+  return Repr(runtime, value);
+}
+
+}  // namespace hearth::jinja

@@ -1,0 +1,74 @@
+// What one rendering has: memory, and what it may still use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/failure.h"
+#include "text/jinja/limits.h"
+#include "text/jinja/value.h"
+
+namespace hearth::jinja {
+
+// Used by one thread.
+class Runtime {
+ public:
+  explicit Runtime(const Limits& limits)
+      : limits_(limits), heap_(limits.max_bytes), steps_left_(limits.max_steps) {}
+
+  Heap& heap() { return heap_; }
+
+  Value String(Text text) { return heap_.String(std::move(text)); }
+  Value OwnString(std::string_view ascii) { return heap_.String(Own(ascii)); }
+  Value List(std::vector<Value> items) { return heap_.List(std::move(items)); }
+  Value Tuple(std::vector<Value> items) { return heap_.Tuple(std::move(items)); }
+  // An undefined value; `message` is what using it fails with.
+  Value Undefined(std::string message) {
+    heap_.Charge(message.size());
+    return Value(heap_.New<UndefinedObject>(std::move(message)));
+  }
+
+  // Counts work: an evaluated node, an item visited, some characters written.
+  void Spend(uint64_t steps) {
+    if (steps > steps_left_) throw LimitExceeded("the template takes too many steps");
+    steps_left_ -= steps;
+  }
+  // Before `characters` (which may be huge) are made, or as many items.
+  void CheckSize(Int characters) {
+    if (characters > static_cast<Int>(limits_.max_bytes / sizeof(char32_t))) {
+      throw LimitExceeded("the template needs too much memory");
+    }
+    if (characters > 0) Spend(static_cast<uint64_t>(characters) / 16);
+  }
+
+  const Limits& limits() const { return limits_; }
+
+  int line = 0;   // of the node that is evaluated
+  int depth = 0;  // of evaluation; see DepthScope
+
+ private:
+  const Limits limits_;
+  Heap heap_;
+  uint64_t steps_left_;
+};
+
+// One level of recursion, over a tree or over values.
+class DepthScope {
+ public:
+  explicit DepthScope(Runtime& runtime) : runtime_(runtime) {
+    if (++runtime_.depth > runtime_.limits().max_depth) {
+      --runtime_.depth;
+      throw LimitExceeded("the template calls itself, or nests values, too deeply");
+    }
+  }
+  ~DepthScope() { --runtime_.depth; }
+  DepthScope(const DepthScope&) = delete;
+  DepthScope& operator=(const DepthScope&) = delete;
+
+ private:
+  Runtime& runtime_;
+};
+
+}  // namespace hearth::jinja

@@ -1,0 +1,245 @@
+// The values that a template computes with: Python's, as far as templates meet them.
+//
+// A Value is small and copied freely; what it points to belongs to a Heap and never changes once it
+// is built, but for namespaces and iterators. Nothing is freed before the heap is: values may form
+// cycles and chains of any length without harm.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/numbers.h"
+#include "text/jinja/text.h"
+
+namespace hearth::jinja {
+
+class Runtime;
+
+// Whatever a heap owns.
+struct HeapObject {
+  virtual ~HeapObject() = default;
+};
+
+struct StringObject;
+struct ListObject;
+struct DictObject;
+struct DictViewObject;
+struct RangeObject;
+struct UndefinedObject;
+struct IteratorObject;
+struct CustomObject;
+
+enum class Kind : uint8_t {
+  kMissing,  // a variable that was never set; never a value of an expression
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kList,
+  kTuple,
+  kDict,
+  kDictView,  // dict.keys(), .values(), .items()
+  kRange,
+  kIterator,  // read once: what filters like map and select give
+  kObject,    // namespaces, macros, functions, the loop
+};
+
+class Value {
+ public:
+  Value() = default;  // missing
+  static Value None() { return Value(Kind::kNone); }
+  static Value Bool(bool value) {
+    Value result(Kind::kBool);
+    result.data_.boolean = value;
+    return result;
+  }
+  static Value Integer(Int value) {
+    Value result(Kind::kInt);
+    result.data_.integer = value;
+    return result;
+  }
+  static Value Float(double value) {
+    Value result(Kind::kFloat);
+    result.data_.real = value;
+    return result;
+  }
+  explicit Value(const StringObject* object) : Value(Kind::kString, object) {}
+  explicit Value(const DictObject* object) : Value(Kind::kDict, object) {}
+  explicit Value(const DictViewObject* object) : Value(Kind::kDictView, object) {}
+  explicit Value(const RangeObject* object) : Value(Kind::kRange, object) {}
+  explicit Value(const UndefinedObject* object) : Value(Kind::kUndefined, object) {}
+  explicit Value(IteratorObject* object) : Value(Kind::kIterator, object) {}
+  explicit Value(CustomObject* object) : Value(Kind::kObject, object) {}
+  static Value List(const ListObject* object) { return Value(Kind::kList, object); }
+  static Value Tuple(const ListObject* object) { return Value(Kind::kTuple, object); }
+
+  Kind kind() const { return kind_; }
+  bool Is(Kind wanted) const { return kind_ == wanted; }
+  bool IsNumber() const { return Is(Kind::kInt) || Is(Kind::kFloat) || Is(Kind::kBool); }
+  bool IsInteger() const { return Is(Kind::kInt) || Is(Kind::kBool); }  // as Python counts
+  bool IsSequence() const { return Is(Kind::kList) || Is(Kind::kTuple); }
+
+  // The caller has looked at the kind.
+  bool boolean() const { return data_.boolean; }
+  Int integer() const { return Is(Kind::kBool) ? (data_.boolean ? 1 : 0) : data_.integer; }
+  double real() const { return Is(Kind::kFloat) ? data_.real : static_cast<double>(integer()); }
+  const Text& text() const;
+  const std::vector<Value>& items() const;  // of a list or a tuple
+  bool IsGroup() const;                     // a tuple of groupby
+  const DictObject& dict() const { return *static_cast<const DictObject*>(data_.object); }
+  const DictViewObject& dict_view() const;
+  const RangeObject& range() const;
+  const UndefinedObject& undefined() const;
+  IteratorObject& iterator() const;
+  CustomObject& object() const;
+  const void* identity() const { return data_.object; }
+
+ private:
+  explicit Value(Kind kind) : kind_(kind) {}
+  template <typename T>
+  Value(Kind kind, const T* object) : kind_(kind) {
+    data_.object = object;
+  }
+
+  Kind kind_ = Kind::kMissing;
+  union Data {
+    bool boolean;
+    Int integer;
+    double real;
+    const void* object;
+  } data_ = {};
+};
+
+struct StringObject : HeapObject {
+  explicit StringObject(Text its_text) : text(std::move(its_text)) {}
+  const Text text;
+};
+
+struct ListObject : HeapObject {  // or a tuple
+  explicit ListObject(std::vector<Value> its_items) : items(std::move(its_items)) {}
+  const std::vector<Value> items;
+  bool is_group = false;  // a tuple of groupby: (grouper, list)
+};
+
+// Keeps the order in which keys came. Texts are found by binary search, other keys one by one.
+struct DictObject : HeapObject {
+  std::vector<std::pair<Value, Value>> items;
+
+  const Value* FindText(const Text& key) const;
+  // An equal key keeps its place and gets the new value.
+  void Set(Runtime& runtime, const Value& key, const Value& value);
+  void SetText(const Value& key, const Value& value);
+  const Value* Find(Runtime& runtime, const Value& key) const;
+
+ private:
+  struct TextLess {
+    bool operator()(const Text* a, const Text* b) const { return *a < *b; }
+  };
+  std::map<const Text*, size_t, TextLess> texts_;
+  std::vector<size_t> others_;
+};
+
+struct DictViewObject : HeapObject {
+  enum class Part : uint8_t { kKeys, kValues, kItems };
+  DictViewObject(const DictObject* its_dict, Part its_part) : dict(its_dict), part(its_part) {}
+  const DictObject* const dict;
+  const Part part;
+};
+
+struct RangeObject : HeapObject {
+  RangeObject(Int its_start, Int its_stop, Int its_step);
+  const Int start, stop, step;
+  Int length = 0;
+  Int At(Int index) const { return start + index * step; }
+};
+
+struct UndefinedObject : HeapObject {
+  explicit UndefinedObject(std::string its_message) : message(std::move(its_message)) {}
+  const std::string message;  // what an operation on it fails with
+};
+
+struct IteratorObject : HeapObject {
+  // Nothing at the end, and from then on.
+  virtual std::optional<Value> Next(Runtime& runtime) = 0;
+};
+
+// Arguments of a call, evaluated.
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<Text, Value>> keywords;
+};
+
+// What has attributes, or can be called, in its own way.
+struct CustomObject : HeapObject {
+  virtual std::string TypeName() const = 0;
+  virtual bool IsCallable() const { return false; }
+  virtual Value Call(Runtime& runtime, const Arguments& arguments);
+  // Nothing where it has no such attribute.
+  virtual std::optional<Value> Attribute(Runtime& runtime, const Text& name);
+  virtual bool IsTrue(Runtime& /*runtime*/) { return true; }
+  virtual std::optional<Int> Length(Runtime& /*runtime*/) { return std::nullopt; }
+  virtual Text Repr(Runtime& runtime);
+};
+
+// Owns what it makes until it goes.
+class Heap {
+ public:
+  explicit Heap(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  template <typename T, typename... Args>
+  T* New(Args&&... args) {
+    Charge(sizeof(T) + sizeof(void*));
+    auto object = std::make_unique<T>(std::forward<Args>(args)...);
+    T* const pointer = object.get();
+    objects_.push_back(std::move(object));
+    return pointer;
+  }
+  // Counts what objects hold beside themselves. Throws LimitExceeded past the bound.
+  void Charge(size_t bytes);
+
+  Value String(Text text);
+  Value List(std::vector<Value> items);
+  Value Tuple(std::vector<Value> items);
+
+ private:
+  const size_t max_bytes_;
+  size_t used_bytes_ = 0;
+  std::vector<std::unique_ptr<HeapObject>> objects_;
+};
+
+inline const Text& Value::text() const {
+  return static_cast<const StringObject*>(data_.object)->text;
+}
+inline const std::vector<Value>& Value::items() const {
+  return static_cast<const ListObject*>(data_.object)->items;
+}
+inline bool Value::IsGroup() const {
+  return static_cast<const ListObject*>(data_.object)->is_group;
+}
+inline const DictViewObject& Value::dict_view() const {
+  return *static_cast<const DictViewObject*>(data_.object);
+}
+inline const RangeObject& Value::range() const {
+  return *static_cast<const RangeObject*>(data_.object);
+}
+inline const UndefinedObject& Value::undefined() const {
+  return *static_cast<const UndefinedObject*>(data_.object);
+}
+inline IteratorObject& Value::iterator() const {
+  return *static_cast<IteratorObject*>(const_cast<void*>(data_.object));
+}
+inline CustomObject& Value::object() const {
+  return *static_cast<CustomObject*>(const_cast<void*>(data_.object));
+}
+
+// "str", "int", "list": the name of the type, for messages.
+std::string TypeName(const Value& value);
+
+}  // namespace hearth::jinja
