@@ -30,6 +30,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddBenchCommand(app, action);
   AddProfileCommand(app, action);
   AddTokenizeCommand(app, action);
+  AddTemplateCommand(app, action);
   AddSynthCommand(app, action);
   AddPackCommand(app, action);
   AddPlanCommand(app, action);
