@@ -148,11 +148,7 @@ std::string Model::Detokenize(const std::vector<TokenId>& tokens) const {
 
 ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages) const {
   return Translated([&] {
-    const auto format = impl_->chat_format();
-    if (!format) {
-      throw hearth::Error(hearth::ErrorCode::kUnsupported, impl_->info().name,
-                          "the model carries no chat template that is known here");
-    }
+    const ChatTemplate& chat = impl_->chat_template();
     std::vector<hearth::ChatMessage> conversation;
     size_t bytes = 0;
     for (const ChatMessage& message : messages) {
@@ -168,10 +164,9 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages) const {
     const int64_t least = LeastTokens(tokenizer, bytes);
     if (least > context) refuse("at least " + std::to_string(least));
     ChatPrompt prompt;
-    prompt.tokens =
-        tokenizer.WithBos(hearth::EncodeChat(tokenizer, RenderChat(*format, conversation, true)));
+    prompt.tokens = hearth::EncodeChat(tokenizer, chat.Render(conversation, true));
     if (std::ssize(prompt.tokens) > context) refuse(std::to_string(prompt.tokens.size()));
-    prompt.stop = ChatStopStrings(*format);
+    prompt.stop = chat.StopStrings();
     return prompt;
   });
 }

@@ -32,11 +32,6 @@ ErrorCode CodeOf(hearth::ErrorCode code) {
   return ErrorCode::kInternal;
 }
 
-std::optional<ChatFormat> FormatOf(const hearth::Model& model) {
-  const std::string* text = model.metadata().FindString("tokenizer.chat_template");
-  return text != nullptr ? DetectChatFormat(*text) : std::nullopt;
-}
-
 std::string NameOf(const std::string& path) {
   const std::filesystem::path file(path);
   return (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
@@ -53,7 +48,11 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue)
                         std::to_string(queue));
   }
   const hearth::Model& model = engine_->model();
-  chat_format_ = FormatOf(model);
+  try {
+    chat_template_ = ChatTemplate::FromModel(model.metadata(), model.tokenizer());
+  } catch (const hearth::Error& error) {
+    chat_problem_ = error.what();
+  }
   const std::string* architecture = model.metadata().FindString("general.architecture");
   info_ = {.path = model.path(),
            .name = NameOf(model.path()),
@@ -68,9 +67,18 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue)
            .queue = queue,
            .memory_limit_bytes = engine_->budget().limit_bytes(),
            .is_streamed = engine_->is_streamed(),
-           .can_chat = chat_format_.has_value()};
+           .can_chat = chat_template_.has_value()};
   Publish();
   thread_ = std::thread([this] { Run(); });
+}
+
+const ChatTemplate& Model::Impl::chat_template() const {
+  if (chat_template_) return *chat_template_;
+  if (!chat_problem_.empty()) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, info_.name, chat_problem_);
+  }
+  throw hearth::Error(hearth::ErrorCode::kUnsupported, info_.name,
+                      "the model carries no chat template");
 }
 
 Model::Impl::~Impl() {

@@ -16,7 +16,7 @@
 #include "engine/batch_scheduler.h"
 #include "engine/engine.h"
 #include "hearth/hearth.hpp"
-#include "text/chat_format.h"
+#include "text/chat_template.h"
 
 namespace hearth::api {
 
@@ -48,7 +48,9 @@ struct Model::Impl {
   const ModelInfo& info() const { return info_; }
   const Tokenizer& tokenizer() const { return engine_->model().tokenizer(); }
   const Engine& engine() const { return *engine_; }
-  std::optional<ChatFormat> chat_format() const { return chat_format_; }
+  // Throws Error(kUnsupported) where the model has none, Error(kInvalidArgument) where it is
+  // broken: all but chatting works then.
+  const ChatTemplate& chat_template() const;
   Stats stats() const;
 
   // All or none. Throws hearth::Error for a request that can never run, api::Error(kBusy).
@@ -63,7 +65,8 @@ struct Model::Impl {
   std::unique_ptr<Engine> engine_;
   BatchScheduler scheduler_;
   ModelInfo info_;
-  std::optional<ChatFormat> chat_format_;
+  std::optional<ChatTemplate> chat_template_;
+  std::string chat_problem_;  // why a template that is there is none
 
   mutable std::mutex mutex_;
   std::condition_variable work_;
