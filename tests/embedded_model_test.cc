@@ -11,6 +11,7 @@
 #include "engine/evaluate.h"
 #include "engine/session.h"
 #include "text/chat_template.h"
+#include "text/json_schema_grammar.h"
 
 namespace hearth {
 namespace {
@@ -83,6 +84,29 @@ TEST(EmbeddedModelTest, TellsAStoryThatEnds) {
   const GenerateResult result = Session(*engine).Generate(prompt, options);
   EXPECT_EQ(result.finish_reason, FinishReason::kStop);
   EXPECT_GT(result.text.size(), 200u);
+}
+
+TEST(EmbeddedModelTest, WritesJsonOfASchemaUnderAGrammar) {
+  const auto engine = Engine::Load(ModelPath(), {});
+  const auto grammar = JsonSchemaGrammar(R"({"type": "object", "properties": {
+      "name": {"type": "string", "minLength": 1, "maxLength": 12},
+      "age": {"type": "integer", "minimum": 1, "maximum": 99}}, "required": ["name", "age"]})");
+  const auto vocabulary = std::make_shared<const SortedVocabulary>(engine->model().tokenizer());
+  const TokenId bos = engine->model().tokenizer().special().bos;
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const auto matcher = std::make_shared<GrammarMatcher>(grammar, vocabulary);
+    GenerateOptions options;
+    options.max_tokens = 200;
+    options.sampling.seed = seed;
+    options.grammar = matcher;
+    const GenerateResult result = Session(*engine).Generate({&bos, 1}, options);
+    EXPECT_EQ(result.finish_reason, FinishReason::kStop) << result.text;
+    const nlohmann::json json = nlohmann::json::parse(result.text, nullptr, false);
+    ASSERT_TRUE(json.is_object()) << result.text;
+    EXPECT_TRUE(json["name"].is_string());
+    EXPECT_GE(json["age"].get<int>(), 1);
+    EXPECT_LE(json["age"].get<int>(), 99);
+  }
 }
 
 }  // namespace

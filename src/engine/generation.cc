@@ -22,18 +22,25 @@ Generation::Generation(const Tokenizer& tokenizer, const GenerateOptions& option
       context_(context),
       top_logprobs_(options.top_logprobs),
       sampler_(options.sampling),
+      grammar_(options.grammar),
       decoder_(tokenizer),
       stops_(options.stop) {}
 
 bool Generation::Take(std::span<const float> logits, std::vector<TokenId>& history) {
   // Rows of the embedding beyond the vocabulary (padding) can never be chosen.
   logits = logits.first(tokenizer_.vocab_size());
-  const TokenId token = sampler_.Sample(logits, history, tokens_.size());
+  const TokenMask* const allowed = grammar_ ? &grammar_->AllowedTokens() : nullptr;
+  if (allowed != nullptr && grammar_->IsFinished() && IsEmpty(*allowed)) {
+    finish_reason_ = FinishReason::kStop;  // the model has no token that ends a text
+    return false;
+  }
+  const TokenId token = sampler_.Sample(logits, history, tokens_.size(), allowed);
   // A model that writes BOS has ended its text and begins another.
   if (tokenizer_.IsEndOfGeneration(token) || token == tokenizer_.special().bos) {
     finish_reason_ = FinishReason::kStop;
     return false;
   }
+  if (grammar_) grammar_->Advance(token);
   tokens_.push_back(token);
   const std::string text = decoder_.Push(token);
   if (top_logprobs_) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "engine/sampler.h"
 #include "engine/stop_strings.h"
 #include "engine/token_scores.h"
+#include "text/grammar_matcher.h"
 #include "text/tokenizer.h"
 
 namespace hearth {
@@ -24,6 +26,9 @@ struct GenerateOptions {
   int64_t max_tokens = 256;  // at most; the context may end earlier
   SamplingOptions sampling;
   std::vector<std::string> stop;
+  // Only tokens that it allows are chosen, and it is told of each. Begins where the answer does; may
+  // be null.
+  std::shared_ptr<GrammarMatcher> grammar;
   // With every token its log probability, and those of so many of the likeliest. Nothing: none.
   std::optional<int> top_logprobs;
   // Looked at between tokens and, in a prompt, between layers; true stops. May be null.
@@ -70,6 +75,7 @@ class Generation {
   const int64_t context_;
   const std::optional<int> top_logprobs_;
   Sampler sampler_;
+  const std::shared_ptr<GrammarMatcher> grammar_;
   StreamDecoder decoder_;
   StopMatcher stops_;
   std::vector<TokenId> tokens_;

@@ -39,8 +39,9 @@ Sampler::Sampler(SamplingOptions options) : options_(std::move(options)), random
 }
 
 TokenId Sampler::Sample(std::span<const float> logits, std::span<const TokenId> history,
-                        size_t generated) {
+                        size_t generated, const TokenMask* allowed) {
   ReadLogits(logits);
+  if (allowed != nullptr) Forbid(*allowed);
   ApplyPenalties(history, generated);
   if (options_.temperature == 0) {
     const auto best =
@@ -75,6 +76,12 @@ void Sampler::ReadLogits(std::span<const float> logits) {
     candidates_[i] = {static_cast<TokenId>(i), value};
   }
   if (!any_finite) throw Error(ErrorCode::kCorrupt, "model", "its logits are not numbers");
+}
+
+void Sampler::Forbid(const TokenMask& allowed) {
+  for (Candidate& candidate : candidates_) {
+    if (!IsAllowed(allowed, candidate.id)) candidate.value = -INFINITY;
+  }
 }
 
 void Sampler::RefuseForbidden(const Candidate& best) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "text/grammar_matcher.h"
 #include "text/tokenizer.h"
 
 namespace hearth {
@@ -33,9 +34,11 @@ class Sampler {
   explicit Sampler(SamplingOptions options);
 
   // Throws Error(kCorrupt) where no logit is finite, and Error(kInvalidArgument) where logit_bias
-  // forbids every token. history: prompt and generated tokens so far, of which the last `generated`
-  // were generated.
-  TokenId Sample(std::span<const float> logits, std::span<const TokenId> history, size_t generated);
+  // and `allowed` forbid every token. history: prompt and generated tokens so far, of which the
+  // last `generated` were generated. allowed: tokens that a grammar leaves, all where null; the
+  // bits of others are as if their logits were -inf.
+  TokenId Sample(std::span<const float> logits, std::span<const TokenId> history, size_t generated,
+                 const TokenMask* allowed = nullptr);
 
  private:
   struct Candidate {
@@ -44,6 +47,7 @@ class Sampler {
   };
 
   void ReadLogits(std::span<const float> logits);
+  void Forbid(const TokenMask& allowed);
   static void RefuseForbidden(const Candidate& best);
   void ApplyPenalties(std::span<const TokenId> history, size_t generated);
   void KeepTopK();

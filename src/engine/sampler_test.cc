@@ -172,5 +172,22 @@ TEST(SamplerTest, RefusesValuesOutsideTheirRanges) {
   }
 }
 
+TEST(Sampler, ChoosesWhatAGrammarAllows) {
+  const std::vector<float> logits = {5, 4, 3, 2, 1};
+  const TokenMask allowed = {0b10100};
+  const TokenMask nothing = {0};
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplingOptions options = Plain();
+    options.temperature = temperature;
+    options.top_k = 2;
+    Sampler sampler(options);
+    for (int i = 0; i < 50; ++i) {
+      const TokenId token = sampler.Sample(logits, {}, 0, &allowed);
+      EXPECT_TRUE(token == 2 || (token == 4 && temperature > 0));
+    }
+    EXPECT_THROW(sampler.Sample(logits, {}, 0, &nothing), Error);
+  }
+}
+
 }  // namespace
 }  // namespace hearth

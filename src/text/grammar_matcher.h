@@ -1,0 +1,105 @@
+// Which tokens a grammar allows next, for one session.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "text/grammar.h"
+#include "text/tokenizer.h"
+
+namespace hearth {
+
+// The tokens of a model in the order of their bytes, so that those with a common beginning are
+// tried together. Immutable and thread-safe: one for all sessions.
+class SortedVocabulary {
+ public:
+  // Control tokens, and tokens without bytes, are never part of a text. The tokenizer must outlive
+  // it.
+  explicit SortedVocabulary(const Tokenizer& tokenizer);
+
+  struct Entry {
+    std::string_view bytes;
+    TokenId id = 0;
+    size_t common = 0;  // bytes shared with the entry before
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<TokenId>& ends() const { return ends_; }  // end of generation
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<Entry> entries_;
+  std::vector<TokenId> ends_;
+};
+
+// Bit `id` of word id / 64: may the token come next?
+using TokenMask = std::vector<uint64_t>;
+
+inline bool IsAllowed(const TokenMask& mask, TokenId id) {
+  const auto bit = static_cast<size_t>(id);
+  return bit / 64 < mask.size() && ((mask[bit / 64] >> (bit % 64)) & 1) != 0;
+}
+
+inline bool IsEmpty(const TokenMask& mask) {
+  return std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
+}
+
+// The state of one session: all ways in which the text so far can be read. States that were reached
+// before are remembered, with the tokens they allow, so that a step inside of a string, say, costs
+// nothing. Used by one thread.
+class GrammarMatcher {
+ public:
+  GrammarMatcher(std::shared_ptr<const Grammar> grammar,
+                 std::shared_ptr<const SortedVocabulary> vocabulary);
+
+  // Tokens that may come next; those that end the text where it may end here. Never empty, unless
+  // no token of the vocabulary fits. Valid until the next call.
+  const TokenMask& AllowedTokens();
+  // False, and nothing changed, where the token is not allowed.
+  bool Advance(TokenId id);
+  bool AdvanceBytes(std::string_view bytes);
+  // The text so far is a whole one, though it may go on.
+  bool IsFinished() const { return states_[current_].may_end; }
+
+ private:
+  using StateId = uint32_t;
+  static constexpr StateId kDead = 0;
+  static constexpr uint32_t kNoStack = 0;
+
+  // A position in the grammar and the stack of positions to return to, shared between states.
+  struct Thread {
+    uint32_t position = 0;
+    uint32_t stack = kNoStack;
+  };
+  struct State {
+    std::vector<uint32_t> threads;  // sorted; each stands before a byte set
+    bool may_end = false;
+    std::unordered_map<uint8_t, StateId> next;
+    TokenMask mask;  // empty: not computed yet
+  };
+
+  uint32_t ThreadId(Thread thread);
+  StateId StateOf(const std::vector<Thread>& starts);
+  StateId Next(StateId state, uint8_t byte);
+  StateId NextOf(StateId state, std::string_view bytes);
+  void Reset();
+  void ForgetIfLarge();
+  void ComputeMask(StateId state);
+
+  std::shared_ptr<const Grammar> grammar_;
+  std::shared_ptr<const SortedVocabulary> vocabulary_;
+  std::vector<Thread> threads_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> thread_ids_;
+  std::vector<State> states_;
+  std::map<std::pair<std::vector<uint32_t>, bool>, StateId> state_ids_;
+  StateId current_ = kDead;
+};
+
+}  // namespace hearth

@@ -1,0 +1,26 @@
+// Grammars of JSON: any object, or what a JSON Schema describes.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "text/grammar.h"
+
+namespace hearth {
+
+// Any JSON object.
+std::shared_ptr<const Grammar> JsonObjectGrammar();
+
+// Documents of a JSON Schema (a JSON text). Every text of the grammar is valid; of the valid texts
+// it has those in a plain form: members in the order of "properties", then others where
+// "additionalProperties" allows them by true or a schema (it counts as false where it is missing);
+// little white space; numbers of at most 15 digits before and after the point.
+// Knows type (one or a list), properties, required, additionalProperties, items, minItems,
+// maxItems, enum, const, minLength, maxLength, minimum, maximum, exclusiveMinimum and
+// exclusiveMaximum of integers, anyOf, oneOf where no document can be of two, $ref to "#",
+// "#/$defs/..." and
+// "#/definitions/...", and the names that only describe. Throws Error(kUnsupported) that names
+// anything else, and Error(kInvalidArgument) for what is no schema.
+std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema);
+
+}  // namespace hearth
