@@ -194,6 +194,32 @@ TEST_F(ServeTest, AConversationThatContinuesReusesItsPast) {
             first["usage"]["prompt_tokens"]);
 }
 
+TEST_F(ServeTest, AnswersKeepToASchema) {
+  const json schema = json::parse(R"({"type": "object", "properties": {
+      "mood": {"enum": ["glad", "sad"]}, "age": {"type": "integer", "minimum": 1, "maximum": 9}},
+      "required": ["mood", "age"]})");
+  json request = Chat("How are you?");
+  request["max_tokens"] = 120;
+  request["response_format"] = {{"type", "json_schema"},
+                                {"json_schema", {{"name", "answer"}, {"schema", schema}}}};
+  HttpClient client = Connect();
+  const json answer = client.Post("/v1/chat/completions", request).Json();
+  ASSERT_TRUE(answer.contains("choices")) << answer;
+  const json choice = answer["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  const json document =
+      json::parse(choice["message"]["content"].get<std::string>(), nullptr, false);
+  ASSERT_TRUE(document.is_object()) << document;
+  EXPECT_TRUE(document["mood"] == "glad" || document["mood"] == "sad") << document;
+  EXPECT_GE(document["age"].get<int>(), 1);
+  EXPECT_LE(document["age"].get<int>(), 9);
+
+  request["response_format"]["json_schema"]["schema"] = {{"type", "string"}, {"pattern", "a+"}};
+  const auto refused = client.Post("/v1/chat/completions", request);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, ::testing::HasSubstr("pattern"));
+}
+
 TEST_F(ServeTest, EmbeddingsHaveLengthOneInBothFormats) {
   HttpClient client = Connect();
   const json request = {{"input", {"A fox ran.", "The boat is red."}}};

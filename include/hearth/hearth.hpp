@@ -89,6 +89,8 @@ struct GenerateRequest {
   Sampling sampling;
   std::vector<std::string> stop;    // texts to end at, which are not part of the answer
   std::optional<int> top_logprobs;  // scores of every token, and of so many of the likeliest
+  // Only documents of this JSON Schema are generated; of an empty text: any JSON object.
+  std::optional<std::string> json_schema;
 };
 
 // How a request ended.

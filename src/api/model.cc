@@ -7,6 +7,7 @@
 #include "api/model_impl.h"
 #include "engine/ffn_mode.h"
 #include "engine/prompt.h"
+#include "text/json_schema_grammar.h"
 
 namespace hearth::api {
 namespace {
@@ -180,7 +181,13 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
     std::vector<BatchRequest> batch;
     std::vector<Ticket> tickets;
     for (size_t i = 0; i < requests.size(); ++i) {
+      const auto schema = requests[i].json_schema;
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
+      if (schema) {
+        batch.back().generate.grammar = std::make_shared<GrammarMatcher>(
+            schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema),
+            impl_->sorted_vocabulary());
+      }
       tickets.push_back(Impl::MakeTicket(batch.back()));
     }
     impl_->Start(std::move(batch));

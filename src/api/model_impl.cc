@@ -72,6 +72,13 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue)
   thread_ = std::thread([this] { Run(); });
 }
 
+std::shared_ptr<const SortedVocabulary> Model::Impl::sorted_vocabulary() const {
+  std::call_once(sorting_, [this] {
+    sorted_vocabulary_ = std::make_shared<const SortedVocabulary>(tokenizer());
+  });
+  return sorted_vocabulary_;
+}
+
 const ChatTemplate& Model::Impl::chat_template() const {
   if (chat_template_) return *chat_template_;
   if (!chat_problem_.empty()) {

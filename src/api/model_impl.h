@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "hearth/hearth.hpp"
 #include "text/chat_template.h"
+#include "text/grammar_matcher.h"
 
 namespace hearth::api {
 
@@ -46,6 +47,8 @@ struct Model::Impl {
   ~Impl();
 
   const ModelInfo& info() const { return info_; }
+  // The tokens of answers that a grammar constrains; sorted when first asked for.
+  std::shared_ptr<const SortedVocabulary> sorted_vocabulary() const;
   const Tokenizer& tokenizer() const { return engine_->model().tokenizer(); }
   const Engine& engine() const { return *engine_; }
   // Throws Error(kUnsupported) where the model has none, Error(kInvalidArgument) where it is
@@ -66,6 +69,8 @@ struct Model::Impl {
   BatchScheduler scheduler_;
   ModelInfo info_;
   std::optional<ChatTemplate> chat_template_;
+  mutable std::once_flag sorting_;
+  mutable std::shared_ptr<const SortedVocabulary> sorted_vocabulary_;
   std::string chat_problem_;  // why a template that is there is none
 
   mutable std::mutex mutex_;

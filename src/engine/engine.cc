@@ -24,6 +24,7 @@ std::optional<double> Engine::ProbeStorage(double seconds) {
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
   const GgufFile file = GgufFile::Open(path);
+  ReadModelSpec(file);  // an architecture that nobody knows is the first thing to say
   std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   EnginePlan plan = PlanEngine(file, options);
   CheckBudget(plan, path);

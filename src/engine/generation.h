@@ -26,8 +26,8 @@ struct GenerateOptions {
   int64_t max_tokens = 256;  // at most; the context may end earlier
   SamplingOptions sampling;
   std::vector<std::string> stop;
-  // Only tokens that it allows are chosen, and it is told of each. Begins where the answer does; may
-  // be null.
+  // Only tokens that it allows are chosen, and it is told of each. Begins where the answer does;
+  // may be null.
   std::shared_ptr<GrammarMatcher> grammar;
   // With every token its log probability, and those of so many of the likeliest. Nothing: none.
   std::optional<int> top_logprobs;

@@ -37,6 +37,7 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
       settings_.has_seed ? settings_.sampling.seed + static_cast<uint64_t>(number) : RandomSeed();
   request.stop = settings_.stop;
   request.top_logprobs = settings_.top_logprobs;
+  request.json_schema = settings_.json_schema;
   return request;
 }
 

@@ -187,16 +187,34 @@ std::vector<api::ChatMessage> TakeMessages(Fields& fields) {
   return list;
 }
 
-void TakeResponseFormat(Fields& fields) {
+// As api::GenerateRequest::json_schema.
+std::optional<std::string> TakeResponseFormat(Fields& fields) {
   const json* format = fields.Take("response_format");
-  if (format == nullptr) return;
+  if (format == nullptr) return std::nullopt;
   Fields inner(*format, "response_format");
   const std::string type = inner.TakeString("type").value_or("");
-  if (type == "json_object" || type == "json_schema") {
-    inner.Refuse("type", type + " is " + kNotYet);
+  std::optional<std::string> schema;
+  if (type == "json_object") {
+    schema = "";
+  } else if (type == "json_schema") {
+    const json* described = inner.Take("json_schema");
+    if (described == nullptr) inner.Fail("json_schema", "an object with a schema");
+    Fields fields_of_schema(*described, inner.PathOf("json_schema"));
+    const json* document = fields_of_schema.Take("schema");
+    if (document == nullptr || !document->is_object()) {
+      fields_of_schema.Fail("schema", "a JSON Schema");
+    }
+    schema = document->dump();
+    // Names for the reader; a schema is kept to in any case.
+    fields_of_schema.TakeString("name");
+    fields_of_schema.TakeString("description");
+    fields_of_schema.TakeBool("strict");
+    fields_of_schema.RefuseRest();
+  } else if (type != "text") {
+    inner.Fail("type", "text, json_object or json_schema");
   }
-  if (type != "text") inner.Fail("type", "text, json_object or json_schema");
   inner.RefuseRest();
+  return schema;
 }
 
 void RefuseTools(Fields& fields) {
@@ -241,9 +259,10 @@ ChatRequest ParseChatRequest(std::string_view body) {
   const json document = ParseBody(body);
   Fields fields(document);
   RefuseTools(fields);
-  TakeResponseFormat(fields);
+  const std::optional<std::string> schema = TakeResponseFormat(fields);
   ChatRequest request = {TakeSettings(fields), TakeMessages(fields)};
   GenerationSettings& settings = request.settings;
+  settings.json_schema = schema;
   if (const auto newer = fields.TakeInteger("max_completion_tokens", 1, kMostTokens)) {
     if (settings.max_tokens) fields.Fail("max_completion_tokens", "no max_tokens beside it");
     settings.max_tokens = newer;

@@ -26,7 +26,8 @@ struct GenerationSettings {
   int64_t n = 1;
   std::optional<int> top_logprobs;  // nothing: no scores
   bool stream = false;
-  bool include_usage = false;  // in a stream, behind the last choice
+  bool include_usage = false;              // in a stream, behind the last choice
+  std::optional<std::string> json_schema;  // as api::GenerateRequest has it
 };
 
 struct ChatRequest {

@@ -90,8 +90,11 @@ TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
       {R"("tools": [])", "tools"},
       {R"("tool_choice": "auto")", "tool_choice"},
       {R"("functions": [])", "functions"},
-      {R"("response_format": {"type": "json_object"})", "response_format.type"},
-      {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format.type"},
+      {R"("response_format": {"type": "json_schema"})", "response_format.json_schema"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {}})",
+       "response_format.json_schema.schema"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}})",
+       "response_format.json_schema.x"},
       {R"("user": "me")", "user"},
       {R"("store": true)", "store"},
       {R"("audio": {})", "audio"},
@@ -106,8 +109,6 @@ TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
     EXPECT_THAT(error.what(), HasSubstr(name));
   }
   EXPECT_THAT(ChatError(R"("tools": [])").what(), HasSubstr("not available yet"));
-  EXPECT_THAT(ChatError(R"("response_format": {"type": "json_object"})").what(),
-              HasSubstr("json_object is not available yet"));
 }
 
 TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
