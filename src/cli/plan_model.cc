@@ -11,6 +11,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/memory_info.h"
 #include "base/units.h"
 #include "cli/cache_folder.h"
 #include "cli/option_values.h"
@@ -28,6 +29,8 @@ namespace {
 
 constexpr int64_t kMostTokens = 65536;
 constexpr int kMostCpus = 4096;
+// A program that computes has more stacks and buffers than one that plans.
+constexpr uint64_t kProgramMarginBytes = uint64_t{16} << 20;
 
 // "0,2-5", ascending and each once.
 std::vector<int> ParseCores(const std::string& text) {
@@ -251,7 +254,9 @@ const std::vector<const char*>& PlanOptionNames() {
 }
 
 int PlanModel(const PlanArguments& arguments, bool json) {
-  const PlanRequest request = RequestOf(arguments);
+  PlanRequest request = RequestOf(arguments);
+  // Before anything is read: what runs the plan is the same program.
+  request.engine.program_bytes = ResidentBytes() * 5 / 4 + kProgramMarginBytes;
   const std::string path = arguments.hardware.empty() ? SavedHardwarePath() : arguments.hardware;
   if (path.empty() || !std::filesystem::exists(path)) {
     throw Error(ErrorCode::kNotFound, path.empty() ? "hardware profile" : path,

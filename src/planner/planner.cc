@@ -31,8 +31,6 @@ constexpr uint64_t kOneGib = uint64_t{1} << 30;
 // Budgets that are tried for a speed, and how often the gap between two is halved.
 constexpr int kBudgets = 9;
 constexpr int kHalvings = 6;
-// The program that plans is larger or smaller than the one that runs.
-constexpr uint64_t kProgramBytes = uint64_t{40} << 20;
 
 // A setting of one budget.
 struct Setting {
@@ -134,7 +132,6 @@ class Planner {
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
     options.memory_bytes = limit_bytes;
-    if (!options.program_bytes) options.program_bytes = kProgramBytes;
     return PlanEngine(file_, options);
   }
 

@@ -16,9 +16,11 @@
 namespace hearth {
 
 struct PlanRequest {
-  std::string model;       // path
-  EngineOptions engine;    // memory_bytes: m_max; context, KV type and mode are kept as they are
-  std::vector<int> cores;  // c_allowed: processors that may be used; not empty
+  std::string model;  // path
+  // memory_bytes: m_max; program_bytes: of the program that runs the plan; context, KV type and
+  // mode are kept as they are.
+  EngineOptions engine;
+  std::vector<int> cores;             // c_allowed: processors that may be used; not empty
   std::optional<double> least_tok_s;  // s_min: then the least memory for this speed
 };
 
