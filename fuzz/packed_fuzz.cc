@@ -3,16 +3,16 @@
 //
 // The header's hash would stop nearly every input at the door. Where the input has one it is made
 // right first, so that what lies behind it is reached.
-#include <xxhash.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "format/bundle_layout.h"
 #include "format/gguf.h"
@@ -40,7 +40,7 @@ void RepairHash(std::vector<std::byte>& bytes) {
   const uint64_t end = hearth::FindGgufValueEnd(file.part(0), hearth::kHeaderHashKey);
   std::byte* const hash = bytes.data() + end - sizeof(uint64_t);
   std::memset(hash, 0, sizeof(uint64_t));
-  const uint64_t right = XXH3_64bits(bytes.data(), file.header_bytes(0));
+  const uint64_t right = hearth::Checksum(std::span(bytes).first(file.header_bytes(0)));
   std::memcpy(hash, &right, sizeof(right));
 }
 
