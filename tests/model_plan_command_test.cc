@@ -21,11 +21,7 @@ class ModelPlanCommandTest : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = new TestFolder("model_plan_command");
     setenv("XDG_CACHE_HOME", folder_->Path("cache").c_str(), 1);
-    const ModelShape shape = ParseShape(
-        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
-            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600, "activation": "drelu"})",
-        "planned");
-    SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true}, Model());
+    SynthesizeSparseModel(Model());
   }
   static void TearDownTestSuite() {
     delete folder_;

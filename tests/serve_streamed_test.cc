@@ -22,11 +22,7 @@ class ServeStreamedTest : public testing::Test {
   // As sparse as bamboo-7b, with predictors; 36 MiB of neurons.
   static void SetUpTestSuite() {
     folder_ = new TestFolder("serve_streamed");
-    const ModelShape shape = ParseShape(
-        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
-            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "drelu"})",
-        "streamed");
-    SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true}, Model());
+    SynthesizeSparseModel(Model());
   }
   static void TearDownTestSuite() {
     delete folder_;

@@ -13,8 +13,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/topic_walk.h"
-#include "prepare/shapes.h"
-#include "prepare/synth.h"
+#include "prepare/pack_test_models.h"
 #include "test_budgets.h"
 
 namespace hearth {
@@ -27,13 +26,7 @@ class StreamedModelTest : public testing::Test {
   static std::string Path() { return testing::TempDir() + "streamed_model.gguf"; }
 
   // As sparse as bamboo-7b, with predictors; 36 MiB of neurons.
-  static void SetUpTestSuite() {
-    const ModelShape shape = ParseShape(
-        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
-            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "drelu"})",
-        "streamed");
-    SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true}, Path());
-  }
+  static void SetUpTestSuite() { SynthesizeSparseModel(Path()); }
   static void TearDownTestSuite() { std::filesystem::remove(Path()); }
 
   static std::unique_ptr<Engine> Load(const EngineOptions& options) {

@@ -153,12 +153,6 @@ std::string ReplayText(const AccessSequence& sequence, const ReplayResult& resul
   return text;
 }
 
-void WriteFile(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
-  file.Write(std::as_bytes(std::span(text)));
-  file.Finish();
-}
-
 }  // namespace
 
 void AddReplayOptions(CLI::App& command, ReplayArguments& arguments) {
@@ -204,7 +198,7 @@ void CheckReplayUsage(const CLI::App& command, const ReplayArguments& arguments)
 }
 
 int Replay(const ReplayArguments& arguments, bool json) {
-  if (!arguments.plot.empty()) AtomicFile probe(arguments.plot);  // before the work
+  if (!arguments.plot.empty()) CheckWritable(arguments.plot);  // before the work
   CatchInterrupts(true);
   AccessSequence sequence;
   ReplayResult result;
@@ -229,7 +223,7 @@ int Replay(const ReplayArguments& arguments, bool json) {
     options.cancel = &InterruptFlag();
     result = ReplayCaches(sequence, options);
   }
-  if (!arguments.plot.empty()) WriteFile(arguments.plot, PlotReplay(sequence, result));
+  if (!arguments.plot.empty()) WriteFileAtomically(arguments.plot, PlotReplay(sequence, result));
   WriteOutput(json ? DumpJson(ReplayJson(arguments.trace, sequence, result))
                    : ReplayText(sequence, result));
   return kExitDone;

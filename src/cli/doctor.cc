@@ -30,12 +30,6 @@ struct DoctorCommand {
   bool json = false;
 };
 
-void WriteTextFile(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
-  file.Write(std::as_bytes(std::span(text)));
-  file.Finish();
-}
-
 // Where other commands look for it. What was measured is worth printing where that fails.
 void SaveForOthers(const std::string& text) {
   const std::string path = SavedHardwarePath();
@@ -44,7 +38,7 @@ void SaveForOthers(const std::string& text) {
     std::error_code failed;
     std::filesystem::create_directories(CacheFolder(), failed);
     try {
-      WriteTextFile(path, text);
+      WriteFileAtomically(path, text);
       return;
     } catch (const Error& error) {
       why_not = error.what();
@@ -66,8 +60,8 @@ int Diagnose(const DoctorCommand& options) {
   }
   const std::string document = DumpJson(HardwareJson(profile));
   SaveForOthers(document);
-  if (!options.output.empty()) WriteTextFile(options.output, document);
-  if (!options.plot.empty()) WriteTextFile(options.plot, PlotReads(profile));
+  if (!options.output.empty()) WriteFileAtomically(options.output, document);
+  if (!options.plot.empty()) WriteFileAtomically(options.plot, PlotReads(profile));
   WriteOutput(options.json ? document : HardwareText(profile));
   return kExitDone;
 }

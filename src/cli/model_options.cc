@@ -112,7 +112,7 @@ EngineOptions ObeyPlan(const ModelOptions& options) {
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   CheckStreaming(options.streaming);
   EngineOptions engine = options.plan.empty() ? OptionsOf(options) : ObeyPlan(options);
-  engine.may_stream = options.may_stream;
+  engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.kv_sequences = options.kv_sequences;
   if (options.more_program_bytes > 0) {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <span>
-#include <thread>
 #include <vector>
 
 #include "base/cpu.h"
@@ -183,23 +181,12 @@ std::string PlanText(const PlannedRun& run) {
   if (run.tok_s_with_less) {
     text += fmt::format("with 1G less  {:.1f} tok/s\n", *run.tok_s_with_less);
   }
-  text += fmt::format("memory        {} of {}\n", FormatSize([&] {
-                        uint64_t sum = 0;
-                        for (const auto& [name, bytes] : plan.ledger) sum += bytes;
-                        return sum;
-                      }()),
+  text += fmt::format("memory        {} of {}\n", FormatSize(plan.ledger_bytes()),
                       FormatSize(plan.budget_bytes));
   for (const auto& [name, bytes] : plan.ledger) {
     text += fmt::format("  {:<20}{:>10}\n", name, FormatSize(bytes));
   }
   return text;
-}
-
-void WritePlan(const std::string& path, const ExecutionPlan& plan) {
-  AtomicFile file(path);
-  const std::string text = DumpJson(PlanJson(plan));
-  file.Write(std::as_bytes(std::span(text)));
-  file.Finish();
 }
 
 }  // namespace
@@ -262,6 +249,7 @@ int PlanModel(const PlanArguments& arguments, bool json) {
     throw Error(ErrorCode::kNotFound, path.empty() ? "hardware profile" : path,
                 "there is no hardware profile; 'hearth doctor' measures this machine");
   }
+  if (!arguments.output.empty()) CheckWritable(arguments.output);  // before the work
   const HardwareProfile hardware = ReadHardware(path);
   CheckIsThisMachine(hardware, path);
   const GgufFile file = GgufFile::Open(request.model);
@@ -272,12 +260,9 @@ int PlanModel(const PlanArguments& arguments, bool json) {
     throw UsageError("--text and --record have no effect: the model computes every neuron");
   }
   const PlannedRun run = MakePlan(request, hardware, accesses ? &*accesses : nullptr);
-  if (!arguments.output.empty()) WritePlan(arguments.output, run.plan);
-  if (json) {
-    WriteOutput(DumpJson(PlanJson(run.plan)));
-  } else {
-    WriteOutput(PlanText(run));
-  }
+  const std::string document = DumpJson(PlanJson(run.plan));
+  if (!arguments.output.empty()) WriteFileAtomically(arguments.output, document);
+  WriteOutput(json ? document : PlanText(run));
   return kExitDone;
 }
 

@@ -168,13 +168,6 @@ void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   throw Error(ErrorCode::kCancelled, options.output.empty() ? "profile" : options.output, what);
 }
 
-void WritePlot(const std::string& path, const ModelProfile& profile) {
-  const std::string svg = PlotProfile(profile);
-  AtomicFile file(path);
-  file.Write(std::as_bytes(std::span(svg)));
-  file.Finish();
-}
-
 void Report(const ProfileCommand& options, const ModelProfile& profile, const TraceWriter* trace) {
   if (options.json) {
     const auto name = [](const std::string& path) {
@@ -217,7 +210,7 @@ int Profile(const ProfileCommand& options) {
     Run(options, job, trace ? &*trace : nullptr);
     if (!job.profile.complete()) ThrowInterrupted(options, job.profile);
   }
-  if (!options.plot.empty()) WritePlot(options.plot, job.profile);
+  if (!options.plot.empty()) WriteFileAtomically(options.plot, PlotProfile(job.profile));
   Report(options, job.profile, trace ? &*trace : nullptr);
   return kExitDone;
 }

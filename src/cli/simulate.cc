@@ -196,9 +196,7 @@ void WritePlot(const SimulateCommand& command, const SimInputs& inputs,
   }
   const std::string svg =
       PlotSimulation(fmt::format("{} on {}", inputs.model.name, inputs.device.name), drawn);
-  AtomicFile file(command.plot);
-  file.Write(std::as_bytes(std::span(svg)));
-  file.Finish();
+  WriteFileAtomically(command.plot, svg);
 }
 
 int RunSimulate(const SimulateCommand& command) {
@@ -206,7 +204,7 @@ int RunSimulate(const SimulateCommand& command) {
     WriteOutput(SimDeviceJson(ResolveSimDevice(command.device)));
     return kExitDone;
   }
-  if (!command.plot.empty()) AtomicFile probe(command.plot);  // before the work
+  if (!command.plot.empty()) CheckWritable(command.plot);  // before the work
   const SimInputs inputs = AsUsage([&] { return ReadInputs(command); });
   std::vector<SimMemory> memories = command.memories;
   if (memories.empty()) memories.push_back({.bytes = inputs.device.memory_bytes, .share = 0});

@@ -49,13 +49,6 @@ ForwardLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
   return limits;
 }
 
-// What the user allows, or what is free, less a margin.
-uint64_t LimitBytes(const EngineOptions& options) {
-  if (options.memory_bytes) return *options.memory_bytes;
-  const uint64_t available = AvailableMemoryBytes();
-  return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
-}
-
 // Of all sequences that the KV cache is to hold at once.
 int64_t ChooseKvTokens(const EngineOptions& options, const ForwardLimits& limits,
                        const ModelSpec& spec, uint64_t limit_bytes) {
@@ -148,11 +141,16 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
 
 }  // namespace
 
+uint64_t DefaultLimitBytes() {
+  const uint64_t available = AvailableMemoryBytes();
+  return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
+}
+
 uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
 
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   EnginePlan plan;
-  plan.limit_bytes = LimitBytes(options);
+  plan.limit_bytes = options.memory_bytes.value_or(DefaultLimitBytes());
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);

@@ -37,6 +37,9 @@ struct EnginePlan {
   uint64_t needed_bytes() const;
 };
 
+// The limit where the user sets none: what is free, less a margin.
+uint64_t DefaultLimitBytes();
+
 // Throws hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget)
 // for options.neurons that do not fit into the limit.
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options);

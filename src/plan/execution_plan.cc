@@ -146,6 +146,12 @@ void ReadLayers(const json& layers, const std::string& file, ExecutionPlan& plan
 
 }  // namespace
 
+uint64_t ExecutionPlan::ledger_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : ledger) sum += bytes;
+  return sum;
+}
+
 ordered_json PlanJson(const ExecutionPlan& plan) {
   ordered_json layers = ordered_json::array();
   const int64_t pinned = PinnedNeurons(plan);

@@ -48,6 +48,7 @@ struct ExecutionPlan {
   std::string kv_dtype;  // "f16" or "f32"; the cache is in memory
   int64_t context = 0;   // tokens
 
+  uint64_t ledger_bytes() const;
   int threads() const { return static_cast<int>(compute_cores.size()); }
 };
 

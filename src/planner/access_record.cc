@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "sparsity/trace.h"
+#include "storage/atomic_file.h"
 #include "storage/block_reader.h"
 
 namespace hearth {
@@ -75,10 +76,7 @@ void WriteCounts(const std::string& path, const AccessRecorder& recorder, FfnMod
                                            {"gate_per_token", sums.gate / all},
                                            {"up_per_token", sums.up / all},
                                            {"down_per_token", sums.down / all}};
-  AtomicFile file(path);
-  const std::string text = document.dump(2) + "\n";
-  file.Write(std::as_bytes(std::span(text)));
-  file.Finish();
+  WriteFileAtomically(path, document.dump(2) + "\n");
 }
 
 double PerToken(const nlohmann::json& document, const char* name, const std::string& path) {

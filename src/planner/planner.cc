@@ -38,6 +38,11 @@ struct Setting {
   int threads = 1;
   IoStrategy strategy = IoStrategy::kNone;
   size_t split = 0;
+
+  // One by one, those that a token asks for.
+  bool reads_neurons() const {
+    return strategy == IoStrategy::kWhole || strategy == IoStrategy::kHalves;
+  }
 };
 
 struct Evaluated {
@@ -108,7 +113,7 @@ class Planner {
 
   ExecutionPlan PlanOf(const Evaluated& chosen) const;
 
-  uint64_t Most() const { return request_.engine.memory_bytes.value_or(FreeBytes()); }
+  uint64_t Most() const { return request_.engine.memory_bytes.value_or(DefaultLimitBytes()); }
 
   [[noreturn]] void RefuseMemory() const {
     const uint64_t mib = (SmallestLimit() >> 20) + 1;
@@ -127,8 +132,6 @@ class Planner {
   MenuLimits Limits(uint64_t limit_bytes) const {
     return {.most_threads = static_cast<int>(request_.cores.size()), .most_bytes = limit_bytes};
   }
-
-  uint64_t FreeBytes() const { return hardware_.available_memory_bytes; }
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
     options.memory_bytes = limit_bytes;
@@ -182,9 +185,7 @@ class Planner {
   }
 
   Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
-    const bool reads_neurons =
-        setting.strategy == IoStrategy::kWhole || setting.strategy == IoStrategy::kHalves;
-    const MissReplay* replay = reads_neurons ? ReplayOf(plan, setting) : nullptr;
+    const MissReplay* replay = setting.reads_neurons() ? ReplayOf(plan, setting) : nullptr;
     Evaluated one{
         .setting = setting, .entry = {}, .cost = CostOfToken(InputsOf(plan, setting, replay))};
     one.entry = {
@@ -268,10 +269,8 @@ class Planner {
 
 ExecutionPlan Planner::PlanOf(const Evaluated& chosen) const {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
-  const bool reads_neurons = chosen.setting.strategy == IoStrategy::kWhole ||
-                             chosen.setting.strategy == IoStrategy::kHalves;
   const auto replay = replays_.find({chosen.setting.limit_bytes, chosen.setting.split});
-  const MissReplay* misses = reads_neurons ? &replay->second : nullptr;
+  const MissReplay* misses = chosen.setting.reads_neurons() ? &replay->second : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
   const FfnSpec& ffn = engine.load.spec.layers.front().ffn;
   ExecutionPlan plan;
@@ -344,11 +343,10 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
           plan.model_hash);
   require("hardware_hash: it was made for another machine", this_machine.MachineHash(),
           plan.hardware_hash);
-  uint64_t sum = 0;
-  for (const auto& [name, bytes] : plan.ledger) sum += bytes;
-  if (sum > plan.budget_bytes) {
+  if (plan.ledger_bytes() > plan.budget_bytes) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "ledger: the sum of its entries",
-                fmt::format("at most budget_bytes {}", plan.budget_bytes), std::to_string(sum));
+                fmt::format("at most budget_bytes {}", plan.budget_bytes),
+                std::to_string(plan.ledger_bytes()));
   }
   EngineOptions options;
   options.memory_bytes = plan.budget_bytes;
@@ -357,6 +355,8 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
   options.kv_dtype = plan.kv_dtype == "f32" ? DType::kF32 : DType::kF16;
   options.mode = FfnModeFromName(plan.mode);
   options.neurons = plan.stream;
+  // What was planned to be in memory must not be streamed silently.
+  options.may_stream = plan.io_strategy != IoStrategyName(IoStrategy::kNone);
   if (!plan.cache_policy.empty()) {
     const auto policy = CachePolicyFromName(plan.cache_policy);
     if (!policy) {

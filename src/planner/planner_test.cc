@@ -19,15 +19,10 @@ class PlannerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TestFolder("planner_test");
-    const ModelShape shape = ParseShape(
-        R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
-            "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600, "activation": "drelu"})",
-        "planned");
-    SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true},
-                    folder_->Path("model.gguf"));
+    SynthesizeSparseModel(folder_->Path("model.gguf"));
     for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
       const auto engine = Engine::Load(Model(), Options(mode));
-      const auto topics = TopicMap::FromMetadata(engine->model().metadata(), 600);
+      const auto topics = TopicMap::FromMetadata(engine->model().metadata(), 2000);
       RecordAccesses(*engine, Hash(), TopicWalk(*topics).Take(96), Stem(mode), {});
     }
   }
@@ -96,9 +91,7 @@ TEST_F(PlannerTest, MoreMemoryIsNeverSlowerAndIsKeptTo) {
     for (const uint64_t percent : {45, 30, 15, 0}) {
       const uint64_t memory = Memory(mode, percent);
       const ExecutionPlan plan = Plan(mode, memory).plan;
-      uint64_t sum = 0;
-      for (const auto& [name, bytes] : plan.ledger) sum += bytes;
-      EXPECT_LE(sum, memory);
+      EXPECT_LE(plan.ledger_bytes(), memory);
       EXPECT_GE(plan.decode_tok_s, last * 0.999) << percent;
       EXPECT_EQ(plan.stream.has_value(), percent > 0) << percent;
       EXPECT_EQ(plan.mode, FfnModeName(mode));
@@ -130,6 +123,13 @@ TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
   EXPECT_EQ(stream.pinned_neurons, plan.stream->pinned_neurons);
   EXPECT_EQ(stream.cache_slots, plan.stream->cache_slots);
   EXPECT_LE(planned->budget().used_bytes(), plan.budget_bytes);
+  // What was planned to be in memory as a whole is never streamed instead.
+  ExecutionPlan all = Plan(mode, Memory(mode, 0)).plan;
+  all.budget_bytes = all.ledger_bytes() - 1000;
+  all.ledger.clear();
+  EngineOptions too_little = OptionsOfPlan(all, Hash(), testing::SampleHardware());
+  too_little.program_bytes = kProgram;
+  EXPECT_THROW(Engine::Load(Model(), too_little), Error);
   const auto whole = Engine::Load(Model(), Options(mode));
   EXPECT_EQ(logits(*planned), logits(*whole));
 }

@@ -55,6 +55,15 @@ inline std::string ShapeText(int64_t hidden, int64_t ffn, const std::string& mor
             "vocab_size": 300, )" +
          more + "}";
 }
+// Writes a small packed model, as sparse as bamboo-7b, with predictors: 36 MiB of neurons.
+inline void SynthesizeSparseModel(const std::string& path) {
+  const ModelShape shape = ParseShape(
+      R"({"hidden_size": 512, "intermediate_size": 6144, "num_layers": 4, "num_heads": 8,
+          "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "drelu"})",
+      "sparse");
+  SynthesizeModel(shape, {.threads = 2, .planted = PlantedOptions{}, .packed = true}, path);
+}
+
 inline const char* const kDenseShape = R"("arch": "llama")";
 inline const char* const kExpertShape =
     R"("arch": "qwen3moe", "num_experts": 3, "num_experts_per_token": 2)";

@@ -50,6 +50,12 @@ void AtomicFile::Finish() {
   finished_ = true;
 }
 
+void WriteFileAtomically(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.Write(std::as_bytes(std::span(text)));
+  file.Finish();
+}
+
 void CheckWritable(const std::string& path) { AtomicFile probe(path); }
 
 }  // namespace hearth

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "storage/file_writer.h"
 
@@ -42,6 +43,9 @@ class AtomicFile {
   std::unique_ptr<FileWriter> file_;
   bool finished_ = false;
 };
+
+// A whole file of its text. Throws as AtomicFile does.
+void WriteFileAtomically(const std::string& path, std::string_view text);
 
 // Throws what writing `path` as an AtomicFile would at its start, and leaves nothing behind: a name
 // that cannot be written is better known before hours of work.
