@@ -57,7 +57,8 @@ TEST_F(ModelPlanCommandTest, FromMeasuringToRunning) {
 
   uint64_t needed = 0;
   for (const auto& [name, bytes] : document["ledger"].items()) needed += bytes.get<uint64_t>();
-  const std::string memory = std::to_string((needed >> 20) - 18) + "M";
+  // The neurons are 22 MiB; what a program takes differs by some MiB from run to run.
+  const std::string memory = std::to_string((needed >> 20) - 9) + "M";
   const ProgramResult part = Plan({"--memory", memory, "-o", PlanPath()});
   ASSERT_EQ(part.exit_code, 0) << part.err;
   EXPECT_THAT(part.err, IsEmpty());  // learned before
@@ -67,7 +68,10 @@ TEST_F(ModelPlanCommandTest, FromMeasuringToRunning) {
       RunHearth({"run", Model(), "--plan", PlanPath(), "-p", "", "-n", "4", "--verbose"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("plan " + PlanPath()));
-  EXPECT_THAT(run.err, HasSubstr("neurons pinned"));
+  const auto obeyed = nlohmann::json::parse(std::ifstream(PlanPath()));
+  EXPECT_THAT(run.err, HasSubstr("reads: " + obeyed["io_strategy"].get<std::string>()));
+  const bool pins = obeyed["stream"]["pinned_neurons"] > 0;
+  EXPECT_THAT(run.err, HasSubstr(pins ? "of neurons pinned" : "of neurons cached"));
 
   for (const char* said : {"--memory", "--threads", "--mode"}) {
     const std::string value = std::string(said) == "--mode" ? "dense" : "2";
