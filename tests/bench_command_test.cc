@@ -55,11 +55,15 @@ TEST(BenchCommandTest, TheProfileIsThereWhenAskedFor) {
   std::vector<std::string> arguments = kSmall;
   arguments.push_back("--json");
   EXPECT_TRUE(nlohmann::json::parse(Bench(arguments).out)["profile"].is_null());
-  arguments.push_back("--profile");
+  arguments.insert(arguments.end(), {"--profile", "--parallel", "2,3"});
   const nlohmann::json document = nlohmann::json::parse(Bench(arguments).out);
   const nlohmann::json schema = Schema("bench");
   EXPECT_THAT(SchemaComplaints(schema, document), IsEmpty());
   const nlohmann::json& profile = document["profile"];
+  ASSERT_EQ(document["parallel"].size(), 2u);
+  EXPECT_EQ(document["parallel"][1]["sequences"], 3);
+  EXPECT_GT(document["parallel"][1]["speedup"], 0);
+  EXPECT_EQ(profile["parallel"].size(), 2u);
   ASSERT_EQ(profile["prefill"].size(), 2u);
   EXPECT_EQ(profile["prefill"][1]["tokens"], 20);
   double shares = 0;
@@ -134,6 +138,7 @@ TEST(BenchCommandTest, FlagsThatCannotWorkAreRefused) {
   ExpectRefused(Bench({"--context", "0"}), 2, "--context");
   ExpectRefused(Bench({"--frobnicate"}), 2, "--frobnicate");
   ExpectRefused(RunHearth({"bench"}), 2, "MODEL");
+  ExpectRefused(RunHearth({"bench", Model(), "--parallel", "2,0"}), 2, "--parallel");
   ExpectRefused(RunHearth({"bench", "/nowhere"}), 1, "/nowhere");
 }
 

@@ -113,6 +113,66 @@ TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
   }
 }
 
+// Logits of some sequences while they are decoded, one after the other.
+std::vector<std::vector<float>> DecodedLogits(Engine& engine, size_t sequences, bool together) {
+  constexpr size_t kPrompt = 9, kDecoded = 2;
+  const TopicMap topics =
+      *TopicMap::FromMetadata(engine.model().metadata(), engine.model().spec().vocab_size);
+  std::vector<std::vector<float>> logits(sequences);
+  std::vector<std::vector<TokenId>> texts;
+  std::vector<KvSequence> kv;
+  for (size_t i = 0; i < sequences; ++i) {
+    texts.push_back(TopicWalk(topics, i).Take(kPrompt + kDecoded));
+    kv.emplace_back(engine.kv_pool());
+    const BatchSequence prompt{&kv[i], std::span(texts[i]).first(kPrompt)};
+    engine.forward().Run({&prompt, 1}, engine.prefill_selector());
+  }
+  const auto step = [&](size_t first, size_t count, size_t token) {
+    std::vector<BatchSequence> batch;
+    for (size_t i = first; i < first + count; ++i) {
+      batch.push_back({&kv[i], std::span(texts[i]).subspan(token, 1)});
+    }
+    engine.forward().Run(batch, engine.selector());
+    const FloatView rows = engine.forward().Logits(0, static_cast<int64_t>(count));
+    for (size_t i = 0; i < count; ++i) {
+      const float* row = rows.row(static_cast<int64_t>(i));
+      logits[first + i].insert(logits[first + i].end(), row, row + rows.cols);
+    }
+  };
+  for (size_t token = kPrompt; token < kPrompt + kDecoded; ++token) {
+    if (together) {
+      step(0, sequences, token);
+    } else {
+      for (size_t i = 0; i < sequences; ++i) step(i, 1, token);
+    }
+  }
+  return logits;
+}
+
+TEST_F(StreamedModelTest, SequencesThatAreDecodedTogetherHaveTheLogitsThatTheyHaveAlone) {
+  constexpr size_t kSequences = 9;
+  for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated, FfnMode::kDense}) {
+    EngineOptions options{.program_bytes = kTestProgramBytes,
+                          .threads = 2,
+                          .context = 64,
+                          .kv_sequences = kSequences,
+                          .mode = mode};
+    const auto resident = Load(options);
+    const auto expected = DecodedLogits(*resident, kSequences, false);
+    EXPECT_EQ(DecodedLogits(*resident, kSequences, true), expected) << FfnModeName(mode);
+    // Also fewer at a time than are decoded.
+    for (const int64_t sequences : {1, 4}) {
+      options.kv_sequences = sequences;
+      options.context = 1024;  // pages for all
+      options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{12} << 20);
+      const auto streamed = Load(options);
+      ASSERT_NE(streamed->streamed(), nullptr);
+      EXPECT_EQ(DecodedLogits(*streamed, kSequences, true), expected)
+          << FfnModeName(mode) << ", room for " << sequences;
+    }
+  }
+}
+
 TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresholds) {
   const std::string path = testing::TempDir() + "streamed_other.gguf";
   const struct {

@@ -24,6 +24,7 @@ namespace hearth::cli {
 namespace {
 
 constexpr int64_t kMostBenchTokens = int64_t{1} << 31;
+constexpr int64_t kMostBenchSequences = 256;  // as many as a pass takes
 
 struct BenchCommand {
   ModelOptions model;
@@ -32,8 +33,9 @@ struct BenchCommand {
   bool json = false;
 };
 
-// "128,512".
-std::vector<int64_t> ParseTokenCounts(const std::string& text) {
+// "128,512", of at most `most` each.
+std::vector<int64_t> ParseCounts(const std::string& flag, const char* of, int64_t most,
+                                 const std::string& text) {
   std::vector<int64_t> counts;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -41,9 +43,9 @@ std::vector<int64_t> ParseTokenCounts(const std::string& text) {
     int64_t count = 0;
     const auto [stop, error] = std::from_chars(at, end, count);
     const bool ends = stop == end || *stop == ',';
-    if (error != std::errc() || !ends || count < 1 || count > kMostBenchTokens) {
-      throw UsageError("--prefill: expected numbers of tokens like 128,512, found '" +
-                       Printable(text) + "'");
+    if (error != std::errc() || !ends || count < 1 || count > most) {
+      throw UsageError(
+          fmt::format("{}: expected numbers of {}, found '{}'", flag, of, Printable(text)));
     }
     counts.push_back(count);
     if (stop == end) return counts;
@@ -75,7 +77,13 @@ void CheckContext(const BenchCommand& options) {
 
 int Measure(const BenchCommand& options) {
   CheckContext(options);
-  const auto engine = LoadEngine(options.model);
+  ModelOptions model = options.model;
+  // A plan shares all of its memory out, with a KV cache of one context.
+  for (const int64_t sequences : options.bench.parallel) {
+    if (!model.plan.empty()) break;
+    model.kv_sequences = std::max(model.kv_sequences, sequences);
+  }
+  const auto engine = LoadEngine(model);
   const ProbeMemory memory(*engine);
   BenchResult result;
   {
@@ -109,9 +117,19 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->add_option_function<std::string>(
           "--prefill",
           [options](const std::string& text) {
-            options->bench.prefill_tokens = ParseTokenCounts(text);
+            options->bench.prefill_tokens =
+                ParseCounts("--prefill", "tokens like 128,512", kMostBenchTokens, text);
           },
           "lengths of prompts in tokens (default 128,512)")
+      ->option_text("N,...");
+  command
+      ->add_option_function<std::string>(
+          "--parallel",
+          [options](const std::string& text) {
+            options->bench.parallel =
+                ParseCounts("--parallel", "sequences like 2,8", kMostBenchSequences, text);
+          },
+          "numbers of sequences to decode together, a token of each in a pass (default none)")
       ->option_text("N,...");
   command->add_option("--decode", options->bench.decode_tokens, "tokens to decode (default 64)")
       ->option_text("N")

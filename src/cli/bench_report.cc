@@ -64,6 +64,19 @@ Json DecodeJson(const BenchResult& result) {
             {"p99", Percentile(decode.latencies_ms, 0.99)}}}};
 }
 
+Json ParallelJson(Engine& engine, const BenchResult& result) {
+  Json out = Json::array();
+  for (const ParallelResult& parallel : result.parallel) {
+    out.push_back({{"sequences", parallel.sequences},
+                   {"tokens", parallel.tokens},
+                   {"context", parallel.context},
+                   {"tok_s", SpreadJson(parallel.tok_s)},
+                   {"speedup", parallel.tok_s.median / result.decode.tok_s.median},
+                   {"io", IoJson(engine, parallel.stream, parallel.decoded, std::nullopt)}});
+  }
+  return out;
+}
+
 Share MissRateP99(const DecodeResult& decode) {
   if (decode.miss_rates.empty()) return std::nullopt;
   return Percentile(decode.miss_rates, 0.99);
@@ -103,6 +116,7 @@ Json BenchJson(Engine& engine, const ModelOptions& options, const ProbeMemory& m
           {"quality", result.quality ? QualityJson(*result.quality) : Json(nullptr)},
           {"prefill", PrefillJson(result)},
           {"decode", DecodeJson(result)},
+          {"parallel", ParallelJson(engine, result)},
           {"machine", MachineJson(result, memory)},
           {"memory", MemoryJson(engine, options)},
           {"io", IoJson(engine, result.decode.stream, std::ssize(result.decode.latencies_ms),
@@ -121,6 +135,13 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
   out += SpeedLine(fmt::format("decode {}", decode.tokens), decode.tok_s,
                    ShareText(BandwidthShare(result), "the read bandwidth") +
                        ShareText(FloorShare(result), "the possible"));
+  for (const ParallelResult& parallel : result.parallel) {
+    out += SpeedLine(
+        fmt::format("{} together", parallel.sequences), parallel.tok_s,
+        fmt::format(
+            ", {:.2f} times one{}", parallel.tok_s.median / decode.tok_s.median,
+            engine.is_streamed() ? "; " + IoText(engine, parallel.stream, parallel.decoded) : ""));
+  }
   out += fmt::format(
       "\nms per token  mean {:.2f}, p50 {:.2f}, p90 {:.2f}, p99 {:.2f}; after {} tokens\n",
       Mean(decode.latencies_ms), Percentile(decode.latencies_ms, 0.50),

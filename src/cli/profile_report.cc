@@ -38,6 +38,11 @@ std::vector<OpRow> Rows(const OpSeconds& seconds, const WorkByOp& work, int64_t 
   return rows;
 }
 
+// What a pass of several sequences reads depends on what their tokens have in common: no floor.
+std::vector<OpRow> ParallelRows(const ParallelResult& parallel, const BenchResult& result) {
+  return Rows(parallel.op_seconds, {}, parallel.sequences, result);
+}
+
 bool HasFloor(const OpRow& row) { return row.floor_ms && *row.floor_ms > 0; }
 
 Json RowsJson(int64_t tokens, const std::vector<OpRow>& rows) {
@@ -80,16 +85,26 @@ Json ProfileJson(const BenchResult& result) {
     prefill.push_back(RowsJson(p.tokens, Rows(p.op_seconds, p.work, p.tokens, result)));
   }
   const DecodeResult& decode = result.decode;
+  Json parallel = Json::array();
+  for (const ParallelResult& p : result.parallel) {
+    parallel.push_back(RowsJson(p.sequences, ParallelRows(p, result)));
+  }
   return {{"prefill", prefill},
+          {"parallel", parallel},
           {"decode", RowsJson(decode.tokens, Rows(decode.op_seconds, decode.work, 1, result))}};
 }
 
 std::string ProfileText(const BenchResult& result) {
   const PrefillResult& prefill = result.prefill.back();
-  return TableText(fmt::format("prefill {}", prefill.tokens),
-                   Rows(prefill.op_seconds, prefill.work, prefill.tokens, result)) +
-         TableText(fmt::format("decode {}", result.decode.tokens),
-                   Rows(result.decode.op_seconds, result.decode.work, 1, result));
+  std::string text = TableText(fmt::format("prefill {}", prefill.tokens),
+                               Rows(prefill.op_seconds, prefill.work, prefill.tokens, result)) +
+                     TableText(fmt::format("decode {}", result.decode.tokens),
+                               Rows(result.decode.op_seconds, result.decode.work, 1, result));
+  for (const ParallelResult& parallel : result.parallel) {
+    text +=
+        TableText(fmt::format("{} together", parallel.sequences), ParallelRows(parallel, result));
+  }
+  return text;
 }
 
 }  // namespace hearth::cli

@@ -57,6 +57,10 @@ class FfnCounting {
   const SparseFfnCounts before_;
 };
 
+int64_t MostParallel(const BenchOptions& options) {
+  return options.parallel.empty() ? 0 : *std::ranges::max_element(options.parallel);
+}
+
 OpSeconds Divided(OpSeconds seconds, int64_t count) {
   for (double& s : seconds) s /= static_cast<double>(count);
   return seconds;
@@ -73,11 +77,17 @@ class Bench {
         progress_(progress),
         prefill_tok_s_(options.prefill_tokens.size()),
         prefill_ops_(options.prefill_tokens.size()),
-        prefill_ffn_(options.prefill_tokens.size()) {
-    tokens_ = BenchTokens(engine.model(), BenchContext(options));
-    uint64_t once = static_cast<uint64_t>(options.decode_context + options.decode_tokens);
-    for (const int64_t tokens : options.prefill_tokens) once += static_cast<uint64_t>(tokens);
-    total_tokens_ = once * static_cast<uint64_t>(options.repetitions);
+        prefill_ffn_(options.prefill_tokens.size()),
+        parallel_(options.parallel.size()) {
+    texts_.push_back(BenchTokens(engine.model(), BenchContext(options)));
+    const int64_t decoding = options.decode_context + options.decode_tokens;
+    for (int64_t i = 1; i < MostParallel(options); ++i) {
+      texts_.push_back(BenchTokens(engine.model(), decoding, static_cast<uint64_t>(i)));
+    }
+    int64_t once = decoding;
+    for (const int64_t tokens : options.prefill_tokens) once += tokens;
+    for (const int64_t sequences : options.parallel) once += sequences * decoding;
+    total_tokens_ = static_cast<uint64_t>(once * options.repetitions);
   }
 
   void Run() {
@@ -89,6 +99,7 @@ class Bench {
       }
       Probe();
       MeasureDecode();
+      for (size_t i = 0; i < options_.parallel.size(); ++i) MeasureParallel(i);
     }
     Probe();
     if (HasQuality()) MeasureQuality();
@@ -120,6 +131,14 @@ class Bench {
                      latencies_ms_,
                      stream_,
                      miss_rates_};
+    for (size_t i = 0; i < options_.parallel.size(); ++i) {
+      const Together& together = parallel_[i];
+      const int64_t sequences = options_.parallel[i];
+      const int64_t passes = options_.repetitions * options_.decode_tokens;
+      result.parallel.push_back({sequences, options_.decode_tokens, options_.decode_context,
+                                 SpreadOf(together.tok_s), Divided(together.ops, passes),
+                                 together.stream, passes * sequences});
+    }
     if (meter_) result.quality = meter_->Result();
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
@@ -131,7 +150,8 @@ class Bench {
   // The first use of memory and threads costs what no later one does.
   void WarmUp() {
     Report("warm-up");
-    Prompt(std::min<int64_t>(kWarmUpTokens, std::ssize(tokens_)), "warm-up", false);
+    const std::vector<TokenId>& text = texts_.front();
+    Prompt(text, std::min<int64_t>(kWarmUpTokens, std::ssize(text)), "warm-up", false);
     ProbeInt8(engine_.compute(), kInt8ProbeSeconds);
   }
 
@@ -152,19 +172,19 @@ class Bench {
                                 options_.profile ? &prefill_ops_[index] : nullptr);
     const FfnCounting counting(engine_.forward(), prefill_ffn_[index]);
     const Stopwatch watch;
-    Prompt(tokens, measure, true);
+    Prompt(texts_.front(), tokens, measure, true);
     prefill_tok_s_[index].push_back(static_cast<double>(tokens) / watch.Seconds());
   }
 
   void MeasureDecode() {
-    KvSequence kv = Prompt(options_.decode_context, "decode", true);
+    KvSequence kv = Prompt(texts_.front(), options_.decode_context, "decode", true);
     const OpRecording recording(engine_.forward(), options_.profile ? &decode_ops_ : nullptr);
     const FfnCounting counting(engine_.forward(), decode_ffn_);
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       const StreamCounts before = engine_.stream_counts();
       const Stopwatch watch;
-      Pass(kv, 1, true, engine_.selector());
+      Pass(texts_.front(), kv, 1, true, engine_.selector());
       const double elapsed = watch.Seconds();
       CountStreamed(before);
       latencies_ms_.push_back(1000 * elapsed);
@@ -175,23 +195,59 @@ class Bench {
     decode_tok_s_.push_back(static_cast<double>(options_.decode_tokens) / seconds);
   }
 
-  // The first `tokens` tokens in an empty context, and the logits of the last one.
-  KvSequence Prompt(int64_t tokens, const std::string& measure, bool counts) {
+  // As MeasureDecode, a token of each of some texts in a pass.
+  void MeasureParallel(size_t index) {
+    const auto sequences = static_cast<size_t>(options_.parallel[index]);
+    const std::string measure = fmt::format("decode {} together", sequences);
+    Together& together = parallel_[index];
+    std::vector<KvSequence> kv;
+    for (size_t i = 0; i < sequences; ++i) {
+      kv.push_back(Prompt(texts_[i], options_.decode_context, measure, true));
+    }
+    const OpRecording recording(engine_.forward(), options_.profile ? &together.ops : nullptr);
+    const StreamCounts before = engine_.stream_counts();
+    double seconds = 0;
+    for (int64_t i = 0; i < options_.decode_tokens; ++i) {
+      const Stopwatch watch;
+      std::vector<BatchSequence> batch;
+      for (size_t j = 0; j < sequences; ++j) {
+        batch.push_back(
+            {&kv[j], std::span(texts_[j]).subspan(static_cast<size_t>(kv[j].length()), 1)});
+      }
+      engine_.forward().Run(batch, engine_.selector());
+      for (size_t first = 0; first < sequences; first += Forward::kMaxLogitRows) {
+        const auto left = static_cast<int64_t>(sequences - first);
+        engine_.forward().Logits(static_cast<int64_t>(first),
+                                 std::min(left, Forward::kMaxLogitRows));
+      }
+      seconds += watch.Seconds();
+      done_tokens_ += sequences;
+      Report(measure);
+    }
+    StreamCounts read = engine_.stream_counts();
+    together.stream += read -= before;
+    together.tok_s.push_back(
+        static_cast<double>(options_.decode_tokens * static_cast<int64_t>(sequences)) / seconds);
+  }
+
+  // The first `tokens` tokens of a text in an empty context, and the logits of the last one.
+  KvSequence Prompt(const std::vector<TokenId>& text, int64_t tokens, const std::string& measure,
+                    bool counts) {
     KvSequence kv(engine_.kv_pool());
     const int64_t limit = engine_.forward().limits().max_tokens;
     while (kv.length() < tokens) {
       const int64_t count = std::min(limit, tokens - kv.length());
-      Pass(kv, count, kv.length() + count == tokens, engine_.prefill_selector());
+      Pass(text, kv, count, kv.length() + count == tokens, engine_.prefill_selector());
       if (counts) done_tokens_ += static_cast<uint64_t>(count);
       Report(measure);
     }
     return kv;
   }
 
-  void Pass(KvSequence& kv, int64_t count, bool wants_logits, ActivationSelector& selector) {
+  void Pass(const std::vector<TokenId>& text, KvSequence& kv, int64_t count, bool wants_logits,
+            ActivationSelector& selector) {
     const auto begin = static_cast<size_t>(kv.length());
-    const BatchSequence sequence{&kv,
-                                 std::span(tokens_).subspan(begin, static_cast<size_t>(count))};
+    const BatchSequence sequence{&kv, std::span(text).subspan(begin, static_cast<size_t>(count))};
     engine_.forward().Run({&sequence, 1}, selector);
     if (wants_logits) engine_.forward().Logits(count - 1, 1);
   }
@@ -215,7 +271,7 @@ class Bench {
     Report("quality");
     meter_.emplace(engine_.model().spec());
     const int64_t count = std::min<int64_t>(
-        {kQualityTokens, engine_.forward().limits().max_tokens, std::ssize(tokens_)});
+        {kQualityTokens, engine_.forward().limits().max_tokens, std::ssize(texts_.front())});
     std::vector<TokenId> likeliest;
     if (engine_.mode() != FfnMode::kDense) {
       DenseSelector dense;
@@ -230,8 +286,8 @@ class Bench {
                                  ForwardObserver* observer) {
     std::vector<TokenId> best;
     ForAllLogits(
-        engine_.forward(), engine_.kv_pool(), std::span(tokens_).first(static_cast<size_t>(count)),
-        selector, observer,
+        engine_.forward(), engine_.kv_pool(),
+        std::span(texts_.front()).first(static_cast<size_t>(count)), selector, observer,
         [&](size_t, std::span<const float> logits) { best.push_back(LikeliestToken(logits)); });
     return best;
   }
@@ -254,7 +310,14 @@ class Bench {
   const ProbeMemory& memory_;
   const BenchOptions& options_;
   const BenchProgressFn& progress_;
-  std::vector<TokenId> tokens_;
+  // What sequences that go on together leave.
+  struct Together {
+    std::vector<double> tok_s;
+    OpSeconds ops{};  // over all passes and repetitions
+    StreamCounts stream;
+  };
+
+  std::vector<std::vector<TokenId>> texts_;
   uint64_t done_tokens_ = 0;
   uint64_t total_tokens_ = 0;
   std::vector<std::vector<double>> prefill_tok_s_;  // per length, per repetition
@@ -263,6 +326,7 @@ class Bench {
   OpSeconds decode_ops_{};                    // over all tokens and repetitions
   std::vector<SparseFfnCounts> prefill_ffn_;  // as the times
   SparseFfnCounts decode_ffn_;
+  std::vector<Together> parallel_;  // per number of sequences
   std::optional<QualityMeter> meter_;
   std::vector<double> latencies_ms_;
   StreamCounts stream_;  // of decoding
@@ -274,12 +338,12 @@ class Bench {
 
 }  // namespace
 
-std::vector<TokenId> BenchTokens(const Model& model, int64_t count) {
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count, uint64_t number) {
   const int64_t vocab = model.spec().vocab_size;
   if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
-    return TopicWalk(*topics).Take(count);
+    return TopicWalk(*topics, number).Take(count);
   }
-  std::mt19937_64 random(kTokenSeed);
+  std::mt19937_64 random(kTokenSeed + number);
   std::vector<TokenId> tokens(static_cast<size_t>(count));
   for (TokenId& token : tokens) {
     token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
@@ -323,6 +387,11 @@ BenchResult RunBench(Engine& engine, const ProbeMemory& memory, const BenchOptio
   if (BenchContext(options) > engine.context()) {
     throw Error(ErrorCode::kInvalidArgument, "bench", "tokens that it needs in the context",
                 fmt::format("at most {}", engine.context()), std::to_string(BenchContext(options)));
+  }
+  const int64_t most = engine.forward().limits().max_tokens;
+  if (MostParallel(options) > most) {
+    throw Error(ErrorCode::kInvalidArgument, "bench", "sequences in a pass",
+                fmt::format("at most {}", most), std::to_string(MostParallel(options)));
   }
   Bench bench(engine, memory, options, progress);
   bench.Run();

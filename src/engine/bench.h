@@ -37,14 +37,15 @@ class ProbeMemory {
 struct BenchOptions {
   std::vector<int64_t> prefill_tokens = {128, 512};
   int64_t decode_tokens = 64;
-  int64_t decode_context = 32;  // tokens in the cache before the first that is decoded
+  int64_t decode_context = 32;    // tokens in the cache before the first that is decoded
+  std::vector<int64_t> parallel;  // numbers of sequences to decode together, each a text of its own
   int64_t repetitions = 5;
   bool profile = false;  // also take the time of every op
 };
 
 // Tokens to compute speeds with: the model's topic walk where it has one, because what its neurons
-// do depends on the text; else random ids from a fixed seed.
-std::vector<TokenId> BenchTokens(const Model& model, int64_t count);
+// do depends on the text; else random ids from a fixed seed. Texts of different numbers differ.
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count, uint64_t number = 0);
 
 // The context that the measurements need.
 int64_t BenchContext(const BenchOptions& options);
@@ -67,9 +68,21 @@ struct DecodeResult {
   std::vector<double> miss_rates;    // of every token, where neurons are streamed
 };
 
+// Sequences that go on together, a token of each in a pass.
+struct ParallelResult {
+  int64_t sequences = 0;
+  int64_t tokens = 0;      // decoded of each
+  int64_t context = 0;     // of each, before the first
+  Spread tok_s;            // of all together
+  OpSeconds op_seconds{};  // of one pass, mean; with BenchOptions::profile
+  StreamCounts stream;     // over all passes and repetitions
+  int64_t decoded = 0;     // tokens over all sequences and repetitions
+};
+
 struct BenchResult {
   std::vector<PrefillResult> prefill;
   DecodeResult decode;
+  std::vector<ParallelResult> parallel;
   // Over the first tokens of the same text, computed once more; nothing where all is computed.
   std::optional<Quality> quality;
   // Medians of probes made between the measurements. Nothing where it could not be measured.

@@ -57,6 +57,13 @@ struct Forward::Sizes {
     hidden = spec.hidden_size;
   }
 
+  SparseBatchShape BatchOf(const ForwardLimits& limits) const {
+    return {std::min(limits.tokens_together, limits.max_tokens), hidden, ffn};
+  }
+  // More than one token at a time.
+  bool HasBatch(const ForwardLimits& limits) const {
+    return limits.ffn_of_neurons && BatchOf(limits).max_tokens > 1;
+  }
   SparsePrefillShape PrefillOf(const ForwardLimits& limits, int threads) const {
     return {limits.max_tokens, hidden, ffn, threads};
   }
@@ -114,7 +121,8 @@ uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limit
          MatMulInput::ChargedBytes(limits.max_tokens, sizes.widest_input) +
          (limits.ffn_of_neurons ? SparseFfn::ChargedBytes(spec.hidden_size, sizes.ffn) +
                                       SparsePrefill::ChargedBytes(sizes.PrefillOf(limits, threads))
-                                : 0);
+                                : 0) +
+         (sizes.HasBatch(limits) ? SparseBatch::ChargedBytes(sizes.BatchOf(limits)) : 0);
 }
 
 Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& compute,
@@ -142,6 +150,7 @@ Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& co
     neurons_.emplace(budget, spec.hidden_size, sizes.ffn);
     prefill_.emplace(budget, sizes.PrefillOf(limits, compute.threads()));
   }
+  if (sizes.HasBatch(limits)) batch_.emplace(budget, sizes.BatchOf(limits));
 
   const auto max_tokens = static_cast<size_t>(limits.max_tokens);
   all_rows_.resize(max_tokens);

@@ -17,6 +17,7 @@
 #include "ops/compute.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
+#include "ops/sparse_batch.h"
 #include "ops/sparse_ffn.h"
 #include "ops/sparse_prefill.h"
 #include "pipeline/streamed_ffns.h"
@@ -76,6 +77,9 @@ struct ForwardLimits {
   int64_t max_context = 4096;    // longest sequence
   DType kv_dtype = DType::kF16;  // F16 or F32
   bool ffn_of_neurons = false;   // the model's FFNs are single neurons (a packed file's)
+  // Of those, tokens of different sequences that share a neuron's weights while it is at hand;
+  // at most SparseBatch::kMostTokens.
+  int64_t tokens_together = 1;
 };
 
 // FFNs that are not all in memory; at most one of the two.
@@ -157,12 +161,16 @@ class Forward {
   void MultiplyListed(int64_t layer, int64_t expert, std::span<const FfnProduct> products);
   // gate/up/activation/down of one FFN for rows of `input_`, into `out`.
   void RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
-  // The same from single neurons: many tokens together, few one after the other.
+  // The same from single neurons: tokens of a prompt together, those that are decoded a few at a
+  // time.
   void RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   void RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,
                           std::span<const int64_t> tokens, FloatView out);
   void RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observed,
                           std::span<const int64_t> tokens, FloatView out);
+  // run(x, lists, out) for the rows of `input_`, as many at a time as are computed together.
+  using BatchFn = std::function<void(FloatView x, SparseBatch::Lists lists, FloatView out)>;
+  void ForEachBatch(FloatView out, const BatchFn& run);
   // What a token of the batch computes, in the order of `tokens`; nothing means all.
   std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
   // The same where not all neurons are in memory.
@@ -200,6 +208,7 @@ class Forward {
   FloatView logits_;             // kMaxLogitRows rows
   MatMulInput input_;
   std::optional<SparseFfn> neurons_;      // of one token
+  std::optional<SparseBatch> batch_;      // of a few
   std::optional<SparsePrefill> prefill_;  // of many
 
   std::function<bool()> is_unwanted_;

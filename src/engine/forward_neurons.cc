@@ -1,4 +1,6 @@
 // FFNs of single neurons in a forward pass (engine/forward.h).
+#include <algorithm>
+
 #include "engine/forward.h"
 
 namespace hearth {
@@ -20,8 +22,13 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
   observed.layer = layer;
   observed.expert = expert;
   observed.skips_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
-  if (x.rows >= kPrefillTokens) {
+  if (x.rows >= kPrefillTokens && !is_decoding_) {
     RunNeuronsTogether(ffn, observed, tokens, out);
+  } else if (x.rows > 1 && batch_ && observer_ == nullptr) {
+    ForEachBatch(out, [&](FloatView rows, SparseBatch::Lists lists, FloatView results) {
+      ffn_counts_ += batch_->Run(compute_, ffn, rows, lists, observed.skips_silent, results);
+    });
+    laps_.Lap(ForwardOp::kFfnGateUp);
   } else {
     RunNeuronsOneByOne(ffn, observed, tokens, out);
   }
@@ -30,6 +37,18 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
 std::optional<std::span<const int32_t>> Forward::ListOf(int64_t row) const {
   if (active_.all()) return std::nullopt;
   return active_.lists()[static_cast<size_t>(row)];
+}
+
+void Forward::ForEachBatch(FloatView out, const BatchFn& run) {
+  const FloatView x = input_.x();
+  for (int64_t first = 0; first < x.rows; first += batch_->max_tokens()) {
+    const int64_t count = std::min(batch_->max_tokens(), x.rows - first);
+    SparseBatch::Lists lists;
+    if (!active_.all()) {
+      lists = active_.lists().subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    }
+    run(x.Rows(first, count), lists, out.Rows(first, count));
+  }
 }
 
 void Forward::RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,

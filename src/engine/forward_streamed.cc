@@ -16,10 +16,14 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
   const bool holds_gates = streamed_->store().plan().holds_gates;
   const bool has_lists = !active_.all() || (skip_silent && holds_gates);
-  if (x.rows >= kPrefillTokens && !(is_decoding_ && has_lists)) {
+  if (x.rows >= kPrefillTokens && !is_decoding_) {
     StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
   } else if (!has_lists) {
     StreamAll(ffn, skip_silent, out);
+  } else if (x.rows > 1 && batch_) {
+    ForEachBatch(out, [&](FloatView rows, SparseBatch::Lists lists, FloatView results) {
+      ffn_counts_ += streamed_->RunBatch(compute_, *batch_, ffn, rows, lists, skip_silent, results);
+    });
   } else {
     for (int64_t i = 0; i < x.rows; ++i) {
       ffn_counts_ += streamed_->Run(compute_, ffn, x.row(i), ListOf(i), skip_silent, out.row(i));
@@ -76,10 +80,16 @@ void Forward::StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& 
   });
 }
 
-// All neurons of few tokens, one after the other, range by range.
+// All neurons of tokens that are decoded, range by range.
 void Forward::StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out) {
   const FloatView x = input_.x();
   streamed_->ForEachRange(compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+    if (x.rows > 1 && batch_) {
+      ForEachBatch(out, [&](FloatView tokens, SparseBatch::Lists, FloatView results) {
+        ffn_counts_ += batch_->Run(compute_, rows, tokens, {}, skip_silent, results, first > 0);
+      });
+      return;
+    }
     for (int64_t i = 0; i < x.rows; ++i) {
       ffn_counts_ += neurons_->Activate(compute_, rows, x.row(i), std::nullopt, skip_silent);
       neurons_->AddDown(compute_, rows, out.row(i), first > 0);

@@ -1,5 +1,6 @@
 #include "ops/elementwise.h"
 
+#include <cstring>
 #include <vector>
 
 #include "kernels/dequantize.h"
@@ -76,6 +77,12 @@ void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int3
     }
     kernels::Dequantize(matrix.dtype, stored, matrix.cols, out.row(i));
   });
+}
+
+void FillZero(FloatView x) {
+  for (int64_t r = 0; r < x.rows; ++r) {
+    std::memset(x.row(r), 0, static_cast<size_t>(x.cols) * sizeof(float));
+  }
 }
 
 }  // namespace hearth

@@ -36,4 +36,6 @@ void ApplyFfnActivation(Compute& compute, FfnActivation activation, float thresh
 void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int32_t> ids,
                 FloatView out);
 
+void FillZero(FloatView x);
+
 }  // namespace hearth

@@ -46,10 +46,4 @@ void ScatterAddRows(Compute& compute, FloatView x, std::span<const int64_t> rows
   }
 }
 
-void FillZero(FloatView x) {
-  for (int64_t r = 0; r < x.rows; ++r) {
-    std::memset(x.row(r), 0, static_cast<size_t>(x.cols) * sizeof(float));
-  }
-}
-
 }  // namespace hearth

@@ -36,6 +36,4 @@ void GatherRows(FloatView x, std::span<const int64_t> rows, FloatView out);
 void ScatterAddRows(Compute& compute, FloatView x, std::span<const int64_t> rows,
                     std::span<const float> weights, FloatView out);
 
-void FillZero(FloatView x);
-
 }  // namespace hearth

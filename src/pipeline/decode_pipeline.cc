@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <thread>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "ops/elementwise.h"
 #include "ops/scratch_places.h"
 #include "tensor/row_groups.h"
 
@@ -16,7 +16,7 @@ namespace {
 // Neurons that a thread takes at a time: few enough to share out what has arrived, enough that the
 // fetch-ahead of the row kernels works.
 constexpr int64_t kFewestOfCluster = 16;
-constexpr int64_t kMostOfCluster = 256;
+constexpr int64_t kMostOfCluster = ReadyNeurons::kMost;
 static_assert(kMostOfCluster <= BundleStore::kMostChecked);
 // Down rows that are added together while others are still being computed.
 constexpr int64_t kAddGrain = 128;
@@ -61,31 +61,14 @@ std::optional<PipelineKind> PipelineFromName(std::string_view name) {
   return std::nullopt;
 }
 
-// What one thread needs to compute a cluster.
-struct DecodePipeline::ClusterScratch {
-  std::array<int32_t, kMostOfCluster> rows, fired, active;
-  std::array<float, kMostOfCluster> gate, up, factors;
-
-  NeuronCluster Cluster(int64_t count) {
-    return {rows.data(),  count,         gate.data(),   up.data(),
-            fired.data(), active.data(), factors.data()};
-  }
-};
-
 // What the threads share that compute a list, or as much of it as fits.
 struct DecodePipeline::Section {
   const kernels::KernelTable& table;
-  FfnNeurons rows;  // store_.RowsOfSlots
-  NeuronInput input;
+  NeuronWork& work;
   int64_t ffn = 0;
-  bool skip_silent = false;
-  SilentGates silent = {};  // where they are skipped
-  float* out = nullptr;
   int threads = 1;
   // The segment.
-  std::span<const int32_t> listed;
-  const float* gates = nullptr;  // by position, where they are known
-  int64_t count = 0;             // positions
+  int64_t count = 0;  // positions
   // The phase.
   Step step = Step::kFinish;
   bool adds = false;                 // down rows of what is computed
@@ -100,8 +83,6 @@ struct DecodePipeline::Section {
   std::array<ColumnPart, kMaxColumnParts> columns;
   size_t num_columns = 0;
 
-  const SilentGates* skipped() const { return skip_silent ? &silent : nullptr; }
-
   void SplitColumns(int64_t groups) {
     num_columns = static_cast<size_t>(
         std::min({groups, static_cast<int64_t>(threads), static_cast<int64_t>(kMaxColumnParts)}));
@@ -112,10 +93,8 @@ struct DecodePipeline::Section {
     }
   }
 
-  void Begin(std::span<const int32_t> neurons, const float* known_gates) {
-    listed = neurons;
-    gates = known_gates;
-    count = std::ssize(neurons);
+  void Begin() {
+    count = std::ssize(work.listed());
     for (size_t i = 0; i < num_columns; ++i) columns[i].added = 0;
   }
 
@@ -177,35 +156,62 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
     throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
   }
   const Stopwatch watch;
-  const int64_t hidden = store_.source().hidden_size;
-  Section section{.table = compute.kernels(),
-                  .rows = store_.RowsOfSlots(ffn),
-                  .ffn = store_.FfnIndex(ffn.layer, ffn.expert),
-                  .skip_silent = skip_silent && CanSkipNeurons(ffn.activation),
-                  .silent = SilentGatesOf(ffn.activation, ffn.threshold),
-                  .out = out,
-                  .threads = compute.threads()};
-  section.SplitColumns(RowGroupCount(hidden));
-  section.input = PrepareInput(section.table, section.rows, x, x_);
-  std::memset(out, 0, static_cast<size_t>(hidden) * sizeof(float));
-  const int64_t gates = listed ? std::ssize(*listed) : section.rows.gate.rows;
+  const FfnNeurons rows = store_.RowsOfSlots(ffn);
+  const SilentGates gates_of_silent = SilentGatesOf(ffn.activation, ffn.threshold);
+  const SilentGates* silent =
+      skip_silent && CanSkipNeurons(ffn.activation) ? &gates_of_silent : nullptr;
+  const NeuronInput input = PrepareInput(compute.kernels(), rows, x, x_);
+  const int64_t gates = listed ? std::ssize(*listed) : rows.gate.rows;
+  const float* known = nullptr;
   if (gate_scan_) {
-    gate_scan_->Run(compute, section.rows.gate, section.input, listed, section.skipped());
+    gate_scan_->Run(compute, rows.gate, input, listed, silent);
     listed = gate_scan_->fired();
+    known = gate_scan_->gates().data();
   }
+  TokenWork work(compute.kernels(), rows, input, silent, known, {gates_, factors_}, out);
+  const ClusterCounts counts = RunList(compute, ffn, *listed, work);
+  wall_seconds_ += watch.Seconds();
+  return {.gate = gates, .up = counts.fired, .active = counts.active};
+}
+
+SparseFfnCounts DecodePipeline::RunBatch(Compute& compute, SparseBatch& batch,
+                                         const StreamedFfn& ffn, FloatView x,
+                                         SparseBatch::Lists listed, bool skip_silent,
+                                         FloatView out) {
+  if (listed.empty() && !store_.plan().holds_gates) {
+    throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
+  }
+  const Stopwatch watch;
+  const FfnNeurons rows = store_.RowsOfSlots(ffn);
+  FillZero(out);
+  batch.Begin(compute, rows, store_.source().neurons, x, listed, skip_silent, out);
+  if (store_.plan().holds_gates) batch.ScanGates(compute, rows.gate);
+  BatchWork work(compute.kernels(), rows, batch);
+  const ClusterCounts counts = RunList(compute, ffn, batch.neurons(), work);
+  wall_seconds_ += watch.Seconds();
+  return {.gate = batch.num_listed(), .up = counts.fired, .active = counts.active};
+}
+
+ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
+                                      std::span<const int32_t> listed, NeuronWork& work) {
+  Section section{.table = compute.kernels(),
+                  .work = work,
+                  .ffn = store_.FfnIndex(ffn.layer, ffn.expert),
+                  .threads = compute.threads()};
+  section.SplitColumns(RowGroupCount(store_.source().hidden_size));
   const auto most = static_cast<size_t>(fetch_.max_listed());
-  for (size_t first = 0; first < listed->size(); first += most) {
-    section.Begin(listed->subspan(first, std::min(listed->size() - first, most)),
-                  gate_scan_ ? gate_scan_->gates().data() + first : nullptr);
+  for (size_t first = 0; first < listed.size(); first += most) {
+    work.BeginSegment(listed.subspan(first, std::min(listed.size() - first, most)),
+                      store_.plan().holds_gates);
+    section.Begin();
     RunSegment(compute, section);
   }
   idle_seconds_ += static_cast<double>(section.idle_ns) * 1e-9;
-  wall_seconds_ += watch.Seconds();
-  return {.gate = gates, .up = section.fired, .active = section.active};
+  return {section.fired, section.active};
 }
 
 void DecodePipeline::RunSegment(Compute& compute, Section& section) {
-  fetch_.Begin(section.ffn, section.listed);
+  fetch_.Begin(section.ffn, section.work.listed());
   if (kind_ == PipelineKind::kMatrix) {
     RunMatrices(compute, section);
   } else {
@@ -223,11 +229,11 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
 
 // A barrier after gate and after up.
 void DecodePipeline::RunMatrices(Compute& compute, Section& section) {
-  if (section.gates == nullptr) {
+  if (!section.work.knows_gates()) {
     fetch_.Fetch(SlotPart::kGateHalf);
     RunPhase(compute, section, Step::kGate, false);
     if (fetch_.failed()) return;
-    section.gates = gates_;
+    section.work.TakeGates();
     fetch_.FetchMore(SlotPart::kOtherHalf);
   } else {
     fetch_.Fetch(SlotPart::kAll);
@@ -251,7 +257,7 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
 }
 
 // Computes a cluster of what is ready; false where nothing is.
-bool DecodePipeline::ComputeReady(Section& section, ClusterScratch& scratch) {
+bool DecodePipeline::ComputeReady(Section& section) {
   int64_t first = section.taken.load(std::memory_order_relaxed);
   int64_t count = 0;
   const int64_t num_resident = fetch_.num_resident();
@@ -264,42 +270,28 @@ bool DecodePipeline::ComputeReady(Section& section, ClusterScratch& scratch) {
     if (first < num_resident) count = std::min(count, num_resident - first);
   } while (!section.taken.compare_exchange_weak(first, first + count, std::memory_order_relaxed));
   const int32_t* positions = fetch_.ready() + first;
-  for (int64_t i = 0; i < count; ++i) {
-    scratch.rows[static_cast<size_t>(i)] = fetch_.slot(positions[i]);
-  }
+  std::array<int32_t, kMostOfCluster> slots;
+  for (int64_t i = 0; i < count; ++i) slots[static_cast<size_t>(i)] = fetch_.slot(positions[i]);
+  const ReadyNeurons ready = {positions, slots.data(), count};
   if (section.step == Step::kGate) {
-    MultiplyGates(section.table, section.rows.gate, section.input, scratch.rows.data(), count,
-                  scratch.gate.data());
-    for (int64_t i = 0; i < count; ++i) gates_[positions[i]] = scratch.gate[static_cast<size_t>(i)];
+    section.work.MultiplyGates(ready);
   } else {
-    FinishReady(section, positions, count, first >= num_resident, scratch);
+    FinishReady(section, ready, first >= num_resident);
   }
   section.computed.fetch_add(count, std::memory_order_release);
   return true;
 }
 
 // The activation of a cluster: what reaches down.
-void DecodePipeline::FinishReady(Section& section, const int32_t* positions, int64_t count,
-                                 bool arrived, ClusterScratch& scratch) {
+void DecodePipeline::FinishReady(Section& section, const ReadyNeurons& ready, bool arrived) {
   if (arrived) {
     const int64_t damaged =
-        fetch_.FindDamaged(section.table, positions, scratch.rows.data(), count);
+        fetch_.FindDamaged(section.table, ready.positions, ready.slots, ready.count);
     if (damaged >= 0) section.damaged = damaged;
   }
-  const NeuronCluster cluster = scratch.Cluster(count);
-  if (section.gates == nullptr) {
-    MultiplyGates(section.table, section.rows.gate, section.input, cluster.rows, count,
-                  cluster.gate);
-  } else {
-    for (int64_t i = 0; i < count; ++i) cluster.gate[i] = section.gates[positions[i]];
-  }
-  const ClusterCounts counts =
-      FinishCluster(section.table, section.rows, section.input, section.skipped(), cluster);
-  int64_t next = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const bool is_active = next < counts.active && cluster.active[next] == cluster.rows[i];
-    factors_[positions[i]] = is_active ? cluster.factors[next++] : 0.0f;
-    computed_[positions[i]].store(1, std::memory_order_release);
+  const ClusterCounts counts = section.work.Finish(ready);
+  for (int64_t i = 0; i < ready.count; ++i) {
+    computed_[ready.positions[i]].store(1, std::memory_order_release);
   }
   section.fired.fetch_add(counts.fired, std::memory_order_relaxed);
   section.active.fetch_add(counts.active, std::memory_order_relaxed);
@@ -319,7 +311,7 @@ bool DecodePipeline::AddComputed(Section& section) {
     int64_t end = at;
     while (end < section.count && computed_[end].load(std::memory_order_acquire) != 0) ++end;
     if (is_last || end - at >= kAddGrain) {
-      AddRows(section, columns.begin_group, columns.end_group, at, end);
+      section.work.AddDown(fetch_.slots(), at, end, columns.begin_group, columns.end_group);
       columns.added.store(end, std::memory_order_release);
       added_any = true;
     }
@@ -328,38 +320,14 @@ bool DecodePipeline::AddComputed(Section& section) {
   return added_any;
 }
 
-// Down rows of positions [begin, end), ascending, to the columns of some groups.
-void DecodePipeline::AddRows(const Section& section, int64_t begin_group, int64_t end_group,
-                             int64_t begin, int64_t end) const {
-  const RowsView& down = section.rows.down;
-  const auto add = section.table.row_scaled_add[static_cast<size_t>(down.dtype)];
-  std::array<int32_t, kMostOfCluster> rows;
-  std::array<float, kMostOfCluster> factors;
-  while (begin < end) {
-    int64_t count = 0;
-    for (; begin < end && count < kMostOfCluster; ++begin) {
-      rows[static_cast<size_t>(count)] = fetch_.slot(begin);
-      factors[static_cast<size_t>(count)] = factors_[begin];
-      count += !section.skip_silent || factors_[begin] != 0.0f ? 1 : 0;
-    }
-    add({{down.data, down.stride, rows.data(), count},
-         factors.data(),
-         down.cols,
-         begin_group,
-         end_group,
-         section.out});
-  }
-}
-
 // What every thread of a phase does, until there is nothing left.
 void DecodePipeline::Work(Section& section) {
-  ClusterScratch scratch;
   int spins = 0;
   Stopwatch idle;
   while (!section.IsDone()) {
     const bool has_reads = fetch_.num_ready() < section.count;
     const bool arrived = has_reads && fetch_.Poll(false);
-    const bool computed = section.step != Step::kNone && ComputeReady(section, scratch);
+    const bool computed = section.step != Step::kNone && ComputeReady(section);
     if (computed || (section.adds && AddComputed(section)) || arrived) {
       if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
       spins = 0;

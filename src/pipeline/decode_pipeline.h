@@ -1,5 +1,5 @@
-// One FFN for one token, of which some neurons are on storage: predict, look up, read, compute
-// (DESIGN section 7; P2 section 4.4).
+// One FFN for one token, or for a few together, of which some neurons are on storage: predict, look
+// up, read, compute (DESIGN section 7; P2 section 4.4).
 //
 // States of a listed neuron:
 //
@@ -28,6 +28,7 @@
 #include "ops/neuron_cluster.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_fetch.h"
+#include "pipeline/neuron_work.h"
 #include "pipeline/stream_counts.h"
 
 namespace hearth {
@@ -61,12 +62,16 @@ class DecodePipeline {
   SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
                       std::optional<std::span<const int32_t>> listed, bool skip_silent, float* out);
 
+  // The same for a few tokens, of which a neuron that several list is looked up and read once; a
+  // token's result has the bits that Run gives it. No lists only where the store holds gates.
+  SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
+                           FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
+
   StreamCounts counts() const;
 
  private:
   struct Places;   // where things lie in memory_
   struct Section;  // the parallel sections of one list
-  struct ClusterScratch;
   // What a parallel section does with ready neurons.
   enum class Step : uint8_t {
     kGate,    // multiplies their gates
@@ -74,16 +79,15 @@ class DecodePipeline {
     kNone,    // they are computed
   };
 
+  ClusterCounts RunList(Compute& compute, const StreamedFfn& ffn, std::span<const int32_t> listed,
+                        NeuronWork& work);
   void RunSegment(Compute& compute, Section& section);
   void RunMatrices(Compute& compute, Section& section);
   void RunPhase(Compute& compute, Section& section, Step step, bool adds);
   void Work(Section& section);
-  bool ComputeReady(Section& section, ClusterScratch& scratch);
-  void FinishReady(Section& section, const int32_t* positions, int64_t count, bool arrived,
-                   ClusterScratch& scratch);
+  bool ComputeReady(Section& section);
+  void FinishReady(Section& section, const ReadyNeurons& ready, bool arrived);
   bool AddComputed(Section& section);
-  void AddRows(const Section& section, int64_t begin_group, int64_t end_group, int64_t begin,
-               int64_t end) const;
 
   BundleStore& store_;
   const PipelineKind kind_;

@@ -98,7 +98,38 @@ class StreamStressTest : public StreamedFfnsTest {
     EXPECT_EQ(out, Resident(model, ffn, x, list, skip_silent));
   }
 
-  // Some tokens together. Throws what ForEachRange throws.
+  // Tokens of different sequences. Throws what RunBatch throws.
+  void ExpectBatchOfMemory(const TestBundles& model, StreamedFfns& streamed) {
+    const StreamedFfn ffn = RandomFfn(model);
+    const int64_t tokens = Pick(1, 6), hidden = model.sizes().hidden;
+    std::vector<std::vector<float>> x;
+    std::vector<std::vector<int32_t>> neurons;
+    std::vector<float> all;
+    for (int64_t t = 0; t < tokens; ++t) {
+      neurons.push_back(RandomList(model.sizes().neurons, random_));
+      x.push_back(RandomFloats(hidden, random_));
+      all.insert(all.end(), x.back().begin(), x.back().end());
+    }
+    const std::vector<std::span<const int32_t>> lists(neurons.begin(), neurons.end());
+    const bool skip_silent = Chance(0.8);
+    const bool has_lists = !streamed.store().plan().holds_gates || Chance(0.5);
+    SparseBatch batch(budget_, {tokens, hidden, model.sizes().neurons});
+    std::vector<float> out(all.size(), 99.0f);
+    streamed.BeginPass();
+    streamed.RunBatch(RandomCompute(), batch, ffn, {all.data(), tokens, hidden, hidden},
+                      has_lists ? SparseBatch::Lists(lists) : SparseBatch::Lists(), skip_silent,
+                      {out.data(), tokens, hidden, hidden});
+    streamed.EndToken();
+    for (size_t t = 0; t < x.size(); ++t) {
+      std::optional<std::span<const int32_t>> list;
+      if (has_lists) list = neurons[t];
+      const auto begin = out.begin() + static_cast<int64_t>(t) * hidden;
+      EXPECT_EQ(std::vector<float>(begin, begin + hidden),
+                Resident(model, ffn, x[t], list, skip_silent));
+    }
+  }
+
+  // Tokens of a prompt. Throws what ForEachRange throws.
   void ExpectPromptOfMemory(const TestBundles& model, StreamedFfns& streamed) {
     const StreamedFfn ffn = RandomFfn(model);
     const int64_t hidden = model.sizes().hidden, neurons = model.sizes().neurons;
@@ -120,6 +151,7 @@ class StreamStressTest : public StreamedFfnsTest {
 
   void ExpectStepOfMemory(const TestBundles& model, StreamedFfns& streamed) {
     if (Chance(0.2)) return ExpectPromptOfMemory(model, streamed);
+    if (Chance(0.4)) return ExpectBatchOfMemory(model, streamed);
     ExpectTokenOfMemory(model, streamed);
   }
 

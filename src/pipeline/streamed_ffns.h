@@ -60,6 +60,14 @@ class StreamedFfns {
     return decode_.Run(compute, ffn, x, listed, skip_silent, out);
   }
 
+  // A few tokens together; see DecodePipeline::RunBatch.
+  SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
+                           FloatView x, SparseBatch::Lists listed, bool skip_silent,
+                           FloatView out) {
+    ranges_.Stop();
+    return decode_.RunBatch(compute, batch, ffn, x, listed, skip_silent, out);
+  }
+
   // See ProbeNeuronReads. Between passes.
   double ProbeReads(double seconds) {
     ranges_.Stop();

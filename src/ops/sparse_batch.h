@@ -1,0 +1,107 @@
+// An FFN by single neurons for a few tokens that are decoded together, one of each of some
+// sequences (P1 section 8.2).
+//
+// Every token lists neurons of its own, or all. A neuron that several of them list comes from
+// memory once: token after token meets some neurons while a core's cache holds them. A token's
+// result is, bit for bit, what SparseFfn gives it alone: its products
+// depend on nothing but the row and the token, and down rows are added in ascending order of
+// neurons (FORMATS.md, "One order of addition").
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/buffer.h"
+#include "ops/compute.h"
+#include "ops/neuron_cluster.h"
+#include "ops/silent_gates.h"
+#include "ops/sparse_ffn.h"
+#include "tensor/view.h"
+
+namespace hearth {
+
+struct SparseBatchShape {
+  int64_t max_tokens = 0;  // at most SparseBatch::kMostTokens
+  int64_t max_hidden = 0;
+  int64_t max_neurons = 0;
+};
+
+class SparseBatch {
+ public:
+  static constexpr int64_t kMostTokens = 32;
+  // Lists of neurons, ascending, of every token; without any entry all of every token.
+  using Lists = std::span<const std::span<const int32_t>>;
+
+  // Charged to `budget` as "activations". Throws Error(kOutOfBudget).
+  SparseBatch(Budget& budget, const SparseBatchShape& shape);
+  static uint64_t ChargedBytes(const SparseBatchShape& shape);
+  int64_t max_tokens() const { return shape_.max_tokens; }
+
+  // out [tokens][hidden] = the FFN of x [tokens][hidden], which is in memory; with `adds`, of
+  // further neurons of the same FFN, what they add to it. As SparseFfn: where skip_silent, neurons
+  // that add nothing to a token are left out of it. One thread at a time.
+  SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, FloatView x, Lists listed,
+                      bool skip_silent, FloatView out, bool adds = false);
+
+  // The parts of Run, for an FFN whose rows come to memory in the course of it. Begin and ScanGates
+  // are one thread's, in this order; the others may be any thread's after them, each neuron's
+  // MultiplyGates before its Finish, and its Finish before its AddDown.
+
+  // Takes tokens and lists, of an FFN of `neurons` neurons. Down rows are added to out, which the
+  // caller clears. x and out must live as long as the other parts are called.
+  void Begin(Compute& compute, const FfnNeurons& ffn, int64_t neurons, FloatView x, Lists listed,
+             bool skip_silent, FloatView out);
+  // Multiplies all gates that are listed, and takes neurons whose gate fires for no token off the
+  // list. `gates` has a row per neuron of the FFN.
+  void ScanGates(Compute& compute, const RowsView& gates);
+  // What some token lists, ascending; after ScanGates what fires.
+  std::span<const int32_t> neurons() const { return {neurons_, static_cast<size_t>(num_neurons_)}; }
+  // Entries of all lists that Begin took.
+  int64_t num_listed() const { return num_listed_; }
+
+  // Some neurons of the list and their rows in the views of an FfnNeurons.
+  struct Cluster {
+    const int32_t* neurons;
+    const int32_t* rows;
+    int64_t count;
+  };
+  void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
+                     const Cluster& cluster) noexcept;
+  // What reaches down. `knows_gates`: they have been multiplied.
+  ClusterCounts Finish(const kernels::KernelTable& table, const FfnNeurons& ffn,
+                       const Cluster& cluster, bool knows_gates) noexcept;
+  // Adds down rows to the columns of groups [begin_group, end_group) of all tokens. Calls for one
+  // group come one after the other, with ascending neurons.
+  void AddDown(const kernels::KernelTable& table, const RowsView& down, const Cluster& cluster,
+               int64_t begin_group, int64_t end_group) noexcept;
+
+ private:
+  struct Places;   // where things lie in memory_
+  struct OfToken;  // some neurons that a token lists
+
+  float* values_of(int32_t neuron) const { return values_ + neuron * shape_.max_tokens; }
+  void Unite(int64_t neurons, Lists listed);
+  void PackNeurons();
+  // visit(token, its neurons) for all tokens, some neurons of the cluster at a time.
+  template <class Visit>
+  void ForEachToken(const Cluster& cluster, Visit&& visit) const noexcept;
+
+  SparseBatchShape shape_;
+  Buffer memory_;
+  // Views into memory_.
+  kernels::GroupQ8* x_groups_;  // [tokens][groups]
+  uint32_t* tokens_of_;         // per neuron of the FFN: those that list it, as bits
+  float* values_;               // [neurons][max_tokens]: gates, then what reaches down
+  int32_t* neurons_;
+  // Of the last Begin.
+  FloatView x_, out_;
+  std::array<NeuronInput, kMostTokens> inputs_;
+  int64_t num_neurons_ = 0;
+  int64_t max_neuron_ = 0;  // neurons of the FFN
+  int64_t num_listed_ = 0;
+  bool skips_silent_ = false;
+  SilentGates silent_{};
+};
+
+}  // namespace hearth
