@@ -46,11 +46,13 @@ std::string MachineText(const HardwareProfile& profile) {
 }
 
 std::string CoresText(const HardwareProfile& profile) {
-  std::string out =
-      fmt::format("\n{:<8}{:>24}{:>24}\n", "core", "int8 G multiply-adds/s", "float32 GFLOP/s");
+  std::string out = fmt::format("\n{:<8}{:>24}{:>24}{:>24}\n", "core", "int8 G multiply-adds/s",
+                                "float32 GFLOP/s", "ns per look-up");
   for (const CoreSpeed& core : profile.cores) {
-    out += fmt::format("{:<8}{:>24}{:>24}{}\n", core.cpu, SpreadText(core.int8_macs_per_s, 1e9, 0),
-                       SpreadText(core.float_ops_per_s, 1e9, 0), core.is_big ? "" : "  little");
+    out += fmt::format("{:<8}{:>24}{:>24}{:>24}{}\n", core.cpu,
+                       SpreadText(core.int8_macs_per_s, 1e9, 0),
+                       SpreadText(core.float_ops_per_s, 1e9, 0),
+                       SpreadText(core.look_up_seconds, 1e-9, 0), core.is_big ? "" : "  little");
   }
   return out;
 }

@@ -51,9 +51,16 @@ class ReadClock {
   std::vector<Point> points_ = {{0, 0}};
 };
 
-// Seconds of an FFN of single neurons, by how many it was asked for and how many it reads.
+// Seconds of an FFN of single neurons, by what it is asked for and reads.
 class FfnClock {
  public:
+  // Neurons: those that are asked for, those of them that are not pinned, and those that are read.
+  struct Asked {
+    double listed = 0;
+    double looked_up = 0;
+    double misses = 0;
+  };
+
   explicit FfnClock(const CostInputs& in)
       : in_(in),
         speed_(in.hardware.ForThreads(in.threads)),
@@ -78,14 +85,25 @@ class FfnClock {
     }
   }
 
-  double Compute(double asked, double misses) const {
-    const double gates = gates_held_ ? neurons_ : asked;
-    const double dots = (gates + asked * up_share_) * row_bytes_;
-    const double adds = asked * down_share_ * row_bytes_;
-    const double reads = misses * static_cast<double>(reads_.size());
-    return Over(dots, speed_.dot_bytes_per_s.median) + Over(adds, speed_.add_bytes_per_s.median) +
-           reads * read_cpu_seconds_ / in_.threads +
-           Over(misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
+  // On all threads; one that looks up and submits leaves the rest to the others meanwhile.
+  double Compute(const Asked& ffn) const {
+    const double gates = gates_held_ ? neurons_ : ffn.listed;
+    const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
+    const double reads = ffn.misses * static_cast<double>(reads_.size());
+    return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) +
+           (reads * read_cpu_seconds_ + LookUp(ffn)) / in_.threads +
+           Over(ffn.misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
+  }
+
+  // On one thread, before the first read.
+  double LookUp(const Asked& ffn) const { return ffn.looked_up * in_.hardware.LookUpSeconds(); }
+
+  // Down rows are added in ascending order, and those that are read are spread over what is not
+  // pinned: they, and all behind the first of them, are added once the last has come.
+  double AfterReads(const Asked& ffn) const { return Add(ffn.looked_up); }
+
+  double Add(double asked) const {
+    return Over(asked * down_share_ * row_bytes_, speed_.add_bytes_per_s.median);
   }
 
   double Read(double misses) const {
@@ -125,22 +143,25 @@ double BytesOutside(const EnginePlan& plan) {
   return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
 }
 
-// FFN by FFN the larger of computing and reading; halves have a barrier between them, which costs
-// what does not overlap.
+// FFN by FFN the larger of computing, and of reading with what comes before and after it; halves
+// have a barrier between them, which costs what does not overlap.
 void AddFfns(const CostInputs& in, TokenCost& cost) {
   const FfnClock clock(in);
   if (in.replay == nullptr) {
     const double ffns = static_cast<double>(in.plan.load.spec.num_layers);
-    cost.time.ffn_ms = 1000 * ffns * clock.Compute(in.activity.gate / ffns, 0);
+    cost.time.ffn_ms = 1000 * ffns * clock.Compute({in.activity.gate / ffns, 0, 0});
     cost.time.token_ms += cost.time.ffn_ms;
     return;
   }
   double compute = 0, read = 0, both = 0;
-  for (const FfnAccess& ffn : in.replay->ffns) {
-    const double c = clock.Compute(ffn.listed, ffn.misses), r = clock.Read(ffn.misses);
+  for (const FfnAccess& access : in.replay->ffns) {
+    const FfnClock::Asked ffn = {static_cast<double>(access.listed),
+                                 static_cast<double>(access.listed - access.pinned),
+                                 static_cast<double>(access.misses)};
+    const double c = clock.Compute(ffn), r = clock.Read(ffn.misses);
     compute += c;
     read += r;
-    both += std::max(c, r);
+    both += ffn.misses > 0 ? std::max(c, clock.LookUp(ffn) + r + clock.AfterReads(ffn)) : c;
   }
   const double per_token = 1000 / static_cast<double>(in.replay->tokens);
   cost.time.ffn_ms = compute * per_token;

@@ -96,6 +96,12 @@ double HardwareProfile::IoCpuSecondsPerRead(uint64_t block_bytes, int queue_dept
                         [](const IoSpeed& read) { return read.cpu_seconds_per_read.median; });
 }
 
+double HardwareProfile::LookUpSeconds() const {
+  const auto big =
+      std::find_if(cores.begin(), cores.end(), [](const CoreSpeed& core) { return core.is_big; });
+  return big != cores.end() ? big->look_up_seconds.median : 0;
+}
+
 void CheckIsThisMachine(const HardwareProfile& profile, const std::string& file) {
   HardwareProfile here;
   DescribeMachine(here);

@@ -19,6 +19,7 @@ struct CoreSpeed {
   int cpu = 0;
   Spread int8_macs_per_s;  // byte products in registers (kernels::KernelTable::probe_int8)
   Spread float_ops_per_s;  // multiplies and adds of float32 in registers, two per fused operation
+  Spread look_up_seconds;  // a neuron in the default cache (cache/neuron_cache.h), all calls for it
   bool is_big = true;      // false: clearly slower than the fastest of this machine
 };
 
@@ -96,6 +97,8 @@ struct HardwareProfile {
   // read takes as long as one of it; above the largest, bytes cost what they cost there.
   double IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const;
   double IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const;
+  // Of the median of a big core.
+  double LookUpSeconds() const;
 };
 
 // A core is little where it is slower than this share of the fastest.

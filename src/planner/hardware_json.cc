@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 1;
+constexpr int kHardwareVersion = 2;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -43,7 +43,8 @@ Json CoresJson(const HardwareProfile& profile) {
     out.push_back({{"cpu", core.cpu},
                    {"is_big", core.is_big},
                    {"int8_macs_per_s", HardwareSpreadJson(core.int8_macs_per_s)},
-                   {"float_ops_per_s", HardwareSpreadJson(core.float_ops_per_s)}});
+                   {"float_ops_per_s", HardwareSpreadJson(core.float_ops_per_s)},
+                   {"look_up_seconds", HardwareSpreadJson(core.look_up_seconds)}});
   }
   return out;
 }
@@ -243,6 +244,7 @@ void ReadCores(HardwareFields& document, HardwareProfile& profile) {
     core.is_big = fields.Bool("is_big");
     core.int8_macs_per_s = fields.Speed("int8_macs_per_s");
     core.float_ops_per_s = fields.Speed("float_ops_per_s");
+    core.look_up_seconds = fields.Seconds("look_up_seconds");
     if (!seen.insert(core.cpu).second) fields.Fail("cpu", "each core once", core.cpu);
     profile.cores.push_back(core);
   });

@@ -1,10 +1,15 @@
-// How fast single cores are in registers.
+// How fast single cores are in registers, and at looking neurons up.
 #include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
+#include <random>
+#include <span>
+#include <vector>
 
+#include "base/budget.h"
 #include "base/cpu.h"
+#include "cache/neuron_cache.h"
 #include "ops/probe.h"
 #include "planner/hardware_probe.h"
 
@@ -30,6 +35,58 @@ double PerProcessorSecond(const Probe& probe) {
   return amount / std::max(ThreadSeconds() - before, 1e-9);
 }
 
+// Tokens that ask the default cache for neurons: as many as those of a 7B model, half of which are
+// there, and a tenth of a layer's asked for.
+class LookUps {
+ public:
+  LookUps()
+      : cache_(budget_,
+               {.num_keys = kLayers * kNeurons,
+                .num_slots = kLayers * kNeurons / 2,
+                .num_layers = kLayers},
+               {}) {
+    std::mt19937 random(7);
+    std::bernoulli_distribution is_asked(0.1);
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      std::vector<int32_t>& keys = batches_.emplace_back();
+      for (int64_t n = 0; n < kNeurons; ++n) {
+        if (is_asked(random)) keys.push_back(static_cast<int32_t>(layer * kNeurons + n));
+      }
+    }
+    LookUpToken();
+  }
+
+  // Seconds of this thread per neuron.
+  double SecondsOfOne() {
+    const double before = ThreadSeconds();
+    const int64_t count = LookUpToken();
+    return (ThreadSeconds() - before) / static_cast<double>(count);
+  }
+
+ private:
+  static constexpr int64_t kLayers = 32, kNeurons = 14336;
+
+  int64_t LookUpToken() {
+    int64_t count = 0;
+    for (const std::vector<int32_t>& keys : batches_) {
+      entries_.resize(keys.size());
+      cache_.Lookup({0, keys}, entries_);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        if (entries_[i].found == CacheFound::kMiss) cache_.Loaded(keys[i]);
+      }
+      cache_.Release({0, keys}, entries_);
+      count += std::ssize(keys);
+    }
+    cache_.EndToken();
+    return count;
+  }
+
+  Budget budget_;
+  NeuronCache cache_;
+  std::vector<std::vector<int32_t>> batches_;
+  std::vector<CacheEntry> entries_;
+};
+
 class CoreProbe final : public HardwareProbe {
  public:
   explicit CoreProbe(const ProfilerEffort& effort) : cpus_(AllowedCpus()), compute_("auto", 1) {
@@ -39,6 +96,7 @@ class CoreProbe final : public HardwareProbe {
         std::min(effort.core_seconds, std::max(kLeastCoreSeconds, kAllCoresSeconds / probes));
     int8_.resize(cpus_.size());
     float_.resize(cpus_.size());
+    look_ups_.resize(cpus_.size());
   }
 
   int steps() const override { return static_cast<int>(cpus_.size()); }
@@ -50,11 +108,13 @@ class CoreProbe final : public HardwareProbe {
     RunOnCpu(cpus_[core], [&] {
       int8_[core].push_back(PerProcessorSecond([&] { return ProbeInt8(compute_, seconds_); }));
       float_[core].push_back(PerProcessorSecond([&] { return ProbeFloat(compute_, seconds_); }));
+      look_ups_[core].push_back(cache_.SecondsOfOne());
     });
   }
   void Finish(HardwareProfile& profile) const override {
     for (size_t i = 0; i < cpus_.size(); ++i) {
-      profile.cores.push_back({cpus_[i], SpreadOf(int8_[i]), SpreadOf(float_[i]), true});
+      profile.cores.push_back(
+          {cpus_[i], SpreadOf(int8_[i]), SpreadOf(float_[i]), SpreadOf(look_ups_[i]), true});
     }
     TellBigFromLittle(profile.cores);
   }
@@ -65,6 +125,8 @@ class CoreProbe final : public HardwareProbe {
   double seconds_;
   std::vector<std::vector<double>> int8_;  // per core, per round
   std::vector<std::vector<double>> float_;
+  std::vector<std::vector<double>> look_ups_;
+  LookUps cache_;
 };
 
 }  // namespace

@@ -72,6 +72,7 @@ void ExpectAllMeasured(const HardwareProfile& profile) {
   for (const CoreSpeed& core : profile.cores) {
     ExpectMeasured(core.int8_macs_per_s);
     ExpectMeasured(core.float_ops_per_s);
+    ExpectMeasured(core.look_up_seconds);
   }
   for (const ThreadSpeed& speed : profile.threads) {
     for (const Spread& spread :
@@ -274,7 +275,7 @@ TEST(HardwareWarningsTest, EveryTroubleIsNamedAlone) {
   only("no dot products", [](auto& p) { p.isa = "avx2"; });
   only("H100 is there", [](auto& p) { p.accelerators = {"NVIDIA H100"}; });
   only("1 of 2 cores", [](auto& p) {
-    p.cores.push_back({1, {5e10, 5e10, 5e10}, {1e10, 1e10, 1e10}, false});
+    p.cores.push_back({1, {5e10, 5e10, 5e10}, {1e10, 1e10, 1e10}, {}, false});
   });
 }
 

@@ -43,7 +43,8 @@ class WarmCache {
       if (neuron < pinned_) continue;
       keys_.push_back(static_cast<int32_t>(ffn * (neurons_ - pinned_) + neuron - pinned_));
     }
-    FfnAccess access{.listed = static_cast<int32_t>(neurons.size())};
+    FfnAccess access{.listed = static_cast<int32_t>(neurons.size()),
+                     .pinned = static_cast<int32_t>(neurons.size() - keys_.size())};
     if (keys_.empty()) return access;
     entries_.resize(keys_.size());
     const KeyBatch batch = {0, keys_};

@@ -14,6 +14,7 @@ namespace hearth {
 // An FFN of one token: how many neurons it asked for, and how many of them were not in memory.
 struct FfnAccess {
   int32_t listed = 0;
+  int32_t pinned = 0;  // of them; the others are looked up
   int32_t misses = 0;
 };
 

@@ -17,8 +17,8 @@ inline HardwareProfile SampleHardware() {
   profile.probe_memory_bytes = uint64_t{1} << 30;
   profile.mlock_limit_bytes = uint64_t{64} << 20;
   profile.accelerators = {"NVIDIA H100"};
-  profile.cores = {{0, SpreadAround(2e11), SpreadAround(1e11), true},
-                   {1, SpreadAround(5e10), SpreadAround(3e10), false}};
+  profile.cores = {{0, SpreadAround(2e11), SpreadAround(1e11), SpreadAround(3e-8), true},
+                   {1, SpreadAround(5e10), SpreadAround(3e10), SpreadAround(9e-8), false}};
   for (const int threads : {1, 2}) {
     const double speed = 1e10 * threads;
     profile.threads.push_back({threads, SpreadAround(speed), SpreadAround(0.9 * speed),
