@@ -59,7 +59,8 @@ class Server:
 
     def stats(self) -> dict[str, Any]:
         with urllib.request.urlopen(self.url + "/v1/hearth/stats", timeout=60) as answer:
-            return json.load(answer)
+            stats: dict[str, Any] = json.load(answer)
+            return stats
 
 
 @contextlib.contextmanager
@@ -115,11 +116,11 @@ def ask(args: argparse.Namespace, server: Server, clients: int) -> dict[str, Any
                           timeout=args.seconds + 300)
     if done.returncode not in (0, 1) or not done.stdout:
         raise CannotRun(f"hearth_load: exit {done.returncode}: {done.stderr.strip()}")
-    document = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(done.stdout)
     after = wait_until_idle(server)
 
     def grown(part: str, name: str) -> float:
-        return after[part][name] - before[part][name]
+        return float(after[part][name] - before[part][name])
 
     tokens = grown("tokens", "generated")
     asked = grown("io", "neurons")

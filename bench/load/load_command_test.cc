@@ -1,8 +1,9 @@
 // hearth_load against a server, and against what is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -16,7 +16,6 @@ class Samples {
   void AddAll(const Samples& other);
 
   size_t count() const { return values_.size(); }
-  double sum() const { return sum_; }
   // 0 where there is none.
   double mean() const { return values_.empty() ? 0 : sum_ / static_cast<double>(count()); }
   double max() const;
@@ -47,9 +46,10 @@ struct Trend {
   size_t points = 0;
   double first = 0, last = 0, least = 0, most = 0;
   double slope_per_second = 0;  // of the least-squares line; 0 for fewer than two points
-  // Of the line, over the whole time that the points span.
+  double span_seconds = 0;      // from the first point to the last
+
+  // Of the line, over all of that.
   double change() const { return slope_per_second * span_seconds; }
-  double span_seconds = 0;
 };
 
 // Of the points from `from_seconds` on.
