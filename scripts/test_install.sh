@@ -11,14 +11,12 @@ cp -r examples "$root/examples"
 cd "$root"
 cmake -S examples -B built -DCMAKE_PREFIX_PATH="$root/installed" >/dev/null
 cmake --build built >/dev/null
-# pkg-config names the folder that the build was configured for: this one is elsewhere.
 export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$root/installed" -name hearth.pc)")
 libraries=$(dirname "$PKG_CONFIG_PATH")
 # shellcheck disable=SC2046
 cc -Wall -Wextra -Werror -std=c99 -pedantic examples/story.c -o story \
-  $(pkg-config --define-variable=libdir="$libraries" \
-    --define-variable=includedir="$root/installed/include" --cflags --libs hearth)
+  $(pkg-config --cflags --libs hearth)
 export LD_LIBRARY_PATH=$libraries
 ./story "$model" "Once upon a time" >by_pkg_config
 built/story "$model" "Once upon a time" >by_cmake

@@ -107,6 +107,14 @@ def check_file(path: Path, folder: str) -> list[str]:
     return out
 
 
+def check_binding(path: Path) -> list[str]:
+    """Complaints about a file of the Python module, which knows no more than its users could."""
+    return [f"{path.relative_to(ROOT)}: it may not include {match.group(2)}"
+            for match in map(INCLUDE.match, path.read_text().splitlines())
+            if match and ((match.group(1) == '"' and "/" in match.group(2))
+                          or third_party(match.group(2)) not in {None, "pybind11", *PUBLIC})]
+
+
 def check_public(path: Path) -> list[str]:
     """Complaints about a public header, which includes its like and the language, no more."""
     return [f"{path.relative_to(ROOT)}: it may not include {match.group(2)}"
@@ -142,6 +150,8 @@ def main() -> int:
         complaints += check_cmake(folder)
     for path in sorted((ROOT / "include").rglob("*.h*")):
         complaints += check_public(path)
+    for path in sorted((ROOT / "bindings/python/native").glob("*.*")):
+        complaints += check_binding(path)
     print("\n".join(complaints) if complaints else "includes: every folder keeps to its row")
     return 1 if complaints else 0
 

@@ -50,6 +50,7 @@ typedef struct hearth_options {
   int32_t threads;       /* 0: one per processor */
   int32_t parallel;      /* requests that are computed together */
   int32_t queue;         /* requests that may wait beside them */
+  const char* plan;      /* file of `hearth plan`, which says the first four; NULL: none */
 } hearth_options;
 
 /* The defaults: nothing above is 0 by chance. */

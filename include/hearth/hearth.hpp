@@ -56,6 +56,10 @@ struct LoadOptions {
   std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
   int parallel = 4;           // requests that are computed together, 1 to 256
   int queue = 64;             // requests that may wait beside them
+  // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,
+  // context and mode, which must be as they are by default; the model's threads keep to its
+  // processors. Empty: none.
+  std::string plan;
 };
 
 // How tokens are chosen. Values outside their ranges are refused with Error(kInvalidArgument).

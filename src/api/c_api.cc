@@ -93,7 +93,8 @@ LoadOptions ToOptions(const hearth_options& from) {
           .context = from.context,
           .mode = from.mode != nullptr ? from.mode : "auto",
           .parallel = from.parallel,
-          .queue = from.queue};
+          .queue = from.queue,
+          .plan = from.plan != nullptr ? from.plan : ""};
 }
 
 Sampling ToSampling(const hearth_sampling& from) {
@@ -146,7 +147,8 @@ void hearth_options_init(hearth_options* options) {
               .mode = nullptr,
               .threads = defaults.threads,
               .parallel = defaults.parallel,
-              .queue = defaults.queue};
+              .queue = defaults.queue,
+              .plan = nullptr};
 }
 
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,

@@ -6,11 +6,37 @@
 
 #include "api/model_impl.h"
 #include "engine/ffn_mode.h"
+#include "engine/obey_plan.h"
 #include "engine/prompt.h"
 #include "text/json_schema_grammar.h"
 
 namespace hearth::api {
 namespace {
+
+EngineOptions ToEngine(const LoadOptions& options) {
+  EngineOptions engine;
+  if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
+  engine.threads = options.threads;
+  engine.context = options.context;
+  engine.kv_sequences = options.parallel;
+  if (options.mode != "auto") {
+    engine.mode = FfnModeFromName(options.mode);
+    if (!engine.mode) {
+      throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted");
+    }
+  }
+  return engine;
+}
+
+void CheckPlanIsAlone(const LoadOptions& options) {
+  const LoadOptions defaults;
+  if (options.memory_bytes == defaults.memory_bytes && options.threads == defaults.threads &&
+      options.context == defaults.context && options.mode == defaults.mode) {
+    return;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "plan: it says how much memory, which threads, context and mode: give none of them");
+}
 
 SamplingOptions ToEngine(const Sampling& sampling) {
   return {.temperature = sampling.temperature,
@@ -61,6 +87,20 @@ Outcome ToApi(const BatchOutcome& from) {
   return to;
 }
 
+// What the engine takes for granted.
+void CheckRequest(const GenerateRequest& request, int64_t vocab_size) {
+  if (request.top_logprobs && *request.top_logprobs < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "top_logprobs: expected at least 0, found " +
+                                                 std::to_string(*request.top_logprobs));
+  }
+  for (const auto& [id, bias] : request.sampling.logit_bias) {
+    if (id >= 0 && id < vocab_size) continue;
+    throw Error(ErrorCode::kInvalidArgument, "logit_bias: expected token ids from 0 to " +
+                                                 std::to_string(vocab_size - 1) + ", found " +
+                                                 std::to_string(id));
+  }
+}
+
 BatchRequest ToEngine(GenerateRequest request, Listener listener) {
   BatchRequest batch;
   batch.prompt = std::move(request.prompt);
@@ -102,19 +142,20 @@ Model::~Model() = default;
 
 Model Model::Load(const std::string& path, const LoadOptions& options) {
   return Translated([&] {
-    EngineOptions engine;
-    if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
-    engine.threads = options.threads;
-    engine.context = options.context;
-    engine.kv_sequences = options.parallel;
-    if (options.mode != "auto") {
-      engine.mode = FfnModeFromName(options.mode);
-      if (!engine.mode) {
-        throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted");
-      }
+    if (options.plan.empty()) {
+      return Model(std::make_unique<Impl>(Engine::Load(path, ToEngine(options)), options.parallel,
+                                          options.queue));
     }
-    return Model(
-        std::make_unique<Impl>(Engine::Load(path, engine), options.parallel, options.queue));
+    CheckPlanIsAlone(options);
+    // On a thread of its own: those of the model keep to the plan's processors as it does, and the
+    // caller's goes on wherever it likes.
+    return std::async(std::launch::async,
+                      [&] {
+                        EngineOptions engine = ObeyPlan(options.plan, path);
+                        return Model(std::make_unique<Impl>(Engine::Load(path, engine),
+                                                            options.parallel, options.queue));
+                      })
+        .get();
   });
 }
 
@@ -181,6 +222,7 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
     std::vector<BatchRequest> batch;
     std::vector<Ticket> tickets;
     for (size_t i = 0; i < requests.size(); ++i) {
+      CheckRequest(requests[i], impl_->info().vocab_size);
       const auto schema = requests[i].json_schema;
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
       if (schema) {

@@ -161,6 +161,30 @@ TEST(ApiModelTest, EmbeddingsHaveLengthOneAndDependOnTheText) {
   EXPECT_EQ(fox, model.Embed(model.Tokenize("A fox ran.", true)));
 }
 
+TEST(ApiModelTest, RequestsThatMakeNoSenseAreRefused) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  const auto refused = [&](const std::function<void(GenerateRequest&)>& change) {
+    GenerateRequest request = Story(model, 3);
+    change(request);
+    return CodeOf([&] { model.Generate(request); });
+  };
+  EXPECT_EQ(refused([](auto& r) { r.top_logprobs = -1; }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.max_tokens = 0; }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.prompt.clear(); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.prompt[0] = -1; }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.sampling.logit_bias[-1] = 1; }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.sampling.logit_bias[1 << 20] = 1; }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.json_schema = "{"; }), ErrorCode::kInvalidArgument);
+}
+
+TEST(ApiModelTest, PlansSayTheRest) {
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.plan = "/nowhere.json"}); }), ErrorCode::kNotFound);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.threads = 1, .plan = "/nowhere.json"}); }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.plan = Path()}); }), ErrorCode::kCorrupt);
+}
+
 TEST(ApiModelTest, LoadErrorsSayWhatIsWrong) {
   EXPECT_EQ(CodeOf([] { Model::Load("/nowhere.gguf"); }), ErrorCode::kNotFound);
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.memory_bytes = 1 << 20}); }),

@@ -1,14 +1,11 @@
 #include "cli/model_options.h"
 
-#include "base/cpu.h"
 #include "base/memory_info.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "format/packed_file.h"
+#include "engine/obey_plan.h"
 #include "ops/compute.h"
-#include "planner/hardware_machine.h"
-#include "planner/planner.h"
 
 namespace hearth::cli {
 namespace {
@@ -93,25 +90,12 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   return engine;
 }
 
-// What a plan asks, of this file on this machine; keeps to its processors from now on.
-EngineOptions ObeyPlan(const ModelOptions& options) {
-  const ExecutionPlan plan = ReadPlan(options.plan);
-  HardwareProfile machine;
-  DescribeMachine(machine);
-  const EngineOptions engine =
-      OptionsOfPlan(plan, ModelHash(GgufFile::Open(options.model)), machine);
-  if (!UseCpus(plan.compute_cores)) {
-    throw Error(ErrorCode::kInvalidArgument, options.plan,
-                "cores.compute: this process may not use these processors");
-  }
-  return engine;
-}
-
 }  // namespace
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   CheckStreaming(options.streaming);
-  EngineOptions engine = options.plan.empty() ? OptionsOf(options) : ObeyPlan(options);
+  EngineOptions engine =
+      options.plan.empty() ? OptionsOf(options) : ObeyPlan(options.plan, options.model);
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.kv_sequences = options.kv_sequences;

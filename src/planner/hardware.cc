@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <span>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/machine_hash.h"
 #include "planner/hardware_machine.h"
 
 namespace hearth {
 namespace {
-
-uint64_t WholeGib(uint64_t bytes) { return (bytes + (uint64_t{1} << 29)) >> 30; }
 
 // How far apart two depths are: 8 is as near to 1 as to 64.
 double DepthDistance(int a, int b) {
@@ -70,9 +67,7 @@ double SecondsOnCurve(const std::vector<const IoSpeed*>& curve, double bytes,
 }  // namespace
 
 std::string HardwareProfile::MachineHash() const {
-  const std::string text =
-      fmt::format("{}\n{}\n{}\n{}", cpu_model, isa, cpus, WholeGib(memory_bytes));
-  return fmt::format("{:016x}", Checksum(std::as_bytes(std::span(text))));
+  return hearth::MachineHash(cpu_model, isa, cpus, memory_bytes);
 }
 
 const ThreadSpeed& HardwareProfile::ForThreads(int wanted) const {

@@ -86,8 +86,7 @@ struct HardwareProfile {
   StorageProfile storage;
   std::vector<std::string> warnings;  // what will hurt, a sentence each
 
-  // Of what tells machines apart: processor, kernels, processors, memory (in whole GiB: kernels
-  // keep a little more or less of it). Plans carry it. 16 hexadecimal digits.
+  // hearth::MachineHash of it; plans carry it.
   std::string MachineHash() const;
 
   // The row for so many threads; the nearest measured number where it is not there.

@@ -42,9 +42,4 @@ std::optional<FfnMode> SparseModeOf(const GgufFile& file, std::optional<FfnMode>
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
                     const AccessRecord* accesses);
 
-// What an engine is to do. Throws Error(kInvalidArgument), naming what, where the plan is of
-// another file or machine than these, or asks for what contradicts itself.
-EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
-                            const HardwareProfile& this_machine);
-
 }  // namespace hearth

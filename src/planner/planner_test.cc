@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "engine/obey_plan.h"
 #include "engine/topic_walk.h"
 #include "format/packed_file.h"
 #include "planner/cost_model.h"
@@ -115,7 +116,7 @@ TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
     return last;
   };
   const ExecutionPlan plan = Plan(mode, Memory(mode, 40)).plan;
-  EngineOptions options = OptionsOfPlan(plan, Hash(), testing::SampleHardware());
+  EngineOptions options = OptionsOfPlan(plan, Hash(), testing::SampleHardware().MachineHash());
   options.program_bytes = kProgram;
   const auto planned = Engine::Load(Model(), options);
   ASSERT_NE(planned->streamed(), nullptr);
@@ -127,7 +128,7 @@ TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
   ExecutionPlan all = Plan(mode, Memory(mode, 0)).plan;
   all.budget_bytes = all.ledger_bytes() - 1000;
   all.ledger.clear();
-  EngineOptions too_little = OptionsOfPlan(all, Hash(), testing::SampleHardware());
+  EngineOptions too_little = OptionsOfPlan(all, Hash(), testing::SampleHardware().MachineHash());
   too_little.program_bytes = kProgram;
   EXPECT_THROW(Engine::Load(Model(), too_little), Error);
   const auto whole = Engine::Load(Model(), Options(mode));
@@ -170,7 +171,7 @@ TEST_F(PlannerTest, PlansOfOthersAreRefusedByName) {
   const ExecutionPlan good = Plan(FfnMode::kPredicted, Memory(FfnMode::kPredicted, 40)).plan;
   const auto refusal = [&](const ExecutionPlan& plan, uint64_t hash) -> std::string {
     try {
-      EngineOptions options = OptionsOfPlan(plan, hash, testing::SampleHardware());
+      EngineOptions options = OptionsOfPlan(plan, hash, testing::SampleHardware().MachineHash());
       options.program_bytes = kProgram;
       Engine::Load(Model(), options);
     } catch (const Error& error) {

@@ -1,0 +1,45 @@
+"""What goes wrong, for people and for programs."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ErrorCode(enum.Enum):
+    """Kinds of errors; the same as in hearth.hpp."""
+
+    INVALID_ARGUMENT = "invalid_argument"
+    """the caller asked for something that makes no sense"""
+    NOT_FOUND = "not_found"
+    """a file is missing"""
+    IO = "io"
+    """the system refused or failed, or the model's file changed"""
+    CORRUPT = "corrupt"
+    """a file contradicts itself or its format"""
+    UNSUPPORTED = "unsupported"
+    """well-formed, but nothing here can do it"""
+    OUT_OF_BUDGET = "out_of_budget"
+    """would exceed the memory limit"""
+    CONTEXT_FULL = "context_full"
+    """more tokens than the context holds"""
+    CANCELLED = "cancelled"
+    """the model was closed"""
+    BUSY = "busy"
+    """too many requests wait already"""
+    INTERNAL = "internal"
+    """a bug in Hearth"""
+
+
+class Error(Exception):
+    """One sentence that says what went wrong, and its kind in `code`."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL) -> None:
+        super().__init__(message, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+Error.__module__ = "hearth"
+ErrorCode.__module__ = "hearth"

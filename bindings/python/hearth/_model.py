@@ -1,0 +1,170 @@
+"""A loaded model."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import json
+import os
+import re
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+from . import _native
+from ._errors import Error, ErrorCode
+from ._generation import Generation
+from ._types import ChatPrompt, Message, ModelInfo, Sampling, Stats
+
+Mode = Literal["auto", "dense", "gated", "predicted"]
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _bytes_of(size: int | str) -> int:
+    """Of "2.5G", as `hearth run --memory` takes it: powers of 1024."""
+    if isinstance(size, str):
+        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", size.strip().upper())
+        size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not 0 < size < 1 << 64:
+        raise Error("memory: expected bytes, or a size like '2.5G'", ErrorCode.INVALID_ARGUMENT)
+    return size
+
+
+class Model:
+    """A model file, loaded into at most so much memory.
+
+        model = hearth.Model("model.gguf", memory="2.5G")
+
+    path       a GGUF file, any of a split set; or what `hearth pack` wrote
+    memory     the limit, in bytes or as "2.5G" (powers of 1024); None: what is free, less a margin
+    threads    that compute; 0: one per processor
+    context    tokens of a request, prompt included; 0: the model's, at most 4096
+    mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
+    plan       a file that `hearth plan` wrote for this model on this machine; it says all of the above
+    parallel   requests that are computed together, 1 to 256
+    queue      requests that may wait beside them; further ones raise Error with ErrorCode.BUSY
+
+    Loading and all methods raise Error. They may be called from any thread; while they compute or
+    wait, other Python threads run. Close it, or use it in a `with` block, to give the memory back at a
+    time of your choice; models that are still open are closed when the interpreter exits. It refuses
+    to work in a forked child.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
+                 threads: int = 0, context: int = 0, mode: Mode = "auto",
+                 plan: str | os.PathLike[str] | None = None, parallel: int = 4,
+                 queue: int = 64) -> None:
+        self._native = _native.Model(
+            os.fspath(path), memory_bytes=0 if memory is None else _bytes_of(memory),
+            threads=threads, context=context, mode=mode, parallel=parallel, queue=queue,
+            plan="" if plan is None else os.fspath(plan))
+        self._info = ModelInfo(**self._native.info())
+        _open_models.add(self)
+
+    def close(self) -> None:
+        """Ends what is under way and frees the memory; again without effect."""
+        self._native.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._native.is_closed else ""
+        return f"<hearth.Model {self._info.name!r}, {self._info.mode}{state}>"
+
+    @property
+    def info(self) -> ModelInfo:
+        """What never changes."""
+        return self._info
+
+    def stats(self) -> Stats:
+        """What happened since it was loaded."""
+        return Stats(**self._native.stats())
+
+    def tokenize(self, text: str, *, as_prompt: bool = False) -> list[int]:
+        """Token ids; as_prompt: behind the token that texts begin with, where the model has one."""
+        return self._native.tokenize(text, as_prompt)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Text of tokens; what is no UTF-8 becomes U+FFFD."""
+        return self._native.detokenize(tokens)
+
+    def token_bytes(self, id: int) -> bytes:
+        """Bytes that a token stands for; may be part of a character."""
+        return self._native.token_bytes(id)
+
+    def encode_chat(self, messages: Iterable[Message]) -> ChatPrompt:
+        """A conversation in the model's own chat template."""
+        tokens, stop = self._native.encode_chat([(m["role"], m["content"]) for m in messages])
+        return ChatPrompt(tuple(tokens), tuple(stop))
+
+    def generate(self, prompt: str | Sequence[int], *, max_tokens: int = 256,
+                 sampling: Sampling | None = None, stop: Sequence[str] = (),
+                 top_logprobs: int | None = None,
+                 json_schema: str | Mapping[str, Any] | None = None) -> Generation:
+        """Starts to continue a text, or tokens, and returns what streams it.
+
+        max_tokens     at most; the context may end earlier
+        stop           texts to end at, which are not part of the answer
+        top_logprobs   scores of every token, and of so many of the likeliest, in the result
+        json_schema    only documents of this JSON Schema are generated; of "": any JSON object
+        """
+        tokens = self.tokenize(prompt, as_prompt=True) if isinstance(prompt, str) else prompt
+        return Generation(self._start(tokens, max_tokens, sampling, stop, top_logprobs,
+                                      json_schema))
+
+    def chat(self, messages: Iterable[Message], *, max_tokens: int = 256,
+             sampling: Sampling | None = None, stop: Sequence[str] = (),
+             top_logprobs: int | None = None,
+             json_schema: str | Mapping[str, Any] | None = None) -> Generation:
+        """Starts an answer to a conversation, which `encode_chat` encodes; else as `generate`.
+
+        What was said before is usually found in the KV cache, so that only what is new costs time.
+        """
+        prompt = self.encode_chat(messages)
+        return Generation(self._start(prompt.tokens, max_tokens, sampling,
+                                      [*prompt.stop, *_texts(stop)], top_logprobs, json_schema))
+
+    def embed(self, text: str | Sequence[int]) -> list[float]:
+        """The mean of the last hidden states of all tokens, scaled to length 1."""
+        tokens = self.tokenize(text, as_prompt=True) if isinstance(text, str) else text
+        return self._native.embed([tokens])[0]
+
+    def embed_many(self, texts: Iterable[str | Sequence[int]]) -> list[list[float]]:
+        """`embed` of all, computed together: at most `parallel` + `queue` of them at once."""
+        return self._native.embed([self.tokenize(text, as_prompt=True) if isinstance(text, str)
+                                   else text for text in texts])
+
+    def _start(self, tokens: Sequence[int], max_tokens: int, sampling: Sampling | None,
+               stop: Sequence[str], top_logprobs: int | None,
+               json_schema: str | Mapping[str, Any] | None) -> _native.Stream:
+        if json_schema is not None and not isinstance(json_schema, str):
+            json_schema = json.dumps(json_schema)
+        chosen = sampling if sampling is not None else Sampling()
+        return self._native.start(
+            tokens, max_tokens=max_tokens, stop=_texts(stop), top_logprobs=top_logprobs,
+            json_schema=json_schema,
+            sampling={f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen)})
+
+
+def _texts(stop: Sequence[str]) -> Sequence[str]:
+    """A text is a sequence of texts too: its characters, which nobody means."""
+    if isinstance(stop, str):
+        raise Error("stop: expected a list of texts, found one text", ErrorCode.INVALID_ARGUMENT)
+    return stop
+
+
+_open_models: weakref.WeakSet[Model] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """No thread of a model outlives the interpreter."""
+    for model in list(_open_models):
+        model.close()

@@ -1,0 +1,233 @@
+#include "model.h"
+
+#include <pybind11/stl.h>
+
+#include <limits>
+
+#include "without_gil.h"
+
+namespace hearth::python {
+namespace {
+
+namespace py = pybind11;
+
+template <typename T>
+T Narrow(int64_t value, const char* name) {
+  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) {
+    throw api::Error(api::ErrorCode::kInvalidArgument,
+                     std::string(name) + ": " + std::to_string(value) + " is out of range");
+  }
+  return static_cast<T>(value);
+}
+
+std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes, int64_t threads,
+                                  int64_t context, const std::string& mode, int64_t parallel,
+                                  int64_t queue, const std::string& plan) {
+  return std::make_unique<NativeModel>(
+      path, api::LoadOptions{.memory_bytes = memory_bytes,
+                             .threads = Narrow<int>(threads, "threads"),
+                             .context = context,
+                             .mode = mode,
+                             .parallel = Narrow<int>(parallel, "parallel"),
+                             .queue = Narrow<int>(queue, "queue"),
+                             .plan = plan});
+}
+
+// Arguments are those of hearth.Sampling, in a dictionary.
+api::Sampling ToSampling(const py::dict& from) {
+  const auto number = [&](const char* name) { return from[name].cast<float>(); };
+  const auto integer = [&](const char* name) {
+    return Narrow<int32_t>(from[name].cast<int64_t>(), name);
+  };
+  return {.temperature = number("temperature"),
+          .top_k = integer("top_k"),
+          .top_p = number("top_p"),
+          .min_p = number("min_p"),
+          .repetition_penalty = number("repetition_penalty"),
+          .repetition_window = integer("repetition_window"),
+          .frequency_penalty = number("frequency_penalty"),
+          .presence_penalty = number("presence_penalty"),
+          .logit_bias = from["logit_bias"].cast<std::map<api::TokenId, float>>(),
+          .seed = from["seed"].cast<uint64_t>()};
+}
+
+std::unique_ptr<Stream> StartOf(const NativeModel& model, std::vector<api::TokenId> prompt,
+                                int64_t max_tokens, const py::dict& sampling,
+                                std::vector<std::string> stop, std::optional<int64_t> top_logprobs,
+                                std::optional<std::string> json_schema) {
+  api::GenerateRequest request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.sampling = ToSampling(sampling);
+  request.stop = std::move(stop);
+  if (top_logprobs) request.top_logprobs = Narrow<int>(*top_logprobs, "top_logprobs");
+  request.json_schema = std::move(json_schema);
+  return model.Start(std::move(request));
+}
+
+}  // namespace
+
+NativeModel::NativeModel(const std::string& path, const api::LoadOptions& options)
+    : model_(WithoutGil(
+          [&] { return std::make_shared<api::Model>(api::Model::Load(path, options)); })),
+      owner_(getpid()) {}
+
+NativeModel::~NativeModel() { Close(); }
+
+void NativeModel::Close() {
+  if (model_ == nullptr) return;
+  std::shared_ptr<api::Model> model = std::move(model_);
+  if (owner_ != getpid()) {
+    // Its threads are in the parent: nobody could end them here.
+    new std::shared_ptr<api::Model>(std::move(model));  // never freed
+    return;
+  }
+  WithoutGil([&] { model.reset(); });
+}
+
+std::shared_ptr<api::Model> NativeModel::Get() const {
+  CheckProcess(owner_);
+  if (model_ == nullptr) {
+    throw api::Error(api::ErrorCode::kInvalidArgument, "the model is closed");
+  }
+  return model_;
+}
+
+py::dict NativeModel::Info() const {
+  const auto model = Get();
+  const api::ModelInfo& info = model->info();
+  py::dict result;
+  result["path"] = info.path;
+  result["name"] = info.name;
+  result["architecture"] = info.architecture;
+  result["mode"] = info.mode;
+  result["instruction_set"] = info.instruction_set;
+  result["threads"] = info.threads;
+  result["context"] = info.context;
+  result["vocab_size"] = info.vocab_size;
+  result["embedding_size"] = info.embedding_size;
+  result["parallel"] = info.parallel;
+  result["queue"] = info.queue;
+  result["memory_limit_bytes"] = info.memory_limit_bytes;
+  result["is_streamed"] = info.is_streamed;
+  result["can_chat"] = info.can_chat;
+  return result;
+}
+
+py::dict NativeModel::Stats() const {
+  const auto model = Get();
+  const api::Stats stats = WithoutGil([&] { return model->stats(); });
+  py::dict result;
+  result["ledger"] = stats.ledger;
+  result["resident_bytes"] = stats.resident_bytes;
+  result["running"] = stats.running;
+  result["waiting"] = stats.waiting;
+  result["prompt_tokens"] = stats.prompt_tokens;
+  result["reused_tokens"] = stats.reused_tokens;
+  result["generated_tokens"] = stats.generated_tokens;
+  result["prefill_passes"] = stats.prefill_passes;
+  result["decode_passes"] = stats.decode_passes;
+  result["failed_passes"] = stats.failed_passes;
+  result["prefill_seconds"] = stats.prefill_seconds;
+  result["decode_seconds"] = stats.decode_seconds;
+  result["kv_pages"] = stats.kv_pages;
+  result["kv_pages_free"] = stats.kv_pages_free;
+  result["kv_pages_promised"] = stats.kv_pages_promised;
+  result["neurons"] = stats.neurons;
+  result["neurons_pinned"] = stats.neurons_pinned;
+  result["neurons_cached"] = stats.neurons_cached;
+  result["neurons_read"] = stats.neurons_read;
+  result["decode_reads"] = stats.decode_reads;
+  result["decode_bytes_read"] = stats.decode_bytes_read;
+  result["bytes_read"] = stats.bytes_read;
+  result["hit_rate"] = stats.hit_rate();
+  result["fault"] = stats.fault;
+  return result;
+}
+
+std::vector<api::TokenId> NativeModel::Tokenize(const std::string& text, bool as_prompt) const {
+  const auto model = Get();
+  return WithoutGil([&] { return model->Tokenize(text, as_prompt); });
+}
+
+py::bytes NativeModel::TokenBytes(api::TokenId id) const { return Get()->TokenBytes(id); }
+
+std::string NativeModel::Detokenize(const std::vector<api::TokenId>& tokens) const {
+  const auto model = Get();
+  return WithoutGil([&] { return model->Detokenize(tokens); });
+}
+
+std::pair<std::vector<api::TokenId>, std::vector<std::string>> NativeModel::EncodeChat(
+    const std::vector<std::pair<std::string, std::string>>& messages) const {
+  const auto model = Get();
+  api::ChatPrompt prompt = WithoutGil([&] {
+    std::vector<api::ChatMessage> conversation;
+    for (const auto& [role, content] : messages) conversation.push_back({role, content});
+    return model->EncodeChat(conversation);
+  });
+  return {std::move(prompt.tokens), std::move(prompt.stop)};
+}
+
+std::unique_ptr<Stream> NativeModel::Start(api::GenerateRequest request) const {
+  const auto model = Get();
+  auto mailbox = std::make_shared<Mailbox>();
+  api::Ticket ticket = WithoutGil([&] {
+    api::Listener listener;
+    listener.on_token = [mailbox](std::string_view text, std::vector<api::ScoredToken> scores) {
+      mailbox->PutText(text, std::move(scores));
+    };
+    listener.on_done = [mailbox](const api::Outcome& outcome) { mailbox->PutEnd(outcome); };
+    return model->Start({std::move(request)}, {std::move(listener)}).front();
+  });
+  return std::make_unique<Stream>(std::move(mailbox), std::move(ticket));
+}
+
+std::vector<std::vector<float>> NativeModel::Embed(
+    const std::vector<std::vector<api::TokenId>>& texts) const {
+  if (texts.empty()) return {};
+  const auto model = Get();
+  std::vector<std::shared_ptr<Mailbox>> mailboxes;
+  std::vector<api::Model::EmbeddingFn> on_done;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    mailboxes.push_back(std::make_shared<Mailbox>());
+    on_done.push_back([mailbox = mailboxes.back()](const std::vector<float>& embedding,
+                                                   const api::Outcome& outcome) {
+      mailbox->PutEnd(outcome, embedding);
+    });
+  }
+  const auto tickets = WithoutGil([&] { return model->StartEmbeddings(texts, on_done); });
+  const auto cancel = [&] {
+    for (const api::Ticket& ticket : tickets) ticket.Cancel();
+  };
+  std::vector<std::vector<float>> embeddings;
+  for (const auto& mailbox : mailboxes) {
+    const api::Outcome& outcome = mailbox->WaitForEnd(cancel);
+    if (outcome.error || outcome.finish_reason == api::FinishReason::kCancelled) {
+      cancel();
+      if (outcome.error) throw *outcome.error;
+      throw api::Error(api::ErrorCode::kCancelled, "the model is being closed");
+    }
+    embeddings.push_back(mailbox->embedding());
+  }
+  return embeddings;
+}
+
+void BindModel(py::module_& module) {
+  py::class_<NativeModel>(module, "Model")
+      .def(py::init(&Load), py::arg("path"), py::kw_only(), py::arg("memory_bytes"),
+           py::arg("threads"), py::arg("context"), py::arg("mode"), py::arg("parallel"),
+           py::arg("queue"), py::arg("plan"))
+      .def("close", &NativeModel::Close)
+      .def_property_readonly("is_closed", &NativeModel::is_closed)
+      .def("info", &NativeModel::Info)
+      .def("stats", &NativeModel::Stats)
+      .def("tokenize", &NativeModel::Tokenize, py::arg("text"), py::arg("as_prompt"))
+      .def("token_bytes", &NativeModel::TokenBytes, py::arg("id"))
+      .def("detokenize", &NativeModel::Detokenize, py::arg("tokens"))
+      .def("encode_chat", &NativeModel::EncodeChat, py::arg("messages"))
+      .def("start", &StartOf, py::arg("prompt"), py::kw_only(), py::arg("max_tokens"),
+           py::arg("sampling"), py::arg("stop"), py::arg("top_logprobs"), py::arg("json_schema"))
+      .def("embed", &NativeModel::Embed, py::arg("texts"));
+}
+
+}  // namespace hearth::python
