@@ -104,6 +104,12 @@ TEST_F(ServeTest, TokenizesBothWays) {
   EXPECT_EQ(more["tokens"].size(), tokens["tokens"].size() + 1);
   EXPECT_TRUE(more["tokens"][1].contains("piece"));
   EXPECT_EQ(client.Post("/detokenize", {{"tokens", {1 << 30}}}).status, 400);
+  // Long ones are read beside the thread that answers.
+  std::string long_text;
+  while (long_text.size() < 200'000) long_text += "Once upon a time ";
+  const json many = client.Post("/tokenize", {{"content", long_text}}).Json();
+  EXPECT_EQ(client.Post("/detokenize", many).Json()["content"], " " + long_text);
+  EXPECT_EQ(client.Post("/tokenize", {{"content", long_text}, {"x", 1}}).status, 400);
 }
 
 TEST_F(ServeTest, ACompletionIsWhatRunWrites) {
