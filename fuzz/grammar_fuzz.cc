@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -113,13 +114,22 @@ void CheckAnswer(const ToolSyntax& syntax, std::string_view answer) {
   Require(whole.num_calls() > 0 || sum.text == answer);
 }
 
+std::shared_ptr<const Grammar> ForcedCalls(const ToolSyntax& syntax) {
+  static std::map<const ToolSyntax*, std::shared_ptr<const Grammar>> made;
+  std::shared_ptr<const Grammar>& grammar = made[&syntax];
+  if (!grammar) {
+    const std::vector<ToolFunction> functions = {
+        {.name = "add",
+         .description = "",
+         .parameters = R"({"type": "object", "properties": {"a": {"enum": ["x", 1]}}})"}};
+    grammar = ToolCallGrammar(syntax, functions, {.must_call = true}, ByteTokenizer());
+  }
+  return grammar;
+}
+
 // What is written under a grammar that forces calls are calls.
 void CheckForcedCalls(const ToolSyntax& syntax, std::string_view choices) {
-  const std::vector<ToolFunction> functions = {
-      {.name = "add",
-       .description = "",
-       .parameters = R"({"type": "object", "properties": {"a": {"enum": ["x", 1]}}})"}};
-  const auto grammar = ToolCallGrammar(syntax, functions, {.must_call = true}, ByteTokenizer());
+  const std::shared_ptr<const Grammar> grammar = ForcedCalls(syntax);
   bool finished = false;
   const std::string text = Write(grammar, choices.substr(0, kMostChoices), &finished);
   if (!finished) return;
