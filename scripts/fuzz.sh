@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
 shared=${HEARTH_SHARED:-../shared}
-targets=(gguf_fuzz packed_fuzz request_fuzz safetensors_fuzz template_fuzz tokenizer_fuzz)
+targets=(gguf_fuzz grammar_fuzz packed_fuzz request_fuzz safetensors_fuzz template_fuzz tokenizer_fuzz)
 scripts/build.sh fuzz "${targets[@]}"
 # Long texts make the tokenizers slow under sanitizers and reach nothing that short ones do not.
-declare -A longest=([gguf_fuzz]=65536 [packed_fuzz]=131072 [request_fuzz]=4096
+declare -A longest=([gguf_fuzz]=65536 [grammar_fuzz]=2048 [packed_fuzz]=131072 [request_fuzz]=4096
   [safetensors_fuzz]=4096 [template_fuzz]=4096 [tokenizer_fuzz]=4096)
 for target in "${targets[@]}"; do
   corpus=build/fuzz/corpus-$target

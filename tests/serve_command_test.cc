@@ -104,6 +104,12 @@ TEST_F(ServeTest, TokenizesBothWays) {
   EXPECT_EQ(more["tokens"].size(), tokens["tokens"].size() + 1);
   EXPECT_TRUE(more["tokens"][1].contains("piece"));
   EXPECT_EQ(client.Post("/detokenize", {{"tokens", {1 << 30}}}).status, 400);
+  // Long ones are read beside the thread that answers.
+  std::string long_text;
+  while (long_text.size() < 200'000) long_text += "Once upon a time ";
+  const json many = client.Post("/tokenize", {{"content", long_text}}).Json();
+  EXPECT_EQ(client.Post("/detokenize", many).Json()["content"], " " + long_text);
+  EXPECT_EQ(client.Post("/tokenize", {{"content", long_text}, {"x", 1}}).status, 400);
 }
 
 TEST_F(ServeTest, ACompletionIsWhatRunWrites) {
@@ -221,7 +227,7 @@ TEST_F(ServeTest, AnswersKeepToASchema) {
   EXPECT_GE(document["age"].get<int>(), 1);
   EXPECT_LE(document["age"].get<int>(), 9);
 
-  request["response_format"]["json_schema"]["schema"] = {{"type", "string"}, {"pattern", "a+"}};
+  request["response_format"]["json_schema"]["schema"] = {{"type", "string"}, {"pattern", "(?=a)b"}};
   const auto refused = client.Post("/v1/chat/completions", request);
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body, ::testing::HasSubstr("pattern"));

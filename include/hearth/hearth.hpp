@@ -87,6 +87,8 @@ struct ScoredToken {
 
 enum class FinishReason { kStop, kLength, kCancelled };
 
+class ToolFormat;
+
 struct GenerateRequest {
   std::vector<TokenId> prompt;
   int64_t max_tokens = 256;  // at most; the context may end earlier
@@ -95,6 +97,8 @@ struct GenerateRequest {
   std::optional<int> top_logprobs;  // scores of every token, and of so many of the likeliest
   // Only documents of this JSON Schema are generated; of an empty text: any JSON object.
   std::optional<std::string> json_schema;
+  // Of ChatPrompt: the answer may, or must, call tools; json_schema is about its text then.
+  std::shared_ptr<const ToolFormat> tools;
 };
 
 // How a request ended.
@@ -135,15 +139,78 @@ class Ticket {
   std::shared_ptr<State> state_;
 };
 
+// What an assistant called.
+struct ToolCall {
+  std::string id;  // names the call, for its result
+  std::string name;
+  std::string arguments;  // JSON; may be malformed, unless it was constrained
+};
+
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"
+  std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
+  std::vector<ToolCall> tool_calls = {};  // of an assistant
+  std::string tool_call_id = {};          // of a tool: the call that this is the result of
+};
+
+// A function that the model may ask for. The caller calls it, and says the result in a message.
+struct Tool {
+  std::string name;
+  std::string description;
+  std::string parameters;  // a JSON Schema of an object; empty: it takes none
+  bool strict = false;     // arguments keep to the schema even where no call is forced
+};
+
+struct ToolOptions {
+  std::vector<Tool> tools;
+  bool must_call = false;  // the answer is a call; its arguments keep to the schema
+  std::string function;    // with must_call: of this function; empty: of any
+  bool parallel = true;    // an answer may have several calls
+};
+
+// How a model calls the tools of a request. Immutable.
+class ToolFormat {
+ public:
+  struct Impl;  // not part of the interface
+  explicit ToolFormat(std::unique_ptr<const Impl> impl);
+  ~ToolFormat();
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<const Impl> impl_;
+};
+
+// A piece of an answer that may call tools.
+struct AnswerPart {
+  std::optional<int64_t> call;  // of this call, counted from 0; nothing: of the text
+  std::string name;             // of its function; in a call's first part only
+  std::string text;             // or arguments, JSON
+};
+
+// Finds the calls in an answer while it comes. One thread.
+class ToolCallReader {
+ public:
+  explicit ToolCallReader(std::shared_ptr<const ToolFormat> format);
+  ToolCallReader(ToolCallReader&&) noexcept;
+  ToolCallReader& operator=(ToolCallReader&&) noexcept;
+  ~ToolCallReader();
+
+  std::vector<AnswerPart> Push(std::string_view text);
+  // At the answer's end: what was held back.
+  std::vector<AnswerPart> Finish();
+  int64_t num_calls() const;
+  bool is_inside_call() const;  // the arguments of the last call are not whole yet
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // A conversation as the model was trained to read it, ready for its answer.
 struct ChatPrompt {
   std::vector<TokenId> tokens;
   std::vector<std::string> stop;  // texts that an answer ends at, even without an end token
+  std::shared_ptr<const ToolFormat> tools;  // null where there are none
 };
 
 // What never changes while a model is loaded.
@@ -219,8 +286,10 @@ class Model {
   // Text of tokens; what is no UTF-8 becomes U+FFFD.
   std::string Detokenize(const std::vector<TokenId>& tokens) const;
   // Throws Error(kUnsupported) where the model has no chat template that is known here,
-  // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull).
-  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages) const;
+  // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull). Tools are
+  // described as the template does; where it knows none, in words (docs/server.md).
+  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages,
+                        const ToolOptions& tools = {}) const;
 
   // Generates and waits for the end. on_text gets the text as it comes; false stops, an exception
   // too, which passes on. Throws what the request failed of.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/model_impl.h"
+#include "api/tools.h"
 #include "engine/ffn_mode.h"
 #include "engine/obey_plan.h"
 #include "engine/prompt.h"
@@ -120,6 +121,15 @@ BatchRequest ToEngine(GenerateRequest request, Listener listener) {
   return batch;
 }
 
+// Null where answers may say anything.
+std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schema,
+                                         const std::shared_ptr<const ToolFormat>& tools,
+                                         const Tokenizer& tokenizer) {
+  if (tools) return tools->impl().MakeGrammar(schema, tokenizer);
+  if (!schema) return nullptr;
+  return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema);
+}
+
 std::vector<float> OfLengthOne(std::vector<float> vector) {
   double sum = 0;
   for (const float x : vector) sum += static_cast<double>(x) * static_cast<double>(x);
@@ -188,15 +198,13 @@ std::string Model::Detokenize(const std::vector<TokenId>& tokens) const {
   return text + decoder.Finish();
 }
 
-ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages) const {
+ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
+                             const ToolOptions& tools) const {
   return Translated([&] {
     const ChatTemplate& chat = impl_->chat_template();
-    std::vector<hearth::ChatMessage> conversation;
     size_t bytes = 0;
-    for (const ChatMessage& message : messages) {
-      conversation.push_back({message.role, message.content});
-      bytes += message.content.size();
-    }
+    for (const ChatMessage& message : messages) bytes += message.content.size();
+    for (const Tool& tool : tools.tools) bytes += tool.description.size();
     const Tokenizer& tokenizer = impl_->tokenizer();
     const int64_t context = impl_->info().context;
     const auto refuse = [&](const std::string& found) {
@@ -205,10 +213,12 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages) const {
     };
     const int64_t least = LeastTokens(tokenizer, bytes);
     if (least > context) refuse("at least " + std::to_string(least));
+    std::vector<ToolFunction> functions = ToEngine(tools);
     ChatPrompt prompt;
-    prompt.tokens = hearth::EncodeChat(tokenizer, chat.Render(conversation, true));
+    prompt.tokens = hearth::EncodeChat(tokenizer, chat.Render(ToEngine(messages), true, functions));
     if (std::ssize(prompt.tokens) > context) refuse(std::to_string(prompt.tokens.size()));
     prompt.stop = chat.StopStrings();
+    prompt.tools = MakeToolFormat(tools, std::move(functions), chat.tool_syntax());
     return prompt;
   });
 }
@@ -221,14 +231,25 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
     }
     std::vector<BatchRequest> batch;
     std::vector<Ticket> tickets;
+    // Answers to one question have one grammar, which is made once.
+    std::optional<std::string> schema;
+    std::shared_ptr<const ToolFormat> tools;
+    std::shared_ptr<const Grammar> grammar;
     for (size_t i = 0; i < requests.size(); ++i) {
       CheckRequest(requests[i], impl_->info().vocab_size);
-      const auto schema = requests[i].json_schema;
+      if (i == 0 || requests[i].json_schema != schema || requests[i].tools != tools) {
+        schema = requests[i].json_schema;
+        tools = requests[i].tools;
+        grammar = GrammarOf(schema, tools, impl_->tokenizer());
+      }
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
-      if (schema) {
-        batch.back().generate.grammar = std::make_shared<GrammarMatcher>(
-            schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema),
-            impl_->sorted_vocabulary());
+      if (tools) {
+        batch.back().generate.visible_tokens =
+            ToolMarkerTokens(tools->impl().syntax, impl_->tokenizer());
+      }
+      if (grammar) {
+        batch.back().generate.grammar =
+            std::make_shared<GrammarMatcher>(grammar, impl_->sorted_vocabulary());
       }
       tickets.push_back(Impl::MakeTicket(batch.back()));
     }

@@ -1,5 +1,6 @@
 #include "engine/generation.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hearth {
@@ -23,6 +24,7 @@ Generation::Generation(const Tokenizer& tokenizer, const GenerateOptions& option
       top_logprobs_(options.top_logprobs),
       sampler_(options.sampling),
       grammar_(options.grammar),
+      visible_tokens_(options.visible_tokens),
       decoder_(tokenizer),
       stops_(options.stop) {}
 
@@ -42,7 +44,7 @@ bool Generation::Take(std::span<const float> logits, std::vector<TokenId>& histo
   }
   if (grammar_) grammar_->Advance(token);
   tokens_.push_back(token);
-  const std::string text = decoder_.Push(token);
+  const std::string text = TextOf(token);
   if (top_logprobs_) {
     scores_.push_back(
         {ScoreToken(logits, token, *top_logprobs_), decoded_, decoded_ + text.size()});
@@ -53,6 +55,12 @@ bool Generation::Take(std::span<const float> logits, std::vector<TokenId>& histo
   if (std::ssize(history) >= context_) return false;  // no room to remember it
   history.push_back(token);
   return !stops_.stopped() && std::ssize(tokens_) < max_tokens_;
+}
+
+std::string Generation::TextOf(TokenId token) {
+  const bool is_visible =
+      std::find(visible_tokens_.begin(), visible_tokens_.end(), token) != visible_tokens_.end();
+  return is_visible ? decoder_.Finish() + tokenizer_.VocabularyText(token) : decoder_.Push(token);
 }
 
 void Generation::Show(std::string text) {

@@ -29,6 +29,8 @@ struct GenerateOptions {
   // Only tokens that it allows are chosen, and it is told of each. Begins where the answer does;
   // may be null.
   std::shared_ptr<GrammarMatcher> grammar;
+  // Control tokens that are written out in the text: those that mark calls of tools.
+  std::vector<TokenId> visible_tokens;
   // With every token its log probability, and those of so many of the likeliest. Nothing: none.
   std::optional<int> top_logprobs;
   // Looked at between tokens and, in a prompt, between layers; true stops. May be null.
@@ -68,6 +70,7 @@ class Generation {
     size_t end = 0;
   };
 
+  std::string TextOf(TokenId token);
   void Show(std::string text);
 
   const Tokenizer& tokenizer_;
@@ -76,6 +79,7 @@ class Generation {
   const std::optional<int> top_logprobs_;
   Sampler sampler_;
   const std::shared_ptr<GrammarMatcher> grammar_;
+  const std::vector<TokenId> visible_tokens_;
   StreamDecoder decoder_;
   StopMatcher stops_;
   std::vector<TokenId> tokens_;

@@ -15,9 +15,10 @@ std::string Dump(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-json FinishWord(const std::optional<api::FinishReason>& reason) {
-  if (!reason) return nullptr;
-  return *reason == api::FinishReason::kLength ? "length" : "stop";
+json FinishWord(const Answer& answer) {
+  if (!answer.finish_reason) return nullptr;
+  if (*answer.finish_reason == api::FinishReason::kLength) return "length";
+  return answer.ends_in_calls ? "tool_calls" : "stop";
 }
 
 // JSON has no minus infinity; the API says -9999 for what is as good as impossible.
@@ -84,11 +85,42 @@ json HeadJson(const AnswerHead& head, bool is_chunk) {
   return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
 }
 
+// The calls of a message, or of a part of one, which counts them.
+json CallsJson(const std::vector<CallOfTool>& calls, bool is_part) {
+  json list = json::array();
+  for (const CallOfTool& call : calls) {
+    json entry = json::object();
+    if (is_part) entry["index"] = call.index;
+    json function = json::object();
+    if (!call.name.empty()) {
+      entry["id"] = call.id;
+      entry["type"] = "function";
+      function["name"] = call.name;
+    }
+    function["arguments"] = call.arguments;
+    entry["function"] = std::move(function);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// What is said beside calls: null where that is nothing.
+json ContentJson(const Answer& answer) {
+  if (answer.text.empty() && !answer.calls.empty()) return nullptr;
+  return answer.text;
+}
+
+json MessageJson(const Answer& answer) {
+  json message = {{"role", "assistant"}, {"content", ContentJson(answer)}, {"refusal", nullptr}};
+  if (!answer.calls.empty()) message["tool_calls"] = CallsJson(answer.calls, false);
+  return message;
+}
+
 json CompletionChoice(const Answer& answer) {
   return {{"index", answer.index},
           {"text", answer.text},
           {"logprobs", CompletionScores(answer)},
-          {"finish_reason", FinishWord(answer.finish_reason)}};
+          {"finish_reason", FinishWord(answer)}};
 }
 
 std::string Base64(const std::vector<float>& floats) {
@@ -133,11 +165,10 @@ std::string AnswerDocument(const AnswerHead& head, const std::vector<Answer>& an
       document["choices"].push_back(CompletionChoice(answer));
       continue;
     }
-    document["choices"].push_back(
-        {{"index", answer.index},
-         {"message", {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}}},
-         {"logprobs", ChatScores(answer)},
-         {"finish_reason", FinishWord(answer.finish_reason)}});
+    document["choices"].push_back({{"index", answer.index},
+                                   {"message", MessageJson(answer)},
+                                   {"logprobs", ChatScores(answer)},
+                                   {"finish_reason", FinishWord(answer)}});
   }
   document["usage"] = UsageJson(usage);
   return Dump(document);
@@ -151,11 +182,12 @@ std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool firs
   } else {
     json content = json::object();
     if (first) content["role"] = "assistant";
-    if (first || !delta.text.empty()) content["content"] = delta.text;
+    if (first || !delta.text.empty()) content["content"] = ContentJson(delta);
+    if (!delta.calls.empty()) content["tool_calls"] = CallsJson(delta.calls, true);
     document["choices"] = json::array({{{"index", delta.index},
                                         {"delta", std::move(content)},
                                         {"logprobs", ChatScores(delta)},
-                                        {"finish_reason", FinishWord(delta.finish_reason)}}});
+                                        {"finish_reason", FinishWord(delta)}}});
   }
   if (usage_follows) document["usage"] = nullptr;
   return Dump(document);

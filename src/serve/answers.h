@@ -37,10 +37,20 @@ struct NamedToken {
   std::vector<NamedScore> top;
 };
 
+// A call of a tool, or what is new of it: then id and name are in its first part only.
+struct CallOfTool {
+  int64_t index = 0;
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON
+};
+
 // One of a request's answers, or what is new of it.
 struct Answer {
   int64_t index = 0;
   std::string text;
+  std::vector<CallOfTool> calls;
+  bool ends_in_calls = false;                      // whole ones, in this or an earlier part
   std::optional<std::vector<NamedToken>> scores;   // where they were asked for
   size_t text_offset = 0;                          // of the first score's token in the whole text
   std::optional<api::FinishReason> finish_reason;  // nothing: it goes on

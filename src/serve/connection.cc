@@ -200,9 +200,9 @@ void Connection::OnBody(ErrorCode error) {
 }
 
 void Connection::Handle() {
-  const std::string body = std::move(parser_->get().body());
+  std::string body = std::move(parser_->get().body());
   parser_.reset();
-  auto exchange = service_.Handle(head_, body, shared_from_this());
+  auto exchange = service_.Handle(head_, std::move(body), shared_from_this());
   // The answer may have been sent already.
   if (!answer_complete_ && state_ == State::kAnswering) exchange_ = std::move(exchange);
 }

@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "serve/tool_requests.h"
+
 namespace hearth::serve {
 namespace {
 
@@ -19,10 +21,13 @@ uint64_t RandomSeed() {
 }  // namespace
 
 GenerationExchange::GenerationExchange(ExchangeContext& context, AnswerHead head,
-                                       GenerationSettings settings, std::shared_ptr<Reply> reply)
+                                       GenerationSettings settings,
+                                       std::shared_ptr<const api::ToolFormat> tools,
+                                       std::shared_ptr<Reply> reply)
     : context_(context),
       head_(std::move(head)),
       settings_(std::move(settings)),
+      tools_(std::move(tools)),
       reply_(std::move(reply)) {}
 
 api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::TokenId>& prompt,
@@ -38,6 +43,7 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
   request.stop = settings_.stop;
   request.top_logprobs = settings_.top_logprobs;
   request.json_schema = settings_.json_schema;
+  request.tools = tools_;
   return request;
 }
 
@@ -78,6 +84,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].answer.index = static_cast<int64_t>(i);
     if (settings_.top_logprobs) choices_[i].answer.scores.emplace();
+    if (tools_) choices_[i].reader.emplace(tools_);
   }
   prompt_tokens_.resize(choices_.size());
   reused_tokens_.resize(choices_.size());
@@ -88,6 +95,29 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
 void GenerationExchange::Abandon() {
   reply_.reset();
   for (const api::Ticket& ticket : tickets_) ticket.Cancel();
+}
+
+void GenerationExchange::AddParts(const std::vector<api::AnswerPart>& parts, Answer& to) {
+  for (const api::AnswerPart& part : parts) {
+    if (!part.call) {
+      to.text += part.text;
+    } else if (part.name.empty() && !to.calls.empty() && to.calls.back().index == *part.call) {
+      to.calls.back().arguments += part.text;
+    } else {
+      const std::string id = part.name.empty() ? "" : NewCallId();
+      to.calls.push_back({*part.call, id, part.name, part.text});
+    }
+  }
+}
+
+void GenerationExchange::AddText(Choice& choice, std::string text, bool at_end, Answer& to) {
+  if (!choice.reader) {
+    to.text += text;
+    return;
+  }
+  AddParts(choice.reader->Push(text), to);
+  if (at_end) AddParts(choice.reader->Finish(), to);
+  to.ends_in_calls = choice.reader->num_calls() > 0 && !choice.reader->is_inside_call();
 }
 
 void GenerationExchange::SendDelta(Choice& choice, Answer delta) {
@@ -110,16 +140,16 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
   if (!reply_) return;
   Answer& answer = choice.answer;
   if (settings_.stream) {
-    if (text.empty() && scores.empty()) return;
     Answer delta;
+    AddText(choice, std::move(text), false, delta);
+    if (delta.text.empty() && delta.calls.empty() && scores.empty()) return;
     delta.text_offset = answer.text_offset;
     for (const NamedToken& token : scores) answer.text_offset += token.token.bytes.size();
     if (settings_.top_logprobs) delta.scores = std::move(scores);
-    delta.text = std::move(text);
     SendDelta(choice, std::move(delta));
     return;
   }
-  answer.text += text;
+  AddText(choice, std::move(text), false, answer);
   if (answer.scores) {
     std::move(scores.begin(), scores.end(), std::back_inserter(*answer.scores));
   }
@@ -140,9 +170,12 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   choice.answer.finish_reason = outcome.finish_reason;
   if (settings_.stream) {
     Answer delta;
+    AddText(choice, "", true, delta);
     delta.finish_reason = outcome.finish_reason;
     delta.text_offset = choice.answer.text_offset;
     SendDelta(choice, std::move(delta));
+  } else {
+    AddText(choice, "", true, choice.answer);
   }
   // A client that does not read has lost its stream by now.
   if (reply_ && ended_ == choices_.size()) Finish();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@
 
 namespace hearth::serve {
 
-// Runs a function on the server's thread, from any thread.
+// Runs a function on a certain thread, from any thread.
 using PostFn = std::function<void(std::function<void()>)>;
 
 // What exchanges share; outlives them.
@@ -23,6 +24,7 @@ struct ExchangeContext {
   api::Model& model;
   Metrics& metrics;
   PostFn post;
+  PostFn work;         // on a thread beside the server's
   int64_t active = 0;  // requests of the model that have not ended; on the server's thread
 };
 
@@ -30,8 +32,9 @@ struct ExchangeContext {
 class GenerationExchange : public Exchange,
                            public std::enable_shared_from_this<GenerationExchange> {
  public:
+  // tools: of the prompt, null where nothing may be called.
   GenerationExchange(ExchangeContext& context, AnswerHead head, GenerationSettings settings,
-                     std::shared_ptr<Reply> reply);
+                     std::shared_ptr<const api::ToolFormat> tools, std::shared_ptr<Reply> reply);
 
   // n answers to every prompt. Throws api::Error where they cannot start.
   void Start(std::vector<std::vector<api::TokenId>> prompts);
@@ -43,6 +46,7 @@ class GenerationExchange : public Exchange,
     Answer answer;         // collected; of a stream what it has sent
     bool is_open = false;  // the stream has said so
     bool has_token = false;
+    std::optional<api::ToolCallReader> reader;  // where tools may be called
     Clock::time_point last_token;
   };
 
@@ -53,11 +57,15 @@ class GenerationExchange : public Exchange,
   void OnDone(size_t index, const api::Outcome& outcome);
   void Fail(const RequestError& error);
   void Finish();
+  // Puts what is new of the text, or its end, into an answer or a part of one.
+  static void AddText(Choice& choice, std::string text, bool at_end, Answer& to);
+  static void AddParts(const std::vector<api::AnswerPart>& parts, Answer& to);
   void SendDelta(Choice& choice, Answer delta);
 
   ExchangeContext& context_;
   const AnswerHead head_;
   const GenerationSettings settings_;
+  const std::shared_ptr<const api::ToolFormat> tools_;
   std::shared_ptr<Reply> reply_;  // null once nobody waits for it
   std::vector<api::Ticket> tickets_;
   std::vector<Choice> choices_;

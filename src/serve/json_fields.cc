@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -12,13 +13,20 @@ namespace {
 
 constexpr int kMostLevels = 32;
 constexpr int64_t kMostValues = int64_t{1} << 17;
+constexpr int kMostMembers = 1024;  // which are looked up one by one
 
 // Counts while the parser reads, so that a small body cannot become a large document.
 class BodyLimits {
  public:
-  bool operator()(int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
+  bool operator()(int depth, Json::parse_event_t event, Json&) {
     if (depth > kMostLevels) Fail("it is nested too deeply");
-    using Event = nlohmann::json::parse_event_t;
+    using Event = Json::parse_event_t;
+    const auto level = static_cast<size_t>(depth);
+    if (event == Event::object_start) members_[level] = 0;
+    // A key is one level below its object's brace.
+    if (event == Event::key && ++members_[level - 1] > kMostMembers) {
+      Fail("an object of it has too many members");
+    }
     const bool is_value =
         event == Event::value || event == Event::object_start || event == Event::array_start;
     if (is_value && ++values_ > kMostValues) Fail("it holds too many values");
@@ -30,23 +38,23 @@ class BodyLimits {
     throw RequestError(Status::kBadRequest, fmt::format("request body: {}", why));
   }
   int64_t values_ = 0;
+  std::array<int, kMostLevels + 1> members_ = {};  // of the open object of every level
 };
 
 std::string Words(double number) { return fmt::format("{:g}", number); }
 
 }  // namespace
 
-nlohmann::json ParseBody(std::string_view body) {
+Json ParseBody(std::string_view body) {
   try {
-    return nlohmann::json::parse(body, BodyLimits());
-  } catch (const nlohmann::json::exception&) {
+    return Json::parse(body, BodyLimits());
+  } catch (const Json::exception&) {
     throw RequestError(Status::kBadRequest, "request body: expected JSON in UTF-8", "",
                        "invalid_json");
   }
 }
 
-Fields::Fields(const nlohmann::json& object, std::string path)
-    : object_(object), path_(std::move(path)) {
+Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
   if (object.is_object()) return;
   throw RequestError(Status::kBadRequest,
                      (path_.empty() ? "request body" : path_) + ": expected a JSON object", path_);
@@ -61,21 +69,21 @@ void Fields::Fail(const std::string& name, const std::string& expected) const {
                      PathOf(name), "invalid_value");
 }
 
-const nlohmann::json* Fields::Take(const std::string& name) {
+const Json* Fields::Take(const std::string& name) {
   taken_.insert(name);
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
 std::optional<bool> Fields::TakeBool(const std::string& name) {
-  const nlohmann::json* value = Take(name);
+  const Json* value = Take(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) Fail(name, "true or false");
   return value->get<bool>();
 }
 
 std::optional<double> Fields::TakeNumber(const std::string& name, double low, double high) {
-  const nlohmann::json* value = Take(name);
+  const Json* value = Take(name);
   if (value == nullptr) return std::nullopt;
   const std::string expected = fmt::format("a number from {} to {}", Words(low), Words(high));
   if (!value->is_number()) Fail(name, expected);
@@ -85,7 +93,7 @@ std::optional<double> Fields::TakeNumber(const std::string& name, double low, do
 }
 
 std::optional<int64_t> Fields::TakeInteger(const std::string& name, int64_t low, int64_t high) {
-  const nlohmann::json* value = Take(name);
+  const Json* value = Take(name);
   if (value == nullptr) return std::nullopt;
   const std::string expected = fmt::format("a whole number from {} to {}", low, high);
   if (!value->is_number_integer()) Fail(name, expected);
@@ -99,15 +107,14 @@ std::optional<int64_t> Fields::TakeInteger(const std::string& name, int64_t low,
 }
 
 std::optional<std::string> Fields::TakeString(const std::string& name) {
-  const nlohmann::json* value = Take(name);
+  const Json* value = Take(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) Fail(name, "a string");
   return value->get<std::string>();
 }
 
-void Fields::Refuse(const std::string& name, const std::string& reason,
-                    const nlohmann::json& neutral) {
-  const nlohmann::json* value = Take(name);
+void Fields::Refuse(const std::string& name, const std::string& reason, const Json& neutral) {
+  const Json* value = Take(name);
   if (value == nullptr || *value == neutral) return;
   throw RequestError(Status::kBadRequest, fmt::format("{}: {}", PathOf(name), reason), PathOf(name),
                      "unsupported_parameter");

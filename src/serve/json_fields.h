@@ -11,9 +11,13 @@
 
 namespace hearth::serve {
 
+// In the order of the document, which means something in schemas.
+using Json = nlohmann::ordered_json;
+
 // The document of a request body. Throws RequestError for what is no JSON object in UTF-8, for
-// nesting past 32 levels and for more than 2^17 values, which no request needs.
-nlohmann::json ParseBody(std::string_view body);
+// nesting past 32 levels, more than 2^17 values and more than 1024 members of one object, which no
+// request needs.
+Json ParseBody(std::string_view body);
 
 // Functions throw RequestError(400), naming the field, for a value of the wrong kind or outside its
 // range. A field that is null is as if it were not there.
@@ -21,10 +25,10 @@ class Fields {
  public:
   // The object must outlive this. path: how messages name it, empty for the request itself. Throws
   // where it is no object.
-  explicit Fields(const nlohmann::json& object, std::string path = "");
+  explicit Fields(const Json& object, std::string path = "");
 
   // The value, null where there is none.
-  const nlohmann::json* Take(const std::string& name);
+  const Json* Take(const std::string& name);
   std::optional<bool> TakeBool(const std::string& name);
   std::optional<double> TakeNumber(const std::string& name, double low, double high);
   std::optional<int64_t> TakeInteger(const std::string& name, int64_t low, int64_t high);
@@ -32,8 +36,7 @@ class Fields {
 
   // A field of the OpenAI API that is not there yet, or does not apply: refused with the reason
   // unless its value is null or `neutral`, which asks for what is done anyway.
-  void Refuse(const std::string& name, const std::string& reason,
-              const nlohmann::json& neutral = nullptr);
+  void Refuse(const std::string& name, const std::string& reason, const Json& neutral = nullptr);
   // Refuses whatever has not been asked for.
   void RefuseRest() const;
 
@@ -42,7 +45,7 @@ class Fields {
   [[noreturn]] void Fail(const std::string& name, const std::string& expected) const;
 
  private:
-  const nlohmann::json& object_;
+  const Json& object_;
   const std::string path_;
   std::set<std::string> taken_;
 };

@@ -8,21 +8,19 @@
 
 #include "serve/json_fields.h"
 #include "serve/request_error.h"
+#include "serve/tool_requests.h"
 
 namespace hearth::serve {
 namespace {
-
-using nlohmann::json;
 
 constexpr size_t kMostStops = 16;
 constexpr size_t kLongestStop = 1024;
 constexpr size_t kMostBiases = 1024;
 constexpr size_t kMostMessages = 4096;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
-constexpr char kNotYet[] = "not available yet";
 
 // A token id, which a vocabulary may still not have.
-std::optional<api::TokenId> ToTokenId(const json& value) {
+std::optional<api::TokenId> ToTokenId(const Json& value) {
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() && value.get<uint64_t>() > INT32_MAX) return std::nullopt;
   const auto id = value.get<int64_t>();
@@ -30,9 +28,9 @@ std::optional<api::TokenId> ToTokenId(const json& value) {
   return static_cast<api::TokenId>(id);
 }
 
-std::optional<std::vector<api::TokenId>> ToTokenIds(const json& array) {
+std::optional<std::vector<api::TokenId>> ToTokenIds(const Json& array) {
   std::vector<api::TokenId> ids;
-  for (const json& value : array) {
+  for (const Json& value : array) {
     const auto id = ToTokenId(value);
     if (!id) return std::nullopt;
     ids.push_back(*id);
@@ -41,9 +39,9 @@ std::optional<std::vector<api::TokenId>> ToTokenIds(const json& array) {
 }
 
 void TakeStop(Fields& fields, std::vector<std::string>& stop) {
-  const json* value = fields.Take("stop");
+  const Json* value = fields.Take("stop");
   if (value == nullptr) return;
-  const auto add = [&](const json& text) {
+  const auto add = [&](const Json& text) {
     const bool is_good = text.is_string() && !text.get_ref<const std::string&>().empty() &&
                          text.get_ref<const std::string&>().size() <= kLongestStop;
     if (!is_good || stop.size() == kMostStops) {
@@ -53,14 +51,14 @@ void TakeStop(Fields& fields, std::vector<std::string>& stop) {
     stop.push_back(text.get<std::string>());
   };
   if (value->is_array()) {
-    for (const json& text : *value) add(text);
+    for (const Json& text : *value) add(text);
   } else {
     add(*value);
   }
 }
 
 void TakeLogitBias(Fields& fields, std::map<api::TokenId, float>& bias) {
-  const json* value = fields.Take("logit_bias");
+  const Json* value = fields.Take("logit_bias");
   if (value == nullptr) return;
   const auto fail = [&] {
     fields.Fail("logit_bias",
@@ -79,7 +77,7 @@ void TakeLogitBias(Fields& fields, std::map<api::TokenId, float>& bias) {
 }
 
 void TakeSeed(Fields& fields, GenerationSettings& settings) {
-  const json* value = fields.Take("seed");
+  const Json* value = fields.Take("seed");
   if (value == nullptr) return;
   if (!value->is_number_integer()) fields.Fail("seed", "a whole number of 64 bits");
   // Negative seeds are as good as any: their bits are taken.
@@ -106,7 +104,7 @@ void TakeSampling(Fields& fields, api::Sampling& sampling) {
 
 void TakeStream(Fields& fields, GenerationSettings& settings) {
   settings.stream = fields.TakeBool("stream").value_or(false);
-  const json* options = fields.Take("stream_options");
+  const Json* options = fields.Take("stream_options");
   if (options == nullptr) return;
   if (!settings.stream) fields.Fail("stream_options", "\"stream\": true beside it");
   Fields inner(*options, "stream_options");
@@ -142,7 +140,7 @@ GenerationSettings TakeSettings(Fields& fields) {
 
 // A string, or the parts of one.
 std::string TakeContent(Fields& fields) {
-  const json* content = fields.Take("content");
+  const Json* content = fields.Take("content");
   if (content == nullptr) fields.Fail("content", "a string or a list of text parts");
   if (content->is_string()) return content->get<std::string>();
   if (!content->is_array()) fields.Fail("content", "a string or a list of text parts");
@@ -159,8 +157,39 @@ std::string TakeContent(Fields& fields) {
   return text;
 }
 
+// An assistant that calls needs to say nothing.
+bool MayBeSilent(const std::string& role, const api::ChatMessage& message) {
+  return role == "assistant" && !message.tool_calls.empty();
+}
+
+api::ChatMessage TakeMessage(Fields& fields) {
+  api::ChatMessage message;
+  message.role = fields.TakeString("role").value_or("");
+  if (message.role == "developer") message.role = "system";
+  const std::string& role = message.role;
+  if (role != "system" && role != "user" && role != "assistant" && role != "tool") {
+    fields.Fail("role", "system, developer, user, assistant or tool");
+  }
+  if (role == "assistant") {
+    message.tool_calls = TakeToolCalls(fields);
+    fields.Refuse("function_call", "it is of an older interface: use tool_calls");
+  }
+  if (role == "tool") {
+    message.tool_call_id = fields.TakeString("tool_call_id").value_or("");
+    if (message.tool_call_id.empty()) fields.Fail("tool_call_id", "the id of a call");
+    fields.TakeString("name");  // of the function, which the id names too
+  } else {
+    fields.Refuse("name", "names of participants are not supported");
+  }
+  fields.Refuse("refusal", "it is not supported");
+  const bool is_silent = MayBeSilent(role, message) && fields.Take("content") == nullptr;
+  if (!is_silent) message.content = TakeContent(fields);
+  fields.RefuseRest();
+  return message;
+}
+
 std::vector<api::ChatMessage> TakeMessages(Fields& fields) {
-  const json* messages = fields.Take("messages");
+  const Json* messages = fields.Take("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty() ||
       messages->size() > kMostMessages) {
     fields.Fail("messages", fmt::format("a list of 1 to {} messages", kMostMessages));
@@ -168,28 +197,15 @@ std::vector<api::ChatMessage> TakeMessages(Fields& fields) {
   std::vector<api::ChatMessage> list;
   for (size_t i = 0; i < messages->size(); ++i) {
     Fields message((*messages)[i], fmt::format("messages[{}]", i));
-    std::string role = message.TakeString("role").value_or("");
-    if (role == "developer") role = "system";
-    if (role == "tool" || role == "function") {
-      message.Refuse("role", "messages of tools are " + std::string(kNotYet));
-    }
-    if (role != "system" && role != "user" && role != "assistant") {
-      message.Fail("role", "system, developer, user or assistant");
-    }
-    for (const char* name : {"tool_calls", "tool_call_id", "function_call"}) {
-      message.Refuse(name, kNotYet);
-    }
-    message.Refuse("name", "names of participants are not supported");
-    message.Refuse("refusal", "it is not supported");
-    list.push_back({role, TakeContent(message)});
-    message.RefuseRest();
+    list.push_back(TakeMessage(message));
   }
+  CheckToolResults(list);
   return list;
 }
 
 // As api::GenerateRequest::json_schema.
 std::optional<std::string> TakeResponseFormat(Fields& fields) {
-  const json* format = fields.Take("response_format");
+  const Json* format = fields.Take("response_format");
   if (format == nullptr) return std::nullopt;
   Fields inner(*format, "response_format");
   const std::string type = inner.TakeString("type").value_or("");
@@ -197,10 +213,10 @@ std::optional<std::string> TakeResponseFormat(Fields& fields) {
   if (type == "json_object") {
     schema = "";
   } else if (type == "json_schema") {
-    const json* described = inner.Take("json_schema");
+    const Json* described = inner.Take("json_schema");
     if (described == nullptr) inner.Fail("json_schema", "an object with a schema");
     Fields fields_of_schema(*described, inner.PathOf("json_schema"));
-    const json* document = fields_of_schema.Take("schema");
+    const Json* document = fields_of_schema.Take("schema");
     if (document == nullptr || !document->is_object()) {
       fields_of_schema.Fail("schema", "a JSON Schema");
     }
@@ -217,12 +233,6 @@ std::optional<std::string> TakeResponseFormat(Fields& fields) {
   return schema;
 }
 
-void RefuseTools(Fields& fields) {
-  for (const char* name : {"tools", "functions", "function_call"}) fields.Refuse(name, kNotYet);
-  fields.Refuse("tool_choice", kNotYet, "none");
-  fields.Refuse("parallel_tool_calls", kNotYet);
-}
-
 // Of "prompt" and "input": a text, a list of texts, token ids, or a list of lists of them.
 std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name) {
   const auto fail = [&] {
@@ -230,7 +240,7 @@ std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name) {
                                   "list of up to {} lists of token ids",
                                   kMostChoices, kMostChoices));
   };
-  const json* value = fields.Take(name);
+  const Json* value = fields.Take(name);
   if (value == nullptr) fail();
   if (value->is_string()) return {value->get<std::string>()};
   if (!value->is_array() || value->empty()) fail();
@@ -241,7 +251,7 @@ std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name) {
   }
   if (std::ssize(*value) > kMostChoices) fail();
   std::vector<TextOrTokens> texts;
-  for (const json& entry : *value) {
+  for (const Json& entry : *value) {
     if (entry.is_string()) {
       texts.emplace_back(entry.get<std::string>());
       continue;
@@ -256,11 +266,13 @@ std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name) {
 }  // namespace
 
 ChatRequest ParseChatRequest(std::string_view body) {
-  const json document = ParseBody(body);
+  const Json document = ParseBody(body);
   Fields fields(document);
-  RefuseTools(fields);
+  for (const char* name : {"functions", "function_call"}) {
+    fields.Refuse(name, "it is of an older interface: use tools and tool_choice");
+  }
   const std::optional<std::string> schema = TakeResponseFormat(fields);
-  ChatRequest request = {TakeSettings(fields), TakeMessages(fields)};
+  ChatRequest request = {TakeSettings(fields), TakeMessages(fields), TakeTools(fields)};
   GenerationSettings& settings = request.settings;
   settings.json_schema = schema;
   if (const auto newer = fields.TakeInteger("max_completion_tokens", 1, kMostTokens)) {
@@ -275,14 +287,14 @@ ChatRequest ParseChatRequest(std::string_view body) {
        {"audio", "prediction", "reasoning_effort", "verbosity", "web_search_options"}) {
     fields.Refuse(name, "it is not supported");
   }
-  fields.Refuse("modalities", "only text can be generated", json::array({"text"}));
+  fields.Refuse("modalities", "only text can be generated", Json::array({"text"}));
   fields.RefuseRest();
   return request;
 }
 
 CompletionRequest ParseCompletionRequest(std::string_view body) {
   constexpr int64_t kDefaultTokens = 16;  // of the API
-  const json document = ParseBody(body);
+  const Json document = ParseBody(body);
   Fields fields(document);
   CompletionRequest request = {TakeSettings(fields), TakeTexts(fields, "prompt")};
   GenerationSettings& settings = request.settings;
@@ -301,7 +313,7 @@ CompletionRequest ParseCompletionRequest(std::string_view body) {
 }
 
 EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body) {
-  const json document = ParseBody(body);
+  const Json document = ParseBody(body);
   Fields fields(document);
   EmbeddingsRequest request;
   request.model = fields.TakeString("model").value_or("");
@@ -316,7 +328,7 @@ EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body) {
 }
 
 TokenizeRequest ParseTokenizeRequest(std::string_view body) {
-  const json document = ParseBody(body);
+  const Json document = ParseBody(body);
   Fields fields(document);
   TokenizeRequest request;
   const auto content = fields.TakeString("content");
@@ -329,9 +341,9 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body) {
 }
 
 DetokenizeRequest ParseDetokenizeRequest(std::string_view body) {
-  const json document = ParseBody(body);
+  const Json document = ParseBody(body);
   Fields fields(document);
-  const json* tokens = fields.Take("tokens");
+  const Json* tokens = fields.Take("tokens");
   const auto ids = tokens != nullptr && tokens->is_array() ? ToTokenIds(*tokens) : std::nullopt;
   if (!ids) fields.Fail("tokens", "a list of token ids");
   fields.RefuseRest();

@@ -33,6 +33,7 @@ struct GenerationSettings {
 struct ChatRequest {
   GenerationSettings settings;
   std::vector<api::ChatMessage> messages;
+  api::ToolOptions tools;  // none where none may be called
 };
 
 // A text, or the token ids of one.

@@ -87,8 +87,7 @@ TEST(RequestsTest, EveryParameterArrives) {
 
 TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"("tools": [])", "tools"},
-      {R"("tool_choice": "auto")", "tool_choice"},
+      {R"("function_call": "auto")", "function_call"},
       {R"("functions": [])", "functions"},
       {R"("response_format": {"type": "json_schema"})", "response_format.json_schema"},
       {R"("response_format": {"type": "json_schema", "json_schema": {}})",
@@ -108,7 +107,7 @@ TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
     EXPECT_EQ(error.param(), name);
     EXPECT_THAT(error.what(), HasSubstr(name));
   }
-  EXPECT_THAT(ChatError(R"("tools": [])").what(), HasSubstr("not available yet"));
+  EXPECT_THAT(ChatError(R"("functions": [])").what(), HasSubstr("use tools"));
 }
 
 TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
@@ -176,7 +175,7 @@ TEST(RequestsTest, MessagesAreTextsOfKnownRoles) {
       {R"([1])", "messages[0]"},
       {R"([{"content": "x"}])", "messages[0].role"},
       {R"([{"role": "cat", "content": "x"}])", "messages[0].role"},
-      {R"([{"role": "tool", "content": "x"}])", "messages[0].role"},
+      {R"([{"role": "function", "content": "x"}])", "messages[0].role"},
       {R"([{"role": "user"}])", "messages[0].content"},
       {R"([{"role": "user", "content": null}])", "messages[0].content"},
       {R"([{"role": "user", "content": 5}])", "messages[0].content"},
@@ -185,6 +184,124 @@ TEST(RequestsTest, MessagesAreTextsOfKnownRoles) {
       {R"([{"role": "user", "content": "x", "name": "me"}])", "messages[0].name"},
       {R"([{"role": "assistant", "content": "x", "tool_calls": []}])", "messages[0].tool_calls"},
       {R"([{"role": "user", "content": "x", "extra": 1}])", "messages[0].extra"},
+  };
+  for (const auto& [messages, param] : refused) {
+    EXPECT_EQ(ErrorOf([&, text = messages] { parse(text); }).param(), param) << messages;
+  }
+}
+
+TEST(RequestsTest, ToolsArrive) {
+  const std::string tools =
+      R"("tools": [{"type": "function", "function": {"name": "get_weather", "description": "It rains.",
+         "parameters": {"type": "object", "properties": {"z": {}, "a": {}}}, "strict": true}},
+         {"type": "function", "function": {"name": "now"}}])";
+  const api::ToolOptions options = ParseChat(tools).tools;
+  ASSERT_EQ(options.tools.size(), 2u);
+  EXPECT_EQ(options.tools[0].name, "get_weather");
+  EXPECT_EQ(options.tools[0].description, "It rains.");
+  EXPECT_EQ(options.tools[0].parameters, R"({"type":"object","properties":{"z":{},"a":{}}})")
+      << "in the order of the request";
+  EXPECT_TRUE(options.tools[0].strict);
+  EXPECT_EQ(options.tools[1].parameters, "");
+  EXPECT_FALSE(options.must_call);
+  EXPECT_TRUE(options.parallel);
+  const auto choose = [&](const std::string& choice) {
+    return ParseChat(tools + R"(, "parallel_tool_calls": false, "tool_choice": )" + choice).tools;
+  };
+  EXPECT_FALSE(choose(R"("auto")").must_call);
+  EXPECT_FALSE(choose(R"("auto")").parallel);
+  EXPECT_TRUE(choose(R"("none")").tools.empty());
+  EXPECT_TRUE(choose(R"("required")").must_call);
+  const auto named = choose(R"({"type": "function", "function": {"name": "now"}})");
+  EXPECT_TRUE(named.must_call);
+  EXPECT_EQ(named.function, "now");
+  EXPECT_TRUE(ParseChat(R"("tools": [], "tool_choice": "none")").tools.tools.empty());
+}
+
+TEST(RequestsTest, ToolsAreRefusedByName) {
+  const std::string now = R"("tools": [{"type": "function", "function": {"name": "now"}}])";
+  const auto with = [](const std::string& function) {
+    return R"("tools": [{"type": "function", "function": )" + function + "}]";
+  };
+  const std::string at = "tools[0].function";
+  const std::pair<std::string, std::string> cases[] = {
+      {R"("tools": {})", "tools"},
+      {R"("tools": [5])", "tools[0]"},
+      {R"("tools": [{"type": "custom"}])", "tools[0].type"},
+      {R"("tools": [{"type": "function"}])", "tools[0].function"},
+      {R"("tools": [{"type": "function", "function": {"name": "a"}, "x": 1}])", "tools[0].x"},
+      {with("{}"), at + ".name"},
+      {with(R"({"name": ""})"), at + ".name"},
+      {with(R"({"name": "a b"})"), at + ".name"},
+      {with(R"({"name": "é"})"), at + ".name"},
+      {with("{\"name\": \"" + std::string(65, 'a') + "\"}"), at + ".name"},
+      {with(R"({"name": "a", "description": 5})"), at + ".description"},
+      {with(R"({"name": "a", "parameters": []})"), at + ".parameters"},
+      {with(R"({"name": "a", "strict": "yes"})"), at + ".strict"},
+      {with(R"({"name": "a", "returns": {}})"), at + ".returns"},
+      {R"("tools": [{"type": "function", "function": {"name": "a"}},
+                    {"type": "function", "function": {"name": "a"}}])",
+       "tools[1].function.name"},
+      {R"("tool_choice": "required")", "tool_choice"},
+      {R"("parallel_tool_calls": true)", "parallel_tool_calls"},
+      {now + R"(, "tool_choice": "any")", "tool_choice"},
+      {now + R"(, "tool_choice": 5)", "tool_choice"},
+      {now + R"(, "tool_choice": {"type": "function"})", "tool_choice.function"},
+      {now + R"(, "tool_choice": {"type": "x", "function": {"name": "now"}})", "tool_choice.type"},
+      {now + R"(, "tool_choice": {"type": "function", "function": {"name": "rm"}})",
+       "tool_choice.function.name"},
+      {now + R"(, "parallel_tool_calls": 1)", "parallel_tool_calls"},
+  };
+  for (const auto& [fields, param] : cases) EXPECT_EQ(ChatError(fields).param(), param) << fields;
+  std::string many = "\"tools\": [";
+  for (int i = 0; i < 129; ++i) {
+    many += (i == 0 ? "" : ", ") + std::string(R"({"type": "function", "function": {"name": "f)") +
+            std::to_string(i) + "\"}}";
+  }
+  EXPECT_EQ(ChatError(many + "]").param(), "tools");
+}
+
+TEST(RequestsTest, MessagesOfToolsArrive) {
+  const auto parse = [](const std::string& messages) {
+    return ParseChatRequest(R"({"messages": )" + messages + "}").messages;
+  };
+  const std::string call =
+      R"({"role": "assistant", "content": null, "tool_calls": [{"id": "call_1", "type": "function",
+          "function": {"name": "now", "arguments": "{\"a\": 1}"}}]})";
+  const auto read = parse("[" + call + R"(, {"role": "tool", "tool_call_id": "call_1",
+      "name": "now", "content": [{"type": "text", "text": "noon"}]}])");
+  ASSERT_EQ(read.size(), 2u);
+  ASSERT_EQ(read[0].tool_calls.size(), 1u);
+  EXPECT_EQ(read[0].content, "");
+  EXPECT_EQ(read[0].tool_calls[0].id, "call_1");
+  EXPECT_EQ(read[0].tool_calls[0].name, "now");
+  EXPECT_EQ(read[0].tool_calls[0].arguments, R"({"a": 1})");
+  EXPECT_EQ(read[1].role, "tool");
+  EXPECT_EQ(read[1].tool_call_id, "call_1");
+  EXPECT_EQ(read[1].content, "noon");
+  const auto called = [](const std::string& entry) {
+    return R"([{"role": "assistant", "tool_calls": [)" + entry + "]}]";
+  };
+  const std::string first = "messages[0].tool_calls[0]";
+  const std::pair<std::string, std::string> refused[] = {
+      {R"([{"role": "assistant"}])", "messages[0].content"},
+      {R"([{"role": "user", "content": "x", "tool_calls": []}])", "messages[0].tool_calls"},
+      {R"([{"role": "user", "content": "x", "tool_call_id": "y"}])", "messages[0].tool_call_id"},
+      {R"([{"role": "tool", "content": "x"}])", "messages[0].tool_call_id"},
+      {R"([{"role": "tool", "tool_call_id": "call_1", "content": "x"}])",
+       "messages[0].tool_call_id"},
+      {"[" + call + R"(, {"role": "tool", "tool_call_id": "call_1"}])", "messages[1].content"},
+      {"[" + call + R"(, {"role": "tool", "tool_call_id": "call_2", "content": "x"}])",
+       "messages[1].tool_call_id"},
+      {called("5"), first},
+      {called(R"({"type": "function", "function": {"name": "a", "arguments": ""}})"),
+       first + ".id"},
+      {called(R"({"id": "a", "function": {"name": "a", "arguments": ""}})"), first + ".type"},
+      {called(R"({"id": "a", "type": "function"})"), first + ".function"},
+      {called(R"({"id": "a", "type": "function", "function": {"arguments": ""}})"),
+       first + ".function.name"},
+      {called(R"({"id": "a", "type": "function", "function": {"name": "a", "arguments": {}}})"),
+       first + ".function.arguments"},
   };
   for (const auto& [messages, param] : refused) {
     EXPECT_EQ(ErrorOf([&, text = messages] { parse(text); }).param(), param) << messages;
@@ -229,12 +346,15 @@ TEST(RequestsTest, BytesThatAreNoRequest) {
   std::string many = "[";
   for (int i = 0; i < 200'000; ++i) many += "1,";
   many += "1]";
+  std::string wide = "{\"logit_bias\": {\"0\": 1";
+  for (int i = 1; i < 3000; ++i) wide += ", \"" + std::to_string(i) + "\": 1";
+  wide += "}}";
   for (const std::string& body :
        {std::string(), std::string("{"), std::string("null"), std::string("[]"), std::string("5"),
         std::string("{\"messages\": \"\xff\xfe\"}"), std::string("{} {}"), std::string("{'a': 1}"),
         std::string("{\"a\": NaN}"), std::string("{\"a\": 1e999}"), std::string("\0\0", 2), deep,
         many, "{\"prompt\": " + many + "}", std::string("{\"a\": \"\\ud800\"}"),
-        std::string("\xef\xbb\xbf{")}) {
+        std::string("\xef\xbb\xbf{"), wide}) {
     EXPECT_EQ(ErrorOf([&] { ParseChatRequest(body); }).status(), Status::kBadRequest);
     EXPECT_EQ(ErrorOf([&] { ParseCompletionRequest(body); }).status(), Status::kBadRequest);
     EXPECT_EQ(ErrorOf([&] { ParseEmbeddingsRequest(body); }).status(), Status::kBadRequest);

@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -71,7 +72,8 @@ class Server {
             {.keys = options.keys,
              .model_name = options.model_name,
              .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback()},
-            [this](std::function<void()> work) { asio::post(io_, std::move(work)); }) {
+            [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
+            [this](std::function<void()> work) { asio::post(worker_, std::move(work)); }) {
     Open();
   }
 
@@ -188,6 +190,7 @@ class Server {
   std::vector<std::weak_ptr<Connection>> connections_;
   int num_connections_ = 0;
   std::chrono::steady_clock::time_point stop_at_;
+  asio::thread_pool worker_{1};  // for what would keep the others waiting; last: it uses the rest
 };
 
 }  // namespace

@@ -48,6 +48,14 @@ bool IsLocalHost(const std::string& host) {
 
 Response Document(std::string body) { return {.body = std::move(body)}; }
 
+// The answer that is ready.
+AnswerFn Sends(Response response) {
+  return [response = std::move(response)](const std::shared_ptr<Reply>& reply) {
+    reply->Send(response);
+    return nullptr;
+  };
+}
+
 }  // namespace
 
 Response ErrorResponse(const RequestError& error) {
@@ -71,13 +79,13 @@ bool EqualInConstantTime(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-Service::Service(api::Model& model, ServiceOptions options, PostFn post)
+Service::Service(api::Model& model, ServiceOptions options, PostFn post, PostFn work)
     : model_(model),
       options_(std::move(options)),
       name_(options_.model_name.empty() ? model.info().name : options_.model_name),
       model_path_("/v1/models/" + name_),
       created_(SecondsSince1970()),
-      context_{model, metrics_, std::move(post)},
+      context_{model, metrics_, std::move(post), std::move(work)},
       id_base_(RandomBase()) {}
 
 const std::vector<Service::Route>& Service::Routes() {
@@ -164,23 +172,21 @@ void Service::CheckHead(const RequestHead& head) const {
                      "", "not_found");
 }
 
-std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string_view body,
+std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string body,
                                           std::shared_ptr<Reply> reply) {
   const std::string path = PathOf(head.target);
-  try {
-    for (const Route& route : Routes()) {
-      if (path != route.path || head.method != route.method) continue;
-      return (this->*route.handler)(body, reply);
-    }
-    return OneModel(body, reply);
-  } catch (const RequestError& error) {
-    reply->Send(ErrorResponse(error));
-  } catch (const api::Error& error) {
-    reply->Send(ErrorResponse(FromModel(error)));
-  } catch (const std::bad_alloc&) {
-    reply->Send(ErrorResponse({Status::kUnavailable, "the system has no more memory to give"}));
+  Handler handler = &Service::OneModel;
+  for (const Route& route : Routes()) {
+    if (path == route.path && head.method == route.method) handler = route.handler;
   }
-  return nullptr;
+  const bool is_long = body.size() > options_.long_body_bytes;
+  std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
+    return (this->*handler)(text);
+  };
+  if (!is_long) return AnswerOrError(prepare, reply);
+  auto preparation = std::make_shared<Preparation>(context_, std::move(reply));
+  preparation->Start(std::move(prepare));
+  return preparation;
 }
 
 void Service::CheckModel(const std::string& name) const {
@@ -234,43 +240,54 @@ AnswerHead Service::NewHead(AnswerKind kind) {
           SecondsSince1970(), name_};
 }
 
-std::shared_ptr<Exchange> Service::Chat(std::string_view body, std::shared_ptr<Reply> reply) {
+AnswerFn Service::Chat(std::string_view body) {
   ChatRequest request = ParseChatRequest(body);
   CheckModel(request.settings.model);
   CheckCount(static_cast<size_t>(request.settings.n));
-  api::ChatPrompt prompt = model_.EncodeChat(request.messages);
+  api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools);
   CheckRoom({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
-  auto exchange = std::make_shared<GenerationExchange>(
-      context_, NewHead(AnswerKind::kChat), std::move(request.settings), std::move(reply));
-  exchange->Start({std::move(prompt.tokens)});
-  return exchange;
+  return StartGeneration(AnswerKind::kChat, std::move(request.settings), {std::move(prompt.tokens)},
+                         std::move(prompt.tools));
 }
 
-std::shared_ptr<Exchange> Service::Complete(std::string_view body, std::shared_ptr<Reply> reply) {
+AnswerFn Service::Complete(std::string_view body) {
   CompletionRequest request = ParseCompletionRequest(body);
   CheckModel(request.settings.model);
   CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
   auto prompts = Tokens(request.prompts);
   CheckRoom(prompts, request.settings);
-  auto exchange = std::make_shared<GenerationExchange>(
-      context_, NewHead(AnswerKind::kCompletion), std::move(request.settings), std::move(reply));
-  exchange->Start(std::move(prompts));
-  return exchange;
+  return StartGeneration(AnswerKind::kCompletion, std::move(request.settings), std::move(prompts),
+                         nullptr);
 }
 
-std::shared_ptr<Exchange> Service::Embed(std::string_view body, std::shared_ptr<Reply> reply) {
+AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
+                                  std::vector<std::vector<api::TokenId>> prompts,
+                                  std::shared_ptr<const api::ToolFormat> tools) {
+  return [this, kind, settings = std::move(settings), prompts = std::move(prompts),
+          tools = std::move(tools)](std::shared_ptr<Reply> reply) {
+    auto exchange = std::make_shared<GenerationExchange>(context_, NewHead(kind), settings, tools,
+                                                         std::move(reply));
+    exchange->Start(prompts);
+    return exchange;
+  };
+}
+
+AnswerFn Service::Embed(std::string_view body) {
   const EmbeddingsRequest request = ParseEmbeddingsRequest(body);
   CheckModel(request.model);
   CheckCount(request.inputs.size());
-  auto exchange =
-      std::make_shared<EmbeddingExchange>(context_, name_, request.as_base64, std::move(reply));
-  exchange->Start(Tokens(request.inputs));
-  return exchange;
+  return [this, as_base64 = request.as_base64,
+          texts = Tokens(request.inputs)](std::shared_ptr<Reply> reply) {
+    auto exchange =
+        std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
+    exchange->Start(texts);
+    return exchange;
+  };
 }
 
-std::shared_ptr<Exchange> Service::Tokenize(std::string_view body, std::shared_ptr<Reply> reply) {
+AnswerFn Service::Tokenize(std::string_view body) {
   const TokenizeRequest request = ParseTokenizeRequest(body);
   const auto tokens = model_.Tokenize(request.content, request.add_special);
   std::optional<std::vector<std::string>> pieces;
@@ -278,60 +295,52 @@ std::shared_ptr<Exchange> Service::Tokenize(std::string_view body, std::shared_p
     pieces.emplace();
     for (const api::TokenId token : tokens) pieces->push_back(model_.TokenBytes(token));
   }
-  reply->Send(Document(TokensDocument(tokens, pieces)));
-  return nullptr;
+  return Sends(Document(TokensDocument(tokens, pieces)));
 }
 
-std::shared_ptr<Exchange> Service::Detokenize(std::string_view body, std::shared_ptr<Reply> reply) {
+AnswerFn Service::Detokenize(std::string_view body) {
   const DetokenizeRequest request = ParseDetokenizeRequest(body);
-  reply->Send(Document(ContentDocument(model_.Detokenize(request.tokens))));
-  return nullptr;
+  return Sends(Document(ContentDocument(model_.Detokenize(request.tokens))));
 }
 
-std::shared_ptr<Exchange> Service::Models(std::string_view, std::shared_ptr<Reply> reply) {
-  reply->Send(Document(ModelsDocument(name_, created_)));
-  return nullptr;
+AnswerFn Service::Models(std::string_view) {
+  return Sends(Document(ModelsDocument(name_, created_)));
 }
 
-std::shared_ptr<Exchange> Service::OneModel(std::string_view, std::shared_ptr<Reply> reply) {
-  reply->Send(Document(ModelDocument(name_, created_)));
-  return nullptr;
+AnswerFn Service::OneModel(std::string_view) {
+  return Sends(Document(ModelDocument(name_, created_)));
 }
 
-std::shared_ptr<Exchange> Service::Page(std::string_view, std::shared_ptr<Reply> reply) {
-  reply->Send({.content_type = "text/html; charset=utf-8",
-               .body = std::string(PageHtml()),
-               .headers = {{"Content-Security-Policy",
-                            "default-src 'none'; style-src 'unsafe-inline'; script-src "
-                            "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; "
-                            "form-action 'none'; frame-ancestors 'none'"},
-                           {"X-Content-Type-Options", "nosniff"},
-                           {"Referrer-Policy", "no-referrer"}}});
-  return nullptr;
+AnswerFn Service::Page(std::string_view) {
+  return Sends({.content_type = "text/html; charset=utf-8",
+                .body = std::string(PageHtml()),
+                .headers = {{"Content-Security-Policy",
+                             "default-src 'none'; style-src 'unsafe-inline'; script-src "
+                             "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; "
+                             "form-action 'none'; frame-ancestors 'none'"},
+                            {"X-Content-Type-Options", "nosniff"},
+                            {"Referrer-Policy", "no-referrer"}}});
 }
 
-std::shared_ptr<Exchange> Service::Health(std::string_view, std::shared_ptr<Reply> reply) {
+AnswerFn Service::Health(std::string_view) {
   const std::string fault = model_.stats().fault;
-  Response response = Document(HealthDocument("ok", ""));
   if (is_stopping_) {
-    response = {.status = Status::kUnavailable,
-                .body = HealthDocument("stopping", "the server is stopping")};
-  } else if (!fault.empty()) {
-    response = {.status = Status::kUnavailable, .body = HealthDocument("fault", fault)};
+    return Sends({.status = Status::kUnavailable,
+                  .body = HealthDocument("stopping", "the server is stopping")});
   }
-  reply->Send(std::move(response));
-  return nullptr;
+  if (!fault.empty()) {
+    return Sends({.status = Status::kUnavailable, .body = HealthDocument("fault", fault)});
+  }
+  return Sends(Document(HealthDocument("ok", "")));
 }
 
-std::shared_ptr<Exchange> Service::Prometheus(std::string_view, std::shared_ptr<Reply> reply) {
-  reply->Send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
-               .body = metrics_.Text(model_.info(), model_.stats())});
-  return nullptr;
+AnswerFn Service::Prometheus(std::string_view) {
+  return Sends({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                .body = metrics_.Text(model_.info(), model_.stats())});
 }
 
-std::shared_ptr<Exchange> Service::HearthStats(std::string_view, std::shared_ptr<Reply> reply) {
-  reply->Send(Document(StatsDocument(name_, model_.info(), model_.stats())));
-  return nullptr;
+AnswerFn Service::HearthStats(std::string_view) {
+  return Sends(Document(StatsDocument(name_, model_.info(), model_.stats())));
 }
 
 }  // namespace hearth::serve

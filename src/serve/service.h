@@ -1,6 +1,7 @@
 // What the server does with a request, behind HTTP: who may ask, for what, and with which result.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "hearth/hearth.hpp"
 #include "serve/generation_exchange.h"
 #include "serve/metrics.h"
+#include "serve/preparation.h"
 #include "serve/reply.h"
 
 namespace hearth::serve {
@@ -17,6 +19,8 @@ namespace hearth::serve {
 struct ServiceOptions {
   std::vector<std::string> keys;  // any of them opens it; none: nobody is asked
   std::string model_name;         // empty: the model's own
+  // Bodies longer than this are read beside the server's thread: nobody waits for them.
+  size_t long_body_bytes = size_t{32} << 10;
   // Only requests that name this machine as their host: a page elsewhere cannot reach the server
   // under a name that it lets point here.
   bool local_hosts_only = false;
@@ -31,17 +35,18 @@ struct RequestHead {
   std::string origin;  // of a page that asks
 };
 
-// On one thread but for PostFn. The model must outlive it.
+// On one thread but for `work`, which runs functions on another. The model must outlive it, and it
+// what `work` runs.
 class Service {
  public:
-  Service(api::Model& model, ServiceOptions options, PostFn post);
+  Service(api::Model& model, ServiceOptions options, PostFn post, PostFn work);
 
   // Throws RequestError for what is refused before its body is read: 401, 403, 404, 405, and 503
   // while stopping.
   void CheckHead(const RequestHead& head) const;
 
   // Answers to a request whose head was let pass: at once, or later; then the exchange is returned.
-  std::shared_ptr<Exchange> Handle(const RequestHead& head, std::string_view body,
+  std::shared_ptr<Exchange> Handle(const RequestHead& head, std::string body,
                                    std::shared_ptr<Reply> reply);
 
   // New requests are refused from now on.
@@ -55,8 +60,8 @@ class Service {
   static std::string EndpointOf(const std::string& target);
 
  private:
-  using Handler = std::shared_ptr<Exchange> (Service::*)(std::string_view body,
-                                                         std::shared_ptr<Reply> reply);
+  // Reads a request, on any thread.
+  using Handler = AnswerFn (Service::*)(std::string_view body);
   struct Route {
     const char* method;
     const char* path;
@@ -74,17 +79,20 @@ class Service {
   std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts) const;
   AnswerHead NewHead(AnswerKind kind);
 
-  std::shared_ptr<Exchange> Chat(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Complete(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Embed(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Tokenize(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Detokenize(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Models(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> OneModel(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Page(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Health(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> Prometheus(std::string_view body, std::shared_ptr<Reply> reply);
-  std::shared_ptr<Exchange> HearthStats(std::string_view body, std::shared_ptr<Reply> reply);
+  AnswerFn StartGeneration(AnswerKind kind, GenerationSettings settings,
+                           std::vector<std::vector<api::TokenId>> prompts,
+                           std::shared_ptr<const api::ToolFormat> tools);
+  AnswerFn Chat(std::string_view body);
+  AnswerFn Complete(std::string_view body);
+  AnswerFn Embed(std::string_view body);
+  AnswerFn Tokenize(std::string_view body);
+  AnswerFn Detokenize(std::string_view body);
+  AnswerFn Models(std::string_view body);
+  AnswerFn OneModel(std::string_view body);
+  AnswerFn Page(std::string_view body);
+  AnswerFn Health(std::string_view body);
+  AnswerFn Prometheus(std::string_view body);
+  AnswerFn HearthStats(std::string_view body);
 
   api::Model& model_;
   const ServiceOptions options_;
@@ -93,7 +101,7 @@ class Service {
   const int64_t created_;
   Metrics metrics_;
   ExchangeContext context_;
-  bool is_stopping_ = false;
+  std::atomic<bool> is_stopping_{false};
   uint64_t next_id_ = 0;
   const uint64_t id_base_;
 };

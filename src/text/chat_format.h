@@ -19,14 +19,24 @@ std::optional<ChatFormat> ChatFormatFromName(std::string_view name);
 // such a model's answers stop at (ChatStopStrings), and what a reader may expect.
 std::optional<ChatFormat> DetectChatFormat(std::string_view jinja_template);
 
+// What an assistant called.
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON
+};
+
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"
+  std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
+  std::vector<ToolCall> tool_calls = {};  // of an assistant
+  std::string tool_call_id = {};          // of a tool: the call that this is the result of
 };
 
 // The conversation as pieces, ending with the opening of the assistant's turn where
 // `add_generation_prompt`. BOS is not part of it (EncodeChat adds it).
-// Throws Error(kInvalidArgument) for a role that the format does not know.
+// Throws Error(kInvalidArgument) for a role that the format does not know. Calls of tools are not
+// written: tool_prompt.h puts them into contents.
 std::vector<ChatPiece> RenderChat(ChatFormat format, const std::vector<ChatMessage>& messages,
                                   bool add_generation_prompt);
 

@@ -13,11 +13,6 @@ constexpr char kToolUseKey[] = "tokenizer.chat_template.tool_use";
 
 using Json = nlohmann::ordered_json;
 
-// What a user types may be no UTF-8; JSON must be.
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::optional<jinja::Template> ReadTemplate(const GgufMetadata& metadata, const char* key) {
   const std::string* source = metadata.FindString(key);
   if (source == nullptr) return std::nullopt;
@@ -39,6 +34,22 @@ std::vector<ChatMessage> PlainMessages(const Json& request) {
     messages.push_back({message["role"], message["content"]});
   }
   return messages;
+}
+
+std::string Joined(const std::vector<ChatPiece>& pieces) {
+  std::string text;
+  for (const ChatPiece& piece : pieces) text += piece.text;
+  return text;
+}
+
+// What `render` returns, nothing where the template refuses.
+template <typename Fn>
+std::optional<std::string> Rendered(Fn&& render) {
+  try {
+    return Joined(render());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -65,6 +76,9 @@ std::optional<ChatTemplate> ChatTemplate::FromModel(const GgufMetadata& metadata
   chat.tool_use_ = ReadTemplate(metadata, kToolUseKey);
   chat.format_ = DetectChatFormat(*source);
   chat.special_ = SpecialTexts::Of(tokenizer);
+  const std::string* for_tools = metadata.FindString(kToolUseKey);
+  chat.syntax_ = DetectToolSyntax(for_tools != nullptr ? *for_tools : *source);
+  if (chat.syntax_ != nullptr) chat.LearnToolStyle();
   return chat;
 }
 
@@ -78,21 +92,95 @@ std::string ChatTemplate::Describe() const {
   return own_ ? "its own template" : std::string(ChatFormatName(*format_)) + " format";
 }
 
-std::vector<ChatPiece> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
-                                            bool add_generation_prompt) const {
-  if (!own_) return RenderChat(*format_, messages, add_generation_prompt);
-  Json list = Json::array();
-  for (const ChatMessage& message : messages) {
-    list.push_back({{"role", message.role}, {"content", message.content}});
+// Tries the template with small conversations: whether functions appear in what it writes, and in
+// which form calls do.
+void ChatTemplate::LearnToolStyle() {
+  const std::vector<ToolFunction> functions = {{.name = "probe_function", .description = "probe"}};
+  const ChatMessage question = {"user", "probe_question"};
+  const auto with = Rendered([&] { return RenderKnownTools({question}, true, functions, style_); });
+  const auto without = Rendered([&] { return RenderKnownTools({question}, true, {}, style_); });
+  knows_tools_ = with && with != without && with->find("probe_function") != std::string::npos;
+  style_.short_ids = syntax_->short_ids;
+  ChatMessage call = {"assistant", ""};
+  call.tool_calls = {{"call_1", "probe_function", R"({"probe_key": "probe_value"})"}};
+  const ChatMessage result = {"tool", "probe_result", {}, "call_1"};
+  const auto writes_call = [&](const ToolMessageStyle& style) {
+    const auto text = Rendered([&] {
+      return RenderKnownTools({question, call, result}, true, functions, style);
+    });
+    // Python's None, a mapping as Python prints it and JSON in JSON are mistakes of the style, not
+    // of the template.
+    return text && text->find("probe_value") != std::string::npos &&
+           (!style.null_content || text->find("None") == std::string::npos) &&
+           text->find("'probe_key'") == std::string::npos &&
+           text->find("\\\"probe_value") == std::string::npos;
+  };
+  for (const bool parsed : {true, false}) {
+    for (const bool null : {true, false}) {
+      const ToolMessageStyle style = {parsed, null, style_.short_ids};
+      if (!writes_call(style)) continue;
+      style_ = style;
+      return;
+    }
   }
+  knows_tools_ = false;  // it writes functions, but no calls
+}
+
+std::vector<ChatPiece> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
+                                            bool add_generation_prompt,
+                                            const std::vector<ToolFunction>& functions) const {
+  if (functions.empty() && !MentionsTools(messages)) {
+    return RenderPlain(messages, add_generation_prompt);
+  }
+  if (knows_tools_) return RenderKnownTools(messages, add_generation_prompt, functions, style_);
+  return RenderInWords(messages, add_generation_prompt, functions);
+}
+
+std::vector<ChatPiece> ChatTemplate::RenderPlain(const std::vector<ChatMessage>& messages,
+                                                 bool add_generation_prompt) const {
+  if (!own_) return RenderChat(*format_, messages, add_generation_prompt);
   jinja::Context context;
-  context.SetJson("messages", Dump(list));
+  context.SetJson("messages", MessagesJson(messages, style_));
   context.SetBool("add_generation_prompt", add_generation_prompt);
-  return RenderContext(std::move(context));
+  return RenderContext(std::move(context), false);
+}
+
+std::vector<ChatPiece> ChatTemplate::RenderKnownTools(const std::vector<ChatMessage>& messages,
+                                                      bool add_generation_prompt,
+                                                      const std::vector<ToolFunction>& functions,
+                                                      const ToolMessageStyle& style) const {
+  jinja::Context context;
+  context.SetJson("messages", MessagesJson(messages, style));
+  if (!functions.empty()) context.SetJson("tools", ToolsJson(functions));
+  context.SetBool("add_generation_prompt", add_generation_prompt);
+  return RenderContext(std::move(context), true);
+}
+
+// Some templates refuse a system's text, or leave it out: the user says it then.
+std::vector<ChatPiece> ChatTemplate::RenderInWords(
+    const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+    const std::vector<ToolFunction>& functions) const {
+  const std::string description = functions.empty() ? "" : DescribeTools(functions);
+  const auto render = [&](DescriptionPlace place) {
+    return RenderPlain(WithoutTools(messages, description, place), add_generation_prompt);
+  };
+  if (description.empty()) return render(DescriptionPlace::kSystem);
+  const std::string first_line = description.substr(0, description.find('\n'));
+  try {
+    std::vector<ChatPiece> pieces = render(DescriptionPlace::kSystem);
+    if (Joined(pieces).find(first_line) != std::string::npos) return pieces;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+  }
+  return render(DescriptionPlace::kUser);
 }
 
 std::vector<ChatPiece> ChatTemplate::RenderJson(std::string_view request) const {
-  if (own_) return RenderContext(jinja::Context::FromJson(request, "request"));
+  if (own_) {
+    jinja::Context context = jinja::Context::FromJson(request, "request");
+    const bool has_tools = context.IsTrue("tools");
+    return RenderContext(std::move(context), has_tools);
+  }
   const Json json = Json::parse(request, nullptr, false);
   if (!json.is_object()) {
     throw Error(ErrorCode::kInvalidArgument, "request", "is not a JSON object");
@@ -101,14 +189,13 @@ std::vector<ChatPiece> ChatTemplate::RenderJson(std::string_view request) const 
   return RenderChat(*format_, PlainMessages(json), prompt.is_boolean() && prompt.get<bool>());
 }
 
-std::vector<ChatPiece> ChatTemplate::RenderContext(jinja::Context context) const {
+std::vector<ChatPiece> ChatTemplate::RenderContext(jinja::Context context, bool for_tools) const {
   for (const char* name : {"tools", "documents"}) {
     if (!context.Has(name)) context.SetJson(name, "null");
   }
   if (!context.Has("add_generation_prompt")) context.SetBool("add_generation_prompt", false);
   special_.AddTo(context);
-  const bool has_tools = context.IsTrue("tools");
-  return (has_tools && tool_use_ ? *tool_use_ : *own_).Render(context);
+  return (for_tools && tool_use_ ? *tool_use_ : *own_).Render(context);
 }
 
 std::vector<std::string> ChatTemplate::StopStrings() const {

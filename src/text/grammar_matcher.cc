@@ -8,8 +8,15 @@ namespace {
 
 constexpr size_t kMaxStates = 500;
 constexpr size_t kMaxThreads = 200'000;
+constexpr char kControlMark = '\xFF';
 
 }  // namespace
+
+std::string ControlTokenBytes(TokenId id) {
+  std::string bytes(1, kControlMark);
+  for (const int shift : {16, 8, 0}) bytes += static_cast<char>(id >> shift);
+  return bytes;
+}
 
 SortedVocabulary::SortedVocabulary(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
   for (size_t i = 0; i < tokenizer.vocab_size(); ++i) {
@@ -19,10 +26,17 @@ SortedVocabulary::SortedVocabulary(const Tokenizer& tokenizer) : tokenizer_(toke
       continue;
     }
     const TokenType type = tokenizer.type(id);
-    if (type == TokenType::kControl || type == TokenType::kUnknown || type == TokenType::kUnused) {
+    if (type == TokenType::kUnknown || type == TokenType::kUnused) continue;
+    if (type == TokenType::kControl) {
+      constexpr size_t kMost = size_t{1} << 24;  // that have three bytes for their number
+      if (i >= kMost) continue;
+      entries_.push_back({control_bytes_.emplace_back(ControlTokenBytes(id)), id, 0});
       continue;
     }
-    if (!tokenizer.TokenBytes(id).empty()) entries_.push_back({tokenizer.TokenBytes(id), id, 0});
+    // A stray byte must not be taken for the beginning of a control token.
+    const std::string_view bytes = tokenizer.TokenBytes(id);
+    if (!bytes.empty() && bytes.find(kControlMark) == bytes.npos)
+      entries_.push_back({bytes, id, 0});
   }
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.id < b.id;
@@ -167,8 +181,9 @@ bool GrammarMatcher::Advance(TokenId id) {
   const Tokenizer& tokenizer = vocabulary_->tokenizer();
   if (id < 0 || static_cast<size_t>(id) >= tokenizer.vocab_size()) return false;
   if (tokenizer.IsEndOfGeneration(id)) return IsFinished();
+  if (tokenizer.type(id) == TokenType::kControl) return AdvanceBytes(ControlTokenBytes(id));
   const std::string_view bytes = tokenizer.TokenBytes(id);
-  return !bytes.empty() && tokenizer.type(id) != TokenType::kControl && AdvanceBytes(bytes);
+  return !bytes.empty() && bytes.find(kControlMark) == bytes.npos && AdvanceBytes(bytes);
 }
 
 // Starts the memory anew with the current state, so that long answers do not fill it.

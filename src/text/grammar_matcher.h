@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,13 +17,19 @@
 
 namespace hearth {
 
+// How a control token stands in a grammar: as four bytes that no text has, 0xFF and its number.
+// Only grammars that ask for such bytes allow it.
+std::string ControlTokenBytes(TokenId id);
+
 // The tokens of a model in the order of their bytes, so that those with a common beginning are
 // tried together. Immutable and thread-safe: one for all sessions.
 class SortedVocabulary {
  public:
-  // Control tokens, and tokens without bytes, are never part of a text. The tokenizer must outlive
-  // it.
+  // Unknown and unused tokens, and tokens without bytes, are never part of a text. The tokenizer
+  // must outlive it.
   explicit SortedVocabulary(const Tokenizer& tokenizer);
+  SortedVocabulary(const SortedVocabulary&) = delete;
+  SortedVocabulary& operator=(const SortedVocabulary&) = delete;
 
   struct Entry {
     std::string_view bytes;
@@ -35,6 +42,7 @@ class SortedVocabulary {
 
  private:
   const Tokenizer& tokenizer_;
+  std::deque<std::string> control_bytes_;  // of entries
   std::vector<Entry> entries_;
   std::vector<TokenId> ends_;
 };

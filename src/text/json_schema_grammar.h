@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "text/grammar.h"
+#include "text/json_grammar_parts.h"
 
 namespace hearth {
 
@@ -16,11 +17,17 @@ std::shared_ptr<const Grammar> JsonObjectGrammar();
 // "additionalProperties" allows them by true or a schema (it counts as false where it is missing);
 // little white space; numbers of at most 15 digits before and after the point.
 // Knows type (one or a list), properties, required, additionalProperties, items, minItems,
-// maxItems, enum, const, minLength, maxLength, minimum, maximum, exclusiveMinimum and
-// exclusiveMaximum of integers, anyOf, oneOf where no document can be of two, $ref to "#",
-// "#/$defs/..." and
+// maxItems, enum, const, minLength, maxLength, pattern and format (json_string_pattern.h), minimum,
+// maximum, exclusiveMinimum and exclusiveMaximum of integers, anyOf, oneOf where no document can be
+// of two, allOf of what can be merged (json_schema_merge.h), $ref to "#", "#/$defs/..." and
 // "#/definitions/...", and the names that only describe. Throws Error(kUnsupported) that names
 // anything else, and Error(kInvalidArgument) for what is no schema.
 std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema);
+
+// The same as a part of a larger grammar: a rule for the documents of the schema. kObject: only
+// those that are objects; Error(kUnsupported) for a schema of something else.
+enum class JsonKind { kAny, kObject };
+Grammar::Symbol AddJsonSchema(GrammarBuilder& builder, JsonGrammarParts& parts,
+                              std::string_view schema, JsonKind kind);
 
 }  // namespace hearth

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "text/grammar_matcher.h"
-#include "text/test_vocabularies.h"
+#include "text/test_json_walk.h"
 
 namespace hearth {
 namespace {
@@ -19,64 +19,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-// Byte letters, and tokens of several characters that cross the parts of a document.
-const Tokenizer& JsonTokenizer() {
-  static const auto tokenizer = [] {
-    VocabularyBuilder builder = SmallBpeVocabulary();
-    for (const char* text :
-         {"\":", "{\"", "\"}", "\",\"", "true", "null", "12", "[[", "]]", "}}"}) {
-      builder.Add(text, TokenType::kNormal);
-    }
-    return Tokenizer::FromGguf(builder.Bpe());
-  }();
-  return *tokenizer;
-}
-
-std::shared_ptr<const SortedVocabulary> JsonVocabulary() {
-  static const auto vocabulary = std::make_shared<const SortedVocabulary>(JsonTokenizer());
-  return vocabulary;
-}
-
-bool Accepts(const std::shared_ptr<const Grammar>& grammar, const std::string& text) {
-  GrammarMatcher matcher(grammar, JsonVocabulary());
-  return matcher.AdvanceBytes(text) && matcher.IsFinished();
-}
-
-// A text of random allowed tokens; after `long_enough` the ones that end things are preferred.
-std::string RandomWalk(const std::shared_ptr<const Grammar>& grammar, std::mt19937& random) {
-  GrammarMatcher matcher(grammar, JsonVocabulary());
-  const Tokenizer& tokenizer = JsonTokenizer();
-  std::string text;
-  for (int step = 0; step < 3000; ++step) {
-    const TokenMask mask = matcher.AllowedTokens();
-    std::vector<TokenId> allowed;
-    std::vector<TokenId> closing;
-    for (size_t i = 0; i < tokenizer.vocab_size(); ++i) {
-      const auto id = static_cast<TokenId>(i);
-      if (!IsAllowed(mask, id)) continue;
-      if (tokenizer.IsEndOfGeneration(id)) {
-        if (step > 40 || random() % 4 == 0) return text;
-        continue;
-      }
-      allowed.push_back(id);
-      const std::string_view bytes = tokenizer.TokenBytes(id);
-      if (bytes == "\"" || bytes == "}" || bytes == "]" || bytes == "0") closing.push_back(id);
-    }
-    if (allowed.empty()) return text;
-    const auto& choice = step > 40 && !closing.empty() ? closing : allowed;
-    const TokenId id = choice[random() % choice.size()];
-    EXPECT_TRUE(matcher.Advance(id));
-    text += tokenizer.TokenBytes(id);
-  }
-  ADD_FAILURE() << "no end: " << text.substr(0, 200);
-  return text;
-}
-
 TEST(JsonGrammar, RandomWalksAreJson) {
   std::mt19937 random(1);
   const auto grammar = JsonObjectGrammar();
   for (int i = 0; i < 40; ++i) {
-    const std::string text = RandomWalk(grammar, random);
+    const std::string text = RandomJson(grammar, random);
     const Json json = Json::parse(text, nullptr, false);
     EXPECT_TRUE(json.is_object()) << text;
   }
@@ -87,11 +34,11 @@ TEST(JsonGrammar, TakesJsonObjectsAndNothingElse) {
   for (const char* text : {"{}", R"({"a": 1})", R"({"a":[1,-2.5e+3,true,false,null,"\u00e9\n"]})",
                            R"({"a": {"b": {}}, "c": []})", "{\n  \"a\": 1,\n  \"b\": 2\n}",
                            "{\"\xC3\xA9\": \"\xF0\x9F\x98\x80\"}"}) {
-    EXPECT_TRUE(Accepts(grammar, text)) << text;
+    EXPECT_TRUE(AcceptsJson(grammar, text)) << text;
   }
   for (const char* text : {"", "[]", "{", R"({"a"})", R"({"a": 01})", R"({"a": 1,})", R"({a: 1})",
                            R"({"a": "\x"})", "{\"\xC3\": 1}", R"({"a": 1}})", "{\"a\n\": 1}"}) {
-    EXPECT_FALSE(Accepts(grammar, text)) << text;
+    EXPECT_FALSE(AcceptsJson(grammar, text)) << text;
   }
 }
 
@@ -138,6 +85,19 @@ const std::vector<SchemaCase>& SchemaCases() {
        {R"({"v": 1})", R"({"v": 1, "kids": [{"v": 2, "kids": []}, {"v": 3}]})"},
        {R"({"kids": []})", R"({"v": 1, "kids": [1]})"}},
       {R"({"type": ["string", "null"]})", {"null", R"("x")"}, {"1", "nul"}},
+      {R"({"allOf": [{"type": "object", "properties": {"a": {"type": "integer", "minimum": 2},
+           "b": {"type": "null"}}, "required": ["a"]}, {"type": "object", "properties": {"c":
+           {"type": "boolean"}, "a": {"type": "number", "maximum": 5}}, "required": ["c"]}]})",
+       {R"({"a":2,"c":true})", R"({"a": 5, "b": null, "c": false})"},
+       {R"({"a":1,"c":true})", R"({"a":6,"c":true})", R"({"c":true})", R"({"a":2})"}},
+      {R"({"description": "only says more", "allOf": [{"$ref": "#/$defs/tree"}], "$defs": {"tree":
+           {"type": "object", "properties": {"kids": {"type": "array", "items": {"allOf":
+           [{"$ref": "#/$defs/tree"}]}}}}}})",
+       {"{}", R"({"kids":[{"kids":[]}]})"},
+       {R"({"kids":[1]})"}},
+      {R"({"allOf": [{"enum": [1, "a", null]}, {"enum": ["a", 1, 2]}, {"type": "integer"}]})",
+       {"1"},
+       {"2", "null", "\"a\""}},
       {R"({"type": "object"})", {"{}", R"({"x": [1, {"y": null}]})"}, {"[]"}},
       {"true", {"1", "null", "[[]]", "{}"}, {"nope", ""}},
   };
@@ -148,15 +108,19 @@ TEST(JsonSchemaGrammar, TakesPlainDocumentsThatAreValidOnly) {
   for (const SchemaCase& c : SchemaCases()) {
     const auto grammar = JsonSchemaGrammar(c.schema);
     for (const char* text : c.valid)
-      EXPECT_TRUE(Accepts(grammar, text)) << c.schema << "\n" << text;
+      EXPECT_TRUE(AcceptsJson(grammar, text)) << c.schema << "\n" << text;
     for (const char* text : c.invalid) {
-      EXPECT_FALSE(Accepts(grammar, text)) << c.schema << "\n" << text;
+      EXPECT_FALSE(AcceptsJson(grammar, text)) << c.schema << "\n" << text;
     }
   }
 }
 
 // A validator of its own for what the cases use.
 bool IsValid(const Json& schema, const Json& value, const Json& root) {
+  if (schema.is_object() && schema.contains("allOf")) {
+    return std::all_of(schema["allOf"].begin(), schema["allOf"].end(),
+                       [&](const Json& part) { return IsValid(part, value, root); });
+  }
   if (schema.is_boolean()) return schema.get<bool>();
   if (schema.contains("$ref")) return IsValid(root["$defs"]["tree"], value, root);
   if (schema.contains("const")) return value == schema["const"];
@@ -169,6 +133,7 @@ bool IsValid(const Json& schema, const Json& value, const Json& root) {
     for (const Json& part : schema[name]) count += IsValid(part, value, root) ? 1 : 0;
     return std::string(name) == "oneOf" ? count == 1 : count > 0;
   }
+  if (!schema.contains("type")) return true;
   const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
   const bool has_type = std::any_of(types.begin(), types.end(), [&](const Json& type) {
     return type == value.type_name() || (type == "integer" && value.is_number_integer());
@@ -207,7 +172,7 @@ TEST(JsonSchemaGrammar, RandomWalksAreValid) {
     const auto grammar = JsonSchemaGrammar(c.schema);
     const Json schema = Json::parse(c.schema);
     for (int i = 0; i < 12; ++i) {
-      const std::string text = RandomWalk(grammar, random);
+      const std::string text = RandomJson(grammar, random);
       const Json json = Json::parse(text, nullptr, false);
       EXPECT_FALSE(json.is_discarded()) << c.schema << "\n" << text;
       EXPECT_TRUE(IsValid(schema, json, schema)) << c.schema << "\n" << text;
@@ -224,7 +189,7 @@ TEST(JsonSchemaGrammar, IntegersBetweenAreExactlyThose) {
     const Json schema = {{"type", "integer"}, {"minimum", low}, {"maximum", high}};
     const auto grammar = JsonSchemaGrammar(schema.dump());
     for (int number = low - 12; number <= high + 12; ++number) {
-      EXPECT_EQ(Accepts(grammar, std::to_string(number)), number >= low && number <= high)
+      EXPECT_EQ(AcceptsJson(grammar, std::to_string(number)), number >= low && number <= high)
           << schema << " " << number;
     }
   }
@@ -232,10 +197,25 @@ TEST(JsonSchemaGrammar, IntegersBetweenAreExactlyThose) {
 
 TEST(JsonSchemaGrammar, RefusesByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"type": "string", "pattern": "a"})", "'pattern' is not supported"},
-      {R"({"type": "string", "format": "date"})", "'format' is not supported"},
+      {R"({"type": "string", "pattern": "a", "maxLength": 3})", "'pattern' beside"},
+      {R"({"type": "string", "pattern": "a", "format": "date"})", "'pattern' beside 'format'"},
+      {R"({"type": "string", "pattern": 5})", "'pattern' must be a text"},
+      {R"({"pattern": "a"})", "'pattern' without a 'type'"},
+      {R"({"type": "number", "multipleOf": 2})", "'multipleOf' is not supported"},
       {R"({"type": "number", "minimum": 1})", "'minimum' is supported for integers only"},
-      {R"({"allOf": []})", "'allOf' without a 'type'"},
+      {R"({"allOf": []})", "'allOf' must be a list"},
+      {R"({"allOf": [{"type": "string"}, {"type": "null"}]})", "no type in common"},
+      {R"({"allOf": [{"enum": [1]}, {"enum": [2]}]})", "no value in common"},
+      {R"({"allOf": [{"type": "object", "properties": {"a": {}}, "required": ["a"]},
+           {"type": "object", "properties": {}, "additionalProperties": false}]})",
+       "requires 'a' and forbids it"},
+      {R"({"allOf": [{"anyOf": [{"type": "null"}]}, {"anyOf": [{"type": "string"}]}]})",
+       "each have 'anyOf'"},
+      {R"({"allOf": [{"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}]})",
+       "each have 'pattern'"},
+      {R"({"allOf": [false, {"type": "null"}]})", "allows nothing"},
+      {R"({"allOf": [{"$ref": "#"}, {"type": "object"}]})", "nested too deeply"},
+      {R"({"enum": ["x"], "type": "integer"})", "no value of its 'type'"},
       {R"({"type": "thing"})", "names no type"},
       {R"({"$ref": "http://x"})", "'$ref' to 'http://x'"},
       {R"({"$ref": "#"})", "begins with itself"},
@@ -259,6 +239,15 @@ TEST(JsonSchemaGrammar, RefusesByName) {
       EXPECT_THAT(error.what(), HasSubstr(words)) << schema;
     }
   }
+  // Every level twice what the one below says: counted, not tried.
+  Json doubling = {{"$ref", "#/$defs/d40"}};
+  for (int i = 1; i <= 40; ++i) {
+    const Json below = {{"$ref", "#/$defs/d" + std::to_string(i - 1)}};
+    const Json more = {{"properties", {{"p" + std::to_string(i), {{"type", "null"}}}}}};
+    doubling["$defs"]["d" + std::to_string(i)] = {{"allOf", {below, more, below}}};
+  }
+  doubling["$defs"]["d0"] = {{"type", "object"}, {"properties", Json::object()}};
+  EXPECT_THROW(JsonSchemaGrammar(doubling.dump()), Error);
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += R"({"items":)";
   EXPECT_THROW(JsonSchemaGrammar(deep), Error);

@@ -15,8 +15,10 @@ constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 
 // How chat models spell the end of a turn; the first that a vocabulary has becomes its `eot`
 // where the file names none.
-constexpr std::array<std::string_view, 4> kTurnEnds = {"<|eot_id|>", "<|im_end|>", "<|end|>",
-                                                       "<end_of_turn>"};
+constexpr std::array<std::string_view, 5> kTurnEnds = {
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
+    "<|eom_id|>",  // of a turn that calls a tool
+};
 // And the end of everything.
 constexpr std::array<std::string_view, 3> kTextEnds = {"<|end_of_text|>", "<|endoftext|>", "</s>"};
 

@@ -4,6 +4,7 @@
 
 scripts/test_openai.sh makes the virtual environment and runs it.
 """
+import json
 import math
 import re
 import signal
@@ -15,6 +16,12 @@ import unittest
 import openai
 
 HEARTH, MODEL = sys.argv[1:3]
+TOOLS = [
+    {"type": "function", "function": {
+        "name": "weather", "parameters": {"type": "object", "properties": {
+            "city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}}},
+    {"type": "function", "function": {"name": "now", "description": "The time."}},
+]
 QUESTION = [{"role": "user", "content": "Tell me a story about a fox."}]
 
 
@@ -37,8 +44,8 @@ class OpenAiClientTest(unittest.TestCase):
         assert cls.server.wait(60) == 0
 
     def chat(self, **more):
-        return self.client.chat.completions.create(model=self.model, messages=QUESTION, seed=5,
-                                                   max_tokens=80, **more)
+        return self.client.chat.completions.create(
+            **{"model": self.model, "messages": QUESTION, "seed": 5, "max_tokens": 80, **more})
 
     def test_chat_and_stream_are_the_same(self):
         whole = self.chat()
@@ -77,6 +84,70 @@ class OpenAiClientTest(unittest.TestCase):
     def test_several_answers(self):
         texts = [c.message.content for c in self.chat(n=3).choices]
         self.assertEqual(len(set(texts)), 3)
+
+    def assert_calls_fit(self, calls):
+        for call in calls:
+            self.assertEqual(call.type, "function")
+            self.assertTrue(call.id.startswith("call_"))
+            arguments = json.loads(call.function.arguments)
+            if call.function.name == "now":
+                self.assertEqual(arguments, {})
+            else:
+                self.assertEqual(call.function.name, "weather")
+                self.assertIn(arguments["city"], ("Oslo", "Rome"))
+
+    def test_tools_that_must_be_called(self):
+        named = {"type": "function", "function": {"name": "weather"}}
+        for choice in ("required", named):
+            answer = self.chat(tools=TOOLS, tool_choice=choice, n=2, max_tokens=180,
+                               parallel_tool_calls=False).choices
+            for one in answer:
+                self.assertEqual(one.finish_reason, "tool_calls")
+                self.assertIsNone(one.message.content)
+                self.assertTrue(one.message.tool_calls)
+                self.assert_calls_fit(one.message.tool_calls)
+        self.assertEqual(answer[0].message.tool_calls[0].function.name, "weather")
+
+    def test_tools_in_a_stream(self):
+        # The client's own helper puts the parts together.
+        with self.client.chat.completions.stream(model=self.model, messages=QUESTION, tools=TOOLS,
+                                                 tool_choice="required", seed=5,
+                                                 parallel_tool_calls=False) as stream:
+            kinds = {event.type for event in stream}
+            choice = stream.get_final_completion().choices[0]
+        self.assertIn("tool_calls.function.arguments.delta", kinds)
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        self.assertEqual(len(choice.message.tool_calls), 1)
+        self.assert_calls_fit(choice.message.tool_calls)
+        whole = self.client.chat.completions.create(
+            model=self.model, messages=QUESTION, tools=TOOLS, tool_choice="required", seed=5,
+            parallel_tool_calls=False).choices[0].message
+        self.assertEqual(whole.tool_calls[0].function.arguments,
+                         choice.message.tool_calls[0].function.arguments)
+
+    def test_tools_that_may_be_called(self):
+        strict = [{"type": "function", "function": {**tool["function"], "strict": True}}
+                  for tool in TOOLS]
+        for tools in (TOOLS, strict):
+            choice = self.chat(tools=tools, tool_choice="auto").choices[0]
+            if choice.message.tool_calls:  # a model of stories does not
+                self.assertEqual(choice.finish_reason, "tool_calls")
+            else:
+                self.assertTrue(choice.message.content)
+        self.assertIsNone(self.chat(tools=TOOLS, tool_choice="none").choices[0].message.tool_calls)
+
+    def test_results_of_tools(self):
+        message = self.chat(tools=TOOLS, tool_choice="required", max_tokens=150,
+                            parallel_tool_calls=False).choices[0].message
+        results = [{"role": "tool", "tool_call_id": call.id, "content": "It rains."}
+                   for call in message.tool_calls]
+        answer = self.client.chat.completions.create(
+            model=self.model, messages=[*QUESTION, message, *results], tools=TOOLS, seed=5,
+            max_tokens=20)
+        self.assertGreater(answer.usage.prompt_tokens_details.cached_tokens, 0)
+        with self.assertRaises(openai.BadRequestError) as bad:
+            self.client.chat.completions.create(model=self.model, messages=[*QUESTION, *results])
+        self.assertEqual(bad.exception.param, "messages[1].tool_call_id")
 
     def test_completions(self):
         answer = self.client.completions.create(model=self.model, prompt="Once upon a time",

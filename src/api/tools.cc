@@ -1,0 +1,101 @@
+#include "api/tools.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "text/tool_call_reader.h"
+
+namespace hearth::api {
+namespace {
+
+[[noreturn]] void Refuse(const std::string& name, const std::string& what) {
+  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "function '" + Printable(name) + "'",
+                      what);
+}
+
+std::vector<AnswerPart> ToApi(std::vector<hearth::AnswerPart> parts) {
+  std::vector<AnswerPart> out;
+  for (hearth::AnswerPart& part : parts) {
+    out.push_back({part.call, std::move(part.name), std::move(part.text)});
+  }
+  return out;
+}
+
+}  // namespace
+
+ToolFormat::ToolFormat(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+ToolFormat::~ToolFormat() = default;
+
+std::shared_ptr<const Grammar> ToolFormat::Impl::MakeGrammar(
+    const std::optional<std::string>& answer_schema, const Tokenizer& tokenizer) const {
+  const bool any_strict = std::any_of(functions.begin(), functions.end(),
+                                      [](const ToolFunction& function) { return function.strict; });
+  if (!must_call && !any_strict && parallel && !answer_schema) return nullptr;
+  return ToolCallGrammar(
+      syntax, functions,
+      {.must_call = must_call, .takes_many = parallel, .answer_schema = answer_schema}, tokenizer);
+}
+
+std::vector<ToolFunction> ToEngine(const ToolOptions& options) {
+  std::vector<ToolFunction> functions;
+  std::set<std::string> names;
+  for (const Tool& tool : options.tools) {
+    if (tool.name.empty()) Refuse(tool.name, "it needs a name");
+    if (!names.insert(tool.name).second) Refuse(tool.name, "there are two of that name");
+    functions.push_back({tool.name, tool.description, tool.parameters, tool.strict});
+  }
+  if (options.must_call && functions.empty()) Refuse(options.function, "there are no tools");
+  if (!options.function.empty() && names.count(options.function) == 0) {
+    Refuse(options.function, "it is none of the tools");
+  }
+  return functions;
+}
+
+std::shared_ptr<const ToolFormat> MakeToolFormat(const ToolOptions& options,
+                                                 std::vector<ToolFunction> functions,
+                                                 const ToolSyntax& syntax) {
+  if (functions.empty()) return nullptr;
+  if (options.must_call && !options.function.empty()) {
+    std::erase_if(functions,
+                  [&](const ToolFunction& function) { return function.name != options.function; });
+  }
+  return std::make_shared<const ToolFormat>(std::make_unique<const ToolFormat::Impl>(
+      ToolFormat::Impl{syntax, std::move(functions), options.must_call, options.parallel}));
+}
+
+std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messages) {
+  std::vector<hearth::ChatMessage> out;
+  for (const ChatMessage& message : messages) {
+    out.push_back({message.role, message.content, {}, message.tool_call_id});
+    for (const ToolCall& call : message.tool_calls) {
+      out.back().tool_calls.push_back({call.id, call.name, call.arguments});
+    }
+  }
+  return out;
+}
+
+struct ToolCallReader::Impl {
+  std::shared_ptr<const ToolFormat> format;  // whose syntax the reader uses
+  hearth::ToolCallReader reader;
+};
+
+ToolCallReader::ToolCallReader(std::shared_ptr<const ToolFormat> format) {
+  std::vector<std::string> names;
+  for (const ToolFunction& function : format->impl().functions) names.push_back(function.name);
+  hearth::ToolCallReader reader(format->impl().syntax, std::move(names));
+  impl_ = std::make_unique<Impl>(Impl{std::move(format), std::move(reader)});
+}
+ToolCallReader::ToolCallReader(ToolCallReader&&) noexcept = default;
+ToolCallReader& ToolCallReader::operator=(ToolCallReader&&) noexcept = default;
+ToolCallReader::~ToolCallReader() = default;
+
+std::vector<AnswerPart> ToolCallReader::Push(std::string_view text) {
+  return ToApi(impl_->reader.Push(text));
+}
+std::vector<AnswerPart> ToolCallReader::Finish() { return ToApi(impl_->reader.Finish()); }
+int64_t ToolCallReader::num_calls() const { return impl_->reader.num_calls(); }
+bool ToolCallReader::is_inside_call() const { return impl_->reader.is_inside_call(); }
+
+}  // namespace hearth::api

@@ -1,0 +1,36 @@
+// Tools between the interface and the chat template.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hearth/hearth.hpp"
+#include "text/chat_format.h"
+#include "text/tool_call_grammar.h"
+#include "text/tool_prompt.h"
+#include "text/tool_syntax.h"
+
+namespace hearth::api {
+
+struct ToolFormat::Impl {
+  const ToolSyntax& syntax;
+  std::vector<ToolFunction> functions;  // that may be called
+  bool must_call = false;
+  bool parallel = true;
+
+  // What answers are constrained to; null where nothing is demanded of them.
+  std::shared_ptr<const Grammar> MakeGrammar(const std::optional<std::string>& answer_schema,
+                                             const Tokenizer& tokenizer) const;
+};
+
+// Throws hearth::Error(kInvalidArgument) for names that are empty or twice there, and for a
+// function to be called that is none of the tools.
+std::vector<ToolFunction> ToEngine(const ToolOptions& options);
+std::shared_ptr<const ToolFormat> MakeToolFormat(const ToolOptions& options,
+                                                 std::vector<ToolFunction> functions,
+                                                 const ToolSyntax& syntax);
+
+std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messages);
+
+}  // namespace hearth::api

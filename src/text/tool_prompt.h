@@ -1,0 +1,45 @@
+// Conversations with tools, for chat templates that know tools and for those that do not.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat_format.h"
+
+namespace hearth {
+
+// A function that the model may call.
+struct ToolFunction {
+  std::string name;
+  std::string description;
+  std::string parameters;  // a JSON Schema of an object; empty: it has none
+  // Calls keep to the schema in any case where they are forced, else only of a strict function.
+  bool strict = false;
+};
+
+// What the templates of one model expect of messages.
+struct ToolMessageStyle {
+  bool parsed_arguments = true;  // arguments as a mapping, not as its JSON text
+  bool null_content = true;      // of an assistant that only called; else an empty text
+  bool short_ids = false;        // ids of nine letters and digits
+};
+
+bool MentionsTools(const std::vector<ChatMessage>& messages);
+
+// The functions and messages as the JSON that templates take for "tools" and "messages". Results of
+// tools have the name of their function too.
+std::string ToolsJson(const std::vector<ToolFunction>& functions);
+std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMessageStyle& style);
+
+// A description of the functions and of how to call them (GenericToolSyntax), in words.
+std::string DescribeTools(const std::vector<ToolFunction>& functions);
+
+// The same conversation without tools: calls are written into the assistant's texts, results are
+// said by the user, what follows each other in one message. The description, where it is not empty,
+// stands behind the system's text, or before the first of the user's.
+enum class DescriptionPlace { kSystem, kUser };
+std::vector<ChatMessage> WithoutTools(const std::vector<ChatMessage>& messages,
+                                      const std::string& description, DescriptionPlace place);
+
+}  // namespace hearth
