@@ -54,6 +54,7 @@ void Forward::RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observ
   }
   ffn_counts_ +=
       prefill_->Run(compute_, ffn, input_, {active_.lists(), observed.skips_silent}, out);
+  if (map_ != nullptr) DrawFired(map_->Ffn(observed.layer, observed.expert), out.rows);
   laps_.Lap(ForwardOp::kFfnGateUp);
 }
 
@@ -74,6 +75,7 @@ void Forward::RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observ
       observer_->OnFfnNeurons(observed);
     }
     ffn_counts_ += neurons_->Activate(compute_, ffn, x.row(i), listed, observed.skips_silent);
+    if (map_ != nullptr) DrawFired(map_->Ffn(observed.layer, observed.expert), 0);
     laps_.Lap(ForwardOp::kFfnGateUp);
     neurons_->AddDown(compute_, ffn, out.row(i));
     laps_.Lap(ForwardOp::kFfnDown);

@@ -16,9 +16,11 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
   const bool holds_gates = streamed_->store().plan().holds_gates;
   const bool has_lists = !active_.all() || (skip_silent && holds_gates);
-  if (x.rows >= kPrefillTokens && !(is_decoding_ && has_lists)) {
+  const bool reads_ranges = !has_lists || (x.rows >= kPrefillTokens && !is_decoding_);
+  if (map_ != nullptr && reads_ranges) DrawRanges(map_->Ffn(layer, expert), x.rows);
+  if (x.rows >= kPrefillTokens && reads_ranges) {
     StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
-  } else if (!has_lists) {
+  } else if (reads_ranges) {
     StreamAll(ffn, skip_silent, out);
   } else {
     for (int64_t i = 0; i < x.rows; ++i) {

@@ -62,6 +62,7 @@ class DecodePipeline {
                       std::optional<std::span<const int32_t>> listed, bool skip_silent, float* out);
 
   StreamCounts counts() const;
+  void Watch(NeuronMap* map) { fetch_.Watch(map); }  // see NeuronFetch
 
  private:
   struct Places;   // where things lie in memory_

@@ -60,6 +60,9 @@ class StreamedFfns {
     return decode_.Run(compute, ffn, x, listed, skip_silent, out);
   }
 
+  // Draws the lists of later calls of Run into `map`; null ends that.
+  void Watch(NeuronMap* map) { decode_.Watch(map); }
+
   // See ProbeNeuronReads. Between passes.
   double ProbeReads(double seconds) {
     ranges_.Stop();
