@@ -113,13 +113,24 @@ Model Model::Load(const std::string& path, const LoadOptions& options) {
         throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted");
       }
     }
-    return Model(
-        std::make_unique<Impl>(Engine::Load(path, engine), options.parallel, options.queue));
+    std::unique_ptr<Engine> loaded = Engine::Load(path, engine);
+    std::unique_ptr<SessionKeeper> sessions;
+    if (!options.session_folder.empty()) {
+      sessions = OpenSessions(*loaded, {.folder = options.session_folder,
+                                        .limit_bytes = options.session_limit_bytes,
+                                        .warn = options.on_warning});
+    }
+    return Model(std::make_unique<Impl>(std::move(loaded), options.parallel, options.queue,
+                                        std::move(sessions)));
   });
 }
 
 const ModelInfo& Model::info() const { return impl_->info(); }
 Stats Model::stats() const { return impl_->stats(); }
+void Model::Close(std::chrono::milliseconds most_to_save) {
+  impl_->Close(std::chrono::steady_clock::now() + most_to_save);
+}
+NeuronPicture Model::WatchNeurons() const { return impl_->WatchNeurons(); }
 
 std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt) const {
   return Translated([&] {

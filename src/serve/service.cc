@@ -87,6 +87,7 @@ const std::vector<Service::Route>& Service::Routes() {
       {"POST", "/v1/embeddings", true, &Service::Embed},
       {"GET", "/v1/models", true, &Service::Models},
       {"GET", "/v1/hearth/stats", true, &Service::HearthStats},
+      {"GET", "/v1/hearth/neurons", true, &Service::Neurons},
       {"POST", "/tokenize", true, &Service::Tokenize},
       {"POST", "/detokenize", true, &Service::Detokenize},
       {"GET", "/", false, &Service::Page},
@@ -331,6 +332,11 @@ std::shared_ptr<Exchange> Service::Prometheus(std::string_view, std::shared_ptr<
 
 std::shared_ptr<Exchange> Service::HearthStats(std::string_view, std::shared_ptr<Reply> reply) {
   reply->Send(Document(StatsDocument(name_, model_.info(), model_.stats())));
+  return nullptr;
+}
+
+std::shared_ptr<Exchange> Service::Neurons(std::string_view, std::shared_ptr<Reply> reply) {
+  reply->Send(Document(NeuronsDocument(model_.WatchNeurons(), model_.info().is_streamed)));
   return nullptr;
 }
 

@@ -85,6 +85,7 @@ class Service {
   std::shared_ptr<Exchange> Health(std::string_view body, std::shared_ptr<Reply> reply);
   std::shared_ptr<Exchange> Prometheus(std::string_view body, std::shared_ptr<Reply> reply);
   std::shared_ptr<Exchange> HearthStats(std::string_view body, std::shared_ptr<Reply> reply);
+  std::shared_ptr<Exchange> Neurons(std::string_view body, std::shared_ptr<Reply> reply);
 
   api::Model& model_;
   const ServiceOptions options_;
