@@ -1,11 +1,15 @@
 // Conversations whose KV pages go to disk and come back, with restarts between: the same answers,
 // to the bit, as of an engine that had room for all and never stopped.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "base/test_data.h"
@@ -30,7 +34,8 @@ struct Answer {
 // An engine, its scheduler, and perhaps a folder for sessions.
 class Server {
  public:
-  Server(const std::string& model, int64_t sequences, const std::string& folder = "") {
+  Server(const std::string& model, int64_t sequences, const std::string& folder = "",
+         const BatchLimits& limits = {}) {
     EngineOptions options{.threads = 2, .context = kContext, .kv_sequences = sequences};
     options.mode = model.ends_with("packed.gguf") ? std::optional(FfnMode::kGated) : std::nullopt;
     engine_ = Engine::Load(model, options);
@@ -38,7 +43,7 @@ class Server {
       sessions_ = OpenSessions(
           *engine_, {.folder = folder, .warn = [this](const std::string&) { ++warnings_; }});
     }
-    scheduler_ = std::make_unique<BatchScheduler>(*engine_, BatchLimits{}, sessions_.get());
+    scheduler_ = std::make_unique<BatchScheduler>(*engine_, limits, sessions_.get());
   }
 
   void Ask(std::vector<TokenId> prompt, int64_t tokens, uint64_t seed, Answer* answer) {
@@ -234,6 +239,45 @@ TEST_F(SavedSessionsTest, WhatIsDamagedOrGoneIsComputed) {
     EXPECT_EQ(server.warnings(), is_gone ? 0 : 1);
     EXPECT_EQ(server.Stop(), 0);
   }
+}
+
+TEST_F(SavedSessionsTest, ADiskThatIsStuckKeepsNobodyWaiting) {
+  std::mt19937 random(9);
+  const auto text = Words(random, 150);
+  Answer first, ignored;
+  {
+    Server server(Stories(), 1, Sessions());
+    server.Ask(text, 1, 0, &first);
+    server.Run();
+    server.Stop();
+  }
+  std::string path;
+  for (const auto& file : std::filesystem::directory_iterator(Sessions())) {
+    if (file.path().extension() == ".session") path = file.path();
+  }
+  std::filesystem::remove(path);
+  // Whoever opens it to write waits for a reader.
+  path += "." + std::to_string(getpid()) + ".partial";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  Server server(Stories(), 4, Sessions(), {.most_prefixes = 1});
+  server.Ask(text, 1, 0, &first);
+  server.Run();
+  server.Ask(Words(random, 100), 1, 0, &ignored);  // takes its place in the cache
+  server.Run();
+  auto longer = text;
+  longer.insert(longer.end(), first.tokens.begin(), first.tokens.end());
+  longer.push_back(9);
+  Answer answer;
+  server.Ask(longer, 5, 0, &answer);
+  server.Run();
+  EXPECT_EQ(answer.reused, 150) << "what is being saved is still in memory";
+  EXPECT_EQ(server.counts().restored, 0);
+  EXPECT_GE(server.Stop(std::chrono::milliseconds(50)), 1);
+  EXPECT_EQ(server.engine().kv_pool().free_pages(), server.engine().kv_pool().num_pages());
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_GE(reader, 0);
+  while (std::filesystem::exists(path)) std::this_thread::yield();  // given up
+  close(reader);
 }
 
 TEST_F(SavedSessionsTest, CancelledRequestsGiveTheirPagesBack) {

@@ -199,10 +199,14 @@ bool SessionStore::Save(std::span<const TokenId> tokens, const CopyPageFn& copy)
     Write(tokens, copy, &is_whole);
     return is_whole;
   } catch (const std::exception& error) {
-    const std::lock_guard lock(mutex_);
-    ++counts_.failed;
+    bool is_known = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.failed;
+      is_known = std::exchange(is_failing_, true);
+    }
     // A disk that is full would say so with every session.
-    if (!std::exchange(is_failing_, true)) {
+    if (!is_known) {
       Warn(fmt::format("{}: the session is not saved; further failures are only counted",
                        error.what()));
     }
