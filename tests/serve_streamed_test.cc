@@ -150,7 +150,8 @@ TEST_F(ServeStreamedTest, ThePictureOfTheLastTokenIsWhatItAskedFor) {
 
 TEST_F(ServeStreamedTest, OfAModelInMemoryThePictureShowsWhoFires) {
   for (const char* mode : {"gated", "predicted"}) {
-    ServerProcess server(Model(), {"--ctx", "256", "--threads", "2", "--mode", mode});
+    ServerProcess server(Model(),
+                         {"--ctx", "256", "--threads", "2", "--parallel", "12", "--mode", mode});
     HttpClient client = server.Connect();
     client.Get("/v1/hearth/neurons");
     client.Post("/v1/completions", Prompt(11));
@@ -161,6 +162,19 @@ TEST_F(ServeStreamedTest, OfAModelInMemoryThePictureShowsWhoFires) {
     const int sum = std::accumulate(fired.begin(), fired.end(), 0);
     EXPECT_GT(sum, 0);
     EXPECT_LT(sum, 4 * 6144 / 2) << "few fire";
+    // So many that they are computed together.
+    json many = Prompt(12);
+    many["n"] = 12;
+    client.Post("/v1/completions", many);
+    json together = Picture(client);
+    for (int i = 0; i < 1000 && together["last_pass"]["tokens"] == 1; ++i) {
+      together = Picture(client);
+    }
+    EXPECT_GE(together["last_pass"]["tokens"], 8);
+    const std::vector<int> all = Counts(together["last_pass"]["pinned"]);
+    const int tokens = together["last_pass"]["tokens"];
+    EXPECT_GT(std::accumulate(all.begin(), all.end(), 0), sum);
+    for (const int count : all) EXPECT_LE(count, 48 * tokens);
   }
 }
 

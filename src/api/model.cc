@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/model_impl.h"
+#include "base/memory_info.h"
 #include "engine/ffn_mode.h"
 #include "engine/prompt.h"
 #include "text/json_schema_grammar.h"
@@ -112,6 +113,9 @@ Model Model::Load(const std::string& path, const LoadOptions& options) {
       if (!engine.mode) {
         throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted");
       }
+    }
+    if (!options.session_folder.empty()) {
+      engine.program_bytes = ResidentBytes() + SessionKeeper::kMemoryBytes;
     }
     std::unique_ptr<Engine> loaded = Engine::Load(path, engine);
     std::unique_ptr<SessionKeeper> sessions;

@@ -20,8 +20,6 @@ namespace {
 
 // Connections, requests being parsed, and candidates for the next token of every request.
 constexpr uint64_t kServerBytes = uint64_t{32} << 20;
-// The tokens of all saved sessions, and what is on its way to and from their files.
-constexpr uint64_t kSessionBytes = uint64_t{8} << 20;
 // Of the grace, one part in so many is kept for saving sessions, but not more than this.
 constexpr int kSaveShare = 4;
 constexpr std::chrono::milliseconds kMostSaveTime{10'000};
@@ -48,7 +46,9 @@ int RunServer(const ServeArguments& arguments) {
   if (options.plan.empty()) {
     options.kv_sequences = arguments.parallel;
     options.more_program_bytes = kServerBytes;
-    if (!arguments.session_folder.empty()) options.more_program_bytes += kSessionBytes;
+    if (!arguments.session_folder.empty()) {
+      options.more_program_bytes += SessionKeeper::kMemoryBytes;
+    }
   }
   std::unique_ptr<Engine> engine = LoadEngine(options);
   if (arguments.verbose) {

@@ -76,6 +76,8 @@ class JobThread {
 class SessionKeeper {
  public:
   using Clock = std::chrono::steady_clock;
+  // Memory that it may take: the tokens of all files, and what is on its way to and from them.
+  static constexpr uint64_t kMemoryBytes = uint64_t{8} << 20;
 
   explicit SessionKeeper(std::unique_ptr<SessionStore> store);
   // Abandons what is under way.
