@@ -122,6 +122,7 @@ TEST_F(ServeStreamedTest, ThePictureOfTheLastTokenIsWhatItAskedFor) {
   EXPECT_EQ(picture["shape"]["layers"], 4);
   EXPECT_EQ(picture["shape"]["neurons"], 6144);
   EXPECT_TRUE(picture["last_pass"].is_null()) << "nobody looked";
+  EXPECT_TRUE(server.WaitFor("hearth_generated_tokens_total", 11));  // they come behind the answer
   const json before = client.Get("/v1/hearth/stats").Json()["io"];
   json one = Prompt(11);
   one["max_tokens"] = 2;  // the first comes from the prompt
@@ -146,6 +147,25 @@ TEST_F(ServeStreamedTest, ThePictureOfTheLastTokenIsWhatItAskedFor) {
       EXPECT_TRUE(!is_elsewhere || counts[i] == 0) << place << " " << i;
     }
   }
+}
+
+TEST_F(ServeStreamedTest, WhereAllNeuronsAreComputedThePictureIsFull) {
+  std::vector<std::string> options = Options();
+  options.back() = "dense";
+  ServerProcess server(Model(), options);
+  HttpClient client = server.Connect();
+  client.Get("/v1/hearth/neurons");
+  client.Post("/v1/completions", Prompt(11));
+  const json picture = Picture(client);
+  const int pinned = picture["shape"]["pinned_neurons"];
+  EXPECT_GT(pinned, 0);
+  const auto sum = [&](const char* place) {
+    const std::vector<int> counts = Counts(picture["last_pass"][place]);
+    return std::accumulate(counts.begin(), counts.end(), 0);
+  };
+  EXPECT_EQ(sum("pinned"), 4 * pinned);
+  EXPECT_EQ(sum("cached"), 0);
+  EXPECT_EQ(sum("read"), 4 * (6144 - pinned));
 }
 
 TEST_F(ServeStreamedTest, OfAModelInMemoryThePictureShowsWhoFires) {
