@@ -87,6 +87,9 @@ TEST_F(ServeTest, TellsItsModelAndHealth) {
   EXPECT_THAT(SchemaComplaints(Schema("stats"), stats), ::testing::IsEmpty());
   EXPECT_GT(stats["memory"]["ledger"]["kv cache"], 0);
   EXPECT_EQ(stats["requests"]["parallel"], 4);
+  const json neurons = client.Get("/v1/hearth/neurons").Json();
+  EXPECT_THAT(SchemaComplaints(Schema("neurons"), neurons), ::testing::IsEmpty());
+  EXPECT_TRUE(neurons["shape"].is_null()) << "its FFNs are matrices";
   const HttpResponse metrics = client.Get("/metrics");
   EXPECT_THAT(metrics.headers.at("content-type"), StartsWith("text/plain"));
   EXPECT_THAT(metrics.body, HasSubstr("hearth_time_to_first_token_seconds_bucket{le=\"+Inf\"}"));

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
+#include "json_schema.h"
 #include "prepare/pack_test_models.h"
 #include "program.h"
 #include "server_process.h"
@@ -77,6 +80,122 @@ TEST_F(ServeStreamedTest, TwelveTogetherReadOnlyWhatTheyNeed) {
   EXPECT_LE(server.Metric("hearth_decode_read_bytes_total") - alone_bytes, alone_bytes)
       << "a neuron that several need is read once";
   EXPECT_GT(server.Metric("hearth_hit_ratio"), 0.3);
+}
+
+// The picture of a pass; it comes a moment after the answer.
+json Picture(HttpClient& client) {
+  json picture;
+  for (int i = 0; i < 1000; ++i) {
+    picture = client.Get("/v1/hearth/neurons").Json();
+    if (!picture["last_pass"].is_null()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_THAT(SchemaComplaints(Schema("neurons"), picture), testing::IsEmpty());
+  return picture;
+}
+
+// Of base64, 16 bits each.
+std::vector<int> Counts(const json& text) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<int> bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text.get<std::string>()) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(digits.find(c));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes.push_back(static_cast<int>(bits >> count & 255u));
+  }
+  std::vector<int> counts;
+  for (size_t i = 0; i + 1 < bytes.size(); i += 2) counts.push_back(bytes[i] + 256 * bytes[i + 1]);
+  return counts;
+}
+
+TEST_F(ServeStreamedTest, ThePictureOfTheLastTokenIsWhatItAskedFor) {
+  ServerProcess server(Model(), Options());
+  HttpClient client = server.Connect();
+  client.Post("/v1/completions", Prompt(10));
+  json picture = client.Get("/v1/hearth/neurons").Json();
+  EXPECT_THAT(SchemaComplaints(Schema("neurons"), picture), testing::IsEmpty());
+  EXPECT_EQ(picture["shape"]["layers"], 4);
+  EXPECT_EQ(picture["shape"]["neurons"], 6144);
+  EXPECT_TRUE(picture["last_pass"].is_null()) << "nobody looked";
+  EXPECT_TRUE(server.WaitFor("hearth_generated_tokens_total", 11));  // they come behind the answer
+  const json before = client.Get("/v1/hearth/stats").Json()["io"];
+  json one = Prompt(11);
+  one["max_tokens"] = 2;  // the first comes from the prompt
+  client.Post("/v1/completions", one);
+  picture = Picture(client);
+  const json after = client.Get("/v1/hearth/stats").Json()["io"];
+  const json& last = picture["last_pass"];
+  ASSERT_FALSE(last.is_null());
+  EXPECT_EQ(last["tokens"], 1);
+  for (const char* place : {"pinned", "cached", "read"}) {
+    const std::vector<int> counts = Counts(last[place]);
+    EXPECT_EQ(counts.size(), 4u * 128u);
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0),
+              after[place].get<int>() - before[place].get<int>())
+        << place;
+    const int pinned_columns = picture["shape"]["pinned_neurons"].get<int>() / 48;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      EXPECT_LE(counts[i], 48);
+      const bool is_pinned = place == std::string("pinned");
+      const int column = static_cast<int>(i % 128);
+      const bool is_elsewhere = is_pinned ? column > pinned_columns : column < pinned_columns;
+      EXPECT_TRUE(!is_elsewhere || counts[i] == 0) << place << " " << i;
+    }
+  }
+}
+
+TEST_F(ServeStreamedTest, WhereAllNeuronsAreComputedThePictureIsFull) {
+  std::vector<std::string> options = Options();
+  options.back() = "dense";
+  ServerProcess server(Model(), options);
+  HttpClient client = server.Connect();
+  client.Get("/v1/hearth/neurons");
+  client.Post("/v1/completions", Prompt(11));
+  const json picture = Picture(client);
+  const int pinned = picture["shape"]["pinned_neurons"];
+  EXPECT_GT(pinned, 0);
+  const auto sum = [&](const char* place) {
+    const std::vector<int> counts = Counts(picture["last_pass"][place]);
+    return std::accumulate(counts.begin(), counts.end(), 0);
+  };
+  EXPECT_EQ(sum("pinned"), 4 * pinned);
+  EXPECT_EQ(sum("cached"), 0);
+  EXPECT_EQ(sum("read"), 4 * (6144 - pinned));
+}
+
+TEST_F(ServeStreamedTest, OfAModelInMemoryThePictureShowsWhoFires) {
+  for (const char* mode : {"gated", "predicted"}) {
+    ServerProcess server(Model(),
+                         {"--ctx", "256", "--threads", "2", "--parallel", "12", "--mode", mode});
+    HttpClient client = server.Connect();
+    client.Get("/v1/hearth/neurons");
+    client.Post("/v1/completions", Prompt(11));
+    const json picture = Picture(client);
+    EXPECT_FALSE(picture["shape"]["is_streamed"]);
+    EXPECT_EQ(picture["shape"]["pinned_neurons"], 6144);
+    const std::vector<int> fired = Counts(picture["last_pass"]["pinned"]);
+    const int sum = std::accumulate(fired.begin(), fired.end(), 0);
+    EXPECT_GT(sum, 0);
+    EXPECT_LT(sum, 4 * 6144 / 2) << "few fire";
+    // So many that they are computed together.
+    json many = Prompt(12);
+    many["n"] = 12;
+    client.Post("/v1/completions", many);
+    json together = Picture(client);
+    for (int i = 0; i < 1000 && together["last_pass"]["tokens"] == 1; ++i) {
+      together = Picture(client);
+    }
+    EXPECT_GE(together["last_pass"]["tokens"], 8);
+    const std::vector<int> all = Counts(together["last_pass"]["pinned"]);
+    const int tokens = together["last_pass"]["tokens"];
+    EXPECT_GT(std::accumulate(all.begin(), all.end(), 0), sum);
+    for (const int count : all) EXPECT_LE(count, 48 * tokens);
+  }
 }
 
 TEST_F(ServeStreamedTest, AFileThatChangesFailsRequestsAndIsSaid) {

@@ -12,6 +12,7 @@
 // This header needs nothing but the standard library (C++20). C programs: hearth.h.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -60,6 +61,13 @@ struct LoadOptions {
   // context and mode, which must be as they are by default; the model's threads keep to its
   // processors. Empty: none.
   std::string plan;
+  // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that who goes
+  // on with one, after a restart too, does not wait for it to be computed again; empty: none. Only
+  // one model may use it at a time.
+  std::string session_folder;
+  uint64_t session_limit_bytes = uint64_t{4} << 30;  // of its files
+  // Told, one sentence each and from any thread, of session files that cannot be used or written.
+  std::function<void(const std::string& sentence)> on_warning;
 };
 
 // How tokens are chosen. Values outside their ranges are refused with Error(kInvalidArgument).
@@ -257,12 +265,40 @@ struct Stats {
   int64_t decode_reads = 0;
   uint64_t decode_bytes_read = 0;
   uint64_t bytes_read = 0;
+  // Of the session folder.
+  int64_t sessions = 0;  // files now
+  uint64_t session_bytes = 0;
+  int64_t sessions_saved = 0;  // so far
+  uint64_t sessions_saved_bytes = 0;
+  int64_t sessions_restored = 0;
+  uint64_t sessions_restored_bytes = 0;
+  int64_t sessions_restored_tokens = 0;
+  int64_t sessions_evicted = 0;  // for want of room
+  uint64_t sessions_evicted_bytes = 0;
+  int64_t sessions_failed = 0;  // could not be written, or were damaged
   std::string fault;  // what the model's file failed of in the last pass; empty: nothing
 
   // Of what decoding asked for, the share that was in memory; 1 where nothing was asked for.
   double hit_rate() const {
     return neurons > 0 ? 1.0 - static_cast<double>(neurons_read) / static_cast<double>(neurons) : 1;
   }
+};
+
+// A small picture of the last decode pass: by layer, in columns of neighbouring neurons, how many
+// were computed and where they were. A layer's neurons are numbered in the order of the file, those
+// that fire most first, the FFNs of its experts one behind the other; column c holds those from
+// ceil(c * neurons * experts / columns) on.
+struct NeuronPicture {
+  int64_t layers = 0;  // 0: the model's FFNs are matrices, of which there is no picture
+  int64_t columns = 0;
+  int64_t experts = 0;         // FFNs of a layer; 1 where it has one
+  int64_t neurons = 0;         // of an FFN
+  int64_t pinned_neurons = 0;  // the first ones of every FFN, which never leave memory
+  int64_t pass = 0;            // decode passes so far, this one included; 0: none was seen yet
+  int64_t tokens = 0;          // that were computed together; a neuron counts for each of them
+  // [layers][columns], at most 65535 each: neurons that are pinned, that were found in the cache,
+  // that were read. Where all are in memory, those that fire, as pinned ones.
+  std::vector<uint16_t> pinned, cached, read;
 };
 
 // A loaded model. Movable; all functions but the destructor from any thread. The destructor cancels
@@ -276,6 +312,9 @@ class Model {
 
   const ModelInfo& info() const;
   Stats stats() const;
+  // The newest picture. Passes are drawn while somebody asked within the last seconds, and cost
+  // nothing otherwise: the first picture comes with the next pass.
+  NeuronPicture WatchNeurons() const;
 
   // Token ids of a text. as_prompt: behind the token that texts begin with, where the model has
   // one; that token alone for an empty text. Throws Error(kContextFull) for a prompt that is too
@@ -310,6 +349,11 @@ class Model {
   std::vector<Ticket> StartEmbeddings(std::vector<std::vector<TokenId>> texts,
                                       const std::vector<EmbeddingFn>& on_done);
   std::vector<float> Embed(const std::vector<TokenId>& tokens);
+
+  // Cancels what is under way, saves what is in the KV cache to the session folder, for at most
+  // about so long, and waits for that. Requests are refused afterwards. The destructor does the
+  // same, with ten seconds.
+  void Close(std::chrono::milliseconds most_to_save);
 
   // For the rest of Hearth; not part of the interface.
   struct Impl;

@@ -6,6 +6,7 @@
 
 #include "api/model_impl.h"
 #include "api/tools.h"
+#include "base/memory_info.h"
 #include "engine/ffn_mode.h"
 #include "engine/obey_plan.h"
 #include "engine/prompt.h"
@@ -139,6 +140,19 @@ std::vector<float> OfLengthOne(std::vector<float> vector) {
   return vector;
 }
 
+std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptions& engine,
+                                      const LoadOptions& options) {
+  std::unique_ptr<Engine> loaded = Engine::Load(path, engine);
+  std::unique_ptr<SessionKeeper> sessions;
+  if (!options.session_folder.empty()) {
+    sessions = OpenSessions(*loaded, {.folder = options.session_folder,
+                                      .limit_bytes = options.session_limit_bytes,
+                                      .warn = options.on_warning});
+  }
+  return std::make_unique<Model::Impl>(std::move(loaded), options.parallel, options.queue,
+                                       std::move(sessions));
+}
+
 }  // namespace
 
 void Ticket::Cancel() const noexcept {
@@ -153,24 +167,27 @@ Model::~Model() = default;
 Model Model::Load(const std::string& path, const LoadOptions& options) {
   return Translated([&] {
     if (options.plan.empty()) {
-      return Model(std::make_unique<Impl>(Engine::Load(path, ToEngine(options)), options.parallel,
-                                          options.queue));
+      EngineOptions engine = ToEngine(options);
+      if (!options.session_folder.empty()) {
+        engine.program_bytes = ResidentBytes() + SessionKeeper::kMemoryBytes;
+      }
+      return Model(LoadImpl(path, engine, options));
     }
     CheckPlanIsAlone(options);
     // On a thread of its own: those of the model keep to the plan's processors as it does, and the
     // caller's goes on wherever it likes.
     return std::async(std::launch::async,
-                      [&] {
-                        EngineOptions engine = ObeyPlan(options.plan, path);
-                        return Model(std::make_unique<Impl>(Engine::Load(path, engine),
-                                                            options.parallel, options.queue));
-                      })
+                      [&] { return Model(LoadImpl(path, ObeyPlan(options.plan, path), options)); })
         .get();
   });
 }
 
 const ModelInfo& Model::info() const { return impl_->info(); }
 Stats Model::stats() const { return impl_->stats(); }
+void Model::Close(std::chrono::milliseconds most_to_save) {
+  impl_->Close(std::chrono::steady_clock::now() + most_to_save);
+}
+NeuronPicture Model::WatchNeurons() const { return impl_->WatchNeurons(); }
 
 std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt) const {
   return Translated([&] {

@@ -8,6 +8,11 @@
 namespace hearth::api {
 namespace {
 
+// Passes are drawn so long after somebody asked for a picture.
+constexpr std::chrono::seconds kWatchTime{3};
+// For saving sessions, where nobody said how long it may take.
+constexpr std::chrono::seconds kSaveTime{10};
+
 ErrorCode CodeOf(hearth::ErrorCode code) {
   switch (code) {
     case hearth::ErrorCode::kInvalidArgument:
@@ -37,12 +42,40 @@ std::string NameOf(const std::string& path) {
   return (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
 }
 
+void AddSessions(const SessionCounts& counts, Stats& stats) {
+  stats.sessions = counts.files;
+  stats.session_bytes = counts.bytes;
+  stats.sessions_saved = counts.saved;
+  stats.sessions_saved_bytes = counts.saved_bytes;
+  stats.sessions_restored = counts.restored;
+  stats.sessions_restored_bytes = counts.restored_bytes;
+  stats.sessions_restored_tokens = counts.restored_tokens;
+  stats.sessions_evicted = counts.evicted;
+  stats.sessions_evicted_bytes = counts.evicted_bytes;
+  stats.sessions_failed = counts.failed;
+}
+
+NeuronPicture EmptyPicture(const Engine& engine, const NeuronMap& map) {
+  NeuronPicture picture;
+  picture.layers = map.num_layers();
+  picture.columns = map.num_columns();
+  picture.experts = map.num_experts();
+  picture.neurons = map.neurons();
+  picture.pinned_neurons = engine.streamed() != nullptr
+                               ? engine.streamed()->store().plan().pinned_neurons
+                               : map.neurons();
+  return picture;
+}
+
 }  // namespace
 
 Error ToApi(const hearth::Error& error) { return {CodeOf(error.code()), error.what()}; }
 
-Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue)
-    : engine_(std::move(engine)), scheduler_(*engine_, {.most_running = parallel}) {
+Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
+                  std::unique_ptr<SessionKeeper> sessions)
+    : engine_(std::move(engine)),
+      sessions_(std::move(sessions)),
+      scheduler_(*engine_, {.most_running = parallel}, sessions_.get()) {
   if (queue < 0) {
     throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "queue", "requests", "at least 0",
                         std::to_string(queue));
@@ -68,6 +101,8 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue)
            .memory_limit_bytes = engine_->budget().limit_bytes(),
            .is_streamed = engine_->is_streamed(),
            .can_chat = chat_template_.has_value()};
+  map_ = engine_->MakeNeuronMap();
+  if (map_) picture_ = EmptyPicture(*engine_, *map_);
   Publish();
   thread_ = std::thread([this] { Run(); });
 }
@@ -88,11 +123,15 @@ const ChatTemplate& Model::Impl::chat_template() const {
                       "the model carries no chat template");
 }
 
-Model::Impl::~Impl() {
+Model::Impl::~Impl() { Close(std::chrono::steady_clock::now() + kSaveTime); }
+
+void Model::Impl::Close(std::chrono::steady_clock::time_point save_until) {
+  if (!thread_.joinable()) return;
   cancel_all_ = true;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    save_until_ = save_until;
   }
   work_.notify_one();
   thread_.join();
@@ -107,7 +146,34 @@ Stats Model::Impl::stats() const {
   }
   stats.ledger = engine_->budget().Ledger();
   stats.resident_bytes = ResidentBytes();
+  if (sessions_) AddSessions(sessions_->counts(), stats);
   return stats;
+}
+
+NeuronPicture Model::Impl::WatchNeurons() const {
+  watched_until_ = (std::chrono::steady_clock::now() + kWatchTime).time_since_epoch().count();
+  const std::lock_guard lock(mutex_);
+  return picture_;
+}
+
+bool Model::Impl::IsWatched() const {
+  const auto until = watched_until_.load(std::memory_order_relaxed);
+  return until != 0 && std::chrono::steady_clock::now().time_since_epoch().count() < until;
+}
+
+void Model::Impl::PublishPicture() {
+  if (!map_ || !map_->is_whole()) return;
+  const std::lock_guard lock(mutex_);
+  picture_.pass = scheduler_.counts().decode_passes;
+  picture_.tokens = map_->tokens();
+  const auto copy = [this](NeuronPlace place, std::vector<uint16_t>& to) {
+    const std::span<const uint16_t> counts = map_->counts(place);
+    to.assign(counts.begin(), counts.end());
+  };
+  copy(NeuronPlace::kPinned, picture_.pinned);
+  copy(NeuronPlace::kCached, picture_.cached);
+  copy(NeuronPlace::kRead, picture_.read);
+  map_->Begin(0);
 }
 
 Ticket Model::Impl::MakeTicket(BatchRequest& request) {
@@ -171,6 +237,19 @@ void Model::Impl::Publish() {
   stats_.fault = scheduler_.fault();
 }
 
+void Model::Impl::SaveSessions() {
+  if (!sessions_) return;
+  std::chrono::steady_clock::time_point until;
+  {
+    const std::lock_guard lock(mutex_);
+    until = save_until_;
+  }
+  const int64_t lost = scheduler_.SaveSessions(until);
+  if (lost > 0) {
+    sessions_->Warn(std::to_string(lost) + " sessions are not saved: the time to stop is over");
+  }
+}
+
 void Model::Impl::Run() {
   for (;;) {
     std::vector<BatchRequest> arrived;
@@ -179,16 +258,19 @@ void Model::Impl::Run() {
       if (scheduler_.is_idle()) {
         work_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
       }
-      if (stopping_ && inbox_.empty() && scheduler_.is_idle()) return;
+      if (stopping_ && inbox_.empty() && scheduler_.is_idle()) break;
       arrived.swap(inbox_);
     }
     for (BatchRequest& request : arrived) scheduler_.Add(std::move(request));
     if (cancel_all_) scheduler_.CancelAll();
     scheduler_.StartWaiting();
     Publish();
+    scheduler_.Watch(map_ && IsWatched() ? &*map_ : nullptr);
     scheduler_.Step();
     Publish();
+    PublishPicture();
   }
+  SaveSessions();
 }
 
 }  // namespace hearth::api

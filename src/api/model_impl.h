@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "engine/batch_scheduler.h"
 #include "engine/engine.h"
+#include "engine/session_keeper.h"
 #include "hearth/hearth.hpp"
 #include "text/chat_template.h"
 #include "text/grammar_matcher.h"
@@ -42,9 +44,12 @@ struct Ticket::State {
 
 // Requests wait in an inbox until the thread's next step; only that thread touches the engine.
 struct Model::Impl {
-  // Throws hearth::Error.
-  Impl(std::unique_ptr<Engine> engine, int parallel, int queue);
+  // sessions may be null. Throws hearth::Error.
+  Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
+       std::unique_ptr<SessionKeeper> sessions = nullptr);
   ~Impl();
+  // Cancels everything; sessions are saved until then, and the thread has ended.
+  void Close(std::chrono::steady_clock::time_point save_until);
 
   const ModelInfo& info() const { return info_; }
   // The tokens of answers that a grammar constrains; sorted when first asked for.
@@ -55,6 +60,7 @@ struct Model::Impl {
   // broken: all but chatting works then.
   const ChatTemplate& chat_template() const;
   Stats stats() const;
+  NeuronPicture WatchNeurons() const;
 
   // All or none. Throws hearth::Error for a request that can never run, api::Error(kBusy).
   void Start(std::vector<BatchRequest> requests);
@@ -63,10 +69,15 @@ struct Model::Impl {
 
  private:
   void Run();
+  void SaveSessions();
   void Publish();
+  bool IsWatched() const;
+  void PublishPicture();
 
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SessionKeeper> sessions_;  // may be null
   BatchScheduler scheduler_;
+  std::optional<NeuronMap> map_;  // of the thread; what the scheduler draws while somebody looks
   ModelInfo info_;
   std::optional<ChatTemplate> chat_template_;
   mutable std::once_flag sorting_;
@@ -78,7 +89,11 @@ struct Model::Impl {
   std::vector<BatchRequest> inbox_;  // guarded by mutex_
   int64_t open_ = 0;                 // requests that have not ended; guarded by mutex_
   bool stopping_ = false;            // guarded by mutex_
-  Stats stats_;                      // guarded by mutex_
+  std::chrono::steady_clock::time_point save_until_;  // guarded by mutex_
+  Stats stats_;                                       // guarded by mutex_
+  NeuronPicture picture_;                             // guarded by mutex_
+  // Until when somebody looks, on the steady clock; 0: nobody asked yet.
+  mutable std::atomic<std::chrono::steady_clock::rep> watched_until_{0};
   std::atomic<bool> cancel_all_{false};
   std::thread thread_;  // last: it uses all of the above
 };

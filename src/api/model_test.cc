@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -183,6 +185,39 @@ TEST(ApiModelTest, PlansSayTheRest) {
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.threads = 1, .plan = "/nowhere.json"}); }),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.plan = Path()}); }), ErrorCode::kCorrupt);
+}
+
+TEST(ApiModelTest, ASessionFolderOutlivesTheModel) {
+  const std::string folder = testing::TempDir() + "api_sessions." + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  const LoadOptions options = {.threads = 1, .session_folder = folder};
+  GenerateRequest request;
+  {
+    Model model = Model::Load(Path(), options);
+    EXPECT_EQ(CodeOf([&] { Model::Load(Path(), options); }), ErrorCode::kInvalidArgument);
+    Session session(model);
+    session.Generate(Story(model, 100));
+    request = Story(model, 20);
+    request.prompt = session.history();
+    model.Close(std::chrono::seconds(10));
+    EXPECT_EQ(model.stats().sessions_saved, 1);
+    EXPECT_EQ(CodeOf([&] { model.Generate(request); }), ErrorCode::kCancelled);
+    model.Close(std::chrono::seconds(10));
+  }
+  Model model = Model::Load(Path(), options);
+  const Outcome again = model.Generate(request).outcome;
+  EXPECT_EQ(again.reused_tokens, std::ssize(request.prompt) - 1);
+  EXPECT_EQ(model.stats().sessions_restored, 1);
+  EXPECT_EQ(again.generated,
+            Model::Load(Path(), {.threads = 1}).Generate(request).outcome.generated);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ApiModelTest, NeuronsOfMatricesAreNotDrawn) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  model.WatchNeurons();
+  model.Generate(Story(model, 5));
+  EXPECT_EQ(model.WatchNeurons().layers, 0);
 }
 
 TEST(ApiModelTest, LoadErrorsSayWhatIsWrong) {

@@ -1,10 +1,13 @@
 // hearth serve: a model behind the OpenAI API.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "api/model_impl.h"
+#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
@@ -17,6 +20,9 @@ namespace {
 
 // Connections, requests being parsed, and candidates for the next token of every request.
 constexpr uint64_t kServerBytes = uint64_t{32} << 20;
+// Of the grace, one part in so many is kept for saving sessions, but not more than this.
+constexpr int kSaveShare = 4;
+constexpr std::chrono::milliseconds kMostSaveTime{10'000};
 
 struct ServeArguments {
   ModelOptions model;
@@ -25,6 +31,8 @@ struct ServeArguments {
   int parallel = 8;
   int queue = 64;
   int64_t grace_seconds = 30;
+  std::string session_folder;
+  uint64_t session_limit_bytes = SessionStoreOptions().limit_bytes;
   bool verbose = false;
 };
 
@@ -38,18 +46,33 @@ int RunServer(const ServeArguments& arguments) {
   if (options.plan.empty()) {
     options.kv_sequences = arguments.parallel;
     options.more_program_bytes = kServerBytes;
+    if (!arguments.session_folder.empty()) {
+      options.more_program_bytes += SessionKeeper::kMemoryBytes;
+    }
   }
   std::unique_ptr<Engine> engine = LoadEngine(options);
   if (arguments.verbose) {
     PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
   }
-  api::Model model(
-      std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel, arguments.queue));
-  serve::Serve(model, server, [&](uint16_t port) {
+  std::unique_ptr<SessionKeeper> sessions;
+  if (!arguments.session_folder.empty()) {
+    server.save_time =
+        std::min(std::chrono::milliseconds(server.grace) / kSaveShare, kMostSaveTime);
+    sessions = OpenSessions(*engine, {.folder = arguments.session_folder,
+                                      .limit_bytes = arguments.session_limit_bytes,
+                                      .warn = [](const std::string& sentence) {
+                                        PrintNotice("hearth: warning: " + sentence + "\n");
+                                      }});
+  }
+  api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,
+                                                      arguments.queue, std::move(sessions)));
+  const auto grace_end = serve::Serve(model, server, [&](uint16_t port) {
     const bool is_ipv6 = server.host.find(':') != std::string::npos;
     PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
                             is_ipv6 ? "[" + server.host + "]" : server.host, port));
   });
+  model.Close(std::chrono::duration_cast<std::chrono::milliseconds>(
+      grace_end - std::chrono::steady_clock::now()));
   PrintNotice("hearth: stopped\n");
   return kExitDone;
 }
@@ -97,6 +120,31 @@ void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
       ->group(group);
 }
 
+void AddSessionOptions(CLI::App& command, ServeArguments& arguments) {
+  const std::string group = "Server";
+  auto* folder =
+      command
+          .add_option("--session-dir", arguments.session_folder,
+                      "keep what conversations computed there: it outlives memory and restarts")
+          ->option_text("DIR")
+          ->check(NotEmpty())
+          ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--session-limit",
+          [&arguments](const std::string& size) {
+            arguments.session_limit_bytes =
+                AsUsage([&] { return ParseSize(size, "--session-limit"); });
+            if (arguments.session_limit_bytes == 0) {
+              throw UsageError("--session-limit: expected more than 0");
+            }
+          },
+          "most bytes of its files; those that were not used for longest go first (4G)")
+      ->option_text("SIZE")
+      ->needs(folder)
+      ->group(group);
+}
+
 }  // namespace
 
 void AddServeCommand(CLI::App& app, Action& action) {
@@ -106,6 +154,7 @@ void AddServeCommand(CLI::App& app, Action& action) {
   AddModelOptions(*command, arguments->model);
   AddModeOption(*command, arguments->model);
   AddServerOptions(*command, *arguments);
+  AddSessionOptions(*command, *arguments);
   command->add_flag("--verbose", arguments->verbose,
                     "also print the kernels and the memory ledger");
   command->callback(

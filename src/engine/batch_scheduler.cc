@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "engine/batch_request.h"
+
 namespace hearth {
 namespace {
 
@@ -12,47 +14,15 @@ namespace {
 // are streamed a pass reads nearly all of them however few its tokens are, so it takes many.
 constexpr int64_t kPromptTokensInCompany = 64;
 
+// Where nothing can be computed before a restore ends, and others may come.
+constexpr std::chrono::milliseconds kRestoreWait{5};
+
 double MsOf(const Stopwatch& watch) { return watch.Seconds() * 1000; }
 
 }  // namespace
 
-// A request and how far it has come.
-struct BatchScheduler::Request {
-  BatchRequest asked;
-  KvSequence kv;
-  std::vector<TokenId> history;          // the prompt and what was generated
-  std::optional<Generation> generation;  // none of an embedding
-  int64_t most_tokens = 0;               // that the KV cache may have to hold
-  bool has_begun = false;                // a pass has computed some of it, or is about to
-  bool is_generating = false;
-  bool has_ended = false;
-  int64_t rows = 0;          // in the pass
-  std::vector<double> sums;  // of last hidden states
-  Stopwatch watch;           // since it was added, later since its phase began
-  BatchOutcome outcome;
-
-  Request(Engine& engine, BatchRequest request)
-      : asked(std::move(request)), kv(engine.kv_pool()), history(asked.prompt) {
-    const auto prompt = std::ssize(asked.prompt);
-    outcome.prompt_tokens = prompt;
-    most_tokens = prompt;
-    if (asked.wants_embedding) return;
-    most_tokens += std::min(asked.generate.max_tokens, engine.context() - prompt);
-    generation.emplace(engine.model().tokenizer(), asked.generate, engine.context());
-  }
-
-  int64_t left() const { return std::ssize(history) - kv.length(); }
-  std::span<const TokenId> NextTokens() const {
-    return std::span(history).subspan(static_cast<size_t>(kv.length()), static_cast<size_t>(rows));
-  }
-  std::span<const TokenId> cached() const {
-    return std::span(history).first(static_cast<size_t>(kv.length()));
-  }
-  int64_t pages_to_come() const { return kv.PagesToAppend(most_tokens - kv.length()); }
-};
-
-BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits)
-    : engine_(engine), limits_(limits), prefixes_(limits.most_prefixes) {
+BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, SessionKeeper* sessions)
+    : engine_(engine), limits_(limits), sessions_(sessions), prefixes_(limits.most_prefixes) {
   const int64_t most = engine.forward().limits().max_tokens;
   if (limits.most_running < 1 || limits.most_running > most) {
     throw Error(ErrorCode::kInvalidArgument, "scheduler", "requests that run at once",
@@ -90,8 +60,13 @@ void BatchScheduler::Add(BatchRequest request) {
 
 void BatchScheduler::Step() {
   StartWaiting();
+  const int64_t passes = counts_.decode_passes + counts_.prefill_passes;
   Decode();
   Prefill();
+  if (sessions_ == nullptr) return;
+  SaveAhead();
+  const bool has_worked = counts_.decode_passes + counts_.prefill_passes > passes;
+  if (!has_worked && !running_.empty()) sessions_->WaitForAny(kRestoreWait);
 }
 
 void BatchScheduler::CancelAll() {
@@ -136,14 +111,6 @@ void BatchScheduler::StartWaiting() {
   }
 }
 
-// Takes pages from sequences that have ended, as many as the pass will need.
-void BatchScheduler::MakeRoom(const Pass& pass) {
-  int64_t needed = 0;
-  for (const Request* request : pass) needed += request->kv.PagesToAppend(request->rows);
-  while (engine_.kv_pool().free_pages() < needed && prefixes_.EvictOldest()) {
-  }
-}
-
 // The next tokens of these requests, `rows` of each. False where that failed: they have ended then,
 // or nobody waits for them.
 bool BatchScheduler::RunPass(const Pass& pass, ActivationSelector& selector) {
@@ -161,7 +128,9 @@ bool BatchScheduler::RunPass(const Pass& pass, ActivationSelector& selector) {
     if (is_files) fault_ = error.what();
   };
   try {
-    MakeRoom(pass);
+    int64_t pages = 0;
+    for (const Request* request : pass) pages += request->kv.PagesToAppend(request->rows);
+    MakeRoom(pages);
     std::vector<BatchSequence> batch;
     for (Request* request : pass) batch.push_back({&request->kv, request->NextTokens()});
     forward.Run(batch, selector);
@@ -187,7 +156,11 @@ void BatchScheduler::Decode() {
   if (pass.empty()) return;
   const Stopwatch watch;
   const StreamCounts before = engine_.stream_counts();
+  if (map_ != nullptr) map_->Begin(std::ssize(pass));
+  engine_.forward().Watch(map_);
   const bool worked = RunPass(pass, engine_.selector());
+  engine_.forward().Watch(nullptr);
+  if (map_ != nullptr && worked) map_->Finish();
   StreamCounts read = engine_.stream_counts();
   counts_.decode_stream += read -= before;
   ++counts_.decode_passes;
@@ -197,47 +170,6 @@ void BatchScheduler::Decode() {
   }
   counts_.decode_seconds += watch.Seconds();
   RemoveEnded();
-}
-
-// Whether a prompt that is about to be computed begins like this one: it will be there to share.
-bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) const {
-  if (request.has_begun || request.asked.wants_embedding) return false;
-  const int64_t known = prefixes_.LongestCommon(request.history);
-  for (const auto& other : running_) {
-    if (other.get() == &request) return false;  // those behind wait for this one
-    const bool is_in_prompt = !other->is_generating && other->has_begun;
-    if (!is_in_prompt && std::find(pass.begin(), pass.end(), other.get()) == pass.end()) continue;
-    const int64_t common = CommonPrefix(other->history, request.history);
-    if (common >= known + KvLayout::kPageTokens) return true;
-  }
-  return false;
-}
-
-// Lets a prompt that has not begun start from the longest beginning that is in the KV cache.
-void BatchScheduler::SharePrefix(Request& request) {
-  // Of single neurons a few tokens are computed in another way than those of a prompt: enough are
-  // left that repeating a request gives the same bits.
-  const int64_t fewest = engine_.forward().limits().ffn_of_neurons ? Forward::kPrefillTokens : 1;
-  const auto prompt = std::span<const TokenId>(request.history);
-  if (request.asked.wants_embedding || std::ssize(prompt) <= fewest) return;
-  const auto sharable = prompt.first(prompt.size() - static_cast<size_t>(fewest));
-  const Request* best = nullptr;
-  int64_t longest = prefixes_.LongestCommon(sharable);
-  for (const auto& other : running_) {
-    if (other.get() == &request) continue;
-    const int64_t common = CommonPrefix(other->cached(), sharable);
-    if (common <= longest) continue;
-    longest = common;
-    best = other.get();
-  }
-  if (longest == 0) return;
-  request.kv = best != nullptr ? best->kv.Fork() : std::move(*prefixes_.Fork(sharable));
-  request.kv.Truncate(longest);
-  // To go on from the middle of a shared page takes a copy of it; where that was not promised,
-  // whole pages are shared.
-  if (FreePages() < 0) request.kv.Truncate(longest / KvLayout::kPageTokens * KvLayout::kPageTokens);
-  request.outcome.reused_tokens = request.kv.length();
-  counts_.reused_tokens += request.kv.length();
 }
 
 // In the order of arrival, as many as a pass takes.
@@ -252,6 +184,7 @@ BatchScheduler::Pass BatchScheduler::ChoosePrompts() {
     // A few tokens of a long prompt are not worth a chunk of their own.
     const bool fits = request->left() <= room || room >= 2 * Forward::kPrefillTokens;
     if (room == 0 || (!pass.empty() && !fits)) break;
+    if (IsRestoring(*request)) continue;
     if (!std::exchange(request->has_begun, true)) {
       request->outcome.wait_ms = MsOf(std::exchange(request->watch, {}));
       SharePrefix(*request);
@@ -362,7 +295,7 @@ void BatchScheduler::End(Request& request) {
   if (request.generation) outcome.generated = request.generation->tokens();
   if (!outcome.error && !request.asked.wants_embedding) {
     const std::span<const TokenId> cached = request.cached();
-    prefixes_.Insert({cached.begin(), cached.end()}, std::move(request.kv));
+    LetGo(prefixes_.Insert({cached.begin(), cached.end()}, std::move(request.kv)));
   }
   request.kv.Truncate(0);
   request.has_ended = true;

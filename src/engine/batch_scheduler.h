@@ -10,10 +10,14 @@
 // (PrefixCache) until their pages are needed, and a prompt that begins like one of them, or like
 // one that is running, shares its pages.
 //
+// With a SessionKeeper, sequences that give up their pages go to disk, and a prompt that a file has
+// more of than memory starts when its pages are back; requests behind it go on meanwhile.
+//
 // A request alone gives the bits that a Session gives. In company tokens are the same within
 // rounding: packed models compute eight tokens or more by another operator than fewer.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -28,6 +32,7 @@
 #include "engine/engine.h"
 #include "engine/generation.h"
 #include "engine/prefix_cache.h"
+#include "engine/session_keeper.h"
 
 namespace hearth {
 
@@ -77,8 +82,9 @@ struct BatchLimits {
 // One thread at a time, which has the engine to itself. The engine must outlive it.
 class BatchScheduler {
  public:
-  // Throws Error(kInvalidArgument) for limits that make no sense.
-  BatchScheduler(Engine& engine, const BatchLimits& limits);
+  // sessions: may be null; must outlive the scheduler, and its engine outlive it. Throws
+  // Error(kInvalidArgument) for limits that make no sense.
+  BatchScheduler(Engine& engine, const BatchLimits& limits, SessionKeeper* sessions = nullptr);
   ~BatchScheduler();
 
   // Throws Error(kInvalidArgument) and Error(kContextFull) for a request that could never run: no
@@ -95,8 +101,14 @@ class BatchScheduler {
   // of a pass that fails end with its error.
   void Step();
 
+  // Later decode passes are drawn into `map`, which must live as long; null ends that.
+  void Watch(NeuronMap* map) { map_ = map; }
+
   // Ends all requests, as if each had been cancelled.
   void CancelAll();
+  // The sequences that are in the KV cache go to disk, the one used last first. Returns how many
+  // were not there by then. Nothing runs or waits; nothing is in the cache afterwards.
+  int64_t SaveSessions(std::chrono::steady_clock::time_point until);
 
   bool is_idle() const { return waiting_.empty() && running_.empty(); }
   int64_t num_waiting() const { return std::ssize(waiting_); }
@@ -119,9 +131,15 @@ class BatchScheduler {
   void Prefill();
   Pass ChoosePrompts();
   bool WaitsForPrefix(const Request& request, const Pass& pass) const;
+  std::span<const TokenId> Sharable(const Request& request) const;
+  const KvSequence* FindShared(const Request& request, int64_t* longest) const;
   void SharePrefix(Request& request);
+  bool IsRestoring(Request& request);
+  void StartRestore(Request& request);
   bool RunPass(const Pass& pass, ActivationSelector& selector);
-  void MakeRoom(const Pass& pass);
+  void MakeRoom(int64_t pages);
+  void LetGo(std::optional<PrefixCache::Entry> entry);
+  void SaveAhead();
   void TakeTokens(const Pass& pass);
   void TakeToken(Request& request, std::span<const float> logits);
   static void ShowText(Request& request);
@@ -134,11 +152,13 @@ class BatchScheduler {
 
   Engine& engine_;
   const BatchLimits limits_;
+  SessionKeeper* const sessions_;  // may be null
   PrefixCache prefixes_;
   Requests waiting_;
   Requests running_;
   BatchCounts counts_;
   std::string fault_;
+  NeuronMap* map_ = nullptr;  // null where nobody looks
 };
 
 }  // namespace hearth

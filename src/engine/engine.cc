@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <algorithm>
+
 #include "sparsity/predictor_selector.h"
 
 namespace hearth {
@@ -19,6 +21,17 @@ std::optional<double> Engine::ProbeStorage(double seconds) {
   if (streamed_) return streamed_->ProbeReads(seconds);
   if (matrices_) return matrices_->ProbeReads(seconds);
   return std::nullopt;
+}
+
+std::optional<NeuronMap> Engine::MakeNeuronMap() const {
+  if (!forward_->limits().ffn_of_neurons) return std::nullopt;
+  const ModelSpec& spec = model_->spec();
+  int64_t experts = 1, neurons = 1;
+  for (const LayerSpec& layer : spec.layers) {
+    experts = std::max(experts, layer.ffn.num_experts);
+    neurons = std::max(neurons, layer.ffn.intermediate_size);
+  }
+  return NeuronMap(spec.num_layers, experts, neurons);
 }
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,

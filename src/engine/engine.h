@@ -40,6 +40,8 @@ class Engine {
   const Budget& budget() const { return budget_; }
   Forward& forward() { return *forward_; }
   KvPool& kv_pool() { return *kv_pool_; }
+  const KvLayout& kv_layout() const { return kv_pool_->layout(); }
+  const char* isa() const { return compute_.isa(); }
   // How FFNs are computed, and the selector that says so to Forward.
   FfnMode mode() const { return selector_->mode(); }
   ActivationSelector& selector() { return *selector_; }
@@ -59,6 +61,8 @@ class Engine {
   StreamCounts stream_counts() const {
     return streamed_ ? streamed_->counts() : matrices_ ? matrices_->counts() : StreamCounts();
   }
+  // For Forward::Watch; nothing where FFNs are no single neurons.
+  std::optional<NeuronMap> MakeNeuronMap() const;
   int threads() const { return compute_.threads(); }
   int64_t context() const { return forward_->limits().max_context; }
   // What the budget promised at load, by name; the sum is what the run may take.

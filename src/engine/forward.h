@@ -130,6 +130,10 @@ class Forward {
   // that.
   void RecordOps(OpSeconds* seconds) { laps_.Record(seconds); }
 
+  // Draws what FFNs of single neurons compute in later passes into `map`, which must live as long;
+  // null ends that.
+  void Watch(NeuronMap* map);
+
   // Neurons computed by FFNs of single neurons, over all passes so far.
   const SparseFfnCounts& ffn_counts() const { return ffn_counts_; }
 
@@ -180,6 +184,12 @@ class Forward {
   void StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice, FloatView out,
                     const std::function<void(int64_t first)>& after_range);
   void StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out);
+  // Into map_, which is there: what neurons_ fired last; what an operator fired for so many tokens;
+  // all neurons, for every token.
+  void DrawFired(int64_t ffn);
+  template <class Operator>
+  void DrawFired(int64_t ffn, int64_t tokens, const Operator& op);
+  void DrawRanges(int64_t ffn, int64_t tokens);
   FloatView Rows(const FloatView& view) const { return view.Rows(0, num_rows_); }
 
   const ModelSpec& spec_;
@@ -218,6 +228,7 @@ class Forward {
   ActivationSelector* selector_ = nullptr;
   ForwardObserver* observer_ = nullptr;
   OpLaps laps_;
+  NeuronMap* map_ = nullptr;  // null where nobody looks
   int64_t num_rows_ = 0;
   std::vector<TokenId> tokens_;
   std::vector<int64_t> positions_;

@@ -27,6 +27,7 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
   } else if (x.rows > 1 && batch_ && observer_ == nullptr) {
     ForEachBatch(out, [&](FloatView rows, SparseBatch::Lists lists, FloatView results) {
       ffn_counts_ += batch_->Run(compute_, ffn, rows, lists, observed.skips_silent, results);
+      if (map_ != nullptr) DrawFired(map_->Ffn(layer, expert), rows.rows, *batch_);
     });
     laps_.Lap(ForwardOp::kFfnGateUp);
   } else {
@@ -73,6 +74,7 @@ void Forward::RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observ
   }
   ffn_counts_ +=
       prefill_->Run(compute_, ffn, input_, {active_.lists(), observed.skips_silent}, out);
+  if (map_ != nullptr) DrawFired(map_->Ffn(observed.layer, observed.expert), out.rows, *prefill_);
   laps_.Lap(ForwardOp::kFfnGateUp);
 }
 
@@ -93,6 +95,7 @@ void Forward::RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observ
       observer_->OnFfnNeurons(observed);
     }
     ffn_counts_ += neurons_->Activate(compute_, ffn, x.row(i), listed, observed.skips_silent);
+    if (map_ != nullptr) DrawFired(map_->Ffn(observed.layer, observed.expert));
     laps_.Lap(ForwardOp::kFfnGateUp);
     neurons_->AddDown(compute_, ffn, out.row(i));
     laps_.Lap(ForwardOp::kFfnDown);

@@ -16,9 +16,12 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
   const bool holds_gates = streamed_->store().plan().holds_gates;
   const bool has_lists = !active_.all() || (skip_silent && holds_gates);
-  if (x.rows >= kPrefillTokens && !is_decoding_) {
+  const bool is_prompt = x.rows >= kPrefillTokens && !is_decoding_;
+  const bool reads_ranges = is_prompt || !has_lists;
+  if (map_ != nullptr && reads_ranges) DrawRanges(map_->Ffn(layer, expert), x.rows);
+  if (is_prompt) {
     StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
-  } else if (!has_lists) {
+  } else if (reads_ranges) {
     StreamAll(ffn, skip_silent, out);
   } else if (x.rows > 1 && batch_) {
     ForEachBatch(out, [&](FloatView rows, SparseBatch::Lists lists, FloatView results) {

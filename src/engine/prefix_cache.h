@@ -21,11 +21,17 @@ int64_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);
 // time; the pool must outlive it.
 class PrefixCache {
  public:
+  struct Entry {
+    std::vector<TokenId> tokens;
+    KvSequence kv;
+    bool is_settled = false;  // it is saved, or being saved, or cannot be
+  };
+
   explicit PrefixCache(size_t most_entries) : most_entries_(most_entries) {}
 
   // Keeps a sequence and the tokens that are cached in it, as the one used last. What is a prefix
-  // of it is forgotten, and the oldest where there are too many.
-  void Insert(std::vector<TokenId> tokens, KvSequence kv);
+  // of it is forgotten. Returns the oldest where there are too many.
+  std::optional<Entry> Insert(std::vector<TokenId> tokens, KvSequence kv);
 
   // Tokens of the longest beginning of `text` that is here; 0 for none.
   int64_t LongestCommon(std::span<const TokenId> text) const;
@@ -33,17 +39,17 @@ class PrefixCache {
   // there are none.
   std::optional<KvSequence> Fork(std::span<const TokenId> text);
 
-  // Forgets the one that was not used for longest; false where there is none.
-  bool EvictOldest();
+  // Take the one that was not used for longest, or the one used last, out of the cache.
+  std::optional<Entry> TakeOldest();
+  std::optional<Entry> TakeNewest();
+  // The oldest that is not settled, null where all are; and pages of those that are older, which
+  // count more than once where they share them.
+  Entry* OldestUnsettled();
+  int64_t SettledPages() const;
 
   size_t size() const { return entries_.size(); }
 
  private:
-  struct Entry {
-    std::vector<TokenId> tokens;
-    KvSequence kv;
-  };
-
   const size_t most_entries_;
   std::list<Entry> entries_;  // the one used last in front
 };

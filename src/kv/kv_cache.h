@@ -15,8 +15,6 @@
 
 #include "base/budget.h"
 #include "base/buffer.h"
-#include "storage/block_reader.h"
-#include "storage/file_writer.h"
 #include "tensor/kv_layout.h"
 
 namespace hearth {
@@ -93,12 +91,6 @@ class KvSequence {
   using ToHalfFn = void (*)(const float* x, int64_t n, uint16_t* out) noexcept;
   void Store(int64_t layer, int64_t position, const float* keys, const float* values,
              ToHalfFn to_half) noexcept;
-
-  // Writes the tokens, with layout and length in front; see docs/formats/kv.md.
-  void Save(FileWriter& file) const;
-  // Reads what Save wrote at `offset` of the file into new pages. Throws Error(kCorrupt) where
-  // the header, the layout or a checksum does not fit, leaving nothing allocated.
-  static KvSequence Restore(KvPool& pool, const BlockReader& file, uint64_t offset);
 
  private:
   void PushPage(KvPool::PageId page);

@@ -1,11 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <fstream>
-#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -126,49 +122,6 @@ TEST(KvCacheTest, RefusesSizesWhoseProductOverflows) {
   layout.head_dim = 4096;
   EXPECT_THROW(KvPool(budget, layout, int64_t{1} << 31), Error);
   EXPECT_THROW(KvPool::ChargedBytes(layout, int64_t{1} << 31), Error);
-}
-
-class KvFileTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    path_ = ::testing::TempDir() + "/hearth_kv_" + std::to_string(getpid());
-    KvSequence sequence(pool_);
-    sequence.Append(67);
-    for (int64_t p = 0; p < 67; ++p) StoreToken(sequence, p, static_cast<float>(p));
-    FileWriter file(path_);
-    sequence.Save(file);
-    file.Close();
-  }
-  void TearDown() override { std::remove(path_.c_str()); }
-
-  Budget budget_;
-  KvPool pool_{budget_, kLayout, 64 * 4};
-  std::string path_;
-};
-
-TEST_F(KvFileTest, RestoresWhatWasSaved) {
-  const KvSequence restored = KvSequence::Restore(pool_, *OpenFileReader(path_), 0);
-  EXPECT_EQ(restored.length(), 67);
-  EXPECT_EQ(KeyAt(restored, 1, 2, 66, 4), 66 + 1000 + 14);
-}
-
-TEST_F(KvFileTest, RefusesAnAlteredFileAndAllocatesNothing) {
-  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(200);
-  file.put('x');
-  file.close();
-  EXPECT_THROW(KvSequence::Restore(pool_, *OpenFileReader(path_), 0), Error);
-  EXPECT_EQ(pool_.free_pages(), 4);
-}
-
-TEST_F(KvFileTest, RefusesAnotherShapeAndATruncatedFile) {
-  KvLayout other = kLayout;
-  other.head_dim = 6;
-  KvPool other_pool(budget_, other, 64 * 4);
-  EXPECT_THROW(KvSequence::Restore(other_pool, *OpenFileReader(path_), 0), Error);
-  ASSERT_EQ(truncate(path_.c_str(), 5000), 0);
-  EXPECT_THROW(KvSequence::Restore(pool_, *OpenFileReader(path_), 0), Error);
-  EXPECT_EQ(pool_.free_pages(), 4);
 }
 
 }  // namespace

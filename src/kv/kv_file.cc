@@ -1,10 +1,10 @@
-// Saving and restoring a sequence's pages; the bytes are described in docs/formats/kv.md.
+#include "kv/kv_file.h"
 
 #include <cstring>
+#include <span>
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "kv/kv_cache.h"
 
 namespace hearth {
 namespace {
@@ -21,13 +21,15 @@ struct KvFileHeader {
   uint64_t length_tokens;
   uint64_t header_hash;  // XXH3 of the bytes before it
 };
-static_assert(sizeof(KvFileHeader) == 56);
+static_assert(sizeof(KvFileHeader) == kKvHeaderBytes);
 
 uint64_t HashOf(const KvFileHeader& header) {
   return Checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(KvFileHeader, header_hash)));
 }
 
-KvFileHeader HeaderFor(const KvLayout& layout, int64_t length) {
+}  // namespace
+
+KvHeader MakeKvHeader(const KvLayout& layout, int64_t length) {
   KvFileHeader header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.dtype_gguf_id = InfoOf(layout.dtype).gguf_id;
@@ -37,62 +39,42 @@ KvFileHeader HeaderFor(const KvLayout& layout, int64_t length) {
   header.head_dim = static_cast<uint64_t>(layout.head_dim);
   header.length_tokens = static_cast<uint64_t>(length);
   header.header_hash = HashOf(header);
-  return header;
+  KvHeader bytes;
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  return bytes;
 }
 
-void CheckHeader(const KvFileHeader& header, const KvLayout& layout, const std::string& file) {
+int64_t CheckKvHeader(const KvHeader& bytes, const KvLayout& layout, const std::string& file) {
+  KvFileHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
-    throw Error(ErrorCode::kCorrupt, file, "kv file", "the mark HRTHKV01",
+    throw Error(ErrorCode::kCorrupt, file, "saved KV", "the mark HRTHKV01",
                 "'" + Printable({header.magic, sizeof(kMagic)}) + "'");
   }
-  if (header.header_hash != HashOf(header)) {
-    throw Error(ErrorCode::kCorrupt, file, "kv file: the header's checksum does not match");
-  }
   const auto length = static_cast<int64_t>(header.length_tokens);
-  const KvFileHeader expected = HeaderFor(layout, length);
-  if (std::memcmp(&header, &expected, sizeof(header)) != 0) {
-    throw Error(ErrorCode::kInvalidArgument, file,
-                "kv file: it was saved from a model or KV type of another shape");
+  if (header.header_hash != HashOf(header) || length < 0) {
+    throw Error(ErrorCode::kCorrupt, file, "saved KV: the header's checksum does not match");
   }
+  if (bytes != MakeKvHeader(layout, length)) {
+    throw Error(ErrorCode::kUnsupported, file,
+                "saved KV: it is of a model or KV type of another shape");
+  }
+  return length;
 }
 
-}  // namespace
-
-void KvSequence::Save(FileWriter& file) const {
-  const KvFileHeader header = HeaderFor(layout(), length_);
-  file.Write(std::as_bytes(std::span(&header, 1)));
-  const size_t bytes = layout().page_bytes();
-  for (const std::byte* page : page_data_) {
-    file.Write({page, bytes});
-    const uint64_t hash = Checksum({page, bytes});
-    file.Write(std::as_bytes(std::span(&hash, 1)));
-  }
+uint64_t KvPageOffset(const KvLayout& layout, int64_t page) {
+  return kKvHeaderBytes +
+         static_cast<uint64_t>(page) * (uint64_t{layout.page_bytes()} + kKvPageHashBytes);
 }
 
-KvSequence KvSequence::Restore(KvPool& pool, const BlockReader& file, uint64_t offset) {
-  KvFileHeader header;
-  file.ReadAt(offset, std::as_writable_bytes(std::span(&header, 1)));
-  CheckHeader(header, pool.layout(), file.name());
-  offset += sizeof(header);
-  KvSequence sequence(pool);
-  const int64_t room = pool.free_pages() * KvLayout::kPageTokens;
-  if (header.length_tokens > static_cast<uint64_t>(room)) {
-    throw Error(ErrorCode::kOutOfBudget, file.name(), "saved tokens",
-                "at most " + std::to_string(room) + " (the free KV memory)",
-                std::to_string(header.length_tokens));
+uint64_t SavedKvBytes(const KvLayout& layout, int64_t length, const std::string& file) {
+  const uint64_t page = uint64_t{layout.page_bytes()} + kKvPageHashBytes;
+  const uint64_t most = (uint64_t{1} << 62) / page;
+  const auto pages = static_cast<uint64_t>(length / KvLayout::kPageTokens) + 1;
+  if (length < 0 || pages > most) {
+    throw Error(ErrorCode::kCorrupt, file, "saved KV: more tokens than any file holds");
   }
-  sequence.Append(static_cast<int64_t>(header.length_tokens));
-  const size_t bytes = pool.layout().page_bytes();
-  for (std::byte* page : sequence.page_data_) {
-    file.ReadAt(offset, {page, bytes});
-    uint64_t hash = 0;
-    file.ReadAt(offset + bytes, std::as_writable_bytes(std::span(&hash, 1)));
-    if (hash != Checksum({page, bytes})) {
-      throw Error(ErrorCode::kCorrupt, file.name(), "kv file: a page's checksum does not match");
-    }
-    offset += bytes + sizeof(hash);
-  }
-  return sequence;
+  return KvPageOffset(layout, KvLayout::PagesFor(length));
 }
 
 }  // namespace hearth

@@ -43,15 +43,15 @@ struct SparseBatch::Places {
 
 // The neurons of a cluster that one token lists.
 struct SparseBatch::OfToken {
+  AtHand<int32_t> neurons;
   AtHand<int32_t> rows;
-  AtHand<float*> values;
   int64_t count = 0;
 
   OfToken(const SparseBatch& batch, const Cluster& cluster, int64_t token) {
     for (int64_t i = 0; i < cluster.count; ++i) {
       const int32_t neuron = cluster.neurons[i];
+      neurons[static_cast<size_t>(count)] = neuron;
       rows[static_cast<size_t>(count)] = cluster.rows[i];
-      values[static_cast<size_t>(count)] = batch.values_of(neuron) + token;
       count += batch.tokens_of_[neuron] >> token & 1;
     }
   }
@@ -133,7 +133,9 @@ void SparseBatch::MultiplyGates(const KernelTable& table, const RowsView& gates,
     AtHand<float> products;
     hearth::MultiplyGates(table, gates, inputs_[static_cast<size_t>(token)], listed.rows.data(),
                           listed.count, products.data());
-    for (size_t i = 0; i < static_cast<size_t>(listed.count); ++i) *listed.values[i] = products[i];
+    for (size_t i = 0; i < static_cast<size_t>(listed.count); ++i) {
+      values_of(listed.neurons[i])[token] = products[i];
+    }
   });
 }
 
@@ -162,7 +164,7 @@ ClusterCounts SparseBatch::Finish(const KernelTable& table, const FfnNeurons& ff
     const NeuronInput& input = inputs_[static_cast<size_t>(token)];
     const auto count = static_cast<size_t>(listed.count);
     if (knows_gates) {
-      for (size_t i = 0; i < count; ++i) gate[i] = *listed.values[i];
+      for (size_t i = 0; i < count; ++i) gate[i] = values_of(listed.neurons[i])[token];
     } else {
       hearth::MultiplyGates(table, ffn.gate, input, listed.rows.data(), listed.count, gate.data());
     }
@@ -170,11 +172,15 @@ ClusterCounts SparseBatch::Finish(const KernelTable& table, const FfnNeurons& ff
         FinishCluster(table, ffn, input, skips_silent_ ? &silent_ : nullptr,
                       {listed.rows.data(), listed.count, gate.data(), up.data(), fired.data(),
                        active.data(), factors.data()});
-    size_t next = 0;
+    size_t next_fired = 0, next = 0;
     for (size_t i = 0; i < count; ++i) {
-      const bool is_active =
-          next < static_cast<size_t>(of_token.active) && active[next] == listed.rows[i];
-      *listed.values[i] = is_active ? factors[next++] : 0.0f;
+      const int32_t neuron = listed.neurons[i], row = listed.rows[i];
+      const bool fires =
+          next_fired < static_cast<size_t>(of_token.fired) && fired[next_fired] == row;
+      const bool is_active = next < static_cast<size_t>(of_token.active) && active[next] == row;
+      next_fired += fires ? 1 : 0;
+      values_of(neuron)[token] = is_active ? factors[next++] : 0.0f;
+      if (!fires) tokens_of_[neuron] &= ~(uint32_t{1} << token);
     }
     counts.fired += of_token.fired;
     counts.active += of_token.active;
@@ -190,7 +196,7 @@ void SparseBatch::AddDown(const KernelTable& table, const RowsView& down, const 
     AtHand<float> factors;
     int64_t count = 0;
     for (size_t i = 0; i < static_cast<size_t>(listed.count); ++i) {
-      const float factor = *listed.values[i];
+      const float factor = values_of(listed.neurons[i])[token];
       rows[static_cast<size_t>(count)] = listed.rows[i];
       factors[static_cast<size_t>(count)] = factor;
       count += !skips_silent_ || factor != 0.0f ? 1 : 0;
@@ -202,6 +208,12 @@ void SparseBatch::AddDown(const KernelTable& table, const RowsView& down, const 
          end_group,
          out_.row(token)});
   });
+}
+
+void SparseBatch::ListFired(int64_t token, std::vector<int32_t>& neurons) const {
+  for (const int32_t neuron : this->neurons()) {
+    if ((tokens_of_[neuron] >> token & 1) != 0) neurons.push_back(neuron);
+  }
 }
 
 SparseFfnCounts SparseBatch::Run(Compute& compute, const FfnNeurons& ffn, FloatView x, Lists listed,

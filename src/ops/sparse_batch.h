@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
 #include "ops/compute.h"
@@ -57,6 +58,9 @@ class SparseBatch {
   void ScanGates(Compute& compute, const RowsView& gates);
   // What some token lists, ascending; after ScanGates what fires.
   std::span<const int32_t> neurons() const { return {neurons_, static_cast<size_t>(num_neurons_)}; }
+  // Appends, once all neurons are finished, those whose up rows were multiplied with a token;
+  // ascending.
+  void ListFired(int64_t token, std::vector<int32_t>& neurons) const;
   // Entries of all lists that Begin took.
   int64_t num_listed() const { return num_listed_; }
 
@@ -91,7 +95,7 @@ class SparseBatch {
   Buffer memory_;
   // Views into memory_.
   kernels::GroupQ8* x_groups_;  // [tokens][groups]
-  uint32_t* tokens_of_;         // per neuron of the FFN: those that list it, as bits
+  uint32_t* tokens_of_;         // per neuron of the FFN: those that list it, or fire it, as bits
   float* values_;               // [neurons][max_tokens]: gates, then what reaches down
   int32_t* neurons_;
   // Of the last Begin.

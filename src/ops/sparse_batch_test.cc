@@ -58,10 +58,12 @@ class SparseBatchTest : public ::testing::Test {
   std::vector<float> Alone(Compute& compute, bool lists, bool skips, SparseFfnCounts& counts) {
     SparseFfn op(budget_, hidden_, neurons_);
     std::vector<float> out(x_.size());
+    fired_.clear();
     for (int64_t t = 0; t < std::ssize(tokens_); ++t) {
       std::optional<std::span<const int32_t>> listed;
       if (lists) listed = lists_[static_cast<size_t>(t)];
       counts += op.Activate(compute, ffn_, View(x_).row(t), listed, skips);
+      op.ListFired(fired_.emplace_back());
       op.AddDown(compute, ffn_, View(out).row(t));
     }
     return out;
@@ -75,6 +77,7 @@ class SparseBatchTest : public ::testing::Test {
   std::vector<float> x_;
   std::vector<std::vector<int32_t>> tokens_;
   std::vector<std::span<const int32_t>> lists_;
+  std::vector<std::vector<int32_t>> fired_;  // of every token, by the last Alone
 };
 
 constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16};
@@ -99,6 +102,12 @@ TEST_F(SparseBatchTest, EveryTokenHasTheBitsThatItHasAlone) {
     EXPECT_EQ(together.gate, alone.gate);
     EXPECT_EQ(together.up, alone.up);
     EXPECT_EQ(together.active, alone.active);
+    for (int64_t t = 0; t < std::ssize(tokens_); ++t) {
+      std::vector<int32_t> fired;
+      op.ListFired(t, fired);
+      std::sort(fired_[static_cast<size_t>(t)].begin(), fired_[static_cast<size_t>(t)].end());
+      EXPECT_EQ(fired, fired_[static_cast<size_t>(t)]);
+    }
   }
 }
 

@@ -111,10 +111,9 @@ void SparseFfn::JoinPieces() {
 }
 
 void SparseFfn::ListFired(std::vector<int32_t>& neurons) const {
-  for (size_t i = 0; i < num_pieces_; ++i) {
-    const int32_t* fired = fired_ + pieces_[i].begin;
-    neurons.insert(neurons.end(), fired, fired + pieces_[i].fired);
-  }
+  VisitFired([&](std::span<const int32_t> fired) {
+    neurons.insert(neurons.end(), fired.begin(), fired.end());
+  });
 }
 
 // Every thread adds all rows to columns of its own.

@@ -65,7 +65,16 @@ class SparseFfn {
   // has, so that an FFN may be computed range by range.
   void AddDown(Compute& compute, const FfnNeurons& ffn, float* out, bool adds = false) const;
 
-  // Appends the neurons whose up rows the last Activate multiplied, ascending.
+  // Calls visit(neurons), ascending, for runs of the neurons whose up rows the last Activate
+  // multiplied.
+  template <typename Visit>
+  void VisitFired(Visit&& visit) const {
+    for (size_t i = 0; i < num_pieces_; ++i) {
+      visit(std::span<const int32_t>(fired_ + pieces_[i].begin,
+                                     static_cast<size_t>(pieces_[i].fired)));
+    }
+  }
+  // Appends all of them.
   void ListFired(std::vector<int32_t>& neurons) const;
 
   // Of the last Activate: the neurons whose down rows are to be added, ascending, and their

@@ -68,6 +68,7 @@ class DecodePipeline {
                            FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
 
   StreamCounts counts() const;
+  void Watch(NeuronMap* map) { fetch_.Watch(map); }  // see NeuronFetch
 
  private:
   struct Places;   // where things lie in memory_

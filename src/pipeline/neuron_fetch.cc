@@ -150,6 +150,17 @@ int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_
   return found < 0 ? -1 : positions[found];
 }
 
+// Of the list: where its neurons were.
+void NeuronFetch::Draw() const noexcept {
+  const auto add = [&](NeuronPlace place, const int32_t* positions, int64_t count) {
+    map_->Add(ffn_, place, count,
+              [&](int64_t i) { return int64_t{listed_[static_cast<size_t>(positions[i])]}; });
+  };
+  add(NeuronPlace::kPinned, ready_, num_pinned_);
+  add(NeuronPlace::kCached, ready_ + num_pinned_, num_resident() - num_pinned_);
+  add(NeuronPlace::kRead, missing_, num_missing_);
+}
+
 void NeuronFetch::End(int64_t damaged) {
   const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
   const int32_t first_key = store_.FirstKey(ffn_);
@@ -164,6 +175,7 @@ void NeuronFetch::End(int64_t damaged) {
       cache.Failed(first_key + looked_up[k]);
     }
   }
+  if (map_ != nullptr) Draw();
   if (failed()) store_.ThrowReadError(error_);
   if (damaged >= 0) store_.ThrowDamaged(ffn_, listed_[static_cast<size_t>(damaged)]);
 }

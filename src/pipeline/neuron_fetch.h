@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "cache/cache_entry.h"
 #include "pipeline/bundle_store.h"
+#include "pipeline/neuron_map.h"
 #include "pipeline/stream_counts.h"
 #include "storage/async_reader.h"
 
@@ -59,6 +60,9 @@ class NeuronFetch {
   int64_t num_ready() const { return num_ready_.load(std::memory_order_acquire); }
   int64_t num_resident() const { return num_resident_.load(std::memory_order_relaxed); }
 
+  // Later lists are drawn into `map`; null ends that.
+  void Watch(NeuronMap* map) { map_ = map; }
+
   const StreamCounts& counts() const { return counts_; }
 
  private:
@@ -66,6 +70,7 @@ class NeuronFetch {
 
   void LookUp() noexcept;
   void Submit(SlotPart part) noexcept;
+  void Draw() const noexcept;
 
   BundleStore& store_;
   const int64_t max_listed_;
@@ -87,6 +92,7 @@ class NeuronFetch {
   std::atomic<int> error_{0};                    // errno of a read that failed
   std::atomic_flag polling_ = ATOMIC_FLAG_INIT;  // whoever holds it uses the queue
   StreamCounts counts_;
+  NeuronMap* map_ = nullptr;  // null where nobody looks
 };
 
 }  // namespace hearth

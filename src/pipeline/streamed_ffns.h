@@ -67,6 +67,8 @@ class StreamedFfns {
     ranges_.Stop();
     return decode_.RunBatch(compute, batch, ffn, x, listed, skip_silent, out);
   }
+  // Draws the lists of later calls of Run into `map`; null ends that.
+  void Watch(NeuronMap* map) { decode_.Watch(map); }
 
   // See ProbeNeuronReads. Between passes.
   double ProbeReads(double seconds) {

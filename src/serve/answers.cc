@@ -123,10 +123,12 @@ json CompletionChoice(const Answer& answer) {
           {"finish_reason", FinishWord(answer)}};
 }
 
-std::string Base64(const std::vector<float>& floats) {
+// Of numbers as they lie in memory, little-endian.
+template <typename Number>
+std::string Base64(const std::vector<Number>& numbers) {
   constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes(floats.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), floats.data(), bytes.size());
+  std::string bytes(numbers.size() * sizeof(Number), '\0');
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
   std::string text;
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t group = 0;
@@ -139,6 +141,19 @@ std::string Base64(const std::vector<float>& floats) {
     }
   }
   return text;
+}
+
+json SessionsJson(const api::Stats& stats) {
+  return {{"files", stats.sessions},
+          {"bytes", stats.session_bytes},
+          {"saved", stats.sessions_saved},
+          {"saved_bytes", stats.sessions_saved_bytes},
+          {"restored", stats.sessions_restored},
+          {"restored_bytes", stats.sessions_restored_bytes},
+          {"restored_tokens", stats.sessions_restored_tokens},
+          {"evicted", stats.sessions_evicted},
+          {"evicted_bytes", stats.sessions_evicted_bytes},
+          {"failed", stats.sessions_failed}};
 }
 
 json ModelJson(const std::string& model, int64_t created) {
@@ -279,7 +294,28 @@ std::string StatsDocument(const std::string& name, const api::ModelInfo& info,
                  {"decode_reads", stats.decode_reads},
                  {"decode_bytes_read", stats.decode_bytes_read},
                  {"bytes_read", stats.bytes_read}}},
+               {"sessions", SessionsJson(stats)},
                {"fault", stats.fault.empty() ? json(nullptr) : json(stats.fault)}});
+}
+
+std::string NeuronsDocument(const api::NeuronPicture& picture, bool is_streamed) {
+  if (picture.layers == 0) return Dump({{"shape", nullptr}, {"last_pass", nullptr}});
+  json last = nullptr;
+  if (picture.pass > 0) {
+    last = {{"pass", picture.pass},
+            {"tokens", picture.tokens},
+            {"pinned", Base64(picture.pinned)},
+            {"cached", Base64(picture.cached)},
+            {"read", Base64(picture.read)}};
+  }
+  return Dump({{"shape",
+                {{"layers", picture.layers},
+                 {"columns", picture.columns},
+                 {"experts", picture.experts},
+                 {"neurons", picture.neurons},
+                 {"pinned_neurons", picture.pinned_neurons},
+                 {"is_streamed", is_streamed}}},
+               {"last_pass", std::move(last)}});
 }
 
 std::string HealthDocument(const std::string& status, const std::string& message) {

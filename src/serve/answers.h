@@ -86,6 +86,9 @@ std::string ContentDocument(const std::string& content);
 std::string StatsDocument(const std::string& name, const api::ModelInfo& info,
                           const api::Stats& stats);
 
+// /v1/hearth/neurons: docs/server.md.
+std::string NeuronsDocument(const api::NeuronPicture& picture, bool is_streamed);
+
 // {"status": "ok", "fault" or "stopping"}.
 std::string HealthDocument(const std::string& status, const std::string& message);
 

@@ -95,6 +95,29 @@ std::string Reads(const api::Stats& stats) {
   return text;
 }
 
+std::string Sessions(const api::Stats& stats) {
+  std::string text;
+  text += One("hearth_sessions", "gauge", "Files in the session folder.", stats.sessions);
+  text += One("hearth_session_bytes", "gauge", "Their bytes.", stats.session_bytes);
+  text += One("hearth_sessions_saved_total", "counter", "Sessions written.", stats.sessions_saved);
+  text += One("hearth_sessions_saved_bytes_total", "counter", "Their bytes.",
+              stats.sessions_saved_bytes);
+  text += One("hearth_sessions_restored_total", "counter", "Sessions read back.",
+              stats.sessions_restored);
+  text += One("hearth_sessions_restored_bytes_total", "counter", "Their bytes.",
+              stats.sessions_restored_bytes);
+  text +=
+      One("hearth_sessions_restored_tokens_total", "counter",
+          "Tokens that were not computed again because of that.", stats.sessions_restored_tokens);
+  text += One("hearth_sessions_evicted_total", "counter", "Sessions removed for want of room.",
+              stats.sessions_evicted);
+  text += One("hearth_sessions_evicted_bytes_total", "counter", "Their bytes.",
+              stats.sessions_evicted_bytes);
+  text += One("hearth_sessions_failed_total", "counter",
+              "Sessions that could not be written, or were damaged.", stats.sessions_failed);
+  return text;
+}
+
 }  // namespace
 
 void Histogram::Add(double seconds) {
@@ -150,7 +173,7 @@ std::string Metrics::Text(const api::ModelInfo& info, const api::Stats& stats) c
                                "From a token of a request to its next.");
   text += One("hearth_model_fault", "gauge", "1 where the last pass failed of the model's file.",
               stats.fault.empty() ? 0 : 1);
-  return text + Work(stats) + Reads(stats) + Memory(info, stats);
+  return text + Work(stats) + Reads(stats) + Memory(info, stats) + Sessions(stats);
 }
 
 }  // namespace hearth::serve

@@ -77,6 +77,7 @@ class Server {
     Open();
   }
 
+  std::chrono::steady_clock::time_point grace_end() const { return grace_end_; }
   uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
   void Run() {
@@ -141,9 +142,10 @@ class Server {
 
   void Stop() {
     service_.Stop();
-    stop_at_ = std::chrono::steady_clock::now() + options_.grace;
+    grace_end_ = std::chrono::steady_clock::now() + options_.grace;
+    stop_at_ = grace_end_ - options_.save_time;
     signals_.async_wait([this](SystemError error, int) {
-      if (!error) stop_at_ = std::chrono::steady_clock::now();
+      if (!error) stop_at_ = grace_end_ = std::chrono::steady_clock::now();
     });
     PollStop();
   }
@@ -189,7 +191,8 @@ class Server {
   Service service_;
   std::vector<std::weak_ptr<Connection>> connections_;
   int num_connections_ = 0;
-  std::chrono::steady_clock::time_point stop_at_;
+  std::chrono::steady_clock::time_point stop_at_;  // what is still under way then is ended
+  std::chrono::steady_clock::time_point grace_end_;
   asio::thread_pool worker_{1};  // for what would keep the others waiting; last: it uses the rest
 };
 
@@ -226,12 +229,14 @@ void CheckExposure(const ServerOptions& options) {
                   "everybody in");
 }
 
-void Serve(api::Model& model, const ServerOptions& options,
-           const std::function<void(uint16_t port)>& on_listening) {
+std::chrono::steady_clock::time_point Serve(
+    api::Model& model, const ServerOptions& options,
+    const std::function<void(uint16_t port)>& on_listening) {
   CheckExposure(options);
   Server server(model, options);
   on_listening(server.port());
   server.Run();
+  return server.grace_end();
 }
 
 }  // namespace hearth::serve

@@ -27,9 +27,10 @@ struct ServerOptions {
   std::string host = "127.0.0.1";  // an address, or "localhost"
   uint16_t port = 8080;            // 0: a free one
   std::vector<std::string> keys;
-  bool allow_no_key = false;       // although others can reach the address
-  std::chrono::seconds grace{30};  // for running requests when the server is told to stop
-  std::string model_name;          // empty: the model's own
+  bool allow_no_key = false;               // although others can reach the address
+  std::chrono::seconds grace{30};          // for running requests when the server is told to stop
+  std::chrono::milliseconds save_time{0};  // of it, what is left for saving sessions afterwards
+  std::string model_name;                  // empty: the model's own
   ServerLimits limits;
 };
 
@@ -42,9 +43,9 @@ std::vector<std::string> ReadKeys(const std::string& path);
 void CheckExposure(const ServerOptions& options);
 
 // Serves until SIGTERM or SIGINT; then running requests may finish within the grace, new ones get
-// 503, and it returns. A second signal ends it at once. on_listening is told the port. Throws
-// hearth::Error where the address cannot be listened on.
-void Serve(api::Model& model, const ServerOptions& options,
-           const std::function<void(uint16_t port)>& on_listening);
+// 503, and it returns when the grace will be over. A second signal ends it at once. on_listening is
+// told the port. Throws hearth::Error where the address cannot be listened on.
+std::chrono::steady_clock::time_point Serve(api::Model& model, const ServerOptions& options,
+                                            const std::function<void(uint16_t port)>& on_listening);
 
 }  // namespace hearth::serve

@@ -95,6 +95,7 @@ const std::vector<Service::Route>& Service::Routes() {
       {"POST", "/v1/embeddings", true, &Service::Embed},
       {"GET", "/v1/models", true, &Service::Models},
       {"GET", "/v1/hearth/stats", true, &Service::HearthStats},
+      {"GET", "/v1/hearth/neurons", true, &Service::Neurons},
       {"POST", "/tokenize", true, &Service::Tokenize},
       {"POST", "/detokenize", true, &Service::Detokenize},
       {"GET", "/", false, &Service::Page},
@@ -341,6 +342,10 @@ AnswerFn Service::Prometheus(std::string_view) {
 
 AnswerFn Service::HearthStats(std::string_view) {
   return Sends(Document(StatsDocument(name_, model_.info(), model_.stats())));
+}
+
+AnswerFn Service::Neurons(std::string_view) {
+  return Sends(Document(NeuronsDocument(model_.WatchNeurons(), model_.info().is_streamed)));
 }
 
 }  // namespace hearth::serve

@@ -93,6 +93,7 @@ class Service {
   AnswerFn Health(std::string_view body);
   AnswerFn Prometheus(std::string_view body);
   AnswerFn HearthStats(std::string_view body);
+  AnswerFn Neurons(std::string_view body);
 
   api::Model& model_;
   const ServiceOptions options_;

@@ -28,10 +28,10 @@ void CheckReplaceable(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path)
+AtomicFile::AtomicFile(const std::string& path, unsigned permissions)
     : path_(path), temporary_path_(TemporaryName(path)) {
   CheckReplaceable(path);
-  file_ = std::make_unique<FileWriter>(temporary_path_, path);
+  file_ = std::make_unique<FileWriter>(temporary_path_, path, permissions);
 }
 
 AtomicFile::~AtomicFile() {

@@ -18,7 +18,7 @@ class AtomicFile {
  public:
   // Throws Error(kIo) where the file cannot be made, or where `path` is a directory, device or
   // pipe, which a rename must not replace.
-  explicit AtomicFile(const std::string& path);
+  explicit AtomicFile(const std::string& path, unsigned permissions = 0666);
   ~AtomicFile();  // removes the temporary file unless Finish was called
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -34,9 +34,9 @@ void WriteAll(const std::string& path, int fd, std::span<const std::byte> bytes)
 
 }  // namespace
 
-FileWriter::FileWriter(const std::string& path, const std::string& shown_as)
+FileWriter::FileWriter(const std::string& path, const std::string& shown_as, unsigned permissions)
     : path_(shown_as.empty() ? path : shown_as),
-      fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+      fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, permissions)) {
   if (fd_ < 0) ThrowIo(path_, "create", errno);
 }
 

@@ -13,8 +13,10 @@ namespace hearth {
 class FileWriter {
  public:
   // Creates or truncates. Throws Error(kIo). Messages say `shown_as`, where it is given, instead
-  // of the path (a temporary name means nothing to a user).
-  explicit FileWriter(const std::string& path, const std::string& shown_as = "");
+  // of the path (a temporary name means nothing to a user). permissions: of a file that is new,
+  // less what the process's mask takes.
+  explicit FileWriter(const std::string& path, const std::string& shown_as = "",
+                      unsigned permissions = 0666);
   ~FileWriter();  // closes; unflushed bytes are lost unless Close was called
 
   FileWriter(const FileWriter&) = delete;

@@ -1,0 +1,55 @@
+// A request of the BatchScheduler and how far it has come; for its sources alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/batch_scheduler.h"
+
+namespace hearth {
+
+struct BatchScheduler::Request {
+  BatchRequest asked;
+  KvSequence kv;
+  std::vector<TokenId> history;          // the prompt and what was generated
+  std::optional<Generation> generation;  // none of an embedding
+  int64_t most_tokens = 0;               // that the KV cache may have to hold
+  bool has_begun = false;                // a pass has computed some of it, or is about to
+  bool is_generating = false;
+  bool has_ended = false;
+  int64_t rows = 0;          // in the pass
+  std::vector<double> sums;  // of last hidden states
+  Stopwatch watch;           // since it was added, later since its phase began
+  BatchOutcome outcome;
+  bool has_looked = false;                // for saved pages
+  std::shared_ptr<PageTransfer> restore;  // of saved pages, until it is taken
+
+  ~Request() {
+    if (restore) restore->Abandon();
+  }
+  Request(Engine& engine, BatchRequest request)
+      : asked(std::move(request)), kv(engine.kv_pool()), history(asked.prompt) {
+    const auto prompt = std::ssize(asked.prompt);
+    outcome.prompt_tokens = prompt;
+    most_tokens = prompt;
+    if (asked.wants_embedding) return;
+    most_tokens += std::min(asked.generate.max_tokens, engine.context() - prompt);
+    generation.emplace(engine.model().tokenizer(), asked.generate, engine.context());
+  }
+
+  int64_t left() const { return std::ssize(history) - kv.length(); }
+  std::span<const TokenId> NextTokens() const {
+    return std::span(history).subspan(static_cast<size_t>(kv.length()), static_cast<size_t>(rows));
+  }
+  std::span<const TokenId> cached() const {
+    return std::span(history).first(static_cast<size_t>(kv.length()));
+  }
+  int64_t pages_to_come() const { return kv.PagesToAppend(most_tokens - kv.length()); }
+};
+
+}  // namespace hearth

@@ -1,0 +1,298 @@
+#include "engine/session_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "engine/prefix_cache.h"
+
+namespace hearth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kExtension = ".session";
+constexpr std::string_view kPartial = ".partial";
+constexpr size_t kNameDigits = 16;
+// Tokens of all files that are kept in memory to compare texts with, 4 MiB of them.
+constexpr int64_t kMostIndexedTokens = int64_t{1} << 20;
+constexpr mode_t kOthers = 0077;
+
+// "0123456789abcdef.session", and what a writer that died left of one.
+bool IsSessionName(const std::string& name) {
+  return name.size() == kNameDigits + kExtension.size() && name.ends_with(kExtension) &&
+         name.find_first_not_of("0123456789abcdef") == kNameDigits;
+}
+bool IsPartialName(const std::string& name) {
+  return name.ends_with(kPartial) && name.find_first_not_of("0123456789abcdef") == kNameDigits &&
+         name.substr(kNameDigits).starts_with(kExtension);
+}
+
+std::string SystemText() { return std::strerror(errno); }
+
+}  // namespace
+
+SessionStore::SessionStore(SessionStoreOptions options, SessionIdentity identity)
+    : options_(std::move(options)), identity_(std::move(identity)) {
+  OpenFolder();
+  Lock();
+  try {
+    FindFiles();
+  } catch (const fs::filesystem_error& error) {
+    close(lock_);
+    throw Error(ErrorCode::kIo, options_.folder, "cannot list it: " + error.code().message());
+  } catch (...) {
+    close(lock_);
+    throw;
+  }
+}
+
+SessionStore::~SessionStore() { close(lock_); }
+
+void SessionStore::OpenFolder() {
+  const std::string& folder = options_.folder;
+  std::error_code failed;
+  fs::create_directories(fs::path(folder).parent_path(), failed);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Error(ErrorCode::kIo, folder, "cannot make the folder: " + SystemText());
+  }
+  struct stat info = {};
+  if (stat(folder.c_str(), &info) != 0) throw Error(ErrorCode::kIo, folder, SystemText());
+  if (!S_ISDIR(info.st_mode)) {
+    throw Error(ErrorCode::kInvalidArgument, folder, "it is no folder");
+  }
+  if (info.st_uid != geteuid() || (info.st_mode & kOthers) != 0) {
+    throw Error(ErrorCode::kInvalidArgument, folder,
+                "others may look into it, and sessions hold what users wrote: take another folder, "
+                "or make it yours alone with chmod 700");
+  }
+}
+
+void SessionStore::Lock() {
+  const std::string path = options_.folder + "/lock";
+  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (lock_ < 0) throw Error(ErrorCode::kIo, path, "cannot open: " + SystemText());
+  if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
+  const int reason = errno;
+  close(lock_);
+  if (reason == EWOULDBLOCK) {
+    throw Error(ErrorCode::kInvalidArgument, options_.folder,
+                "another server keeps its sessions there: give each a folder of its own");
+  }
+  throw Error(ErrorCode::kIo, path, fmt::format("cannot lock: {}", std::strerror(reason)));
+}
+
+void SessionStore::FindFiles() {
+  struct Found {
+    fs::file_time_type time;
+    std::string path;
+  };
+  std::vector<Found> found;
+  for (const fs::directory_entry& file : fs::directory_iterator(options_.folder)) {
+    const std::string name = file.path().filename();
+    if (file.symlink_status().type() != fs::file_type::regular) continue;
+    std::error_code ignored;
+    if (IsPartialName(name)) fs::remove(file.path(), ignored);
+    if (IsSessionName(name)) found.push_back({file.last_write_time(), file.path()});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Found& a, const Found& b) { return a.time < b.time; });
+  int64_t foreign = 0;
+  for (const Found& file : found) foreign += TakeFile(file.path) ? 0 : 1;
+  if (foreign > 0) {
+    Warn(fmt::format("{}: {} sessions of other models or settings are left alone", options_.folder,
+                     foreign));
+  }
+  const std::lock_guard lock(mutex_);
+  MakeRoom(0, 0);
+}
+
+// False for a file of another model.
+bool SessionStore::TakeFile(const std::string& path) {
+  try {
+    const auto file = OpenFileReader(path);
+    SessionHead head = ReadSessionHead(*file, identity_);
+    const std::lock_guard lock(mutex_);
+    indexed_tokens_ += std::ssize(head.tokens);
+    counts_.bytes += file->size_bytes();
+    ++counts_.files;
+    entries_.push_front({path, std::move(head.tokens), file->size_bytes()});
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) return false;
+    const bool is_damaged = error.code() == ErrorCode::kCorrupt;
+    if (is_damaged) unlink(path.c_str());
+    Warn(fmt::format("{}: it is {}", error.what(), is_damaged ? "removed" : "ignored"));
+    const std::lock_guard lock(mutex_);
+    ++counts_.failed;
+  }
+  return true;
+}
+
+void SessionStore::Warn(const std::string& sentence) const {
+  if (options_.warn) options_.warn(sentence);
+}
+
+bool SessionStore::Covers(std::span<const TokenId> tokens) const {
+  const std::lock_guard lock(mutex_);
+  int64_t common = 0;
+  FindLongest(tokens, &common);
+  return common == std::ssize(tokens);
+}
+
+int64_t SessionStore::LongestCommon(std::span<const TokenId> text) const {
+  const std::lock_guard lock(mutex_);
+  int64_t common = 0;
+  FindLongest(text, &common);
+  return common;
+}
+
+const SessionStore::Entry* SessionStore::FindLongest(std::span<const TokenId> text,
+                                                     int64_t* common) const {
+  const Entry* best = nullptr;
+  *common = 0;
+  for (const Entry& entry : entries_) {
+    const int64_t here = CommonPrefix(entry.tokens, text);
+    if (here <= *common) continue;
+    *common = here;
+    best = &entry;
+  }
+  return best;
+}
+
+void SessionStore::Forget(Entries::iterator entry, bool removes_file) {
+  if (removes_file) unlink(entry->path.c_str());
+  indexed_tokens_ -= std::ssize(entry->tokens);
+  counts_.bytes -= entry->bytes;
+  --counts_.files;
+  entries_.erase(entry);
+}
+
+void SessionStore::Forget(const std::string& path, bool removes_file) {
+  const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& one) { return one.path == path; });
+  if (entry != entries_.end()) Forget(entry, removes_file);
+}
+
+void SessionStore::MakeRoom(uint64_t bytes, int64_t tokens) {
+  while (!entries_.empty() && (counts_.bytes + bytes > options_.limit_bytes ||
+                               indexed_tokens_ + tokens > kMostIndexedTokens)) {
+    ++counts_.evicted;
+    counts_.evicted_bytes += entries_.back().bytes;
+    Forget(std::prev(entries_.end()), true);
+  }
+}
+
+bool SessionStore::Save(std::span<const TokenId> tokens, const CopyPageFn& copy) noexcept {
+  try {
+    bool is_whole = false;
+    Write(tokens, copy, &is_whole);
+    return is_whole;
+  } catch (const std::exception& error) {
+    bool is_known = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.failed;
+      is_known = std::exchange(is_failing_, true);
+    }
+    // A disk that is full would say so with every session.
+    if (!is_known) {
+      Warn(fmt::format("{}: the session is not saved; further failures are only counted",
+                       error.what()));
+    }
+    return false;
+  }
+}
+
+void SessionStore::Write(std::span<const TokenId> tokens, const CopyPageFn& copy, bool* is_whole) {
+  const uint64_t bytes = SessionFileBytes(identity_, std::ssize(tokens));
+  if (bytes > options_.limit_bytes) {
+    throw Error(ErrorCode::kIo, options_.folder, "bytes of a session",
+                "at most " + FormatSize(options_.limit_bytes), FormatSize(bytes));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    MakeRoom(bytes, std::ssize(tokens));
+  }
+  const std::string path =
+      fmt::format("{}/{:016x}{}", options_.folder, SessionHashOf(identity_, tokens), kExtension);
+  AtomicFile file(path, 0600);
+  file.KeepOutOfPageCache();
+  if (!WriteSession(file, identity_, tokens, copy)) return;
+  file.Finish();
+  *is_whole = true;
+  const std::lock_guard lock(mutex_);
+  is_failing_ = false;
+  Forget(path, false);
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (CommonPrefix(entry->tokens, tokens) == std::ssize(entry->tokens)) Forget(entry, true);
+    entry = next;
+  }
+  entries_.push_front({path, {tokens.begin(), tokens.end()}, bytes});
+  indexed_tokens_ += std::ssize(tokens);
+  ++counts_.files;
+  counts_.bytes += bytes;
+  ++counts_.saved;
+  counts_.saved_bytes += bytes;
+}
+
+int64_t SessionStore::Restore(std::span<const TokenId> text, const TakePageFn& take) noexcept {
+  std::string path;
+  int64_t common = 0;
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      const Entry* found = FindLongest(text, &common);
+      if (found == nullptr) return 0;
+      path = found->path;
+    }
+    const auto file = OpenFileReader(path);
+    const SessionHead head = ReadSessionHead(*file, identity_);
+    if (CommonPrefix(head.tokens, text) < common) {
+      throw Error(ErrorCode::kCorrupt, path, "saved session: it is not the one that was there");
+    }
+    const int64_t pages = KvLayout::PagesFor(common);
+    if (!ReadSessionPages(*file, identity_, head, pages, take)) return 0;
+    // The order of use, for the next start too.
+    utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+    const std::lock_guard lock(mutex_);
+    const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const Entry& one) { return one.path == path; });
+    if (entry != entries_.end()) entries_.splice(entries_.begin(), entries_, entry);
+    ++counts_.restored;
+    counts_.restored_tokens += common;
+    counts_.restored_bytes += static_cast<uint64_t>(pages) * identity_.layout.page_bytes();
+    return common;
+  } catch (const Error& error) {
+    // Gone meanwhile: somebody needed the room.
+    const bool is_gone = error.code() == ErrorCode::kNotFound;
+    const bool is_damaged = error.code() == ErrorCode::kCorrupt;
+    if (!is_gone) {
+      Warn(fmt::format("{}: it is {}", error.what(), is_damaged ? "removed" : "ignored"));
+    }
+    const std::lock_guard lock(mutex_);
+    if (!is_gone) ++counts_.failed;
+    Forget(path, is_damaged);
+  } catch (const std::exception& error) {
+    Warn(fmt::format("{}: {}", options_.folder, error.what()));
+  }
+  return 0;
+}
+
+SessionCounts SessionStore::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace hearth
