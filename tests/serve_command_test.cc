@@ -494,12 +494,13 @@ TEST(ServeStartTest, RefusesWhatWouldLetEverybodyIn) {
 TEST(ServeStopTest, FinishesWhatRunsAndRefusesWhatIsNew) {
   ServerProcess server(Stories(), {"--threads", "1", "--isa", "scalar", "--grace", "60"});
   HttpClient running = server.Connect(), other = server.Connect();
-  json request = Completion("Once upon a time", 40);
+  // Long enough to be under way while others ask.
+  json request = Completion("Once upon a time", 120);
   request["stream"] = true;
   running.SendPost("/v1/completions", request);
   EXPECT_TRUE(server.WaitFor("hearth_requests_running", 1));
   server.Signal(SIGTERM);
-  HttpResponse refused = other.Post("/v1/completions", request);
+  HttpResponse refused = other.Post("/v1/completions", Completion("a", 1));
   for (int i = 0; i < 100 && refused.status == 200; ++i) {  // until the signal has arrived
     refused = server.Connect().Post("/v1/completions", Completion("a", 1));
   }
