@@ -90,20 +90,8 @@ struct Sum {
   }
 };
 
-const std::vector<const ToolSyntax*>& Syntaxes() {
-  static const std::vector<const ToolSyntax*> all = {
-      DetectToolSyntax("<tool_call> arguments"),
-      DetectToolSyntax("<|start_header_id|> \"parameters\": "),
-      DetectToolSyntax("[TOOL_CALLS]"),
-      DetectToolSyntax("[TOOL_CALLS] [ARGS]"),
-      DetectToolSyntax("<|START_ACTION|> tool_name"),
-      DetectToolSyntax("<function= </function>"),
-  };
-  return all;
-}
-
 void CheckAnswer(const ToolSyntax& syntax, std::string_view answer) {
-  const std::vector<std::string> functions = {"add", "get_weather"};
+  const auto functions = MakeCallable({{.name = "add"}, {.name = "get_weather"}}, syntax);
   ToolCallReader whole(syntax, functions), bytes(syntax, functions);
   Sum sum, sum_of_bytes;
   sum.Add(whole.Push(answer));
@@ -114,15 +102,19 @@ void CheckAnswer(const ToolSyntax& syntax, std::string_view answer) {
   Require(whole.num_calls() > 0 || sum.text == answer);
 }
 
+// "a" is one of two texts, "b" a number.
+ToolFunction Add() {
+  return {.name = "add",
+          .description = "",
+          .parameters = R"({"type": "object", "properties": {"a": {"enum": ["x", "y z"]},
+                            "b": {"type": "integer"}}})"};
+}
+
 std::shared_ptr<const Grammar> ForcedCalls(const ToolSyntax& syntax) {
   static std::map<const ToolSyntax*, std::shared_ptr<const Grammar>> made;
   std::shared_ptr<const Grammar>& grammar = made[&syntax];
   if (!grammar) {
-    const std::vector<ToolFunction> functions = {
-        {.name = "add",
-         .description = "",
-         .parameters = R"({"type": "object", "properties": {"a": {"enum": ["x", 1]}}})"}};
-    grammar = ToolCallGrammar(syntax, functions, {.must_call = true}, ByteTokenizer());
+    grammar = ToolCallGrammar(syntax, {Add()}, {.must_call = true}, ByteTokenizer());
   }
   return grammar;
 }
@@ -133,7 +125,7 @@ void CheckForcedCalls(const ToolSyntax& syntax, std::string_view choices) {
   bool finished = false;
   const std::string text = Write(grammar, choices.substr(0, kMostChoices), &finished);
   if (!finished) return;
-  ToolCallReader reader(syntax, {"add"});
+  ToolCallReader reader(syntax, MakeCallable({Add()}, syntax));
   Sum sum;
   sum.Add(reader.Push(text));
   sum.Add(reader.Finish());
@@ -146,7 +138,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   const size_t choice = data[0];
-  const ToolSyntax& syntax = *Syntaxes()[choice / 3 % Syntaxes().size()];
+  const ToolSyntax& syntax = *AllToolSyntaxes()[choice / 3 % AllToolSyntaxes().size()];
   if (choice % 3 == 0) CheckSchema(input);
   if (choice % 3 == 1) CheckAnswer(syntax, input);
   if (choice % 3 == 2) CheckForcedCalls(syntax, input);

@@ -6,6 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 shift
+# So that builds in other folders (scripts/test_python.sh) find what this one compiled.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done
 options=()

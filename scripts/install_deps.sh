@@ -2,24 +2,27 @@
 # Installs the Debian 12 packages that Hearth needs.
 #   install_deps.sh build   what a build and its tests need
 #   install_deps.sh bench   also what the micro benchmarks need
+#   install_deps.sh clients what the tests of the server's clients and of the Python package need
 #   install_deps.sh package what a build and the test of its Debian packages need
-#   install_deps.sh ci      all that, and formatting, fuzzing and the Arm cross build
+#   install_deps.sh ci      benchmarks, clients, formatting, fuzzing and the Arm cross build
 set -euo pipefail
 
 build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libgtest-dev
-       libgmock-dev liburing-dev coinor-libcbc-dev libz3-dev libboost-dev)
+       libgmock-dev liburing-dev coinor-libcbc-dev libz3-dev libboost-dev curl)
 bench=("${build[@]}" libbenchmark-dev)
+clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
-ci=("${bench[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
+ci=("${bench[@]}" "${clients[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
     g++-aarch64-linux-gnu qemu-user googletest)
 
 case "${1:-build}" in
   build) wanted=("${build[@]}") ;;
   bench) wanted=("${bench[@]}") ;;
+  clients) wanted=("${clients[@]}") ;;
   package) wanted=("${package[@]}") ;;
   ci) wanted=("${ci[@]}") ;;
-  *) echo "usage: install_deps.sh build|bench|package|ci" >&2; exit 2 ;;
+  *) echo "usage: install_deps.sh build|bench|clients|package|ci" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -3,6 +3,7 @@
 # of its own under build/). Needs a release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/install_deps.sh clients
 venv=build/openai-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/python/requirements.txt

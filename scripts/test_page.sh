@@ -4,6 +4,7 @@
 # release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/install_deps.sh clients
 venv=build/page-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/python/page_requirements.txt

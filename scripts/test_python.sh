@@ -4,8 +4,11 @@
 # which synthesizes the models.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The name by which CMake knows the compiler elsewhere, so that ccache has what it compiled.
+scripts/install_deps.sh clients
+# The compiler's name and the options of the release build, so that ccache has what that compiled.
 export CC=${CC:-cc} CXX=${CXX:-c++}
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
+[ -z "${CI:-}" ] || export SKBUILD_CMAKE_DEFINE=HEARTH_WERROR=ON
 venv=build/python-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check -r bindings/python/tests/requirements.txt

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "json_schema.h"
@@ -15,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ModelPlanCommandTest : public testing::Test {
  protected:
@@ -38,19 +41,27 @@ class ModelPlanCommandTest : public testing::Test {
     return RunHearth(arguments);
   }
 
+  // The machine, for all commands.
+  static void Measure() {
+    if (std::filesystem::exists(folder_->Path("cache/hearth/hardware.json"))) return;
+    const ProgramResult doctor = RunHearth({"doctor", "--quick", "--dir", folder_->Path("")});
+    ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
+  }
+  static ProgramResult Run(std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", Model(), "-p", "", "-n", "4", "--verbose"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  }
+
   static TestFolder* folder_;
 };
 
 TestFolder* ModelPlanCommandTest::folder_ = nullptr;
 
 TEST_F(ModelPlanCommandTest, FromMeasuringToRunning) {
-  EXPECT_THAT(Plan({}).err, HasSubstr("'hearth doctor' measures this machine"));
-  const ProgramResult doctor = RunHearth({"doctor", "--quick", "--dir", folder_->Path("")});
-  ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
-
+  Measure();
   const ProgramResult whole = Plan({"--memory", "4G", "--json"});
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  EXPECT_THAT(whole.err, HasSubstr("learning which neurons"));
   const auto document = nlohmann::json::parse(whole.out);
   EXPECT_THAT(SchemaComplaints(Schema("plan"), document), IsEmpty());
   EXPECT_EQ(document["io_strategy"], "none");
@@ -73,10 +84,91 @@ TEST_F(ModelPlanCommandTest, FromMeasuringToRunning) {
   const bool pins = obeyed["stream"]["pinned_neurons"] > 0;
   EXPECT_THAT(run.err, HasSubstr(pins ? "of neurons pinned" : "of neurons cached"));
 
+  // A server takes more than half of the cache of a plan that has room for nothing.
+  auto narrow = obeyed;
+  for (auto& bytes : narrow["ledger"]) bytes = 1;
+  narrow["budget_bytes"] = 1 << 20;
+  const std::string narrow_path = folder_->Path("narrow.json");
+  std::ofstream(narrow_path) << narrow;
+  const ProgramResult server = RunHearth({"serve", Model(), "--plan", narrow_path, "--port", "0"});
+  EXPECT_EQ(server.exit_code, 1);
+  EXPECT_THAT(server.err, HasSubstr("memory for requests together, beside half of its cache"));
+
   for (const char* said : {"--memory", "--threads", "--mode"}) {
     const std::string value = std::string(said) == "--mode" ? "dense" : "2";
     EXPECT_EQ(RunHearth({"run", Model(), "--plan", PlanPath(), said, value}).exit_code, 2) << said;
   }
+}
+
+TEST_F(ModelPlanCommandTest, PlansOnTheFly) {
+  setenv("XDG_CACHE_HOME", folder_->Path("empty").c_str(), 1);
+  for (const ProgramResult& result : {Plan({}), Run({"--plan", "auto"})}) {
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("'hearth doctor' measures this machine"));
+  }
+  setenv("XDG_CACHE_HOME", folder_->Path("cache").c_str(), 1);
+  Measure();
+  const ProgramResult planned = Plan({"--memory", "4G", "--json"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+
+  // The ledger's, less a part of the neurons.
+  uint64_t needed = 0;
+  const auto document = nlohmann::json::parse(planned.out);
+  for (const auto& [name, bytes] : document["ledger"].items()) needed += bytes.get<uint64_t>();
+  const std::string memory = std::to_string((needed >> 20) - 9) + "M";
+  const ProgramResult run =
+      Run({"--plan", "auto", "--memory", memory, "--ctx", "128", "--threads", "1"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("plan auto: "));
+  EXPECT_THAT(run.err, HasSubstr("; 1 processors, reads: "));
+  EXPECT_THAT(run.err, HasSubstr("on 1 threads"));
+  EXPECT_THAT(run.err, HasSubstr("context 128 tokens"));
+  EXPECT_THAT(run.err, Not(HasSubstr("reads: none")));
+  const ProgramResult bench =
+      RunHearth({"bench", Model(), "--plan", "auto", "--ctx", "128", "--prefill", "8", "--decode",
+                 "4", "--context", "8", "--reps", "1", "--json"});
+  ASSERT_EQ(bench.exit_code, 0) << bench.err;
+  EXPECT_EQ(nlohmann::json::parse(bench.out)["io"], nullptr);
+
+  for (const char* said : {"--pinned", "--isa", "--io"}) {
+    const std::string value = std::string(said) == "--pinned" ? "0.5" : "auto";
+    const ProgramResult refused = Run({"--plan", "auto", said, value});
+    EXPECT_EQ(refused.exit_code, 2) << said;
+    EXPECT_THAT(refused.err, HasSubstr(said));
+  }
+}
+
+TEST_F(ModelPlanCommandTest, PlansThatWereEditedAreRefusedByName) {
+  Measure();
+  const ProgramResult planned = Plan({"--memory", "4G", "-o", PlanPath()});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const auto good = nlohmann::json::parse(std::ifstream(PlanPath()));
+  const auto refusal = [&](const std::function<void(nlohmann::json&)>& edit) {
+    nlohmann::json document = good;
+    edit(document);
+    std::ofstream(folder_->Path("edited.json")) << document;
+    const ProgramResult run = Run({"--plan", folder_->Path("edited.json")});
+    EXPECT_EQ(run.exit_code, 1);
+    return run.err;
+  };
+  using Json = nlohmann::json;
+  EXPECT_THAT(refusal([](Json& d) { d["budget_bytes"] = 1000; }), HasSubstr("ledger"));
+  EXPECT_THAT(refusal([](Json& d) { d["ledger"]["weights"] = uint64_t{1} << 50; }),
+              HasSubstr("ledger"));
+  EXPECT_THAT(refusal([](Json& d) { d["cores"]["compute"] = {4000}; }), HasSubstr("cores.compute"));
+  EXPECT_THAT(refusal([](Json& d) { d["cores"]["compute"] = {0, 0}; }), HasSubstr("cores.compute"));
+  EXPECT_THAT(refusal([](Json& d) { d["io_strategy"] = "whole"; }), HasSubstr("io_strategy"));
+  EXPECT_THAT(refusal([](Json& d) { d["kv"]["context"] = 1 << 30; }),
+              HasSubstr("made for at most"));
+  EXPECT_THAT(refusal([](Json& d) { d["layers"][0]["ranges"]["pinned"][1] = 64; }),
+              HasSubstr("layers.ranges"));
+  EXPECT_THAT(refusal([](Json& d) { d["layers"].erase(0); }), HasSubstr("layers"));
+  EXPECT_THAT(refusal([](Json& d) { d["layers"][0]["mode"] = "dense"; }),
+              HasSubstr("layers that differ"));
+  EXPECT_THAT(refusal([](Json& d) { d["hardware_hash"] = "0123456789abcdef"; }),
+              HasSubstr("another machine"));
+  EXPECT_THAT(refusal([](Json& d) { d["model_hash"] = "0123456789abcdef"; }),
+              HasSubstr("another file"));
 }
 
 TEST_F(ModelPlanCommandTest, UsageAndImpossibleWishes) {

@@ -88,7 +88,7 @@ TEST_F(PackCommandTest, PacksAndSaysWhatItDid) {
 
 TEST_F(PackCommandTest, ATextMakesPredictorsThatRun) {
   std::ofstream(folder_.Path("text"))
-      << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 3000);
+      << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 1500);
   const ProgramResult packed =
       RunHearth({"pack", Stories(), "--text", folder_.Path("text"), "-o", folder_.Path("p")});
   ASSERT_EQ(packed.exit_code, 0) << packed.err;

@@ -101,12 +101,15 @@ class PackedModelTest : public testing::Test {
 constexpr const char* kBothFiles[] = {"packed_none.gguf", "packed_f16.gguf"};
 
 TEST_F(PackedModelTest, GatedIsDenseBitForBitOnEveryIsaAndNumberOfThreads) {
+  const std::vector<std::string> isas = UsableIsaNames();
   for (const char* file : kBothFiles) {
-    for (const std::string& isa : UsableIsaNames()) {
+    for (const std::string& isa : isas) {
       const auto dense_engine = Load(file, FfnMode::kDense, 1, isa.c_str());
       const std::vector<float> dense = Logits(*dense_engine);
       EXPECT_EQ(dense_engine->forward().ffn_counts().up, dense_engine->forward().ffn_counts().gate);
-      for (const int threads : {1, 2, 3}) {
+      // How work is cut among threads does not depend on the instruction set: all numbers with one.
+      const auto numbers = isa == isas.back() ? std::vector<int>{1, 2, 3} : std::vector<int>{3};
+      for (const int threads : numbers) {
         const auto engine = Load(file, FfnMode::kGated, threads, isa.c_str());
         EXPECT_EQ(Logits(*engine), dense) << file << " " << isa << " " << threads;
         const SparseFfnCounts& counts = engine->forward().ffn_counts();

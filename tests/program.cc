@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 extern char** environ;
 
@@ -48,6 +51,23 @@ void AddStream(posix_spawn_file_actions_t* actions, int fd, const std::string& w
   posix_spawn_file_actions_addopen(actions, fd, path.c_str(), O_WRONLY, 0);
 }
 
+// Waits for a process; one that runs for longer than any command of a test does is killed.
+int StatusOf(pid_t pid) {
+  constexpr auto kLimit = std::chrono::minutes(5);
+  const auto deadline = std::chrono::steady_clock::now() + kLimit;
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) != pid) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      ADD_FAILURE() << "it still ran after " << kLimit.count() << " minutes, and was killed";
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return status;
+}
+
 }  // namespace
 
 ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::string& input,
@@ -67,8 +87,7 @@ ProgramResult RunHearth(const std::vector<std::string>& arguments, const std::st
   ProgramResult result;
   EXPECT_EQ(error, 0) << HEARTH_PROGRAM;
   if (error != 0) return result;
-  int status = 0;
-  waitpid(pid, &status, 0);
+  const int status = StatusOf(pid);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.out = out.Content();
   result.err = err.Content();

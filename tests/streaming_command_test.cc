@@ -116,6 +116,24 @@ TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
   }
 }
 
+TEST_F(StreamingCommandTest, OtherDevicesAreEmulated) {
+  const std::string memory = Memory(14);
+  const ProgramResult result = Bench({"--memory", memory, "--json", "--io-device", "oneplus-12"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(SchemaComplaints(Schema("bench"), document), IsEmpty());
+  EXPECT_EQ(document["io"]["backend"], "emulated UFS 4.0");
+  EXPECT_EQ(
+      document["quality"]["top1_agreement"],
+      nlohmann::json::parse(Bench({"--memory", memory, "--json"}).out)["quality"]["top1_agreement"])
+      << "the device changes no bit";
+  EXPECT_THAT(Bench({"--io-device", "oneplus-12"}).err, HasSubstr("--io-device has no effect"));
+  EXPECT_EQ(Bench({"--memory", memory, "--io-device", "oneplus-12", "--io", "pread"}).exit_code, 2);
+  const ProgramResult unknown = Bench({"--memory", memory, "--io-device", "a-phone"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("a-phone"));
+}
+
 TEST_F(StreamingCommandTest, LlmFlashComesWithItsWindow) {
   const std::string memory = Memory(14);
   const ProgramResult result = Bench({"--memory", memory, "--json", "--pipeline", "llmflash"});

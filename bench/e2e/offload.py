@@ -12,6 +12,8 @@ and (with --cgroup) in a cgroup of each budget. Ratios are to Hearth in memory o
   ... --cgroup speed      each limited run in a memory cgroup (v1; needs root) of its budget
   ... --cgroup promise    of twice its budget, whose highest use is held against the budget
 
+  ... --io-device oneplus-12                                        reads as its flash would serve them
+
 "of the possible" is (T_other + max(T_ffn, T_io)) / T_measured per token: T_other and T_ffn as the run
 in memory spent them, T_io the bytes that were read at the speed that the disk gives them without
 computing, measured between the runs' own measurements. llama.cpp's line in a cgroup is what
@@ -53,6 +55,8 @@ def limited(args: argparse.Namespace, command: list[str], budget: int | None,
 
 def bench(args: argparse.Namespace, more: list[str], budget: int | None) -> dict[str, Any]:
     context = max([*args.prefill, args.context + args.decode])
+    if budget is not None and args.io_device is not None:
+        more = [*more, "--io-device", args.io_device]
     command = [str(args.hearth), "bench", str(args.model), "--threads", str(args.threads),
                "--prefill", ",".join(str(n) for n in args.prefill),
                "--decode", str(args.decode), "--context", str(args.context),
@@ -198,7 +202,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     resident = memory.documents
     in_memory = max([d["memory"]["rss_peak_bytes"] for d in resident], default=max(budgets))
     return {"model": str(args.model), "mode": args.mode, "threads": args.threads,
-            "cgroup": args.cgroup, "machine": platform.processor() or platform.machine(),
+            "cgroup": args.cgroup, "io_device": args.io_device, "machine": platform.processor() or platform.machine(),
             "settings": [setting.row(resident, in_memory)
                          for setting in ([] if args.no_resident else [memory]) + settings]}
 
@@ -265,6 +269,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--cgroup", choices=["speed", "promise"])
+    parser.add_argument("--io-device", metavar="NAME|FILE",
+                        help="limited runs read as from this device (hearth bench --io-device)")
     parser.add_argument("--drop-caches", action="store_true", help="before each run; needs root")
     parser.add_argument("--llamacpp", type=Path, metavar="GGUF")
     parser.add_argument("--llama-path", type=Path, metavar="DIR")
@@ -279,6 +285,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     args = parse_arguments()
     try:
+        if args.io_device is not None and args.cgroup is not None:
+            raise CannotRun("--io-device holds the file in memory beside the budget: not in a cgroup")
         document = measure(args)
     except CannotRun as error:
         print(f"offload.py: {error}", file=sys.stderr)

@@ -11,8 +11,7 @@ several settings of clients, in turn. Ratios are to the one client of the same r
   ... --load "--shared-prefix 200 --tokens 8-64"              more options of hearth_load
   ... --json                                                  all documents of hearth_load
 
-Reads per token and the share found in memory are of /v1/hearth/stats, between the beginning and the end of
-each turn. Exit status: 0 done, 1 requests failed, 2 could not run.
+Reads per token and the share found in memory are what hearth_load read of the server's counters. Exit status: 0 done, 1 requests failed, 2 could not run.
 """
 
 from __future__ import annotations
@@ -98,18 +97,18 @@ def serving(args: argparse.Namespace) -> Iterator[tuple[Server, Cgroup | None]]:
                 raise CannotRun(f"the server ended with exit code {process.returncode}")
 
 
-def wait_until_idle(server: Server) -> dict[str, Any]:
+def wait_until_idle(server: Server) -> None:
     for _ in range(600):
         stats = server.stats()
         if stats["requests"]["running"] + stats["requests"]["waiting"] == 0:
-            return stats
+            return
         time.sleep(0.1)
     raise CannotRun("the server is still busy a minute after its clients left")
 
 
 def ask(args: argparse.Namespace, server: Server, clients: int) -> dict[str, Any]:
-    """The document of hearth_load, and what the server's own counters grew by."""
-    before = wait_until_idle(server)
+    """The document of hearth_load."""
+    wait_until_idle(server)
     command = [str(args.load_program), "--url", server.url, "--clients", str(clients), "--seconds",
                str(args.seconds), "--pid", str(server.pid), "--json", *shlex.split(args.load)]
     done = subprocess.run(command, capture_output=True, text=True, check=False,
@@ -117,19 +116,8 @@ def ask(args: argparse.Namespace, server: Server, clients: int) -> dict[str, Any
     if done.returncode not in (0, 1) or not done.stdout:
         raise CannotRun(f"hearth_load: exit {done.returncode}: {done.stderr.strip()}")
     document: dict[str, Any] = json.loads(done.stdout)
-    after = wait_until_idle(server)
-
-    def grown(part: str, name: str) -> float:
-        return float(after[part][name] - before[part][name])
-
-    tokens = grown("tokens", "generated")
-    asked = grown("io", "neurons")
-    document["stats"] = {
-        "generated": tokens,
-        "tokens_per_pass": tokens / max(grown("passes", "decode"), 1),
-        "reads_per_token": grown("io", "decode_reads") / max(tokens, 1),
-        "bytes_read_per_token": grown("io", "decode_bytes_read") / max(tokens, 1),
-        "found_in_memory": 1 - grown("io", "read") / asked if asked > 0 else None}
+    if document["server"] is None:
+        raise CannotRun("the server told hearth_load nothing of itself: ask for more --seconds")
     return document
 
 
@@ -153,16 +141,16 @@ def print_table(turns: dict[int, list[dict[str, Any]]]) -> None:
     for clients, documents in turns.items():
         speeds = [d["tokens"]["per_second"] for d in documents]
         ratios = [a / b for a, b in zip(speeds, alone) if b > 0]
-        found = median(documents, lambda d: d["stats"]["found_in_memory"])
+        found = median(documents, lambda d: d["server"]["found_in_memory"])
 
         def fair(document: dict[str, Any]) -> float:
             speed = document["tokens"]["of_a_client_per_second"]
             return speed["least"] / speed["most"] if speed["most"] > 0 else 0.0
 
         print(f"{clients:>8} {spread(speeds):>24} {spread(ratios, 2) if ratios else '-':>22} "
-              f"{median(documents, lambda d: d['stats']['tokens_per_pass']):>12.2f} "
-              f"{median(documents, lambda d: d['stats']['reads_per_token']):>12.1f} "
-              f"{median(documents, lambda d: d['stats']['bytes_read_per_token'] / 1e6):>9.2f} "
+              f"{median(documents, lambda d: d['server']['tokens_per_pass']):>12.2f} "
+              f"{median(documents, lambda d: d['server']['reads_per_token']):>12.1f} "
+              f"{median(documents, lambda d: d['server']['bytes_read_per_token'] / 1e6):>9.2f} "
               f"{'-' if found is None else f'{found:.1%}':>10} "
               f"{median(documents, lambda d: d['first_token_ms']['p99']):>12.0f} "
               f"{median(documents, lambda d: d['between_tokens_ms']['p99']):>11.0f} "

@@ -1,4 +1,6 @@
 // Attention over one KV head's part of a page: four queries (a group, in decode) and 32 (prefill).
+#include <algorithm>
+
 #include "bench/micro/micro.h"
 #include "tensor/kv_layout.h"
 
@@ -41,6 +43,20 @@ void RunScores(const Context& context, const CacheType& type, int64_t queries,
   Count(state, type, queries);
 }
 
+// Of all queries of a page that a thread may take in decode.
+void RunWeights(const Context& context, int64_t queries, benchmark::State& state) {
+  const std::vector<float> scores = SomeFloats(queries * kPositions);
+  std::vector<float> weights(scores.size()), out(static_cast<size_t>(queries * kHeadDim));
+  std::vector<float> max(static_cast<size_t>(queries), 1.0f), sum(max.size());
+  for (auto _ : state) {
+    std::copy(scores.begin(), scores.end(), weights.begin());
+    context.table.attn_weights({weights.data(), kPositions, queries, kPositions, max.data(),
+                                sum.data(), out.data(), kHeadDim, kHeadDim});
+    benchmark::ClobberMemory();
+  }
+  CountItems(state, queries * kPositions);
+}
+
 void RunValues(const Context& context, const CacheType& type, int64_t queries,
                benchmark::State& state) {
   Pieces pages(context.memory, static_cast<size_t>(kPositions * kHeadDim * type.bytes), state);
@@ -58,6 +74,10 @@ void RunValues(const Context& context, const CacheType& type, int64_t queries,
 }  // namespace
 
 void RegisterAttention(const Context& context) {
+  for (const int64_t queries : {4, 32}) {
+    Register(context, "attn_weights/queries:" + std::to_string(queries), BoundBy::kCompute,
+             [context, queries](benchmark::State& state) { RunWeights(context, queries, state); });
+  }
   for (const CacheType& type : kCacheTypes) {
     for (const int64_t queries : {4, 32}) {
       const std::string variant =

@@ -12,7 +12,7 @@ using kernels::RopeLayout;
 constexpr int64_t kHiddenSize = 4096;
 constexpr int64_t kIntermediateSize = 14336;
 constexpr int64_t kRotatedPairs = 64;
-constexpr int64_t kScores = 256;  // of a query in a split of attention
+constexpr int64_t kScores = 256;
 
 // Calls fn over and over; it computes n elements.
 template <class Fn>
@@ -62,12 +62,6 @@ void RegisterSoftmax(const Context& context) {
   Register(context, "softmax", BoundBy::kCompute, [&table](benchmark::State& state) {
     std::vector<float> x = SomeFloats(kScores);
     Repeat(state, kScores, [&] { table.softmax(x.data(), kScores); });
-  });
-  Register(context, "softmax_terms", BoundBy::kCompute, [&table](benchmark::State& state) {
-    std::vector<float> x = SomeFloats(kScores);
-    float max = 0;
-    Repeat(state, kScores,
-           [&] { benchmark::DoNotOptimize(table.softmax_terms(x.data(), kScores, &max)); });
   });
 }
 

@@ -40,6 +40,9 @@ enum class ErrorCode {
   kInternal,         // a bug in Hearth
 };
 
+// "invalid_argument", "out_of_budget", ...
+const char* ErrorCodeName(ErrorCode code) noexcept;
+
 // what() is one sentence without a full stop.
 class Error : public std::runtime_error {
  public:
@@ -94,7 +97,10 @@ struct ScoredToken {
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };
+// "stop", "length", "cancelled"
+const char* FinishReasonName(FinishReason reason) noexcept;
 
+class AnswerGrammar;
 class ToolFormat;
 
 struct GenerateRequest {
@@ -107,6 +113,9 @@ struct GenerateRequest {
   std::optional<std::string> json_schema;
   // Of ChatPrompt: the answer may, or must, call tools; json_schema is about its text then.
   std::shared_ptr<const ToolFormat> tools;
+  // Of Model::MakeGrammar, made with these tools: counts instead of json_schema. Null: Start makes
+  // what json_schema and tools demand.
+  std::shared_ptr<const AnswerGrammar> grammar;
 };
 
 // How a request ended.
@@ -161,9 +170,12 @@ struct ChatMessage {
   std::string tool_call_id = {};          // of a tool: the call that this is the result of
 };
 
+// 1 to 64 letters, digits, '_' and '-'.
+bool IsFunctionName(const std::string& name);
+
 // A function that the model may ask for. The caller calls it, and says the result in a message.
 struct Tool {
-  std::string name;
+  std::string name;  // IsFunctionName
   std::string description;
   std::string parameters;  // a JSON Schema of an object; empty: it takes none
   bool strict = false;     // arguments keep to the schema even where no call is forced
@@ -182,6 +194,18 @@ class ToolFormat {
   struct Impl;  // not part of the interface
   explicit ToolFormat(std::unique_ptr<const Impl> impl);
   ~ToolFormat();
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<const Impl> impl_;
+};
+
+// What answers may be, of a JSON Schema and of tools. Immutable.
+class AnswerGrammar {
+ public:
+  struct Impl;  // not part of the interface
+  explicit AnswerGrammar(std::unique_ptr<const Impl> impl);
+  ~AnswerGrammar();
   const Impl& impl() const { return *impl_; }
 
  private:
@@ -329,6 +353,13 @@ class Model {
   // described as the template does; where it knows none, in words (docs/server.md).
   ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages,
                         const ToolOptions& tools = {}) const;
+
+  // What a request's json_schema and tools demand of its answer; null where they demand nothing. A
+  // large schema takes seconds: who must not wait makes it on a thread of its own. Throws
+  // Error(kInvalidArgument) for what is no schema, Error(kUnsupported) for what no grammar can say.
+  std::shared_ptr<const AnswerGrammar> MakeGrammar(
+      const std::optional<std::string>& json_schema,
+      const std::shared_ptr<const ToolFormat>& tools = nullptr) const;
 
   // Generates and waits for the end. on_text gets the text as it comes; false stops, an exception
   // too, which passes on. Throws what the request failed of.

@@ -20,7 +20,6 @@ EngineOptions ToEngine(const LoadOptions& options) {
   if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;
   engine.context = options.context;
-  engine.kv_sequences = options.parallel;
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
@@ -131,6 +130,10 @@ std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schem
   return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema);
 }
 
+bool HaveOneGrammar(const GenerateRequest& a, const GenerateRequest& b) {
+  return a.json_schema == b.json_schema && a.tools == b.tools && a.grammar == b.grammar;
+}
+
 std::vector<float> OfLengthOne(std::vector<float> vector) {
   double sum = 0;
   for (const float x : vector) sum += static_cast<double>(x) * static_cast<double>(x);
@@ -155,6 +158,13 @@ std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptio
 
 }  // namespace
 
+// How every answer begins: requests go on with copies.
+struct AnswerGrammar::Impl {
+  GrammarMatcher start;
+};
+AnswerGrammar::AnswerGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+AnswerGrammar::~AnswerGrammar() = default;
+
 void Ticket::Cancel() const noexcept {
   if (state_) state_->cancel.store(true, std::memory_order_relaxed);
 }
@@ -166,26 +176,25 @@ Model::~Model() = default;
 
 Model Model::Load(const std::string& path, const LoadOptions& options) {
   return Translated([&] {
-    if (options.plan.empty()) {
-      EngineOptions engine = ToEngine(options);
-      if (!options.session_folder.empty()) {
-        engine.program_bytes = ResidentBytes() + SessionKeeper::kMemoryBytes;
-      }
+    const auto load = [&](EngineOptions engine) {
+      MakeRoomForRequests(engine, options.parallel,
+                          options.session_folder.empty() ? 0 : SessionKeeper::kMemoryBytes);
       return Model(LoadImpl(path, engine, options));
-    }
+    };
+    if (options.plan.empty()) return load(ToEngine(options));
     CheckPlanIsAlone(options);
     // On a thread of its own: those of the model keep to the plan's processors as it does, and the
     // caller's goes on wherever it likes.
-    return std::async(std::launch::async,
-                      [&] { return Model(LoadImpl(path, ObeyPlan(options.plan, path), options)); })
-        .get();
+    return std::async(std::launch::async, [&] { return load(ObeyPlan(options.plan, path)); }).get();
   });
 }
 
 const ModelInfo& Model::info() const { return impl_->info(); }
 Stats Model::stats() const { return impl_->stats(); }
 void Model::Close(std::chrono::milliseconds most_to_save) {
-  impl_->Close(std::chrono::steady_clock::now() + most_to_save);
+  constexpr std::chrono::hours kMost{24};  // far from where clocks end
+  impl_->Close(std::chrono::steady_clock::now() +
+               std::min<std::chrono::milliseconds>(most_to_save, kMost));
 }
 NeuronPicture Model::WatchNeurons() const { return impl_->WatchNeurons(); }
 
@@ -240,33 +249,46 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
   });
 }
 
+std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
+    const std::optional<std::string>& json_schema,
+    const std::shared_ptr<const ToolFormat>& tools) const {
+  return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
+    const auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer());
+    if (!grammar) return nullptr;
+    return std::make_shared<const AnswerGrammar>(std::make_unique<const AnswerGrammar::Impl>(
+        AnswerGrammar::Impl{GrammarMatcher(grammar, impl_->sorted_vocabulary())}));
+  });
+}
+
 std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
                                  std::vector<Listener> listeners) {
   return Translated([&] {
     if (requests.size() != listeners.size()) {
       throw Error(ErrorCode::kInvalidArgument, "as many listeners as requests are needed");
     }
+    // Answers to one question have one grammar, which is made once.
+    std::vector<std::shared_ptr<const AnswerGrammar>> grammars;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const GenerateRequest& request = requests[i];
+      CheckRequest(request, impl_->info().vocab_size);
+      if (i > 0 && HaveOneGrammar(request, requests[i - 1])) {
+        grammars.push_back(grammars.back());
+      } else {
+        grammars.push_back(request.grammar ? request.grammar
+                                           : MakeGrammar(request.json_schema, request.tools));
+      }
+    }
     std::vector<BatchRequest> batch;
     std::vector<Ticket> tickets;
-    // Answers to one question have one grammar, which is made once.
-    std::optional<std::string> schema;
-    std::shared_ptr<const ToolFormat> tools;
-    std::shared_ptr<const Grammar> grammar;
     for (size_t i = 0; i < requests.size(); ++i) {
-      CheckRequest(requests[i], impl_->info().vocab_size);
-      if (i == 0 || requests[i].json_schema != schema || requests[i].tools != tools) {
-        schema = requests[i].json_schema;
-        tools = requests[i].tools;
-        grammar = GrammarOf(schema, tools, impl_->tokenizer());
-      }
+      const std::shared_ptr<const ToolFormat> tools = requests[i].tools;
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
       if (tools) {
         batch.back().generate.visible_tokens =
             ToolMarkerTokens(tools->impl().syntax, impl_->tokenizer());
       }
-      if (grammar) {
-        batch.back().generate.grammar =
-            std::make_shared<GrammarMatcher>(grammar, impl_->sorted_vocabulary());
+      if (grammars[i]) {
+        batch.back().generate.grammar = std::make_shared<GrammarMatcher>(grammars[i]->impl().start);
       }
       tickets.push_back(Impl::MakeTicket(batch.back()));
     }

@@ -13,29 +13,22 @@ constexpr std::chrono::seconds kWatchTime{3};
 // For saving sessions, where nobody said how long it may take.
 constexpr std::chrono::seconds kSaveTime{10};
 
-ErrorCode CodeOf(hearth::ErrorCode code) {
-  switch (code) {
-    case hearth::ErrorCode::kInvalidArgument:
-      return ErrorCode::kInvalidArgument;
-    case hearth::ErrorCode::kNotFound:
-      return ErrorCode::kNotFound;
-    case hearth::ErrorCode::kIo:
-      return ErrorCode::kIo;
-    case hearth::ErrorCode::kCorrupt:
-      return ErrorCode::kCorrupt;
-    case hearth::ErrorCode::kUnsupported:
-      return ErrorCode::kUnsupported;
-    case hearth::ErrorCode::kOutOfBudget:
-      return ErrorCode::kOutOfBudget;
-    case hearth::ErrorCode::kContextFull:
-      return ErrorCode::kContextFull;
-    case hearth::ErrorCode::kCancelled:
-      return ErrorCode::kCancelled;
-    case hearth::ErrorCode::kInternal:
-      break;
-  }
-  return ErrorCode::kInternal;
-}
+// What the library says of what went wrong inside.
+struct CodePair {
+  ErrorCode code;
+  hearth::ErrorCode inside;
+};
+constexpr CodePair kCodes[] = {
+    {ErrorCode::kInvalidArgument, hearth::ErrorCode::kInvalidArgument},
+    {ErrorCode::kNotFound, hearth::ErrorCode::kNotFound},
+    {ErrorCode::kIo, hearth::ErrorCode::kIo},
+    {ErrorCode::kCorrupt, hearth::ErrorCode::kCorrupt},
+    {ErrorCode::kUnsupported, hearth::ErrorCode::kUnsupported},
+    {ErrorCode::kOutOfBudget, hearth::ErrorCode::kOutOfBudget},
+    {ErrorCode::kContextFull, hearth::ErrorCode::kContextFull},
+    {ErrorCode::kCancelled, hearth::ErrorCode::kCancelled},
+    {ErrorCode::kInternal, hearth::ErrorCode::kInternal},
+};
 
 std::string NameOf(const std::string& path) {
   const std::filesystem::path file(path);
@@ -69,7 +62,28 @@ NeuronPicture EmptyPicture(const Engine& engine, const NeuronMap& map) {
 
 }  // namespace
 
-Error ToApi(const hearth::Error& error) { return {CodeOf(error.code()), error.what()}; }
+const char* ErrorCodeName(ErrorCode code) noexcept {
+  if (code == ErrorCode::kBusy) return "busy";  // nothing inside is
+  for (const CodePair& pair : kCodes) {
+    if (pair.code == code) return hearth::ErrorCodeName(pair.inside).data();
+  }
+  return "unknown";
+}
+
+const char* FinishReasonName(FinishReason reason) noexcept {
+  if (reason == FinishReason::kStop) return hearth::FinishReasonName(hearth::FinishReason::kStop);
+  if (reason == FinishReason::kLength) {
+    return hearth::FinishReasonName(hearth::FinishReason::kLength);
+  }
+  return hearth::FinishReasonName(hearth::FinishReason::kCancelled);
+}
+
+Error ToApi(const hearth::Error& error) {
+  const auto* pair = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const CodePair& each) {
+    return each.inside == error.code();
+  });
+  return {pair == std::end(kCodes) ? ErrorCode::kInternal : pair->code, error.what()};
+}
 
 Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
                   std::unique_ptr<SessionKeeper> sessions)
@@ -126,6 +140,7 @@ const ChatTemplate& Model::Impl::chat_template() const {
 Model::Impl::~Impl() { Close(std::chrono::steady_clock::now() + kSaveTime); }
 
 void Model::Impl::Close(std::chrono::steady_clock::time_point save_until) {
+  const std::lock_guard closing(closing_);
   if (!thread_.joinable()) return;
   cancel_all_ = true;
   {

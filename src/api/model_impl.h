@@ -84,6 +84,7 @@ struct Model::Impl {
   mutable std::shared_ptr<const SortedVocabulary> sorted_vocabulary_;
   std::string chat_problem_;  // why a template that is there is none
 
+  std::mutex closing_;  // of who ends the thread; taken before mutex_
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::vector<BatchRequest> inbox_;  // guarded by mutex_

@@ -180,6 +180,22 @@ TEST(ApiModelTest, RequestsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(refused([](auto& r) { r.json_schema = "{"; }), ErrorCode::kInvalidArgument);
 }
 
+TEST(ApiModelTest, GrammarsCanBeMadeAhead) {
+  Model model = Model::Load(Path(), {.threads = 2});
+  const std::string schema = R"({"enum": ["yes", "no", "perhaps"]})";
+  EXPECT_EQ(model.MakeGrammar(std::nullopt), nullptr);
+  EXPECT_EQ(CodeOf([&] { model.MakeGrammar(R"({"not": {}})"); }), ErrorCode::kUnsupported);
+  GenerateRequest made_ahead = Story(model, 20);
+  made_ahead.sampling.logit_bias.clear();  // answers end where the schema says so
+  GenerateRequest made_by_start = made_ahead;
+  made_by_start.json_schema = schema;
+  std::thread([&] { made_ahead.grammar = model.MakeGrammar(schema); }).join();
+  const std::string expected = model.Generate(made_by_start).text;
+  EXPECT_THAT(expected, testing::AnyOf("\"yes\"", "\"no\"", "\"perhaps\""));
+  // Twice: a request leaves the grammar as it was.
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(model.Generate(made_ahead).text, expected);
+}
+
 TEST(ApiModelTest, PlansSayTheRest) {
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.plan = "/nowhere.json"}); }), ErrorCode::kNotFound);
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.threads = 1, .plan = "/nowhere.json"}); }),

@@ -42,7 +42,9 @@ std::vector<ToolFunction> ToEngine(const ToolOptions& options) {
   std::vector<ToolFunction> functions;
   std::set<std::string> names;
   for (const Tool& tool : options.tools) {
-    if (tool.name.empty()) Refuse(tool.name, "it needs a name");
+    if (!IsFunctionName(tool.name)) {
+      Refuse(tool.name, "names have 1 to 64 letters, digits, '_' and '-'");
+    }
     if (!names.insert(tool.name).second) Refuse(tool.name, "there are two of that name");
     functions.push_back({tool.name, tool.description, tool.parameters, tool.strict});
   }
@@ -61,8 +63,10 @@ std::shared_ptr<const ToolFormat> MakeToolFormat(const ToolOptions& options,
     std::erase_if(functions,
                   [&](const ToolFunction& function) { return function.name != options.function; });
   }
-  return std::make_shared<const ToolFormat>(std::make_unique<const ToolFormat::Impl>(
-      ToolFormat::Impl{syntax, std::move(functions), options.must_call, options.parallel}));
+  auto callable = MakeCallable(functions, syntax);
+  return std::make_shared<const ToolFormat>(
+      std::make_unique<const ToolFormat::Impl>(ToolFormat::Impl{
+          syntax, std::move(functions), options.must_call, options.parallel, std::move(callable)}));
 }
 
 std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messages) {
@@ -82,9 +86,7 @@ struct ToolCallReader::Impl {
 };
 
 ToolCallReader::ToolCallReader(std::shared_ptr<const ToolFormat> format) {
-  std::vector<std::string> names;
-  for (const ToolFunction& function : format->impl().functions) names.push_back(function.name);
-  hearth::ToolCallReader reader(format->impl().syntax, std::move(names));
+  hearth::ToolCallReader reader(format->impl().syntax, format->impl().callable);
   impl_ = std::make_unique<Impl>(Impl{std::move(format), std::move(reader)});
 }
 ToolCallReader::ToolCallReader(ToolCallReader&&) noexcept = default;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
+#include "text/call_body.h"
 #include "text/chat_format.h"
 #include "text/tool_call_grammar.h"
 #include "text/tool_prompt.h"
@@ -18,6 +19,7 @@ struct ToolFormat::Impl {
   std::vector<ToolFunction> functions;  // that may be called
   bool must_call = false;
   bool parallel = true;
+  std::shared_ptr<const CallableFunctions> callable;  // the same functions, for readers
 
   // What answers are constrained to; null where nothing is demanded of them.
   std::shared_ptr<const Grammar> MakeGrammar(const std::optional<std::string>& answer_schema,

@@ -1,5 +1,7 @@
 #include "base/memory_info.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -7,6 +9,10 @@
 #include <string>
 
 #include "base/cgroup.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" void __sanitizer_purge_allocator();  // of the runtime; GCC has no header for it
+#endif
 
 namespace hearth {
 namespace {
@@ -61,5 +67,13 @@ uint64_t TotalMemoryBytes() { return ProcField("/proc/meminfo", "MemTotal").valu
 uint64_t ResidentBytes() { return ProcField("/proc/self/status", "VmRSS").value_or(0); }
 
 uint64_t PeakResidentBytes() { return ProcField("/proc/self/status", "VmHWM").value_or(0); }
+
+void ReturnFreedMemory() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_purge_allocator();
+#elif defined(__GLIBC__)
+  malloc_trim(0);  // others keep little
+#endif
+}
 
 }  // namespace hearth

@@ -16,4 +16,7 @@ uint64_t TotalMemoryBytes();
 uint64_t ResidentBytes();
 uint64_t PeakResidentBytes();
 
+// Gives what was freed back to the system, so that ResidentBytes no longer counts it.
+void ReturnFreedMemory();
+
 }  // namespace hearth

@@ -17,8 +17,8 @@
 #include "cli/profile_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/settle_plan.h"
 #include "model/registry.h"
-#include "plan/execution_plan.h"
 
 namespace hearth::cli {
 namespace {
@@ -55,8 +55,7 @@ std::vector<int64_t> ParseCounts(const std::string& flag, const char* of, int64_
 
 // A measurement that cannot fit is refused before the weights are read.
 void CheckContext(const BenchCommand& options) {
-  int64_t context =
-      options.model.plan.empty() ? options.model.context : ReadPlan(options.model.plan).context;
+  int64_t context = options.model.planned ? options.model.planned->context : options.model.context;
   if (context == 0) {
     const ModelSpec spec = ReadModelSpec(GgufFile::Open(options.model.model));
     context = std::min(spec.context_length, kDefaultContext);
@@ -75,15 +74,13 @@ void CheckContext(const BenchCommand& options) {
   if (options.bench.decode_tokens > most) refuse("--decode", most, options.bench.decode_tokens);
 }
 
-int Measure(const BenchCommand& options) {
-  CheckContext(options);
-  ModelOptions model = options.model;
-  // A plan shares all of its memory out, with a KV cache of one context.
+int Measure(BenchCommand& options) {
   for (const int64_t sequences : options.bench.parallel) {
-    if (!model.plan.empty()) break;
-    model.kv_sequences = std::max(model.kv_sequences, sequences);
+    options.model.kv_sequences = std::max(options.model.kv_sequences, sequences);
   }
-  const auto engine = LoadEngine(model);
+  SettlePlan(options.model);
+  CheckContext(options);
+  const auto engine = LoadEngine(options.model);
   const ProbeMemory memory(*engine);
   BenchResult result;
   {
@@ -112,6 +109,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       app.add_subcommand("bench", "Measure speeds, and what of the machine's best they are");
   AddModelOptions(*command, options->model);
   AddModeOption(*command, options->model);
+  AddIoDeviceOption(*command, options->model.streaming);
   command->get_option("MODEL")->required(false);  // --trace takes its place
   command
       ->add_option_function<std::string>(

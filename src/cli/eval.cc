@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/settle_plan.h"
 #include "cli/text_input.h"
 #include "engine/evaluate.h"
 
@@ -21,8 +22,9 @@ struct EvalOptions {
   bool json = false;
 };
 
-int Evaluate(const EvalOptions& options) {
+int Evaluate(EvalOptions& options) {
   const std::string text = ReadTextFile(options.text_file);
+  SettlePlan(options.model);
   const auto engine = LoadEngine(options.model);
   const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);
   EvalResult result;

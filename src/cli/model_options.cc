@@ -1,5 +1,8 @@
 #include "cli/model_options.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/memory_info.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -19,6 +22,20 @@ void CheckIsa(const std::string& name) {
   }
   throw UsageError("--isa: expected one that runs on this processor (" + known + "), found '" +
                    Printable(name) + "'");
+}
+
+// What a plan decides cannot be said beside it.
+void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
+  if (options.plan.empty()) return;
+  const auto refuse = [&](std::initializer_list<const char*> said) {
+    for (const char* name : said) {
+      if (command.count(name) == 0) continue;
+      throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", name,
+                                   Printable(options.plan)));
+    }
+  };
+  refuse({"--isa", "--pipeline", "--io", "--cache-policy", "--pinned"});
+  if (!options.makes_plan()) refuse({"--memory", "--threads", "--ctx", "--kv", "--mode"});
 }
 
 }  // namespace
@@ -63,16 +80,14 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
           "last of these that it can run in)")
       ->option_text("auto|dense|gated|predicted");
   AddStreamingOptions(command, options.streaming);
-  CLI::Option* plan =
-      command
-          .add_option("--plan", options.plan,
-                      "do what 'hearth plan' wrote: memory, processors, mode and what is read how")
-          ->option_text("PLAN")
-          ->check(NotEmpty());
-  for (const char* said : {"--memory", "--threads", "--ctx", "--kv", "--isa", "--mode",
-                           "--pipeline", "--io", "--cache-policy", "--pinned"}) {
-    plan->excludes(command.get_option(said));
-  }
+  command
+      .add_option("--plan", options.plan,
+                  "do what 'hearth plan' wrote: memory, processors, mode and what is read how; "
+                  "'auto': what it would write now, within --memory, --threads, --ctx, --kv and "
+                  "--mode")
+      ->option_text("PLAN|auto")
+      ->check(NotEmpty());
+  command.parse_complete_callback([&command, &options] { CheckPlanUsage(command, options); });
 }
 
 namespace {
@@ -94,14 +109,14 @@ EngineOptions OptionsOf(const ModelOptions& options) {
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   CheckStreaming(options.streaming);
-  EngineOptions engine =
-      options.plan.empty() ? OptionsOf(options) : ObeyPlan(options.plan, options.model);
+  if (!options.plan.empty() && !options.planned) {
+    throw Error(ErrorCode::kInternal, "LoadEngine", "a plan that was not settled");
+  }
+  EngineOptions engine = options.planned ? ObeyPlan(*options.planned, options.plan, options.model)
+                                         : OptionsOf(options);
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
-  engine.kv_sequences = options.kv_sequences;
-  if (options.more_program_bytes > 0) {
-    engine.program_bytes = ResidentBytes() + options.more_program_bytes;
-  }
+  MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });

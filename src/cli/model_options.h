@@ -10,9 +10,13 @@
 
 #include "cli/streaming_options.h"
 #include "engine/engine.h"
+#include "plan/execution_plan.h"
 #include "sparsity/mode.h"
 
 namespace hearth::cli {
+
+// A plan that is made from cached profiles, within what the other options allow.
+inline constexpr char kMakePlan[] = "auto";
 
 struct ModelOptions {
   std::string model;
@@ -26,9 +30,13 @@ struct ModelOptions {
   // No options: as EngineOptions has them.
   std::vector<float> silu_thresholds;
   bool may_stream = true;
-  std::string plan;  // an execution plan's file, which says the rest; empty: none
+  // An execution plan's file, which says the rest, or kMakePlan; empty: none.
+  std::string plan;
+  std::optional<ExecutionPlan> planned;  // of it (cli/settle_plan.h)
   int64_t kv_sequences = 1;
   uint64_t more_program_bytes = 0;  // what the program will take besides, beyond what it takes now
+
+  bool makes_plan() const { return plan == kMakePlan; }
 };
 
 // "auto" is nothing. Throws UsageError.
@@ -40,7 +48,7 @@ void AddModelOptions(CLI::App& command, ModelOptions& options);
 // --plan, --mode and the options of streaming, for commands that compute with the model.
 void AddModeOption(CLI::App& command, ModelOptions& options);
 
-// Loads with a progress line on a terminal.
+// Loads with a progress line on a terminal. A plan must be settled (cli/settle_plan.h).
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options);
 
 }  // namespace hearth::cli

@@ -23,12 +23,12 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<PlanCommand>();
   CLI::App* command = app.add_subcommand("plan", "Decide where neurons lie before anything runs");
   command
-      ->add_option("MODEL", options->plan.model.model,
+      ->add_option("MODEL", options->plan.wishes.model.model,
                    "a model file (GGUF), a shape (hearth help synth names them; opt-6.7b to "
                    "opt-175b, falcon-40b) or a shape file (.json)")
       ->required()
       ->check(NotEmpty());
-  AddMemoryOption(*command, options->plan.model.memory_bytes)
+  AddMemoryOption(*command, options->plan.wishes.model.memory_bytes)
       ->description("most memory to use (default: what is free)");
   AddPlanOptions(*command, options->plan);
   AddPlacementOptions(*command, options->placement);
@@ -42,7 +42,7 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       }
     }
     action = [options, is_placement] {
-      const ModelOptions& model = options->plan.model;
+      const ModelOptions& model = options->plan.wishes.model;
       return is_placement
                  ? PlanPlacement(model.model, model.memory_bytes, options->placement, options->json)
                  : PlanModel(options->plan, options->json);

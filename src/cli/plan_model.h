@@ -2,22 +2,16 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
-#include "cli/model_options.h"
+#include "cli/make_plan.h"
 
 namespace hearth::cli {
 
 struct PlanArguments {
-  ModelOptions model;               // MODEL, --memory, --ctx, --kv, --mode
-  std::optional<double> min_speed;  // tokens per second
-  std::string cores;                // "0,2-5"; empty: all that this process may use
-  std::string hardware;             // a profile; empty: the one that `doctor` saved
-  std::string text;                 // to learn which neurons fire; empty: the topic walk
-  int64_t tokens = 256;             // of it
-  bool record = false;              // also where that was learned before
+  PlanWishes wishes;  // without cores
+  std::string cores;  // "0,2-5"; empty: all that this process may use
   std::string output;
 };
 

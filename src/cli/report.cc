@@ -4,7 +4,6 @@
 
 #include "base/memory_info.h"
 #include "base/units.h"
-#include "plan/execution_plan.h"
 
 namespace hearth::cli {
 
@@ -49,12 +48,12 @@ nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
 
 namespace {
 
-std::string PlanLine(const std::string& path) {
-  if (path.empty()) return "";
-  const ExecutionPlan plan = ReadPlan(path);
+std::string PlanLine(const ModelOptions& options) {
+  if (!options.planned) return "";
+  const ExecutionPlan& plan = *options.planned;
   return fmt::format(
-      "plan {}: {:.1f} tok/s decoding, bound by {}, in {}; {} processors, reads: {}\n", path,
-      plan.decode_tok_s, plan.bound, FormatSize(plan.budget_bytes), plan.threads(),
+      "plan {}: {:.1f} tok/s decoding, bound by {}, in {}; {} processors, reads: {}\n",
+      options.plan, plan.decode_tok_s, plan.bound, FormatSize(plan.budget_bytes), plan.threads(),
       plan.io_strategy);
 }
 
@@ -64,7 +63,7 @@ std::string EngineText(Engine& engine, const ModelOptions& options) {
   return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
                      options.model, engine.compute().threads(), engine.compute().isa(),
                      engine.context(), FfnModeName(engine.mode())) +
-         PlanLine(options.plan) + StreamedText(engine);
+         PlanLine(options) + StreamedText(engine);
 }
 
 std::string LedgerText(const Engine& engine) {

@@ -10,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/run_options.h"
 #include "cli/sampling_options.h"
+#include "cli/settle_plan.h"
 #include "cli/text_input.h"
 #include "engine/prompt.h"
 
@@ -131,7 +132,10 @@ void AddRunCommand(CLI::App& app, Action& action) {
         !options->prompt && options->prompt_file.empty() && StandardInputIsTerminal();
     RefuseFlagsWithoutEffect(*command, *options, is_chat);
     CheckSamplingOptions(*command, options->generate.sampling);
-    action = [options, is_chat] { return is_chat ? RunChat(*options) : RunCompletion(*options); };
+    action = [options, is_chat] {
+      SettlePlan(options->model);
+      return is_chat ? RunChat(*options) : RunCompletion(*options);
+    };
   });
 }
 

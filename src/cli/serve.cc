@@ -13,6 +13,7 @@
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "cli/settle_plan.h"
 #include "serve/server.h"
 
 namespace hearth::cli {
@@ -42,14 +43,12 @@ int RunServer(const ServeArguments& arguments) {
   if (!arguments.key_file.empty()) server.keys = serve::ReadKeys(arguments.key_file);
   AsUsage([&] { CheckExposure(server); });
   ModelOptions options = arguments.model;
-  // A plan shares all of its memory out, with a KV cache of one context.
-  if (options.plan.empty()) {
-    options.kv_sequences = arguments.parallel;
-    options.more_program_bytes = kServerBytes;
-    if (!arguments.session_folder.empty()) {
-      options.more_program_bytes += SessionKeeper::kMemoryBytes;
-    }
+  options.kv_sequences = arguments.parallel;
+  options.more_program_bytes = kServerBytes;
+  if (!arguments.session_folder.empty()) {
+    options.more_program_bytes += SessionKeeper::kMemoryBytes;
   }
+  SettlePlan(options);
   std::unique_ptr<Engine> engine = LoadEngine(options);
   if (arguments.verbose) {
     PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));

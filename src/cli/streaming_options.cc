@@ -1,12 +1,14 @@
 #include "cli/streaming_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/units.h"
 #include "cli/option_values.h"
 #include "ops/sparse_ffn.h"
+#include "planner/device_model.h"
 #include "tensor/op_names.h"
 
 namespace hearth::cli {
@@ -86,6 +88,23 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
       ->check(CLI::Range(0.0, 1.0));
 }
 
+void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments) {
+  command
+      .add_option_function<std::string>(
+          "--io-device",
+          [&arguments](const std::string& name) {
+            arguments.given.emplace_back("--io-device");
+            SimDevice device = ResolveSimDevice(name);
+            arguments.options.device = {.flash = std::move(device.flash), .core = device.io_kind};
+          },
+          fmt::format("serve a streamed model from memory, beside --memory, in the time that the "
+                      "flash of another device takes: {}, or a file as simulate takes it",
+                      fmt::join(SimDeviceNames(), ", ")))
+      ->option_text("NAME|FILE")
+      ->excludes(command.get_option("--io"))
+      ->excludes(command.get_option("--plan"));
+}
+
 void CheckStreaming(const StreamingArguments& arguments) {
   const bool has_policy = std::find(arguments.given.begin(), arguments.given.end(),
                                     "--cache-policy") != arguments.given.end();
@@ -103,7 +122,7 @@ void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engin
           "stream it)");
     }
     const StreamedMatrices* matrices = engine.streamed_matrices();
-    if (matrices == nullptr || name == "--io") continue;
+    if (matrices == nullptr || name == "--io" || name == "--io-device") continue;
     if (name != "--cache-policy") {
       throw UsageError(name +
                        " has no effect: it is about single neurons, and the model is not packed");

@@ -19,6 +19,9 @@ struct StreamingArguments {
 // --pipeline, --io, --cache-policy, --pinned.
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);
 
+// --io-device; after AddModeOption.
+void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments);
+
 // Throws UsageError where the options contradict each other. Before anything is loaded.
 void CheckStreaming(const StreamingArguments& arguments);
 // Throws UsageError where one of the options was given for a model that it does nothing for.

@@ -15,15 +15,20 @@ constexpr int64_t kReadyShare = 4;
 
 }  // namespace
 
-// Takes pages from sequences that have ended.
+// Takes pages from sequences that have ended: those that need no disk first.
 void BatchScheduler::MakeRoom(int64_t pages) {
+  const auto until = SessionKeeper::Clock::now() + kSavePatience;
   while (engine_.kv_pool().free_pages() < pages) {
     // What was let go has pages until it is saved.
-    const auto until = SessionKeeper::Clock::now() + kSavePatience;
-    if (sessions_ != nullptr && sessions_->WaitForSave(until)) continue;
+    if (!prefixes_.is_oldest_settled() && sessions_ != nullptr && sessions_->WaitForSave(until)) {
+      continue;
+    }
     std::optional<PrefixCache::Entry> oldest = prefixes_.TakeOldest();
-    if (!oldest) return;
-    LetGo(std::move(oldest));
+    if (oldest) {
+      LetGo(std::move(oldest));
+    } else if (sessions_ == nullptr || !sessions_->WaitForSave(until)) {
+      return;
+    }
   }
 }
 
@@ -31,7 +36,7 @@ void BatchScheduler::MakeRoom(int64_t pages) {
 void BatchScheduler::LetGo(std::optional<PrefixCache::Entry> entry) {
   if (!entry || sessions_ == nullptr || entry->is_settled) return;
   if (!sessions_->IsSaved(entry->tokens)) {
-    sessions_->Save(std::move(entry->tokens), std::move(entry->kv));
+    sessions_->Save(std::move(entry->tokens), std::move(entry->kv), entry->last_used);
   }
 }
 
@@ -44,7 +49,9 @@ void BatchScheduler::SaveAhead() {
   PrefixCache::Entry* next = prefixes_.OldestUnsettled();
   if (next == nullptr) return;
   next->is_settled = true;
-  if (!sessions_->IsSaved(next->tokens)) sessions_->Save(next->tokens, next->kv.Fork());
+  if (!sessions_->IsSaved(next->tokens)) {
+    sessions_->Save(next->tokens, next->kv.Fork(), next->last_used);
+  }
 }
 
 int64_t BatchScheduler::SaveSessions(std::chrono::steady_clock::time_point until) {
@@ -124,13 +131,14 @@ bool BatchScheduler::IsRestoring(Request& request) {
   return request.restore && !request.restore->is_done();
 }
 
-// Where a file has more of a prompt than memory. The pages are of those that it was promised.
+// Where a file has a page more of a prompt than memory: less is not worth the wait. The pages are
+// of those that it was promised.
 void BatchScheduler::StartRestore(Request& request) {
   const std::span<const TokenId> sharable = Sharable(request);
   int64_t in_memory = 0;
   FindShared(request, &in_memory);
   const int64_t saved = sessions_->LongestCommon(sharable);
-  if (saved <= in_memory) return;
+  if (saved < in_memory + KvLayout::kPageTokens) return;
   KvSequence kv(engine_.kv_pool());
   MakeRoom(kv.PagesToAppend(saved));
   if (kv.PagesToAppend(saved) > engine_.kv_pool().free_pages()) return;

@@ -13,8 +13,9 @@
 // With a SessionKeeper, sequences that give up their pages go to disk, and a prompt that a file has
 // more of than memory starts when its pages are back; requests behind it go on meanwhile.
 //
-// A request alone gives the bits that a Session gives. In company tokens are the same within
-// rounding: packed models compute eight tokens or more by another operator than fewer.
+// A request alone gives the bits that a Session gives. So it does in company, but for prompts of
+// packed models with fewer than eight tokens, and for mixtures of experts, which are the same
+// within rounding: eight tokens of prompts or more are computed by another operator than fewer.
 #pragma once
 
 #include <chrono>

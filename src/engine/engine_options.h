@@ -35,6 +35,10 @@ struct EngineOptions {
   // How memory for neurons is shared out where a packed model does not fit, from an execution plan
   // (plan/execution_plan.h); nothing: in closed form.
   std::optional<StreamPlan> neurons;
+  // Of `neurons`, up to half of the slots of the cache are given up where what these options ask
+  // for besides needs their memory (more sequences, a program that takes more); then the sequences
+  // are fewer.
+  bool cache_may_shrink = false;
   // False: a model that does not fit as a whole is refused.
   bool may_stream = true;
 };

@@ -107,18 +107,40 @@ auto PlanStreaming(const Streamed& ffns, uint64_t limit_bytes, const StreamingOp
   return plan;
 }
 
-// Neurons as an execution plan shares them out.
-StreamPlan TakePlanned(const StreamedBundles& bundles, const StreamPlan& planned,
-                       uint64_t limit_bytes, const StreamingOptions& options,
-                       std::map<std::string, uint64_t>& ledger) {
-  CheckStreamPlan(bundles.shape, planned);
-  bundles.AddTo(ledger, planned, options);
-  const uint64_t needed = Sum(ledger);
-  if (needed > limit_bytes) {
-    throw Error(ErrorCode::kOutOfBudget, "plan", "memory for its neurons and the rest of the model",
-                "at most " + FormatSize(limit_bytes), FormatSize(needed));
+// Neurons as an execution plan shares them out. Where they leave too little for requests together,
+// slots of the cache are given up, at most half of them; then the KV cache has room for fewer.
+void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
+  const StreamedBundles& bundles = *plan.bundles;
+  plan.neurons = *options.neurons;
+  CheckStreamPlan(bundles.shape, plan.neurons);
+  // Negative where something is left.
+  const auto missing = [&](int64_t cache_slots) {
+    std::map<std::string, uint64_t> ledger = plan.ledger;
+    StreamPlan neurons = plan.neurons;
+    neurons.cache_slots = cache_slots;
+    bundles.AddTo(ledger, neurons, options.streaming);
+    return static_cast<int64_t>(Sum(ledger)) - static_cast<int64_t>(plan.limit_bytes);
+  };
+  const int64_t planned_slots = plan.neurons.cache_slots;
+  if (options.cache_may_shrink && missing(planned_slots) > 0) {
+    const int64_t fewest_slots = planned_slots - planned_slots / 2;
+    const KvLayout layout = Forward::LayoutFor(plan.load.spec, plan.limits.kv_dtype);
+    const auto page = static_cast<int64_t>(layout.page_bytes());
+    if (const int64_t bytes = missing(fewest_slots); bytes > 0) {
+      plan.kv_tokens = std::max(plan.kv_tokens - (bytes / page + 1) * KvLayout::kPageTokens,
+                                plan.limits.max_context);
+      plan.ledger["kv cache"] = KvPool::ChargedBytes(layout, plan.kv_tokens);
+    }
+    const auto slot = static_cast<int64_t>(plan.neurons.slot_bytes(bundles.shape));
+    const int64_t bytes = std::max<int64_t>(missing(planned_slots), 0);
+    plan.neurons.cache_slots = std::max(planned_slots - (bytes + slot - 1) / slot, fewest_slots);
   }
-  return planned;
+  bundles.AddTo(plan.ledger, plan.neurons, options.streaming);
+  if (plan.needed_bytes() <= plan.limit_bytes) return;
+  throw Error(ErrorCode::kOutOfBudget, "plan",
+              options.cache_may_shrink ? "memory for requests together, beside half of its cache"
+                                       : "memory for its neurons and the rest of the model",
+              "at most " + FormatSize(plan.limit_bytes), FormatSize(plan.needed_bytes()));
 }
 
 // Takes the FFNs out of the plan, and shares out what the ledger leaves of the limit.
@@ -133,8 +155,7 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
   if (!is_packed) {
     plan.extents = PlanStreaming(*plan.matrices, plan.limit_bytes, options.streaming, plan.ledger);
   } else if (options.neurons) {
-    plan.neurons = TakePlanned(*plan.bundles, *options.neurons, plan.limit_bytes, options.streaming,
-                               plan.ledger);
+    TakePlanned(options, plan);
   } else {
     plan.neurons = PlanStreaming(*plan.bundles, plan.limit_bytes, options.streaming, plan.ledger);
   }

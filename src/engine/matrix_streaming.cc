@@ -94,7 +94,7 @@ void StreamedFfnMatrices::AddTo(std::map<std::string, uint64_t>& ledger, const E
 std::unique_ptr<StreamedMatrices> StreamedFfnMatrices::Open(Budget& budget, const ExtentPlan& plan,
                                                             const StreamingOptions& options) const {
   std::vector<std::unique_ptr<AsyncFile>> files;
-  for (const std::string& path : paths_) files.push_back(OpenAsyncFile(path, options.io));
+  for (const std::string& path : paths_) files.push_back(OpenStreamedFile(path, options));
   return std::make_unique<StreamedMatrices>(budget, map_, std::move(files), plan,
                                             options.pipeline.policy);
 }

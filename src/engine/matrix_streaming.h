@@ -22,6 +22,8 @@ class StreamedFfnMatrices {
  public:
   static StreamedFfnMatrices TakeFrom(LoadPlan& plan, const GgufFile& file);
 
+  const ExtentMap& map() const { return map_; }
+
   // The least that streaming takes in all.
   uint64_t SmallestBytes(const StreamingOptions& options) const;
   // What fits into `bytes`. Throws Error(kOutOfBudget) below SmallestBytes.

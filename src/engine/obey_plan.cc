@@ -8,10 +8,37 @@
 #include "cache/cache_policy.h"
 #include "engine/ffn_mode.h"
 #include "format/packed_file.h"
+#include "model/registry.h"
 #include "ops/compute.h"
 #include "plan/machine_hash.h"
 
 namespace hearth {
+
+namespace {
+
+// What is read one by one is shared out by `stream`, and what is not read is not.
+void CheckStrategy(const ExecutionPlan& plan) {
+  const std::string& strategy = plan.io_strategy;
+  const bool wants_stream = strategy == "whole" || strategy == "halves";
+  const bool allows_stream = wants_stream || strategy == "sequential";
+  if (plan.stream ? !allows_stream : wants_stream) {
+    throw Error(ErrorCode::kInvalidArgument, "plan", "io_strategy: it contradicts stream",
+                plan.stream ? "whole, halves or sequential" : "none, sequential or experts",
+                strategy);
+  }
+}
+
+void CheckLayers(const ExecutionPlan& plan, const ModelSpec& spec) {
+  const auto require = [](const char* what, int64_t expected, int64_t found) {
+    if (expected == found) return;
+    throw Error(ErrorCode::kInvalidArgument, "plan", what, std::to_string(expected),
+                std::to_string(found));
+  };
+  require("layers: their number", spec.num_layers, plan.num_layers);
+  require("layers: neurons in each", spec.layers.front().ffn.intermediate_size, plan.neurons);
+}
+
+}  // namespace
 
 EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
                             const std::string& machine_hash) {
@@ -27,6 +54,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
                 fmt::format("at most budget_bytes {}", plan.budget_bytes),
                 std::to_string(plan.ledger_bytes()));
   }
+  CheckStrategy(plan);
   EngineOptions options;
   options.memory_bytes = plan.budget_bytes;
   options.threads = plan.threads();
@@ -52,16 +80,29 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
   return options;
 }
 
-EngineOptions ObeyPlan(const std::string& plan, const std::string& model) {
-  const ExecutionPlan read = ReadPlan(plan);
+void MakeRoomForRequests(EngineOptions& options, int64_t requests, uint64_t more_program_bytes) {
+  options.kv_sequences = requests;
+  options.cache_may_shrink = requests > 1 || more_program_bytes > 0;
+  if (more_program_bytes > 0) options.program_bytes = ResidentBytes() + more_program_bytes;
+}
+
+EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name,
+                       const std::string& model) {
   const std::string machine_hash =
       MachineHash(CpuModelName(), Compute("auto", 1).isa(), AvailableCpus(), TotalMemoryBytes());
-  EngineOptions options = OptionsOfPlan(read, ModelHash(GgufFile::Open(model)), machine_hash);
-  if (!UseCpus(read.compute_cores)) {
-    throw Error(ErrorCode::kInvalidArgument, plan,
+  const GgufFile file = GgufFile::Open(model);
+  EngineOptions options = OptionsOfPlan(plan, ModelHash(file), machine_hash);
+  CheckLayers(plan, ReadModelSpec(file));
+  // The system leaves out those that it does not have.
+  if (!UseCpus(plan.compute_cores) || AllowedCpus().size() != plan.compute_cores.size()) {
+    throw Error(ErrorCode::kInvalidArgument, name,
                 "cores.compute: this process may not use these processors");
   }
   return options;
+}
+
+EngineOptions ObeyPlan(const std::string& plan, const std::string& model) {
+  return ObeyPlan(ReadPlan(plan), plan, model);
 }
 
 }  // namespace hearth

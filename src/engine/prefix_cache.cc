@@ -31,6 +31,7 @@ std::optional<KvSequence> PrefixCache::Fork(std::span<const TokenId> text) {
     return CommonPrefix(candidate.tokens, text) == common;
   });
   entries_.splice(entries_.begin(), entries_, entry);
+  entry->last_used = std::chrono::system_clock::now();
   KvSequence fork = entry->kv.Fork();
   fork.Truncate(common);
   return fork;

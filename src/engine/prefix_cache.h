@@ -2,6 +2,7 @@
 // its past here and does not compute it again.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -24,6 +25,7 @@ class PrefixCache {
   struct Entry {
     std::vector<TokenId> tokens;
     KvSequence kv;
+    std::chrono::system_clock::time_point last_used = std::chrono::system_clock::now();
     bool is_settled = false;  // it is saved, or being saved, or cannot be
   };
 
@@ -45,6 +47,7 @@ class PrefixCache {
   // The oldest that is not settled, null where all are; and pages of those that are older, which
   // count more than once where they share them.
   Entry* OldestUnsettled();
+  bool is_oldest_settled() const { return !entries_.empty() && entries_.back().is_settled; }
   int64_t SettledPages() const;
 
   size_t size() const { return entries_.size(); }

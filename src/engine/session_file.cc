@@ -108,6 +108,10 @@ SessionHead ReadSessionHead(const BlockReader& file, const SessionIdentity& iden
   if (head.num_tokens > (size - sizeof(head)) / sizeof(TokenId)) {
     throw Error(ErrorCode::kCorrupt, file.name(), "saved session: it was cut short");
   }
+  if (head.num_tokens > static_cast<uint64_t>(kMostSessionTokens)) {
+    throw Error(ErrorCode::kInvalidArgument, file.name(), "saved session: tokens",
+                "at most " + std::to_string(kMostSessionTokens), std::to_string(head.num_tokens));
+  }
   SessionHead out;
   out.tokens.resize(static_cast<size_t>(head.num_tokens));
   file.ReadAt(sizeof(head), std::as_writable_bytes(std::span(out.tokens)));

@@ -15,6 +15,9 @@
 
 namespace hearth {
 
+// Of one session; 4 MiB of them.
+inline constexpr int64_t kMostSessionTokens = int64_t{1} << 20;
+
 // What must agree for saved keys and values to be those that an engine would compute.
 struct SessionIdentity {
   uint64_t model_hash = 0;  // ModelHash

@@ -103,16 +103,16 @@ void SessionKeeper::TellEnd() {
   ended_.notify_all();
 }
 
-void SessionKeeper::Save(std::vector<TokenId> tokens, KvSequence kv) {
+void SessionKeeper::Save(std::vector<TokenId> tokens, KvSequence kv, SessionStore::Time last_used) {
   const Saving save = {std::make_shared<PageTransfer>(std::move(kv)),
                        std::make_shared<const std::vector<TokenId>>(std::move(tokens))};
   saves_.push_back(save);
-  saver_.Post([this, transfer = save.transfer, tokens = save.tokens] {
+  saver_.Post([this, transfer = save.transfer, tokens = save.tokens, last_used] {
     if (transfer->is_abandoned()) return;
     const auto copy = [&](int64_t page, uint64_t offset, std::span<std::byte> out) {
       return transfer->CopyOut(page, offset, out);
     };
-    transfer->Finish(store_->Save(*tokens, copy) ? std::ssize(*tokens) : 0);
+    transfer->Finish(store_->Save(*tokens, copy, last_used) ? std::ssize(*tokens) : 0);
     TellEnd();
   });
 }

@@ -84,8 +84,9 @@ class SessionKeeper {
   ~SessionKeeper();
 
   bool IsSaved(std::span<const TokenId> tokens) const { return store_->Covers(tokens); }
-  // Begins to save; the sequence keeps its pages meanwhile.
-  void Save(std::vector<TokenId> tokens, KvSequence kv);
+  // Begins to save; the sequence keeps its pages meanwhile. last_used: see SessionStore::Save.
+  void Save(std::vector<TokenId> tokens, KvSequence kv,
+            SessionStore::Time last_used = SessionStore::Time::clock::now());
   bool is_saving() const { return !saves_.empty(); }
   // A sequence that is being saved and begins with more than *common tokens of `text`; null where
   // there is none. Sets *common. Valid until the next call that is not const.

@@ -25,9 +25,24 @@ namespace fs = std::filesystem;
 constexpr std::string_view kExtension = ".session";
 constexpr std::string_view kPartial = ".partial";
 constexpr size_t kNameDigits = 16;
-// Tokens of all files that are kept in memory to compare texts with, 4 MiB of them.
-constexpr int64_t kMostIndexedTokens = int64_t{1} << 20;
+// Tokens of all files that are kept in memory to compare texts with.
+constexpr int64_t kMostIndexedTokens = kMostSessionTokens;
 constexpr mode_t kOthers = 0077;
+
+SessionStore::Time TimeOf(const timespec& time) {
+  return SessionStore::Time(std::chrono::duration_cast<SessionStore::Time::duration>(
+      std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec)));
+}
+
+// A file keeps when it was used last as its time of modification, for the next start.
+void SetTimeOf(const std::string& path, SessionStore::Time time) {
+  const auto since = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+  const auto rest = std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds);
+  const timespec both = {static_cast<time_t>(seconds.count()), static_cast<long>(rest.count())};
+  const timespec times[] = {both, both};
+  utimensat(AT_FDCWD, path.c_str(), times, 0);
+}
 
 // "0123456789abcdef.session", and what a writer that died left of one.
 bool IsSessionName(const std::string& name) {
@@ -37,6 +52,10 @@ bool IsSessionName(const std::string& name) {
 bool IsPartialName(const std::string& name) {
   return name.ends_with(kPartial) && name.find_first_not_of("0123456789abcdef") == kNameDigits &&
          name.substr(kNameDigits).starts_with(kExtension);
+}
+
+bool IsPrefixOf(std::span<const TokenId> beginning, std::span<const TokenId> text) {
+  return CommonPrefix(beginning, text) == std::ssize(beginning);
 }
 
 std::string SystemText() { return std::strerror(errno); }
@@ -94,28 +113,20 @@ void SessionStore::Lock() {
 }
 
 void SessionStore::FindFiles() {
-  struct Found {
-    fs::file_time_type time;
-    std::string path;
-  };
-  std::vector<Found> found;
+  std::vector<std::string> found;
   for (const fs::directory_entry& file : fs::directory_iterator(options_.folder)) {
     const std::string name = file.path().filename();
     if (file.symlink_status().type() != fs::file_type::regular) continue;
     std::error_code ignored;
     if (IsPartialName(name)) fs::remove(file.path(), ignored);
-    if (IsSessionName(name)) found.push_back({file.last_write_time(), file.path()});
+    if (IsSessionName(name)) found.push_back(file.path());
   }
-  std::sort(found.begin(), found.end(),
-            [](const Found& a, const Found& b) { return a.time < b.time; });
   int64_t foreign = 0;
-  for (const Found& file : found) foreign += TakeFile(file.path) ? 0 : 1;
+  for (const std::string& path : found) foreign += TakeFile(path) ? 0 : 1;
   if (foreign > 0) {
     Warn(fmt::format("{}: {} sessions of other models or settings are left alone", options_.folder,
                      foreign));
   }
-  const std::lock_guard lock(mutex_);
-  MakeRoom(0, 0);
 }
 
 // False for a file of another model.
@@ -123,11 +134,11 @@ bool SessionStore::TakeFile(const std::string& path) {
   try {
     const auto file = OpenFileReader(path);
     SessionHead head = ReadSessionHead(*file, identity_);
+    struct stat info = {};
+    if (stat(path.c_str(), &info) != 0) throw Error(ErrorCode::kIo, path, SystemText());
     const std::lock_guard lock(mutex_);
-    indexed_tokens_ += std::ssize(head.tokens);
-    counts_.bytes += file->size_bytes();
-    ++counts_.files;
-    entries_.push_front({path, std::move(head.tokens), file->size_bytes()});
+    Insert({path, std::move(head.tokens), file->size_bytes(), TimeOf(info.st_mtim)});
+    MakeRoom({}, 0, Time::max());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnsupported) return false;
     const bool is_damaged = error.code() == ErrorCode::kCorrupt;
@@ -162,6 +173,7 @@ const SessionStore::Entry* SessionStore::FindLongest(std::span<const TokenId> te
   const Entry* best = nullptr;
   *common = 0;
   for (const Entry& entry : entries_) {
+    if (entry.is_unreadable) continue;
     const int64_t here = CommonPrefix(entry.tokens, text);
     if (here <= *common) continue;
     *common = here;
@@ -178,25 +190,63 @@ void SessionStore::Forget(Entries::iterator entry, bool removes_file) {
   entries_.erase(entry);
 }
 
+SessionStore::Entries::iterator SessionStore::Find(const std::string& path) {
+  return std::find_if(entries_.begin(), entries_.end(),
+                      [&](const Entry& one) { return one.path == path; });
+}
+
 void SessionStore::Forget(const std::string& path, bool removes_file) {
-  const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& one) { return one.path == path; });
+  const auto entry = Find(path);
   if (entry != entries_.end()) Forget(entry, removes_file);
 }
 
-void SessionStore::MakeRoom(uint64_t bytes, int64_t tokens) {
-  while (!entries_.empty() && (counts_.bytes + bytes > options_.limit_bytes ||
-                               indexed_tokens_ + tokens > kMostIndexedTokens)) {
-    ++counts_.evicted;
-    counts_.evicted_bytes += entries_.back().bytes;
-    Forget(std::prev(entries_.end()), true);
+bool SessionStore::MakeRoom(std::span<const TokenId> tokens, uint64_t bytes, Time last_used) {
+  uint64_t all_bytes = counts_.bytes + bytes;
+  int64_t all_tokens = indexed_tokens_ + std::ssize(tokens);
+  const auto is_full = [&] {
+    return all_bytes > options_.limit_bytes || all_tokens > kMostIndexedTokens;
+  };
+  std::vector<Entries::iterator> leaving;
+  const auto leave = [&](Entries::iterator entry) {
+    all_bytes -= entry->bytes;
+    all_tokens -= std::ssize(entry->tokens);
+    leaving.push_back(entry);
+  };
+  for (auto entry = entries_.begin(); is_full() && entry != entries_.end(); ++entry) {
+    if (IsPrefixOf(entry->tokens, tokens)) leave(entry);
   }
+  const size_t continued = leaving.size();
+  for (auto entry = entries_.end(); is_full() && entry != entries_.begin();) {
+    --entry;
+    if (entry->last_used > last_used) return false;
+    if (!IsPrefixOf(entry->tokens, tokens)) leave(entry);
+  }
+  if (is_full()) return false;
+  for (size_t i = 0; i < leaving.size(); ++i) {
+    if (i >= continued) {
+      ++counts_.evicted;
+      counts_.evicted_bytes += leaving[i]->bytes;
+    }
+    Forget(leaving[i], true);
+  }
+  return true;
 }
 
-bool SessionStore::Save(std::span<const TokenId> tokens, const CopyPageFn& copy) noexcept {
+void SessionStore::Insert(Entry entry) {
+  indexed_tokens_ += std::ssize(entry.tokens);
+  counts_.bytes += entry.bytes;
+  ++counts_.files;
+  const auto place = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) {
+    return other.last_used <= entry.last_used;
+  });
+  entries_.insert(place, std::move(entry));
+}
+
+bool SessionStore::Save(std::span<const TokenId> tokens, const CopyPageFn& copy,
+                        Time last_used) noexcept {
   try {
     bool is_whole = false;
-    Write(tokens, copy, &is_whole);
+    Write(tokens, copy, last_used, &is_whole);
     return is_whole;
   } catch (const std::exception& error) {
     bool is_known = false;
@@ -214,15 +264,28 @@ bool SessionStore::Save(std::span<const TokenId> tokens, const CopyPageFn& copy)
   }
 }
 
-void SessionStore::Write(std::span<const TokenId> tokens, const CopyPageFn& copy, bool* is_whole) {
-  const uint64_t bytes = SessionFileBytes(identity_, std::ssize(tokens));
-  if (bytes > options_.limit_bytes) {
-    throw Error(ErrorCode::kIo, options_.folder, "bytes of a session",
-                "at most " + FormatSize(options_.limit_bytes), FormatSize(bytes));
-  }
+bool SessionStore::FitsAtAll(uint64_t bytes) {
+  if (bytes <= options_.limit_bytes) return true;
+  bool is_known = false;
   {
     const std::lock_guard lock(mutex_);
-    MakeRoom(bytes, std::ssize(tokens));
+    ++counts_.failed;
+    is_known = std::exchange(said_too_large_, true);
+  }
+  if (!is_known) {
+    Warn(fmt::format("{}: a session of {} is not saved: the limit of all is {}", options_.folder,
+                     FormatSize(bytes), FormatSize(options_.limit_bytes)));
+  }
+  return false;
+}
+
+void SessionStore::Write(std::span<const TokenId> tokens, const CopyPageFn& copy, Time last_used,
+                         bool* is_whole) {
+  const uint64_t bytes = SessionFileBytes(identity_, std::ssize(tokens));
+  if (!FitsAtAll(bytes)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!MakeRoom(tokens, bytes, last_used)) return;
   }
   const std::string path =
       fmt::format("{}/{:016x}{}", options_.folder, SessionHashOf(identity_, tokens), kExtension);
@@ -230,19 +293,17 @@ void SessionStore::Write(std::span<const TokenId> tokens, const CopyPageFn& copy
   file.KeepOutOfPageCache();
   if (!WriteSession(file, identity_, tokens, copy)) return;
   file.Finish();
+  SetTimeOf(path, last_used);
   *is_whole = true;
   const std::lock_guard lock(mutex_);
   is_failing_ = false;
   Forget(path, false);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
-    if (CommonPrefix(entry->tokens, tokens) == std::ssize(entry->tokens)) Forget(entry, true);
+    if (IsPrefixOf(entry->tokens, tokens)) Forget(entry, true);
     entry = next;
   }
-  entries_.push_front({path, {tokens.begin(), tokens.end()}, bytes});
-  indexed_tokens_ += std::ssize(tokens);
-  ++counts_.files;
-  counts_.bytes += bytes;
+  Insert({path, {tokens.begin(), tokens.end()}, bytes, last_used});
   ++counts_.saved;
   counts_.saved_bytes += bytes;
 }
@@ -264,12 +325,14 @@ int64_t SessionStore::Restore(std::span<const TokenId> text, const TakePageFn& t
     }
     const int64_t pages = KvLayout::PagesFor(common);
     if (!ReadSessionPages(*file, identity_, head, pages, take)) return 0;
-    // The order of use, for the next start too.
-    utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+    const Time now = Time::clock::now();
+    SetTimeOf(path, now);
     const std::lock_guard lock(mutex_);
-    const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const Entry& one) { return one.path == path; });
-    if (entry != entries_.end()) entries_.splice(entries_.begin(), entries_, entry);
+    const auto entry = Find(path);
+    if (entry != entries_.end()) {
+      entries_.splice(entries_.begin(), entries_, entry);
+      entry->last_used = now;
+    }
     ++counts_.restored;
     counts_.restored_tokens += common;
     counts_.restored_bytes += static_cast<uint64_t>(pages) * identity_.layout.page_bytes();
@@ -283,7 +346,13 @@ int64_t SessionStore::Restore(std::span<const TokenId> text, const TakePageFn& t
     }
     const std::lock_guard lock(mutex_);
     if (!is_gone) ++counts_.failed;
-    Forget(path, is_damaged);
+    const auto entry = Find(path);
+    if (entry == entries_.end()) return 0;
+    if (is_gone || is_damaged) {
+      Forget(entry, is_damaged);
+    } else {
+      entry->is_unreadable = true;
+    }
   } catch (const std::exception& error) {
     Warn(fmt::format("{}: {}", options_.folder, error.what()));
   }

@@ -23,6 +23,22 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// Files may not grow beyond this while it lives.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
 class SessionStoreTest : public ::testing::Test {
  protected:
   SessionStoreTest() { fs::remove_all(folder_); }
@@ -50,11 +66,15 @@ class SessionStoreTest : public ::testing::Test {
     tokens[0] = tag;
     return tokens;
   }
-  static bool Save(SessionStore& store, const std::vector<TokenId>& tokens) {
-    return store.Save(tokens, [&](int64_t page, uint64_t, std::span<std::byte> out) {
-      std::memset(out.data(), static_cast<int>(tokens[0] + page), out.size());
-      return true;
-    });
+  static bool Save(SessionStore& store, const std::vector<TokenId>& tokens,
+                   SessionStore::Time last_used = SessionStore::Time::clock::now()) {
+    return store.Save(
+        tokens,
+        [&](int64_t page, uint64_t, std::span<std::byte> out) {
+          std::memset(out.data(), static_cast<int>(tokens[0] + page), out.size());
+          return true;
+        },
+        last_used);
   }
   // Tokens that came back, with the pages that Save wrote.
   static int64_t Restore(SessionStore& store, const std::vector<TokenId>& text) {
@@ -139,8 +159,84 @@ TEST_F(SessionStoreTest, KeepsWithinItsLimitTheOnesUsedLast) {
   EXPECT_EQ(Files().size(), 2u);
   // What is larger than all of it is not saved, and takes nobody's place.
   EXPECT_FALSE(Save(*store, Text(5, 65)));
+  EXPECT_FALSE(Save(*store, Text(6, 65)));
   EXPECT_EQ(store->counts().files, 1);
-  EXPECT_THAT(said_.back(), HasSubstr("bytes of a session"));
+  EXPECT_EQ(store->counts().failed, 2);
+  ASSERT_EQ(said_.size(), 1u) << "it is said once";
+  EXPECT_THAT(said_[0], HasSubstr("the limit of all is"));
+  // A disk that fails is something else.
+  {
+    const SmallFiles small(10);
+    EXPECT_FALSE(Save(*store, Text(7, 60)));
+  }
+  EXPECT_EQ(said_.size(), 2u);
+}
+
+TEST_F(SessionStoreTest, WhatGoesOnNeedsNoRoomBesideItsBeginning) {
+  const auto store = Open(FileBytes(60) + FileBytes(200));
+  const auto now = SessionStore::Time::clock::now();
+  EXPECT_TRUE(Save(*store, Text(1, 60), now - std::chrono::seconds(9)));
+  EXPECT_TRUE(Save(*store, Text(2, 180), now - std::chrono::seconds(5)));
+  EXPECT_TRUE(Save(*store, Text(2, 200), now));
+  EXPECT_TRUE(store->Covers(Text(1, 60)));
+  EXPECT_TRUE(store->Covers(Text(2, 200)));
+  EXPECT_EQ(store->counts().evicted, 0);
+  EXPECT_EQ(store->counts().bytes, FileBytes(60) + FileBytes(200));
+  EXPECT_EQ(Files().size(), 3u) << "and the lock";
+}
+
+TEST_F(SessionStoreTest, AFileThatCannotBeReadStillTakesItsRoom) {
+  const auto store = Open(2 * FileBytes(60));
+  EXPECT_TRUE(Save(*store, Text(1, 60)));
+  const std::string path = OnlySession();
+  fs::rename(path, path + ".away");
+  fs::create_directory(path);  // which opens, and fails to be read
+  EXPECT_EQ(Restore(*store, Text(1, 60)), 0);
+  EXPECT_EQ(said_.size(), 1u);
+  EXPECT_FALSE(store->Covers(Text(1, 60)));
+  EXPECT_EQ(Restore(*store, Text(1, 60)), 0);
+  EXPECT_EQ(said_.size(), 1u) << "nobody tries again";
+  EXPECT_EQ(store->counts().files, 1);
+  EXPECT_EQ(store->counts().bytes, FileBytes(60));
+  fs::remove(path);
+  fs::rename(path + ".away", path);
+  // It goes where room is needed, and may be written again.
+  EXPECT_TRUE(Save(*store, Text(2, 60)));
+  EXPECT_TRUE(Save(*store, Text(1, 60)));
+  EXPECT_EQ(store->counts().files, 2);
+  EXPECT_EQ(Restore(*store, Text(1, 60)), 60);
+}
+
+TEST_F(SessionStoreTest, TheOrderIsThatOfUseNotOfWriting) {
+  const auto now = SessionStore::Time::clock::now();
+  const auto ago = [&](int seconds) { return now - std::chrono::seconds(seconds); };
+  auto store = Open(2 * FileBytes(60));
+  // Newest first, as a server stops.
+  EXPECT_TRUE(Save(*store, Text(1, 60), ago(10)));
+  EXPECT_TRUE(Save(*store, Text(2, 60), ago(20)));
+  EXPECT_FALSE(Save(*store, Text(3, 60), ago(30))) << "the others were used later";
+  EXPECT_EQ(store->counts().evicted, 0);
+  EXPECT_TRUE(said_.empty());
+  EXPECT_TRUE(Save(*store, Text(4, 60), ago(15)));
+  EXPECT_TRUE(store->Covers(Text(1, 60)));
+  EXPECT_FALSE(store->Covers(Text(2, 60)));
+  store.reset();
+  store = Open(FileBytes(60));
+  EXPECT_EQ(store->counts().files, 1);
+  EXPECT_TRUE(store->Covers(Text(1, 60)));
+}
+
+TEST_F(SessionStoreTest, MoreTokensThanAnybodySavesAreNotRead) {
+  EXPECT_TRUE(Save(*Open(), Text(1, 60)));
+  const std::string path = OnlySession();
+  fs::resize_file(path, uint64_t{16} << 20);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const uint64_t tokens = kMostSessionTokens + 1;
+  file.seekp(40);
+  file.write(reinterpret_cast<const char*>(&tokens), sizeof(tokens));
+  file.close();
+  EXPECT_EQ(Open()->counts().files, 0);
+  EXPECT_THAT(said_.back(), HasSubstr("at most 1048576"));
 }
 
 TEST_F(SessionStoreTest, OneAtATimeAndNobodyElse) {
@@ -224,22 +320,6 @@ TEST_F(SessionStoreTest, WhatIsNotItsOwnStays) {
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_THAT(said_[0], HasSubstr("no saved session"));
 }
-
-// Files may not grow beyond this while it lives.
-class SmallFiles {
- public:
-  explicit SmallFiles(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 TEST_F(SessionStoreTest, AWriteThatFailsIsSaidOnceAndLeavesNothing) {
   const auto store = Open();

@@ -57,6 +57,11 @@ uint64_t StreamedBundles::OverheadBytes(const StreamingOptions& options) const {
          most.arena_bytes(shape) - most.gates_bytes(shape) + kRoundingBytes;
 }
 
+std::unique_ptr<AsyncFile> OpenStreamedFile(const std::string& path,
+                                            const StreamingOptions& options) {
+  return options.device ? OpenEmulatedFile(path, *options.device) : OpenAsyncFile(path, options.io);
+}
+
 uint64_t StreamedBundles::SmallestBytes(const StreamingOptions& options) const {
   return OverheadBytes(options) + SmallestStreamBytes(shape);
 }
@@ -83,7 +88,7 @@ void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const Strea
 std::unique_ptr<StreamedFfns> StreamedBundles::Open(const std::string& path, Budget& budget,
                                                     const StreamPlan& plan,
                                                     const StreamingOptions& options) const {
-  BundleSource source = {.file = OpenAsyncFile(path, options.io),
+  BundleSource source = {.file = OpenStreamedFile(path, options),
                          .layout = layout,
                          .hidden_size = hidden_size,
                          .num_layers = num_layers,

@@ -15,6 +15,7 @@
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"
 #include "storage/async_reader.h"
+#include "storage/emulated_file.h"
 
 namespace hearth {
 
@@ -22,6 +23,8 @@ namespace hearth {
 struct StreamingOptions {
   StreamOptions pipeline;
   AsyncFileOptions io;
+  // Instead: the file is served from memory beside the budget, as this device would.
+  std::optional<EmulatedDevice> device;
   // Of the memory for neurons, the share of those that are pinned; the rest is the cache's.
   // Nothing: half, and none for LLM in a Flash, which pins none.
   std::optional<double> pinned_share;
@@ -29,6 +32,10 @@ struct StreamingOptions {
   // in memory; faster where little else would fit beside them.
   bool may_hold_gates = true;
 };
+
+// The file at `path`, to be read as the options say. Throws as OpenAsyncFile and OpenEmulatedFile.
+std::unique_ptr<AsyncFile> OpenStreamedFile(const std::string& path,
+                                            const StreamingOptions& options);
 
 // Of rounding to whole pages, in each of the buffers that streaming takes.
 inline constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;

@@ -1,57 +1,194 @@
 // Attention over one KV head, for caches in float or binary16.
 #pragma once
 
+#include "kernels/elementwise-inl.h"
 #include "kernels/matmul_float-inl.h"
 #include "kernels/quads-inl.h"
-#include "kernels/tiles-inl.h"
 #include "kernels/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// Places of the next matrix that are asked for in turn: from one place alone a processor does not
-// fetch as fast as it may.
-inline constexpr int64_t kFetchStreams = 4;
+// The matrix that is read after this one, asked for while this one is computed with: as many bytes
+// as are read, so that memory is never idle and never overwhelmed.
+class NextMatrix {
+ public:
+  // Both have `bytes` bytes; null stands for nothing to ask for.
+  HWY_INLINE NextMatrix(const std::byte* next, int64_t bytes) : next_(next), bytes_(bytes) {}
 
-// Asks for the share that rows [row, row + rows) of `count` have in the matrix at `next`. They may
-// point past its end; a prefetch never faults.
-HWY_INLINE void FetchNext(const std::byte* next, int64_t row, int64_t rows, int64_t count,
-                          int64_t row_bytes) {
-  if (next == nullptr) return;
-  const int64_t begin = row * row_bytes / kFetchStreams;
-  const int64_t end = (row + rows) * row_bytes / kFetchStreams;
-  for (int64_t stream = 0; stream < kFetchStreams; ++stream) {
-    const std::byte* from = next + stream * (count * row_bytes / kFetchStreams);
-    for (int64_t i = begin; i < end; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
+  // Call where `kBytes` bytes of this matrix are read behind `at` others. They are asked for at as
+  // many places as they are lines, as from one place alone a processor does not fetch as fast as it
+  // may. Some may lie behind the next matrix; a prefetch never faults.
+  template <int64_t kBytes>
+  HWY_INLINE void Fetch(int64_t at) const {
+    constexpr int64_t kPlaces = kBytes < kLineBytes ? 1 : kBytes / kLineBytes;
+    Unrolled<kPlaces>([&]<int i>() HEARTH_INLINED {
+      __builtin_prefetch(next_ + i * (bytes_ / kPlaces) + at / kPlaces, 0, kFirstLevel);
+    });
+  }
+  bool exists() const { return next_ != nullptr; }
+
+ private:
+  static constexpr int kFirstLevel = 3;  // of the caches
+
+  const std::byte* next_;
+  int64_t bytes_;
+};
+
+// Steps of a loop that ask for lines together: with two, AVX-512 asks at four places for halves.
+inline constexpr int kStepsOfFetch = 2;
+
+// Queries at once.
+inline constexpr int kQueriesAtOnce = 4;
+
+// Calls run.operator()<Q, kFetch>(query) for all queries, Q at a time; the first of them asks for
+// the next matrix, which all use together.
+template <class F>
+HWY_INLINE void ForQueries(int64_t queries, bool fetch, F&& run) {
+  int64_t query = 0;
+  for (; query + kQueriesAtOnce <= queries; query += kQueriesAtOnce, fetch = false) {
+    if (fetch) {
+      run.template operator()<kQueriesAtOnce, true>(query);
+    } else {
+      run.template operator()<kQueriesAtOnce, false>(query);
+    }
+  }
+  for (; query < queries; ++query, fetch = false) {
+    if (fetch) {
+      run.template operator()<1, true>(query);
+    } else {
+      run.template operator()<1, false>(query);
+    }
   }
 }
 
-// The keys are a matrix of `count` rows that is multiplied with the queries.
+// Keys at once, a multiple of the tiles' rows and of the lanes. The sums of all of them are put
+// down before their lanes are added, so that there are many such additions to overlap.
+inline constexpr int kKeysAtOnce = kRowsOfFloatTile == 3 ? 24 : 16;
+static_assert(kKeysAtOnce % kRowsOfFloatTile == 0 && kKeysAtOnce % kLanes == 0);
+
+template <int T>
+struct KeySums {
+  HWY_ALIGN float lanes[T][kKeysAtOnce][kLanes];
+};
+
+// Keys [key, key + R) times queries [query, query + T).
+template <class Weights, int R, int T, bool kFetch>
+HWY_INLINE void MultiplyKeys(const AttentionScoresArgs& a, const NextMatrix& next, int64_t key,
+                             int64_t query, int64_t place, KeySums<T>& out) {
+  const int64_t row_bytes = a.head_dim * Weights::kBytes;
+  const uint8_t* keys[R];
+  const float* queries[T];
+  FloatVec sums[R][T];
+  for (int r = 0; r < R; ++r) {
+    keys[r] = reinterpret_cast<const uint8_t*>(a.keys) + (key + r) * row_bytes;
+  }
+  for (int t = 0; t < T; ++t) queries[t] = a.q + (query + t) * a.q_stride;
+  Unrolled<R * T>([&]<int i>() HEARTH_INLINED { sums[i / T][i % T] = hn::Zero(kFloats); });
+  int64_t i = 0;
+  for (; i + kStepsOfFetch * kLanes <= a.head_dim; i += kStepsOfFetch * kLanes) {
+    if constexpr (kFetch) {
+      next.Fetch<kStepsOfFetch * kLanes * R * Weights::kBytes>(key * row_bytes +
+                                                               i * R * Weights::kBytes);
+    }
+    Unrolled<kStepsOfFetch>([&]<int step>() HEARTH_INLINED {
+      AddProducts<Weights, false>(keys, queries, i + step * kLanes, kLanes, sums);
+    });
+  }
+  for (; i + kLanes <= a.head_dim; i += kLanes) {
+    AddProducts<Weights, false>(keys, queries, i, kLanes, sums);
+  }
+  if (i < a.head_dim) AddProducts<Weights, true>(keys, queries, i, a.head_dim - i, sums);
+  Unrolled<R * T>([&]<int k>() HEARTH_INLINED {
+    hn::Store(sums[k / T][k % T], kFloats, out.lanes[k % T][place + k / T]);
+  });
+}
+
+// Scores of `count` <= kKeysAtOnce keys and T queries.
+template <class Weights, int T, bool kFetch>
+HWY_INLINE void ScoreKeys(const AttentionScoresArgs& a, const NextMatrix& next, int64_t key,
+                          int64_t count, int64_t query) {
+  KeySums<T> sums;
+  int64_t i = 0;
+  for (; i + kRowsOfFloatTile <= count; i += kRowsOfFloatTile) {
+    MultiplyKeys<Weights, kRowsOfFloatTile, T, kFetch>(a, next, key + i, query, i, sums);
+  }
+  for (; i < count; ++i) MultiplyKeys<Weights, 1, T, kFetch>(a, next, key + i, query, i, sums);
+  for (; i % kLanes != 0; ++i) {
+    for (int t = 0; t < T; ++t) hn::Store(hn::Zero(kFloats), kFloats, sums.lanes[t][i]);
+  }
+  for (int t = 0; t < T; ++t) {
+    float* scores = a.scores + (query + t) * a.score_stride + key;
+    for (int64_t j = 0; j < count; j += kLanes) {
+      const FloatVec some = SumsOfAllLanes(sums.lanes[t][j]);
+      if (j + kLanes <= count) {
+        hn::StoreU(some, kFloats, scores + j);
+      } else {
+        StoreFirst(some, kFloats, scores + j, count - j);
+      }
+    }
+  }
+}
+
 template <class Weights>
 void AttentionScores(const AttentionScoresArgs& a) noexcept {
-  MatMulArgs args{};
-  args.weights = a.keys;
-  args.row_bytes = static_cast<size_t>(a.head_dim * Weights::kBytes);
-  args.k = a.head_dim;
-  args.x = a.q;
-  args.x_stride = a.q_stride;
-  args.tokens = a.queries;
-  args.out = a.scores;
-  args.out_stride = a.score_stride;
-  for (int64_t j = 0; j < a.count; j += kRowPanelMultiple) {
-    const int64_t end = a.count - j < kRowPanelMultiple ? a.count : j + kRowPanelMultiple;
-    FetchNext(a.next, j, end - j, a.count, a.head_dim * Weights::kBytes);
-    RowsTimesAllTokens<FloatFamily<Weights>>(args, j, end);
+  const NextMatrix next(a.next, a.count * a.head_dim * Weights::kBytes);
+  for (int64_t key = 0; key < a.count; key += kKeysAtOnce) {
+    const int64_t count = a.count - key < kKeysAtOnce ? a.count - key : kKeysAtOnce;
+    ForQueries(a.queries, next.exists(), [&]<int Q, bool kFetch>(int64_t query) HEARTH_INLINED {
+      ScoreKeys<Weights, Q, kFetch>(a, next, key, count, query);
+    });
   }
 }
 
-// Positions that all queries use before the next ones are read: enough to make up for loading and
-// storing the sums in between, few enough that they stay in a first-level cache.
+// Queries whose maxima are all found before their scores are raised, so that little waits.
+inline constexpr int64_t kQueriesOfWeights = 16;
+
+// The largest of n scores and of `least`.
+HWY_INLINE float MaxOfScores(const float* scores, int64_t n, float least) {
+  FloatVec most = hn::Set(kFloats, least);
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) most = hn::Max(most, hn::LoadU(kFloats, scores + j));
+  if (j < n) {
+    const auto used = hn::FirstN(kFloats, static_cast<size_t>(n - j));
+    most = hn::IfThenElse(used, hn::Max(most, LoadFirst(kFloats, scores + j, n - j)), most);
+  }
+  return hn::GetLane(hn::MaxOfLanes(kFloats, most));
+}
+
+inline void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
+  float max[kQueriesOfWeights];
+  for (int64_t query = 0; query < a.queries; ++query) {
+    const int64_t place = query % kQueriesOfWeights;
+    if (place == 0) {
+      for (int64_t i = 0; i < kQueriesOfWeights && query + i < a.queries; ++i) {
+        max[i] = MaxOfScores(a.scores + (query + i) * a.score_stride, a.count, a.max[query + i]);
+      }
+    }
+    const float old = a.max[query];
+    if (max[place] != old) {
+      const FloatVec scale = ExpOfNegative(hn::Set(kFloats, old - max[place]));
+      float* out = a.out + query * a.out_stride;
+      Zip(out, out, a.head_dim, out, [scale](FloatVec x, FloatVec) { return hn::Mul(x, scale); });
+      a.sum[query] *= hn::GetLane(scale);
+      a.max[query] = max[place];
+    }
+    a.sum[query] += RaiseScores(a.scores + query * a.score_stride, a.count, max[place]);
+  }
+}
+
+// Positions that all queries use before the next ones are read, where there are many queries:
+// enough to make up for loading and storing the sums in between, few enough that they stay in a
+// first-level cache.
 inline constexpr int64_t kPositionsAtOnce = 16;
+
+// Vectors of an output at once: with kQueriesAtOnce queries they fill half of the registers.
+inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
 
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
 // vectors, or fewer elements where kPartial (and then V is 1).
-template <class Weights, int V, int Q, bool kPartial>
-HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i, int64_t n) {
+template <class Weights, int V, int Q, bool kPartial, bool kFetch>
+HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, int64_t query,
+                          int64_t i, int64_t n) {
   const float* weights = a.weights + query * a.weight_stride;
   float* out = a.out + query * a.out_stride + i;
   const int64_t row_bytes = a.head_dim * Weights::kBytes;
@@ -61,10 +198,10 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
     const float* from = out + k / V * a.out_stride + k % V * kLanes;
     sums[k / V][k % V] = kPartial ? LoadFirst(kFloats, from, n) : hn::LoadU(kFloats, from);
   });
-  for (int64_t j = 0; j < a.count; ++j, row += row_bytes) {
+  const auto add_position = [&](int64_t j) HEARTH_INLINED {
     FloatVec values[V];
     Unrolled<V>([&]<int v>() HEARTH_INLINED {
-      const uint8_t* from = row + v * kLanes * Weights::kBytes;
+      const uint8_t* from = row + j * row_bytes + v * kLanes * Weights::kBytes;
       values[v] = kPartial ? Weights::LoadSome(from, n) : Weights::Load(from);
     });
     Unrolled<Q>([&]<int q>() HEARTH_INLINED {
@@ -72,7 +209,16 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
       Unrolled<V>([&]<int v>()
                       HEARTH_INLINED { sums[q][v] = hn::MulAdd(weight, values[v], sums[q][v]); });
     });
+  };
+  constexpr int64_t kBytes = V * kLanes * Weights::kBytes;
+  int64_t j = 0;
+  for (; j + kStepsOfFetch <= a.count; j += kStepsOfFetch) {
+    if constexpr (kFetch) {
+      next.Fetch<kStepsOfFetch * kBytes>(a.count * i * Weights::kBytes + j * kBytes);
+    }
+    Unrolled<kStepsOfFetch>([&]<int step>() HEARTH_INLINED { add_position(j + step); });
   }
+  for (; j < a.count; ++j) add_position(j);
   Unrolled<Q * V>([&]<int k>() HEARTH_INLINED {
     float* to = out + k / V * a.out_stride + k % V * kLanes;
     if constexpr (kPartial) {
@@ -83,36 +229,33 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, int64_t query, int64_t i
   });
 }
 
-// Queries at once: with kValueVectors vectors each they fill half of the registers with sums.
-inline constexpr int kQueriesAtOnce = 4;
-inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
-
 // All elements of the outputs of Q queries.
-template <class Weights, int Q>
-HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, int64_t query) {
+template <class Weights, int Q, bool kFetch>
+HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, const NextMatrix& next, int64_t query) {
   int64_t i = 0;
   for (; i + kValueVectors * kLanes <= a.head_dim; i += kValueVectors * kLanes) {
-    SumValues<Weights, kValueVectors, Q, false>(a, query, i, 0);
+    SumValues<Weights, kValueVectors, Q, false, kFetch>(a, next, query, i, 0);
   }
-  for (; i + kLanes <= a.head_dim; i += kLanes) SumValues<Weights, 1, Q, false>(a, query, i, 0);
-  if (i < a.head_dim) SumValues<Weights, 1, Q, true>(a, query, i, a.head_dim - i);
+  for (; i + kLanes <= a.head_dim; i += kLanes) {
+    SumValues<Weights, 1, Q, false, kFetch>(a, next, query, i, 0);
+  }
+  if (i < a.head_dim) SumValues<Weights, 1, Q, true, false>(a, next, query, i, a.head_dim - i);
 }
 
 template <class Weights>
 void AttentionValues(const AttentionValuesArgs& a) noexcept {
   const int64_t row_bytes = a.head_dim * Weights::kBytes;
-  for (int64_t j = 0; j < a.count; j += kPositionsAtOnce) {
-    const int64_t rest = a.count - j - kPositionsAtOnce;
-    AttentionValuesArgs block = a;
-    block.weights += j;
-    block.values += j * row_bytes;
-    block.count = rest < 0 ? a.count - j : kPositionsAtOnce;
-    FetchNext(a.next, j, block.count, a.count, row_bytes);
-    int64_t query = 0;
-    for (; query + kQueriesAtOnce <= a.queries; query += kQueriesAtOnce) {
-      SumAllValues<Weights, kQueriesAtOnce>(block, query);
-    }
-    for (; query < a.queries; ++query) SumAllValues<Weights, 1>(block, query);
+  const int64_t step = a.queries > kQueriesAtOnce ? kPositionsAtOnce : a.count;
+  for (int64_t j = 0; j < a.count; j += step) {
+    AttentionValuesArgs part = a;
+    part.weights += j;
+    part.values += j * row_bytes;
+    part.count = a.count - j < step ? a.count - j : step;
+    const NextMatrix next(a.next == nullptr ? nullptr : a.next + j * row_bytes,
+                          part.count * row_bytes);
+    ForQueries(a.queries, next.exists(), [&]<int Q, bool kFetch>(int64_t query) HEARTH_INLINED {
+      SumAllValues<Weights, Q, kFetch>(part, next, query);
+    });
   }
 }
 

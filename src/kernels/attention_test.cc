@@ -101,6 +101,53 @@ class AttentionTest : public testing::TableTest {
     ASSERT_EQ(pieces, actual);
   }
 
+  // A running softmax in calls of at most `step` scores against the oracle's.
+  void CheckWeights(int64_t count, int64_t step, int64_t queries, float spread) {
+    constexpr int64_t kHeadDim = 37;
+    const int64_t stride = count + kGap, out_stride = kHeadDim + kGap;
+    std::vector<float> scores = RandomFloats(random_, queries * stride - kGap);
+    for (float& score : scores) score *= spread;
+    // What came before is the first call's: nothing.
+    const std::vector<float> ones(static_cast<size_t>(queries * out_stride - kGap), 1.0f);
+    struct Results {
+      std::vector<float> weights, max, sum, out;
+    };
+    const auto run = [&](const KernelTable& kernels, int64_t query, int64_t n) {
+      GuardedArray<float> weights(scores), out(ones);
+      std::vector<float> sum(static_cast<size_t>(queries), 0.0f);
+      std::vector<float> max(sum.size(), -std::numeric_limits<float>::infinity());
+      for (int64_t j = 0; j < count; j += step) {
+        kernels.attn_weights({weights.data() + query * stride + j, stride, n,
+                              std::min(step, count - j), max.data() + query, sum.data() + query,
+                              out.data() + query * out_stride, out_stride, kHeadDim});
+        // From the second call on, outputs are what the running maximum made of ones.
+        if (j == 0) std::copy(ones.begin(), ones.end(), out.begin());
+      }
+      return Results{weights.ToVector(), max, sum, out.ToVector()};
+    };
+    const Results expected = run(oracle(), 0, queries), actual = run(table(), 0, queries);
+    EXPECT_EQ(actual.max, expected.max);
+    // The argument of exp is rounded: an error of |score - max| eps in the exponent.
+    const double relative = (10 * spread + static_cast<double>(count) + 16) * kFloatEpsilon;
+    const auto expect_near = [&](float a, float e) {
+      ASSERT_NEAR(a, e, std::abs(e) * relative + 0x1p-125);
+    };
+    for (size_t i = 0; i < expected.weights.size(); ++i) {
+      expect_near(actual.weights[i], expected.weights[i]);
+    }
+    for (size_t i = 0; i < expected.sum.size(); ++i) expect_near(actual.sum[i], expected.sum[i]);
+    for (size_t i = 0; i < expected.out.size(); ++i) expect_near(actual.out[i], expected.out[i]);
+    // A query alone gives the same bits and leaves the others as they were.
+    const int64_t query = queries / 2;
+    const Results alone = run(table(), query, 1);
+    EXPECT_EQ(alone.sum[static_cast<size_t>(query)], actual.sum[static_cast<size_t>(query)]);
+    for (int64_t i = 0; i < std::ssize(scores); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const bool is_own = i / stride == query && i % stride < count;
+      ASSERT_EQ(alone.weights[at], is_own ? actual.weights[at] : scores[at]);
+    }
+  }
+
   std::mt19937 random_{44};
 };
 
@@ -125,6 +172,38 @@ TEST_P(AttentionTest, Values) {
       CheckValues(&KernelTable::attn_values_f32, cache, count, head_dim, queries);
       CheckValues(&KernelTable::attn_values_f16, ToHalf(cache), count, head_dim, queries);
     }
+  }
+}
+
+TEST_P(AttentionTest, Weights) {
+  int64_t queries = 0;
+  for (int64_t count : {1, 3, 4, 15, 16, 17, 64, 100}) {
+    for (int64_t step : {1, 7, 16, 64, 100}) {
+      for (float spread : {1.0f, 40.0f}) {
+        queries = queries % 35 + 1;
+        CheckWeights(count, step, queries, spread);
+      }
+    }
+  }
+}
+
+// Scores far below the maximum weigh nothing, whether they come before it or after it.
+TEST_P(AttentionTest, WeightsOfExtremes) {
+  for (const float far : {-3e38f, -1e4f, -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> scores = {far, far, 0.0f, far, 3.0f, far};
+    float max = -std::numeric_limits<float>::infinity(), sum = 0, out = 0;
+    const auto run = [&](int64_t first, int64_t count) {
+      table().attn_weights({scores.data() + first, 6, 1, count, &max, &sum, &out, 1, 1});
+    };
+    run(0, 3);
+    EXPECT_EQ(max, 0.0f);
+    EXPECT_EQ(sum, 1.0f);
+    out = 1;
+    run(3, 3);
+    EXPECT_EQ(max, 3.0f);
+    EXPECT_NEAR(out, std::exp(-3.0), kFloatEpsilon);
+    EXPECT_NEAR(sum, 1 + std::exp(-3.0), 2 * kFloatEpsilon);
+    EXPECT_EQ(scores, (std::vector<float>{0, 0, 1, 0, 1, 0}));
   }
 }
 

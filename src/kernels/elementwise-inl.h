@@ -71,29 +71,49 @@ inline float Max(const float* x, int64_t n) {
   return result;
 }
 
-inline float SoftmaxTerms(float* x, int64_t n, float* max_out) noexcept {
-  const FloatTag d;
-  *max_out = Max(x, n);
-  const FloatVec max = hn::Set(d, *max_out);
-  FloatVec sum = hn::Zero(d);
+// exp(x) for x <= 0, within two units in the last place; 0 below -87.33, next to denormals.
+HWY_INLINE FloatVec ExpOfNegative(FloatVec x) {
+  // x = n ln(2) + r: an integer n and |r| <= ln(2) / 2. Where so large a number is added nothing
+  // behind the point is left, and n is in the lowest bits.
+  const FloatVec shift = hn::Set(kFloats, 0x1.8p23f);
+  const FloatVec shifted = hn::MulAdd(x, hn::Set(kFloats, 1.44269504f), shift);
+  const FloatVec n = hn::Sub(shifted, shift);
+  // ln(2) in two parts, of which the first times n is exact.
+  FloatVec r = hn::NegMulAdd(n, hn::Set(kFloats, 0x1.62e4p-1f), x);
+  r = hn::NegMulAdd(n, hn::Set(kFloats, 1.42860677e-6f), r);
+  // exp(r) = 1 + r + r^2 p(r), p interpolated at the zeros of a Chebyshev polynomial.
+  FloatVec p = hn::Set(kFloats, 0.00139261759f);
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.00836317334f));
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.0416665561f));
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.166665778f));
+  p = hn::MulAdd(p, r, hn::Set(kFloats, 0.5f));
+  const FloatVec y = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(kFloats, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(IntTag(), shifted));
+  const auto scaled = hn::BitCast(kFloats, hn::Add(hn::BitCast(IntTag(), y), exponent));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(kFloats, -87.33f)), scaled);
+}
+
+// x[i] = exp(x[i] - max), max being no less than any; returns the sum of the results.
+HWY_INLINE float RaiseScores(float* x, int64_t n, float max) {
+  const FloatVec most = hn::Set(kFloats, max);
+  FloatVec sum = hn::Zero(kFloats);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const FloatVec e = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), max));
-    hn::StoreU(e, d, x + i);
+    const FloatVec e = ExpOfNegative(hn::Sub(hn::LoadU(kFloats, x + i), most));
+    hn::StoreU(e, kFloats, x + i);
     sum = hn::Add(sum, e);
   }
   if (i < n) {
-    const FloatVec e = hn::Exp(d, hn::Sub(LoadFirst(d, x + i, n - i), max));
-    StoreFirst(e, d, x + i, n - i);
-    const auto used = hn::FirstN(d, static_cast<size_t>(n - i));
+    const FloatVec e = ExpOfNegative(hn::Sub(LoadFirst(kFloats, x + i, n - i), most));
+    StoreFirst(e, kFloats, x + i, n - i);
+    const auto used = hn::FirstN(kFloats, static_cast<size_t>(n - i));
     sum = hn::Add(sum, hn::IfThenElseZero(used, e));
   }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return hn::GetLane(hn::SumOfLanes(kFloats, sum));
 }
 
 inline void Softmax(float* x, int64_t n) noexcept {
-  float max;
-  const FloatVec sum = hn::Set(kFloats, SoftmaxTerms(x, n, &max));
+  const FloatVec sum = hn::Set(kFloats, RaiseScores(x, n, Max(x, n)));
   const FloatVec scale = hn::Div(hn::Set(kFloats, 1.0f), sum);
   Zip(x, x, n, x, [scale](FloatVec e, FloatVec) { return hn::Mul(e, scale); });
 }

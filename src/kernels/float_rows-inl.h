@@ -13,6 +13,9 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// Rows of a dot product at once.
+inline constexpr int kRowsOfFloatDot = 4;
+
 // What rows are multiples of: a line of memory in F16.
 inline constexpr int64_t kColumnsOfStep = 32;
 inline constexpr int kVectorsOfStep = static_cast<int>(kColumnsOfStep / kLanes);
@@ -24,7 +27,7 @@ HWY_INLINE void DotFloatRows(const FloatRowDotArgs& a, int64_t first) {
   FloatVec sums[R];
   for (int r = 0; r < R; ++r) {
     rows[r] = RowAt(a.list, first + r);
-    ahead[r] = RowAhead(a.list, first + r, kRowsOfDot);
+    ahead[r] = RowAhead(a.list, first + r, kRowsOfFloatDot);
     sums[r] = hn::Zero(kFloats);
   }
   for (int64_t step = 0; step < a.k; step += kColumnsOfStep) {
@@ -42,7 +45,8 @@ HWY_INLINE void DotFloatRows(const FloatRowDotArgs& a, int64_t first) {
 template <class Weights>
 void FloatRowDot(const FloatRowDotArgs& a) noexcept {
   int64_t i = 0;
-  for (; i + kRowsOfDot <= a.list.count; i += kRowsOfDot) DotFloatRows<Weights, kRowsOfDot>(a, i);
+  for (; i + kRowsOfFloatDot <= a.list.count; i += kRowsOfFloatDot)
+    DotFloatRows<Weights, kRowsOfFloatDot>(a, i);
   for (; i < a.list.count; ++i) DotFloatRows<Weights, 1>(a, i);
 }
 

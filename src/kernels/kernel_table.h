@@ -88,6 +88,23 @@ struct AttentionScoresArgs {
   int64_t score_stride;
   const std::byte* next = nullptr;
 };
+// The next `count` >= 1 scores of queries whose softmax runs along with their values. Of query i,
+//   m = max(max[i], its scores), which is finite
+//   its scores become exp(score - m)
+//   sum[i] and out_i[0..head_dim), what came before, are multiplied by exp(max[i] - m)
+//   sum[i] += its scores' results, and max[i] = m.
+// It begins with a maximum of -inf and zeros.
+struct AttentionWeightsArgs {
+  float* scores;
+  int64_t score_stride;
+  int64_t queries;
+  int64_t count;
+  float* max;
+  float* sum;
+  float* out;
+  int64_t out_stride;
+  int64_t head_dim;
+};
 // out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending.
 struct AttentionValuesArgs {
   const float* weights;
@@ -154,21 +171,25 @@ struct RowsToTileArgs {
 };
 using RowsToTileFn = void (*)(const RowsToTileArgs&) noexcept;
 
-// out[i] = W . x[tokens[i]] for one row W: the bits of RowDotFn.
-struct RowTimesTokensArgs {
-  const std::byte* row;
-  int64_t k;  // a multiple of 32
-  const GroupQ8* x;
-  const int32_t* tokens;
-  int64_t count;
-  float* out;
-};
-using RowTimesTokensFn = void (*)(const RowTimesTokensArgs&) noexcept;
-
-// Rows of one list that the tokens add to their sums together, and what the number of a token's
-// entries is a multiple of: it is filled up with entries whose a is zero.
+// Some rows and the tokens that meet each of them, as a list of entries, token after token: an
+// entry is a row (`places` has its number in the list) that its token meets. Distinct for a token.
 inline constexpr int64_t kRowsOfBatch = 64;
-inline constexpr int64_t kEntriesAtOnce = 4;
+
+// out[e] = W[list.rows[places[e]]] . x of entry e's token: the bits of RowDotFn.
+struct RowsTimesTokensArgs {
+  RowList list;  // at most kRowsOfBatch
+  int64_t k;     // a multiple of 32
+  const GroupQ8* x;
+  int64_t tokens;
+  const int32_t* begin;   // entries of token t: [begin[t], begin[t + 1]); begin[0] is 0
+  const int32_t* places;  // of an entry
+  float* lanes;           // scratch of kLanesOfEntry per entry
+  float* out;             // of an entry
+  RowList next;           // as long and of the same type: fetched meanwhile. May be empty
+};
+using RowsTimesTokensFn = void (*)(const RowsTimesTokensArgs&) noexcept;
+inline constexpr int64_t kLanesOfEntry = 16;
+
 // Weights of a block in a quarter of a token's sums, and their sums in all 16 blocks.
 inline constexpr int64_t kQuarterWeights = 8;
 inline constexpr int64_t kQuarterSums = 128;
@@ -183,11 +204,11 @@ struct RowsToSumsArgs {
   int64_t k;      // a multiple of 32
   int64_t group;  // below ceil(k / 512)
   int64_t tokens;
-  const int32_t* begin;  // entries of token t: [begin[t], end[t]), none or some kEntriesAtOnce
-  const int32_t* end;
+  const int32_t* begin;   // entries of token t: [begin[t], begin[t + 1])
   const int32_t* places;  // of an entry: a number in the list
   const float* a;         // of an entry
   float* sums;            // [4][tokens][8][16]
+  RowList next;           // rows of the next call, which are fetched meanwhile. May be empty
 };
 using RowsToSumsFn = void (*)(const RowsToSumsArgs&) noexcept;
 
@@ -272,7 +293,7 @@ struct KernelTable {
   RowDotFn row_dot[kNumDTypes];
   RowScaledAddFn row_scaled_add[kNumDTypes];
   RowsToTileFn rows_to_tile[kNumDTypes];
-  RowTimesTokensFn row_times_tokens[kNumDTypes];
+  RowsTimesTokensFn rows_times_tokens[kNumDTypes];
   RowsToSumsFn rows_to_sums[kNumDTypes];
 
   // By DType; null but for F16.
@@ -311,12 +332,9 @@ struct KernelTable {
   // float to binary16, round to nearest even, as the KV cache stores it.
   void (*float_to_half)(const float* x, int64_t n, uint16_t* out) noexcept;
 
-  // Part of a softmax: x[i] = exp(x[i] - m) with m = max(x), written to *max; returns the sum of
-  // the results. n >= 1 and m is finite. In place.
-  float (*softmax_terms)(float* x, int64_t n, float* max) noexcept;
-
   void (*attn_scores_f32)(const AttentionScoresArgs&) noexcept;
   void (*attn_scores_f16)(const AttentionScoresArgs&) noexcept;
+  void (*attn_weights)(const AttentionWeightsArgs&) noexcept;
   void (*attn_values_f32)(const AttentionValuesArgs&) noexcept;
   void (*attn_values_f16)(const AttentionValuesArgs&) noexcept;
 

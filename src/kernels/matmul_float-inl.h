@@ -77,17 +77,47 @@ HWY_INLINE Quad SumOfBlocks(D d, hn::Vec<D> v) {
   }
 }
 
-// The sums of the lanes of four vectors, in fewer steps than four single sums. Each is added in
-// the same order whatever the others are.
-HWY_INLINE Quad SumsOfLanes(const FloatVec (&v)[4]) {
+// Lane i of every block of 128 bits: the sum of that block of v[i]. Fewer steps than four single
+// sums; each is added in the same order whatever the others are.
+HWY_INLINE FloatVec SumsInBlocks(const FloatVec (&v)[4]) {
   const hn::RepartitionToWide<FloatTag> pairs;
   const auto add_halves = [](FloatVec a, FloatVec b) {
     return hn::Add(hn::InterleaveLower(kFloats, a, b), hn::InterleaveUpper(kFloats, a, b));
   };
   const auto low = hn::BitCast(pairs, add_halves(v[0], v[1]));
   const auto high = hn::BitCast(pairs, add_halves(v[2], v[3]));
-  return SumOfBlocks(kFloats, hn::Add(hn::BitCast(kFloats, hn::InterleaveLower(pairs, low, high)),
-                                      hn::BitCast(kFloats, hn::InterleaveUpper(pairs, low, high))));
+  // A blend and a shuffle: two shuffles would wait for the same part of a processor.
+  return hn::Add(hn::BitCast(kFloats, hn::OddEven(high, low)),
+                 hn::BitCast(kFloats, hn::CombineShiftRightBytes<8>(pairs, high, low)));
+}
+
+// The sums of the lanes of four vectors.
+HWY_INLINE Quad SumsOfLanes(const FloatVec (&v)[4]) {
+  return SumOfBlocks(kFloats, SumsInBlocks(v));
+}
+
+// Lane i: the sum of the lanes of the vector at v + i * kLanes, added in the order of SumsOfLanes.
+HWY_INLINE FloatVec SumsOfAllLanes(const float* HWY_RESTRICT v) {
+  constexpr int kBlocks = kLanes / 4;
+  FloatVec sums[kBlocks];  // of four vectors each, in blocks
+  Unrolled<kBlocks>([&]<int b>() HEARTH_INLINED {
+    FloatVec four[4];
+    Unrolled<4>([&]<int i>()
+                    HEARTH_INLINED { four[i] = hn::Load(kFloats, v + (4 * b + i) * kLanes); });
+    sums[b] = SumsInBlocks(four);
+  });
+  const auto add_halves = [](FloatVec a, FloatVec b) {
+    return hn::Add(hn::ConcatUpperLower(kFloats, b, a), hn::ConcatLowerUpper(kFloats, b, a));
+  };
+  if constexpr (kBlocks == 1) {
+    return sums[0];
+  } else if constexpr (kBlocks == 2) {
+    return add_halves(sums[0], sums[1]);
+  } else {
+    const FloatVec even = add_halves(sums[0], sums[2]), odd = add_halves(sums[1], sums[3]);
+    return hn::Add(hn::OddEvenBlocks(odd, even),
+                   hn::SwapAdjacentBlocks(hn::OddEvenBlocks(even, odd)));
+  }
 }
 
 template <int N>

@@ -198,14 +198,21 @@ void ToHalf(const float* x, int64_t n, uint16_t* out) noexcept {
   for (int64_t i = 0; i < n; ++i) out[i] = FloatToHalf(x[i]);
 }
 
-float SoftmaxTerms(float* x, int64_t n, float* max) noexcept {
-  *max = *std::max_element(x, x + n);
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = static_cast<float>(std::exp(double{x[i]} - *max));
-    sum += x[i];
+void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
+  for (int64_t i = 0; i < a.queries; ++i) {
+    float* scores = a.scores + i * a.score_stride;
+    float* out = a.out + i * a.out_stride;
+    const float max = std::max(a.max[i], *std::max_element(scores, scores + a.count));
+    const double scale = std::exp(double{a.max[i]} - max);
+    double sum = a.sum[i] * scale;
+    for (int64_t d = 0; d < a.head_dim; ++d) out[d] = static_cast<float>(out[d] * scale);
+    for (int64_t j = 0; j < a.count; ++j) {
+      scores[j] = static_cast<float>(std::exp(double{scores[j]} - max));
+      sum += scores[j];
+    }
+    a.max[i] = max;
+    a.sum[i] = static_cast<float>(sum);
   }
-  return static_cast<float>(sum);
 }
 
 template <class Weight>
@@ -286,7 +293,6 @@ constexpr KernelTable MakeTable() {
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;
-  t.softmax_terms = SoftmaxTerms;
   t.ffn_activation[static_cast<int>(FfnActivation::kSilu)] = ActivateFfn<FfnActivation::kSilu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kRelu)] = ActivateFfn<FfnActivation::kRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
@@ -299,6 +305,7 @@ constexpr KernelTable MakeTable() {
   t.float_to_half = ToHalf;
   t.attn_scores_f32 = AttentionScores<F32Weight>;
   t.attn_scores_f16 = AttentionScores<F16Weight>;
+  t.attn_weights = AttentionWeights;
   t.attn_values_f32 = AttentionValues<F32Weight>;
   t.attn_values_f16 = AttentionValues<F16Weight>;
   t.probe_int8 = ProbeInt8;

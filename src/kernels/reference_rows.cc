@@ -140,11 +140,13 @@ void ReferenceRowsToTile(const RowsToTileArgs& args) noexcept {
 }
 
 template <DType dtype>
-void ReferenceRowTimesTokens(const RowTimesTokensArgs& args) noexcept {
-  const int32_t first = 0;
-  for (int64_t i = 0; i < args.count; ++i) {
-    const GroupQ8* x = args.x + args.tokens[i] * RowGroupsOf(dtype, args.k).groups;
-    ReferenceRowDot<dtype>({{args.row, 0, &first, 1}, args.k, x, args.out + i});
+void ReferenceRowsTimesTokens(const RowsTimesTokensArgs& args) noexcept {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    const GroupQ8* x = args.x + t * RowGroupsOf(dtype, args.k).groups;
+    for (int32_t e = args.begin[t]; e < args.begin[t + 1]; ++e) {
+      const RowList row = {args.list.base, args.list.stride, args.list.rows + args.places[e], 1};
+      ReferenceRowDot<dtype>({row, args.k, x, args.out + e});
+    }
   }
 }
 
@@ -155,7 +157,7 @@ void ReferenceRowsToSums(const RowsToSumsArgs& args) noexcept {
   const int64_t left = layout.blocks - first;
   const int64_t blocks = left < kRowGroupBlocks ? left : kRowGroupBlocks;
   for (int64_t t = 0; t < args.tokens; ++t) {
-    for (int32_t e = args.begin[t]; e < args.end[t]; ++e) {
+    for (int32_t e = args.begin[t]; e < args.begin[t + 1]; ++e) {
       const Row<dtype> row(args.list, args.places[e], layout);
       for (int64_t b = 0; b < blocks; ++b) {
         const double scale = args.a[e] * row.Scale(first + b);
@@ -196,9 +198,9 @@ template void ReferenceRowScaledAdd<DType::kQ8_0>(const RowScaledAddArgs&) noexc
 template void ReferenceRowsToTile<DType::kQ4_0>(const RowsToTileArgs&) noexcept;
 template void ReferenceRowsToTile<DType::kQ4_1>(const RowsToTileArgs&) noexcept;
 template void ReferenceRowsToTile<DType::kQ8_0>(const RowsToTileArgs&) noexcept;
-template void ReferenceRowTimesTokens<DType::kQ4_0>(const RowTimesTokensArgs&) noexcept;
-template void ReferenceRowTimesTokens<DType::kQ4_1>(const RowTimesTokensArgs&) noexcept;
-template void ReferenceRowTimesTokens<DType::kQ8_0>(const RowTimesTokensArgs&) noexcept;
+template void ReferenceRowsTimesTokens<DType::kQ4_0>(const RowsTimesTokensArgs&) noexcept;
+template void ReferenceRowsTimesTokens<DType::kQ4_1>(const RowsTimesTokensArgs&) noexcept;
+template void ReferenceRowsTimesTokens<DType::kQ8_0>(const RowsTimesTokensArgs&) noexcept;
 template void ReferenceRowsToSums<DType::kQ4_0>(const RowsToSumsArgs&) noexcept;
 template void ReferenceRowsToSums<DType::kQ4_1>(const RowsToSumsArgs&) noexcept;
 template void ReferenceRowsToSums<DType::kQ8_0>(const RowsToSumsArgs&) noexcept;

@@ -16,7 +16,7 @@ void ReferenceRowScaledAdd(const RowScaledAddArgs& args) noexcept;
 template <DType dtype>
 void ReferenceRowsToTile(const RowsToTileArgs& args) noexcept;
 template <DType dtype>
-void ReferenceRowTimesTokens(const RowTimesTokensArgs& args) noexcept;
+void ReferenceRowsTimesTokens(const RowsTimesTokensArgs& args) noexcept;
 template <DType dtype>
 void ReferenceRowsToSums(const RowsToSumsArgs& args) noexcept;
 
@@ -30,7 +30,7 @@ constexpr void SetReferenceRows(KernelTable& table) {
   table.row_dot[static_cast<int>(dtype)] = ReferenceRowDot<dtype>;
   table.row_scaled_add[static_cast<int>(dtype)] = ReferenceRowScaledAdd<dtype>;
   table.rows_to_tile[static_cast<int>(dtype)] = ReferenceRowsToTile<dtype>;
-  table.row_times_tokens[static_cast<int>(dtype)] = ReferenceRowTimesTokens<dtype>;
+  table.rows_times_tokens[static_cast<int>(dtype)] = ReferenceRowsTimesTokens<dtype>;
   table.rows_to_sums[static_cast<int>(dtype)] = ReferenceRowsToSums<dtype>;
 }
 

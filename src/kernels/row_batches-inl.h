@@ -1,232 +1,149 @@
-// Bundle rows for many tokens at once (prefill): tiles of rows, a row times listed tokens, and rows
-// added to the sums of the tokens that fire them. A row is unpacked once for all its tokens.
+// Bundle rows for many tokens at once (prefill): tiles of rows, rows times the tokens that fire
+// them, and rows added to the sums of these tokens. A row is unpacked once for all its tokens.
 //
 // Results are the bits of rows-inl.h: the same operations on the same lanes in the same order.
 #pragma once
 
+#include "kernels/row_entries-inl.h"
+#include "kernels/row_tiles-inl.h"
 #include "kernels/rows-inl.h"
-#include "tensor/weight_tiles.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// --- Tiles of rows.
+// --- Rows times tokens.
 
-// A line of four rows, lane b of each belonging to block b, as lanes r..r+3 of the tile's lines of
-// those blocks; `to` is that of the first block, for row r.
-HWY_INLINE void PlaceQuadOfRows(const uint8_t* const (&lines)[4], int64_t lane, int64_t n,
-                                size_t to_next_block, uint8_t* to) {
-  FloatVec v[4];
-  for (int r = 0; r < 4; ++r) {
-    v[r] = hn::BitCast(kFloats, LoadQuads<false>(lines[r] + kRowLaneBytes * lane, n));
-  }
-  TransposeQuads(v);
-  for (int i = 0; i < 4; ++i) {
-    HWY_ALIGN uint8_t quads[kVectorBytes];
-    hn::Store(hn::BitCast(ByteTag(), v[i]), ByteTag(), quads);
-    for (int64_t q = 0; 4 * q + i < n; ++q) {
-      __builtin_memcpy(to + static_cast<size_t>(lane + 4 * q + i) * to_next_block, quads + 16 * q,
-                       16);
-    }
-  }
-}
-
-// Halves at `from` of every row, one per block, as 16 per block at `to`.
-HWY_INLINE void PlaceHalves(const uint8_t* const (&rows)[16], int64_t from, int64_t blocks,
-                            uint8_t* to) {
-  for (int64_t b = 0; b < blocks; ++b) {
-    for (int r = 0; r < 16; ++r) {
-      __builtin_memcpy(to + 2 * (16 * b + r), rows[r] + from + 2 * b, 2);
-    }
-  }
-}
-
-// Where the codes, scales and minimums of a tile begin (TileLayout, whose inline functions belong
-// to no instruction set).
+// A group of some rows: codes as the first operand of DotQuads, quad by quad of the group's lanes,
+// and scales as floats: less than a first-level cache holds. Lanes that a short group lacks are
+// zeros.
 template <class Type>
-struct TilePlaces {
-  int64_t codes_of_block = Type::kLines * kLineBytes;
-  int64_t scales;
-  int64_t minimums;
-  int64_t end;
-  int64_t padded_end;
+struct UnpackedGroup {
+  HWY_ALIGN uint8_t quads[kRowsOfBatch][8][kLineBytes];
+  HWY_ALIGN float scales[kRowsOfBatch][kLineLanes];
+  HWY_ALIGN float minimums[Type::kHasMinimum ? kRowsOfBatch : 1][kLineLanes];
 
-  explicit TilePlaces(int64_t blocks) {
-    scales = blocks * codes_of_block;
-    minimums = scales + blocks * 32;
-    end = minimums + (Type::kHasMinimum ? blocks * 32 : 0);
-    padded_end = (end + kLineBytes - 1) / kLineBytes * kLineBytes;
-  }
-};
-
-// Zeros for the rows from `count` on.
-template <class Type>
-HWY_INLINE void ClearRows(int64_t count, const TilePlaces<Type>& places, uint8_t* tile) {
-  const auto missing = static_cast<size_t>(16 - count);
-  for (int64_t at = 0; at < places.scales; at += kLineBytes) {
-    __builtin_memset(tile + at + 4 * count, 0, 4 * missing);
-  }
-  for (int64_t at = places.scales; at < places.end; at += 32) {
-    __builtin_memset(tile + at + 2 * count, 0, 2 * missing);
-  }
-}
-
-template <class Type>
-void RowsToTile(const RowsToTileArgs& a) noexcept {
-  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  const TilePlaces<Type> places(layout.blocks);
-  auto* tile = reinterpret_cast<uint8_t*>(a.tile);
-  __builtin_memset(tile + places.end, 0, static_cast<size_t>(places.padded_end - places.end));
-  if (a.list.count == 0) {
-    __builtin_memset(tile, 0, static_cast<size_t>(places.end));
-    return;
-  }
-  const int64_t count = a.list.count < 16 ? a.list.count : 16;
-  const uint8_t* rows[16];
-  for (int64_t r = 0; r < 16; ++r) rows[r] = RowAt(a.list, r < count ? r : count - 1);
-  for (int64_t g = 0; g < layout.groups; ++g) {
-    const GroupPlace at = PlaceOf(layout, g);
-    const int64_t left = layout.blocks - g * kLineLanes;
-    const int64_t blocks = left < kLineLanes ? left : kLineLanes;
-    for (int line = 0; line < Type::kLines; ++line) {
-      const int64_t from = at.codes + line * at.lanes * kRowLaneBytes;
-      uint8_t* to = tile + g * kLineLanes * places.codes_of_block + line * kLineBytes;
-      for (int r = 0; r < 16; r += 4) {
-        const uint8_t* const lines[4] = {rows[r] + from, rows[r + 1] + from, rows[r + 2] + from,
-                                         rows[r + 3] + from};
-        for (int64_t lane = 0; lane < blocks; lane += kLanes) {
-          const int64_t n = blocks - lane < kLanes ? blocks - lane : kLanes;
-          PlaceQuadOfRows(lines, lane, n, static_cast<size_t>(places.codes_of_block), to + 4 * r);
-        }
-      }
-    }
-  }
-  PlaceHalves(rows, layout.scales, layout.blocks, tile + places.scales);
-  if constexpr (Type::kHasMinimum) {
-    PlaceHalves(rows, layout.minimums, layout.blocks, tile + places.minimums);
-  }
-  if (count < 16) ClearRows(count, places, tile);
-}
-
-// --- A row times tokens.
-
-// Groups of a row that fit in a first-level cache beside some tokens.
-inline constexpr int64_t kGroupsOfUnpackedRow = 32;
-
-// A row's codes as the first operand of DotQuads, quad by quad of the group's lanes, and its scales
-// as floats. Lanes that a short group lacks are zeros.
-template <class Type>
-struct UnpackedRow {
-  HWY_ALIGN uint8_t quads[kGroupsOfUnpackedRow][8][kLineBytes];
-  HWY_ALIGN float scales[kGroupsOfUnpackedRow][kLineLanes];
-  HWY_ALIGN float minimums[Type::kHasMinimum ? kGroupsOfUnpackedRow : 1][kLineLanes];
-
-  HWY_INLINE void Unpack(const uint8_t* row, const RowGroups& layout) {
-    for (int64_t g = 0; g < layout.groups; ++g) {
-      const GroupPlace at = PlaceOf(layout, g);
+  HWY_INLINE void Unpack(const RowList& list, const GroupPlace& at) {
+    for (int64_t r = 0; r < list.count; ++r) {
+      const uint8_t* row = RowAt(list, r);
       for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
         const int64_t left = at.lanes - lane;
         const int64_t n = left < 0 ? 0 : left < kLanes ? left : kLanes;
         if (n == 0) {
-          Clear(g, lane);
+          Clear(r, lane);
         } else {
-          UnpackLanes(row, at, g, lane, n);
+          UnpackLanes(row, at, r, lane, n);
         }
       }
     }
   }
 
  private:
-  HWY_INLINE void Clear(int64_t g, int64_t lane) {
-    for (auto& line : quads[g]) __builtin_memset(line + 4 * lane, 0, kVectorBytes);
-    hn::StoreU(hn::Zero(kFloats), kFloats, scales[g] + lane);
-    if constexpr (Type::kHasMinimum) hn::StoreU(hn::Zero(kFloats), kFloats, minimums[g] + lane);
+  HWY_INLINE void Clear(int64_t r, int64_t lane) {
+    for (auto& line : quads[r]) __builtin_memset(line + 4 * lane, 0, kVectorBytes);
+    hn::StoreU(hn::Zero(kFloats), kFloats, scales[r] + lane);
+    if constexpr (Type::kHasMinimum) hn::StoreU(hn::Zero(kFloats), kFloats, minimums[r] + lane);
   }
 
-  HWY_INLINE void UnpackLanes(const uint8_t* row, const GroupPlace& at, int64_t g, int64_t lane,
+  HWY_INLINE void UnpackLanes(const uint8_t* row, const GroupPlace& at, int64_t r, int64_t lane,
                               int64_t n) {
     for (int line = 0; line < Type::kLines; ++line) {
       const Bytes codes =
           LoadQuads<false>(row + at.codes + (line * at.lanes + lane) * kRowLaneBytes, n);
       if constexpr (Type::kLines == 4) {
-        hn::Store(LowNibbles(codes), ByteTag(), quads[g][2 * line] + 4 * lane);
-        hn::Store(HighNibbles(codes), ByteTag(), quads[g][2 * line + 1] + 4 * lane);
+        hn::Store(LowNibbles(codes), ByteTag(), quads[r][2 * line] + 4 * lane);
+        hn::Store(HighNibbles(codes), ByteTag(), quads[r][2 * line + 1] + 4 * lane);
       } else {
-        hn::Store(PrepareQ8_0(codes), ByteTag(), quads[g][line] + 4 * lane);
+        hn::Store(PrepareQ8_0(codes), ByteTag(), quads[r][line] + 4 * lane);
       }
     }
-    hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[g] + lane);
+    hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[r] + lane);
     if constexpr (Type::kHasMinimum) {
-      hn::Store(LoadScales<false>(row + at.minimums + 2 * lane, n), kFloats, minimums[g] + lane);
+      hn::Store(LoadScales<false>(row + at.minimums + 2 * lane, n), kFloats, minimums[r] + lane);
     }
   }
 };
 
-template <class Type, int T>
-HWY_INLINE void UnpackedTimesTokens(const UnpackedRow<Type>& row, int64_t groups, const GroupQ8* x,
-                                    const int32_t* tokens, float* out) {
-  const GroupQ8* of[T];
-  FloatVec sums[T];
-  for (int t = 0; t < T; ++t) {
-    of[t] = x + tokens[t] * groups;
-    sums[t] = hn::Zero(kFloats);
-  }
-  for (int64_t g = 0; g < groups; ++g) {
-    for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
-      IntVec dots[T];
-      for (int t = 0; t < T; ++t) {
-        const IntVec code_sums = hn::LoadU(IntTag(), of[t][g].sums + lane);
-        dots[t] = hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
+// The rows of a token's entries times lanes [lane, lane + kLanes) of one of its groups. The
+// products are added to those of the lanes before, which do not exist where is_first.
+template <class Type>
+HWY_INLINE void EntriesTimesLanes(const UnpackedGroup<Type>& rows, const GroupQ8& x, int64_t lane,
+                                  const int32_t* places, int64_t count, bool is_first,
+                                  float* lanes) {
+  const IntVec code_sums = hn::LoadU(IntTag(), x.sums + lane);
+  const IntVec start = hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
+  const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
+  Bytes quads[8];
+  Unrolled<8>([&]<int q>()
+                  HEARTH_INLINED HWY_ATTR { quads[q] = LoadBytes(x.codes[q] + 4 * lane); });
+  for (int64_t i = 0; i < count; ++i, lanes += kLanesOfEntry) {
+    const int32_t r = places[i];
+    IntVec dot = start;
+    Unrolled<8>([&]<int q>() HEARTH_INLINED HWY_ATTR {
+      const Bytes w = hn::Load(ByteTag(), rows.quads[r][q] + 4 * lane);
+      if constexpr (Type::kLines == 4) {
+        dot = DotQuads(dot, w, quads[q]);
+      } else {
+        dot = hearth::kernels::HEARTH_ISA::DotQ8_0(dot, w, quads[q]);
       }
-      for (int q = 0; q < 8; ++q) {
-        const Bytes w = hn::Load(ByteTag(), row.quads[g][q] + 4 * lane);
-        for (int t = 0; t < T; ++t) {
-          const Bytes quads = LoadBytes(of[t][g].codes[q] + 4 * lane);
-          if constexpr (Type::kLines == 4) {
-            dots[t] = DotQuads(dots[t], w, quads);
-          } else {
-            dots[t] = hearth::kernels::HEARTH_ISA::DotQ8_0(dots[t], w, quads);
-          }
-        }
-      }
-      const FloatVec scale = hn::Load(kFloats, row.scales[g] + lane);
-      for (int t = 0; t < T; ++t) {
-        const FloatVec x_scale = hn::LoadU(kFloats, of[t][g].scales + lane);
-        const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots[t]), x_scale);
-        sums[t] = hn::MulAdd(scaled, scale, sums[t]);
-        if constexpr (Type::kHasMinimum) {
-          const FloatVec minimum = hn::Load(kFloats, row.minimums[g] + lane);
-          const IntVec code_sums = hn::LoadU(IntTag(), of[t][g].sums + lane);
-          const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
-          sums[t] = hn::MulAdd(x_sum, minimum, sums[t]);
-        }
-      }
+    });
+    FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, lanes);
+    const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dot), x_scale);
+    sum = hn::MulAdd(scaled, hn::Load(kFloats, rows.scales[r] + lane), sum);
+    if constexpr (Type::kHasMinimum) {
+      const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
+      sum = hn::MulAdd(x_sum, hn::Load(kFloats, rows.minimums[r] + lane), sum);
     }
+    hn::StoreU(sum, kFloats, lanes);
   }
-  for (int t = 0; t < T; ++t) out[t] = hn::GetLane(hn::SumOfLanes(kFloats, sums[t]));
 }
 
-// Tokens that share the loads of a row.
-inline constexpr int kTokensOfRow = 4;
+// Tokens ahead whose activations (sums) are asked for.
+inline constexpr int64_t kTokensAhead = 3;
+
+// Rows lie unpacked in the first-level cache, a group at a time; so activations are read from the
+// second-level cache once for all rows that a token meets. Sums pause in memory meanwhile.
+template <class Type>
+HWY_INLINE void RowsTimesSomeTokens(const RowsTimesTokensArgs& a, const RowGroups& layout,
+                                    const TokensByCount& tokens) {
+  UnpackedGroup<Type> rows;
+  for (int64_t g = 0; g < layout.groups; ++g) {
+    const GroupPlace at = PlaceOf(layout, g);
+    rows.Unpack(a.list, at);
+    const RowList none = {};
+    const bool is_last = g + 1 == layout.groups;
+    GroupFetcher<Type> own(is_last ? none : a.list, PlaceOf(layout, is_last ? g : g + 1),
+                           tokens.size());
+    GroupFetcher<Type> next(a.next, at, tokens.size());
+    for (int64_t i = 0; i < tokens.size(); ++i) {
+      const int64_t t = tokens.token(i);
+      const auto* ahead =
+          reinterpret_cast<const int8_t*>(a.x + tokens.Ahead(i, kTokensAhead) * layout.groups + g);
+      for (size_t line = 0; line < sizeof(GroupQ8); line += kLineBytes) {
+        __builtin_prefetch(ahead + line);
+      }
+      own.Step();
+      next.Step();
+      const int32_t e = a.begin[t];
+      for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
+        EntriesTimesLanes<Type>(rows, a.x[t * layout.groups + g], lane, a.places + e,
+                                a.begin[t + 1] - e, g == 0 && lane == 0,
+                                a.lanes + e * kLanesOfEntry);
+      }
+    }
+  }
+}
 
 template <class Type>
-void RowTimesTokens(const RowTimesTokensArgs& a) noexcept {
-  if (a.count == 0) return;
+void RowsTimesTokens(const RowsTimesTokensArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  if (layout.groups > kGroupsOfUnpackedRow) {
-    const int32_t first = 0;
-    for (int64_t i = 0; i < a.count; ++i) {
-      RowDot<Type>({{a.row, 0, &first, 1}, a.k, a.x + a.tokens[i] * layout.groups, a.out + i});
-    }
-    return;
+  for (int64_t first = 0; first < a.tokens; first += TokensByCount::kMost) {
+    const int64_t left = a.tokens - first;
+    const int64_t count = left < TokensByCount::kMost ? left : TokensByCount::kMost;
+    const TokensByCount tokens(a.begin, first, first + count);
+    if (tokens.size() > 0) RowsTimesSomeTokens<Type>(a, layout, tokens);
   }
-  UnpackedRow<Type> row;
-  row.Unpack(reinterpret_cast<const uint8_t*>(a.row), layout);
-  int64_t i = 0;
-  for (; i + kTokensOfRow <= a.count; i += kTokensOfRow) {
-    UnpackedTimesTokens<Type, kTokensOfRow>(row, layout.groups, a.x, a.tokens + i, a.out + i);
-  }
-  for (; i < a.count; ++i) {
-    UnpackedTimesTokens<Type, 1>(row, layout.groups, a.x, a.tokens + i, a.out + i);
+  for (int32_t e = 0; e < a.begin[a.tokens]; ++e) {
+    const FloatVec sums = hn::LoadU(kFloats, a.lanes + e * kLanesOfEntry);
+    a.out[e] = hn::GetLane(hn::SumOfLanes(kFloats, sums));
   }
 }
 
@@ -283,43 +200,56 @@ HWY_INLINE void AddEntry(const RowsToSumsArgs& a, int32_t entry, const UnpackedL
   }
 }
 
-// Tokens ahead whose sums are asked for: how many entries a token has cannot be foreseen, so that
-// the processor starts anew with nearly every one.
-inline constexpr int64_t kTokensAhead = 3;
-
-// The entries of one token; `to` is lane `lane` of the line's first weight.
+// The entries of one token; `to` is where its sums of the line begin, `ahead` where those of a
+// later one do.
 template <class Type>
 HWY_INLINE void AddEntries(const RowsToSumsArgs& a, int64_t token, const UnpackedLine<Type>& line,
-                           const BatchScales<Type>& rows, float* to) {
+                           const BatchScales<Type>& rows, float* to, const float* ahead) {
   FloatVec sums[Type::kCodes];
   for (int i = 0; i < Type::kCodes; ++i) {
-    __builtin_prefetch(to + kTokensAhead * kQuarterSums + i * kLineLanes, 1);
+    __builtin_prefetch(ahead + i * kLineLanes, 1);
     sums[i] = hn::LoadU(kFloats, to + i * kLineLanes);
   }
-  for (int32_t e = a.begin[token]; e < a.end[token]; e += kEntriesAtOnce) {
-    for (int32_t i = 0; i < kEntriesAtOnce; ++i) AddEntry(a, e + i, line, rows, sums);
+  for (int32_t e = a.begin[token]; e < a.begin[token + 1]; ++e) {
+    AddEntry(a, e, line, rows, sums);
   }
   for (int i = 0; i < Type::kCodes; ++i) hn::StoreU(sums[i], kFloats, to + i * kLineLanes);
 }
 
 template <class Type>
-void RowsToSums(const RowsToSumsArgs& a) noexcept {
-  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  const GroupPlace at = PlaceOf(layout, a.group);
+HWY_INLINE void RowsToSomeSums(const RowsToSumsArgs& a, const GroupPlace& at,
+                               const TokensByCount& tokens) {
   BatchScales<Type> rows;
   UnpackedLine<Type> line;
+  const int64_t vectors = (at.lanes + kLanes - 1) / kLanes;
+  GroupFetcher<Type> next(a.next, at, tokens.size() * Type::kLines * vectors);
   for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
     const int64_t n = at.lanes - lane < kLanes ? at.lanes - lane : kLanes;
     rows.Unpack(a.list, at, lane, n);
     for (int l = 0; l < Type::kLines; ++l) {
       line.Unpack(a.list, at.codes + (l * at.lanes + lane) * kRowLaneBytes, n);
       const int64_t weight = l * Type::kCodes;
-      float* to = a.sums + weight / kQuarterWeights * a.tokens * kQuarterSums +
-                  weight % kQuarterWeights * kLineLanes + lane;
-      for (int64_t t = 0; t < a.tokens; ++t, to += kQuarterSums) {
-        if (a.begin[t] < a.end[t]) AddEntries<Type>(a, t, line, rows, to);
+      float* sums = a.sums + weight / kQuarterWeights * a.tokens * kQuarterSums +
+                    weight % kQuarterWeights * kLineLanes + lane;
+      for (int64_t i = 0; i < tokens.size(); ++i) {
+        next.Step();
+        const int64_t t = tokens.token(i);
+        AddEntries<Type>(a, t, line, rows, sums + t * kQuarterSums,
+                         sums + tokens.Ahead(i, kTokensAhead) * kQuarterSums);
       }
     }
+  }
+}
+
+template <class Type>
+void RowsToSums(const RowsToSumsArgs& a) noexcept {
+  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
+  const GroupPlace at = PlaceOf(layout, a.group);
+  for (int64_t first = 0; first < a.tokens; first += TokensByCount::kMost) {
+    const int64_t left = a.tokens - first;
+    const int64_t count = left < TokensByCount::kMost ? left : TokensByCount::kMost;
+    const TokensByCount tokens(a.begin, first, first + count);
+    if (tokens.size() > 0) RowsToSomeSums<Type>(a, at, tokens);
   }
 }
 
@@ -338,7 +268,7 @@ template <class Type>
 constexpr void SetRowBatches(KernelTable& table) {
   constexpr auto kType = static_cast<int>(Type::kDType);
   table.rows_to_tile[kType] = RowsToTile<Type>;
-  table.row_times_tokens[kType] = RowTimesTokens<Type>;
+  table.rows_times_tokens[kType] = RowsTimesTokens<Type>;
   table.rows_to_sums[kType] = RowsToSums<Type>;
 }
 

@@ -96,67 +96,76 @@ TEST_P(RowBatchesTest, NoRowsMakeATileOfZeros) {
   }
 }
 
-TEST_P(RowBatchesTest, ARowTimesTokensGivesTheBitsOfEveryToken) {
+// Entries of some tokens: ascending rows, some tokens with none, and all of them.
+struct Entries {
+  std::vector<int32_t> begin, places;
+  std::vector<float> a;
+
+  Entries(int64_t tokens, int64_t rows, std::mt19937& random) : begin(1) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      const uint64_t share = random() % 4;  // of rows, in thirds
+      for (int64_t r = 0; r < rows; ++r) {
+        if (random() % 3 < share) places.push_back(static_cast<int32_t>(r));
+      }
+      begin.push_back(static_cast<int32_t>(places.size()));
+    }
+    a = RandomFloats(random, std::ssize(places), DataKind::kNormal);
+  }
+
+  size_t BeginOf(int64_t token) const {
+    return static_cast<size_t>(begin[static_cast<size_t>(token)]);
+  }
+  // The rows of a token's entries.
+  std::vector<int32_t> RowsOf(int64_t token, const Rows& rows) const {
+    std::vector<int32_t> listed;
+    for (size_t e = BeginOf(token); e < BeginOf(token + 1); ++e) {
+      listed.push_back(rows.list[static_cast<size_t>(places[e])]);
+    }
+    return listed;
+  }
+};
+
+// More tokens than are put in order at once, among others.
+constexpr int64_t kTokenCounts[] = {1, 7, 8, 1030};
+
+TEST_P(RowBatchesTest, RowsTimesTokensGiveTheBitsOfEveryToken) {
   uint32_t seed = 100;
   for (const DType dtype : kTypes) {
-    // 1,056 blocks are more than a row that is unpacked has.
-    for (const int64_t blocks : {1, 3, 4, 7, 15, 16, 17, 32, 37, 128, 1056}) {
-      const Rows rows(dtype, 32 * blocks, 3, seed++);
-      std::mt19937 random(seed);
-      const int64_t tokens = 11;
+    for (const int64_t blocks : {1, 3, 4, 7, 15, 16, 17, 32, 37, 128}) {
+      const int64_t tokens = blocks > 4 ? kTokenCounts[seed % 3] : kTokenCounts[seed % 4];
+      const Rows rows(dtype, 32 * blocks, blocks == 16 ? kRowsOfBatch : 1 + seed % kRowsOfBatch,
+                      seed);
+      std::mt19937 random(++seed);
       GuardedArray<GroupQ8> x(RandomTokens(table(), rows.k, tokens, random));
-      std::vector<int32_t> listed = {10, 0, 3, 3, 7, 1, 2, 9, 5};
-      for (size_t count = 0; count <= listed.size(); ++count) {
-        GuardedArray<float> out(std::vector<float>(count, -1.0f));
-        table().row_times_tokens[rows.index()]({rows.bytes->data() + rows.stride, rows.k, x.data(),
-                                                listed.data(), static_cast<int64_t>(count),
-                                                out.data()});
-        for (size_t i = 0; i < count; ++i) {
-          const int32_t row = 1;
-          float expected = 0;
-          table().row_dot[rows.index()]({{rows.bytes->data(), rows.stride, &row, 1},
-                                         rows.k,
-                                         x.data() + listed[i] * RowGroupsOf(dtype, rows.k).groups,
-                                         &expected});
-          ASSERT_EQ(out.data()[i], expected) << NameOf(dtype) << " " << blocks << " " << i;
-        }
+      const Entries entries(tokens, rows.count, random);
+      const size_t count = entries.places.size();
+      GuardedArray<float> lanes(std::vector<float>(count * kLanesOfEntry, -1.0f));
+      GuardedArray<float> out(std::vector<float>(count, -1.0f));
+      table().rows_times_tokens[rows.index()](
+          {rows.List(0, rows.count), rows.k, x.data(), tokens, entries.begin.data(),
+           entries.places.data(), lanes.data(), out.data(),
+           seed % 2 == 0 ? rows.List(0, rows.count) : RowList{}});
+      for (int64_t t = 0; t < tokens; ++t) {
+        const std::vector<int32_t> listed = entries.RowsOf(t, rows);
+        std::vector<float> expected(listed.size());
+        table().row_dot[rows.index()](
+            {{rows.bytes->data(), rows.stride, listed.data(), std::ssize(listed)},
+             rows.k,
+             x.data() + t * RowGroupsOf(dtype, rows.k).groups,
+             expected.data()});
+        ASSERT_TRUE(testing::SameBits(out.data() + entries.BeginOf(t), expected.data(),
+                                      expected.size() * sizeof(float)))
+            << NameOf(dtype) << " " << blocks << " blocks, token " << t;
       }
     }
   }
 }
 
-// Entries of some tokens: ascending rows, some tokens with none, and all of them.
-struct Entries {
-  std::vector<int32_t> begin, end, places;
-  std::vector<float> a;
-  std::vector<int64_t> counts;  // of each token, without what fills up
-
-  Entries(int64_t tokens, int64_t rows, std::mt19937& random) {
-    for (int64_t t = 0; t < tokens; ++t) {
-      begin.push_back(static_cast<int32_t>(places.size()));
-      const uint64_t share = random() % 4;  // of rows, in thirds
-      for (int64_t r = 0; r < rows; ++r) {
-        if (random() % 3 < share) places.push_back(static_cast<int32_t>(r));
-      }
-      const auto first_of_token = static_cast<size_t>(begin.back());
-      const std::vector<float> factors = RandomFloats(
-          random, static_cast<int64_t>(places.size() - first_of_token), DataKind::kNormal);
-      a.insert(a.end(), factors.begin(), factors.end());
-      counts.push_back(static_cast<int64_t>(factors.size()));
-      while ((places.size() - first_of_token) % kEntriesAtOnce != 0) {
-        places.push_back(0);
-        a.push_back(0.0f);
-      }
-      end.push_back(static_cast<int32_t>(places.size()));
-    }
-  }
-};
-
 TEST_P(RowBatchesTest, SumsAreTheBitsOfScaledAdds) {
   uint32_t seed = 200;
   for (const DType dtype : kTypes) {
     for (const int64_t blocks : {1, 3, 4, 13, 16, 17, 35}) {
-      const int64_t tokens = 7;
+      const int64_t tokens = blocks > 4 ? 7 : kTokenCounts[seed % 4];
       const int64_t count_of_rows = blocks == 16 ? kRowsOfBatch : 1 + seed % kRowsOfBatch;
       const Rows rows(dtype, 32 * blocks, count_of_rows, seed++);
       std::mt19937 random(seed);
@@ -164,14 +173,10 @@ TEST_P(RowBatchesTest, SumsAreTheBitsOfScaledAdds) {
       const int64_t groups = RowGroupsOf(dtype, rows.k).groups;
       std::vector<float> expected(static_cast<size_t>(tokens * rows.k));
       for (int64_t t = 0; t < tokens; ++t) {
-        std::vector<int32_t> listed;
-        const int32_t first = entries.begin[static_cast<size_t>(t)];
-        for (int32_t e = first; e < first + entries.counts[static_cast<size_t>(t)]; ++e) {
-          listed.push_back(rows.list[static_cast<size_t>(entries.places[static_cast<size_t>(e)])]);
-        }
+        const std::vector<int32_t> listed = entries.RowsOf(t, rows);
         table().row_scaled_add[rows.index()](
-            {{rows.bytes->data(), rows.stride, listed.data(), static_cast<int64_t>(listed.size())},
-             entries.a.data() + entries.begin[static_cast<size_t>(t)],
+            {{rows.bytes->data(), rows.stride, listed.data(), std::ssize(listed)},
+             entries.a.data() + entries.BeginOf(t),
              rows.k,
              0,
              groups,
@@ -180,8 +185,9 @@ TEST_P(RowBatchesTest, SumsAreTheBitsOfScaledAdds) {
       for (int64_t g = 0; g < groups; ++g) {
         GuardedArray<float> sums(std::vector<float>(static_cast<size_t>(512 * tokens)));
         table().rows_to_sums[rows.index()]({rows.List(0, rows.count), rows.k, g, tokens,
-                                            entries.begin.data(), entries.end.data(),
-                                            entries.places.data(), entries.a.data(), sums.data()});
+                                            entries.begin.data(), entries.places.data(),
+                                            entries.a.data(), sums.data(),
+                                            g % 2 == 0 ? rows.List(0, rows.count) : RowList{}});
         const int64_t count = std::min<int64_t>(16, blocks - 16 * g);
         for (int64_t t = 0; t < tokens; ++t) {
           GuardedArray<float> columns(std::vector<float>(static_cast<size_t>(32 * count), -1.0f));
@@ -199,7 +205,7 @@ TEST_P(RowBatchesTest, ExistForTheTypesThatHaveRowGroups) {
   for (int i = 0; i < kNumDTypes; ++i) {
     const bool expected = HasRowGroups(static_cast<DType>(i));
     EXPECT_EQ(table().rows_to_tile[i] != nullptr, expected) << i;
-    EXPECT_EQ(table().row_times_tokens[i] != nullptr, expected) << i;
+    EXPECT_EQ(table().rows_times_tokens[i] != nullptr, expected) << i;
     EXPECT_EQ(table().rows_to_sums[i] != nullptr, expected) << i;
   }
 }

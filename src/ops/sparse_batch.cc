@@ -29,7 +29,7 @@ using AtHand = std::array<T, kNeuronsAtHand>;
 }  // namespace
 
 struct SparseBatch::Places {
-  size_t x, tokens_of, values, neurons, end;
+  size_t x, tokens_of, values, neurons, num_tokens, end;
 
   explicit Places(const SparseBatchShape& shape) {
     ScratchPlaces scratch;
@@ -37,6 +37,7 @@ struct SparseBatch::Places {
     tokens_of = scratch.Take(shape.max_neurons, sizeof(uint32_t));
     values = scratch.Take(shape.max_neurons * shape.max_tokens, sizeof(float));
     neurons = scratch.Take(shape.max_neurons, sizeof(int32_t));
+    num_tokens = scratch.Take(shape.max_neurons, sizeof(uint8_t));
     end = scratch.used();
   }
 };
@@ -72,6 +73,7 @@ SparseBatch::SparseBatch(Budget& budget, const SparseBatchShape& shape)
   tokens_of_ = reinterpret_cast<uint32_t*>(base + at.tokens_of);
   values_ = reinterpret_cast<float*>(base + at.values);
   neurons_ = reinterpret_cast<int32_t*>(base + at.neurons);
+  num_tokens_ = reinterpret_cast<uint8_t*>(base + at.num_tokens);
 }
 
 // Which tokens list a neuron, for all neurons.
@@ -93,7 +95,9 @@ void SparseBatch::Unite(int64_t neurons, Lists listed) {
 void SparseBatch::PackNeurons() {
   num_neurons_ = 0;
   for (int64_t n = 0; n < max_neuron_; ++n) {
-    if (tokens_of_[n] != 0) neurons_[num_neurons_++] = static_cast<int32_t>(n);
+    if (tokens_of_[n] == 0) continue;
+    neurons_[num_neurons_] = static_cast<int32_t>(n);
+    num_tokens_[num_neurons_++] = static_cast<uint8_t>(std::popcount(tokens_of_[n]));
   }
 }
 

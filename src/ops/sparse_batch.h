@@ -61,6 +61,10 @@ class SparseBatch {
   // Appends, once all neurons are finished, those whose up rows were multiplied with a token;
   // ascending.
   void ListFired(int64_t token, std::vector<int32_t>& neurons) const;
+  // For how many tokens each of neurons() is.
+  std::span<const uint8_t> tokens_of() const {
+    return {num_tokens_, static_cast<size_t>(num_neurons_)};
+  }
   // Entries of all lists that Begin took.
   int64_t num_listed() const { return num_listed_; }
 
@@ -98,6 +102,7 @@ class SparseBatch {
   uint32_t* tokens_of_;         // per neuron of the FFN: those that list it, or fire it, as bits
   float* values_;               // [neurons][max_tokens]: gates, then what reaches down
   int32_t* neurons_;
+  uint8_t* num_tokens_;  // of neurons_, an entry each
   // Of the last Begin.
   FloatView x_, out_;
   std::array<NeuronInput, kMostTokens> inputs_;

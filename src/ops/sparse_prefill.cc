@@ -30,6 +30,20 @@ constexpr SilentGates kNoSilentGates = {kNan, kNan, kNan};
 
 int64_t BatchesOf(int64_t neurons) { return (neurons + kRowsOfBatch - 1) / kRowsOfBatch; }
 
+// Which of kRowsOfBatch gates are not silent, as bits.
+uint64_t FiredBits(const SilentGates& silent, const float* gates) {
+  uint8_t fires[kRowsOfBatch];
+  for (int64_t n = 0; n < kRowsOfBatch; ++n) fires[n] = silent.Contains(gates[n]) ? 0 : 1;
+  uint64_t bits = 0;
+  for (int64_t n = 0; n < kRowsOfBatch; n += 8) {
+    uint64_t eight = 0;
+    for (int64_t i = 0; i < 8; ++i) eight |= uint64_t{fires[n + i]} << (8 * i);
+    // Byte i, which is 0 or 1, becomes bit 56 + i.
+    bits |= (eight * 0x0102040810204080u >> 56) << n;
+  }
+  return bits;
+}
+
 // The largest tile of any type.
 size_t MaxTileBytes(int64_t hidden) { return TileLayout(DType::kQ8_0, hidden).tile_bytes(); }
 
@@ -37,14 +51,17 @@ size_t MaxTileBytes(int64_t hidden) { return TileLayout(DType::kQ8_0, hidden).ti
 
 // What one thread has for a batch of neurons.
 struct SparsePrefill::Workspace {
-  std::byte* tiles;     // of their gates
-  float* gates;         // [tokens][kRowsOfBatch]
-  int32_t* tokens;      // [kRowsOfBatch][tokens]: those that fire a neuron
-  int32_t* num_tokens;  // [kRowsOfBatch]
-  float* gate;          // of one neuron, for the tokens that fire it
-  float* up;            // likewise
-  uint64_t* active;     // per token, which neurons are active, as bits
-  float* factors;       // [tokens][kRowsOfBatch]: what reaches down, packed to the front
+  std::byte* tiles;  // of their gates
+  float* gates;      // [tokens][kRowsOfBatch]
+  // Who fires, an entry per token and neuron, token after token.
+  int32_t* begins;  // [tokens + 1]: the first entry of a token
+  int32_t* places;  // the neuron's number in the batch
+  float* gate;
+  float* up;
+  float* lanes;  // [entries][kLanesOfEntry]
+  // Where rows are floats, one neuron's: the tokens that fire it, and their products.
+  int32_t* tokens;
+  float* products;
 
   // Without memory only the size counts.
   static size_t Place(const SparsePrefillShape& shape, std::byte* memory, Workspace* work) {
@@ -58,12 +75,13 @@ struct SparsePrefill::Workspace {
     Workspace placed{};
     take(placed.tiles, kTilesOfBatch * static_cast<int64_t>(MaxTileBytes(shape.max_hidden)));
     take(placed.gates, tokens * kRowsOfBatch);
-    take(placed.tokens, tokens * kRowsOfBatch);
-    take(placed.num_tokens, kRowsOfBatch);
-    take(placed.gate, tokens);
-    take(placed.up, tokens);
-    take(placed.active, tokens);
-    take(placed.factors, tokens * kRowsOfBatch);
+    take(placed.begins, tokens + 1);
+    take(placed.places, tokens * kRowsOfBatch);
+    take(placed.gate, tokens * kRowsOfBatch);
+    take(placed.up, tokens * kRowsOfBatch);
+    take(placed.lanes, tokens * kRowsOfBatch * kernels::kLanesOfEntry);
+    take(placed.tokens, tokens);
+    take(placed.products, tokens);
     if (work != nullptr) *work = placed;
     return scratch.used();
   }
@@ -102,8 +120,10 @@ struct SparsePrefill::Job {
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
 
+  // None behind the last batch.
   RowList RowsOfBatch(const RowsView& rows, const int32_t* all, int64_t batch) const {
     const int64_t first = batch * kRowsOfBatch;
+    if (first >= neurons) return {};
     return {rows.data, rows.stride, all + first, std::min(kRowsOfBatch, neurons - first)};
   }
 
@@ -180,89 +200,95 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
                                 work.gates, kRowsOfBatch, count, 0, tiles});
 }
 
-// Collects, for every neuron of those whose gates are at hand, the tokens that fire it.
-void SparsePrefill::CollectTokens(const Job& job, const Workspace& work, int64_t first,
-                                  int64_t count) {
+// Lists who fires of neurons [first, first + count), whose gates are at hand; returns how many
+// entries that makes.
+int64_t SparsePrefill::ListEntries(const Job& job, const Workspace& work, int64_t first,
+                                   int64_t count) {
   const SilentGates silent = job.silent != nullptr ? *job.silent : kNoSilentGates;
   uint64_t* fired_of = fired_ + first / kRowsOfBatch * job.tokens;
-  std::fill(work.num_tokens, work.num_tokens + kRowsOfBatch, 0);
+  const uint64_t existing = ~uint64_t{0} >> (kRowsOfBatch - count);
+  int32_t entries = 0;
   for (int64_t t = 0; t < job.tokens; ++t) {
     const float* gates = work.gates + t * kRowsOfBatch;
-    uint64_t fired = 0;
-    for (int64_t n = 0; n < count; ++n) {
-      fired |= uint64_t{silent.Contains(gates[n]) ? 0u : 1u} << n;
-    }
-    fired &= job.Allowed(t, first, count);
+    uint64_t fired = FiredBits(silent, gates) & existing & job.Allowed(t, first, count);
     fired_of[t] = fired;
+    work.begins[t] = entries;
     for (; fired != 0; fired &= fired - 1) {
       const int n = std::countr_zero(fired);
-      work.tokens[n * job.tokens + work.num_tokens[n]++] = static_cast<int32_t>(t);
+      work.places[entries] = n;
+      work.gate[entries++] = gates[n];
     }
   }
+  work.begins[job.tokens] = entries;
+  return entries;
 }
 
-// Up of one neuron for the tokens that fire it.
-void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t neuron,
-                               const int32_t* tokens, int64_t count) const {
+// Up of a batch's entries.
+void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t batch) const {
   const RowsView& up = job.ffn.up;
   const auto type = static_cast<size_t>(up.dtype);
-  const std::byte* row = up.data + up.stride * static_cast<size_t>(neuron);
-  if (HasRowGroups(up.dtype)) {
-    job.table.row_times_tokens[type]({row, job.hidden, x_, tokens, count, work.up});
-  } else {
-    job.table.float_row_times_tokens[type](
-        {row, job.hidden, job.x.data, job.x.stride, tokens, count, work.up});
+  const RowList rows = job.RowsOfBatch(up, all_, batch);
+  if (!HasRowGroups(up.dtype)) {
+    MultiplyUpOfFloats(job, work, batch, rows);
+    return;
+  }
+  // The gates of the batch behind are what is read next.
+  const bool fetches = job.ffn.gate.dtype == up.dtype;
+  job.table.rows_times_tokens[type](
+      {rows, job.hidden, x_, job.tokens, work.begins, work.places, work.lanes, work.up,
+       fetches ? job.RowsOfBatch(job.ffn.gate, all_, batch + 1) : RowList{}});
+}
+
+// The same neuron by neuron.
+void SparsePrefill::MultiplyUpOfFloats(const Job& job, const Workspace& work, int64_t batch,
+                                       const RowList& rows) const {
+  const auto multiply = job.table.float_row_times_tokens[static_cast<size_t>(job.ffn.up.dtype)];
+  const uint64_t* fired_of = fired_ + batch * job.tokens;
+  for (int64_t n = 0; n < rows.count; ++n) {
+    int64_t fired = 0;
+    for (int64_t t = 0; t < job.tokens; ++t) {
+      work.tokens[fired] = static_cast<int32_t>(t);
+      fired += static_cast<int64_t>(fired_of[t] >> n & 1);
+    }
+    multiply({rows.base + rows.stride * static_cast<size_t>(rows.rows[n]), job.hidden, job.x.data,
+              job.x.stride, work.tokens, fired, work.products});
+    const uint64_t before = (uint64_t{1} << n) - 1;
+    for (int64_t i = 0; i < fired; ++i) {
+      const int32_t t = work.tokens[i];
+      work.up[work.begins[t] + std::popcount(fired_of[t] & before)] = work.products[i];
+    }
   }
 }
 
-// A batch of neurons [first, first + count): gates of all tokens, then, neuron by neuron, up and
-// the activation for the tokens that fire it.
+// A batch of neurons [first, first + count): gates of all tokens, then up and the activation of
+// those that fire.
 void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count) {
   const FfnNeurons& ffn = job.ffn;
+  const int64_t batch = first / kRowsOfBatch;
   MultiplyGates(job, work, first, count);
-  CollectTokens(job, work, first, count);
-  std::fill(work.active, work.active + job.tokens, uint64_t{0});
-  int64_t all_fired = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    const int32_t* tokens = work.tokens + n * job.tokens;
-    const int64_t fired = work.num_tokens[n];
-    all_fired += fired;
-    for (int64_t i = 0; i < fired; ++i) work.gate[i] = work.gates[tokens[i] * kRowsOfBatch + n];
-    MultiplyUp(job, work, first + n, tokens, fired);
-    job.table.ffn_activation[static_cast<size_t>(ffn.activation)](work.gate, work.up, fired,
-                                                                  ffn.threshold, work.gate);
-    for (int64_t i = 0; i < fired; ++i) {
-      if (job.silent != nullptr && work.gate[i] == 0.0f) continue;
-      uint64_t& active = work.active[tokens[i]];
-      work.factors[tokens[i] * kRowsOfBatch + std::popcount(active)] = work.gate[i];
-      active |= uint64_t{1} << n;
-    }
-  }
-  job.fired.fetch_add(all_fired, std::memory_order_relaxed);
-  WriteEntries(job, work, first / kRowsOfBatch);
+  const int64_t entries = ListEntries(job, work, first, count);
+  MultiplyUp(job, work, batch);
+  job.table.ffn_activation[static_cast<size_t>(ffn.activation)](work.gate, work.up, entries,
+                                                                ffn.threshold, work.gate);
+  job.fired.fetch_add(entries, std::memory_order_relaxed);
+  KeepActive(job, work, batch);
 }
 
-// Lists who is active in a batch, token by token.
-void SparsePrefill::WriteEntries(Job& job, const Workspace& work, int64_t batch) {
+// Of a batch's entries, those that reach down.
+void SparsePrefill::KeepActive(Job& job, const Workspace& work, int64_t batch) {
   const int64_t start = batch * job.tokens * kRowsOfBatch;
   int32_t* begins = begins_ + batch * (job.tokens + 1);
-  int64_t entries = 0;
-  int64_t all_active = 0;
+  int64_t kept = start;
   for (int64_t t = 0; t < job.tokens; ++t) {
-    begins[t] = static_cast<int32_t>(start + entries);
-    const float* from = work.factors + t * kRowsOfBatch;
-    for (uint64_t active = work.active[t]; active != 0; active &= active - 1) {
-      places_[start + entries] = std::countr_zero(active);
-      factors_[start + entries++] = *from++;
-    }
-    all_active += std::popcount(work.active[t]);
-    for (; entries % kernels::kEntriesAtOnce != 0; ++entries) {
-      places_[start + entries] = 0;
-      factors_[start + entries] = 0.0f;
+    begins[t] = static_cast<int32_t>(kept);
+    for (int32_t e = work.begins[t]; e < work.begins[t + 1]; ++e) {
+      places_[kept] = work.places[e];
+      factors_[kept] = work.gate[e];
+      kept += job.silent != nullptr && work.gate[e] == 0.0f ? 0 : 1;
     }
   }
-  begins[job.tokens] = static_cast<int32_t>(start + entries);
-  job.active.fetch_add(all_active, std::memory_order_relaxed);
+  begins[job.tokens] = static_cast<int32_t>(kept);
+  job.active.fetch_add(kept - start, std::memory_order_relaxed);
 }
 
 // Adds all rows to the 512 columns of a group, for tokens [first, last).
@@ -276,8 +302,8 @@ void SparsePrefill::AddGroup(const Job& job, int64_t group, int64_t first, int64
   }
   for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
     const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
-    add({job.RowsOfBatch(down, all_, batch), job.hidden, group, last - first, begins, begins + 1,
-         places_, factors_, sums});
+    add({job.RowsOfBatch(down, all_, batch), job.hidden, group, last - first, begins, places_,
+         factors_, sums, job.RowsOfBatch(down, all_, batch + 1)});
   }
   if (!job.range.is_last) return;
   const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
@@ -372,7 +398,7 @@ void SparsePrefill::ListActive(int64_t token, std::vector<int32_t>& neurons,
   for (int64_t batch = 0; batch < num_batches_; ++batch) {
     const int32_t* begins = begins_ + batch * (num_tokens_ + 1) + token;
     for (int32_t entry = begins[0]; entry < begins[1]; ++entry) {
-      if (factors_[entry] == 0.0f) continue;  // the last entries only fill up
+      if (factors_[entry] == 0.0f) continue;
       neurons.push_back(static_cast<int32_t>(batch * kRowsOfBatch) + places_[entry]);
       factors.push_back(factors_[entry]);
     }

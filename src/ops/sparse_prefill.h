@@ -75,11 +75,12 @@ class SparsePrefill {
 
   void QuantizeGroups(Compute& compute, FloatView x);
   void MultiplyGates(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
-  void CollectTokens(const Job& job, const Workspace& work, int64_t first, int64_t count);
-  void MultiplyUp(const Job& job, const Workspace& work, int64_t neuron, const int32_t* tokens,
-                  int64_t count) const;
+  int64_t ListEntries(const Job& job, const Workspace& work, int64_t first, int64_t count);
+  void MultiplyUp(const Job& job, const Workspace& work, int64_t batch) const;
+  void MultiplyUpOfFloats(const Job& job, const Workspace& work, int64_t batch,
+                          const kernels::RowList& rows) const;
   void ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count);
-  void WriteEntries(Job& job, const Workspace& work, int64_t batch);
+  void KeepActive(Job& job, const Workspace& work, int64_t batch);
   void AddGroup(const Job& job, int64_t group, int64_t first, int64_t last, FloatView out);
   void AddGroupOfFloats(const Job& job, int64_t group, int64_t first, int64_t last, FloatView out);
   void AddDown(Compute& compute, const Job& job, FloatView out);

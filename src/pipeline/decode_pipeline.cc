@@ -169,7 +169,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
     known = gate_scan_->gates().data();
   }
   TokenWork work(compute.kernels(), rows, input, silent, known, {gates_, factors_}, out);
-  const ClusterCounts counts = RunList(compute, ffn, *listed, work);
+  const ClusterCounts counts = RunList(compute, ffn, *listed, {}, work);
   wall_seconds_ += watch.Seconds();
   return {.gate = gates, .up = counts.fired, .active = counts.active};
 }
@@ -187,13 +187,14 @@ SparseFfnCounts DecodePipeline::RunBatch(Compute& compute, SparseBatch& batch,
   batch.Begin(compute, rows, store_.source().neurons, x, listed, skip_silent, out);
   if (store_.plan().holds_gates) batch.ScanGates(compute, rows.gate);
   BatchWork work(compute.kernels(), rows, batch);
-  const ClusterCounts counts = RunList(compute, ffn, batch.neurons(), work);
+  const ClusterCounts counts = RunList(compute, ffn, batch.neurons(), batch.tokens_of(), work);
   wall_seconds_ += watch.Seconds();
   return {.gate = batch.num_listed(), .up = counts.fired, .active = counts.active};
 }
 
 ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
-                                      std::span<const int32_t> listed, NeuronWork& work) {
+                                      std::span<const int32_t> listed,
+                                      std::span<const uint8_t> tokens_of, NeuronWork& work) {
   Section section{.table = compute.kernels(),
                   .work = work,
                   .ffn = store_.FfnIndex(ffn.layer, ffn.expert),
@@ -201,8 +202,9 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
   section.SplitColumns(RowGroupCount(store_.source().hidden_size));
   const auto most = static_cast<size_t>(fetch_.max_listed());
   for (size_t first = 0; first < listed.size(); first += most) {
-    work.BeginSegment(listed.subspan(first, std::min(listed.size() - first, most)),
-                      store_.plan().holds_gates);
+    const size_t count = std::min(listed.size() - first, most);
+    work.BeginSegment(listed.subspan(first, count), store_.plan().holds_gates,
+                      tokens_of.empty() ? tokens_of : tokens_of.subspan(first, count));
     section.Begin();
     RunSegment(compute, section);
   }
@@ -211,7 +213,7 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
 }
 
 void DecodePipeline::RunSegment(Compute& compute, Section& section) {
-  fetch_.Begin(section.ffn, section.work.listed());
+  fetch_.Begin(section.ffn, section.work.listed(), section.work.tokens_of());
   if (kind_ == PipelineKind::kMatrix) {
     RunMatrices(compute, section);
   } else {

@@ -81,7 +81,7 @@ class DecodePipeline {
   };
 
   ClusterCounts RunList(Compute& compute, const StreamedFfn& ffn, std::span<const int32_t> listed,
-                        NeuronWork& work);
+                        std::span<const uint8_t> tokens_of, NeuronWork& work);
   void RunSegment(Compute& compute, Section& section);
   void RunMatrices(Compute& compute, Section& section);
   void RunPhase(Compute& compute, Section& section, Step step, bool adds);

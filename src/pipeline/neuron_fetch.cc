@@ -47,7 +47,9 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store)
   ready_ = reinterpret_cast<int32_t*>(base + at.ready);
 }
 
-void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed) {
+void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
+                        std::span<const uint8_t> tokens_of) {
+  tokens_of_ = tokens_of;
   ffn_ = ffn;
   listed_ = listed;
   error_ = 0;
@@ -153,8 +155,12 @@ int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_
 // Of the list: where its neurons were.
 void NeuronFetch::Draw() const noexcept {
   const auto add = [&](NeuronPlace place, const int32_t* positions, int64_t count) {
-    map_->Add(ffn_, place, count,
-              [&](int64_t i) { return int64_t{listed_[static_cast<size_t>(positions[i])]}; });
+    map_->Add(
+        ffn_, place, count,
+        [&](int64_t i) { return int64_t{listed_[static_cast<size_t>(positions[i])]}; },
+        [&](int64_t i) {
+          return tokens_of_.empty() ? 1 : int{tokens_of_[static_cast<size_t>(positions[i])]};
+        });
   };
   add(NeuronPlace::kPinned, ready_, num_pinned_);
   add(NeuronPlace::kCached, ready_ + num_pinned_, num_resident() - num_pinned_);

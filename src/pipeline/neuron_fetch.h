@@ -31,8 +31,9 @@ class NeuronFetch {
   static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan);
   int64_t max_listed() const { return max_listed_; }
 
-  // Takes an ascending list, which must live until End. Its pinned neurons are ready.
-  void Begin(int64_t ffn, std::span<const int32_t> listed);
+  // Takes an ascending list, which must live until End. Its pinned neurons are ready. tokens_of:
+  // for how many tokens each of them is listed, for who watches; empty: one.
+  void Begin(int64_t ffn, std::span<const int32_t> listed, std::span<const uint8_t> tokens_of = {});
   // Looks up where the others lie, and reads this part of all that is missing: once for a list.
   // What is in memory is ready then, and what arrives joins it.
   void Fetch(SlotPart part) noexcept;
@@ -85,6 +86,7 @@ class NeuronFetch {
   // The list.
   int64_t ffn_ = 0;
   std::span<const int32_t> listed_;
+  std::span<const uint8_t> tokens_of_;
   int64_t num_pinned_ = 0;   // positions below are
   int64_t num_missing_ = 0;  // entries of missing_
   std::atomic<int64_t> num_ready_{0};

@@ -40,25 +40,29 @@ class NeuronMap {
   bool is_whole() const { return is_whole_; }
   int64_t tokens() const { return tokens_; }
 
-  // Counts neurons at(0), ..., at(count - 1), ascending, of an FFN. A
-  // neuron that several calls name counts for each of them; counts end at 65535.
-  template <typename NeuronAt>
-  void Add(int64_t ffn, NeuronPlace place, int64_t count, NeuronAt&& at) noexcept {
+  // Counts neurons at(0), ..., at(count - 1), ascending, of an FFN, the i-th for tokens_of(i)
+  // tokens. A neuron that several calls name counts for each of them; counts end at 65535.
+  template <typename NeuronAt, typename TokensOf>
+  void Add(int64_t ffn, NeuronPlace place, int64_t count, NeuronAt&& at,
+           TokensOf&& tokens_of) noexcept {
     const int64_t first = ffn % num_experts_ * neurons_;
     uint16_t* const row = Row(place, ffn / num_experts_);
     int64_t column = ColumnOf(first);
     for (int64_t i = 0; i < count; ++i) {
       while (first + at(i) >= begins_[static_cast<size_t>(column) + 1]) ++column;
-      uint16_t& cell = row[column];
-      if (cell < std::numeric_limits<uint16_t>::max()) ++cell;
+      constexpr int kMost = std::numeric_limits<uint16_t>::max();
+      row[column] = static_cast<uint16_t>(std::min(row[column] + int{tokens_of(i)}, kMost));
     }
   }
   void Add(int64_t ffn, NeuronPlace place, std::span<const int32_t> neurons) noexcept {
-    Add(ffn, place, std::ssize(neurons),
-        [&](int64_t i) { return int64_t{neurons[static_cast<size_t>(i)]}; });
+    Add(
+        ffn, place, std::ssize(neurons),
+        [&](int64_t i) { return int64_t{neurons[static_cast<size_t>(i)]}; },
+        [](int64_t) { return 1; });
   }
   void AddRange(int64_t ffn, NeuronPlace place, int64_t begin, int64_t end) noexcept {
-    Add(ffn, place, end - begin, [&](int64_t i) { return begin + i; });
+    Add(
+        ffn, place, end - begin, [&](int64_t i) { return begin + i; }, [](int64_t) { return 1; });
   }
 
   // [num_layers][num_columns].

@@ -30,13 +30,17 @@ class NeuronWork {
   NeuronWork& operator=(const NeuronWork&) = delete;
   virtual ~NeuronWork() = default;
 
-  // `knows_gates`: they are multiplied already.
-  void BeginSegment(std::span<const int32_t> listed, bool knows_gates) {
+  // `knows_gates`: they are multiplied already. tokens_of: for how many tokens each is listed;
+  // empty: one.
+  void BeginSegment(std::span<const int32_t> listed, bool knows_gates,
+                    std::span<const uint8_t> tokens_of = {}) {
     listed_ = listed;
+    tokens_of_ = tokens_of;
     knows_gates_ = knows_gates;
     OnSegment();
   }
   std::span<const int32_t> listed() const { return listed_; }
+  std::span<const uint8_t> tokens_of() const { return tokens_of_; }
   bool knows_gates() const { return knows_gates_; }
   // From now on Finish needs no gates: MultiplyGates had them all.
   void TakeGates() { knows_gates_ = true; }
@@ -55,6 +59,7 @@ class NeuronWork {
   const kernels::KernelTable& table_;
   const FfnNeurons rows_;
   std::span<const int32_t> listed_;
+  std::span<const uint8_t> tokens_of_;
   bool knows_gates_ = false;
 };
 

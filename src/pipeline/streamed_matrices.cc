@@ -11,7 +11,20 @@
 namespace hearth {
 namespace {
 
-NeuronCacheOptions ExpertCacheOptions(const ExtentMap& map, const ExtentPlan& plan,
+size_t BytesOfSlots(const ExtentMap& map, const ExtentPlan& plan) {
+  return static_cast<size_t>(plan.cache_slots + 1) * map.shape().slot_bytes;
+}
+
+// Columns of a product, where the matrix's rows [first, first + count) go.
+FloatView Columns(const FloatView& out, int64_t first, int64_t count) {
+  return {out.data + first, out.rows, count, out.stride};
+}
+
+bool IsHere(const CacheEntry& entry) { return entry.found == CacheFound::kHit; }
+
+}  // namespace
+
+NeuronCacheOptions ExtentCacheOptions(const ExtentMap& map, const ExtentPlan& plan,
                                       CachePolicyKind policy) {
   NeuronCacheOptions options = {
       .num_keys = map.num_keys(),
@@ -22,13 +35,7 @@ NeuronCacheOptions ExpertCacheOptions(const ExtentMap& map, const ExtentPlan& pl
   return options;
 }
 
-size_t BytesOfSlots(const ExtentMap& map, const ExtentPlan& plan) {
-  return static_cast<size_t>(plan.cache_slots + 1) * map.shape().slot_bytes;
-}
-
-// What starts in memory, the best first: of a dense model extents at even distances, of a mixture
-// experts, of every layer the same ones.
-std::vector<int32_t> StartKeys(const ExtentMap& map, int64_t slots) {
+std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots) {
   std::vector<int32_t> all;
   for (int64_t expert = 0; expert < map.num_experts(); ++expert) {
     for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
@@ -47,15 +54,6 @@ std::vector<int32_t> StartKeys(const ExtentMap& map, int64_t slots) {
   return spread;
 }
 
-// Columns of a product, where the matrix's rows [first, first + count) go.
-FloatView Columns(const FloatView& out, int64_t first, int64_t count) {
-  return {out.data + first, out.rows, count, out.stride};
-}
-
-bool IsHere(const CacheEntry& entry) { return entry.found == CacheFound::kHit; }
-
-}  // namespace
-
 size_t StreamedMatrices::Batch::IndexOf(int32_t offset) const {
   return static_cast<size_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) -
                              offsets.begin());
@@ -67,7 +65,7 @@ uint64_t StreamedMatrices::SlotBytes(const ExtentMap& map, const ExtentPlan& pla
 
 uint64_t StreamedMatrices::ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
                                         CachePolicyKind policy) {
-  return SlotBytes(map, plan) + NeuronCache::TableBytes(ExpertCacheOptions(map, plan, policy)) +
+  return SlotBytes(map, plan) + NeuronCache::TableBytes(ExtentCacheOptions(map, plan, policy)) +
          ExtentReader::ChargedBytes(map, plan.read_buffers);
 }
 
@@ -80,7 +78,7 @@ StreamedMatrices::StreamedMatrices(Budget& budget, ExtentMap map,
       slot_bytes_(map_.shape().slot_bytes),
       memory_(budget, "FFN matrices", BytesOfSlots(map_, plan)),
       cache_(std::make_unique<NeuronCache>(
-          budget, ExpertCacheOptions(map_, plan, policy),
+          budget, ExtentCacheOptions(map_, plan, policy),
           std::span(memory_.data(), static_cast<size_t>(plan.cache_slots) * slot_bytes_))),
       reader_(budget, map_, files_, plan.read_buffers) {}
 
@@ -88,7 +86,7 @@ StreamedMatrices::~StreamedMatrices() { reader_.Stop(); }
 
 void StreamedMatrices::Fill(Compute& compute,
                             const std::function<void(uint64_t, uint64_t)>& progress) {
-  const std::vector<int32_t> keys = StartKeys(map_, plan_.cache_slots);
+  const std::vector<int32_t> keys = StartExtents(map_, plan_.cache_slots);
   std::vector<int32_t> slots(keys.size());
   slots.resize(static_cast<size_t>(cache_->Seed(keys, slots)));
   std::vector<size_t> order(slots.size());

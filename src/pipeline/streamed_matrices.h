@@ -28,6 +28,13 @@
 
 namespace hearth {
 
+// The cache of extents: a mixture's follows the policy, what a dense model has in memory stays.
+NeuronCacheOptions ExtentCacheOptions(const ExtentMap& map, const ExtentPlan& plan,
+                                      CachePolicyKind policy);
+// What starts in memory, the best first: of a dense model extents at even distances, of a mixture
+// experts, of every layer the same ones. At least `slots` where there are as many.
+std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots);
+
 // One matrix of an FFN, and where its product goes.
 struct FfnProduct {
   FfnMatrix which = FfnMatrix::kGate;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -114,6 +115,24 @@ int64_t PinnedNeurons(const ExecutionPlan& plan) {
   return plan.stream ? plan.stream->pinned_neurons : plan.neurons;
 }
 
+void ReadCores(const Fields& cores, const std::string& file, ExecutionPlan& plan) {
+  const json& compute = cores.At("compute");
+  if (!compute.is_array() || compute.empty()) cores.Refuse("compute", "numbers of processors");
+  for (const json& cpu : compute) {
+    const auto number = static_cast<int>(cores.IntegerOf(cpu, "compute", 0, kMostCpus - 1));
+    const auto& before = plan.compute_cores;
+    if (std::find(before.begin(), before.end(), number) != before.end()) {
+      cores.Refuse("compute", "each processor once");
+    }
+    plan.compute_cores.push_back(number);
+  }
+  if (!cores.At("io").is_null()) {
+    throw Error(ErrorCode::kUnsupported, file,
+                "a processor for reading alone: threads that "
+                "compute submit reads too");
+  }
+}
+
 // All layers are alike: what they say agrees with the plan's own numbers.
 void ReadLayers(const json& layers, const std::string& file, ExecutionPlan& plan) {
   if (!layers.is_array() || layers.empty() || layers.size() > static_cast<size_t>(kMostLayers)) {
@@ -210,19 +229,9 @@ ExecutionPlan PlanFromJson(const json& document, const std::string& file) {
     if (!bytes.is_number_unsigned()) fields.Refuse("ledger", "bytes by name");
     plan.ledger[name] = bytes.get<uint64_t>();
   }
-  const Fields cores = fields.Object("cores");
-  const json& compute = cores.At("compute");
-  if (!compute.is_array() || compute.empty()) cores.Refuse("compute", "numbers of processors");
-  for (const json& cpu : compute) {
-    plan.compute_cores.push_back(
-        static_cast<int>(cores.IntegerOf(cpu, "compute", 0, kMostCpus - 1)));
-  }
-  if (!cores.At("io").is_null()) {
-    throw Error(ErrorCode::kUnsupported, file,
-                "a processor for reading alone: threads that "
-                "compute submit reads too");
-  }
-  plan.io_strategy = fields.Text("io_strategy", {"none", "whole", "halves", "sequential"});
+  ReadCores(fields.Object("cores"), file, plan);
+  plan.io_strategy =
+      fields.Text("io_strategy", {"none", "whole", "halves", "sequential", "experts"});
   if (!fields.At("io_backend").is_null()) {
     plan.io_backend = fields.Text("io_backend", {"io_uring", "pread"});
   }

@@ -37,7 +37,7 @@ struct ExecutionPlan {
   uint64_t budget_bytes = 0;
   std::map<std::string, uint64_t> ledger;  // as the engine will charge it
   std::vector<int> compute_cores;          // processors that compute; they submit reads too
-  std::string io_strategy;                 // "none", "whole", "halves" or "sequential"
+  std::string io_strategy;                 // "none", "whole", "halves", "sequential" or "experts"
   std::string io_backend;                  // "io_uring" or "pread"; empty with "none"
   std::string mode;                        // of every layer: "dense", "gated" or "predicted"
   int64_t num_layers = 0;

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -17,7 +19,10 @@
 namespace hearth {
 namespace {
 
-std::string TracePath(const std::string& stem) { return stem + ".trace"; }
+// Experts are recorded in `dense`: docs/formats/route_trace.md.
+std::string TracePath(const std::string& stem, FfnMode mode) {
+  return stem + (mode == FfnMode::kDense ? ".route.csv" : ".trace");
+}
 std::string CountsPath(const std::string& stem) { return stem + ".json"; }
 
 TraceHeader HeaderOf(const Engine& engine, uint64_t model_hash) {
@@ -32,10 +37,28 @@ TraceHeader HeaderOf(const Engine& engine, uint64_t model_hash) {
           .intermediate_size = ffn.intermediate_size};
 }
 
-// Writes what every token asks for, and counts what it multiplies.
+// Of a batch of tokens after the other.
 class AccessRecorder : public ForwardObserver {
  public:
-  AccessRecorder(TraceWriter& trace, FfnMode mode) : trace_(trace), mode_(mode) {}
+  virtual void BeginBatch(std::span<const TokenId> tokens, bool starts_sequence) = 0;
+  virtual void EndBatch() = 0;
+  virtual void Finish() = 0;
+  // Of all tokens so far.
+  virtual FfnActivity activity() const { return {}; }
+};
+
+// Writes which neurons every token asks for, and counts what it multiplies.
+class NeuronRecorder final : public AccessRecorder {
+ public:
+  NeuronRecorder(const std::string& path, const TraceHeader& header, FfnMode mode)
+      : trace_(path, header), mode_(mode) {}
+
+  void BeginBatch(std::span<const TokenId> tokens, bool starts_sequence) override {
+    trace_.BeginBatch(tokens, starts_sequence);
+  }
+  void EndBatch() override { trace_.EndBatch(); }
+  void Finish() override { trace_.Finish(); }
+  FfnActivity activity() const override { return activity_; }
 
   void OnFfnNeurons(const NeuronObservation& observed) override {
     const bool is_predicted = mode_ == FfnMode::kPredicted;
@@ -45,8 +68,6 @@ class AccessRecorder : public ForwardObserver {
     activity_.up += static_cast<double>(CountCommon(asked, observed.fired));
     activity_.down += static_cast<double>(CountCommon(asked, observed.active));
   }
-
-  const FfnActivity& activity() const { return activity_; }
 
  private:
   // Of two ascending lists.
@@ -61,14 +82,74 @@ class AccessRecorder : public ForwardObserver {
     return count;
   }
 
-  TraceWriter& trace_;
+  TraceWriter trace_;
   const FfnMode mode_;
   FfnActivity activity_;
 };
 
-void WriteCounts(const std::string& path, const AccessRecorder& recorder, FfnMode mode,
+// Writes which experts every token is routed to.
+class ExpertRecorder final : public AccessRecorder {
+ public:
+  ExpertRecorder(const std::string& path, const TraceHeader& header) : file_(path) {
+    Write(fmt::format(
+        "# route_trace v1\n# model={:016x} n_layer={} n_expert={} n_expert_used={}\n"
+        "turn,phase,step,layer,slot,expert,\n",
+        header.model_hash, header.num_layers, header.num_experts, header.num_experts_per_token));
+  }
+
+  void BeginBatch(std::span<const TokenId> tokens, bool /*starts_sequence*/) override {
+    routes_.assign(tokens.size(), {});
+  }
+  void OnFfnInput(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView,
+                  FloatView) override {
+    for (const int64_t token : tokens) {
+      routes_[static_cast<size_t>(token)].emplace_back(layer, expert);
+    }
+  }
+  // A turn for each token, so that each is a pass of its own.
+  void EndBatch() override {
+    for (auto& route : routes_) {
+      std::sort(route.begin(), route.end());
+      std::string rows;
+      int64_t slot = 0;
+      for (size_t i = 0; i < route.size(); ++i) {
+        const auto [layer, expert] = route[i];
+        slot = i > 0 && route[i - 1].first == layer ? slot + 1 : 0;
+        rows += fmt::format("{0},1,{0},{1},{2},{3},\n", token_, layer, slot, expert);
+      }
+      Write(rows);
+      ++token_;
+    }
+  }
+  void Finish() override { file_.Finish(); }
+
+ private:
+  void Write(const std::string& text) { file_.Write(std::as_bytes(std::span(text))); }
+
+  AtomicFile file_;
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> routes_;  // of the batch's tokens
+  int64_t token_ = 0;
+};
+
+std::unique_ptr<AccessRecorder> RecorderFor(const Engine& engine, const std::string& stem,
+                                            uint64_t model_hash) {
+  const TraceHeader header = HeaderOf(engine, model_hash);
+  const std::string path = TracePath(stem, engine.mode());
+  if (engine.mode() != FfnMode::kDense) {
+    return std::make_unique<NeuronRecorder>(path, header, engine.mode());
+  }
+  return std::make_unique<ExpertRecorder>(path, header);
+}
+
+// Where every token needs the same there is nothing to record.
+bool HasAccesses(const Engine& engine) {
+  const bool is_packed = engine.model().weights().layers.front().has_rows();
+  const bool is_mixture = engine.model().spec().layers.front().ffn.num_experts > 0;
+  return is_packed ? engine.mode() != FfnMode::kDense : is_mixture;
+}
+
+void WriteCounts(const std::string& path, const FfnActivity& sums, FfnMode mode,
                  uint64_t model_hash, int64_t tokens) {
-  const FfnActivity& sums = recorder.activity();
   const auto all = static_cast<double>(tokens);
   const nlohmann::ordered_json document = {{"model_hash", fmt::format("{:016x}", model_hash)},
                                            {"mode", FfnModeName(mode)},
@@ -93,31 +174,31 @@ double PerToken(const nlohmann::json& document, const char* name, const std::str
 void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId> tokens,
                     const std::string& stem,
                     const std::function<void(uint64_t done, uint64_t total)>& progress) {
-  if (engine.mode() == FfnMode::kDense || !engine.model().weights().layers.front().has_rows()) {
+  if (!HasAccesses(engine)) {
     throw Error(ErrorCode::kInvalidArgument, engine.model().path(),
-                "accesses of single neurons are recorded of packed models in gated or predicted "
-                "mode");
+                "every token needs the same of it: accesses are recorded of packed models in gated "
+                "or predicted mode, and of mixtures that are not packed");
   }
-  TraceWriter trace(TracePath(stem), HeaderOf(engine, model_hash));
-  AccessRecorder recorder(trace, engine.mode());
+  const auto recorder = RecorderFor(engine, stem, model_hash);
   KvSequence kv(engine.kv_pool());
   const auto batch = static_cast<size_t>(engine.forward().limits().max_tokens);
   for (size_t done = 0; done < tokens.size();) {
     const BatchSequence part{&kv, tokens.subspan(done, std::min(batch, tokens.size() - done))};
-    trace.BeginBatch(part.tokens, done == 0);
-    engine.forward().Run({&part, 1}, engine.selector(), &recorder);
-    trace.EndBatch();
+    recorder->BeginBatch(part.tokens, done == 0);
+    engine.forward().Run({&part, 1}, engine.selector(), recorder.get());
+    recorder->EndBatch();
     done += part.tokens.size();
     if (progress) progress(done, tokens.size());
   }
-  trace.Finish();
-  WriteCounts(CountsPath(stem), recorder, engine.mode(), model_hash, std::ssize(tokens));
+  recorder->Finish();
+  WriteCounts(CountsPath(stem), recorder->activity(), engine.mode(), model_hash,
+              std::ssize(tokens));
 }
 
 std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t model_hash,
                                              FfnMode mode) {
   const std::string path = CountsPath(stem);
-  if (!std::filesystem::exists(path) || !std::filesystem::exists(TracePath(stem))) return {};
+  if (!std::filesystem::exists(path) || !std::filesystem::exists(TracePath(stem, mode))) return {};
   std::ifstream file(path);
   const nlohmann::json document = nlohmann::json::parse(file, nullptr, false);
   if (!document.is_object()) throw Error(ErrorCode::kCorrupt, path, "this is no JSON object");
@@ -130,7 +211,7 @@ std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t m
   says("model_hash", fmt::format("{:016x}", model_hash));
   says("mode", FfnModeName(mode));
   AccessRecord record;
-  record.lists = ReadAccessSequence(OpenFileReader(TracePath(stem)));
+  record.lists = ReadAccessSequence(OpenFileReader(TracePath(stem, mode)));
   record.tokens = record.lists.num_passes();
   record.activity = {.gate = PerToken(document, "gate_per_token", path),
                      .up = PerToken(document, "up_per_token", path),

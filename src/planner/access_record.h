@@ -1,6 +1,6 @@
-// Which neurons a model asks for, token by token, in the mode in which it is to run: what P_miss(m)
-// and the shares of computed neurons in the cost model come from (P2 section 5.2, the model's rows
-// of Table 2).
+// Which neurons a model asks for, token by token, in the mode in which it is to run, or which
+// experts where it is a mixture that is not packed: what P_miss(m) and the shares of computed
+// neurons in the cost model come from (P2 section 5.2, the model's rows of Table 2).
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,19 @@
 namespace hearth {
 
 struct AccessRecord {
-  // In `predicted` what the predictors list; in `gated` what fires, for gates are in memory.
+  // In `predicted` what the predictors list; in `gated` what fires, for gates are in memory; in
+  // `dense` the experts of a mixture.
   AccessSequence lists;
   int64_t tokens = 0;
-  // Rows that are multiplied per token, all layers together. No predictors are named.
+  // Of single neurons, rows that are multiplied per token, all layers together. No predictors are
+  // named.
   FfnActivity activity;
 };
 
 // Runs `tokens` as a prompt in which every token computes what it would compute alone, and writes
-// the record to `<stem>.trace` and `<stem>.json`. The engine is of a packed model and not dense.
-// Throws Error(kInvalidArgument) for other engines and for more tokens than its context;
-// Error(kIo).
+// the record to `<stem>.trace` (of experts `<stem>.route.csv`) and `<stem>.json`. The engine is of
+// a packed model and not dense, or of a mixture that is not packed. Throws Error(kInvalidArgument)
+// for other engines and for more tokens than its context; Error(kIo).
 void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId> tokens,
                     const std::string& stem,
                     const std::function<void(uint64_t done, uint64_t total)>& progress);

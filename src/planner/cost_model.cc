@@ -13,30 +13,37 @@ constexpr double kSectionsOfLayer = 8;
 // Sequential reads are of this size, a few in flight.
 constexpr uint64_t kSequentialBlock = uint64_t{1} << 20;
 constexpr int kSequentialDepth = 8;
+// Most of them that pipeline/extent_reader.h has in flight.
+constexpr int kExtentDepth = 32;
 
 double Over(double amount, double per_second) { return per_second > 0 ? amount / per_second : 0; }
 
-// Seconds of so many reads of one size that are given to the system together: a straight line
-// through what was measured with so many in flight.
+// Seconds until the last of so many reads of one size is there that are given to the system
+// together: straight lines between the measured numbers, and behind the largest, which is what is
+// in flight at the most, at the rate with so many.
 class ReadClock {
  public:
   ReadClock() = default;
-  ReadClock(const HardwareProfile& hardware, uint64_t bytes, int queue_depth) {
+  // All of them from one range of the file.
+  ReadClock(const HardwareProfile& hardware, uint64_t bytes, uint64_t range_bytes,
+            int queue_depth) {
+    const double gain = hardware.IoRangeGain(bytes, range_bytes);
     std::set<int> depths = {queue_depth};
     for (const IoSpeed& read : hardware.storage.reads) {
       if (read.queue_depth < queue_depth) depths.insert(read.queue_depth);
     }
     for (const int depth : depths) {
-      const double seconds =
-          Over(depth * static_cast<double>(bytes), hardware.IoBytesPerSecond(bytes, depth));
+      const double seconds = hardware.IoBatchSeconds(bytes, depth) / gain;
       // More reads never take less time, whatever a noisy measurement says.
       points_.push_back({static_cast<double>(depth), std::max(seconds, points_.back().seconds)});
     }
+    further_ =
+        Over(static_cast<double>(bytes), gain * hardware.IoBytesPerSecond(bytes, queue_depth));
   }
 
   double Seconds(double reads) const {
     const Point& last = points_.back();
-    if (reads >= last.reads) return last.seconds * reads / last.reads;
+    if (reads >= last.reads) return last.seconds + (reads - last.reads) * further_;
     const auto above = std::find_if(points_.begin(), points_.end(),
                                     [&](const Point& point) { return point.reads > reads; });
     const Point &high = *above, &low = *(above - 1);
@@ -49,6 +56,7 @@ class ReadClock {
     double reads, seconds;
   };
   std::vector<Point> points_ = {{0, 0}};
+  double further_ = 0;  // of one more
 };
 
 // Seconds of an FFN of single neurons, by what it is asked for and reads.
@@ -75,12 +83,13 @@ class FfnClock {
       const BundleLayout& layout = in.plan.bundles->layout;
       read_bytes_ = gates_held_ ? layout.stride - layout.split : layout.stride;
       const int depth = in.plan.neurons.queue_depth;
+      const uint64_t range = static_cast<uint64_t>(neurons_) * layout.stride;  // an FFN's
       read_cpu_seconds_ = in.hardware.IoCpuSecondsPerRead(read_bytes_, depth);
       if (in.strategy == IoStrategy::kHalves) {
-        reads_ = {ReadClock(in.hardware, layout.split, depth),
-                  ReadClock(in.hardware, layout.stride - layout.split, depth)};
+        reads_ = {ReadClock(in.hardware, layout.split, range, depth),
+                  ReadClock(in.hardware, layout.stride - layout.split, range, depth)};
       } else {
-        reads_ = {ReadClock(in.hardware, read_bytes_, depth)};
+        reads_ = {ReadClock(in.hardware, read_bytes_, range, depth)};
       }
     }
   }
@@ -143,6 +152,56 @@ double BytesOutside(const EnginePlan& plan) {
   return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
 }
 
+// How many sequential reads are in flight.
+int SequentialDepth(const EnginePlan& plan) {
+  if (!plan.matrices) return kSequentialDepth;
+  const uint64_t ahead =
+      static_cast<uint64_t>(plan.extents.read_buffers) * plan.matrices->map().shape().read_bytes;
+  return static_cast<int>(std::clamp<uint64_t>(ahead / kSequentialBlock, 1, kExtentDepth));
+}
+
+// What was read of matrices is laid out anew before it is multiplied: memory reads it and takes it
+// in again. Processor time of the reads with it.
+double UnpackSeconds(const CostInputs& in, double bytes) {
+  const double reads = bytes / static_cast<double>(kSequentialBlock);
+  const double cpu =
+      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads;
+  return Over(2 * bytes, in.hardware.ForThreads(in.threads).read_bytes_per_s.median) + reads * cpu;
+}
+
+double SequentialSeconds(const CostInputs& in, double bytes) {
+  return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
+}
+
+// Layer by layer the larger of computing, and of reading the experts that are not there and
+// multiplying the last of what comes. `ffn_bytes`: of all experts of a token.
+void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
+  const ExtentMap& map = in.plan.matrices->map();
+  const double rate = in.hardware.ForThreads(in.threads).matrix_bytes_per_s.median;
+  const double extents = in.replay->listed_per_token();
+  const double resident_bytes = extents > 0 ? ffn_bytes / extents : 0;
+  ExtentPlan nothing_kept = in.plan.extents;
+  nothing_kept.cache_slots = 0;
+  const double stored_bytes = static_cast<double>(in.plan.matrices->BytesOutside(nothing_kept)) /
+                              static_cast<double>(map.num_extents());
+  const double unpack = UnpackSeconds(in, stored_bytes);
+  const double read_one = SequentialSeconds(in, stored_bytes);
+  const double last = Over(resident_bytes, rate) + unpack;
+  double compute = 0, read = 0, both = 0;
+  for (const FfnAccess& layer : in.replay->ffns) {
+    const double c = Over(layer.listed * resident_bytes, rate) + layer.misses * unpack;
+    const double r = layer.misses * read_one;
+    compute += c;
+    read += r;
+    both += layer.misses > 0 ? std::max(c, r + last) : c;
+  }
+  const double per_token = 1000 * in.replay->weight / static_cast<double>(in.replay->tokens);
+  cost.time.ffn_ms = compute * per_token;
+  cost.time.io_ms = read * per_token;
+  cost.time.token_ms += both * per_token;
+  cost.bytes_read = in.replay->misses_per_token() * stored_bytes;
+}
+
 // FFN by FFN the larger of computing, and of reading with what comes before and after it; halves
 // have a barrier between them, which costs what does not overlap.
 void AddFfns(const CostInputs& in, TokenCost& cost) {
@@ -163,7 +222,7 @@ void AddFfns(const CostInputs& in, TokenCost& cost) {
     read += r;
     both += ffn.misses > 0 ? std::max(c, clock.LookUp(ffn) + r + clock.AfterReads(ffn)) : c;
   }
-  const double per_token = 1000 / static_cast<double>(in.replay->tokens);
+  const double per_token = 1000 * in.replay->weight / static_cast<double>(in.replay->tokens);
   cost.time.ffn_ms = compute * per_token;
   cost.time.io_ms = read * per_token;
   cost.time.token_ms += both * per_token;
@@ -182,6 +241,8 @@ const char* IoStrategyName(IoStrategy strategy) {
       return "halves";
     case IoStrategy::kSequential:
       return "sequential";
+    case IoStrategy::kExperts:
+      return "experts";
   }
   return "";
 }
@@ -215,10 +276,14 @@ TokenCost CostOfToken(const CostInputs& in) {
   const double ffn = BytesOf(work, {ForwardOp::kFfnGateUp, ForwardOp::kFfnDown});
   const double rate =
       is_of_neurons ? speed.dot_bytes_per_s.median : speed.matrix_bytes_per_s.median;
+  if (in.strategy == IoStrategy::kExperts) {
+    AddExperts(in, ffn, cost);
+    return cost;
+  }
   cost.bytes_read = in.strategy == IoStrategy::kSequential ? BytesOutside(in.plan) : 0;
   cost.time.ffn_ms = 1000 * Over(ffn, rate);
-  cost.time.io_ms = 1000 * Over(cost.bytes_read,
-                                in.hardware.IoBytesPerSecond(kSequentialBlock, kSequentialDepth));
+  if (in.plan.matrices) cost.time.ffn_ms += 1000 * UnpackSeconds(in, cost.bytes_read);
+  cost.time.io_ms = 1000 * SequentialSeconds(in, cost.bytes_read);
   // Reading goes on while attention is computed.
   cost.time.token_ms = std::max(cost.time.token_ms + cost.time.ffn_ms, cost.time.io_ms);
   return cost;
@@ -233,8 +298,7 @@ double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
                                        in.plan.limits.max_tokens, in.plan.limits.kv_dtype, all);
   const int64_t passes = (tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens;
   const double compute = Over(Total(work).int8_macs, speed.prompt_macs_per_s.median);
-  const double read = Over(static_cast<double>(passes) * BytesOutside(in.plan),
-                           in.hardware.IoBytesPerSecond(kSequentialBlock, kSequentialDepth));
+  const double read = SequentialSeconds(in, static_cast<double>(passes) * BytesOutside(in.plan));
   return Over(static_cast<double>(tokens), std::max(compute, read));
 }
 

@@ -20,6 +20,7 @@ enum class IoStrategy : uint8_t {
   kWhole,       // a neuron at a time (P2 section 4.4)
   kHalves,      // its gate, then the rest, with a barrier after each (P2 Figure 4a)
   kSequential,  // everything, in order
+  kExperts,     // of a mixture that is not packed: the experts that a token is routed to
 };
 const char* IoStrategyName(IoStrategy strategy);
 
@@ -31,7 +32,7 @@ struct CostInputs {
   // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.
   FfnActivity activity;
   IoStrategy strategy = IoStrategy::kNone;
-  const MissReplay* replay = nullptr;  // where neurons are read one by one
+  const MissReplay* replay = nullptr;  // where a token reads what it alone needs
 };
 
 // Per-token times, and what they are bound by. attention + predictor + FFN by FFN the larger of

@@ -20,12 +20,13 @@ double DepthDistance(int a, int b) {
                   std::log(static_cast<double>(std::max(b, 1))));
 }
 
-// The measured reads over the whole file from any core, ascending in size: of each size that whose
-// depth is nearest.
-std::vector<const IoSpeed*> CurveAtDepth(const StorageProfile& storage, int queue_depth) {
+// The measured reads over a range (0: the whole file) from any core, ascending in size: of each
+// size that whose depth is nearest.
+std::vector<const IoSpeed*> CurveAtDepth(const StorageProfile& storage, int queue_depth,
+                                         uint64_t range_bytes = 0) {
   std::vector<const IoSpeed*> curve;
   for (const IoSpeed& read : storage.reads) {
-    if (read.range_bytes != 0 || read.cpu >= 0) continue;
+    if (read.range_bytes != range_bytes || read.cpu >= 0) continue;
     const auto same = std::find_if(curve.begin(), curve.end(), [&](const IoSpeed* other) {
       return other->block_bytes == read.block_bytes;
     });
@@ -89,6 +90,28 @@ double HardwareProfile::IoCpuSecondsPerRead(uint64_t block_bytes, int queue_dept
   const double bytes = static_cast<double>(std::max<uint64_t>(block_bytes, 1));
   return SecondsOnCurve(CurveAtDepth(storage, queue_depth), bytes,
                         [](const IoSpeed& read) { return read.cpu_seconds_per_read.median; });
+}
+
+double HardwareProfile::IoBatchSeconds(uint64_t block_bytes, int queue_depth) const {
+  const double bytes = static_cast<double>(std::max<uint64_t>(block_bytes, 1));
+  return SecondsOnCurve(CurveAtDepth(storage, queue_depth), bytes,
+                        [](const IoSpeed& read) { return read.batch_seconds.median; });
+}
+
+double HardwareProfile::IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const {
+  const IoSpeed* within = nullptr;
+  for (const IoSpeed& read : storage.reads) {
+    if (read.range_bytes < std::max<uint64_t>(range_bytes, 1) || read.cpu >= 0) continue;
+    if (within == nullptr || read.range_bytes < within->range_bytes) within = &read;
+  }
+  if (within == nullptr) return 1;
+  const auto seconds = [](const IoSpeed& read) {
+    return static_cast<double>(read.block_bytes) / read.bytes_per_s.median;
+  };
+  const auto bytes = static_cast<double>(block_bytes);
+  const int depth = within->queue_depth;
+  return SecondsOnCurve(CurveAtDepth(storage, depth), bytes, seconds) /
+         SecondsOnCurve(CurveAtDepth(storage, depth, within->range_bytes), bytes, seconds);
 }
 
 double HardwareProfile::LookUpSeconds() const {

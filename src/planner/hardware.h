@@ -44,6 +44,8 @@ struct IoSpeed {
   int cpu = -1;              // the core that issues them; -1: any
   Spread bytes_per_s;
   Spread cpu_seconds_per_read;  // of processor time, all threads together
+  // From submitting queue_depth reads together until the last of them is there: the slowest counts.
+  Spread batch_seconds;
 };
 
 struct StorageProfile {
@@ -69,6 +71,7 @@ struct HardwareProfile {
   int64_t measured_at_s = 0;  // since 1970
   int rounds = 0;             // that every spread is of
   std::string cpu_model;
+  std::string system;    // the kernel's name and release
   std::string isa;       // of the kernels
   int cpus = 0;          // that this process may use
   int machine_cpus = 0;  // that the machine has, whoever may use them
@@ -96,6 +99,11 @@ struct HardwareProfile {
   // read takes as long as one of it; above the largest, bytes cost what they cost there.
   double IoBytesPerSecond(uint64_t block_bytes, int queue_depth) const;
   double IoCpuSecondsPerRead(uint64_t block_bytes, int queue_depth) const;
+  // Of so many reads that are submitted together.
+  double IoBatchSeconds(uint64_t block_bytes, int queue_depth) const;
+  // How many times as fast reads are that stay in `range_bytes` of a file, by the smallest measured
+  // range that holds them; 1 where none does.
+  double IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const;
   // Of the median of a big core.
   double LookUpSeconds() const;
 };

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 2;
+constexpr int kHardwareVersion = 3;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -73,7 +73,8 @@ Json StorageJson(const StorageProfile& storage) {
          {"range_bytes", read.range_bytes == 0 ? Json(nullptr) : Json(read.range_bytes)},
          {"cpu", read.cpu < 0 ? Json(nullptr) : Json(read.cpu)},
          {"bytes_per_s", HardwareSpreadJson(read.bytes_per_s)},
-         {"cpu_seconds_per_read", HardwareSpreadJson(read.cpu_seconds_per_read)}});
+         {"cpu_seconds_per_read", HardwareSpreadJson(read.cpu_seconds_per_read)},
+         {"batch_seconds", HardwareSpreadJson(read.batch_seconds)}});
   }
   return {{"directory", storage.directory},
           {"file_bytes", storage.file_bytes},
@@ -218,6 +219,7 @@ void ReadMachine(HardwareFields& document, HardwareProfile& profile) {
   profile.measured_at_s = static_cast<int64_t>(document.Int("measured_at_s", 0, uint64_t{1} << 40));
   profile.rounds = document.SmallInt("rounds", 1, 1000000);
   profile.cpu_model = document.Text("cpu_model");
+  profile.system = document.Text("system");
   profile.isa = document.Text("isa");
   profile.cpus = document.SmallInt("cpus", 1, kMostCpus);
   profile.machine_cpus = document.SmallInt("machine_cpus", profile.cpus, kMostCpus);
@@ -279,6 +281,7 @@ IoSpeed ReadIoSpeed(HardwareFields& fields) {
   if (!fields.IsNull("cpu")) read.cpu = fields.SmallInt("cpu", 0, kMostCpus);
   read.bytes_per_s = fields.Speed("bytes_per_s");
   read.cpu_seconds_per_read = fields.Seconds("cpu_seconds_per_read");
+  read.batch_seconds = fields.Seconds("batch_seconds");
   return read;
 }
 
@@ -311,6 +314,7 @@ nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
           {"measured_at_s", profile.measured_at_s},
           {"rounds", profile.rounds},
           {"cpu_model", profile.cpu_model},
+          {"system", profile.system},
           {"isa", profile.isa},
           {"cpus", profile.cpus},
           {"machine_cpus", profile.machine_cpus},
@@ -334,7 +338,8 @@ nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
 HardwareProfile HardwareFromJson(const nlohmann::json& document, const std::string& file) {
   HardwareFields fields(document, file, "");
   if (const uint64_t version = fields.Int("version", 1, 1u << 30); version != kHardwareVersion) {
-    fields.Fail("version", fmt::format("{}, which this program writes", kHardwareVersion), version);
+    fields.Fail("version", fmt::format("{} (run 'hearth doctor' again)", kHardwareVersion),
+                version);
   }
   const std::string machine = fields.Text("machine");
   HardwareProfile profile;

@@ -1,12 +1,13 @@
 #include "planner/hardware_machine.h"
 
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <regex>
+#include <string_view>
 #include <system_error>
 
 #include "base/cpu.h"
@@ -56,6 +57,14 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
+// Whether it is `prefix` and a number.
+bool IsNumbered(std::string_view name, std::string_view prefix) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return name.size() > prefix.size() && name.substr(0, prefix.size()) == prefix &&
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()), name.end(),
+                     is_digit);
+}
+
 }  // namespace
 
 std::optional<uint64_t> LockableMemoryBytes() {
@@ -68,8 +77,6 @@ std::optional<uint64_t> LockableMemoryBytes() {
 }
 
 std::vector<std::string> ListAccelerators(const fs::path& root) {
-  static const std::regex kNvidia("nvidia[0-9]+");
-  static const std::regex kRender("renderD[0-9]+");
   std::vector<std::string> found;
   // The driver has a folder per device, by bus address, which is there before the device file is.
   for (const std::string& address : NamesIn(root / "proc/driver/nvidia/gpus")) {
@@ -79,10 +86,10 @@ std::vector<std::string> ListAccelerators(const fs::path& root) {
   }
   const bool has_nvidia_names = !found.empty();
   for (const std::string& name : NamesIn(root / "dev")) {
-    if (!has_nvidia_names && std::regex_match(name, kNvidia)) found.push_back(name);
+    if (!has_nvidia_names && IsNumbered(name, "nvidia")) found.push_back(name);
   }
   for (const std::string& name : NamesIn(root / "dev/dri")) {
-    if (!std::regex_match(name, kRender)) continue;
+    if (!IsNumbered(name, "renderD")) continue;
     const auto driver =
         FieldOf(root / "sys/class/drm" / name / "device/uevent", "DRIVER", "=").value_or("");
     if (driver == "nvidia" && !found.empty()) continue;  // counted above
@@ -91,9 +98,16 @@ std::vector<std::string> ListAccelerators(const fs::path& root) {
   return found;
 }
 
+std::string SystemName() {
+  utsname name = {};
+  if (uname(&name) != 0) return "";
+  return std::string(name.sysname) + " " + name.release;
+}
+
 void DescribeMachine(HardwareProfile& profile) {
   const kernels::KernelTable& table = kernels::BestKernels(DetectCpuFeatures());
   profile.cpu_model = CpuModelName();
+  profile.system = SystemName();
   profile.isa = table.isa;
   profile.cpus = AvailableCpus();
   profile.machine_cpus = std::max(profile.cpus, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));

@@ -22,4 +22,7 @@ std::optional<uint64_t> LockableMemoryBytes();
 // "renderD128 (amdgpu)".
 std::vector<std::string> ListAccelerators(const std::filesystem::path& root = "/");
 
+// The kernel's name and release.
+std::string SystemName();
+
 }  // namespace hearth

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <span>
 #include <vector>
@@ -36,7 +37,7 @@ double PerProcessorSecond(const Probe& probe) {
 }
 
 // Tokens that ask the default cache for neurons: as many as those of a 7B model, half of which are
-// there, and a tenth of a layer's asked for.
+// there, and a tenth of a layer's asked for, others every time.
 class LookUps {
  public:
   LookUps()
@@ -45,26 +46,32 @@ class LookUps {
                 .num_slots = kLayers * kNeurons / 2,
                 .num_layers = kLayers},
                {}) {
-    std::mt19937 random(7);
-    std::bernoulli_distribution is_asked(0.1);
-    for (int64_t layer = 0; layer < kLayers; ++layer) {
-      std::vector<int32_t>& keys = batches_.emplace_back();
-      for (int64_t n = 0; n < kNeurons; ++n) {
-        if (is_asked(random)) keys.push_back(static_cast<int32_t>(layer * kNeurons + n));
-      }
-    }
-    LookUpToken();
+    std::vector<int32_t> keys, slots(kLayers * kNeurons / 2);
+    for (int32_t key = 0; key < kLayers * kNeurons; key += 2) keys.push_back(key);
+    cache_.Seed(keys, slots);
   }
 
   // Seconds of this thread per neuron.
   double SecondsOfOne() {
+    AskForOthers();
     const double before = ThreadSeconds();
     const int64_t count = LookUpToken();
     return (ThreadSeconds() - before) / static_cast<double>(count);
   }
 
  private:
-  static constexpr int64_t kLayers = 32, kNeurons = 14336;
+  static constexpr int32_t kLayers = 32, kNeurons = 14336;
+
+  void AskForOthers() {
+    std::bernoulli_distribution is_asked(0.1);
+    for (size_t layer = 0; layer < batches_.size(); ++layer) {
+      batches_[layer].clear();
+      const auto first = static_cast<int32_t>(layer) * int32_t{kNeurons};
+      for (int32_t n = 0; n < kNeurons; ++n) {
+        if (is_asked(random_)) batches_[layer].push_back(first + n);
+      }
+    }
+  }
 
   int64_t LookUpToken() {
     int64_t count = 0;
@@ -83,7 +90,8 @@ class LookUps {
 
   Budget budget_;
   NeuronCache cache_;
-  std::vector<std::vector<int32_t>> batches_;
+  std::mt19937 random_{7};
+  std::array<std::vector<int32_t>, kLayers> batches_;  // a layer's keys
   std::vector<CacheEntry> entries_;
 };
 

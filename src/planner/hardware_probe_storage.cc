@@ -86,19 +86,25 @@ struct ReadRates {
   double cpu_seconds_per_read;
 };
 
+// A block at a random place of the range, into its slot of the memory.
+ReadRequest RandomRead(const AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
+                       uint64_t slot, RandomWords& random) {
+  const uint64_t range = kind.range_bytes == 0 ? file.size_bytes() : kind.range_bytes;
+  const uint64_t places = std::min(range / kind.block_bytes, kMostPlaces);
+  return {.offset = random.NextBelow(places) * kind.block_bytes,
+          .data = memory.data() + slot * kind.block_bytes,
+          .bytes = static_cast<uint32_t>(kind.block_bytes),
+          .tag = slot};
+}
+
 // Reads blocks at random places of the range for about `seconds`, always as many in flight as the
 // depth says; waits for the last. What has arrived together is replaced in one submission.
 ReadRates ReadAtRandom(AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
                        double seconds, RandomWords& random) {
   const auto queue = file.OpenQueue({.depth = kind.queue_depth});
-  const uint64_t range = kind.range_bytes == 0 ? file.size_bytes() : kind.range_bytes;
-  const uint64_t places = std::min(range / kind.block_bytes, kMostPlaces);
   std::vector<ReadRequest> next;
   const auto add = [&](uint64_t slot) {
-    next.push_back({.offset = random.NextBelow(places) * kind.block_bytes,
-                    .data = memory.data() + slot * kind.block_bytes,
-                    .bytes = static_cast<uint32_t>(kind.block_bytes),
-                    .tag = slot});
+    next.push_back(RandomRead(file, kind, memory, slot, random));
   };
   const double cpu_before = ProcessSeconds();
   const Stopwatch watch;
@@ -119,6 +125,31 @@ ReadRates ReadAtRandom(AsyncFile& file, const IoSpeed& kind, std::span<std::byte
   }
   return {reads * static_cast<double>(kind.block_bytes) / watch.Seconds(),
           (ProcessSeconds() - cpu_before) / reads};
+}
+
+// Seconds from submitting as many blocks at random places as the depth says, together, until the
+// last is there: the mean of about `seconds` of such batches.
+double SecondsOfBatch(AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
+                      double seconds, RandomWords& random) {
+  const auto queue = file.OpenQueue({.depth = kind.queue_depth});
+  std::vector<ReadRequest> batch(static_cast<size_t>(kind.queue_depth));
+  std::array<ReadCompletion, 64> done;
+  double batches = 0;
+  const Stopwatch watch;
+  do {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      batch[i] = RandomRead(file, kind, memory, i, random);
+    }
+    static_cast<void>(queue->Submit(batch));  // takes its depth
+    while (queue->in_flight() > 0) {
+      const size_t count = queue->Wait(done);
+      for (const ReadCompletion& completion : std::span(done).first(count)) {
+        if (completion.error != 0) ThrowReadError(file, "a block", completion.error);
+      }
+    }
+    batches += 1;
+  } while (watch.Seconds() < seconds);
+  return watch.Seconds() / batches;
 }
 
 // File systems whose files lie in memory.
@@ -148,6 +179,7 @@ class StorageProbe final : public HardwareProbe {
     reads_ = ReadsToMeasure(file_->size_bytes(), file_->alignment_bytes());
     bytes_per_s_.resize(reads_.size());
     cpu_seconds_.resize(reads_.size());
+    batch_seconds_.resize(reads_.size());
     uint64_t most = 0;
     for (const IoSpeed& read : reads_) {
       most = std::max(most, read.block_bytes * static_cast<uint64_t>(read.queue_depth));
@@ -163,8 +195,9 @@ class StorageProbe final : public HardwareProbe {
   void Measure(int step) override {
     const auto i = static_cast<size_t>(step);
     RunOnCpu(reads_[i].cpu, [&] {
-      const ReadRates rates = ReadAtRandom(
-          *file_, reads_[i], {memory_.data(), memory_.size_bytes()}, seconds_, random_);
+      const std::span<std::byte> memory = {memory_.data(), memory_.size_bytes()};
+      const ReadRates rates = ReadAtRandom(*file_, reads_[i], memory, seconds_ / 2, random_);
+      batch_seconds_[i].push_back(SecondsOfBatch(*file_, reads_[i], memory, seconds_ / 2, random_));
       bytes_per_s_[i].push_back(rates.bytes_per_s);
       cpu_seconds_[i].push_back(rates.cpu_seconds_per_read);
     });
@@ -182,6 +215,7 @@ class StorageProbe final : public HardwareProbe {
     for (size_t i = 0; i < reads_.size(); ++i) {
       storage.reads[i].bytes_per_s = SpreadOf(bytes_per_s_[i]);
       storage.reads[i].cpu_seconds_per_read = SpreadOf(cpu_seconds_[i]);
+      storage.reads[i].batch_seconds = SpreadOf(batch_seconds_[i]);
     }
   }
 
@@ -193,6 +227,7 @@ class StorageProbe final : public HardwareProbe {
   std::vector<IoSpeed> reads_;
   std::vector<std::vector<double>> bytes_per_s_;  // per kind of read, per round
   std::vector<std::vector<double>> cpu_seconds_;
+  std::vector<std::vector<double>> batch_seconds_;
   Budget budget_;
   Buffer memory_;
   RandomWords random_{3};

@@ -85,6 +85,7 @@ void ExpectAllMeasured(const HardwareProfile& profile) {
   for (const IoSpeed& read : profile.storage.reads) {
     ExpectMeasured(read.bytes_per_s);
     ExpectMeasured(read.cpu_seconds_per_read);
+    ExpectMeasured(read.batch_seconds);
   }
 }
 

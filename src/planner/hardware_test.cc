@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "planner/hardware_age.h"
 #include "planner/test_hardware.h"
 
 namespace hearth {
@@ -90,6 +91,16 @@ TEST(HardwareTest, OutsideTheMeasuredSizesReadsCostWhatTheNearestCosts) {
   EXPECT_NEAR(profile.IoCpuSecondsPerRead(4 << 20, 32), 12e-6, 1e-12);
 }
 
+TEST(HardwareTest, BatchesAndRangesAreAsMeasured) {
+  HardwareProfile profile = testing::SampleHardware();
+  EXPECT_NEAR(profile.IoBatchSeconds(4096, 32), 32 * 4096 / 3.2e6, 1e-9);
+  EXPECT_NEAR(profile.IoBatchSeconds(4096, 1), 4096 / 1e5, 1e-9);
+  // Of the sample only reads of 4 KiB in 128 MiB are measured, at 4e6 bytes/s.
+  EXPECT_NEAR(profile.IoRangeGain(4096, 100 << 20), 1.25, 1e-9);
+  EXPECT_NEAR(profile.IoRangeGain(4096, 0), 1.25, 1e-9);
+  EXPECT_EQ(profile.IoRangeGain(4096, uint64_t{1} << 40), 1);
+}
+
 TEST(HardwareTest, OnlyThisMachinesProfileIsTaken) {
   HardwareProfile profile = testing::SampleHardware();
   EXPECT_NO_THROW(CheckIsThisMachine(profile, "hw.json"));
@@ -102,6 +113,24 @@ TEST(HardwareTest, OnlyThisMachinesProfileIsTaken) {
     EXPECT_THAT(error.what(), HasSubstr("hw.json: was measured on another machine"));
     EXPECT_THAT(error.what(), HasSubstr("MOS 6502"));
   }
+}
+
+TEST(HardwareTest, StaleProfilesAreWarnedOf) {
+  HardwareProfile profile = testing::SampleHardware();
+  profile.storage.directory = "/";
+  const int64_t now = profile.measured_at_s + 24 * 3600;
+  const auto only = [&](int64_t now_s, const std::string& model) -> std::string {
+    const std::vector<std::string> reasons = StaleReasons(profile, model, now_s);
+    return reasons.size() == 1 ? reasons.front() : std::to_string(reasons.size());
+  };
+  EXPECT_EQ(only(now, "/"), "0");
+  EXPECT_EQ(only(profile.measured_at_s - 60, "/"), "0");  // clocks are set
+  EXPECT_THAT(only(profile.measured_at_s + 45 * 24 * 3600, "/"), HasSubstr("45 days ago"));
+  EXPECT_THAT(only(now - 30 * 24 * 3600, "/"), HasSubstr("future"));
+  EXPECT_THAT(only(now, "/proc/version"), HasSubstr("another disk than /proc/version"));
+  EXPECT_EQ(only(now, "/not/there"), "0");
+  profile.system = "Linux 2.2.0";
+  EXPECT_THAT(only(now, "/"), HasSubstr("under Linux 2.2.0"));
 }
 
 TEST(HardwareMachineTest, AcceleratorsAreNamed) {

@@ -78,6 +78,41 @@ TEST(MissReplayTest, CountsEveryFfnOfTheTokensThatCount) {
             1);
 }
 
+// Layers that are alike speak for each other.
+TEST(MissReplayTest, SomeLayersSpeakForAll) {
+  constexpr int64_t kMany = 12;
+  const AccessSequence three = RandomAccesses();
+  AccessSequence sequence;
+  sequence.num_layers = kMany;
+  sequence.num_neurons = kNeurons;
+  for (int64_t i = 0; i + 4 <= three.num_batches(); i += 4) {
+    for (int64_t layer = 0; layer < kMany; ++layer) {
+      for (const int32_t key : three.batch(i + layer % 4)) {
+        sequence.Append(static_cast<int32_t>(layer * kNeurons + key % kNeurons));
+      }
+      sequence.EndBatch();
+    }
+    sequence.EndPass();
+  }
+  StreamShape shape = kShape;
+  shape.num_ffns = kMany;
+  const auto replayed = [&](int64_t step) {
+    return ReplayMisses(sequence, shape, PlanWith(64, kMany * 40), CachePolicyKind::kLayerLfu, 8,
+                        step);
+  };
+  const MissReplay all = replayed(1);
+  EXPECT_EQ(all.weight, 1);
+  for (const int64_t step : {2, 3, 5, 12, 100}) {
+    const MissReplay some = replayed(step);
+    EXPECT_EQ(some.tokens, all.tokens);
+    EXPECT_NEAR(static_cast<double>(some.ffns.size()) * some.weight,
+                static_cast<double>(all.ffns.size()), 1e-6)
+        << step;
+    EXPECT_NEAR(some.listed_per_token() / all.listed_per_token(), 1, 0.05) << step;
+    EXPECT_NEAR(some.misses_per_token() / all.misses_per_token(), 1, 0.15) << step;
+  }
+}
+
 TEST(MissReplayTest, RefusesAnotherModelsAccessesAndSenselessPlans) {
   const AccessSequence sequence = RandomAccesses();
   StreamShape other = kShape;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -24,6 +26,10 @@ namespace {
 constexpr std::array kSplits = {0.0, 0.25, 0.5, 0.75};
 // Of a trace, the part that fills the cache.
 constexpr int64_t kWarmUpPart = 4;
+// Look-ups of a replay, at most, where settings are compared, and where the chosen one is told of:
+// some layers speak for the others where there are more.
+constexpr int64_t kLookUpsToCompare = int64_t{1} << 20;
+constexpr int64_t kLookUpsToTell = int64_t{8} << 20;
 // Tokens in the KV cache when a token's time is told, and of the prompt whose speed is.
 constexpr int64_t kPlannedContext = 64;
 constexpr int64_t kPlannedPrompt = 128;
@@ -39,9 +45,9 @@ struct Setting {
   IoStrategy strategy = IoStrategy::kNone;
   size_t split = 0;
 
-  // One by one, those that a token asks for.
-  bool reads_neurons() const {
-    return strategy == IoStrategy::kWhole || strategy == IoStrategy::kHalves;
+  // What a token asks for, and nothing else.
+  bool reads_listed() const {
+    return strategy != IoStrategy::kNone && strategy != IoStrategy::kSequential;
   }
 };
 
@@ -111,7 +117,7 @@ class Planner {
                   most > smallest ? (most - smallest) / (kBudgets - 1) : 0);
   }
 
-  ExecutionPlan PlanOf(const Evaluated& chosen) const;
+  ExecutionPlan PlanOf(const Evaluated& chosen);
 
   uint64_t Most() const { return request_.engine.memory_bytes.value_or(DefaultLimitBytes()); }
 
@@ -154,10 +160,10 @@ class Planner {
   // How a model is read that does not fit.
   std::vector<IoStrategy> StrategiesOf(const EnginePlan& plan) const {
     if (!plan.is_streamed()) return {IoStrategy::kNone};
-    if (plan.matrices && plan.load.spec.layers.front().ffn.num_experts > 0) {
-      throw Error(ErrorCode::kUnsupported, request_.model,
-                  "which experts its tokens need is not recorded yet: a mixture that does not fit "
-                  "can be planned once it is packed");
+    if (plan.matrices && plan.matrices->map().num_experts() > 1) {
+      // Without a record this is only reached to say what less memory would do.
+      if (accesses_ == nullptr) return {};
+      return {IoStrategy::kExperts};
     }
     const bool reads_all = plan.matrices || plan.mode == FfnMode::kDense ||
                            (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
@@ -167,6 +173,7 @@ class Planner {
   }
 
   std::vector<Evaluated> Evaluate(uint64_t limit_bytes) {
+    if (accesses_ != nullptr) ReplayAllSplits(limit_bytes);
     std::vector<Evaluated> all;
     for (int threads = 1; threads <= static_cast<int>(request_.cores.size()); ++threads) {
       for (size_t split = 0; split < kSplits.size(); ++split) {
@@ -176,7 +183,7 @@ class Planner {
         for (const IoStrategy strategy : StrategiesOf(plan)) {
           Setting setting = any;
           setting.strategy = strategy;
-          all.push_back(EvaluateOne(PlanOfSetting(setting), setting));
+          all.push_back(EvaluateOne(PlanOfSetting(setting), setting, kLookUpsToCompare));
         }
         if (!plan.bundles) break;  // nothing to split
       }
@@ -184,8 +191,8 @@ class Planner {
     return all;
   }
 
-  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
-    const MissReplay* replay = setting.reads_neurons() ? ReplayOf(plan, setting) : nullptr;
+  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting, int64_t look_ups) {
+    const MissReplay* replay = setting.reads_listed() ? ReplayOf(plan, setting, look_ups) : nullptr;
     Evaluated one{
         .setting = setting, .entry = {}, .cost = CostOfToken(InputsOf(plan, setting, replay))};
     one.entry = {
@@ -217,14 +224,39 @@ class Planner {
   }
 
   // The same for every number of threads: what neurons find is a matter of memory.
-  const MissReplay* ReplayOf(const EnginePlan& plan, const Setting& setting) {
-    const auto [found, is_new] = replays_.try_emplace({setting.limit_bytes, setting.split});
-    if (is_new) {
-      found->second = ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons,
-                                   request_.engine.streaming.pipeline.cache_policy(),
-                                   accesses_->tokens / kWarmUpPart);
-    }
+  const MissReplay* ReplayOf(const EnginePlan& plan, const Setting& setting, int64_t look_ups) {
+    const int64_t step = LayerStep(look_ups);
+    const auto [found, is_new] = replays_.try_emplace({setting.limit_bytes, setting.split, step});
+    if (is_new) found->second = Replay(plan, step);
     return &found->second;
+  }
+
+  int64_t LayerStep(int64_t look_ups) const {
+    return std::max<int64_t>(1, (accesses_->lists.num_accesses() + look_ups - 1) / look_ups);
+  }
+
+  MissReplay Replay(const EnginePlan& plan, int64_t step) const {
+    const CachePolicyKind policy = request_.engine.streaming.pipeline.cache_policy();
+    const int64_t skipped = accesses_->tokens / kWarmUpPart;
+    if (plan.matrices) {
+      return ReplayExperts(accesses_->lists, plan.matrices->map(), plan.extents, policy, skipped);
+    }
+    return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, skipped, step);
+  }
+
+  // What takes the time of planning: the replays of a budget, at once.
+  void ReplayAllSplits(uint64_t limit_bytes) {
+    const int64_t step = LayerStep(kLookUpsToCompare);
+    std::vector<std::future<void>> running;
+    for (size_t split = 0; split < kSplits.size(); ++split) {
+      EnginePlan plan = PlanOfSetting({limit_bytes, 1, IoStrategy::kWhole, split});
+      if (!plan.bundles || plan.needed_bytes() > limit_bytes) continue;
+      MissReplay& replay = replays_[{limit_bytes, split, step}];
+      running.push_back(std::async(
+          std::launch::async,
+          [this, &replay, step, plan = std::move(plan)] { replay = Replay(plan, step); }));
+    }
+    for (std::future<void>& one : running) one.get();
   }
 
   // Between a budget that is enough and the one before it on the menu.
@@ -264,24 +296,25 @@ class Planner {
   const AccessRecord* accesses_;
   const GgufFile file_;
   std::map<uint64_t, std::vector<Evaluated>> evaluated_;
-  std::map<std::pair<uint64_t, size_t>, MissReplay> replays_;
+  std::map<std::tuple<uint64_t, size_t, int64_t>, MissReplay> replays_;
 };
 
-ExecutionPlan Planner::PlanOf(const Evaluated& chosen) const {
+ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
-  const auto replay = replays_.find({chosen.setting.limit_bytes, chosen.setting.split});
-  const MissReplay* misses = chosen.setting.reads_neurons() ? &replay->second : nullptr;
+  const MissReplay* misses =
+      chosen.setting.reads_listed() ? ReplayOf(engine, chosen.setting, kLookUpsToTell) : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
+  const TokenCost cost = CostOfToken(inputs);
   const FfnSpec& ffn = engine.load.spec.layers.front().ffn;
   ExecutionPlan plan;
   plan.model_hash = fmt::format("{:016x}", ModelHash(file_));
   plan.hardware_hash = hardware_.MachineHash();
-  plan.decode_tok_s = chosen.cost.tok_s();
+  plan.decode_tok_s = cost.tok_s();
   plan.prefill_tok_s = PromptTokensPerSecond(inputs, kPlannedPrompt);
-  plan.bound = chosen.cost.bound();
-  plan.time = chosen.cost.time;
+  plan.bound = cost.bound();
+  plan.time = cost.time;
   plan.miss_rate = inputs.replay != nullptr ? inputs.replay->miss_rate() : 0;
-  plan.bytes_read_per_token = static_cast<uint64_t>(chosen.cost.bytes_read);
+  plan.bytes_read_per_token = static_cast<uint64_t>(cost.bytes_read);
   plan.budget_bytes = chosen.setting.limit_bytes;
   plan.ledger = engine.ledger;
   plan.compute_cores.assign(request_.cores.begin(),
@@ -300,36 +333,48 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) const {
   return plan;
 }
 
-std::optional<double> SpeedAt(Planner& planner, uint64_t limit_bytes, double unless) {
+// With other memory, from what is planned: as much faster or slower as settings compare.
+std::optional<double> SpeedAt(Planner& planner, uint64_t limit_bytes, const Evaluated& chosen,
+                              double planned_tok_s) {
   const auto fastest = planner.FastestAt(limit_bytes);
-  if (!fastest || fastest->cost.tok_s() == unless) return std::nullopt;
-  return fastest->cost.tok_s();
+  const double before = chosen.cost.tok_s();
+  if (!fastest || fastest->cost.tok_s() == before) return std::nullopt;
+  return planned_tok_s * fastest->cost.tok_s() / before;
 }
 
 }  // namespace
 
-std::optional<FfnMode> SparseModeOf(const GgufFile& file, std::optional<FfnMode> wanted) {
+std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& request) {
   const LoadPlan load = PlanLoad(file);
-  const FfnMode mode = ResolveMode(file, load, wanted);
-  if (!load.is_packed || mode == FfnMode::kDense) return std::nullopt;
-  return mode;
+  const FfnMode mode = ResolveMode(file, load, request.engine.mode);
+  if (load.is_packed) return mode != FfnMode::kDense ? std::optional(mode) : std::nullopt;
+  if (load.spec.layers.front().ffn.num_experts == 0) return std::nullopt;
+  const bool may_stream = request.least_tok_s || PlanEngine(file, request.engine).is_streamed();
+  return may_stream ? std::optional(FfnMode::kDense) : std::nullopt;
 }
 
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
                     const AccessRecord* accesses) {
-  Planner planner(request, hardware, accesses);
-  PlannedRun run;
-  if (request.least_tok_s) {
-    run.plan = planner.PlanOf(planner.LeastMemory(*request.least_tok_s));
-  } else {
-    const auto fastest = planner.FastestAt(planner.Most());
-    if (!fastest) planner.RefuseMemory();
-    run.plan = planner.PlanOf(*fastest);
+  if (accesses == nullptr && RecordedModeOf(GgufFile::Open(request.model), request)) {
+    throw Error(ErrorCode::kInvalidArgument, request.model,
+                "a plan for it needs a record of what its tokens ask for");
   }
+  Planner planner(request, hardware, accesses);
+  std::optional<Evaluated> chosen;
+  if (request.least_tok_s) {
+    chosen = planner.LeastMemory(*request.least_tok_s);
+  } else {
+    chosen = planner.FastestAt(planner.Most());
+    if (!chosen) planner.RefuseMemory();
+  }
+  PlannedRun run;
+  run.plan = planner.PlanOf(*chosen);
   const uint64_t budget = run.plan.budget_bytes;
   const double speed = run.plan.decode_tok_s;
-  run.tok_s_with_more = SpeedAt(planner, budget + kOneGib, speed);
-  if (budget > kOneGib) run.tok_s_with_less = SpeedAt(planner, budget - kOneGib, speed);
+  run.tok_s_with_more = SpeedAt(planner, budget + kOneGib, *chosen, speed);
+  if (budget > kOneGib) {
+    run.tok_s_with_less = SpeedAt(planner, budget - kOneGib, *chosen, speed);
+  }
   return run;
 }
 

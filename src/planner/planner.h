@@ -31,14 +31,15 @@ struct PlannedRun {
   std::optional<double> tok_s_with_more, tok_s_with_less;
 };
 
-// The mode of a packed model in which MakePlan needs to know which neurons it asks for; nothing for
-// models that compute all.
-std::optional<FfnMode> SparseModeOf(const GgufFile& file, std::optional<FfnMode> wanted);
+// The mode in which MakePlan needs a record of what the model asks for: of a packed model that does
+// not compute all, and of a mixture that is not packed (kDense) where it does not fit or a speed is
+// asked for; nothing for others.
+std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& request);
 
 // The fastest setting within the memory, or the one with the least memory for a speed. `accesses`
-// where SparseModeOf names a mode. Throws Error(kOutOfBudget) where nothing fits, saying which
-// limit and what the nearest feasible point is; Error(kUnsupported) for a mixture that is not
-// packed and does not fit, whose accesses nothing records yet.
+// where RecordedModeOf names a mode; Error(kInvalidArgument) without them. Throws
+// Error(kOutOfBudget) where nothing fits, saying which limit and what the nearest feasible point
+// is.
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
                     const AccessRecord* accesses);
 

@@ -135,6 +135,30 @@ TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
   EXPECT_EQ(logits(*planned), logits(*whole));
 }
 
+TEST_F(PlannerTest, RequestsTogetherTakeFromTheCache) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const ExecutionPlan plan = Plan(mode, Memory(mode, 40)).plan;
+  EngineOptions options = OptionsOfPlan(plan, Hash(), testing::SampleHardware().MachineHash());
+  options.program_bytes = kProgram;
+  const GgufFile file = GgufFile::Open(Model());
+  const EnginePlan alone = PlanEngine(file, options);
+  MakeRoomForRequests(options, 1, 0);
+  EXPECT_EQ(PlanEngine(file, options).ledger, alone.ledger) << "one asks for nothing";
+  MakeRoomForRequests(options, 8, 0);
+  // More than a plan leaves to the drift of the program.
+  options.program_bytes = kProgram + (uint64_t{3} << 20);
+  const EnginePlan together = PlanEngine(file, options);
+  EXPECT_EQ(together.limits.tokens_together, 8);
+  EXPECT_GT(together.kv_tokens, alone.kv_tokens);
+  EXPECT_EQ(together.neurons.pinned_neurons, plan.stream->pinned_neurons);
+  EXPECT_LT(together.neurons.cache_slots, plan.stream->cache_slots);
+  EXPECT_GE(together.neurons.cache_slots, plan.stream->cache_slots / 2);
+  EXPECT_LE(together.needed_bytes(), plan.budget_bytes);
+  EXPECT_LE(Engine::Load(Model(), options)->budget().used_bytes(), plan.budget_bytes);
+  options.program_bytes = kProgram + plan.ledger.at("neurons");
+  EXPECT_THROW(Engine::Load(Model(), options), Error);
+}
+
 TEST_F(PlannerTest, TheLeastMemoryForASpeed) {
   const FfnMode mode = FfnMode::kPredicted;
   const uint64_t enough = Memory(mode, 20);
@@ -206,7 +230,10 @@ TEST_F(PlannerTest, TheSlowerOfComputingAndReadingIsWhatATokenTakes) {
   HardwareProfile hardware = testing::SampleHardware();
   const auto scaled = [&](double factor) {
     HardwareProfile other = hardware;
-    for (IoSpeed& read : other.storage.reads) read.bytes_per_s.median *= factor;
+    for (IoSpeed& read : other.storage.reads) {
+      read.bytes_per_s.median *= factor;
+      read.batch_seconds.median /= factor;
+    }
     return MakePlan(request, other, &*accesses).plan;
   };
   const ExecutionPlan slow = scaled(1e-3), slower = scaled(5e-4), fast = scaled(1e6);

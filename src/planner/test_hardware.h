@@ -31,11 +31,14 @@ inline HardwareProfile SampleHardware() {
   for (const uint64_t block : {4096, 65536, 1 << 20}) {
     for (const int depth : {1, 32}) {
       const double bytes_per_s = 1e5 * depth * static_cast<double>(block) / 4096;
-      storage.reads.push_back({block, depth, 0, -1, SpreadAround(bytes_per_s), SpreadAround(3e-6)});
+      storage.reads.push_back({block, depth, 0, -1, SpreadAround(bytes_per_s), SpreadAround(3e-6),
+                               SpreadAround(depth * static_cast<double>(block) / bytes_per_s)});
     }
   }
-  storage.reads.push_back({4096, 32, 128 << 20, -1, SpreadAround(9e9), SpreadAround(2e-6)});
-  storage.reads.push_back({4096, 32, 0, 1, SpreadAround(8e9), SpreadAround(5e-6)});
+  storage.reads.push_back(
+      {4096, 32, 128 << 20, -1, SpreadAround(4e6), SpreadAround(2e-6), SpreadAround(1e-4)});
+  storage.reads.push_back(
+      {4096, 32, 0, 1, SpreadAround(8e9), SpreadAround(5e-6), SpreadAround(1e-4)});
   profile.warnings = {"the disk is slow", "so is the rest"};
   return profile;
 }

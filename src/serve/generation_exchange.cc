@@ -21,13 +21,12 @@ uint64_t RandomSeed() {
 }  // namespace
 
 GenerationExchange::GenerationExchange(ExchangeContext& context, AnswerHead head,
-                                       GenerationSettings settings,
-                                       std::shared_ptr<const api::ToolFormat> tools,
+                                       GenerationSettings settings, AnswerForm form,
                                        std::shared_ptr<Reply> reply)
     : context_(context),
       head_(std::move(head)),
       settings_(std::move(settings)),
-      tools_(std::move(tools)),
+      form_(std::move(form)),
       reply_(std::move(reply)) {}
 
 api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::TokenId>& prompt,
@@ -42,8 +41,8 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
       settings_.has_seed ? settings_.sampling.seed + static_cast<uint64_t>(number) : RandomSeed();
   request.stop = settings_.stop;
   request.top_logprobs = settings_.top_logprobs;
-  request.json_schema = settings_.json_schema;
-  request.tools = tools_;
+  request.tools = form_.tools;
+  request.grammar = form_.grammar;
   return request;
 }
 
@@ -84,7 +83,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].answer.index = static_cast<int64_t>(i);
     if (settings_.top_logprobs) choices_[i].answer.scores.emplace();
-    if (tools_) choices_[i].reader.emplace(tools_);
+    if (form_.tools) choices_[i].reader.emplace(form_.tools);
   }
   prompt_tokens_.resize(choices_.size());
   reused_tokens_.resize(choices_.size());

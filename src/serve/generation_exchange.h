@@ -28,13 +28,18 @@ struct ExchangeContext {
   int64_t active = 0;  // requests of the model that have not ended; on the server's thread
 };
 
+// What answers may be.
+struct AnswerForm {
+  std::shared_ptr<const api::ToolFormat> tools;       // null: nothing may be called
+  std::shared_ptr<const api::AnswerGrammar> grammar;  // null: any text
+};
+
 // Lives on the server's thread; tokens are posted to it from the model's.
 class GenerationExchange : public Exchange,
                            public std::enable_shared_from_this<GenerationExchange> {
  public:
-  // tools: of the prompt, null where nothing may be called.
   GenerationExchange(ExchangeContext& context, AnswerHead head, GenerationSettings settings,
-                     std::shared_ptr<const api::ToolFormat> tools, std::shared_ptr<Reply> reply);
+                     AnswerForm form, std::shared_ptr<Reply> reply);
 
   // n answers to every prompt. Throws api::Error where they cannot start.
   void Start(std::vector<std::vector<api::TokenId>> prompts);
@@ -65,7 +70,7 @@ class GenerationExchange : public Exchange,
   ExchangeContext& context_;
   const AnswerHead head_;
   const GenerationSettings settings_;
-  const std::shared_ptr<const api::ToolFormat> tools_;
+  const AnswerForm form_;
   std::shared_ptr<Reply> reply_;  // null once nobody waits for it
   std::vector<api::Ticket> tickets_;
   std::vector<Choice> choices_;

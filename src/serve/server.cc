@@ -73,7 +73,7 @@ class Server {
              .model_name = options.model_name,
              .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback()},
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
-            [this](std::function<void()> work) { asio::post(worker_, std::move(work)); }) {
+            [this](std::function<void()> work) { asio::post(workers_, std::move(work)); }) {
     Open();
   }
 
@@ -193,7 +193,9 @@ class Server {
   int num_connections_ = 0;
   std::chrono::steady_clock::time_point stop_at_;  // what is still under way then is ended
   std::chrono::steady_clock::time_point grace_end_;
-  asio::thread_pool worker_{1};  // for what would keep the others waiting; last: it uses the rest
+  // For what would keep the others waiting; two, so that what takes seconds keeps not even those of
+  // its kind waiting. Last: it uses the rest.
+  asio::thread_pool workers_{2};
 };
 
 }  // namespace

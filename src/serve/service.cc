@@ -11,7 +11,6 @@
 #include "serve/answers.h"
 #include "serve/embedding_exchange.h"
 #include "serve/page.h"
-#include "serve/requests.h"
 
 namespace hearth::serve {
 namespace {
@@ -184,10 +183,15 @@ std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string b
   std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
     return (this->*handler)(text);
   };
-  if (!is_long) return AnswerOrError(prepare, reply);
-  auto preparation = std::make_shared<Preparation>(context_, std::move(reply));
-  preparation->Start(std::move(prepare));
-  return preparation;
+  return AnswerOrError([&] { return is_long ? Beside(std::move(prepare)) : prepare(); }, reply);
+}
+
+AnswerFn Service::Beside(std::function<AnswerFn()> prepare) {
+  return [this, prepare = std::move(prepare)](std::shared_ptr<Reply> reply) {
+    auto preparation = std::make_shared<Preparation>(context_, std::move(reply));
+    preparation->Start(prepare);
+    return preparation;
+  };
 }
 
 void Service::CheckModel(const std::string& name) const {
@@ -245,12 +249,20 @@ AnswerFn Service::Chat(std::string_view body) {
   ChatRequest request = ParseChatRequest(body);
   CheckModel(request.settings.model);
   CheckCount(static_cast<size_t>(request.settings.n));
+  // Grammars of schemas may take long, however short the schema is.
+  const bool has_schemas = request.settings.json_schema || !request.tools.tools.empty();
+  if (!has_schemas) return PrepareChat(std::move(request));
+  return Beside([this, request = std::move(request)] { return PrepareChat(request); });
+}
+
+AnswerFn Service::PrepareChat(ChatRequest request) {
   api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools);
   CheckRoom({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
+  auto grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools);
   return StartGeneration(AnswerKind::kChat, std::move(request.settings), {std::move(prompt.tokens)},
-                         std::move(prompt.tools));
+                         {std::move(prompt.tools), std::move(grammar)});
 }
 
 AnswerFn Service::Complete(std::string_view body) {
@@ -260,15 +272,14 @@ AnswerFn Service::Complete(std::string_view body) {
   auto prompts = Tokens(request.prompts);
   CheckRoom(prompts, request.settings);
   return StartGeneration(AnswerKind::kCompletion, std::move(request.settings), std::move(prompts),
-                         nullptr);
+                         {});
 }
 
 AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
-                                  std::vector<std::vector<api::TokenId>> prompts,
-                                  std::shared_ptr<const api::ToolFormat> tools) {
+                                  std::vector<std::vector<api::TokenId>> prompts, AnswerForm form) {
   return [this, kind, settings = std::move(settings), prompts = std::move(prompts),
-          tools = std::move(tools)](std::shared_ptr<Reply> reply) {
-    auto exchange = std::make_shared<GenerationExchange>(context_, NewHead(kind), settings, tools,
+          form = std::move(form)](std::shared_ptr<Reply> reply) {
+    auto exchange = std::make_shared<GenerationExchange>(context_, NewHead(kind), settings, form,
                                                          std::move(reply));
     exchange->Start(prompts);
     return exchange;

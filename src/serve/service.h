@@ -13,6 +13,7 @@
 #include "serve/metrics.h"
 #include "serve/preparation.h"
 #include "serve/reply.h"
+#include "serve/requests.h"
 
 namespace hearth::serve {
 
@@ -80,9 +81,11 @@ class Service {
   AnswerHead NewHead(AnswerKind kind);
 
   AnswerFn StartGeneration(AnswerKind kind, GenerationSettings settings,
-                           std::vector<std::vector<api::TokenId>> prompts,
-                           std::shared_ptr<const api::ToolFormat> tools);
+                           std::vector<std::vector<api::TokenId>> prompts, AnswerForm form);
+  // The rest of a request's reading takes long: it goes on beside the server's thread.
+  AnswerFn Beside(std::function<AnswerFn()> prepare);
   AnswerFn Chat(std::string_view body);
+  AnswerFn PrepareChat(ChatRequest request);
   AnswerFn Complete(std::string_view body);
   AnswerFn Embed(std::string_view body);
   AnswerFn Tokenize(std::string_view body);

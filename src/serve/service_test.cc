@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/test_data.h"
@@ -83,6 +84,33 @@ TEST_F(ServiceTest, ErrorsOfLongBodiesAreAnswersToo) {
   Run(posted_);
   EXPECT_EQ(reply->count, 2);
   EXPECT_EQ(reply->last.status, Status::kBadRequest);
+}
+
+TEST_F(ServiceTest, SchemasKeepNobodyWaiting) {
+  using nlohmann::json;
+  const json messages = {{{"role", "user"}, {"content", "Hello"}}};
+  const json schema = {{"type", "object"}, {"properties", {{"a", {{"type", "integer"}}}}}};
+  const json format = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
+  const json tools = {
+      {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}}};
+  for (const json& body :
+       {json{{"messages", messages}, {"response_format", format}},
+        json{{"messages", messages}, {"response_format", {{"type", "json_object"}}}},
+        json{{"messages", messages}, {"tools", tools}, {"tool_choice", "required"}}}) {
+    const auto reply = std::make_shared<RecordedReply>();
+    const auto quick = std::make_shared<RecordedReply>();
+    const auto exchange = Post("/v1/chat/completions", body.dump(), reply);
+    ASSERT_NE(exchange, nullptr);
+    EXPECT_EQ(work_.size(), 1u) << body;
+    EXPECT_EQ(Post("/tokenize", TokenizeBody(10), quick), nullptr);
+    EXPECT_EQ(quick->count, 1) << "at once";
+    EXPECT_EQ(reply->count, 0);
+    Run(work_);
+    EXPECT_EQ(reply->count, 0) << "answers are given on the server's thread";
+    Run(posted_);
+    EXPECT_EQ(reply->count, 1) << "the model has no chat template";
+    EXPECT_TRUE(service_.is_idle());
+  }
 }
 
 TEST_F(ServiceTest, NobodyIsAnsweredWhoHasGone) {

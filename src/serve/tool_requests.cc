@@ -14,22 +14,12 @@ namespace {
 
 constexpr size_t kMostTools = 128;
 constexpr size_t kMostCalls = 128;
-constexpr size_t kLongestName = 64;
 constexpr size_t kLongestId = 256;
-
-bool IsFunctionName(const std::string& name) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
-  };
-  return !name.empty() && name.size() <= kLongestName &&
-         std::all_of(name.begin(), name.end(), is_letter);
-}
 
 std::string TakeFunctionName(Fields& fields) {
   auto name = fields.TakeString("name");
-  if (!name || !IsFunctionName(*name)) {
-    fields.Fail("name", fmt::format("1 to {} letters, digits, '_' and '-'", kLongestName));
+  if (!name || !api::IsFunctionName(*name)) {
+    fields.Fail("name", "1 to 64 letters, digits, '_' and '-'");
   }
   return *name;
 }

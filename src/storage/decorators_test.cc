@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "storage/counting_file.h"
+#include "storage/emulated_file.h"
 #include "storage/faulty_file.h"
 #include "storage/test_async_files.h"
 #include "storage/test_clock.h"
@@ -301,6 +302,38 @@ TEST_F(FaultyFileTest, NoRandomScriptMakesAReadWrongUnsaid) {
       }
     }
   }
+}
+
+class EmulatedFileTest : public testing::Test {
+ protected:
+  EmulatedFileTest() {
+    device_.flash.name = "fast";
+    device_.flash.random = {{1, 1e12}};
+  }
+
+  const SampleFile sample_{kSampleBytes, "emulated_file_test"};
+  EmulatedDevice device_;
+};
+
+TEST_F(EmulatedFileTest, ServesTheFileAsDirectReads) {
+  const auto file = OpenEmulatedFile(sample_.path(), device_);
+  EXPECT_EQ(file->backend(), std::string("emulated fast"));
+  EXPECT_TRUE(file->direct());
+  EXPECT_EQ(file->alignment_bytes(), 512u);
+  EXPECT_EQ(file->size_bytes(), kSampleBytes);
+  Buffer memory = Memory(8192);
+  const auto queue = file->OpenQueue({.depth = 4});
+  ASSERT_EQ(queue->Submit(std::vector<ReadRequest>{{4096, memory.data(), 8192, 7}}), 1u);
+  const auto done = WaitForAll(*queue);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].error, 0);
+  EXPECT_TRUE(std::equal(memory.data(), memory.data() + 8192, sample_.bytes().data() + 4096));
+}
+
+TEST_F(EmulatedFileTest, RefusesWhatIsNotThereAndWhatMakesNoSense) {
+  EXPECT_THROW(OpenEmulatedFile(sample_.path() + ".not", device_), Error);
+  device_.flash.random.clear();
+  EXPECT_THROW(OpenEmulatedFile(sample_.path(), device_), Error);
 }
 
 TEST(CountingFile, CountsReadsBytesSizesErrorsAndTime) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/white_space.h"
 
 namespace hearth {
 namespace {
@@ -20,19 +21,6 @@ constexpr std::array<NamedFormat, 5> kFormats = {{{ChatFormat::kChatMl, "chatml"
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-// Templates trim contents of white space; ASCII's is enough in practice.
-constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
-
-std::string_view TrimEnd(std::string_view text) {
-  const size_t last = text.find_last_not_of(kWhiteSpace);
-  return last == std::string_view::npos ? std::string_view() : text.substr(0, last + 1);
-}
-
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(kWhiteSpace);
-  return first == std::string_view::npos ? std::string_view() : TrimEnd(text.substr(first));
 }
 
 // Collects pieces; neighbours of the same kind become one, empty ones none.

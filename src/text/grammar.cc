@@ -93,7 +93,8 @@ Grammar GrammarBuilder::Build(uint32_t start) {
   };
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t rule = count; rule-- > 0;) {
+    // Repetitions are made of rules before them: mostly one round will do.
+    for (size_t rule = 0; rule < count; ++rule) {
       for (uint32_t at : grammar_.rules_[rule]) {
         while (is_empty(grammar_.symbols_[at])) ++at;
         if (may_be_empty[rule] || grammar_.symbols_[at].kind != Symbol::Kind::kEnd) continue;

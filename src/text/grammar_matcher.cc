@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
+
 namespace hearth {
 namespace {
 
 constexpr size_t kMaxStates = 500;
 constexpr size_t kMaxThreads = 200'000;
+// Positions that one call looks at, some tenths of a second's. Those of a schema with hundreds of
+// properties are some ten thousand, once per state.
+constexpr int64_t kMaxStepsOfCall = 1'000'000;
 constexpr char kControlMark = '\xFF';
 
 }  // namespace
@@ -57,12 +62,15 @@ GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
                                std::shared_ptr<const SortedVocabulary> vocabulary)
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {
   Reset();
+  BeginCall();
   std::vector<Thread> starts;
   for (const uint32_t start : grammar_->alternatives(grammar_->start())) {
     starts.push_back({start, kNoStack});
   }
   current_ = StateOf(starts);
 }
+
+void GrammarMatcher::BeginCall() { steps_left_ = kMaxStepsOfCall; }
 
 void GrammarMatcher::Reset() {
   threads_.assign(1, Thread());  // kNoStack
@@ -88,6 +96,9 @@ GrammarMatcher::StateId GrammarMatcher::StateOf(const std::vector<Thread>& start
   while (!open.empty()) {
     const Thread thread = open.back();
     open.pop_back();
+    if (--steps_left_ < 0) {
+      throw Error(ErrorCode::kUnsupported, "grammar", "it has too many ways to read a text");
+    }
     if (!seen.emplace(thread.position, thread.stack).second) continue;
     const Grammar::Symbol& symbol = grammar_->symbol(thread.position);
     if (symbol.kind == Kind::kBytes) {
@@ -164,12 +175,14 @@ void GrammarMatcher::ComputeMask(StateId state) {
 }
 
 const TokenMask& GrammarMatcher::AllowedTokens() {
+  BeginCall();
   ForgetIfLarge();
   if (states_[current_].mask.empty()) ComputeMask(current_);
   return states_[current_].mask;
 }
 
 bool GrammarMatcher::AdvanceBytes(std::string_view bytes) {
+  BeginCall();
   ForgetIfLarge();
   const StateId next = NextOf(current_, bytes);
   if (next == kDead) return false;

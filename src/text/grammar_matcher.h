@@ -61,7 +61,8 @@ inline bool IsEmpty(const TokenMask& mask) {
 
 // The state of one session: all ways in which the text so far can be read. States that were reached
 // before are remembered, with the tokens they allow, so that a step inside of a string, say, costs
-// nothing. Used by one thread.
+// nothing. A grammar may have any number of ways to read a text: a call that follows too many of
+// them throws Error(kUnsupported), the constructor too. Used by one thread.
 class GrammarMatcher {
  public:
   GrammarMatcher(std::shared_ptr<const Grammar> grammar,
@@ -93,6 +94,7 @@ class GrammarMatcher {
     TokenMask mask;  // empty: not computed yet
   };
 
+  void BeginCall();
   uint32_t ThreadId(Thread thread);
   StateId StateOf(const std::vector<Thread>& starts);
   StateId Next(StateId state, uint8_t byte);
@@ -108,6 +110,7 @@ class GrammarMatcher {
   std::vector<State> states_;
   std::map<std::pair<std::vector<uint32_t>, bool>, StateId> state_ids_;
   StateId current_ = kDead;
+  int64_t steps_left_ = 0;  // of the call under way
 };
 
 }  // namespace hearth

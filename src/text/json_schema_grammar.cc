@@ -34,15 +34,12 @@ class SchemaCompiler {
 
   Symbol Run(JsonKind kind) {
     if (kind == JsonKind::kAny) return Compile(root_, 0);
-    const bool says_nothing =
-        root_.is_boolean() ||
-        std::all_of(root_.items().begin(), root_.items().end(),
-                    [](const auto& item) { return OnlyDescribes(item.key()); });
-    if (says_nothing && root_ != Json(false)) return parts_.object();
+    if (SaysNothing(root_)) return parts_.object();
     if (!IsOfObjects(root_, 0))
       UnsupportedSchema("only a schema of type 'object' can describe arguments");
     return Compile(root_, 0);
   }
+  Symbol RunPart(const Json& schema) { return Compile(schema, 0); }
 
  private:
   // A rule for the schema.
@@ -316,6 +313,15 @@ Grammar::Symbol AddJsonSchema(GrammarBuilder& builder, JsonGrammarParts& parts,
   const Json json = Json::parse(schema, check_depth, false);
   if (json.is_discarded()) InvalidSchema("it is not valid JSON");
   return SchemaCompiler(json, builder, parts).Run(kind);
+}
+
+std::vector<Grammar::Symbol> AddJsonSchemaParts(GrammarBuilder& builder, JsonGrammarParts& parts,
+                                                const SchemaJson& root,
+                                                const std::vector<const SchemaJson*>& schemas) {
+  SchemaCompiler compiler(root, builder, parts);
+  std::vector<Grammar::Symbol> symbols;
+  for (const SchemaJson* schema : schemas) symbols.push_back(compiler.RunPart(*schema));
+  return symbols;
 }
 
 std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema) {

@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "text/grammar.h"
 #include "text/json_grammar_parts.h"
+#include "text/json_schema_parts.h"
 
 namespace hearth {
 
@@ -29,5 +31,10 @@ std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema);
 enum class JsonKind { kAny, kObject };
 Grammar::Symbol AddJsonSchema(GrammarBuilder& builder, JsonGrammarParts& parts,
                               std::string_view schema, JsonKind kind);
+
+// The same for parts of one schema, which may refer to its definitions, in their order.
+std::vector<Grammar::Symbol> AddJsonSchemaParts(GrammarBuilder& builder, JsonGrammarParts& parts,
+                                                const SchemaJson& root,
+                                                const std::vector<const SchemaJson*>& schemas);
 
 }  // namespace hearth

@@ -42,6 +42,31 @@ TEST(JsonGrammar, TakesJsonObjectsAndNothingElse) {
   }
 }
 
+// A schema is a few bytes, and what it allows may be read in very many ways.
+TEST(JsonSchemaGrammar, TooManyWaysToReadATextAreRefused) {
+  const std::string text = R"({"a": ")" + std::string(200, 'a') + R"("})";
+  for (const char* pattern :
+       {"^((a?){200}){200}$", "^(((a?){100}){100}){100}b$", "^(a{1,1000}){1,1000}$",
+        "^((((((a?){300}){300}){300}){300}){300})b$"}) {
+    const Json schema = {{"type", "object"},
+                         {"properties", {{"a", {{"type", "string"}, {"pattern", pattern}}}}}};
+    EXPECT_THROW(AcceptsJson(JsonSchemaGrammar(schema.dump()), text), Error) << pattern;
+  }
+  const char* lists = R"({"anyOf": [{"type": "array", "minItems": 1, "items": {"$ref": "#"}},
+                                    {"type": "array", "minItems": 1, "items": {"$ref": "#"}}]})";
+  EXPECT_THROW(AcceptsJson(JsonSchemaGrammar(lists), std::string(60, '[')), Error);
+}
+
+TEST(JsonSchemaGrammar, TooManyValuesToCompareAreRefused) {
+  Json values = Json::array();
+  for (int i = 0; i < 4000; ++i) values.push_back(i);
+  Json schema = {{"$defs", {{"v", {{"enum", values}}}, {"w", {{"enum", values}}}}},
+                 {"allOf", Json::array()}};
+  for (int i = 0; i < 100; ++i)
+    schema["allOf"].push_back({{"$ref", i % 2 == 0 ? "#/$defs/v" : "#/$defs/w"}});
+  EXPECT_THROW(JsonSchemaGrammar(schema.dump()), Error);
+}
+
 struct SchemaCase {
   const char* schema;
   std::vector<const char*> valid;

@@ -15,10 +15,6 @@ constexpr int64_t kMostNames = 20'000;
 
 std::string Quoted(const std::string& name) { return "'" + Printable(name) + "'"; }
 
-bool IsTrue(const Json& schema) {
-  return schema.is_boolean() ? schema.get<bool>() : schema.is_object() && schema.empty();
-}
-
 bool IsFalse(const Json& schema) { return schema.is_boolean() && !schema.get<bool>(); }
 
 // The property of that name as this schema sees it, null where it does not say.
@@ -51,6 +47,7 @@ Json TypesInCommon(const Json& a, const Json& b) {
 
 Json ValuesInCommon(const Json& a, const Json& b) {
   if (!a.is_array() || !b.is_array()) InvalidSchema("'enum' must be a list of values");
+  CheckPairs(a, b);
   Json values = Json::array();
   for (const Json& value : a) {
     if (std::count(b.begin(), b.end(), value) > 0) values.push_back(value);
@@ -89,6 +86,10 @@ void SchemaMerger::Count(const Json& schema, int depth) {
   if (schema.is_object() && properties != schema.end()) {
     names_ += static_cast<int64_t>(properties->size());
   }
+  // What is copied with it, over and over.
+  if (schema.is_object() && schema.contains("enum")) {
+    names_ += static_cast<int64_t>(schema["enum"].size());
+  }
   if (names_ > kMostNames) UnsupportedSchema("'allOf' of too many schemas");
 }
 
@@ -113,13 +114,8 @@ Json SchemaMerger::Both(const Json& a, const Json& b, int depth) {
     }
     if (IsFalse(*schema)) InvalidSchema("'allOf' with false allows nothing");
   }
-  const auto says_nothing = [](const Json& schema) {
-    return IsTrue(schema) ||
-           std::all_of(schema.items().begin(), schema.items().end(),
-                       [](const auto& item) { return OnlyDescribes(item.key()); });
-  };
-  if (says_nothing(a)) return b;
-  if (says_nothing(b)) return a;
+  if (SaysNothing(a)) return b;
+  if (SaysNothing(b)) return a;
   if (a == b) return a;
   const auto resolved = [&](const Json& schema) {
     if (schema.contains("allOf")) return Flat(schema, depth + 1);

@@ -17,8 +17,10 @@ bool LiteralsDiffer(const SchemaJson& a, const SchemaJson& b) {
   const auto values = [](const SchemaJson& schema) {
     return schema.contains("const") ? SchemaJson::array({schema["const"]}) : schema["enum"];
   };
-  for (const SchemaJson& value : values(a)) {
-    for (const SchemaJson& other : values(b)) {
+  const SchemaJson of_a = values(a), of_b = values(b);
+  CheckPairs(of_a, of_b);
+  for (const SchemaJson& value : of_a) {
+    for (const SchemaJson& other : of_b) {
       if (value == other) return false;
     }
   }
@@ -42,11 +44,28 @@ void UnsupportedSchema(const std::string& what) {
   throw Error(ErrorCode::kUnsupported, kSchema, what);
 }
 
+std::string JsonText(const SchemaJson& value) {
+  return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
+}
+
 bool OnlyDescribes(const std::string& name) {
   static const std::set<std::string> names = {
       "title",    "description", "default",     "examples",   "$schema",  "$id",
       "$comment", "$defs",       "definitions", "deprecated", "readOnly", "writeOnly"};
   return names.count(name) > 0;
+}
+
+bool SaysNothing(const SchemaJson& schema) {
+  if (!schema.is_object()) return schema == SchemaJson(true);
+  return std::all_of(schema.items().begin(), schema.items().end(),
+                     [](const auto& item) { return OnlyDescribes(item.key()); });
+}
+
+void CheckPairs(const SchemaJson& a, const SchemaJson& b) {
+  constexpr size_t kMostPairs = 250'000;
+  if (a.size() > kMostPairs / std::max<size_t>(b.size(), 1)) {
+    UnsupportedSchema("'enum' of too many values to compare");
+  }
 }
 
 std::vector<std::string> SchemaTypes(const SchemaJson& schema) {

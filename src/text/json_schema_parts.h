@@ -14,8 +14,15 @@ using SchemaJson = nlohmann::ordered_json;
 [[noreturn]] void InvalidSchema(const std::string& what);
 [[noreturn]] void UnsupportedSchema(const std::string& what);
 
+// Of a value, in one line. What is no UTF-8 becomes U+FFFD: users may type it, JSON must be UTF-8.
+std::string JsonText(const SchemaJson& value);
+
 // Names that only describe: they change nothing of what a schema allows.
 bool OnlyDescribes(const std::string& name);
+// True, or an object of such names.
+bool SaysNothing(const SchemaJson& schema);
+// Throws Error(kUnsupported) where comparing all values of two lists would take long.
+void CheckPairs(const SchemaJson& a, const SchemaJson& b);
 
 // The schema's types; one that names none has "object", "array" or "any" by its other names.
 std::vector<std::string> SchemaTypes(const SchemaJson& schema);

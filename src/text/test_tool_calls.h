@@ -43,7 +43,15 @@ struct FoundInAnswer {
   }
 };
 
-inline FoundInAnswer FindCalls(const ToolSyntax& syntax, const std::vector<std::string>& functions,
+inline std::shared_ptr<const CallableFunctions> Callable(const std::vector<std::string>& names,
+                                                         const ToolSyntax& syntax) {
+  std::vector<ToolFunction> functions;
+  for (const std::string& name : names) functions.push_back({.name = name});
+  return MakeCallable(functions, syntax);
+}
+
+inline FoundInAnswer FindCalls(const ToolSyntax& syntax,
+                               const std::shared_ptr<const CallableFunctions>& functions,
                                const std::string& answer) {
   ToolCallReader reader(syntax, functions);
   FoundInAnswer found;

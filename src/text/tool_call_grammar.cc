@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "text/argument_grammar.h"
 #include "text/grammar_matcher.h"
 #include "text/json_grammar_parts.h"
 #include "text/json_schema_grammar.h"
@@ -30,8 +31,15 @@ class ToolGrammarMaker {
         options_(options),
         begin_(MarkerBytes(tokenizer, syntax.begin)),
         end_(MarkerBytes(tokenizer, syntax.end)),
+        name_begin_(MarkerBytes(tokenizer, syntax.name_begin)),
         name_end_(MarkerBytes(tokenizer, syntax.name_end)),
-        parts_(builder_) {}
+        close_(MarkerBytes(tokenizer, syntax.close)),
+        parts_(builder_),
+        arguments_(builder_, parts_, syntax,
+                   {.key_begin = MarkerBytes(tokenizer, syntax.key_begin),
+                    .key_end = MarkerBytes(tokenizer, syntax.key_end),
+                    .value_begin = MarkerBytes(tokenizer, syntax.value_begin),
+                    .value_end = MarkerBytes(tokenizer, syntax.value_end)}) {}
 
   Grammar Run() {
     AddObjects();
@@ -52,12 +60,13 @@ class ToolGrammarMaker {
   }
 
   Symbol Arguments(const ToolFunction& function) {
-    if (!options_.must_call && !function.strict) return parts_.object();
-    const std::string schema = function.parameters.empty()
-                                   ? R"({"type": "object", "properties": {}})"
-                                   : function.parameters;
+    const bool has_body = syntax_.has_body();
+    if (!options_.must_call && !function.strict) {
+      return has_body ? arguments_.Any() : parts_.object();
+    }
     try {
-      return AddJsonSchema(builder_, parts_, schema, JsonKind::kObject);
+      if (has_body) return arguments_.Of(function);
+      return AddJsonSchema(builder_, parts_, ParametersOf(function), JsonKind::kObject);
     } catch (const Error& error) {
       throw Error(error.code(), "function '" + Printable(function.name) + "'", error.what());
     }
@@ -72,7 +81,18 @@ class ToolGrammarMaker {
         Append(call, "\"" + std::string(name) + "\":");
         call.push_back(parts_.space());
       };
-      if (syntax_.form == Form::kNamed) {
+      if (syntax_.form == Form::kTagged) {
+        Append(call, name_begin_);
+        Append(call, function.name);
+        Append(call, name_end_);
+        call.push_back(Arguments(function));
+        if (!close_.empty()) call.push_back(parts_.space());
+        Append(call, close_);
+      } else if (syntax_.form == Form::kPython) {
+        Append(call, function.name + "(");
+        call.push_back(Arguments(function));
+        Append(call, ")");
+      } else if (syntax_.form == Form::kNamed) {
         Append(call, function.name);
         Append(call, name_end_);
         call.push_back(Arguments(function));
@@ -93,17 +113,23 @@ class ToolGrammarMaker {
 
   bool takes_many() const { return options_.takes_many && syntax_.takes_many; }
 
+  Sequence List() {
+    Sequence item = {object_rest_};
+    if (syntax_.form == Form::kList) item.insert(item.begin(), builder_.Byte('{'));
+    return parts_.list('[', ']', item, 1, takes_many() ? -1 : 1);
+  }
+
   // Behind the first `begin`.
   Symbol CallsBehindBegin() {
-    if (syntax_.form == Form::kList) {
-      const Sequence item = {builder_.Byte('{'), object_rest_};
+    if (syntax_.form == Form::kList || syntax_.form == Form::kPython) {
       Sequence list = {parts_.space()};
-      const Sequence items = parts_.list('[', ']', item, 1, takes_many() ? -1 : 1);
+      const Sequence items = List();
       list.insert(list.end(), items.begin(), items.end());
       Append(list, end_);
       return builder_.AnyOf({list});
     }
     Sequence one;
+    if (syntax_.form == Form::kTagged) one = {parts_.space()};
     if (syntax_.form == Form::kObject) one = {parts_.space(), builder_.Byte('{')};
     one.push_back(object_rest_);
     if (!end_.empty()) {
@@ -122,7 +148,7 @@ class ToolGrammarMaker {
     const Symbol behind_begin = CallsBehindBegin();
     Sequence calls;
     if (syntax_.is_bare) {
-      calls = {builder_.Byte('{'), object_rest_};
+      calls = syntax_.form == Form::kPython ? List() : Sequence{builder_.Byte('{'), object_rest_};
     } else {
       Append(calls, begin_);
       calls.push_back(behind_begin);
@@ -153,7 +179,7 @@ class ToolGrammarMaker {
       }
     }
     if (!syntax_.is_bare) return GrammarBuilder::Rule(rules[0]);
-    // An answer that begins like an object is a call.
+    // An answer that begins like an object, or a list, is a call.
     const uint32_t start = builder_.NewRule();
     builder_.AddAlternative(start, {});
     builder_.AddAlternative(start, calls);
@@ -162,7 +188,7 @@ class ToolGrammarMaker {
     builder_.AddAlternative(start, {builder_.Bytes(spaces), GrammarBuilder::Rule(start)});
     for (auto [length, set] : NextLengths(0)) {
       set &= ~spaces;
-      set.reset('{');
+      set.reset(syntax_.form == Form::kPython ? '[' : '{');
       if (set.any()) builder_.AddAlternative(start, {builder_.Bytes(set), goes_on(length)});
     }
     return GrammarBuilder::Rule(start);
@@ -183,9 +209,10 @@ class ToolGrammarMaker {
   const ToolSyntax& syntax_;
   const std::vector<ToolFunction>& functions_;
   const ToolGrammarOptions& options_;
-  const std::string begin_, end_, name_end_;
+  const std::string begin_, end_, name_begin_, name_end_, close_;
   GrammarBuilder builder_;
   JsonGrammarParts parts_;
+  ArgumentGrammar arguments_;
   Symbol object_rest_;
 };
 
@@ -201,7 +228,9 @@ std::shared_ptr<const Grammar> ToolCallGrammar(const ToolSyntax& syntax,
 
 std::vector<TokenId> ToolMarkerTokens(const ToolSyntax& syntax, const Tokenizer& tokenizer) {
   std::vector<TokenId> tokens;
-  for (const std::string_view marker : {syntax.begin, syntax.end, syntax.name_end}) {
+  for (const std::string_view marker :
+       {syntax.begin, syntax.end, syntax.name_begin, syntax.name_end, syntax.key_begin,
+        syntax.key_end, syntax.value_begin, syntax.value_end, syntax.close}) {
     const TokenId id = ControlToken(tokenizer, marker);
     if (id >= 0) tokens.push_back(id);
   }

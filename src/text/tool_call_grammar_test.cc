@@ -44,18 +44,6 @@ std::vector<ToolFunction> Functions(bool strict = false) {
           {.name = "now", .description = "", .parameters = "", .strict = strict}};
 }
 
-const std::vector<const ToolSyntax*>& Syntaxes() {
-  static const std::vector<const ToolSyntax*> all = {
-      DetectToolSyntax("<tool_call> arguments"),
-      DetectToolSyntax("<|start_header_id|> \"parameters\": "),
-      DetectToolSyntax("[TOOL_CALLS]"),
-      DetectToolSyntax("[TOOL_CALLS] [ARGS]"),
-      DetectToolSyntax("<|START_ACTION|> tool_name"),
-      DetectToolSyntax("<function= </function>"),
-  };
-  return all;
-}
-
 struct Walk {
   std::string text;  // as an answer shows it
   bool ended = false;
@@ -95,8 +83,25 @@ Walk RandomAnswer(const std::shared_ptr<const Grammar>& grammar, const ToolSynta
   return walk;
 }
 
+// Of a call of "add", up to the value of "a": until the name is written, and the rest.
+std::pair<std::string, std::string> HeadOfCall(const ToolSyntax& syntax) {
+  using Form = ToolSyntax::Form;
+  const std::string name_end(syntax.name_end);
+  if (syntax.form == Form::kPython) return {"[add(", "a="};
+  if (syntax.form == Form::kNamed) return {"add" + name_end, "{\"a\": "};
+  if (syntax.form == Form::kTagged) {
+    return {"\n" + std::string(syntax.name_begin) + "add" + name_end,
+            std::string(syntax.key_begin) + "a" + std::string(syntax.key_end) +
+                std::string(syntax.value_begin) + (syntax.values_on_lines ? "\n" : "")};
+  }
+  const std::string open = syntax.form == Form::kList ? "[" : "";
+  return {open + "{\"" + std::string(syntax.name_key) + "\": \"add\", \"" +
+              std::string(syntax.arguments_key) + "\": ",
+          "{\"a\": "};
+}
+
 FoundInAnswer FindIn(const ToolSyntax& syntax, const std::string& answer) {
-  return FindCalls(syntax, {"add", "now"}, answer);
+  return FindCalls(syntax, MakeCallable(Functions(), syntax), answer);
 }
 
 void ExpectCallsFit(const FoundInAnswer& found, const std::string& answer) {
@@ -115,7 +120,7 @@ void ExpectCallsFit(const FoundInAnswer& found, const std::string& answer) {
 
 TEST(ToolCallGrammar, ForcedAnswersAreCallsThatFit) {
   std::mt19937 random(1);
-  for (const ToolSyntax* syntax : Syntaxes()) {
+  for (const ToolSyntax* syntax : AllToolSyntaxes()) {
     for (const bool many : {false, true}) {
       const auto grammar = ToolCallGrammar(
           *syntax, Functions(), {.must_call = true, .takes_many = many}, ToolTokenizer());
@@ -136,7 +141,7 @@ TEST(ToolCallGrammar, ForcedAnswersAreCallsThatFit) {
 
 TEST(ToolCallGrammar, FreeAnswersMayCallAndStrictCallsFit) {
   std::mt19937 random(2);
-  for (const ToolSyntax* syntax : Syntaxes()) {
+  for (const ToolSyntax* syntax : AllToolSyntaxes()) {
     const auto grammar = ToolCallGrammar(*syntax, Functions(true), {}, ToolTokenizer());
     const auto vocabulary = std::make_shared<const SortedVocabulary>(ToolTokenizer());
     const TokenId control = ToolTokenizer().FindToken(syntax->begin);
@@ -148,18 +153,15 @@ TEST(ToolCallGrammar, FreeAnswersMayCallAndStrictCallsFit) {
     EXPECT_TRUE(matcher.Advance(ToolTokenizer().FindToken("<|im_start|>"))) << "of any kind";
     EXPECT_TRUE(matcher.AdvanceBytes(marker));
     EXPECT_FALSE(matcher.IsFinished()) << syntax->name;
-    const std::string name_key = "\"" + std::string(syntax->name_key) + "\"";
-    const std::string arguments_key = "\"" + std::string(syntax->arguments_key) + "\"";
-    const bool is_named = syntax->form == ToolSyntax::Form::kNamed;
-    const std::string open = syntax->form == ToolSyntax::Form::kList ? "[" : "";
-    const std::string head = is_named
-                                 ? "add" + std::string(syntax->name_end)
-                                 : open + "{" + name_key + ": \"add\", " + arguments_key + ": ";
     EXPECT_FALSE(matcher.AdvanceBytes("rm")) << "no function of that name";
-    EXPECT_TRUE(matcher.AdvanceBytes(head)) << syntax->name << head;
+    const auto [name, argument] = HeadOfCall(*syntax);
+    EXPECT_TRUE(matcher.AdvanceBytes(name)) << syntax->name << name;
     EXPECT_FALSE(matcher.AdvanceBytes("{\"b\""));
-    EXPECT_FALSE(matcher.AdvanceBytes("{\"a\": 0"));
-    EXPECT_TRUE(matcher.AdvanceBytes("{\"a\": 12}")) << syntax->name;
+    EXPECT_FALSE(matcher.AdvanceBytes("b="));
+    EXPECT_FALSE(
+        matcher.AdvanceBytes(std::string(syntax->key_begin) + "b" + std::string(syntax->key_end)));
+    EXPECT_FALSE(matcher.AdvanceBytes(argument + "0")) << syntax->name;
+    EXPECT_TRUE(matcher.AdvanceBytes(argument + "12")) << syntax->name;
     for (int i = 0; i < 30; ++i) {
       const Walk walk = RandomAnswer(grammar, *syntax, random);
       if (walk.ended) ExpectCallsFit(FindIn(*syntax, walk.text), walk.text);
@@ -200,6 +202,87 @@ TEST(ToolCallGrammar, AnswersInTextMayKeepToASchema) {
   EXPECT_FALSE(takes("6"));
   EXPECT_FALSE(takes(""));
   EXPECT_TRUE(takes("<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>"));
+}
+
+// Arguments one by one: texts without quotes, what may be left out, and what is read of them.
+TEST(ToolCallGrammar, ArgumentsWithoutQuotes) {
+  const ToolFunction file = {
+      .name = "write",
+      .parameters = R"({"type": "object", "$defs": {"Mode": {"enum": ["append", "replace"]}},
+        "properties": {"path": {"type": "string", "description": "where"},
+                       "mode": {"$ref": "#/$defs/Mode"},
+                       "size": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                       "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                       "tags": {"type": "array", "items": {"type": "string"}}},
+        "required": ["path", "size"]})"};
+  const auto vocabulary = std::make_shared<const SortedVocabulary>(ToolTokenizer());
+  const auto read = [&](const char* source, const std::string& text) -> std::string {
+    const ToolSyntax& syntax = *DetectToolSyntax(source);
+    GrammarMatcher matcher(
+        ToolCallGrammar(syntax, {file}, {.must_call = true, .takes_many = false}, ToolTokenizer()),
+        vocabulary);
+    if (!matcher.AdvanceBytes(text) || !matcher.IsFinished()) return "refused";
+    const FoundInAnswer found = FindCalls(syntax, MakeCallable({file}, syntax), text);
+    EXPECT_EQ(found.text, "");
+    EXPECT_EQ(found.calls.size(), 1u);
+    EXPECT_TRUE(Json::accept(found.calls.at(0).arguments)) << found.calls.at(0).arguments;
+    return found.calls.at(0).arguments;
+  };
+  constexpr char kQwen[] = "<tool_call> <function= <parameter= </parameter>";
+  const auto qwen = [&](const std::string& arguments) {
+    return read(kQwen, "<tool_call>\n<function=write>\n" + arguments + "</function>\n</tool_call>");
+  };
+  const std::string size = "<parameter=size>\n7\n</parameter>\n";
+  const std::string path = "<parameter=path>\n/a b\n</parameter>\n";
+  EXPECT_EQ(qwen(path + size), R"({"path": "/a b", "size": 7})");
+  EXPECT_EQ(qwen("<parameter=path>\n1 < 2 </par>\n\n\"x\"\n</parameter>\n" + size),
+            R"({"path": "1 < 2 </par>\n\n\"x\"", "size": 7})");
+  EXPECT_EQ(qwen("<parameter=path>\n12\n</parameter>\n" + size), R"({"path": "12", "size": 7})");
+  EXPECT_EQ(qwen(path + "<parameter=mode>\nappend\n</parameter>\n<parameter=size>\nnull\n"
+                        "</parameter>\n<parameter=note>\nnull\n</parameter>\n<parameter=tags>\n"
+                        "[\"x\"]\n</parameter>\n"),
+            R"({"path": "/a b", "mode": "append", "size": null, "note": null, "tags": ["x"]})");
+  EXPECT_EQ(qwen(path + size + "<parameter=note>\n12\n</parameter>\n"),
+            R"({"path": "/a b", "size": 7, "note": "12"})");
+  EXPECT_EQ(qwen(path), "refused") << "size is required";
+  EXPECT_EQ(qwen(size + path), "refused") << "in their order";
+  EXPECT_EQ(qwen(path + "<parameter=mode>\nother\n</parameter>\n" + size), "refused");
+  EXPECT_EQ(qwen(path + "<parameter=size>\nx\n</parameter>\n"), "refused");
+  EXPECT_EQ(read("<tool_call> <arg_key> <arg_value>",
+                 "<tool_call>write<arg_key>path</arg_key><arg_value>/a\n</arg_value>"
+                 "<arg_key>size</arg_key><arg_value>7</arg_value></tool_call>"),
+            R"({"path": "/a\n", "size": 7})");
+  constexpr char kPython[] = "<|tool_call_start|><|tool_call_end|>";
+  EXPECT_EQ(read(kPython, "<|tool_call_start|>[write(path=\"a, b)\", size=7)]<|tool_call_end|>"),
+            R"x({"path": "a, b)", "size": 7})x");
+  EXPECT_EQ(read(kPython, "<|tool_call_start|>[write(path=\"a\")]<|tool_call_end|>"), "refused");
+  EXPECT_EQ(read("[func_name1(", "[write(path=\"a\", size=null, tags=[\"x\", \"y\"])]"),
+            R"({"path": "a", "size": null, "tags": ["x", "y"]})");
+}
+
+TEST(ToolCallGrammar, NamesWhatCannotBeKeptToWithoutQuotes) {
+  const ToolSyntax& tagged = *DetectToolSyntax("<tool_call> <function= <parameter= </parameter>");
+  const ToolSyntax& python = *DetectToolSyntax("[func_name1(");
+  const auto refusal = [](const ToolSyntax& syntax, const std::string& properties) -> std::string {
+    const ToolFunction function = {
+        .name = "f", .parameters = "{\"type\": \"object\", \"properties\": {" + properties + "}}"};
+    try {
+      ToolCallGrammar(syntax, {function}, {.must_call = true}, ToolTokenizer());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  for (const char* property :
+       {R"("x": {"type": "string", "pattern": "a+"})", R"("x": {"type": "string", "maxLength": 3})",
+        R"("x": {"enum": ["a", null]})", R"("x": {"type": ["string", "object"]})",
+        R"("x": {"enum": ["</parameter>"]})"}) {
+    EXPECT_THAT(refusal(tagged, property), HasSubstr("'x' without quotes")) << property;
+    EXPECT_EQ(refusal(python, property), "taken");
+  }
+  EXPECT_THAT(refusal(tagged, R"("a>b": {"type": "integer"})"), HasSubstr("'a>b'"));
+  EXPECT_THAT(refusal(python, R"("a-b": {"type": "integer"})"), HasSubstr("'a-b'"));
+  EXPECT_EQ(refusal(tagged, R"("a-b": {"type": "integer"})"), "taken");
 }
 
 TEST(ToolCallGrammar, NamesTheFunctionThatItRefuses) {

@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "text/white_space.h"
+
 namespace hearth {
 namespace {
 
-bool IsSpace(char byte) { return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r'; }
-
-bool IsAllSpace(std::string_view text) { return std::all_of(text.begin(), text.end(), IsSpace); }
+bool IsAllSpace(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), IsJsonSpace);
+}
 
 // The text of a JSON string, nothing where it is none.
 std::optional<std::string> StringOf(const std::string& json) {
@@ -41,7 +43,7 @@ JsonValueEnd::Place JsonValueEnd::Push(char byte) {
     return Place::kInside;
   }
   if (kind_ == Kind::kScalar) {
-    const bool is_over = IsSpace(byte) || byte == ',' || byte == '}' || byte == ']';
+    const bool is_over = IsJsonSpace(byte) || byte == ',' || byte == '}' || byte == ']';
     return is_over ? Place::kBehind : Place::kInside;
   }
   const bool opens = byte == '{' || byte == '[';
@@ -56,8 +58,11 @@ JsonValueEnd::Place JsonValueEnd::Push(char byte) {
   return Place::kInside;
 }
 
-ToolCallReader::ToolCallReader(const ToolSyntax& syntax, std::vector<std::string> functions)
-    : syntax_(syntax), functions_(std::move(functions)) {}
+ToolCallReader::ToolCallReader(const ToolSyntax& syntax,
+                               std::shared_ptr<const CallableFunctions> functions)
+    : syntax_(syntax),
+      functions_(std::move(functions)),
+      body_(syntax.has_body() ? MakeCallBody(syntax, *functions_) : nullptr) {}
 
 std::vector<AnswerPart> ToolCallReader::Push(std::string_view text) {
   for (const char byte : text) Feed(byte);
@@ -79,13 +84,12 @@ void ToolCallReader::Feed(char byte) {
 }
 
 void ToolCallReader::FeedText(char byte) {
-  if (at_start_ && !IsSpace(byte)) {
+  if (at_start_ && !IsJsonSpace(byte)) {
     at_start_ = false;
-    if (syntax_.is_bare && byte == '{') {
+    const bool is_list = syntax_.form == ToolSyntax::Form::kPython;
+    if (syntax_.is_bare && byte == (is_list ? '[' : '{')) {
       OpenCall();
-      state_ = State::kMember;
-      raw_ += byte;
-      return;
+      return Feed(byte);
     }
   }
   FeedMarker(byte);
@@ -98,7 +102,7 @@ void ToolCallReader::FeedMarker(char byte) {
   std::string shown = partial_.substr(0, partial_.size() - keep);
   partial_.erase(0, shown.size());
   if (shown.empty()) return;
-  const bool ends_in_space = IsSpace(shown.back());  // it can only be the newest byte
+  const bool ends_in_space = IsJsonSpace(shown.back());  // it can only be the newest byte
   if (ends_in_space) shown.pop_back();
   if (!shown.empty()) ShowText(std::exchange(spaces_, {}) + shown);
   if (ends_in_space) spaces_ += byte;
@@ -121,7 +125,31 @@ void ToolCallReader::OpenCall() {
     case ToolSyntax::Form::kNamed:
       state_ = State::kName;
       break;
+    case ToolSyntax::Form::kTagged:
+    case ToolSyntax::Form::kPython:
+      state_ = State::kBody;
+      is_between_calls_ = false;
+      body_->Open();
+      break;
   }
+}
+
+// As FeedCall.
+bool ToolCallReader::FeedBody(char byte) {
+  using Step = CallBody::Step;
+  if (std::exchange(is_between_calls_, false)) {
+    has_name_ = false;
+    raw_.clear();
+  }
+  const Step step = body_->Push(byte);
+  if (step == Step::kNoCall || (step == Step::kName && !BeginCall(body_->name()))) return false;
+  if (has_name_) ShowArguments(body_->TakeArguments());
+  if (step == Step::kGoesOn || step == Step::kName) return true;
+  behind_call_ = has_name_ = true;
+  is_between_calls_ = step == Step::kCallDone;
+  if (step == Step::kBodyDone) state_ = State::kEnd;
+  if (step == Step::kEndDone) state_ = State::kText;
+  return true;
 }
 
 // False where this is no call.
@@ -129,16 +157,16 @@ bool ToolCallReader::FeedCall(char byte) {
   switch (state_) {
     case State::kListOpen:
       if (byte == '[') state_ = State::kObjectOpen;
-      return byte == '[' || IsSpace(byte);
+      return byte == '[' || IsJsonSpace(byte);
     case State::kObjectOpen:
       if (byte == '{') state_ = State::kMember;
-      return byte == '{' || IsSpace(byte);
+      return byte == '{' || IsJsonSpace(byte);
     case State::kMember:
       return FeedMember(byte);
     case State::kKey:
       return FeedKey(byte);
     case State::kColon:
-      if (byte == ':' || IsSpace(byte)) return true;
+      if (byte == ':' || IsJsonSpace(byte)) return true;
       value_.clear();
       value_end_ = {};
       state_ = State::kValue;
@@ -148,12 +176,12 @@ bool ToolCallReader::FeedCall(char byte) {
     case State::kName:
       return FeedName(byte);
     case State::kArguments:
-      if (IsSpace(byte)) return true;
+      if (IsJsonSpace(byte)) return true;
       value_end_ = {};
       state_ = State::kValue;
       return FeedValue(byte);
     case State::kListNext:
-      if (IsSpace(byte)) return true;
+      if (IsJsonSpace(byte)) return true;
       if (byte == ']') {
         state_ = State::kEnd;
         return true;
@@ -162,6 +190,8 @@ bool ToolCallReader::FeedCall(char byte) {
       OpenCall();
       state_ = State::kObjectOpen;
       return true;
+    case State::kBody:
+      return FeedBody(byte);
     case State::kText:
     case State::kEnd:
       break;
@@ -170,7 +200,7 @@ bool ToolCallReader::FeedCall(char byte) {
 }
 
 bool ToolCallReader::FeedMember(char byte) {
-  if (byte == ',' || IsSpace(byte)) return true;
+  if (byte == ',' || IsJsonSpace(byte)) return true;
   if (byte == '}') return EndCall();
   if (byte != '"') return has_name_;  // what else there is of a known call does not matter
   key_ = "\"";
@@ -191,7 +221,10 @@ bool ToolCallReader::FeedKey(char byte) {
   return has_name_ || is_usual;
 }
 
-bool ToolCallReader::IsArguments() const { return key_ == "arguments" || key_ == "parameters"; }
+// Models mix the two up whatever they were taught.
+bool ToolCallReader::IsArguments() const {
+  return key_ == syntax_.arguments_key || key_ == "arguments" || key_ == "parameters";
+}
 
 bool ToolCallReader::FeedName(char byte) {
   value_ += byte;
@@ -203,7 +236,7 @@ bool ToolCallReader::FeedName(char byte) {
     return value_.size() < kLongest;
   }
   std::string name = value_.substr(0, value_.size() - length);
-  while (!name.empty() && IsSpace(name.back())) name.pop_back();
+  while (!name.empty() && IsJsonSpace(name.back())) name.pop_back();
   name.erase(0, std::min(name.find_first_not_of(" \t\r\n"), name.size()));
   key_ = "arguments";
   value_.clear();
@@ -246,7 +279,7 @@ bool ToolCallReader::EndValue() {
 }
 
 bool ToolCallReader::BeginCall(const std::string& name) {
-  if (std::find(functions_.begin(), functions_.end(), name) == functions_.end()) return false;
+  if (functions_->count(name) == 0) return false;
   has_name_ = true;
   raw_.clear();
   parts_.push_back({num_calls_++, name, std::exchange(early_arguments_, {})});
@@ -265,11 +298,11 @@ bool ToolCallReader::EndCall() {
 
 // White space and `end`; without them the text goes on.
 void ToolCallReader::FeedEnd(char byte) {
-  if (syntax_.end.empty() || (partial_.empty() && !IsSpace(byte) && byte != syntax_.end[0])) {
+  if (syntax_.end.empty() || (partial_.empty() && !IsJsonSpace(byte) && byte != syntax_.end[0])) {
     state_ = State::kText;
     return FeedMarker(byte);
   }
-  if (partial_.empty() && IsSpace(byte)) {
+  if (partial_.empty() && IsJsonSpace(byte)) {
     spaces_ += byte;
     return;
   }
@@ -299,6 +332,7 @@ void ToolCallReader::ShowText(std::string_view text) {
 }
 
 void ToolCallReader::ShowArguments(std::string_view text) {
+  if (text.empty()) return;
   const int64_t call = num_calls_ - 1;
   if (parts_.empty() || parts_.back().call != call) parts_.push_back({call, {}, {}});
   parts_.back().text += text;

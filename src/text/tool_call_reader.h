@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/call_body.h"
 #include "text/tool_syntax.h"
 
 namespace hearth {
@@ -41,8 +43,8 @@ class JsonValueEnd {
 // How the answer is cut into pieces changes nothing of the sum. One thread.
 class ToolCallReader {
  public:
-  // functions: the names that may be called. The syntax must outlive it.
-  ToolCallReader(const ToolSyntax& syntax, std::vector<std::string> functions);
+  // functions: those that may be called. The syntax must outlive it.
+  ToolCallReader(const ToolSyntax& syntax, std::shared_ptr<const CallableFunctions> functions);
 
   std::vector<AnswerPart> Push(std::string_view text);
   // The answer has ended, or was cut off: then the last call's arguments are not whole.
@@ -52,13 +54,14 @@ class ToolCallReader {
   // The arguments of the last call are not whole yet.
   bool is_inside_call() const {
     return state_ != State::kText && state_ != State::kEnd && state_ != State::kListNext &&
-           has_name_;
+           has_name_ && !is_between_calls_;
   }
 
  private:
   //   kText -begin-> [kListOpen] -> kObjectOpen -> kMember -> kKey -> kColon -> kValue -> kMember
   //                  kName -> kArguments -> kValue                          kMember, kValue -> kEnd
   //   kEnd -end-> kText; of a list: kListNext -> kObjectOpen or kEnd
+  //   kText -begin-> kBody -> kEnd, kText: what a CallBody reads
   // From all up to the function's name also back to kText, with what was read as text.
   enum class State : uint8_t {
     kText,
@@ -71,6 +74,7 @@ class ToolCallReader {
     kName,
     kArguments,
     kListNext,
+    kBody,
     kEnd,
   };
 
@@ -84,6 +88,7 @@ class ToolCallReader {
   bool FeedName(char byte);
   bool FeedValue(char byte);
   bool EndValue();
+  bool FeedBody(char byte);
   bool EndCall();
   void OpenCall();
   bool BeginCall(const std::string& name);
@@ -93,8 +98,9 @@ class ToolCallReader {
   bool IsArguments() const;
 
   const ToolSyntax& syntax_;
-  const std::vector<std::string> functions_;
-  std::vector<AnswerPart> parts_;  // to be taken
+  const std::shared_ptr<const CallableFunctions> functions_;
+  std::unique_ptr<CallBody> body_;  // of the forms that need one
+  std::vector<AnswerPart> parts_;   // to be taken
   State state_ = State::kText;
   bool at_start_ = true;      // nothing but white space so far
   bool behind_call_ = false;  // nothing but white space since a call
@@ -104,6 +110,7 @@ class ToolCallReader {
   std::string raw_;      // a call as it was written, until its function is known
   bool has_name_ = false;
   bool has_arguments_ = false;
+  bool is_between_calls_ = false;  // of a body: one is over, the next has no name yet
   std::string key_;
   std::string value_;            // of the member `key_`, where it is not shown as it comes
   std::string early_arguments_;  // that came before the name

@@ -18,6 +18,11 @@ constexpr char kHermes[] = "<tool_call> arguments";
 constexpr char kCommand[] = "<|START_ACTION|> tool_name";
 constexpr char kFunctionTag[] = "<function= </function>";
 
+constexpr char kTags[] = "<tool_call> <function= <parameter= </parameter>";
+constexpr char kArgTags[] = "<tool_call> <arg_key> <arg_value>";
+constexpr char kPythonList[] = "<|tool_call_start|><|tool_call_end|>";
+constexpr char kPythonic[] = "[func_name1(params)]";
+
 const std::vector<std::string> kFunctions = {"get_weather", "add"};
 
 struct ReaderCase {
@@ -125,60 +130,147 @@ const std::vector<ReaderCase>& ReaderCases() {
   return cases;
 }
 
+// Arguments one by one. Nothing is known of them: values are JSON where they can be.
+const std::vector<ReaderCase>& BodyCases() {
+  static const std::vector<ReaderCase> cases = {
+      {kTags,
+       "I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nNew\nYork \"\n"
+       "</parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=wet>\nTrue\n</parameter>\n"
+       "</function>\n</tool_call>\n<tool_call><function=add></function></tool_call>",
+       "I look.",
+       {{"get_weather", "{\"city\": \"New\\nYork \\\"\", \"days\": 3, \"wet\": true}"},
+        {"add", "{}"}}},
+      {kTags,
+       "<tool_call>\n<function=rm>\n</function>\n</tool_call>",
+       "<tool_call>\n<function=rm>\n</function>\n</tool_call>",
+       {}},
+      {kTags, "<tool_call>\n{\"name\": \"add\"}", "<tool_call>\n{\"name\": \"add\"}", {}},
+      // Marks that are missing, values twice, cut off.
+      {kTags,
+       "<tool_call><function=add><parameter=a>1</parameter> and <parameter=a>2</parameter>"
+       "</tool_call> b",
+       " b",
+       {{"add", "{\"a\": 1}"}}},
+      {kTags, "<tool_call><function=add><parameter=a>1", "", {{"add", "{"}}},
+      {kTags,
+       "<tool_call><function=add><parameter=a>1</parameter><par",
+       "",
+       {{"add", "{\"a\": 1"}}},
+      {kArgTags,
+       "Well.<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>[1, 2]</arg_value><arg_key>b"
+       "</arg_key><arg_value>x < y</arg_value></tool_call>",
+       "Well.",
+       {{"add", "{\"a\": [1, 2], \"b\": \"x < y\"}"}}},
+      {kArgTags,
+       "<tool_call>add</tool_call><tool_call>get_weather</tool_call>",
+       "",
+       {{"add", "{}"}, {"get_weather", "{}"}}},
+      {kArgTags, "<tool_call>rm</tool_call>", "<tool_call>rm</tool_call>", {}},
+      {kPythonList,
+       "So.<|tool_call_start|>[get_weather(city='New \\'York, (NY)', days=-3), add(a=[1, {'x': "
+       "None}], b=True)]<|tool_call_end|>More.",
+       "So.More.",
+       {{"get_weather", "{\"city\": \"New 'York, (NY)\", \"days\": -3}"},
+        {"add", "{\"a\": [1,{\"x\":null}], \"b\": true}"}}},
+      {kPythonList,
+       "<|tool_call_start|>[add(a=1), rm(a=1)]<|tool_call_end|>",
+       ", rm(a=1)]<|tool_call_end|>",
+       {{"add", "{\"a\": 1}"}}},
+      {kPythonList, "<|tool_call_start|>[]", "<|tool_call_start|>[]", {}},
+      {kPythonic,
+       "[add(), get_weather(city=\"Oslo\")]",
+       "",
+       {{"add", "{}"}, {"get_weather", "{\"city\": \"Oslo\"}"}}},
+      {kPythonic, "[1, 2, 3]", "[1, 2, 3]", {}},
+      {kPythonic, "[rm(a=1)]", "[rm(a=1)]", {}},
+      {kPythonic, "See [add(a=1)]", "See [add(a=1)]", {}},
+      {kPythonic,
+       "<|python_start|>[add(a=x + 1)]<|python_end|>",
+       "",
+       {{"add", "{\"a\": \"x + 1\"}"}}},
+  };
+  return cases;
+}
+
+std::vector<ReaderCase> AllCases() {
+  std::vector<ReaderCase> all = ReaderCases();
+  all.insert(all.end(), BodyCases().begin(), BodyCases().end());
+  return all;
+}
+
 TEST(ToolCallReader, FindsTheCallsOfEverySyntax) {
-  for (const ReaderCase& c : ReaderCases()) {
+  for (const ReaderCase& c : AllCases()) {
     const ToolSyntax* syntax = DetectToolSyntax(c.source);
     ASSERT_NE(syntax, nullptr) << c.source;
-    const FoundInAnswer read = FindCalls(*syntax, kFunctions, c.answer);
+    const FoundInAnswer read = FindCalls(*syntax, Callable(kFunctions, *syntax), c.answer);
     EXPECT_EQ(read.text, c.text) << c.answer;
     EXPECT_EQ(read.calls, c.calls) << c.answer;
   }
 }
 
-// Answers made of what answers are made of, cut anywhere.
+// What answers are made of.
+const std::vector<std::string>& AnswerWords() {
+  static const std::vector<std::string> words = {"<tool_call>",
+                                                 "</tool_call>",
+                                                 "[TOOL_CALLS]",
+                                                 "[ARGS]",
+                                                 "<|python_tag|>",
+                                                 "<function=",
+                                                 "</function>",
+                                                 "<|START_ACTION|>",
+                                                 "<|END_ACTION|>",
+                                                 "{\"name\": \"add\", \"arguments\": {",
+                                                 "{\"tool_name\": \"add\", \"parameters\": {",
+                                                 "}}",
+                                                 "}",
+                                                 "{",
+                                                 "[",
+                                                 "]",
+                                                 "\"",
+                                                 "\\",
+                                                 "add",
+                                                 "<parameter=",
+                                                 "</parameter>",
+                                                 "<arg_key>",
+                                                 "</arg_key>",
+                                                 "<arg_value>",
+                                                 "</arg_value>",
+                                                 "<|tool_call_start|>",
+                                                 "<|tool_call_end|>",
+                                                 "(",
+                                                 ")",
+                                                 "=",
+                                                 "'",
+                                                 ">",
+                                                 " ",
+                                                 "\n",
+                                                 ",",
+                                                 ":",
+                                                 "\"name\"",
+                                                 "\"arguments\"",
+                                                 "1",
+                                                 "<",
+                                                 "\xC3\xA9"};
+  return words;
+}
+
+// Answers made of it, cut anywhere.
 TEST(ToolCallReader, PiecesChangeNothing) {
   std::mt19937 random(1);
-  const std::vector<std::string> words = {"<tool_call>",
-                                          "</tool_call>",
-                                          "[TOOL_CALLS]",
-                                          "[ARGS]",
-                                          "<|python_tag|>",
-                                          "<function=",
-                                          "</function>",
-                                          "<|START_ACTION|>",
-                                          "<|END_ACTION|>",
-                                          "{\"name\": \"add\", \"arguments\": {",
-                                          "{\"tool_name\": \"add\", \"parameters\": {",
-                                          "}}",
-                                          "}",
-                                          "{",
-                                          "[",
-                                          "]",
-                                          "\"",
-                                          "\\",
-                                          "add",
-                                          ">",
-                                          " ",
-                                          "\n",
-                                          ",",
-                                          ":",
-                                          "\"name\"",
-                                          "\"arguments\"",
-                                          "1",
-                                          "<",
-                                          "\xC3\xA9"};
+  const std::vector<std::string>& words = AnswerWords();
   std::vector<std::string> answers;
-  for (const ReaderCase& c : ReaderCases()) answers.emplace_back(c.answer);
+  for (const ReaderCase& c : AllCases()) answers.emplace_back(c.answer);
   for (int i = 0; i < 3000; ++i) {
     std::string answer;
     for (size_t count = random() % 14; count > 0; --count) answer += words[random() % words.size()];
     answers.push_back(answer);
   }
-  for (const char* source : {kHermes, kLlama, kMistral, kMistralNamed, kCommand, kFunctionTag}) {
+  for (const char* source : {kHermes, kLlama, kMistral, kMistralNamed, kCommand, kFunctionTag,
+                             kTags, kArgTags, kPythonList, kPythonic}) {
     const ToolSyntax& syntax = *DetectToolSyntax(source);
     for (const std::string& answer : answers) {
-      const FoundInAnswer whole = FindCalls(syntax, kFunctions, answer);
-      ToolCallReader reader(syntax, kFunctions);
+      const FoundInAnswer whole = FindCalls(syntax, Callable(kFunctions, syntax), answer);
+      ToolCallReader reader(syntax, Callable(kFunctions, syntax));
       FoundInAnswer pieces;
       for (size_t at = 0; at < answer.size();) {
         const size_t length = 1 + random() % 5;
@@ -197,7 +289,7 @@ TEST(ToolCallReader, PiecesChangeNothing) {
 
 // Text that cannot become a call is told at once.
 TEST(ToolCallReader, HoldsBackNoMoreThanItMust) {
-  ToolCallReader reader(GenericToolSyntax(), kFunctions);
+  ToolCallReader reader(GenericToolSyntax(), Callable(kFunctions, GenericToolSyntax()));
   EXPECT_EQ(reader.Push("Hello").at(0).text, "Hello");
   EXPECT_TRUE(reader.Push(" <tool").empty());
   EXPECT_EQ(reader.Push("s>").at(0).text, " <tools>");
@@ -216,6 +308,10 @@ TEST(ToolSyntax, IsToldFromTemplates) {
   EXPECT_EQ(name(kMistral), "mistral");
   EXPECT_EQ(name(kMistralNamed), "mistral-named");
   EXPECT_EQ(name(kCommand), "command");
+  EXPECT_EQ(name(kTags), "parameter-tags");
+  EXPECT_EQ(name(kArgTags), "arg-tags");
+  EXPECT_EQ(name(kPythonList), "python-list");
+  EXPECT_EQ(name(kPythonic), "pythonic");
   EXPECT_EQ(name("<tool_call><function=x><parameter=y></function> arguments"), "none");
   EXPECT_EQ(name("<tool_call>{name}<arg_key> arguments"), "none");
   EXPECT_EQ(name("{% for m in messages %}"), "none");

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "text/json_schema_parts.h"
 #include "text/tool_syntax.h"
 
 namespace hearth {
@@ -11,24 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a user types may be no UTF-8; JSON must be.
-std::string Quote(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 bool IsJsonObject(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '{' && Json::accept(text);
 }
 
-std::string ParametersOf(const ToolFunction& function) {
-  return function.parameters.empty() ? R"({"type": "object", "properties": {}})"
-                                     : function.parameters;
-}
-
 std::string FunctionJson(const ToolFunction& function) {
-  return "{\"name\": " + Quote(function.name) +
-         ", \"description\": " + Quote(function.description) +
+  return "{\"name\": " + JsonText(function.name) +
+         ", \"description\": " + JsonText(function.description) +
          ", \"parameters\": " + ParametersOf(function) + "}";
 }
 
@@ -48,9 +39,9 @@ std::string CallsJson(const std::vector<ToolCall>& calls, const ToolMessageStyle
   for (const ToolCall& call : calls) {
     const bool as_mapping = style.parsed_arguments && IsJsonObject(call.arguments);
     json += json.empty() ? "[" : ", ";
-    json += "{\"id\": " + Quote(style.short_ids ? ShortId(call.id) : call.id) +
-            ", \"type\": \"function\", \"function\": {\"name\": " + Quote(call.name) +
-            ", \"arguments\": " + (as_mapping ? call.arguments : Quote(call.arguments)) + "}}";
+    json += "{\"id\": " + JsonText(style.short_ids ? ShortId(call.id) : call.id) +
+            ", \"type\": \"function\", \"function\": {\"name\": " + JsonText(call.name) +
+            ", \"arguments\": " + (as_mapping ? call.arguments : JsonText(call.arguments)) + "}}";
   }
   return json + "]";
 }
@@ -60,7 +51,7 @@ std::string CallsText(const ChatMessage& message) {
   std::string text = message.content;
   for (const ToolCall& call : message.tool_calls) {
     if (!text.empty()) text += "\n";
-    text += std::string(syntax.begin) + "\n{\"name\": " + Quote(call.name) +
+    text += std::string(syntax.begin) + "\n{\"name\": " + JsonText(call.name) +
             ", \"arguments\": " + (call.arguments.empty() ? "{}" : call.arguments) + "}\n" +
             std::string(syntax.end);
   }
@@ -68,6 +59,11 @@ std::string CallsText(const ChatMessage& message) {
 }
 
 }  // namespace
+
+std::string ParametersOf(const ToolFunction& function) {
+  return function.parameters.empty() ? R"({"type": "object", "properties": {}})"
+                                     : function.parameters;
+}
 
 bool MentionsTools(const std::vector<ChatMessage>& messages) {
   return std::any_of(messages.begin(), messages.end(), [](const ChatMessage& message) {
@@ -89,17 +85,17 @@ std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMes
   std::string json;
   for (const ChatMessage& message : messages) {
     json += json.empty() ? "[" : ", ";
-    json += "{\"role\": " + Quote(message.role) + ", \"content\": ";
+    json += "{\"role\": " + JsonText(message.role) + ", \"content\": ";
     const bool has_calls = !message.tool_calls.empty();
     const bool is_null = has_calls && message.content.empty() && style.null_content;
-    json += is_null ? "null" : Quote(message.content);
+    json += is_null ? "null" : JsonText(message.content);
     if (has_calls) json += ", \"tool_calls\": " + CallsJson(message.tool_calls, style);
     for (const ToolCall& call : message.tool_calls) names[call.id] = call.name;
     if (message.role == "tool") {
       const std::string& id = message.tool_call_id;
-      json += ", \"tool_call_id\": " + Quote(style.short_ids ? ShortId(id) : id);
+      json += ", \"tool_call_id\": " + JsonText(style.short_ids ? ShortId(id) : id);
       const auto name = names.find(id);
-      if (name != names.end()) json += ", \"name\": " + Quote(name->second);
+      if (name != names.end()) json += ", \"name\": " + JsonText(name->second);
     }
     json += "}";
   }

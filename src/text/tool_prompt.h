@@ -18,6 +18,9 @@ struct ToolFunction {
   bool strict = false;
 };
 
+// Its schema, where it has none that of an object without properties.
+std::string ParametersOf(const ToolFunction& function);
+
 // What the templates of one model expect of messages.
 struct ToolMessageStyle {
   bool parsed_arguments = true;  // arguments as a mapping, not as its JSON text

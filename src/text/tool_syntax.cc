@@ -1,7 +1,6 @@
 #include "text/tool_syntax.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace hearth {
@@ -16,8 +15,8 @@ struct Row {
   std::vector<std::string_view> lacks;
 };
 
-const std::array<Row, 6>& Rows() {
-  static const std::array<Row, 6> rows = {{
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> rows = {
       // Hermes 2 and 3, Qwen 2.5 and 3; others put XML between the same tags.
       {{.name = "hermes", .form = Form::kObject, .begin = "<tool_call>", .end = "</tool_call>"},
        {"<tool_call>", "arguments"},
@@ -63,8 +62,48 @@ const std::array<Row, 6>& Rows() {
         .is_bare = true,
         .takes_many = false},
        {"<|start_header_id|>", "\"parameters\": "},
+       {"func_name1("}},
+      // Qwen 3 Coder and 3.5.
+      {{.name = "parameter-tags",
+        .form = Form::kTagged,
+        .begin = "<tool_call>",
+        .end = "</tool_call>",
+        .name_end = ">",
+        .name_begin = "<function=",
+        .key_begin = "<parameter=",
+        .key_end = ">",
+        .value_end = "</parameter>",
+        .close = "</function>",
+        .values_on_lines = true},
+       {"<tool_call>", "<function=", "<parameter=", "</parameter>"},
        {}},
-  }};
+      // GLM 4.5 and later.
+      {{.name = "arg-tags",
+        .form = Form::kTagged,
+        .begin = "<tool_call>",
+        .end = "</tool_call>",
+        .key_begin = "<arg_key>",
+        .key_end = "</arg_key>",
+        .value_begin = "<arg_value>",
+        .value_end = "</arg_value>"},
+       {"<tool_call>", "<arg_key>", "<arg_value>"},
+       {}},
+      // LFM 2 and 2.5.
+      {{.name = "python-list",
+        .form = Form::kPython,
+        .begin = "<|tool_call_start|>",
+        .end = "<|tool_call_end|>"},
+       {"<|tool_call_start|>", "<|tool_call_end|>"},
+       {}},
+      // Llama 3.2 and 4, Gemma 3, where their templates ask for it.
+      {{.name = "pythonic",
+        .form = Form::kPython,
+        .begin = "<|python_start|>",
+        .end = "<|python_end|>",
+        .is_bare = true},
+       {"[func_name1("},
+       {}},
+  };
   return rows;
 }
 
@@ -83,6 +122,12 @@ const ToolSyntax* DetectToolSyntax(std::string_view jinja_template) {
     if (Teaches(jinja_template, row)) return &row.syntax;
   }
   return nullptr;
+}
+
+std::vector<const ToolSyntax*> AllToolSyntaxes() {
+  std::vector<const ToolSyntax*> all;
+  for (const Row& row : Rows()) all.push_back(&row.syntax);
+  return all;
 }
 
 const ToolSyntax& GenericToolSyntax() { return Rows().front().syntax; }

@@ -4,16 +4,21 @@
 
 scripts/test_openai.sh makes the virtual environment and runs it.
 """
+import contextlib
+import io
 import json
 import math
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import unittest
+from typing import Literal
 
 import openai
+import pydantic
 
 HEARTH, MODEL = sys.argv[1:3]
 TOOLS = [
@@ -84,6 +89,40 @@ class OpenAiClientTest(unittest.TestCase):
     def test_several_answers(self):
         texts = [c.message.content for c in self.chat(n=3).choices]
         self.assertEqual(len(set(texts)), 3)
+
+    def test_json_schema(self):
+        class Weather(pydantic.BaseModel):
+            city: Literal["Oslo", "Rome"]
+            degrees: int = pydantic.Field(ge=-50, le=50)
+            is_wet: bool
+
+        # The client turns the class into a schema, and the answer into one of the class.
+        parsed = self.client.chat.completions.parse(
+            model=self.model, messages=QUESTION, seed=5, max_tokens=100,
+            response_format=Weather).choices[0]
+        self.assertEqual(parsed.finish_reason, "stop")
+        self.assertIsInstance(parsed.message.parsed, Weather)
+        with self.client.chat.completions.stream(model=self.model, messages=QUESTION, seed=5,
+                                                 max_tokens=100, response_format=Weather) as stream:
+            streamed = stream.get_final_completion().choices[0].message
+        self.assertEqual(streamed.parsed, parsed.message.parsed)
+
+    def test_json_object(self):
+        choice = self.chat(response_format={"type": "json_object"}, max_tokens=100).choices[0]
+        self.assertTrue(choice.message.content.startswith("{"))
+        if choice.finish_reason == "stop":
+            self.assertIsInstance(json.loads(choice.message.content), dict)
+
+    def test_the_example_of_the_documentation(self):
+        with open("docs/server.md", encoding="utf-8") as page:
+            block = re.search(r"\n    from openai .*?\n(?=\n\S)", page.read(), re.DOTALL).group()
+        address = str(self.client.base_url).rstrip("/")
+        code = textwrap.dedent(block).replace("http://127.0.0.1:8080/v1", address)
+        self.assertIn(address, code)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, {})
+        self.assertTrue(printed.getvalue().strip())
 
     def assert_calls_fit(self, calls):
         for call in calls:

@@ -13,6 +13,8 @@ Threads do not survive `os.fork()`: in a child that was forked, models of the pa
 Load the model in the child, or start processes with multiprocessing's "spawn".
 """
 
+import importlib.metadata
+
 from ._errors import Error, ErrorCode
 from ._generation import Generation
 from ._model import Model
@@ -20,7 +22,7 @@ from ._session import Session
 from ._types import (ChatPrompt, Message, ModelInfo, Result, Sampling, ScoredToken, Stats,
                      TokenScore)
 
-__version__ = "0.1.0"
+__version__ = importlib.metadata.version("hearth-llm")
 
 __all__ = [
     "ChatPrompt",

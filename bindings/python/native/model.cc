@@ -47,7 +47,7 @@ api::Sampling ToSampling(const py::dict& from) {
           .repetition_window = integer("repetition_window"),
           .frequency_penalty = number("frequency_penalty"),
           .presence_penalty = number("presence_penalty"),
-          .logit_bias = from["logit_bias"].cast<std::map<api::TokenId, float>>(),
+          .logit_bias = py::dict(from["logit_bias"]).cast<std::map<api::TokenId, float>>(),
           .seed = from["seed"].cast<uint64_t>()};
 }
 
@@ -82,7 +82,11 @@ void NativeModel::Close() {
     new std::shared_ptr<api::Model>(std::move(model));  // never freed
     return;
   }
-  WithoutGil([&] { model.reset(); });
+  // Also where others wait for an answer of it: they are told that it was cancelled.
+  WithoutGil([&] {
+    model->Close(std::chrono::seconds(10));
+    model.reset();
+  });
 }
 
 std::shared_ptr<api::Model> NativeModel::Get() const {

@@ -11,40 +11,12 @@ namespace {
 
 namespace py = pybind11;
 
-// Names of hearth.ErrorCode.
-const char* NameOf(hearth::api::ErrorCode code) {
-  using hearth::api::ErrorCode;
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kNotFound:
-      return "not_found";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kCorrupt:
-      return "corrupt";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kOutOfBudget:
-      return "out_of_budget";
-    case ErrorCode::kContextFull:
-      return "context_full";
-    case ErrorCode::kCancelled:
-      return "cancelled";
-    case ErrorCode::kBusy:
-      return "busy";
-    case ErrorCode::kInternal:
-      break;
-  }
-  return "internal";
-}
-
 void RaiseAsPython(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
   } catch (const hearth::api::Error& error) {
     const py::module_ errors = py::module_::import("hearth._errors");
-    const py::object code = errors.attr("ErrorCode")(NameOf(error.code()));
+    const py::object code = errors.attr("ErrorCode")(hearth::api::ErrorCodeName(error.code()));
     const py::object raised = errors.attr("Error")(error.what(), code);
     PyErr_SetObject(errors.attr("Error").ptr(), raised.ptr());
   }

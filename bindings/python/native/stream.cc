@@ -22,18 +22,6 @@ py::str ToStr(const std::string& text) {
   return py::reinterpret_steal<py::str>(decoded);
 }
 
-const char* NameOf(api::FinishReason reason) {
-  switch (reason) {
-    case api::FinishReason::kStop:
-      return "stop";
-    case api::FinishReason::kLength:
-      return "length";
-    case api::FinishReason::kCancelled:
-      break;
-  }
-  return "cancelled";
-}
-
 // [(id, logprob, [(id, logprob), ...]), ...]
 py::list ToList(const std::vector<api::ScoredToken>& scores) {
   py::list list;
@@ -125,7 +113,7 @@ py::dict Stream::Finish() {
   const api::Outcome& outcome = mailbox_->WaitForEnd([this] { Cancel(); });
   if (outcome.error) throw *outcome.error;
   py::dict result;
-  result["finish_reason"] = NameOf(outcome.finish_reason);
+  result["finish_reason"] = api::FinishReasonName(outcome.finish_reason);
   result["prompt_tokens"] = outcome.prompt_tokens;
   result["reused_tokens"] = outcome.reused_tokens;
   result["generated"] = outcome.generated;

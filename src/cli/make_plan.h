@@ -1,0 +1,33 @@
+// Plans made from what earlier commands left in the cache folder: the machine's profile, and which
+// neurons or experts the model needs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/model_options.h"
+#include "planner/planner.h"
+
+namespace hearth::cli {
+
+struct PlanWishes {
+  ModelOptions model;               // MODEL, --memory, --ctx, --kv, --mode; no plan
+  std::vector<int> cores;           // that may be used
+  std::optional<double> min_speed;  // tokens per second
+  std::string hardware;             // a profile; empty: the one that `doctor` saved
+  std::string text;                 // to learn from what the model needs; empty: the topic walk
+  int64_t tokens = 256;             // of it
+  bool record = false;              // also where that was learned before
+};
+
+// Learns what the model needs where that is not known yet, with a notice, and keeps it. Warns of a
+// profile that may be stale. program_bytes: of the program that runs the plan. Throws
+// Error(kNotFound), saying that 'hearth doctor' makes one, where there is no profile.
+PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes);
+
+// What a program that now takes so little will take while it computes.
+uint64_t ProgramBytesOfRuns();
+
+}  // namespace hearth::cli

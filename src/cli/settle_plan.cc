@@ -1,0 +1,44 @@
+#include "cli/settle_plan.h"
+
+#include <algorithm>
+
+#include "base/cpu.h"
+#include "base/memory_info.h"
+#include "cli/make_plan.h"
+
+namespace hearth::cli {
+namespace {
+
+// As many as --threads allows.
+std::vector<int> CoresFor(int threads) {
+  std::vector<int> cores = AllowedCpus();
+  if (threads > 0) cores.resize(std::min(cores.size(), static_cast<size_t>(threads)));
+  return cores;
+}
+
+ExecutionPlan PlanOnTheFly(const ModelOptions& options) {
+  PlanWishes wishes{.model = options, .cores = CoresFor(options.threads)};
+  wishes.model.plan.clear();
+  wishes.model.more_program_bytes = 0;
+  wishes.model.may_stream = true;
+  uint64_t program_bytes = ProgramBytesOfRuns() + options.more_program_bytes;
+  ExecutionPlan plan = MakePlanHere(wishes, program_bytes).plan;
+  // Planning leaves something behind in the program that is to run: once more where it is more than
+  // was allowed for.
+  ReturnFreedMemory();
+  const uint64_t taken = ResidentBytes() + options.more_program_bytes;
+  if (taken > program_bytes) {
+    plan = MakePlanHere(wishes, ProgramBytesOfRuns() + options.more_program_bytes).plan;
+    ReturnFreedMemory();
+  }
+  return plan;
+}
+
+}  // namespace
+
+void SettlePlan(ModelOptions& options) {
+  if (options.plan.empty()) return;
+  options.planned = options.makes_plan() ? PlanOnTheFly(options) : ReadPlan(options.plan);
+}
+
+}  // namespace hearth::cli
