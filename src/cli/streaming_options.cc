@@ -75,6 +75,19 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         options.pipeline.policy = kind.value_or(options.pipeline.policy);
         return kind.has_value();
       });
+  add("--merge-gap",
+      fmt::format("missing neurons of a streamed packed model that lie at most so far apart in the "
+                  "file are read together, with what is between them (default {}); none: each is "
+                  "read alone",
+                  FormatSize(kDefaultMergeGapBytes)),
+      "SIZE|none", [](StreamingOptions& options, const std::string& text) {
+        options.pipeline.merge_gap_bytes.reset();
+        if (text == "none") return true;
+        const uint64_t bytes = ParseSize(text, "--merge-gap");
+        options.pipeline.merge_gap_bytes =
+            static_cast<uint32_t>(std::min<uint64_t>(bytes, kMaxGapBytes + 1));
+        return bytes <= kMaxGapBytes;
+      });
   command
       .add_option_function<double>(
           "--pinned",

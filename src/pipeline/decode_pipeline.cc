@@ -127,10 +127,11 @@ uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan
          Buffer::ChargedBytes(Places(hidden_size, NeuronFetch::MaxListed(shape, plan)).end);
 }
 
-DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind)
+DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind,
+                               std::optional<uint32_t> merge_gap_bytes)
     : store_(store),
       kind_(kind),
-      fetch_(budget, store),
+      fetch_(budget, store, merge_gap_bytes),
       memory_(budget, "activations", Places(store.source().hidden_size, fetch_.max_listed()).end) {
   if (kind == PipelineKind::kMatrix) store.RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);

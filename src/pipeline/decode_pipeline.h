@@ -49,9 +49,10 @@ std::optional<PipelineKind> PipelineFromName(std::string_view name);
 // One thread at a time. Owns scratch for one token.
 class DecodePipeline {
  public:
-  // Charged to `budget` as "activations". `store` must outlive the pipeline. Throws
-  // Error(kUnsupported) where kMatrix cannot read halves of bundles.
-  DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind);
+  // Charged to `budget` as "activations". `store` must outlive the pipeline. merge_gap_bytes: see
+  // QueueOptions. Throws Error(kUnsupported) where kMatrix cannot read halves of bundles.
+  DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind,
+                 std::optional<uint32_t> merge_gap_bytes);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                int64_t hidden_size);
 

@@ -30,13 +30,15 @@ uint64_t NeuronFetch::ChargedBytes(const StreamShape& shape, const StreamPlan& p
   return Buffer::ChargedBytes(Places(MaxListed(shape, plan)).end);
 }
 
-NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store)
+NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
+                         std::optional<uint32_t> merge_gap_bytes)
     : store_(store),
       max_listed_(MaxListed(store.source().shape(), store.plan())),
       queue_(store.file().OpenQueue(
           {.depth = store.plan().queue_depth,
            .capacity = std::max(static_cast<size_t>(max_listed_),
-                                static_cast<size_t>(store.plan().queue_depth))})),
+                                static_cast<size_t>(store.plan().queue_depth)),
+           .merge_gap_bytes = merge_gap_bytes})),
       memory_(budget, "activations", Places(max_listed_).end) {
   const Places at(max_listed_);
   std::byte* base = memory_.data();
@@ -172,6 +174,8 @@ void NeuronFetch::End(int64_t damaged) {
   const int32_t first_key = store_.FirstKey(ffn_);
   NeuronCache& cache = store_.cache();
   cache.Release({first_key, looked_up}, {entries_, looked_up.size()});
+  counts_.bytes_read += queue_->gap_bytes() - gap_bytes_;
+  gap_bytes_ = queue_->gap_bytes();
   const bool is_good = !failed() && damaged < 0;
   for (size_t k = 0; k < looked_up.size(); ++k) {
     if (entries_[k].found != CacheFound::kMiss) continue;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/buffer.h"
@@ -23,8 +24,9 @@ enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
 // ready and num_ready, which any thread may make between Begin and End.
 class NeuronFetch {
  public:
-  // Charged to `budget` as "activations". `store` must outlive the fetch.
-  NeuronFetch(Budget& budget, BundleStore& store);
+  // Charged to `budget` as "activations". `store` must outlive the fetch. merge_gap_bytes: see
+  // QueueOptions.
+  NeuronFetch(Budget& budget, BundleStore& store, std::optional<uint32_t> merge_gap_bytes);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan);
 
   // The longest list: any of its neurons may need a spare slot.
@@ -94,6 +96,7 @@ class NeuronFetch {
   std::atomic<int> error_{0};                    // errno of a read that failed
   std::atomic_flag polling_ = ATOMIC_FLAG_INIT;  // whoever holds it uses the queue
   StreamCounts counts_;
+  uint64_t gap_bytes_ = 0;    // of them, between reads
   NeuronMap* map_ = nullptr;  // null where nobody looks
 };
 

@@ -7,12 +7,12 @@ namespace hearth {
 
 // Of a decode pipeline or of ranges, so far.
 struct StreamCounts {
-  int64_t neurons = 0;  // listed; where gates are held, firing; of ranges, all
-  int64_t pinned = 0;   // of them
-  int64_t hits = 0;     // found in the cache
-  int64_t misses = 0;   // read from storage
-  int64_t reads = 0;    // for them
-  uint64_t bytes_read = 0;
+  int64_t neurons = 0;      // listed; where gates are held, firing; of ranges, all
+  int64_t pinned = 0;       // of them
+  int64_t hits = 0;         // found in the cache
+  int64_t misses = 0;       // read from storage
+  int64_t reads = 0;        // for them; neighbours may have been read together
+  uint64_t bytes_read = 0;  // with what lies between such neighbours
   double idle_seconds = 0;  // threads without work while reads were under way, all together
   double wall_seconds = 0;  // of all calls
 

@@ -64,7 +64,9 @@ class StreamStressTest : public StreamedFfnsTest {
     return plan;
   }
   StreamOptions RandomOptions() {
-    return {.policy = Of(AllCachePolicies()), .pipeline = Of(AllPipelines())};
+    return {.policy = Of(AllCachePolicies()),
+            .pipeline = Of(AllPipelines()),
+            .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000})};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
                                      std::unique_ptr<AsyncFile> file) {

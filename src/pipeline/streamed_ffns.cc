@@ -46,7 +46,7 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
     : options_(options),
       store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
-      decode_(budget, store_, options.pipeline) {}
+      decode_(budget, store_, options.pipeline, options.merge_gap_bytes) {}
 
 uint64_t StreamedFfns::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                     int64_t hidden_size, const StreamOptions& options) {

@@ -18,9 +18,15 @@
 
 namespace hearth {
 
+// A neuron of a 7B model in Q4_0, which takes 7 KiB, and no more: eight sequences together are 3 to
+// 5% faster so, as fast with two between them, and slower with more (docs/benchmarks.md).
+inline constexpr uint32_t kDefaultMergeGapBytes = 8 << 10;
+
 struct StreamOptions {
   CachePolicyKind policy = kDefaultCachePolicy;
   PipelineKind pipeline = PipelineKind::kCluster;
+  // See QueueOptions; of neurons.
+  std::optional<uint32_t> merge_gap_bytes = kDefaultMergeGapBytes;
 
   // LLM in a Flash comes with a policy of its own.
   CachePolicyKind cache_policy() const {

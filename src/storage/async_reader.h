@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -67,13 +68,22 @@ class ReadQueue {
     return false;
   }
   virtual bool registered() const noexcept { return false; }
+
+  // Bytes between requests that were read together, so far: nobody asked for them.
+  virtual uint64_t gap_bytes() const noexcept { return 0; }
 };
 
 struct QueueOptions {
   int depth = 32;  // from 1 to kMaxQueueDepth
   // From depth to kMaxQueueCapacity; takes 48 bytes for each. 0: 4096.
   size_t capacity = 0;
+  // A request that begins at most so many bytes behind the one submitted before it may be read
+  // together with it, and what lies between them is thrown away: a disk that serves reads at random
+  // places is paid by the read. Files on disks do so for up to SlotQueue::kMostTogether requests.
+  // 0: only where nothing lies between; nothing: never. At most kMaxGapBytes.
+  std::optional<uint32_t> merge_gap_bytes = std::nullopt;
 };
+inline constexpr uint32_t kMaxGapBytes = uint32_t{1} << 20;
 inline constexpr int kMaxQueueDepth = 4096;
 inline constexpr size_t kMaxQueueCapacity = size_t{1} << 20;
 

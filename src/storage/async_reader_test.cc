@@ -245,12 +245,47 @@ TEST_P(AsyncReaderTest, ReadsTheSameWithRegisteredBuffersAndBesideThem) {
   }
 }
 
+// Some with nothing between them, some with little, some with more than may be thrown away.
+TEST_P(AsyncReaderTest, NeighboursThatAreReadTogetherGoWhereEachBelongs) {
+  const uint32_t block = std::max(file_->alignment_bytes(), 512u);
+  RandomWords random(6);
+  std::vector<ReadRequest> requests;
+  uint64_t between = 0;
+  for (uint64_t at = 0;;) {
+    const auto bytes = static_cast<uint32_t>((1 + random.NextBelow(4)) * block);
+    if (at + bytes > kReadFileBytes) break;
+    requests.push_back({at, nullptr, bytes, requests.size()});
+    const uint64_t gap = random.NextBelow(6) * block;
+    between += gap;
+    at += bytes + gap;
+  }
+  for (const std::optional<uint32_t> most_gap :
+       {std::optional<uint32_t>(), std::optional<uint32_t>(0), std::optional(2 * block)}) {
+    Buffer memory = Memory(requests.size() * 4 * block);
+    for (size_t i = 0; i < requests.size(); ++i) requests[i].data = memory.data() + i * 4 * block;
+    const auto queue = file_->OpenQueue({.depth = 4, .merge_gap_bytes = most_gap});
+    ASSERT_EQ(queue->Submit(requests), requests.size());
+    std::vector<int> seen(requests.size(), 0);
+    for (const ReadCompletion& completion : WaitForAll(*queue)) {
+      EXPECT_EQ(completion.error, 0);
+      EXPECT_EQ(seen[completion.tag]++, 0);
+      EXPECT_TRUE(Matches(sample_.bytes(), requests[completion.tag]));
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), std::ssize(requests));
+    EXPECT_LT(queue->gap_bytes(), between);
+    if (most_gap.value_or(0) == 0) {
+      EXPECT_EQ(queue->gap_bytes(), 0u);
+    }
+  }
+}
+
 TEST_P(AsyncReaderTest, RefusesQueuesThatMakeNoSense) {
   for (const QueueOptions& options :
        std::vector<QueueOptions>{{.depth = 0},
                                  {.depth = -1},
                                  {.depth = kMaxQueueDepth + 1},
                                  {.depth = 8, .capacity = 7},
+                                 {.depth = 8, .merge_gap_bytes = kMaxGapBytes + 1},
                                  {.depth = 8, .capacity = SIZE_MAX}}) {
     try {
       static_cast<void>(file_->OpenQueue(options));

@@ -26,6 +26,7 @@ class CountingFile::Queue final : public ReadQueue {
     return inner_->RegisterBuffers(regions);
   }
   bool registered() const noexcept override { return inner_->registered(); }
+  uint64_t gap_bytes() const noexcept override { return inner_->gap_bytes(); }
 
   size_t Submit(std::span<const ReadRequest> requests) noexcept override {
     const int64_t begin_ns = clock_.NowNs();

@@ -112,6 +112,28 @@ class DiskFileTest : public testing::TestWithParam<FileKind> {
   std::unique_ptr<AsyncFile> file_;
 };
 
+// Eight requests are one read, and the file ends in the middle of it.
+TEST_P(DiskFileTest, OfReadsTogetherThoseFailThatPassANewEnd) {
+  constexpr uint64_t kReads = 8, kStride = kReadBytes + 4096, kBefore = 3;
+  std::filesystem::resize_file(sample_.path(), kBefore * kStride);
+  Buffer memory = Memory(kReads * kReadBytes);
+  std::vector<ReadRequest> requests;
+  for (uint64_t i = 0; i < kReads; ++i) {
+    requests.push_back({i * kStride, memory.data() + i * kReadBytes, kReadBytes, i});
+  }
+  const auto queue = file_->OpenQueue({.depth = 2, .merge_gap_bytes = 8192});
+  ASSERT_EQ(queue->Submit(requests), kReads);
+  EXPECT_EQ(queue->gap_bytes(), (kReads - 1) * 4096);
+  const std::vector<ReadCompletion> done = WaitForAll(*queue);
+  EXPECT_EQ(done.size(), kReads);
+  for (const ReadCompletion& completion : done) {
+    EXPECT_EQ(completion.error, completion.tag < kBefore ? 0 : EIO) << completion.tag;
+    if (completion.error == 0) {
+      EXPECT_TRUE(Matches(sample_.bytes(), requests[completion.tag]));
+    }
+  }
+}
+
 TEST_P(DiskFileTest, AReadPastANewEndFailsAndOthersSucceed) {
   constexpr uint64_t kNewEnd = kFileBytes / 2 + 1000;
   std::filesystem::resize_file(sample_.path(), kNewEnd);

@@ -31,6 +31,7 @@ class HoldingQueue : public ReadQueue {
     return inner_->RegisterBuffers(regions);
   }
   bool registered() const noexcept override { return inner_->registered(); }
+  uint64_t gap_bytes() const noexcept override { return inner_->gap_bytes(); }
 
  protected:
   // When a read that is issued now may complete. `slot` is its own until Completed.

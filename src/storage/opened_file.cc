@@ -150,6 +150,10 @@ QueueOptions CheckedQueueOptions(const std::string& name, const QueueOptions& op
                 fmt::format("{} to {}", depth, kMaxQueueCapacity),
                 fmt::format("{}", options.capacity));
   }
+  if (options.merge_gap_bytes.value_or(0) > kMaxGapBytes) {
+    throw Error(ErrorCode::kInvalidArgument, name, "bytes between reads that are merged",
+                fmt::format("0 to {}", kMaxGapBytes), fmt::format("{}", *options.merge_gap_bytes));
+  }
   return checked;
 }
 

@@ -27,8 +27,10 @@ struct Job {
   Job* next = nullptr;
   PreadQueue* queue = nullptr;
   uint32_t slot = 0;
-  ReadProgress* read = nullptr;  // the thread's own until the job is in the list of results
-  int error = 0;
+  ReadProgress* read = nullptr;   // the thread's own until the job is in the list of results
+  std::span<const iovec> pieces;  // of a read for several requests; as `read`
+  int64_t result = 0;             // of such a read, what the system returned
+  int error = 0;                  // of others
 };
 
 // Jobs in order. Not thread-safe.
@@ -167,6 +169,11 @@ void PreadPool::RunThread() noexcept {
 void PreadPool::RunJob(Job* job) noexcept {
   ReadProgress& read = *job->read;
   ReadStep step = ReadStep::kAgain;
+  if (!job->pieces.empty()) {
+    job->result = preadv(file_.handle.get(), job->pieces.data(),
+                         static_cast<int>(job->pieces.size()), static_cast<off_t>(read.offset));
+    step = ReadStep::kDone;  // the queue looks what came of it
+  }
   while (step == ReadStep::kAgain) {
     const ssize_t got =
         pread(file_.handle.get(), read.data, read.bytes, static_cast<off_t>(read.offset));
@@ -187,6 +194,7 @@ PreadQueue::PreadQueue(const OpenedFile& opened, const QueueOptions& options, Pr
 }
 
 void PreadQueue::Start(uint32_t index) noexcept {
+  jobs_[index].pieces = pieces(index);
   batch_.Push(&jobs_[index]);
   ++batch_size_;
 }
@@ -213,7 +221,11 @@ size_t PreadQueue::Reap(std::span<ReadCompletion> completions, bool block) noexc
   size_t count = 0;
   while (count < completions.size() && !ready_.empty()) {
     const Job* job = ready_.Pop();
-    Finish(job->slot, job->error, &completions[count++]);
+    if (job->pieces.empty()) {
+      Finish(job->slot, job->error, &completions[count++]);
+    } else if (Advance(job->slot, job->result, &completions[count])) {
+      ++count;
+    }
   }
   return count;
 }

@@ -1,11 +1,16 @@
 // The part of a ReadQueue over a file on disk that does not depend on the backend.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "storage/async_reader.h"
 #include "storage/fixed_ring.h"
 #include "storage/opened_file.h"
@@ -14,10 +19,16 @@
 namespace hearth {
 
 // Requests pass through three places: `waiting`, in order, until one of depth() slots is free; the
-// slot, while the backend reads; and, where they fail before they get that far, `failed`. After
-// every call, requests wait only where all slots are taken.
+// slot, while the backend reads; and `ended`, where they fail before they get that far or end
+// together with others. After every call, requests wait only where all slots are taken.
+//
+// Where options.merge_gap_bytes says so, a slot is one read for several requests that wait one
+// behind the other. What does not come of it as a whole is read request by request.
 class SlotQueue : public ReadQueue {
  public:
+  // Requests that are read together, at the most.
+  static constexpr size_t kMostTogether = 8;
+
   // `options` as CheckedQueueOptions returned them; `file` must outlive the queue.
   SlotQueue(const OpenedFile& file, const QueueOptions& options);
 
@@ -27,6 +38,7 @@ class SlotQueue : public ReadQueue {
   size_t Submit(std::span<const ReadRequest> requests) noexcept override;
   size_t Poll(std::span<ReadCompletion> completions) noexcept override;
   size_t Wait(std::span<ReadCompletion> completions) noexcept override;
+  uint64_t gap_bytes() const noexcept override { return gap_bytes_; }
 
  protected:
   // Backends implement these three and call Drain in their destructor. Start hands what is left
@@ -49,13 +61,34 @@ class SlotQueue : public ReadQueue {
   void Drain() noexcept;
 
   ReadProgress& slot(uint32_t index) noexcept { return slots_[index]; }
+  // Where the bytes of a slot go, in order, that is a read for several requests; of others empty.
+  // Such a slot is given to Advance, whatever the system returned, and not to Finish.
+  std::span<const iovec> pieces(uint32_t index) const noexcept {
+    return groups_.empty() ? std::span<const iovec>() : groups_[index].used_pieces();
+  }
   // Slots that are taken.
   size_t running() const noexcept { return slots_.size() - free_slots_.size(); }
   const OpenedFile& file() const noexcept { return file_; }
 
  private:
+  // Several requests of one slot, ascending.
+  struct Group {
+    std::array<ReadRequest, kMostTogether> requests;
+    std::array<iovec, 2 * kMostTogether> pieces;  // theirs, and those between
+    size_t num_requests = 0;                      // 0: the slot has one of its own
+    size_t num_pieces = 0;
+
+    std::span<const iovec> used_pieces() const noexcept {
+      return std::span(pieces).first(num_pieces);
+    }
+    void Add(std::byte* data, size_t bytes) noexcept { pieces[num_pieces++] = {data, bytes}; }
+  };
+
   size_t Collect(std::span<ReadCompletion> completions, bool block) noexcept;
+  size_t TakeEnded(std::span<ReadCompletion> completions) noexcept;
   void StartWaiting() noexcept;
+  void Gather(uint32_t index) noexcept;
+  void Separate(uint32_t index) noexcept;
 
   const OpenedFile& file_;
   CacheDropper dropper_;
@@ -64,7 +97,14 @@ class SlotQueue : public ReadQueue {
   std::vector<ReadProgress> slots_;
   std::vector<uint32_t> free_slots_;
   FixedRing<ReadRequest> waiting_;
-  FixedRing<ReadCompletion> failed_;
+  FixedRing<ReadRequest> separated_;  // of groups; go before those that wait, and alone
+  FixedRing<ReadCompletion> ended_;
+  // Where requests are merged.
+  std::optional<uint32_t> merge_gap_bytes_;
+  std::vector<Group> groups_;  // of the slots
+  Budget gap_budget_;
+  Buffer gap_memory_;  // takes what lies between them
+  uint64_t gap_bytes_ = 0;
 };
 
 }  // namespace hearth

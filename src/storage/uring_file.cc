@@ -119,8 +119,11 @@ void UringQueue::Start(uint32_t index) noexcept {
   io_uring_sqe* entry = io_uring_get_sqe(&ring_);
   const ReadProgress& read = slot(index);
   const int fd = registered_file_ ? 0 : file().handle.get();
-  const unsigned buffer = BufferOf(read.data, read.bytes);
-  if (buffer == kNoBuffer) {
+  const std::span<const iovec> parts = pieces(index);
+  const unsigned buffer = parts.empty() ? BufferOf(read.data, read.bytes) : kNoBuffer;
+  if (!parts.empty()) {
+    io_uring_prep_readv(entry, fd, parts.data(), static_cast<unsigned>(parts.size()), read.offset);
+  } else if (buffer == kNoBuffer) {
     io_uring_prep_read(entry, fd, read.data, read.bytes, read.offset);
   } else {
     io_uring_prep_read_fixed(entry, fd, read.data, read.bytes, read.offset,
