@@ -105,13 +105,21 @@ double HardwareProfile::IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) 
     if (within == nullptr || read.range_bytes < within->range_bytes) within = &read;
   }
   if (within == nullptr) return 1;
-  const auto seconds = [](const IoSpeed& read) {
-    return static_cast<double>(read.block_bytes) / read.bytes_per_s.median;
-  };
   const auto bytes = static_cast<double>(block_bytes);
   const int depth = within->queue_depth;
-  return SecondsOnCurve(CurveAtDepth(storage, depth), bytes, seconds) /
-         SecondsOnCurve(CurveAtDepth(storage, depth, within->range_bytes), bytes, seconds);
+  const auto whole_curve = CurveAtDepth(storage, depth);
+  const auto range_curve = CurveAtDepth(storage, depth, within->range_bytes);
+  const auto gain = [&](double Spread::*of_whole, double Spread::*of_range) {
+    const auto seconds_by = [](double Spread::*speed) {
+      return [speed](const IoSpeed& read) {
+        return static_cast<double>(read.block_bytes) / read.bytes_per_s.*speed;
+      };
+    };
+    return SecondsOnCurve(whole_curve, bytes, seconds_by(of_whole)) /
+           SecondsOnCurve(range_curve, bytes, seconds_by(of_range));
+  };
+  const bool differ = gain(&Spread::max, &Spread::min) > 1 || gain(&Spread::min, &Spread::max) < 1;
+  return differ ? gain(&Spread::median, &Spread::median) : 1;
 }
 
 double HardwareProfile::LookUpSeconds() const {

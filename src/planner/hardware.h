@@ -102,7 +102,7 @@ struct HardwareProfile {
   // Of so many reads that are submitted together.
   double IoBatchSeconds(uint64_t block_bytes, int queue_depth) const;
   // How many times as fast reads are that stay in `range_bytes` of a file, by the smallest measured
-  // range that holds them; 1 where none does.
+  // range that holds them; 1 where none does, or where the rounds do not tell the two apart.
   double IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const;
   // Of the median of a big core.
   double LookUpSeconds() const;
