@@ -100,8 +100,9 @@ TEST_F(StreamingCommandTest, BenchSaysThatGatesStay) {
 TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
   const std::string memory = Memory(14);
   for (const char* pipeline : {"cluster", "matrix", "blocking"}) {
-    const ProgramResult result = Bench({"--memory", memory, "--json", "--pipeline", pipeline,
-                                        "--io", "pread", "--cache-policy", "lru", "--pinned", "0"});
+    const ProgramResult result =
+        Bench({"--memory", memory, "--json", "--pipeline", pipeline, "--io", "pread",
+               "--cache-policy", "lru", "--pinned", "0", "--merge-gap", "none"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const nlohmann::json io = nlohmann::json::parse(result.out)["io"];
     EXPECT_EQ(io["pipeline"], pipeline);
@@ -113,6 +114,22 @@ TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
     const double bytes_per_read = io["bytes_read_per_token"].get<double>() /
                                   std::max(io["reads_per_token"].get<double>(), 1.0);
     EXPECT_NEAR(bytes_per_read, std::string(pipeline) == "matrix" ? 768 : 1536, 1);
+  }
+}
+
+TEST_F(StreamingCommandTest, NeighboursAreReadTogether) {
+  const std::string memory = Memory(14);
+  const auto bytes_per_read = [&](const char* gap) {
+    const ProgramResult result = Bench({"--memory", memory, "--json", "--merge-gap", gap});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json io = nlohmann::json::parse(result.out)["io"];
+    return io["bytes_read_per_token"].get<double>() /
+           std::max(io["reads_per_token"].get<double>(), 1.0);
+  };
+  EXPECT_NEAR(bytes_per_read("0"), 1536, 1);     // a bundle; nothing lies between
+  EXPECT_GT(bytes_per_read("16K"), 1536 * 1.1);  // ten bundles may
+  for (const char* nonsense : {"2M", "-1", "some"}) {
+    EXPECT_EQ(Bench({"--memory", memory, "--merge-gap", nonsense}).exit_code, 2) << nonsense;
   }
 }
 

@@ -83,7 +83,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
       "SIZE|none", [](StreamingOptions& options, const std::string& text) {
         options.pipeline.merge_gap_bytes.reset();
         if (text == "none") return true;
-        const uint64_t bytes = ParseSize(text, "--merge-gap");
+        const uint64_t bytes = AsUsage([&] { return ParseSize(text, "--merge-gap"); });
         options.pipeline.merge_gap_bytes =
             static_cast<uint32_t>(std::min<uint64_t>(bytes, kMaxGapBytes + 1));
         return bytes <= kMaxGapBytes;
