@@ -38,7 +38,7 @@ def dense_path(folder: Path) -> Path:
     """A SiLU model of 0.3 MB, without a chat template."""
     return synthesize(folder, "dense", {
         "hidden_size": 64, "intermediate_size": 192, "num_layers": 2, "num_heads": 2,
-        "num_kv_heads": 1, "head_dim": 32, "vocab_size": 300, "context_length": 8192})
+        "num_kv_heads": 1, "head_dim": 32, "vocab_size": 300, "context_length": 131072})
 
 
 @pytest.fixture(scope="session")

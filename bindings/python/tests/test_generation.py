@@ -182,8 +182,8 @@ import os, signal, sys, threading, time
 import hearth
 from hearth import Sampling
 ENDLESS = Sampling(temperature=0, logit_bias={0: -100, 1: -100, 2: -100})
-model = hearth.Model(sys.argv[1], threads=2, context=8192)
-generation = model.generate([7], max_tokens=8000, sampling=ENDLESS)
+model = hearth.Model(sys.argv[1], threads=2, context=100000)
+generation = model.generate([7], max_tokens=90000, sampling=ENDLESS)
 """
 
 
@@ -206,7 +206,7 @@ def test_exits_while_a_daemon_thread_waits(dense_path: Path, repetition: int) ->
         def drain():
             for _ in generation: pass
             while True:
-                for _ in model.generate([7], max_tokens=8000, sampling=ENDLESS): pass
+                for _ in model.generate([7], max_tokens=90000, sampling=ENDLESS): pass
         threading.excepthook = lambda _: None  # the model is closed under it
         threading.Thread(target=drain, daemon=True).start()
         time.sleep(0.1)
