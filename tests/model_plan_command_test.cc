@@ -130,8 +130,10 @@ TEST_F(ModelPlanCommandTest, PlansOnTheFly) {
   ASSERT_EQ(bench.exit_code, 0) << bench.err;
   EXPECT_EQ(nlohmann::json::parse(bench.out)["io"], nullptr);
 
-  for (const char* said : {"--pinned", "--isa", "--io"}) {
-    const std::string value = std::string(said) == "--pinned" ? "0.5" : "auto";
+  for (const char* said : {"--pinned", "--merge-gap", "--isa", "--io"}) {
+    const std::string value = std::string(said) == "--pinned"      ? "0.5"
+                              : std::string(said) == "--merge-gap" ? "none"
+                                                                   : "auto";
     const ProgramResult refused = Run({"--plan", "auto", said, value});
     EXPECT_EQ(refused.exit_code, 2) << said;
     EXPECT_THAT(refused.err, HasSubstr(said));

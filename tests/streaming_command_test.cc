@@ -145,7 +145,10 @@ TEST_F(StreamingCommandTest, OtherDevicesAreEmulated) {
       nlohmann::json::parse(Bench({"--memory", memory, "--json"}).out)["quality"]["top1_agreement"])
       << "the device changes no bit";
   EXPECT_THAT(Bench({"--io-device", "oneplus-12"}).err, HasSubstr("--io-device has no effect"));
-  EXPECT_EQ(Bench({"--memory", memory, "--io-device", "oneplus-12", "--io", "pread"}).exit_code, 2);
+  for (const auto& [said, value] : {std::pair("--io", "pread"), std::pair("--merge-gap", "0")}) {
+    EXPECT_EQ(Bench({"--memory", memory, "--io-device", "oneplus-12", said, value}).exit_code, 2)
+        << said;
+  }
   const ProgramResult unknown = Bench({"--memory", memory, "--io-device", "a-phone"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.err, HasSubstr("a-phone"));

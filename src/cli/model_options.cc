@@ -27,15 +27,17 @@ void CheckIsa(const std::string& name) {
 // What a plan decides cannot be said beside it.
 void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
   if (options.plan.empty()) return;
-  const auto refuse = [&](std::initializer_list<const char*> said) {
-    for (const char* name : said) {
-      if (command.count(name) == 0) continue;
-      throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", name,
-                                   Printable(options.plan)));
+  std::vector<std::string> decided = options.streaming.given;
+  const auto add_given = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (command.count(name) > 0) decided.emplace_back(name);
     }
   };
-  refuse({"--isa", "--pipeline", "--io", "--cache-policy", "--pinned"});
-  if (!options.makes_plan()) refuse({"--memory", "--threads", "--ctx", "--kv", "--mode"});
+  add_given({"--isa"});
+  if (!options.makes_plan()) add_given({"--memory", "--threads", "--ctx", "--kv", "--mode"});
+  if (decided.empty()) return;
+  throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", decided.front(),
+                               Printable(options.plan)));
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments) {
                       fmt::join(SimDeviceNames(), ", ")))
       ->option_text("NAME|FILE")
       ->excludes(command.get_option("--io"))
-      ->excludes(command.get_option("--plan"));
+      ->excludes(command.get_option("--merge-gap"));
 }
 
 void CheckStreaming(const StreamingArguments& arguments) {

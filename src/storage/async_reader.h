@@ -75,7 +75,7 @@ class ReadQueue {
 
 struct QueueOptions {
   int depth = 32;  // from 1 to kMaxQueueDepth
-  // From depth to kMaxQueueCapacity; takes 48 bytes for each. 0: 4096.
+  // From depth to kMaxQueueCapacity; takes 48 bytes for each, 80 where reads are merged. 0: 4096.
   size_t capacity = 0;
   // A request that begins at most so many bytes behind the one submitted before it may be read
   // together with it, and what lies between them is thrown away: a disk that serves reads at random
