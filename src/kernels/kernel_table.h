@@ -190,6 +190,9 @@ struct RowsTimesTokensArgs {
 using RowsTimesTokensFn = void (*)(const RowsTimesTokensArgs&) noexcept;
 inline constexpr int64_t kLanesOfEntry = 16;
 
+// Twice as many: what a token's sums cost to fetch and to put back is shared by twice the entries.
+inline constexpr int64_t kRowsOfSums = 128;
+
 // Weights of a block in a quarter of a token's sums, and their sums in all 16 blocks.
 inline constexpr int64_t kQuarterWeights = 8;
 inline constexpr int64_t kQuarterSums = 128;
@@ -200,7 +203,7 @@ inline constexpr int64_t kQuarterSums = 128;
 // that what is added to together lies together: sums[i / 8][t][i % 8][b] belongs to weight i of
 // block b.
 struct RowsToSumsArgs {
-  RowList list;   // at most kRowsOfBatch
+  RowList list;   // at most kRowsOfSums
   int64_t k;      // a multiple of 32
   int64_t group;  // below ceil(k / 512)
   int64_t tokens;
@@ -251,6 +254,25 @@ struct FloatRowsToTokensArgs {
   int64_t out_stride;  // distance between tokens, in floats
 };
 using FloatRowsToTokensFn = void (*)(const FloatRowsToTokensArgs&) noexcept;
+
+// Which of some neurons fire: those whose gates are not silent, that is not at most `below` and not
+// between `from` and `to` (ops/silent_gates.h). A gate that is no number fires; bounds that are no
+// numbers make no gate silent.
+struct PackFiredArgs {
+  const int32_t* neurons;
+  const float* gates;
+  int64_t count;
+  float below;
+  float from;
+  float to;
+  const uint64_t* allowed;  // others do not fire: neuron i is bit i % 64 of word i / 64. Null: all
+  uint64_t* fired;          // likewise those that do, ceil(count / 64) words. May be null
+  // Those that fire, in order: as many as the result says, with room for `count`, of which what
+  // lies behind is overwritten. May be the inputs themselves.
+  int32_t* out_neurons;
+  float* out_gates;
+};
+using PackFiredFn = int64_t (*)(const PackFiredArgs&) noexcept;
 
 // out[i] = XXH32, with seed 0, of the first `bytes` bytes of rows[i]: the checks of bundles
 // (docs/formats/bundle.md).
@@ -305,6 +327,8 @@ struct KernelTable {
   // in the order of columns: out[32 * blocks].
   void (*sums_to_columns)(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
                           float* out) noexcept;
+
+  PackFiredFn pack_fired;
 
   RowHashFn xxh32_rows;
 

@@ -181,6 +181,22 @@ void ReferenceSumsToColumns(const float* sums, int64_t tokens, int64_t token, in
   }
 }
 
+int64_t ReferencePackFired(const PackFiredArgs& a) noexcept {
+  for (int64_t word = 0; a.fired != nullptr && word < (a.count + 63) / 64; ++word) {
+    a.fired[word] = 0;
+  }
+  int64_t packed = 0;
+  for (int64_t i = 0; i < a.count; ++i) {
+    const float gate = a.gates[i];
+    if (gate <= a.below || (gate >= a.from && gate <= a.to)) continue;
+    if (a.allowed != nullptr && (a.allowed[i / 64] >> i % 64 & 1) == 0) continue;
+    if (a.fired != nullptr) a.fired[i / 64] |= uint64_t{1} << i % 64;
+    a.out_neurons[packed] = a.neurons[i];
+    a.out_gates[packed++] = gate;
+  }
+  return packed;
+}
+
 void ReferenceXxh32Rows(const RowHashArgs& args) noexcept {
   const RowList& list = args.list;
   for (int64_t i = 0; i < list.count; ++i) {

@@ -23,6 +23,8 @@ void ReferenceRowsToSums(const RowsToSumsArgs& args) noexcept;
 void ReferenceSumsToColumns(const float* sums, int64_t tokens, int64_t token, int64_t blocks,
                             float* out) noexcept;
 
+int64_t ReferencePackFired(const PackFiredArgs& args) noexcept;
+
 void ReferenceXxh32Rows(const RowHashArgs& args) noexcept;
 
 template <DType dtype>
@@ -43,6 +45,7 @@ void ReferenceHalfRowsToTokens(const FloatRowsToTokensArgs& args) noexcept;
 constexpr void SetReferenceRows(KernelTable& table) {
   table.quantize_q8_groups = ReferenceQuantizeQ8Groups;
   table.sums_to_columns = ReferenceSumsToColumns;
+  table.pack_fired = ReferencePackFired;
   table.xxh32_rows = ReferenceXxh32Rows;
   SetReferenceRows<DType::kQ4_0>(table);
   SetReferenceRows<DType::kQ4_1>(table);

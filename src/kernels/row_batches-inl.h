@@ -12,16 +12,19 @@ namespace hearth::kernels::HEARTH_ISA {
 
 // --- Rows times tokens.
 
-// A group of some rows: codes as the first operand of DotQuads, quad by quad of the group's lanes,
-// and scales as floats: less than a first-level cache holds. Lanes that a short group lacks are
-// zeros.
+// A group of some rows, little enough for a first-level cache: lines of codes, and scales as
+// floats. Lanes that a short group lacks are zeros. Nibbles stay packed where vectors are so wide
+// that reading them takes longer than unpacking them; elsewhere a line of them becomes two of
+// bytes.
 template <class Type>
-struct UnpackedGroup {
-  HWY_ALIGN uint8_t quads[kRowsOfBatch][8][kLineBytes];
+struct GroupOfRows {
+  static constexpr bool kUnpacks = Type::kLines == 4 && kVectorBytes < kLineBytes;
+  static constexpr int kLines = kUnpacks ? 8 : Type::kLines;
+  HWY_ALIGN uint8_t lines[kRowsOfBatch][kLines][kLineBytes];
   HWY_ALIGN float scales[kRowsOfBatch][kLineLanes];
   HWY_ALIGN float minimums[Type::kHasMinimum ? kRowsOfBatch : 1][kLineLanes];
 
-  HWY_INLINE void Unpack(const RowList& list, const GroupPlace& at) {
+  HWY_INLINE void Load(const RowList& list, const GroupPlace& at) {
     for (int64_t r = 0; r < list.count; ++r) {
       const uint8_t* row = RowAt(list, r);
       for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
@@ -30,7 +33,7 @@ struct UnpackedGroup {
         if (n == 0) {
           Clear(r, lane);
         } else {
-          UnpackLanes(row, at, r, lane, n);
+          LoadLanes(row, at, r, lane, n);
         }
       }
     }
@@ -38,21 +41,22 @@ struct UnpackedGroup {
 
  private:
   HWY_INLINE void Clear(int64_t r, int64_t lane) {
-    for (auto& line : quads[r]) __builtin_memset(line + 4 * lane, 0, kVectorBytes);
+    for (auto& line : lines[r]) __builtin_memset(line + 4 * lane, 0, kVectorBytes);
     hn::StoreU(hn::Zero(kFloats), kFloats, scales[r] + lane);
     if constexpr (Type::kHasMinimum) hn::StoreU(hn::Zero(kFloats), kFloats, minimums[r] + lane);
   }
 
-  HWY_INLINE void UnpackLanes(const uint8_t* row, const GroupPlace& at, int64_t r, int64_t lane,
-                              int64_t n) {
+  HWY_INLINE void LoadLanes(const uint8_t* row, const GroupPlace& at, int64_t r, int64_t lane,
+                            int64_t n) {
     for (int line = 0; line < Type::kLines; ++line) {
       const Bytes codes =
           LoadQuads<false>(row + at.codes + (line * at.lanes + lane) * kRowLaneBytes, n);
-      if constexpr (Type::kLines == 4) {
-        hn::Store(LowNibbles(codes), ByteTag(), quads[r][2 * line] + 4 * lane);
-        hn::Store(HighNibbles(codes), ByteTag(), quads[r][2 * line + 1] + 4 * lane);
+      if constexpr (kUnpacks) {
+        hn::Store(LowNibbles(codes), ByteTag(), lines[r][2 * line] + 4 * lane);
+        hn::Store(HighNibbles(codes), ByteTag(), lines[r][2 * line + 1] + 4 * lane);
       } else {
-        hn::Store(PrepareQ8_0(codes), ByteTag(), quads[r][line] + 4 * lane);
+        hn::Store(Type::kLines == 4 ? codes : PrepareQ8_0(codes), ByteTag(),
+                  lines[r][line] + 4 * lane);
       }
     }
     hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[r] + lane);
@@ -62,11 +66,11 @@ struct UnpackedGroup {
   }
 };
 
-// The rows of a token's entries times lanes [lane, lane + kLanes) of one of its groups. The
-// products are added to those of the lanes before, which do not exist where is_first.
+// The rows of entries [entry, end) of a token times lanes [lane, lane + kLanes) of one of its
+// groups. The products are added to those of the lanes before, which do not exist where is_first.
 template <class Type>
-HWY_INLINE void EntriesTimesLanes(const UnpackedGroup<Type>& rows, const GroupQ8& x, int64_t lane,
-                                  const int32_t* places, int64_t count, bool is_first,
+HWY_INLINE void EntriesTimesLanes(const GroupOfRows<Type>& rows, const GroupQ8& x, int64_t lane,
+                                  const int32_t* places, int64_t entry, int64_t end, bool is_first,
                                   float* lanes) {
   const IntVec code_sums = hn::LoadU(IntTag(), x.sums + lane);
   const IntVec start = hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
@@ -74,59 +78,65 @@ HWY_INLINE void EntriesTimesLanes(const UnpackedGroup<Type>& rows, const GroupQ8
   Bytes quads[8];
   Unrolled<8>([&]<int q>()
                   HEARTH_INLINED HWY_ATTR { quads[q] = LoadBytes(x.codes[q] + 4 * lane); });
-  for (int64_t i = 0; i < count; ++i, lanes += kLanesOfEntry) {
-    const int32_t r = places[i];
+  for (; entry < end; ++entry) {
+    const int64_t r = places[entry];
+    float* to = lanes + entry * kLanesOfEntry;
     IntVec dot = start;
-    Unrolled<8>([&]<int q>() HEARTH_INLINED HWY_ATTR {
-      const Bytes w = hn::Load(ByteTag(), rows.quads[r][q] + 4 * lane);
-      if constexpr (Type::kLines == 4) {
-        dot = DotQuads(dot, w, quads[q]);
+    Unrolled<GroupOfRows<Type>::kLines>([&]<int line>() HEARTH_INLINED HWY_ATTR {
+      const Bytes w = hn::Load(ByteTag(), rows.lines[r][line] + 4 * lane);
+      if constexpr (GroupOfRows<Type>::kUnpacks) {
+        dot = DotQuads(dot, w, quads[line]);
+      } else if constexpr (Type::kLines == 4) {
+        dot = DotQuads(dot, LowNibbles(w), quads[2 * line]);
+        dot = DotQuads(dot, HighNibbles(w), quads[2 * line + 1]);
       } else {
-        dot = hearth::kernels::HEARTH_ISA::DotQ8_0(dot, w, quads[q]);
+        dot = hearth::kernels::HEARTH_ISA::DotQ8_0(dot, w, quads[line]);
       }
     });
-    FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, lanes);
+    FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
     const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dot), x_scale);
     sum = hn::MulAdd(scaled, hn::Load(kFloats, rows.scales[r] + lane), sum);
     if constexpr (Type::kHasMinimum) {
       const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
       sum = hn::MulAdd(x_sum, hn::Load(kFloats, rows.minimums[r] + lane), sum);
     }
-    hn::StoreU(sum, kFloats, lanes);
+    hn::StoreU(sum, kFloats, to);
   }
 }
 
 // Tokens ahead whose activations (sums) are asked for.
 inline constexpr int64_t kTokensAhead = 3;
 
-// Rows lie unpacked in the first-level cache, a group at a time; so activations are read from the
-// second-level cache once for all rows that a token meets. Sums pause in memory meanwhile.
+// Rows lie in the first-level cache, a group at a time; so activations are read from the
+// second-level cache once for all rows that a token meets. Sums pause in memory meanwhile. What is
+// read again and again is not looked up in `a`, which a store of a vector might have changed.
 template <class Type>
 HWY_INLINE void RowsTimesSomeTokens(const RowsTimesTokensArgs& a, const RowGroups& layout,
-                                    const TokensByCount& tokens) {
-  UnpackedGroup<Type> rows;
+                                    const int32_t* tokens, int64_t count) {
+  const GroupQ8* const x = a.x;
+  const int32_t* const begin = a.begin;
+  const int32_t* const places = a.places;
+  float* const lanes = a.lanes;
+  GroupOfRows<Type> rows;
   for (int64_t g = 0; g < layout.groups; ++g) {
     const GroupPlace at = PlaceOf(layout, g);
-    rows.Unpack(a.list, at);
+    rows.Load(a.list, at);
     const RowList none = {};
     const bool is_last = g + 1 == layout.groups;
-    GroupFetcher<Type> own(is_last ? none : a.list, PlaceOf(layout, is_last ? g : g + 1),
-                           tokens.size());
-    GroupFetcher<Type> next(a.next, at, tokens.size());
-    for (int64_t i = 0; i < tokens.size(); ++i) {
-      const int64_t t = tokens.token(i);
-      const auto* ahead =
-          reinterpret_cast<const int8_t*>(a.x + tokens.Ahead(i, kTokensAhead) * layout.groups + g);
+    GroupFetcher<Type> own(is_last ? none : a.list, PlaceOf(layout, is_last ? g : g + 1), count, 1);
+    GroupFetcher<Type> next(a.next, at, count, 1);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t later = tokens[i + kTokensAhead < count ? i + kTokensAhead : count - 1];
+      const auto* ahead = reinterpret_cast<const int8_t*>(x + later * layout.groups + g);
       for (size_t line = 0; line < sizeof(GroupQ8); line += kLineBytes) {
         __builtin_prefetch(ahead + line);
       }
-      own.Step();
-      next.Step();
-      const int32_t e = a.begin[t];
+      own.Step(i);
+      next.Step(i);
+      const int64_t t = tokens[i];
       for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
-        EntriesTimesLanes<Type>(rows, a.x[t * layout.groups + g], lane, a.places + e,
-                                a.begin[t + 1] - e, g == 0 && lane == 0,
-                                a.lanes + e * kLanesOfEntry);
+        EntriesTimesLanes<Type>(rows, x[t * layout.groups + g], lane, places, begin[t],
+                                begin[t + 1], g == 0 && lane == 0, lanes);
       }
     }
   }
@@ -135,12 +145,9 @@ HWY_INLINE void RowsTimesSomeTokens(const RowsTimesTokensArgs& a, const RowGroup
 template <class Type>
 void RowsTimesTokens(const RowsTimesTokensArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  for (int64_t first = 0; first < a.tokens; first += TokensByCount::kMost) {
-    const int64_t left = a.tokens - first;
-    const int64_t count = left < TokensByCount::kMost ? left : TokensByCount::kMost;
-    const TokensByCount tokens(a.begin, first, first + count);
-    if (tokens.size() > 0) RowsTimesSomeTokens<Type>(a, layout, tokens);
-  }
+  ForTokensByCount<kRowsOfBatch>(a.begin, a.tokens, [&](const int32_t* tokens, int64_t count) {
+    RowsTimesSomeTokens<Type>(a, layout, tokens, count);
+  });
   for (int32_t e = 0; e < a.begin[a.tokens]; ++e) {
     const FloatVec sums = hn::LoadU(kFloats, a.lanes + e * kLanesOfEntry);
     a.out[e] = hn::GetLane(hn::SumOfLanes(kFloats, sums));
@@ -149,25 +156,40 @@ void RowsTimesTokens(const RowsTimesTokensArgs& a) noexcept {
 
 // --- Rows added to sums.
 
-// One line of a batch of rows as floats, and the rows' scales (and minimums): lanes [lane, lane +
-// kLanes) of a group.
+// One line of some rows: codes as bfloat16, which holds them exactly, two to a lane, so that twice
+// as many rows find room in the first-level cache as with floats.
 template <class Type>
 struct UnpackedLine {
-  HWY_ALIGN float codes[kRowsOfBatch][Type::kCodes][kLanes];
+  static constexpr int kPairs = Type::kCodes / 2;
+  HWY_ALIGN int32_t codes[kRowsOfSums][kPairs][kLanes];
 
   HWY_INLINE void Unpack(const RowList& list, int64_t offset, int64_t n) {
     for (int64_t r = 0; r < list.count; ++r) {
       const Bytes line = LoadQuads<false>(RowAt(list, r) + offset, n);
+      IntVec bits[Type::kCodes];
       Type::ForCodes(line,
-                     [&](int i, FloatVec code) HWY_ATTR { hn::Store(code, kFloats, codes[r][i]); });
+                     [&](int i, FloatVec code) HWY_ATTR { bits[i] = hn::BitCast(IntTag(), code); });
+      for (int i = 0; i < kPairs; ++i) {
+        const auto low =
+            hn::ShiftRight<16>(hn::BitCast(hn::RebindToUnsigned<IntTag>(), bits[2 * i]));
+        hn::Store(hn::Or(hn::BitCast(IntTag(), low), bits[2 * i + 1]), IntTag(), codes[r][i]);
+      }
     }
+  }
+
+  HWY_INLINE FloatVec First(int64_t r, int pair) const {
+    return hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::Load(IntTag(), codes[r][pair])));
+  }
+  HWY_INLINE FloatVec Second(int64_t r, int pair) const {
+    return hn::BitCast(kFloats, hn::And(hn::Load(IntTag(), codes[r][pair]),
+                                        hn::Set(IntTag(), static_cast<int32_t>(0xFFFF0000u))));
   }
 };
 
 template <class Type>
-struct BatchScales {
-  HWY_ALIGN float scales[kRowsOfBatch][kLanes];
-  HWY_ALIGN float minimums[Type::kHasMinimum ? kRowsOfBatch : 1][kLanes];
+struct ScalesOfRows {
+  HWY_ALIGN float scales[kRowsOfSums][kLanes];
+  HWY_ALIGN float minimums[Type::kHasMinimum ? kRowsOfSums : 1][kLanes];
 
   HWY_INLINE void Unpack(const RowList& list, const GroupPlace& at, int64_t lane, int64_t n) {
     for (int64_t r = 0; r < list.count; ++r) {
@@ -180,49 +202,43 @@ struct BatchScales {
   }
 };
 
-// One entry of a token.
+// Entries [entry, end) of a token; `to` is where its sums of the line begin.
 template <class Type>
-HWY_INLINE void AddEntry(const RowsToSumsArgs& a, int32_t entry, const UnpackedLine<Type>& line,
-                         const BatchScales<Type>& rows, FloatVec (&sums)[Type::kCodes]) {
-  const int32_t r = a.places[entry];
-  const FloatVec factor = hn::Set(kFloats, a.a[entry]);
-  const FloatVec scale = hn::Mul(factor, hn::Load(kFloats, rows.scales[r]));
-  if constexpr (Type::kHasMinimum) {
-    const FloatVec minimum = hn::Mul(factor, hn::Load(kFloats, rows.minimums[r]));
-    for (int i = 0; i < Type::kCodes; ++i) {
-      const FloatVec code = hn::Load(kFloats, line.codes[r][i]);
-      sums[i] = hn::Add(sums[i], hn::MulAdd(code, scale, minimum));
-    }
-  } else {
-    for (int i = 0; i < Type::kCodes; ++i) {
-      sums[i] = hn::MulAdd(hn::Load(kFloats, line.codes[r][i]), scale, sums[i]);
-    }
-  }
-}
-
-// The entries of one token; `to` is where its sums of the line begin, `ahead` where those of a
-// later one do.
-template <class Type>
-HWY_INLINE void AddEntries(const RowsToSumsArgs& a, int64_t token, const UnpackedLine<Type>& line,
-                           const BatchScales<Type>& rows, float* to, const float* ahead) {
+HWY_INLINE void AddEntries(const int32_t* places, const float* factors, int64_t entry, int64_t end,
+                           const UnpackedLine<Type>& line, const ScalesOfRows<Type>& rows,
+                           float* to) {
   FloatVec sums[Type::kCodes];
-  for (int i = 0; i < Type::kCodes; ++i) {
-    __builtin_prefetch(ahead + i * kLineLanes, 1);
-    sums[i] = hn::LoadU(kFloats, to + i * kLineLanes);
-  }
-  for (int32_t e = a.begin[token]; e < a.begin[token + 1]; ++e) {
-    AddEntry(a, e, line, rows, sums);
+  for (int i = 0; i < Type::kCodes; ++i) sums[i] = hn::LoadU(kFloats, to + i * kLineLanes);
+  for (; entry < end; ++entry) {
+    const int64_t r = places[entry];
+    const FloatVec factor = hn::Set(kFloats, factors[entry]);
+    const FloatVec scale = hn::Mul(factor, hn::Load(kFloats, rows.scales[r]));
+    if constexpr (Type::kHasMinimum) {
+      const FloatVec minimum = hn::Mul(factor, hn::Load(kFloats, rows.minimums[r]));
+      for (int i = 0; i < Type::kCodes; i += 2) {
+        sums[i] = hn::Add(sums[i], hn::MulAdd(line.First(r, i / 2), scale, minimum));
+        sums[i + 1] = hn::Add(sums[i + 1], hn::MulAdd(line.Second(r, i / 2), scale, minimum));
+      }
+    } else {
+      for (int i = 0; i < Type::kCodes; i += 2) {
+        sums[i] = hn::MulAdd(line.First(r, i / 2), scale, sums[i]);
+        sums[i + 1] = hn::MulAdd(line.Second(r, i / 2), scale, sums[i + 1]);
+      }
+    }
   }
   for (int i = 0; i < Type::kCodes; ++i) hn::StoreU(sums[i], kFloats, to + i * kLineLanes);
 }
 
 template <class Type>
-HWY_INLINE void RowsToSomeSums(const RowsToSumsArgs& a, const GroupPlace& at,
-                               const TokensByCount& tokens) {
-  BatchScales<Type> rows;
+HWY_INLINE void RowsToSomeSums(const RowsToSumsArgs& a, const GroupPlace& at, const int32_t* tokens,
+                               int64_t count) {
+  const int32_t* const begin = a.begin;
+  const int32_t* const places = a.places;
+  const float* const factors = a.a;
+  ScalesOfRows<Type> rows;
   UnpackedLine<Type> line;
   const int64_t vectors = (at.lanes + kLanes - 1) / kLanes;
-  GroupFetcher<Type> next(a.next, at, tokens.size() * Type::kLines * vectors);
+  GroupFetcher<Type> next(a.next, at, count, Type::kLines * vectors);
   for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
     const int64_t n = at.lanes - lane < kLanes ? at.lanes - lane : kLanes;
     rows.Unpack(a.list, at, lane, n);
@@ -231,11 +247,15 @@ HWY_INLINE void RowsToSomeSums(const RowsToSumsArgs& a, const GroupPlace& at,
       const int64_t weight = l * Type::kCodes;
       float* sums = a.sums + weight / kQuarterWeights * a.tokens * kQuarterSums +
                     weight % kQuarterWeights * kLineLanes + lane;
-      for (int64_t i = 0; i < tokens.size(); ++i) {
-        next.Step();
-        const int64_t t = tokens.token(i);
-        AddEntries<Type>(a, t, line, rows, sums + t * kQuarterSums,
-                         sums + tokens.Ahead(i, kTokensAhead) * kQuarterSums);
+      for (int64_t i = 0; i < count; ++i) {
+        next.Step(i);
+        const int64_t later = tokens[i + kTokensAhead < count ? i + kTokensAhead : count - 1];
+        for (int c = 0; c < Type::kCodes; ++c) {
+          __builtin_prefetch(sums + later * kQuarterSums + c * kLineLanes, 1);
+        }
+        const int64_t t = tokens[i];
+        AddEntries<Type>(places, factors, begin[t], begin[t + 1], line, rows,
+                         sums + t * kQuarterSums);
       }
     }
   }
@@ -245,12 +265,9 @@ template <class Type>
 void RowsToSums(const RowsToSumsArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
   const GroupPlace at = PlaceOf(layout, a.group);
-  for (int64_t first = 0; first < a.tokens; first += TokensByCount::kMost) {
-    const int64_t left = a.tokens - first;
-    const int64_t count = left < TokensByCount::kMost ? left : TokensByCount::kMost;
-    const TokensByCount tokens(a.begin, first, first + count);
-    if (tokens.size() > 0) RowsToSomeSums<Type>(a, at, tokens);
-  }
+  ForTokensByCount<kRowsOfSums>(a.begin, a.tokens, [&](const int32_t* tokens, int64_t count) {
+    RowsToSomeSums<Type>(a, at, tokens, count);
+  });
 }
 
 inline void SumsToColumns(const float* sums, int64_t tokens, int64_t token, int64_t blocks,

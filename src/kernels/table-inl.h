@@ -3,6 +3,7 @@
 
 #include "kernels/attention-inl.h"
 #include "kernels/elementwise-inl.h"
+#include "kernels/fired-inl.h"
 #include "kernels/float_rows-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_float-inl.h"
@@ -42,6 +43,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   SetRowBatches<Q4_1Rows>(t);
   SetFloatRows<F16Weights>(t, DType::kF16);
   t.sums_to_columns = SumsToColumns;
+  t.pack_fired = PackFired;
   t.xxh32_rows = Xxh32Rows;
   t.rms_norm = RmsNorm;
   t.rope = Rope;

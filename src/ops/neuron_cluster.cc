@@ -34,22 +34,11 @@ void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
   MultiplyRows(table, gates, input, rows, count, gate);
 }
 
-int64_t PackFired(const SilentGates* silent, const int32_t* rows, const float* gate, int64_t count,
-                  int32_t* fired, float* fired_gate) noexcept {
-  if (silent == nullptr) {
-    std::memmove(fired, rows, static_cast<size_t>(count) * sizeof(int32_t));
-    std::memmove(fired_gate, gate, static_cast<size_t>(count) * sizeof(float));
-    return count;
-  }
-  const SilentGates gates = *silent;
-  int64_t packed = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = gate[i];
-    fired[packed] = rows[i];
-    fired_gate[packed] = value;
-    packed += gates.Contains(value) ? 0 : 1;
-  }
-  return packed;
+int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent, const int32_t* rows,
+                  const float* gate, int64_t count, int32_t* fired, float* fired_gate) noexcept {
+  const SilentGates gates = silent != nullptr ? *silent : kNoSilentGates;
+  return table.pack_fired(
+      {rows, gate, count, gates.below, gates.from, gates.to, nullptr, nullptr, fired, fired_gate});
 }
 
 ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
@@ -57,7 +46,7 @@ ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons&
                             const NeuronCluster& cluster) noexcept {
   float* gate = cluster.gate;
   int32_t* neurons = cluster.fired;
-  const int64_t fired = PackFired(silent, cluster.rows, gate, cluster.count, neurons, gate);
+  const int64_t fired = PackFired(table, silent, cluster.rows, gate, cluster.count, neurons, gate);
   MultiplyRows(table, ffn.up, input, neurons, fired, cluster.up);
   float* factors = cluster.factors;
   table.ffn_activation[static_cast<size_t>(ffn.activation)](gate, cluster.up, fired, ffn.threshold,

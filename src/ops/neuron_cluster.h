@@ -53,7 +53,7 @@ ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons&
 
 // Packs numbers and gates of rows that fire to the front, in order; returns how many those are.
 // `fired` may be `rows`, and `fired_gate` may be `gate`. All rows where `silent` is null.
-int64_t PackFired(const SilentGates* silent, const int32_t* rows, const float* gate, int64_t count,
-                  int32_t* fired, float* fired_gate) noexcept;
+int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent, const int32_t* rows,
+                  const float* gate, int64_t count, int32_t* fired, float* fired_gate) noexcept;
 
 }  // namespace hearth

@@ -1,6 +1,8 @@
 // Which neurons of an FFN need no up and no down: decided by their gates alone.
 #pragma once
 
+#include <limits>
+
 #include "tensor/op_kinds.h"
 
 namespace hearth {
@@ -18,6 +20,11 @@ struct SilentGates {
 
   bool Contains(float gate) const { return gate <= below || (gate >= from && gate <= to); }
 };
+
+// Contains no gate: nothing is at most what is no number.
+inline constexpr SilentGates kNoSilentGates = {std::numeric_limits<float>::quiet_NaN(),
+                                               std::numeric_limits<float>::quiet_NaN(),
+                                               std::numeric_limits<float>::quiet_NaN()};
 
 // Of an activation; threshold is used by kFatRelu and kThresholdedSilu only, and not negative for
 // the latter. Exact for the ReLU family. For a thresholded SiLU the bounds leave a thousandth of

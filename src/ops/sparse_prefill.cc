@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <type_traits>
 
@@ -19,44 +18,33 @@ namespace {
 using kernels::GroupQ8;
 using kernels::KernelTable;
 using kernels::kRowsOfBatch;
+using kernels::kRowsOfSums;
 using kernels::RowList;
 
 constexpr int64_t kTilesOfBatch = kRowsOfBatch / TileLayout::kRows;
 static_assert(kRowsOfBatch == 64, "a batch's neurons are the bits of a word");
-
-// Contain no gate: nothing is at most what is no number.
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr SilentGates kNoSilentGates = {kNan, kNan, kNan};
+constexpr int64_t kBatchesOfSums = kRowsOfSums / kRowsOfBatch;
 
 int64_t BatchesOf(int64_t neurons) { return (neurons + kRowsOfBatch - 1) / kRowsOfBatch; }
-
-// Which of kRowsOfBatch gates are not silent, as bits.
-uint64_t FiredBits(const SilentGates& silent, const float* gates) {
-  uint8_t fires[kRowsOfBatch];
-  for (int64_t n = 0; n < kRowsOfBatch; ++n) fires[n] = silent.Contains(gates[n]) ? 0 : 1;
-  uint64_t bits = 0;
-  for (int64_t n = 0; n < kRowsOfBatch; n += 8) {
-    uint64_t eight = 0;
-    for (int64_t i = 0; i < 8; ++i) eight |= uint64_t{fires[n + i]} << (8 * i);
-    // Byte i, which is 0 or 1, becomes bit 56 + i.
-    bits |= (eight * 0x0102040810204080u >> 56) << n;
-  }
-  return bits;
-}
 
 // The largest tile of any type.
 size_t MaxTileBytes(int64_t hidden) { return TileLayout(DType::kQ8_0, hidden).tile_bytes(); }
 
 }  // namespace
 
-// What one thread has for a batch of neurons.
-struct SparsePrefill::Workspace {
-  std::byte* tiles;  // of their gates
-  float* gates;      // [tokens][kRowsOfBatch]
-  // Who fires, an entry per token and neuron, token after token.
+// Who fires of a batch of neurons, an entry per token and neuron, token after token.
+struct SparsePrefill::Entries {
   int32_t* begins;  // [tokens + 1]: the first entry of a token
   int32_t* places;  // the neuron's number in the batch
-  float* gate;
+  float* gate;      // then what reaches down
+};
+
+// What one thread has for the neurons that are added to sums together.
+struct SparsePrefill::Workspace {
+  Entries entries[kBatchesOfSums];
+  // For one batch at a time.
+  std::byte* tiles;  // of their gates
+  float* gates;      // [tokens][kRowsOfBatch]
   float* up;
   float* lanes;  // [entries][kLanesOfEntry]
   // Where rows are floats, one neuron's: the tokens that fire it, and their products.
@@ -75,9 +63,11 @@ struct SparsePrefill::Workspace {
     Workspace placed{};
     take(placed.tiles, kTilesOfBatch * static_cast<int64_t>(MaxTileBytes(shape.max_hidden)));
     take(placed.gates, tokens * kRowsOfBatch);
-    take(placed.begins, tokens + 1);
-    take(placed.places, tokens * kRowsOfBatch);
-    take(placed.gate, tokens * kRowsOfBatch);
+    for (Entries& entries : placed.entries) {
+      take(entries.begins, tokens + 1);
+      take(entries.places, tokens * kRowsOfBatch);
+      take(entries.gate, tokens * kRowsOfBatch);
+    }
     take(placed.up, tokens * kRowsOfBatch);
     take(placed.lanes, tokens * kRowsOfBatch * kernels::kLanesOfEntry);
     take(placed.tokens, tokens);
@@ -115,16 +105,16 @@ struct SparsePrefill::Job {
   int64_t tokens;
   int64_t hidden;
   int64_t neurons;
+  int64_t rows_of_sums;  // neurons that are added to sums together
   Range range;
   const SilentGates* silent;  // null: everything is computed
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
 
-  // None behind the last batch.
-  RowList RowsOfBatch(const RowsView& rows, const int32_t* all, int64_t batch) const {
-    const int64_t first = batch * kRowsOfBatch;
+  // `count` rows from `first` on, or as many as there are.
+  RowList Rows(const RowsView& rows, const int32_t* all, int64_t first, int64_t count) const {
     if (first >= neurons) return {};
-    return {rows.data, rows.stride, all + first, std::min(kRowsOfBatch, neurons - first)};
+    return {rows.data, rows.stride, all + first, std::min(count, neurons - first)};
   }
 
   // Which of neurons [first, first + count) a token may compute, as bits.
@@ -202,46 +192,42 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
 
 // Lists who fires of neurons [first, first + count), whose gates are at hand; returns how many
 // entries that makes.
-int64_t SparsePrefill::ListEntries(const Job& job, const Workspace& work, int64_t first,
-                                   int64_t count) {
+int64_t SparsePrefill::ListEntries(const Job& job, const float* gates_of, int64_t first,
+                                   int64_t count, const Entries& list) {
   const SilentGates silent = job.silent != nullptr ? *job.silent : kNoSilentGates;
   uint64_t* fired_of = fired_ + first / kRowsOfBatch * job.tokens;
-  const uint64_t existing = ~uint64_t{0} >> (kRowsOfBatch - count);
-  int32_t entries = 0;
+  int64_t entries = 0;
   for (int64_t t = 0; t < job.tokens; ++t) {
-    const float* gates = work.gates + t * kRowsOfBatch;
-    uint64_t fired = FiredBits(silent, gates) & existing & job.Allowed(t, first, count);
-    fired_of[t] = fired;
-    work.begins[t] = entries;
-    for (; fired != 0; fired &= fired - 1) {
-      const int n = std::countr_zero(fired);
-      work.places[entries] = n;
-      work.gate[entries++] = gates[n];
-    }
+    const uint64_t allowed = job.Allowed(t, first, count);
+    list.begins[t] = static_cast<int32_t>(entries);
+    entries += job.table.pack_fired({all_, gates_of + t * kRowsOfBatch, count, silent.below,
+                                     silent.from, silent.to, &allowed, fired_of + t,
+                                     list.places + entries, list.gate + entries});
   }
-  work.begins[job.tokens] = entries;
+  list.begins[job.tokens] = static_cast<int32_t>(entries);
   return entries;
 }
 
 // Up of a batch's entries.
-void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t batch) const {
+void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t first,
+                               const Entries& list) const {
   const RowsView& up = job.ffn.up;
   const auto type = static_cast<size_t>(up.dtype);
-  const RowList rows = job.RowsOfBatch(up, all_, batch);
+  const RowList rows = job.Rows(up, all_, first, kRowsOfBatch);
   if (!HasRowGroups(up.dtype)) {
-    MultiplyUpOfFloats(job, work, batch, rows);
+    MultiplyUpOfFloats(job, work, first / kRowsOfBatch, rows, list);
     return;
   }
   // The gates of the batch behind are what is read next.
   const bool fetches = job.ffn.gate.dtype == up.dtype;
   job.table.rows_times_tokens[type](
-      {rows, job.hidden, x_, job.tokens, work.begins, work.places, work.lanes, work.up,
-       fetches ? job.RowsOfBatch(job.ffn.gate, all_, batch + 1) : RowList{}});
+      {rows, job.hidden, x_, job.tokens, list.begins, list.places, work.lanes, work.up,
+       fetches ? job.Rows(job.ffn.gate, all_, first + kRowsOfBatch, kRowsOfBatch) : RowList{}});
 }
 
 // The same neuron by neuron.
 void SparsePrefill::MultiplyUpOfFloats(const Job& job, const Workspace& work, int64_t batch,
-                                       const RowList& rows) const {
+                                       const RowList& rows, const Entries& list) const {
   const auto multiply = job.table.float_row_times_tokens[static_cast<size_t>(job.ffn.up.dtype)];
   const uint64_t* fired_of = fired_ + batch * job.tokens;
   for (int64_t n = 0; n < rows.count; ++n) {
@@ -255,36 +241,42 @@ void SparsePrefill::MultiplyUpOfFloats(const Job& job, const Workspace& work, in
     const uint64_t before = (uint64_t{1} << n) - 1;
     for (int64_t i = 0; i < fired; ++i) {
       const int32_t t = work.tokens[i];
-      work.up[work.begins[t] + std::popcount(fired_of[t] & before)] = work.products[i];
+      work.up[list.begins[t] + std::popcount(fired_of[t] & before)] = work.products[i];
     }
   }
 }
 
 // A batch of neurons [first, first + count): gates of all tokens, then up and the activation of
 // those that fire.
-void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count) {
+void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count,
+                                  const Entries& list) {
   const FfnNeurons& ffn = job.ffn;
-  const int64_t batch = first / kRowsOfBatch;
   MultiplyGates(job, work, first, count);
-  const int64_t entries = ListEntries(job, work, first, count);
-  MultiplyUp(job, work, batch);
-  job.table.ffn_activation[static_cast<size_t>(ffn.activation)](work.gate, work.up, entries,
-                                                                ffn.threshold, work.gate);
+  const int64_t entries = ListEntries(job, work.gates, first, count, list);
+  MultiplyUp(job, work, first, list);
+  job.table.ffn_activation[static_cast<size_t>(ffn.activation)](list.gate, work.up, entries,
+                                                                ffn.threshold, list.gate);
   job.fired.fetch_add(entries, std::memory_order_relaxed);
-  KeepActive(job, work, batch);
 }
 
-// Of a batch's entries, those that reach down.
-void SparsePrefill::KeepActive(Job& job, const Workspace& work, int64_t batch) {
-  const int64_t start = batch * job.tokens * kRowsOfBatch;
-  int32_t* begins = begins_ + batch * (job.tokens + 1);
+// Neurons [first, end) that are added to sums together: the entries of theirs that reach down.
+void SparsePrefill::Activate(Job& job, const Workspace& work, int64_t first, int64_t end) {
+  int64_t batches = 0;
+  for (int64_t n = first; n < end; n += kRowsOfBatch, ++batches) {
+    ActivateBatch(job, work, n, std::min(kRowsOfBatch, end - n), work.entries[batches]);
+  }
+  const int64_t start = first * job.tokens;
+  int32_t* begins = begins_ + first / job.rows_of_sums * (job.tokens + 1);
   int64_t kept = start;
   for (int64_t t = 0; t < job.tokens; ++t) {
     begins[t] = static_cast<int32_t>(kept);
-    for (int32_t e = work.begins[t]; e < work.begins[t + 1]; ++e) {
-      places_[kept] = work.places[e];
-      factors_[kept] = work.gate[e];
-      kept += job.silent != nullptr && work.gate[e] == 0.0f ? 0 : 1;
+    for (int64_t b = 0; b < batches; ++b) {
+      const Entries& list = work.entries[b];
+      for (int32_t e = list.begins[t]; e < list.begins[t + 1]; ++e) {
+        places_[kept] = list.places[e] + static_cast<int32_t>(b * kRowsOfBatch);
+        factors_[kept] = list.gate[e];
+        kept += job.silent != nullptr && list.gate[e] == 0.0f ? 0 : 1;
+      }
     }
   }
   begins[job.tokens] = static_cast<int32_t>(kept);
@@ -300,10 +292,10 @@ void SparsePrefill::AddGroup(const Job& job, int64_t group, int64_t first, int64
   if (job.range.is_first) {
     std::memset(sums, 0, static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
   }
-  for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
-    const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
-    add({job.RowsOfBatch(down, all_, batch), job.hidden, group, last - first, begins, places_,
-         factors_, sums, job.RowsOfBatch(down, all_, batch + 1)});
+  const int32_t* begins = begins_ + first;
+  for (int64_t n = 0; n < job.neurons; n += job.rows_of_sums, begins += job.tokens + 1) {
+    add({job.Rows(down, all_, n, job.rows_of_sums), job.hidden, group, last - first, begins,
+         places_, factors_, sums, job.Rows(down, all_, n + job.rows_of_sums, job.rows_of_sums)});
   }
   if (!job.range.is_last) return;
   const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
@@ -323,9 +315,9 @@ void SparsePrefill::AddGroupOfFloats(const Job& job, int64_t group, int64_t firs
   for (int64_t t = first; job.range.is_first && t < last; ++t) {
     std::memset(out.row(t) + column, 0, static_cast<size_t>(columns) * sizeof(float));
   }
-  for (int64_t batch = 0; batch < BatchesOf(job.neurons); ++batch) {
-    const int32_t* begins = begins_ + batch * (job.tokens + 1) + first;
-    RowList rows = job.RowsOfBatch(down, all_, batch);
+  const int32_t* begins = begins_ + first;
+  for (int64_t n = 0; n < job.neurons; n += job.rows_of_sums, begins += job.tokens + 1) {
+    RowList rows = job.Rows(down, all_, n, job.rows_of_sums);
     rows.base += RowBytes(down.dtype, static_cast<size_t>(column));
     job.table.float_rows_to_tokens[type]({rows, columns, last - first, begins, begins + 1, places_,
                                           factors_, out.row(first) + column, out.stride});
@@ -364,6 +356,7 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
           .tokens = input.x().rows,
           .hidden = ffn.gate.cols,
           .neurons = ffn.gate.rows,
+          .rows_of_sums = HasRowGroups(ffn.down.dtype) ? kRowsOfSums : kRowsOfBatch,
           .range = range,
           .silent = choice.skip_silent ? &silent : nullptr};
   if (job.tokens > shape_.max_tokens || job.hidden != job.x.cols ||
@@ -372,13 +365,14 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
   num_tokens_ = job.tokens;
-  num_batches_ = BatchesOf(job.neurons);
+  num_neurons_ = job.neurons;
+  rows_of_sums_ = job.rows_of_sums;
   if (range.is_first && HasRowGroups(ffn.up.dtype)) QuantizeGroups(compute, job.x);
   compute.team().ParallelFor(
-      job.neurons, kRowsOfBatch, [&](int64_t begin, int64_t end, int worker) {
+      job.neurons, job.rows_of_sums, [&](int64_t begin, int64_t end, int worker) {
         const Workspace work = WorkspaceOf(worker);
-        for (int64_t first = begin; first < end; first += kRowsOfBatch) {
-          ActivateBatch(job, work, first, std::min(kRowsOfBatch, end - first));
+        for (int64_t first = begin; first < end; first += job.rows_of_sums) {
+          Activate(job, work, first, std::min(first + job.rows_of_sums, end));
         }
       });
   AddDown(compute, job, out);
@@ -386,7 +380,7 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
 }
 
 void SparsePrefill::ListFired(int64_t token, std::vector<int32_t>& neurons) const {
-  for (int64_t batch = 0; batch < num_batches_; ++batch) {
+  for (int64_t batch = 0; batch < BatchesOf(num_neurons_); ++batch) {
     for (uint64_t bits = fired_[batch * num_tokens_ + token]; bits != 0; bits &= bits - 1) {
       neurons.push_back(static_cast<int32_t>(batch * kRowsOfBatch) + std::countr_zero(bits));
     }
@@ -395,11 +389,11 @@ void SparsePrefill::ListFired(int64_t token, std::vector<int32_t>& neurons) cons
 
 void SparsePrefill::ListActive(int64_t token, std::vector<int32_t>& neurons,
                                std::vector<float>& factors) const {
-  for (int64_t batch = 0; batch < num_batches_; ++batch) {
-    const int32_t* begins = begins_ + batch * (num_tokens_ + 1) + token;
+  const int32_t* begins = begins_ + token;
+  for (int64_t first = 0; first < num_neurons_; first += rows_of_sums_, begins += num_tokens_ + 1) {
     for (int32_t entry = begins[0]; entry < begins[1]; ++entry) {
       if (factors_[entry] == 0.0f) continue;
-      neurons.push_back(static_cast<int32_t>(batch * kRowsOfBatch) + places_[entry]);
+      neurons.push_back(static_cast<int32_t>(first) + places_[entry]);
       factors.push_back(factors_[entry]);
     }
   }

@@ -70,17 +70,20 @@ class SparsePrefill {
 
  private:
   struct Places;     // where things lie in memory_
+  struct Entries;    // who fires of a batch of neurons
   struct Workspace;  // what one thread has for its neurons
   struct Job;        // a Run in progress
 
   void QuantizeGroups(Compute& compute, FloatView x);
   void MultiplyGates(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
-  int64_t ListEntries(const Job& job, const Workspace& work, int64_t first, int64_t count);
-  void MultiplyUp(const Job& job, const Workspace& work, int64_t batch) const;
+  int64_t ListEntries(const Job& job, const float* gates_of, int64_t first, int64_t count,
+                      const Entries& list);
+  void MultiplyUp(const Job& job, const Workspace& work, int64_t first, const Entries& list) const;
   void MultiplyUpOfFloats(const Job& job, const Workspace& work, int64_t batch,
-                          const kernels::RowList& rows) const;
-  void ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count);
-  void KeepActive(Job& job, const Workspace& work, int64_t batch);
+                          const kernels::RowList& rows, const Entries& list) const;
+  void ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count,
+                     const Entries& list);
+  void Activate(Job& job, const Workspace& work, int64_t first, int64_t end);
   void AddGroup(const Job& job, int64_t group, int64_t first, int64_t last, FloatView out);
   void AddGroupOfFloats(const Job& job, int64_t group, int64_t first, int64_t last, FloatView out);
   void AddDown(Compute& compute, const Job& job, FloatView out);
@@ -91,17 +94,18 @@ class SparsePrefill {
   Buffer memory_;
   kernels::GroupQ8* x_;  // [tokens][groups]
   uint64_t* fired_;      // [batches][tokens]: whose up was multiplied, as bits
-  // Who is active, an entry per token and neuron: batch after batch, token after token, each batch
-  // with room for all.
+  // Who is active, an entry per token and neuron: list after list of the neurons that are added to
+  // sums together, token after token, each list with room for all.
   float* factors_;   // what reaches down
-  int32_t* places_;  // the neuron's number in its batch
-  int32_t* begins_;  // [batches][tokens + 1]: the first entry of a token
+  int32_t* places_;  // the neuron's number in its list
+  int32_t* begins_;  // [lists][tokens + 1]: the first entry of a token
   float* sums_;      // [groups][tokens][512]
   int32_t* all_;     // 0, 1, 2, ...
   std::byte* workspaces_;
   // Of the last Run.
   int64_t num_tokens_ = 0;
-  int64_t num_batches_ = 0;
+  int64_t num_neurons_ = 0;
+  int64_t rows_of_sums_ = 0;
 };
 
 }  // namespace hearth
