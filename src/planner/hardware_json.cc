@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/json_object.h"
 #include "planner/hardware.h"
 #include "storage/block_reader.h"
 
@@ -86,184 +87,88 @@ Json StorageJson(const StorageProfile& storage) {
           {"reads", std::move(reads)}};
 }
 
-// An object of the document, read key by key. What was not asked for is refused by Finish.
-class HardwareFields {
- public:
-  // `where`: the object's place in the document, for messages: "threads[2]".
-  HardwareFields(const json& object, const std::string& file, std::string where)
-      : object_(object), file_(file), where_(std::move(where)) {
-    if (!object.is_object()) Fail("", "an object", object);
+// More than 0, or 0 too where `least` says so.
+Spread ReadSpread(JsonObject& object, const char* key, double least, double most) {
+  JsonObject fields = object.Object(key);
+  Spread spread = {fields.Number("median", least, most), fields.Number("min", least, most),
+                   fields.Number("max", least, most)};
+  fields.Finish();
+  if (spread.min > spread.median || spread.median > spread.max) {
+    object.Fail(key, "min <= median <= max");
   }
+  return spread;
+}
+// Nothing that was measured is slower or shorter; logarithms are taken of both.
+Spread ReadSpeed(JsonObject& object, const char* key) {
+  return ReadSpread(object, key, 1e-6, kMostPerSecond);
+}
+Spread ReadSeconds(JsonObject& object, const char* key) {
+  return ReadSpread(object, key, 1e-12, kMostMeasuredSeconds);
+}
 
-  const json& Get(const char* key) {
-    seen_.insert(key);
-    const auto found = object_.find(key);
-    if (found == object_.end()) {
-      throw Error(ErrorCode::kCorrupt, file_, fmt::format("{} is missing", Place(key)));
-    }
-    return *found;
-  }
+int SmallInt(JsonObject& object, const char* key, int least, int most) {
+  return static_cast<int>(object.Int(key, least, most));
+}
 
-  uint64_t Int(const char* key, uint64_t least, uint64_t most) {
-    const json& value = Get(key);
-    const std::string wanted = fmt::format("an integer from {} to {}", least, most);
-    if (!value.is_number_integer()) Fail(key, wanted, value);
-    if (!value.is_number_unsigned() && value.get<int64_t>() < 0) Fail(key, wanted, value);
-    const uint64_t number = value.get<uint64_t>();
-    if (number < least || number > most) Fail(key, wanted, value);
-    return number;
+std::vector<std::string> Texts(JsonObject& object, const char* key) {
+  std::vector<std::string> texts;
+  for (const json& value : object.List(key, kMostProfileEntries)) {
+    if (!value.is_string()) object.Fail(key, "a list of strings", value);
+    texts.push_back(value.get<std::string>());
   }
-  int SmallInt(const char* key, int least, int most) {
-    return static_cast<int>(Int(key, static_cast<uint64_t>(least), static_cast<uint64_t>(most)));
-  }
-  bool IsNull(const char* key) { return Get(key).is_null(); }
+  return texts;
+}
 
-  double Number(const char* key, double least, double most) {
-    const json& value = Get(key);
-    if (!value.is_number()) Fail(key, "a number", value);
-    const double number = value.get<double>();
-    if (!(number >= least && number <= most)) {
-      Fail(key, fmt::format("a number from {} to {}", least, most), value);
-    }
-    return number;
-  }
-  bool Bool(const char* key) {
-    if (!Get(key).is_boolean()) Fail(key, "true or false", Get(key));
-    return Get(key).get<bool>();
-  }
-  std::string Text(const char* key) {
-    const json& value = Get(key);
-    CheckText(key, value);
-    return value.get<std::string>();
-  }
-  std::vector<std::string> Texts(const char* key) {
-    std::vector<std::string> texts;
-    for (const json& value : List(key)) {
-      CheckText(key, value);
-      texts.push_back(value.get<std::string>());
-    }
-    return texts;
-  }
-  const json& List(const char* key) {
-    const json& value = Get(key);
-    if (!value.is_array() || value.size() > kMostProfileEntries) {
-      Fail(key, fmt::format("a list of at most {} entries", kMostProfileEntries), value);
-    }
-    return value;
-  }
-  // Calls read(HardwareFields&) for each entry of a list of objects.
-  template <typename Read>
-  void ForEach(const char* key, Read&& read) {
-    const json& list = List(key);
-    for (size_t i = 0; i < list.size(); ++i) {
-      HardwareFields entry(list[i], file_, fmt::format("{}[{}]", Place(key), i));
-      read(entry);
-      entry.Finish();
-    }
-  }
-  HardwareFields Object(const char* key) { return HardwareFields(Get(key), file_, Place(key)); }
-
-  // More than 0, or 0 too where `least` says so.
-  Spread SpreadOf(const char* key, double least, double most) {
-    HardwareFields fields = Object(key);
-    Spread spread = {fields.Number("median", least, most), fields.Number("min", least, most),
-                     fields.Number("max", least, most)};
-    fields.Finish();
-    if (spread.min > spread.median || spread.median > spread.max) {
-      Fail(key, "min <= median <= max", Get(key));
-    }
-    return spread;
-  }
-  Spread Speed(const char* key) { return SpreadOf(key, kLeastSpeed, kMostPerSecond); }
-  Spread Seconds(const char* key) { return SpreadOf(key, kLeastSeconds, kMostMeasuredSeconds); }
-
-  void Finish() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (seen_.count(key) > 0) continue;
-      throw Error(ErrorCode::kCorrupt, file_,
-                  fmt::format("{} is not a field of a hardware profile", Place(Printable(key))));
-    }
-  }
-
-  [[noreturn]] void Fail(const std::string& key, const std::string& expected,
-                         const json& found) const {
-    // Printing lists and objects takes stack by their depth, which somebody else chose.
-    const std::string shown = found.is_structured()
-                                  ? fmt::format("an {}", found.is_array() ? "array" : "object")
-                                  : found.dump(-1, ' ', true, json::error_handler_t::replace);
-    throw Error(ErrorCode::kCorrupt, file_, Place(key), expected, Printable(shown));
-  }
-
- private:
-  // Nothing that was measured is slower or shorter; logarithms are taken of both.
-  static constexpr double kLeastSpeed = 1e-6;
-  static constexpr double kLeastSeconds = 1e-12;
-
-  void CheckText(const char* key, const json& value) const {
-    const bool good =
-        value.is_string() && value.get_ref<const std::string&>().size() <= kMostProfileTextBytes;
-    if (!good) Fail(key, fmt::format("a text of at most {} bytes", kMostProfileTextBytes), value);
-  }
-  std::string Place(const std::string& key) const {
-    if (where_.empty()) return key.empty() ? "document" : key;
-    return key.empty() ? where_ : where_ + "." + key;
-  }
-
-  const json& object_;
-  const std::string& file_;
-  std::string where_;
-  std::set<std::string> seen_;
-};
-
-void ReadMachine(HardwareFields& document, HardwareProfile& profile) {
-  profile.measured_at_s = static_cast<int64_t>(document.Int("measured_at_s", 0, uint64_t{1} << 40));
-  profile.rounds = document.SmallInt("rounds", 1, 1000000);
+void ReadMachine(JsonObject& document, HardwareProfile& profile) {
+  profile.measured_at_s =
+      static_cast<int64_t>(document.Count("measured_at_s", 0, uint64_t{1} << 40));
+  profile.rounds = SmallInt(document, "rounds", 1, 1000000);
   profile.cpu_model = document.Text("cpu_model");
   profile.system = document.Text("system");
   profile.isa = document.Text("isa");
-  profile.cpus = document.SmallInt("cpus", 1, kMostCpus);
-  profile.machine_cpus = document.SmallInt("machine_cpus", profile.cpus, kMostCpus);
-  profile.memory_bytes = document.Int("memory_bytes", 0, kMostMachineBytes);
-  profile.available_memory_bytes = document.Int("available_memory_bytes", 0, kMostMachineBytes);
-  profile.probe_memory_bytes = document.Int("probe_memory_bytes", 0, kMostMachineBytes);
+  profile.cpus = SmallInt(document, "cpus", 1, kMostCpus);
+  profile.machine_cpus = SmallInt(document, "machine_cpus", profile.cpus, kMostCpus);
+  profile.memory_bytes = document.Count("memory_bytes", 0, kMostMachineBytes);
+  profile.available_memory_bytes = document.Count("available_memory_bytes", 0, kMostMachineBytes);
+  profile.probe_memory_bytes = document.Count("probe_memory_bytes", 0, kMostMachineBytes);
   profile.load_average = document.Number("load_average", 0, 1e9);
   if (!document.IsNull("mlock_limit_bytes")) {
-    profile.mlock_limit_bytes = document.Int("mlock_limit_bytes", 0, UINT64_MAX);
+    profile.mlock_limit_bytes = document.Count("mlock_limit_bytes", 0, UINT64_MAX);
   }
   profile.has_io_uring = document.Bool("has_io_uring");
-  profile.accelerators = document.Texts("accelerators");
-  HardwareFields tiles = document.Object("tiles");
-  profile.tiles = {tiles.SmallInt("tokens", 1, kMostCpus), tiles.SmallInt("rows", 1, kMostCpus),
-                   tiles.SmallInt("columns", 1, kMostCpus)};
+  profile.accelerators = Texts(document, "accelerators");
+  JsonObject tiles = document.Object("tiles");
+  profile.tiles = {SmallInt(tiles, "tokens", 1, kMostCpus), SmallInt(tiles, "rows", 1, kMostCpus),
+                   SmallInt(tiles, "columns", 1, kMostCpus)};
   tiles.Finish();
 }
 
-void ReadCores(HardwareFields& document, HardwareProfile& profile) {
+void ReadCores(JsonObject& document, HardwareProfile& profile) {
   std::set<int> seen;
-  document.ForEach("cores", [&](HardwareFields& fields) {
+  document.ForEach("cores", kMostProfileEntries, [&](JsonObject& fields) {
     CoreSpeed core;
-    core.cpu = fields.SmallInt("cpu", 0, kMostCpus);
+    core.cpu = SmallInt(fields, "cpu", 0, kMostCpus);
     core.is_big = fields.Bool("is_big");
-    core.int8_macs_per_s = fields.Speed("int8_macs_per_s");
-    core.float_ops_per_s = fields.Speed("float_ops_per_s");
-    core.look_up_seconds = fields.Seconds("look_up_seconds");
+    core.int8_macs_per_s = ReadSpeed(fields, "int8_macs_per_s");
+    core.float_ops_per_s = ReadSpeed(fields, "float_ops_per_s");
+    core.look_up_seconds = ReadSeconds(fields, "look_up_seconds");
     if (!seen.insert(core.cpu).second) fields.Fail("cpu", "each core once", core.cpu);
     profile.cores.push_back(core);
   });
   if (profile.cores.empty()) document.Fail("cores", "at least one core", json::array());
 }
 
-void ReadThreads(HardwareFields& document, HardwareProfile& profile) {
-  document.ForEach("threads", [&](HardwareFields& fields) {
+void ReadThreads(JsonObject& document, HardwareProfile& profile) {
+  document.ForEach("threads", kMostProfileEntries, [&](JsonObject& fields) {
     ThreadSpeed speed;
-    speed.threads = fields.SmallInt("threads", 1, kMostCpus);
-    speed.read_bytes_per_s = fields.Speed("read_bytes_per_s");
-    speed.matrix_bytes_per_s = fields.Speed("matrix_bytes_per_s");
-    speed.dot_bytes_per_s = fields.Speed("dot_bytes_per_s");
-    speed.add_bytes_per_s = fields.Speed("add_bytes_per_s");
-    speed.check_bytes_per_s = fields.Speed("check_bytes_per_s");
-    speed.prompt_macs_per_s = fields.Speed("prompt_macs_per_s");
-    speed.section_seconds = fields.Seconds("section_seconds");
+    speed.threads = SmallInt(fields, "threads", 1, kMostCpus);
+    speed.read_bytes_per_s = ReadSpeed(fields, "read_bytes_per_s");
+    speed.matrix_bytes_per_s = ReadSpeed(fields, "matrix_bytes_per_s");
+    speed.dot_bytes_per_s = ReadSpeed(fields, "dot_bytes_per_s");
+    speed.add_bytes_per_s = ReadSpeed(fields, "add_bytes_per_s");
+    speed.check_bytes_per_s = ReadSpeed(fields, "check_bytes_per_s");
+    speed.prompt_macs_per_s = ReadSpeed(fields, "prompt_macs_per_s");
+    speed.section_seconds = ReadSeconds(fields, "section_seconds");
     if (!profile.threads.empty() && speed.threads <= profile.threads.back().threads) {
       fields.Fail("threads", "ascending numbers", speed.threads);
     }
@@ -272,31 +177,31 @@ void ReadThreads(HardwareFields& document, HardwareProfile& profile) {
   if (profile.threads.empty()) document.Fail("threads", "at least one row", json::array());
 }
 
-IoSpeed ReadIoSpeed(HardwareFields& fields) {
+IoSpeed ReadIoSpeed(JsonObject& fields) {
   IoSpeed read;
-  read.block_bytes = fields.Int("block_bytes", 1, uint64_t{1} << 32);
-  read.queue_depth = fields.SmallInt("queue_depth", 1, kMostDepth);
+  read.block_bytes = fields.Count("block_bytes", 1, uint64_t{1} << 32);
+  read.queue_depth = SmallInt(fields, "queue_depth", 1, kMostDepth);
   if (!fields.IsNull("range_bytes"))
-    read.range_bytes = fields.Int("range_bytes", 1, kMostMachineBytes);
-  if (!fields.IsNull("cpu")) read.cpu = fields.SmallInt("cpu", 0, kMostCpus);
-  read.bytes_per_s = fields.Speed("bytes_per_s");
-  read.cpu_seconds_per_read = fields.Seconds("cpu_seconds_per_read");
-  read.batch_seconds = fields.Seconds("batch_seconds");
+    read.range_bytes = fields.Count("range_bytes", 1, kMostMachineBytes);
+  if (!fields.IsNull("cpu")) read.cpu = SmallInt(fields, "cpu", 0, kMostCpus);
+  read.bytes_per_s = ReadSpeed(fields, "bytes_per_s");
+  read.cpu_seconds_per_read = ReadSeconds(fields, "cpu_seconds_per_read");
+  read.batch_seconds = ReadSeconds(fields, "batch_seconds");
   return read;
 }
 
-void ReadStorage(HardwareFields& document, HardwareProfile& profile) {
-  HardwareFields fields = document.Object("storage");
+void ReadStorage(JsonObject& document, HardwareProfile& profile) {
+  JsonObject fields = document.Object("storage");
   StorageProfile& storage = profile.storage;
   storage.directory = fields.Text("directory");
-  storage.file_bytes = fields.Int("file_bytes", 1, kMostMachineBytes);
+  storage.file_bytes = fields.Count("file_bytes", 1, kMostMachineBytes);
   storage.backend = fields.Text("backend");
   storage.note = fields.Text("note");
   storage.is_direct = fields.Bool("is_direct");
   storage.is_in_memory = fields.Bool("is_in_memory");
-  storage.alignment_bytes = static_cast<uint32_t>(fields.Int("alignment_bytes", 1, 1u << 30));
-  fields.ForEach("reads",
-                 [&](HardwareFields& entry) { storage.reads.push_back(ReadIoSpeed(entry)); });
+  storage.alignment_bytes = static_cast<uint32_t>(fields.Count("alignment_bytes", 1, 1u << 30));
+  fields.ForEach("reads", kMostProfileEntries,
+                 [&](JsonObject& entry) { storage.reads.push_back(ReadIoSpeed(entry)); });
   fields.Finish();
   const bool has_curve =
       std::any_of(storage.reads.begin(), storage.reads.end(),
@@ -336,8 +241,8 @@ nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
 }
 
 HardwareProfile HardwareFromJson(const nlohmann::json& document, const std::string& file) {
-  HardwareFields fields(document, file, "");
-  if (const uint64_t version = fields.Int("version", 1, 1u << 30); version != kHardwareVersion) {
+  JsonObject fields(document, file, ErrorCode::kCorrupt);
+  if (const uint64_t version = fields.Count("version", 1, 1u << 30); version != kHardwareVersion) {
     fields.Fail("version", fmt::format("{} (run 'hearth doctor' again)", kHardwareVersion),
                 version);
   }
@@ -347,7 +252,7 @@ HardwareProfile HardwareFromJson(const nlohmann::json& document, const std::stri
   ReadCores(fields, profile);
   ReadThreads(fields, profile);
   ReadStorage(fields, profile);
-  profile.warnings = fields.Texts("warnings");
+  profile.warnings = Texts(fields, "warnings");
   fields.Finish();
   if (machine != profile.MachineHash()) {
     fields.Fail("machine", "the hash of the machine that the other fields name", machine);

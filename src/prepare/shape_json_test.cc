@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadShape{"trailing text", Shape("") + "x", "not valid JSON"},
         BadShape{"invalid UTF-8", "{\"name\": \"\xff\"}", "not valid JSON"},
         BadShape{"huge number", Shape(R"("rope_base": 1e999)"), "not valid JSON"},
-        BadShape{"array", "[1]", "a JSON object"}, BadShape{"null", "null", "a JSON object"},
+        BadShape{"array", "[1]", "an object"}, BadShape{"null", "null", "an object"},
         BadShape{"unknown key", Shape(R"("hiden_size": 3)"), "unknown key 'hiden_size'"},
         BadShape{"unprintable key", Shape("\"\\u0007\": 3"), "unknown key '\\x07'"},
         BadShape{"repeated key", Shape(R"("hidden_size": 128)"), "'hidden_size' is there twice"},

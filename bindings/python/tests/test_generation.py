@@ -223,7 +223,7 @@ def test_leaves_no_threads(dense_path: Path) -> None:
 
 def test_ctrl_c_ends_a_generation(dense_path: Path) -> None:
     assert run_program(dense_path, """
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             generation.result()
             print("was never interrupted")
