@@ -90,7 +90,9 @@ TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
         options.threads = 1 + trial % 4;
         options.memory_bytes = SmallestLimit(Path(), options) + (more_mib << 20);
         options.streaming.pipeline = {
-            policy, AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()]};
+            .policy = policy,
+            .pipeline = AllPipelines()[static_cast<size_t>(trial) % AllPipelines().size()],
+            .lookahead = trial % 3 == 2 ? Lookahead::kAuto : Lookahead::kOn};
         options.streaming.io.backend = trial % 2 == 0 ? IoBackend::kAuto : IoBackend::kPread;
         options.streaming.pinned_share = 0.25 * (trial % 4);
         ++trial;
@@ -105,6 +107,11 @@ TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
         if (mode == FfnMode::kPredicted || holds_gates) {
           EXPECT_GT(single.misses, 0);
           EXPECT_GT(single.hits + single.pinned, 0);
+          const bool looks_ahead =
+              mode == FfnMode::kPredicted && options.streaming.pipeline.reads_ahead();
+          EXPECT_EQ(single.reads_ahead > 0, looks_ahead);
+          EXPECT_LE(single.used_ahead, single.reads_ahead);
+          EXPECT_LE(single.used_ahead, single.misses);
         } else {
           EXPECT_EQ(single.neurons, 0);
         }

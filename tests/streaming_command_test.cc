@@ -133,6 +133,31 @@ TEST_F(StreamingCommandTest, NeighboursAreReadTogether) {
   }
 }
 
+TEST_F(StreamingCommandTest, TheNextLayerIsReadAhead) {
+  const std::string memory = Memory(14);
+  const auto io_of = [&](const char* lookahead) {
+    const ProgramResult result = Bench({"--memory", memory, "--json", "--lookahead", lookahead});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["io"];
+  };
+  const nlohmann::json off = io_of("off"), on = io_of("on");
+  EXPECT_EQ(off["reads_ahead_per_token"], 0);
+  EXPECT_GT(on["reads_ahead_per_token"], 0);
+  EXPECT_GT(on["used_ahead_per_token"], 0);
+  EXPECT_LE(on["used_ahead_per_token"], on["reads_ahead_per_token"]);
+  // The cache does not see what is read ahead; but lists are cut where slots are taken for that.
+  EXPECT_NEAR(on["hit_rate"], off["hit_rate"], 0.01);
+  EXPECT_EQ(Bench({"--memory", memory, "--lookahead", "far"}).exit_code, 2);
+  const ProgramResult blocking =
+      Bench({"--memory", memory, "--lookahead", "on", "--pipeline", "blocking"});
+  EXPECT_EQ(blocking.exit_code, 2);
+  EXPECT_THAT(blocking.err, HasSubstr("--lookahead has no effect with --pipeline blocking"));
+  const ProgramResult gated =
+      Bench({"--memory", Memory(12, "gated"), "--mode", "gated", "--lookahead", "on"});
+  EXPECT_EQ(gated.exit_code, 2);
+  EXPECT_THAT(gated.err, HasSubstr("--lookahead has no effect: only predictors"));
+}
+
 TEST_F(StreamingCommandTest, OtherDevicesAreEmulated) {
   const std::string memory = Memory(14);
   const ProgramResult result = Bench({"--memory", memory, "--json", "--io-device", "oneplus-12"});

@@ -24,11 +24,11 @@ double MissRate(const StreamCounts& counts) {
              : 0;
 }
 
-std::string PipelineNames() {
+// Of values, as an option lists them.
+template <typename Value>
+std::string NamesOf(std::span<const Value> values, const char* (*name)(Value)) {
   std::string names;
-  for (const PipelineKind kind : AllPipelines()) {
-    names += (names.empty() ? "" : "|") + std::string(PipelineName(kind));
-  }
+  for (const Value value : values) names += (names.empty() ? "" : "|") + std::string(name(value));
   return names;
 }
 
@@ -55,7 +55,8 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
       "of a streamed packed model: compute while reading (default cluster), while reading the same "
       "matrix, after reading, or as LLM in a Flash does (after reading, with the window as cache "
       "policy and nothing pinned)",
-      PipelineNames(), [](StreamingOptions& options, const std::string& text) {
+      NamesOf(AllPipelines(), PipelineName),
+      [](StreamingOptions& options, const std::string& text) {
         const auto kind = PipelineFromName(text);
         options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
         return kind.has_value();
@@ -74,6 +75,15 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         const auto kind = CachePolicyFromName(text);
         options.pipeline.policy = kind.value_or(options.pipeline.policy);
         return kind.has_value();
+      });
+  add("--lookahead",
+      "of a streamed packed model: read what the next layer will probably need while the disk is "
+      "idle (default auto: tried now and then, and kept where it is faster)",
+      NamesOf(AllLookaheads(), LookaheadName),
+      [](StreamingOptions& options, const std::string& text) {
+        const auto lookahead = LookaheadFromName(text);
+        options.pipeline.lookahead = lookahead.value_or(Lookahead::kAuto);
+        return lookahead.has_value();
       });
   add("--merge-gap",
       fmt::format("missing neurons of a streamed packed model that lie at most so far apart in the "
@@ -119,10 +129,18 @@ void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments) {
 }
 
 void CheckStreaming(const StreamingArguments& arguments) {
-  const bool has_policy = std::find(arguments.given.begin(), arguments.given.end(),
-                                    "--cache-policy") != arguments.given.end();
-  if (has_policy && arguments.options.pipeline.pipeline == PipelineKind::kLlmFlash) {
+  const auto was_given = [&](const char* name) {
+    return std::find(arguments.given.begin(), arguments.given.end(), name) != arguments.given.end();
+  };
+  const PipelineKind pipeline = arguments.options.pipeline.pipeline;
+  if (was_given("--cache-policy") && pipeline == PipelineKind::kLlmFlash) {
     throw UsageError("--cache-policy has no effect with --pipeline llmflash, whose window it is");
+  }
+  if (was_given("--lookahead") && pipeline != PipelineKind::kCluster) {
+    throw UsageError(
+        fmt::format("--lookahead has no effect with --pipeline {}, which waits for "
+                    "its reads",
+                    PipelineName(pipeline)));
   }
 }
 
@@ -135,6 +153,13 @@ void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engin
           "stream it)");
     }
     const StreamedMatrices* matrices = engine.streamed_matrices();
+    const bool looks_ahead = engine.mode() == FfnMode::kPredicted &&
+                             engine.model().spec().layers.front().ffn.num_experts == 0;
+    if (name == "--lookahead" && matrices == nullptr && !looks_ahead) {
+      throw UsageError(name +
+                       " has no effect: only predictors of layers without experts can be asked "
+                       "ahead of time");
+    }
     if (matrices == nullptr || name == "--io" || name == "--io-device") continue;
     if (name != "--cache-policy") {
       throw UsageError(name +
@@ -207,6 +232,8 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
           {"miss_rate_p99", p99},
           {"bytes_read_per_token", PerToken(static_cast<double>(counts.bytes_read), tokens)},
           {"reads_per_token", PerToken(static_cast<double>(counts.reads), tokens)},
+          {"reads_ahead_per_token", PerToken(static_cast<double>(counts.reads_ahead), tokens)},
+          {"used_ahead_per_token", PerToken(static_cast<double>(counts.used_ahead), tokens)},
           {"wait_share", thread_seconds > 0 ? counts.idle_seconds / thread_seconds : 0}};
 }
 

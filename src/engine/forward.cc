@@ -267,7 +267,7 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
 }
 
 void Forward::RunLayers() {
-  if (streamed_ != nullptr) streamed_->BeginPass();
+  if (streamed_ != nullptr) streamed_->BeginPass(is_decoding_ && num_rows_ == 1);
   if (matrices_ != nullptr) matrices_->BeginPass();
   laps_.Start();
   ComputeAngles();
@@ -316,6 +316,7 @@ void Forward::AttentionBlock(int64_t layer) {
                          {w.attn_v, v, Floats(w.attn_v_bias)}};
   MatMul(compute_, qkv, input_);
   laps_.Lap(ForwardOp::kAttentionQkv);
+  if (streamed_ != nullptr) streamed_->PollAhead();
   if (attention.qk_norm) {
     RmsNormHeads(compute_, q, attention.num_heads, attention.head_dim, Floats(w.attn_q_norm),
                  spec.norm_epsilon);
@@ -340,10 +341,12 @@ void Forward::AttentionBlock(int64_t layer) {
                        .scratch = attention_scratch_,
                        .partial = attention_partial_});
   laps_.Lap(ForwardOp::kAttention);
+  if (streamed_ != nullptr) streamed_->PollAhead();
   input_.Set(Rows(attended_));
   const Product output{w.attn_output, Rows(block_out_), Floats(w.attn_output_bias)};
   MatMul(compute_, {&output, 1}, input_);
   laps_.Lap(ForwardOp::kAttentionOutput);
+  if (streamed_ != nullptr) streamed_->PollAhead();
   Add(compute_, Rows(hidden_), Rows(block_out_));
   laps_.Lap(ForwardOp::kResidual);
 }

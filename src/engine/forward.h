@@ -179,6 +179,7 @@ class Forward {
   std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
   // The same where not all neurons are in memory.
   void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  void LookAhead(int64_t layer, std::span<const int64_t> tokens, FloatView out);
   void ObserveStreamed(const StreamedFfn& ffn, bool skip_silent, std::span<const int64_t> tokens,
                        FloatView out);
   void StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice, FloatView out,

@@ -121,17 +121,18 @@ struct DecodePipeline::Places {
 };
 
 uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
-                                      int64_t hidden_size) {
-  return NeuronFetch::ChargedBytes(shape, plan) +
+                                      int64_t hidden_size, bool reads_ahead) {
+  return NeuronFetch::ChargedBytes(shape, plan, reads_ahead) +
          (plan.holds_gates ? GateScan::ChargedBytes(shape.neurons) : 0) +
-         Buffer::ChargedBytes(Places(hidden_size, NeuronFetch::MaxListed(shape, plan)).end);
+         Buffer::ChargedBytes(
+             Places(hidden_size, NeuronFetch::MaxListed(shape, plan, reads_ahead)).end);
 }
 
 DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind,
-                               std::optional<uint32_t> merge_gap_bytes)
+                               std::optional<uint32_t> merge_gap_bytes, bool reads_ahead)
     : store_(store),
       kind_(kind),
-      fetch_(budget, store, merge_gap_bytes),
+      fetch_(budget, store, merge_gap_bytes, reads_ahead),
       memory_(budget, "activations", Places(store.source().hidden_size, fetch_.max_listed()).end) {
   if (kind == PipelineKind::kMatrix) store.RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
@@ -288,6 +289,7 @@ bool DecodePipeline::ComputeReady(Section& section) {
 // The activation of a cluster: what reaches down.
 void DecodePipeline::FinishReady(Section& section, const ReadyNeurons& ready, bool arrived) {
   if (arrived) {
+    fetch_.Settle(ready.positions, ready.count);
     const int64_t damaged =
         fetch_.FindDamaged(section.table, ready.positions, ready.slots, ready.count);
     if (damaged >= 0) section.damaged = damaged;
@@ -329,7 +331,8 @@ void DecodePipeline::Work(Section& section) {
   Stopwatch idle;
   while (!section.IsDone()) {
     const bool has_reads = fetch_.num_ready() < section.count;
-    const bool arrived = has_reads && fetch_.Poll(false);
+    if (!has_reads) fetch_.ReadAhead();
+    const bool arrived = (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
     const bool computed = section.step != Step::kNone && ComputeReady(section);
     if (computed || (section.adds && AddComputed(section)) || arrived) {
       if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);

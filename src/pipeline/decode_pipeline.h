@@ -50,11 +50,12 @@ std::optional<PipelineKind> PipelineFromName(std::string_view name);
 class DecodePipeline {
  public:
   // Charged to `budget` as "activations". `store` must outlive the pipeline. merge_gap_bytes: see
-  // QueueOptions. Throws Error(kUnsupported) where kMatrix cannot read halves of bundles.
+  // QueueOptions. reads_ahead: Expect may be called; of kCluster only. Throws Error(kUnsupported)
+  // where kMatrix cannot read halves of bundles.
   DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind,
-                 std::optional<uint32_t> merge_gap_bytes);
+                 std::optional<uint32_t> merge_gap_bytes, bool reads_ahead);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
-                               int64_t hidden_size);
+                               int64_t hidden_size, bool reads_ahead);
 
   // out[0..hidden) = the FFN of x, from the listed neurons, ascending; from all (no list) only
   // where the store holds gates. As SparseFfn: where skip_silent, up and down of neurons that add
@@ -67,6 +68,18 @@ class DecodePipeline {
   // token's result has the bits that Run gives it. No lists only where the store holds gates.
   SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
                            FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
+
+  // Says what Run's list of another FFN, the next, will probably be, ascending: while the FFN
+  // before it is computed, and nothing of that is left to read, some of it is read.
+  void Expect(const StreamedFfn& next, std::span<const int32_t> listed) {
+    fetch_.Expect(store_.FfnIndex(next.layer, next.expert), listed);
+  }
+  // Starts what of it waits for a place in the queue. While nothing is computed here.
+  void PollAhead() noexcept {
+    if (fetch_.is_reading_ahead()) fetch_.Poll(false);
+  }
+  // Nothing is expected, and nothing in flight any more.
+  void StopAhead() noexcept { fetch_.StopAhead(); }
 
   StreamCounts counts() const;
   void Watch(NeuronMap* map) { fetch_.Watch(map); }  // see NeuronFetch

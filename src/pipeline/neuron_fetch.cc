@@ -3,13 +3,25 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "ops/scratch_places.h"
 
 namespace hearth {
+namespace {
+
+// Of the tags of reads, those that were read ahead: the others are positions.
+constexpr uint64_t kAheadTag = uint64_t{1} << 32;
+
+// Neurons of an FFN that are read ahead at the most, in a quarter of the spare slots for two FFNs.
+int64_t MostAhead(const StreamPlan& plan, bool reads_ahead) {
+  return reads_ahead ? std::min<int64_t>(256, plan.spare_slots() / 8) : 0;
+}
+
+}  // namespace
 
 struct NeuronFetch::Places {
-  size_t slots, entries, requests, missing, ready, end;
+  size_t slots, entries, requests, missing, ready, ahead, end;
 
   explicit Places(int64_t listed) {
     ScratchPlaces scratch;
@@ -18,28 +30,34 @@ struct NeuronFetch::Places {
     requests = scratch.Take(listed, sizeof(ReadRequest));
     missing = scratch.Take(listed, sizeof(int32_t));
     ready = scratch.Take(listed, sizeof(int32_t));
+    ahead = scratch.Take(listed, sizeof(int32_t));
     end = scratch.used();
   }
 };
 
-int64_t NeuronFetch::MaxListed(const StreamShape& shape, const StreamPlan& plan) {
-  return std::min(shape.neurons, plan.spare_slots());
+int64_t NeuronFetch::MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead) {
+  return std::min(shape.neurons, plan.spare_slots() - 2 * MostAhead(plan, reads_ahead));
 }
 
-uint64_t NeuronFetch::ChargedBytes(const StreamShape& shape, const StreamPlan& plan) {
-  return Buffer::ChargedBytes(Places(MaxListed(shape, plan)).end);
+uint64_t NeuronFetch::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
+                                   bool reads_ahead) {
+  return Buffer::ChargedBytes(Places(MaxListed(shape, plan, reads_ahead)).end);
 }
 
 NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
-                         std::optional<uint32_t> merge_gap_bytes)
+                         std::optional<uint32_t> merge_gap_bytes, bool reads_ahead)
     : store_(store),
-      max_listed_(MaxListed(store.source().shape(), store.plan())),
+      max_listed_(MaxListed(store.source().shape(), store.plan(), reads_ahead)),
       queue_(store.file().OpenQueue(
           {.depth = store.plan().queue_depth,
-           .capacity = std::max(static_cast<size_t>(max_listed_),
-                                static_cast<size_t>(store.plan().queue_depth)),
+           .capacity =
+               std::max(static_cast<size_t>(max_listed_ + 2 * MostAhead(store.plan(), reads_ahead)),
+                        static_cast<size_t>(store.plan().queue_depth)),
            .merge_gap_bytes = merge_gap_bytes})),
-      memory_(budget, "activations", Places(max_listed_).end) {
+      memory_(budget, "activations", Places(max_listed_).end),
+      ahead_(store.spare_slot() + static_cast<int32_t>(store.plan().spare_slots() -
+                                                       2 * MostAhead(store.plan(), reads_ahead)),
+             MostAhead(store.plan(), reads_ahead)) {
   const Places at(max_listed_);
   std::byte* base = memory_.data();
   slots_ = reinterpret_cast<int32_t*>(base + at.slots);
@@ -47,6 +65,55 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
   requests_ = reinterpret_cast<ReadRequest*>(base + at.requests);
   missing_ = reinterpret_cast<int32_t*>(base + at.missing);
   ready_ = reinterpret_cast<int32_t*>(base + at.ready);
+  ahead_places_ = reinterpret_cast<int32_t*>(base + at.ahead);
+  if (reads_ahead) {
+    expected_.reserve(static_cast<size_t>(store.source().neurons));
+    ahead_requests_.reserve(static_cast<size_t>(ahead_.most()));
+  }
+}
+
+void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) {
+  const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
+  const auto first = std::lower_bound(neurons.begin(), neurons.end(), pinned);
+  expected_.assign(first, neurons.end());
+  expected_ffn_ = ffn;
+  is_expecting_ = !expected_.empty() && ahead_.most() > 0;
+}
+
+void NeuronFetch::ReadAhead() noexcept {
+  if (!is_expecting_.load(std::memory_order_relaxed)) return;
+  if (polling_.test_and_set(std::memory_order_acquire)) return;
+  if (is_expecting_.exchange(false, std::memory_order_relaxed)) {
+    ahead_.Begin(expected_ffn_);
+    ahead_requests_.clear();
+    const int32_t first_key = store_.FirstKey(expected_ffn_);
+    for (const int32_t neuron : expected_) {
+      if (store_.cache().state(first_key + neuron) != CacheState::kAbsent) continue;
+      const int32_t place = ahead_.Add(neuron);
+      if (place < 0) break;
+      ahead_requests_.push_back(
+          {.offset = store_.FileOffset(expected_ffn_, neuron) + store_.slot_offset(),
+           .data = store_.Slots(ahead_.slot(place), 1).data(),
+           .bytes = static_cast<uint32_t>(store_.slot_bytes()),
+           .tag = kAheadTag | static_cast<uint64_t>(place)});
+    }
+    const size_t taken = queue_->Submit(ahead_requests_);
+    // All of them; the queue has room for a list and for all places.
+    for (size_t i = taken; i < ahead_requests_.size(); ++i) {
+      ahead_.Arrived(static_cast<int32_t>(ahead_requests_[i].tag & ~kAheadTag), false);
+    }
+    num_reading_ahead_.fetch_add(static_cast<int64_t>(taken), std::memory_order_relaxed);
+    counts_.reads_ahead += static_cast<int64_t>(taken);
+    counts_.reads += static_cast<int64_t>(taken);
+    counts_.bytes_read += taken * store_.slot_bytes();
+  }
+  polling_.clear(std::memory_order_release);
+}
+
+void NeuronFetch::StopAhead() noexcept {
+  is_expecting_ = false;
+  ahead_.Begin(-1);
+  while (queue_->in_flight() > 0) Reap(true);
 }
 
 void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
@@ -55,7 +122,7 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
   ffn_ = ffn;
   listed_ = listed;
   error_ = 0;
-  num_missing_ = 0;
+  num_missing_ = num_ahead_ = 0;
   const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
   num_pinned_ = std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
   for (int64_t i = 0; i < num_pinned_; ++i) {
@@ -80,12 +147,19 @@ void NeuronFetch::FetchMore(SlotPart part) noexcept {
   Submit(part);
 }
 
-// Fills slots_, and splits positions into ready_, those that are in memory, and missing_.
+// Fills slots_, and splits positions into ready_, those that are in memory, and missing_. Behind
+// the former come those that were read ahead and have come.
 void NeuronFetch::LookUp() noexcept {
+  if (ahead_.most() > 0) {
+    while (Reap(false)) {
+    }
+    ahead_.BeginList(ffn_);
+  }
   const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
   store_.cache().Lookup({store_.FirstKey(ffn_), looked_up}, {entries_, looked_up.size()});
   int32_t spare = store_.spare_slot();
   int64_t resident = num_pinned_;
+  int32_t* const end = missing_ + looked_up.size();  // before it, for now, what was read ahead
   for (size_t k = 0; k < looked_up.size(); ++k) {
     const CacheEntry entry = entries_[k];
     const auto position = static_cast<int32_t>(num_pinned_) + static_cast<int32_t>(k);
@@ -93,16 +167,27 @@ void NeuronFetch::LookUp() noexcept {
         entry.found == CacheFound::kNoSlot ? spare++ : store_.cache_slot() + entry.slot;
     if (entry.found == CacheFound::kHit) {
       ready_[resident++] = position;
-    } else {
+      continue;
+    }
+    ahead_places_[position] = ahead_.Take(looked_up[k], position);
+    if (ahead_places_[position] < 0) {
       missing_[num_missing_++] = position;
+    } else {
+      *(end - ++num_ahead_) = position;
     }
   }
+  std::copy(end - num_ahead_, end, missing_ + num_missing_);
+  int64_t ready = resident;
+  for (int64_t i = num_missing_; i < num_missing_ + num_ahead_; ++i) {
+    if (ahead_.is_here(ahead_places_[missing_[i]])) ready_[ready++] = missing_[i];
+  }
   num_resident_.store(resident, std::memory_order_relaxed);
-  num_ready_.store(resident, std::memory_order_release);
+  num_ready_.store(ready, std::memory_order_release);
   counts_.neurons += std::ssize(listed_);
   counts_.pinned += num_pinned_;
   counts_.hits += resident - num_pinned_;
-  counts_.misses += num_missing_;
+  counts_.misses += num_missing_ + num_ahead_;
+  counts_.used_ahead += num_ahead_;
 }
 
 void NeuronFetch::Submit(SlotPart part) noexcept {
@@ -120,9 +205,9 @@ void NeuronFetch::Submit(SlotPart part) noexcept {
   if (num_missing_ == 0) return;
   const auto taken =
       static_cast<int64_t>(queue_->Submit({requests_, static_cast<size_t>(num_missing_)}));
-  // The queue has room for all: its capacity is max_listed_, and nothing else is in flight.
+  // The queue has room for a list and for all that is read ahead.
   if (taken != num_missing_) error_ = EAGAIN;
-  int64_t ready = num_resident();
+  int64_t ready = num_ready();
   for (int64_t i = taken; i < num_missing_; ++i) ready_[ready++] = missing_[i];
   num_ready_.store(ready, std::memory_order_release);
   counts_.reads += taken;
@@ -131,17 +216,38 @@ void NeuronFetch::Submit(SlotPart part) noexcept {
 
 bool NeuronFetch::Poll(bool wait) noexcept {
   if (polling_.test_and_set(std::memory_order_acquire)) return false;
+  const bool any = Reap(wait);
+  polling_.clear(std::memory_order_release);
+  return any;
+}
+
+// Poll of whoever holds polling_.
+bool NeuronFetch::Reap(bool wait) noexcept {
   std::array<ReadCompletion, 64> done;
   size_t count = 0;
   if (queue_->in_flight() > 0) count = wait ? queue_->Wait(done) : queue_->Poll(done);
   int64_t ready = num_ready_.load(std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
-    ready_[ready++] = static_cast<int32_t>(done[i].tag);
+    auto position = static_cast<int32_t>(done[i].tag);
+    if ((done[i].tag & kAheadTag) != 0) {
+      num_reading_ahead_.fetch_sub(1, std::memory_order_relaxed);
+      position = ahead_.Arrived(position, done[i].error == 0);
+    }
+    if (position < 0) continue;  // nobody has asked for it yet
+    ready_[ready++] = position;
     if (done[i].error != 0) error_ = done[i].error;
   }
   num_ready_.store(ready, std::memory_order_release);
-  polling_.clear(std::memory_order_release);
   return count > 0;
+}
+
+void NeuronFetch::Settle(const int32_t* positions, int64_t count) const noexcept {
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t place = ahead_places_[positions[i]];
+    if (place < 0) continue;
+    std::memcpy(store_.Slots(slots_[positions[i]], 1).data(),
+                store_.Slots(ahead_.slot(place), 1).data(), store_.slot_bytes());
+  }
 }
 
 int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
@@ -166,13 +272,14 @@ void NeuronFetch::Draw() const noexcept {
   };
   add(NeuronPlace::kPinned, ready_, num_pinned_);
   add(NeuronPlace::kCached, ready_ + num_pinned_, num_resident() - num_pinned_);
-  add(NeuronPlace::kRead, missing_, num_missing_);
+  add(NeuronPlace::kRead, missing_, num_missing_ + num_ahead_);
 }
 
 void NeuronFetch::End(int64_t damaged) {
   const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
   const int32_t first_key = store_.FirstKey(ffn_);
   NeuronCache& cache = store_.cache();
+  ahead_.EndList();
   cache.Release({first_key, looked_up}, {entries_, looked_up.size()});
   counts_.bytes_read += queue_->gap_bytes() - gap_bytes_;
   gap_bytes_ = queue_->gap_bytes();

@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
 #include "cache/cache_entry.h"
+#include "pipeline/ahead_reads.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_map.h"
 #include "pipeline/stream_counts.h"
@@ -25,13 +27,22 @@ enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
 class NeuronFetch {
  public:
   // Charged to `budget` as "activations". `store` must outlive the fetch. merge_gap_bytes: see
-  // QueueOptions.
-  NeuronFetch(Budget& budget, BundleStore& store, std::optional<uint32_t> merge_gap_bytes);
-  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan);
+  // QueueOptions. reads_ahead: ReadAhead does, into some of the spare slots.
+  NeuronFetch(Budget& budget, BundleStore& store, std::optional<uint32_t> merge_gap_bytes,
+              bool reads_ahead);
+  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
 
   // The longest list: any of its neurons may need a spare slot.
-  static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan);
+  static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
   int64_t max_listed() const { return max_listed_; }
+
+  // Says what the list of the next FFN will probably be, ascending, while no list is at hand.
+  void Expect(int64_t ffn, std::span<const int32_t> neurons);
+  // Reads some of what is expected and not in memory, for when the list is all here. Any thread,
+  // between Begin and End.
+  void ReadAhead() noexcept;
+  // Forgets what is expected, and waits until nothing is in flight any more. Between lists.
+  void StopAhead() noexcept;
 
   // Takes an ascending list, which must live until End. Its pinned neurons are ready. tokens_of:
   // for how many tokens each of them is listed, for who watches; empty: one.
@@ -45,7 +56,11 @@ class NeuronFetch {
   // here.
   bool Poll(bool wait) noexcept;
   bool in_flight() const { return queue_->in_flight() > 0; }
+  bool is_reading_ahead() const { return num_reading_ahead_.load(std::memory_order_relaxed) > 0; }
   bool failed() const { return error_ != 0; }
+  // Takes what was read ahead for some positions to their slots. Different positions may be settled
+  // at a time.
+  void Settle(const int32_t* positions, int64_t count) const noexcept;
   // One of up to BundleStore::kMostChecked positions where what was read into their slots, which
   // are listed too, does not fit its check; -1 where all do.
   int64_t FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
@@ -72,6 +87,7 @@ class NeuronFetch {
   struct Places;  // where things lie in memory_
 
   void LookUp() noexcept;
+  bool Reap(bool wait) noexcept;
   void Submit(SlotPart part) noexcept;
   void Draw() const noexcept;
 
@@ -83,14 +99,16 @@ class NeuronFetch {
   int32_t* slots_;
   CacheEntry* entries_;  // of those that are not pinned
   ReadRequest* requests_;
-  int32_t* missing_;  // positions that are read
+  int32_t* missing_;  // positions that are read, those that were read ahead at the end
   int32_t* ready_;
+  int32_t* ahead_places_;  // where what is missing was read ahead; -1: it was not
   // The list.
   int64_t ffn_ = 0;
   std::span<const int32_t> listed_;
   std::span<const uint8_t> tokens_of_;
   int64_t num_pinned_ = 0;   // positions below are
   int64_t num_missing_ = 0;  // entries of missing_
+  int64_t num_ahead_ = 0;    // of them read ahead
   std::atomic<int64_t> num_ready_{0};
   std::atomic<int64_t> num_resident_{0};         // until the list is looked up the pinned ones
   std::atomic<int> error_{0};                    // errno of a read that failed
@@ -98,6 +116,13 @@ class NeuronFetch {
   StreamCounts counts_;
   uint64_t gap_bytes_ = 0;    // of them, between reads
   NeuronMap* map_ = nullptr;  // null where nobody looks
+  // Reading ahead.
+  AheadReads ahead_;
+  int64_t expected_ffn_ = 0;
+  std::vector<int32_t> expected_;
+  std::vector<ReadRequest> ahead_requests_;
+  std::atomic<bool> is_expecting_{false};
+  std::atomic<int64_t> num_reading_ahead_{0};
 };
 
 }  // namespace hearth

@@ -66,7 +66,8 @@ class StreamStressTest : public StreamedFfnsTest {
   StreamOptions RandomOptions() {
     return {.policy = Of(AllCachePolicies()),
             .pipeline = Of(AllPipelines()),
-            .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000})};
+            .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000}),
+            .lookahead = Of(AllLookaheads())};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
                                      std::unique_ptr<AsyncFile> file) {
@@ -85,18 +86,35 @@ class StreamStressTest : public StreamedFfnsTest {
     return ffn;
   }
 
-  // One token. Throws what Run throws.
+  // Some FFNs of one token; before each the list of the next is guessed, right or wrong. Throws
+  // what Run throws.
   void ExpectTokenOfMemory(const TestBundles& model, StreamedFfns& streamed) {
-    const StreamedFfn ffn = RandomFfn(model);
+    streamed.BeginPass(Chance(0.8));
+    StreamedFfn ffn = RandomFfn(model);
+    std::vector<int32_t> neurons = RandomList(model.sizes().neurons, random_);
+    for (int64_t left = Pick(1, 4); left > 0; --left) {
+      const StreamedFfn next = Chance(0.8) ? RandomFfn(model) : ffn;
+      const std::vector<int32_t> next_neurons = RandomList(model.sizes().neurons, random_);
+      if (streamed.looks_ahead() && Chance(0.9)) {
+        streamed.Expect(Chance(0.9) ? next : RandomFfn(model),
+                        Chance(0.7) ? next_neurons : RandomList(model.sizes().neurons, random_));
+      }
+      ExpectFfnOfMemory(model, streamed, ffn, neurons);
+      ffn = next;
+      neurons = next_neurons;
+    }
+    // Or the pass ends early.
+    if (Chance(0.9)) streamed.EndToken();
+  }
+
+  void ExpectFfnOfMemory(const TestBundles& model, StreamedFfns& streamed, const StreamedFfn& ffn,
+                         const std::vector<int32_t>& neurons) {
     const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
-    const std::vector<int32_t> neurons = RandomList(model.sizes().neurons, random_);
     std::optional<std::span<const int32_t>> list = neurons;
     const bool skip_silent = Chance(0.8);
     if (streamed.store().plan().holds_gates && Chance(0.5)) list.reset();
     std::vector<float> out(x.size(), 99.0f);
-    streamed.BeginPass();
     streamed.Run(RandomCompute(), ffn, x.data(), list, skip_silent, out.data());
-    streamed.EndToken();
     EXPECT_EQ(out, Resident(model, ffn, x, list, skip_silent));
   }
 

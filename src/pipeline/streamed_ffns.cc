@@ -46,12 +46,27 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
     : options_(options),
       store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
-      decode_(budget, store_, options.pipeline, options.merge_gap_bytes) {}
+      decode_(budget, store_, options.pipeline, options.merge_gap_bytes, options.reads_ahead()),
+      trial_(options.reads_ahead() ? options.lookahead : Lookahead::kOff) {}
+
+void StreamedFfns::BeginPass(bool decodes_one) {
+  // Of a pass that ended early.
+  decode_.StopAhead();
+  store_.file().CheckUnchanged();
+  decodes_one_ = decodes_one;
+  looks_ahead_ = decodes_one && trial_.is_on();
+  watch_ = Stopwatch();
+}
+
+void StreamedFfns::EndToken() noexcept {
+  store_.cache().EndToken();
+  if (decodes_one_) trial_.EndToken(watch_.Seconds());
+}
 
 uint64_t StreamedFfns::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                     int64_t hidden_size, const StreamOptions& options) {
   return BundleStore::ChargedBytes(shape, plan, options.cache_policy()) +
-         DecodePipeline::ChargedBytes(shape, plan, hidden_size);
+         DecodePipeline::ChargedBytes(shape, plan, hidden_size, options.reads_ahead());
 }
 
 void StreamedFfns::Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress) {

@@ -10,9 +10,11 @@
 #include <span>
 
 #include "base/budget.h"
+#include "base/stopwatch.h"
 #include "ops/compute.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/decode_pipeline.h"
+#include "pipeline/lookahead.h"
 #include "pipeline/range_reader.h"
 #include "pipeline/storage_probe.h"
 
@@ -27,10 +29,14 @@ struct StreamOptions {
   PipelineKind pipeline = PipelineKind::kCluster;
   // See QueueOptions; of neurons.
   std::optional<uint32_t> merge_gap_bytes = kDefaultMergeGapBytes;
+  Lookahead lookahead = Lookahead::kAuto;
 
   // LLM in a Flash comes with a policy of its own.
   CachePolicyKind cache_policy() const {
     return pipeline == PipelineKind::kLlmFlash ? CachePolicyKind::kWindow : policy;
+  }
+  bool reads_ahead() const {
+    return pipeline == PipelineKind::kCluster && lookahead != Lookahead::kOff;
   }
 };
 
@@ -48,14 +54,27 @@ class StreamedFfns {
   // throw. Throws Error(kIo), Error(kCorrupt).
   void Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress);
 
-  // Before a pass. Throws Error(kIo) where the file was truncated or replaced.
-  void BeginPass() { store_.file().CheckUnchanged(); }
+  // Before a pass; decodes_one: a single token of a single sequence. Throws Error(kIo) where the
+  // file was truncated or replaced.
+  void BeginPass(bool decodes_one = false);
   // After a token was decoded: the clock of policies that forget.
-  void EndToken() noexcept { store_.cache().EndToken(); }
+  void EndToken() noexcept;
+
+  // Whether this pass wants to be told what is expected, and what that is of the FFN behind the one
+  // that is run next: a list, ascending.
+  bool looks_ahead() const { return looks_ahead_; }
+  void Expect(const StreamedFfn& next, std::span<const int32_t> listed) {
+    decode_.Expect(next, listed);
+  }
+  // Between other work, so that the disk does not run out of reads.
+  void PollAhead() noexcept {
+    if (looks_ahead_) decode_.PollAhead();
+  }
 
   // visit(first_neuron, rows) for the ranges of an FFN, ascending; see RangeReader.
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+    decode_.StopAhead();
     ranges_.ForEachRange(compute, ffn, visit);
   }
   // One token; see DecodePipeline::Run.
@@ -79,6 +98,7 @@ class StreamedFfns {
   // See ProbeNeuronReads. Between passes.
   double ProbeReads(double seconds) {
     ranges_.Stop();
+    decode_.StopAhead();
     return ProbeNeuronReads(store_, seconds);
   }
 
@@ -96,6 +116,11 @@ class StreamedFfns {
   BundleStore store_;
   RangeReader ranges_;
   DecodePipeline decode_;
+  LookaheadTrial trial_;
+  // Of the pass.
+  bool decodes_one_ = false;
+  bool looks_ahead_ = false;
+  Stopwatch watch_;
 };
 
 }  // namespace hearth

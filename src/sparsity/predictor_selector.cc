@@ -131,6 +131,7 @@ void PredictorSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   MatMul(compute_, {&up, 1}, inner_input_);
   const auto lists = out.ResetLists(query.tokens.size());
   Compact(predictor.threshold, logits, lists);
+  if (query.is_guess) return;
   PredictionCounts& counts = counts_[static_cast<size_t>(query.layer)];
   counts.neurons += static_cast<uint64_t>(tokens * neurons);
   for (const auto& list : lists) counts.predicted += list.size();

@@ -42,6 +42,8 @@ struct SelectionQuery {
   std::span<const int64_t> tokens;  // indices of the tokens in the batch, ascending
   FloatView ffn_input;              // normalized input, a row per entry of `tokens`
   FloatView residual;  // what enters the FFN block before its norm, a row per token of the batch
+  // Asked before the FFN's turn, with what its inputs probably will be: nothing is counted.
+  bool is_guess = false;
 };
 
 class ActivationSelector {

@@ -1,0 +1,66 @@
+#include "pipeline/lookahead.h"
+
+#include <algorithm>
+
+namespace hearth {
+namespace {
+
+double Median(std::vector<double>& values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::span<const Lookahead> AllLookaheads() {
+  static constexpr std::array kAll = {Lookahead::kAuto, Lookahead::kOn, Lookahead::kOff};
+  return kAll;
+}
+
+const char* LookaheadName(Lookahead lookahead) {
+  switch (lookahead) {
+    case Lookahead::kOff:
+      return "off";
+    case Lookahead::kAuto:
+      return "auto";
+    case Lookahead::kOn:
+      return "on";
+  }
+  return "unknown";
+}
+
+std::optional<Lookahead> LookaheadFromName(std::string_view name) {
+  for (const Lookahead lookahead : AllLookaheads()) {
+    if (name == LookaheadName(lookahead)) return lookahead;
+  }
+  return std::nullopt;
+}
+
+LookaheadTrial::LookaheadTrial(Lookahead lookahead) : lookahead_(lookahead) {
+  with_.reserve(kTokensOfTrial);
+  without_.reserve(kTokensOfTrial);
+}
+
+bool LookaheadTrial::is_on() const {
+  if (lookahead_ != Lookahead::kAuto) return lookahead_ == Lookahead::kOn;
+  return keeps_ ? decision_ : with_.size() <= without_.size();
+}
+
+void LookaheadTrial::EndToken(double seconds) {
+  if (lookahead_ != Lookahead::kAuto) return;
+  if (keeps_) {
+    keeps_ = --tokens_left_ > 0;
+    return;
+  }
+  (is_on() ? with_ : without_).push_back(seconds);
+  if (without_.size() < static_cast<size_t>(kTokensOfTrial)) return;
+  decision_ = Median(with_) < Median(without_);
+  with_.clear();
+  without_.clear();
+  keeps_ = true;
+  tokens_left_ = next_keep_;
+  next_keep_ = std::min(2 * next_keep_, kMostTokensKept);
+}
+
+}  // namespace hearth

@@ -1,0 +1,59 @@
+#include "pipeline/lookahead.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace hearth {
+namespace {
+
+// Tokens of `seconds` with it and 1 s without; how many had it.
+int RunTokens(LookaheadTrial& trial, int64_t tokens, double seconds) {
+  int on = 0;
+  for (int64_t i = 0; i < tokens; ++i) {
+    const bool is_on = trial.is_on();
+    on += is_on ? 1 : 0;
+    trial.EndToken(is_on ? seconds : 1.0);
+  }
+  return on;
+}
+
+constexpr int64_t kTrial = 2 * LookaheadTrial::kTokensOfTrial;
+
+TEST(LookaheadTrialTest, KeepsWhatIsFaster) {
+  LookaheadTrial trial(Lookahead::kAuto);
+  EXPECT_EQ(RunTokens(trial, kTrial, 0.9), LookaheadTrial::kTokensOfTrial);
+  EXPECT_EQ(RunTokens(trial, LookaheadTrial::kFewestTokensKept, 0.9),
+            LookaheadTrial::kFewestTokensKept);
+  // It does not win any more.
+  EXPECT_EQ(RunTokens(trial, kTrial, 1.01), LookaheadTrial::kTokensOfTrial);
+  EXPECT_EQ(RunTokens(trial, 2 * LookaheadTrial::kFewestTokensKept, 1.01), 0);
+  EXPECT_EQ(RunTokens(trial, kTrial, 0.9), LookaheadTrial::kTokensOfTrial);
+  EXPECT_TRUE(trial.is_on());
+}
+
+TEST(LookaheadTrialTest, TriesLessAndLessOften) {
+  LookaheadTrial trial(Lookahead::kAuto);
+  int64_t kept = LookaheadTrial::kFewestTokensKept;
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(RunTokens(trial, kTrial, 2.0), LookaheadTrial::kTokensOfTrial);
+    EXPECT_EQ(RunTokens(trial, kept, 2.0), 0) << i;
+    kept = std::min(2 * kept, LookaheadTrial::kMostTokensKept);
+  }
+}
+
+TEST(LookaheadTrialTest, DoesAsItIsTold) {
+  LookaheadTrial on(Lookahead::kOn), off(Lookahead::kOff);
+  EXPECT_EQ(RunTokens(on, 100, 9.0), 100);
+  EXPECT_EQ(RunTokens(off, 100, 0.1), 0);
+}
+
+TEST(LookaheadTest, HasNames) {
+  for (const Lookahead lookahead : AllLookaheads()) {
+    EXPECT_EQ(LookaheadFromName(LookaheadName(lookahead)), lookahead);
+  }
+  EXPECT_FALSE(LookaheadFromName("maybe"));
+}
+
+}  // namespace
+}  // namespace hearth
