@@ -138,8 +138,8 @@ void CheckStreaming(const StreamingArguments& arguments) {
   }
   if (was_given("--lookahead") && pipeline != PipelineKind::kCluster) {
     throw UsageError(
-        fmt::format("--lookahead has no effect with --pipeline {}, which waits for "
-                    "its reads",
+        fmt::format("--lookahead has no effect with --pipeline {}: only cluster reads "
+                    "ahead",
                     PipelineName(pipeline)));
   }
 }

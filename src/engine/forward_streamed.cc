@@ -12,6 +12,7 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   const FloatView x = input_.x();
   if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
   if (streamed_->looks_ahead()) LookAhead(layer, tokens, out);
+  streamed_->PollAhead();
   selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
   laps_.Lap(ForwardOp::kFfnPredictor);
   const bool skip_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);

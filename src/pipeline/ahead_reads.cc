@@ -21,11 +21,13 @@ void AheadReads::Begin(int64_t ffn) {
   }
   planned_.clear();
   ffn_ = ffn;
+  next_place_ = 0;
 }
 
 int32_t AheadReads::Add(int32_t neuron) {
   if (std::ssize(planned_) == most_) return -1;
-  for (size_t i = 0; i < places_.size(); ++i) {
+  while (next_place_ < places_.size()) {
+    const size_t i = next_place_++;
     if (places_[i].state != State::kFree) continue;
     places_[i] = {.neuron = neuron, .state = State::kReading};
     planned_.push_back(static_cast<int32_t>(i));
@@ -51,6 +53,7 @@ void AheadReads::BeginList(int64_t ffn) {
   next_listed_ = 0;
   if (ffn != ffn_) return;
   std::swap(listed_, planned_);
+  list_ffn_ = ffn;
   ffn_ = -1;
 }
 
@@ -65,8 +68,17 @@ int32_t AheadReads::Take(int32_t neuron, int32_t position) {
 }
 
 void AheadReads::EndList() {
+  // The FFN may have another list, as long as nothing is read for the next.
+  const bool keeps = ffn_ < 0 && !listed_.empty();
+  if (keeps) ffn_ = list_ffn_;
   for (const int32_t place : listed_) {
-    GiveUp(places_[static_cast<size_t>(place)]);
+    Place& one = places_[static_cast<size_t>(place)];
+    const bool is_taken = one.state == State::kTaken || one.state == State::kTakenReading;
+    if (keeps && !is_taken) {
+      planned_.push_back(place);
+    } else {
+      GiveUp(one);
+    }
   }
   listed_.clear();
   next_listed_ = 0;

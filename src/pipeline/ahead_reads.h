@@ -54,7 +54,9 @@ class AheadReads {
   std::vector<int32_t> planned_;  // places of the FFN that is read for, neurons ascending
   std::vector<int32_t> listed_;   // of the list
   size_t next_listed_ = 0;
-  int64_t ffn_ = -1;  // that is read for
+  size_t next_place_ = 0;  // where Add looks on
+  int64_t ffn_ = -1;       // that is read for
+  int64_t list_ffn_ = -1;
 };
 
 }  // namespace hearth

@@ -69,6 +69,7 @@ struct DecodePipeline::Section {
   int threads = 1;
   // The segment.
   int64_t count = 0;  // positions
+  bool is_last = false;
   // The phase.
   Step step = Step::kFinish;
   bool adds = false;                 // down rows of what is computed
@@ -208,6 +209,7 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
     work.BeginSegment(listed.subspan(first, count), store_.plan().holds_gates,
                       tokens_of.empty() ? tokens_of : tokens_of.subspan(first, count));
     section.Begin();
+    section.is_last = first + count == listed.size();
     RunSegment(compute, section);
   }
   idle_seconds_ += static_cast<double>(section.idle_ns) * 1e-9;
@@ -263,11 +265,11 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
 // Computes a cluster of what is ready; false where nothing is.
 bool DecodePipeline::ComputeReady(Section& section) {
   int64_t first = section.taken.load(std::memory_order_relaxed);
-  int64_t count = 0;
-  const int64_t num_resident = fetch_.num_resident();
+  int64_t count = 0, num_resident = 0;
   do {
     const int64_t left = fetch_.num_ready() - first;
     if (left <= 0) return false;
+    num_resident = fetch_.num_resident();  // as those that are ready were counted
     count =
         std::min(left, std::clamp(left / (2 * section.threads), kFewestOfCluster, kMostOfCluster));
     // Only what was read is verified.
@@ -331,7 +333,7 @@ void DecodePipeline::Work(Section& section) {
   Stopwatch idle;
   while (!section.IsDone()) {
     const bool has_reads = fetch_.num_ready() < section.count;
-    if (!has_reads) fetch_.ReadAhead();
+    if (!has_reads && section.is_last) fetch_.ReadAhead();
     const bool arrived = (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
     const bool computed = section.step != Step::kNone && ComputeReady(section);
     if (computed || (section.adds && AddComputed(section)) || arrived) {

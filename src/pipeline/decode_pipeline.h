@@ -60,7 +60,7 @@ class DecodePipeline {
   // out[0..hidden) = the FFN of x, from the listed neurons, ascending; from all (no list) only
   // where the store holds gates. As SparseFfn: where skip_silent, up and down of neurons that add
   // nothing are left out. Throws Error(kIo) and Error(kCorrupt) when a read fails or brings what
-  // its check does not fit; nothing is in flight then, and the next call works.
+  // its check does not fit; nothing of the list is in flight then, and the next call works.
   SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
                       std::optional<std::span<const int32_t>> listed, bool skip_silent, float* out);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "ops/scratch_places.h"
 
@@ -13,9 +14,10 @@ namespace {
 // Of the tags of reads, those that were read ahead: the others are positions.
 constexpr uint64_t kAheadTag = uint64_t{1} << 32;
 
-// Neurons of an FFN that are read ahead at the most, in a quarter of the spare slots for two FFNs.
+// Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
+// two FFNs.
 int64_t MostAhead(const StreamPlan& plan, bool reads_ahead) {
-  return reads_ahead ? std::min<int64_t>(256, plan.spare_slots() / 8) : 0;
+  return reads_ahead && !plan.holds_gates ? std::min<int64_t>(256, plan.spare_slots() / 8) : 0;
 }
 
 }  // namespace
@@ -81,7 +83,9 @@ void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) {
 }
 
 void NeuronFetch::ReadAhead() noexcept {
-  if (!is_expecting_.load(std::memory_order_relaxed)) return;
+  const bool is_time = is_expecting_.load(std::memory_order_relaxed) &&
+                       is_looked_up_.load(std::memory_order_acquire);
+  if (!is_time) return;
   if (polling_.test_and_set(std::memory_order_acquire)) return;
   if (is_expecting_.exchange(false, std::memory_order_relaxed)) {
     ahead_.Begin(expected_ffn_);
@@ -122,6 +126,9 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
   ffn_ = ffn;
   listed_ = listed;
   error_ = 0;
+  is_looked_up_ = false;
+  // Nobody came to read it in time.
+  if (ffn == expected_ffn_) is_expecting_ = false;
   num_missing_ = num_ahead_ = 0;
   const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
   num_pinned_ = std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
@@ -134,9 +141,8 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
 }
 
 void NeuronFetch::Fetch(SlotPart part) noexcept {
-  // Nobody polls meanwhile.
-  while (polling_.test_and_set(std::memory_order_acquire)) {
-  }
+  // Whoever has it takes what was read ahead, and does not wait for more.
+  while (polling_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
   LookUp();
   Submit(part);
   polling_.clear(std::memory_order_release);
@@ -165,24 +171,26 @@ void NeuronFetch::LookUp() noexcept {
     const auto position = static_cast<int32_t>(num_pinned_) + static_cast<int32_t>(k);
     slots_[position] =
         entry.found == CacheFound::kNoSlot ? spare++ : store_.cache_slot() + entry.slot;
-    if (entry.found == CacheFound::kHit) {
+    const bool is_hit = entry.found == CacheFound::kHit;
+    ahead_places_[position] = is_hit ? -1 : ahead_.Take(looked_up[k], position);
+    if (is_hit) {
       ready_[resident++] = position;
-      continue;
-    }
-    ahead_places_[position] = ahead_.Take(looked_up[k], position);
-    if (ahead_places_[position] < 0) {
+    } else if (ahead_places_[position] < 0) {
       missing_[num_missing_++] = position;
     } else {
       *(end - ++num_ahead_) = position;
     }
   }
-  std::copy(end - num_ahead_, end, missing_ + num_missing_);
+  std::reverse(end - num_ahead_, end);
+  std::memmove(missing_ + num_missing_, end - num_ahead_,
+               static_cast<size_t>(num_ahead_) * sizeof(int32_t));
   int64_t ready = resident;
   for (int64_t i = num_missing_; i < num_missing_ + num_ahead_; ++i) {
     if (ahead_.is_here(ahead_places_[missing_[i]])) ready_[ready++] = missing_[i];
   }
   num_resident_.store(resident, std::memory_order_relaxed);
   num_ready_.store(ready, std::memory_order_release);
+  is_looked_up_.store(true, std::memory_order_release);
   counts_.neurons += std::ssize(listed_);
   counts_.pinned += num_pinned_;
   counts_.hits += resident - num_pinned_;
@@ -216,7 +224,7 @@ void NeuronFetch::Submit(SlotPart part) noexcept {
 
 bool NeuronFetch::Poll(bool wait) noexcept {
   if (polling_.test_and_set(std::memory_order_acquire)) return false;
-  const bool any = Reap(wait);
+  const bool any = Reap(wait && is_looked_up_.load(std::memory_order_relaxed));
   polling_.clear(std::memory_order_release);
   return any;
 }

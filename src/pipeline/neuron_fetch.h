@@ -22,8 +22,8 @@ namespace hearth {
 // What is read of a missing neuron at a time. Halves only where slots are whole bundles.
 enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
 
-// Neurons are named by their positions in the list. One thread makes all calls but Poll, slot,
-// ready and num_ready, which any thread may make between Begin and End.
+// Neurons are named by their positions in the list. One thread makes all calls but Poll, ReadAhead,
+// Settle, FindDamaged and those of one value, which any thread may make between Begin and End.
 class NeuronFetch {
  public:
   // Charged to `budget` as "activations". `store` must outlive the fetch. merge_gap_bytes: see
@@ -65,9 +65,9 @@ class NeuronFetch {
   // are listed too, does not fit its check; -1 where all do.
   int64_t FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
                       const int32_t* slots, int64_t count) const noexcept;
-  // Nothing is in flight. Hands the slots back to the cache. `damaged`: a position whose check does
-  // not fit; -1 for none. Throws Error(kIo) where a read failed, Error(kCorrupt) for damage; what
-  // was read is forgotten then.
+  // Nothing of the list is in flight. Hands the slots back to the cache. `damaged`: a position
+  // whose check does not fit; -1 for none. Throws Error(kIo) where a read failed, Error(kCorrupt)
+  // for damage; what was read is forgotten then.
   void End(int64_t damaged);
 
   // Of a position, among all of the store's.
@@ -122,6 +122,7 @@ class NeuronFetch {
   std::vector<int32_t> expected_;
   std::vector<ReadRequest> ahead_requests_;
   std::atomic<bool> is_expecting_{false};
+  std::atomic<bool> is_looked_up_{false};  // the list
   std::atomic<int64_t> num_reading_ahead_{0};
 };
 

@@ -11,7 +11,7 @@ struct StreamCounts {
   int64_t pinned = 0;       // of them
   int64_t hits = 0;         // found in the cache
   int64_t misses = 0;       // read from storage
-  int64_t reads = 0;        // for them; neighbours may have been read together
+  int64_t reads = 0;        // for them, or ahead; neighbours may have been read together
   int64_t reads_ahead = 0;  // of the reads, those before anybody had asked
   int64_t used_ahead = 0;   // of those, for neurons that were then listed
   uint64_t bytes_read = 0;  // with what lies between such neighbours

@@ -50,12 +50,12 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
       trial_(options.reads_ahead() ? options.lookahead : Lookahead::kOff) {}
 
 void StreamedFfns::BeginPass(bool decodes_one) {
-  // Of a pass that ended early.
+  watch_ = Stopwatch();
+  // What nobody asked for, or what a pass that ended early left.
   decode_.StopAhead();
   store_.file().CheckUnchanged();
   decodes_one_ = decodes_one;
   looks_ahead_ = decodes_one && trial_.is_on();
-  watch_ = Stopwatch();
 }
 
 void StreamedFfns::EndToken() noexcept {

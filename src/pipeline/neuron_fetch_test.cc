@@ -1,0 +1,119 @@
+// Reading ahead, step by step; with whole pipelines and random schedules in streamed_ffns_test.cc
+// and stream_stress_test.cc.
+#include "pipeline/neuron_fetch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "pipeline/test_bundles.h"
+
+namespace hearth {
+namespace {
+
+class NeuronFetchTest : public ::testing::Test {
+ protected:
+  // Everything of a list arrives.
+  void Bring(int64_t ffn, const std::vector<int32_t>& list) {
+    list_ = list;
+    fetch_.Begin(ffn, list_);
+    fetch_.Fetch(SlotPart::kAll);
+    while (fetch_.num_ready() < std::ssize(list_)) fetch_.Poll(true);
+    for (int64_t i = fetch_.num_resident(); i < fetch_.num_ready(); ++i) {
+      fetch_.Settle(fetch_.ready() + i, 1);
+    }
+  }
+  void ExpectBundlesOf(int64_t ffn, const std::vector<int32_t>& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const auto slot = store_.Slots(fetch_.slot(static_cast<int64_t>(i)), 1);
+      const std::byte* bundle = model_.bytes().data() + model_.OffsetOf(ffn, list[i]);
+      EXPECT_EQ(std::memcmp(slot.data(), bundle, slot.size()), 0) << list[i];
+    }
+  }
+
+  std::vector<int32_t> list_;  // until End
+  Budget budget_;
+  TestBundles model_{{.layers = 3, .neurons = 256}, 1};
+  BundleStore store_{budget_,
+                     model_.Source(model_.File(budget_, 1)),
+                     {.cache_slots = 64, .range_neurons = 64, .range_buffers = 2},
+                     CachePolicyKind::kLru};
+  NeuronFetch fetch_{budget_, store_, std::nullopt, true};
+};
+
+TEST_F(NeuronFetchTest, WhatWasGuessedIsNotReadAgain) {
+  const std::vector<int32_t> list = {1, 5, 9};
+  fetch_.Expect(1, list);
+  Bring(0, {2, 3});
+  fetch_.ReadAhead();
+  fetch_.End(-1);
+  EXPECT_EQ(fetch_.counts().reads_ahead, 3);
+  const std::vector<int32_t> listed = {1, 4, 9};
+  Bring(1, listed);
+  ExpectBundlesOf(1, listed);
+  fetch_.End(-1);
+  EXPECT_EQ(fetch_.counts().used_ahead, 2);
+  EXPECT_EQ(fetch_.counts().reads, 2 + 3 + 1);
+  EXPECT_EQ(fetch_.counts().misses, 2 + 3);
+}
+
+TEST_F(NeuronFetchTest, NothingIsReadAheadBeforeTheListIsLookedUp) {
+  const std::vector<int32_t> list = {2, 3};
+  fetch_.Expect(1, list);
+  fetch_.Begin(0, list);
+  fetch_.ReadAhead();
+  EXPECT_EQ(fetch_.counts().reads_ahead, 0);
+  fetch_.Fetch(SlotPart::kAll);
+  while (fetch_.num_ready() < 2) fetch_.Poll(true);
+  fetch_.End(-1);
+}
+
+// Another thread may settle a neuron that has been in memory all the time.
+TEST_F(NeuronFetchTest, SettlingWhatWasThereChangesNothing) {
+  const std::vector<int32_t> list = {1, 5, 9};
+  fetch_.Expect(1, list);
+  Bring(0, {2, 3});
+  fetch_.ReadAhead();
+  fetch_.End(-1);
+  Bring(1, list);
+  fetch_.End(-1);
+  // The places of those are used for others.
+  fetch_.Expect(2, std::vector<int32_t>{20, 21, 22});
+  Bring(0, {2, 3});
+  fetch_.ReadAhead();
+  fetch_.End(-1);
+  Bring(2, {20, 21, 22});
+  fetch_.End(-1);
+  Bring(1, list);
+  EXPECT_EQ(fetch_.num_resident(), 3);
+  const int32_t positions[] = {0, 1, 2};
+  fetch_.Settle(positions, 3);
+  ExpectBundlesOf(1, list);
+  fetch_.End(-1);
+}
+
+TEST_F(NeuronFetchTest, SeveralListsOfAnFfnShareAGuess) {
+  fetch_.Expect(1, std::vector<int32_t>{1, 5, 200});
+  Bring(0, {2, 3});
+  fetch_.ReadAhead();
+  fetch_.End(-1);
+  Bring(1, {1, 5});
+  fetch_.End(-1);
+  Bring(1, {200, 201});
+  fetch_.End(-1);
+  EXPECT_EQ(fetch_.counts().used_ahead, 3);
+}
+
+TEST_F(NeuronFetchTest, AGuessForWhatHasBegunIsDropped) {
+  fetch_.Expect(1, std::vector<int32_t>{1, 5});
+  Bring(1, {1, 5});
+  fetch_.ReadAhead();
+  fetch_.End(-1);
+  EXPECT_EQ(fetch_.counts().reads_ahead, 0);
+  fetch_.StopAhead();
+  EXPECT_FALSE(fetch_.in_flight());
+}
+
+}  // namespace
+}  // namespace hearth
