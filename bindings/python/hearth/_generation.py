@@ -55,10 +55,19 @@ class Generation(Iterator[str]):
         return self._is_over
 
     def result(self) -> Result:
-        """Waits for the end; the whole text and how it came about. Raises Error."""
-        for _ in self:
-            pass
-        return self._finish()
+        """Waits for the end; the whole text and how it came about. Raises Error.
+
+        An exception of the program's own, such as KeyboardInterrupt, ends the generation.
+        """
+        try:
+            for _ in self:
+                pass
+            return self._finish()
+        except Error:
+            raise
+        except BaseException:
+            self.cancel()
+            raise
 
     def cancel(self) -> None:
         """Ends it within one token, without waiting for that; from any thread."""
