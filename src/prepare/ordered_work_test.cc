@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -51,6 +52,8 @@ TEST(OrderedWorkTest, AnErrorAnywhereStopsAllAndReachesTheCaller) {
       return [&calls, bad](int, size_t piece) {
         ++calls;
         if (piece == bad) throw std::runtime_error("bad");
+        // So that they are not done while the thread with the bad one waits for a processor.
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
       };
     };
     const auto count = [](int, size_t) {};
