@@ -138,8 +138,7 @@ void CheckStreaming(const StreamingArguments& arguments) {
   }
   if (was_given("--lookahead") && pipeline != PipelineKind::kCluster) {
     throw UsageError(
-        fmt::format("--lookahead has no effect with --pipeline {}: only cluster reads "
-                    "ahead",
+        fmt::format("--lookahead has no effect with --pipeline {}: only cluster reads ahead",
                     PipelineName(pipeline)));
   }
 }

@@ -165,7 +165,6 @@ void NeuronFetch::LookUp() noexcept {
   store_.cache().Lookup({store_.FirstKey(ffn_), looked_up}, {entries_, looked_up.size()});
   int32_t spare = store_.spare_slot();
   int64_t resident = num_pinned_;
-  int32_t* const end = missing_ + looked_up.size();  // before it, for now, what was read ahead
   for (size_t k = 0; k < looked_up.size(); ++k) {
     const CacheEntry entry = entries_[k];
     const auto position = static_cast<int32_t>(num_pinned_) + static_cast<int32_t>(k);
@@ -177,16 +176,14 @@ void NeuronFetch::LookUp() noexcept {
       ready_[resident++] = position;
     } else if (ahead_places_[position] < 0) {
       missing_[num_missing_++] = position;
-    } else {
-      *(end - ++num_ahead_) = position;
     }
   }
-  std::reverse(end - num_ahead_, end);
-  std::memmove(missing_ + num_missing_, end - num_ahead_,
-               static_cast<size_t>(num_ahead_) * sizeof(int32_t));
   int64_t ready = resident;
-  for (int64_t i = num_missing_; i < num_missing_ + num_ahead_; ++i) {
-    if (ahead_.is_here(ahead_places_[missing_[i]])) ready_[ready++] = missing_[i];
+  for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
+    const int32_t place = ahead_places_[position];
+    if (place < 0) continue;
+    missing_[num_missing_ + num_ahead_++] = static_cast<int32_t>(position);
+    if (ahead_.is_here(place)) ready_[ready++] = static_cast<int32_t>(position);
   }
   num_resident_.store(resident, std::memory_order_relaxed);
   num_ready_.store(ready, std::memory_order_release);

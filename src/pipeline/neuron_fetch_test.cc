@@ -24,6 +24,13 @@ class NeuronFetchTest : public ::testing::Test {
       fetch_.Settle(fetch_.ready() + i, 1);
     }
   }
+  // What is guessed of an FFN is read while another list is at hand.
+  void Guess(int64_t ffn, const std::vector<int32_t>& list) {
+    fetch_.Expect(ffn, list);
+    Bring(0, {2, 3});
+    fetch_.ReadAhead();
+    fetch_.End(-1);
+  }
   void ExpectBundlesOf(int64_t ffn, const std::vector<int32_t>& list) {
     for (size_t i = 0; i < list.size(); ++i) {
       const auto slot = store_.Slots(fetch_.slot(static_cast<int64_t>(i)), 1);
@@ -44,10 +51,7 @@ class NeuronFetchTest : public ::testing::Test {
 
 TEST_F(NeuronFetchTest, WhatWasGuessedIsNotReadAgain) {
   const std::vector<int32_t> list = {1, 5, 9};
-  fetch_.Expect(1, list);
-  Bring(0, {2, 3});
-  fetch_.ReadAhead();
-  fetch_.End(-1);
+  Guess(1, list);
   EXPECT_EQ(fetch_.counts().reads_ahead, 3);
   const std::vector<int32_t> listed = {1, 4, 9};
   Bring(1, listed);
@@ -72,17 +76,11 @@ TEST_F(NeuronFetchTest, NothingIsReadAheadBeforeTheListIsLookedUp) {
 // Another thread may settle a neuron that has been in memory all the time.
 TEST_F(NeuronFetchTest, SettlingWhatWasThereChangesNothing) {
   const std::vector<int32_t> list = {1, 5, 9};
-  fetch_.Expect(1, list);
-  Bring(0, {2, 3});
-  fetch_.ReadAhead();
-  fetch_.End(-1);
+  Guess(1, list);
   Bring(1, list);
   fetch_.End(-1);
   // The places of those are used for others.
-  fetch_.Expect(2, std::vector<int32_t>{20, 21, 22});
-  Bring(0, {2, 3});
-  fetch_.ReadAhead();
-  fetch_.End(-1);
+  Guess(2, {20, 21, 22});
   Bring(2, {20, 21, 22});
   fetch_.End(-1);
   Bring(1, list);
@@ -94,10 +92,7 @@ TEST_F(NeuronFetchTest, SettlingWhatWasThereChangesNothing) {
 }
 
 TEST_F(NeuronFetchTest, SeveralListsOfAnFfnShareAGuess) {
-  fetch_.Expect(1, std::vector<int32_t>{1, 5, 200});
-  Bring(0, {2, 3});
-  fetch_.ReadAhead();
-  fetch_.End(-1);
+  Guess(1, {1, 5, 200});
   Bring(1, {1, 5});
   fetch_.End(-1);
   Bring(1, {200, 201});

@@ -23,8 +23,8 @@ class JsonObject {
 
   const std::string& file() const { return file_; }
 
-  // Keys that were asked for in any of these ways are known to Finish. All but Has throw where the
-  // key is missing.
+  // Keys that were asked for in any of these ways are known to Finish. All but Has and
+  // NumberOr throw where the key is missing.
   bool Has(const std::string& key);
   const nlohmann::json& Get(const std::string& key);
   bool IsNull(const std::string& key) { return Get(key).is_null(); }
@@ -34,6 +34,9 @@ class JsonObject {
   uint64_t Count(const std::string& key, uint64_t least, uint64_t most);
   double Number(const std::string& key, double least = std::numeric_limits<double>::lowest(),
                 double most = std::numeric_limits<double>::max());
+  double NumberOr(const std::string& key, double fallback) {
+    return Has(key) ? Number(key) : fallback;
+  }
   bool Bool(const std::string& key);
   std::string Text(const std::string& key, size_t most_bytes = 4096);
   std::string OneOf(const std::string& key, std::initializer_list<std::string_view> texts);

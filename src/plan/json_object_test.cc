@@ -27,6 +27,8 @@ TEST(JsonObjectTest, ReadsValues) {
   EXPECT_EQ(object.Int("count"), 7);
   EXPECT_EQ(object.Count("most", 0, UINT64_MAX), UINT64_MAX);
   EXPECT_EQ(object.Number("share", 0, 1), 0.5);
+  EXPECT_EQ(object.NumberOr("share", 7), 0.5);
+  EXPECT_EQ(object.NumberOr("nothing", 7), 7);
   EXPECT_TRUE(object.Bool("is_on"));
   EXPECT_EQ(object.Text("name"), "hearth");
   EXPECT_EQ(object.OneOf("name", {"stove", "hearth"}), "hearth");

@@ -20,10 +20,6 @@ constexpr uint64_t kMaxDeviceBytes = uint64_t{1} << 20;
 constexpr size_t kMaxPoints = 1000;
 constexpr double kMicrosecond = 1e-6;
 
-double NumberOr(JsonObject& object, const char* key, double fallback) {
-  return object.Has(key) ? object.Number(key) : fallback;
-}
-
 std::vector<ThroughputPoint> ReadCurve(JsonObject& object, const char* key, const char* at) {
   std::vector<ThroughputPoint> curve;
   if (!object.Has(key)) return curve;
@@ -44,9 +40,9 @@ DeviceProfile ReadFlash(JsonObject flash) {
     profile.range_block_bytes =
         static_cast<uint64_t>(flash.Int("range_block_bytes", 0, int64_t{1} << 40));
   }
-  profile.max_reads_per_second = NumberOr(flash, "max_reads_per_s", 0);
-  profile.max_bytes_per_second = NumberOr(flash, "max_bytes_per_s", 0);
-  profile.latency_seconds = NumberOr(flash, "latency_us", 0) * kMicrosecond;
+  profile.max_reads_per_second = flash.NumberOr("max_reads_per_s", 0);
+  profile.max_bytes_per_second = flash.NumberOr("max_bytes_per_s", 0);
+  profile.latency_seconds = flash.NumberOr("latency_us", 0) * kMicrosecond;
   if (flash.Has("command_queues")) {
     profile.command_queues = static_cast<int>(flash.Int("command_queues", 1, 1024));
   }
@@ -77,7 +73,7 @@ void ReadCores(JsonObject& object, SimDevice& device) {
     cores.kind = core.Text("kind");
     cores.count = static_cast<int>(core.Int("count", 1, 1024));
     cores.macs_per_s = core.Number("macs_per_s");
-    cores.read_seconds = NumberOr(core, "read_us", 0) * kMicrosecond;
+    cores.read_seconds = core.NumberOr("read_us", 0) * kMicrosecond;
     for (const SimCores& other : device.cores) {
       if (other.kind == cores.kind) core.Fail("kind", "a kind that is not there yet");
     }

@@ -51,9 +51,6 @@ json ParseShapeJson(std::string_view text, const std::string& file_name) {
 int64_t IntOr(JsonObject& object, const char* key, int64_t fallback) {
   return object.Has(key) ? object.Int(key) : fallback;
 }
-double NumberOr(JsonObject& object, const char* key, double fallback) {
-  return object.Has(key) ? object.Number(key) : fallback;
-}
 std::string TextOr(JsonObject& object, const char* key, const std::string& fallback) {
   return object.Has(key) ? object.Text(key) : fallback;
 }
@@ -100,14 +97,14 @@ ModelShape ParseShape(std::string_view text, const std::string& file_name) {
   shape.vocab_size = object.Int("vocab_size");
   shape.head_dim = ReadHeadDim(object, shape);
   shape.context_length = IntOr(object, "context_length", shape.context_length);
-  shape.rope_base = NumberOr(object, "rope_base", shape.rope_base);
+  shape.rope_base = object.NumberOr("rope_base", shape.rope_base);
   shape.activation = ReadActivation(object);
-  shape.threshold = NumberOr(object, "threshold", 0);
+  shape.threshold = object.NumberOr("threshold", 0);
   shape.num_experts = IntOr(object, "num_experts", 0);
   shape.num_experts_per_token = IntOr(object, "num_experts_per_token", 0);
   shape.tied_embeddings = object.Has("tied_embeddings") && object.Bool("tied_embeddings");
   shape.sliding_window = IntOr(object, "sliding_window", 0);
-  shape.norm_epsilon = NumberOr(object, "norm_epsilon", shape.norm_epsilon);
+  shape.norm_epsilon = object.NumberOr("norm_epsilon", shape.norm_epsilon);
   shape.qkv_bias = shape.architecture == "qwen2";
   shape.qk_norm = shape.architecture == "qwen3" || shape.architecture == "qwen3moe";
   if (shape.activation == FfnActivation::kFatRelu && !object.Has("threshold")) {
