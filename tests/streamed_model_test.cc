@@ -109,6 +109,7 @@ TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
           EXPECT_GT(single.hits + single.pinned, 0);
           const bool looks_ahead =
               mode == FfnMode::kPredicted && options.streaming.pipeline.reads_ahead();
+          EXPECT_EQ(engine->streamed()->options().reads_ahead(), looks_ahead);
           EXPECT_EQ(single.reads_ahead > 0, looks_ahead);
           EXPECT_LE(single.used_ahead, single.reads_ahead);
           EXPECT_LE(single.used_ahead, single.misses);

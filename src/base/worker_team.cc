@@ -92,11 +92,11 @@ WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMa
                 std::to_string(num_threads));
   }
   threads_.reserve(static_cast<size_t>(num_threads) - 1);
-  const std::vector<int> processors = AllowedCpus();
-  const bool pinned = std::ssize(processors) >= num_threads;
+  processors_ = AllowedCpus();
+  if (std::ssize(processors_) < num_threads) processors_.clear();
   try {
     for (int worker = 1; worker < num_threads; ++worker) {
-      const int processor = pinned ? processors[static_cast<size_t>(worker)] : -1;
+      const int processor = processors_.empty() ? -1 : processors_[static_cast<size_t>(worker)];
       threads_.emplace_back([this, worker, processor] {
         if (processor >= 0) PinThisThread(processor);  // a wish
         WorkerLoop(worker);
@@ -112,6 +112,15 @@ WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMa
 }
 
 WorkerTeam::~WorkerTeam() { Stop(); }
+
+WorkerTeam::CallerPin::CallerPin(const WorkerTeam& team) noexcept
+    : team_(team),
+      is_pinned_(team.size() > 1 && !team.processors_.empty() &&
+                 PinThisThread(team.processors_.front())) {}
+
+WorkerTeam::CallerPin::~CallerPin() {
+  if (is_pinned_) UseCpus(team_.processors_);
+}
 
 void WorkerTeam::Stop() noexcept {
   stop_.store(true, std::memory_order_relaxed);

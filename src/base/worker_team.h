@@ -64,6 +64,21 @@ class WorkerTeam {
     shares_.UpdateSpeeds();
   }
 
+  // Keeps the calling thread, worker 0, off the others' processors while it exists. Without it, one
+  // that slept for a read is often woken on the processor of a worker that sleeps too, and both
+  // then share it until the system notices. Does nothing where workers may move.
+  class CallerPin {
+   public:
+    explicit CallerPin(const WorkerTeam& team) noexcept;
+    ~CallerPin();
+    CallerPin(const CallerPin&) = delete;
+    CallerPin& operator=(const CallerPin&) = delete;
+
+   private:
+    const WorkerTeam& team_;
+    const bool is_pinned_;
+  };
+
   // Measured speed of a worker in ParallelFor; the mean of all is about 1.
   double speed(int worker) const { return shares_.speed(worker); }
 
@@ -84,6 +99,8 @@ class WorkerTeam {
   void* context_ = nullptr;  // likewise
   WorkShares shares_;
   std::vector<std::thread> threads_;
+  // Where every worker has one of its own; those that the thread which made the team might use.
+  std::vector<int> processors_;
 };
 
 }  // namespace hearth

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/error.h"
 
 namespace hearth {
@@ -94,6 +95,24 @@ TEST(WorkerTeamTest, WorkersArePinnedWhereThereAreProcessorsForThem) {
       EXPECT_EQ(processors[static_cast<size_t>(worker)], threads == 2 ? 1 : CPU_COUNT(&allowed));
     }
   }
+}
+
+TEST(WorkerTeamTest, ThePinnedCallerHasAProcessorOfItsOwnUntilThePinGoes) {
+  const std::vector<int> before = AllowedCpus();
+  WorkerTeam team(2);
+  {
+    const WorkerTeam::CallerPin pin(team);
+    const std::vector<int> pinned = AllowedCpus();
+    if (before.size() < 2) {
+      EXPECT_EQ(pinned, before);
+    } else {
+      EXPECT_EQ(pinned, std::vector<int>(1, before.front()));
+    }
+  }
+  EXPECT_EQ(AllowedCpus(), before);
+  WorkerTeam alone(1);
+  const WorkerTeam::CallerPin pin(alone);
+  EXPECT_EQ(AllowedCpus(), before) << "nobody to keep away from";
 }
 
 TEST(WorkerTeamTest, RefusesImpossibleSizes) {

@@ -200,4 +200,9 @@ CacheState NeuronCache::state(int32_t key) const noexcept {
   return node.pins > 0 ? CacheState::kInUse : CacheState::kResident;
 }
 
+int32_t NeuronCache::ResidentSlot(int32_t key) const noexcept {
+  const cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
+  return node.loading ? -1 : node.slot;
+}
+
 }  // namespace hearth

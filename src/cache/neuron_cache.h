@@ -111,6 +111,9 @@ class NeuronCache {
   int64_t Seed(std::span<const int32_t> keys, std::span<int32_t> slots) noexcept;
 
   CacheState state(int32_t key) const noexcept;
+  // Where the bytes of a key that is resident lie; -1 of others. Stays so until the next Lookup,
+  // EndToken or Failed.
+  int32_t ResidentSlot(int32_t key) const noexcept;
   std::span<std::byte> SlotBytes(int32_t slot) const noexcept {
     return memory_.subspan(static_cast<size_t>(slot) * options_.slot_bytes, options_.slot_bytes);
   }

@@ -152,9 +152,8 @@ void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engin
           "stream it)");
     }
     const StreamedMatrices* matrices = engine.streamed_matrices();
-    const bool looks_ahead = engine.mode() == FfnMode::kPredicted &&
-                             engine.model().spec().layers.front().ffn.num_experts == 0;
-    if (name == "--lookahead" && matrices == nullptr && !looks_ahead) {
+    if (name == "--lookahead" && matrices == nullptr &&
+        !CanLookAhead(engine.model().spec(), engine.mode())) {
       throw UsageError(name +
                        " has no effect: only predictors of layers without experts can be asked "
                        "ahead of time");

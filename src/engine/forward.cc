@@ -253,6 +253,7 @@ void Forward::ComputeAngles() {
 
 void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
                   ForwardObserver* observer) {
+  const WorkerTeam::CallerPin pin(compute_.team());
   CheckBatch(batch);
   PlaceBatch(batch);
   selector_ = &selector;

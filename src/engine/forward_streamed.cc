@@ -43,7 +43,7 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
 // scratch.
 void Forward::LookAhead(int64_t layer, std::span<const int64_t> tokens, FloatView out) {
   const auto next = static_cast<size_t>(layer + 1);
-  if (std::ssize(spec_.layers) == layer + 1 || spec_.layers[next].ffn.num_experts > 0) return;
+  if (std::ssize(spec_.layers) == layer + 1) return;
   RmsNorm(compute_, Rows(hidden_),
           reinterpret_cast<const float*>(weights_.layers[next].ffn_norm.data),
           spec_.layers[next].norm_epsilon, out);

@@ -28,12 +28,20 @@ void Forward::DrawFired(int64_t ffn, int64_t tokens, const Operator& op) {
 template void Forward::DrawFired(int64_t, int64_t, const SparseBatch&);
 template void Forward::DrawFired(int64_t, int64_t, const SparsePrefill&);
 
-// All neurons of an FFN, in ranges: what is not pinned was read.
+// All neurons of an FFN, in ranges: what is neither pinned nor in the cache is read, and what lies
+// alone in the cache too.
 void Forward::DrawRanges(int64_t ffn, int64_t tokens) {
-  const int64_t pinned = streamed_->store().plan().pinned_neurons;
-  for (int64_t i = 0; i < tokens; ++i) {
-    map_->AddRange(ffn, NeuronPlace::kPinned, 0, pinned);
-    map_->AddRange(ffn, NeuronPlace::kRead, pinned, map_->neurons());
+  const BundleStore& store = streamed_->store();
+  const int64_t pinned = store.plan().pinned_neurons;
+  const auto draw = [&](NeuronPlace place, int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < tokens; ++i) map_->AddRange(ffn, place, begin, end);
+  };
+  draw(NeuronPlace::kPinned, 0, pinned);
+  const auto is_cached = [&](int64_t neuron) { return store.CachedSlot(ffn, neuron) >= 0; };
+  for (int64_t begin = pinned, end; begin < map_->neurons(); begin = end) {
+    const bool cached = is_cached(begin);
+    for (end = begin + 1; end < map_->neurons() && is_cached(end) == cached;) ++end;
+    draw(cached ? NeuronPlace::kCached : NeuronPlace::kRead, begin, end);
   }
 }
 

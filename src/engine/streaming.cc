@@ -13,6 +13,10 @@ constexpr double kDefaultPinnedShare = 0.5;
 
 }  // namespace
 
+bool CanLookAhead(const ModelSpec& spec, FfnMode mode) {
+  return mode == FfnMode::kPredicted && spec.layers.front().ffn.num_experts == 0;
+}
+
 StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode) {
   if (file.num_parts() != 1) {
     throw Error(ErrorCode::kUnsupported, file.path(),
@@ -42,7 +46,14 @@ StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, 
   if (mode == FfnMode::kGated && CanSkipNeurons(ffn.activation)) {
     bundles.gates = GatePlace::kInMemory;
   }
+  bundles.can_look_ahead = CanLookAhead(plan.spec, mode);
   return bundles;
+}
+
+StreamOptions StreamedBundles::Possible(const StreamOptions& options) const {
+  StreamOptions possible = options;
+  if (!can_look_ahead) possible.lookahead = Lookahead::kOff;
+  return possible;
 }
 
 uint64_t StreamedBundles::OverheadBytes(const StreamingOptions& options) const {
@@ -53,7 +64,7 @@ uint64_t StreamedBundles::OverheadBytes(const StreamingOptions& options) const {
   most.range_neurons = (shape.neurons + StreamPlan::kRangeGrain - 1) / StreamPlan::kRangeGrain *
                        StreamPlan::kRangeGrain;
   most.range_buffers = 2;
-  return StreamedFfns::ChargedBytes(shape, most, hidden_size, options.pipeline) -
+  return StreamedFfns::ChargedBytes(shape, most, hidden_size, Possible(options.pipeline)) -
          most.arena_bytes(shape) - most.gates_bytes(shape) + kRoundingBytes;
 }
 
@@ -82,8 +93,8 @@ void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const Strea
   if (gate_bytes > 0) ledger["gates"] = gate_bytes;
   ledger["cache tables"] =
       BundleStore::ChargedBytes(shape, plan, options.pipeline.cache_policy()) - slots - gate_bytes;
-  ledger["activations"] +=
-      DecodePipeline::ChargedBytes(shape, plan, hidden_size, options.pipeline.reads_ahead());
+  ledger["activations"] += DecodePipeline::ChargedBytes(shape, plan, hidden_size,
+                                                        Possible(options.pipeline).reads_ahead());
 }
 
 std::unique_ptr<StreamedFfns> StreamedBundles::Open(const std::string& path, Budget& budget,
@@ -96,7 +107,8 @@ std::unique_ptr<StreamedFfns> StreamedBundles::Open(const std::string& path, Bud
                          .num_experts = num_experts,
                          .neurons = shape.neurons,
                          .layer_offsets = layer_offsets};
-  return std::make_unique<StreamedFfns>(budget, std::move(source), plan, options.pipeline);
+  return std::make_unique<StreamedFfns>(budget, std::move(source), plan,
+                                        Possible(options.pipeline));
 }
 
 }  // namespace hearth

@@ -37,6 +37,10 @@ struct StreamingOptions {
 std::unique_ptr<AsyncFile> OpenStreamedFile(const std::string& path,
                                             const StreamingOptions& options);
 
+// Whether what the next layer lists can be guessed: its predictor is asked early, and behind a
+// router nobody knows whose.
+bool CanLookAhead(const ModelSpec& spec, FfnMode mode);
+
 // Of rounding to whole pages, in each of the buffers that streaming takes.
 inline constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
 
@@ -49,6 +53,7 @@ struct StreamedBundles {
   int64_t num_experts = 1;
   std::vector<uint64_t> layer_offsets;
   GatePlace gates = GatePlace::kInSlots;  // wanted: in memory where gates decide who is computed
+  bool can_look_ahead = false;
 
   // Throws Error(kUnsupported) for a split set, and for layers of different shapes.
   static StreamedBundles TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode);
@@ -65,6 +70,10 @@ struct StreamedBundles {
   // Opens the file again for asynchronous reads.
   std::unique_ptr<StreamedFfns> Open(const std::string& path, Budget& budget,
                                      const StreamPlan& plan, const StreamingOptions& options) const;
+
+ private:
+  // What is asked for, without what this model cannot do.
+  StreamOptions Possible(const StreamOptions& options) const;
 };
 
 }  // namespace hearth

@@ -82,6 +82,12 @@ class BundleStore {
                                 plan_.pinned_neurons);
   }
 
+  // The slot of a neuron that is not pinned and that the cache has; -1 of others.
+  int32_t CachedSlot(int64_t ffn, int64_t neuron) const {
+    const int32_t slot = cache_->ResidentSlot(FirstKey(ffn) + static_cast<int32_t>(neuron));
+    return slot < 0 ? -1 : first_cache_slot_ + slot;
+  }
+
   std::span<std::byte> Slots(int32_t first, int64_t count) const;
   // The spare slots again, as plan().range_buffers buffers of whole bundles.
   std::span<std::byte> RangeBuffer(int64_t buffer) const;

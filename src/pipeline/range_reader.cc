@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <numeric>
 
 #include "pipeline/bundle_checks.h"
@@ -15,17 +16,40 @@ constexpr uint64_t kReadBytes = uint64_t{1} << 20;
 constexpr int kRangeQueueDepth = 16;
 constexpr int64_t kCheckGrain = 64;
 
+// Of a range, shorter runs that the cache has are read with what is around them: by then a disk has
+// hardly begun another read.
+constexpr uint64_t kShortestCopyBytes = uint64_t{32} << 10;
+
+int64_t ShortestCopy(uint64_t stride) {
+  return static_cast<int64_t>(std::max<uint64_t>(kShortestCopyBytes / stride, 1));
+}
+
+// Calls visit(begin, end, is_copied) for the runs of a range.
+template <typename Visit>
+void ForEachRun(std::span<const int32_t> slots, Visit&& visit) {
+  for (size_t begin = 0, end; begin < slots.size(); begin = end) {
+    const bool is_copied = slots[begin] >= 0;
+    for (end = begin + 1; end < slots.size() && (slots[end] >= 0) == is_copied;) ++end;
+    visit(begin, end, is_copied);
+  }
+}
+
 }  // namespace
 
 RangeReader::RangeReader(BundleStore& store)
     : store_(store), buffers_(static_cast<size_t>(store.plan().range_buffers)) {
-  const uint64_t range_bytes =
-      static_cast<uint64_t>(store.plan().range_neurons) * store.source().layout.stride;
-  const uint64_t reads = (range_bytes / kReadBytes + 1) * buffers_.size();
+  const auto range_neurons = static_cast<uint64_t>(store.plan().range_neurons);
+  const uint64_t stride = store.source().layout.stride;
+  // Whole pieces, and the shorter ones between runs that are copied.
+  const uint64_t reads = range_neurons * stride / kReadBytes + 1 +
+                         range_neurons / static_cast<uint64_t>(ShortestCopy(stride) + 1);
   queue_ = store.file().OpenQueue(
-      {.depth = kRangeQueueDepth, .capacity = std::max<size_t>(reads, kRangeQueueDepth)});
+      {.depth = kRangeQueueDepth,
+       .capacity = std::max<size_t>(reads * buffers_.size(), kRangeQueueDepth)});
+  requests_.reserve(reads);
   for (size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].bundles = store.RangeBuffer(static_cast<int64_t>(i)).data();
+    buffers_[i].slots.reserve(range_neurons);
   }
 }
 
@@ -65,27 +89,46 @@ void RangeReader::ReadAhead() {
   }
 }
 
+// What the cache has and is worth copying.
+void RangeReader::FindCached(Range& range) const {
+  range.slots.assign(static_cast<size_t>(range.count), -1);
+  // Slots of halves are not whole bundles; before Fill has read them no slots are anything.
+  if (prefix_ || store_.plan().holds_gates) return;
+  for (int64_t i = 0; i < range.count; ++i) {
+    range.slots[static_cast<size_t>(i)] = store_.CachedSlot(range.ffn, range.first + i);
+  }
+  const auto shortest = static_cast<size_t>(ShortestCopy(store_.source().layout.stride));
+  ForEachRun(range.slots, [&](size_t begin, size_t end, bool is_copied) {
+    const bool is_all = end - begin == range.slots.size();
+    if (is_copied && end - begin < shortest && !is_all) {
+      std::fill(&range.slots[begin], &range.slots[begin] + (end - begin), -1);
+    }
+  });
+}
+
 void RangeReader::SubmitRange(size_t buffer) {
   Range& range = buffers_[buffer];
+  FindCached(range);
   const uint64_t offset = store_.FileOffset(range.ffn, range.first);
   // Pieces of whole bundles keep every read aligned.
   const uint64_t stride = store_.source().layout.stride;
-  const uint64_t all = static_cast<uint64_t>(range.count) * stride;
   const uint64_t piece = std::max<uint64_t>(kReadBytes / stride, 1) * stride;
-  for (uint64_t at = 0; at < all; at += piece) {
-    const uint64_t bytes = std::min<uint64_t>(piece, all - at);
-    const ReadRequest request = {.offset = offset + at,
-                                 .data = range.bundles + at,
-                                 .bytes = static_cast<uint32_t>(bytes),
-                                 .tag = buffer};
-    if (queue_->Submit({&request, 1}) != 1) {
-      range.error = EAGAIN;
-      return;
+  requests_.clear();
+  ForEachRun(range.slots, [&](size_t begin, size_t end, bool is_copied) {
+    if (is_copied) return;
+    for (uint64_t at = begin * stride; at < end * stride; at += piece) {
+      const uint64_t bytes = std::min<uint64_t>(piece, end * stride - at);
+      requests_.push_back({.offset = offset + at,
+                           .data = range.bundles + at,
+                           .bytes = static_cast<uint32_t>(bytes),
+                           .tag = buffer});
+      counts_.bytes_read += bytes;
     }
-    ++range.pending;
-    ++counts_.reads;
-    counts_.bytes_read += bytes;
-  }
+  });
+  const size_t taken = requests_.empty() ? 0 : queue_->Submit(requests_);
+  if (taken != requests_.size()) range.error = EAGAIN;
+  range.pending = static_cast<int>(taken);
+  counts_.reads += static_cast<int64_t>(taken);
 }
 
 void RangeReader::Collect(bool wait) {
@@ -98,14 +141,17 @@ void RangeReader::Collect(bool wait) {
   }
 }
 
-RangeReader::Range RangeReader::Take(Compute& compute) {
+const RangeReader::Range& RangeReader::Take(Compute& compute) {
   Range& range = buffers_[oldest_];
   const Stopwatch watch;
   Collect(false);
   while (range.pending > 0) Collect(true);
   counts_.idle_seconds += watch.Seconds() * compute.threads();
   if (range.error != 0) store_.ThrowReadError(range.error);
-  Verify(compute, range);
+  Complete(compute, range);
+  const auto copied = range.count - std::count(range.slots.begin(), range.slots.end(), -1);
+  counts_.hits += copied;
+  counts_.misses -= copied;
   return range;
 }
 
@@ -113,22 +159,34 @@ void RangeReader::Count(const Stopwatch& watch) {
   const int64_t neurons = store_.source().neurons, pinned = store_.plan().pinned_neurons;
   counts_.neurons += neurons;
   counts_.pinned += pinned;
-  counts_.misses += neurons - pinned;
+  counts_.misses += neurons - pinned;  // Take has taken off what was copied
   counts_.wall_seconds += watch.Seconds();
 }
 
-void RangeReader::Verify(Compute& compute, const Range& range) const {
+// Copies what was not read, and checks what was.
+void RangeReader::Complete(Compute& compute, const Range& range) const {
   const BundleLayout& layout = store_.source().layout;
   std::atomic<int64_t> damaged{-1};
   compute.team().ParallelFor(range.count, kCheckGrain, [&](int64_t begin, int64_t end, int) {
     std::array<int32_t, kCheckGrain> rows;
-    for (; begin < end; begin += kCheckGrain) {
-      const int64_t count = std::min(end - begin, kCheckGrain);
-      std::iota(rows.begin(), rows.begin() + count, static_cast<int32_t>(begin));
-      const int64_t found = FindDamagedBundle(compute.kernels(), layout,
-                                              {range.bundles, layout.stride, rows.data(), count});
-      if (found >= 0) damaged = begin + found;
+    int64_t num_read = 0;
+    const auto check = [&] {
+      const int64_t found = FindDamagedBundle(
+          compute.kernels(), layout, {range.bundles, layout.stride, rows.data(), num_read});
+      if (found >= 0) damaged = rows[static_cast<size_t>(found)];
+      num_read = 0;
+    };
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t slot = range.slots[static_cast<size_t>(i)];
+      if (slot < 0) {
+        rows[static_cast<size_t>(num_read++)] = static_cast<int32_t>(i);
+        if (num_read == kCheckGrain) check();
+      } else {
+        std::memcpy(range.bundles + static_cast<size_t>(i) * layout.stride,
+                    store_.Slots(slot, 1).data(), layout.stride);
+      }
     }
+    if (num_read > 0) check();
   });
   if (damaged >= 0) store_.ThrowDamaged(range.ffn, range.first + damaged);
 }

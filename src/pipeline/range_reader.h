@@ -1,10 +1,11 @@
 // Sequential reads of FFNs, ahead of whoever computes them (DESIGN section 8; P2 section 4.1.1).
 //
 // An FFN is given out as ranges of neurons in ascending order: first what is pinned, then the rest
-// through the spare slots of the store, one range of them while the next ones are being read. Where
-// the model has one FFN per layer, reading goes on into the next layer, so that it overlaps with
-// attention too. Ranges are whole bundles also where gates are in memory: a disk reads one long run
-// faster than two thirds of it in pieces.
+// through the spare slots of the store, one range of them while the next ones are being read. Runs
+// of neurons that the cache has are copied instead of read. Where the model has one FFN per layer,
+// reading goes on into the next layer, so that it overlaps with attention too. Ranges are whole
+// bundles also where gates are in memory: a disk reads one long run faster than two thirds of it in
+// pieces.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,18 @@ class RangeReader {
 
   // Calls visit(first_neuron, neurons) for the ranges of one FFN, in order, with rows that
   // stay valid during the call. Checks of what was read are verified with all threads. Throws
-  // Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then.
+  // Error(kIo) and Error(kCorrupt), and what `visit` throws; nothing is in flight then. The cache
+  // must not change between two calls without a Stop.
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
     const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
     const int64_t pinned = store_.plan().pinned_neurons;
     const Stopwatch watch;
-    if (pinned > 0) visit(int64_t{0}, store_.RowsOfPinned(ffn));
     try {
       if (pinned < store_.source().neurons) Begin(index, pinned);
+      if (pinned > 0) visit(int64_t{0}, store_.RowsOfPinned(ffn));
       while (in_order_.ffn == index) {
-        const Range range = Take(compute);
+        const Range& range = Take(compute);
         visit(range.first, store_.RowsOfBundles(ffn, range.first, range.count, range.bundles));
         Recycle();
       }
@@ -56,7 +58,7 @@ class RangeReader {
       prefix_ = end;
       Begin(ffn, 0);
       while (in_order_.ffn == ffn && in_order_.neuron < end) {
-        const Range range = Take(compute);
+        const Range& range = Take(compute);
         visit(range.first, range.bundles, range.count);
         Recycle();
       }
@@ -81,7 +83,8 @@ class RangeReader {
     int64_t first = 0;
     int64_t count = 0;
     std::byte* bundles = nullptr;
-    int pending = 0;  // reads
+    std::vector<int32_t> slots;  // of each neuron: where it is copied from; -1: it is read
+    int pending = 0;             // reads
     int error = 0;
   };
   struct Place {
@@ -91,18 +94,20 @@ class RangeReader {
   };
 
   void Begin(int64_t ffn, int64_t neuron);
-  Range Take(Compute& compute);
+  const Range& Take(Compute& compute);
   void Recycle();
   void ReadAhead();
   void SubmitRange(size_t buffer);
+  void FindCached(Range& range) const;
   void Collect(bool wait);
   void Count(const Stopwatch& watch);
-  void Verify(Compute& compute, const Range& range) const;
+  void Complete(Compute& compute, const Range& range) const;
   Place Next(Place place, int64_t count) const;
 
   BundleStore& store_;
   std::unique_ptr<ReadQueue> queue_;
-  std::vector<Range> buffers_;     // a ring
+  std::vector<Range> buffers_;  // a ring
+  std::vector<ReadRequest> requests_;
   size_t oldest_ = 0;              // the range to be taken next
   size_t filled_ = 0;              // ranges that are read or being read, from oldest_ on
   Place in_order_;                 // where the oldest range begins

@@ -137,6 +137,37 @@ TEST_F(StreamedFfnsTest, CountsWhatIsPinnedFoundAndRead) {
   EXPECT_EQ(streamed.counts().misses, 2) << "what was read is in the cache";
 }
 
+TEST_F(StreamedFfnsTest, RangesCopyTheLongRunsThatTheCacheHas) {
+  const TestBundles model({.layers = 1, .neurons = 256}, 1);
+  const uint64_t bundle = model.shape().bundle_bytes;
+  // Shorter runs are read.
+  const auto shortest = static_cast<int64_t>((uint64_t{32} << 10) / bundle);
+  for (const int64_t cached : {shortest, shortest - 1}) {
+    StreamedFfns streamed(
+        budget_, model.Source(model.File(budget_, 0)),
+        {.pinned_neurons = 64, .cache_slots = cached, .range_neurons = 64, .range_buffers = 2}, {});
+    streamed.Fill(*compute_, {});
+    int64_t neurons = 0;
+    streamed.ForEachRange(
+        *compute_, {0, 0, FfnActivation::kRelu}, [&](int64_t first, const FfnNeurons& rows) {
+          const FfnNeurons expected = model.Resident({0, 0, FfnActivation::kRelu});
+          for (int64_t i = 0; i < rows.up.rows; ++i) {
+            EXPECT_EQ(
+                std::memcmp(rows.up.data + static_cast<size_t>(i) * rows.up.stride,
+                            expected.up.data + static_cast<size_t>(first + i) * expected.up.stride,
+                            model.layout().Part(BundleRole::kUp).bytes),
+                0);
+          }
+          neurons += rows.up.rows;
+        });
+    EXPECT_EQ(neurons, 256);
+    const int64_t copied = cached >= shortest ? cached : 0;
+    EXPECT_EQ(streamed.range_counts().hits, copied);
+    EXPECT_EQ(streamed.range_counts().misses, 192 - copied);
+    EXPECT_EQ(streamed.range_counts().bytes_read, static_cast<uint64_t>(192 - copied) * bundle);
+  }
+}
+
 TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {
   const TestBundles model({.layers = 1, .neurons = 256}, 1);
   StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)),
