@@ -92,16 +92,16 @@ void RangeReader::ReadAhead() {
 // What the cache has and is worth copying.
 void RangeReader::FindCached(Range& range) const {
   range.slots.assign(static_cast<size_t>(range.count), -1);
-  // Slots of halves are not whole bundles; before Fill has read them no slots are anything.
+  // Slots of halves are not whole bundles; while Fill reads a prefix slots hold nothing yet.
   if (prefix_ || store_.plan().holds_gates) return;
   for (int64_t i = 0; i < range.count; ++i) {
     range.slots[static_cast<size_t>(i)] = store_.CachedSlot(range.ffn, range.first + i);
   }
   const auto shortest = static_cast<size_t>(ShortestCopy(store_.source().layout.stride));
   ForEachRun(range.slots, [&](size_t begin, size_t end, bool is_copied) {
-    const bool is_all = end - begin == range.slots.size();
+    const bool is_all = end - begin == range.slots.size();  // then there is nothing to read at all
     if (is_copied && end - begin < shortest && !is_all) {
-      std::fill(&range.slots[begin], &range.slots[begin] + (end - begin), -1);
+      std::fill_n(&range.slots[begin], end - begin, -1);
     }
   });
 }
@@ -149,17 +149,15 @@ const RangeReader::Range& RangeReader::Take(Compute& compute) {
   counts_.idle_seconds += watch.Seconds() * compute.threads();
   if (range.error != 0) store_.ThrowReadError(range.error);
   Complete(compute, range);
-  const auto copied = range.count - std::count(range.slots.begin(), range.slots.end(), -1);
-  counts_.hits += copied;
-  counts_.misses -= copied;
+  const int64_t read = std::count(range.slots.begin(), range.slots.end(), -1);
+  counts_.misses += read;
+  counts_.hits += range.count - read;
   return range;
 }
 
 void RangeReader::Count(const Stopwatch& watch) {
-  const int64_t neurons = store_.source().neurons, pinned = store_.plan().pinned_neurons;
-  counts_.neurons += neurons;
-  counts_.pinned += pinned;
-  counts_.misses += neurons - pinned;  // Take has taken off what was copied
+  counts_.neurons += store_.source().neurons;
+  counts_.pinned += store_.plan().pinned_neurons;
   counts_.wall_seconds += watch.Seconds();
 }
 

@@ -14,6 +14,17 @@
 namespace hearth {
 namespace {
 
+// That rows are those of `all` from `first` on, byte for byte.
+void ExpectRows(const RowsView& rows, const RowsView& all, int64_t first) {
+  const size_t bytes = RowBytes(rows.dtype, static_cast<size_t>(rows.cols));
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    EXPECT_EQ(std::memcmp(rows.data + static_cast<size_t>(i) * rows.stride,
+                          all.data + static_cast<size_t>(first + i) * all.stride, bytes),
+              0)
+        << first + i;
+  }
+}
+
 TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
     for (int trial = 0; trial < 40; ++trial) {
@@ -150,14 +161,7 @@ TEST_F(StreamedFfnsTest, RangesCopyTheLongRunsThatTheCacheHas) {
     int64_t neurons = 0;
     streamed.ForEachRange(
         *compute_, {0, 0, FfnActivation::kRelu}, [&](int64_t first, const FfnNeurons& rows) {
-          const FfnNeurons expected = model.Resident({0, 0, FfnActivation::kRelu});
-          for (int64_t i = 0; i < rows.up.rows; ++i) {
-            EXPECT_EQ(
-                std::memcmp(rows.up.data + static_cast<size_t>(i) * rows.up.stride,
-                            expected.up.data + static_cast<size_t>(first + i) * expected.up.stride,
-                            model.layout().Part(BundleRole::kUp).bytes),
-                0);
-          }
+          ExpectRows(rows.up, model.Resident({0, 0, FfnActivation::kRelu}).up, first);
           neurons += rows.up.rows;
         });
     EXPECT_EQ(neurons, 256);
@@ -166,6 +170,44 @@ TEST_F(StreamedFfnsTest, RangesCopyTheLongRunsThatTheCacheHas) {
     EXPECT_EQ(streamed.range_counts().misses, 192 - copied);
     EXPECT_EQ(streamed.range_counts().bytes_read, static_cast<uint64_t>(192 - copied) * bundle);
   }
+}
+
+TEST_F(StreamedFfnsTest, RangesAreRightWhateverTheCacheHas) {
+  // Six neurons are 32 KiB: runs of the cache are shorter and longer than that.
+  const TestBundles model({.layers = 2, .neurons = 700, .hidden = 3200}, 1);
+  int64_t copied = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    StreamPlan plan = RandomPlan(model.shape());
+    plan.pinned_neurons = std::min<int64_t>(plan.pinned_neurons, 256);
+    StreamedFfns streamed(budget_, model.Source(model.File(budget_, static_cast<uint64_t>(trial))),
+                          plan, {.policy = CachePolicyKind::kLru});
+    streamed.Fill(*compute_, {});
+    const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+    std::vector<float> out(x.size());
+    for (int64_t layer = 0; layer < 2; ++layer) {
+      // Runs of neurons and gaps of up to sixteen.
+      std::vector<int32_t> list;
+      std::uniform_int_distribution<int32_t> length(1, 16);
+      for (int32_t at = length(random_); at < 700; at += length(random_)) {
+        for (int32_t end = at + length(random_); at < std::min(end, 700); ++at) list.push_back(at);
+      }
+      streamed.Run(*compute_, {layer, 0, FfnActivation::kRelu}, x.data(), list, true, out.data());
+    }
+    for (int64_t layer = 0; layer < 2; ++layer) {
+      const StreamedFfn ffn = {layer, 0, FfnActivation::kRelu};
+      const FfnNeurons expected = model.Resident(ffn);
+      streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+        ExpectRows(rows.gate, expected.gate, first);
+        ExpectRows(rows.up, expected.up, first);
+        ExpectRows(rows.down, expected.down, first);
+      });
+    }
+    copied += streamed.range_counts().hits;
+    const StreamCounts& counts = streamed.range_counts();
+    EXPECT_EQ(counts.pinned + counts.hits + counts.misses, counts.neurons);
+    EXPECT_EQ(counts.bytes_read, static_cast<uint64_t>(counts.misses) * model.shape().bundle_bytes);
+  }
+  EXPECT_GT(copied, 0);
 }
 
 TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {
