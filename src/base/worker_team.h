@@ -65,8 +65,9 @@ class WorkerTeam {
   }
 
   // Keeps the calling thread, worker 0, off the others' processors while it exists. Without it, one
-  // that slept for a read is often woken on the processor of a worker that sleeps too, and both
-  // then share it until the system notices. Does nothing where workers may move.
+  // that sleeps for reads was found on a worker's processor half of the time, both wanting to run
+  // (docs/benchmarks.md). Beside another program it cannot give way then. Does nothing where
+  // workers may move.
   class CallerPin {
    public:
     explicit CallerPin(const WorkerTeam& team) noexcept;

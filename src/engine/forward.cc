@@ -253,7 +253,9 @@ void Forward::ComputeAngles() {
 
 void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
                   ForwardObserver* observer) {
-  const WorkerTeam::CallerPin pin(compute_.team());
+  // Elsewhere nobody sleeps inside a pass, and a caller that may move gets away from other programs.
+  std::optional<WorkerTeam::CallerPin> pin;
+  if (streamed_ != nullptr || matrices_ != nullptr) pin.emplace(compute_.team());
   CheckBatch(batch);
   PlaceBatch(batch);
   selector_ = &selector;
