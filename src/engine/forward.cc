@@ -253,7 +253,7 @@ void Forward::ComputeAngles() {
 
 void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& selector,
                   ForwardObserver* observer) {
-  // Elsewhere nobody sleeps inside a pass, and a caller that may move gets away from other programs.
+  // Elsewhere nobody sleeps for long, and a caller that may move gets away from other programs.
   std::optional<WorkerTeam::CallerPin> pin;
   if (streamed_ != nullptr || matrices_ != nullptr) pin.emplace(compute_.team());
   CheckBatch(batch);
