@@ -70,6 +70,12 @@ class ForwardObserver {
                                std::span<const int64_t> /*tokens*/, FloatView /*activation*/) {}
   // Of an FFN of single neurons instead of the two above, token by token.
   virtual void OnFfnNeurons(const NeuronObservation& /*observed*/) {}
+  // Whether OnFfnGuess is called, of models that are no mixtures and where neurons are predicted:
+  // behind OnFfnInput of a layer, token by token, with what the FFN of the layer behind it will
+  // probably list, ascending (what lookahead would read).
+  virtual bool wants_guesses() const { return false; }
+  virtual void OnFfnGuess(int64_t /*layer*/, int64_t /*token*/,
+                          std::span<const int32_t> /*neurons*/) {}
 };
 
 struct ForwardLimits {
@@ -179,7 +185,11 @@ class Forward {
   std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
   // The same where not all neurons are in memory.
   void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
-  void LookAhead(int64_t layer, std::span<const int64_t> tokens, FloatView out);
+  // Lets active_ be what the FFN of the next layer will probably list; false where there is none or
+  // all neurons are meant. `scratch` has a row per token.
+  bool GuessNext(int64_t layer, std::span<const int64_t> tokens, FloatView scratch);
+  void ObserveInput(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                    FloatView scratch);
   void ObserveStreamed(const StreamedFfn& ffn, bool skip_silent, std::span<const int64_t> tokens,
                        FloatView out);
   void StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice, FloatView out,

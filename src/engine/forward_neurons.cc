@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/forward.h"
+#include "ops/elementwise.h"
 
 namespace hearth {
 
@@ -15,7 +16,7 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
                           .down = w.down_rows.Expert(expert),
                           .activation = spec.activation,
                           .threshold = spec.threshold};
-  if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
+  if (observer_ != nullptr) ObserveInput(layer, expert, tokens, out);
   selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
   laps_.Lap(ForwardOp::kFfnPredictor);
   NeuronObservation observed;
@@ -32,6 +33,27 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
     laps_.Lap(ForwardOp::kFfnGateUp);
   } else {
     RunNeuronsOneByOne(ffn, observed, tokens, out);
+  }
+}
+
+// What the predictor of the next layer says of the residual as it is now, which one FFN and one
+// attention block will have changed a little by then.
+bool Forward::GuessNext(int64_t layer, std::span<const int64_t> tokens, FloatView scratch) {
+  const auto next = static_cast<size_t>(layer + 1);
+  if (next == spec_.layers.size() || spec_.layers[next].ffn.num_experts > 0) return false;
+  RmsNorm(compute_, Rows(hidden_),
+          reinterpret_cast<const float*>(weights_.layers[next].ffn_norm.data),
+          spec_.layers[next].norm_epsilon, scratch);
+  selector_->Select({layer + 1, 0, tokens, scratch, Rows(hidden_), true}, active_);
+  return !active_.all();
+}
+
+void Forward::ObserveInput(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                           FloatView scratch) {
+  observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), input_.x());
+  if (!observer_->wants_guesses() || !GuessNext(layer, tokens, scratch)) return;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    observer_->OnFfnGuess(layer + 1, tokens[i], active_.lists()[i]);
   }
 }
 

@@ -1,6 +1,5 @@
 // FFNs of which only a part is in memory (engine/forward.h; DESIGN sections 7 and 8).
 #include "engine/forward.h"
-#include "ops/elementwise.h"
 #include "pipeline/streamed_ffns.h"
 
 namespace hearth {
@@ -10,8 +9,10 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
   const StreamedFfn ffn = {layer, expert, spec.activation, spec.threshold};
   const FloatView x = input_.x();
-  if (observer_ != nullptr) observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), x);
-  if (streamed_->looks_ahead()) LookAhead(layer, tokens, out);
+  if (observer_ != nullptr) ObserveInput(layer, expert, tokens, out);
+  if (streamed_->looks_ahead() && GuessNext(layer, tokens, out)) {
+    streamed_->Expect({.layer = layer + 1}, active_.lists().front());
+  }
   streamed_->PollAhead();
   selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
   laps_.Lap(ForwardOp::kFfnPredictor);
@@ -36,20 +37,6 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
     }
   }
   laps_.Lap(ForwardOp::kFfnGateUp);
-}
-
-// Says what the FFN of the next layer will probably list: what its predictor says of the residual
-// as it is now, which one FFN and one attention block will have changed a little by then. `out` is
-// scratch.
-void Forward::LookAhead(int64_t layer, std::span<const int64_t> tokens, FloatView out) {
-  const auto next = static_cast<size_t>(layer + 1);
-  if (std::ssize(spec_.layers) == layer + 1) return;
-  RmsNorm(compute_, Rows(hidden_),
-          reinterpret_cast<const float*>(weights_.layers[next].ffn_norm.data),
-          spec_.layers[next].norm_epsilon, out);
-  selector_->Select({layer + 1, 0, tokens, out, Rows(hidden_), true}, active_);
-  if (active_.all()) return;
-  streamed_->Expect({.layer = layer + 1}, active_.lists().front());
 }
 
 // Tells the observer what all neurons do, listed or not; `out` is scratch.

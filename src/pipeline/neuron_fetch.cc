@@ -14,12 +14,6 @@ namespace {
 // Of the tags of reads, those that were read ahead: the others are positions.
 constexpr uint64_t kAheadTag = uint64_t{1} << 32;
 
-// Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
-// two FFNs.
-int64_t MostAhead(const StreamPlan& plan, bool reads_ahead) {
-  return reads_ahead && !plan.holds_gates ? std::min<int64_t>(256, plan.spare_slots() / 8) : 0;
-}
-
 }  // namespace
 
 struct NeuronFetch::Places {
@@ -36,6 +30,10 @@ struct NeuronFetch::Places {
     end = scratch.used();
   }
 };
+
+int64_t NeuronFetch::MostAhead(const StreamPlan& plan, bool reads_ahead) {
+  return reads_ahead && !plan.holds_gates ? std::min<int64_t>(256, plan.spare_slots() / 8) : 0;
+}
 
 int64_t NeuronFetch::MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead) {
   return std::min(shape.neurons, plan.spare_slots() - 2 * MostAhead(plan, reads_ahead));

@@ -35,6 +35,9 @@ class NeuronFetch {
   // The longest list: any of its neurons may need a spare slot.
   static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
   int64_t max_listed() const { return max_listed_; }
+  // Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
+  // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.
+  static int64_t MostAhead(const StreamPlan& plan, bool reads_ahead);
 
   // Says what the list of the next FFN will probably be, ascending, while no list is at hand.
   void Expect(int64_t ffn, std::span<const int32_t> neurons);

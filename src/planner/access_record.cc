@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/streaming.h"
 #include "sparsity/trace.h"
 #include "storage/atomic_file.h"
 #include "storage/block_reader.h"
@@ -23,6 +24,7 @@ namespace {
 std::string TracePath(const std::string& stem, FfnMode mode) {
   return stem + (mode == FfnMode::kDense ? ".route.csv" : ".trace");
 }
+std::string GuessesPath(const std::string& stem) { return stem + ".ahead.trace"; }
 std::string CountsPath(const std::string& stem) { return stem + ".json"; }
 
 TraceHeader HeaderOf(const Engine& engine, uint64_t model_hash) {
@@ -47,18 +49,37 @@ class AccessRecorder : public ForwardObserver {
   virtual FfnActivity activity() const { return {}; }
 };
 
-// Writes which neurons every token asks for, and counts what it multiplies.
+// Writes which neurons every token asks for, and what would be expected of them where an engine can
+// look ahead; counts what is multiplied.
 class NeuronRecorder final : public AccessRecorder {
  public:
-  NeuronRecorder(const std::string& path, const TraceHeader& header, FfnMode mode)
-      : trace_(path, header), mode_(mode) {}
+  NeuronRecorder(const std::string& stem, const TraceHeader& header, FfnMode mode, bool has_guesses)
+      : trace_(TracePath(stem, mode), header), mode_(mode) {
+    if (has_guesses) guesses_.emplace(GuessesPath(stem), header);
+  }
 
   void BeginBatch(std::span<const TokenId> tokens, bool starts_sequence) override {
     trace_.BeginBatch(tokens, starts_sequence);
+    if (!guesses_) return;
+    guesses_->BeginBatch(tokens, starts_sequence);
+    // Of the first layer nothing is guessed; that no list is empty keeps tokens apart when read.
+    constexpr int32_t kNobody = 0;
+    for (int64_t i = 0; i < std::ssize(tokens); ++i) guesses_->Append(i, 0, {&kNobody, 1});
   }
-  void EndBatch() override { trace_.EndBatch(); }
-  void Finish() override { trace_.Finish(); }
+  void EndBatch() override {
+    trace_.EndBatch();
+    if (guesses_) guesses_->EndBatch();
+  }
+  void Finish() override {
+    trace_.Finish();
+    if (guesses_) guesses_->Finish();
+  }
   FfnActivity activity() const override { return activity_; }
+
+  bool wants_guesses() const override { return guesses_.has_value(); }
+  void OnFfnGuess(int64_t /*layer*/, int64_t token, std::span<const int32_t> neurons) override {
+    guesses_->Append(token, 0, neurons);
+  }
 
   void OnFfnNeurons(const NeuronObservation& observed) override {
     const bool is_predicted = mode_ == FfnMode::kPredicted;
@@ -83,6 +104,7 @@ class NeuronRecorder final : public AccessRecorder {
   }
 
   TraceWriter trace_;
+  std::optional<TraceWriter> guesses_;
   const FfnMode mode_;
   FfnActivity activity_;
 };
@@ -134,11 +156,11 @@ class ExpertRecorder final : public AccessRecorder {
 std::unique_ptr<AccessRecorder> RecorderFor(const Engine& engine, const std::string& stem,
                                             uint64_t model_hash) {
   const TraceHeader header = HeaderOf(engine, model_hash);
-  const std::string path = TracePath(stem, engine.mode());
-  if (engine.mode() != FfnMode::kDense) {
-    return std::make_unique<NeuronRecorder>(path, header, engine.mode());
+  if (engine.mode() == FfnMode::kDense) {
+    return std::make_unique<ExpertRecorder>(TracePath(stem, engine.mode()), header);
   }
-  return std::make_unique<ExpertRecorder>(path, header);
+  return std::make_unique<NeuronRecorder>(stem, header, engine.mode(),
+                                          CanLookAhead(engine.model().spec(), engine.mode()));
 }
 
 // Where every token needs the same there is nothing to record.
@@ -148,12 +170,14 @@ bool HasAccesses(const Engine& engine) {
   return is_packed ? engine.mode() != FfnMode::kDense : is_mixture;
 }
 
-void WriteCounts(const std::string& path, const FfnActivity& sums, FfnMode mode,
+void WriteCounts(const std::string& path, const AccessRecorder& recorder, FfnMode mode,
                  uint64_t model_hash, int64_t tokens) {
+  const FfnActivity sums = recorder.activity();
   const auto all = static_cast<double>(tokens);
   const nlohmann::ordered_json document = {{"model_hash", fmt::format("{:016x}", model_hash)},
                                            {"mode", FfnModeName(mode)},
                                            {"tokens", tokens},
+                                           {"guesses", recorder.wants_guesses()},
                                            {"gate_per_token", sums.gate / all},
                                            {"up_per_token", sums.up / all},
                                            {"down_per_token", sums.down / all}};
@@ -191,8 +215,7 @@ void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId
     if (progress) progress(done, tokens.size());
   }
   recorder->Finish();
-  WriteCounts(CountsPath(stem), recorder->activity(), engine.mode(), model_hash,
-              std::ssize(tokens));
+  WriteCounts(CountsPath(stem), *recorder, engine.mode(), model_hash, std::ssize(tokens));
 }
 
 std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t model_hash,
@@ -210,8 +233,14 @@ std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t m
   };
   says("model_hash", fmt::format("{:016x}", model_hash));
   says("mode", FfnModeName(mode));
+  const auto has_guesses = document.find("guesses");
+  if (has_guesses == document.end()) return {};
+  if (!has_guesses->is_boolean()) {
+    throw Error(ErrorCode::kCorrupt, path, "guesses", "true or false", has_guesses->dump());
+  }
   AccessRecord record;
   record.lists = ReadAccessSequence(OpenFileReader(TracePath(stem, mode)));
+  if (*has_guesses) record.guesses = ReadAccessSequence(OpenFileReader(GuessesPath(stem)));
   record.tokens = record.lists.num_passes();
   record.activity = {.gate = PerToken(document, "gate_per_token", path),
                      .up = PerToken(document, "up_per_token", path),

@@ -21,6 +21,9 @@ struct AccessRecord {
   // In `predicted` what the predictors list; in `gated` what fires, for gates are in memory; in
   // `dense` the experts of a mixture.
   AccessSequence lists;
+  // Where an engine can look ahead (engine/streaming.h), what it would expect each of these lists
+  // to be one layer before; of the first layers, which nothing comes before, neuron 0.
+  std::optional<AccessSequence> guesses;
   int64_t tokens = 0;
   // Of single neurons, rows that are multiplied per token, all layers together. No predictors are
   // named.
@@ -28,14 +31,16 @@ struct AccessRecord {
 };
 
 // Runs `tokens` as a prompt in which every token computes what it would compute alone, and writes
-// the record to `<stem>.trace` (of experts `<stem>.route.csv`) and `<stem>.json`. The engine is of
-// a packed model and not dense, or of a mixture that is not packed. Throws Error(kInvalidArgument)
+// the record to `<stem>.trace` (of experts `<stem>.route.csv`), `<stem>.ahead.trace` where there
+// are guesses, and `<stem>.json`. The engine is of a packed model and not dense, or of a mixture
+// that is not packed. Throws Error(kInvalidArgument)
 // for other engines and for more tokens than its context; Error(kIo).
 void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId> tokens,
                     const std::string& stem,
                     const std::function<void(uint64_t done, uint64_t total)>& progress);
 
-// The record at `stem`, of this model and mode; nothing where there is none. Throws
+// The record at `stem`, of this model and mode; nothing where there is none, or one of a time
+// when guesses were not recorded. Throws
 // Error(kCorrupt) for files that are no record, Error(kInvalidArgument) for another model's.
 std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t model_hash,
                                              FfnMode mode);

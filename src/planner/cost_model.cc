@@ -62,11 +62,13 @@ class ReadClock {
 // Seconds of an FFN of single neurons, by what it is asked for and reads.
 class FfnClock {
  public:
-  // Neurons: those that are asked for, those of them that are not pinned, and those that are read.
+  // Neurons: those that are asked for, those of them that are not pinned, those that were not
+  // there, and those that are read, for them or on a guess.
   struct Asked {
     double listed = 0;
     double looked_up = 0;
     double misses = 0;
+    double reads = 0;
   };
 
   explicit FfnClock(const CostInputs& in)
@@ -98,7 +100,7 @@ class FfnClock {
   double Compute(const Asked& ffn) const {
     const double gates = gates_held_ ? neurons_ : ffn.listed;
     const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
-    const double reads = ffn.misses * static_cast<double>(reads_.size());
+    const double reads = ffn.reads * static_cast<double>(reads_.size());
     return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) +
            (reads * read_cpu_seconds_ + LookUp(ffn)) / in_.threads +
            Over(ffn.misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
@@ -202,31 +204,91 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   cost.bytes_read = in.replay->misses_per_token() * stored_bytes;
 }
 
+// Of all FFNs of a replay.
+struct FfnSeconds {
+  double compute = 0;
+  double read = 0;
+  double both = 0;
+  double num_read = 0;
+};
+
 // FFN by FFN the larger of computing, and of reading with what comes before and after it; halves
 // have a barrier between them, which costs what does not overlap.
-void AddFfns(const CostInputs& in, TokenCost& cost) {
+FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
+  FfnSeconds sum;
+  for (const FfnAccess& access : replay.ffns) {
+    const auto misses = static_cast<double>(access.misses);
+    const FfnClock::Asked ffn = {static_cast<double>(access.listed),
+                                 static_cast<double>(access.listed - access.pinned), misses,
+                                 misses};
+    const double compute = clock.Compute(ffn), read = clock.Read(misses);
+    sum.compute += compute;
+    sum.read += read;
+    sum.both +=
+        misses > 0 ? std::max(compute, clock.LookUp(ffn) + read + clock.AfterReads(ffn)) : compute;
+    sum.num_read += misses;
+  }
+  return sum;
+}
+
+// The same where each FFN's guessed neurons are read from the moment on in which the reads of the
+// FFN before it have ended (docs/decisions/0014-lookahead.md). `between`: seconds from one FFN to
+// the next.
+FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, double between) {
+  FfnSeconds sum;
+  double idle = 0;  // seconds for which storage has had nothing else to do when an FFN begins
+  for (const FfnAccess& access : replay.ffns) {
+    const auto misses = static_cast<double>(access.misses);
+    const double ahead = access.ahead, late = misses - access.used_ahead;
+    const FfnClock::Asked ffn = {static_cast<double>(access.listed),
+                                 static_cast<double>(access.listed - access.pinned), misses,
+                                 late + ahead};
+    const double compute = clock.Compute(ffn);
+    const double ahead_end = std::max(0.0, clock.Read(ahead) - idle);
+    const double begin = late > 0 ? std::max(clock.LookUp(ffn), ahead_end) : ahead_end;
+    const double read_end = begin + clock.Read(late);
+    const bool waits = misses > 0 && read_end > 0;
+    const double both = waits ? std::max(compute, read_end + clock.AfterReads(ffn)) : compute;
+    idle = both - read_end + between;
+    sum.compute += compute;
+    sum.read += clock.Read(ahead) + clock.Read(late);
+    sum.both += both;
+    sum.num_read += late + ahead;
+  }
+  return sum;
+}
+
+bool HasReadsAhead(const MissReplay& replay) {
+  return std::any_of(replay.ffns.begin(), replay.ffns.end(),
+                     [](const FfnAccess& ffn) { return ffn.ahead > 0; });
+}
+
+// Whole neurons are read ahead where that is faster, as engines find out (pipeline/lookahead.h);
+// predictors are asked twice then. `between`: seconds from one FFN to the next.
+void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   const FfnClock clock(in);
   if (in.replay == nullptr) {
     const double ffns = static_cast<double>(in.plan.load.spec.num_layers);
-    cost.time.ffn_ms = 1000 * ffns * clock.Compute({in.activity.gate / ffns, 0, 0});
+    cost.time.ffn_ms = 1000 * ffns * clock.Compute({in.activity.gate / ffns, 0, 0, 0});
     cost.time.token_ms += cost.time.ffn_ms;
     return;
   }
-  double compute = 0, read = 0, both = 0;
-  for (const FfnAccess& access : in.replay->ffns) {
-    const FfnClock::Asked ffn = {static_cast<double>(access.listed),
-                                 static_cast<double>(access.listed - access.pinned),
-                                 static_cast<double>(access.misses)};
-    const double c = clock.Compute(ffn), r = clock.Read(ffn.misses);
-    compute += c;
-    read += r;
-    both += ffn.misses > 0 ? std::max(c, clock.LookUp(ffn) + r + clock.AfterReads(ffn)) : c;
-  }
   const double per_token = 1000 * in.replay->weight / static_cast<double>(in.replay->tokens);
-  cost.time.ffn_ms = compute * per_token;
-  cost.time.io_ms = read * per_token;
-  cost.time.token_ms += both * per_token;
-  cost.bytes_read = in.replay->misses_per_token() * clock.bytes_of_miss();
+  FfnSeconds ffns = SecondsInTurn(clock, *in.replay);
+  if (in.strategy == IoStrategy::kWhole && HasReadsAhead(*in.replay)) {
+    const double guess =
+        cost.time.predictor_ms / 1000 / static_cast<double>(in.plan.load.spec.num_layers);
+    const FfnSeconds ahead = SecondsLookingAhead(clock, *in.replay, between + guess);
+    if (ahead.both * per_token + cost.time.predictor_ms < ffns.both * per_token) {
+      ffns = ahead;
+      cost.time.token_ms += cost.time.predictor_ms;
+      cost.time.predictor_ms *= 2;
+    }
+  }
+  cost.time.ffn_ms = ffns.compute * per_token;
+  cost.time.io_ms = ffns.read * per_token;
+  cost.time.token_ms += ffns.both * per_token;
+  cost.bytes_read = ffns.num_read * per_token / 1000 * clock.bytes_of_miss();
 }
 
 }  // namespace
@@ -270,7 +332,9 @@ TokenCost CostOfToken(const CostInputs& in) {
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
   const bool is_of_neurons = in.plan.load.weights->layers.front().has_rows();
   if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
-    AddFfns(in, cost);
+    const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {ForwardOp::kLogits}),
+                                                              speed.matrix_bytes_per_s.median);
+    AddFfns(in, of_layers / static_cast<double>(in.plan.load.spec.num_layers), cost);
     return cost;
   }
   const double ffn = BytesOf(work, {ForwardOp::kFfnGateUp, ForwardOp::kFfnDown});

@@ -11,6 +11,7 @@
 #include "base/budget.h"
 #include "base/error.h"
 #include "cache/neuron_cache.h"
+#include "pipeline/neuron_fetch.h"
 #include "pipeline/streamed_matrices.h"
 
 namespace hearth {
@@ -25,18 +26,24 @@ class WarmCache {
     cache_.Seed(start, places);
   }
 
-  // How many of these were not there.
-  int32_t Misses(std::span<const int32_t> keys) {
-    if (keys.empty()) return 0;
+  // Those of these that were not there. Valid until the next call.
+  std::span<const int32_t> Misses(std::span<const int32_t> keys) {
+    missed_.clear();
+    if (keys.empty()) return missed_;
     entries_.resize(keys.size());
     const KeyBatch batch = {0, keys};
-    const auto misses = static_cast<int32_t>(cache_.Lookup(batch, entries_));
+    cache_.Lookup(batch, entries_);
     cache_.Release(batch, entries_);
     for (size_t i = 0; i < keys.size(); ++i) {
+      if (entries_[i].found == CacheFound::kHit) continue;
       if (entries_[i].found == CacheFound::kMiss) cache_.Loaded(keys[i]);
+      missed_.push_back(keys[i]);
     }
-    return misses;
+    return missed_;
   }
+
+  // Touches nothing.
+  bool Has(int32_t key) const { return cache_.ResidentSlot(key) >= 0; }
 
   void EndToken() { cache_.EndToken(); }
 
@@ -44,6 +51,7 @@ class WarmCache {
   Budget budget_;
   NeuronCache cache_;
   std::vector<CacheEntry> entries_;
+  std::vector<int32_t> missed_;
 };
 
 // Some of the layers, at even distances.
@@ -70,6 +78,7 @@ class WarmNeurons {
       : pinned_(plan.pinned_neurons),
         neurons_(sequence.num_neurons),
         experts_(sequence.num_experts),
+        most_ahead_(NeuronFetch::MostAhead(plan, true)),
         layers_(layers) {
     const int64_t num_ffns = layers.count() * experts_;
     const int64_t streamed = num_ffns * (neurons_ - pinned_);
@@ -92,18 +101,21 @@ class WarmNeurons {
     return layers_.Has(neurons.front() / neurons_ / experts_);
   }
 
-  FfnAccess Access(std::span<const int32_t> neurons) {
-    const int64_t layer = neurons.front() / neurons_ / experts_;
-    const int64_t left_out = (layer - layers_.IndexOf(layer)) * experts_;  // FFNs before it
-    keys_.clear();
-    for (const int32_t key : neurons) {
-      const int64_t ffn = key / neurons_ - left_out, neuron = key % neurons_;
-      if (neuron < pinned_) continue;
-      keys_.push_back(static_cast<int32_t>(ffn * (neurons_ - pinned_) + neuron - pinned_));
-    }
-    return {.listed = static_cast<int32_t>(neurons.size()),
-            .pinned = static_cast<int32_t>(neurons.size() - keys_.size()),
-            .misses = cache_ ? cache_->Misses(keys_) : 0};
+  FfnAccess Access(std::span<const int32_t> neurons, std::span<const int32_t> guess) {
+    ListKeys(neurons);
+    FfnAccess access = {.listed = static_cast<int32_t>(neurons.size()),
+                        .pinned = static_cast<int32_t>(neurons.size() - keys_.size())};
+    if (!cache_) return access;
+    ReadAhead(guess);
+    ListKeys(neurons);
+    const std::span<const int32_t> missed = cache_->Misses(keys_);
+    access.misses = static_cast<int32_t>(missed.size());
+    access.ahead = static_cast<int32_t>(ahead_.size());
+    access.used_ahead =
+        static_cast<int32_t>(std::count_if(ahead_.begin(), ahead_.end(), [&](int32_t key) {
+          return std::binary_search(missed.begin(), missed.end(), key);
+        }));
+    return access;
   }
 
   void EndToken() {
@@ -111,10 +123,33 @@ class WarmNeurons {
   }
 
  private:
-  const int64_t pinned_, neurons_, experts_;
+  // Into keys_, those of an FFN that are not pinned.
+  void ListKeys(std::span<const int32_t> neurons) {
+    keys_.clear();
+    if (neurons.empty()) return;
+    const int64_t layer = neurons.front() / neurons_ / experts_;
+    const int64_t left_out = (layer - layers_.IndexOf(layer)) * experts_;  // FFNs before it
+    for (const int32_t key : neurons) {
+      const int64_t ffn = key / neurons_ - left_out, neuron = key % neurons_;
+      if (neuron < pinned_) continue;
+      keys_.push_back(static_cast<int32_t>(ffn * (neurons_ - pinned_) + neuron - pinned_));
+    }
+  }
+
+  // Into ahead_: what is not there, in ascending order, as much of it as has a place.
+  void ReadAhead(std::span<const int32_t> guess) {
+    ahead_.clear();
+    ListKeys(guess);
+    for (const int32_t key : keys_) {
+      if (std::ssize(ahead_) == most_ahead_) return;
+      if (!cache_->Has(key)) ahead_.push_back(key);
+    }
+  }
+
+  const int64_t pinned_, neurons_, experts_, most_ahead_;
   const SomeLayers layers_;
   std::optional<WarmCache> cache_;
-  std::vector<int32_t> keys_;
+  std::vector<int32_t> keys_, ahead_;
 };
 
 // The extents of experts.
@@ -125,7 +160,7 @@ class WarmExperts {
 
   static bool Counts(std::span<const int32_t>) { return true; }
 
-  FfnAccess Access(std::span<const int32_t> experts) {
+  FfnAccess Access(std::span<const int32_t> experts, std::span<const int32_t> /*guess*/) {
     keys_.clear();
     for (const int32_t key : experts) {
       const int64_t layer = key / map_.num_experts(), expert = key % map_.num_experts();
@@ -134,7 +169,8 @@ class WarmExperts {
         keys_.push_back(first + static_cast<int32_t>(i));
       }
     }
-    return {.listed = static_cast<int32_t>(keys_.size()), .misses = cache_.Misses(keys_)};
+    return {.listed = static_cast<int32_t>(keys_.size()),
+            .misses = static_cast<int32_t>(cache_.Misses(keys_).size())};
   }
 
   void EndToken() { cache_.EndToken(); }
@@ -152,18 +188,51 @@ class WarmExperts {
   std::vector<int32_t> keys_;
 };
 
+// Goes through the guesses of a sequence beside it.
+class GuessCursor {
+ public:
+  explicit GuessCursor(const AccessSequence* guesses) : guesses_(guesses) {}
+
+  // What was expected of this FFN, of the pass that is under way; passes go from layer to layer.
+  std::span<const int32_t> Of(std::span<const int32_t> listed) {
+    if (guesses_ == nullptr) return {};
+    const int64_t layer = listed.front() / guesses_->num_neurons;
+    while (!at_end_of_pass_ && LayerOf(next_) < layer) Advance();
+    if (at_end_of_pass_ || LayerOf(next_) != layer || layer == 0) return {};
+    return guesses_->batch(next_);
+  }
+  void EndPass() {
+    if (guesses_ == nullptr) return;
+    while (!at_end_of_pass_) Advance();
+    at_end_of_pass_ = next_ == guesses_->num_batches();
+  }
+
+ private:
+  int64_t LayerOf(int64_t batch) const {
+    return guesses_->batch(batch).front() / guesses_->num_neurons;
+  }
+  void Advance() { at_end_of_pass_ = guesses_->ends_pass(next_++); }
+
+  const AccessSequence* guesses_;
+  int64_t next_ = 0;
+  bool at_end_of_pass_ = false;
+};
+
 template <typename Warm>
-MissReplay Replay(const AccessSequence& sequence, Warm warm, int64_t skipped) {
+MissReplay Replay(const AccessSequence& sequence, Warm warm, int64_t skipped,
+                  const AccessSequence* guesses = nullptr) {
   skipped = std::clamp<int64_t>(skipped, 0, std::max<int64_t>(sequence.num_passes() - 1, 0));
   MissReplay replay;
   int64_t pass = 0;
+  GuessCursor guess(guesses);
   for (int64_t i = 0; i < sequence.num_batches(); ++i) {
     if (warm.Counts(sequence.batch(i))) {
-      const FfnAccess access = warm.Access(sequence.batch(i));
+      const FfnAccess access = warm.Access(sequence.batch(i), guess.Of(sequence.batch(i)));
       if (pass >= skipped) replay.ffns.push_back(access);
     }
     if (!sequence.ends_pass(i)) continue;
     warm.EndToken();
+    guess.EndPass();
     ++pass;
   }
   replay.tokens = pass - skipped;
@@ -191,7 +260,7 @@ double MissReplay::miss_rate() const {
 
 MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape,
                         const StreamPlan& plan, CachePolicyKind policy, int64_t skipped,
-                        int64_t layer_step) {
+                        int64_t layer_step, const AccessSequence* guesses) {
   CheckStreamPlan(shape, plan);
   if (sequence.unit != AccessUnit::kNeurons || sequence.num_neurons != shape.neurons ||
       sequence.num_layers * sequence.num_experts != shape.num_ffns) {
@@ -201,7 +270,15 @@ MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape
         fmt::format("{} of {}", sequence.num_layers * sequence.num_experts, sequence.num_neurons));
   }
   const SomeLayers layers(sequence.num_layers, layer_step);
-  MissReplay replay = Replay(sequence, WarmNeurons(sequence, plan, policy, layers), skipped);
+  if (guesses != nullptr &&
+      (guesses->num_passes() != sequence.num_passes() || sequence.num_experts != 1 ||
+       guesses->num_experts != 1 || guesses->num_neurons != sequence.num_neurons)) {
+    throw Error(ErrorCode::kInvalidArgument, "trace", "the guesses are of other accesses",
+                fmt::format("{} tokens, {} neurons", sequence.num_passes(), sequence.num_neurons),
+                fmt::format("{} tokens, {}", guesses->num_passes(), guesses->num_neurons));
+  }
+  MissReplay replay =
+      Replay(sequence, WarmNeurons(sequence, plan, policy, layers), skipped, guesses);
   replay.weight = static_cast<double>(sequence.num_layers) / static_cast<double>(layers.count());
   return replay;
 }

@@ -19,6 +19,10 @@ struct FfnAccess {
   int32_t listed = 0;
   int32_t pinned = 0;  // of them; the others are looked up
   int32_t misses = 0;
+  // Read before its turn by an engine that looks ahead: on a guess, what is not in memory then; and
+  // how many of those are among the misses.
+  int32_t ahead = 0;
+  int32_t used_ahead = 0;
 };
 
 struct MissReplay {
@@ -35,10 +39,11 @@ struct MissReplay {
 // pinned, the cache warm with the next ones, as an engine starts (pipeline/streamed_ffns.h). The
 // first `skipped` tokens fill the cache and are not counted; at most all but one of them. Of the
 // layers only one in `layer_step` is replayed, with its share of the cache: layers compete for
-// slots alike. Throws Error(kInvalidArgument) for a sequence of another shape.
+// slots alike. `guesses`: of the same passes what would be expected of each FFN (AccessRecord);
+// null where nobody looks ahead. Throws Error(kInvalidArgument) for sequences of another shape.
 MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape,
                         const StreamPlan& plan, CachePolicyKind policy, int64_t skipped,
-                        int64_t layer_step = 1);
+                        int64_t layer_step = 1, const AccessSequence* guesses = nullptr);
 
 // The same of a mixture that is not packed: a sequence of experts, held and read in extents as
 // pipeline/streamed_matrices.h does.

@@ -59,6 +59,54 @@ TEST(MissReplayTest, PinnedNeuronsNeverMissAndOthersDoByRoom) {
   EXPECT_NEAR(bare.misses_per_token() * kTokens, static_cast<double>(outside), kTokens * kLayers);
 }
 
+TEST(MissReplayTest, ReadsAheadWhatIsExpectedAndNotThere) {
+  const AccessSequence sequence = RandomAccesses();
+  StreamPlan plan = PlanWith(64, 100);
+  plan.range_buffers = 64;  // many spare slots
+  const auto replay = [&](const AccessSequence* guesses) {
+    return ReplayMisses(sequence, kShape, plan, CachePolicyKind::kLru, 10, 1, guesses);
+  };
+  // What will be listed, but for the first layers.
+  const MissReplay none = replay(nullptr), right = replay(&sequence);
+  ASSERT_EQ(right.ffns.size(), none.ffns.size());
+  int64_t used = 0;
+  for (size_t i = 0; i < right.ffns.size(); ++i) {
+    EXPECT_EQ(right.ffns[i].misses, none.ffns[i].misses);
+    EXPECT_EQ(none.ffns[i].ahead, 0);
+    EXPECT_EQ(right.ffns[i].ahead, i % kLayers == 0 ? 0 : right.ffns[i].misses);
+    EXPECT_EQ(right.ffns[i].used_ahead, right.ffns[i].ahead);
+    used += right.ffns[i].used_ahead;
+  }
+  EXPECT_GT(used, 0);
+  // What will not: as many reads as are not there, and none of use. Some lists are not guessed.
+  AccessSequence wrong;
+  wrong.num_layers = kLayers;
+  wrong.num_neurons = kNeurons;
+  for (int64_t i = 0; i < sequence.num_batches(); ++i) {
+    const auto list = sequence.batch(i);
+    const int64_t layer = i % kLayers;
+    for (int64_t neuron = 0; neuron < kNeurons && (i % 5 != 4 || layer == 0); ++neuron) {
+      const auto key = static_cast<int32_t>(layer * kNeurons + neuron);
+      if (!std::binary_search(list.begin(), list.end(), key)) wrong.Append(key);
+    }
+    wrong.EndBatch();
+    if (layer == kLayers - 1) wrong.EndPass();
+  }
+  const MissReplay unlucky = replay(&wrong);
+  for (size_t i = 0; i < unlucky.ffns.size(); ++i) {
+    const bool is_guessed = i % kLayers > 0 && (i + 10 * kLayers) % 5 != 4;
+    EXPECT_EQ(unlucky.ffns[i].ahead > 0, is_guessed) << i;
+    EXPECT_EQ(unlucky.ffns[i].used_ahead, 0);
+    EXPECT_EQ(unlucky.ffns[i].misses, none.ffns[i].misses) << "the cache is not touched";
+  }
+  EXPECT_EQ(unlucky.misses_per_token(), none.misses_per_token());
+  AccessSequence shorter = wrong;
+  shorter.Append(0);
+  shorter.EndBatch();
+  shorter.EndPass();
+  EXPECT_THROW(replay(&shorter), Error) << "of other tokens";
+}
+
 TEST(MissReplayTest, CountsEveryFfnOfTheTokensThatCount) {
   const AccessSequence sequence = RandomAccesses();
   const MissReplay replay =

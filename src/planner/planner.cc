@@ -241,7 +241,8 @@ class Planner {
     if (plan.matrices) {
       return ReplayExperts(accesses_->lists, plan.matrices->map(), plan.extents, policy, skipped);
     }
-    return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, skipped, step);
+    return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, skipped, step,
+                        accesses_->guesses ? &*accesses_->guesses : nullptr);
   }
 
   // What takes the time of planning: the replays of a budget, at once.

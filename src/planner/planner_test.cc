@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "engine/obey_plan.h"
 #include "engine/topic_walk.h"
@@ -81,9 +87,71 @@ TEST_F(PlannerTest, RecordsWhatTheModeAsksFor) {
   // Gating multiplies every gate and then all that fire.
   EXPECT_EQ(gated->activity.gate, 4 * 6144);
   EXPECT_DOUBLE_EQ(gated->activity.up * 96, static_cast<double>(gated->lists.num_accesses()));
+  EXPECT_FALSE(gated->guesses) << "gates are not guessed";
   EXPECT_FALSE(ReadAccessRecord(folder_->Path("none"), Hash(), FfnMode::kGated));
   EXPECT_THROW(ReadAccessRecord(Stem(FfnMode::kGated), Hash() + 1, FfnMode::kGated), Error);
   EXPECT_THROW(ReadAccessRecord(Stem(FfnMode::kGated), Hash(), FfnMode::kPredicted), Error);
+}
+
+TEST_F(PlannerTest, RecordsWhatIsExpectedALayerBefore) {
+  const auto record = ReadAccessRecord(Stem(FfnMode::kPredicted), Hash(), FfnMode::kPredicted);
+  ASSERT_TRUE(record && record->guesses);
+  const AccessSequence& guesses = *record->guesses;
+  EXPECT_EQ(guesses.num_passes(), 96);
+  ASSERT_EQ(guesses.num_batches(), record->lists.num_batches());
+  int64_t listed = 0, guessed = 0, right = 0;
+  for (int64_t i = 0; i < guesses.num_batches(); ++i) {
+    const auto list = record->lists.batch(i), guess = guesses.batch(i);
+    if (i % 4 == 0) {
+      EXPECT_EQ(std::vector<int32_t>(guess.begin(), guess.end()), std::vector<int32_t>{0});
+      continue;
+    }
+    std::vector<int32_t> common;
+    std::set_intersection(list.begin(), list.end(), guess.begin(), guess.end(),
+                          std::back_inserter(common));
+    listed += std::ssize(list);
+    guessed += std::ssize(guess);
+    right += std::ssize(common);
+  }
+  // The residual keeps a token's topic from layer to layer, but not all of it.
+  EXPECT_GT(right, listed * 6 / 10);
+  EXPECT_GT(right, guessed * 6 / 10);
+  EXPECT_LT(right, listed);
+}
+
+TEST_F(PlannerTest, ARecordWithoutGuessesIsMadeAgain) {
+  const std::string stem = folder_->Path("old");
+  for (const char* end : {".trace", ".ahead.trace", ".json"}) {
+    std::filesystem::copy_file(Stem(FfnMode::kPredicted) + end, stem + end);
+  }
+  std::ifstream file(stem + ".json");
+  auto document = nlohmann::json::parse(file);
+  document["guesses"] = "many";
+  WriteFileAtomically(stem + ".json", document.dump());
+  EXPECT_THROW(ReadAccessRecord(stem, Hash(), FfnMode::kPredicted), Error);
+  document.erase("guesses");
+  WriteFileAtomically(stem + ".json", document.dump());
+  EXPECT_FALSE(ReadAccessRecord(stem, Hash(), FfnMode::kPredicted));
+}
+
+TEST_F(PlannerTest, LookingAheadHidesReads) {
+  const FfnMode mode = FfnMode::kPredicted;
+  auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  const PlanRequest request = Request(mode, Memory(mode, 40));
+  // Storage that takes as long for what is missing as all else does.
+  const auto plan = [&] { return MakePlan(request, testing::SampleHardware(), &*accesses).plan; };
+  const ExecutionPlan with = plan();
+  accesses->guesses = accesses->lists;
+  const ExecutionPlan with_luck = plan();
+  accesses->guesses.reset();
+  const ExecutionPlan without = plan();
+  EXPECT_GE(with.decode_tok_s, without.decode_tok_s) << "the faster way is planned with";
+  EXPECT_GT(with_luck.decode_tok_s, without.decode_tok_s);
+  EXPECT_GE(with_luck.decode_tok_s, with.decode_tok_s);
+  EXPECT_DOUBLE_EQ(with_luck.time.predictor_ms, 2 * without.time.predictor_ms);
+  // A right guess reads nothing that is not needed.
+  EXPECT_EQ(with_luck.bytes_read_per_token, without.bytes_read_per_token);
+  EXPECT_EQ(with_luck.miss_rate, without.miss_rate);
 }
 
 TEST_F(PlannerTest, MoreMemoryIsNeverSlowerAndIsKeptTo) {

@@ -166,12 +166,16 @@ void PreadPool::RunThread() noexcept {
   }
 }
 
+// By name in tests/thread_sanitizer.supp.
+ssize_t ReadTogether(int handle, std::span<const iovec> pieces, uint64_t offset) noexcept {
+  return preadv(handle, pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset));
+}
+
 void PreadPool::RunJob(Job* job) noexcept {
   ReadProgress& read = *job->read;
   ReadStep step = ReadStep::kAgain;
   if (!job->pieces.empty()) {
-    job->result = preadv(file_.handle.get(), job->pieces.data(),
-                         static_cast<int>(job->pieces.size()), static_cast<off_t>(read.offset));
+    job->result = ReadTogether(file_.handle.get(), job->pieces, read.offset);
     step = ReadStep::kDone;  // the queue looks what came of it
   }
   while (step == ReadStep::kAgain) {
