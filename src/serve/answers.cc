@@ -1,9 +1,14 @@
 #include "serve/answers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "serve/request_error.h"
 
 namespace hearth::serve {
 namespace {
@@ -13,6 +18,19 @@ using json = nlohmann::ordered_json;
 // Tokens may be parts of characters: what is no UTF-8 is replaced, never an error.
 std::string Dump(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Behind the items before it.
+void AppendItem(std::string& list, const std::string& item) {
+  if (!list.empty()) list += ',';
+  list += item;
+}
+
+// A JSON object with one more member, whose value is JSON already.
+std::string WithMember(const json& object, const char* name, const std::string& value) {
+  std::string text = Dump(object);
+  text.pop_back();
+  return text + ",\"" + name + "\":" + value + "}";
 }
 
 json FinishWord(const Answer& answer) {
@@ -37,38 +55,36 @@ json ChatScore(const NamedScore& score) {
       {"token", score.bytes}, {"logprob", Logprob(score.logprob)}, {"bytes", Bytes(score.bytes)}};
 }
 
-json ChatScores(const Answer& answer) {
-  if (!answer.scores) return nullptr;
-  json content = json::array();
+// Scores are many: as text, a token at a time, they take a tenth of the memory.
+std::string ChatScores(const Answer& answer) {
+  if (!answer.scores) return "null";
+  std::string content;
   for (const NamedToken& named : *answer.scores) {
     json token = ChatScore(named.token);
     token["top_logprobs"] = json::array();
     for (const NamedScore& top : named.top) token["top_logprobs"].push_back(ChatScore(top));
-    content.push_back(std::move(token));
+    AppendItem(content, Dump(token));
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return R"({"content":[)" + content + R"(],"refusal":null})";
 }
 
-json CompletionScores(const Answer& answer) {
-  if (!answer.scores) return nullptr;
-  json tokens = json::array(), logprobs = json::array(), tops = json::array();
-  json offsets = json::array();
+std::string CompletionScores(const Answer& answer) {
+  if (!answer.scores) return "null";
+  std::string tokens, logprobs, tops, offsets;
   size_t offset = answer.text_offset;
   for (const NamedToken& named : *answer.scores) {
-    tokens.push_back(named.token.bytes);
-    logprobs.push_back(Logprob(named.token.logprob));
+    AppendItem(tokens, Dump(named.token.bytes));
+    AppendItem(logprobs, Dump(Logprob(named.token.logprob)));
+    // The token that was chosen is among them even where others were likelier.
     json top = json::object();
-    for (const NamedScore& score : named.top) {
-      top[score.bytes] = Logprob(score.logprob);
-    }
-    tops.push_back(std::move(top));
-    offsets.push_back(offset);
-    offset += named.token.bytes.size();
+    for (const NamedScore& score : named.top) top[score.bytes] = Logprob(score.logprob);
+    top[named.token.bytes] = Logprob(named.token.logprob);
+    AppendItem(tops, Dump(top));
+    AppendItem(offsets, std::to_string(offset));
+    offset += CountCharacters(named.token.bytes);
   }
-  return {{"tokens", tokens},
-          {"token_logprobs", logprobs},
-          {"top_logprobs", tops},
-          {"text_offset", offsets}};
+  return R"({"tokens":[)" + tokens + R"(],"token_logprobs":[)" + logprobs +
+         R"(],"top_logprobs":[)" + tops + R"(],"text_offset":[)" + offsets + "]}";
 }
 
 json UsageJson(const Usage& usage) {
@@ -116,11 +132,17 @@ json MessageJson(const Answer& answer) {
   return message;
 }
 
-json CompletionChoice(const Answer& answer) {
-  return {{"index", answer.index},
-          {"text", answer.text},
-          {"logprobs", CompletionScores(answer)},
-          {"finish_reason", FinishWord(answer)}};
+std::string CompletionChoice(const Answer& answer) {
+  return WithMember(
+      {{"index", answer.index}, {"text", answer.text}, {"finish_reason", FinishWord(answer)}},
+      "logprobs", CompletionScores(answer));
+}
+
+// `name`: "message" or "delta".
+std::string ChatChoice(const Answer& answer, const char* name, json message) {
+  return WithMember(
+      {{"index", answer.index}, {name, std::move(message)}, {"finish_reason", FinishWord(answer)}},
+      "logprobs", ChatScores(answer));
 }
 
 // Of numbers as they lie in memory, little-endian.
@@ -171,41 +193,37 @@ bool IsUtf8(const std::string& text) {
 
 }  // namespace
 
+size_t CountCharacters(std::string_view utf8) {
+  return static_cast<size_t>(std::count_if(utf8.begin(), utf8.end(), [](char byte) {
+    return (static_cast<uint8_t>(byte) & 0xC0) != 0x80;  // the others go on with a character
+  }));
+}
+
 std::string AnswerDocument(const AnswerHead& head, const std::vector<Answer>& answers,
                            const Usage& usage) {
-  json document = HeadJson(head, false);
-  document["choices"] = json::array();
+  std::string choices;
   for (const Answer& answer : answers) {
-    if (head.kind == AnswerKind::kCompletion) {
-      document["choices"].push_back(CompletionChoice(answer));
-      continue;
-    }
-    document["choices"].push_back({{"index", answer.index},
-                                   {"message", MessageJson(answer)},
-                                   {"logprobs", ChatScores(answer)},
-                                   {"finish_reason", FinishWord(answer)}});
+    AppendItem(choices, head.kind == AnswerKind::kCompletion
+                            ? CompletionChoice(answer)
+                            : ChatChoice(answer, "message", MessageJson(answer)));
   }
+  json document = HeadJson(head, false);
   document["usage"] = UsageJson(usage);
-  return Dump(document);
+  return WithMember(document, "choices", "[" + choices + "]");
 }
 
 std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool first,
                           bool usage_follows) {
   json document = HeadJson(head, true);
-  if (head.kind == AnswerKind::kCompletion) {
-    document["choices"] = json::array({CompletionChoice(delta)});
-  } else {
-    json content = json::object();
-    if (first) content["role"] = "assistant";
-    if (first || !delta.text.empty()) content["content"] = ContentJson(delta);
-    if (!delta.calls.empty()) content["tool_calls"] = CallsJson(delta.calls, true);
-    document["choices"] = json::array({{{"index", delta.index},
-                                        {"delta", std::move(content)},
-                                        {"logprobs", ChatScores(delta)},
-                                        {"finish_reason", FinishWord(delta)}}});
-  }
   if (usage_follows) document["usage"] = nullptr;
-  return Dump(document);
+  if (head.kind == AnswerKind::kCompletion) {
+    return WithMember(document, "choices", "[" + CompletionChoice(delta) + "]");
+  }
+  json content = json::object();
+  if (first) content["role"] = "assistant";
+  if (first || !delta.text.empty()) content["content"] = ContentJson(delta);
+  if (!delta.calls.empty()) content["tool_calls"] = CallsJson(delta.calls, true);
+  return WithMember(document, "choices", "[" + ChatChoice(delta, "delta", content) + "]");
 }
 
 std::string UsageDocument(const AnswerHead& head, const Usage& usage) {
@@ -239,14 +257,23 @@ std::string ModelDocument(const std::string& model, int64_t created) {
 }
 
 std::string TokensDocument(const std::vector<api::TokenId>& tokens,
-                           const std::optional<std::vector<std::string>>& pieces) {
-  if (!pieces) return Dump({{"tokens", tokens}});
-  json list = json::array();
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const std::string& piece = (*pieces)[i];
-    list.push_back({{"id", tokens[i]}, {"piece", IsUtf8(piece) ? json(piece) : Bytes(piece)}});
+                           const std::function<std::string(api::TokenId)>& piece_of) {
+  std::string list;
+  for (const api::TokenId token : tokens) {
+    if (piece_of) {
+      const std::string piece = piece_of(token);
+      AppendItem(list,
+                 Dump({{"id", token}, {"piece", IsUtf8(piece) ? json(piece) : Bytes(piece)}}));
+    } else {
+      AppendItem(list, std::to_string(token));
+    }
+    if (list.size() <= kMostAnswerBytes) continue;
+    throw RequestError(
+        Status::kPayloadTooLarge,
+        fmt::format("its tokens take more than {} bytes: send the text in parts", kMostAnswerBytes),
+        "content");
   }
-  return Dump({{"tokens", std::move(list)}});
+  return R"({"tokens":[)" + list + "]}";
 }
 
 std::string ContentDocument(const std::string& content) { return Dump({{"content", content}}); }

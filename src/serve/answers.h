@@ -1,9 +1,12 @@
 // Documents of the OpenAI API that the server sends.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hearth/hearth.hpp"
@@ -37,6 +40,9 @@ struct NamedToken {
   std::vector<NamedScore> top;
 };
 
+// The most that a score usually takes in a document.
+inline constexpr size_t kScoreBytes = 120;
+
 // A call of a tool, or what is new of it: then id and name are in its first part only.
 struct CallOfTool {
   int64_t index = 0;
@@ -50,11 +56,15 @@ struct Answer {
   int64_t index = 0;
   std::string text;
   std::vector<CallOfTool> calls;
-  bool ends_in_calls = false;                      // whole ones, in this or an earlier part
-  std::optional<std::vector<NamedToken>> scores;   // where they were asked for
-  size_t text_offset = 0;                          // of the first score's token in the whole text
+  bool ends_in_calls = false;                     // whole ones, in this or an earlier part
+  std::optional<std::vector<NamedToken>> scores;  // where they were asked for
+  size_t text_offset = 0;  // of the first score's token in the whole text, in characters
   std::optional<api::FinishReason> finish_reason;  // nothing: it goes on
 };
+
+// Code points of UTF-8, also of a part that begins or ends inside of one: each counts where it
+// begins.
+size_t CountCharacters(std::string_view utf8);
 
 // {"object": "chat.completion" or "text_completion", ...}.
 std::string AnswerDocument(const AnswerHead& head, const std::vector<Answer>& answers,
@@ -77,9 +87,11 @@ std::string ModelsDocument(const std::string& model, int64_t created);
 std::string ModelDocument(const std::string& model, int64_t created);
 
 // {"tokens": ids}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is no UTF-8 is a
-// list of bytes.
+// list of bytes. piece_of may be empty. Throws RequestError(kPayloadTooLarge) where that would be
+// more than kMostAnswerBytes.
+inline constexpr size_t kMostAnswerBytes = size_t{8} << 20;
 std::string TokensDocument(const std::vector<api::TokenId>& tokens,
-                           const std::optional<std::vector<std::string>>& pieces);
+                           const std::function<std::string(api::TokenId)>& piece_of);
 std::string ContentDocument(const std::string& content);
 
 // /v1/hearth/stats: docs/server.md.

@@ -1,8 +1,8 @@
 #include "serve/connection.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
 #include <utility>
 
@@ -20,37 +20,10 @@ constexpr size_t kReadBytes = 4096;
 constexpr size_t kMostDiscarded = size_t{16} << 20;
 constexpr std::chrono::milliseconds kLingerTime{2000};
 
-const char* Reason(Status status) {
-  switch (status) {
-    case Status::kOk:
-      return "OK";
-    case Status::kBadRequest:
-      return "Bad Request";
-    case Status::kUnauthorized:
-      return "Unauthorized";
-    case Status::kForbidden:
-      return "Forbidden";
-    case Status::kNotFound:
-      return "Not Found";
-    case Status::kMethodNotAllowed:
-      return "Method Not Allowed";
-    case Status::kRequestTimeout:
-      return "Request Timeout";
-    case Status::kPayloadTooLarge:
-      return "Payload Too Large";
-    case Status::kTooManyRequests:
-      return "Too Many Requests";
-    case Status::kHeaderTooLarge:
-      return "Request Header Fields Too Large";
-    case Status::kInternal:
-      return "Internal Server Error";
-    case Status::kUnavailable:
-      return "Service Unavailable";
-  }
-  return "Unknown";
-}
-
-std::string Field(const boost::beast::string_view& value) { return {value.data(), value.size()}; }
+// Shares of the server's memory from which on the system gets it back at once.
+constexpr size_t kMuchMemory = size_t{1} << 20;
+// Answers below are not counted: they fit into what any connection may take.
+constexpr size_t kShortAnswer = size_t{4} << 10;
 
 }  // namespace
 
@@ -60,7 +33,9 @@ Connection::Connection(asio::ip::tcp::socket socket, Service& service, const Ser
       service_(service),
       limits_(limits),
       on_close_(std::move(on_close)),
-      timer_(socket_.get_executor()) {
+      timer_(socket_.get_executor()),
+      body_share_(service.allowance()),
+      answer_share_(service.allowance()) {
   ErrorCode ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
 }
@@ -70,6 +45,20 @@ Connection::~Connection() { on_close_(); }
 void Connection::Refuse() {
   head_ = {};
   SendError({Status::kUnavailable, "too many connections: try again later", "", "overloaded"});
+}
+
+void Connection::End(const RequestError& error) {
+  if (!exchange_) {
+    if (!is_answering()) Abort();
+    return;
+  }
+  std::exchange(exchange_, nullptr)->Abandon();
+  if (is_streaming_) {
+    SendEvent(error.ToJson());
+    EndStream();
+  } else {
+    Send(ErrorResponse(error));
+  }
 }
 
 void Connection::Abort() {
@@ -95,7 +84,8 @@ void Connection::SetDeadline(std::chrono::milliseconds time) {
 
 void Connection::WaitForRequest() {
   state_ = State::kIdle;
-  if (buffer_.size() == 0) {
+  if (!SkipEmptyLines()) {
+    if (is_half_closed_) return Close();
     SetDeadline(limits_.idle);
     return Listen();
   }
@@ -105,9 +95,23 @@ void Connection::WaitForRequest() {
   socket_.cancel(ignored);
 }
 
+// Takes the empty lines that lie before a request (RFC 9112 section 2.2); true where more is there.
+bool Connection::SkipEmptyLines() {
+  const auto bytes = buffer_.data();
+  const auto* text = static_cast<const char*>(bytes.data());
+  size_t empty = 0;
+  while (empty < bytes.size() && (text[empty] == '\r' || text[empty] == '\n')) ++empty;
+  buffer_.consume(empty);
+  return buffer_.size() > 0;
+}
+
 // Waits for what the client sends, or for its end, whether or not a request is being answered.
 void Connection::Listen() {
-  if (is_listening_ || buffer_.size() >= kMostAhead) return;
+  if (is_listening_ || is_half_closed_) return;
+  if (buffer_.size() >= kMostAhead) {
+    if (exchange_) Abort();
+    return;
+  }
   is_listening_ = true;
   socket_.async_read_some(
       buffer_.prepare(kReadBytes),
@@ -117,11 +121,19 @@ void Connection::Listen() {
 void Connection::OnHeard(ErrorCode error, size_t bytes) {
   is_listening_ = false;
   if (state_ == State::kClosed || state_ == State::kLingering) return;
+  if (error == asio::error::eof && state_ == State::kAnswering && !exchange_) {
+    is_half_closed_ = true;  // what it has asked for is answered
+    return;
+  }
   const bool was_interrupted = error == asio::error::operation_aborted && buffer_.size() > 0;
   if (error && !(was_interrupted && state_ == State::kIdle)) return Abort();
   buffer_.commit(bytes);
   if (state_ == State::kIdle) {
-    ReadHead();
+    if (SkipEmptyLines()) {
+      ReadHead();
+    } else {
+      Listen();
+    }
   } else {
     Listen();
   }
@@ -164,23 +176,32 @@ bool Connection::RefuseBadRead(ErrorCode error) {
 void Connection::OnHead(ErrorCode error) {
   if (RefuseBadRead(error)) return;
   const auto& message = parser_->get();
-  head_ = {.method = Field(message.method_string()),
-           .target = Field(message.target()),
-           .authorization = Field(message[http::field::authorization]),
-           .host = Field(message[http::field::host]),
-           .origin = Field(message[http::field::origin])};
+  head_ = ReadRequestHead(message);
   try {
-    service_.CheckHead(head_);
+    CheckHead();
   } catch (const RequestError& refused) {
-    // What follows an unread body would be taken for a request.
-    keep_alive_ = parser_->is_done() && message.keep_alive();
     return SendError(refused);
   }
-  if (message[http::field::expect] == "100-continue" && !parser_->is_done()) {
+  if (ExpectsContinue(message) && !parser_->is_done()) {
     to_write_ += "HTTP/1.1 100 Continue\r\n\r\n";
     Write();
   }
   ReadBody();
+}
+
+// Throws RequestError for a request that is refused before its body is read.
+void Connection::CheckHead() {
+  const auto& message = parser_->get();
+  CheckRequestHead(message);
+  // What follows an unread body would be taken for a request.
+  keep_alive_ = parser_->is_done() && message.keep_alive();
+  service_.CheckHead(head_);
+  if (parser_->is_done()) return;
+  const auto length = parser_->content_length();
+  if (body_share_.Resize(length ? static_cast<size_t>(*length) : limits_.body_bytes)) return;
+  throw RequestError(Status::kUnavailable,
+                     "the server holds as many bodies and answers as it may: try again later", "",
+                     "overloaded");
 }
 
 void Connection::ReadBody() {
@@ -190,11 +211,13 @@ void Connection::ReadBody() {
 
 void Connection::OnBody(ErrorCode error) {
   if (RefuseBadRead(error)) return;
+  body_share_.Resize(parser_->get().body().size());
   keep_alive_ = parser_->get().keep_alive();
   is_chunked_ = parser_->get().version() >= 11;
   state_ = State::kAnswering;
   ++deadline_;  // how long the answer takes is not the client's to say
   answer_complete_ = false;
+  is_streaming_ = false;
   Listen();
   Handle();
 }
@@ -204,7 +227,10 @@ void Connection::Handle() {
   parser_.reset();
   auto exchange = service_.Handle(head_, std::move(body), shared_from_this());
   // The answer may have been sent already.
-  if (!answer_complete_ && state_ == State::kAnswering) exchange_ = std::move(exchange);
+  if (answer_complete_ || state_ != State::kAnswering) return;
+  exchange_ = std::move(exchange);
+  if (exchange_ && is_half_closed_) return Abort();
+  Listen();
 }
 
 void Connection::SendError(const RequestError& error) {
@@ -213,17 +239,18 @@ void Connection::SendError(const RequestError& error) {
 }
 
 void Connection::Send(Response response) {
+  if (state_ == State::kAnswering && response.body.size() > kShortAnswer &&
+      !answer_share_.Resize(response.body.size())) {
+    response = ErrorResponse({Status::kUnavailable,
+                              "the server holds as many answers as it may: try again later", "",
+                              "overloaded"});
+  }
   service_.metrics().CountResponse(Service::EndpointOf(head_.target),
                                    static_cast<int>(response.status));
   if (state_ != State::kAnswering) return;
   keep_alive_ = keep_alive_ && !service_.is_stopping();
-  to_write_ += fmt::format(
-      "HTTP/1.1 {} {}\r\nServer: hearth\r\nContent-Type: {}\r\n"
-      "Content-Length: {}\r\nConnection: {}\r\n",
-      static_cast<int>(response.status), Reason(response.status), response.content_type,
-      response.body.size(), keep_alive_ ? "keep-alive" : "close");
-  for (const auto& [name, value] : response.headers) to_write_ += name + ": " + value + "\r\n";
-  to_write_ += "\r\n" + response.body;
+  to_write_ += ResponseHead(response, keep_alive_);
+  if (!head_.is_head()) to_write_ += response.body;
   answer_complete_ = true;
   Write();
 }
@@ -231,11 +258,9 @@ void Connection::Send(Response response) {
 void Connection::BeginStream() {
   service_.metrics().CountResponse(Service::EndpointOf(head_.target), 200);
   if (state_ != State::kAnswering) return;
+  is_streaming_ = true;
   keep_alive_ = keep_alive_ && is_chunked_ && !service_.is_stopping();
-  to_write_ += fmt::format(
-      "HTTP/1.1 200 OK\r\nServer: hearth\r\nContent-Type: text/event-stream\r\n"
-      "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n{}Connection: {}\r\n\r\n",
-      is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "", keep_alive_ ? "keep-alive" : "close");
+  to_write_ += StreamHead(is_chunked_, keep_alive_);
 }
 
 void Connection::SendEvent(std::string_view data) {
@@ -262,26 +287,45 @@ void Connection::Write() {
   is_writing_ = true;
   being_written_.clear();
   being_written_.swap(to_write_);
-  if (state_ == State::kAnswering) SetDeadline(limits_.write);
-  asio::async_write(
-      socket_, asio::buffer(being_written_),
-      [self = shared_from_this()](ErrorCode error, size_t) { self->OnWritten(error); });
+  written_ = 0;
+  WriteSome();
 }
 
-void Connection::OnWritten(ErrorCode error) {
+void Connection::WriteSome() {
+  if (state_ == State::kAnswering) SetDeadline(limits_.write);
+  socket_.async_write_some(asio::buffer(being_written_) + written_,
+                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                             self->OnWritten(error, bytes);
+                           });
+}
+
+void Connection::OnWritten(ErrorCode error, size_t bytes) {
+  written_ += bytes;
+  const bool is_closed = state_ == State::kClosed;
+  if (!error && !is_closed && written_ < being_written_.size()) return WriteSome();
   is_writing_ = false;
-  if (state_ == State::kClosed) return;
+  if (is_closed) return;
   if (error) return Abort();
   if (state_ != State::kAnswering) return;  // "100 Continue"
   ++deadline_;
   if (!to_write_.empty()) return Write();
   if (!answer_complete_) return;
   exchange_.reset();
+  GiveBack();
   if (keep_alive_) {
     WaitForRequest();
   } else {
     Linger();
   }
+}
+
+// The memory of a request that has been answered, or never will be.
+void Connection::GiveBack() {
+  const bool is_much = body_share_.bytes() + answer_share_.bytes() >= kMuchMemory;
+  being_written_ = {};
+  body_share_.Resize(0);
+  answer_share_.Resize(0);
+  if (is_much) malloc_trim(0);
 }
 
 // Closes so that the client can still read the answer: with bytes of it unread the system would
@@ -310,6 +354,8 @@ void Connection::Discard() {
 void Connection::Close() {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  to_write_ = {};
+  if (!is_writing_) GiveBack();
   ++deadline_;
   timer_.cancel();
   ErrorCode ignored;

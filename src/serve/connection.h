@@ -3,7 +3,8 @@
 //   idle -> reading -> answering -> idle ... -> closed
 //
 // While a request is answered the connection is listened to: a client that goes away, or closes its
-// half of it, ends the generation.
+// half of it, ends the generation. So does one that sends more behind its request than is listened
+// to, for its end could not be heard.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -17,6 +18,8 @@
 #include <optional>
 #include <string>
 
+#include "serve/allowance.h"
+#include "serve/http_message.h"
 #include "serve/reply.h"
 #include "serve/server.h"
 #include "serve/service.h"
@@ -34,7 +37,9 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   // Answers 503 and closes: there are too many others.
   void Refuse();
   bool is_answering() const { return state_ == State::kAnswering; }
-  // Ends what is under way.
+  // Ends what is under way, with `error` as the answer, or as the last event of a stream.
+  void End(const RequestError& error);
+  // The same without a word.
   void Abort();
 
   void Send(Response response) override;
@@ -51,14 +56,18 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   void Listen();
   void OnHeard(ErrorCode error, size_t bytes);
   void ReadHead();
+  bool SkipEmptyLines();
   void OnHead(ErrorCode error);
+  void CheckHead();
   void ReadBody();
   void OnBody(ErrorCode error);
   void Handle();
   bool RefuseBadRead(ErrorCode error);
   void SendError(const RequestError& error);
   void Write();
-  void OnWritten(ErrorCode error);
+  void WriteSome();
+  void OnWritten(ErrorCode error, size_t bytes);
+  void GiveBack();
   void Linger();
   void Discard();
   void Close();
@@ -73,13 +82,18 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   std::optional<Parser> parser_;
   RequestHead head_;
   State state_ = State::kIdle;
-  bool is_listening_ = false;  // a read is pending that belongs to no parser
+  bool is_listening_ = false;    // a read is pending that belongs to no parser
+  bool is_half_closed_ = false;  // nothing more comes from the client
   bool timed_out_ = false;
-  bool keep_alive_ = false;  // after this answer
-  bool is_chunked_ = false;  // the stream; else it ends with the connection
+  bool keep_alive_ = false;    // after this answer
+  bool is_chunked_ = false;    // the stream; else it ends with the connection
+  bool is_streaming_ = false;  // the answer is a stream, and has begun
   bool answer_complete_ = false;
   bool is_writing_ = false;
   std::string to_write_, being_written_;
+  size_t written_ = 0;         // of being_written_
+  AllowanceShare body_share_;  // while its request is answered
+  AllowanceShare answer_share_;
   uint64_t deadline_ = 0;  // number of the deadline in force
   std::shared_ptr<Exchange> exchange_;
   size_t discarded_ = 0;

@@ -13,6 +13,9 @@ double Seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
+// Documents from here on take longer to write than others should wait.
+constexpr size_t kLongAnswerBytes = size_t{256} << 10;
+
 uint64_t RandomSeed() {
   std::random_device device;
   return static_cast<uint64_t>(device()) << 32 | device();
@@ -27,7 +30,8 @@ GenerationExchange::GenerationExchange(ExchangeContext& context, AnswerHead head
       head_(std::move(head)),
       settings_(std::move(settings)),
       form_(std::move(form)),
-      reply_(std::move(reply)) {}
+      reply_(std::move(reply)),
+      held_(context.allowance) {}
 
 api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::TokenId>& prompt,
                                                      int64_t number) const {
@@ -93,6 +97,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
 
 void GenerationExchange::Abandon() {
   reply_.reset();
+  held_.Resize(0);
   for (const api::Ticket& ticket : tickets_) ticket.Cancel();
 }
 
@@ -143,11 +148,12 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
     AddText(choice, std::move(text), false, delta);
     if (delta.text.empty() && delta.calls.empty() && scores.empty()) return;
     delta.text_offset = answer.text_offset;
-    for (const NamedToken& token : scores) answer.text_offset += token.token.bytes.size();
+    for (const NamedToken& token : scores) answer.text_offset += CountCharacters(token.token.bytes);
     if (settings_.top_logprobs) delta.scores = std::move(scores);
     SendDelta(choice, std::move(delta));
     return;
   }
+  if (!Hold(text, scores)) return;
   AddText(choice, std::move(text), false, answer);
   if (answer.scores) {
     std::move(scores.begin(), scores.end(), std::back_inserter(*answer.scores));
@@ -180,6 +186,16 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   if (reply_ && ended_ == choices_.size()) Finish();
 }
 
+bool GenerationExchange::Hold(const std::string& text, const std::vector<NamedToken>& scores) {
+  size_t bytes = held_.bytes() + text.size();
+  for (const NamedToken& token : scores) bytes += (1 + token.top.size()) * kScoreBytes;
+  if (held_.Resize(bytes)) return true;
+  Fail({Status::kUnavailable,
+        "the server holds as many answers as it may: try again later, or stream", "",
+        "overloaded"});
+  return false;
+}
+
 // What has been streamed cannot be taken back: the error is its last event.
 void GenerationExchange::Fail(const RequestError& error) {
   const std::shared_ptr<Reply> reply = reply_;
@@ -200,16 +216,32 @@ void GenerationExchange::Finish() {
     usage.prompt_tokens += prompt_tokens_[i];
     usage.cached_tokens += reused_tokens_[i];
   }
+  if (!settings_.stream) return SendAnswers(usage);
   const std::shared_ptr<Reply> reply = std::exchange(reply_, nullptr);
-  if (settings_.stream) {
-    if (settings_.include_usage) reply->SendEvent(UsageDocument(head_, usage));
-    reply->SendEvent("[DONE]");
-    reply->EndStream();
-  } else {
-    std::vector<Answer> answers;
-    for (Choice& choice : choices_) answers.push_back(std::move(choice.answer));
-    reply->Send({.body = AnswerDocument(head_, answers, usage)});
-  }
+  if (settings_.include_usage) reply->SendEvent(UsageDocument(head_, usage));
+  reply->SendEvent("[DONE]");
+  reply->EndStream();
+}
+
+// A long document is written beside the server's thread.
+void GenerationExchange::SendAnswers(const Usage& usage) {
+  auto answers = std::make_shared<std::vector<Answer>>();
+  for (Choice& choice : choices_) answers->push_back(std::move(choice.answer));
+  const auto send = [this](std::string document) {
+    const std::shared_ptr<Reply> reply = std::exchange(reply_, nullptr);
+    held_.Resize(0);
+    if (reply) reply->Send({.body = std::move(document)});
+  };
+  if (held_.bytes() <= kLongAnswerBytes) return send(AnswerDocument(head_, *answers, usage));
+  ++context_.active;
+  context_.work([self = shared_from_this(), &context = context_, answers, usage, send]() mutable {
+    auto document = std::make_shared<std::string>(AnswerDocument(self->head_, *answers, usage));
+    answers.reset();
+    context.post([self = std::move(self), &context, document, send] {
+      --context.active;
+      send(std::move(*document));
+    });
+  });
 }
 
 }  // namespace hearth::serve

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/allowance.h"
 #include "serve/answers.h"
 #include "serve/metrics.h"
 #include "serve/reply.h"
@@ -23,6 +24,7 @@ using PostFn = std::function<void(std::function<void()>)>;
 struct ExchangeContext {
   api::Model& model;
   Metrics& metrics;
+  std::shared_ptr<Allowance> allowance;
   PostFn post;
   PostFn work;         // on a thread beside the server's
   int64_t active = 0;  // requests of the model that have not ended; on the server's thread
@@ -60,8 +62,12 @@ class GenerationExchange : public Exchange,
   void OnToken(size_t index, std::string text, std::vector<NamedToken> scores,
                Clock::time_point when);
   void OnDone(size_t index, const api::Outcome& outcome);
+  // Counts what a token adds to an answer that is collected; false: that is too much, and has been
+  // answered.
+  bool Hold(const std::string& text, const std::vector<NamedToken>& scores);
   void Fail(const RequestError& error);
   void Finish();
+  void SendAnswers(const Usage& usage);
   // Puts what is new of the text, or its end, into an answer or a part of one.
   static void AddText(Choice& choice, std::string text, bool at_end, Answer& to);
   static void AddParts(const std::vector<api::AnswerPart>& parts, Answer& to);
@@ -72,6 +78,7 @@ class GenerationExchange : public Exchange,
   const GenerationSettings settings_;
   const AnswerForm form_;
   std::shared_ptr<Reply> reply_;  // null once nobody waits for it
+  AllowanceShare held_;           // what is collected, in bytes of the document it will be
   std::vector<api::Ticket> tickets_;
   std::vector<Choice> choices_;
   std::vector<int64_t> prompt_tokens_, reused_tokens_;

@@ -19,9 +19,12 @@ enum class Status {
   kMethodNotAllowed = 405,
   kRequestTimeout = 408,
   kPayloadTooLarge = 413,
+  kUnsupportedMediaType = 415,
+  kExpectationFailed = 417,
   kTooManyRequests = 429,
   kHeaderTooLarge = 431,
   kInternal = 500,
+  kNotImplemented = 501,
   kUnavailable = 503,
 };
 

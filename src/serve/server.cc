@@ -1,6 +1,7 @@
 #include "serve/server.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -33,6 +34,9 @@ constexpr std::chrono::milliseconds kLastWords{500};
 constexpr std::chrono::milliseconds kAcceptPause{100};
 // Descriptors for all but connections.
 constexpr rlim_t kOtherFiles = 64;
+// The system gets back at once what such buffers took. (Unless told, the library asks for memory in
+// larger and larger pieces, and keeps them.)
+constexpr int kLargeBuffer = 256 << 10;
 
 asio::ip::address ParseAddress(const std::string& host) {
   SystemError error;
@@ -71,7 +75,8 @@ class Server {
             model,
             {.keys = options.keys,
              .model_name = options.model_name,
-             .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback()},
+             .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback(),
+             .held_bytes = options.limits.held_bytes},
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
             [this](std::function<void()> work) { asio::post(workers_, std::move(work)); }) {
     Open();
@@ -160,8 +165,7 @@ class Server {
   // Ends when nothing is under way, or the time is over and what was under way has been ended.
   void PollStop() {
     const auto now = std::chrono::steady_clock::now();
-    const bool is_over = now >= stop_at_;
-    if (is_over) AbortAll();
+    if (now >= stop_at_) EndAll();
     if (service_.is_idle() && (!IsAnswering() || now >= stop_at_ + kLastWords)) {
       SystemError ignored;
       acceptor_.close(ignored);
@@ -172,6 +176,13 @@ class Server {
     }
     stop_timer_.expires_after(kStopPoll);
     stop_timer_.async_wait([this](SystemError) { PollStop(); });
+  }
+
+  void EndAll() {
+    const RequestError stopping(Status::kUnavailable, "the server is stopping", "", "stopping");
+    for (const auto& weak : connections_) {
+      if (const auto connection = weak.lock()) connection->End(stopping);
+    }
   }
 
   void AbortAll() {
@@ -235,6 +246,7 @@ std::chrono::steady_clock::time_point Serve(
     api::Model& model, const ServerOptions& options,
     const std::function<void(uint16_t port)>& on_listening) {
   CheckExposure(options);
+  mallopt(M_MMAP_THRESHOLD, kLargeBuffer);
   Server server(model, options);
   on_listening(server.port());
   server.Run();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <chrono>
 #include <random>
 #include <utility>
@@ -29,28 +30,16 @@ uint64_t RandomBase() {
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
-std::string PathOf(const std::string& target) { return target.substr(0, target.find('?')); }
-
-// "example.com:8080" and "[::1]:8080" without the port.
-std::string HostName(const std::string& host) {
-  const size_t colon = host.rfind(':');
-  const size_t bracket = host.rfind(']');
-  const bool has_port =
-      colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
-  return has_port ? host.substr(0, colon) : host;
-}
-
-bool IsLocalHost(const std::string& host) {
-  const std::string name = HostName(host);
-  return name.empty() || name == "localhost" || name == "[::1]" || name.rfind("127.", 0) == 0;
-}
+// What a request of this method is answered like.
+std::string MethodOf(const RequestHead& head) { return head.is_head() ? "GET" : head.method; }
 
 Response Document(std::string body) { return {.body = std::move(body)}; }
 
 // The answer that is ready.
 AnswerFn Sends(Response response) {
-  return [response = std::move(response)](const std::shared_ptr<Reply>& reply) {
-    reply->Send(response);
+  auto ready = std::make_shared<Response>(std::move(response));
+  return [ready](const std::shared_ptr<Reply>& reply) {
+    reply->Send(std::move(*ready));  // once, however often the function is copied
     return nullptr;
   };
 }
@@ -84,7 +73,8 @@ Service::Service(api::Model& model, ServiceOptions options, PostFn post, PostFn 
       name_(options_.model_name.empty() ? model.info().name : options_.model_name),
       model_path_("/v1/models/" + name_),
       created_(SecondsSince1970()),
-      context_{model, metrics_, std::move(post), std::move(work)},
+      context_{model, metrics_, std::make_shared<Allowance>(options_.held_bytes), std::move(post),
+               std::move(work)},
       id_base_(RandomBase()) {}
 
 const std::vector<Service::Route>& Service::Routes() {
@@ -105,7 +95,7 @@ const std::vector<Service::Route>& Service::Routes() {
 }
 
 std::string Service::EndpointOf(const std::string& target) {
-  const std::string path = PathOf(target);
+  const std::string path = PathOfTarget(target);
   for (const Route& route : Routes()) {
     if (path == route.path) return path;
   }
@@ -113,7 +103,7 @@ std::string Service::EndpointOf(const std::string& target) {
 }
 
 void Service::CheckOrigin(const RequestHead& head) const {
-  if (options_.local_hosts_only && !IsLocalHost(head.host)) {
+  if (options_.local_hosts_only && !IsThisMachine(head.host)) {
     throw RequestError(Status::kForbidden,
                        "the host of the request is not this machine: a server that listens "
                        "elsewhere needs a key (--api-key-file)");
@@ -127,10 +117,11 @@ void Service::CheckOrigin(const RequestHead& head) const {
 
 void Service::CheckKey(const std::string& authorization) const {
   if (options_.keys.empty()) return;
-  constexpr std::string_view kScheme = "Bearer ";
-  const bool has_key = authorization.rfind(kScheme, 0) == 0;
-  const std::string_view given =
-      has_key ? std::string_view(authorization).substr(kScheme.size()) : std::string_view();
+  const std::string scheme = "Bearer ";
+  const bool has_key = boost::beast::iequals(authorization.substr(0, scheme.size()), scheme);
+  std::string_view given;
+  if (has_key) given = std::string_view(authorization).substr(scheme.size());
+  given.remove_prefix(std::min(given.find_first_not_of(' '), given.size()));
   bool is_known = false;
   for (const std::string& key : options_.keys) {
     is_known = EqualInConstantTime(key, given) || is_known;
@@ -144,14 +135,14 @@ void Service::CheckKey(const std::string& authorization) const {
 
 void Service::CheckHead(const RequestHead& head) const {
   CheckOrigin(head);
-  const std::string path = PathOf(head.target);
+  const std::string path = PathOfTarget(head.target);
   std::string allowed;
   for (const Route& route : Routes()) {
     if (path != route.path && !(path == model_path_ && route.path == std::string("/v1/models"))) {
       continue;
     }
-    if (head.method != route.method) {
-      allowed = route.method;
+    if (MethodOf(head) != route.method) {
+      allowed = route.method == std::string("GET") ? "GET, HEAD" : route.method;
       continue;
     }
     if (route.needs_key) CheckKey(head.authorization);
@@ -168,16 +159,17 @@ void Service::CheckHead(const RequestHead& head) const {
     error.set_allowed(allowed);
     throw error;
   }
+  const bool is_model = path.rfind("/v1/models/", 0) == 0;
   throw RequestError(Status::kNotFound, fmt::format("there is nothing at '{}'", Printable(path)),
-                     "", "not_found");
+                     "", is_model ? "model_not_found" : "not_found");
 }
 
 std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string body,
                                           std::shared_ptr<Reply> reply) {
-  const std::string path = PathOf(head.target);
+  const std::string path = PathOfTarget(head.target);
   Handler handler = &Service::OneModel;
   for (const Route& route : Routes()) {
-    if (path == route.path && head.method == route.method) handler = route.handler;
+    if (path == route.path && MethodOf(head) == route.method) handler = route.handler;
   }
   const bool is_long = body.size() > options_.long_body_bytes;
   std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
@@ -225,6 +217,26 @@ void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
   }
 }
 
+// The scores of an answer that is not streamed are held until it is sent.
+void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
+                          const GenerationSettings& settings) const {
+  if (settings.stream || !settings.top_logprobs) return;
+  uint64_t scores = 0;
+  for (const std::vector<api::TokenId>& prompt : prompts) {
+    const int64_t room = model_.info().context - std::ssize(prompt);
+    const int64_t tokens = settings.n * settings.max_tokens.value_or(room);
+    scores += static_cast<uint64_t>(tokens) * static_cast<uint64_t>(*settings.top_logprobs + 1);
+  }
+  const uint64_t most = options_.held_bytes / 2 / kScoreBytes;
+  if (scores <= most) return;
+  throw RequestError(
+      Status::kBadRequest,
+      fmt::format("it asks for up to {} scores: an answer that is not streamed may have {}; stream "
+                  "it, or ask for fewer tokens, answers or scores",
+                  scores, most),
+      "logprobs", "invalid_value");
+}
+
 std::vector<std::vector<api::TokenId>> Service::Tokens(
     const std::vector<TextOrTokens>& texts) const {
   std::vector<std::vector<api::TokenId>> all;
@@ -258,6 +270,7 @@ AnswerFn Service::Chat(std::string_view body) {
 AnswerFn Service::PrepareChat(ChatRequest request) {
   api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools);
   CheckRoom({prompt.tokens}, request.settings);
+  CheckScores({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
   auto grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools);
@@ -271,6 +284,7 @@ AnswerFn Service::Complete(std::string_view body) {
   CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
   auto prompts = Tokens(request.prompts);
   CheckRoom(prompts, request.settings);
+  CheckScores(prompts, request.settings);
   return StartGeneration(AnswerKind::kCompletion, std::move(request.settings), std::move(prompts),
                          {});
 }
@@ -302,12 +316,10 @@ AnswerFn Service::Embed(std::string_view body) {
 AnswerFn Service::Tokenize(std::string_view body) {
   const TokenizeRequest request = ParseTokenizeRequest(body);
   const auto tokens = model_.Tokenize(request.content, request.add_special);
-  std::optional<std::vector<std::string>> pieces;
-  if (request.with_pieces) {
-    pieces.emplace();
-    for (const api::TokenId token : tokens) pieces->push_back(model_.TokenBytes(token));
-  }
-  return Sends(Document(TokensDocument(tokens, pieces)));
+  std::function<std::string(api::TokenId)> piece_of;
+  if (request.with_pieces)
+    piece_of = [this](api::TokenId token) { return model_.TokenBytes(token); };
+  return Sends(Document(TokensDocument(tokens, piece_of)));
 }
 
 AnswerFn Service::Detokenize(std::string_view body) {

@@ -10,6 +10,7 @@
 
 #include "hearth/hearth.hpp"
 #include "serve/generation_exchange.h"
+#include "serve/http_message.h"
 #include "serve/metrics.h"
 #include "serve/preparation.h"
 #include "serve/reply.h"
@@ -25,15 +26,8 @@ struct ServiceOptions {
   // Only requests that name this machine as their host: a page elsewhere cannot reach the server
   // under a name that it lets point here.
   bool local_hosts_only = false;
-};
-
-// The head of a request.
-struct RequestHead {
-  std::string method;
-  std::string target;
-  std::string authorization;
-  std::string host;
-  std::string origin;  // of a page that asks
+  // Of bodies, collected answers and those on their way, all together.
+  size_t held_bytes = size_t{24} << 20;
 };
 
 // On one thread but for `work`, which runs functions on another. The model must outlive it, and it
@@ -57,6 +51,7 @@ class Service {
   bool is_idle() const { return context_.active == 0; }
 
   Metrics& metrics() { return metrics_; }
+  const std::shared_ptr<Allowance>& allowance() const { return context_.allowance; }
   // The path that a response is counted under.
   static std::string EndpointOf(const std::string& target);
 
@@ -75,6 +70,8 @@ class Service {
   void CheckKey(const std::string& authorization) const;
   void CheckModel(const std::string& name) const;
   void CheckCount(size_t requests) const;
+  void CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
+                   const GenerationSettings& settings) const;
   void CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
                  const GenerationSettings& settings) const;
   std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts) const;

@@ -1,0 +1,36 @@
+// Requests to a server of the embedded model.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/test_data.h"
+
+namespace hearth {
+
+inline std::string Stories() { return SourcePath("models/hearth-stories-5m.gguf"); }
+
+// Tokens that end an answer. Where they are forbidden it goes on until its length is reached.
+inline constexpr int kEndTokens[] = {0, 1, 2, 2046, 2047};
+
+inline nlohmann::json EndlessBias() {
+  nlohmann::json bias;
+  for (const int id : kEndTokens) bias[std::to_string(id)] = -100;
+  return bias;
+}
+
+inline nlohmann::json Completion(const std::string& prompt, int tokens) {
+  return {{"prompt", prompt},           {"max_tokens", tokens}, {"seed", 7},
+          {"temperature", 0.8},         {"top_p", 0.95},        {"top_k", 40},
+          {"logit_bias", EndlessBias()}};
+}
+
+// Memory that a process may keep of what it gave back: sanitizers hold it for a while.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr int64_t kKeptBytes = int64_t{512} << 20;
+#else
+inline constexpr int64_t kKeptBytes = int64_t{4} << 20;
+#endif
+
+}  // namespace hearth
