@@ -206,6 +206,12 @@ TEST_F(ServeHttpTest, ReadsTargetsAndLinesAsTheStandardSays) {
     client.Send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n");
     EXPECT_EQ(client.Read().status, 200);
   }
+  // And while one is answered.
+  client.SendPost("/v1/completions", Completion("a", 30));
+  client.Send("\r\n");
+  EXPECT_EQ(client.Read().status, 200);
+  client.Send("\r\n");
+  EXPECT_EQ(client.Get("/health").status, 200);
 }
 
 TEST_F(ServeHttpTest, WhatWasAskedBeforeTheEndIsAnswered) {

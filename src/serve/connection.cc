@@ -84,15 +84,18 @@ void Connection::SetDeadline(std::chrono::milliseconds time) {
 
 void Connection::WaitForRequest() {
   state_ = State::kIdle;
-  if (!SkipEmptyLines()) {
-    if (is_half_closed_) return Close();
-    SetDeadline(limits_.idle);
-    return Listen();
-  }
-  if (!is_listening_) return ReadHead();
+  SetDeadline(limits_.idle);
+  if (!is_listening_) return GoOn();
   // One read at a time: OnHeard goes on.
   ErrorCode ignored;
-  socket_.cancel(ignored);
+  if (buffer_.size() > 0) socket_.cancel(ignored);
+}
+
+// With what has come for the next request; no read is pending.
+void Connection::GoOn() {
+  if (SkipEmptyLines()) return ReadHead();
+  if (is_half_closed_) return Close();
+  Listen();
 }
 
 // Takes the empty lines that lie before a request (RFC 9112 section 2.2); true where more is there.
@@ -129,11 +132,7 @@ void Connection::OnHeard(ErrorCode error, size_t bytes) {
   if (error && !(was_interrupted && state_ == State::kIdle)) return Abort();
   buffer_.commit(bytes);
   if (state_ == State::kIdle) {
-    if (SkipEmptyLines()) {
-      ReadHead();
-    } else {
-      Listen();
-    }
+    GoOn();
   } else {
     Listen();
   }

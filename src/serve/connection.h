@@ -53,6 +53,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   enum class State { kIdle, kReading, kAnswering, kLingering, kClosed };
 
   void WaitForRequest();
+  void GoOn();
   void Listen();
   void OnHeard(ErrorCode error, size_t bytes);
   void ReadHead();
