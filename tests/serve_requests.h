@@ -27,7 +27,7 @@ inline nlohmann::json Completion(const std::string& prompt, int tokens) {
 }
 
 // Memory that a process may keep of what it gave back: sanitizers hold it for a while.
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr int64_t kKeptBytes = int64_t{512} << 20;
 #else
 inline constexpr int64_t kKeptBytes = int64_t{4} << 20;
