@@ -44,9 +44,23 @@ class Lazy : public IteratorObject {
   IteratorObject* items_ = nullptr;
 };
 
+// Of an iterator over `source` whose steps may read iterators among `arguments` too.
+int NestingOfAll(const Value& source, const Arguments& arguments) {
+  int nesting = NestingOver(source);
+  for (const Value& value : arguments.positional) nesting = std::max(nesting, NestingOver(value));
+  for (const auto& keyword : arguments.keywords) {
+    nesting = std::max(nesting, NestingOver(keyword.second));
+  }
+  return nesting;
+}
+
 template <typename Step>
-Value MakeLazy(Runtime& runtime, const Value& source, Step step, bool needs_items = false) {
-  return Value(runtime.heap().New<Lazy<Step>>(source, std::move(step), needs_items));
+Value MakeLazy(Runtime& runtime, const Value& source, const Arguments& arguments, Step step,
+               bool needs_items = false) {
+  const int nesting = NestingOfAll(source, arguments);
+  auto* lazy = runtime.heap().New<Lazy<Step>>(source, std::move(step), needs_items);
+  lazy->nesting = nesting;
+  return Value(lazy);
 }
 
 Value MapByAttribute(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -63,7 +77,7 @@ Value MapByAttribute(Runtime& runtime, const Value& value, const Arguments& argu
     }
   }
   return MakeLazy(
-      runtime, value,
+      runtime, value, arguments,
       [attribute, otherwise, unknown](Runtime& its_runtime,
                                       const Value& item) -> std::optional<Value> {
         if (!unknown.empty()) throw Failure("map takes no argument '" + unknown + "'");
@@ -77,7 +91,7 @@ Value MapLazily(Runtime& runtime, const Value& value, const Arguments& arguments
       std::any_of(arguments.keywords.begin(), arguments.keywords.end(),
                   [](const auto& keyword) { return keyword.first == Own("attribute"); });
   if (by_attribute) return MapByAttribute(runtime, value, arguments);
-  return MakeLazy(runtime, value,
+  return MakeLazy(runtime, value, arguments,
                   [arguments](Runtime& its_runtime, const Value& item) -> std::optional<Value> {
                     if (arguments.positional.empty())
                       throw Failure("map needs the name of a filter");
@@ -90,7 +104,8 @@ Value MapLazily(Runtime& runtime, const Value& value, const Arguments& arguments
 template <bool kByAttribute, bool kWanted>
 Value SelectLazily(Runtime& runtime, const Value& value, const Arguments& arguments) {
   return MakeLazy(
-      runtime, value, [arguments](Runtime& its_runtime, const Value& item) -> std::optional<Value> {
+      runtime, value, arguments,
+      [arguments](Runtime& its_runtime, const Value& item) -> std::optional<Value> {
         constexpr size_t kTestAt = kByAttribute ? 1 : 0;
         const DepthScope depth(its_runtime);
         Value looked_at = item;
@@ -117,7 +132,7 @@ Value ItemsLazily(Runtime& runtime, const Value& value, const Arguments& argumen
     return Value(&Iterate(runtime, Value(runtime.heap().New<DictViewObject>(
                                        &value.dict(), DictViewObject::Part::kItems))));
   }
-  return MakeLazy(runtime, value.Is(Kind::kUndefined) ? value : runtime.Tuple({value}),
+  return MakeLazy(runtime, value.Is(Kind::kUndefined) ? value : runtime.Tuple({value}), arguments,
                   [](Runtime& /*runtime*/, const Value& item) -> std::optional<Value> {
                     throw Failure("items needs a dict, not a " + TypeName(item));
                   });
@@ -129,7 +144,7 @@ Value UniqueLazily(Runtime& runtime, const Value& value, const Arguments& argume
                            !parameters.True(runtime, 0, false));
   auto* seen = runtime.heap().New<DictObject>();
   return MakeLazy(
-      runtime, value,
+      runtime, value, arguments,
       [path, seen](Runtime& its_runtime, const Value& item) -> std::optional<Value> {
         const Value key = path.Get(its_runtime, item);
         if (seen->Find(its_runtime, key) != nullptr) return std::nullopt;
@@ -187,6 +202,14 @@ class Deferred : public IteratorObject {
   IteratorObject* items_ = nullptr;
 };
 
+Value MakeDeferred(Runtime& runtime, Deferred::MakeFn make, const Value& value,
+                   const Parameters& parameters) {
+  const int nesting = NestingOver(value);
+  auto* deferred = runtime.heap().New<Deferred>(make, value, parameters);
+  deferred->nesting = nesting;
+  return Value(deferred);
+}
+
 // Lists of `size` items each, the last filled up.
 std::vector<Value> Batches(Runtime& runtime, const Value& value, const Parameters& parameters) {
   const Int size = parameters.Integer(0, 1);
@@ -210,7 +233,7 @@ std::vector<Value> Batches(Runtime& runtime, const Value& value, const Parameter
 
 Value BatchFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters parameters("batch", arguments, {"linecount", "fill_with"}, 1);
-  return Value(runtime.heap().New<Deferred>(Batches, value, parameters));
+  return MakeDeferred(runtime, Batches, value, parameters);
 }
 
 // So many lists, as even as can be.
@@ -236,7 +259,7 @@ std::vector<Value> Slices(Runtime& runtime, const Value& value, const Parameters
 
 Value SliceFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters parameters("slice", arguments, {"slices", "fill_with"}, 1);
-  return Value(runtime.heap().New<Deferred>(Slices, value, parameters));
+  return MakeDeferred(runtime, Slices, value, parameters);
 }
 
 constexpr NamedFilter kLazyFilters[] = {

@@ -28,6 +28,9 @@ bool HasLength(Runtime& runtime, const Value& value);
 // iter(value); throws where it cannot be iterated.
 IteratorObject& Iterate(Runtime& runtime, const Value& value);
 bool IsIterable(const Value& value);
+// The nesting of an iterator that reads `source`: 0 where that is no iterator itself. Each asks the
+// one inside for an item on the stack; throws LimitExceeded where they would be too many.
+int NestingOver(const Value& source);
 // All items.
 std::vector<Value> Items(Runtime& runtime, const Value& value);
 

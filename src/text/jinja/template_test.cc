@@ -242,6 +242,20 @@ TEST(JinjaTemplate, BoundsWhatHostileTemplatesTake) {
   const std::string chain = "{{ x" + std::string(100'000, '.') + " }}";
   std::string sums = "{{ 1";
   for (int i = 0; i < 5000; ++i) sums += "+1";
+// Filters a list again and again; nobody asks for an item before the end.
+std::string NestedIterators(const std::string& filter) {
+  return "{% set ns = namespace(l=['a']) %}{% for i in range(5000) %}{% set ns.l = ns.l|" + filter +
+         " %}{% endfor %}{{ ns.l|first }}";
+}
+
+TEST(JinjaTemplate, NestsIteratorsAsOftenAsTemplatesDo) {
+  EXPECT_EQ(Render("{% set ns = namespace(l=['a']) %}{% for i in range(150) %}"
+                   "{% set ns.l = ns.l|reject('none') %}{% endfor %}{{ ns.l|join }}"),
+            "a");
+  EXPECT_THAT(Refusal(NestedIterators("map('string')")), HasSubstr("too many iterators"));
+  EXPECT_THAT(Refusal(NestedIterators("select('in', ns.l)")), HasSubstr("too many iterators"));
+}
+
   const std::string hostile[] = {
       "{{ " + deep,
       chain,
@@ -277,5 +291,12 @@ TEST(JinjaTemplate, BoundsWhatHostileTemplatesTake) {
   }
 }
 
+      NestedIterators("map('string')"),
+      NestedIterators("select"),
+      NestedIterators("selectattr(0)"),
+      NestedIterators("batch(1)"),
+      NestedIterators("slice(1)"),
+      NestedIterators("unique"),
+      NestedIterators("select('in', ns.l)"),
 }  // namespace
 }  // namespace hearth::jinja

@@ -168,6 +168,7 @@ struct UndefinedObject : HeapObject {
 struct IteratorObject : HeapObject {
   // Nothing at the end, and from then on.
   virtual std::optional<Value> Next(Runtime& runtime) = 0;
+  int nesting = 0;  // iterators that this one reads through, one inside the other
 };
 
 // Arguments of a call, evaluated.
