@@ -16,7 +16,7 @@ AttributePath::AttributePath(Runtime& runtime, const Value& attribute, bool igno
     return;
   }
   const Text dot = Own(".");
-  for (Text& part : Split(attribute.text(), &dot, -1)) {
+  for (Text& part : Split(runtime, attribute.text(), &dot, -1)) {
     const bool is_number = !part.empty() && std::all_of(part.begin(), part.end(), IsDigit);
     const auto number = is_number ? ParseInt(part, 10) : std::nullopt;
     parts_.push_back(number ? Value::Integer(*number) : runtime.String(std::move(part)));
@@ -41,7 +41,7 @@ std::vector<AttributePath> AttributePaths(Runtime& runtime, const Value& attribu
     return paths;
   }
   const Text comma = Own(",");
-  for (Text& part : Split(attribute.text(), &comma, -1)) {
+  for (Text& part : Split(runtime, attribute.text(), &comma, -1)) {
     paths.emplace_back(runtime, runtime.String(std::move(part)), ignore_case);
   }
   return paths;

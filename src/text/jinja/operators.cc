@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "text/jinja/failure.h"
+#include "text/jinja/search.h"
 
 namespace hearth::jinja {
 namespace {
@@ -82,8 +83,7 @@ bool ContainsText(Runtime& runtime, const Text& text, const Value& item) {
   if (!item.Is(Kind::kString)) {
     throw Failure(fmt::format("'in' a str needs a str, not a {}", TypeName(item)));
   }
-  runtime.Spend(text.size() / 16);
-  return text.find(item.text()) != Text::npos;
+  return FindText(runtime, text, item.text()) != Text::npos;
 }
 
 }  // namespace
@@ -225,6 +225,8 @@ void CheckHashable(Runtime& runtime, const Value& value) {
     case Kind::kDict:
     case Kind::kDictView:
       throw Failure(fmt::format("a {} cannot be a key", TypeName(value)));
+    case Kind::kString:
+      return runtime.Spend(value.text().size() / 16);
     default:
       return;
   }

@@ -10,6 +10,7 @@
 #include "text/jinja/methods.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
+#include "text/jinja/search.h"
 #include "text/jinja/signature.h"
 #include "text/jinja/strings.h"
 
@@ -32,12 +33,11 @@ Value StripMethod(Runtime& runtime, const Value& self, const Arguments& argument
   return runtime.String(Strip(self.text(), kSide, characters));
 }
 
-template <std::vector<Text> (*kSplit)(const Text&, const Text*, Int)>
+template <std::vector<Text> (*kSplit)(Runtime&, const Text&, const Text*, Int)>
 Value SplitMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Parameters parameters("split", arguments, {"sep", "maxsplit"});
   const Text* separator = parameters.IsSet(0) ? &parameters.String(0) : nullptr;
-  runtime.Spend(self.text().size() / 16);
-  return TextList(runtime, kSplit(self.text(), separator, parameters.Integer(1, -1)));
+  return TextList(runtime, kSplit(runtime, self.text(), separator, parameters.Integer(1, -1)));
 }
 
 Value SplitLinesMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -96,6 +96,7 @@ Value HasAffix(Runtime& runtime, const Value& self, const Arguments& arguments) 
     if (!affix.Is(Kind::kString)) throw Failure("startswith and endswith need a str");
     const size_t size = affix.text().size();
     if (is_empty || size > part.size()) return false;
+    runtime.Spend(size / 16);
     return (kAtEnd ? part.substr(part.size() - size) : part.substr(0, size)) == affix.text();
   };
   if (!parameters[0].Is(Kind::kTuple)) return Value::Bool(has(parameters[0]));
@@ -110,13 +111,12 @@ Value FindMethodOfText(Runtime& runtime, const Value& self, const Arguments& arg
   RefuseKeywords("find", arguments);
   const Parameters parameters("find", arguments, {"sub", "start", "end"}, 1);
   const Text& wanted = parameters.String(0);
-  runtime.Spend(self.text().size() / 16);
   const auto [begin, end] = Bounds(parameters, 1, self.text().size());
   constexpr bool kLast = kSearch == Search::kFindLast || kSearch == Search::kIndexLast;
   size_t found = TextView::npos;
   if (begin <= end) {
     const TextView part = TextView(self.text()).substr(begin, end - begin);
-    found = kLast ? part.rfind(wanted) : part.find(wanted);
+    found = kLast ? FindTextBackward(runtime, part, wanted) : FindText(runtime, part, wanted);
   }
   if (found != TextView::npos) return Value::Integer(static_cast<Int>(begin + found));
   if (kSearch == Search::kIndex || kSearch == Search::kIndexLast) {
@@ -135,7 +135,8 @@ Value CountMethod(Runtime& runtime, const Value& self, const Arguments& argument
   const TextView part = TextView(self.text()).substr(begin, end - begin);
   if (wanted.empty()) return Value::Integer(static_cast<Int>(part.size()) + 1);
   Int count = 0;
-  for (size_t at = 0; (at = part.find(wanted, at)) != TextView::npos; at += wanted.size()) ++count;
+  const TextFinder finder(runtime, wanted);
+  for (size_t at = 0; (at = finder.Find(part, at)) != TextView::npos; at += wanted.size()) ++count;
   return Value::Integer(count);
 }
 
@@ -235,6 +236,7 @@ Value RemoveAffix(Runtime& runtime, const Value& self, const Arguments& argument
   const Text& affix = parameters.String(0);
   const Text& text = self.text();
   if (affix.empty() || affix.size() > text.size()) return self;
+  runtime.Spend(affix.size() / 16);
   const size_t rest = text.size() - affix.size();
   if (text.compare(kSuffix ? rest : 0, affix.size(), affix) != 0) return self;
   return runtime.String(kSuffix ? text.substr(0, rest) : text.substr(affix.size()));
@@ -247,8 +249,8 @@ Value Partition(Runtime& runtime, const Value& self, const Arguments& arguments)
   const Text& separator = parameters.String(0);
   if (separator.empty()) throw Failure("partition needs a separator that is not empty");
   const Text& text = self.text();
-  runtime.Spend(text.size() / 16);
-  const size_t found = kFromRight ? text.rfind(separator) : text.find(separator);
+  const size_t found =
+      kFromRight ? FindTextBackward(runtime, text, separator) : FindText(runtime, text, separator);
   if (found == Text::npos) {
     const Value empty = runtime.String({});
     return kFromRight ? runtime.Tuple({empty, empty, self}) : runtime.Tuple({self, empty, empty});

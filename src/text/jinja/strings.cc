@@ -4,6 +4,7 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/failure.h"
+#include "text/jinja/search.h"
 
 namespace hearth::jinja {
 namespace {
@@ -71,8 +72,9 @@ Text Replace(Runtime& runtime, const Text& text, const Text& old, const Text& fr
   size_t at = 0;
   Int count = 0;
   const auto more = [&] { return max_count < 0 || count < max_count; };
+  const TextFinder finder(runtime, old);
   while (more()) {
-    const size_t found = text.find(old, at);
+    const size_t found = finder.Find(text, at);
     if (found == Text::npos) break;
     out.append(text, at, found - at);
     runtime.CheckSize(static_cast<Int>(out.size() + fresh.size()));
@@ -88,13 +90,15 @@ Text Replace(Runtime& runtime, const Text& text, const Text& old, const Text& fr
   return out.append(text, at, Text::npos);
 }
 
-std::vector<Text> Split(const Text& text, const Text* separator, Int max_splits) {
+std::vector<Text> Split(Runtime& runtime, const Text& text, const Text* separator, Int max_splits) {
   CheckSeparator(separator);
+  runtime.Spend(text.size() / 16);
   if (separator == nullptr) return SplitAtSpaces(text, max_splits);
+  const TextFinder finder(runtime, *separator);
   std::vector<Text> parts;
   size_t at = 0;
   while (max_splits < 0 || static_cast<Int>(parts.size()) < max_splits) {
-    const size_t found = text.find(*separator, at);
+    const size_t found = finder.Find(text, at);
     if (found == Text::npos) break;
     parts.push_back(text.substr(at, found - at));
     at = found + separator->size();
@@ -103,14 +107,16 @@ std::vector<Text> Split(const Text& text, const Text* separator, Int max_splits)
   return parts;
 }
 
-std::vector<Text> SplitFromRight(const Text& text, const Text* separator, Int max_splits) {
+std::vector<Text> SplitFromRight(Runtime& runtime, const Text& text, const Text* separator,
+                                 Int max_splits) {
   CheckSeparator(separator);
+  runtime.Spend(text.size() / 16);
   if (separator == nullptr) return SplitAtSpacesFromRight(text, max_splits);
+  const TextFinder finder(runtime, *separator, TextFinder::Direction::kBackward);
   std::vector<Text> parts;
   size_t end = text.size();
   while (max_splits < 0 || static_cast<Int>(parts.size()) < max_splits) {
-    if (end < separator->size()) break;
-    const size_t found = text.rfind(*separator, end - separator->size());
+    const size_t found = finder.Find(TextView(text).substr(0, end));
     if (found == Text::npos) break;
     parts.push_back(text.substr(found + separator->size(), end - found - separator->size()));
     end = found;
