@@ -46,7 +46,7 @@ std::optional<Value> FindIndexed(Runtime& runtime, const Value& object, const Va
   if (index < 0 || index >= length) return std::nullopt;
   if (object.Is(Kind::kRange)) return Value::Integer(object.range().At(index));
   if (object.Is(Kind::kString)) {
-    return runtime.String(object.text().substr(static_cast<size_t>(index), 1));
+    return runtime.Character(object.text()[static_cast<size_t>(index)]);
   }
   return object.items()[static_cast<size_t>(index)];
 }

@@ -13,6 +13,7 @@
 
 #include "text/jinja/numbers.h"
 #include "text/jinja/text.h"
+#include "text/jinja/value.h"
 
 namespace hearth::jinja {
 
@@ -71,7 +72,8 @@ using ExprPtr = std::unique_ptr<Expr>;
 
 struct ConstantExpr : Expr {
   explicit ConstantExpr(int at_line) : Expr(ExprKind::kConstant, at_line) {}
-  std::variant<std::monostate, bool, Int, double, Text> value;  // monostate: none
+  // monostate: none. Renderings share the texts.
+  std::variant<std::monostate, bool, Int, double, std::unique_ptr<const StringObject>> value;
 };
 
 // Read or, as a target, written. With an attribute, a target "name.attribute" of a namespace.

@@ -67,14 +67,15 @@ Value Interpreter::EvaluateCompound(const Expr& expr, Frame& frame) {
 
 Value Interpreter::Constant(const ConstantExpr& expr) {
   struct Visitor {
-    Runtime& runtime;
     Value operator()(std::monostate) const { return Value::None(); }
     Value operator()(bool value) const { return Value::Bool(value); }
     Value operator()(Int value) const { return Value::Integer(value); }
     Value operator()(double value) const { return Value::Float(value); }
-    Value operator()(const Text& value) const { return runtime.String(value); }
+    Value operator()(const std::unique_ptr<const StringObject>& value) const {
+      return Value(value.get());
+    }
   };
-  return std::visit(Visitor{runtime_}, expr.value);
+  return std::visit(Visitor{}, expr.value);
 }
 
 Value Interpreter::Name(const NameExpr& expr, Frame& frame) {

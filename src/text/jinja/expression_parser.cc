@@ -266,7 +266,7 @@ ExprPtr ExpressionParser::String() {
   auto expr = New<ConstantExpr>(tokens_.line());
   Text text;
   while (tokens_.Is(TokenKind::kString)) text += tokens_.Take().text;
-  expr->value = std::move(text);
+  expr->value = std::make_unique<const StringObject>(std::move(text));
   return expr;
 }
 

@@ -68,7 +68,7 @@ class Interpreter {
   // --- expressions
   Value Evaluate(const Expr& expr, Frame& frame);
   Value EvaluateCompound(const Expr& expr, Frame& frame);
-  Value Constant(const ConstantExpr& expr);
+  static Value Constant(const ConstantExpr& expr);
   Value Name(const NameExpr& expr, Frame& frame);
   Value Sequence(const SequenceExpr& expr, Frame& frame);
   Value Dict(const DictExpr& expr, Frame& frame);

@@ -27,7 +27,7 @@ struct TextIterator : IteratorObject {
   std::optional<Value> Next(Runtime& runtime) override {
     runtime.Spend(1);
     if (at == text.size()) return std::nullopt;
-    return runtime.String(text.substr(at++, 1));
+    return runtime.Character(text[at++]);
   }
   const Text& text;
   size_t at = 0;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -24,10 +26,18 @@ class Runtime {
   Value OwnString(std::string_view ascii) { return heap_.String(Own(ascii)); }
   Value List(std::vector<Value> items) { return heap_.List(std::move(items)); }
   Value Tuple(std::vector<Value> items) { return heap_.Tuple(std::move(items)); }
-  // An undefined value; `message` is what using it fails with.
+  // A text of one character: the same value each time, for templates that look at every character
+  // of a long text.
+  Value Character(char32_t marked) {
+    Value& value = characters_[marked];
+    if (value.Is(Kind::kMissing)) value = String(Text(1, marked));
+    return value;
+  }
+  // An undefined value; `message` is what using it fails with, and kept once.
   Value Undefined(std::string message) {
-    heap_.Charge(message.size());
-    return Value(heap_.New<UndefinedObject>(std::move(message)));
+    const auto [place, is_new] = messages_.insert(std::move(message));
+    if (is_new) heap_.Charge(sizeof(std::string) + place->size());
+    return Value(heap_.New<UndefinedObject>(*place));
   }
 
   // Counts work: an evaluated node, an item visited, some characters written.
@@ -51,6 +61,8 @@ class Runtime {
  private:
   const Limits limits_;
   Heap heap_;
+  std::unordered_map<char32_t, Value> characters_;
+  std::unordered_set<std::string> messages_;
   uint64_t steps_left_;
 };
 

@@ -146,6 +146,15 @@ TEST(JinjaTemplate, Json) {
          "big": 123456789012345678901})");
 }
 
+TEST(JinjaTemplate, LooksAtEveryCharacterOfALongText) {
+  const std::string context = R"({"text": ")" + std::string(2'000'000, 'a') + "\"}";
+  EXPECT_EQ(
+      Render(
+          "{% for c in text %}{% if c['type'] == 'image' %}x{% endif %}{% endfor %}{{ text[0] }}",
+          context),
+      "a");
+}
+
 TEST(JinjaTemplate, TextsArePythons) {
   ExpectAll({
       {"{{ 'straße'.upper() }} {{ 'ΑΣ'.lower() }} {{ 'ǆ x'.title() }} {{ 'ÀB'.swapcase() }}",
@@ -233,15 +242,6 @@ TEST(JinjaTemplate, RefusesContextsThatAreNoObjects) {
               HasSubstr("nested too deeply"));
 }
 
-TEST(JinjaTemplate, BoundsWhatHostileTemplatesTake) {
-  Limits limits;
-  limits.max_steps = 100'000;
-  limits.max_bytes = size_t{8} << 20;
-  limits.max_output_characters = 100'000;
-  const std::string deep(100'000, '(');
-  const std::string chain = "{{ x" + std::string(100'000, '.') + " }}";
-  std::string sums = "{{ 1";
-  for (int i = 0; i < 5000; ++i) sums += "+1";
 // Filters a list again and again; nobody asks for an item before the end.
 std::string NestedIterators(const std::string& filter) {
   return "{% set ns = namespace(l=['a']) %}{% for i in range(5000) %}{% set ns.l = ns.l|" + filter +
@@ -256,6 +256,15 @@ TEST(JinjaTemplate, NestsIteratorsAsOftenAsTemplatesDo) {
   EXPECT_THAT(Refusal(NestedIterators("select('in', ns.l)")), HasSubstr("too many iterators"));
 }
 
+TEST(JinjaTemplate, BoundsWhatHostileTemplatesTake) {
+  Limits limits;
+  limits.max_steps = 100'000;
+  limits.max_bytes = size_t{8} << 20;
+  limits.max_output_characters = 100'000;
+  const std::string deep(100'000, '(');
+  const std::string chain = "{{ x" + std::string(100'000, '.') + " }}";
+  std::string sums = "{{ 1";
+  for (int i = 0; i < 5000; ++i) sums += "+1";
   const std::string hostile[] = {
       "{{ " + deep,
       chain,
@@ -282,6 +291,13 @@ TEST(JinjaTemplate, NestsIteratorsAsOftenAsTemplatesDo) {
       "{% set n = namespace(x=[]) %}{% for i in range(5000) %}{% set n.x = [n.x] %}{% endfor %}"
       "{{ n.x }}",
       "{% set n = namespace() %}{% set n.self = n %}{{ n }}",
+      NestedIterators("map('string')"),
+      NestedIterators("select"),
+      NestedIterators("selectattr(0)"),
+      NestedIterators("batch(1)"),
+      NestedIterators("slice(1)"),
+      NestedIterators("unique"),
+      NestedIterators("select('in', ns.l)"),
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
       "{% for x in range(100000) %}aaaaaaaaaaaaaaaaaaaa{% endfor %}",
@@ -291,12 +307,5 @@ TEST(JinjaTemplate, NestsIteratorsAsOftenAsTemplatesDo) {
   }
 }
 
-      NestedIterators("map('string')"),
-      NestedIterators("select"),
-      NestedIterators("selectattr(0)"),
-      NestedIterators("batch(1)"),
-      NestedIterators("slice(1)"),
-      NestedIterators("unique"),
-      NestedIterators("select('in', ns.l)"),
 }  // namespace
 }  // namespace hearth::jinja

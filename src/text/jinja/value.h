@@ -161,8 +161,8 @@ struct RangeObject : HeapObject {
 };
 
 struct UndefinedObject : HeapObject {
-  explicit UndefinedObject(std::string its_message) : message(std::move(its_message)) {}
-  const std::string message;  // what an operation on it fails with
+  explicit UndefinedObject(const std::string& its_message) : message(its_message) {}
+  const std::string& message;  // what an operation on it fails with; the runtime keeps it
 };
 
 struct IteratorObject : HeapObject {
