@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "text/jinja/failure.h"
 #include "text/jinja/formatting.h"
@@ -137,7 +137,7 @@ class BraceFormatter {
     }
     const Value converted = Converted(value, conversion);
     if (spec.empty()) return Str(runtime_, converted);
-    return Format(converted, ParseSpec(spec));
+    return Format(converted, spec);
   }
 
   Value Converted(const Value& value, char conversion) {
@@ -165,17 +165,19 @@ class BraceFormatter {
     return number;
   }
 
-  FormatSpec ParseSpec(const Text& text) {
-    FormatSpec spec;
-    size_t at = 0;
+  [[noreturn]] static void FailSpec() {
+    throw Failure("a format string has a format that is not valid");
+  }
+  [[noreturn]] static void FailFit() {
+    throw Failure("a format string has a format that does not fit its value");
+  }
+
+  // "fill, align, sign, #, 0": what stands in front of the width. `default_align`: of the value.
+  static void ParseFlags(const Text& text, size_t& at, char default_align, FormatSpec& spec) {
     const auto peek = [&]() -> char32_t { return at < text.size() ? Plain(text[at]) : 0; };
-    if (text.size() > 1 && IsAlign(Plain(text[1]))) {
-      spec.fill = text[0];
-      spec.align = static_cast<char>(Plain(text[1]));
-      at = 2;
-    } else if (IsAlign(peek())) {
-      spec.align = static_cast<char>(Plain(text[at++]));
-    }
+    const bool has_fill = text.size() > 1 && IsAlign(Plain(text[1]));
+    if (has_fill) spec.fill = text[at++];
+    if (IsAlign(peek())) spec.align = static_cast<char>(Plain(text[at++]));
     if (peek() == '+' || peek() == '-' || peek() == ' ') {
       spec.sign = static_cast<char>(Plain(text[at++]));
     }
@@ -183,50 +185,67 @@ class BraceFormatter {
       spec.alternate = true;
       ++at;
     }
-    if (peek() == '0') {
-      if (spec.align == 0) {
-        spec.fill = Trusted('0');
-        spec.align = '=';
-      }
-      ++at;
-    }
+    if (peek() != '0' || has_fill) return;
+    spec.fill = Trusted('0');
+    if (spec.align == 0 && default_align == '>') spec.align = '=';
+    ++at;
+  }
+
+  FormatSpec ParseSpec(const Text& text, char default_align) {
+    FormatSpec spec;
+    size_t at = 0;
+    const auto peek = [&]() -> char32_t { return at < text.size() ? Plain(text[at]) : 0; };
+    ParseFlags(text, at, default_align, spec);
     spec.width = TakeNumber(text, at);
     if (peek() == ',' || peek() == '_') spec.group = static_cast<char>(Plain(text[at++]));
     if (peek() == '.') {
-      ++at;
+      const size_t begin = ++at;
       spec.precision = TakeNumber(text, at);
+      if (at == begin) FailSpec();
     }
     if (at < text.size())
       spec.type = Plain(text[at]) < 0x80 ? static_cast<char>(Plain(text[at])) : '?';
-    if (at + 1 < text.size()) throw Failure("a format string has a format that is not valid");
+    if (at + 1 < text.size()) FailSpec();
+    const std::string_view no_groups = spec.group == ',' ? "sncbxXo" : "snc";
+    if (spec.group != 0 && no_groups.find(spec.type) != std::string_view::npos) FailSpec();
     runtime_.CheckSize(spec.width);
     return spec;
   }
 
-  Text Format(const Value& value, FormatSpec spec) {
-    if (!value.IsNumber()) {
-      const bool fits = value.Is(Kind::kString) && (spec.type == 0 || spec.type == 's');
-      if (!fits || spec.align == '=') {
-        throw Failure("a format string has a format that does not fit its value");
-      }
-      Text text = Str(runtime_, value);
-      if (spec.precision && *spec.precision < static_cast<Int>(text.size())) {
-        text.resize(static_cast<size_t>(*spec.precision));
-      }
-      return TextField(std::move(text), spec);
+  static Text FormatString(Text text, const FormatSpec& spec) {
+    const bool has_type = spec.type != 0 && spec.type != 's';
+    if (has_type || spec.align == '=' || spec.sign != 0 || spec.alternate || spec.group != 0) {
+      FailFit();
     }
+    if (spec.precision && *spec.precision < static_cast<Int>(text.size())) {
+      text.resize(static_cast<size_t>(*spec.precision));
+    }
+    return TextField(std::move(text), spec);
+  }
+
+  static Text FormatCharacter(Int code_point, FormatSpec spec) {
+    if (spec.sign != 0 || spec.alternate || spec.precision || !IsCodePoint(code_point)) FailFit();
+    if (spec.align == 0 || spec.align == '=') spec.align = '>';
+    // Not trusted: the number may come from outside.
+    return TextField(Text(1, static_cast<char32_t>(code_point)), spec);
+  }
+
+  static Text FormatNumber(const Value& value, const FormatSpec& spec) {
+    if (spec.type == 'c' && value.IsInteger()) return FormatCharacter(value.integer(), spec);
     char type = spec.type;
-    if (type == 0 && value.Is(Kind::kFloat) && !spec.precision) {
-      const Value magnitude = Value::Float(std::fabs(value.real()));
-      return NumberField(FloatText(magnitude.real()), IsNegative(value), spec);
-    }
-    if (type == 0 || type == 'n') type = value.Is(Kind::kFloat) ? 'g' : 'd';
+    if (type == 'n') type = value.Is(Kind::kFloat) ? 'g' : 'd';
     const bool for_ints = std::string_view("dxXob").find(type) != std::string_view::npos;
     const bool for_floats = std::string_view("eEfFgG%").find(type) != std::string_view::npos;
-    if ((!for_ints && !for_floats) || (for_ints && !value.IsInteger())) {
-      throw Failure("a format string has a format that does not fit its value");
-    }
+    if (type != 0 && !for_ints && !for_floats) FailFit();
+    if (for_ints && !value.IsInteger()) FailFit();
+    if (!for_floats && value.IsInteger() && spec.precision) FailFit();
     return NumberField(Digits(value, spec, type), IsNegative(value), spec);
+  }
+
+  Text Format(const Value& value, const Text& spec) {
+    if (value.IsNumber()) return FormatNumber(value, ParseSpec(spec, '>'));
+    if (!value.Is(Kind::kString)) FailFit();
+    return FormatString(value.text(), ParseSpec(spec, '<'));
   }
 
   Runtime& runtime_;

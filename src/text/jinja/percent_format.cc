@@ -140,11 +140,11 @@ class PercentFormatter {
     if (is_integer ? !number.IsInteger() : !number.IsNumber()) {
       throw Failure(fmt::format("%{} needs a number, not a {}", type, TypeName(value)));
     }
-    std::string digits = Digits(number, spec, truncates ? 'd' : type);
+    NumberText digits = Digits(number, spec, truncates ? 'd' : type);
     if (is_integer && spec.precision) {
       runtime_.CheckSize(*spec.precision);
-      const Int missing = *spec.precision - static_cast<Int>(digits.size());
-      if (missing > 0) digits.insert(0, static_cast<size_t>(missing), '0');
+      const Int missing = *spec.precision - static_cast<Int>(digits.whole.size());
+      if (missing > 0) digits.whole.insert(0, static_cast<size_t>(missing), '0');
     }
     out_ += NumberField(digits, IsNegative(number), spec);
   }
@@ -166,8 +166,7 @@ class PercentFormatter {
     Text text;
     if (value.Is(Kind::kString) && value.text().size() == 1) {
       text = value.text();
-    } else if (value.IsInteger() && value.integer() >= 0 && value.integer() < 0x110000 &&
-               !(value.integer() >= 0xD800 && value.integer() < 0xE000)) {
+    } else if (value.IsInteger() && IsCodePoint(value.integer())) {
       // Not trusted: the number may come from outside.
       text = Text(1, static_cast<char32_t>(value.integer()));
     } else {

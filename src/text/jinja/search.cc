@@ -5,6 +5,7 @@ namespace hearth::jinja {
 TextFinder::TextFinder(Runtime& runtime, TextView wanted, Direction direction)
     : wanted_(wanted), backward_(direction == Direction::kBackward) {
   runtime.CheckSize(static_cast<Int>(wanted.size()));
+  runtime.Spend(wanted.size() / 4);
   borders_.resize(wanted.size());
   size_t border = 0;
   for (size_t i = 1; i < wanted.size(); ++i) {
@@ -36,7 +37,7 @@ size_t TextFinder::Find(TextView text, size_t from) const {
 namespace {
 
 size_t FindOnce(Runtime& runtime, TextView text, TextView wanted, TextFinder::Direction direction) {
-  runtime.Spend(text.size() / 8);
+  runtime.Spend(text.size() / 4);
   if (wanted.size() > text.size()) return Text::npos;
   return TextFinder(runtime, wanted, direction).Find(text);
 }

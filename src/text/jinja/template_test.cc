@@ -14,21 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-struct LanguageCase {
-  const char* source;
-  const char* expected;
-};
-
-void ExpectAll(std::initializer_list<LanguageCase> cases, std::string_view context = "{}") {
-  for (const LanguageCase& c : cases) {
-    try {
-      EXPECT_EQ(Render(c.source, context), c.expected) << c.source;
-    } catch (const Error& error) {
-      ADD_FAILURE() << c.source << "\n" << error.what();
-    }
-  }
-}
-
 TEST(JinjaTemplate, WhiteSpace) {
   ExpectAll({
       {"a\n", "a"},

@@ -1,6 +1,9 @@
 // Rendering in one call, for tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +23,22 @@ inline std::string Render(std::string_view source, std::string_view context = "{
   std::string text;
   for (const ChatPiece& piece : RenderPieces(source, context, limits)) text += piece.text;
   return text;
+}
+
+struct LanguageCase {
+  const char* source;
+  const char* expected;
+};
+
+// Each template gives what it should, in this context.
+inline void ExpectAll(std::initializer_list<LanguageCase> cases, std::string_view context = "{}") {
+  for (const LanguageCase& c : cases) {
+    try {
+      EXPECT_EQ(Render(c.source, context), c.expected) << c.source;
+    } catch (const Error& error) {
+      ADD_FAILURE() << c.source << "\n" << error.what();
+    }
+  }
 }
 
 // What the template is refused with; "" where it renders.
