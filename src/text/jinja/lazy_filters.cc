@@ -212,19 +212,23 @@ Value MakeDeferred(Runtime& runtime, Deferred::MakeFn make, const Value& value,
 
 // Lists of `size` items each, the last filled up.
 std::vector<Value> Batches(Runtime& runtime, const Value& value, const Parameters& parameters) {
-  const Int size = parameters.Integer(0, 1);
+  // As in Jinja, a size that no batch can have makes one batch.
+  const Value& size = parameters[0];
+  const auto count = [](const std::vector<Value>& items) {
+    return Value::Integer(static_cast<Int>(items.size()));
+  };
   std::vector<Value> batches;
   std::vector<Value> batch;
   for (const Value& item : Items(runtime, value)) {
-    if (static_cast<Int>(batch.size()) == size) {
+    if (Equal(runtime, count(batch), size)) {
       batches.push_back(runtime.List(std::exchange(batch, {})));
     }
     batch.push_back(item);
   }
   if (!batch.empty()) {
-    if (parameters.IsSet(1) && static_cast<Int>(batch.size()) < size) {
-      runtime.CheckSize(size * 8);
-      batch.resize(static_cast<size_t>(size), parameters[1]);
+    if (parameters.IsSet(1) && Less(runtime, count(batch), size)) {
+      runtime.CheckSize(parameters.Integer(0, 1) * 8);
+      batch.resize(static_cast<size_t>(parameters.Integer(0, 1)), parameters[1]);
     }
     batches.push_back(runtime.List(std::move(batch)));
   }

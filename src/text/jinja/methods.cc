@@ -60,6 +60,25 @@ Value CopyDict(Runtime& /*runtime*/, const Value& self, const Arguments& argumen
   return self;  // nothing can change it
 }
 
+// A dict with the same value for each key.
+Value FromKeys(Runtime& runtime, const Value& /*self*/, const Arguments& arguments) {
+  RefuseKeywords("fromkeys", arguments);
+  const Parameters parameters("fromkeys", arguments, {"iterable", "value"}, 1);
+  auto* dict = runtime.heap().New<DictObject>();
+  for (const Value& key : Items(runtime, parameters[0])) {
+    runtime.heap().Charge(4 * sizeof(Value));
+    dict->Set(runtime, key, parameters.Or(1, Value::None()));
+  }
+  return Value(dict);
+}
+
+Value BitLength(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
+  Parameters("bit_length", arguments, {});
+  Int bits = 0;
+  for (Int rest = self.integer(); rest != 0; rest /= 2) ++bits;
+  return Value::Integer(bits);
+}
+
 Value IsIntegerMethod(Runtime& /*runtime*/, const Value& self, const Arguments& arguments) {
   Parameters("is_integer", arguments, {});
   return Value::Bool(std::isfinite(self.real()) && std::floor(self.real()) == self.real());
@@ -78,7 +97,9 @@ MethodFn FindOtherMethod(const Value& object, const std::string& name) {
     if (name == "values") return ViewOfDict<Part::kValues>;
     if (name == "get") return GetFromDict;
     if (name == "copy") return CopyDict;
+    if (name == "fromkeys") return FromKeys;
   }
+  if (object.IsInteger() && name == "bit_length") return BitLength;
   if (object.Is(Kind::kFloat) && name == "is_integer") return IsIntegerMethod;
   return nullptr;
 }

@@ -38,6 +38,16 @@ int DigitValue(char32_t c) {
 
 }  // namespace
 
+std::partial_ordering CompareNumbers(Int integer, double real) {
+  constexpr double kBound = 0x1p127;  // of Int
+  if (std::isnan(real)) return std::partial_ordering::unordered;
+  if (real >= kBound) return std::partial_ordering::less;
+  if (real < -kBound) return std::partial_ordering::greater;
+  const auto whole = static_cast<Int>(real);
+  if (integer != whole) return integer <=> whole;
+  return 0.0 <=> real - std::trunc(real);
+}
+
 std::string IntText(Int value) { return fmt::format("{}", value); }
 
 std::string FloatText(double value) {

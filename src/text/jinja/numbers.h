@@ -1,6 +1,7 @@
 // Numbers as Python writes and reads them.
 #pragma once
 
+#include <compare>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,9 @@ namespace hearth::jinja {
 
 // Python's integers have no bound; these reach about 1.7e38, and what passes that is refused.
 __extension__ typedef __int128 Int;
+
+// Exact also where a double cannot hold the integer; unordered for nan.
+std::partial_ordering CompareNumbers(Int integer, double real);
 
 std::string IntText(Int value);
 // Shortest text that reads back as the same number: "0.1", "1e+16", "inf".

@@ -37,9 +37,11 @@ bool EqualViews(Runtime& runtime, const DictViewObject& a, const DictViewObject&
   return true;
 }
 
-bool EqualNumbers(const Value& a, const Value& b) {
-  if (a.IsInteger() && b.IsInteger()) return a.integer() == b.integer();
-  return a.real() == b.real();
+std::partial_ordering OrderOfNumbers(const Value& a, const Value& b) {
+  if (a.IsInteger() && b.IsInteger()) return a.integer() <=> b.integer();
+  if (a.IsInteger()) return CompareNumbers(a.integer(), b.real());
+  if (b.IsInteger()) return 0 <=> CompareNumbers(b.integer(), a.real());
+  return a.real() <=> b.real();
 }
 
 [[noreturn]] void FailCompare(const Value& a, const Value& b) {
@@ -55,9 +57,7 @@ bool LessItems(Runtime& runtime, const std::vector<Value>& a, const std::vector<
 }
 
 bool LessOrEqual(Runtime& runtime, const Value& a, const Value& b) {
-  if (a.IsNumber() && b.IsNumber() && (a.Is(Kind::kFloat) || b.Is(Kind::kFloat))) {
-    return a.real() <= b.real();  // false for nan
-  }
+  if (a.IsNumber() && b.IsNumber()) return OrderOfNumbers(a, b) <= 0;  // false for nan
   return !Less(runtime, b, a);
 }
 
@@ -124,7 +124,7 @@ bool IsTrue(Runtime& runtime, const Value& value) {
 bool Equal(Runtime& runtime, const Value& a, const Value& b) {
   const DepthScope depth(runtime);
   runtime.Spend(1);
-  if (a.IsNumber() && b.IsNumber()) return EqualNumbers(a, b);
+  if (a.IsNumber() && b.IsNumber()) return OrderOfNumbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kMissing:
@@ -158,10 +158,7 @@ bool Less(Runtime& runtime, const Value& a, const Value& b) {
   runtime.Spend(1);
   if (a.Is(Kind::kUndefined)) FailUndefined(a);
   if (b.Is(Kind::kUndefined)) FailUndefined(b);
-  if (a.IsNumber() && b.IsNumber()) {
-    if (a.IsInteger() && b.IsInteger()) return a.integer() < b.integer();
-    return a.real() < b.real();
-  }
+  if (a.IsNumber() && b.IsNumber()) return OrderOfNumbers(a, b) < 0;
   if (a.kind() != b.kind()) FailCompare(a, b);
   if (a.Is(Kind::kString)) {
     runtime.Spend(std::min(a.text().size(), b.text().size()) / 16);

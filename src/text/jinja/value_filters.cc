@@ -109,7 +109,8 @@ Value RoundFilter(Runtime& runtime, const Value& value, const Arguments& argumen
   const Value unit = Binary(runtime, BinaryOp::kPow, Value::Integer(10), Value::Integer(precision));
   const double scaled = Binary(runtime, BinaryOp::kMul, value, unit).real();
   if (!std::isfinite(scaled)) throw Failure("round cannot round this number");
-  return Value::Float((is_ceil ? std::ceil(scaled) : std::floor(scaled)) / unit.real());
+  // Python rounds to an integer, which knows no -0.
+  return Value::Float(((is_ceil ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / unit.real());
 }
 
 Value FileSizeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -126,7 +127,7 @@ Value FileSizeFilter(Runtime& runtime, const Value& value, const Arguments& argu
   }
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return runtime.OwnString("1 Byte");
-  if (bytes < base) return runtime.OwnString(fmt::format("{:.0f} Bytes", std::trunc(bytes)));
+  if (bytes < base) return runtime.OwnString(fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0));
   constexpr std::string_view kPrefixes = "kMGTPEZY";
   double unit = base;
   for (size_t i = 0;; ++i) {
