@@ -1,7 +1,9 @@
 // The functions that every template finds: Jinja's own and those that transformers adds.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <ctime>
+#include <string>
 #include <utility>
 
 #include "text/jinja/builtins.h"
@@ -65,13 +67,35 @@ Value RaiseFunction(Runtime& runtime, const Value& /*self*/, const Arguments& ar
   throw Failure(EncodeUtf8(Str(runtime, parameters[0])));
 }
 
+// What Python's datetime makes of fields that strftime does not know, or knows more of: a time
+// without a zone has no name and no distance for it, and %f stands for the microseconds.
+std::string WithPythonsFields(std::string_view format, long microseconds) {
+  std::string out;
+  for (size_t at = 0; at < format.size(); ++at) {
+    const char field = format[at] == '%' && at + 1 < format.size() ? format[at + 1] : 0;
+    if (field == 0) {
+      out += format[at];
+      continue;
+    }
+    ++at;
+    if (field == 'f') {
+      out += fmt::format("{:06}", microseconds);
+    } else if (field != 'Z' && field != 'z') {
+      out += {'%', field};
+    }
+  }
+  return out;
+}
+
 Value TimeFunction(Runtime& runtime, const Value& /*self*/, const Arguments& arguments) {
   const Parameters parameters("strftime_now", arguments, {"format"}, 1);
-  const std::string format = EncodeUtf8(parameters.String(0));
-  const std::time_t now = std::time(nullptr);
+  using std::chrono::microseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  const long rest = std::chrono::duration_cast<microseconds>(now).count() % 1'000'000;
   std::tm local{};
-  localtime_r(&now, &local);
-  if (format.empty()) return runtime.String({});
+  localtime_r(&seconds, &local);
+  const std::string format = WithPythonsFields(EncodeUtf8(parameters.String(0)), rest);
   char buffer[1024];
   const size_t size = std::strftime(buffer, sizeof buffer, format.c_str(), &local);
   return runtime.OwnString(std::string_view(buffer, size));

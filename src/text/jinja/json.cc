@@ -48,7 +48,7 @@ class JsonWriter {
     if (known != std::string_view::npos) {
       Escape({"\\", 1}, marked);
       Escape(kLetters.substr(known, 1), marked);
-    } else if (c < 0x20 || (options_.ensure_ascii && c >= 0x7F && c < 0x10000 && c != 0x7F)) {
+    } else if (c < 0x20 || (options_.ensure_ascii && c >= 0x7F && c < 0x10000)) {
       Escape(fmt::format("\\u{:04x}", static_cast<uint32_t>(c)), marked);
     } else if (options_.ensure_ascii && c >= 0x10000) {
       const auto rest = static_cast<uint32_t>(c - 0x10000);

@@ -100,13 +100,14 @@ Value UrlEncodeFilter(Runtime& runtime, const Value& value, const Arguments& arg
 Value XmlAttributesFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters parameters("xmlattr", arguments, {"autospace"});
   if (!value.Is(Kind::kDict)) throw Failure("xmlattr needs a dict, not a " + TypeName(value));
+  constexpr std::string_view kForbidden = "/>= \t\n\r\f\v";
   Text out;
   for (const auto& [key, item] : value.dict().items) {
     if (item.Is(Kind::kNone) || item.Is(Kind::kUndefined)) continue;
     if (!key.Is(Kind::kString)) throw Failure("xmlattr needs keys of type str");
     for (const char32_t c : key.text()) {
-      if (Plain(c) == '/' || Plain(c) == '>' || Plain(c) == '=' ||
-          (Plain(c) < 0x80 && IsSpace(c))) {
+      if (Plain(c) < 0x80 &&
+          kForbidden.find(static_cast<char>(Plain(c))) != std::string_view::npos) {
         throw Failure("xmlattr has a key with a character that is not allowed");
       }
     }

@@ -120,6 +120,7 @@ TEST(JinjaTemplate, Json) {
           {"{{ d|tojson(sort_keys=true, separators=(',', ':')) }}",
            R"({"a":{"ü":"\"\\\n\u0001"},"b":[1,2.5,null,true],"e":[]})"},
           {"{{ d.a|tojson(ensure_ascii=true) }}", R"({"\u00fc": "\"\\\n\u0001"})"},
+          {"{{ '\x7f'|tojson }}{{ '\x7f'|tojson(ensure_ascii=true) }}", "\"\x7f\"\"\\u007f\""},
           {"{{ d|tojson(indent=2) }}",
            "{\n  \"b\": [\n    1,\n    2.5,\n    null,\n    true\n  ],\n  \"a\": {\n    \"ü\": "
            "\"\\\"\\\\\\n\\u0001\"\n  },\n  \"e\": []\n}"},
@@ -155,6 +156,8 @@ TEST(JinjaTemplate, TextsArePythons) {
        "<function>  112,345'x'"},
       {"{{ 'aXbX'.replace('X', '--', 1) }}{{ 'ab'.replace('', '.') }}", "a--bX.a.b."},
       {"{{ 'a\\nb\\n\\nc'|indent(2) }}", "a\n  b\n\n  c"},
+      {"{{ strftime_now('[%Z|%z|%%z]') }}{{ strftime_now('%f')|length }}", "[||%z]6"},
+      {"{{ {'a\x1c': 1}|xmlattr }}", " a\x1c=\"1\""},
       {"{{ 'foo bar baz qux'|truncate(9) }}{{ 'abc'|truncate(3) }}", "foo...abc"},
   });
 }
