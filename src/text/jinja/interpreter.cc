@@ -282,7 +282,9 @@ Text Interpreter::RenderRecursion(const ForStmt& stmt, Frame* outer, const Value
   const DepthScope depth(runtime_);
   return Capture([&] { For(stmt, *outer, items, level); });
 }
+    const int nesting = NestingOver(Value(iterator));
 
+    iterator->nesting = nesting;
 // --- macros
 
 void Interpreter::DefineMacro(const MacroStmt& stmt, Frame& frame) {

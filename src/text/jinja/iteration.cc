@@ -67,8 +67,9 @@ bool IsIterable(const Value& value) {
     case Kind::kBool:
     case Kind::kInt:
     case Kind::kFloat:
-    case Kind::kObject:
       return false;
+    case Kind::kObject:
+      return value.object().Iterator() != nullptr;
     default:
       return true;
   }
@@ -92,16 +93,23 @@ IteratorObject& Iterate(Runtime& runtime, const Value& value) {
       return *heap.New<RangeIterator>(value.range());
     case Kind::kIterator:
       return value.iterator();
+    case Kind::kObject:
+      if (IteratorObject* iterator = value.object().Iterator()) return *iterator;
+      break;
     default:
-      throw Failure(fmt::format("a {} has no items", TypeName(value)));
+      break;
   }
+  throw Failure(fmt::format("a {} has no items", TypeName(value)));
 }
 
 int NestingOver(const Value& source) {
   // Jinja's own bound is Python's: a bit less than 1000 calls. Under the sanitizers a level takes
   // about 1 KiB of a stack.
   constexpr int kMaxNesting = 200;
-  const int nesting = source.Is(Kind::kIterator) ? source.iterator().nesting + 1 : 0;
+  const IteratorObject* inner = source.Is(Kind::kIterator) ? &source.iterator()
+                                : source.Is(Kind::kObject) ? source.object().Iterator()
+                                                           : nullptr;
+  const int nesting = inner != nullptr ? inner->nesting + 1 : 0;
   if (nesting > kMaxNesting) {
     throw LimitExceeded("the template nests too many iterators, one inside the other");
   }

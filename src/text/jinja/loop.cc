@@ -27,6 +27,17 @@ std::optional<Value> LoopObject::Advance(Runtime& runtime) {
   return item;
 }
 
+std::optional<Value> RestOfLoop::Next(Runtime& runtime) {
+  const auto item = loop.Advance(runtime);
+  if (!item) return std::nullopt;
+  return runtime.Tuple({*item, Value(&loop)});
+}
+
+IteratorObject* LoopObject::Iterator() {
+  rest_.nesting = NestingOver(Value(items_));
+  return &rest_;
+}
+
 const std::optional<Value>& LoopObject::PeekNext(Runtime& runtime) {
   if (!after_) after_ = items_->Next(runtime);
   return after_;

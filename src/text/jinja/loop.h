@@ -20,12 +20,27 @@ struct ConditionIterator : IteratorObject {
   IteratorObject& items;
 };
 
+class LoopObject;
+
+// What reads the variable `loop` gets: the items that the loop has not reached yet, each with the
+// loop, which moves on.
+struct RestOfLoop : IteratorObject {
+  explicit RestOfLoop(LoopObject& its_loop) : loop(its_loop) {}
+  std::optional<Value> Next(Runtime& runtime) override;
+  LoopObject& loop;
+};
+
 class LoopObject : public CustomObject {
  public:
   // `frame`: the one around the loop. `level`: how deep a recursive loop is, from 0.
   LoopObject(Interpreter& interpreter, const ForStmt& stmt, Frame& frame, const Value& source,
              int level)
-      : interpreter_(interpreter), stmt_(stmt), frame_(frame), source_(source), level_(level) {}
+      : interpreter_(interpreter),
+        stmt_(stmt),
+        frame_(frame),
+        source_(source),
+        level_(level),
+        rest_(*this) {}
 
   void Begin(IteratorObject* items) { items_ = items; }
   // The next item; nothing at the end.
@@ -37,6 +52,7 @@ class LoopObject : public CustomObject {
   std::optional<Value> Attribute(Runtime& runtime, const Text& name) override;
   bool IsTrue(Runtime& runtime) override { return *Length(runtime) > 0; }
   std::optional<Int> Length(Runtime& runtime) override;
+  IteratorObject* Iterator() override;
   Text Repr(Runtime& runtime) override;
 
   Value Cycle(const Arguments& arguments) const;
@@ -54,6 +70,7 @@ class LoopObject : public CustomObject {
   const Value source_;
   const int level_;
   IteratorObject* items_ = nullptr;
+  RestOfLoop rest_;
   Int index0_ = -1;
   std::optional<Int> length_;
   std::optional<Value> before_, current_, after_;

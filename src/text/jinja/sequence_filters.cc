@@ -21,7 +21,9 @@ Value FirstFilter(Runtime& runtime, const Value& value, const Arguments& argumen
   return first ? *first : runtime.Undefined("there is no first item, the sequence is empty");
 }
 
-bool IsReversible(const Value& value) { return !value.Is(Kind::kIterator) && IsIterable(value); }
+bool IsReversible(const Value& value) {
+  return !value.Is(Kind::kIterator) && !value.Is(Kind::kObject) && IsIterable(value);
+}
 
 Value LastFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   Parameters("last", arguments, {});

@@ -186,6 +186,8 @@ struct CustomObject : HeapObject {
   virtual std::optional<Value> Attribute(Runtime& runtime, const Text& name);
   virtual bool IsTrue(Runtime& /*runtime*/) { return true; }
   virtual std::optional<Int> Length(Runtime& /*runtime*/) { return std::nullopt; }
+  // Null where it has no items.
+  virtual IteratorObject* Iterator() { return nullptr; }
   virtual Text Repr(Runtime& runtime);
 };
 
