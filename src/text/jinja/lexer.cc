@@ -135,6 +135,7 @@ class Lexer {
 
   void ReadRaw(size_t begin) {
     MoveTo(begin);
+    if (at_ == source_.size()) return;  // Jinja looks for no end where the template ends
     for (size_t tag = at_; tag < source_.size(); ++tag) {
       if (!Has(tag, "{%")) continue;
       const size_t name = SkipSpace(AfterSign(tag + 2));
@@ -149,7 +150,9 @@ class Lexer {
   }
 
   void ReadComment() {
-    for (size_t at = AfterSign(at_ + 2); at < source_.size(); ++at) {
+    const size_t begin = AfterSign(at_ + 2);
+    if (begin == source_.size()) return MoveTo(begin);  // as for a raw block
+    for (size_t at = begin; at < source_.size(); ++at) {
       if (const auto end = EndOf(at, "#}")) {
         MoveTo(*end);
         return;

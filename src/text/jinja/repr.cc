@@ -2,12 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "text/jinja/characters.h"
 #include "text/jinja/failure.h"
 #include "text/jinja/operators.h"
 
 namespace hearth::jinja {
 namespace {
+
+// A list, tuple or dict, while its items are written. By way of a namespace it may hold itself.
+class WrittenScope {
+ public:
+  WrittenScope(Runtime& runtime, const Value& value) : written_(runtime.being_written) {
+    is_inside_ = std::find(written_.begin(), written_.end(), value.identity()) != written_.end();
+    written_.push_back(value.identity());
+  }
+  ~WrittenScope() { written_.pop_back(); }
+  WrittenScope(const WrittenScope&) = delete;
+  WrittenScope& operator=(const WrittenScope&) = delete;
+
+  bool is_inside() const { return is_inside_; }  // of itself
+
+ private:
+  std::vector<const void*>& written_;
+  bool is_inside_ = false;
+};
 
 class ReprWriter {
  public:
@@ -45,6 +66,23 @@ class ReprWriter {
       Write(dict.items[i].second);
     }
     Frame("}");
+  }
+
+  void WriteContainer(const Value& value) {
+    const WrittenScope scope(runtime_, value);
+    if (value.Is(Kind::kDict)) {
+      return scope.is_inside() ? Frame("{...}") : WriteDict(value.dict());
+    }
+    if (value.Is(Kind::kTuple)) {
+      return scope.is_inside() ? Frame("(...)") : WriteTuple(value.items());
+    }
+    Frame("[");
+    if (scope.is_inside()) {
+      Frame("...");
+    } else {
+      WriteItems(value.items());
+    }
+    Frame("]");
   }
 
   void WriteView(const DictViewObject& view, const std::string& type) {
@@ -119,13 +157,9 @@ class ReprWriter {
       case Kind::kString:
         return WriteString(value.text());
       case Kind::kList:
-        Frame("[");
-        WriteItems(value.items());
-        return Frame("]");
       case Kind::kTuple:
-        return WriteTuple(value.items());
       case Kind::kDict:
-        return WriteDict(value.dict());
+        return WriteContainer(value);
       case Kind::kDictView:
         return WriteView(value.dict_view(), TypeName(value));
       case Kind::kRange:

@@ -55,8 +55,9 @@ class Runtime {
 
   const Limits& limits() const { return limits_; }
 
-  int line = 0;   // of the node that is evaluated
-  int depth = 0;  // of evaluation; see DepthScope
+  int line = 0;                            // of the node that is evaluated
+  int depth = 0;                           // of evaluation; see DepthScope
+  std::vector<const void*> being_written;  // lists, tuples and dicts that repr is inside of
 
  private:
   const Limits limits_;
