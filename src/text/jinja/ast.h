@@ -193,6 +193,8 @@ enum class StmtKind : uint8_t {
   kWith,
   kBlock,
   kGeneration,
+  kAutoEscape,
+  kOtherTemplate,
   kBreak,
   kContinue,
 };
@@ -285,6 +287,7 @@ struct WithStmt : Stmt {
 
 struct BlockStmt : Stmt {  // a block of a template that nobody extends: a frame of its own
   explicit BlockStmt(int at_line) : Stmt(StmtKind::kBlock, at_line) {}
+  Text name;
   bool scoped = false;
   Body body;
   Scope scope;
@@ -296,6 +299,21 @@ struct GenerationStmt : Stmt {  // {% generation %}: marks what a trainer learns
   Scope scope;
 };
 
+struct AutoEscapeStmt : Stmt {  // {% autoescape false %}
+  explicit AutoEscapeStmt(int at_line) : Stmt(StmtKind::kAutoEscape, at_line) {}
+  ExprPtr escapes;
+  Body body;
+  Scope scope;
+};
+
+// A tag about another template. A model has only one, so that it fails where it is reached.
+struct OtherTemplateStmt : Stmt {
+  explicit OtherTemplateStmt(int at_line) : Stmt(StmtKind::kOtherTemplate, at_line) {}
+  std::string tag;  // "include", "import", ...
+  ExprPtr other;
+  std::vector<std::unique_ptr<NameExpr>> imported;  // names that it would set
+};
+
 struct JumpStmt : Stmt {
   JumpStmt(StmtKind its_kind, int at_line) : Stmt(its_kind, at_line) {}
 };
@@ -303,6 +321,7 @@ struct JumpStmt : Stmt {
 struct TemplateAst {
   Body body;
   Scope scope;
+  std::vector<const BlockStmt*> blocks;  // wherever they stand in the body
 };
 
 }  // namespace hearth::jinja

@@ -221,7 +221,7 @@ ExprPtr ExpressionParser::Primary(bool with_namespace) {
   }
   if (tokens_.IsOperator("(")) {
     tokens_.Take();
-    ExprPtr value = Tuple(true, {}, true);
+    ExprPtr value = Tuple(true, true);
     tokens_.ExpectOperator(")");
     return value;
   }
@@ -297,16 +297,16 @@ ExprPtr ExpressionParser::Dict() {
   return expr;
 }
 
-bool ExpressionParser::IsTupleEnd(std::string_view end_name) const {
+bool ExpressionParser::IsTupleEnd() const {
   return tokens_.Is(TokenKind::kVariableEnd) || tokens_.Is(TokenKind::kBlockEnd) ||
-         tokens_.IsOperator(")") || (!end_name.empty() && tokens_.IsName(end_name));
+         tokens_.IsOperator(")");
 }
 
-ExprPtr ExpressionParser::Tuple(bool with_condition, std::string_view end_name, bool may_be_empty) {
+ExprPtr ExpressionParser::Tuple(bool with_condition, bool may_be_empty) {
   auto tuple = New<SequenceExpr>(tokens_.line());
   tuple->is_tuple = true;
   bool has_comma = false;
-  while (!IsTupleEnd(end_name)) {
+  while (!IsTupleEnd()) {
     tuple->items.push_back(Expression(with_condition));
     Deepen(*tuple, {tuple->items.back().get()});
     if (!tokens_.SkipOperator(",")) break;
@@ -319,12 +319,12 @@ ExprPtr ExpressionParser::Tuple(bool with_condition, std::string_view end_name, 
   return tuple;
 }
 
-ExprPtr ExpressionParser::Target(bool with_namespace, std::string_view end_name) {
+ExprPtr ExpressionParser::Target(bool with_namespace) {
   auto tuple = New<SequenceExpr>(tokens_.line());
   tuple->is_tuple = true;
   bool has_comma = false;
   MacroUses* const uses = std::exchange(macro_uses, nullptr);  // written, not read
-  while (!IsTupleEnd(end_name)) {
+  while (!IsTupleEnd()) {
     tuple->items.push_back(Primary(with_namespace));
     Deepen(*tuple, {tuple->items.back().get()});
     if (!tokens_.SkipOperator(",")) break;

@@ -17,13 +17,12 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
   ExprPtr Expression(bool with_condition = true);
-  // One expression, or several separated by commas as a tuple. `end_name` also ends a tuple;
-  // `may_be_empty` (in parentheses) allows "()".
-  ExprPtr Tuple(bool with_condition = true, std::string_view end_name = {},
-                bool may_be_empty = false);
+  // One expression, or several separated by commas as a tuple. `may_be_empty` (in parentheses)
+  // allows "()".
+  ExprPtr Tuple(bool with_condition = true, bool may_be_empty = false);
   // What may stand on the left of "=": names and tuples of them, "name.attribute" where
-  // `with_namespace`. `end_name` ends a tuple.
-  ExprPtr Target(bool with_namespace, std::string_view end_name = {});
+  // `with_namespace`.
+  ExprPtr Target(bool with_namespace);
   std::unique_ptr<NameExpr> TargetName();
   // "| name(...) | name ..." applied to nothing; null where none stands here. The first "|" is left
   // out where `starts_with_name`.
@@ -73,7 +72,7 @@ class ExpressionParser {
   ArgumentExprs Arguments();
   void Argument(ArgumentExprs& arguments, int line);
   ExprPtr Binary(BinaryOp op, ExprPtr left, ExprPtr right, int line);
-  bool IsTupleEnd(std::string_view end_name) const;
+  bool IsTupleEnd() const;
   void CheckTarget(const Expr& target) const;
   void NoteUse(const Text& name);
 

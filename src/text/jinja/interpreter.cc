@@ -93,6 +93,7 @@ Value Interpreter::LookUp(const Text& name) {
       }
     }
   }
+  if (name == Own("self")) return Value(runtime_.heap().New<SelfObject>(*this));
   if (const Value* found = context_.FindText(name)) return *found;
   return FindGlobal(runtime_, name).value_or(Value());
 }
@@ -155,13 +156,9 @@ Flow Interpreter::Execute(const Stmt& stmt, Frame& frame) {
       const auto& loop = static_cast<const ForStmt&>(stmt);
       return For(loop, frame, Evaluate(*loop.items, frame), 0);
     }
-    case StmtKind::kSet: {
-      const auto& set = static_cast<const SetStmt&>(stmt);
-      const Value value = Evaluate(*set.value, frame);
-      runtime_.line = stmt.line;
-      Assign(*set.target, frame, value);
+    case StmtKind::kSet:
+      Set(static_cast<const SetStmt&>(stmt), frame);
       return Flow::kNormal;
-    }
     case StmtKind::kSetBlock:
       return SetBlock(static_cast<const SetBlockStmt&>(stmt), frame);
     case StmtKind::kMacro:
@@ -174,15 +171,18 @@ Flow Interpreter::Execute(const Stmt& stmt, Frame& frame) {
       return FilterBlock(static_cast<const FilterBlockStmt&>(stmt), frame);
     case StmtKind::kWith:
       return With(static_cast<const WithStmt&>(stmt), frame);
-    case StmtKind::kBlock:
-      Block(static_cast<const BlockStmt&>(stmt), frame);
+    case StmtKind::kBlock: {
+      const auto& block = static_cast<const BlockStmt&>(stmt);
+      Block(block, block.scoped ? &frame : nullptr);
       return Flow::kNormal;
-    case StmtKind::kGeneration: {
-      const auto& generation = static_cast<const GenerationStmt&>(stmt);
-      Frame& inner = NewFrame(generation.scope, &frame);
-      Enter(inner);
-      return ExecuteBody(generation.body, inner);
     }
+    case StmtKind::kGeneration:
+      return Generation(static_cast<const GenerationStmt&>(stmt), frame);
+    case StmtKind::kAutoEscape:
+      return AutoEscape(static_cast<const AutoEscapeStmt&>(stmt), frame);
+    case StmtKind::kOtherTemplate:
+      throw Failure("the tag '" + static_cast<const OtherTemplateStmt&>(stmt).tag +
+                    "' is not supported in a chat template");
     case StmtKind::kBreak:
       return Flow::kBreak;
     case StmtKind::kContinue:
@@ -208,12 +208,23 @@ Flow Interpreter::If(const IfStmt& stmt, Frame& frame) {
   return ExecuteBody(stmt.otherwise, frame);
 }
 
-void Interpreter::Block(const BlockStmt& stmt, Frame& frame) {
+void Interpreter::Block(const BlockStmt& stmt, Frame* outer) {
   ++blocks_around_;
-  Frame& inner = NewFrame(stmt.scope, stmt.scoped ? &frame : nullptr);
+  Frame& inner = NewFrame(stmt.scope, outer);
   Enter(inner);
   ExecuteBody(stmt.body, inner);
   --blocks_around_;
+}
+
+Text Interpreter::RenderBlock(const BlockStmt& block) {
+  const DepthScope depth(runtime_);
+  return Capture([&] { Block(block, nullptr); });
+}
+
+void Interpreter::Set(const SetStmt& stmt, Frame& frame) {
+  const Value value = Evaluate(*stmt.value, frame);
+  runtime_.line = stmt.line;
+  Assign(*stmt.target, frame, value);
 }
 
 Flow Interpreter::SetBlock(const SetBlockStmt& stmt, Frame& frame) {
@@ -250,13 +261,30 @@ Flow Interpreter::With(const WithStmt& stmt, Frame& frame) {
   return ExecuteBody(stmt.body, inner);
 }
 
+Flow Interpreter::Generation(const GenerationStmt& stmt, Frame& frame) {
+  Frame& inner = NewFrame(stmt.scope, &frame);
+  Enter(inner);
+  return ExecuteBody(stmt.body, inner);
+}
+
+Flow Interpreter::AutoEscape(const AutoEscapeStmt& stmt, Frame& frame) {
+  Frame& inner = NewFrame(stmt.scope, &frame);
+  Enter(inner);
+  if (IsTrue(runtime_, Evaluate(*stmt.escapes, inner))) {
+    throw Failure("a chat template cannot switch 'autoescape' on");
+  }
+  return ExecuteBody(stmt.body, inner);
+}
+
 Flow Interpreter::For(const ForStmt& stmt, Frame& frame, const Value& items, int level) {
   runtime_.line = stmt.line;
   auto* loop = runtime_.heap().New<LoopObject>(*this, stmt, frame, items, level);
   IteratorObject* iterator = &Iterate(runtime_, items);
   if (stmt.condition != nullptr) {
     Frame& condition = NewFrame(stmt.condition_scope, &frame);
+    const int nesting = NestingOver(Value(iterator));
     iterator = runtime_.heap().New<ConditionIterator>(*this, stmt, condition, *iterator);
+    iterator->nesting = nesting;
   }
   loop->Begin(iterator);
   Frame& inner = NewFrame(stmt.body_scope, &frame);
@@ -282,9 +310,7 @@ Text Interpreter::RenderRecursion(const ForStmt& stmt, Frame* outer, const Value
   const DepthScope depth(runtime_);
   return Capture([&] { For(stmt, *outer, items, level); });
 }
-    const int nesting = NestingOver(Value(iterator));
 
-    iterator->nesting = nesting;
 // --- macros
 
 void Interpreter::DefineMacro(const MacroStmt& stmt, Frame& frame) {

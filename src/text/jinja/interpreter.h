@@ -31,9 +31,11 @@ class Interpreter {
   Text Run();
 
   Runtime& runtime() { return runtime_; }
-  // For macros and the loop.
+  // For macros, blocks and the loop.
+  const TemplateAst& tree() const { return tree_; }
   Text RenderMacro(const MacroBody& macro, Frame* outer, const std::string& name,
                    const Arguments& arguments);
+  Text RenderBlock(const BlockStmt& block);
   Text RenderRecursion(const ForStmt& stmt, Frame* outer, const Value& items, int level);
 
  private:
@@ -43,10 +45,13 @@ class Interpreter {
   void Output(const OutputStmt& stmt, Frame& frame);
   Flow If(const IfStmt& stmt, Frame& frame);
   Flow For(const ForStmt& stmt, Frame& frame, const Value& items, int level);
-  void Block(const BlockStmt& stmt, Frame& frame);
+  void Block(const BlockStmt& stmt, Frame* outer);
   Flow FilterBlock(const FilterBlockStmt& stmt, Frame& frame);
+  void Set(const SetStmt& stmt, Frame& frame);
   Flow SetBlock(const SetBlockStmt& stmt, Frame& frame);
   Flow With(const WithStmt& stmt, Frame& frame);
+  Flow Generation(const GenerationStmt& stmt, Frame& frame);
+  Flow AutoEscape(const AutoEscapeStmt& stmt, Frame& frame);
   void DefineMacro(const MacroStmt& stmt, Frame& frame);
   void CallBlock(const CallBlockStmt& stmt, Frame& frame);
   void Write(const Text& text);

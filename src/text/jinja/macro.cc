@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "text/jinja/failure.h"
+#include "text/jinja/signature.h"
+
 namespace hearth::jinja {
 
 Value MacroObject::Call(Runtime& runtime, const Arguments& arguments) {
@@ -22,5 +25,22 @@ std::optional<Value> MacroObject::Attribute(Runtime& runtime, const Text& name) 
 Text MacroObject::Repr(Runtime& /*runtime*/) {
   return Own(name_.empty() ? "<Macro anonymous>" : "<Macro '" + name_ + "'>");
 }
+
+Value BlockObject::Call(Runtime& runtime, const Arguments& arguments) {
+  Parameters("a block", arguments, {});
+  if (block_.scoped) throw Failure("a block that is marked 'scoped' cannot be called");
+  return runtime.String(interpreter_.RenderBlock(block_));
+}
+
+std::optional<Value> SelfObject::Attribute(Runtime& runtime, const Text& name) {
+  for (const BlockStmt* block : interpreter_.tree().blocks) {
+    if (block->name == name) {
+      return Value(runtime.heap().New<BlockObject>(interpreter_, *block));
+    }
+  }
+  return std::nullopt;
+}
+
+Text SelfObject::Repr(Runtime& /*runtime*/) { return Own("<TemplateReference None>"); }
 
 }  // namespace hearth::jinja

@@ -1,4 +1,4 @@
-// {% macro %} and the caller of {% call %} as values.
+// {% macro %}, the caller of {% call %} and blocks as values.
 #pragma once
 
 #include <string>
@@ -25,6 +25,34 @@ class MacroObject : public CustomObject {
   const MacroBody& macro_;
   Frame& frame_;
   const std::string name_;
+};
+
+// A block, which a call renders once more.
+class BlockObject : public CustomObject {
+ public:
+  BlockObject(Interpreter& interpreter, const BlockStmt& block)
+      : interpreter_(interpreter), block_(block) {}
+
+  std::string TypeName() const override { return "BlockReference"; }
+  bool IsCallable() const override { return true; }
+  Value Call(Runtime& runtime, const Arguments& arguments) override;
+
+ private:
+  Interpreter& interpreter_;
+  const BlockStmt& block_;
+};
+
+// The variable `self`: its attributes are the blocks.
+class SelfObject : public CustomObject {
+ public:
+  explicit SelfObject(Interpreter& interpreter) : interpreter_(interpreter) {}
+
+  std::string TypeName() const override { return "TemplateReference"; }
+  std::optional<Value> Attribute(Runtime& runtime, const Text& name) override;
+  Text Repr(Runtime& runtime) override;
+
+ private:
+  Interpreter& interpreter_;
 };
 
 }  // namespace hearth::jinja

@@ -33,6 +33,7 @@ class Parser {
   TemplateAst Run() {
     TemplateAst tree;
     tree.body = Statements({});
+    tree.blocks = std::move(blocks_);
     if (!expressions_.unknown.empty()) throw expressions_.unknown.front();
     return tree;
   }
@@ -94,12 +95,23 @@ class Parser {
   StmtPtr Statement(EndNames ends) {
     using Parse = StmtPtr (Parser::*)();
     static constexpr std::pair<std::string_view, Parse> kStatements[] = {
-        {"for", &Parser::For},        {"if", &Parser::If},
-        {"set", &Parser::Set},        {"macro", &Parser::Macro},
-        {"call", &Parser::CallBlock}, {"filter", &Parser::FilterBlock},
-        {"with", &Parser::With},      {"block", &Parser::Block},
-        {"print", &Parser::Print},    {"generation", &Parser::Generation},
-        {"break", &Parser::Jump},     {"continue", &Parser::Jump},
+        {"for", &Parser::For},
+        {"if", &Parser::If},
+        {"set", &Parser::Set},
+        {"macro", &Parser::Macro},
+        {"call", &Parser::CallBlock},
+        {"filter", &Parser::FilterBlock},
+        {"with", &Parser::With},
+        {"block", &Parser::Block},
+        {"print", &Parser::Print},
+        {"generation", &Parser::Generation},
+        {"break", &Parser::Jump},
+        {"continue", &Parser::Jump},
+        {"include", &Parser::Include},
+        {"import", &Parser::Import},
+        {"from", &Parser::From},
+        {"extends", &Parser::Extends},
+        {"autoescape", &Parser::AutoEscape},
     };
     if (!tokens_.Is(TokenKind::kName)) {
       tokens_.Fail("expected the name of a tag, found " + Describe(tokens_.current()));
@@ -108,9 +120,6 @@ class Parser {
       if (tokens_.IsName(name)) return (this->*parse)();
     }
     const std::string name = EncodeUtf8(tokens_.current().text);
-    for (const char* other : {"extends", "include", "import", "from", "autoescape"}) {
-      if (name == other) tokens_.Fail("the tag '" + name + "' is not supported in a chat template");
-    }
     if (ends.size() == 0) tokens_.Fail("the tag '" + name + "' is unknown here");
     tokens_.Fail("the tag '" + name + "' is unknown here, where '" +
                  std::string(*(ends.end() - 1)) + "' is still missing");
@@ -119,9 +128,9 @@ class Parser {
   StmtPtr For() {
     auto stmt = std::make_unique<ForStmt>(tokens_.Take().line);
     const Restore<int> loops(expressions_.loops_around, expressions_.loops_around + 1);
-    stmt->target = expressions_.Target(false, "in");
+    stmt->target = expressions_.Target(false);
     tokens_.ExpectName("in");
-    stmt->items = expressions_.Tuple(false, "recursive");
+    stmt->items = expressions_.Tuple(false);
     if (tokens_.SkipName("if")) {
       const Restore<bool> branch(expressions_.in_branch, false);
       stmt->condition = expressions_.Expression();
@@ -196,9 +205,19 @@ class Parser {
       return std::any_of(macro.parameters.begin(), macro.parameters.end(),
                          [&](const auto& parameter) { return parameter->name == Own(name); });
     };
+    if (uses.caller) CheckCaller(macro);
     macro.uses_caller = uses.caller && !is_parameter("caller");
     macro.uses_kwargs = uses.kwargs && !is_parameter("kwargs");
     macro.uses_varargs = uses.varargs && !is_parameter("varargs");
+  }
+
+  // A parameter may be called "caller" where a call without a caller gives it a value.
+  static void CheckCaller(const MacroBody& macro) {
+    const size_t without_default = macro.parameters.size() - macro.defaults.size();
+    for (size_t i = 0; i < without_default; ++i) {
+      if (macro.parameters[i]->name != Own("caller")) continue;
+      throw Failure("the parameter 'caller' of a macro needs a default", macro.parameters[i]->line);
+    }
   }
 
   StmtPtr Macro() {
@@ -244,17 +263,17 @@ class Parser {
 
   StmtPtr Block() {
     auto stmt = std::make_unique<BlockStmt>(tokens_.Take().line);
-    const Text name = tokens_.TakeName();
-    for (const Text& other : blocks_) {
-      if (other == name) throw Failure("a block is defined twice", stmt->line);
+    stmt->name = tokens_.TakeName();
+    for (const BlockStmt* other : blocks_) {
+      if (other->name == stmt->name) throw Failure("a block is defined twice", stmt->line);
     }
-    blocks_.push_back(name);
+    blocks_.push_back(stmt.get());
     stmt->scoped = tokens_.SkipName("scoped");
     if (tokens_.SkipName("required")) tokens_.Fail("blocks of other templates are not supported");
     const Restore<bool> jumps(may_jump_, false);
     const Restore<bool> branch(expressions_.in_branch, false);
     stmt->body = BodyUntilEnd("endblock");
-    if (tokens_.Is(TokenKind::kName) && tokens_.current().text == name) tokens_.Take();
+    if (tokens_.Is(TokenKind::kName) && tokens_.current().text == stmt->name) tokens_.Take();
     return stmt;
   }
 
@@ -275,6 +294,60 @@ class Parser {
     return stmt;
   }
 
+  StmtPtr AutoEscape() {
+    auto stmt = std::make_unique<AutoEscapeStmt>(tokens_.Take().line);
+    stmt->escapes = expressions_.Expression();
+    const Restore<bool> branch(expressions_.in_branch, false);
+    stmt->body = BodyUntilEnd("endautoescape");
+    return stmt;
+  }
+
+  std::unique_ptr<OtherTemplateStmt> OtherTemplate() {
+    auto stmt = std::make_unique<OtherTemplateStmt>(tokens_.line());
+    stmt->tag = EncodeUtf8(tokens_.Take().text);
+    stmt->other = expressions_.Expression();
+    return stmt;
+  }
+
+  StmtPtr Extends() { return OtherTemplate(); }
+
+  StmtPtr Include() {
+    auto stmt = OtherTemplate();
+    SkipNames("ignore", "missing");
+    SkipContext();
+    return stmt;
+  }
+
+  StmtPtr Import() {
+    auto stmt = OtherTemplate();
+    tokens_.ExpectName("as");
+    stmt->imported.push_back(expressions_.TargetName());
+    SkipContext();
+    return stmt;
+  }
+
+  StmtPtr From() {
+    auto stmt = OtherTemplate();
+    tokens_.ExpectName("import");
+    do {
+      if (SkipContext()) break;
+      auto name = expressions_.TargetName();
+      if (Plain(name->name[0]) == '_') tokens_.Fail("a name that begins with '_' is no import");
+      if (tokens_.SkipName("as")) name = expressions_.TargetName();
+      stmt->imported.push_back(std::move(name));
+    } while (!SkipContext() && tokens_.SkipOperator(","));
+    return stmt;
+  }
+
+  // Both names, or none of them.
+  bool SkipNames(std::string_view first, std::string_view second) {
+    if (!tokens_.IsName(first) || !TokenStream::IsName(tokens_.next(), second)) return false;
+    tokens_.Take();
+    tokens_.Take();
+    return true;
+  }
+  bool SkipContext() { return SkipNames("with", "context") || SkipNames("without", "context"); }
+
   StmtPtr Jump() {
     if (!may_jump_) tokens_.Fail(Describe(tokens_.current()) + " stands outside a loop");
     const bool is_break = tokens_.IsName("break");
@@ -285,7 +358,7 @@ class Parser {
   TokenStream tokens_;
   ExpressionParser expressions_;
   bool may_jump_ = false;
-  std::vector<Text> blocks_;
+  std::vector<const BlockStmt*> blocks_;
 };
 
 }  // namespace

@@ -80,6 +80,7 @@ ExprPtr ExpressionParser::Subscript(ExprPtr value) {
       if (colons > 0 || parts[0] == nullptr)
         tokens_.Fail("slices of several dimensions are not supported");
       tokens_.Take();
+      if (tokens_.IsOperator("]")) tokens_.Fail("expected an expression, found ']'");
       tuple->items.push_back(std::move(parts[0]));
     } else if (parts[colons] == nullptr) {
       parts[colons] = Expression();

@@ -83,6 +83,12 @@ void CollectStmt(const Stmt& stmt, Symbols& symbols) {
                            TargetUse::kStore);
     case StmtKind::kMacro:
       return symbols.Store(static_cast<const MacroStmt&>(stmt).target->name);
+    case StmtKind::kOtherTemplate:
+      CollectReads(static_cast<const OtherTemplateStmt&>(stmt).other.get(), symbols);
+      for (const auto& name : static_cast<const OtherTemplateStmt&>(stmt).imported) {
+        symbols.Store(name->name);
+      }
+      return;
     case StmtKind::kCallBlock:
       return CollectReads(static_cast<const CallBlockStmt&>(stmt).call.get(), symbols);
     case StmtKind::kFilterBlock:
@@ -94,6 +100,7 @@ void CollectStmt(const Stmt& stmt, Symbols& symbols) {
       return;
     case StmtKind::kBlock:
     case StmtKind::kGeneration:
+    case StmtKind::kAutoEscape:
     case StmtKind::kBreak:
     case StmtKind::kContinue:
       return;
@@ -225,6 +232,13 @@ void BindStmt(Stmt& stmt, Symbols& symbols) {
     case StmtKind::kGeneration: {
       auto& generation = static_cast<GenerationStmt&>(stmt);
       return BindFrame(generation.body, generation.scope, &symbols, no_parameters);
+    }
+    case StmtKind::kAutoEscape: {
+      auto& escape = static_cast<AutoEscapeStmt&>(stmt);
+      return BindFrame(escape.body, escape.scope, &symbols, [&](Symbols& frame) {
+        CollectReads(escape.escapes.get(), frame);
+        BindExpr(escape.escapes.get(), frame);
+      });
     }
     case StmtKind::kBlock: {
       auto& block = static_cast<BlockStmt&>(stmt);

@@ -67,7 +67,7 @@ Value SortFilter(Runtime& runtime, const Value& value, const Arguments& argument
   const bool ignore_case = !parameters.True(runtime, 1, false);
   const auto paths = AttributePaths(runtime, parameters.Or(2, Value::None()), ignore_case);
   auto keyed = WithKeys(runtime, Items(runtime, value), paths);
-  SortByKey(runtime, keyed, parameters.True(runtime, 0, false));
+  SortByKey(runtime, keyed, parameters.Integer(0, 0) != 0);
   return ValuesOf(runtime, keyed);
 }
 
@@ -87,7 +87,7 @@ Value DictSortFilter(Runtime& runtime, const Value& value, const Arguments& argu
   for (const auto& [key, item] : value.dict().items) {
     keyed.push_back({path.Get(runtime, by_value ? item : key), runtime.Tuple({key, item})});
   }
-  SortByKey(runtime, keyed, parameters.True(runtime, 2, false));
+  SortByKey(runtime, keyed, parameters.Integer(2, 0) != 0);
   return ValuesOf(runtime, keyed);
 }
 
