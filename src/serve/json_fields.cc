@@ -122,7 +122,7 @@ void Fields::Refuse(const std::string& name, const std::string& reason, const Js
 
 void Fields::RefuseRest() const {
   for (const auto& [name, value] : object_.items()) {
-    if (taken_.count(name) > 0) continue;
+    if (value.is_null() || taken_.count(name) > 0) continue;
     const std::string path = PathOf(Printable(name));
     throw RequestError(Status::kBadRequest, fmt::format("{}: there is no such parameter", path),
                        path, "unknown_parameter");

@@ -37,7 +37,7 @@ class Fields {
   // A field of the OpenAI API that is not there yet, or does not apply: refused with the reason
   // unless its value is null or `neutral`, which asks for what is done anyway.
   void Refuse(const std::string& name, const std::string& reason, const Json& neutral = nullptr);
-  // Refuses whatever has not been asked for.
+  // Refuses whatever has not been asked for and is not null.
   void RefuseRest() const;
 
   // How messages name a field.

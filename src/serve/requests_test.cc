@@ -65,7 +65,7 @@ TEST(RequestsTest, EveryParameterArrives) {
                    "logit_bias": {"5": -100, "70": 1.5}, "stream": true,
                    "stream_options": {"include_usage": true}, "logprobs": true,
                    "top_logprobs": 4, "response_format": {"type": "text"}, "user": null,
-                   "tool_choice": "none", "store": false, "service_tier": "auto")")
+                   "tool_choice": null, "store": false, "service_tier": "auto")")
           .settings;
   EXPECT_EQ(s.max_tokens, 7);
   EXPECT_EQ(s.sampling.temperature, 0.5f);
@@ -83,6 +83,7 @@ TEST(RequestsTest, EveryParameterArrives) {
   EXPECT_EQ(s.sampling.logit_bias.at(70), 1.5f);
   EXPECT_TRUE(s.stream && s.include_usage);
   EXPECT_EQ(s.top_logprobs, 4);
+  EXPECT_NO_THROW(ParseChat(R"("foo": null)")) << "as good as leaving it out";
 }
 
 TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
@@ -168,6 +169,11 @@ TEST(RequestsTest, MessagesAreTextsOfKnownRoles) {
   ASSERT_EQ(read.size(), 3u);
   EXPECT_EQ(read[0].role, "system");
   EXPECT_EQ(read[1].content, "ab");
+  // What the official client sends back of an answer that it got.
+  const auto sent_back = parse(R"([{"role": "assistant", "content": "c", "refusal": null,
+      "annotations": null, "audio": null, "function_call": null, "tool_calls": null}])");
+  EXPECT_EQ(sent_back[0].content, "c");
+  EXPECT_EQ(parse(R"([{"role": "user", "content": "x", "name": null, "foo": null}])").size(), 1u);
   const std::pair<const char*, const char*> refused[] = {
       {"[]", "messages"},
       {"null", "messages"},
@@ -215,7 +221,7 @@ TEST(RequestsTest, ToolsArrive) {
   const auto named = choose(R"({"type": "function", "function": {"name": "now"}})");
   EXPECT_TRUE(named.must_call);
   EXPECT_EQ(named.function, "now");
-  EXPECT_TRUE(ParseChat(R"("tools": [], "tool_choice": "none")").tools.tools.empty());
+  EXPECT_TRUE(ParseChat(R"("tools": [], "tool_choice": null)").tools.tools.empty());
 }
 
 TEST(RequestsTest, ToolsAreRefusedByName) {
@@ -243,6 +249,9 @@ TEST(RequestsTest, ToolsAreRefusedByName) {
                     {"type": "function", "function": {"name": "a"}}])",
        "tools[1].function.name"},
       {R"("tool_choice": "required")", "tool_choice"},
+      {R"("tool_choice": "auto")", "tool_choice"},
+      {R"("tools": [], "tool_choice": "none")", "tool_choice"},
+      {R"("tool_choice": {"type": "function", "function": {"name": "now"}})", "tool_choice"},
       {R"("parallel_tool_calls": true)", "parallel_tool_calls"},
       {now + R"(, "tool_choice": "any")", "tool_choice"},
       {now + R"(, "tool_choice": 5)", "tool_choice"},

@@ -73,7 +73,9 @@ std::vector<api::Tool> TakeToolList(Fields& fields) {
 // Whether anything may be called.
 bool TakeToolChoice(Fields& fields, api::ToolOptions& options) {
   const Json* choice = fields.Take("tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
+  if (choice == nullptr) return true;
+  if (options.tools.empty()) fields.Fail("tool_choice", "tools beside it");
+  if (*choice == "auto") return true;
   if (*choice == "none") return false;
   options.must_call = true;
   if (*choice == "required") return true;
@@ -102,10 +104,7 @@ api::ToolOptions TakeTools(Fields& fields) {
   options.tools = TakeToolList(fields);
   const bool may_call = TakeToolChoice(fields, options);
   const auto parallel = fields.TakeBool("parallel_tool_calls");
-  if (options.tools.empty()) {
-    if (options.must_call) fields.Fail("tool_choice", "tools beside it");
-    if (parallel) fields.Fail("parallel_tool_calls", "tools beside it");
-  }
+  if (options.tools.empty() && parallel) fields.Fail("parallel_tool_calls", "tools beside it");
   options.parallel = parallel.value_or(true);
   if (!may_call) options.tools.clear();
   return options;
