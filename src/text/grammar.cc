@@ -1,6 +1,5 @@
 #include "text/grammar.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -9,8 +8,6 @@ namespace hearth {
 namespace {
 
 constexpr size_t kMaxSymbols = 1'000'000;
-
-enum class Visit : uint8_t { kNew, kOpen, kDone };
 
 }  // namespace
 
@@ -29,10 +26,9 @@ void GrammarBuilder::AddAlternative(uint32_t rule, const Sequence& sequence) {
 }
 
 GrammarBuilder::Symbol GrammarBuilder::Bytes(const ByteSet& set) {
-  const auto found = std::find(grammar_.sets_.begin(), grammar_.sets_.end(), set);
-  const auto index = static_cast<uint32_t>(found - grammar_.sets_.begin());
-  if (found == grammar_.sets_.end()) grammar_.sets_.push_back(set);
-  return {Symbol::Kind::kBytes, index};
+  const auto [place, is_new] = set_ids_.emplace(set, static_cast<uint32_t>(grammar_.sets_.size()));
+  if (is_new) grammar_.sets_.push_back(set);
+  return {Symbol::Kind::kBytes, place->second};
 }
 
 GrammarBuilder::Symbol GrammarBuilder::Byte(char byte) {
@@ -85,9 +81,15 @@ GrammarBuilder::Symbol GrammarBuilder::Repeat(const Sequence& item, int64_t min,
 
 Grammar GrammarBuilder::Build(uint32_t start) {
   grammar_.start_ = start;
+  FindEmptyRules();
+  OrderRules();
+  return std::move(grammar_);
+}
+
+void GrammarBuilder::FindEmptyRules() {
   const size_t count = grammar_.rules_.size();
-  // Which rules can be empty, and then whether one begins with itself.
-  std::vector<bool> may_be_empty(count, false);
+  std::vector<bool>& may_be_empty = grammar_.may_be_empty_;
+  may_be_empty.assign(count, false);
   const auto is_empty = [&](const Symbol& symbol) {
     return symbol.kind == Symbol::Kind::kRule && may_be_empty[symbol.index];
   };
@@ -102,35 +104,46 @@ Grammar GrammarBuilder::Build(uint32_t start) {
       }
     }
   }
-  // Rules that the text of a rule may begin with, depth first, without recursion.
-  std::vector<Visit> visits(count, Visit::kNew);
-  std::vector<std::pair<uint32_t, bool>> open;
+}
+
+// Rules that the texts of a rule may begin with, depth first, without recursion.
+void GrammarBuilder::OrderRules() {
+  const auto count = static_cast<uint32_t>(grammar_.rules_.size());
+  std::vector<bool> is_open(count, false), is_done(count, false);
+  std::vector<std::pair<uint32_t, bool>> open;  // and whether all that it begins with is done
+  grammar_.order_.assign(count, 0);
   for (uint32_t first = 0; first < count; ++first) {
     open.emplace_back(first, false);
     while (!open.empty()) {
       const auto [rule, leaving] = open.back();
       open.pop_back();
       if (leaving) {
-        visits[rule] = Visit::kDone;
-        continue;
-      }
-      if (visits[rule] != Visit::kNew) continue;
-      visits[rule] = Visit::kOpen;
-      open.emplace_back(rule, true);
-      for (uint32_t at : grammar_.rules_[rule]) {
-        for (;; ++at) {
-          const Symbol& symbol = grammar_.symbols_[at];
-          if (symbol.kind != Symbol::Kind::kRule) break;
-          if (visits[symbol.index] == Visit::kOpen) {
-            throw Error(ErrorCode::kInvalidArgument, "grammar", "a rule of it begins with itself");
-          }
-          open.emplace_back(symbol.index, false);
-          if (!may_be_empty[symbol.index]) break;
-        }
+        is_open[rule] = false;
+        is_done[rule] = true;
+        grammar_.order_[rule] = static_cast<uint32_t>(grammar_.rules_in_order_.size());
+        grammar_.rules_in_order_.push_back(rule);
+      } else if (!is_done[rule]) {
+        is_open[rule] = true;
+        open.emplace_back(rule, true);
+        OpenFirstRules(rule, is_open, open);
       }
     }
   }
-  return std::move(grammar_);
+}
+
+void GrammarBuilder::OpenFirstRules(uint32_t rule, const std::vector<bool>& is_open,
+                                    std::vector<std::pair<uint32_t, bool>>& open) const {
+  for (uint32_t at : grammar_.rules_[rule]) {
+    for (;; ++at) {
+      const Symbol& symbol = grammar_.symbols_[at];
+      if (symbol.kind != Symbol::Kind::kRule) break;
+      if (is_open[symbol.index]) {
+        throw Error(ErrorCode::kInvalidArgument, "grammar", "a rule of it begins with itself");
+      }
+      open.emplace_back(symbol.index, false);
+      if (!grammar_.may_be_empty_[symbol.index]) break;
+    }
+  }
 }
 
 }  // namespace hearth

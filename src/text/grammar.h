@@ -10,6 +10,8 @@
 #include <bitset>
 #include <cstdint>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace hearth {
@@ -30,6 +32,10 @@ class Grammar {
   const std::vector<uint32_t>& alternatives(uint32_t rule) const { return rules_[rule]; }
   const Symbol& symbol(uint32_t position) const { return symbols_[position]; }
   const ByteSet& bytes(uint32_t index) const { return sets_[index]; }
+  bool may_be_empty(uint32_t rule) const { return may_be_empty_[rule]; }
+  // Rules so numbered that every rule has a larger number than those that its texts may begin with.
+  uint32_t order(uint32_t rule) const { return order_[rule]; }
+  uint32_t rule_at(uint32_t order) const { return rules_in_order_[order]; }
   size_t symbol_count() const { return symbols_.size(); }
 
  private:
@@ -38,6 +44,8 @@ class Grammar {
   std::vector<std::vector<uint32_t>> rules_;
   std::vector<Symbol> symbols_;
   std::vector<ByteSet> sets_;
+  std::vector<bool> may_be_empty_;                // by rule
+  std::vector<uint32_t> order_, rules_in_order_;  // each the other's inverse
 };
 
 class GrammarBuilder {
@@ -65,7 +73,13 @@ class GrammarBuilder {
   Grammar Build(uint32_t start);
 
  private:
+  void FindEmptyRules();
+  void OrderRules();
+  void OpenFirstRules(uint32_t rule, const std::vector<bool>& is_open,
+                      std::vector<std::pair<uint32_t, bool>>& open) const;
+
   Grammar grammar_;
+  std::unordered_map<ByteSet, uint32_t> set_ids_;
 };
 
 }  // namespace hearth

@@ -10,9 +10,12 @@ namespace {
 
 constexpr size_t kMaxStates = 500;
 constexpr size_t kMaxThreads = 200'000;
-// Positions that one call looks at, some tenths of a second's. Those of a schema with hundreds of
+// Positions that one call looks at, some tens of milliseconds'. Those of a schema with hundreds of
 // properties are some ten thousand, once per state.
 constexpr int64_t kMaxStepsOfCall = 1'000'000;
+constexpr int64_t kStepsOfTable = 16;  // what making a state's table is worth
+constexpr size_t kNumBytes = 256;
+constexpr uint32_t kTextEnd = UINT32_MAX;  // the position that the first rule returns to
 constexpr char kControlMark = '\xFF';
 
 }  // namespace
@@ -63,85 +66,135 @@ GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {
   Reset();
   BeginCall();
-  std::vector<Thread> starts;
-  for (const uint32_t start : grammar_->alternatives(grammar_->start())) {
-    starts.push_back({start, kNoStack});
-  }
-  current_ = StateOf(starts);
+  Closure closure;
+  closure.calls[grammar_->order(grammar_->start())].returns = {{kTextEnd, 0}};
+  closure.may_end = grammar_->may_be_empty(grammar_->start());
+  current_ = StateOf(std::move(closure));
 }
 
 void GrammarMatcher::BeginCall() { steps_left_ = kMaxStepsOfCall; }
 
-void GrammarMatcher::Reset() {
-  threads_.assign(1, Thread());  // kNoStack
-  thread_ids_.clear();
-  states_.assign(1, State());  // kDead
-  state_ids_.clear();
+void GrammarMatcher::CountSteps(size_t steps) {
+  steps_left_ -= static_cast<int64_t>(steps);
+  if (steps_left_ >= 0) return;
+  throw Error(ErrorCode::kUnsupported, "grammar", "it has too many ways to read a text");
 }
 
-uint32_t GrammarMatcher::ThreadId(Thread thread) {
-  const auto [place, is_new] = thread_ids_.emplace(std::pair(thread.position, thread.stack),
-                                                   static_cast<uint32_t>(threads_.size()));
-  if (is_new) threads_.push_back(thread);
+void GrammarMatcher::Reset() {
+  stacks_.clear();
+  stack_ids_.clear();
+  states_.assign(1, State());  // kDead
+  state_ids_.clear();
+  kept_threads_ = 0;
+}
+
+uint32_t GrammarMatcher::StackOf(Threads returns) {
+  const auto [place, is_new] = stack_ids_.emplace(returns, static_cast<uint32_t>(stacks_.size()));
+  if (is_new) {
+    kept_threads_ += returns.size();
+    stacks_.push_back(std::move(returns));
+  }
   return place->second;
 }
 
-// Follows rules and ends of rules until every thread stands before a byte.
-GrammarMatcher::StateId GrammarMatcher::StateOf(const std::vector<Thread>& starts) {
+uint32_t GrammarMatcher::StackOf(Callers callers) {
+  Threads& returns = callers.returns;
+  std::sort(callers.tails.begin(), callers.tails.end());
+  callers.tails.erase(std::unique(callers.tails.begin(), callers.tails.end()), callers.tails.end());
+  // A rule at the end of another returns to where that one does: lists stay flat.
+  if (returns.empty() && callers.tails.size() == 1) return callers.tails[0];
+  for (const uint32_t stack : callers.tails) {
+    CountSteps(stacks_[stack].size());
+    returns.insert(returns.end(), stacks_[stack].begin(), stacks_[stack].end());
+  }
+  std::sort(returns.begin(), returns.end());
+  returns.erase(std::unique(returns.begin(), returns.end()), returns.end());
+  return StackOf(std::move(returns));
+}
+
+Grammar::Symbol::Kind GrammarMatcher::Follow(Thread thread, Closure& closure) {
   using Kind = Grammar::Symbol::Kind;
-  std::vector<Thread> open = starts;
-  std::set<std::pair<uint32_t, uint32_t>> seen;
-  std::vector<uint32_t> threads;
-  bool may_end = false;
-  while (!open.empty()) {
-    const Thread thread = open.back();
-    open.pop_back();
-    if (--steps_left_ < 0) {
-      throw Error(ErrorCode::kUnsupported, "grammar", "it has too many ways to read a text");
-    }
-    if (!seen.emplace(thread.position, thread.stack).second) continue;
+  for (;; ++thread.position) {
+    CountSteps(1);
     const Grammar::Symbol& symbol = grammar_->symbol(thread.position);
-    if (symbol.kind == Kind::kBytes) {
-      threads.push_back(ThreadId(thread));
-    } else if (symbol.kind == Kind::kEnd) {
-      if (thread.stack == kNoStack) {
-        may_end = true;
-      } else {
-        open.push_back(threads_[thread.stack]);
-      }
+    if (symbol.kind == Kind::kBytes) closure.threads.push_back(thread);
+    if (symbol.kind != Kind::kRule) return symbol.kind;
+    Callers& callers = closure.calls[grammar_->order(symbol.index)];
+    if (grammar_->symbol(thread.position + 1).kind == Kind::kEnd) {
+      callers.tails.push_back(thread.stack);
     } else {
-      // A rule at the end of another returns to where that one does: lists stay flat.
-      const bool is_last = grammar_->symbol(thread.position + 1).kind == Kind::kEnd;
-      const uint32_t stack = is_last ? thread.stack : ThreadId({thread.position + 1, thread.stack});
-      for (const uint32_t start : grammar_->alternatives(symbol.index)) {
-        open.push_back({start, stack});
-      }
+      callers.returns.push_back({thread.position + 1, thread.stack});
+    }
+    if (!grammar_->may_be_empty(symbol.index)) return symbol.kind;
+  }
+}
+
+// Where rules end, on behind their calls.
+void GrammarMatcher::FollowStarts(Threads starts, Closure& closure) {
+  std::set<Thread> seen;
+  while (!starts.empty()) {
+    const Thread thread = starts.back();
+    starts.pop_back();
+    if (thread.position == kTextEnd) {
+      closure.may_end = true;
+    } else if (seen.insert(thread).second &&
+               Follow(thread, closure) == Grammar::Symbol::Kind::kEnd) {
+      const Threads& returns = stacks_[thread.stack];
+      CountSteps(returns.size());
+      starts.insert(starts.end(), returns.begin(), returns.end());
     }
   }
-  if (threads.empty() && !may_end) return kDead;
+}
+
+// Follows the rules that are called until every thread stands before a byte. Rules come behind all
+// that may call them here, so that each is entered once, for all its callers together: however many
+// ways there are to read a text, what follows is looked at once. A rule that ends here is empty:
+// its callers have gone on without it.
+GrammarMatcher::StateId GrammarMatcher::StateOf(Closure closure) {
+  while (!closure.calls.empty()) {
+    auto first = closure.calls.extract(closure.calls.begin());
+    const uint32_t stack = StackOf(std::move(first.mapped()));
+    for (const uint32_t start : grammar_->alternatives(grammar_->rule_at(first.key()))) {
+      Follow({start, stack}, closure);
+    }
+  }
+  Threads& threads = closure.threads;
+  if (threads.empty() && !closure.may_end) return kDead;
   std::sort(threads.begin(), threads.end());
-  const auto [place, is_new] =
-      state_ids_.emplace(std::pair(threads, may_end), static_cast<StateId>(states_.size()));
+  threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
+  return Keep({.threads = std::move(threads), .may_end = closure.may_end, .next = {}, .mask = {}});
+}
+
+GrammarMatcher::StateId GrammarMatcher::Keep(State state) {
+  const auto [place, is_new] = state_ids_.emplace(std::pair(state.threads, state.may_end),
+                                                  static_cast<StateId>(states_.size()));
   if (is_new) {
-    states_.emplace_back();
-    states_.back().threads = std::move(threads);
-    states_.back().may_end = may_end;
+    kept_threads_ += state.threads.size();
+    states_.push_back(std::move(state));
   }
   return place->second;
 }
 
 GrammarMatcher::StateId GrammarMatcher::Next(StateId state, uint8_t byte) {
-  const auto known = states_[state].next.find(byte);
-  if (known != states_[state].next.end()) return known->second;
-  std::vector<Thread> starts;
-  for (const uint32_t id : states_[state].threads) {
-    const Thread thread = threads_[id];
-    if (grammar_->bytes(grammar_->symbol(thread.position).index).test(byte)) {
-      starts.push_back({thread.position + 1, thread.stack});
-    }
+  if (states_[state].next.empty()) {
+    CountSteps(kStepsOfTable);
+    states_[state].next.assign(kNumBytes, kUnknown);
   }
-  const StateId next = starts.empty() ? kDead : StateOf(starts);
-  states_[state].next[byte] = next;
+  if (states_[state].next[byte] != kUnknown) return states_[state].next[byte];
+  CountSteps(states_[state].threads.size());
+  Threads starts;
+  ByteSet alike = ByteSet().set();  // bytes that lead to the same state
+  for (const Thread& thread : states_[state].threads) {
+    const ByteSet& bytes = grammar_->bytes(grammar_->symbol(thread.position).index);
+    alike &= bytes.test(byte) ? bytes : ~bytes;
+    if (bytes.test(byte)) starts.push_back({thread.position + 1, thread.stack});
+  }
+  Closure closure;
+  FollowStarts(std::move(starts), closure);
+  const StateId next = StateOf(std::move(closure));
+  for (size_t other = 0; other < kNumBytes; ++other) {
+    if (alike.test(other)) states_[state].next[other] = next;
+  }
   return next;
 }
 
@@ -201,24 +254,34 @@ bool GrammarMatcher::Advance(TokenId id) {
 
 // Starts the memory anew with the current state, so that long answers do not fill it.
 void GrammarMatcher::ForgetIfLarge() {
-  if (states_.size() < kMaxStates && threads_.size() < kMaxThreads) return;
-  const State state = std::move(states_[current_]);
-  const std::vector<Thread> old = std::move(threads_);
-  Reset();
-  std::vector<uint32_t> threads;
-  for (uint32_t id : state.threads) {
-    std::vector<uint32_t> positions;
-    for (; id != kNoStack; id = old[id].stack) positions.push_back(old[id].position);
-    uint32_t stack = kNoStack;
-    for (size_t i = positions.size(); i-- > 0;) stack = ThreadId({positions[i], stack});
-    threads.push_back(stack);
+  if (states_.size() < kMaxStates && kept_threads_ < kMaxThreads) return;
+  State state = {.threads = std::move(states_[current_].threads),
+                 .may_end = states_[current_].may_end,
+                 .next = {},
+                 .mask = {}};
+  const std::vector<Threads> old = std::move(stacks_);
+  // Stacks are made of those before them.
+  std::vector<bool> is_used(old.size(), false);
+  for (const Thread& thread : state.threads) is_used[thread.stack] = true;
+  for (size_t id = old.size(); id-- > 0;) {
+    if (!is_used[id]) continue;
+    for (const Thread& thread : old[id]) {
+      if (thread.position != kTextEnd) is_used[thread.stack] = true;
+    }
   }
-  std::sort(threads.begin(), threads.end());
-  states_.emplace_back();
-  states_.back().threads = threads;
-  states_.back().may_end = state.may_end;
-  current_ = static_cast<StateId>(states_.size() - 1);
-  state_ids_.emplace(std::pair(std::move(threads), state.may_end), current_);
+  Reset();
+  std::vector<uint32_t> ids(old.size(), 0);
+  const auto renamed = [&](Threads threads) {
+    for (Thread& thread : threads) {
+      if (thread.position != kTextEnd) thread.stack = ids[thread.stack];
+    }
+    return threads;
+  };
+  for (size_t id = 0; id < old.size(); ++id) {
+    if (is_used[id]) ids[id] = StackOf(renamed(old[id]));
+  }
+  state.threads = renamed(std::move(state.threads));
+  current_ = Keep(std::move(state));
 }
 
 }  // namespace hearth

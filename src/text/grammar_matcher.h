@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -59,10 +60,10 @@ inline bool IsEmpty(const TokenMask& mask) {
   return std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
 }
 
-// The state of one session: all ways in which the text so far can be read. States that were reached
-// before are remembered, with the tokens they allow, so that a step inside of a string, say, costs
-// nothing. A grammar may have any number of ways to read a text: a call that follows too many of
-// them throws Error(kUnsupported), the constructor too. Used by one thread.
+// The state of one session: all ways in which the text so far can be read, those that go on alike
+// as one. States that were reached before are remembered, with the tokens they allow, so that a
+// step inside of a string, say, costs nothing. A call that would take more than some tens of
+// milliseconds throws Error(kUnsupported), the constructor too. Used by one thread.
 class GrammarMatcher {
  public:
   GrammarMatcher(std::shared_ptr<const Grammar> grammar,
@@ -80,23 +81,42 @@ class GrammarMatcher {
  private:
   using StateId = uint32_t;
   static constexpr StateId kDead = 0;
-  static constexpr uint32_t kNoStack = 0;
+  static constexpr StateId kUnknown = UINT32_MAX;
 
-  // A position in the grammar and the stack of positions to return to, shared between states.
+  // A position in the grammar, and where its rule may return to: one of stacks_.
   struct Thread {
     uint32_t position = 0;
-    uint32_t stack = kNoStack;
+    uint32_t stack = 0;
+    auto operator<=>(const Thread&) const = default;
   };
+  using Threads = std::vector<Thread>;  // sorted, each once
   struct State {
-    std::vector<uint32_t> threads;  // sorted; each stands before a byte set
+    Threads threads;  // each stands before a byte set
     bool may_end = false;
-    std::unordered_map<uint8_t, StateId> next;
-    TokenMask mask;  // empty: not computed yet
+    std::vector<StateId> next;  // by byte; empty: nothing is known yet
+    TokenMask mask;             // empty: not computed yet
+  };
+  // Who calls a rule at one place of the text.
+  struct Callers {
+    Threads returns;              // what follows the call, in any order
+    std::vector<uint32_t> tails;  // stacks of calls that nothing follows
+  };
+  // A state that is being made.
+  struct Closure {
+    Threads threads;
+    bool may_end = false;
+    std::map<uint32_t, Callers, std::greater<>> calls;  // by the rule's order, callers first
   };
 
   void BeginCall();
-  uint32_t ThreadId(Thread thread);
-  StateId StateOf(const std::vector<Thread>& starts);
+  void CountSteps(size_t steps);
+  uint32_t StackOf(Callers callers);
+  uint32_t StackOf(Threads returns);
+  // From the position over rules that may be empty: the symbol where it stops.
+  Grammar::Symbol::Kind Follow(Thread thread, Closure& closure);
+  void FollowStarts(Threads starts, Closure& closure);
+  StateId StateOf(Closure closure);
+  StateId Keep(State state);
   StateId Next(StateId state, uint8_t byte);
   StateId NextOf(StateId state, std::string_view bytes);
   void Reset();
@@ -105,12 +125,13 @@ class GrammarMatcher {
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const SortedVocabulary> vocabulary_;
-  std::vector<Thread> threads_;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> thread_ids_;
+  std::vector<Threads> stacks_;  // each of such before it, so that what texts share is there once
+  std::map<Threads, uint32_t> stack_ids_;
   std::vector<State> states_;
-  std::map<std::pair<std::vector<uint32_t>, bool>, StateId> state_ids_;
+  std::map<std::pair<Threads, bool>, StateId> state_ids_;
   StateId current_ = kDead;
-  int64_t steps_left_ = 0;  // of the call under way
+  size_t kept_threads_ = 0;  // of stacks and states
+  int64_t steps_left_ = 0;   // of the call under way
 };
 
 }  // namespace hearth
