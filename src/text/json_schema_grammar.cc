@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "text/json_grammar_parts.h"
+#include "text/json_schema_disjoint.h"
 #include "text/json_schema_merge.h"
 #include "text/json_schema_parts.h"
 #include "text/json_string_pattern.h"
@@ -24,6 +25,19 @@ constexpr int kMaxDepth = 60;       // of schemas in schemas
 constexpr int kMaxJsonDepth = 500;  // of values in them
 constexpr int64_t kLargest = 999'999'999'999'999;
 
+// A name as it stands in a JSON pointer.
+std::string Escaped(const std::string& name) {
+  std::string step;
+  for (const char letter : name) {
+    if (letter == '~' || letter == '/') {
+      step += letter == '~' ? "~0" : "~1";
+    } else {
+      step += letter;
+    }
+  }
+  return step;
+}
+
 class SchemaCompiler {
  public:
   using Symbol = Grammar::Symbol;
@@ -33,15 +47,32 @@ class SchemaCompiler {
       : root_(root), merger_(root), builder_(builder), parts_(parts) {}
 
   Symbol Run(JsonKind kind) {
+    try {
+      return CompileRoot(kind);
+    } catch (const Error& error) {
+      FailAt(error, place_);
+    }
+  }
+  Symbol RunPart(const Json& schema) { return Compile(schema, 0); }
+
+ private:
+  Symbol CompileRoot(JsonKind kind) {
     if (kind == JsonKind::kAny) return Compile(root_, 0);
     if (SaysNothing(root_)) return parts_.object();
     if (!IsOfObjects(root_, 0))
       UnsupportedSchema("only a schema of type 'object' can describe arguments");
     return Compile(root_, 0);
   }
-  Symbol RunPart(const Json& schema) { return Compile(schema, 0); }
 
- private:
+  // A rule for what is that far inside of the schema: a name, or names with '/' between.
+  Symbol CompileInside(const std::string& step, const Json& schema, int depth) {
+    const size_t length = place_.size();
+    place_ += "/" + step;
+    const Symbol symbol = Compile(schema, depth + 1);
+    place_.resize(length);
+    return symbol;
+  }
+
   // A rule for the schema.
   Symbol Compile(const Json& schema, int depth) {
     if (depth > kMaxDepth) UnsupportedSchema("it is nested too deeply");
@@ -61,16 +92,20 @@ class SchemaCompiler {
     std::vector<Sequence> types;
     for (const std::string& type : SchemaTypes(schema))
       types.push_back({OfType(schema, type, depth)});
-    CheckNames(schema, {"type", "properties", "required", "additionalProperties", "items",
-                        "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum",
-                        "exclusiveMinimum", "exclusiveMaximum", "pattern", "format"});
+    CheckNames(schema,
+               {"type", "properties", "required", "additionalProperties", "items", "minItems",
+                "maxItems", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum",
+                "exclusiveMaximum", "pattern", "format"},
+               "is");
     return builder_.AnyOf(types);
   }
 
-  static void CheckNames(const Json& schema, const std::set<std::string>& known) {
+  // beside: how the message goes on, of what is not known.
+  static void CheckNames(const Json& schema, const std::set<std::string>& known,
+                         const std::string& beside) {
     for (const auto& [name, value] : schema.items()) {
       if (known.count(name) == 0 && !OnlyDescribes(name)) {
-        UnsupportedSchema("'" + Printable(name) + "' is not supported here");
+        UnsupportedSchema("'" + Printable(name) + "' " + beside + " not supported");
       }
     }
   }
@@ -162,12 +197,13 @@ class SchemaCompiler {
   Symbol Array(const Json& schema, int depth) {
     const auto [min, max] = Counts(schema, "minItems", "maxItems");
     const Symbol item =
-        schema.contains("items") ? Compile(schema["items"], depth + 1) : parts_.value();
+        schema.contains("items") ? CompileInside("items", schema["items"], depth) : parts_.value();
     return builder_.AnyOf({parts_.list('[', ']', {item}, min, max)});
   }
 
   Symbol Object(const Json& schema, int depth) {
-    const Json properties = schema.value("properties", Json::object());
+    static const Json kNone = Json::object();
+    const Json& properties = schema.contains("properties") ? schema["properties"] : kNone;
     if (!properties.is_object()) InvalidSchema("'properties' must be an object");
     const std::set<std::string> required = RequiredNames(schema);
     std::set<std::string> names;
@@ -175,8 +211,8 @@ class SchemaCompiler {
     for (const auto& [name, property] : properties.items()) {
       names.insert(name);
       Sequence member = builder_.Literal(Json(name).dump());
-      for (const Symbol& symbol :
-           {builder_.Byte(':'), parts_.space(), Compile(property, depth + 1)}) {
+      for (const Symbol& symbol : {builder_.Byte(':'), parts_.space(),
+                                   CompileInside("properties/" + Escaped(name), property, depth)}) {
         member.push_back(symbol);
       }
       members.emplace_back(std::move(member), required.count(name) > 0);
@@ -215,7 +251,7 @@ class SchemaCompiler {
         !schema.contains("properties") && !schema.contains("additionalProperties");
     const Json others = schema.value("additionalProperties", Json(anything));
     if (others == Json(false)) return;
-    const Symbol value = Compile(others, depth + 1);
+    const Symbol value = CompileInside("additionalProperties", others, depth);
     const Sequence member = {parts_.other_key(names), builder_.Byte(':'), parts_.space(), value};
     Sequence next = {builder_.Byte(','), parts_.space()};
     next.insert(next.end(), member.begin(), member.end());
@@ -234,7 +270,7 @@ class SchemaCompiler {
   }
 
   Symbol Literals(const Json& schema, const char* name) {
-    CheckNames(schema, {"type", name});
+    CheckNames(schema, {"type", name}, "beside '" + std::string(name) + "' is");
     const bool any_type = !schema.contains("type");
     const std::vector<std::string> types = SchemaTypes(schema);
     const Json values = std::string(name) == "const" ? Json::array({schema[name]}) : schema[name];
@@ -248,37 +284,43 @@ class SchemaCompiler {
   }
 
   Symbol Alternatives(const Json& schema, const char* name, int depth) {
-    CheckNames(schema, {name});
-    const Json& schemas = schema[name];
-    if (!schemas.is_array() || schemas.empty()) {
+    if (!schema[name].is_array() || schema[name].empty()) {
       InvalidSchema("'" + std::string(name) + "' must be a list of schemas");
     }
+    const Json schemas = WithWhatIsBeside(schema, name);
     if (std::string(name) == "oneOf") CheckDisjoint(schemas);
     std::vector<Sequence> alternatives;
-    for (const Json& alternative : schemas)
-      alternatives.push_back({Compile(alternative, depth + 1)});
+    for (size_t i = 0; i < schemas.size(); ++i) {
+      const std::string step = std::string(name) + "/" + std::to_string(i);
+      alternatives.push_back({CompileInside(step, schemas[i], depth)});
+    }
     return builder_.AnyOf(alternatives);
   }
 
-  static void CheckDisjoint(const Json& schemas) {
-    for (size_t a = 0; a < schemas.size(); ++a) {
-      for (size_t b = a + 1; b < schemas.size(); ++b) {
-        if (!AreDisjoint(schemas[a], schemas[b])) {
-          UnsupportedSchema("'oneOf' of schemas that may allow the same document; try 'anyOf'");
-        }
-      }
+  // The schemas of "anyOf" or "oneOf", each with all else that the schema says.
+  Json WithWhatIsBeside(const Json& schema, const char* name) {
+    Json rest = Json::object();
+    for (const auto& [other, value] : schema.items()) {
+      if (other != name && !OnlyDescribes(other)) rest[other] = value;
     }
+    Json schemas = schema[name];
+    if (rest.empty()) return schemas;
+    for (Json& alternative : schemas) {
+      alternative = merger_.Merged({{"allOf", Json::array({rest, alternative})}});
+    }
+    return schemas;
   }
 
   Symbol Reference(const Json& schema, int depth) {
-    CheckNames(schema, {"$ref"});
+    CheckNames(schema, {"$ref"}, "beside '$ref' is");
     const Json& target = ReferencedSchema(root_, schema);
-    const std::string path = schema["$ref"];
-    const auto known = references_.find(path);
+    const auto known = references_.find(&target);
     if (known != references_.end()) return GrammarBuilder::Rule(known->second);
     const uint32_t rule = builder_.NewRule();
-    references_.emplace(path, rule);
+    references_.emplace(&target, rule);
+    const std::string from = std::exchange(place_, schema["$ref"].get<std::string>().substr(1));
     builder_.AddAlternative(rule, {Compile(target, depth + 1)});
+    place_ = from;
     return GrammarBuilder::Rule(rule);
   }
 
@@ -293,7 +335,8 @@ class SchemaCompiler {
   SchemaMerger merger_;
   GrammarBuilder& builder_;
   JsonGrammarParts& parts_;
-  std::map<std::string, uint32_t> references_;
+  std::map<const Json*, uint32_t> references_;  // by what they refer to
+  std::string place_;  // a JSON pointer to what is compiled; into what is merged as if it were one
 };
 
 }  // namespace
@@ -328,7 +371,11 @@ std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema) {
   GrammarBuilder builder;
   JsonGrammarParts parts(builder);
   const Grammar::Symbol document = AddJsonSchema(builder, parts, schema, JsonKind::kAny);
-  return std::make_shared<const Grammar>(builder.Build(document.index));
+  try {
+    return std::make_shared<const Grammar>(builder.Build(document.index));
+  } catch (const Error& error) {
+    FailAt(error, "");
+  }
 }
 
 }  // namespace hearth

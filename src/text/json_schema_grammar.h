@@ -21,9 +21,10 @@ std::shared_ptr<const Grammar> JsonObjectGrammar();
 // Knows type (one or a list), properties, required, additionalProperties, items, minItems,
 // maxItems, enum, const, minLength, maxLength, pattern and format (json_string_pattern.h), minimum,
 // maximum, exclusiveMinimum and exclusiveMaximum of integers, anyOf, oneOf where no document can be
-// of two, allOf of what can be merged (json_schema_merge.h), $ref to "#", "#/$defs/..." and
-// "#/definitions/...", and the names that only describe. Throws Error(kUnsupported) that names
-// anything else, and Error(kInvalidArgument) for what is no schema.
+// of two, allOf of what can be merged (json_schema_merge.h; so is what stands beside anyOf and
+// oneOf), $ref to "#" and "#/...", a JSON pointer into the schema, and the names that only
+// describe. Throws Error(kUnsupported) that names anything else, and Error(kInvalidArgument) for
+// what is no schema; both say where in the schema that is.
 std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema);
 
 // The same as a part of a larger grammar: a rule for the documents of the schema. kObject: only

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -96,6 +97,56 @@ TEST(JsonSchemaGrammar, TooManyValuesToCompareAreRefused) {
   EXPECT_THROW(JsonSchemaGrammar(schema.dump()), Error);
 }
 
+TEST(JsonSchemaGrammar, ReferencesPointAnywhereIntoTheSchema) {
+  for (const char* reference : {"#/properties/a", "#/$defs/x~1y~0z", "#/%24defs/x%7E1y%7e0z",
+                                "#/$defs/list/anyOf/1", "#/$defs/%C3%A9", "#/$defs/"}) {
+    const Json one = {{"const", 1}};
+    const Json schema = {
+        {"type", "object"},
+        {"properties", {{"a", one}, {"b", {{"$ref", reference}}}}},
+        {"$defs",
+         {{"x/y~z", one}, {"list", {{"anyOf", {false, one}}}}, {"\u00e9", one}, {"", one}}}};
+    const auto grammar = JsonSchemaGrammar(schema.dump());
+    EXPECT_TRUE(AcceptsJson(grammar, R"({"a": 1, "b": 1})")) << reference;
+    EXPECT_FALSE(AcceptsJson(grammar, R"({"b": 2})")) << reference;
+  }
+}
+
+Json TaggedObjects(int count, const std::string& tag) {
+  Json schemas = Json::array();
+  for (int i = 0; i < count; ++i) {
+    Json& schema = schemas.emplace_back(Json{{"type", "object"}, {"required", {tag}}});
+    for (int k = 0; k < 20; ++k) schema["properties"]["p" + std::to_string(k)]["type"] = "integer";
+    schema["properties"][tag] = {{"const", i}};
+  }
+  return schemas;
+}
+
+// Comparing each with each would take seconds.
+TEST(JsonSchemaGrammar, OneOfManyObjectsIsToldByATag) {
+  Json schema = {{"oneOf", TaggedObjects(1000, "t")}};
+  schema["oneOf"].push_back({{"type", "null"}});
+  const auto start = std::chrono::steady_clock::now();
+  const auto grammar = JsonSchemaGrammar(schema.dump());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2500));
+  EXPECT_TRUE(AcceptsJson(grammar, R"({"p1": 5, "t": 999})"));
+  EXPECT_TRUE(AcceptsJson(grammar, "null"));
+  EXPECT_FALSE(AcceptsJson(grammar, R"({"t": 1000})"));
+  schema["oneOf"][7]["properties"]["t"]["const"] = 8;
+  EXPECT_THROW(JsonSchemaGrammar(schema.dump()), Error) << "two of one tag";
+  schema = {{"oneOf", TaggedObjects(150, "t")}};
+  for (const Json& other : TaggedObjects(150, "u")) schema["oneOf"].push_back(other);
+  EXPECT_THROW(JsonSchemaGrammar(schema.dump()), Error) << "too many to compare";
+  Json pairs = TaggedObjects(3, "t");
+  for (Json& one : pairs) {
+    one["properties"]["u"] = {{"const", 5}};
+    one["required"].push_back("u");
+  }
+  pairs[2]["properties"]["t"] = {{"type", "integer"}};
+  pairs[2]["properties"]["u"] = {{"const", 6}};
+  EXPECT_NO_THROW(JsonSchemaGrammar(Json{{"oneOf", pairs}}.dump())) << "one by t, two by u";
+}
+
 struct SchemaCase {
   const char* schema;
   std::vector<const char*> valid;
@@ -152,6 +203,13 @@ const std::vector<SchemaCase>& SchemaCases() {
       {R"({"allOf": [{"enum": [1, "a", null]}, {"enum": ["a", 1, 2]}, {"type": "integer"}]})",
        {"1"},
        {"2", "null", "\"a\""}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "null"}},
+           "anyOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+       {R"({"a": 1})", R"({"b": null})", R"({"a": 1, "b": null})"},
+       {"{}", R"({"a": null})", "[]"}},
+      {R"({"type": ["integer", "null"], "oneOf": [{"type": "number"}, {"type": "null"}]})",
+       {"1", "null"},
+       {"1.5", "\"a\""}},
       {R"({"type": "object"})", {"{}", R"({"x": [1, {"y": null}]})"}, {"[]"}},
       {"true", {"1", "null", "[[]]", "{}"}, {"nope", ""}},
   };
@@ -177,6 +235,11 @@ bool IsValid(const Json& schema, const Json& value, const Json& root) {
   }
   if (schema.is_boolean()) return schema.get<bool>();
   if (schema.contains("$ref")) return IsValid(root["$defs"]["tree"], value, root);
+  const std::vector<std::string> required = schema.value("required", std::vector<std::string>());
+  if (value.is_object() && !std::all_of(required.begin(), required.end(),
+                                        [&](const auto& name) { return value.contains(name); })) {
+    return false;
+  }
   if (schema.contains("const")) return value == schema["const"];
   if (schema.contains("enum")) {
     return std::count(schema["enum"].begin(), schema["enum"].end(), value) > 0;
@@ -185,7 +248,7 @@ bool IsValid(const Json& schema, const Json& value, const Json& root) {
     if (!schema.contains(name)) continue;
     int64_t count = 0;
     for (const Json& part : schema[name]) count += IsValid(part, value, root) ? 1 : 0;
-    return std::string(name) == "oneOf" ? count == 1 : count > 0;
+    if (count == 0 || (std::string(name) == "oneOf" && count > 1)) return false;
   }
   if (!schema.contains("type")) return true;
   const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
@@ -208,9 +271,6 @@ bool IsValid(const Json& schema, const Json& value, const Json& root) {
     });
   }
   if (!value.is_object()) return true;
-  for (const Json& name : schema.value("required", Json::array())) {
-    if (!value.contains(name.get<std::string>())) return false;
-  }
   const Json properties = schema.value("properties", Json::object());
   for (const auto& [name, member] : value.items()) {
     const Json& part = properties.contains(name) ? properties[name]
@@ -270,6 +330,16 @@ TEST(JsonSchemaGrammar, RefusesByName) {
       {R"({"allOf": [false, {"type": "null"}]})", "allows nothing"},
       {R"({"allOf": [{"$ref": "#"}, {"type": "object"}]})", "nested too deeply"},
       {R"({"enum": ["x"], "type": "integer"})", "no value of its 'type'"},
+      {R"({"enum": ["x"], "minLength": 2})", "'minLength' beside 'enum' is not supported"},
+      {R"({"$ref": "#/$defs/a", "type": "null", "$defs": {"a": {}}})",
+       "'type' beside '$ref' is not supported"},
+      {R"({"type": "string", "anyOf": [{"type": "null"}]})", "no type in common"},
+      {R"({"$ref": "#/$defs/b", "$defs": {"a": {}}})", "'$ref' to '#/$defs/b', which is not there"},
+      {R"({"items": {"$ref": "#/$defs/1"}, "$defs": [{"type": "null"}]})", "which is not there"},
+      {R"({"properties": {"a/b": {"items": {"anyOf": [{}, {"type": "number", "minimum": 1}]}}}})",
+       "for integers only (at '#/properties/a~1b/items/anyOf/1')"},
+      {R"({"type": "object", "additionalProperties": {"$ref": "#/$defs/a"}, "$defs": {"a": {"items": {"x": 1}}}})",
+       "(at '#/$defs/a/items')"},
       {R"({"type": "thing"})", "names no type"},
       {R"({"$ref": "http://x"})", "'$ref' to 'http://x'"},
       {R"({"$ref": "#"})", "begins with itself"},

@@ -41,7 +41,7 @@ Json TypesInCommon(const Json& a, const Json& b) {
       types.push_back("integer");
     }
   }
-  if (types.empty()) InvalidSchema("'allOf' of schemas that have no type in common");
+  if (types.empty()) InvalidSchema("schemas that must all hold have no type in common");
   return types.size() == 1 ? types[0] : types;
 }
 
@@ -52,7 +52,7 @@ Json ValuesInCommon(const Json& a, const Json& b) {
   for (const Json& value : a) {
     if (std::count(b.begin(), b.end(), value) > 0) values.push_back(value);
   }
-  if (values.empty()) InvalidSchema("'allOf' of schemas that have no value in common");
+  if (values.empty()) InvalidSchema("schemas that must all hold have no value in common");
   return values;
 }
 
@@ -195,7 +195,7 @@ void SchemaMerger::AddName(const std::string& name, const Json& value, Json& out
   } else if (name.rfind("max", 0) == 0 || name == "exclusiveMaximum") {
     out[name] = Larger(own, value, name, false);
   } else {
-    UnsupportedSchema("'allOf' of schemas that each have " + Quoted(name));
+    UnsupportedSchema("schemas that must all hold each have " + Quoted(name));
   }
 }
 

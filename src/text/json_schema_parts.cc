@@ -1,37 +1,43 @@
 #include "text/json_schema_parts.h"
 
 #include <algorithm>
-
-#include "base/error.h"
+#include <charconv>
+#include <string_view>
+#include <utility>
 
 namespace hearth {
 namespace {
 
 constexpr char kSchema[] = "JSON schema";
 
-bool HasLiterals(const SchemaJson& schema) {
-  return schema.is_object() && (schema.contains("const") || schema.contains("enum"));
-}
-
-bool LiteralsDiffer(const SchemaJson& a, const SchemaJson& b) {
-  const auto values = [](const SchemaJson& schema) {
-    return schema.contains("const") ? SchemaJson::array({schema["const"]}) : schema["enum"];
-  };
-  const SchemaJson of_a = values(a), of_b = values(b);
-  CheckPairs(of_a, of_b);
-  for (const SchemaJson& value : of_a) {
-    for (const SchemaJson& other : of_b) {
-      if (value == other) return false;
+// A name of a pointer in a fragment of a URI: RFC 6901, section 6.
+std::string Unescaped(std::string_view step) {
+  std::string name;
+  for (size_t i = 0; i < step.size(); ++i) {
+    unsigned byte = 0;
+    const bool is_coded = step[i] == '%' && i + 2 < step.size() &&
+                          std::from_chars(&step[i + 1], &step[i] + 3, byte, 16).ptr == &step[i] + 3;
+    if (is_coded) i += 2;
+    name += is_coded ? static_cast<char>(byte) : step[i];
+  }
+  for (const auto& [code, letter] : {std::pair("~1", '/'), std::pair("~0", '~')}) {
+    for (size_t at = 0; (at = name.find(code, at)) != std::string::npos; ++at) {
+      name.replace(at, 2, 1, letter);
     }
   }
-  return true;
+  return name;
 }
 
-bool TypesOverlap(const std::string& a, const std::string& b) {
-  const auto is_numeric = [](const std::string& type) {
-    return type == "number" || type == "integer";
-  };
-  return a == b || a == "any" || b == "any" || (is_numeric(a) && is_numeric(b));
+// The value of that name or number, null where there is none.
+const SchemaJson* Inside(const SchemaJson& value, const std::string& name) {
+  if (value.is_object()) {
+    const auto found = value.find(name);
+    return found == value.end() ? nullptr : &*found;
+  }
+  size_t index = 0;
+  const char* end = name.data() + name.size();
+  const bool is_index = std::from_chars(name.data(), end, index).ptr == end && !name.empty();
+  return value.is_array() && is_index && index < value.size() ? &value[index] : nullptr;
 }
 
 }  // namespace
@@ -42,6 +48,14 @@ void InvalidSchema(const std::string& what) {
 
 void UnsupportedSchema(const std::string& what) {
   throw Error(ErrorCode::kUnsupported, kSchema, what);
+}
+
+void FailAt(const Error& error, const std::string& pointer) {
+  const std::string prefix = std::string(kSchema) + ": ";
+  std::string what = error.what();
+  if (what.rfind(prefix, 0) == 0) what.erase(0, prefix.size());
+  if (!pointer.empty()) what += " (at '#" + Printable(pointer) + "')";
+  throw Error(error.code(), kSchema, what);
 }
 
 std::string JsonText(const SchemaJson& value) {
@@ -101,42 +115,20 @@ std::set<std::string> RequiredNames(const SchemaJson& schema) {
 
 const SchemaJson& ReferencedSchema(const SchemaJson& root, const SchemaJson& schema) {
   if (!schema["$ref"].is_string()) InvalidSchema("'$ref' must be a text");
-  const std::string path = schema["$ref"];
-  if (path == "#") return root;
-  for (const char* folder : {"$defs", "definitions"}) {
-    const std::string prefix = "#/" + std::string(folder) + "/";
-    if (path.rfind(prefix, 0) != 0 || !root.is_object() || !root.contains(folder)) continue;
-    const SchemaJson& definitions = root[folder];
-    const std::string name = path.substr(prefix.size());
-    if (definitions.is_object() && definitions.contains(name)) return definitions[name];
+  const auto& path = schema["$ref"].get_ref<const std::string&>();
+  if (path != "#" && path.rfind("#/", 0) != 0) {
+    UnsupportedSchema("'$ref' to '" + Printable(path) + "'");
   }
-  UnsupportedSchema("'$ref' to '" + Printable(path) + "'");
-}
-
-bool AreDisjoint(const SchemaJson& a, const SchemaJson& b) {
-  if (!a.is_object() || !b.is_object()) return false;
-  if (HasLiterals(a) && HasLiterals(b)) return LiteralsDiffer(a, b);
-  for (const SchemaJson* schema : {&a, &b}) {
-    for (const char* name : {"$ref", "allOf", "anyOf", "oneOf", "enum", "const"}) {
-      if (schema->contains(name)) return false;
-    }
+  const SchemaJson* found = &root;
+  for (size_t at = 1; at < path.size() && found != nullptr;) {
+    const size_t end = std::min(path.find('/', at + 1), path.size());
+    found = Inside(*found, Unescaped(std::string_view(path).substr(at + 1, end - at - 1)));
+    at = end;
   }
-  const std::vector<std::string> types = SchemaTypes(a), others = SchemaTypes(b);
-  const bool types_differ = std::none_of(types.begin(), types.end(), [&](const std::string& type) {
-    return std::any_of(others.begin(), others.end(),
-                       [&](const std::string& other) { return TypesOverlap(type, other); });
-  });
-  if (types_differ) return true;
-  if (types != std::vector<std::string>{"object"} || others != types) return false;
-  const std::set<std::string> required = RequiredNames(b);
-  for (const std::string& name : RequiredNames(a)) {
-    if (required.count(name) == 0) continue;
-    const SchemaJson none = SchemaJson::object();
-    const SchemaJson first = a.value("properties", none).value(name, SchemaJson());
-    const SchemaJson second = b.value("properties", none).value(name, SchemaJson());
-    if (HasLiterals(first) && HasLiterals(second) && LiteralsDiffer(first, second)) return true;
+  if (found == nullptr) {
+    InvalidSchema("'$ref' to '" + Printable(path) + "', which is not there");
   }
-  return false;
+  return *found;
 }
 
 }  // namespace hearth

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace hearth {
 
 using SchemaJson = nlohmann::ordered_json;
@@ -13,6 +15,8 @@ using SchemaJson = nlohmann::ordered_json;
 // Error(kInvalidArgument) and Error(kUnsupported) of a schema.
 [[noreturn]] void InvalidSchema(const std::string& what);
 [[noreturn]] void UnsupportedSchema(const std::string& what);
+// The same error, saying where in the schema; pointer: a JSON pointer, empty for all of it.
+[[noreturn]] void FailAt(const Error& error, const std::string& pointer);
 
 // Of a value, in one line. What is no UTF-8 becomes U+FFFD: users may type it, JSON must be UTF-8.
 std::string JsonText(const SchemaJson& value);
@@ -29,11 +33,7 @@ std::vector<std::string> SchemaTypes(const SchemaJson& schema);
 
 std::set<std::string> RequiredNames(const SchemaJson& schema);
 
-// The schema that "$ref" of a schema names: the root, or one in its $defs or definitions.
+// The schema that "$ref" of a schema points to: the root, or anything inside of it ("#/$defs/a").
 const SchemaJson& ReferencedSchema(const SchemaJson& root, const SchemaJson& schema);
-
-// Whether no document can be of both: their types differ, or what they say a property is that both
-// require.
-bool AreDisjoint(const SchemaJson& a, const SchemaJson& b);
 
 }  // namespace hearth

@@ -33,8 +33,13 @@ class KindFinder {
     if (schema.contains("enum")) return OfAll(schema["enum"], KindOf);
     for (const char* name : {"anyOf", "oneOf"}) {
       if (!schema.contains(name)) continue;
-      return OfAll(schema[name], [&](const Json& one) { return Look(one, depth + 1); });
+      const auto kinds = OfAll(schema[name], [&](const Json& one) { return Look(one, depth + 1); });
+      return kinds & OfTypes(schema);
     }
+    return OfTypes(schema);
+  }
+
+  static uint8_t OfTypes(const Json& schema) {
     uint8_t kinds = 0;
     for (const std::string& type : SchemaTypes(schema)) kinds |= KindsOfType(type);
     return kinds;
