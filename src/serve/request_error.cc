@@ -25,6 +25,25 @@ nlohmann::ordered_json OrNull(const std::string& text) {
   return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
 }
 
+// A field of requests, and how the library's words of it begin.
+struct FieldWords {
+  std::string_view words;
+  std::string_view field;
+};
+constexpr FieldWords kFieldWords[] = {
+    {"prompt: ", "prompt"},         {"messages: ", "messages"},
+    {"logit_bias: ", "logit_bias"}, {"JSON schema: ", "response_format"},
+    {"function '", "tools"},        {"tools: ", "tools"},
+};
+
+// Of what the words are, empty where they do not say.
+std::string FieldOf(std::string_view words) {
+  for (const FieldWords& known : kFieldWords) {
+    if (words.substr(0, known.words.size()) == known.words) return std::string(known.field);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string RequestError::ToJson() const {
@@ -36,13 +55,19 @@ std::string RequestError::ToJson() const {
   return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-RequestError FromModel(const api::Error& error) {
+RequestError FromModel(const api::Error& error, std::string_view text_field) {
+  std::string words = error.what();
+  std::string field = FieldOf(words);
+  if (field == "prompt" && field != text_field) {
+    words.replace(0, field.size(), text_field);
+    field = text_field;
+  }
   switch (error.code()) {
     case api::ErrorCode::kContextFull:
-      return {Status::kBadRequest, error.what(), "", "context_length_exceeded"};
+      return {Status::kBadRequest, words, field, "context_length_exceeded"};
     case api::ErrorCode::kInvalidArgument:
     case api::ErrorCode::kUnsupported:
-      return {Status::kBadRequest, error.what()};
+      return {Status::kBadRequest, words, field, field.empty() ? "" : "invalid_value"};
     case api::ErrorCode::kBusy:
       return {Status::kTooManyRequests, error.what(), "", "queue_full"};
     case api::ErrorCode::kIo:

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "hearth/hearth.hpp"
@@ -57,7 +58,9 @@ class RequestError : public std::runtime_error {
   std::string allowed_;
 };
 
-// What the model said no with. A fault of its file is 503: the next request may work.
-RequestError FromModel(const api::Error& error);
+// What the model said no with; param is the field that it is about, where its words begin with one.
+// text_field: what the request calls the text that the model calls "prompt". A fault of its file is
+// 503: the next request may work.
+RequestError FromModel(const api::Error& error, std::string_view text_field = "prompt");
 
 }  // namespace hearth::serve

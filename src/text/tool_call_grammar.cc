@@ -43,7 +43,12 @@ class ToolGrammarMaker {
 
   Grammar Run() {
     AddObjects();
-    return builder_.Build(Answer().index);
+    const Symbol answer = Answer();
+    try {
+      return builder_.Build(answer.index);
+    } catch (const Error& error) {
+      throw Error(error.code(), "tools", error.what());
+    }
   }
 
  private:

@@ -1,0 +1,49 @@
+// What the model refuses is said with the name of the field that it is about.
+#include "serve/request_error.h"
+
+#include <gtest/gtest.h>
+
+#include "base/test_data.h"
+
+namespace hearth::serve {
+namespace {
+
+class RequestErrorTest : public ::testing::Test {
+ protected:
+  template <typename Fn>
+  RequestError ErrorOf(Fn&& fn) {
+    try {
+      fn();
+    } catch (const api::Error& error) {
+      return FromModel(error);
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return {Status::kOk, ""};
+  }
+  RequestError Generate(const api::GenerateRequest& request) {
+    return ErrorOf([&] { model_.Generate(request); });
+  }
+
+  api::Model model_ = api::Model::Load(SourcePath("tests/goldens/llama.gguf"), {.threads = 1});
+};
+
+TEST_F(RequestErrorTest, TheFieldIsNamed) {
+  EXPECT_EQ(Generate({.prompt = {1 << 30}}).param(), "prompt");
+  const std::vector<api::TokenId> too_long(static_cast<size_t>(model_.info().context) + 1, 1);
+  EXPECT_EQ(Generate({.prompt = too_long}).param(), "prompt");
+  EXPECT_EQ(Generate({.prompt = too_long}).code(), "context_length_exceeded");
+  api::GenerateRequest biased = {.prompt = {1}};
+  biased.sampling.logit_bias[1 << 30] = 1;
+  EXPECT_EQ(Generate(biased).param(), "logit_bias");
+  EXPECT_EQ(Generate(biased).code(), "invalid_value");
+  for (const char* schema : {R"({"type": "thing"})", R"({"$ref": "#"})"}) {
+    const auto make = [&] { model_.MakeGrammar(schema); };
+    EXPECT_EQ(ErrorOf(make).param(), "response_format") << schema;
+  }
+  EXPECT_EQ(FromModel({api::ErrorCode::kUnsupported, "function 'f': JSON schema: no"}).param(),
+            "tools");
+  EXPECT_EQ(FromModel({api::ErrorCode::kBusy, "too many"}).param(), "");
+}
+
+}  // namespace
+}  // namespace hearth::serve
