@@ -1,5 +1,7 @@
 #include "serve/embedding_exchange.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace hearth::serve {
@@ -11,17 +13,50 @@ EmbeddingExchange::EmbeddingExchange(ExchangeContext& context, std::string model
       as_base64_(as_base64),
       reply_(std::move(reply)) {}
 
+void EmbeddingExchange::CheckSize(size_t texts) const {
+  const int64_t most = kMostEmbeddingNumbers / context_.model.info().embedding_size;
+  if (static_cast<int64_t>(texts) <= most) return;
+  throw RequestError(
+      Status::kBadRequest,
+      fmt::format("input: expected at most {} texts of this model, found {}", most, texts), "input",
+      "invalid_value");
+}
+
 void EmbeddingExchange::Start(std::vector<std::vector<api::TokenId>> texts) {
-  std::vector<api::Model::EmbeddingFn> on_done;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    on_done.emplace_back([self = shared_from_this(), post = context_.post, i](
-                             const std::vector<float>& vector, const api::Outcome& outcome) {
-      post([self, i, vector, outcome] { self->OnDone(i, vector, outcome); });
-    });
+  CheckSize(texts.size());
+  texts_ = std::move(texts);
+  embeddings_.resize(texts_.size());
+  try {
+    StartMore();
+  } catch (const api::Error& error) {
+    Abandon();
+    throw FromModel(error, "input");
   }
-  embeddings_.resize(texts.size());
-  tickets_ = context_.model.StartEmbeddings(std::move(texts), on_done);
-  context_.active += std::ssize(tickets_);
+}
+
+void EmbeddingExchange::StartMore() {
+  const int64_t most = context_.model.info().parallel;
+  while (tickets_.size() < texts_.size() && running_ < most) {
+    try {
+      StartNext();
+    } catch (const api::Error& error) {
+      // The queue is full of others: the next one's turn comes when one of these ends.
+      if (error.code() == api::ErrorCode::kBusy && running_ > 0) return;
+      throw;
+    }
+  }
+}
+
+void EmbeddingExchange::StartNext() {
+  const size_t index = tickets_.size();
+  const auto on_done = [self = shared_from_this(), post = context_.post, index](
+                           const std::vector<float>& vector, const api::Outcome& outcome) {
+    post([self, index, vector, outcome] { self->OnDone(index, vector, outcome); });
+  };
+  tickets_.push_back(context_.model.StartEmbeddings({texts_[index]}, {on_done}).front());
+  texts_[index] = {};
+  ++running_;
+  ++context_.active;
 }
 
 void EmbeddingExchange::Abandon() {
@@ -29,22 +64,31 @@ void EmbeddingExchange::Abandon() {
   for (const api::Ticket& ticket : tickets_) ticket.Cancel();
 }
 
+void EmbeddingExchange::Fail(const RequestError& error) {
+  const std::shared_ptr<Reply> reply = reply_;
+  Abandon();
+  reply->Send(ErrorResponse(error));
+}
+
 void EmbeddingExchange::OnDone(size_t index, std::vector<float> vector,
                                const api::Outcome& outcome) {
   --context_.active;
+  --running_;
   ++ended_;
   tokens_ += outcome.prompt_tokens;
   embeddings_[index].vector = std::move(vector);
   if (!reply_) return;
-  if (outcome.error || outcome.finish_reason == api::FinishReason::kCancelled) {
-    const RequestError error =
-        outcome.error
-            ? FromModel(*outcome.error)
-            : RequestError(Status::kUnavailable, "the server is stopping", "", "stopping");
-    reply_->Send(ErrorResponse(error));
-    return Abandon();
+  if (outcome.error) return Fail(FromModel(*outcome.error, "input"));
+  if (outcome.finish_reason == api::FinishReason::kCancelled) {
+    return Fail({Status::kUnavailable, "the server is stopping", "", "stopping"});
   }
-  if (ended_ < embeddings_.size()) return;
+  if (ended_ < embeddings_.size()) {
+    try {
+      return StartMore();
+    } catch (const api::Error& error) {
+      return Fail(FromModel(error, "input"));
+    }
+  }
   reply_->Send({.body = EmbeddingsDocument(model_, embeddings_, as_base64_, tokens_)});
   reply_.reset();
 }

@@ -234,11 +234,11 @@ std::optional<std::string> TakeResponseFormat(Fields& fields) {
 }
 
 // Of "prompt" and "input": a text, a list of texts, token ids, or a list of lists of them.
-std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name) {
+std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name, int64_t most) {
   const auto fail = [&] {
     fields.Fail(name, fmt::format("a text, a list of up to {} texts, a list of token ids, or a "
                                   "list of up to {} lists of token ids",
-                                  kMostChoices, kMostChoices));
+                                  most, most));
   };
   const Json* value = fields.Take(name);
   if (value == nullptr) fail();
@@ -249,7 +249,7 @@ std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name) {
     if (!ids) fail();
     return {std::move(*ids)};
   }
-  if (std::ssize(*value) > kMostChoices) fail();
+  if (std::ssize(*value) > most) fail();
   std::vector<TextOrTokens> texts;
   for (const Json& entry : *value) {
     if (entry.is_string()) {
@@ -296,7 +296,7 @@ CompletionRequest ParseCompletionRequest(std::string_view body) {
   constexpr int64_t kDefaultTokens = 16;  // of the API
   const Json document = ParseBody(body);
   Fields fields(document);
-  CompletionRequest request = {TakeSettings(fields), TakeTexts(fields, "prompt")};
+  CompletionRequest request = {TakeSettings(fields), TakeTexts(fields, "prompt", kMostChoices)};
   GenerationSettings& settings = request.settings;
   if (!settings.max_tokens) settings.max_tokens = kDefaultTokens;
   if (const auto top = fields.TakeInteger("logprobs", 0, 20)) {
@@ -317,7 +317,7 @@ EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body) {
   Fields fields(document);
   EmbeddingsRequest request;
   request.model = fields.TakeString("model").value_or("");
-  request.inputs = TakeTexts(fields, "input");
+  request.inputs = TakeTexts(fields, "input", kMostInputs);
   const std::string format = fields.TakeString("encoding_format").value_or("float");
   if (format != "float" && format != "base64") fields.Fail("encoding_format", "float or base64");
   request.as_base64 = format == "base64";

@@ -13,8 +13,10 @@
 
 namespace hearth::serve {
 
-// Most texts, and choices of all of them together, that one request may ask for.
+// Most prompts, and choices of all of them together, that one request may ask for.
 inline constexpr int64_t kMostChoices = 128;
+// Most texts of a request for embeddings.
+inline constexpr int64_t kMostInputs = 2048;
 
 // How tokens are generated; of chats and completions alike.
 struct GenerationSettings {

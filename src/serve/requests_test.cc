@@ -343,6 +343,12 @@ TEST(RequestsTest, TheOtherEndpoints) {
   EXPECT_EQ(ErrorOf([] { ParseEmbeddingsRequest(R"({"input": "x", "dimensions": 3})"); }).param(),
             "dimensions");
   EXPECT_EQ(ErrorOf([] { ParseEmbeddingsRequest("{}"); }).param(), "input");
+  const auto embed = [](int texts) {
+    const nlohmann::json body = {{"input", std::vector<std::string>(texts, "a")}};
+    return ParseEmbeddingsRequest(body.dump()).inputs.size();
+  };
+  EXPECT_EQ(embed(2048), 2048u);
+  EXPECT_EQ(ErrorOf([&] { embed(2049); }).param(), "input");
   EXPECT_TRUE(ParseTokenizeRequest(R"({"content": "x", "add_special": true})").add_special);
   EXPECT_EQ(ErrorOf([] { ParseTokenizeRequest("{}"); }).param(), "content");
   EXPECT_THAT(ParseDetokenizeRequest(R"({"tokens": [1, 2]})").tokens, ElementsAre(1, 2));
