@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -20,6 +21,8 @@ constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
 // Of a memory limit, one part in so many for sequences beside the first.
 constexpr uint64_t kKvShare = 8;
+// Memory that a byte of page tables is for: they have 8 bytes for each page.
+constexpr uint64_t kBytesOfPageTable = 512;
 // The program's resident size differs by some hundred KiB from run to run (shared pages, address
 // layout). A budget that is named as sufficient must still be in the next run.
 constexpr uint64_t kProgramDriftBytes = uint64_t{2} << 20;
@@ -79,8 +82,8 @@ std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLim
           {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
 }
 
-// Of tables that say where pages lie, 8 bytes for each; a memory cgroup counts them too.
-uint64_t PageTableBytes(uint64_t bytes) { return bytes / 512 + (uint64_t{64} << 10); }
+// Of tables that say where pages lie; a memory cgroup counts them too.
+uint64_t PageTableBytes(uint64_t bytes) { return bytes / kBytesOfPageTable + (uint64_t{64} << 10); }
 
 uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
   uint64_t sum = 0;
@@ -88,23 +91,43 @@ uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
   return sum;
 }
 
+// Gives back so many bytes of the KV cache, or what it has beside one context.
+void ShrinkKv(uint64_t bytes, EnginePlan& plan) {
+  const KvLayout layout = Forward::LayoutFor(plan.load.spec, plan.limits.kv_dtype);
+  const auto pages = static_cast<int64_t>(bytes / layout.page_bytes()) + 1;
+  plan.kv_tokens =
+      std::max(plan.kv_tokens - pages * KvLayout::kPageTokens, plan.limits.max_context);
+  const uint64_t before =
+      std::exchange(plan.ledger["kv cache"], KvPool::ChargedBytes(layout, plan.kv_tokens));
+  plan.ledger["page tables"] -= (before - plan.ledger["kv cache"]) / kBytesOfPageTable;
+}
+
+// So that what is named as the smallest limit will do, however large a share of it the KV cache
+// would like: room for as many bytes beside the ledger, where one context leaves it.
+void LeaveRoom(uint64_t bytes, EnginePlan& plan) {
+  while (plan.kv_tokens > plan.limits.max_context &&
+         plan.needed_bytes() + bytes > plan.limit_bytes) {
+    ShrinkKv(plan.needed_bytes() + bytes - plan.limit_bytes, plan);
+  }
+}
+
 // Shares out what the ledger leaves of the limit; where that is too little, the ledger says what
 // would do.
 template <typename Streamed>
-auto PlanStreaming(const Streamed& ffns, uint64_t limit_bytes, const StreamingOptions& options,
-                   std::map<std::string, uint64_t>& ledger)
+auto PlanStreaming(const Streamed& ffns, const StreamingOptions& options, EnginePlan& plan)
     -> decltype(ffns.PlanFor(uint64_t{0}, options)) {
-  const uint64_t taken = Sum(ledger);
   const uint64_t smallest = ffns.SmallestBytes(options);
-  if (taken + smallest > limit_bytes) {
-    ledger["streamed FFNs"] = smallest;  // which the check of the ledger refuses
+  LeaveRoom(smallest, plan);
+  const uint64_t taken = plan.needed_bytes();
+  if (taken + smallest > plan.limit_bytes) {
+    plan.ledger["streamed FFNs"] = smallest;  // which the check of the ledger refuses
     return {};
   }
-  const uint64_t room = limit_bytes - taken;
-  const auto plan = ffns.PlanFor(
+  const uint64_t room = plan.limit_bytes - taken;
+  const auto shares = ffns.PlanFor(
       room > smallest + kProgramDriftBytes ? room - kProgramDriftBytes : smallest, options);
-  ffns.AddTo(ledger, plan, options);
-  return plan;
+  ffns.AddTo(plan.ledger, shares, options);
+  return shares;
 }
 
 // Neurons as an execution plan shares them out. Where they leave too little for requests together,
@@ -124,12 +147,8 @@ void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
   const int64_t planned_slots = plan.neurons.cache_slots;
   if (options.cache_may_shrink && missing(planned_slots) > 0) {
     const int64_t fewest_slots = planned_slots - planned_slots / 2;
-    const KvLayout layout = Forward::LayoutFor(plan.load.spec, plan.limits.kv_dtype);
-    const auto page = static_cast<int64_t>(layout.page_bytes());
     if (const int64_t bytes = missing(fewest_slots); bytes > 0) {
-      plan.kv_tokens = std::max(plan.kv_tokens - (bytes / page + 1) * KvLayout::kPageTokens,
-                                plan.limits.max_context);
-      plan.ledger["kv cache"] = KvPool::ChargedBytes(layout, plan.kv_tokens);
+      ShrinkKv(static_cast<uint64_t>(bytes), plan);
     }
     const auto slot = static_cast<int64_t>(plan.neurons.slot_bytes(bundles.shape));
     const int64_t bytes = std::max<int64_t>(missing(planned_slots), 0);
@@ -153,11 +172,11 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
   }
   plan.ledger["weights"] = Buffer::ChargedBytes(plan.load.weights_bytes);
   if (!is_packed) {
-    plan.extents = PlanStreaming(*plan.matrices, plan.limit_bytes, options.streaming, plan.ledger);
+    plan.extents = PlanStreaming(*plan.matrices, options.streaming, plan);
   } else if (options.neurons) {
     TakePlanned(options, plan);
   } else {
-    plan.neurons = PlanStreaming(*plan.bundles, plan.limit_bytes, options.streaming, plan.ledger);
+    plan.neurons = PlanStreaming(*plan.bundles, options.streaming, plan);
   }
 }
 
@@ -191,6 +210,8 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   // An execution plan is obeyed also where the program takes less than it allowed for.
   if (options.neurons || (options.may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
+  } else {
+    LeaveRoom(0, plan);
   }
   return plan;
 }

@@ -143,6 +143,35 @@ TEST(EngineTest, ABudgetIsAcceptedOrRefusedBeforeLoading) {
   }
 }
 
+// However many requests are to be computed together: their share of the limit is no need.
+TEST(EngineTest, TheSmallestBudgetThatIsNamedWillDo) {
+  const std::string path = SourcePath("models/hearth-stories-5m.gguf");
+  const GgufFile file = GgufFile::Open(path);
+  EngineOptions options;
+  options.program_bytes = uint64_t{32} << 20;
+  for (const bool may_stream : {true, false}) {
+    for (const int64_t sequences : {1, 8, 64}) {
+      options.may_stream = may_stream;
+      options.kv_sequences = sequences;
+      options.memory_bytes = 1;
+      std::string refusal;
+      try {
+        CheckBudget(PlanEngine(file, options), path);
+      } catch (const Error& error) {
+        refusal = error.what();
+      }
+      const std::string before = "the smallest that can is ";
+      ASSERT_THAT(refusal, ::testing::HasSubstr(before));
+      const uint64_t mib = std::stoull(refusal.substr(refusal.find(before) + before.size()));
+      options.memory_bytes = mib << 20;
+      const EnginePlan plan = PlanEngine(file, options);
+      EXPECT_NO_THROW(CheckBudget(plan, path)) << sequences;
+      EXPECT_EQ(plan.is_streamed(), may_stream);
+      EXPECT_GE(plan.kv_tokens, plan.limits.max_context);
+    }
+  }
+}
+
 // A copy of a golden with one more tensor: eight zeros.
 std::string AlteredGolden(const std::string& name, const char* new_tensor) {
   const GgufFile file = GgufFile::Open(SourcePath("tests/goldens/") + name + ".gguf");
