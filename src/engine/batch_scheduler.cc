@@ -1,5 +1,7 @@
 #include "engine/batch_scheduler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
 #include <set>
@@ -23,10 +25,12 @@ double MsOf(const Stopwatch& watch) { return watch.Seconds() * 1000; }
 
 BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, SessionKeeper* sessions)
     : engine_(engine), limits_(limits), sessions_(sessions), prefixes_(limits.most_prefixes) {
+  // Each adds a token to a pass, which has no more tokens than the context.
   const int64_t most = engine.forward().limits().max_tokens;
   if (limits.most_running < 1 || limits.most_running > most) {
-    throw Error(ErrorCode::kInvalidArgument, "scheduler", "requests that run at once",
-                "1 to " + std::to_string(most), std::to_string(limits.most_running));
+    throw Error(ErrorCode::kInvalidArgument, "--parallel",
+                fmt::format("requests that run together with --ctx {}", engine.context()),
+                fmt::format("1 to {}", most), std::to_string(limits.most_running));
   }
 }
 

@@ -283,7 +283,15 @@ TEST(BatchSchedulerTest, RefusesWhatCanNeverRun) {
   hot.sampling.temperature = -1;
   EXPECT_EQ(code_of({5}, hot), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of({5}, Sampled(1, 5)), ErrorCode::kInternal) << "nothing to refuse";
-  EXPECT_THROW(BatchScheduler(*engine, {.most_running = 0}), Error);
+  for (const int64_t most_running : {0, 1000}) {
+    try {
+      BatchScheduler(*engine, {.most_running = most_running});
+      ADD_FAILURE() << most_running;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("--parallel"),
+                                                 ::testing::HasSubstr("--ctx 128")));
+    }
+  }
 }
 
 TEST(BatchSchedulerTest, AnErrorOfOneRequestIsItsOwn) {
