@@ -346,7 +346,8 @@ class Model {
   std::vector<TokenId> Tokenize(std::string_view text, bool as_prompt = false) const;
   // Bytes that a token stands for; may be part of a UTF-8 character. Error(kInvalidArgument).
   std::string TokenBytes(TokenId id) const;
-  // Text of tokens; what is no UTF-8 becomes U+FFFD.
+  // The text whose tokens these are, from its beginning: the other way of Tokenize. What is no UTF-8
+  // becomes U+FFFD.
   std::string Detokenize(const std::vector<TokenId>& tokens) const;
   // Throws Error(kUnsupported) where the model has no chat template that is known here,
   // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull). Tools are

@@ -215,13 +215,8 @@ std::string Model::TokenBytes(TokenId id) const {
 }
 
 std::string Model::Detokenize(const std::vector<TokenId>& tokens) const {
-  StreamDecoder decoder(impl_->tokenizer());
-  std::string text;
-  for (const TokenId id : tokens) {
-    TokenBytes(id);  // refuses what is none
-    text += decoder.Push(id);
-  }
-  return text + decoder.Finish();
+  for (const TokenId id : tokens) TokenBytes(id);  // refuses what is none
+  return DecodeText(impl_->tokenizer(), tokens);
 }
 
 ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,

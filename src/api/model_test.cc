@@ -135,7 +135,7 @@ TEST(ApiModelTest, TokensAndChats) {
   const Model model = Model::Load(Path(), {.threads = 1});
   EXPECT_TRUE(model.info().can_chat);
   const auto tokens = model.Tokenize("A fox.");
-  EXPECT_THAT(model.Detokenize(tokens), HasSubstr("A fox."));
+  EXPECT_EQ(model.Detokenize(tokens), "A fox.");
   EXPECT_EQ(model.Tokenize("", true).size(), 1u);
   EXPECT_EQ(CodeOf([&] { model.TokenBytes(-1); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(CodeOf([&] { model.Detokenize({1 << 20}); }), ErrorCode::kInvalidArgument);

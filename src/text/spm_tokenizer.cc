@@ -111,9 +111,8 @@ std::unique_ptr<Tokenizer> SpmTokenizer::Make(const GgufMetadata& metadata) {
 
 SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings,
                            std::vector<uint32_t> priorities, bool add_space_prefix)
-    : VocabTokenizer(std::move(vocabulary), spellings),
-      add_space_prefix_(add_space_prefix),
-      priorities_(std::move(priorities)) {
+    : VocabTokenizer(std::move(vocabulary), spellings), priorities_(std::move(priorities)) {
+  adds_space_ = add_space_prefix;
   byte_tokens_.fill(-1);
   for (size_t i = 0; i < vocab_size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -129,7 +128,7 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& s
 void SpmTokenizer::EncodeText(std::string_view text, bool at_start,
                               std::vector<TokenId>* ids) const {
   // As SentencePiece does: its space mark, written out in a text, is a space.
-  std::string normalized = at_start && add_space_prefix_ ? " " : "";
+  std::string normalized = at_start && adds_space_ ? " " : "";
   normalized += text.find(kSpaceMark) == std::string_view::npos ? text : Unescape(text);
   MergeScratch scratch;
   for (std::string_view rest = normalized; !rest.empty();) {

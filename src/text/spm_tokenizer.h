@@ -29,7 +29,6 @@ class SpmTokenizer final : public VocabTokenizer {
   // A character that is no token.
   void EncodeBytes(std::string_view bytes, std::vector<TokenId>* ids) const;
 
-  bool add_space_prefix_;
   // No token holds a space after another character, so that words can be merged one by one.
   bool words_are_separate_ = true;
   std::vector<uint32_t> priorities_;           // by token; smaller merges first

@@ -71,6 +71,18 @@ TEST_F(SpmTokenizerTest, PrefixesASpace) {
   EXPECT_THAT(MarkedTexts(*plain, plain->Encode(" the")), ElementsAre("_the"));
 }
 
+TEST_F(SpmTokenizerTest, DecodesWithoutTheSpaceThatItPuts) {
+  for (const char* text : {"", "the", " the", "  ", "\xF0\x9F\x99\x82", "z the"}) {
+    const std::vector<TokenId> ids = tokenizer_->Encode(text);
+    EXPECT_EQ(DecodeText(*tokenizer_, ids), text);
+    EXPECT_EQ(DecodeText(*tokenizer_, tokenizer_->WithBos(ids)), text);
+  }
+  GgufMetadata metadata = SmallSpmVocabulary().Spm();
+  metadata.SetBool("tokenizer.ggml.add_space_prefix", false);
+  const auto plain = Tokenizer::FromGguf(metadata);
+  EXPECT_EQ(DecodeText(*plain, plain->Encode(" the")), " the");
+}
+
 TEST_F(SpmTokenizerTest, SpellsUnknownCharactersInBytes) {
   EXPECT_THAT(Encode("z"), ElementsAre("_", "<0x7A>"));
   EXPECT_THAT(Encode("\xF0\x9F\x99\x82"), ElementsAre("_", "<0xF0>", "<0x9F>", "<0x99>", "<0x82>"));

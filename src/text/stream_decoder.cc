@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "text/tokenizer.h"
@@ -27,6 +28,22 @@ std::string StreamDecoder::TakeComplete(bool at_end) {
   }
   pending_ = std::string(rest);
   return complete;
+}
+
+std::string DecodeText(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  StreamDecoder decoder(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += decoder.Push(id);
+  text += decoder.Finish();
+  // The space comes before ordinary text only, at its beginning or behind the token that it begins
+  // with.
+  const auto first = std::find_if(ids.begin(), ids.end(), [&](TokenId id) {
+    return tokenizer.type(id) != TokenType::kControl;
+  });
+  const bool has_space = tokenizer.adds_space() && first != ids.end() &&
+                         tokenizer.type(*first) != TokenType::kUserDefined &&
+                         text.rfind(' ', 0) == 0;
+  return has_space ? text.substr(1) : text;
 }
 
 }  // namespace hearth

@@ -86,6 +86,9 @@ class Tokenizer {
   // Exact match in the vocabulary, -1 where there is none.
   virtual TokenId FindToken(std::string_view vocabulary_text) const = 0;
 
+  // Encode puts a space before a text, which is no part of it.
+  bool adds_space() const { return adds_space_; }
+
   // Convenience: TokenBytes of all, joined.
   std::string Decode(const std::vector<TokenId>& ids) const;
 
@@ -95,6 +98,7 @@ class Tokenizer {
   std::vector<std::string> texts_;
   std::vector<TokenType> types_;
   SpecialTokens special_;
+  bool adds_space_ = false;
   std::vector<TokenId> end_tokens_;  // sorted
 };
 
@@ -116,5 +120,9 @@ class StreamDecoder {
   const Tokenizer& tokenizer_;
   std::string pending_;
 };
+
+// The whole text that these are the tokens of, what is no UTF-8 replaced: of Encode's ids the text
+// that it was given.
+std::string DecodeText(const Tokenizer& tokenizer, const std::vector<TokenId>& ids);
 
 }  // namespace hearth
