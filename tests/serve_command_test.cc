@@ -60,6 +60,7 @@ TEST_F(ServeTest, TellsItsModelAndHealth) {
   const json models = client.Get("/v1/models").Json();
   EXPECT_EQ(models["data"][0]["id"], "hearth-stories-5m");
   EXPECT_EQ(client.Get("/v1/models/hearth-stories-5m").Json()["object"], "model");
+  EXPECT_EQ(client.Get("/v1/models/nope").Json()["error"]["code"], "model_not_found");
   const json stats = client.Get("/v1/hearth/stats").Json();
   EXPECT_THAT(SchemaComplaints(Schema("stats"), stats), ::testing::IsEmpty());
   EXPECT_GT(stats["memory"]["ledger"]["kv cache"], 0);
@@ -218,6 +219,9 @@ TEST_F(ServeTest, AnswersKeepToASchema) {
 TEST_F(ServeTest, EmbeddingsHaveLengthOneInBothFormats) {
   HttpClient client = Connect();
   const json request = {{"input", {"A fox ran.", "The boat is red."}}};
+  // More than run and wait at once come in turn.
+  const json many = {{"input", std::vector<std::string>(30, "A fox ran.")}};
+  EXPECT_EQ(client.Post("/v1/embeddings", many).Json()["data"].size(), 30u);
   const json floats = client.Post("/v1/embeddings", request).Json();
   ASSERT_EQ(floats["data"].size(), 2u);
   const auto vector = floats["data"][0]["embedding"].get<std::vector<double>>();
@@ -252,15 +256,15 @@ TEST_F(ServeTest, RefusesWithTheErrorsOfTheApi) {
       {"POST", "/v1/completions", R"({"prompt": "a", "n": 100})", 400, "at most 8"},
       {"POST", "/v1/completions", R"({"prompt": "a", "model": "gpt-5"})", 404, "gpt-5"},
       {"POST", "/v1/completions", R"({"prompt": ")" + long_text + "\"}", 400, "prompt"},
-      {"POST", "/v1/embeddings", R"({"input": ")" + long_text + "\"}", 400, "prompt"},
+      {"POST", "/v1/embeddings", R"({"input": ")" + long_text + "\"}", 400, "input: tokens"},
       {"GET", "/v1/chat/completions", "", 405, "POST"},
       {"DELETE", "/v1/models", "", 405, "GET"},
       {"GET", "/nothing", "", 404, "/nothing"},
       {"GET", "/../../etc/passwd", "", 404, "etc"},
-      {"GET", "/v1/models/../../health", "", 404, "nothing"},
+      {"GET", "/v1/models/../../health", "", 404, "no model"},
       {"GET", "/%2e%2e/health", "", 404, "nothing"},
       {"GET", "//health", "", 404, "nothing"},
-      {"GET", "/v1/models/other", "", 404, "nothing"},
+      {"GET", "/v1/models/other", "", 404, "no model"},
   };
   for (const Case& c : cases) {
     HttpClient client = Connect();

@@ -235,17 +235,18 @@ std::string UsageDocument(const AnswerHead& head, const Usage& usage) {
 
 std::string EmbeddingsDocument(const std::string& model, const std::vector<Embedding>& embeddings,
                                bool as_base64, int64_t prompt_tokens) {
-  json data = json::array();
-  for (const Embedding& embedding : embeddings) {
-    data.push_back(
-        {{"object", "embedding"},
-         {"index", data.size()},
-         {"embedding", as_base64 ? json(Base64(embedding.vector)) : json(embedding.vector)}});
+  std::string data;
+  for (size_t i = 0; i < embeddings.size(); ++i) {
+    const std::vector<float>& vector = embeddings[i].vector;
+    AppendItem(data, Dump({{"object", "embedding"},
+                           {"index", i},
+                           {"embedding", as_base64 ? json(Base64(vector)) : json(vector)}}));
   }
-  return Dump({{"object", "list"},
-               {"data", std::move(data)},
-               {"model", model},
-               {"usage", {{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}}}});
+  return WithMember(
+      {{"object", "list"},
+       {"model", model},
+       {"usage", {{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}}}},
+      "data", "[" + data + "]");
 }
 
 std::string ModelsDocument(const std::string& model, int64_t created) {

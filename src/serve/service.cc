@@ -159,9 +159,10 @@ void Service::CheckHead(const RequestHead& head) const {
     error.set_allowed(allowed);
     throw error;
   }
-  const bool is_model = path.rfind("/v1/models/", 0) == 0;
+  constexpr std::string_view kModels = "/v1/models/";
+  if (path.rfind(kModels, 0) == 0) CheckModel(path.substr(kModels.size()));
   throw RequestError(Status::kNotFound, fmt::format("there is nothing at '{}'", Printable(path)),
-                     "", is_model ? "model_not_found" : "not_found");
+                     "", "not_found");
 }
 
 std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string body,
@@ -204,7 +205,7 @@ void Service::CheckCount(size_t requests) const {
 
 // An answer as long as asked for must fit behind its prompt.
 void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
-                        const GenerationSettings& settings) const {
+                        const GenerationSettings& settings, const char* field) const {
   const int64_t context = model_.info().context;
   for (const std::vector<api::TokenId>& prompt : prompts) {
     const auto length = std::ssize(prompt);
@@ -213,7 +214,7 @@ void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
         Status::kBadRequest,
         fmt::format("the context holds {} tokens: {} of the prompt and {} to generate are more",
                     context, length, settings.max_tokens.value_or(1)),
-        "", "context_length_exceeded");
+        field, "context_length_exceeded");
   }
 }
 
@@ -237,8 +238,8 @@ void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
       "logprobs", "invalid_value");
 }
 
-std::vector<std::vector<api::TokenId>> Service::Tokens(
-    const std::vector<TextOrTokens>& texts) const {
+std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrTokens>& texts,
+                                                       const char* field) const try {
   std::vector<std::vector<api::TokenId>> all;
   for (const TextOrTokens& text : texts) {
     if (const auto* words = std::get_if<std::string>(&text)) {
@@ -248,6 +249,8 @@ std::vector<std::vector<api::TokenId>> Service::Tokens(
     }
   }
   return all;
+} catch (const api::Error& error) {
+  throw FromModel(error, field);
 }
 
 AnswerHead Service::NewHead(AnswerKind kind) {
@@ -269,7 +272,7 @@ AnswerFn Service::Chat(std::string_view body) {
 
 AnswerFn Service::PrepareChat(ChatRequest request) {
   api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools);
-  CheckRoom({prompt.tokens}, request.settings);
+  CheckRoom({prompt.tokens}, request.settings, "messages");
   CheckScores({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
@@ -282,8 +285,8 @@ AnswerFn Service::Complete(std::string_view body) {
   CompletionRequest request = ParseCompletionRequest(body);
   CheckModel(request.settings.model);
   CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
-  auto prompts = Tokens(request.prompts);
-  CheckRoom(prompts, request.settings);
+  auto prompts = Tokens(request.prompts, "prompt");
+  CheckRoom(prompts, request.settings, "prompt");
   CheckScores(prompts, request.settings);
   return StartGeneration(AnswerKind::kCompletion, std::move(request.settings), std::move(prompts),
                          {});
@@ -303,9 +306,8 @@ AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
 AnswerFn Service::Embed(std::string_view body) {
   const EmbeddingsRequest request = ParseEmbeddingsRequest(body);
   CheckModel(request.model);
-  CheckCount(request.inputs.size());
   return [this, as_base64 = request.as_base64,
-          texts = Tokens(request.inputs)](std::shared_ptr<Reply> reply) {
+          texts = Tokens(request.inputs, "input")](std::shared_ptr<Reply> reply) {
     auto exchange =
         std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
     exchange->Start(texts);

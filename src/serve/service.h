@@ -73,8 +73,9 @@ class Service {
   void CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
                    const GenerationSettings& settings) const;
   void CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
-                 const GenerationSettings& settings) const;
-  std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts) const;
+                 const GenerationSettings& settings, const char* field) const;
+  std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts,
+                                                const char* field) const;
   AnswerHead NewHead(AnswerKind kind);
 
   AnswerFn StartGeneration(AnswerKind kind, GenerationSettings settings,
