@@ -119,7 +119,7 @@ TEST_F(PackCommandTest, WhatCannotBeWrittenIsKnownBeforeAnythingIsLearned) {
   };
   MakeModel(folder_.Path("m"), ShapeText(64, 64, kDenseShape), DType::kF16);
   ExpectOneSentence(pack(folder_.Path("m"), "/nowhere/p.gguf"), 1, "/nowhere/p.gguf");
-  ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("m")), 1, "would be replaced");
+  ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("m")), 2, "would be replaced");
   ExpectOneSentence(pack(folder_.Path("m"), folder_.Path("p")), 1, "/nowhere/text");
   EXPECT_THAT(folder_.Files(), ElementsAre("m"));
 }

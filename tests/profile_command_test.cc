@@ -156,7 +156,8 @@ TEST_F(ProfileCommandTest, OtherFilesAreNotReplaced) {
   ExpectRefused(Profile({"-o", profile, "--tokens", "60", "--trace", folder_ + "t"}), 1,
                 "a trace needs all tokens");
   EXPECT_EQ(ReadWholeFile(profile), bytes);
-  ExpectRefused(Profile({"-o", folder_ + "text"}), 1, "no profile of Hearth");
+  std::ofstream(folder_ + "note") << std::string(500, 'n');
+  ExpectRefused(Profile({"-o", folder_ + "note"}), 1, "no profile of Hearth");
   EXPECT_EQ(Profile({"-o", profile, "--tokens", "61", "--restart"}).exit_code, 0);
 }
 

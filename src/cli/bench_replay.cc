@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -198,6 +199,7 @@ void CheckReplayUsage(const CLI::App& command, const ReplayArguments& arguments)
 }
 
 int Replay(const ReplayArguments& arguments, bool json) {
+  CheckFiles({{"--trace", arguments.trace}}, {{"--plot", arguments.plot}});
   if (!arguments.plot.empty()) CheckWritable(arguments.plot);  // before the work
   CatchInterrupts(true);
   AccessSequence sequence;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/cache_folder.h"
+#include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/doctor_report.h"
 #include "cli/option_values.h"
@@ -49,6 +50,8 @@ void SaveForOthers(const std::string& text) {
 
 int Diagnose(const DoctorCommand& options) {
   // Better known before the measuring.
+  CheckFiles({{"--file", options.profiler.file}},
+             {{"--output", options.output}, {"--plot", options.plot}});
   if (!options.output.empty()) CheckWritable(options.output);
   if (!options.plot.empty()) CheckWritable(options.plot);
   HardwareProfile profile;

@@ -10,6 +10,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
@@ -151,6 +152,9 @@ PackReport WriteAndTry(const GgufFile& source, PackOptions pack, std::optional<T
 
 int Pack(const PackCommandOptions& options) {
   CheckPackUsage(options);
+  CheckFiles(
+      {{"MODEL", options.source}, {"--text", options.text_file}, {"--profile", options.profile}},
+      {{"--output", options.output}});
   const GgufFile source = IsModelFolder(options.source) ? OpenModelFolder(options.source)
                                                         : GgufFile::Open(options.source);
   std::optional<ModelProfile> profile;

@@ -9,6 +9,8 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/cache_folder.h"
+#include "cli/command_files.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -172,6 +174,10 @@ int PlanModel(const PlanArguments& arguments, bool json) {
   // Before anything is read: what runs the plan is the same program.
   const uint64_t program_bytes = ProgramBytesOfRuns();
   PlanWishes wishes = arguments.wishes;
+  CheckFiles({{"MODEL", wishes.model.model},
+              {"--hw", wishes.hardware.empty() ? SavedHardwarePath() : wishes.hardware},
+              {"--text", wishes.text}},
+             {{"--output", arguments.output}});
   wishes.cores = AllowedCores(arguments);
   if (!arguments.output.empty()) CheckWritable(arguments.output);  // before the work
   const PlannedRun run = MakePlanHere(wishes, program_bytes);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/activation_report.h"
+#include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
@@ -197,6 +198,8 @@ void Report(const ProfileCommand& options, const ModelProfile& profile, const Tr
 }
 
 int Profile(const ProfileCommand& options) {
+  CheckFiles({{"MODEL", options.model.model}, {"--text", options.text_file}},
+             {{"--output", options.output}, {"--plot", options.plot}, {"--trace", options.trace}});
   ProfileJob job = PlanJob(options);
   ContinueFrom(options, job);
   for (const std::string& path : {options.output, options.plot}) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -204,6 +205,11 @@ int RunSimulate(const SimulateCommand& command) {
     WriteOutput(SimDeviceJson(ResolveSimDevice(command.device)));
     return kExitDone;
   }
+  CheckFiles({{"--device", PathUnlessName(command.device)},
+              {"--model", PathUnlessName(command.model)},
+              {"--profile", command.profile},
+              {"--trace", command.trace}},
+             {{"--plot", command.plot}});
   if (!command.plot.empty()) CheckWritable(command.plot);  // before the work
   const SimInputs inputs = AsUsage([&] { return ReadInputs(command); });
   std::vector<SimMemory> memories = command.memories;

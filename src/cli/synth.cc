@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -79,6 +80,7 @@ void AddPlantedOptions(CLI::App& command, std::optional<PlantedOptions>& planted
 }
 
 int Synth(const SynthCommandOptions& options) {
+  CheckFiles({{"--shape", PathUnlessName(options.shape)}}, {{"--output", options.output}});
   const ModelShape shape = ResolveShape(options.shape);
   SynthOptions synth{.quant = options.quant, .seed = options.seed};
   synth.planted = options.planted;
