@@ -140,6 +140,26 @@ TEST(CliFailureTest, WrongValuesOfFlagsAreWrongUsage) {
   }
 }
 
+TEST(CliFailureTest, WhatIsNoNumberIsInNoRange) {
+  for (const char* value : {"nan", "-nan", "inf", "-inf"}) {
+    ExpectOneSentence(RunHearth({"run", "/nowhere", "-p", "x", "--pinned", value}), 2, "--pinned");
+    ExpectOneSentence(RunHearth({"bench", "/nowhere", "--pinned", value}), 2, "--pinned");
+    ExpectOneSentence(RunHearth({"plan", "/nowhere", "--min-speed", value}), 2, "--min-speed");
+    ExpectOneSentence(
+        RunHearth({"profile", "/nowhere", "--text", "x", "-o", "y", "--save-every", value}), 2,
+        "--save-every");
+    for (const char* flag :
+         {"--device-bandwidth", "--link-bandwidth", "--link-latency", "--memory-bandwidth"}) {
+      ExpectOneSentence(RunHearth({"plan", "opt-6.7b", "--device-memory", "8G", flag, value}), 2,
+                        flag);
+    }
+    ExpectOneSentence(RunHearth({"simulate", "--device", "oneplus-12", "--gate-fires", value}), 2,
+                      "--gate-fires");
+  }
+  ExpectOneSentence(RunHearth({"run", "/nowhere", "-p", "x", "--ctx", "0"}), 2,
+                    "from 1 to 2^31, found '0'");
+}
+
 TEST(CliFailureTest, FlagsWithoutEffectAreRefused) {
   const std::string model = Golden("llama");
   for (const char* flag : {"--seed", "--top-k", "--top-p", "--min-p"}) {

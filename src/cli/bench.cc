@@ -131,15 +131,15 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->option_text("N,...");
   command->add_option("--decode", options->bench.decode_tokens, "tokens to decode (default 64)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostBenchTokens));
+      ->check(WholeIn(1, kMostBenchTokens));
   command
       ->add_option("--context", options->bench.decode_context,
                    "tokens before those that are decoded (default 32)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostBenchTokens));
+      ->check(WholeIn(1, kMostBenchTokens));
   command->add_option("--reps", options->bench.repetitions, "how often, in turn (default 5)")
       ->option_text("R")
-      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+      ->check(WholeIn(1, 1000));
   command->add_flag("--profile", options->bench.profile,
                     "also print where the time goes, op by op");
   AddReplayOptions(*command, options->replay);

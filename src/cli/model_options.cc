@@ -50,7 +50,7 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       .add_option("--ctx", options.context,
                   "context in tokens (default: the model's, at most 4096)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+      ->check(WholeIn(1, int64_t{1} << 31));
   command.add_option("--kv", options.kv, "type of the KV cache (default f16)")
       ->option_text("f16|f32")
       ->check(CLI::IsMember({"f16", "f32"}));

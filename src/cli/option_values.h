@@ -26,6 +26,10 @@ auto AsUsage(Parse&& parse) {
 // Refuses ''.
 CLI::Validator NotEmpty();
 
+// A whole number from `least` to `most`; any number from `least` to `most`, which NaN is not.
+CLI::Validator WholeIn(int64_t least, int64_t most);
+CLI::Validator NumberIn(double least, double most);
+
 // --memory, a size like 2.5G; --threads.
 CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes);
 CLI::Option* AddThreadsOption(CLI::App& command, int& threads);

@@ -127,7 +127,7 @@ void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
                   "the least memory for so many tokens per second, instead of the fastest within "
                   "the memory")
       ->option_text("TOK_S")
-      ->check(CLI::Range(1e-3, 1e6));
+      ->check(NumberIn(1e-3, 1e6));
   command.add_option("--cores", arguments.cores, "processors that may be used, such as 0,2-5")
       ->option_text("SET")
       ->check(NotEmpty());
@@ -143,7 +143,7 @@ void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
       ->check(NotEmpty());
   command.add_option("--tokens", arguments.wishes.tokens, "tokens of it (256)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{8}, kMostTokens));
+      ->check(WholeIn(8, kMostTokens));
   command.add_flag("--record", arguments.wishes.record, "learn it again");
   command
       .add_option("-o,--output", arguments.output, "write the plan, for --plan of run and bench")
@@ -151,7 +151,7 @@ void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
       ->check(NotEmpty());
   command.add_option("--ctx", arguments.wishes.model.context, "context in tokens, as for run")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+      ->check(WholeIn(1, int64_t{1} << 31));
   command.add_option("--kv", arguments.wishes.model.kv, "type of the KV cache (default f16)")
       ->option_text("f16|f32")
       ->check(CLI::IsMember({"f16", "f32"}));

@@ -216,7 +216,7 @@ std::string PlacementText(const PlacementModel& model, const PlacementMachine& m
 CLI::Option* AddRate(CLI::App& command, const char* name, double& rate, const char* what) {
   return command.add_option(name, rate, what)
       ->option_text("GB/s")
-      ->check(CLI::Range(1e-3, kMaxGigabytes));
+      ->check(NumberIn(1e-3, kMaxGigabytes));
 }
 
 void AddAssumptions(CLI::App& command, PlacementArguments& arguments) {
@@ -260,12 +260,12 @@ void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
       .add_option("--link-latency", arguments.link_us,
                   "microseconds that starting a transfer takes (10)")
       ->option_text("US")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(NumberIn(0.0, 1e6));
   command
       .add_option("--memory-bandwidth", arguments.memory_gb_s,
                   "of the host's memory (measured here)")
       ->option_text("GB/s")
-      ->check(CLI::Range(1e-3, kMaxGigabytes));
+      ->check(NumberIn(1e-3, kMaxGigabytes));
   command
       .add_option_function<std::string>(
           "--dense",

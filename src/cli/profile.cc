@@ -236,22 +236,22 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       ->add_option("--walk", options->walk,
                    "instead: tokens of the topic walk of a synthesized model")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostWalk));
+      ->check(WholeIn(1, kMostWalk));
   AddFileOption(*command, "-o,--output", options->output,
                 "profile to write, for pack; one that is there is continued");
   command->add_flag("--restart", options->restart, "replace what is at -o instead");
   command->add_option("--save-every", options->save_seconds, "seconds between saves (60)")
       ->option_text("S")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(NumberIn(0.0, 1e9));
   command->add_option("--tokens", options->tokens, "tokens of the text to run (all)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostProfileTokens));
+      ->check(WholeIn(1, kMostProfileTokens));
   AddFileOption(*command, "--plot", options->plot, "picture to write (SVG)");
   AddFileOption(*command, "--trace", options->trace,
                 "access trace to write: the active neurons of every token");
   command->add_option("--trace-tokens", options->trace_tokens, "tokens to trace (all)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, kMostProfileTokens));
+      ->check(WholeIn(1, kMostProfileTokens));
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, command, &action] {
     CheckProfileUsage(*options, *command);

@@ -108,7 +108,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
       ->excludes(prompt);
   command->add_option("-n,--tokens", options->generate.max_tokens, "tokens at most (256)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+      ->check(WholeIn(1, int64_t{1} << 31));
   command->add_option("--stop", options->generate.stop, "end at this text; may be repeated")
       ->option_text("TEXT")
       ->expected(1)

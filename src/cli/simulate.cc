@@ -200,16 +200,20 @@ void WritePlot(const SimulateCommand& command, const SimInputs& inputs,
   WriteFileAtomically(command.plot, svg);
 }
 
-int RunSimulate(const SimulateCommand& command) {
-  if (command.print_device) {
-    WriteOutput(SimDeviceJson(ResolveSimDevice(command.device)));
-    return kExitDone;
-  }
+void CheckSimulatedFiles(const SimulateCommand& command) {
   CheckFiles({{"--device", PathUnlessName(command.device)},
               {"--model", PathUnlessName(command.model)},
               {"--profile", command.profile},
               {"--trace", command.trace}},
              {{"--plot", command.plot}});
+}
+
+int RunSimulate(const SimulateCommand& command) {
+  if (command.print_device) {
+    WriteOutput(SimDeviceJson(ResolveSimDevice(command.device)));
+    return kExitDone;
+  }
+  CheckSimulatedFiles(command);
   if (!command.plot.empty()) CheckWritable(command.plot);  // before the work
   const SimInputs inputs = AsUsage([&] { return ReadInputs(command); });
   std::vector<SimMemory> memories = command.memories;
@@ -346,13 +350,13 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
       ->option_text("NAME");
   command.add_option("--tokens", options.options.tokens, "tokens to measure (256)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}));
+      ->check(WholeIn(1, 10'000'000));
   command.add_option("--warmup", options.options.warmup_tokens, "tokens before them (64)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{0}, int64_t{10'000'000}));
+      ->check(WholeIn(0, 10'000'000));
   command.add_option("--cluster", options.options.cluster_neurons, "neurons of a cluster (32)")
       ->option_text("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+      ->check(WholeIn(1, 1'000'000));
 }
 
 void AddStatistics(CLI::App& command, SimulateCommand& options) {
@@ -372,7 +376,7 @@ void AddStatistics(CLI::App& command, SimulateCommand& options) {
       .add_option("--gate-fires", options.options.gate_fires,
                   "share of listed neurons whose gate fires (0.8)")
       ->option_text("SHARE")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberIn(0.0, 1.0));
   AddSeedOption(command, options.accesses.seed, "same seed, same accesses (0)");
 }
 

@@ -108,7 +108,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
           "of a streamed model's memory for neurons, the share that is pinned to those that fire "
           "most (default 0.5); the cache has the rest")
       ->option_text("SHARE")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberIn(0.0, 1.0));
 }
 
 void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments) {

@@ -75,7 +75,7 @@ void AddPlantedOptions(CLI::App& command, std::optional<PlantedOptions>& planted
       .add_option_function<int64_t>(
           "--rank", [&planted](int64_t rank) { Planted(planted).rank = rank; },
           "ReLU shapes: directions per layer that neurons look at (256)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(WholeIn(1, int64_t{1} << 20))
       ->option_text("K");
 }
 
