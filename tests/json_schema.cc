@@ -56,6 +56,8 @@ class Checker {
       CheckOneOf(rule, value, where);
     } else if (keyword == "minimum") {
       if (value.is_number() && value < rule) Complain(where, value.dump() + " is too small");
+    } else if (keyword == "maximum") {
+      if (value.is_number() && value > rule) Complain(where, value.dump() + " is too large");
     } else if (keyword == "minItems") {
       if (value.is_array() && value.size() < rule) Complain(where, "too few items");
     } else if (keyword == "items") {

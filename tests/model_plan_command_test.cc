@@ -163,7 +163,7 @@ TEST_F(ModelPlanCommandTest, PlansThatWereEditedAreRefusedByName) {
   EXPECT_THAT(refusal([](Json& d) { d["kv"]["context"] = 1 << 30; }),
               HasSubstr("made for at most"));
   EXPECT_THAT(refusal([](Json& d) { d["layers"][0]["ranges"]["pinned"][1] = 64; }),
-              HasSubstr("layers.ranges"));
+              HasSubstr("layers[0].ranges"));
   EXPECT_THAT(refusal([](Json& d) { d["layers"].erase(0); }), HasSubstr("layers"));
   EXPECT_THAT(refusal([](Json& d) { d["layers"][0]["mode"] = "dense"; }),
               HasSubstr("layers that differ"));

@@ -16,7 +16,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostLayers = 10000;
+constexpr size_t kMostLayers = 10000;
+constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostNeurons = int64_t{1} << 30;
 constexpr int kMostCpus = 4096;
 constexpr uint64_t kMostPlanBytes = uint64_t{16} << 20;
@@ -37,13 +38,15 @@ ordered_json StreamJson(const ExecutionPlan& plan) {
 }
 
 StreamPlan StreamFromJson(JsonObject fields) {
-  return {.holds_gates = fields.Bool("gates_pinned"),
-          .pinned_neurons = fields.Int("pinned_neurons", 0, kMostNeurons),
-          .cache_slots = fields.Int("cache_slots", 0, kMostNeurons),
-          .range_neurons = fields.Int("range_neurons", 0, kMostNeurons),
-          .range_buffers = fields.Int("range_buffers", 0, kMostNeurons),
-          .queue_depth =
-              static_cast<int>(fields.Int("queue_depth", 0, std::numeric_limits<int>::max()))};
+  const StreamPlan stream = {.holds_gates = fields.Bool("gates_pinned"),
+                             .pinned_neurons = fields.Int("pinned_neurons", 0, kMostNeurons),
+                             .cache_slots = fields.Int("cache_slots", 0, kMostNeurons),
+                             .range_neurons = fields.Int("range_neurons", 0, kMostNeurons),
+                             .range_buffers = fields.Int("range_buffers", 0, kMostNeurons),
+                             .queue_depth = static_cast<int>(
+                                 fields.Int("queue_depth", 0, std::numeric_limits<int>::max()))};
+  fields.Finish();
+  return stream;
 }
 
 // [begin, end) of `ranges`, which must follow what was before.
@@ -73,36 +76,72 @@ void ReadCores(JsonObject cores, ExecutionPlan& plan) {
     throw Error(ErrorCode::kUnsupported, cores.file(),
                 "a processor for reading alone: threads that compute submit reads too");
   }
+  cores.Finish();
 }
 
-// All layers are alike: what they say agrees with the plan's own numbers.
-void ReadLayers(const json& layers, const std::string& file, ExecutionPlan& plan) {
-  if (!layers.is_array() || layers.empty() || layers.size() > static_cast<size_t>(kMostLayers)) {
-    throw Error(ErrorCode::kCorrupt, file, fmt::format("layers: expected 1 to {}", kMostLayers));
+// Layers are alike: what one says agrees with the plan's own numbers.
+void ReadLayer(JsonObject& fields, ExecutionPlan& plan) {
+  const std::string& file = fields.file();
+  const std::string mode = fields.OneOf("mode", {"dense", "gated", "predicted"});
+  JsonObject ranges = fields.Object("ranges");
+  const int64_t device = RangeEnd(ranges, "device", 0, kMostNeurons);
+  if (device > 0) {
+    throw Error(ErrorCode::kUnsupported, file, "neurons on a device: no engine has one yet");
   }
-  plan.num_layers = static_cast<int64_t>(layers.size());
-  for (const json& layer : layers) {
-    JsonObject fields(layer, file, ErrorCode::kCorrupt, "layers");
-    const std::string mode = fields.OneOf("mode", {"dense", "gated", "predicted"});
-    JsonObject ranges = fields.Object("ranges");
-    const int64_t device = RangeEnd(ranges, "device", 0, kMostNeurons);
-    if (device > 0) {
-      throw Error(ErrorCode::kUnsupported, file, "neurons on a device: no engine has one yet");
-    }
-    const int64_t pinned = RangeEnd(ranges, "pinned", device, kMostNeurons);
-    const int64_t flash = RangeEnd(ranges, "flash", pinned, kMostNeurons);
-    if (plan.mode.empty()) {
-      plan.mode = mode;
-      plan.neurons = flash;
-    }
-    if (mode != plan.mode || flash != plan.neurons) {
-      throw Error(ErrorCode::kUnsupported, file, "layers that differ from each other");
-    }
-    if (pinned != PinnedNeurons(plan)) {
-      throw Error(ErrorCode::kCorrupt, file, "layers.ranges.pinned: its end",
-                  fmt::format("{}, as stream says", PinnedNeurons(plan)), std::to_string(pinned));
-    }
+  const int64_t pinned = RangeEnd(ranges, "pinned", device, kMostNeurons);
+  const int64_t flash = RangeEnd(ranges, "flash", pinned, kMostNeurons);
+  ranges.Finish();
+  if (plan.mode.empty()) {
+    plan.mode = mode;
+    plan.neurons = flash;
   }
+  if (mode != plan.mode || flash != plan.neurons) {
+    throw Error(ErrorCode::kUnsupported, file, "layers that differ from each other");
+  }
+  if (pinned != PinnedNeurons(plan)) {
+    throw Error(ErrorCode::kCorrupt, file, "layers.ranges.pinned: its end",
+                fmt::format("{}, as stream says", PinnedNeurons(plan)), std::to_string(pinned));
+  }
+  ++plan.num_layers;
+}
+
+PlannedTime TimeFromJson(JsonObject fields) {
+  const PlannedTime time = {fields.Number("attention", 0), fields.Number("predictor", 0),
+                            fields.Number("ffn", 0), fields.Number("io", 0),
+                            fields.Number("token", 0)};
+  fields.Finish();
+  return time;
+}
+
+// Of any names; "weights" is among them, for every run has them.
+void ReadLedger(const json& entries, JsonObject ledger, ExecutionPlan& plan) {
+  ledger.Get("weights");
+  auto left = static_cast<uint64_t>(kMostBytes);  // so that the sum stays below 2^63
+  for (const auto& [name, bytes] : entries.items()) {
+    const uint64_t entry = ledger.Count(name, 0, left);
+    plan.ledger[name] = entry;
+    left -= entry;
+  }
+}
+
+// How neurons are read, and which of them are kept.
+void ReadIo(JsonObject& fields, ExecutionPlan& plan) {
+  plan.io_strategy =
+      fields.OneOf("io_strategy", {"none", "whole", "halves", "sequential", "experts"});
+  const bool streams = !fields.IsNull("stream");
+  if (streams || !fields.IsNull("io_backend")) {
+    plan.io_backend = fields.OneOf("io_backend", {"io_uring", "pread"});
+  }
+  plan.cache_policy = fields.Text("cache_policy");
+  if (streams && plan.cache_policy.empty()) fields.Fail("cache_policy", "the name of a policy");
+  if (streams) plan.stream = StreamFromJson(fields.Object("stream"));
+}
+
+void ReadKv(JsonObject kv, ExecutionPlan& plan) {
+  plan.kv_dtype = kv.OneOf("dtype", {"f16", "f32"});
+  kv.OneOf("place", {"memory"});
+  plan.context = kv.Int("context", 1, kMostBytes);
+  kv.Finish();
 }
 
 }  // namespace
@@ -157,35 +196,19 @@ ExecutionPlan PlanFromJson(const json& document, const std::string& file) {
   plan.decode_tok_s = fields.Number("decode_tok_s", 0);
   plan.prefill_tok_s = fields.Number("prefill_tok_s", 0);
   plan.bound = fields.OneOf("bound", {"compute", "memory", "flash"});
-  JsonObject time = fields.Object("time_ms");
-  plan.time = {time.Number("attention", 0), time.Number("predictor", 0), time.Number("ffn", 0),
-               time.Number("io", 0), time.Number("token", 0)};
-  plan.miss_rate = fields.Number("miss_rate", 0);
-  constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();
+  plan.time = TimeFromJson(fields.Object("time_ms"));
+  plan.miss_rate = fields.Number("miss_rate", 0, 1);
   plan.bytes_read_per_token =
       static_cast<uint64_t>(fields.Int("bytes_read_per_token", 0, kMostBytes));
   plan.budget_bytes = static_cast<uint64_t>(fields.Int("budget_bytes", 1, kMostBytes));
-  JsonObject ledger = fields.Object("ledger");
-  const json& weights = ledger.Get("weights");  // every run has them
-  if (!weights.is_number_unsigned()) fields.Fail("ledger", "bytes by name");
-  for (const auto& [name, bytes] : document.at("ledger").items()) {
-    if (!bytes.is_number_unsigned()) fields.Fail("ledger", "bytes by name");
-    plan.ledger[name] = bytes.get<uint64_t>();
-  }
+  ReadLedger(fields.Get("ledger"), fields.Object("ledger"), plan);
   ReadCores(fields.Object("cores"), plan);
-  plan.io_strategy =
-      fields.OneOf("io_strategy", {"none", "whole", "halves", "sequential", "experts"});
-  if (!fields.IsNull("io_backend")) {
-    plan.io_backend = fields.OneOf("io_backend", {"io_uring", "pread"});
-  }
-  plan.cache_policy = fields.Text("cache_policy");
-  if (!fields.IsNull("stream")) plan.stream = StreamFromJson(fields.Object("stream"));
-  ReadLayers(fields.Get("layers"), file, plan);
-  JsonObject kv = fields.Object("kv");
-  plan.kv_dtype = kv.OneOf("dtype", {"f16", "f32"});
-  kv.OneOf("place", {"memory"});
-  plan.context = kv.Int("context", 1, kMostBytes);
+  ReadIo(fields, plan);
+  fields.ForEach("layers", kMostLayers, [&](JsonObject& layer) { ReadLayer(layer, plan); });
+  if (plan.num_layers == 0) fields.Fail("layers", "at least one");
+  ReadKv(fields.Object("kv"), plan);
   fields.OneOf("prefill_device", {"cpu"});
+  fields.Finish();
   return plan;
 }
 
@@ -198,7 +221,7 @@ ExecutionPlan ReadPlan(const std::string& path) {
     throw Error(ErrorCode::kCorrupt, path, "this is no plan");
   }
   file.seekg(0);
-  const json document = json::parse(file, nullptr, false);
+  const json document = json::parse(file, EachKeyOnce(path, ErrorCode::kCorrupt), false);
   if (document.is_discarded()) throw Error(ErrorCode::kCorrupt, path, "this is no JSON document");
   return PlanFromJson(document, path);
 }

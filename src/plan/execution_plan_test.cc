@@ -98,7 +98,18 @@ TEST(ExecutionPlanTest, RefusesByName) {
        ErrorCode::kCorrupt, "pinned"},
       {"slots", [](auto& j) { j["stream"]["cache_slots"] = 1e30; }, ErrorCode::kCorrupt,
        "stream.cache_slots"},
-      {"ledger", [](auto& j) { j["ledger"]["weights"] = "much"; }, ErrorCode::kCorrupt, "ledger"},
+      {"ledger", [](auto& j) { j["ledger"]["kv"] = "much"; }, ErrorCode::kCorrupt, "ledger.kv"},
+      {"no weights", [](auto& j) { j["ledger"].erase("weights"); }, ErrorCode::kCorrupt,
+       "ledger.weights"},
+      {"sum",
+       [](auto& j) {
+         j["ledger"]["kv"] = uint64_t{1} << 62;
+         j["ledger"]["neurons"] = uint64_t{1} << 62;
+       },
+       ErrorCode::kCorrupt, "ledger.neurons"},
+      {"misses", [](auto& j) { j["miss_rate"] = 1e300; }, ErrorCode::kCorrupt, "miss_rate"},
+      {"policy", [](auto& j) { j["cache_policy"] = ""; }, ErrorCode::kCorrupt, "cache_policy"},
+      {"backend", [](auto& j) { j["io_backend"] = nullptr; }, ErrorCode::kCorrupt, "io_backend"},
       {"kv", [](auto& j) { j["kv"]["place"] = "flash"; }, ErrorCode::kCorrupt, "kv.place"},
       {"no object", [](auto& j) { j = 7; }, ErrorCode::kCorrupt, "object"},
   };
@@ -112,6 +123,20 @@ TEST(ExecutionPlanTest, RefusesByName) {
       EXPECT_EQ(error.code(), bad.code) << bad.name << ": " << error.what();
       EXPECT_NE(std::string(error.what()).find(bad.says), std::string::npos)
           << bad.name << ": " << error.what();
+    }
+  }
+}
+
+TEST(ExecutionPlanTest, RefusesWhatItDoesNotKnow) {
+  for (const char* place :
+       {"", "/time_ms", "/cores", "/stream", "/layers/1", "/layers/2/ranges", "/kv"}) {
+    nlohmann::json document = nlohmann::json::parse(PlanJson(SomePlan()).dump());
+    document[nlohmann::json::json_pointer(place)]["surprise"] = 1;
+    try {
+      PlanFromJson(document, "my.plan");
+      ADD_FAILURE() << place << " took it";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("surprise"), std::string::npos) << error.what();
     }
   }
 }

@@ -10,6 +10,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 const json& Document() {
   static const json document = json::parse(R"({
@@ -82,6 +83,22 @@ TEST(JsonObjectTest, TakesObjectsOnly) {
   for (const json& other : {json(7), json(nullptr), json::array({1}), json("text")}) {
     EXPECT_THROW(Reader(other), Error) << other;
   }
+}
+
+TEST(JsonObjectTest, KeysAreThereOnce) {
+  const auto parse = [](const std::string& text) {
+    return json::parse(text, EachKeyOnce("file.json", ErrorCode::kCorrupt), false);
+  };
+  // The same in another object is another key.
+  EXPECT_FALSE(parse(R"({"a": {"b": 1}, "b": [{"b": 1}, {"b": 2}]})").is_discarded());
+  EXPECT_TRUE(parse("{").is_discarded());
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  for (const std::string& text : {std::string(R"({"a": 1, "a": 1})"),
+                                  std::string(R"({"l": [0, {"a": {"c": 1}, "b": 2, "a": 3}]})")}) {
+    EXPECT_THAT([&] { parse(text); },
+                ThrowsMessage<Error>(HasSubstr("file.json: key 'a' is there twice")));
+  }
+  EXPECT_THAT([&] { parse(deep); }, ThrowsMessage<Error>(HasSubstr("nested too deeply")));
 }
 
 }  // namespace

@@ -270,7 +270,7 @@ HardwareProfile ReadHardware(const std::string& path) {
   std::string text(reader->size_bytes(), '\0');
   reader->ReadAt(0, std::as_writable_bytes(std::span(text)));
   // Without exceptions: the library's messages name its own parts.
-  const json document = json::parse(text, nullptr, false);
+  const json document = json::parse(text, EachKeyOnce(path, ErrorCode::kCorrupt), false);
   if (document.is_discarded()) {
     throw Error(ErrorCode::kCorrupt, path, "is not a hardware profile: not valid JSON");
   }

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 #include "plan/json_object.h"
@@ -20,19 +19,6 @@ using nlohmann::json;
 // A shape is a few hundred bytes; a larger file is something else given by mistake.
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
 
-// The library keeps the last of two equal keys without a word.
-json::parser_callback_t RepeatedKeyCheck(const std::string& file_name) {
-  return [&file_name, seen = std::set<std::string>()](int depth, json::parse_event_t event,
-                                                      json& parsed) mutable {
-    if (event != json::parse_event_t::key || depth != 1) return true;
-    if (!seen.insert(parsed.get<std::string>()).second) {
-      throw Error(ErrorCode::kInvalidArgument, file_name,
-                  fmt::format("key '{}' is there twice", Printable(parsed.get<std::string>())));
-    }
-    return true;
-  };
-}
-
 // "[json.exception.parse_error.101] parse error at ..." -> "parse error at ..."
 std::string_view WithoutTag(std::string_view message) {
   const size_t end = message.find("] ");
@@ -41,7 +27,7 @@ std::string_view WithoutTag(std::string_view message) {
 
 json ParseShapeJson(std::string_view text, const std::string& file_name) {
   try {
-    return json::parse(text, RepeatedKeyCheck(file_name));
+    return json::parse(text, EachKeyOnce(file_name, ErrorCode::kInvalidArgument));
   } catch (const json::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, file_name,
                 "not valid JSON: " + Printable(WithoutTag(error.what()), 200));
