@@ -107,10 +107,20 @@ TEST_F(SimulateCommandTest, RefusesInOneSentence) {
   ExpectRefused(RunHearth({"simulate", "--device", folder_ + "bad.json", "--model", "bamboo-7b"}),
                 2, "bad.json");
   ExpectRefused(Simulate({"--memory", "1M"}), 1, "must be in memory");
+  const std::string refused = Simulate({"--memory", "1M"}).err;
+  const size_t least = refused.find("neurons: ") + 9;
+  EXPECT_EQ(Simulate({"--memory", refused.substr(least, refused.find(' ', least) - least),
+                      "--tokens", "2", "--warmup", "0"})
+                .exit_code,
+            0);
   ExpectRefused(Simulate({"--memory", "101%"}), 2, "--memory");
   ExpectRefused(Simulate({"--pipeline", "cluster,magic"}), 2, "magic");
   ExpectRefused(Simulate({"--cache-policy", "fifo"}), 2, "fifo");
   ExpectRefused(Simulate({"--cache-policy", "lru", "--pipeline", "mmap"}), 2, "no effect");
+  for (const char* flag : {"--active", "--skew", "--topic-share", "--gate-fires"}) {
+    ExpectRefused(Simulate({flag, "0.3", "--pipeline", "mmap"}), 2,
+                  std::string(flag) + " has no effect with --pipeline mmap");
+  }
   ExpectRefused(Simulate({"--active", "2"}), 2, "--active");
   ExpectRefused(Simulate({"--trace", "t", "--active", "0.1"}), 2, "no effect with --trace");
   ExpectRefused(Simulate({"--plot", "/nowhere/p.svg"}), 1, "/nowhere/p.svg");

@@ -54,9 +54,11 @@ class Simulator:
     def run(self, model, memory, pipeline, tokens):
         size = memory if isinstance(memory, str) else str(int(memory * GB))
         policy = ["--cache-policy", "two-queue"] if pipeline == "cluster" else []  # 4.2
+        # A mapped file is computed as a whole.
+        active = ["--active", str(self.active[model])] if pipeline != "mmap" else []
         command = [self.program, "simulate", "--device", self.device, "--model", model,
-                   "--active", str(self.active[model]), "--memory", size, "--pipeline", pipeline,
-                   "--tokens", str(tokens), "--warmup", "64", "--json", *policy]
+                   "--memory", size, "--pipeline", pipeline, "--tokens", str(tokens),
+                   "--warmup", "64", "--json", *active, *policy]
         document = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         return json.loads(document)["points"][0]
 

@@ -16,16 +16,13 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/simulate_report.h"
 #include "cli/terminal.h"
-#include "planner/simulator.h"
 #include "planner/simulator_plot.h"
-#include "sparsity/access_sequence.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A size of the whole program, or a share of the FFNs' weights.
 struct SimMemory {
@@ -51,13 +48,6 @@ struct SimulateCommand {
 bool TakesPolicy(SimPipeline pipeline) {
   return pipeline != SimPipeline::kLlmFlash && pipeline != SimPipeline::kMmap;
 }
-
-struct SimulatedPoint {
-  SimPipeline pipeline = SimPipeline::kCluster;
-  uint64_t memory_bytes = 0;
-  double cache_share = 0;
-  SimResult result;
-};
 
 std::vector<std::string> Words(const std::string& text) {
   std::vector<std::string> words(1);
@@ -112,14 +102,6 @@ SimulatedPoint PointOf(const SimModel& model, SimPipeline pipeline, const SimMem
   return point;
 }
 
-// What the run is made of, read once.
-struct SimInputs {
-  SimDevice device;
-  SimModel model;
-  std::optional<ModelProfile> profile;
-  std::optional<AccessSequence> trace;
-};
-
 SimInputs ReadInputs(const SimulateCommand& command) {
   SimInputs inputs{.device = ResolveSimDevice(command.device),
                    .model = SimModelOf(ResolvePlannedShape(command.model)),
@@ -137,55 +119,6 @@ std::unique_ptr<SimAccesses> MakeAccesses(const SimulateCommand& command, const 
   if (inputs.trace) return std::make_unique<RecordedAccesses>(inputs.model, *inputs.trace);
   return std::make_unique<SyntheticAccesses>(inputs.model, command.accesses,
                                              inputs.profile ? &*inputs.profile : nullptr);
-}
-
-double Ms(double seconds) { return 1000 * seconds; }
-
-Json PointJson(const SimulatedPoint& point) {
-  const SimResult& result = point.result;
-  const bool mapped = point.pipeline == SimPipeline::kMmap;
-  return {
-      {"pipeline", SimPipelineName(point.pipeline)},
-      {"memory_bytes", point.memory_bytes},
-      {"cache_bytes", result.cache_bytes},
-      {"cache_share", point.cache_share},
-      {"decode_tok_s", result.tok_s()},
-      {"latency_ms",
-       {{"mean", Ms(result.mean_seconds())},
-        {"p50", Ms(result.QuantileSeconds(0.5))},
-        {"p90", Ms(result.QuantileSeconds(0.9))},
-        {"p99", Ms(result.QuantileSeconds(0.99))}}},
-      {"dense_ms", Ms(result.dense_seconds)},
-      {"compute_ms", Ms(result.compute_seconds)},
-      {"wait_ms", Ms(result.wait_seconds)},
-      {"listed_per_token", mapped ? Json(nullptr) : Json(result.listed_per_token())},
-      {"miss_rate", {{"mean", result.mean_miss_rate()}, {"p99", result.QuantileMissRate(0.99)}}},
-      {"bytes_read_per_token", result.bytes_per_token},
-      {"reads_per_token", result.reads_per_token}};
-}
-
-std::string ResultText(const SimulateCommand& command, const SimInputs& inputs,
-                       const std::vector<SimulatedPoint>& points) {
-  std::string text = fmt::format(
-      "{} on {}: {} cores compute at {:.1f} G multiply-adds per second, {} reads\n"
-      "{} in memory beside neurons, {} of neurons; accesses {}\n\n",
-      inputs.model.name, inputs.device.name, inputs.device.num_compute_cores(),
-      inputs.device.compute_macs_per_s() / 1e9, inputs.device.flash.name,
-      FormatSize(inputs.model.resident_bytes()), FormatSize(inputs.model.slots_bytes()),
-      !command.trace.empty() ? "recorded" : "synthetic");
-  text += fmt::format("{:<10}{:>11}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}\n", "pipeline",
-                      "memory", "FFNs", "tok/s", "mean ms", "p50", "p90", "p99", "wait ms", "miss",
-                      "p99");
-  for (const SimulatedPoint& point : points) {
-    const SimResult& result = point.result;
-    text += fmt::format(
-        "{:<10}{:>11}{:>7.1f}%{:>9.2f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>7.1f}%{:>7.1f}%\n",
-        SimPipelineName(point.pipeline), FormatSize(point.memory_bytes), 100 * point.cache_share,
-        result.tok_s(), Ms(result.mean_seconds()), Ms(result.QuantileSeconds(0.5)),
-        Ms(result.QuantileSeconds(0.9)), Ms(result.QuantileSeconds(0.99)), Ms(result.wait_seconds),
-        100 * result.mean_miss_rate(), 100 * result.QuantileMissRate(0.99));
-  }
-  return text;
 }
 
 void WritePlot(const SimulateCommand& command, const SimInputs& inputs,
@@ -241,20 +174,8 @@ int RunSimulate(const SimulateCommand& command) {
     points[i].result = Simulate(inputs.device, inputs.model, options, *accesses);
   }
   if (!command.plot.empty()) WritePlot(command, inputs, points);
-  if (!command.json) {
-    WriteOutput(ResultText(command, inputs, points));
-    return kExitDone;
-  }
-  Json document = {{"device", inputs.device.name},
-                   {"model", inputs.model.name},
-                   {"accesses", inputs.trace     ? "recorded"
-                                : inputs.profile ? "profile"
-                                                 : "synthetic"},
-                   {"resident_bytes", inputs.model.resident_bytes()},
-                   {"neurons_bytes", inputs.model.slots_bytes()},
-                   {"points", Json::array()}};
-  for (const SimulatedPoint& point : points) document["points"].push_back(PointJson(point));
-  WriteOutput(DumpJson(document));
+  WriteOutput(command.json ? DumpJson(SimulationJson(inputs, points))
+                           : SimulationText(inputs, points));
   return kExitDone;
 }
 
@@ -273,20 +194,21 @@ void CheckSimulateUsage(const SimulateCommand& options, const CLI::App& command)
       std::none_of(options.pipelines.begin(), options.pipelines.end(), TakesPolicy)) {
     throw UsageError("--cache-policy has no effect on llmflash and mmap");
   }
-  if (!options.trace.empty()) {
-    for (const char* name : {"--active", "--skew", "--topic-share", "--gate-fires", "--profile"}) {
-      if (command.count(name) > 0) {
-        throw UsageError(fmt::format("{} has no effect with --trace", name));
+  const auto refuse = [&](bool applies, std::initializer_list<const char*> names,
+                          const char* with) {
+    for (const char* name : names) {
+      if (applies && command.count(name) > 0) {
+        throw UsageError(fmt::format("{} has no effect with {}", name, with));
       }
     }
-  }
-  if (!options.profile.empty()) {
-    for (const char* name : {"--active", "--skew"}) {
-      if (command.count(name) > 0) {
-        throw UsageError(fmt::format("{} has no effect with --profile", name));
-      }
-    }
-  }
+  };
+  const bool is_mapped = std::all_of(options.pipelines.begin(), options.pipelines.end(),
+                                     [](SimPipeline p) { return p == SimPipeline::kMmap; });
+  refuse(!options.trace.empty(),
+         {"--active", "--skew", "--topic-share", "--gate-fires", "--profile"}, "--trace");
+  refuse(!options.profile.empty(), {"--active", "--skew"}, "--profile");
+  // Every neuron is computed.
+  refuse(is_mapped, {"--active", "--skew", "--topic-share", "--gate-fires"}, "--pipeline mmap");
 }
 
 void AddInputs(CLI::App& command, SimulateCommand& options) {

@@ -315,8 +315,8 @@ uint64_t SimCacheBytes(const SimModel& model, SimPipeline pipeline, uint64_t mem
                                                            : model.resident_bytes();
   if (memory_bytes <= resident) {
     throw Error(ErrorCode::kOutOfBudget, "--memory",
-                fmt::format("{} are not enough: {} must be in memory beside neurons",
-                            FormatSize(memory_bytes), FormatSize(resident)));
+                fmt::format("{} are not enough for what must be in memory beside neurons: {}M are",
+                            FormatSize(memory_bytes), (resident >> 20) + 1));
   }
   return memory_bytes - resident;
 }
