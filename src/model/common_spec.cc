@@ -69,6 +69,11 @@ RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length
     throw Error(ErrorCode::kUnsupported, file, keys.Name("rope.scaling.type"),
                 "none, linear or yarn", "'" + Printable(*type) + "'");
   }
+  const bool has_factor = keys.Has("rope.scaling.factor") || keys.Has("rope.scale_linear");
+  if (rope.scaling != RopeScalingKind::kNone && !has_factor) {
+    throw Error(ErrorCode::kCorrupt, file, keys.Name("rope.scaling.factor"),
+                "a number, which rope.scaling.type " + *type + " needs", "nothing");
+  }
   rope.original_context = keys.Int("rope.scaling.original_context_length", context_length);
   if (rope.scaling == RopeScalingKind::kYarn) {
     rope.yarn_beta_fast = keys.Float("rope.scaling.yarn_beta_fast", 32);
@@ -123,6 +128,12 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
   spec.context_length = keys.Int("context_length");
   const GgufTensor& embedding = file.GetTensor("token_embd.weight");
   spec.vocab_size = static_cast<int64_t>(std::min<uint64_t>(embedding.ne[1], uint64_t{1} << 62));
+  const int64_t said_vocab = keys.Int("vocab_size", spec.vocab_size);
+  if (said_vocab != spec.vocab_size) {
+    throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("vocab_size"),
+                std::to_string(spec.vocab_size) + ", the rows of token_embd.weight",
+                std::to_string(said_vocab));
+  }
   spec.tied_embeddings = file.FindTensorOrNull("output.weight") == nullptr;
   spec.rope_factors = file.FindTensorOrNull("rope_freqs.weight") != nullptr;
 

@@ -1,5 +1,7 @@
 #include "model/model_spec.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "base/error.h"
@@ -30,6 +32,11 @@ class Checker {
     if (!(value > 0) || !std::isfinite(value)) {
       throw Error(ErrorCode::kCorrupt, file_, field, "a positive number", std::to_string(value));
     }
+  }
+  void Share(const char* field, float value) const {
+    if (value >= 0 && value <= 1) return;  // false for NaN
+    throw Error(ErrorCode::kCorrupt, file_, field, "a number from 0 to 1",
+                fmt::format("{}", value));
   }
   void Holds(bool condition, const char* what, const std::string& expected, int64_t found) const {
     if (!condition) {
@@ -70,9 +77,7 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
   if (layer.ffn.num_experts > 0) {
     check.Range("expert_used_count", layer.ffn.num_experts_per_token, 1, layer.ffn.num_experts);
   }
-  if (!(layer.norm_epsilon >= 0) || layer.norm_epsilon > 1) {
-    check.Positive("attention.layer_norm_rms_epsilon", -1);
-  }
+  check.Share("attention.layer_norm_rms_epsilon", layer.norm_epsilon);
 }
 
 }  // namespace

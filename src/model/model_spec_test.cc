@@ -88,6 +88,12 @@ TEST(ModelSpecTest, RefusesWhatContradictsItself) {
       {"freq_base", [](auto& m) { m.SetFloat32("llama.rope.freq_base", NAN); }},
       {"'spiral'", [](auto& m) { m.SetString("llama.rope.scaling.type", "spiral"); }},
       {"scaling.factor", [](auto& m) { m.SetFloat32("llama.rope.scaling.factor", 0); }},
+      {"scaling.factor", [](auto& m) { m.SetString("llama.rope.scaling.type", "linear"); }},
+      {"found nan", [](auto& m) { m.SetFloat32("llama.attention.layer_norm_rms_epsilon", NAN); }},
+      {"from 0 to 1, found 1e+30",
+       [](auto& m) { m.SetFloat32("llama.attention.layer_norm_rms_epsilon", 1e30f); }},
+      {"llama.vocab_size: expected 10, the rows of token_embd.weight, found 11",
+       [](auto& m) { m.SetUint32("llama.vocab_size", 11); }},
       {"expert_used_count", [](auto& m) { m.SetUint32("llama.expert_count", 4); }},
       {"'gelu'", [](auto& m) { m.SetString("hearth.ffn_activation", "gelu"); }},
       {"value_length", [](auto& m) { m.SetUint32("llama.attention.value_length", 8); }},
@@ -117,6 +123,25 @@ TEST(WeightsTest, DeclaresWhatTheSpecNeedsAndNamesWhatIsMissing) {
   WeightDecl wrong = decls[0];
   wrong.cols = 32;
   EXPECT_THROW(MatchTensor(file, wrong), Error);
+}
+
+TEST(WeightsTest, NormsAreNeverQuantized) {
+  const WeightDecl norm{.name = "output_norm.weight", .cols = 64, .is_vector = true};
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0}) {
+    const std::string path = ::testing::TempDir() + "hearth_norm.gguf";
+    GgufWriter writer(path, SmallLlama(), {{norm.name, type, {64}}});
+    writer.Append(std::vector<std::byte>(writer.BytesLeftInTensor()));
+    writer.Finish();
+    const GgufFile file = GgufFile::Open(path);
+    std::remove(path.c_str());
+    if (type != DType::kQ4_0) {
+      EXPECT_NO_THROW(MatchTensor(file, norm)) << NameOf(type);
+      continue;
+    }
+    EXPECT_THAT(
+        [&] { MatchTensor(file, norm); },
+        ::testing::ThrowsMessage<Error>(::testing::HasSubstr("type of output_norm.weight")));
+  }
 }
 
 TEST(WeightsTest, ExpertsBiasesAndNormsAreDeclared) {

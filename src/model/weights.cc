@@ -123,6 +123,12 @@ const GgufTensor& MatchTensor(const GgufFile& file, const WeightDecl& decl) {
                 ShapeText(cols, rows, experts),
                 ShapeText(tensor.ne[0], tensor.ne[1], tensor.ne[2] * tensor.ne[3]));
   }
+  const bool is_float =
+      tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
+  if (decl.is_vector && !is_float) {
+    throw Error(ErrorCode::kUnsupported, file.path(), "type of " + decl.name, "F32, F16 or BF16",
+                NameOf(tensor.dtype));
+  }
   return tensor;
 }
 

@@ -92,6 +92,7 @@ class Verifier {
 
   void PlanBundles(size_t index, int64_t hidden) {
     const GgufTensor& tensor = file_.tensors()[index];
+    file_.GetTensor(BundleOrderName(*LayerOfBundle(tensor.name)));  // throws where it is missing
     layouts_[index] = ReadBundleLayout(file_.metadata(), hidden, tensor.ne[0]);
     const uint64_t count = tensor.ne[1] * tensor.ne[2];
     const uint64_t run = std::max<uint64_t>(1, kReadBytes / tensor.ne[0]);

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
+#include "format/gguf_parse.h"
 #include "prepare/pack_test_models.h"
 
 namespace hearth {
@@ -11,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 class VerifyTest : public ::testing::Test {
  protected:
@@ -91,6 +94,22 @@ TEST_F(VerifyTest, EveryByteOfTheDataCounts) {
                 AllOf(HasSubstr("p.gguf: "), HasSubstr(expected[at]), HasSubstr("altered after")))
         << at;
   }
+}
+
+TEST_F(VerifyTest, WhatEveryPackedFileHasMustBeThere) {
+  Make(kDenseShape);
+  const GgufFile file = Open(bytes_);
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  bytes_[text.find("blk.0.ffn_order")] = std::byte{'x'};
+  // As a program that means it would write it.
+  const uint64_t hash_end = FindGgufValueEnd(file.part(0), kHeaderHashKey);
+  const auto header = std::span(bytes_).first(file.header_bytes(0));
+  const auto hash = header.subspan(hash_end - 8, 8);
+  std::fill(hash.begin(), hash.end(), std::byte{0});
+  const uint64_t stated = Checksum(header);
+  std::memcpy(hash.data(), &stated, sizeof(stated));
+  EXPECT_THAT([&] { VerifyPackedFile(Open(bytes_), 1); },
+              ThrowsMessage<Error>(HasSubstr("blk.0.ffn_order")));
 }
 
 TEST_F(VerifyTest, NamesThePartOfABundle) {
