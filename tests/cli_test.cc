@@ -94,6 +94,9 @@ TEST(CliFailureTest, WrongUsageHasItsOwnExitCode) {
   const std::string model = Golden("llama");
   ExpectOneSentence(RunHearth({"run", model, "--frobnicate"}), 2, "--frobnicate");
   ExpectOneSentence(RunHearth({"run"}), 2, "MODEL");
+  for (const char* command : {"run", "plan", "inspect", "eval", "tokenize", "profile", "bench"}) {
+    ExpectOneSentence(RunHearth({command, ""}), 2, "MODEL: expected a value, found ''");
+  }
   ExpectOneSentence(RunHearth({"dance"}), 2, "dance");
   ExpectOneSentence(RunHearth({"help", "dance"}), 2, "dance");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-f", "y"}), 2, "-f");
@@ -238,6 +241,14 @@ TEST(CliTest, TextOfTheFileIsMadeSafeToPrint) {
   EXPECT_THAT(text.out, HasSubstr("\\x1b"));
 }
 
+TEST(CliTest, NamesInErrorsAreMadeSafeToPrint) {
+  const std::string name = "/nowhere/a\x1b[31m\nb\xc3\xa9.gguf";
+  const std::string shown = "/nowhere/a\\x1b[31m\\x0ab\xc3\xa9.gguf";
+  ExpectOneSentence(RunHearth({"run", name, "-p", "a"}), 1, shown);
+  ExpectOneSentence(RunHearth({"run", "/nowhere", "-f", name}), 1, shown);
+  ExpectOneSentence(RunHearth({"run", "/nowhere", name}), 2, shown);
+}
+
 TEST(CliTest, TheBudgetIsNullWhereNoneWasSet) {
   const auto budget = [](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"run", Golden("llama"), "-p", "x", "-n", "1", "--json"};
@@ -343,10 +354,16 @@ TEST(CliTest, SynthMakesAModelThatRuns) {
   std::remove(packed.c_str());
   ExpectOneSentence(RunHearth({"synth", "--shape", "nothing-7b", "-o", "x.gguf"}), 1, "nothing-7b");
   ExpectOneSentence(
-      RunHearth({"synth", "--shape", "mistral-7b", "-o", "x.gguf", "--active", "0.1"}), 1,
+      RunHearth({"synth", "--shape", "mistral-7b", "-o", "x.gguf", "--active", "0.1"}), 2,
       "never zero");
-  ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--active", "2"}), 1,
-                    "--active");
+  for (const auto& [flag, value] : {std::pair{"--active", "2"},
+                                    {"--active", "0"},
+                                    {"--active", "nan"},
+                                    {"--gate", "2"},
+                                    {"--skew", "nan"},
+                                    {"--rank", "33"}}) {
+    ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", flag, value}), 2, flag);
+  }
   ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--locality", "no"}), 2,
                     "high, medium or low");
   ExpectOneSentence(

@@ -220,7 +220,7 @@ TEST_F(ProfileCommandTest, WalksTheTopicsOfASynthesizedModel) {
 TEST_F(ProfileCommandTest, NeedsATextOrAWalk) {
   const std::string stories = SourcePath("models/hearth-stories-5m.gguf");
   ExpectRefused(RunHearth({"profile", stories}), 2, "one of --text and --walk");
-  ExpectRefused(Profile({"--walk", "8"}), 2, "one of --text and --walk");
+  ExpectRefused(Profile({"--walk", "8"}), 2, "--text or --walk, not both");
   ExpectRefused(RunHearth({"profile", stories, "--walk", "8", "--tokens", "4"}), 2, "--tokens");
   ExpectRefused(RunHearth({"profile", stories, "--walk", "8"}), 1, "no topics to walk");
 }

@@ -45,7 +45,7 @@ void SaveForOthers(const std::string& text) {
       why_not = error.what();
     }
   }
-  PrintNotice("hearth: the profile is not saved for other commands: " + why_not + "\n");
+  PrintSentence("the profile is not saved for other commands: " + why_not);
 }
 
 int Diagnose(const DoctorCommand& options) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/packing_report.h"
 #include "cli/progress.h"
@@ -269,7 +270,7 @@ void AddInspectCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a model file holds and how it would run");
-  command->add_option("MODEL", options->model, "model file (GGUF)")->required();
+  command->add_option("MODEL", options->model, "model file (GGUF)")->required()->check(NotEmpty());
   command->add_flag("--json", options->json, "print one JSON document");
   command->add_flag("--verify", options->verify,
                     "read all of a packed file and name what was altered in it");

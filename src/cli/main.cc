@@ -40,7 +40,7 @@ void BuildApp(CLI::App& app, Action& action) {
 }
 
 int Fail(int code, const std::string& what) {
-  PrintNotice("hearth: " + what + "\n");
+  PrintSentence(what);
   return code;
 }
 

@@ -51,8 +51,7 @@ HardwareProfile HardwareOf(const PlanWishes& wishes) {
   for (const std::string& reason :
        StaleReasons(hardware, wishes.model.model,
                     std::chrono::duration_cast<std::chrono::seconds>(now).count())) {
-    PrintNotice(
-        fmt::format("hearth: warning: {}: {}; 'hearth doctor' measures it anew\n", path, reason));
+    PrintSentence(fmt::format("warning: {}: {}; 'hearth doctor' measures it anew", path, reason));
   }
   return hardware;
 }

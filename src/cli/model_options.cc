@@ -44,7 +44,8 @@ void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
 
 void AddModelOptions(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.model, "model file (GGUF; any file of a split set)")
-      ->required();
+      ->required()
+      ->check(NotEmpty());
   AddThreadsOption(command, options.threads);
   command
       .add_option("--ctx", options.context,

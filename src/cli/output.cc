@@ -1,11 +1,13 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "base/error.h"
 
@@ -36,6 +38,16 @@ void WriteOutput(std::string_view text) {
 }
 
 void PrintNotice(std::string_view text) noexcept { WriteAll(STDERR_FILENO, text); }
+
+void PrintSentence(std::string_view sentence) {
+  std::string line = "hearth: ";
+  for (const char c : sentence) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_control = byte < 0x20 || byte == 0x7f;
+    line += is_control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  PrintNotice(line + "\n");
+}
 
 void KeepStandardStreams() noexcept {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

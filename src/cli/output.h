@@ -13,6 +13,10 @@ void WriteOutput(std::string_view text);
 // prompt of a chat) must never end a command that does its work.
 void PrintNotice(std::string_view text) noexcept;
 
+// Writes "hearth: SENTENCE" as one line of standard error. It may quote the name of a file or an
+// argument: control bytes, which a terminal would obey, become \xNN.
+void PrintSentence(std::string_view sentence);
+
 // Opens /dev/null, in the direction that fails, where the program was started with standard input,
 // output or error closed. Otherwise the next file opened would take the number, and what is meant
 // for a terminal would go into it. For the start of main.

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/plan_model.h"
@@ -40,6 +41,10 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       if (is_placement && command->count(name) > 0) {
         throw UsageError(std::string(name) + " has no effect with --device-memory");
       }
+    }
+    if (!is_placement && NamesShape(options->plan.wishes.model.model)) {
+      throw UsageError("MODEL: '" + Printable(options->plan.wishes.model.model) +
+                       "' is a shape, which needs --device-memory: only a file can be run");
     }
     action = [options, is_placement] {
       const ModelOptions& model = options->plan.wishes.model;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <vector>
 
 #include "base/cpu.h"
@@ -244,6 +245,10 @@ void AddAssumptions(CLI::App& command, PlacementArguments& arguments) {
 }
 
 }  // namespace
+
+bool NamesShape(const std::string& model) {
+  return IsShape(model) && (model.ends_with(".json") || !std::filesystem::exists(model));
+}
 
 void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
   command

@@ -22,6 +22,9 @@ struct PlacementArguments {
   DType quant = DType::kQ4_0;
 };
 
+// Whether MODEL names a shape or a shape file, and no model file.
+bool NamesShape(const std::string& model);
+
 // --device-memory and what goes with it.
 void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments);
 

@@ -54,7 +54,8 @@ struct ProfileJob {
 
 void CheckProfileUsage(const ProfileCommand& options, const CLI::App& command) {
   if (options.text_file.empty() == (options.walk == 0)) {
-    throw UsageError("profile needs one of --text and --walk");
+    throw UsageError(options.walk > 0 ? "profile takes --text or --walk, not both"
+                                      : "profile needs one of --text and --walk");
   }
   if (options.walk > 0 && command.count("--tokens") > 0) {
     throw UsageError("--tokens: --walk says how many already");

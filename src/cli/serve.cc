@@ -60,7 +60,7 @@ int RunServer(const ServeArguments& arguments) {
     sessions = OpenSessions(*engine, {.folder = arguments.session_folder,
                                       .limit_bytes = arguments.session_limit_bytes,
                                       .warn = [](const std::string& sentence) {
-                                        PrintNotice("hearth: warning: " + sentence + "\n");
+                                        PrintSentence("warning: " + sentence);
                                       }});
   }
   api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,

@@ -82,6 +82,7 @@ void AddPlantedOptions(CLI::App& command, std::optional<PlantedOptions>& planted
 int Synth(const SynthCommandOptions& options) {
   CheckFiles({{"--shape", PathUnlessName(options.shape)}}, {{"--output", options.output}});
   const ModelShape shape = ResolveShape(options.shape);
+  if (options.planted) AsUsage([&] { return DecideShares(shape, *options.planted); });
   SynthOptions synth{.quant = options.quant, .seed = options.seed};
   synth.planted = options.planted;
   synth.packed = options.packed;

@@ -47,7 +47,7 @@ int Tokenize(const TokenizeOptions& options) {
 void AddTokenizeCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text");
-  command->add_option("MODEL", options->model, "model file (GGUF)")->required();
+  command->add_option("MODEL", options->model, "model file (GGUF)")->required()->check(NotEmpty());
   auto* text = command->add_option("-p,--prompt", options->text, "the text")->option_text("TEXT");
   command->add_option("-f,--file", options->file, "file whose bytes are the text")
       ->option_text("FILE")
