@@ -313,6 +313,15 @@ TEST_F(PackCommandTest, FailuresAreOneSentenceAndLeaveNothing) {
   EXPECT_THAT(folder_.Files(), ElementsAre("p"));
 }
 
+// Of a text too short to make predictors from, which is known after the folder for them is there.
+TEST_F(PackCommandTest, NoEmptyFolderIsLeft) {
+  std::ofstream(folder_.Path("text")) << "Once upon a time there was a dog.";
+  ExpectOneSentence(
+      RunHearth({"pack", Stories(), "--text", folder_.Path("text"), "-o", folder_.Path("p")}), 1,
+      "tokens to make predictors from");
+  EXPECT_THAT(folder_.Files(), ElementsAre("text"));
+}
+
 // The budget that a refusal names is enough, and memory stays within it.
 TEST_F(PackCommandTest, TheSmallestMemoryNamedWorks) {
   const std::string out = folder_.Path("p");

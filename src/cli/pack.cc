@@ -2,6 +2,7 @@
 #include "prepare/pack.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <filesystem>
@@ -86,7 +87,12 @@ TextLessons Learn(const PackCommandOptions& options, const std::optional<ModelPr
   learn.silu_change = options.silu_change;
   learn.memory_bytes = options.memory_bytes;
   learn.threads = options.threads;
-  return LearnFromText(learn);
+  try {
+    return LearnFromText(learn);
+  } catch (...) {
+    rmdir(learn.state_dir.c_str());  // stays where a layer is in it, to be continued from
+    throw;
+  }
 }
 
 // The modes that `auto` may be: predicted only with predictors that are as good as promised.
@@ -197,7 +203,8 @@ void AddPackCommand(CLI::App& app, Action& action) {
       ->add_option(
           "MODEL", options->source,
           "model file (GGUF; any file of a split set) or folder (config.json and safetensors)")
-      ->required();
+      ->required()
+      ->check(NotEmpty());
   command->add_option("-o,--output", options->output, "packed file to write (GGUF)")
       ->option_text("FILE")
       ->check(NotEmpty())
