@@ -140,6 +140,24 @@ TEST_F(ModelPlanCommandTest, PlansOnTheFly) {
   }
 }
 
+// Also where it has to be learned first what the model needs.
+TEST_F(ModelPlanCommandTest, TheSmallestMemoryNamedWorks) {
+  Measure();
+  std::filesystem::create_directories(folder_->Path("fresh/hearth"));
+  std::filesystem::copy_file(folder_->Path("cache/hearth/hardware.json"),
+                             folder_->Path("fresh/hearth/hardware.json"));
+  setenv("XDG_CACHE_HOME", folder_->Path("fresh").c_str(), 1);
+  const ProgramResult refused = Plan({"--memory", "1M"});
+  EXPECT_EQ(refused.exit_code, 1);
+  const std::string words = "the smallest that can is ";
+  const size_t begin = refused.err.find(words);
+  EXPECT_NE(begin, std::string::npos) << refused.err;
+  const std::string named = refused.err.substr(begin + words.size());
+  const ProgramResult done = Plan({"--memory", named.substr(0, named.find('M') + 1)});
+  EXPECT_EQ(done.exit_code, 0) << refused.err << done.err;
+  setenv("XDG_CACHE_HOME", folder_->Path("cache").c_str(), 1);
+}
+
 TEST_F(ModelPlanCommandTest, PlansThatWereEditedAreRefusedByName) {
   Measure();
   const ProgramResult planned = Plan({"--memory", "4G", "-o", PlanPath()});

@@ -118,6 +118,7 @@ PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {
   const PlanRequest request = RequestOf(wishes, program_bytes);
   const GgufFile file = GgufFile::Open(request.model);
   std::optional<AccessRecord> accesses;
+  CheckPlanMemory(request, hardware);
   if (const auto mode = RecordedModeOf(file, request)) {
     accesses = AccessesOf(wishes, ModelHash(file), *mode);
   } else if (wishes.record || !wishes.text.empty()) {

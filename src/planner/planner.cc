@@ -86,6 +86,11 @@ class Planner {
     return found->second;
   }
 
+  // Whether any setting fits, which takes no record to know.
+  bool AnyFits() const {
+    return PlanOfSetting({Most(), 1, IoStrategy::kNone, 0}).needed_bytes() <= Most();
+  }
+
   // The fastest of them.
   std::optional<Evaluated> FastestAt(uint64_t limit_bytes) {
     const std::vector<Evaluated>& all = At(limit_bytes);
@@ -352,6 +357,11 @@ std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& r
   if (load.spec.layers.front().ffn.num_experts == 0) return std::nullopt;
   const bool may_stream = request.least_tok_s || PlanEngine(file, request.engine).is_streamed();
   return may_stream ? std::optional(FfnMode::kDense) : std::nullopt;
+}
+
+void CheckPlanMemory(const PlanRequest& request, const HardwareProfile& hardware) {
+  const Planner planner(request, hardware, nullptr);
+  if (!planner.AnyFits()) planner.RefuseMemory();
 }
 
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,

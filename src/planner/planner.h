@@ -36,6 +36,10 @@ struct PlannedRun {
 // asked for; nothing for others.
 std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& request);
 
+// Throws Error(kOutOfBudget), naming a limit that would do, where no setting fits into the memory:
+// known before anything is recorded for the plan.
+void CheckPlanMemory(const PlanRequest& request, const HardwareProfile& hardware);
+
 // The fastest setting within the memory, or the one with the least memory for a speed. `accesses`
 // where RecordedModeOf names a mode; Error(kInvalidArgument) without them. Throws
 // Error(kOutOfBudget) where nothing fits, saying which limit and what the nearest feasible point
