@@ -28,9 +28,12 @@ constexpr int64_t kMinRange = 1024;
 constexpr size_t kErrorEvery = 16;
 // What FileWriter::KeepOutOfPageCache leaves there, and some reads.
 constexpr uint64_t kPageCacheBytes = uint64_t{24} << 20;
-// As the engine has it: the program's resident size differs a little from run to run, and a budget
-// that is named as sufficient must still be in the next run.
-constexpr uint64_t kProgramDriftBytes = uint64_t{2} << 20;
+// As the engine has it: the program's resident size differs a little from run to run, that of a
+// sanitizer's build by some percent, and a budget that is named as sufficient must still be in the
+// next run.
+uint64_t ProgramDriftBytes(uint64_t program_bytes) {
+  return std::max(uint64_t{2} << 20, program_bytes / 32);
+}
 
 int64_t BundlesPerRun(const PackPlan& plan) {
   return std::max<int64_t>(1, static_cast<int64_t>(kRunBytes / plan.layout.stride));
@@ -96,7 +99,7 @@ PackMemory PackMemory::Plan(const PackPlan& plan, const Terms& terms) {
                 fmt::format("{} is too little to pack this model with {} threads: the smallest "
                             "that can is {}M",
                             FormatSize(terms.limit_bytes), terms.threads,
-                            ((needed() + kProgramDriftBytes) >> 20) + 1));
+                            ((needed() + ProgramDriftBytes(terms.used_bytes)) >> 20) + 1));
   }
   // Buffers are charged by the page: taking what is left may be a row too much.
   memory.down_bytes += (terms.limit_bytes - needed()) / row_bytes * row_bytes;
