@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,17 +17,8 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class ServeHttpTest : public ::testing::Test {
+class ServeHttpTest : public StoriesServerTest {
  protected:
-  static void SetUpTestSuite() {
-    server_ = new ServerProcess(Stories(), {"--parallel", "4", "--queue", "4", "--threads", "2"});
-  }
-  static void TearDownTestSuite() {
-    server_->Signal(SIGTERM);
-    EXPECT_EQ(server_->Wait(), 0);
-    delete server_;
-  }
-  static HttpClient Connect() { return server_->Connect(); }
   // All that comes until the connection ends.
   static std::string Exchange(const std::string& bytes, bool closes_writing = false) {
     HttpClient client = Connect();
@@ -38,11 +28,7 @@ class ServeHttpTest : public ::testing::Test {
     for (std::string some; !(some = client.ReadSome()).empty();) all += some;
     return all;
   }
-
-  static ServerProcess* server_;
 };
-
-ServerProcess* ServeHttpTest::server_ = nullptr;
 
 constexpr char kClose[] = "Connection: close\r\n";
 

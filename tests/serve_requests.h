@@ -1,11 +1,15 @@
-// Requests to a server of the embedded model.
+// A server of the embedded model for a suite of tests, and requests to it.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <csignal>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/test_data.h"
+#include "server_process.h"
 
 namespace hearth {
 
@@ -32,5 +36,20 @@ inline constexpr int64_t kKeptBytes = int64_t{512} << 20;
 #else
 inline constexpr int64_t kKeptBytes = int64_t{4} << 20;
 #endif
+
+class StoriesServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new ServerProcess(Stories(), {"--parallel", "4", "--queue", "4", "--threads", "2"});
+  }
+  static void TearDownTestSuite() {
+    server_->Signal(SIGTERM);
+    EXPECT_EQ(server_->Wait(), 0);
+    delete server_;
+  }
+  static HttpClient Connect() { return server_->Connect(); }
+
+  inline static ServerProcess* server_ = nullptr;  // of the suite that runs
+};
 
 }  // namespace hearth

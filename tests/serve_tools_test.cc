@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/test_data.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
+#include "serve_requests.h"
 #include "server_process.h"
 
 namespace hearth {
@@ -21,13 +21,11 @@ using ::testing::StartsWith;
 
 constexpr char kPath[] = "/v1/chat/completions";
 
-std::string StoriesModel() { return SourcePath("models/hearth-stories-5m.gguf"); }
-
 // A copy of the model with a longer context and, where they are not empty, another chat template
 // and `marker` as one of its control tokens.
 std::string Changed(const std::string& name, const std::string& chat_template,
                     const std::string& marker) {
-  const GgufFile file = GgufFile::Open(StoriesModel());
+  const GgufFile file = GgufFile::Open(Stories());
   GgufMetadata metadata = file.metadata();
   metadata.SetUint32("llama.context_length", 1500);
   if (!chat_template.empty()) metadata.SetString("tokenizer.chat_template", chat_template);

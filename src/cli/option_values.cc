@@ -19,6 +19,18 @@ std::string BoundText(int64_t bound) {
   return fmt::format("2^{}", std::countr_zero(bits));
 }
 
+template <typename Number>
+CLI::Validator InRange(Number least, Number most, const char* noun, const std::string& bounds) {
+  return CLI::Validator(
+      [least, most, noun, bounds](const std::string& text) {
+        Number value = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        if (is_number && value >= least && value <= most) return std::string();
+        return fmt::format("expected a {} from {}, found '{}'", noun, bounds, Printable(text));
+      },
+      "", std::string(noun) + " in range");
+}
+
 }  // namespace
 
 CLI::Validator NotEmpty() {
@@ -30,29 +42,12 @@ CLI::Validator NotEmpty() {
 }
 
 CLI::Validator WholeIn(int64_t least, int64_t most) {
-  return CLI::Validator(
-      [least, most](const std::string& text) {
-        int64_t value = 0;
-        if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) {
-          return std::string();
-        }
-        return fmt::format("expected a whole number from {} to {}, found '{}'", BoundText(least),
-                           BoundText(most), Printable(text));
-      },
-      "", "whole number in range");
+  return InRange(least, most, "whole number",
+                 fmt::format("{} to {}", BoundText(least), BoundText(most)));
 }
 
 CLI::Validator NumberIn(double least, double most) {
-  return CLI::Validator(
-      [least, most](const std::string& text) {
-        double value = 0;
-        if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) {
-          return std::string();
-        }
-        return fmt::format("expected a number from {} to {}, found '{}'", least, most,
-                           Printable(text));
-      },
-      "", "number in range");
+  return InRange(least, most, "number", fmt::format("{} to {}", least, most));
 }
 
 CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes) {

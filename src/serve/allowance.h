@@ -18,9 +18,6 @@ class Allowance {
 
   explicit Allowance(size_t limit_bytes) : limit_(limit_bytes) {}
 
-  size_t limit_bytes() const { return limit_; }
-  size_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
-
  private:
   friend class AllowanceShare;
 

@@ -165,6 +165,11 @@ std::string Base64(const std::vector<Number>& numbers) {
   return text;
 }
 
+// With as many digits as tell a float from its neighbours: half of what a double takes.
+std::string NumbersText(const std::vector<float>& numbers) {
+  return fmt::format("[{}]", fmt::join(numbers, ","));
+}
+
 json SessionsJson(const api::Stats& stats) {
   return {{"files", stats.sessions},
           {"bytes", stats.session_bytes},
@@ -238,9 +243,9 @@ std::string EmbeddingsDocument(const std::string& model, const std::vector<Embed
   std::string data;
   for (size_t i = 0; i < embeddings.size(); ++i) {
     const std::vector<float>& vector = embeddings[i].vector;
-    AppendItem(data, Dump({{"object", "embedding"},
-                           {"index", i},
-                           {"embedding", as_base64 ? json(Base64(vector)) : json(vector)}}));
+    const json head = {{"object", "embedding"}, {"index", i}};
+    AppendItem(data, WithMember(head, "embedding",
+                                as_base64 ? Dump(Base64(vector)) : NumbersText(vector)));
   }
   return WithMember(
       {{"object", "list"},

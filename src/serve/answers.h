@@ -86,10 +86,11 @@ std::string ModelsDocument(const std::string& model, int64_t created);
 // One of them alone.
 std::string ModelDocument(const std::string& model, int64_t created);
 
+// Tokens that take more are refused.
+inline constexpr size_t kMostAnswerBytes = size_t{8} << 20;
 // {"tokens": ids}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is no UTF-8 is a
 // list of bytes. piece_of may be empty. Throws RequestError(kPayloadTooLarge) where that would be
 // more than kMostAnswerBytes.
-inline constexpr size_t kMostAnswerBytes = size_t{8} << 20;
 std::string TokensDocument(const std::vector<api::TokenId>& tokens,
                            const std::function<std::string(api::TokenId)>& piece_of);
 std::string ContentDocument(const std::string& content);

@@ -198,9 +198,7 @@ void Connection::CheckHead() {
   if (parser_->is_done()) return;
   const auto length = parser_->content_length();
   if (body_share_.Resize(length ? static_cast<size_t>(*length) : limits_.body_bytes)) return;
-  throw RequestError(Status::kUnavailable,
-                     "the server holds as many bodies and answers as it may: try again later", "",
-                     "overloaded");
+  throw Overloaded();
 }
 
 void Connection::ReadBody() {
@@ -240,9 +238,7 @@ void Connection::SendError(const RequestError& error) {
 void Connection::Send(Response response) {
   if (state_ == State::kAnswering && response.body.size() > kShortAnswer &&
       !answer_share_.Resize(response.body.size())) {
-    response = ErrorResponse({Status::kUnavailable,
-                              "the server holds as many answers as it may: try again later", "",
-                              "overloaded"});
+    response = ErrorResponse(Overloaded());
   }
   service_.metrics().CountResponse(Service::EndpointOf(head_.target),
                                    static_cast<int>(response.status));

@@ -83,7 +83,7 @@ TEST_F(EmbeddingExchangeTest, TextsRunInTurn) {
   ASSERT_EQ(data.size(), 40u);
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(data[i]["index"], i);
-    EXPECT_EQ(data[i]["embedding"], nlohmann::json(model_.Embed(texts[i]))) << i;
+    EXPECT_EQ(data[i]["embedding"].get<std::vector<float>>(), model_.Embed(texts[i])) << i;
   }
 }
 

@@ -190,9 +190,7 @@ bool GenerationExchange::Hold(const std::string& text, const std::vector<NamedTo
   size_t bytes = held_.bytes() + text.size();
   for (const NamedToken& token : scores) bytes += (1 + token.top.size()) * kScoreBytes;
   if (held_.Resize(bytes)) return true;
-  Fail({Status::kUnavailable,
-        "the server holds as many answers as it may: try again later, or stream", "",
-        "overloaded"});
+  Fail(Overloaded());
   return false;
 }
 

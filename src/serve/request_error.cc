@@ -55,6 +55,12 @@ std::string RequestError::ToJson() const {
   return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+RequestError Overloaded() {
+  return {Status::kUnavailable,
+          "the server holds as many bodies and answers as it may: try again later", "",
+          "overloaded"};
+}
+
 RequestError FromModel(const api::Error& error, std::string_view text_field) {
   std::string words = error.what();
   std::string field = FieldOf(words);
