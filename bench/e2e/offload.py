@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import sys
@@ -167,6 +168,12 @@ def budgets_of(args: argparse.Namespace, resident: dict[str, Any] | None) -> lis
     return [(in_memory - bundles * percent // 100) >> 20 << 20 for percent in args.outside]
 
 
+def fits_in_memory(model: Path) -> bool:
+    """Whether llama.cpp can hold a file, some of it as a copy in another layout beside the mapping."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return model.stat().st_size < 0.9 * memory
+
+
 def settings_of(args: argparse.Namespace, budgets: list[int]) -> list[Setting]:
     settings = []
     for budget in budgets:
@@ -176,7 +183,8 @@ def settings_of(args: argparse.Namespace, budgets: list[int]) -> list[Setting]:
                 more += ["--pipeline", pipeline]
             settings.append(Setting(pipeline or "hearth", budget, more))
     if args.llamacpp is not None:
-        settings.append(Setting("llama.cpp", None, None))
+        if fits_in_memory(args.llamacpp):
+            settings.append(Setting("llama.cpp", None, None))
         if args.cgroup == "speed":
             settings += [Setting("llama.cpp", budget, None) for budget in budgets]
     return settings
