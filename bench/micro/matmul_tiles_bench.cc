@@ -32,7 +32,7 @@ std::vector<BlockQ8> Panels(const KernelTable& table, int64_t tokens) {
 }
 
 void RunTiles(const KernelTable& table, const Memory& memory, DType dtype, int64_t tokens,
-              benchmark::State& state) {
+              int64_t side_by_side, benchmark::State& state) {
   const TileLayout layout(dtype, kColumns);
   const size_t bytes = layout.matrix_bytes(kRows);
   const std::vector<BlockQ8> x = Panels(table, tokens);
@@ -47,6 +47,7 @@ void RunTiles(const KernelTable& table, const Memory& memory, DType dtype, int64
   args.out_stride = kMatrixRows;
   args.rows = kRows;
   args.tile_end = TileLayout::TilesFor(kRows);
+  args.side_by_side = side_by_side;
   for (auto _ : state) {
     args.tiles = pieces.Next();
     table.matmul_tiles[static_cast<size_t>(dtype)](args);
@@ -62,13 +63,17 @@ void RegisterMatMulTiles(const Context& context) {
   const KernelTable& table = context.table;
   const Memory& memory = context.memory;
   for (const DType dtype : kTypes) {
-    for (const int64_t tokens : {1, 6, 96, 512}) {
-      Register(context,
-               std::string("matmul_tiles/") + NameOf(dtype) + "/tokens:" + std::to_string(tokens),
-               BoundBy::kMemory, [&table, &memory, dtype, tokens](benchmark::State& state) {
-                 RunTiles(table, memory, dtype, tokens, state);
+    const std::string name = std::string("matmul_tiles/") + NameOf(dtype) + "/tokens:";
+    const auto add = [&](const std::string& what, int64_t tokens, int64_t side_by_side) {
+      Register(context, name + what, BoundBy::kMemory,
+               [&table, &memory, dtype, tokens, side_by_side](benchmark::State& state) {
+                 RunTiles(table, memory, dtype, tokens, side_by_side, state);
                });
+    };
+    for (const int64_t side_by_side : {int64_t{1}, kernels::kTilesSideBySide}) {
+      add("1/side_by_side:" + std::to_string(side_by_side), 1, side_by_side);
     }
+    for (const int64_t tokens : {6, 96, 512}) add(std::to_string(tokens), tokens, 1);
   }
 }
 

@@ -58,6 +58,15 @@ CpuFeatures DetectCpuFeatures() {
   return f;
 }
 
+bool IsAmdProcessor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
 namespace {
 
 // Processors' worth of time that one cgroup's quota allows, rounded up; a large number where it

@@ -23,6 +23,9 @@ struct CpuFeatures {
 
 CpuFeatures DetectCpuFeatures();
 
+// Whether AMD made it: some things cost otherwise there than elsewhere, with the same instructions.
+bool IsAmdProcessor();
+
 // Processors this process may use at once: its affinity mask, and the CPU quotas of the cgroups
 // around it rounded up. At least 1.
 int AvailableCpus();

@@ -59,6 +59,11 @@ bool HasKernel(DType dtype) {
   return kScalarKernels.matmul[i] != nullptr || kScalarKernels.matmul_tiles[i] != nullptr;
 }
 
+int64_t BestSideBySide() {
+  static const bool is_amd = IsAmdProcessor();
+  return is_amd ? 1 : kTilesSideBySide;
+}
+
 std::span<const KernelTable* const> UsableKernels(const CpuFeatures& features) {
   size_t set = 0;
   for (size_t i = 0; i < kNumCandidates; ++i) {

@@ -53,6 +53,9 @@ struct MatMulArgs {
 };
 using MatMulFn = void (*)(const MatMulArgs&) noexcept;
 
+// So many streams of weights keep memory busy where a processor does not look far ahead in one.
+inline constexpr int64_t kTilesSideBySide = 4;
+
 // The same for rows [16 * tile_begin, min(rows, 16 * tile_end)) of a matrix of tiles:
 // out[t * out_stride + r - 16 * tile_begin]. Tokens lie in panels of the table's panel_tokens, the
 // last panel smaller: block b of token i of a panel of n tokens that begins with token t is
@@ -68,6 +71,8 @@ struct TileMatMulArgs {
   int64_t rows;        // of the whole matrix
   int64_t tile_begin;
   int64_t tile_end;
+  // Tiles that one token is multiplied with at once: 1 or kTilesSideBySide. Results are the same.
+  int64_t side_by_side = kTilesSideBySide;
 };
 using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
@@ -376,6 +381,11 @@ struct KernelTable {
 
 // True where every table has a matmul for the type.
 bool HasKernel(DType dtype);
+
+// The TileMatMulArgs::side_by_side that is fastest on this processor, as measured
+// (docs/benchmarks.md): 1 on AMD's, which fetch one stream ahead of its use best, kTilesSideBySide
+// on others.
+int64_t BestSideBySide();
 
 // The best table that `features` allows; never null (the scalar one runs everywhere).
 const KernelTable& BestKernels(const CpuFeatures& features);

@@ -26,7 +26,6 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kQuadsOfBlock = 8;
-inline constexpr int64_t kScalesOfBlockBytes = 32;  // 16 binary16
 
 // A weight type. Codes in a tile stand for more by an offset than what they are multiplied as
 // (kernel_table.h, BlockQ8); integer sums start from what that makes too much.
@@ -54,17 +53,32 @@ struct Q8_0Tiles {
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQ8_0(sums, w, x); }
 };
 
+// Where a block's parts are in a tile (TileLayout, whose inline functions belong to no instruction
+// set).
 template <class Codes>
-HWY_INLINE constexpr int64_t BlockBytes() {
-  return Codes::kLines * kLineBytes;
-}
+struct TileParts {
+  static constexpr int64_t kScalesBytes = 32;  // of a block: 16 binary16
+  static constexpr int64_t kBlockBytes = Codes::kLines * kLineBytes;
+  static constexpr int64_t kCodesOfPair = (Codes::kHasMinimum ? 4 : 2) * kScalesBytes;
+  static constexpr int64_t kPairBytes = kCodesOfPair + 2 * kBlockBytes;
+
+  const uint8_t* pair;  // the pair that holds the block
+  int64_t which;        // 0 or 1
+
+  static HWY_INLINE TileParts Of(const uint8_t* tile, int64_t block) {
+    return {tile + (block >> 1) * kPairBytes, block & 1};
+  }
+  HWY_INLINE const uint8_t* codes() const { return pair + kCodesOfPair + which * kBlockBytes; }
+  HWY_INLINE const uint8_t* scales() const { return pair + which * kScalesBytes; }
+  HWY_INLINE const uint8_t* minimums() const { return pair + (2 + which) * kScalesBytes; }
+};
 
 // What a minimum is multiplied with: the sum of the token's activations in real units.
 HWY_INLINE float RealSum(const BlockQ8& x) {
   return x.scale * (-0.125f * static_cast<float>(x.minus_8_sum));
 }
 
-// Vector v of quad q of a line of codes that begins at `line` (4-bit: of the line with q in it).
+// Vector v of quad q of a block whose codes begin at `block`.
 template <class Codes>
 HWY_INLINE Bytes QuadOf(const uint8_t* block, int q, int v) {
   if constexpr (Codes::kLines == 4) {
@@ -85,71 +99,84 @@ HWY_INLINE void StoreRows(FloatVec sums, float* out, int v, int64_t rows) {
   }
 }
 
-// Tiles that one token is multiplied with side by side, and how far ahead of its use each of these
-// streams is asked for. Measured with two threads on 4 GiB, as shares of the read bandwidth: one
-// tile and 4096 bytes 79%, two and 2048 90%, four and 1024 94%.
-inline constexpr int kTilesOfDecode = 4;
-inline constexpr uintptr_t kTilePrefetchBytes = 1024;
+// How far ahead of its use each of G tiles is asked for that one token is multiplied with side by
+// side. docs/benchmarks.md has what was measured.
+template <int G>
+inline constexpr uintptr_t kTilePrefetchBytes = G == 1 ? 4096 : 1024;
 
-// A block's share of a tile. The address may lie past the weights, where this does nothing.
-template <class Codes>
-HWY_INLINE void PrefetchBlock(uintptr_t address) {
-  for (int line = 0; line <= Codes::kLines; ++line) {
-    __builtin_prefetch(reinterpret_cast<const void*>(address + line * kLineBytes));
+// What one token and a tile have added up so far.
+struct TokenSums {
+  FloatVec of_vector[kVectorsPerLine];
+};
+
+// Adds a block. Asks for its half of the pair that begins at `ahead`, which may lie past the
+// weights, where that does nothing.
+template <class Codes, int kWhich>
+HWY_INLINE void AddBlockOfToken(const uint8_t* pair, const BlockQ8& x, uintptr_t ahead,
+                                TokenSums& sums) {
+  constexpr int kVectors = kVectorsPerLine;
+  const TileParts<Codes> parts = {pair, kWhich};
+  constexpr int64_t kHalf = (parts.kPairBytes / kLineBytes / 2) * kLineBytes;
+  for (int64_t at = kWhich * kHalf; at < (kWhich == 0 ? kHalf : parts.kPairBytes);
+       at += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(at)));
+  }
+  IntVec products[kVectors];
+  for (IntVec& product : products) product = hn::Set(IntTag(), Codes::Start(x));
+  for (int q = 0; q < kQuadsOfBlock; ++q) {
+    const Bytes quad = BroadcastQuad(x.codes + 4 * q);
+    for (int v = 0; v < kVectors; ++v) {
+      products[v] = Codes::Dot(products[v], QuadOf<Codes>(parts.codes(), q, v), quad);
+    }
+  }
+  const FloatVec x_scale = hn::Set(kFloats, x.scale);
+  for (int v = 0; v < kVectors; ++v) {
+    FloatVec& sum = sums.of_vector[v];
+    const FloatVec scale = hn::Mul(LoadHalves(parts.scales() + 2 * v * kLanes), x_scale);
+    sum = hn::MulAdd(hn::ConvertTo(kFloats, products[v]), scale, sum);
+    if constexpr (Codes::kHasMinimum) {
+      const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
+      sum = hn::MulAdd(LoadHalves(parts.minimums() + 2 * v * kLanes), x_sum, sum);
+    }
   }
 }
 
 // One token times G tiles, read side by side as so many streams.
 template <class Codes, int G>
 HWY_INLINE void TilesTimesToken(const TileMatMulArgs& a, int64_t first_tile) {
-  constexpr int kVectors = kVectorsPerLine;
-  const auto* tile =
+  const uint8_t* pair =
       reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(first_tile) * a.tile_bytes;
-  const int64_t scales_offset = a.blocks * BlockBytes<Codes>();
-  const int64_t minimums_offset = scales_offset + a.blocks * kScalesOfBlockBytes;
-  // Walks through all of a tile's bytes while its codes are used, and so into the tile behind it
-  // when the last blocks are.
-  const auto step = static_cast<uintptr_t>(a.tile_bytes / static_cast<size_t>(a.blocks));
-  uintptr_t ahead = reinterpret_cast<uintptr_t>(tile) + kTilePrefetchBytes;
-  FloatVec sums[G][kVectors];
-  for (auto& of_tile : sums) {
-    for (FloatVec& sum : of_tile) sum = hn::Zero(kFloats);
+  TokenSums sums[G];
+  for (TokenSums& of_tile : sums) {
+    for (FloatVec& sum : of_tile.of_vector) sum = hn::Zero(kFloats);
   }
-  for (int64_t b = 0; b < a.blocks; ++b) {
-    const BlockQ8& x = a.x[b];
-    const FloatVec x_scale = hn::Set(kFloats, x.scale);
+  const auto add_block = [&]<int kWhich>(const BlockQ8& x) HEARTH_INLINED {
     for (int g = 0; g < G; ++g) {
-      const uint8_t* of_tile = tile + static_cast<size_t>(g) * a.tile_bytes;
-      PrefetchBlock<Codes>(ahead + static_cast<uintptr_t>(g) * a.tile_bytes);
-      const uint8_t* codes = of_tile + b * BlockBytes<Codes>();
-      IntVec products[kVectors];
-      for (IntVec& product : products) product = hn::Set(IntTag(), Codes::Start(x));
-      for (int q = 0; q < kQuadsOfBlock; ++q) {
-        const Bytes quad = BroadcastQuad(x.codes + 4 * q);
-        for (int v = 0; v < kVectors; ++v) {
-          products[v] = Codes::Dot(products[v], QuadOf<Codes>(codes, q, v), quad);
-        }
-      }
-      const uint8_t* scales = of_tile + scales_offset + b * kScalesOfBlockBytes;
-      for (int v = 0; v < kVectors; ++v) {
-        const FloatVec scale = hn::Mul(LoadHalves(scales + 2 * v * kLanes), x_scale);
-        sums[g][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[v]), scale, sums[g][v]);
-        if constexpr (Codes::kHasMinimum) {
-          const uint8_t* minimums = of_tile + minimums_offset + b * kScalesOfBlockBytes;
-          const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
-          sums[g][v] = hn::MulAdd(LoadHalves(minimums + 2 * v * kLanes), x_sum, sums[g][v]);
-        }
-      }
+      const uint8_t* of_tile = pair + static_cast<size_t>(g) * a.tile_bytes;
+      const uintptr_t ahead = reinterpret_cast<uintptr_t>(of_tile) + kTilePrefetchBytes<G>;
+      AddBlockOfToken<Codes, kWhich>(of_tile, x, ahead, sums[g]);
     }
-    ahead += step;
+  };
+  int64_t b = 0;
+  for (; b + 2 <= a.blocks; b += 2, pair += TileParts<Codes>::kPairBytes) {
+    add_block.template operator()<0>(a.x[b]);
+    add_block.template operator()<1>(a.x[b + 1]);
   }
+  if (b < a.blocks) add_block.template operator()<0>(a.x[b]);
   for (int g = 0; g < G; ++g) {
     const int64_t tile_index = first_tile + g;
-    for (int v = 0; v < kVectors; ++v) {
-      StoreRows(sums[g][v], a.out + (tile_index - a.tile_begin) * kLineLanes, v,
+    for (int v = 0; v < kVectorsPerLine; ++v) {
+      StoreRows(sums[g].of_vector[v], a.out + (tile_index - a.tile_begin) * kLineLanes, v,
                 a.rows - tile_index * kLineLanes);
     }
   }
+}
+
+template <class Codes, int G>
+HWY_INLINE void AllTilesTimesToken(const TileMatMulArgs& a) {
+  int64_t tile = a.tile_begin;
+  for (; tile + G <= a.tile_end; tile += G) TilesTimesToken<Codes, G>(a, tile);
+  for (; tile < a.tile_end; ++tile) TilesTimesToken<Codes, 1>(a, tile);
 }
 
 // Blocks of a chunk: 16 KB of bytes for two tiles, a third of a first-level cache.
@@ -157,6 +184,14 @@ inline constexpr int64_t kChunkBlocks = 16;
 
 // How far ahead of its use a tile is asked for: about a chunk.
 inline constexpr uintptr_t kUnpackPrefetchBytes = 4096;
+
+// A block's lines and one of scales. The address may lie past the weights, where this does nothing.
+template <class Codes>
+HWY_INLINE void PrefetchBlock(uintptr_t address) {
+  for (int line = 0; line <= Codes::kLines; ++line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(address + line * kLineBytes));
+  }
+}
 
 // A chunk of G tiles as unsigned (or, without an offset, signed) bytes: quads of all their rows
 // next to each other, scales as floats.
@@ -174,21 +209,17 @@ struct UnpackedTiles {
   HWY_INLINE void Unpack(const TileMatMulArgs& a, const uint8_t* tile, int64_t first,
                          int64_t count) {
     for (int g = 0; g < G; ++g, tile += a.tile_bytes) {
-      const uint8_t* codes = tile + first * BlockBytes<Codes>();
-      const uint8_t* of_scales =
-          tile + a.blocks * BlockBytes<Codes>() + first * kScalesOfBlockBytes;
-      for (int64_t b = 0; b < count; ++b, codes += BlockBytes<Codes>()) {
-        PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(codes) + kUnpackPrefetchBytes);
+      for (int64_t b = 0; b < count; ++b) {
+        const auto parts = TileParts<Codes>::Of(tile, first + b);
+        PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(parts.codes()) + kUnpackPrefetchBytes);
         for (int q = 0; q < kQuadsOfBlock; ++q) {
           uint8_t* to = quads + ((b * kQuadsOfBlock + q) * G + g) * kLineBytes;
           for (int v = 0; v < kVectorsPerLine; ++v) {
-            hn::Store(QuadOf<Codes>(codes, q, v), ByteTag(), to + v * kVectorBytes);
+            hn::Store(QuadOf<Codes>(parts.codes(), q, v), ByteTag(), to + v * kVectorBytes);
           }
         }
-      }
-      UnpackHalves(of_scales, count, g, scales);
-      if constexpr (Codes::kHasMinimum) {
-        UnpackHalves(of_scales + a.blocks * kScalesOfBlockBytes, count, g, minimums);
+        UnpackHalves(parts.scales(), b, g, scales);
+        if constexpr (Codes::kHasMinimum) UnpackHalves(parts.minimums(), b, g, minimums);
       }
     }
   }
@@ -198,12 +229,11 @@ struct UnpackedTiles {
                                 int64_t tokens) const;
 
  private:
-  static HWY_INLINE void UnpackHalves(const uint8_t* halves, int64_t count, int g, float* to) {
-    for (int64_t b = 0; b < count; ++b, halves += kScalesOfBlockBytes) {
-      for (int v = 0; v < kVectorsPerLine; ++v) {
-        hn::Store(LoadHalves(halves + 2 * v * kLanes), kFloats,
-                  to + b * kFloatsOfBlock + g * kLineLanes + v * kLanes);
-      }
+  // A block's numbers of tile g.
+  static HWY_INLINE void UnpackHalves(const uint8_t* halves, int64_t b, int g, float* to) {
+    for (int v = 0; v < kVectorsPerLine; ++v) {
+      hn::Store(LoadHalves(halves + 2 * v * kLanes), kFloats,
+                to + b * kFloatsOfBlock + g * kLineLanes + v * kLanes);
     }
   }
 };
@@ -323,11 +353,11 @@ void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t begin, int6
 template <class Codes, template <int> class Chunk>
 void MatMulTiles(const TileMatMulArgs& a) noexcept {
   if (a.tokens == 1) {
-    int64_t tile = a.tile_begin;
-    for (; tile + kTilesOfDecode <= a.tile_end; tile += kTilesOfDecode) {
-      TilesTimesToken<Codes, kTilesOfDecode>(a, tile);
+    if (a.side_by_side == 1) {
+      AllTilesTimesToken<Codes, 1>(a);
+    } else {
+      AllTilesTimesToken<Codes, kTilesSideBySide>(a);
     }
-    for (; tile < a.tile_end; ++tile) TilesTimesToken<Codes, 1>(a, tile);
     return;
   }
   for (int64_t begin = 0; begin < a.tokens; begin += kTokensAtOnce) {

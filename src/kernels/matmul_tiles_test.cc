@@ -33,8 +33,8 @@ class Problem {
   }
 
   // out[t][r], computed with calls of at most `tiles_per_call` tiles and `tokens_per_call` tokens.
-  std::vector<float> Run(const KernelTable& table, int64_t tiles_per_call,
-                         int64_t tokens_per_call) {
+  std::vector<float> Run(const KernelTable& table, int64_t tiles_per_call, int64_t tokens_per_call,
+                         int64_t side_by_side = kTilesSideBySide) {
     constexpr float kUntouched = -123.5f;
     const int64_t stride = rows_ + 3;
     const int64_t size = tokens_ == 0 ? 0 : (tokens_ - 1) * stride + rows_;
@@ -55,6 +55,7 @@ class Problem {
         args.rows = rows_;
         args.tile_begin = tile;
         args.tile_end = std::min(tiles, tile + tiles_per_call);
+        args.side_by_side = side_by_side;
         table.matmul_tiles[static_cast<int>(dtype_)](args);
       }
     }
@@ -147,11 +148,15 @@ class MatMulTilesTest : public testing::TableTest {
         ASSERT_NEAR(actual[i], expected[i], problem.Tolerance(t, r)) << "t=" << t << " r=" << r;
       }
     }
-    for (const int64_t tiles : {1, 3}) {
+    for (const int64_t tiles : {1, 3, 5}) {
       for (const int64_t tokens_per_call : {1, 4}) {
-        const std::vector<float> pieces = problem.Run(table(), tiles, tokens_per_call);
-        EXPECT_TRUE(testing::SameBits(pieces.data(), actual.data(), actual.size() * sizeof(float)))
-            << "depends on the split";
+        for (const int64_t side_by_side : {int64_t{1}, kTilesSideBySide}) {
+          const std::vector<float> pieces =
+              problem.Run(table(), tiles, tokens_per_call, side_by_side);
+          EXPECT_TRUE(
+              testing::SameBits(pieces.data(), actual.data(), actual.size() * sizeof(float)))
+              << "depends on the split, or on how many tiles are read side by side";
+        }
       }
     }
   }

@@ -64,21 +64,20 @@ class TileRow {
       sum += x.codes[i];
     }
     if (dtype == DType::kQ4_0) products -= 8 * sum;
-    double result = HalfAt(layout_.scales_offset(), block) * products;
-    if (dtype == DType::kQ4_1) result += HalfAt(layout_.minimums_offset(), block) * sum;
+    double result = HalfAt(layout_.scales_offset(block)) * products;
+    if (dtype == DType::kQ4_1) result += HalfAt(layout_.minimums_offset(block)) * sum;
     return result * double{x.scale};
   }
 
  private:
   int32_t Code(int64_t block, int i) const {
-    const uint8_t* lane =
-        tile_ + static_cast<size_t>(block) * layout_.block_code_bytes() + lane_ * 4;
+    const uint8_t* lane = tile_ + layout_.codes_offset(block) + lane_ * 4;
     if (dtype == DType::kQ8_0) return static_cast<int8_t>(lane[i / 4 * 64 + i % 4]);
     const uint8_t both = lane[i / 8 * 64 + i % 4];
     return i % 8 < 4 ? both & 15 : both >> 4;
   }
-  double HalfAt(size_t offset, int64_t block) const {
-    const uint8_t* p = tile_ + offset + block * 32 + lane_ * 2;
+  double HalfAt(size_t offset) const {
+    const uint8_t* p = tile_ + offset + lane_ * 2;
     return HalfToFloat(LoadAs<uint16_t>(reinterpret_cast<const std::byte*>(p)));
   }
 

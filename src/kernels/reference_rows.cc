@@ -120,21 +120,21 @@ void ReferenceRowsToTile(const RowsToTileArgs& args) noexcept {
   const TileLayout tile(dtype, args.k);
   constexpr bool kIs8Bit = dtype == DType::kQ8_0;
   std::memset(args.tile, 0, tile.tile_bytes());
-  const auto put_half = [&](size_t begin, int64_t block, int64_t r, double value) {
+  const auto put_half = [&](size_t begin, int64_t r, double value) {
     const HalfBits bits = FloatToHalf(static_cast<float>(value));
-    std::memcpy(args.tile + begin + static_cast<size_t>(2 * (16 * block + r)), &bits, sizeof(bits));
+    std::memcpy(args.tile + begin + static_cast<size_t>(2 * r), &bits, sizeof(bits));
   };
   for (int64_t r = 0; r < args.list.count; ++r) {
     const Row<dtype> row(args.list, r, layout);
     for (int64_t b = 0; b < layout.blocks; ++b) {
       for (int64_t i = 0; i < 32; ++i) {
-        const int64_t line = b * tile.lines_of_block + i / (kIs8Bit ? 4 : 8);
-        std::byte& byte = args.tile[line * 64 + 4 * r + i % 4];
+        std::byte* codes = args.tile + tile.codes_offset(b);
+        std::byte& byte = codes[i / (kIs8Bit ? 4 : 8) * 64 + 4 * r + i % 4];
         const auto code = static_cast<std::byte>(row.Code(b, i));
         byte |= !kIs8Bit && i % 8 >= 4 ? code << 4 : code;
       }
-      put_half(tile.scales_offset(), b, r, row.Scale(b));
-      if (tile.has_minimums) put_half(tile.minimums_offset(), b, r, row.Minimum(b));
+      put_half(tile.scales_offset(b), r, row.Scale(b));
+      if (tile.has_minimums) put_half(tile.minimums_offset(b), r, row.Minimum(b));
     }
   }
 }

@@ -6,10 +6,21 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// Where blocks' codes, scales or minimums go: they lie two and two.
+struct BlockPlaces {
+  uint8_t* first;
+  int64_t to_neighbour;  // from the first of a pair to the second
+  int64_t to_next_pair;
+
+  HWY_INLINE uint8_t* At(int64_t block) const {
+    return first + block / 2 * to_next_pair + block % 2 * to_neighbour;
+  }
+};
+
 // A line of four rows, lane b of each belonging to block b, as lanes r..r+3 of the tile's lines of
-// those blocks; `to` is that of the first block, for row r.
+// blocks from block + lane on; `to` are those for row r.
 HWY_INLINE void PlaceQuadOfRows(const uint8_t* const (&lines)[4], int64_t lane, int64_t n,
-                                size_t to_next_block, uint8_t* to) {
+                                const BlockPlaces& to, int64_t block) {
   FloatVec v[4];
   for (int r = 0; r < 4; ++r) {
     v[r] = hn::BitCast(kFloats, LoadQuads<false>(lines[r] + kRowLaneBytes * lane, n));
@@ -19,15 +30,15 @@ HWY_INLINE void PlaceQuadOfRows(const uint8_t* const (&lines)[4], int64_t lane, 
     HWY_ALIGN uint8_t quads[kVectorBytes];
     hn::Store(hn::BitCast(ByteTag(), v[i]), ByteTag(), quads);
     for (int64_t q = 0; 4 * q + i < n; ++q) {
-      __builtin_memcpy(to + static_cast<size_t>(lane + 4 * q + i) * to_next_block, quads + 16 * q,
-                       16);
+      __builtin_memcpy(to.At(block + lane + 4 * q + i), quads + 16 * q, 16);
     }
   }
 }
 
-// Turns eight rows of eight numbers of 16 bits into columns, `to_next` bytes apart.
-HWY_INLINE void PlaceEightHalves(const uint8_t* const* rows, int64_t from, uint8_t* to,
-                                 int64_t to_next) {
+// Turns eight rows of eight numbers of 16 bits into columns: of blocks from `block` on, for the
+// rows of `to`.
+HWY_INLINE void PlaceEightHalves(const uint8_t* const* rows, int64_t from, const BlockPlaces& to,
+                                 int64_t block) {
   const hn::Full128<uint16_t> d16;
   const hn::Full128<uint32_t> d32;
   const hn::Full128<uint64_t> d64;
@@ -51,66 +62,74 @@ HWY_INLINE void PlaceEightHalves(const uint8_t* const* rows, int64_t from, uint8
         hn::InterleaveLower(d64, high01, high23), hn::InterleaveUpper(d64, high01, high23)};
     for (int i = 0; i < 4; ++i) {
       hn::StoreU(hn::BitCast(hn::Full128<uint8_t>(), columns[i]), hn::Full128<uint8_t>(),
-                 to + (4 * half + i) * to_next);
+                 to.At(block + 4 * half + i));
     }
   }
 }
 
-// Halves at `from` of every row, one per block, as 16 per block at `to`.
+// Halves at `from` of every row, one per block, as 16 per block.
 HWY_INLINE void PlaceHalves(const uint8_t* const (&rows)[16], int64_t from, int64_t blocks,
-                            uint8_t* to) {
-  constexpr int64_t kBlockBytes = 2 * 16;
+                            const BlockPlaces& to) {
+  const BlockPlaces to_second = {to.first + 16, to.to_neighbour, to.to_next_pair};
   int64_t b = 0;
   for (; b + 8 <= blocks; b += 8) {
-    PlaceEightHalves(rows, from + 2 * b, to + kBlockBytes * b, kBlockBytes);
-    PlaceEightHalves(rows + 8, from + 2 * b, to + kBlockBytes * b + 16, kBlockBytes);
+    PlaceEightHalves(rows, from + 2 * b, to, b);
+    PlaceEightHalves(rows + 8, from + 2 * b, to_second, b);
   }
   for (; b < blocks; ++b) {
-    for (int r = 0; r < 16; ++r) {
-      __builtin_memcpy(to + kBlockBytes * b + 2 * r, rows[r] + from + 2 * b, 2);
-    }
+    for (int r = 0; r < 16; ++r) __builtin_memcpy(to.At(b) + 2 * r, rows[r] + from + 2 * b, 2);
   }
 }
 
-// Where the codes, scales and minimums of a tile begin (TileLayout, whose inline functions belong
-// to no instruction set).
+// TileLayout, whose inline functions belong to no instruction set.
 template <class Type>
 struct TilePlaces {
-  int64_t codes_of_block = Type::kLines * kLineBytes;
-  int64_t scales;
-  int64_t minimums;
-  int64_t end;
-  int64_t padded_end;
+  static constexpr int64_t kHalves = 2 * 16;
+  static constexpr int64_t kCodes = Type::kLines * kLineBytes;
+  static constexpr int64_t kCodesOfPair = (Type::kHasMinimum ? 4 : 2) * kHalves;
+  static constexpr int64_t kPair = kCodesOfPair + 2 * kCodes;
 
-  explicit TilePlaces(int64_t blocks) {
-    scales = blocks * codes_of_block;
-    minimums = scales + blocks * 32;
-    end = minimums + (Type::kHasMinimum ? blocks * 32 : 0);
-    padded_end = (end + kLineBytes - 1) / kLineBytes * kLineBytes;
+  uint8_t* tile;
+
+  // For the rows from `row` on.
+  HWY_INLINE BlockPlaces Codes(int64_t line, int64_t row) const {
+    return {tile + kCodesOfPair + line * kLineBytes + 4 * row, kCodes, kPair};
+  }
+  HWY_INLINE BlockPlaces Scales(int64_t row) const { return {tile + 2 * row, kHalves, kPair}; }
+  HWY_INLINE BlockPlaces Minimums(int64_t row) const {
+    return {tile + 2 * kHalves + 2 * row, kHalves, kPair};
+  }
+  static HWY_INLINE int64_t Bytes(int64_t blocks) {
+    return blocks / 2 * kPair + blocks % 2 * (kCodesOfPair + kCodes);
   }
 };
 
-// Zeros for the rows from `count` on.
+// Zeros for the rows from `row` on.
 template <class Type>
-HWY_INLINE void ClearRows(int64_t count, const TilePlaces<Type>& places, uint8_t* tile) {
-  const auto missing = static_cast<size_t>(16 - count);
-  for (int64_t at = 0; at < places.scales; at += kLineBytes) {
-    __builtin_memset(tile + at + 4 * count, 0, 4 * missing);
-  }
-  for (int64_t at = places.scales; at < places.end; at += 32) {
-    __builtin_memset(tile + at + 2 * count, 0, 2 * missing);
+HWY_INLINE void ClearRows(int64_t row, int64_t blocks, const TilePlaces<Type>& places) {
+  const auto missing = static_cast<size_t>(16 - row);
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int line = 0; line < Type::kLines; ++line) {
+      __builtin_memset(places.Codes(line, row).At(b), 0, 4 * missing);
+    }
+    __builtin_memset(places.Scales(row).At(b), 0, 2 * missing);
+    if (Type::kHasMinimum) __builtin_memset(places.Minimums(row).At(b), 0, 2 * missing);
   }
 }
 
 template <class Type>
 void RowsToTile(const RowsToTileArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  const TilePlaces<Type> places(layout.blocks);
-  auto* tile = reinterpret_cast<uint8_t*>(a.tile);
-  __builtin_memset(tile + places.end, 0, static_cast<size_t>(places.padded_end - places.end));
+  const TilePlaces<Type> places = {reinterpret_cast<uint8_t*>(a.tile)};
   if (a.list.count == 0) {
-    __builtin_memset(tile, 0, static_cast<size_t>(places.end));
+    __builtin_memset(a.tile, 0, static_cast<size_t>(places.Bytes(layout.blocks)));
     return;
+  }
+  if (layout.blocks % 2 != 0) {  // the scales of the neighbour that the last block has not
+    __builtin_memset(places.Scales(0).At(layout.blocks), 0, places.kHalves);
+    if (Type::kHasMinimum) {
+      __builtin_memset(places.Minimums(0).At(layout.blocks), 0, places.kHalves);
+    }
   }
   const int64_t count = a.list.count < 16 ? a.list.count : 16;
   const uint8_t* rows[16];
@@ -121,22 +140,21 @@ void RowsToTile(const RowsToTileArgs& a) noexcept {
     const int64_t blocks = left < kLineLanes ? left : kLineLanes;
     for (int line = 0; line < Type::kLines; ++line) {
       const int64_t from = at.codes + line * at.lanes * kRowLaneBytes;
-      uint8_t* to = tile + g * kLineLanes * places.codes_of_block + line * kLineBytes;
       for (int r = 0; r < 16; r += 4) {
         const uint8_t* const lines[4] = {rows[r] + from, rows[r + 1] + from, rows[r + 2] + from,
                                          rows[r + 3] + from};
         for (int64_t lane = 0; lane < blocks; lane += kLanes) {
           const int64_t n = blocks - lane < kLanes ? blocks - lane : kLanes;
-          PlaceQuadOfRows(lines, lane, n, static_cast<size_t>(places.codes_of_block), to + 4 * r);
+          PlaceQuadOfRows(lines, lane, n, places.Codes(line, r), g * kLineLanes);
         }
       }
     }
   }
-  PlaceHalves(rows, layout.scales, layout.blocks, tile + places.scales);
+  PlaceHalves(rows, layout.scales, layout.blocks, places.Scales(0));
   if constexpr (Type::kHasMinimum) {
-    PlaceHalves(rows, layout.minimums, layout.blocks, tile + places.minimums);
+    PlaceHalves(rows, layout.minimums, layout.blocks, places.Minimums(0));
   }
-  if (count < 16) ClearRows(count, places, tile);
+  if (count < 16) ClearRows(count, layout.blocks, places);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA

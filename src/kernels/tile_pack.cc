@@ -67,13 +67,12 @@ void CopyScales(const std::byte* block, int64_t lane, uint8_t* scales, uint8_t* 
 template <class Block>
 void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes, int64_t lanes,
               uint8_t* tile) {
-  uint8_t* codes = tile;
-  uint8_t* scales = tile + layout.scales_offset();
-  uint8_t* minimums = tile + layout.minimums_offset();
   for (int64_t b = 0; b < layout.blocks; ++b, rows += sizeof(Block)) {
+    uint8_t* codes = tile + layout.codes_offset(b);
     const auto row = [&](int64_t lane) { return rows + static_cast<size_t>(lane) * row_bytes; };
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      CopyScales<Block>(row(lane), lane, scales, minimums);
+      CopyScales<Block>(row(lane), lane, tile + layout.scales_offset(b),
+                        tile + layout.minimums_offset(b));
     }
     int64_t lane = 0;
     for (; lane + 4 <= lanes; lane += 4) PackFour<Block>(row(lane), row_bytes, codes + lane * 4);
@@ -82,26 +81,28 @@ void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes,
       std::memcpy(&block, row(lane), sizeof(block));
       LaneCodes<Block>::Pack(block, codes + lane * 4, TileLayout::kLineBytes);
     }
-    codes += layout.block_code_bytes();
-    scales += TileLayout::kScalesBytes;
-    minimums += TileLayout::kScalesBytes;
+  }
+  if (layout.blocks % 2 != 0) {
+    const int64_t none = layout.blocks;
+    std::memset(tile + layout.scales_offset(none), 0, TileLayout::kScalesBytes);
+    if (layout.has_minimums) {
+      std::memset(tile + layout.minimums_offset(none), 0, TileLayout::kScalesBytes);
+    }
   }
 }
 
 template <class Block>
 void UnpackRow(const TileLayout& layout, const uint8_t* tile, int64_t lane, std::byte* to) {
-  const uint8_t* codes = tile + lane * 4;
-  const uint8_t* scales = tile + layout.scales_offset() + lane * 2;
-  const uint8_t* minimums = tile + layout.minimums_offset() + lane * 2;
   for (int64_t b = 0; b < layout.blocks; ++b) {
+    const auto half = [&](size_t offset, auto& to_half) {
+      std::memcpy(&to_half, tile + offset + lane * 2, sizeof(to_half));
+    };
     Block block;
-    LaneCodes<Block>::Unpack(codes, TileLayout::kLineBytes, block);
-    std::memcpy(&block.d, scales, sizeof(block.d));
-    if constexpr (requires { block.m; }) std::memcpy(&block.m, minimums, sizeof(block.m));
+    LaneCodes<Block>::Unpack(tile + layout.codes_offset(b) + lane * 4, TileLayout::kLineBytes,
+                             block);
+    half(layout.scales_offset(b), block.d);
+    if constexpr (requires { block.m; }) half(layout.minimums_offset(b), block.m);
     std::memcpy(to + b * static_cast<int64_t>(sizeof(block)), &block, sizeof(block));
-    codes += layout.block_code_bytes();
-    scales += TileLayout::kScalesBytes;
-    minimums += TileLayout::kScalesBytes;
   }
 }
 

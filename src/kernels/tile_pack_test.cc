@@ -46,18 +46,33 @@ TEST(TilePackTest, PutsCodesScalesAndMinimumsWhereTheLayoutSays) {
   BlockQ4_1 rows[3] = {};
   rows[2] = block;
   const TileLayout layout(DType::kQ4_1, 32);
-  ASSERT_EQ(layout.tile_bytes(), 4u * 64 + 32 + 32);
-  std::vector<uint8_t> tile(layout.tile_bytes());
+  ASSERT_EQ(layout.tile_bytes(), 2u * 32 + 2 * 32 + 4 * 64);
+  std::vector<uint8_t> tile(layout.tile_bytes(), 0xee);
   PackTiles(DType::kQ4_1, layout, reinterpret_cast<const std::byte*>(rows), sizeof(block), 3,
             reinterpret_cast<std::byte*>(tile.data()));
   for (int code = 0; code < 32; ++code) {
     const int value = code < 16 ? code : 31 - code;
-    const uint8_t byte = tile[static_cast<size_t>(code / 8 * 64 + 2 * 4 + code % 4)];
+    const uint8_t byte = tile[static_cast<size_t>(128 + code / 8 * 64 + 2 * 4 + code % 4)];
     EXPECT_EQ(code % 8 < 4 ? byte & 15 : byte >> 4, value) << code;
   }
-  EXPECT_EQ(tile[256 + 4] | tile[256 + 5] << 8, 0x1234);
-  EXPECT_EQ(tile[288 + 4] | tile[288 + 5] << 8, 0x5678);
-  EXPECT_EQ(tile[0], 0) << "another lane";
+  EXPECT_EQ(tile[4] | tile[5] << 8, 0x1234);
+  EXPECT_EQ(tile[64 + 4] | tile[64 + 5] << 8, 0x5678);
+  EXPECT_EQ(tile[128], 0) << "another lane";
+  for (size_t i = 32; i < 64; ++i) {
+    EXPECT_EQ(tile[i] | tile[64 + i], 0) << "of a block that does not exist";
+  }
+}
+
+// Two blocks share the lines of their scales; the third begins behind the codes of both.
+TEST(TilePackTest, PutsBlocksTwoAndTwo) {
+  const TileLayout layout(DType::kQ4_0, 3 * 32);
+  EXPECT_EQ(layout.scales_offset(0), 0u);
+  EXPECT_EQ(layout.scales_offset(1), 32u);
+  EXPECT_EQ(layout.codes_offset(0), 64u);
+  EXPECT_EQ(layout.codes_offset(1), 64u + 256);
+  EXPECT_EQ(layout.scales_offset(2), 64u + 2 * 256);
+  EXPECT_EQ(layout.tile_bytes(), 64u + 2 * 256 + 64 + 256);
+  EXPECT_EQ(TileLayout(DType::kQ8_0, 2 * 32).tile_bytes(), 64u + 2 * 512);
 }
 
 }  // namespace

@@ -76,6 +76,7 @@ kernels::TileMatMulArgs TileArgs(const WeightView& w, const BlockQ8* x, float* o
   args.rows = w.rows;
   args.tile_begin = begin / TileLayout::kRows;
   args.tile_end = TileLayout::TilesFor(end);
+  args.side_by_side = kernels::BestSideBySide();
   return args;
 }
 

@@ -149,24 +149,19 @@ struct RowPairTiles {
   RowPairsMinimums minimums[kRowGroups][kChunkBlocks];
 
   template <class Codes>
-  HWY_INLINE void Unpack(const TileMatMulArgs& a, const uint8_t* tile, int64_t first,
-                         int64_t count) {
-    const uint8_t* codes = tile + first * BlockBytes<Codes>();
-    const uint8_t* scales = tile + a.blocks * BlockBytes<Codes>() + first * kScalesOfBlockBytes;
+  HWY_INLINE void Unpack(const TileMatMulArgs&, const uint8_t* tile, int64_t first, int64_t count) {
     for (int64_t b = 0; b < count; ++b) {
+      const auto parts = TileParts<Codes>::Of(tile, first + b);
       for (int v = 0; v < kVectorsPerLine; ++v) {
         const int group = v / kVectorsOfGroup;
         const int pair = v % kVectorsOfGroup * 2;
-        UnpackCodes<Codes>(codes, v, blocks[group][b], pair);
-        const uint8_t* halves = scales + 2 * v * kLanes;
-        StorePairs(LoadHalves(halves), blocks[group][b].scales + pair);
+        UnpackCodes<Codes>(parts.codes(), v, blocks[group][b], pair);
+        StorePairs(LoadHalves(parts.scales() + 2 * v * kLanes), blocks[group][b].scales + pair);
         if constexpr (Codes::kHasMinimum) {
-          StorePairs(LoadHalves(halves + a.blocks * kScalesOfBlockBytes),
+          StorePairs(LoadHalves(parts.minimums() + 2 * v * kLanes),
                      minimums[group][b].minimums + pair);
         }
       }
-      codes += BlockBytes<Codes>();
-      scales += kScalesOfBlockBytes;
     }
   }
 
