@@ -1,4 +1,4 @@
-// AVX-512 with VNNI. Floats in 512 bits; bytes in 256 (see int8_primitives-inl.h).
+// AVX-512 with VNNI: one instruction adds up four byte products per lane.
 #define HEARTH_ISA avx512_vnni
 #include <immintrin.h>
 
