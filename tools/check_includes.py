@@ -35,7 +35,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "storage": ({"base"}, {"liburing"}),
     "plan": ({"base"}, {"nlohmann"}),
     "kernels": ({"base", "tensor"}, {"hwy"}),
-    "format": ({"base", "tensor", "storage"}, {"nlohmann"}),
+    "format": ({"base", "tensor", "storage", "plan"}, {"nlohmann"}),
     "cache": ({"base"}, set()),
     "accel": ({"base", "tensor"}, set()),
     "ops": (below(3, "format", "cache"), set()),

@@ -63,6 +63,9 @@ TEST(SafetensorsTest, SaysWhatIsWrong) {
            range + "}";
   };
   EXPECT_EQ(message(fields(R"("F32")", "[4,4]", "[0,64]")), "accepted");
+  EXPECT_THAT(message(R"({},"t":{})"), HasSubstr("key 't' is there twice"));
+  EXPECT_THAT(message(std::string(100000, '[') + std::string(100000, ']')),
+              HasSubstr("nested too deeply"));
   EXPECT_THAT(message("7"), HasSubstr("corrupt: m.safetensors: tensor 't'"));
   EXPECT_THAT(message("{}"), HasSubstr("dtype"));
   EXPECT_THAT(message(fields(R"("F8_E4M3")", "[4]", "[0,4]")),

@@ -13,7 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// Ours have five levels; what is kept per level must not grow with somebody else's file.
+// Those that are known have some five levels; what is kept per level must not grow with somebody
+// else's file.
 constexpr int kMostLevels = 64;
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -54,9 +56,10 @@ class FolderReader {
 
   GgufFile Open() {
     const PublishedJson json = PublishedJson::Read(Path("config.json"), kMaxConfigBytes);
-    config_ = ReadPublishedConfig(json, std::filesystem::path(folder_).filename());
+    config_ = ReadPublishedConfig(json, NameOfFolder());
     SetPublishedTokenizer(PublishedJson::Read(Path("tokenizer.json"), kMaxTokenizerBytes),
                           ReadSettings(), json, &config_.metadata);
+    ReadChatTemplate();
     OpenWeights();
     Take("model.embed_tokens.weight", "token_embd.weight");
     if (!config_.rope_factors.empty()) AddRopeFactors();
@@ -70,16 +73,42 @@ class FolderReader {
  private:
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
+  // Of "." as well.
+  std::string NameOfFolder() const {
+    std::error_code failure;
+    const std::filesystem::path whole = std::filesystem::canonical(folder_, failure);
+    return (failure ? std::filesystem::path(folder_) : whole).filename();
+  }
+
   PublishedJson ReadSettings() const {
     const std::string path = Path("tokenizer_config.json");
     if (!std::filesystem::exists(path)) return {path, nlohmann::json::object()};
     return PublishedJson::Read(path, kMaxConfigBytes);
   }
 
+  // Newer folders have it in a file of its own, which then has the last word.
+  void ReadChatTemplate() {
+    const std::string path = Path("chat_template.jinja");
+    if (!std::filesystem::exists(path)) return;
+    const auto file = OpenFileReader(path);
+    if (file->size_bytes() > kMaxConfigBytes) {
+      throw Error(ErrorCode::kUnsupported, path, "size", fmt::format("at most {}", kMaxConfigBytes),
+                  std::to_string(file->size_bytes()));
+    }
+    std::string text(static_cast<size_t>(file->size_bytes()), '\0');
+    file->ReadAt(0, std::as_writable_bytes(std::span(text)));
+    config_.metadata.SetString("tokenizer.chat_template", text);
+  }
+
   // One file, or those that an index names.
   void OpenWeights() {
     const std::string index = Path("model.safetensors.index.json");
-    if (!std::filesystem::exists(index)) return OpenFile("model.safetensors");
+    if (!std::filesystem::exists(index)) {
+      if (std::filesystem::exists(Path("model.safetensors"))) return OpenFile("model.safetensors");
+      throw Error(ErrorCode::kNotFound, folder_,
+                  "there is neither model.safetensors nor model.safetensors.index.json; other "
+                  "formats of weights cannot be read");
+    }
     const PublishedJson map = PublishedJson::Read(index, kMaxConfigBytes).Object("weight_map");
     std::set<std::string> names;
     for (const auto& [tensor, file] : map.json().items()) {
@@ -94,7 +123,7 @@ class FolderReader {
     }
     for (const std::string& name : names) {
       // Names come from the file: none may lead out of the folder.
-      if (name.empty() || name.find('/') != std::string::npos) {
+      if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
         throw Error(ErrorCode::kCorrupt, index, "weight_map", "files of this folder",
                     "'" + Printable(name) + "'");
       }

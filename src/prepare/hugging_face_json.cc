@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/json_object.h"
 #include "storage/block_reader.h"
 
 namespace hearth {
@@ -28,7 +29,7 @@ PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
   }
   std::string text(static_cast<size_t>(file->size_bytes()), '\0');
   file->ReadAt(0, std::as_writable_bytes(std::span(text)));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(text, EachKeyOnce(path, ErrorCode::kCorrupt), /*allow_exceptions=*/false);
   if (!json.is_object()) throw Error(ErrorCode::kCorrupt, path, "is no JSON object");
   return {path, std::move(json)};
 }

@@ -157,12 +157,42 @@ TEST_F(ModelFolderTest, BrokenFoldersAreRefused) {
   EXPECT_THAT(message_after(write("tokenizer.json", R"({"model":{"vocab":{"a":0},"merges":[]},)"
                                                     R"("pre_tokenizer":{"type":"Whitespace"}})")),
               HasSubstr("'Whitespace'"));
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_THAT(message_after(write("config.json", R"({"quantization_config":)" + deep + "}")),
+              HasSubstr("config.json: it is nested too deeply"));
+  EXPECT_THAT(message_after(write("tokenizer.json", R"({"normalizer":)" + deep + "}")),
+              HasSubstr("tokenizer.json: it is nested too deeply"));
   EXPECT_THAT(message_after(write("model.safetensors", "short")), HasSubstr("model.safetensors"));
   EXPECT_THAT(message_after([&] { std::filesystem::remove(folder_.Path("model.safetensors")); }),
-              HasSubstr("model.safetensors"));
-  EXPECT_THAT(message_after(write("model.safetensors.index.json",
-                                  R"({"weight_map":{"a":"../model.safetensors"}})")),
-              HasSubstr("files of this folder"));
+              HasSubstr("there is neither model.safetensors nor"));
+  for (const char* name : {"../model.safetensors", "model\\u0000.safetensors", ""}) {
+    const std::string map = std::string(R"({"weight_map":{"a":")") + name + R"("}})";
+    EXPECT_THAT(message_after(write("model.safetensors.index.json", map)),
+                HasSubstr("files of this folder"));
+    std::filesystem::remove(folder_.Path("model.safetensors.index.json"));
+  }
+}
+
+// A file of its own before a list, of which it is the default one.
+TEST_F(ModelFolderTest, ChatTemplatesAreFoundWhereverTheyAre) {
+  const auto chat_of = [&](const std::string& settings, const std::string& file) {
+    Publish(Golden("llama"), "llama");
+    if (!settings.empty()) std::ofstream(folder_.Path("tokenizer_config.json")) << settings;
+    if (!file.empty()) std::ofstream(folder_.Path("chat_template.jinja")) << file;
+    const GgufFile opened = OpenModelFolder(folder_.Path(""));
+    const std::string* chat = opened.metadata().FindString("tokenizer.chat_template");
+    return chat != nullptr ? *chat : "none";
+  };
+  EXPECT_EQ(chat_of(R"({"chat_template":"one"})", ""), "one");
+  EXPECT_EQ(chat_of(R"({"chat_template":[{"name":"tool_use","template":"a"},)"
+                    R"({"name":"default","template":"b"}]})",
+                    ""),
+            "b");
+  EXPECT_EQ(chat_of(R"({"chat_template":[]})", ""), "none");
+  EXPECT_EQ(chat_of(R"({"chat_template":"one"})", "two"), "two");
+  EXPECT_THAT([&] { chat_of(R"({"chat_template":7})", ""); },
+              ::testing::ThrowsMessage<Error>(
+                  HasSubstr("chat_template: expected a text or a list, found number")));
 }
 
 // What a folder says can be packed and is then the same model.

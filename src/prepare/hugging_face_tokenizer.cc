@@ -30,7 +30,11 @@ class TokenizerReader {
  public:
   TokenizerReader(const PublishedJson& tokenizer, const PublishedJson& settings,
                   const PublishedJson& config, GgufMetadata* metadata)
-      : tokenizer_(tokenizer), settings_(settings), config_(config), metadata_(*metadata) {}
+      : tokenizer_(tokenizer),
+        settings_(settings),
+        config_(config),
+        metadata_(*metadata),
+        max_tokens_(std::min(kMaxTokens, config.Int("vocab_size", kMaxTokens))) {}
 
   void Read() {
     const PublishedJson model = tokenizer_.Object("model");
@@ -62,9 +66,9 @@ class TokenizerReader {
 
   // Puts a token to its place; places that nothing takes stay unused.
   void Place(const std::string& text, const Json& id, TokenType type) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(kMaxTokens)) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(max_tokens_)) {
       throw Corrupt("id of token '" + Printable(text) + "'",
-                    fmt::format("a number below {}", kMaxTokens), id.dump());
+                    fmt::format("a number below {}", max_tokens_), id.dump());
     }
     const auto at = id.get<size_t>();
     while (texts_.size() <= at) {
@@ -240,10 +244,25 @@ class TokenizerReader {
     SetSpecialToken("pad", "tokenizer.ggml.padding_token_id");
     metadata_.SetBool("tokenizer.ggml.add_bos_token", AddsBos());
     metadata_.SetBool("tokenizer.ggml.add_eos_token", false);
+    const std::string chat = ChatTemplate();
+    if (!chat.empty()) metadata_.SetString("tokenizer.chat_template", chat);
+  }
+
+  // Either a text or, where a model has several, objects with a name; empty where there is none.
+  std::string ChatTemplate() const {
     const Json* chat = settings_.Find("chat_template");
-    if (chat != nullptr && chat->is_string()) {
-      metadata_.SetString("tokenizer.chat_template", chat->get<std::string>());
+    if (chat == nullptr) return "";
+    if (chat->is_string()) return chat->get<std::string>();
+    if (!chat->is_array()) {
+      throw Error(ErrorCode::kCorrupt, settings_.path(), "chat_template", "a text or a list",
+                  chat->type_name());
     }
+    for (const Json& one : *chat) {
+      if (!one.is_object()) continue;
+      const PublishedJson named(settings_.path() + ": chat_template", one);
+      if (named.Text("name", "") == "default") return named.Text("template", "");
+    }
+    return "";
   }
 
   // As the template says that is put around a text; tokenizer_config.json has the last word.
@@ -268,6 +287,7 @@ class TokenizerReader {
   const PublishedJson& settings_;
   const PublishedJson& config_;
   GgufMetadata& metadata_;
+  const int64_t max_tokens_;  // rows of the embedding, where they are known
   std::vector<std::string> texts_;
   std::vector<int32_t> types_;
   std::unordered_map<std::string, int32_t> ids_;
