@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -58,6 +59,9 @@ uint64_t ThreadBytes(const PackPlan& plan) {
 uint64_t DownRowBytes(const PackPlan& plan) {
   return RowBytes(plan.quant, static_cast<size_t>(plan.hidden));
 }
+
+// Scales are halves. Larger weights are cut off where they are converted, which no model survives.
+constexpr float kMostWeight = 65504;
 
 int64_t MostNeurons(const PackPlan& plan) {
   int64_t most = 0;
@@ -232,6 +236,7 @@ void FfnPacker::TurnTile(const Ffn& ffn, const Range& range, size_t panel,
     if (slot < range.begin || slot >= range.end) continue;
     float block[kPanelRows];
     for (int64_t r = 0; r < kPanelRows; ++r) block[r] = tile[r * kTileStride + c];
+    CheckWeights(down, block);
     std::byte* const out =
         down_.data() + static_cast<uint64_t>(slot - range.begin) * row_bytes + panel * block_bytes;
     kernels::Quantize(plan_.quant, block, kPanelRows, out);
@@ -266,7 +271,28 @@ void FfnPacker::MakeBundles(const Ffn& ffn, const Range& bundles, const Range& h
     encoder.Encode({gate.dtype, gates.data() + i * RowBytesOf(gate)},
                    {up.dtype, ups.data() + i * RowBytesOf(up)}, {plan_.quant, downs + i * down_row},
                    out.subspan(i * stride, stride));
+    CheckRow(gate, gates.data() + i * RowBytesOf(gate));
+    CheckRow(up, ups.data() + i * RowBytesOf(up));
   }
+}
+
+void FfnPacker::CheckRow(const GgufTensor& tensor, const std::byte* row) const {
+  std::vector<float> weights(static_cast<size_t>(plan_.hidden));
+  kernels::Dequantize(tensor.dtype, row, plan_.hidden, weights.data());
+  CheckWeights(tensor, weights);
+}
+
+void FfnPacker::CheckWeights(const GgufTensor& tensor, std::span<const float> weights) const {
+  constexpr uint32_t kSign = 0x80000000, kInfinity = 0x7f800000;  // NaNs are above it
+  uint32_t most = 0;
+  for (const float w : weights) most = std::max(most, std::bit_cast<uint32_t>(w) & ~kSign);
+  const bool is_number = most < kInfinity;
+  const bool is_converted = tensor.dtype != plan_.quant;
+  if (is_number && !(is_converted && std::bit_cast<float>(most) > kMostWeight)) return;
+  throw Error(
+      ErrorCode::kCorrupt, source_.path(),
+      fmt::format("{} holds weights that are {}", Printable(tensor.name),
+                  is_number ? fmt::format("too large for {}", NameOf(plan_.quant)) : "no numbers"));
 }
 
 // The rows of these bundles' neurons, neighbours in one read.

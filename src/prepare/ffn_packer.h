@@ -72,6 +72,9 @@ class FfnPacker {
                 int64_t first_column);
   void MakeBundles(const Ffn& ffn, const Range& bundles, const Range& held, BundleEncoder& encoder,
                    std::span<std::byte> scratch);
+  // Throw Error(kCorrupt) for what is no number, or cannot be one in the bundles.
+  void CheckRow(const GgufTensor& tensor, const std::byte* row) const;
+  void CheckWeights(const GgufTensor& tensor, std::span<const float> weights) const;
   void ReadRows(const Ffn& ffn, const GgufTensor& tensor, const Range& bundles,
                 std::span<std::byte> out);
   void Fetch(const GgufTensor& tensor, const Ffn& ffn);

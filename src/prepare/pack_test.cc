@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <fstream>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -374,6 +376,38 @@ TEST_F(PackTest, SourcesThatCannotBePackedAreNamed) {
     EXPECT_THAT(error.what(), HasSubstr("is the file to pack"));
   }
   EXPECT_NO_THROW(GgufFile::Open(folder_.Path("m")));
+}
+
+// A file of F32 weights with one of them changed in the last row of a matrix.
+void SpoilWeight(const std::string& path, const std::string& tensor, float weight) {
+  uint64_t at = 0;
+  {
+    const GgufFile file = GgufFile::Open(path);
+    const GgufTensor& found = *file.FindTensorOrNull(tensor);
+    at = found.offset + found.bytes - sizeof(weight);
+  }
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.write(reinterpret_cast<const char*>(&weight), sizeof(weight));
+}
+
+TEST_F(PackTest, WeightsThatAreNoNumbersAreRefused) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  for (const char* role : {"gate", "up", "down"}) {
+    const std::string name = std::string("blk.1.ffn_") + role + ".weight";
+    for (const DType quant : {DType::kQ4_0, DType::kQ8_0, DType::kF16}) {
+      for (const auto& [weight, says] :
+           {std::pair(kNan, "no numbers"), std::pair(kInfinite, "no numbers"),
+            std::pair(3e38f, "too large for")}) {
+        SCOPED_TRACE(testing::Message() << name << " " << weight << " in " << NameOf(quant));
+        MakeModel(folder_.Path("m"), ShapeText(64, 96, kDenseShape), DType::kF32);
+        SpoilWeight(folder_.Path("m"), name, weight);
+        EXPECT_THAT(Refusal({.quant = quant}, ErrorCode::kCorrupt),
+                    AllOf(HasSubstr(name), HasSubstr(says)));
+      }
+    }
+  }
 }
 
 TEST_F(PackTest, ProfilesOfOtherModelsAreRefused) {

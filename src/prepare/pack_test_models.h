@@ -93,7 +93,8 @@ inline void Retype(const std::string& from, const std::string& to, const std::st
   for (const GgufTensor& tensor : file.tensors()) {
     std::vector<std::byte> bytes(is_changed(tensor) ? writer.BytesLeftInTensor() : tensor.bytes);
     if (is_changed(tensor)) {
-      for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+      // Without the bit that would make scales of 2 and more, infinity and NaN among them.
+      for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0xbf);
     } else {
       file.ReadTensor(tensor, 0, bytes);
     }
