@@ -24,6 +24,7 @@
 #include "engine/ffn_mode.h"
 #include "model/registry.h"
 #include "prepare/hugging_face.h"
+#include "prepare/predictor_state.h"
 
 namespace hearth::cli {
 namespace {
@@ -125,8 +126,10 @@ void CheckBeforeLearning(const GgufFile& source, PackOptions pack,
     throw Error(ErrorCode::kUnsupported, options.source,
                 "--text needs a GGUF file: a folder can only be packed without");
   }
-  // Neither predictors nor thresholds are there yet.
-  if (options.mode != FfnMode::kPredicted && !options.silu_change) pack.mode = options.mode;
+  // Neither predictors nor thresholds are there yet, and some models will never have any.
+  const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
+  const bool will_predict = options.mode == FfnMode::kPredicted && CanSkipNeurons(activation);
+  if (!will_predict && !options.silu_change) pack.mode = options.mode;
   CheckPack(source, pack, options.output);
 }
 
@@ -184,9 +187,8 @@ int Pack(const PackCommandOptions& options) {
     pack.predictors = &*predictors;
   }
   const PackReport report = WriteAndTry(source, pack, std::move(lessons), options);
-  if (report.lessons) {
-    std::error_code ignored;  // what is left there helps nobody now, and hurts nobody
-    std::filesystem::remove_all(StateFolder(options), ignored);
+  if (pack.predictors != nullptr) {
+    PredictorState::Remove(StateFolder(options), ReadModelSpec(source).num_layers);
   }
   PrintAboutOrder(options, pack.profile);
   WriteOutput(options.json ? DumpJson(PackJson(report)) : PackText(report));

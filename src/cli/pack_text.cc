@@ -37,20 +37,27 @@ ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
   return profile;
 }
 
-MadePredictors MakeFromText(Engine& engine, std::span<const TokenId> tokens,
-                            const std::string& state_dir) {
+// With a folder for finished layers, whose layers of before fit this work.
+PredictorOptions PreparePredictors(Engine& engine, std::span<const TokenId> tokens,
+                                   const std::string& state_dir) {
   std::error_code failure;
   std::filesystem::create_directories(state_dir, failure);
   if (failure) throw Error(ErrorCode::kIo, state_dir, failure.message());
   PredictorOptions options;
   options.state_dir = state_dir;
+  CheckPredictorState(engine, tokens, options);
+  return options;
+}
+
+MadePredictors MakeFromText(Engine& engine, std::span<const TokenId> tokens,
+                            const PredictorOptions& options) {
   ProgressLine progress("predictors", ProgressUnit::kShare);
   return MakePredictors(engine, tokens, options, [&](const PredictorProgress& now) {
     if (InterruptFlag()) {
-      throw Error(ErrorCode::kCancelled, state_dir,
+      throw Error(ErrorCode::kCancelled, options.state_dir,
                   "interrupted; the same command continues after the layers that are done");
     }
-    progress.UpdateShare(now.done, now.what);
+    progress.UpdateShare(now.done, now.what, now.eta_seconds);
   });
 }
 
@@ -90,6 +97,10 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
     throw Error(ErrorCode::kInvalidArgument, options.text_file,
                 "the text is empty: there is nothing to learn from");
   }
+  const bool makes_predictors =
+      CanSkipNeurons(engine->model().spec().layers.front().ffn.activation) && !options.silu_change;
+  PredictorOptions predictors;
+  if (makes_predictors) predictors = PreparePredictors(*engine, tokens, options.state_dir);
   TextLessons lessons;
   lessons.sample = SampleToScore(tokens);
   if (options.silu_change) {
@@ -103,9 +114,8 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   }
   lessons.profile =
       options.profile ? *options.profile : ProfileText(*engine, tokens, options.model);
-  const FfnActivation activation = engine->model().spec().layers.front().ffn.activation;
-  if (CanSkipNeurons(activation) && !lessons.silu) {
-    lessons.predictors = MakeFromText(*engine, tokens, options.state_dir);
+  if (makes_predictors) {
+    lessons.predictors = MakeFromText(*engine, tokens, predictors);
     lessons.predictors_are_good = MeetTargets(*lessons.predictors, {});
   }
   return lessons;

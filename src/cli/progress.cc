@@ -36,7 +36,8 @@ ProgressLine::~ProgressLine() {
   if (drawn_) PrintNotice("\r\033[K");
 }
 
-void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note) {
+void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note,
+                          std::optional<double> eta_seconds) {
   if (!visible_ || total == 0) return;
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
@@ -47,7 +48,8 @@ void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note
   last_draw_ = now;
   drawn_ = true;
   const double rate = static_cast<double>(done - already_) / elapsed;
-  const double left = rate > 0 ? static_cast<double>(total - done) / rate : 0;
+  const double guess = rate > 0 ? static_cast<double>(total - done) / rate : 0;
+  const double left = eta_seconds.value_or(guess);
   const std::string amount =
       unit_ == ProgressUnit::kBytes
           ? fmt::format("{} of {}, {}/s", FormatSize(done), FormatSize(total),
@@ -60,8 +62,10 @@ void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note
                           FormatDuration(left), note.empty() ? "" : "  ", note));
 }
 
-void ProgressLine::UpdateShare(double done, const std::string& note) {
-  Update(static_cast<uint64_t>(done * kShareSteps), static_cast<uint64_t>(kShareSteps), note);
+void ProgressLine::UpdateShare(double done, const std::string& note,
+                               std::optional<double> eta_seconds) {
+  Update(static_cast<uint64_t>(done * kShareSteps), static_cast<uint64_t>(kShareSteps), note,
+         eta_seconds);
 }
 
 }  // namespace hearth::cli

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace hearth::cli {
@@ -19,10 +20,13 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Redraws at most ten times a second. `note` is shown behind the numbers.
-  void Update(uint64_t done, uint64_t total, const std::string& note = "");
+  // Redraws at most ten times a second. `note` is shown behind the numbers; the time left is
+  // guessed from the rate so far where the caller does not know it better.
+  void Update(uint64_t done, uint64_t total, const std::string& note = "",
+              std::optional<double> eta_seconds = {});
   // The same where only the share that is done is known, 0 to 1.
-  void UpdateShare(double done, const std::string& note = "");
+  void UpdateShare(double done, const std::string& note = "",
+                   std::optional<double> eta_seconds = {});
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -35,7 +35,7 @@ constexpr double kPromisedRecall = 0.99;
 constexpr double kReadShare = 0.1;
 constexpr double kTrialShare = 0.05;
 
-void CheckModel(Engine& engine, const PredictorOptions& options) {
+void CheckModel(const Engine& engine, const PredictorOptions& options) {
   const Model& model = engine.model();
   for (size_t l = 0; l < model.spec().layers.size(); ++l) {
     if (model.weights().layers[l].has_rows()) {
@@ -328,9 +328,11 @@ bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
          std::abs(made.quality.perplexity_ratio() - 1) <= options.max_perplexity_change;
 }
 
-MadePredictors MakePredictors(Engine& engine, std::span<const TokenId> tokens,
-                              const PredictorOptions& options,
-                              const PredictorProgressFn& progress) {
+namespace {
+
+// The part of the text that predictors are made from.
+std::vector<TokenId> ChooseSample(const Engine& engine, std::span<const TokenId> tokens,
+                                  const PredictorOptions& options) {
   CheckModel(engine, options);
   if (static_cast<int64_t>(tokens.size()) < kFewestTokens) {
     throw Error(ErrorCode::kInvalidArgument, "--text", "tokens to make predictors from",
@@ -340,7 +342,22 @@ MadePredictors MakePredictors(Engine& engine, std::span<const TokenId> tokens,
   const int64_t count = options.max_tokens > 0 ? std::max(options.max_tokens, kFewestTokens)
                                                : std::clamp(kMaxScores / neurons, kMinDefaultTokens,
                                                             kMaxDefaultTokens);
-  PredictorRun run(engine, SpreadSample(tokens, count, engine.context()), options, progress);
+  return SpreadSample(tokens, count, engine.context());
+}
+
+}  // namespace
+
+void CheckPredictorState(const Engine& engine, std::span<const TokenId> tokens,
+                         const PredictorOptions& options) {
+  const uint64_t print =
+      FingerprintOf(engine.model(), ChooseSample(engine, tokens, options), options);
+  PredictorState(options.state_dir, print).Check(engine.model().spec().num_layers);
+}
+
+MadePredictors MakePredictors(Engine& engine, std::span<const TokenId> tokens,
+                              const PredictorOptions& options,
+                              const PredictorProgressFn& progress) {
+  PredictorRun run(engine, ChooseSample(engine, tokens, options), options, progress);
   return run.Run();
 }
 

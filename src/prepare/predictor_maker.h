@@ -83,6 +83,11 @@ struct MadePredictors {
 // the activation mass and move the perplexity by no more than the options allow.
 bool MeetTargets(const MadePredictors& made, const PredictorOptions& options);
 
+// Throws Error where options.state_dir holds finished layers that MakePredictors, called with the
+// same, would refuse: better known before hours of other work.
+void CheckPredictorState(const Engine& engine, std::span<const TokenId> tokens,
+                         const PredictorOptions& options);
+
 // `tokens` is a text without BOS. The engine holds a plain (unpacked) model with a ReLU-family
 // activation; its budget is charged for what the work takes. The result depends on the model, the
 // text and the options, not on the number of threads or on interruptions.

@@ -121,9 +121,10 @@ TEST_F(PredictorMakerTest, StateOfOtherWorkIsRefused) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr(what));
     }
   };
-  expect_refusal(std::span(text_).subspan(1), "another model, text or with other options");
+  expect_refusal(std::span(text_).subspan(1),
+                 "layers of another model, of another text or with other options");
   options_.recall = 0.98;
-  expect_refusal(text_, "another model, text or with other options");
+  expect_refusal(text_, "layers of another model, of another text or with other options");
   options_.recall = 0.995;
   const std::string path = state.Path("layer-00000.predictor");
   {
@@ -133,7 +134,15 @@ TEST_F(PredictorMakerTest, StateOfOtherWorkIsRefused) {
   }
   expect_refusal(text_, "has been altered");
   std::filesystem::resize_file(path, 20);
-  expect_refusal(text_, "no state");
+  expect_refusal(text_, "no finished layer");
+  EXPECT_THROW(CheckPredictorState(*engine, text_, options_), Error);
+  std::ofstream(state.Path("note.txt")) << "of somebody else";
+  PredictorState::Remove(options_.state_dir, 1);
+  EXPECT_EQ(state.Files(), std::vector<std::string>{"note.txt"}) << "only what was made goes";
+  CheckPredictorState(*engine, text_, options_);
+  std::filesystem::remove(state.Path("note.txt"));
+  PredictorState::Remove(options_.state_dir, 1);
+  EXPECT_FALSE(std::filesystem::exists(options_.state_dir));
   options_.state_dir = state.Path("missing");
   expect_refusal(text_, "no such folder");
 }

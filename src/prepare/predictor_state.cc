@@ -10,8 +10,8 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "storage/atomic_file.h"
 #include "storage/block_reader.h"
-#include "storage/file_writer.h"
 
 namespace hearth {
 namespace {
@@ -110,6 +110,10 @@ JudgedPredictor GetExpert(StateReader& in) {
   return judged;
 }
 
+std::string PathIn(const std::string& dir, int64_t layer) {
+  return fmt::format("{}/layer-{:05}.predictor", dir, layer);
+}
+
 }  // namespace
 
 PredictorState::PredictorState(std::string dir, uint64_t fingerprint)
@@ -119,8 +123,18 @@ PredictorState::PredictorState(std::string dir, uint64_t fingerprint)
   }
 }
 
-std::string PredictorState::PathOf(int64_t layer) const {
-  return fmt::format("{}/layer-{:05}.predictor", dir_, layer);
+std::string PredictorState::PathOf(int64_t layer) const { return PathIn(dir_, layer); }
+
+void PredictorState::Check(int64_t layers) const {
+  for (int64_t layer = 0; layer < layers; ++layer) Load(layer);
+}
+
+void PredictorState::Remove(const std::string& dir, int64_t layers) {
+  std::error_code ignored;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    std::filesystem::remove(PathIn(dir, layer), ignored);
+  }
+  std::filesystem::remove(dir, ignored);  // which an entry that is left prevents
 }
 
 bool PredictorState::Has(int64_t layer) const {
@@ -135,18 +149,20 @@ std::optional<LayerPredictors> PredictorState::Load(int64_t layer) const {
   file->ReadAt(0, bytes);
   if (bytes.size() < sizeof(kMagic) + 2 * sizeof(uint64_t) ||
       std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
-    throw Error(ErrorCode::kCorrupt, path, "this is no state of making predictors");
+    throw Error(ErrorCode::kCorrupt, path,
+                "this is no finished layer; remove it, and the layer is made again");
   }
   const auto body = std::span<const std::byte>(bytes).first(bytes.size() - sizeof(uint64_t));
   StateReader tail(std::span<const std::byte>(bytes).last(sizeof(uint64_t)), path);
   if (tail.Get<uint64_t>() != Checksum(body)) {
-    throw Error(ErrorCode::kCorrupt, path, "this state of making predictors has been altered");
+    throw Error(ErrorCode::kCorrupt, path,
+                "this finished layer has been altered; remove it, and the layer is made again");
   }
   StateReader in(body.subspan(sizeof(kMagic)), path);
   if (in.Get<uint64_t>() != fingerprint_) {
-    throw Error(ErrorCode::kInvalidArgument, path,
-                "this was made from another model, text or with other options; remove it to begin "
-                "anew");
+    throw Error(ErrorCode::kInvalidArgument, dir_,
+                "it holds layers of another model, of another text or with other options; remove "
+                "this folder to begin anew");
   }
   LayerPredictors made;
   made.seconds = in.Get<double>();
@@ -165,13 +181,9 @@ void PredictorState::Save(int64_t layer, const LayerPredictors& made) const {
   for (const JudgedPredictor& judged : made.experts) PutExpert(out, judged);
   const uint64_t hash = Checksum(out.bytes());
   out.Put(hash);
-  const std::string path = PathOf(layer), temporary = path + ".tmp";
-  FileWriter file(temporary, path);
+  AtomicFile file(PathOf(layer));
   file.Write(out.bytes());
-  file.Close();
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) throw Error(ErrorCode::kIo, path, error.message());
+  file.Finish();
 }
 
 }  // namespace hearth

@@ -25,7 +25,13 @@ class PredictorState {
   // another fingerprint and Error(kCorrupt) where it has been altered.
   std::optional<LayerPredictors> Load(int64_t layer) const;
   bool Has(int64_t layer) const;
+  // Loads whatever there is of so many layers: what is wrong is better known before hours of work.
+  void Check(int64_t layers) const;
   void Save(int64_t layer, const LayerPredictors& made) const;
+
+  // Removes the files of so many layers, and the folder unless it holds anything else. Failures are
+  // ignored.
+  static void Remove(const std::string& dir, int64_t layers);
 
  private:
   std::string PathOf(int64_t layer) const;
