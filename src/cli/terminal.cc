@@ -42,7 +42,12 @@ void CatchInterrupts(bool also_terminate) {
   act.sa_flags = SA_RESTART;
   sigemptyset(&act.sa_mask);
   sigaction(SIGINT, &act, nullptr);
-  if (also_terminate) sigaction(SIGTERM, &act, nullptr);
+  if (!also_terminate) return;
+  sigaction(SIGTERM, &act, nullptr);
+  // A terminal that went away; nohup has it ignored, and that is to stay so.
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &act, nullptr);
 }
 
 const std::atomic<bool>& InterruptFlag() { return g_interrupted; }

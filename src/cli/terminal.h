@@ -7,7 +7,8 @@
 namespace hearth::cli {
 
 // From now on Ctrl-C no longer ends the program: it sets the flag that InterruptFlag returns and
-// wakes LineReader::Read. With `also_terminate` the same goes for SIGTERM.
+// wakes LineReader::Read. With `also_terminate` the same goes for SIGTERM and, unless it is
+// ignored, SIGHUP.
 void CatchInterrupts(bool also_terminate = false);
 const std::atomic<bool>& InterruptFlag();
 // Forgets a Ctrl-C that has been acted upon.

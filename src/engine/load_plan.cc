@@ -22,11 +22,13 @@ constexpr uint64_t kSampleRows = 8;
 
 DType DecideType(const GgufFile& file, const WeightDecl& decl, const GgufTensor& tensor) {
   if (decl.is_vector) return DType::kF32;
-  const DTypeInfo& info = InfoOf(tensor.dtype);
-  if (decl.is_embedding) {
-    ResidentType(tensor.dtype, {}, decl.cols);  // refuses what is no weight
-    return tensor.dtype;
+  if (!IsWeightType(tensor.dtype)) {
+    throw Error(ErrorCode::kUnsupported, file.path(),
+                std::string("tensor ") + Printable(tensor.name), "a float or quantized type",
+                NameOf(tensor.dtype));
   }
+  if (decl.is_embedding) return tensor.dtype;
+  const DTypeInfo& info = InfoOf(tensor.dtype);
   const uint64_t row_bytes = tensor.ne[0] / info.block_size * info.block_bytes;
   std::vector<std::byte> sample;
   if (!RunsAsStored(tensor.dtype) && row_bytes > 0) {

@@ -17,19 +17,6 @@ namespace {
 // Q4_K to Q4_1 costs about 3e-4; IQ4_NL and MXFP4 to Q4_1 cost some percent, to Q8_0 nothing.
 constexpr double kMaxRelativeError = 0.01;
 
-bool IsWeightType(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64:
-    case DType::kF64:
-      return false;
-    default:
-      return true;
-  }
-}
-
 double RelativeError(DType stored, std::span<const std::byte> sample, int64_t count, DType to) {
   const auto n = static_cast<size_t>(count);
   std::vector<float> exact(n), approximate(n);
@@ -48,6 +35,19 @@ double RelativeError(DType stored, std::span<const std::byte> sample, int64_t co
 }
 
 }  // namespace
+
+bool IsWeightType(DType stored) {
+  switch (stored) {
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kF64:
+      return false;
+    default:
+      return true;
+  }
+}
 
 DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols) {
   if (kernels::HasKernel(stored)) return stored;

@@ -11,6 +11,9 @@
 
 namespace hearth {
 
+// Float or quantized: whether matrices of this stored type can be multiplied.
+bool IsWeightType(DType stored);
+
 // The type that a matrix of this stored type has in memory: itself where a kernel takes it. Where
 // FORMATS.md leaves a choice (4-bit types without a kernel: Q4_1 or Q8_0), the smaller one unless
 // its error on `sample` (some rows of the matrix, `cols` weights each) is over 1% of the weights'

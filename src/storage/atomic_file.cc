@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -26,11 +28,25 @@ void CheckReplaceable(const std::string& path) {
               S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
 }
 
+// What a link leads to, whether it exists or not: that is what is to be made or replaced, on its
+// disk, and the link is to stay.
+std::string BehindLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the system follows
+  std::filesystem::path at = path;
+  std::error_code failure;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(at, failure); ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(at, failure);
+    if (failure) break;
+    at = at.parent_path() / target;
+  }
+  return at.string();
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path, unsigned permissions)
-    : path_(path), temporary_path_(TemporaryName(path)) {
-  CheckReplaceable(path);
+    : path_(BehindLinks(path)), temporary_path_(TemporaryName(path_)) {
+  CheckReplaceable(path_);
   file_ = std::make_unique<FileWriter>(temporary_path_, path, permissions);
 }
 

@@ -53,6 +53,19 @@ TEST_F(AtomicFileTest, ReplacesOnlyWhenFinished) {
   EXPECT_EQ(ReadWholeFile(path_), "three");
 }
 
+TEST_F(AtomicFileTest, LinksStayAndLeadToTheNewFile) {
+  const std::string link = folder_ + "/link";
+  for (const char* text : {"made", "replaced"}) {
+    if (!fs::exists(link)) fs::create_symlink("file", link);
+    AtomicFile file(link);
+    Put(file, text);
+    file.Finish();
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_EQ(ReadWholeFile(path_), text);
+  }
+  EXPECT_EQ(NumFiles(), 2);
+}
+
 TEST_F(AtomicFileTest, RefusesWhatIsNoFile) {
   EXPECT_THROW(AtomicFile file(folder_), Error);
   EXPECT_THROW(AtomicFile file("/dev/null"), Error);

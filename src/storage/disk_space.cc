@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -11,7 +12,9 @@
 namespace hearth {
 
 void CheckDiskSpace(const std::string& path, uint64_t needed_bytes) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code failure;  // a link leads to the disk that will have it
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, failure);
+  std::filesystem::path folder = (failure ? std::filesystem::path(path) : whole).parent_path();
   if (folder.empty()) folder = ".";
   struct statvfs info = {};
   if (statvfs(folder.c_str(), &info) != 0) return;
