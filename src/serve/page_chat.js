@@ -1,3 +1,8 @@
+const stored = (store, name, otherwise) => {
+  try { return JSON.parse(store.getItem(name)) ?? otherwise; } catch { return otherwise; }
+};
+const keep = (store, name, value) => { try { store.setItem(name, JSON.stringify(value)); } catch {} };
+
 // Conversations: {id, messages: [{role, content, note}]}, the newest first.
 let conversations = stored(localStorage, 'hearth.conversations', []);
 let current = stored(localStorage, 'hearth.current', null);
@@ -42,7 +47,8 @@ function showList() {
 function showMessage(message) {
   const box = make('div', undefined, 'message ' + message.role), body = make('div');
   body.dataset.body = '';
-  markdown(message.content, body);
+  if (message.role === 'user') body.append(make('p', message.content));
+  else markdown(message.content, body);
   box.append(body);
   if (message.note) box.append(make('div', message.note, 'note'));
   return box;

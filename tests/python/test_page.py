@@ -69,6 +69,37 @@ class PageTest(Page):
         self.assertIn("<pre", html)
         self.assertEqual(html.count("<li>"), 2)
 
+    # What becomes of a text in Markdown, without the attributes of code.
+    def html(self, text):
+        return self.browser.execute_script("""
+            const box = document.createElement('div');
+            markdown(arguments[0], box);
+            return box.innerHTML;""", text).replace(' tabindex="0"', "")
+
+    def test_numbers_in_a_text_are_no_list(self):
+        text = "The war ended in\n1945. It was over."
+        self.assertEqual(self.html(text), f"<p>{text}</p>")
+        self.assertEqual(self.html("5*3 and 4*2"), "<p>5*3 and 4*2</p>")
+
+    def test_lists(self):
+        def items(*texts):
+            return "".join(f"<li><span>{text}</span></li>" for text in texts)
+        self.assertEqual(self.html("So:\n1. a\n2. b"),
+                         f'<p>So:</p><ol start="1">{items("a", "b")}</ol>')
+        self.assertEqual(self.html("1. a\n\nthen\n\n2. b"),
+                         f'<ol start="1">{items("a")}</ol><p>then</p><ol start="2">{items("b")}</ol>')
+        self.assertEqual(self.html("- a\n  - b\n  - c\n- d"),
+                         f"<ul><li><span>a</span><ul>{items('b', 'c')}</ul></li>{items('d')}</ul>")
+        self.assertEqual(self.html("1. a\n   - b\n2. c"),
+                         f'<ol start="1"><li><span>a</span><ul>{items("b")}</ul></li>{items("c")}</ol>')
+
+    def test_code(self):
+        self.assertEqual(self.html("```py\n  x\n\n# y\n```\nz"),
+                         "<pre><code>  x\n\n# y</code></pre><p>z</p>")
+        self.assertEqual(self.html("- a\n  ```\n    x\n  ```\n- b"),
+                         "<ul><li><span>a</span><pre><code>  x</code></pre></li><li><span>b</span></li></ul>")
+        self.assertEqual(self.html("```\nnot yet"), "<pre><code>not yet</code></pre>")
+
     def test_errors_are_said(self):
         self.set("temperature", "9")
         self.ask("Hi")
