@@ -1,3 +1,12 @@
+// The line on top: what is wrong, else what the server runs.
+const troubles = {server: '', storage: ''};
+let model = '';
+function showStatus() {
+  const text = troubles.server || [troubles.storage, model].filter(Boolean).join(' \u00b7 ');
+  $('model').classList.toggle('trouble', text !== model);
+  if ($('model').textContent !== text) $('model').textContent = text;
+}
+
 // The live view.
 const speeds = [], hits = [];
 let last = null;
@@ -11,19 +20,40 @@ function chart(id, values, top) {
   $(id).firstElementChild.setAttribute('points', values.map((v, i) =>
       `${first + i},${98 - 96 * Math.min(v / top, 1)}`).join(' '));
 }
+// What the server says of itself. A server that says nothing for some seconds does not answer.
+async function state(path) {
+  const control = new AbortController(), timer = setTimeout(() => control.abort(), 10000);
+  try {
+    const response = await fetch(path, {headers: headers(), signal: control.signal});
+    if (!response.ok) throw new Error();
+    return await response.json();
+  } finally {
+    clearTimeout(timer);
+  }
+}
 async function look() {
   if (document.hidden) return;
   let now;
   try {
-    const response = await fetch('/v1/hearth/stats', {headers: headers()});
-    if (!response.ok) throw new Error();
-    now = await response.json();
+    now = await state('/v1/hearth/stats');
+    troubles.server = '';
+    model = `${now.model.name} \u00b7 ${now.model.mode} \u00b7 context ${now.model.context}`;
   } catch {
-    $('model').textContent = 'the server does not answer, or wants a key';
-    return;
+    troubles.server = 'the server does not answer, or wants a key';
   }
+  showStatus();
+  if (now) showNumbers(now);
+}
+// A second after each answer, so that questions to a slow server do not pile up.
+async function keepLooking() {
+  await look();
+  setTimeout(keepLooking, 1000);
+}
+function showNumbers(now) {
   now.at = performance.now();
-  $('model').textContent = `${now.model.name} \u00b7 ${now.model.mode} \u00b7 context ${now.model.context}`;
+  // Numbers that fall are those of a server that started anew.
+  if (last && (now.tokens.generated < last.tokens.generated || now.io.neurons < last.io.neurons ||
+               now.io.read < last.io.read)) last = null;
   const passed = last ? (now.at - last.at) / 1000 : 1;
   const speed = last ? (now.tokens.generated - last.tokens.generated) / passed : 0;
   const asked = last ? now.io.neurons - last.io.neurons : 0;
@@ -166,31 +196,44 @@ function showMap() {
   table();
   point(cell, false);
 }
-let watching = null, changed = -Infinity;
+// Shows no picture: a server that started anew has none yet.
+function forgetMap() {
+  map = cell = null;
+  $('tip').hidden = true;
+  $('map-seen').hidden = true;
+  $('map-none').hidden = false;
+}
+function takePicture({shape, last_pass}) {
+  $('map-section').hidden = !shape;
+  if (map && (!last_pass || JSON.stringify(shape) !== JSON.stringify(map.shape))) forgetMap();
+  if (!shape || !last_pass || last_pass.pass === map?.pass) return;
+  map = {shape, pass: last_pass.pass, tokens: last_pass.tokens};
+  for (const place of places) map[place] = counts16(last_pass[place]);
+  changed = performance.now();
+  showMap();
+}
+let watching = null, isWatching = false, changed = -Infinity;
 // Looks at the newest picture, and again as long as anybody can see it.
 async function watch() {
-  clearTimeout(watching);
   const paused = $('map-pause').getAttribute('aria-pressed') === 'true';
-  if (document.hidden || paused || !$('live').offsetParent) return;
-  try {
-    const response = await fetch('/v1/hearth/neurons', {headers: headers()});
-    if (!response.ok) throw new Error();
-    const {shape, last_pass} = await response.json();
-    $('map-section').hidden = !shape;
-    if (!shape) return;
-    if (last_pass && last_pass.pass !== map?.pass) {
-      map = {shape, pass: last_pass.pass, tokens: last_pass.tokens};
-      for (const place of places) map[place] = counts16(last_pass[place]);
-      changed = performance.now();
-      showMap();
-    }
-  } catch {
-    // The numbers above say that the server does not answer.
-  }
+  if (isWatching || document.hidden || paused || !$('live').offsetParent) return;
   clearTimeout(watching);
-  watching = setTimeout(watch, performance.now() - changed < 3000 ? 200 : 1000);
+  isWatching = true;
+  let wait = 1000;
+  try {
+    const picture = await state('/v1/hearth/neurons');
+    takePicture(picture);
+    // A model without pictures stays so until the server runs another.
+    if (!picture.shape) wait = 5000;
+    else if (performance.now() - changed < 3000) wait = 200;
+  } catch {
+    // The line on top says that the server does not answer.
+  }
+  isWatching = false;
+  watching = setTimeout(watch, wait);
 }
 $('map').onpointermove = event => {
+  if (!map) return;
   const box = $('map').getBoundingClientRect(), {layers, columns} = map.shape;
   const inside = (share, count) => Math.max(0, Math.min(Math.floor(share * count), count - 1));
   point({layer: inside((event.clientY - box.top) / box.height, layers),
@@ -198,6 +241,7 @@ $('map').onpointermove = event => {
 };
 $('map').onpointerleave = $('map').onblur = () => { if (map) point(null); };
 $('map').onkeydown = event => {
+  if (!map) return;
   const {layers, columns} = map.shape, at = cell ?? {layer: 0, column: -1};
   const step = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
                 Home: [0, -columns], End: [0, columns]}[event.key];
@@ -242,6 +286,5 @@ for (const id of ['temperature', 'top_p', 'max_tokens', 'seed', 'system', 'key']
   $(id).onchange = () => keep(store, 'hearth.' + id, $(id).value);
 }
 if (conversation()) open(current); else begin();
-look();
-setInterval(look, 1000);
+keepLooking();
 watch();

@@ -69,6 +69,12 @@ class PageTest(Page):
         self.assertIn("<pre", html)
         self.assertEqual(html.count("<li>"), 2)
 
+    def test_a_server_that_started_anew_counts_from_nothing(self):
+        self.until(lambda: self.browser.execute_script("return last !== null"))
+        shown = self.browser.execute_script("last.tokens.generated += 1000; return speeds.length")
+        self.until(lambda: self.browser.execute_script("return speeds.length") > shown)
+        self.assertGreaterEqual(self.browser.execute_script("return Math.min(...speeds)"), 0)
+
     # What becomes of a text in Markdown, without the attributes of code.
     def html(self, text):
         return self.browser.execute_script("""
@@ -119,6 +125,14 @@ class PageTest(Page):
         self.assertTrue(self.find("#temperature").is_displayed())
         self.assertEqual(self.complaints(), [])
         self.browser.save_screenshot(f"{SCREENSHOTS}/live_phone.png")
+
+    def test_phones_say_when_the_server_is_gone(self):
+        self.browser.set_window_size(*PHONE)
+        self.assertFalse(self.find("#model").is_displayed())
+        self.browser.execute_script("window.fetch = () => Promise.reject(new Error())")
+        self.until(lambda: self.find("#model").is_displayed())
+        self.assertIn("does not answer", self.find("#model").text)
+        self.assertEqual(self.complaints(), [])
 
     def test_it_asks_nobody_else(self):
         self.ask("Hi")

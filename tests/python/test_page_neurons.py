@@ -145,6 +145,17 @@ class NeuronMapTest(Page):
         self.find("#map-pause").click()
         self.until(lambda: self.requests() > asked)
 
+    def test_a_server_without_pictures_may_have_some_again(self):
+        self.browser.execute_script("""
+            window.really = window.fetch;
+            window.fetch = (url, options) => url.endsWith('/neurons')
+                ? Promise.resolve(Response.json({shape: null, last_pass: null}))
+                : really(url, options);""")
+        self.until(lambda: not self.find("#map").is_displayed())
+        self.assertIsNone(self.browser.execute_script("return map"))
+        self.browser.execute_script("window.fetch = really")
+        self.until(lambda: self.find("#map").is_displayed())
+
     def requests(self):
         return self.browser.execute_script(
             "return performance.getEntriesByType('resource')"
