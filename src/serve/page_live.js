@@ -270,21 +270,9 @@ function view(name) {
   if (map) showMap();
   watch();
 }
-$('form').onsubmit = event => { event.preventDefault(); ask(); };
-$('question').onkeydown = event => {
-  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); ask(); }
-};
-document.addEventListener('keydown', event => { if (event.key === 'Escape') running?.abort(); });
-$('stop').onclick = () => running?.abort();
-$('again').onclick = again;
-$('new').onclick = () => { begin(); view(''); $('question').focus(); };
 $('show-list').onclick = () => view('list');
 $('show-live').onclick = () => view('live');
-for (const id of ['temperature', 'top_p', 'max_tokens', 'seed', 'system', 'key']) {
-  const store = id === 'key' ? sessionStorage : localStorage;
-  $(id).value = stored(store, 'hearth.' + id, $(id).value);
-  $(id).onchange = () => keep(store, 'hearth.' + id, $(id).value);
-}
+load();
 if (conversation()) open(current); else begin();
 keepLooking();
 watch();
