@@ -39,6 +39,7 @@ function load() {
   const ids = new Set(all.map(c => c.id));
   conversations = [...conversations.filter(c => !ids.has(c.id) && !known.has(c.id)), ...all];
   for (const id of ids) known.add(id);
+  for (const id of unkept) if (known.has(id) && !ids.has(id)) unkept.delete(id);
   for (const [id, run] of runs) if (!conversations.includes(run.chat)) run.control.abort();
 }
 function save(chat) {
