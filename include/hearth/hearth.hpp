@@ -139,7 +139,8 @@ struct GenerateResult {
 // What a request tells, from the model's thread; must return soon and not throw.
 struct Listener {
   // Once per token: the text that it completes, whole UTF-8 characters, empty while text is held
-  // back that may be the beginning of a stop text; and the scores of the tokens of that text.
+  // back that may be the beginning of a stop text; and the scores of the tokens of that text. Once
+  // more at the end where something still was held back.
   std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
   std::function<void(const Outcome& outcome)> on_done;  // once, last
 };

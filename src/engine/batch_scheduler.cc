@@ -84,7 +84,7 @@ void BatchScheduler::DropCancelled(Requests& requests, bool all) {
     request->outcome.finish_reason = FinishReason::kCancelled;
     if (request->generation) {
       request->generation->Finish();
-      if (request->generation->has_text()) ShowText(*request);
+      if (request->generation->HasMore()) ShowText(*request);
     }
     End(*request);
     return true;
@@ -270,7 +270,8 @@ void BatchScheduler::TakeToken(Request& request, std::span<const float> logits) 
       generation.Finish();
       request.outcome.finish_reason = generation.finish_reason();
     }
-    if (generation.tokens().size() > before) ShowText(request);
+    // An end token adds nothing, but it lets go what was held back.
+    if (generation.tokens().size() > before || generation.HasMore()) ShowText(request);
     if (!goes_on) End(request);
   } catch (const Error& error) {
     Fail(request, error);

@@ -57,7 +57,8 @@ struct BatchRequest {
   // the prompt. Nothing of `generate` but `cancel` counts then.
   bool wants_embedding = false;
   // Called by Step, in this order: once for every token, perhaps without text where text is held
-  // back, and once at the end, with what was held back before it. Must not throw.
+  // back, and once more at the end where something still was; and then, once, that it ended. Must
+  // not throw.
   std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
   std::function<void(const BatchOutcome& outcome)> on_done;
 };

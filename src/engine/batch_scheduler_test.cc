@@ -311,6 +311,39 @@ TEST(BatchSchedulerTest, AnErrorOfOneRequestIsItsOwn) {
   EXPECT_EQ(scheduler.fault(), "") << "the model is not to blame";
 }
 
+// Of every letter: each token's last one is held back until the next token, or the end.
+std::vector<std::string> StopsThatHoldBack() {
+  std::vector<std::string> stops;
+  for (char c = ' '; c < '\x7f'; ++c) stops.push_back(std::string(1, c) + "\x02\x03\x02");
+  return stops;
+}
+
+TEST(BatchSchedulerTest, AnEndTokenLetsGoWhatWasHeldBack) {
+  const auto engine = LoadForBatches("llama", 2);
+  int ended = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    GenerateOptions options = Sampled(seed, 60);
+    options.sampling.logit_bias = {{2, 3}};
+    options.stop = StopsThatHoldBack();
+    options.top_logprobs = 0;
+    const GenerateResult expected = Session(*engine).Generate(std::vector<TokenId>{5, 6}, options);
+    Told told;
+    size_t scores = 0;
+    BatchRequest request = MakeRequest({5, 6}, options, told);
+    request.on_token = [&](std::string_view text, const std::vector<ScoredToken>& some) {
+      told.text += text;
+      scores += some.size();
+    };
+    BatchScheduler scheduler(*engine, {});
+    scheduler.Add(std::move(request));
+    RunAll(scheduler);
+    EXPECT_EQ(told.text, expected.text) << seed;
+    EXPECT_EQ(scores, expected.token_ids.size()) << seed;
+    if (expected.finish_reason == FinishReason::kStop && !expected.text.empty()) ++ended;
+  }
+  EXPECT_GT(ended, 3) << "they are what this is about";
+}
+
 TEST(BatchSchedulerTest, EmbeddingsAreMeansOfLastStatesWhateverTheChunks) {
   const auto engine = LoadForBatches("llama", 3);
   std::mt19937 random(13);

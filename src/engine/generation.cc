@@ -72,15 +72,20 @@ std::string Generation::TakeText() { return std::exchange(text_, {}); }
 
 std::vector<ScoredToken> Generation::TakeScores() {
   std::vector<ScoredToken> taken;
-  while (!scores_.empty()) {
-    const HeldScore& next = scores_.front();
-    // At the end also a token of which a stop string took only the rest.
-    const bool is_shown = next.end <= shown_ || (finished_ && next.begin < shown_);
-    if (!is_shown) break;
+  while (!scores_.empty() && IsShown(scores_.front())) {
     taken.push_back(std::move(scores_.front().token));
     scores_.pop_front();
   }
   return taken;
+}
+
+// At the end also a token of which a stop string took only the rest.
+bool Generation::IsShown(const HeldScore& score) const {
+  return score.end <= shown_ || (finished_ && score.begin < shown_);
+}
+
+bool Generation::HasMore() const {
+  return !text_.empty() || (!scores_.empty() && IsShown(scores_.front()));
 }
 
 void Generation::Finish() {

@@ -52,9 +52,10 @@ class Generation {
 
   // Text that can be shown since the last call: whole characters that no stop string takes back.
   std::string TakeText();
-  bool has_text() const { return !text_.empty(); }
   // Scores of the tokens of that text, where they were asked for.
   std::vector<ScoredToken> TakeScores();
+  // Whether one of the two has something.
+  bool HasMore() const;
   // No more tokens will come: what was held back can be shown.
   void Finish();
 
@@ -71,6 +72,7 @@ class Generation {
   };
 
   std::string TextOf(TokenId token);
+  bool IsShown(const HeldScore& score) const;
   void Show(std::string text);
 
   const Tokenizer& tokenizer_;
