@@ -202,7 +202,16 @@ Ticket Model::Impl::MakeTicket(BatchRequest& request) {
 }
 
 void Model::Impl::Start(std::vector<BatchRequest> requests) {
-  for (const BatchRequest& request : requests) scheduler_.Check(request);
+  for (BatchRequest& request : requests) {
+    scheduler_.Check(request);
+    request.on_done = [this, done = std::move(request.on_done)](const BatchOutcome& outcome) {
+      {
+        const std::lock_guard guard(mutex_);
+        --open_;
+      }
+      done(outcome);
+    };
+  }
   const auto count = std::ssize(requests);
   {
     const std::lock_guard lock(mutex_);
@@ -210,17 +219,9 @@ void Model::Impl::Start(std::vector<BatchRequest> requests) {
     if (open_ + count > info_.parallel + info_.queue) {
       throw Error(ErrorCode::kBusy, "too many requests wait already: try again later");
     }
+    inbox_.insert(inbox_.end(), std::make_move_iterator(requests.begin()),
+                  std::make_move_iterator(requests.end()));
     open_ += count;
-    for (BatchRequest& request : requests) {
-      request.on_done = [this, done = std::move(request.on_done)](const BatchOutcome& outcome) {
-        {
-          const std::lock_guard guard(mutex_);
-          --open_;
-        }
-        done(outcome);
-      };
-      inbox_.push_back(std::move(request));
-    }
   }
   work_.notify_one();
 }
@@ -265,25 +266,38 @@ void Model::Impl::SaveSessions() {
   }
 }
 
-void Model::Impl::Run() {
-  for (;;) {
-    std::vector<BatchRequest> arrived;
-    {
-      std::unique_lock lock(mutex_);
-      if (scheduler_.is_idle()) {
-        work_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
-      }
-      if (stopping_ && inbox_.empty() && scheduler_.is_idle()) break;
-      arrived.swap(inbox_);
+// Moves the inbox to the scheduler. False at the end, when nothing is left.
+bool Model::Impl::TakeArrived() {
+  std::vector<BatchRequest> arrived;
+  {
+    std::unique_lock lock(mutex_);
+    if (scheduler_.is_idle()) {
+      work_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
     }
-    for (BatchRequest& request : arrived) scheduler_.Add(std::move(request));
-    if (cancel_all_) scheduler_.CancelAll();
-    scheduler_.StartWaiting();
-    Publish();
-    scheduler_.Watch(map_ && IsWatched() ? &*map_ : nullptr);
-    scheduler_.Step();
-    Publish();
-    PublishPicture();
+    if (stopping_ && inbox_.empty() && scheduler_.is_idle()) return false;
+    arrived.swap(inbox_);
+  }
+  for (BatchRequest& request : arrived) scheduler_.Add(std::move(request));
+  return true;
+}
+
+void Model::Impl::Step() {
+  if (cancel_all_) scheduler_.CancelAll();
+  scheduler_.StartWaiting();
+  Publish();
+  scheduler_.Watch(map_ && IsWatched() ? &*map_ : nullptr);
+  scheduler_.Step();
+  Publish();
+  PublishPicture();
+}
+
+void Model::Impl::Run() {
+  while (TakeArrived()) {
+    try {
+      Step();
+    } catch (...) {
+      scheduler_.FailAll(CurrentError());
+    }
   }
   SaveSessions();
 }

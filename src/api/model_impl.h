@@ -69,6 +69,8 @@ struct Model::Impl {
 
  private:
   void Run();
+  bool TakeArrived();
+  void Step();
   void SaveSessions();
   void Publish();
   bool IsWatched() const;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <filesystem>
 #include <future>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "base/test_data.h"
@@ -91,6 +93,22 @@ TEST(ApiModelTest, StopsWhenToldTo) {
     return true;
   });
   EXPECT_EQ(cancelled.outcome.finish_reason, FinishReason::kCancelled);
+}
+
+TEST(ApiModelTest, AListenerThatThrowsEndsItsRequestAlone) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  std::promise<Outcome> no_memory, broken;
+  const auto into = [](std::promise<Outcome>& promise) {
+    return [&promise](const Outcome& outcome) { promise.set_value(outcome); };
+  };
+  model.Start(
+      {Story(model, 50), Story(model, 50), Story(model, 50)},
+      {{.on_token = [](auto, auto) { throw std::bad_alloc(); }, .on_done = into(no_memory)},
+       {.on_token = [](auto, auto) { throw std::runtime_error("x"); }, .on_done = into(broken)},
+       {}});
+  EXPECT_EQ(no_memory.get_future().get().error->code(), ErrorCode::kOutOfBudget);
+  EXPECT_EQ(broken.get_future().get().error->code(), ErrorCode::kInternal);
+  EXPECT_EQ(model.Generate(Story(model, 5)).outcome.generated.size(), 5u);
 }
 
 TEST(ApiModelTest, ASessionGoesOnWhereItStopped) {

@@ -32,14 +32,16 @@ struct BatchScheduler::Request {
   ~Request() {
     if (restore) restore->Abandon();
   }
-  Request(Engine& engine, BatchRequest request)
-      : asked(std::move(request)), kv(engine.kv_pool()), history(asked.prompt) {
-    const auto prompt = std::ssize(asked.prompt);
+  // Takes the request when nothing can fail any more: what throws leaves it whole.
+  Request(Engine& engine, BatchRequest& request) : kv(engine.kv_pool()), history(request.prompt) {
+    const auto prompt = std::ssize(history);
     outcome.prompt_tokens = prompt;
     most_tokens = prompt;
-    if (asked.wants_embedding) return;
-    most_tokens += std::min(asked.generate.max_tokens, engine.context() - prompt);
-    generation.emplace(engine.model().tokenizer(), asked.generate, engine.context());
+    if (!request.wants_embedding) {
+      most_tokens += std::min(request.generate.max_tokens, engine.context() - prompt);
+      generation.emplace(engine.model().tokenizer(), request.generate, engine.context());
+    }
+    asked = std::move(request);
   }
 
   int64_t left() const { return std::ssize(history) - kv.length(); }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <new>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -21,7 +23,32 @@ constexpr std::chrono::milliseconds kRestoreWait{5};
 
 double MsOf(const Stopwatch& watch) { return watch.Seconds() * 1000; }
 
+// Calls fn, and says what it failed of.
+template <typename Fn>
+std::optional<Error> ErrorOf(Fn&& fn) {
+  try {
+    std::forward<Fn>(fn)();
+    return std::nullopt;
+  } catch (...) {
+    return CurrentError();
+  }
+}
+
 }  // namespace
+
+Error CurrentError() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::kOutOfBudget, "batch", "the system has no more memory to give"};
+  } catch (const std::exception& error) {
+    return {ErrorCode::kInternal, "batch", error.what()};
+  } catch (...) {
+    return {ErrorCode::kInternal, "batch", "an unknown error"};
+  }
+}
 
 BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, SessionKeeper* sessions)
     : engine_(engine), limits_(limits), sessions_(sessions), prefixes_(limits.most_prefixes) {
@@ -59,7 +86,15 @@ void BatchScheduler::Check(const BatchRequest& request) const {
 }
 
 void BatchScheduler::Add(BatchRequest request) {
-  waiting_.push_back(std::make_unique<Request>(engine_, std::move(request)));
+  Requests added;
+  const std::optional<Error> error = ErrorOf([&] {
+    added.emplace_back();
+    added.back() = std::make_unique<Request>(engine_, request);
+  });
+  if (!error) return waiting_.splice(waiting_.end(), added);
+  BatchOutcome outcome;
+  outcome.error = error;
+  if (request.on_done) request.on_done(outcome);
 }
 
 void BatchScheduler::Step() {
@@ -78,14 +113,24 @@ void BatchScheduler::CancelAll() {
   DropCancelled(running_, true);
 }
 
+void BatchScheduler::FailAll(const Error& error) {
+  for (Requests* const requests : {&waiting_, &running_}) {
+    for (const auto& request : *requests) {
+      if (!request->has_ended) Fail(*request, error);
+    }
+    requests->clear();
+  }
+}
+
 void BatchScheduler::DropCancelled(Requests& requests, bool all) {
   requests.remove_if([&](const std::unique_ptr<Request>& request) {
     if (!all && !request->asked.generate.IsCancelled()) return false;
     request->outcome.finish_reason = FinishReason::kCancelled;
-    if (request->generation) {
+    request->outcome.error = ErrorOf([&] {
+      if (!request->generation) return;
       request->generation->Finish();
       if (request->generation->HasMore()) ShowText(*request);
-    }
+    });
     End(*request);
     return true;
   });
@@ -131,23 +176,21 @@ bool BatchScheduler::RunPass(const Pass& pass, ActivationSelector& selector) {
     const bool is_files = error.code() == ErrorCode::kIo || error.code() == ErrorCode::kCorrupt;
     if (is_files) fault_ = error.what();
   };
-  try {
+  const std::optional<Error> error = ErrorOf([&] {
     int64_t pages = 0;
     for (const Request* request : pass) pages += request->kv.PagesToAppend(request->rows);
     MakeRoom(pages);
     std::vector<BatchSequence> batch;
     for (Request* request : pass) batch.push_back({&request->kv, request->NextTokens()});
     forward.Run(batch, selector);
-    forward.StopWhen({});
-    fault_.clear();
-    return true;
-  } catch (const Error& error) {
-    fail(error);
-  } catch (const std::bad_alloc&) {
-    fail(Error(ErrorCode::kOutOfBudget, "batch", "the system has no more memory to give"));
-  }
+  });
   forward.StopWhen({});
-  return false;
+  if (error) {
+    fail(*error);
+  } else {
+    fault_.clear();
+  }
+  return !error;
 }
 
 void BatchScheduler::Decode() {
@@ -262,20 +305,19 @@ void BatchScheduler::EndPrompt(Request& request) {
 }
 
 void BatchScheduler::TakeToken(Request& request, std::span<const float> logits) {
-  try {
+  bool goes_on = false;
+  request.outcome.error = ErrorOf([&] {
     Generation& generation = *request.generation;
     const size_t before = generation.tokens().size();
-    const bool goes_on = generation.Take(logits, request.history);
+    goes_on = generation.Take(logits, request.history);
     if (!goes_on) {
       generation.Finish();
       request.outcome.finish_reason = generation.finish_reason();
     }
     // An end token adds nothing, but it lets go what was held back.
     if (generation.tokens().size() > before || generation.HasMore()) ShowText(request);
-    if (!goes_on) End(request);
-  } catch (const Error& error) {
-    Fail(request, error);
-  }
+  });
+  if (!goes_on || request.outcome.error) End(request);
 }
 
 void BatchScheduler::ShowText(Request& request) {
@@ -293,18 +335,27 @@ void BatchScheduler::AddToEmbedding(Request& request, int64_t first_row) {
   }
 }
 
-// Tells the outcome, and keeps what was computed for those that go on from it.
+// Keeps what was computed for those that go on from it, and tells the outcome. Does not throw.
 void BatchScheduler::End(Request& request) {
   BatchOutcome& outcome = request.outcome;
+  request.has_ended = true;
   if (request.is_generating) outcome.decode_ms = MsOf(request.watch);
-  if (request.generation) outcome.generated = request.generation->tokens();
+  const std::optional<Error> error = ErrorOf([&] {
+    if (request.generation) outcome.generated = request.generation->tokens();
+  });
+  if (error) outcome.error = error;
   if (!outcome.error && !request.asked.wants_embedding) {
-    const std::span<const TokenId> cached = request.cached();
-    LetGo(prefixes_.Insert({cached.begin(), cached.end()}, std::move(request.kv)));
+    // The answer is good without it.
+    ErrorOf([&] {
+      const std::span<const TokenId> cached = request.cached();
+      LetGo(prefixes_.Insert({cached.begin(), cached.end()}, std::move(request.kv)));
+    });
   }
   request.kv.Truncate(0);
-  request.has_ended = true;
-  if (request.asked.on_done) request.asked.on_done(outcome);
+  // Who throws there, though asked not to, has what there is; the others go on.
+  ErrorOf([&] {
+    if (request.asked.on_done) request.asked.on_done(outcome);
+  });
 }
 
 void BatchScheduler::Fail(Request& request, const Error& error) {

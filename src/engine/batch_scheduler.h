@@ -57,8 +57,8 @@ struct BatchRequest {
   // the prompt. Nothing of `generate` but `cancel` counts then.
   bool wants_embedding = false;
   // Called by Step, in this order: once for every token, perhaps without text where text is held
-  // back, and once more at the end where something still was; and then, once, that it ended. Must
-  // not throw.
+  // back, and once more at the end where something still was; and then, once, that it ended. Where
+  // on_token throws, the request fails of that; on_done must not.
   std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
   std::function<void(const BatchOutcome& outcome)> on_done;
 };
@@ -81,6 +81,9 @@ struct BatchLimits {
   size_t most_prefixes = 64;  // sequences that are kept when they have ended
 };
 
+// What is being caught: kOutOfBudget where memory was refused, kInternal where it is no Error.
+Error CurrentError();
+
 // One thread at a time, which has the engine to itself. The engine must outlive it.
 class BatchScheduler {
  public:
@@ -94,7 +97,8 @@ class BatchScheduler {
   // Any thread.
   void Check(const BatchRequest& request) const;
 
-  // Adds a request that Check lets pass to the end of the queue.
+  // Adds a request that Check lets pass to the end of the queue; one that there is no memory for
+  // ends.
   void Add(BatchRequest request);
 
   // Drops who was cancelled and starts who can.
@@ -108,6 +112,8 @@ class BatchScheduler {
 
   // Ends all requests, as if each had been cancelled.
   void CancelAll();
+  // The same with that error: the way on where a step throws because of what is no request's.
+  void FailAll(const Error& error);
   // The sequences that are in the KV cache go to disk, the one used last first. Returns how many
   // were not there by then. Nothing runs or waits; nothing is in the cache afterwards.
   int64_t SaveSessions(std::chrono::steady_clock::time_point until);

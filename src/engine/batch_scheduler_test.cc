@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <random>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/test_data.h"
@@ -309,6 +311,45 @@ TEST(BatchSchedulerTest, AnErrorOfOneRequestIsItsOwn) {
   EXPECT_EQ(bad.outcome->error->code(), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(good.outcome->error.has_value());
   EXPECT_EQ(scheduler.fault(), "") << "the model is not to blame";
+}
+
+TEST(BatchSchedulerTest, WhatARequestThrowsIsItsOwn) {
+  const auto engine = LoadForBatches("llama", 3);
+  BatchScheduler scheduler(*engine, {});
+  Told no_memory, broken, good;
+  BatchRequest request = MakeRequest({5, 6}, Sampled(1, 9), no_memory);
+  request.on_token = [](std::string_view, const auto&) { throw std::bad_alloc(); };
+  scheduler.Add(std::move(request));
+  request = MakeRequest({5, 7}, Sampled(1, 9), broken);
+  request.on_token = [](std::string_view, const auto&) { throw std::runtime_error("it broke"); };
+  request.on_done = [done = request.on_done](const BatchOutcome& outcome) {
+    done(outcome);
+    throw std::bad_alloc();
+  };
+  scheduler.Add(std::move(request));
+  scheduler.Add(MakeRequest({5, 8}, Sampled(1, 9), good));
+  RunAll(scheduler);
+  EXPECT_EQ(no_memory.outcome->error->code(), ErrorCode::kOutOfBudget);
+  EXPECT_EQ(broken.outcome->error->code(), ErrorCode::kInternal);
+  EXPECT_THAT(broken.outcome->error->what(), ::testing::HasSubstr("it broke"));
+  EXPECT_FALSE(good.outcome->error.has_value());
+  EXPECT_EQ(good.tokens, 9);
+}
+
+TEST(BatchSchedulerTest, AllCanFailAndOthersGoOn) {
+  const auto engine = LoadForBatches("llama", 1);
+  BatchScheduler scheduler(*engine, {.most_running = 1});
+  Told running, waiting, later;
+  scheduler.Add(MakeRequest({5, 6}, Sampled(1, 9), running));
+  scheduler.Add(MakeRequest({5, 7}, Sampled(1, 9), waiting));
+  scheduler.Step();
+  scheduler.FailAll(Error(ErrorCode::kOutOfBudget, "test", "no memory"));
+  EXPECT_TRUE(scheduler.is_idle());
+  EXPECT_EQ(running.outcome->error->code(), ErrorCode::kOutOfBudget);
+  EXPECT_EQ(waiting.outcome->error->code(), ErrorCode::kOutOfBudget);
+  scheduler.Add(MakeRequest({5, 8}, Sampled(1, 9), later));
+  RunAll(scheduler);
+  EXPECT_EQ(later.tokens, 9);
 }
 
 // Of every letter: each token's last one is held back until the next token, or the end.
