@@ -12,6 +12,8 @@ namespace {
 constexpr std::chrono::seconds kWatchTime{3};
 // For saving sessions, where nobody said how long it may take.
 constexpr std::chrono::seconds kSaveTime{10};
+// More wait for nobody's good.
+constexpr int kMostQueued = 100'000;
 
 // What the library says of what went wrong inside.
 struct CodePair {
@@ -90,9 +92,9 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
     : engine_(std::move(engine)),
       sessions_(std::move(sessions)),
       scheduler_(*engine_, {.most_running = parallel}, sessions_.get()) {
-  if (queue < 0) {
-    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "queue", "requests", "at least 0",
-                        std::to_string(queue));
+  if (queue < 0 || queue > kMostQueued) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "queue", "requests that may wait",
+                        "0 to " + std::to_string(kMostQueued), std::to_string(queue));
   }
   const hearth::Model& model = engine_->model();
   try {

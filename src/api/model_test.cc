@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cmath>
 #include <filesystem>
 #include <future>
@@ -261,6 +262,7 @@ TEST(ApiModelTest, LoadErrorsSayWhatIsWrong) {
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.mode = "fast"}); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.parallel = 0}); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.queue = -1}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf([] { Model::Load(Path(), {.queue = INT_MAX}); }), ErrorCode::kInvalidArgument);
 }
 
 }  // namespace
