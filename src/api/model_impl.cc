@@ -278,6 +278,7 @@ bool Model::Impl::TakeArrived() {
     }
     if (stopping_ && inbox_.empty() && scheduler_.is_idle()) return false;
     arrived.swap(inbox_);
+    stats_.waiting += std::ssize(arrived);  // no moment without them
   }
   for (BatchRequest& request : arrived) scheduler_.Add(std::move(request));
   return true;

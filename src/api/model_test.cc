@@ -112,6 +112,32 @@ TEST(ApiModelTest, AListenerThatThrowsEndsItsRequestAlone) {
   EXPECT_EQ(model.Generate(Story(model, 5)).outcome.generated.size(), 5u);
 }
 
+TEST(ApiModelTest, StatsSayOfEveryRequestUnderWay) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  std::promise<void> in_token, go_on;
+  model.Start({Story(model, 1)}, {{.on_token =
+                                       [&](auto, auto) {
+                                         in_token.set_value();
+                                         go_on.get_future().wait();
+                                       },
+                                   .on_done = {}}});
+  in_token.get_future().wait();
+  // Both arrive at once; the first is dropped before the step in which the second starts.
+  std::promise<int64_t> under_way;
+  const std::vector<Ticket> tickets =
+      model.Start({Story(model, 5), Story(model, 5)},
+                  {{.on_token = {},
+                    .on_done =
+                        [&](const Outcome&) {
+                          const Stats stats = model.stats();
+                          under_way.set_value(stats.running + stats.waiting);
+                        }},
+                   {}});
+  tickets[0].Cancel();
+  go_on.set_value();
+  EXPECT_GE(under_way.get_future().get(), 1);
+}
+
 TEST(ApiModelTest, ASessionGoesOnWhereItStopped) {
   Model model = Model::Load(Path(), {.threads = 1});
   GenerateRequest request = Story(model, 30);
