@@ -59,7 +59,7 @@ struct LoadOptions {
   int64_t context = 0;        // tokens of a request, prompt included; 0: the model's, at most 4096
   std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
   int parallel = 4;           // requests that are computed together, 1 to 256
-  int queue = 64;             // requests that may wait beside them
+  int queue = 64;             // requests that may wait beside them, at most 100000
   // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,
   // context and mode, which must be as they are by default; the model's threads keep to its
   // processors. Empty: none.
@@ -104,11 +104,14 @@ class AnswerGrammar;
 class ToolFormat;
 
 struct GenerateRequest {
+  static constexpr int kMostTopLogprobs = 1000;
+
   std::vector<TokenId> prompt;
   int64_t max_tokens = 256;  // at most; the context may end earlier
   Sampling sampling;
   std::vector<std::string> stop;    // texts to end at, which are not part of the answer
-  std::optional<int> top_logprobs;  // scores of every token, and of so many of the likeliest
+  // Scores of every token, and of so many of the likeliest, at most kMostTopLogprobs.
+  std::optional<int> top_logprobs;
   // Only documents of this JSON Schema are generated; of an empty text: any JSON object.
   std::optional<std::string> json_schema;
   // Of ChatPrompt: the answer may, or must, call tools; json_schema is about its text then.
@@ -136,7 +139,8 @@ struct GenerateResult {
   Outcome outcome;                  // without an error
 };
 
-// What a request tells, from the model's thread; must return soon and not throw.
+// What a request tells, from the model's thread; must return soon and not throw: a request whose
+// on_token throws fails. Either may be empty.
 struct Listener {
   // Once per token: the text that it completes, whole UTF-8 characters, empty while text is held
   // back that may be the beginning of a stop text; and the scores of the tokens of that text. Once
@@ -223,6 +227,7 @@ struct AnswerPart {
 // Finds the calls in an answer while it comes. One thread.
 class ToolCallReader {
  public:
+  // Throws Error(kInvalidArgument) for null.
   explicit ToolCallReader(std::shared_ptr<const ToolFormat> format);
   ToolCallReader(ToolCallReader&&) noexcept;
   ToolCallReader& operator=(ToolCallReader&&) noexcept;
@@ -376,7 +381,7 @@ class Model {
   std::vector<Ticket> Start(std::vector<GenerateRequest> requests, std::vector<Listener> listeners);
 
   // The mean of the last hidden states (behind the output norm) of all tokens, scaled to length 1.
-  // on_done has the vector, or why there is none.
+  // on_done has the vector, or why there is none; it may be empty.
   using EmbeddingFn =
       std::function<void(const std::vector<float>& embedding, const Outcome& outcome)>;
   std::vector<Ticket> StartEmbeddings(std::vector<std::vector<TokenId>> texts,
@@ -408,8 +413,8 @@ class Session {
   // Drops tokens from the end.
   void Truncate(int64_t length);
 
-  // Adds the request's prompt and generates as Model::Generate does; what comes is added too. Where
-  // it throws, nothing is added.
+  // Adds the request's prompt and generates as Model::Generate does; what comes is added too, but
+  // for a last token that the context has no room for. Where it throws, nothing is added.
   GenerateResult Generate(GenerateRequest request,
                           const std::function<bool(std::string_view text)>& on_text = {});
   // Ends a Generate within one token; from any thread. Without effect where there is none.

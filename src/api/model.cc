@@ -90,9 +90,11 @@ Outcome ToApi(const BatchOutcome& from) {
 
 // What the engine takes for granted.
 void CheckRequest(const GenerateRequest& request, int64_t vocab_size) {
-  if (request.top_logprobs && *request.top_logprobs < 0) {
-    throw Error(ErrorCode::kInvalidArgument, "top_logprobs: expected at least 0, found " +
-                                                 std::to_string(*request.top_logprobs));
+  const int top = request.top_logprobs.value_or(0);
+  if (top < 0 || top > GenerateRequest::kMostTopLogprobs) {
+    throw Error(ErrorCode::kInvalidArgument, "top_logprobs: expected 0 to " +
+                                                 std::to_string(GenerateRequest::kMostTopLogprobs) +
+                                                 ", found " + std::to_string(top));
   }
   for (const auto& [id, bias] : request.sampling.logit_bias) {
     if (id >= 0 && id < vocab_size) continue;
@@ -301,20 +303,20 @@ GenerateResult Model::Generate(const GenerateRequest& request,
   std::promise<void> started;  // the ticket is there
   const std::shared_future<void> has_started = started.get_future().share();
   std::exception_ptr thrown;
+  bool is_wanted = static_cast<bool>(on_text);  // more text
   Listener listener;
   listener.on_token = [&](std::string_view text, std::vector<ScoredToken> scores) {
     result.text += text;
     std::move(scores.begin(), scores.end(), std::back_inserter(result.scores));
     has_started.wait();
-    if (text.empty() || !on_text || thrown) return;
-    bool goes_on = false;
+    if (text.empty() || !is_wanted || thrown) return;
+    is_wanted = false;
     try {
-      goes_on = on_text(text);
+      is_wanted = on_text(text);
     } catch (...) {
       thrown = std::current_exception();
     }
-    if (goes_on) return;
-    ticket.Cancel();
+    if (!is_wanted) ticket.Cancel();
   };
   listener.on_done = [&](const Outcome& outcome) { done.set_value(outcome); };
   ticket = Start({request}, {listener}).front();
@@ -334,13 +336,15 @@ GenerateResult Model::Generate(const GenerateRequest& request,
 // What a session generates, for those who cancel it.
 struct Session::Current {
   std::mutex mutex;
-  Ticket ticket;  // guarded by mutex; of nothing where nothing is generated
+  Ticket ticket;              // guarded by mutex; of nothing where nothing is generated
+  bool is_cancelled = false;  // guarded by mutex; perhaps before there is a ticket
 };
 
 Session::Session(Model& model) : model_(&model), current_(std::make_shared<Current>()) {}
 
 void Session::Cancel() {
   const std::lock_guard lock(current_->mutex);
+  current_->is_cancelled = true;
   current_->ticket.Cancel();
 }
 
@@ -353,14 +357,20 @@ GenerateResult Session::Generate(GenerateRequest request,
   std::vector<TokenId> prompt = history_;
   prompt.insert(prompt.end(), request.prompt.begin(), request.prompt.end());
   request.prompt = prompt;
+  {
+    const std::lock_guard lock(current_->mutex);
+    current_->ticket = {};
+    current_->is_cancelled = false;
+  }
   const auto set_ticket = [this](const Ticket& ticket) {
     const std::lock_guard lock(current_->mutex);
     current_->ticket = ticket;
+    if (current_->is_cancelled) ticket.Cancel();
   };
   GenerateResult result = model_->Generate(request, on_text, set_ticket);
-  set_ticket({});
   prompt.insert(prompt.end(), result.outcome.generated.begin(), result.outcome.generated.end());
   history_ = std::move(prompt);
+  Truncate(model_->info().context);  // the last token of a full context is not remembered
   return result;
 }
 
@@ -377,7 +387,7 @@ std::vector<Ticket> Model::StartEmbeddings(std::vector<std::vector<TokenId>> tex
       request.prompt = std::move(texts[i]);
       request.wants_embedding = true;
       request.on_done = [tell = on_done[i]](const BatchOutcome& outcome) {
-        tell(OfLengthOne(outcome.embedding), ToApi(outcome));
+        if (tell) tell(OfLengthOne(outcome.embedding), ToApi(outcome));
       };
       tickets.push_back(Impl::MakeTicket(request));
     }

@@ -96,6 +96,22 @@ TEST(ApiModelTest, StopsWhenToldTo) {
   EXPECT_EQ(cancelled.outcome.finish_reason, FinishReason::kCancelled);
 }
 
+TEST(ApiModelTest, WhoStoppedIsToldNoMore) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  GenerateRequest request = Story(model, 400);
+  // Every letter may begin a stop text: some text is held back until the end.
+  for (char c = 'a'; c <= 'z'; ++c) request.stop.push_back(std::string(1, c) + "\x02\x03");
+  int pieces = 0;
+  std::string told;
+  const GenerateResult stopped = model.Generate(request, [&](std::string_view text) {
+    ++pieces;
+    told += text;
+    return false;
+  });
+  EXPECT_EQ(pieces, 1);
+  EXPECT_GT(stopped.text.size(), told.size()) << "more came after it";
+}
+
 TEST(ApiModelTest, AListenerThatThrowsEndsItsRequestAlone) {
   Model model = Model::Load(Path(), {.threads = 1});
   std::promise<Outcome> no_memory, broken;
@@ -110,6 +126,14 @@ TEST(ApiModelTest, AListenerThatThrowsEndsItsRequestAlone) {
   EXPECT_EQ(no_memory.get_future().get().error->code(), ErrorCode::kOutOfBudget);
   EXPECT_EQ(broken.get_future().get().error->code(), ErrorCode::kInternal);
   EXPECT_EQ(model.Generate(Story(model, 5)).outcome.generated.size(), 5u);
+}
+
+TEST(ApiModelTest, EmptyFunctionsAreNotCalled) {
+  Model model = Model::Load(Path(), {.threads = 1});
+  model.Start({Story(model, 3)}, {Listener()});
+  model.StartEmbeddings({model.Tokenize("A fox.", true)}, {Model::EmbeddingFn()});
+  EXPECT_FALSE(model.Embed(model.Tokenize("A fox.", true)).empty()) << "it goes on";
+  EXPECT_EQ(CodeOf([] { ToolCallReader(nullptr); }), ErrorCode::kInvalidArgument);
 }
 
 TEST(ApiModelTest, StatsSayOfEveryRequestUnderWay) {
@@ -136,6 +160,17 @@ TEST(ApiModelTest, StatsSayOfEveryRequestUnderWay) {
   tickets[0].Cancel();
   go_on.set_value();
   EXPECT_GE(under_way.get_future().get(), 1);
+}
+
+TEST(ApiModelTest, ASessionIsNoLongerThanItsContext) {
+  Model model = Model::Load(Path(), {.threads = 1, .context = 32});
+  Session session(model);
+  GenerateRequest request = Story(model, 100);
+  session.Generate(request);
+  EXPECT_EQ(session.history().size(), 32u);
+  request.prompt.clear();
+  EXPECT_EQ(session.Generate(request).outcome.finish_reason, FinishReason::kLength);
+  EXPECT_EQ(session.history().size(), 32u);
 }
 
 TEST(ApiModelTest, ASessionGoesOnWhereItStopped) {
@@ -216,6 +251,7 @@ TEST(ApiModelTest, RequestsThatMakeNoSenseAreRefused) {
     return CodeOf([&] { model.Generate(request); });
   };
   EXPECT_EQ(refused([](auto& r) { r.top_logprobs = -1; }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused([](auto& r) { r.top_logprobs = 1001; }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused([](auto& r) { r.max_tokens = 0; }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused([](auto& r) { r.prompt.clear(); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused([](auto& r) { r.prompt[0] = -1; }), ErrorCode::kInvalidArgument);

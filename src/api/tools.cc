@@ -86,6 +86,7 @@ struct ToolCallReader::Impl {
 };
 
 ToolCallReader::ToolCallReader(std::shared_ptr<const ToolFormat> format) {
+  if (!format) throw Error(ErrorCode::kInvalidArgument, "a reader of calls needs tools");
   hearth::ToolCallReader reader(format->impl().syntax, format->impl().callable);
   impl_ = std::make_unique<Impl>(Impl{std::move(format), std::move(reader)});
 }
