@@ -7,8 +7,10 @@
  * examples/story.c is a whole program. C++ programs: hearth.hpp.
  *
  * Functions that can fail return a hearth_status and write the reason to `error`, which may be
- * NULL. Texts are UTF-8. A model may be used from any thread, and several requests at once are
- * computed together; a session by one thread at a time. Nothing aborts or prints.
+ * NULL; counts and results are 0 then. A handle or array that is NULL and must not be is
+ * HEARTH_INVALID_ARGUMENT; functions without a status do nothing then, and return 0. Texts are
+ * UTF-8. A model may be used from any thread, and several requests at once are computed together; a
+ * session by one thread at a time. Nothing aborts or prints.
  */
 #ifndef HEARTH_HEARTH_H_
 #define HEARTH_HEARTH_H_
@@ -29,7 +31,7 @@ typedef enum hearth_status {
   HEARTH_UNSUPPORTED = 5,      /* well-formed, but nothing here can do it */
   HEARTH_OUT_OF_BUDGET = 6,    /* would exceed the memory limit */
   HEARTH_CONTEXT_FULL = 7,     /* more tokens than the context holds */
-  HEARTH_CANCELLED = 8,        /* the model is being closed */
+  HEARTH_CANCELLED = 8,        /* the model is being freed */
   HEARTH_BUSY = 9,             /* too many requests wait already */
   HEARTH_INTERNAL = 10,        /* a bug in Hearth */
   HEARTH_TOO_SMALL = 11        /* the buffer is; the count says what would do */
@@ -59,8 +61,8 @@ void hearth_options_init(hearth_options* options);
 /* options may be NULL. *model is the caller's, to be given to hearth_free. */
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,
                           hearth_error* error);
-/* Cancels what is under way and waits for its end. No session of the model may be left. NULL is
- * allowed. */
+/* Cancels what is under way, which ends with HEARTH_FINISH_CANCELLED, and waits for its end. Of the
+ * model's sessions nothing may be asked afterwards but hearth_session_free. NULL is allowed. */
 void hearth_free(hearth_model* model);
 
 int64_t hearth_context(const hearth_model* model);

@@ -35,7 +35,7 @@ enum class ErrorCode {
   kUnsupported,      // well-formed, but nothing here can do it
   kOutOfBudget,      // would exceed the memory limit
   kContextFull,      // more tokens than the context holds
-  kCancelled,        // the caller asked to stop
+  kCancelled,        // the model is being closed, or was
   kBusy,             // too many requests wait already
   kInternal,         // a bug in Hearth
 };

@@ -1,7 +1,9 @@
 // The C interface over the C++ one. Every function ends exceptions here.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,10 +49,17 @@ hearth_status StatusOf(ErrorCode code) {
   return HEARTH_INTERNAL;
 }
 
+// Whether a byte of UTF-8 goes on with a character.
+bool IsInsideCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
 hearth_status Report(hearth_error* error, hearth_status status, const char* message) {
   if (error != nullptr) {
     error->status = status;
-    const size_t length = std::min(std::strlen(message), sizeof(error->message) - 1);
+    size_t length = std::strlen(message);
+    if (length >= sizeof(error->message)) {
+      length = sizeof(error->message) - 1;
+      while (length > 0 && IsInsideCharacter(message[length])) --length;
+    }
     std::memcpy(error->message, message, length);
     error->message[length] = '\0';
   }
@@ -76,6 +85,28 @@ hearth_status Guarded(hearth_error* error, Fn&& fn) noexcept {
 
 void Require(bool condition, const char* what) {
   if (!condition) throw Error(ErrorCode::kInvalidArgument, what);
+}
+
+// For functions that cannot say what went wrong.
+template <typename Fn>
+void Quietly(Fn&& fn) noexcept {
+  Guarded(nullptr, [&] {
+    std::forward<Fn>(fn)();
+    return HEARTH_OK;
+  });
+}
+
+// An array of the caller's, where it can be one.
+template <typename T>
+std::span<const T> Array(const T* first, size_t count, const char* what) {
+  Require(first != nullptr || count == 0, what);
+  Require(count <= PTRDIFF_MAX / sizeof(T), "a count is more than memory holds");
+  return {first, count};
+}
+
+template <typename T>
+void Clear(T* place) {
+  if (place != nullptr) *place = {};
 }
 
 // Copies what there is room for, and says how much there is.
@@ -108,19 +139,20 @@ Sampling ToSampling(const hearth_sampling& from) {
                  .presence_penalty = from.presence_penalty,
                  .logit_bias = {},
                  .seed = from.seed};
-  for (size_t i = 0; i < from.bias_count; ++i) {
-    to.logit_bias[from.biases[i].token] = from.biases[i].bias;
+  for (const hearth_bias& bias : Array(from.biases, from.bias_count, "biases are missing")) {
+    to.logit_bias[bias.token] = bias.bias;
   }
   return to;
 }
 
-GenerateRequest ToRequest(const int32_t* tokens, size_t count, const hearth_request& from) {
-  Require(tokens != nullptr || count == 0, "tokens are missing");
+GenerateRequest ToRequest(const hearth_request& from) {
   GenerateRequest to;
-  to.prompt.assign(tokens, tokens + count);
   to.max_tokens = from.max_tokens;
   to.sampling = ToSampling(from.sampling);
-  to.stop.assign(from.stop, from.stop + from.stop_count);
+  for (const char* const stop : Array(from.stop, from.stop_count, "stop texts are missing")) {
+    Require(stop != nullptr, "a stop text is missing");
+    to.stop.emplace_back(stop);
+  }
   return to;
 }
 
@@ -141,6 +173,7 @@ hearth_result ToResult(const Outcome& outcome) {
 extern "C" {
 
 void hearth_options_init(hearth_options* options) {
+  if (options == nullptr) return;
   const LoadOptions defaults;
   *options = {.memory_bytes = defaults.memory_bytes,
               .context = defaults.context,
@@ -153,9 +186,9 @@ void hearth_options_init(hearth_options* options) {
 
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,
                           hearth_error* error) {
+  Clear(model);
   return Guarded(error, [&] {
     Require(path != nullptr && model != nullptr, "a path and a place for the model are needed");
-    *model = nullptr;
     *model = new hearth_model{
         Model::Load(path, options != nullptr ? ToOptions(*options) : LoadOptions())};
     return HEARTH_OK;
@@ -164,45 +197,55 @@ hearth_status hearth_load(const char* path, const hearth_options* options, heart
 
 void hearth_free(hearth_model* model) { delete model; }
 
-int64_t hearth_context(const hearth_model* model) { return model->model.info().context; }
+int64_t hearth_context(const hearth_model* model) {
+  return model != nullptr ? model->model.info().context : 0;
+}
 
-int64_t hearth_vocab_size(const hearth_model* model) { return model->model.info().vocab_size; }
+int64_t hearth_vocab_size(const hearth_model* model) {
+  return model != nullptr ? model->model.info().vocab_size : 0;
+}
 
 hearth_status hearth_tokenize(const hearth_model* model, const char* text, size_t bytes,
                               int as_prompt, int32_t* tokens, size_t capacity, size_t* count,
                               hearth_error* error) {
+  Clear(count);
   return Guarded(error, [&] {
-    Require(model != nullptr && (text != nullptr || bytes == 0), "a model and a text are needed");
-    return CopyOut(model->model.Tokenize({text, bytes}, as_prompt != 0), tokens, capacity, count);
+    Require(model != nullptr, "a model is needed");
+    const std::span<const char> all = Array(text, bytes, "the text is missing");
+    return CopyOut(model->model.Tokenize({all.data(), all.size()}, as_prompt != 0), tokens,
+                   capacity, count);
   });
 }
 
 hearth_status hearth_detokenize(const hearth_model* model, const int32_t* tokens,
                                 size_t token_count, char* text, size_t capacity, size_t* bytes,
                                 hearth_error* error) {
+  Clear(bytes);
   return Guarded(error, [&] {
-    Require(model != nullptr && (tokens != nullptr || token_count == 0),
-            "a model and tokens are needed");
-    return CopyOut(model->model.Detokenize({tokens, tokens + token_count}), text, capacity, bytes);
+    Require(model != nullptr, "a model is needed");
+    const std::span<const int32_t> all = Array(tokens, token_count, "tokens are missing");
+    return CopyOut(model->model.Detokenize({all.begin(), all.end()}), text, capacity, bytes);
   });
 }
 
 hearth_status hearth_encode_chat(const hearth_model* model, const hearth_message* messages,
                                  size_t message_count, int32_t* tokens, size_t capacity,
                                  size_t* count, hearth_error* error) {
+  Clear(count);
   return Guarded(error, [&] {
     Require(model != nullptr && messages != nullptr, "a model and messages are needed");
     std::vector<ChatMessage> conversation;
-    for (size_t i = 0; i < message_count; ++i) {
-      Require(messages[i].role != nullptr && messages[i].content != nullptr,
+    for (const hearth_message& message : Array(messages, message_count, "messages are missing")) {
+      Require(message.role != nullptr && message.content != nullptr,
               "a message needs a role and content");
-      conversation.push_back({messages[i].role, messages[i].content});
+      conversation.push_back({message.role, message.content});
     }
     return CopyOut(model->model.EncodeChat(conversation).tokens, tokens, capacity, count);
   });
 }
 
 void hearth_request_init(hearth_request* request) {
+  if (request == nullptr) return;
   const GenerateRequest defaults;
   const Sampling& sampling = defaults.sampling;
   *request = {.max_tokens = defaults.max_tokens,
@@ -222,30 +265,37 @@ void hearth_request_init(hearth_request* request) {
 }
 
 hearth_session* hearth_session_new(hearth_model* model) {
-  if (model == nullptr) return nullptr;
-  return new (std::nothrow) hearth_session{Session(model->model)};
+  hearth_session* session = nullptr;
+  Quietly([&] {
+    if (model != nullptr) session = new hearth_session{Session(model->model)};
+  });
+  return session;
 }
 
 void hearth_session_free(hearth_session* session) { delete session; }
 
 int64_t hearth_session_length(const hearth_session* session) {
-  return static_cast<int64_t>(session->session.history().size());
+  return session != nullptr ? static_cast<int64_t>(session->session.history().size()) : 0;
 }
 
 void hearth_session_truncate(hearth_session* session, int64_t length) {
-  session->session.Truncate(length);
+  if (session != nullptr) session->session.Truncate(length);
 }
 
 hearth_status hearth_generate(hearth_session* session, const int32_t* tokens, size_t token_count,
                               const hearth_request* request, hearth_text_fn on_text, void* user,
                               hearth_result* result, hearth_error* error) {
+  Clear(result);
   return Guarded(error, [&] {
     Require(session != nullptr, "a session is needed");
     hearth_request settings;
     hearth_request_init(&settings);
     if (request != nullptr) settings = *request;
-    const GenerateResult generated = session->session.Generate(
-        ToRequest(tokens, token_count, settings), [&](std::string_view text) {
+    GenerateRequest asked = ToRequest(settings);
+    const std::span<const int32_t> prompt = Array(tokens, token_count, "tokens are missing");
+    asked.prompt.assign(prompt.begin(), prompt.end());
+    const GenerateResult generated =
+        session->session.Generate(std::move(asked), [&](std::string_view text) {
           return on_text == nullptr || on_text(text.data(), text.size(), user) != 0;
         });
     if (result != nullptr) *result = ToResult(generated.outcome);
@@ -253,27 +303,36 @@ hearth_status hearth_generate(hearth_session* session, const int32_t* tokens, si
   });
 }
 
-void hearth_cancel(hearth_session* session) { session->session.Cancel(); }
+void hearth_cancel(hearth_session* session) {
+  if (session != nullptr) Quietly([&] { session->session.Cancel(); });
+}
 
 void hearth_get_stats(const hearth_model* model, hearth_stats* stats) {
-  const Stats from = model->model.stats();
-  *stats = {.memory_limit_bytes = model->model.info().memory_limit_bytes,
-            .resident_bytes = from.resident_bytes,
-            .running = from.running,
-            .waiting = from.waiting,
-            .prompt_tokens = from.prompt_tokens,
-            .reused_tokens = from.reused_tokens,
-            .generated_tokens = from.generated_tokens,
-            .prefill_seconds = from.prefill_seconds,
-            .decode_seconds = from.decode_seconds,
-            .hit_rate = from.hit_rate(),
-            .bytes_read = from.bytes_read};
+  Clear(stats);
+  if (model == nullptr || stats == nullptr) return;
+  Quietly([&] {
+    const Stats from = model->model.stats();
+    *stats = {.memory_limit_bytes = model->model.info().memory_limit_bytes,
+              .resident_bytes = from.resident_bytes,
+              .running = from.running,
+              .waiting = from.waiting,
+              .prompt_tokens = from.prompt_tokens,
+              .reused_tokens = from.reused_tokens,
+              .generated_tokens = from.generated_tokens,
+              .prefill_seconds = from.prefill_seconds,
+              .decode_seconds = from.decode_seconds,
+              .hit_rate = from.hit_rate(),
+              .bytes_read = from.bytes_read};
+  });
 }
 
 void hearth_each_ledger_entry(const hearth_model* model,
                               void (*fn)(const char* name, uint64_t bytes, void* user),
                               void* user) {
-  for (const auto& [name, bytes] : model->model.stats().ledger) fn(name.c_str(), bytes, user);
+  if (model == nullptr || fn == nullptr) return;
+  Quietly([&] {
+    for (const auto& [name, bytes] : model->model.stats().ledger) fn(name.c_str(), bytes, user);
+  });
 }
 
 }  // extern "C"

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -101,6 +103,67 @@ TEST_F(CApiTest, BuffersThatAreTooSmallSayHowMuchIsNeeded) {
   const hearth_message messages[] = {{"user", "Hi"}};
   EXPECT_EQ(hearth_encode_chat(model_, messages, 1, nullptr, 0, &count, &error_), HEARTH_TOO_SMALL);
   EXPECT_GT(count, 5u);
+}
+
+TEST_F(CApiTest, WhatIsMissingInARequestIsRefused) {
+  hearth_session* session = hearth_session_new(model_);
+  const std::vector<int32_t> prompt = Tokens("Once");
+  const auto status_of = [&](size_t tokens, const std::function<void(hearth_request&)>& change) {
+    hearth_request request;
+    hearth_request_init(&request);
+    change(request);
+    hearth_result result;
+    result.generated_tokens = 7;
+    const hearth_status status = hearth_generate(session, prompt.data(), tokens, &request, nullptr,
+                                                 nullptr, &result, &error_);
+    EXPECT_EQ(result.generated_tokens, 0);
+    return status;
+  };
+  const char* const none[] = {nullptr};
+  EXPECT_EQ(status_of(1, [](auto& r) { r.stop_count = 1; }), HEARTH_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of(1, [&](auto& r) { r.stop = none, r.stop_count = 1; }),
+            HEARTH_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of(1, [](auto& r) { r.sampling.bias_count = 1; }), HEARTH_INVALID_ARGUMENT);
+  EXPECT_EQ(status_of(SIZE_MAX, [](auto&) {}), HEARTH_INVALID_ARGUMENT);
+  hearth_session_free(session);
+  size_t count = 7;
+  EXPECT_EQ(hearth_detokenize(model_, prompt.data(), SIZE_MAX, nullptr, 0, &count, &error_),
+            HEARTH_INVALID_ARGUMENT);
+  EXPECT_EQ(count, 0u);
+  count = 7;
+  EXPECT_EQ(hearth_tokenize(model_, nullptr, 3, 0, nullptr, 0, &count, &error_),
+            HEARTH_INVALID_ARGUMENT);
+  EXPECT_EQ(count, 0u);
+}
+
+TEST_F(CApiTest, NothingHappensWithoutAHandle) {
+  EXPECT_EQ(hearth_context(nullptr), 0);
+  EXPECT_EQ(hearth_vocab_size(nullptr), 0);
+  EXPECT_EQ(hearth_session_length(nullptr), 0);
+  hearth_session_truncate(nullptr, 0);
+  hearth_cancel(nullptr);
+  hearth_each_ledger_entry(model_, nullptr, nullptr);
+  hearth_each_ledger_entry(
+      nullptr, [](const char*, uint64_t, void*) {}, nullptr);
+  hearth_stats stats;
+  stats.running = 7;
+  hearth_get_stats(nullptr, &stats);
+  EXPECT_EQ(stats.running, 0);
+  hearth_get_stats(model_, nullptr);
+  hearth_options_init(nullptr);
+  hearth_request_init(nullptr);
+}
+
+TEST_F(CApiTest, MessagesAreCutBetweenCharacters) {
+  hearth_model* none = nullptr;
+  for (const char* const shift : {"/", "/a"}) {
+    std::string path = shift;
+    for (int i = 0; i < 400; ++i) path += "\xC3\xA4";
+    EXPECT_NE(hearth_load(path.c_str(), nullptr, &none, &error_), HEARTH_OK);
+    const std::string message = error_.message;
+    ASSERT_GE(message.size(), sizeof(error_.message) - 2);
+    EXPECT_EQ(message.back(), '\xA4');
+  }
 }
 
 TEST_F(CApiTest, ErrorsAreValues) {

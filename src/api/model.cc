@@ -354,6 +354,7 @@ void Session::Truncate(int64_t length) {
 
 GenerateResult Session::Generate(GenerateRequest request,
                                  const std::function<bool(std::string_view text)>& on_text) {
+  const int64_t context = model_->info().context;  // a closed model may be gone afterwards
   std::vector<TokenId> prompt = history_;
   prompt.insert(prompt.end(), request.prompt.begin(), request.prompt.end());
   request.prompt = prompt;
@@ -370,7 +371,7 @@ GenerateResult Session::Generate(GenerateRequest request,
   GenerateResult result = model_->Generate(request, on_text, set_ticket);
   prompt.insert(prompt.end(), result.outcome.generated.begin(), result.outcome.generated.end());
   history_ = std::move(prompt);
-  Truncate(model_->info().context);  // the last token of a full context is not remembered
+  Truncate(context);  // the last token of a full context is not remembered
   return result;
 }
 
@@ -403,6 +404,9 @@ std::vector<float> Model::Embed(const std::vector<TokenId>& tokens) {
                   }});
   const auto [embedding, outcome] = done.get_future().get();
   if (outcome.error) throw *outcome.error;
+  if (outcome.finish_reason == FinishReason::kCancelled) {
+    throw Error(ErrorCode::kCancelled, "the model is being closed");
+  }
   return embedding;
 }
 
