@@ -88,6 +88,10 @@ hearth_status hearth_encode_chat(const hearth_model* model, const hearth_message
                                  size_t message_count, int32_t* tokens, size_t capacity,
                                  size_t* count, hearth_error* error);
 
+/* The text with that index, from 0, that answers in conversations end at even without an end token:
+ * for hearth_request's stop. The model's; NULL behind the last. */
+const char* hearth_chat_stop(const hearth_model* model, size_t index);
+
 typedef struct hearth_bias {
   int32_t token;
   float bias; /* added to its logit; -INFINITY: never that token */

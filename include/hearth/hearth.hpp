@@ -267,6 +267,7 @@ struct ModelInfo {
   uint64_t memory_limit_bytes = 0;
   bool is_streamed = false;  // some FFNs are read while computing
   bool can_chat = false;     // it carries a chat template that is known here
+  std::vector<std::string> chat_stop;  // ChatPrompt::stop of every conversation
 };
 
 // What happened since the model was loaded, at the end of the last step.

@@ -244,6 +244,11 @@ hearth_status hearth_encode_chat(const hearth_model* model, const hearth_message
   });
 }
 
+const char* hearth_chat_stop(const hearth_model* model, size_t index) {
+  if (model == nullptr || index >= model->model.info().chat_stop.size()) return nullptr;
+  return model->model.info().chat_stop[index].c_str();
+}
+
 void hearth_request_init(hearth_request* request) {
   if (request == nullptr) return;
   const GenerateRequest defaults;

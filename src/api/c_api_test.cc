@@ -105,6 +105,12 @@ TEST_F(CApiTest, BuffersThatAreTooSmallSayHowMuchIsNeeded) {
   EXPECT_GT(count, 5u);
 }
 
+TEST_F(CApiTest, ChatsSayWhatEndsTheirAnswers) {
+  EXPECT_NE(hearth_chat_stop(model_, 0), nullptr);
+  EXPECT_EQ(hearth_chat_stop(model_, 1000), nullptr);
+  EXPECT_EQ(hearth_chat_stop(nullptr, 0), nullptr);
+}
+
 TEST_F(CApiTest, WhatIsMissingInARequestIsRefused) {
   hearth_session* session = hearth_session_new(model_);
   const std::vector<int32_t> prompt = Tokens("Once");

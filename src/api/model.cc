@@ -240,7 +240,7 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
     ChatPrompt prompt;
     prompt.tokens = hearth::EncodeChat(tokenizer, chat.Render(ToEngine(messages), true, functions));
     if (std::ssize(prompt.tokens) > context) refuse(std::to_string(prompt.tokens.size()));
-    prompt.stop = chat.StopStrings();
+    prompt.stop = impl_->info().chat_stop;
     prompt.tools = MakeToolFormat(tools, std::move(functions), chat.tool_syntax());
     return prompt;
   });

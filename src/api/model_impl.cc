@@ -116,7 +116,9 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
            .queue = queue,
            .memory_limit_bytes = engine_->budget().limit_bytes(),
            .is_streamed = engine_->is_streamed(),
-           .can_chat = chat_template_.has_value()};
+           .can_chat = chat_template_.has_value(),
+           .chat_stop = {}};
+  if (chat_template_) info_.chat_stop = chat_template_->StopStrings();
   map_ = engine_->MakeNeuronMap();
   if (map_) picture_ = EmptyPicture(*engine_, *map_);
   Publish();
