@@ -127,7 +127,7 @@ struct Outcome {
   std::optional<Error> error;  // what it failed of
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;  // of the prompt, which were in the KV cache already
-  std::vector<TokenId> generated;  // without the token that ended it
+  std::vector<TokenId> generated;  // those of a stop text too, but no end token
   double wait_ms = 0;     // in the queue
   double prefill_ms = 0;  // from there to the first token
   double decode_ms = 0;   // from there to the end

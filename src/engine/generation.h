@@ -59,7 +59,7 @@ class Generation {
   // No more tokens will come: what was held back can be shown.
   void Finish();
 
-  // What was generated, without the token that ended it.
+  // What was generated, those of a stop text too, but no end token.
   const std::vector<TokenId>& tokens() const { return tokens_; }
   // kStop or kLength: an end token or a stop string, or no room.
   FinishReason finish_reason() const { return finish_reason_; }

@@ -25,7 +25,7 @@ struct PhaseTime {
 
 struct GenerateResult {
   std::string text;
-  std::vector<TokenId> token_ids;  // what was generated, without the token that ended it
+  std::vector<TokenId> token_ids;  // those of a stop text too, but no end token
   FinishReason finish_reason = FinishReason::kLength;
   PhaseTime prefill;
   PhaseTime decode;     // the first token comes out of prefill and is not counted here

@@ -23,7 +23,7 @@ class ErrorCode(enum.Enum):
     CONTEXT_FULL = "context_full"
     """more tokens than the context holds"""
     CANCELLED = "cancelled"
-    """the model was closed"""
+    """the model is being closed"""
     BUSY = "busy"
     """too many requests wait already"""
     INTERNAL = "internal"

@@ -69,7 +69,7 @@ class Result:
     reused_tokens: int
     """of the prompt, which were in the KV cache already"""
     tokens: tuple[int, ...]
-    """that were generated, without the one that ended it"""
+    """that were generated, those of a stop text too, but no token that stands for the end"""
     scores: tuple[ScoredToken, ...]
     """where they were asked for"""
     wait_ms: float
