@@ -19,7 +19,9 @@ class Generation(Iterator[str]):
     being dropped. One thread at a time, but for `cancel()`.
     """
 
-    def __init__(self, stream: Stream, on_result: Callable[[Result], None] | None = None) -> None:
+    def __init__(self, model: object, stream: Stream,
+                 on_result: Callable[[Result], None] | None = None) -> None:
+        self._model = model  # which lives until the end, though nobody else may have it
         self._stream = stream
         self._on_result = on_result
         self._text: list[str] = []
@@ -97,6 +99,7 @@ class Generation(Iterator[str]):
                              for id, logprob, top in scores),
                 **outcome)
             self._is_over = True
+            self._model = None
             if self._on_result is not None:
                 self._on_result(self._result)
         return self._result

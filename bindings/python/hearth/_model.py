@@ -116,8 +116,8 @@ class Model:
         json_schema    only documents of this JSON Schema are generated; of "": any JSON object
         """
         tokens = self.tokenize(prompt, as_prompt=True) if isinstance(prompt, str) else prompt
-        return Generation(self._start(tokens, max_tokens, sampling, stop, top_logprobs,
-                                      json_schema))
+        return Generation(self, self._start(tokens, max_tokens, sampling, stop, top_logprobs,
+                                            json_schema))
 
     def chat(self, messages: Iterable[Message], *, max_tokens: int = 256,
              sampling: Sampling | None = None, stop: Sequence[str] = (),
@@ -128,8 +128,9 @@ class Model:
         What was said before is usually found in the KV cache, so that only what is new costs time.
         """
         prompt = self.encode_chat(messages)
-        return Generation(self._start(prompt.tokens, max_tokens, sampling,
-                                      [*prompt.stop, *_texts(stop)], top_logprobs, json_schema))
+        return Generation(self, self._start(prompt.tokens, max_tokens, sampling,
+                                            [*prompt.stop, *_texts(stop)], top_logprobs,
+                                            json_schema))
 
     def embed(self, text: str | Sequence[int]) -> list[float]:
         """The mean of the last hidden states of all tokens, scaled to length 1."""

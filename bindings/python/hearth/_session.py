@@ -61,6 +61,7 @@ class Session:
                 self._history = (*tokens, *result.tokens)
 
         generation = Generation(
+            self._model,
             self._model._start(tokens, max_tokens, sampling, stop, top_logprobs, json_schema), keep)
         self._current = weakref.ref(generation)
         return generation

@@ -50,6 +50,22 @@ def test_streams_what_it_results_in(stories: hearth.Model) -> None:
     assert generation.is_over
 
 
+def test_a_generation_keeps_its_model(dense_path: Path) -> None:
+    generation = hearth.Model(dense_path, threads=1).generate([7], max_tokens=50, sampling=ENDLESS)
+    gc.collect()
+    assert len(generation.result().tokens) == 50
+
+
+def test_an_end_token_lets_go_what_was_held_back(stories: hearth.Model) -> None:
+    sampling = Sampling(seed=0, logit_bias={0: 12, 1: 12, 2: 12})
+    whole = stories.generate("Once upon a time", max_tokens=60, sampling=sampling).result()
+    held = stories.generate("Once upon a time", max_tokens=60, sampling=sampling,
+                            stop=[whole.text[-1] + "\x02"], top_logprobs=0).result()
+    assert whole.finish_reason == "stop"
+    assert held.text == whole.text
+    assert len(held.scores) == len(held.tokens)
+
+
 def test_closing_ends_it_in_the_middle(model: hearth.Model) -> None:
     generation = model.generate([7], max_tokens=LONG, sampling=ENDLESS)
     next(generation)
