@@ -24,6 +24,7 @@ class Session:
         self._history: tuple[int, ...] = ()
         self._current: weakref.ref[Generation] | None = None
         self._turn = object()  # another one for each generation
+        self._is_cancelled = False
 
     @property
     def model(self) -> Model:
@@ -50,6 +51,7 @@ class Session:
         `result()`; one that fails or is dropped adds nothing. One at a time.
         """
         self._refuse_while_generating()
+        self._is_cancelled = False
         if isinstance(prompt, str):
             prompt = self._model.tokenize(prompt, as_prompt=not self._history)
         tokens = (*self._history, *prompt)
@@ -58,16 +60,20 @@ class Session:
 
         def keep(result: Result) -> None:
             if self._turn is turn:
-                self._history = (*tokens, *result.tokens)
+                # The last token of a full context is not remembered.
+                self._history = (*tokens, *result.tokens)[:self._model.info.context]
 
         generation = Generation(
             self._model,
             self._model._start(tokens, max_tokens, sampling, stop, top_logprobs, json_schema), keep)
         self._current = weakref.ref(generation)
+        if self._is_cancelled:  # while it was started
+            generation.cancel()
         return generation
 
     def cancel(self) -> None:
         """Ends what it generates, within one token; from any thread. Else without effect."""
+        self._is_cancelled = True
         generation = self._current() if self._current is not None else None
         if generation is not None:
             generation.cancel()

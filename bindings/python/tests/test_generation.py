@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hearth
 import pytest
@@ -169,6 +170,31 @@ def test_a_session_keeps_what_was_closed_and_forgets_what_was_dropped(model: hea
     with pytest.raises(hearth.Error):
         session.generate([9999])
     session.cancel()  # without effect
+
+
+def test_cancelling_a_session_that_is_starting(model: hearth.Model,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    session = hearth.Session(model)
+    start = model._start
+
+    def cancel_and_start(*arguments: Any) -> Any:
+        session.cancel()
+        return start(*arguments)
+
+    monkeypatch.setattr(model, "_start", cancel_and_start)
+    result = session.generate([7], max_tokens=LONG, sampling=ENDLESS).result()
+    assert result.finish_reason == "cancelled"
+    monkeypatch.undo()
+    assert session.generate([8], max_tokens=2, sampling=ENDLESS).result().finish_reason == "length"
+
+
+def test_a_session_is_no_longer_than_its_context(dense_path: Path) -> None:
+    with hearth.Model(dense_path, threads=1, context=16) as small:
+        session = hearth.Session(small)
+        session.generate([7], max_tokens=100, sampling=ENDLESS).result()
+        assert len(session.history) == 16
+        session.generate(max_tokens=100, sampling=ENDLESS).result()
+        assert len(session.history) == 16
 
 
 def test_closing_a_model_ends_its_generations(dense_path: Path) -> None:
