@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
-import json
 import os
-import re
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
-from . import _native
-from ._errors import Error, ErrorCode
+from . import _arguments, _native
+from ._arguments import INT32, INT64
 from ._generation import Generation
 from ._types import ChatPrompt, Message, ModelInfo, Sampling, Stats
 
 Mode = Literal["auto", "dense", "gated", "predicted"]
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def _bytes_of(size: int | str) -> int:
-    """Of "2.5G", as `hearth run --memory` takes it: powers of 1024."""
-    if isinstance(size, str):
-        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", size.strip().upper())
-        size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
-    if not 0 < size < 1 << 64:
-        raise Error("memory: expected bytes, or a size like '2.5G'", ErrorCode.INVALID_ARGUMENT)
-    return size
 
 
 class Model:
@@ -57,9 +42,13 @@ class Model:
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4,
                  queue: int = 64) -> None:
         self._native = _native.Model(
-            os.fspath(path), memory_bytes=0 if memory is None else _bytes_of(memory),
-            threads=threads, context=context, mode=mode, parallel=parallel, queue=queue,
-            plan="" if plan is None else os.fspath(plan))
+            _arguments.path(path, "path"), memory_bytes=_arguments.memory_bytes(memory),
+            threads=_arguments.whole(threads, "threads", INT32),
+            context=_arguments.whole(context, "context", INT64),
+            mode=_arguments.text(mode, "mode"),
+            parallel=_arguments.whole(parallel, "parallel", INT32),
+            queue=_arguments.whole(queue, "queue", INT32),
+            plan=b"" if plan is None else _arguments.path(plan, "plan"))
         self._info = ModelInfo(**self._native.info())
         _open_models.add(self)
 
@@ -89,19 +78,19 @@ class Model:
 
     def tokenize(self, text: str, *, as_prompt: bool = False) -> list[int]:
         """Token ids; as_prompt: behind the token that texts begin with, where the model has one."""
-        return self._native.tokenize(text, as_prompt)
+        return self._native.tokenize(_arguments.text(text, "text"), bool(as_prompt))
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Text of tokens; what is no UTF-8 becomes U+FFFD."""
-        return self._native.detokenize(tokens)
+        return self._native.detokenize(_arguments.token_ids(tokens, "tokens"))
 
     def token_bytes(self, id: int) -> bytes:
         """Bytes that a token stands for; may be part of a character."""
-        return self._native.token_bytes(id)
+        return self._native.token_bytes(_arguments.whole(id, "token id", INT32))
 
     def encode_chat(self, messages: Iterable[Message]) -> ChatPrompt:
         """A conversation in the model's own chat template."""
-        tokens, stop = self._native.encode_chat([(m["role"], m["content"]) for m in messages])
+        tokens, stop = self._native.encode_chat(_arguments.messages(messages))
         return ChatPrompt(tuple(tokens), tuple(stop))
 
     def generate(self, prompt: str | Sequence[int], *, max_tokens: int = 256,
@@ -112,10 +101,11 @@ class Model:
 
         max_tokens     at most; the context may end earlier
         stop           texts to end at, which are not part of the answer
-        top_logprobs   scores of every token, and of so many of the likeliest, in the result
+        top_logprobs   scores of every token, and of so many of the likeliest (at most 1000), in the
+                       result
         json_schema    only documents of this JSON Schema are generated; of "": any JSON object
         """
-        tokens = self.tokenize(prompt, as_prompt=True) if isinstance(prompt, str) else prompt
+        tokens = self._tokens_of(prompt, "prompt")
         return Generation(self, self._start(tokens, max_tokens, sampling, stop, top_logprobs,
                                             json_schema))
 
@@ -128,37 +118,35 @@ class Model:
         What was said before is usually found in the KV cache, so that only what is new costs time.
         """
         prompt = self.encode_chat(messages)
-        return Generation(self, self._start(prompt.tokens, max_tokens, sampling,
-                                            [*prompt.stop, *_texts(stop)], top_logprobs,
-                                            json_schema))
+        return Generation(self, self._start(prompt.tokens, max_tokens, sampling, stop, top_logprobs,
+                                            json_schema, prompt.stop))
 
     def embed(self, text: str | Sequence[int]) -> list[float]:
         """The mean of the last hidden states of all tokens, scaled to length 1."""
-        tokens = self.tokenize(text, as_prompt=True) if isinstance(text, str) else text
-        return self._native.embed([tokens])[0]
+        return self._native.embed([self._tokens_of(text, "text")])[0]
 
     def embed_many(self, texts: Iterable[str | Sequence[int]]) -> list[list[float]]:
         """`embed` of all, computed together: at most `parallel` + `queue` of them at once."""
-        return self._native.embed([self.tokenize(text, as_prompt=True) if isinstance(text, str)
-                                   else text for text in texts])
+        return self._native.embed([self._tokens_of(text, "texts")
+                                   for text in _arguments.each(texts, "texts", "a list of texts")])
+
+    def _tokens_of(self, prompt: str | Sequence[int], name: str, *,
+                   as_prompt: bool = True) -> list[int]:
+        if isinstance(prompt, str):
+            return self._native.tokenize(_arguments.text(prompt, name), as_prompt)
+        return _arguments.token_ids(prompt, name, "a text or token ids")
 
     def _start(self, tokens: Sequence[int], max_tokens: int, sampling: Sampling | None,
                stop: Sequence[str], top_logprobs: int | None,
-               json_schema: str | Mapping[str, Any] | None) -> _native.Stream:
-        if json_schema is not None and not isinstance(json_schema, str):
-            json_schema = json.dumps(json_schema)
-        chosen = sampling if sampling is not None else Sampling()
+               json_schema: str | Mapping[str, Any] | None,
+               template_stop: Sequence[str] = ()) -> _native.Stream:
         return self._native.start(
-            tokens, max_tokens=max_tokens, stop=_texts(stop), top_logprobs=top_logprobs,
-            json_schema=json_schema,
-            sampling={f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen)})
-
-
-def _texts(stop: Sequence[str]) -> Sequence[str]:
-    """A text is a sequence of texts too: its characters, which nobody means."""
-    if isinstance(stop, str):
-        raise Error("stop: expected a list of texts, found one text", ErrorCode.INVALID_ARGUMENT)
-    return stop
+            tokens, max_tokens=_arguments.whole(max_tokens, "max_tokens", INT64),
+            sampling=_arguments.sampling(sampling),
+            stop=[*_arguments.stop_texts(template_stop), *_arguments.stop_texts(stop)],
+            top_logprobs=(None if top_logprobs is None
+                          else _arguments.whole(top_logprobs, "top_logprobs", INT32)),
+            json_schema=_arguments.json_schema(json_schema))
 
 
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()

@@ -52,9 +52,8 @@ class Session:
         """
         self._refuse_while_generating()
         self._is_cancelled = False
-        if isinstance(prompt, str):
-            prompt = self._model.tokenize(prompt, as_prompt=not self._history)
-        tokens = (*self._history, *prompt)
+        added = self._model._tokens_of(prompt, "prompt", as_prompt=not self._history)
+        tokens = (*self._history, *added)
 
         self._turn = turn = object()
 

@@ -2,8 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include <limits>
-
+#include "text.h"
 #include "without_gil.h"
 
 namespace hearth::python {
@@ -11,34 +10,22 @@ namespace {
 
 namespace py = pybind11;
 
-template <typename T>
-T Narrow(int64_t value, const char* name) {
-  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) {
-    throw api::Error(api::ErrorCode::kInvalidArgument,
-                     std::string(name) + ": " + std::to_string(value) + " is out of range");
-  }
-  return static_cast<T>(value);
-}
-
-std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes, int64_t threads,
-                                  int64_t context, const std::string& mode, int64_t parallel,
-                                  int64_t queue, const std::string& plan) {
-  return std::make_unique<NativeModel>(
-      path, api::LoadOptions{.memory_bytes = memory_bytes,
-                             .threads = Narrow<int>(threads, "threads"),
-                             .context = context,
-                             .mode = mode,
-                             .parallel = Narrow<int>(parallel, "parallel"),
-                             .queue = Narrow<int>(queue, "queue"),
-                             .plan = plan});
+std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes, int threads,
+                                  int64_t context, const std::string& mode, int parallel, int queue,
+                                  const std::string& plan) {
+  return std::make_unique<NativeModel>(path, api::LoadOptions{.memory_bytes = memory_bytes,
+                                                              .threads = threads,
+                                                              .context = context,
+                                                              .mode = mode,
+                                                              .parallel = parallel,
+                                                              .queue = queue,
+                                                              .plan = plan});
 }
 
 // Arguments are those of hearth.Sampling, in a dictionary.
 api::Sampling ToSampling(const py::dict& from) {
   const auto number = [&](const char* name) { return from[name].cast<float>(); };
-  const auto integer = [&](const char* name) {
-    return Narrow<int32_t>(from[name].cast<int64_t>(), name);
-  };
+  const auto integer = [&](const char* name) { return from[name].cast<int32_t>(); };
   return {.temperature = number("temperature"),
           .top_k = integer("top_k"),
           .top_p = number("top_p"),
@@ -53,14 +40,14 @@ api::Sampling ToSampling(const py::dict& from) {
 
 std::unique_ptr<Stream> StartOf(const NativeModel& model, std::vector<api::TokenId> prompt,
                                 int64_t max_tokens, const py::dict& sampling,
-                                std::vector<std::string> stop, std::optional<int64_t> top_logprobs,
+                                std::vector<std::string> stop, std::optional<int> top_logprobs,
                                 std::optional<std::string> json_schema) {
   api::GenerateRequest request;
   request.prompt = std::move(prompt);
   request.max_tokens = max_tokens;
   request.sampling = ToSampling(sampling);
   request.stop = std::move(stop);
-  if (top_logprobs) request.top_logprobs = Narrow<int>(*top_logprobs, "top_logprobs");
+  request.top_logprobs = top_logprobs;
   request.json_schema = std::move(json_schema);
   return model.Start(std::move(request));
 }
@@ -101,8 +88,8 @@ py::dict NativeModel::Info() const {
   const auto model = Get();
   const api::ModelInfo& info = model->info();
   py::dict result;
-  result["path"] = info.path;
-  result["name"] = info.name;
+  result["path"] = PathToStr(info.path);
+  result["name"] = PathToStr(info.name);
   result["architecture"] = info.architecture;
   result["mode"] = info.mode;
   result["instruction_set"] = info.instruction_set;
@@ -145,7 +132,7 @@ py::dict NativeModel::Stats() const {
   result["decode_bytes_read"] = stats.decode_bytes_read;
   result["bytes_read"] = stats.bytes_read;
   result["hit_rate"] = stats.hit_rate();
-  result["fault"] = stats.fault;
+  result["fault"] = ToStr(stats.fault);
   return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include "model.h"
 #include "stream.h"
+#include "text.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ void RaiseAsPython(std::exception_ptr thrown) {
   } catch (const hearth::api::Error& error) {
     const py::module_ errors = py::module_::import("hearth._errors");
     const py::object code = errors.attr("ErrorCode")(hearth::api::ErrorCodeName(error.code()));
-    const py::object raised = errors.attr("Error")(error.what(), code);
+    const py::object raised = errors.attr("Error")(hearth::python::ToStr(error.what()), code);
     PyErr_SetObject(errors.attr("Error").ptr(), raised.ptr());
   }
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "text.h"
 #include "without_gil.h"
 
 namespace hearth::python {
@@ -14,13 +15,6 @@ namespace py = pybind11;
 
 // How soon Ctrl-C is noticed while no token comes.
 constexpr std::chrono::milliseconds kSignalCheck(50);
-
-py::str ToStr(const std::string& text) {
-  PyObject* decoded =
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
-  if (decoded == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::str>(decoded);
-}
 
 // [(id, logprob, [(id, logprob), ...]), ...]
 py::list ToList(const std::vector<api::ScoredToken>& scores) {
