@@ -297,14 +297,19 @@ void Model::Impl::Step() {
 }
 
 void Model::Impl::Run() {
-  while (TakeArrived()) {
+  for (bool goes_on = true; goes_on;) {
     try {
-      Step();
+      goes_on = TakeArrived();
+      if (goes_on) Step();
     } catch (...) {
       scheduler_.FailAll(CurrentError());
     }
   }
-  SaveSessions();
+  try {
+    SaveSessions();
+  } catch (...) {
+    // Nobody is left to tell: what is not saved is computed again.
+  }
 }
 
 }  // namespace hearth::api

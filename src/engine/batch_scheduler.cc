@@ -34,6 +34,13 @@ std::optional<Error> ErrorOf(Fn&& fn) {
   }
 }
 
+// Who throws there, though asked not to, has what there is; the others go on.
+void TellOutcome(const BatchRequest& request, const BatchOutcome& outcome) {
+  ErrorOf([&] {
+    if (request.on_done) request.on_done(outcome);
+  });
+}
+
 }  // namespace
 
 Error CurrentError() {
@@ -94,7 +101,7 @@ void BatchScheduler::Add(BatchRequest request) {
   if (!error) return waiting_.splice(waiting_.end(), added);
   BatchOutcome outcome;
   outcome.error = error;
-  if (request.on_done) request.on_done(outcome);
+  TellOutcome(request, outcome);
 }
 
 void BatchScheduler::Step() {
@@ -352,10 +359,7 @@ void BatchScheduler::End(Request& request) {
     });
   }
   request.kv.Truncate(0);
-  // Who throws there, though asked not to, has what there is; the others go on.
-  ErrorOf([&] {
-    if (request.asked.on_done) request.asked.on_done(outcome);
-  });
+  TellOutcome(request.asked, outcome);
 }
 
 void BatchScheduler::Fail(Request& request, const Error& error) {
