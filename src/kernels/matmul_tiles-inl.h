@@ -59,8 +59,9 @@ template <class Codes>
 struct TileParts {
   static constexpr int64_t kScalesBytes = 32;  // of a block: 16 binary16
   static constexpr int64_t kBlockBytes = Codes::kLines * kLineBytes;
-  static constexpr int64_t kCodesOfPair = (Codes::kHasMinimum ? 4 : 2) * kScalesBytes;
-  static constexpr int64_t kPairBytes = kCodesOfPair + 2 * kBlockBytes;
+  // In a pair: behind all scales and minimums.
+  static constexpr int64_t kCodesBegin = (Codes::kHasMinimum ? 4 : 2) * kScalesBytes;
+  static constexpr int64_t kPairBytes = kCodesBegin + 2 * kBlockBytes;
 
   const uint8_t* pair;  // the pair that holds the block
   int64_t which;        // 0 or 1
@@ -68,7 +69,7 @@ struct TileParts {
   static HWY_INLINE TileParts Of(const uint8_t* tile, int64_t block) {
     return {tile + (block >> 1) * kPairBytes, block & 1};
   }
-  HWY_INLINE const uint8_t* codes() const { return pair + kCodesOfPair + which * kBlockBytes; }
+  HWY_INLINE const uint8_t* codes() const { return pair + kCodesBegin + which * kBlockBytes; }
   HWY_INLINE const uint8_t* scales() const { return pair + which * kScalesBytes; }
   HWY_INLINE const uint8_t* minimums() const { return pair + (2 + which) * kScalesBytes; }
 };

@@ -86,21 +86,21 @@ template <class Type>
 struct TilePlaces {
   static constexpr int64_t kHalves = 2 * 16;
   static constexpr int64_t kCodes = Type::kLines * kLineBytes;
-  static constexpr int64_t kCodesOfPair = (Type::kHasMinimum ? 4 : 2) * kHalves;
-  static constexpr int64_t kPair = kCodesOfPair + 2 * kCodes;
+  static constexpr int64_t kCodesBegin = (Type::kHasMinimum ? 4 : 2) * kHalves;
+  static constexpr int64_t kPair = kCodesBegin + 2 * kCodes;
 
   uint8_t* tile;
 
   // For the rows from `row` on.
   HWY_INLINE BlockPlaces Codes(int64_t line, int64_t row) const {
-    return {tile + kCodesOfPair + line * kLineBytes + 4 * row, kCodes, kPair};
+    return {tile + kCodesBegin + line * kLineBytes + 4 * row, kCodes, kPair};
   }
   HWY_INLINE BlockPlaces Scales(int64_t row) const { return {tile + 2 * row, kHalves, kPair}; }
   HWY_INLINE BlockPlaces Minimums(int64_t row) const {
     return {tile + 2 * kHalves + 2 * row, kHalves, kPair};
   }
   static HWY_INLINE int64_t Bytes(int64_t blocks) {
-    return blocks / 2 * kPair + blocks % 2 * (kCodesOfPair + kCodes);
+    return blocks / 2 * kPair + blocks % 2 * (kCodesBegin + kCodes);
   }
 };
 
