@@ -185,6 +185,8 @@ def settings_of(args: argparse.Namespace, budgets: list[int]) -> list[Setting]:
     if args.llamacpp is not None:
         if fits_in_memory(args.llamacpp):
             settings.append(Setting("llama.cpp", None, None))
+        else:
+            print("llama.cpp in memory is left out: its file does not fit", file=sys.stderr)
         if args.cgroup == "speed":
             settings += [Setting("llama.cpp", budget, None) for budget in budgets]
     return settings

@@ -23,6 +23,7 @@
 #include "cli/terminal.h"
 #include "engine/ffn_mode.h"
 #include "model/registry.h"
+#include "ops/silent_gates.h"
 #include "prepare/hugging_face.h"
 #include "prepare/predictor_state.h"
 

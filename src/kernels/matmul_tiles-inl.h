@@ -22,6 +22,7 @@
 
 #include "kernels/kernel_table.h"
 #include "kernels/quads-inl.h"
+#include "kernels/tile_parts-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -51,27 +52,6 @@ struct Q8_0Tiles {
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum * (kOffsetQ8_0 / 8); }
   static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQ8_0(sums, w, x); }
-};
-
-// Where a block's parts are in a tile (TileLayout, whose inline functions belong to no instruction
-// set).
-template <class Codes>
-struct TileParts {
-  static constexpr int64_t kScalesBytes = 32;  // of a block: 16 binary16
-  static constexpr int64_t kBlockBytes = Codes::kLines * kLineBytes;
-  // In a pair: behind all scales and minimums.
-  static constexpr int64_t kCodesBegin = (Codes::kHasMinimum ? 4 : 2) * kScalesBytes;
-  static constexpr int64_t kPairBytes = kCodesBegin + 2 * kBlockBytes;
-
-  const uint8_t* pair;  // the pair that holds the block
-  int64_t which;        // 0 or 1
-
-  static HWY_INLINE TileParts Of(const uint8_t* tile, int64_t block) {
-    return {tile + (block >> 1) * kPairBytes, block & 1};
-  }
-  HWY_INLINE const uint8_t* codes() const { return pair + kCodesBegin + which * kBlockBytes; }
-  HWY_INLINE const uint8_t* scales() const { return pair + which * kScalesBytes; }
-  HWY_INLINE const uint8_t* minimums() const { return pair + (2 + which) * kScalesBytes; }
 };
 
 // What a minimum is multiplied with: the sum of the token's activations in real units.

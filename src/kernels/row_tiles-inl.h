@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/rows-inl.h"
+#include "kernels/tile_parts-inl.h"
 #include "tensor/weight_tiles.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -81,26 +82,23 @@ HWY_INLINE void PlaceHalves(const uint8_t* const (&rows)[16], int64_t from, int6
   }
 }
 
-// TileLayout, whose inline functions belong to no instruction set.
+// The places of a tile that is written.
 template <class Type>
 struct TilePlaces {
-  static constexpr int64_t kHalves = 2 * 16;
-  static constexpr int64_t kCodes = Type::kLines * kLineBytes;
-  static constexpr int64_t kCodesBegin = (Type::kHasMinimum ? 4 : 2) * kHalves;
-  static constexpr int64_t kPair = kCodesBegin + 2 * kCodes;
+  using Parts = TileParts<Type>;
 
   uint8_t* tile;
 
   // For the rows from `row` on.
   HWY_INLINE BlockPlaces Codes(int64_t line, int64_t row) const {
-    return {tile + kCodesBegin + line * kLineBytes + 4 * row, kCodes, kPair};
+    return {tile + Parts::kCodesBegin + line * kLineBytes + 4 * row, Parts::kBlockBytes,
+            Parts::kPairBytes};
   }
-  HWY_INLINE BlockPlaces Scales(int64_t row) const { return {tile + 2 * row, kHalves, kPair}; }
+  HWY_INLINE BlockPlaces Scales(int64_t row) const {
+    return {tile + 2 * row, Parts::kScalesBytes, Parts::kPairBytes};
+  }
   HWY_INLINE BlockPlaces Minimums(int64_t row) const {
-    return {tile + 2 * kHalves + 2 * row, kHalves, kPair};
-  }
-  static HWY_INLINE int64_t Bytes(int64_t blocks) {
-    return blocks / 2 * kPair + blocks % 2 * (kCodesBegin + kCodes);
+    return {tile + 2 * Parts::kScalesBytes + 2 * row, Parts::kScalesBytes, Parts::kPairBytes};
   }
 };
 
@@ -122,13 +120,13 @@ void RowsToTile(const RowsToTileArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
   const TilePlaces<Type> places = {reinterpret_cast<uint8_t*>(a.tile)};
   if (a.list.count == 0) {
-    __builtin_memset(a.tile, 0, static_cast<size_t>(places.Bytes(layout.blocks)));
+    __builtin_memset(a.tile, 0, static_cast<size_t>(TileParts<Type>::TileBytes(layout.blocks)));
     return;
   }
   if (layout.blocks % 2 != 0) {  // the scales of the neighbour that the last block has not
-    __builtin_memset(places.Scales(0).At(layout.blocks), 0, places.kHalves);
+    __builtin_memset(places.Scales(0).At(layout.blocks), 0, TileParts<Type>::kScalesBytes);
     if (Type::kHasMinimum) {
-      __builtin_memset(places.Minimums(0).At(layout.blocks), 0, places.kHalves);
+      __builtin_memset(places.Minimums(0).At(layout.blocks), 0, TileParts<Type>::kScalesBytes);
     }
   }
   const int64_t count = a.list.count < 16 ? a.list.count : 16;

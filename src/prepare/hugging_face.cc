@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -90,14 +89,7 @@ class FolderReader {
   void ReadChatTemplate() {
     const std::string path = Path("chat_template.jinja");
     if (!std::filesystem::exists(path)) return;
-    const auto file = OpenFileReader(path);
-    if (file->size_bytes() > kMaxConfigBytes) {
-      throw Error(ErrorCode::kUnsupported, path, "size", fmt::format("at most {}", kMaxConfigBytes),
-                  std::to_string(file->size_bytes()));
-    }
-    std::string text(static_cast<size_t>(file->size_bytes()), '\0');
-    file->ReadAt(0, std::as_writable_bytes(std::span(text)));
-    config_.metadata.SetString("tokenizer.chat_template", text);
+    config_.metadata.SetString("tokenizer.chat_template", ReadPublishedText(path, kMaxConfigBytes));
   }
 
   // One file, or those that an index names.

@@ -20,7 +20,7 @@ Error Wrong(const std::string& path, const char* key, const char* expected) {
 
 }  // namespace
 
-PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
+std::string ReadPublishedText(const std::string& path, uint64_t max_bytes) {
   const auto file = OpenFileReader(path);
   if (file->size_bytes() > max_bytes) {
     throw Error(ErrorCode::kUnsupported, path, "size",
@@ -29,6 +29,11 @@ PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
   }
   std::string text(static_cast<size_t>(file->size_bytes()), '\0');
   file->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
+  const std::string text = ReadPublishedText(path, max_bytes);
   Json json = Json::parse(text, EachKeyOnce(path, ErrorCode::kCorrupt), /*allow_exceptions=*/false);
   if (!json.is_object()) throw Error(ErrorCode::kCorrupt, path, "is no JSON object");
   return {path, std::move(json)};

@@ -8,6 +8,9 @@
 
 namespace hearth {
 
+// A file of at most max_bytes, whole. Throws Error.
+std::string ReadPublishedText(const std::string& path, uint64_t max_bytes);
+
 class PublishedJson {
  public:
   // Reads and parses a file of at most max_bytes that must be an object. Throws Error.

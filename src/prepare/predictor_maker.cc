@@ -321,15 +321,6 @@ MadePredictors PredictorRun::Finish() {
   return out;
 }
 
-}  // namespace
-
-bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
-  return made.quality.Total().recall() >= kPromisedRecall &&
-         std::abs(made.quality.perplexity_ratio() - 1) <= options.max_perplexity_change;
-}
-
-namespace {
-
 // The part of the text that predictors are made from.
 std::vector<TokenId> ChooseSample(const Engine& engine, std::span<const TokenId> tokens,
                                   const PredictorOptions& options) {
@@ -346,6 +337,11 @@ std::vector<TokenId> ChooseSample(const Engine& engine, std::span<const TokenId>
 }
 
 }  // namespace
+
+bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
+  return made.quality.Total().recall() >= kPromisedRecall &&
+         std::abs(made.quality.perplexity_ratio() - 1) <= options.max_perplexity_change;
+}
 
 void CheckPredictorState(const Engine& engine, std::span<const TokenId> tokens,
                          const PredictorOptions& options) {
