@@ -22,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::string Stories() { return SourcePath("models/hearth-stories-5m.gguf"); }
 
@@ -49,7 +50,7 @@ class PackCommandTest : public ::testing::Test {
                 .bias = std::vector<float>(64, 1.0f),
                 .threshold = 0.125f};
       }
-      set.ffns.push_back(std::move(made));
+      set.ffns.push_back(QuantizePredictor(made, set.dtype));
     }
     PackModel(source,
               {.profile = &profile, .predictors = &set, .quant = DType::kQ8_0, .threads = 1},
@@ -322,16 +323,43 @@ TEST_F(PackCommandTest, NoEmptyFolderIsLeft) {
   EXPECT_THAT(folder_.Files(), ElementsAre("text"));
 }
 
+// The limit that a refusal names.
+std::string NamedIn(const std::string& refusal) {
+  const size_t at = refusal.find("can is ") + 7;
+  return refusal.substr(at, refusal.find_first_of(" \n", at) - at);
+}
+
 // The budget that a refusal names is enough, and memory stays within it.
 TEST_F(PackCommandTest, TheSmallestMemoryNamedWorks) {
   const std::string out = folder_.Path("p");
   const ProgramResult refused =
       RunHearth({"pack", Stories(), "-o", out, "--memory", "1M", "--threads", "2"});
-  const size_t at = refused.err.find("can is ") + 7;
-  const std::string size = refused.err.substr(at, refused.err.find('\n') - at);
+  const std::string size = NamedIn(refused.err);
   const ProgramResult done =
       RunHearth({"pack", Stories(), "-o", out, "--memory", size, "--threads", "2"});
   EXPECT_EQ(done.exit_code, 0) << size << ": " << done.err;
+}
+
+// The model is streamed while it is learned from.
+TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
+  MakeModel(folder_.Path("m"), R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 4096,
+              "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
+              "vocab_size": 300, "context_length": 512, "activation": "drelu"})",
+            DType::kQ8_0);
+  std::ofstream(folder_.Path("text"))
+      << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 420);
+  const auto pack = [&](const std::string& memory) {
+    return RunHearth({"pack", folder_.Path("m"), "--text", folder_.Path("text"), "-o",
+                      folder_.Path("little"), "--threads", "2", "--memory", memory});
+  };
+  const ProgramResult refused = pack("1M");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, Not(HasSubstr("--ctx"))) << "pack has none";
+  const ProgramResult little = pack(NamedIn(refused.err));
+  ASSERT_EQ(little.exit_code, 0) << little.err;
+  EXPECT_THAT(little.err, HasSubstr("larger than this memory"));
+  EXPECT_THAT(folder_.Files(), ElementsAre("little", "m", "text"));
+  EXPECT_THAT(RunHearth({"inspect", folder_.Path("little")}).out, HasSubstr("predictors rank"));
 }
 
 }  // namespace

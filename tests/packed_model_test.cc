@@ -25,10 +25,12 @@ PredictorSet PredictorsThatSay(float bias, const ModelSpec& spec) {
   PredictorSet set;
   for (const LayerSpec& layer : spec.layers) {
     const auto neurons = static_cast<size_t>(layer.ffn.intermediate_size);
-    set.ffns.push_back({.rank = 32,
-                        .down = std::vector<float>(32 * static_cast<size_t>(spec.hidden_size)),
-                        .up = std::vector<float>(neurons * 32),
-                        .bias = std::vector<float>(neurons, bias)});
+    const MadePredictor made = {
+        .rank = 32,
+        .down = std::vector<float>(32 * static_cast<size_t>(spec.hidden_size)),
+        .up = std::vector<float>(neurons * 32),
+        .bias = std::vector<float>(neurons, bias)};
+    set.ffns.push_back(QuantizePredictor(made, set.dtype));
   }
   return set;
 }

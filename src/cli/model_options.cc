@@ -119,12 +119,13 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
                                          : OptionsOf(options);
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
+  engine.reserved_bytes = options.reserved_bytes;
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
-  PrintNotice(PackingAdvice(*loaded));
+  if (options.advises) PrintNotice(PackingAdvice(*loaded));
   return loaded;
 }
 

@@ -30,6 +30,8 @@ struct ModelOptions {
   // No options: as EngineOptions has them.
   std::vector<float> silu_thresholds;
   bool may_stream = true;
+  bool advises = true;          // whether packing would help
+  uint64_t reserved_bytes = 0;  // as EngineOptions has it
   // An execution plan's file, which says the rest, or kMakePlan; empty: none.
   std::string plan;
   std::optional<ExecutionPlan> planned;  // of it (cli/settle_plan.h)

@@ -25,7 +25,6 @@
 #include "model/registry.h"
 #include "ops/silent_gates.h"
 #include "prepare/hugging_face.h"
-#include "prepare/predictor_state.h"
 
 namespace hearth::cli {
 namespace {
@@ -80,15 +79,20 @@ void PrintAboutOrder(const PackCommandOptions& options, const ModelProfile* prof
   }
 }
 
-TextLessons Learn(const PackCommandOptions& options, const std::optional<ModelProfile>& profile) {
+TextLessonOptions LessonOptions(const PackCommandOptions& options) {
   TextLessonOptions learn;
   learn.model = options.source;
   learn.text_file = options.text_file;
   learn.state_dir = StateFolder(options);
-  learn.profile = profile;
   learn.silu_change = options.silu_change;
   learn.memory_bytes = options.memory_bytes;
   learn.threads = options.threads;
+  return learn;
+}
+
+TextLessons Learn(const PackCommandOptions& options, const std::optional<ModelProfile>& profile) {
+  TextLessonOptions learn = LessonOptions(options);
+  learn.profile = profile;
   try {
     return LearnFromText(learn);
   } catch (...) {
@@ -131,7 +135,13 @@ void CheckBeforeLearning(const GgufFile& source, PackOptions pack,
   const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
   const bool will_predict = options.mode == FfnMode::kPredicted && CanSkipNeurons(activation);
   if (!will_predict && !options.silu_change) pack.mode = options.mode;
-  CheckPack(source, pack, options.output);
+  try {
+    CheckPack(source, pack, options.output);
+  } catch (const Error& error) {
+    // Learning takes more, and what is named as enough must be enough for all.
+    if (error.code() == ErrorCode::kOutOfBudget) CheckLearningMemory(LessonOptions(options));
+    throw;
+  }
 }
 
 PackReport WriteAndTry(const GgufFile& source, PackOptions pack, std::optional<TextLessons> lessons,
@@ -189,7 +199,7 @@ int Pack(const PackCommandOptions& options) {
   }
   const PackReport report = WriteAndTry(source, pack, std::move(lessons), options);
   if (pack.predictors != nullptr) {
-    PredictorState::Remove(StateFolder(options), ReadModelSpec(source).num_layers);
+    ForgetLessons(StateFolder(options), ReadModelSpec(source).num_layers);
   }
   PrintAboutOrder(options, pack.profile);
   WriteOutput(options.json ? DumpJson(PackJson(report)) : PackText(report));

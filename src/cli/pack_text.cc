@@ -1,5 +1,7 @@
 #include "cli/pack_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -9,44 +11,88 @@
 
 #include "base/error.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
 #include "format/packed_file.h"
+#include "model/registry.h"
 #include "ops/sparse_ffn.h"
+#include "prepare/learning_plan.h"
+#include "prepare/predictor_state.h"
 #include "prepare/profiler.h"
 
 namespace hearth::cli {
 namespace {
 
+std::string ProfileIn(const std::string& state_dir) { return state_dir + "/profile"; }
+
+// Goes on from a profile of the same run in state_dir, and keeps there what it has; state_dir may
+// be empty.
 ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
-                         const std::string& model) {
+                         const TextLessonOptions& options, const std::string& state_dir) {
   ModelProfile profile =
-      PlanProfile(engine.model().spec(), ModelHash(GgufFile::Open(model)), tokens,
+      PlanProfile(engine.model().spec(), ModelHash(GgufFile::Open(options.model)), tokens,
                   {.bos = engine.model().tokenizer().special().bos,
                    .context = engine.context(),
                    .kv_dtype = engine.forward().limits().kv_dtype});
-  ProgressLine progress("profiling", ProgressUnit::kTokens);
   ProfileRunOptions run;
+  if (!state_dir.empty()) {
+    const std::string path = ProfileIn(state_dir);
+    if (std::filesystem::exists(path)) {
+      ModelProfile saved = LoadProfile(path);
+      if (DifferenceOfRuns(saved, profile).empty()) profile = std::move(saved);
+    }
+    run.save = [path](const ModelProfile& so_far) { SaveProfile(so_far, path); };
+  }
+  ProgressLine progress("profiling", ProgressUnit::kTokens, profile.text_tokens);
   run.cancel = &InterruptFlag();
   run.progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); };
   RunProfile(engine, tokens, profile, run);
   if (!profile.complete()) {
-    throw Error(ErrorCode::kCancelled, model, "interrupted while profiling, nothing was written");
+    throw Error(ErrorCode::kCancelled, options.model,
+                state_dir.empty() ? "interrupted while profiling, nothing was written"
+                                  : "interrupted while profiling; the same command continues");
   }
   return profile;
 }
 
-// With a folder for finished layers, whose layers of before fit this work.
-PredictorOptions PreparePredictors(Engine& engine, std::span<const TokenId> tokens,
-                                   const std::string& state_dir) {
+void MakeFolder(const std::string& path) {
   std::error_code failure;
-  std::filesystem::create_directories(state_dir, failure);
-  if (failure) throw Error(ErrorCode::kIo, state_dir, failure.message());
-  PredictorOptions options;
-  options.state_dir = state_dir;
-  CheckPredictorState(engine, tokens, options);
-  return options;
+  std::filesystem::create_directories(path, failure);
+  if (failure) throw Error(ErrorCode::kIo, path, failure.message());
+}
+
+std::vector<TokenId> EncodeText(const GgufFile& file, const std::string& text_file) {
+  std::vector<TokenId> tokens =
+      Tokenizer::FromGguf(file.metadata())->Encode(ReadTextFile(text_file));
+  if (!tokens.empty()) return tokens;
+  throw Error(ErrorCode::kInvalidArgument, text_file,
+              "the text is empty: there is nothing to learn from");
+}
+
+bool MakesPredictors(const GgufFile& file, const TextLessonOptions& options) {
+  return !options.silu_change && CanSkipNeurons(ReadModelSpec(file).layers.front().ffn.activation);
+}
+
+LearningPlan PlanMemory(const GgufFile& file, int64_t text_tokens,
+                        const TextLessonOptions& options) {
+  const EngineOptions engine = {.memory_bytes = options.memory_bytes, .threads = options.threads};
+  return PlanLearning(file, engine, {}, text_tokens);
+}
+
+// Shares out the memory between the model and what is learned, and says what is given up.
+void ShareMemory(const GgufFile& file, const LearningPlan& plan, ModelOptions& model,
+                 PredictorOptions& predictors) {
+  model.context = plan.context;
+  model.reserved_bytes = plan.reserved_bytes;
+  predictors.max_tokens = plan.max_tokens;
+  predictors.sample_bytes = plan.sample_bytes;
+  if (plan.takes_fewer_tokens) {
+    PrintNotice(fmt::format(
+        "there is memory to make predictors from {} tokens of the text, where {} would be better\n",
+        plan.max_tokens, DefaultPredictorTokens(ReadModelSpec(file))));
+  }
 }
 
 MadePredictors MakeFromText(Engine& engine, std::span<const TokenId> tokens,
@@ -84,23 +130,33 @@ SiluCalibration Calibrate(Engine& engine, std::span<const TokenId> tokens, doubl
 
 }  // namespace
 
+void CheckLearningMemory(const TextLessonOptions& options) {
+  const GgufFile file = GgufFile::Open(options.model);
+  if (!MakesPredictors(file, options)) return;
+  PlanMemory(file, std::ssize(EncodeText(file, options.text_file)), options);
+}
+
 TextLessons LearnFromText(const TextLessonOptions& options) {
-  const std::string text = ReadTextFile(options.text_file);
+  const GgufFile file = GgufFile::Open(options.model);
+  const std::vector<TokenId> tokens = EncodeText(file, options.text_file);
   ModelOptions model;
   model.model = options.model;
   model.memory_bytes = options.memory_bytes;
   model.threads = options.threads;
-  model.may_stream = false;  // what is learned needs all weights
-  auto engine = LoadEngine(model);
-  const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);
-  if (tokens.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, options.text_file,
-                "the text is empty: there is nothing to learn from");
-  }
-  const bool makes_predictors =
-      CanSkipNeurons(engine->model().spec().layers.front().ffn.activation) && !options.silu_change;
+  model.advises = false;
+  model.may_stream = !options.silu_change;  // thresholds are tried on weights in memory
+  const bool makes_predictors = MakesPredictors(file, options);
   PredictorOptions predictors;
-  if (makes_predictors) predictors = PreparePredictors(*engine, tokens, options.state_dir);
+  if (makes_predictors) {
+    MakeFolder(options.state_dir);
+    predictors.state_dir = options.state_dir;
+    ShareMemory(file, PlanMemory(file, std::ssize(tokens), options), model, predictors);
+  }
+  auto engine = LoadEngine(model);
+  if (engine->is_streamed()) {
+    PrintNotice("the model is larger than this memory: it is read from storage again and again\n");
+  }
+  if (makes_predictors) CheckPredictorState(*engine, tokens, predictors);
   TextLessons lessons;
   lessons.sample = SampleToScore(tokens);
   if (options.silu_change) {
@@ -112,13 +168,19 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   } else {
     lessons.source = ScoreSource(*engine, lessons.sample);
   }
-  lessons.profile =
-      options.profile ? *options.profile : ProfileText(*engine, tokens, options.model);
+  lessons.profile = options.profile ? *options.profile
+                                    : ProfileText(*engine, tokens, options, predictors.state_dir);
   if (makes_predictors) {
     lessons.predictors = MakeFromText(*engine, tokens, predictors);
     lessons.predictors_are_good = MeetTargets(*lessons.predictors, {});
   }
   return lessons;
+}
+
+void ForgetLessons(const std::string& state_dir, int64_t layers) {
+  std::error_code ignored;
+  std::filesystem::remove(ProfileIn(state_dir), ignored);
+  PredictorState::Remove(state_dir, layers);
 }
 
 }  // namespace hearth::cli

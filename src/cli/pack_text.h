@@ -26,7 +26,8 @@ struct TextLessons {
 struct TextLessonOptions {
   std::string model;  // a plain GGUF, as CheckPack has found
   std::string text_file;
-  std::string state_dir;                // where finished predictors are kept while others are made
+  std::string
+      state_dir;  // where the profile and finished predictors are kept while others are made
   std::optional<ModelProfile> profile;  // of an earlier `hearth profile`: not made again
   // Of a SiLU model: set thresholds that move the perplexity by at most this. The profile is then
   // that of the model with them. Not together with `profile`.
@@ -35,9 +36,16 @@ struct TextLessonOptions {
   int threads = 0;
 };
 
+// Throws Error(kOutOfBudget), with the smallest limit that would do, where LearnFromText would.
+void CheckLearningMemory(const TextLessonOptions& options);
+
 // Loads the model and reads the text with it, with progress lines on a terminal. An interruption
 // throws Error(kCancelled); the same call continues from state_dir, which is left for the caller to
 // remove. Throws Error for everything else that can be wrong with the model or the text.
 TextLessons LearnFromText(const TextLessonOptions& options);
+
+// Removes what is in state_dir of a model of so many layers, and the folder unless it holds
+// anything else. Failures are ignored.
+void ForgetLessons(const std::string& state_dir, int64_t layers);
 
 }  // namespace hearth::cli

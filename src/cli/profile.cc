@@ -135,7 +135,7 @@ void ContinueFrom(const ProfileCommand& options, ProfileJob& job) {
 void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   ModelOptions dense = options.model;
   dense.mode = FfnMode::kDense;  // all neurons are looked at
-  dense.may_stream = false;      // norms of all weights are taken
+  dense.advises = false;         // reading on from layer to layer is what it does
   const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
   ProfileRunOptions run;

@@ -17,6 +17,15 @@ void Engine::OpenStreamed(const std::string& path, const EnginePlan& plan,
   }
 }
 
+WeightView Engine::MatrixOf(int64_t layer, int64_t expert, FfnMatrix which, Buffer& copy) {
+  if (!matrices_) {
+    return model_->weights().layers[static_cast<size_t>(layer)].Matrix(which).Expert(expert);
+  }
+  const WeightView& streamed = matrices_->map().Matrix(layer, which).view;
+  copy = Buffer(budget_, "FFN at hand", streamed.expert_bytes());
+  return matrices_->Read(compute_, layer, expert, which, copy.data());
+}
+
 std::optional<double> Engine::ProbeStorage(double seconds) {
   if (streamed_) return streamed_->ProbeReads(seconds);
   if (matrices_) return matrices_->ProbeReads(seconds);

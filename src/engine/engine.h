@@ -54,6 +54,10 @@ class Engine {
   // The same of a model that is not packed.
   const StreamedMatrices* streamed_matrices() const { return matrices_.get(); }
   bool is_streamed() const { return streamed_ || matrices_; }
+  // A matrix of one FFN as it is multiplied, of a model that is not packed: where it lies in
+  // memory, or, where it is streamed, read into `copy`, which is charged as "FFN at hand" and must
+  // live as long as the view. Between passes. Throws Error(kIo), Error(kOutOfBudget).
+  WeightView MatrixOf(int64_t layer, int64_t expert, FfnMatrix which, Buffer& copy);
   // Bytes per second of reads as decoding makes them, while nothing is computed; between passes.
   // Nothing where nothing is streamed.
   std::optional<double> ProbeStorage(double seconds);

@@ -19,7 +19,8 @@ struct EngineOptions {
   std::optional<uint64_t> memory_bytes;  // limit; nothing: what is free, less a margin
   // Of the limit, what the program takes besides the model; nothing: what it takes now.
   std::optional<uint64_t> program_bytes;
-  int threads = 0;  // 0: one per processor this process may use
+  uint64_t reserved_bytes = 0;  // of the limit, what the caller will charge besides
+  int threads = 0;              // 0: one per processor this process may use
   std::string isa = "auto";
   int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
   // The KV cache has room for so many sequences of this context, where they take no more than an

@@ -202,6 +202,7 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv_tokens, plan.mode, plan.threads,
                           options.program_bytes.value_or(ResidentBytes()));
+  if (options.reserved_bytes > 0) plan.ledger["reserved"] = options.reserved_bytes;
   plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
   if (options.neurons && !plan.load.is_packed) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "it is about neurons of a packed file",
@@ -223,11 +224,12 @@ void CheckBudget(const EnginePlan& plan, const std::string& path) {
   for (const auto& [name, bytes] : plan.ledger) {
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, FormatSize(bytes));
   }
+  const bool chooses_context = plan.ledger.contains("reserved");  // whoever reserves something
   const uint64_t mib = (needed + kProgramDriftBytes + (uint64_t{1} << 20) - 1) >> 20;
   throw Error(ErrorCode::kOutOfBudget, plan.limit_is_users ? "--memory" : "memory",
-              fmt::format("{} does not fit into {}: the smallest that can is {}M ({}); a smaller "
-                          "--ctx needs less",
-                          path, FormatSize(plan.limit_bytes), mib, parts));
+              fmt::format("{} does not fit into {}: the smallest that can is {}M ({}){}", path,
+                          FormatSize(plan.limit_bytes), mib, parts,
+                          chooses_context ? "" : "; a smaller --ctx needs less"));
 }
 
 }  // namespace hearth

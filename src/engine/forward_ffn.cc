@@ -2,11 +2,26 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "engine/forward.h"
 #include "ops/elementwise.h"
 
 namespace hearth {
+namespace {
+
+// Zeros where a token's list has no neuron; lists ascend.
+void KeepListed(std::span<const std::span<const int32_t>> lists, FloatView out) {
+  for (int64_t t = 0; t < out.rows; ++t) {
+    float* const row = out.row(t);
+    float* rest = row;
+    for (const int32_t neuron : lists[static_cast<size_t>(t)]) {
+      std::fill(rest, row + neuron, 0.0f);
+      rest = row + neuron + 1;
+    }
+    std::fill(rest, row + out.cols, 0.0f);
+  }
+}
+
+}  // namespace
 
 void Forward::DenseFfn(int64_t layer) {
   input_.Set(Rows(normed_));
@@ -46,9 +61,7 @@ void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tok
 }
 
 WeightView Forward::MatrixInMemory(int64_t layer, int64_t expert, FfnMatrix which) const {
-  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  const WeightView* const views[] = {&w.ffn_gate, &w.ffn_up, &w.ffn_down};
-  return views[static_cast<size_t>(which)]->Expert(expert);
+  return weights_.layers[static_cast<size_t>(layer)].Matrix(which).Expert(expert);
 }
 
 void Forward::MultiplyFfn(int64_t layer, int64_t expert, std::span<const FfnProduct> products) {
@@ -62,7 +75,10 @@ void Forward::MultiplyFfn(int64_t layer, int64_t expert, std::span<const FfnProd
 
 void Forward::MultiplyListed(int64_t layer, int64_t expert, std::span<const FfnProduct> products) {
   if (matrices_ != nullptr) {
-    throw Error(ErrorCode::kInternal, "Forward", "a list of neurons for streamed matrices");
+    // Extents hold rows of all neurons: nothing would be read less.
+    matrices_->Multiply(compute_, expert, products, input_);
+    for (const FfnProduct& product : products) KeepListed(active_.lists(), product.out);
+    return;
   }
   for (const FfnProduct& product : products) {
     MatMulActive(compute_, {MatrixInMemory(layer, expert, product.which), product.out}, input_,

@@ -12,6 +12,9 @@
 
 namespace hearth {
 
+enum class FfnMatrix : uint8_t { kGate, kUp, kDown };
+inline constexpr size_t kNumFfnMatrices = 3;
+
 // Views into memory that the loader owns. An absent optional tensor is an empty view.
 // Norm weights and biases are F32 rows; matrices are [rows = output][cols = input].
 struct LayerWeights {
@@ -38,6 +41,9 @@ struct LayerWeights {
   RowsView down_rows;   // [experts or 1][intermediate][hidden]: columns of down
 
   bool has_rows() const { return gate_rows.rows > 0; }
+  const WeightView& Matrix(FfnMatrix which) const {
+    return which == FfnMatrix::kGate ? ffn_gate : which == FfnMatrix::kUp ? ffn_up : ffn_down;
+  }
 };
 
 struct ModelWeights {

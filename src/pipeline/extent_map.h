@@ -9,13 +9,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/weights.h"
 #include "plan/extent_plan.h"
 #include "tensor/view.h"
 
 namespace hearth {
-
-enum class FfnMatrix : uint8_t { kGate, kUp, kDown };
-inline constexpr size_t kNumFfnMatrices = 3;
 
 // A matrix of the FFNs of one layer: as the file has it, and as it is multiplied.
 struct ExtentMatrix {

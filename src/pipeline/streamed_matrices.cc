@@ -161,6 +161,34 @@ double StreamedMatrices::ProbeReads(double seconds) {
   return static_cast<double>(bytes) / watch.Seconds();
 }
 
+WeightView StreamedMatrices::Read(Compute& compute, int64_t layer, int64_t expert, FfnMatrix which,
+                                  std::byte* to) {
+  Abandon();
+  for (const auto& file : files_) file->CheckUnchanged();
+  const uint64_t before = reader_.bytes_read();
+  const int32_t first = map_.FirstKey(layer) + map_.FirstOf(layer, expert, which);
+  const auto end = first + static_cast<int32_t>(map_.CountOf(layer, which));
+  WeightView view = map_.Matrix(layer, which).view;
+  view.data = to;
+  const uint64_t unit = view.is_tiled ? view.tile_layout().tile_bytes() : view.row_bytes();
+  const int64_t unit_rows = view.is_tiled ? TileLayout::kRows : 1;
+  try {
+    int32_t asked = first;
+    for (int32_t key = first; key < end; ++key) {
+      for (; asked < end && reader_.num_asked() < reader_.capacity(); ++asked) reader_.Ask(asked);
+      const Extent extent = map_.At(key);
+      Unpack(compute, extent, reader_.Take(),
+             to + static_cast<uint64_t>(extent.first_row / unit_rows) * unit);
+      reader_.Done();
+    }
+  } catch (...) {
+    Abandon();
+    throw;
+  }
+  other_bytes_ += reader_.bytes_read() - before;
+  return view;
+}
+
 void StreamedMatrices::BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder) {
   if (current_.layer >= 0 || (next_.layer >= 0 && next_.layer != layer)) Abandon();
   if (next_.layer == layer) {

@@ -75,6 +75,10 @@ class StreamedMatrices {
                 MatMulInput& input);
   void EndLayer();
 
+  // A matrix of one FFN as it is multiplied, read to `to`, which has room for its expert_bytes().
+  // Between passes. Throws Error(kIo).
+  WeightView Read(Compute& compute, int64_t layer, int64_t expert, FfnMatrix which, std::byte* to);
+
   // Bytes per second that the storage gives these reads while nothing is computed: extents in
   // order, for about `seconds`. Between passes. Throws Error(kIo).
   double ProbeReads(double seconds);
@@ -123,7 +127,7 @@ class StreamedMatrices {
   std::vector<int32_t> missing_experts_;
   // Of conversions, a tile's rows for each thread: less than what loading takes without a name.
   std::vector<std::vector<std::byte>> scratch_;
-  uint64_t other_bytes_ = 0;  // that were read to fill the cache and to probe
+  uint64_t other_bytes_ = 0;  // that were read outside of passes
   StreamCounts counts_;
 };
 

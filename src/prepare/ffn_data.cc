@@ -14,15 +14,14 @@ namespace {
 constexpr int64_t kPassTokens = 256;
 
 // gate and up of all rows of x.
-void ComputeProducts(Engine& engine, int64_t layer, int64_t expert, FloatView x, FloatView gate,
+void ComputeProducts(Engine& engine, const FfnMatrices& matrices, FloatView x, FloatView gate,
                      FloatView up) {
-  const LayerWeights& w = engine.model().weights().layers[static_cast<size_t>(layer)];
   MatMulInput input(engine.budget(), kPassTokens, x.cols);
   for (int64_t t = 0; t < x.rows; t += kPassTokens) {
     const int64_t count = std::min(kPassTokens, x.rows - t);
     input.Set(x.Rows(t, count));
-    const Product products[] = {{w.ffn_gate.Expert(expert), gate.Rows(t, count)},
-                                {w.ffn_up.Expert(expert), up.Rows(t, count)}};
+    const Product products[] = {{matrices.gate(), gate.Rows(t, count)},
+                                {matrices.up(), up.Rows(t, count)}};
     MatMul(engine.compute(), products, input);
   }
 }
@@ -57,8 +56,8 @@ FloatMatrix ReadInputs(Budget& budget, const LayerSamples& samples, PredictorInp
 
 }  // namespace
 
-FfnData ComputeFfnData(Engine& engine, const LayerSamples& samples, int64_t layer, int64_t expert,
-                       PredictorInput input, int64_t held_from) {
+FfnData ComputeFfnData(Engine& engine, const FfnMatrices& matrices, const LayerSamples& samples,
+                       int64_t layer, int64_t expert, PredictorInput input, int64_t held_from) {
   Budget& budget = engine.budget();
   const int64_t neurons =
       engine.model().spec().layers[static_cast<size_t>(layer)].ffn.intermediate_size;
@@ -72,13 +71,13 @@ FfnData ComputeFfnData(Engine& engine, const LayerSamples& samples, int64_t laye
   data.fit_gate = FloatMatrix(budget, fit_tokens, neurons);
   data.fit_up = FloatMatrix(budget, fit_tokens, neurons);
   data.fit_mass = FloatMatrix(budget, fit_tokens, neurons);
-  ComputeProducts(engine, layer, expert, data.fit_inputs.view(), data.fit_gate.view(),
+  ComputeProducts(engine, matrices, data.fit_inputs.view(), data.fit_gate.view(),
                   data.fit_up.view());
   ComputeMass(engine, layer, data.fit_gate, data.fit_up, data.fit_mass);
   data.held_inputs = ReadInputs(budget, samples, PredictorInput::kFfnInput, held);
   data.held_mass = FloatMatrix(budget, held_tokens, neurons);
   FloatMatrix gate(budget, held_tokens, neurons), up(budget, held_tokens, neurons);
-  ComputeProducts(engine, layer, expert, data.held_inputs.view(), gate.view(), up.view());
+  ComputeProducts(engine, matrices, data.held_inputs.view(), gate.view(), up.view());
   ComputeMass(engine, layer, gate, up, data.held_mass);
   if (input == PredictorInput::kResidual) {
     samples.Read(input, fit, data.fit_inputs.view());

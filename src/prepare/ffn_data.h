@@ -5,12 +5,32 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/buffer.h"
 #include "engine/engine.h"
 #include "prepare/calibration_samples.h"
 #include "prepare/float_matrix.h"
 #include "sparsity/predictor.h"
 
 namespace hearth {
+
+// The matrices that say when the neurons of one FFN are active: the model's own, or copies where
+// it streams them (Engine::MatrixOf).
+class FfnMatrices {
+ public:
+  // The model is not packed. Throws Error(kIo), Error(kOutOfBudget).
+  FfnMatrices(Engine& engine, int64_t layer, int64_t expert)
+      : gate_(engine.MatrixOf(layer, expert, FfnMatrix::kGate, gate_copy_)),
+        up_(engine.MatrixOf(layer, expert, FfnMatrix::kUp, up_copy_)) {}
+  FfnMatrices(const FfnMatrices&) = delete;
+  FfnMatrices& operator=(const FfnMatrices&) = delete;
+
+  const WeightView& gate() const { return gate_; }
+  const WeightView& up() const { return up_; }
+
+ private:
+  Buffer gate_copy_, up_copy_;  // before the views of them
+  WeightView gate_, up_;
+};
 
 // Tokens to make a predictor from, and later ones to judge it by. Rows are tokens.
 struct FfnData {
@@ -28,8 +48,8 @@ struct FfnData {
 // Computes it from the samples of a layer. An expert that fewer than kFewTokens chose is shown
 // other experts' tokens too: its weights say what it would make of them. Tokens from
 // `held_from` on are held out.
-FfnData ComputeFfnData(Engine& engine, const LayerSamples& samples, int64_t layer, int64_t expert,
-                       PredictorInput input, int64_t held_from);
+FfnData ComputeFfnData(Engine& engine, const FfnMatrices& matrices, const LayerSamples& samples,
+                       int64_t layer, int64_t expert, PredictorInput input, int64_t held_from);
 
 inline constexpr int64_t kFewTokens = 256;
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/dequantize.h"
 #include "ops/repack.h"
 
 namespace hearth {
@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 // The part of one FFN's predictor that a declaration of its layer asks for.
-const std::vector<float>& PartOf(const MadePredictor& made, const WeightDecl& decl) {
-  if (decl.is_vector) return made.bias;
+std::span<const std::byte> PartOf(const QuantizedPredictor& made, const WeightDecl& decl) {
+  if (decl.is_vector) return std::as_bytes(std::span(made.bias));
   return decl.name.ends_with(".down") ? made.down : made.up;
 }
 
@@ -32,14 +32,8 @@ size_t HeldBytes(const WeightView& view) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// One expert's part to `out`; of the bias, one row.
-void Hold(const std::vector<float>& values, const WeightView& view, std::byte* out) {
-  if (view.dtype == DType::kF32) {
-    std::memcpy(out, values.data(), values.size() * sizeof(float));
-    return;
-  }
-  std::vector<std::byte> stored(RowBytes(view.dtype, values.size()));
-  kernels::Quantize(view.dtype, values.data(), static_cast<int64_t>(values.size()), stored.data());
+// One expert's part to `out`.
+void Hold(std::span<const std::byte> stored, const WeightView& view, std::byte* out) {
   if (view.is_tiled) {
     PackTiles(view.dtype, stored, view.rows, view.cols, out);
   } else {
@@ -58,7 +52,7 @@ PredictorSpec SpecOf(const PredictorSet& set, const ModelSpec& model) {
     throw Error(ErrorCode::kInternal, "predictors", "not one for every FFN");
   }
   for (size_t i = 0; i < set.ffns.size(); ++i) {
-    const MadePredictor& made = set.ffns[i];
+    const QuantizedPredictor& made = set.ffns[i];
     const int64_t first = static_cast<int64_t>(i) % experts;
     if (first == 0) spec.ranks.push_back(made.rank);
     if (made.rank != spec.ranks.back()) {
@@ -84,12 +78,13 @@ HeldPredictors::HeldPredictors(const PredictorSet& set, const ModelSpec& model, 
       WeightView view = ViewOf(decl, set.dtype);
       view.data = at;
       const size_t expert_bytes = decl.is_vector ? view.row_bytes() : view.expert_bytes();
-      const auto values = static_cast<size_t>(decl.is_vector ? decl.cols : decl.cols * decl.rows);
+      const size_t bytes_of_part =
+          view.row_bytes() * static_cast<size_t>(decl.is_vector ? 1 : decl.rows);
       for (int64_t e = 0; e < experts; ++e) {
-        const std::vector<float>& from =
+        const std::span<const std::byte> from =
             PartOf(set.ffns[static_cast<size_t>(layer * experts + e)], decl);
-        if (from.size() != values) {
-          throw Error(ErrorCode::kInternal, decl.name, "weights", std::to_string(values),
+        if (from.size() != bytes_of_part) {
+          throw Error(ErrorCode::kInternal, decl.name, "bytes", std::to_string(bytes_of_part),
                       std::to_string(from.size()));
         }
         Hold(from, view, at + expert_bytes * static_cast<size_t>(e));

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/stopwatch.h"
+#include "prepare/predictor_memory.h"
 #include "prepare/trained.h"
 #include "prepare/training_free.h"
 
 namespace hearth {
 namespace {
 
-constexpr int64_t kRankUnit = 32;
 constexpr double kLossShares[] = {1, 0.5, 0.25, 0.1};
 // The step of kLossShares at which max_listed_ratio holds.
 constexpr size_t kRatioStep = 1;
@@ -32,14 +32,23 @@ int64_t RoundRank(double rank, int64_t largest) {
   return std::clamp(units * kRankUnit, kRankUnit, largest);
 }
 
+int64_t NeuronsOf(const Engine& engine, int64_t layer) {
+  return engine.model().spec().layers[static_cast<size_t>(layer)].ffn.intermediate_size;
+}
+
 // Everything about one FFN while its predictor is being made.
 class FfnWork {
  public:
   FfnWork(const LayerTask& task, const LayerSamples& samples, int64_t layer, int64_t expert,
           int64_t max_rank)
       : task_(task),
-        data_(ComputeFfnData(task.engine, samples, layer, expert, task.input, task.held_from)),
-        free_(task.engine, data_, layer, expert, task.input, max_rank) {}
+        made_(task.engine.budget().Charge(
+            "predictor maker",
+            MadePredictorBytes(max_rank, samples.hidden(), NeuronsOf(task.engine, layer)))),
+        matrices_(task.engine, layer, expert),
+        data_(ComputeFfnData(task.engine, matrices_, samples, layer, expert, task.input,
+                             task.held_from)),
+        free_(task.engine, matrices_, data_, layer, task.input, max_rank) {}
 
   int64_t max_rank() const { return free_.max_rank(); }
   double active_share() const { return Judge(data_.held_mass, data_.held_mass, 0).active; }
@@ -80,6 +89,8 @@ class FfnWork {
   }
 
   const LayerTask& task_;
+  const BudgetCharge made_;  // for float32 weights
+  const FfnMatrices matrices_;
   FfnData data_;
   TrainingFreeMaker free_;
 };
@@ -186,7 +197,8 @@ LayerPredictors MakeLayerPredictors(const LayerTask& task, const LayerSamples& s
   LayerPredictors out;
   out.experts.resize(static_cast<size_t>(experts));
   const int64_t largest =
-      LargestRank(task.options.dtype, bytes, samples.hidden(), ffn.intermediate_size);
+      std::min(LargestRank(task.options.dtype, bytes, samples.hidden(), ffn.intermediate_size),
+               task.max_rank);
   if (largest == 0) return out;
   const int64_t busiest = BusiestExpert(samples, experts);
   int64_t done_experts = 0;
@@ -220,7 +232,8 @@ PredictorInput ChooseInput(const LayerTask& task, const LayerSamples& samples, i
                            uint64_t bytes) {
   const FfnSpec& ffn = task.engine.model().spec().layers[static_cast<size_t>(layer)].ffn;
   const int64_t rank =
-      LargestRank(task.options.dtype, bytes, samples.hidden(), ffn.intermediate_size);
+      std::min(LargestRank(task.options.dtype, bytes, samples.hidden(), ffn.intermediate_size),
+               task.max_rank);
   if (rank == 0) return PredictorInput::kFfnInput;
   const int64_t expert = BusiestExpert(samples, std::max<int64_t>(ffn.num_experts, 1));
   double listed[2];

@@ -34,7 +34,10 @@ std::vector<double> RecallSteps(double recall);
 // Bytes of one FFN's predictor in a file.
 uint64_t PredictorBytes(DType dtype, int64_t rank, int64_t hidden, int64_t neurons);
 
-// The largest rank that these bytes have room for, a multiple of 32 and at most the hidden size.
+// Ranks are whole blocks of every type that predictors are stored in.
+inline constexpr int64_t kRankUnit = 32;
+
+// The largest rank that these bytes have room for, a multiple of it and at most the hidden size.
 int64_t LargestRank(DType dtype, uint64_t bytes, int64_t hidden, int64_t neurons);
 
 // Called with what is being done, at every change.
@@ -46,6 +49,7 @@ struct LayerTask {
   const PredictorOptions& options;
   PredictorInput input = PredictorInput::kFfnInput;
   int64_t held_from = 0;  // first held-out token
+  int64_t max_rank = 0;   // that there is memory to make
 };
 
 // Makes the predictors of one layer, each of at most `bytes`.

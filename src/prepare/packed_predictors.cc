@@ -30,24 +30,29 @@ template <typename Expected, typename Found>
               fmt::format("{}", expected), fmt::format("{}", found));
 }
 
-void CheckPredictor(const MadePredictor& made, size_t index, int64_t hidden, int64_t neurons) {
+void CheckPredictor(const QuantizedPredictor& made, DType dtype, size_t index, int64_t hidden,
+                    int64_t neurons) {
   if (made.rank == 0) return;
   if (made.rank < 0 || made.rank % kRankMultiple != 0 || made.rank > neurons) {
     Refuse(index, "rank", fmt::format("a multiple of 32 up to {} (neurons)", neurons), made.rank);
   }
-  const auto check = [&](const char* what, int64_t expected, size_t found) {
-    if (found != static_cast<size_t>(expected)) Refuse(index, what, expected, found);
+  const auto check = [&](const char* what, uint64_t expected, size_t found) {
+    if (found != expected) Refuse(index, what, expected, found);
   };
-  check("weights of down", made.rank * hidden, made.down.size());
-  check("weights of up", neurons * made.rank, made.up.size());
-  check("biases", neurons, made.bias.size());
+  const auto bytes = [&](int64_t rows, int64_t cols) {
+    return static_cast<uint64_t>(rows) * RowBytes(dtype, static_cast<size_t>(cols));
+  };
+  check("bytes of down", bytes(made.rank, hidden), made.down.size());
+  check("bytes of up", bytes(neurons, made.rank), made.up.size());
+  check("biases", static_cast<uint64_t>(neurons), made.bias.size());
   if (!std::isfinite(made.threshold)) Refuse(index, "threshold", "a finite number", made.threshold);
 }
 
-// A tensor [experts][rows][cols] whose rows are made as floats and quantized.
+// A tensor [experts][rows][cols] of `dtype`. row_of(expert, row, out) writes a row, or leaves the
+// zeros that are in `out`.
 template <typename RowFn>
-PackedTensor QuantizedRows(std::string name, DType dtype, const PackedLayer& layer, int64_t rows,
-                           int64_t cols, RowFn row_of) {
+PackedTensor RowsTensor(std::string name, DType dtype, const PackedLayer& layer, int64_t rows,
+                        int64_t cols, RowFn row_of) {
   PackedTensor tensor;
   const uint64_t row_bytes = RowBytes(dtype, static_cast<size_t>(cols));
   const auto row_count = static_cast<uint64_t>(rows);
@@ -57,13 +62,15 @@ PackedTensor QuantizedRows(std::string name, DType dtype, const PackedLayer& lay
   if (layer.is_moe) tensor.decl.ne.push_back(experts);
   tensor.unit_bytes = row_bytes;
   tensor.bytes = experts * row_count * row_bytes;
+  std::vector<std::byte> zeros(row_bytes);
+  const std::vector<float> zero_values(static_cast<size_t>(cols));
+  kernels::Quantize(dtype, zero_values.data(), cols, zeros.data());
   tensor.fill = [=](uint64_t begin, std::span<std::byte> out) {
-    std::vector<float> row(static_cast<size_t>(cols));
     for (uint64_t at = 0; at < out.size(); at += row_bytes) {
       const uint64_t index = (begin + at) / row_bytes;
-      std::fill(row.begin(), row.end(), 0.0f);
-      row_of(index / row_count, index % row_count, std::span(row));
-      kernels::Quantize(dtype, row.data(), cols, out.data() + at);
+      const std::span<std::byte> row = out.subspan(at, row_bytes);
+      std::copy(zeros.begin(), zeros.end(), row.begin());
+      row_of(index / row_count, index % row_count, row);
     }
   };
   return tensor;
@@ -85,7 +92,7 @@ void CheckPredictors(const PredictorSet& set, const ModelSpec& spec) {
   }
   for (size_t i = 0; i < ffns; ++i) {
     const FfnSpec& ffn = spec.layers[i / static_cast<size_t>(experts)].ffn;
-    CheckPredictor(set.ffns[i], i, spec.hidden_size, ffn.intermediate_size);
+    CheckPredictor(set.ffns[i], set.dtype, i, spec.hidden_size, ffn.intermediate_size);
   }
 }
 
@@ -93,7 +100,7 @@ void SetPredictorMetadata(const PredictorSet& set, GgufMetadata* metadata) {
   metadata->SetString(kPredictorInputKey, PredictorInputName(set.input));
   metadata->SetBool(kPredictorReluKey, set.relu);
   std::vector<float> thresholds;
-  for (const MadePredictor& made : set.ffns) {
+  for (const QuantizedPredictor& made : set.ffns) {
     thresholds.push_back(made.rank > 0 ? made.threshold : kAlwaysActive);
   }
   metadata->SetFloat32s(kPredictorThresholdKey, std::move(thresholds));
@@ -101,40 +108,44 @@ void SetPredictorMetadata(const PredictorSet& set, GgufMetadata* metadata) {
 
 std::vector<PackedTensor> PackPredictor(const PredictorSet& set, const PackedLayer& layer,
                                         int64_t hidden) {
-  const std::span<const MadePredictor> made = std::span(set.ffns).subspan(
+  const std::span<const QuantizedPredictor> made = std::span(set.ffns).subspan(
       static_cast<size_t>(layer.layer * layer.experts), static_cast<size_t>(layer.experts));
   int64_t rank = 0;
-  for (const MadePredictor& one : made) rank = std::max(rank, one.rank);
+  for (const QuantizedPredictor& one : made) rank = std::max(rank, one.rank);
   if (rank == 0) return {};
-  const auto copy = [](std::span<const float> from, std::span<float> to) {
-    std::copy(from.begin(), from.end(), to.begin());
+  // Row `index` of rows that are as long as `to`, or shorter where another expert has a larger
+  // rank.
+  const auto copy = [](std::span<const std::byte> rows, size_t row_bytes, size_t index,
+                       std::span<std::byte> to) {
+    const auto row = rows.subspan(index * row_bytes, row_bytes);
+    std::copy(row.begin(), row.end(), to.begin());
   };
+  const DType dtype = set.dtype;
   std::vector<PackedTensor> out;
-  out.push_back(QuantizedRows(PredictorTensorName(layer.layer, "down"), set.dtype, layer, rank,
-                              hidden, [=](uint64_t expert, uint64_t row, std::span<float> to) {
-                                const MadePredictor& from = made[expert];
-                                if (row >= static_cast<uint64_t>(from.rank)) return;
-                                copy(std::span(from.down).subspan(row * to.size(), to.size()), to);
-                              }));
-  out.push_back(QuantizedRows(PredictorTensorName(layer.layer, "up"), set.dtype, layer,
-                              layer.neurons, rank,
-                              [=, &layer](uint64_t expert, uint64_t slot, std::span<float> to) {
-                                const MadePredictor& from = made[expert];
-                                const auto neuron = static_cast<size_t>(layer.order[expert][slot]);
-                                const auto cols = static_cast<size_t>(from.rank);
-                                if (cols > 0)
-                                  copy(std::span(from.up).subspan(neuron * cols, cols), to);
-                              }));
+  out.push_back(RowsTensor(PredictorTensorName(layer.layer, "down"), dtype, layer, rank, hidden,
+                           [=](uint64_t expert, uint64_t row, std::span<std::byte> to) {
+                             const QuantizedPredictor& from = made[expert];
+                             if (row >= static_cast<uint64_t>(from.rank)) return;
+                             copy(from.down, to.size(), row, to);
+                           }));
   out.push_back(
-      QuantizedRows(PredictorTensorName(layer.layer, "bias"), DType::kF32, layer, 1, layer.neurons,
-                    [=, &layer](uint64_t expert, uint64_t, std::span<float> to) {
-                      const MadePredictor& from = made[expert];
-                      if (from.rank == 0) return;
-                      for (size_t slot = 0; slot < to.size(); ++slot) {
-                        const auto neuron = static_cast<size_t>(layer.order[expert][slot]);
-                        to[slot] = from.bias[neuron];
-                      }
-                    }));
+      RowsTensor(PredictorTensorName(layer.layer, "up"), dtype, layer, layer.neurons, rank,
+                 [=, &layer](uint64_t expert, uint64_t slot, std::span<std::byte> to) {
+                   const QuantizedPredictor& from = made[expert];
+                   const auto neuron = static_cast<size_t>(layer.order[expert][slot]);
+                   copy(from.up, RowBytes(dtype, static_cast<size_t>(from.rank)), neuron, to);
+                 }));
+  out.push_back(RowsTensor(
+      PredictorTensorName(layer.layer, "bias"), DType::kF32, layer, 1, layer.neurons,
+      [=, &layer](uint64_t expert, uint64_t, std::span<std::byte> to) {
+        const QuantizedPredictor& from = made[expert];
+        if (from.rank == 0) return;
+        for (int64_t slot = 0; slot < layer.neurons; ++slot) {
+          const auto neuron = static_cast<size_t>(layer.order[expert][static_cast<size_t>(slot)]);
+          copy(std::as_bytes(std::span(from.bias)), sizeof(float), neuron,
+               to.subspan(static_cast<size_t>(slot) * sizeof(float)));
+        }
+      }));
   return out;
 }
 

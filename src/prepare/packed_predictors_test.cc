@@ -24,18 +24,26 @@ std::vector<float> RandomFloats(size_t count, std::mt19937& random) {
 }
 
 // Predictors of these ranks, one per FFN.
-PredictorSet MakeSet(const std::vector<int64_t>& ranks, int64_t hidden, int64_t neurons) {
-  PredictorSet set;
-  set.input = PredictorInput::kResidual;
-  set.relu = true;
+std::vector<MadePredictor> Make(const std::vector<int64_t>& ranks, int64_t hidden,
+                                int64_t neurons) {
+  std::vector<MadePredictor> all;
   std::mt19937 random(11);
   for (const int64_t rank : ranks) {
-    MadePredictor made{.rank = rank, .threshold = static_cast<float>(set.ffns.size()) - 1.5f};
+    MadePredictor made{.rank = rank, .threshold = static_cast<float>(all.size()) - 1.5f};
     made.down = RandomFloats(static_cast<size_t>(rank * hidden), random);
     made.up = RandomFloats(static_cast<size_t>(rank * neurons), random);
     if (rank > 0) made.bias = RandomFloats(static_cast<size_t>(neurons), random);
-    set.ffns.push_back(std::move(made));
+    all.push_back(std::move(made));
   }
+  return all;
+}
+
+PredictorSet SetOf(const std::vector<MadePredictor>& all, DType dtype) {
+  PredictorSet set;
+  set.input = PredictorInput::kResidual;
+  set.relu = true;
+  set.dtype = dtype;
+  for (const MadePredictor& made : all) set.ffns.push_back(QuantizePredictor(made, dtype));
   return set;
 }
 
@@ -108,9 +116,8 @@ class PackedPredictorsTest : public ::testing::Test {
 
 TEST_F(PackedPredictorsTest, DenseLayersHaveTheirsOrNone) {
   for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kF16, DType::kF32}) {
-    PredictorSet set = MakeSet({0, 64}, kHidden, kNeurons);
-    set.dtype = dtype;
-    const GgufFile packed = Pack(kDenseShape, set);
+    const std::vector<MadePredictor> made = Make({0, 64}, kHidden, kNeurons);
+    const GgufFile packed = Pack(kDenseShape, SetOf(made, dtype));
     const auto spec = ReadPredictorSpec(packed, ReadModelSpec(packed));
     ASSERT_TRUE(spec);
     EXPECT_EQ(spec->input, PredictorInput::kResidual);
@@ -118,17 +125,17 @@ TEST_F(PackedPredictorsTest, DenseLayersHaveTheirsOrNone) {
     EXPECT_EQ(spec->ranks, (std::vector<int64_t>{0, 64}));
     EXPECT_EQ(spec->thresholds[1], -0.5f);
     EXPECT_EQ(packed.FindTensorOrNull(PredictorTensorName(0, "up")), nullptr);
-    ExpectPredictor(packed, 1, 0, set.ffns[1], dtype);
+    ExpectPredictor(packed, 1, 0, made[1], dtype);
   }
 }
 
 TEST_F(PackedPredictorsTest, ExpertsShareTheLargestRankOfTheirLayer) {
-  const PredictorSet set = MakeSet({32, 0, 96, 0, 0, 0}, kHidden, kNeurons);
-  const GgufFile packed = Pack(kExpertShape, set);
+  const std::vector<MadePredictor> made = Make({32, 0, 96, 0, 0, 0}, kHidden, kNeurons);
+  const GgufFile packed = Pack(kExpertShape, SetOf(made, DType::kQ8_0));
   const auto spec = ReadPredictorSpec(packed, ReadModelSpec(packed));
   ASSERT_TRUE(spec);
   EXPECT_EQ(spec->ranks, (std::vector<int64_t>{96, 0}));
-  for (uint64_t e = 0; e < 3; ++e) ExpectPredictor(packed, 0, e, set.ffns[e], DType::kQ8_0);
+  for (uint64_t e = 0; e < 3; ++e) ExpectPredictor(packed, 0, e, made[e], DType::kQ8_0);
   EXPECT_EQ(spec->thresholds[0], -1.5f);
   EXPECT_EQ(spec->thresholds[2], 0.5f);
   // Zeros stay above it: an expert without a predictor computes every neuron.
@@ -138,7 +145,7 @@ TEST_F(PackedPredictorsTest, ExpertsShareTheLargestRankOfTheirLayer) {
 TEST_F(PackedPredictorsTest, SetsOfOtherModelsAreRefused) {
   MakeModel(folder_.Path("m"), ShapeText(kHidden, kNeurons, kDenseShape), DType::kF16);
   const GgufFile source = GgufFile::Open(folder_.Path("m"));
-  const PredictorSet good = MakeSet({32, 64}, kHidden, kNeurons);
+  const PredictorSet good = SetOf(Make({32, 64}, kHidden, kNeurons), DType::kQ8_0);
   const auto refusal = [&](const std::function<void(PredictorSet&)>& change) {
     PredictorSet bad = good;
     change(bad);

@@ -9,11 +9,14 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "engine/text_windows.h"
+#include "format/packed_file.h"
 #include "kernels/dequantize.h"
 #include "ops/sparse_ffn.h"
 #include "prepare/held_predictors.h"
 #include "prepare/layer_predictors.h"
+#include "prepare/predictor_memory.h"
 #include "prepare/predictor_state.h"
 #include "sparsity/predictor_selector.h"
 
@@ -23,7 +26,6 @@ namespace {
 // Scores of a text that are in memory at a time, with which its default length is chosen: half a
 // gigabyte for gate, up and mass each at most.
 constexpr int64_t kMaxScores = int64_t{1} << 26;
-constexpr int64_t kMinDefaultTokens = 2048;
 constexpr int64_t kMaxDefaultTokens = 16384;
 // Fewer tell nothing about thresholds.
 constexpr int64_t kFewestTokens = 256;
@@ -62,21 +64,17 @@ void CheckModel(const Engine& engine, const PredictorOptions& options) {
 }
 
 // Everything that the result depends on.
-uint64_t FingerprintOf(const Model& model, std::span<const TokenId> tokens,
+uint64_t FingerprintOf(const Engine& engine, std::span<const TokenId> tokens,
                        const PredictorOptions& options) {
+  const Model& model = engine.model();
   ChecksumStream print;
   const ModelSpec& spec = model.spec();
   print.Update(std::as_bytes(std::span<const char>(spec.name.data(), spec.name.size())));
   const int64_t sizes[] = {spec.hidden_size, spec.num_layers, spec.vocab_size, ExpertsOf(spec),
                            spec.layers.front().ffn.intermediate_size};
   print.Update(std::as_bytes(std::span(sizes)));
-  // Some of the weights: fine-tunes of one model differ everywhere.
-  const std::span<const std::byte> weights = model.memory();
-  constexpr size_t kPiece = 64, kPieces = 4096;
-  const size_t stride = std::max(weights.size() / kPieces / kPiece * kPiece, kPiece);
-  for (size_t at = 0; at + kPiece <= weights.size(); at += stride) {
-    print.Update(weights.subspan(at, kPiece));
-  }
+  const uint64_t weights = ModelHash(GgufFile::Open(model.path()));
+  print.Update(std::as_bytes(std::span(&weights, 1)));
   print.Update(std::as_bytes(tokens));
   const double numbers[] = {options.recall,
                             options.max_listed_ratio,
@@ -86,9 +84,18 @@ uint64_t FingerprintOf(const Model& model, std::span<const TokenId> tokens,
                             static_cast<double>(options.dtype),
                             static_cast<double>(options.model_bytes),
                             static_cast<double>(options.max_layers),
-                            options.input ? static_cast<double>(*options.input) : -1.0};
+                            options.input ? static_cast<double>(*options.input) : -1.0,
+                            static_cast<double>(engine.context())};
   print.Update(std::as_bytes(std::span(numbers)));
   return print.Digest();
+}
+
+// Of one FFN's gate and up that MatrixOf will copy.
+uint64_t CopiedBytes(const Engine& engine) {
+  const StreamedMatrices* streamed = engine.streamed_matrices();
+  if (streamed == nullptr) return 0;
+  return Buffer::ChargedBytes(streamed->map().Matrix(0, FfnMatrix::kGate).view.expert_bytes()) +
+         Buffer::ChargedBytes(streamed->map().Matrix(0, FfnMatrix::kUp).view.expert_bytes());
 }
 
 // One run, from text to thresholds.
@@ -100,19 +107,22 @@ class PredictorRun {
         options_(options),
         progress_(progress),
         tokens_(std::move(tokens)),
-        state_(options.state_dir, FingerprintOf(engine.model(), tokens_, options)),
+        state_(options.state_dir, FingerprintOf(engine, tokens_, options)),
         task_{engine, options_} {
     const ModelSpec& spec = engine.model().spec();
     num_layers_ =
         options.max_layers > 0 ? std::min(options.max_layers, spec.num_layers) : spec.num_layers;
     const auto count = static_cast<double>(tokens_.size());
     task_.held_from = static_cast<int64_t>(count * (1 - options.held_out_share));
-    model_bytes_ = options.model_bytes > 0 ? options.model_bytes : engine.model().memory().size();
+    model_bytes_ = options.model_bytes > 0
+                       ? options.model_bytes
+                       : PlanLoad(GgufFile::Open(engine.model().path())).weights_bytes;
     bytes_left_ =
         static_cast<uint64_t>(options.max_bytes_share * static_cast<double>(model_bytes_));
     // A part of the layers gets its part of the bytes.
     bytes_left_ =
         bytes_left_ * static_cast<uint64_t>(num_layers_) / static_cast<uint64_t>(spec.num_layers);
+    FindMaxRank();
   }
 
   MadePredictors Run() {
@@ -123,6 +133,7 @@ class PredictorRun {
 
  private:
   void Report(const std::string& what, double done) const;
+  void FindMaxRank();
   void DecideInput();
   int64_t MakeLayers(int64_t first);
   void Take(LayerPredictors made);
@@ -165,6 +176,20 @@ void PredictorRun::Report(const std::string& what, double done) const {
 uint64_t PredictorRun::BytesForNextLayer() const {
   const auto left = static_cast<uint64_t>(num_layers_) - layers_.size();
   return bytes_left_ / left / static_cast<uint64_t>(ExpertsOf(engine_.model().spec()));
+}
+
+// The largest that there is memory for, beside samples and finished predictors.
+void PredictorRun::FindMaxRank() {
+  const Budget& budget = engine_.budget();
+  const PredictorMemory memory(engine_.model().spec(), options_, model_bytes_, CopiedBytes(engine_),
+                               static_cast<int64_t>(tokens_.size()));
+  const uint64_t taken = budget.used_bytes() + memory.SampleBytes(options_.sample_bytes);
+  const uint64_t left = budget.limit_bytes() > taken ? budget.limit_bytes() - taken : 0;
+  task_.max_rank = memory.RankWithin(left);
+  if (task_.max_rank > 0) return;
+  const uint64_t least = taken + memory.WorkBytes(kRankUnit) + memory.KeptBytes(kRankUnit);
+  throw Error(ErrorCode::kOutOfBudget, "predictors", "memory to make them in",
+              "at least " + FormatSize(least), FormatSize(budget.limit_bytes()));
 }
 
 // Both inputs are tried on the middle layer, over part of the text.
@@ -234,9 +259,8 @@ void PredictorRun::Take(LayerPredictors made) {
     const int64_t rank = expert.made.rank;
     const uint64_t bytes = PredictorBytes(options_.dtype, rank, hidden(), neurons());
     bytes_left_ -= std::min(bytes, bytes_left_);
-    charges_.push_back(engine_.budget().Charge(
-        "made predictors", PredictorBytes(DType::kF32, rank, hidden(), neurons())));
-    set_.ffns.push_back(std::move(expert.made));
+    charges_.push_back(engine_.budget().Charge("made predictors", bytes));
+    set_.ffns.push_back(QuantizePredictor(expert.made, options_.dtype));
     expert.made = {};
     expert.made.rank = rank;
   }
@@ -329,14 +353,17 @@ std::vector<TokenId> ChooseSample(const Engine& engine, std::span<const TokenId>
     throw Error(ErrorCode::kInvalidArgument, "--text", "tokens to make predictors from",
                 fmt::format("at least {}", kFewestTokens), std::to_string(tokens.size()));
   }
-  const int64_t neurons = engine.model().spec().layers.front().ffn.intermediate_size;
   const int64_t count = options.max_tokens > 0 ? std::max(options.max_tokens, kFewestTokens)
-                                               : std::clamp(kMaxScores / neurons, kMinDefaultTokens,
-                                                            kMaxDefaultTokens);
+                                               : DefaultPredictorTokens(engine.model().spec());
   return SpreadSample(tokens, count, engine.context());
 }
 
 }  // namespace
+
+int64_t DefaultPredictorTokens(const ModelSpec& spec) {
+  return std::clamp(kMaxScores / spec.layers.front().ffn.intermediate_size, kFewPredictorTokens,
+                    kMaxDefaultTokens);
+}
 
 bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
   return made.quality.Total().recall() >= kPromisedRecall &&
@@ -345,8 +372,7 @@ bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
 
 void CheckPredictorState(const Engine& engine, std::span<const TokenId> tokens,
                          const PredictorOptions& options) {
-  const uint64_t print =
-      FingerprintOf(engine.model(), ChooseSample(engine, tokens, options), options);
+  const uint64_t print = FingerprintOf(engine, ChooseSample(engine, tokens, options), options);
   PredictorState(options.state_dir, print).Check(engine.model().spec().num_layers);
 }
 

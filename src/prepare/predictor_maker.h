@@ -49,6 +49,11 @@ struct PredictorOptions {
   std::string state_dir;
 };
 
+// Tokens of a text that predictors are made from unless options say otherwise, and the fewest that
+// this is for any model.
+int64_t DefaultPredictorTokens(const ModelSpec& spec);
+inline constexpr int64_t kFewPredictorTokens = 2048;
+
 // How far it is. `what` says what is being done ("layer 3: rank 256").
 struct PredictorProgress {
   std::string what;
@@ -89,11 +94,13 @@ void CheckPredictorState(const Engine& engine, std::span<const TokenId> tokens,
                          const PredictorOptions& options);
 
 // `tokens` is a text without BOS. The engine holds a plain (unpacked) model with a ReLU-family
-// activation; its budget is charged for what the work takes. The result depends on the model, the
-// text and the options, not on the number of threads or on interruptions.
-// Throws Error: kUnsupported for a packed model, an activation that is never silent or a shape the
-// type cannot store; kInvalidArgument for a text that is too short or state of other work in
-// state_dir; kCorrupt for altered state; kOutOfBudget; kIo.
+// activation, in memory or streamed; its budget is charged for what the work takes
+// (prepare/predictor_memory.h). The result depends on the model, the text, the context of the
+// engine and the options, not on the number of threads or on interruptions, nor on memory unless
+// there is too little for the rank that a layer would get. Throws Error: kUnsupported for a packed
+// model, an activation that is never silent or a shape the type cannot store; kInvalidArgument for
+// a text that is too short or state of other work in state_dir; kCorrupt for altered state;
+// kOutOfBudget; kIo.
 MadePredictors MakePredictors(Engine& engine, std::span<const TokenId> tokens,
                               const PredictorOptions& options,
                               const PredictorProgressFn& progress = {});

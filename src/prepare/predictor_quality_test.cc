@@ -77,11 +77,12 @@ TEST_F(PredictorQualityTest, HeldPredictorsListWhatTheirWeightsSay) {
   set.dtype = DType::kF32;
   set.ffns.resize(static_cast<size_t>(spec.num_layers));
   const int64_t hidden = spec.hidden_size, neurons = spec.layers[0].ffn.intermediate_size;
-  MadePredictor& made = set.ffns[1];
+  MadePredictor made;
   made.rank = 32;
   made.down.assign(static_cast<size_t>(32 * hidden), 0.0f);
   made.up.assign(static_cast<size_t>(neurons * 32), 0.0f);
   for (int64_t n = 0; n < neurons; ++n) made.bias.push_back(n % 3 == 0 ? 1.0f : -1.0f);
+  set.ffns[1] = QuantizePredictor(made, set.dtype);
   HeldPredictors held(set, spec, engine_->budget());
   PredictorSelector selector(spec, held.predictors(), engine_->compute(), engine_->budget(), 256);
   const PredictionQuality quality = MeasurePrediction(*engine_, text_, selector);

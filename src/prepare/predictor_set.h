@@ -1,8 +1,10 @@
-// Predictors as they are made: in float32, neurons in the order of the source model. `pack` sorts
-// and quantizes them (sparsity/predictor.h says what they compute).
+// Predictors before they are packed, neurons in the order of the source model (sparsity/predictor.h
+// says what they compute): in float32 while one is made, then quantized as the file will have them,
+// which takes a seventh of the memory until all layers are done.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,11 +23,22 @@ struct MadePredictor {
   float threshold = 0;
 };
 
+struct QuantizedPredictor {
+  int64_t rank = 0;
+  std::vector<std::byte> down;  // [rank] rows of [hidden]
+  std::vector<std::byte> up;    // [neurons] rows of [rank]
+  std::vector<float> bias;      // [neurons]
+  float threshold = 0;
+};
+
+// `dtype`: one that kernels::CanQuantize, whose blocks divide the rows.
+QuantizedPredictor QuantizePredictor(const MadePredictor& made, DType dtype);
+
 struct PredictorSet {
   PredictorInput input = PredictorInput::kFfnInput;
   bool relu = false;
-  DType dtype = DType::kQ8_0;  // that down and up are stored in, and that thresholds were set for
-  std::vector<MadePredictor> ffns;  // [layer][expert]
+  DType dtype = DType::kQ8_0;            // of down and up; thresholds were set for it
+  std::vector<QuantizedPredictor> ffns;  // [layer][expert]
 };
 
 // FFNs of a layer: its experts, or one.

@@ -64,6 +64,8 @@ void AddBias(Compute& compute, std::span<const float> bias, FloatMatrix& scores)
 float ThresholdFor(const FloatMatrix& scores, const FloatMatrix& mass, double recall) {
   std::vector<std::pair<float, float>> active;  // score, mass
   double total = 0;
+  active.reserve(mass.values().size() -
+                 static_cast<size_t>(std::ranges::count(mass.values(), 0.0f)));
   for (size_t i = 0; i < mass.values().size(); ++i) {
     if (mass.values()[i] == 0) continue;
     active.emplace_back(scores.values()[i], mass.values()[i]);

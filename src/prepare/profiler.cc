@@ -90,7 +90,9 @@ void FillDownNorms(Engine& engine, ModelProfile& profile) {
       if (weights.has_rows()) {
         RowNorms(engine.compute(), weights.down_rows.Expert(expert), norms);
       } else {
-        ColumnNorms(engine.compute(), weights.ffn_down.Expert(expert), scratch, squares, norms);
+        Buffer copy;
+        const WeightView down = engine.MatrixOf(layer, expert, FfnMatrix::kDown, copy);
+        ColumnNorms(engine.compute(), down, scratch, squares, norms);
       }
       for (const float norm : norms) {
         if (std::isfinite(norm)) continue;
@@ -265,9 +267,9 @@ void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& pro
                 "a run that continues cannot be traced: its first tokens would be missing");
   }
   if (engine.streamed() != nullptr) {
-    throw Error(
-        ErrorCode::kUnsupported, engine.model().path(),
-        "it can only be profiled in memory that holds all of it: give it a larger --memory");
+    throw Error(ErrorCode::kUnsupported, engine.model().path(),
+                "a packed model can only be profiled in memory that holds all of it: give it a "
+                "larger --memory, or profile the model that it came from");
   }
   BudgetCharge statistics, records;
   if (profile.ffns.empty()) {  // else they were there before the budget looked at the program

@@ -13,7 +13,6 @@
 namespace hearth {
 namespace {
 
-constexpr int64_t kBatchTokens = 256;
 // Epochs without a better result after which training ends.
 constexpr int kPatience = 3;
 // Step of a weight in units of the root mean square of its matrix, at the start; it falls to zero
@@ -245,8 +244,8 @@ MadePredictor TrainPredictor(Engine& engine, const FfnData& data, const MadePred
   std::vector<int64_t> order(static_cast<size_t>(data.fit_inputs.rows()));
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 random(options.seed);
-  const auto batches =
-      static_cast<int64_t>((order.size() + kBatchTokens - 1) / static_cast<size_t>(kBatchTokens));
+  const auto batches = static_cast<int64_t>((order.size() + kTrainingBatchTokens - 1) /
+                                            static_cast<size_t>(kTrainingBatchTokens));
   const int64_t steps = batches * options.max_epochs;
   int worse = 0;
   int64_t number = 0;
@@ -254,8 +253,9 @@ MadePredictor TrainPredictor(Engine& engine, const FfnData& data, const MadePred
     // std::shuffle differs between libraries.
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
     for (int64_t b = 0; b < batches; ++b) {
-      const auto begin = static_cast<size_t>(b * kBatchTokens);
-      const size_t count = std::min(static_cast<size_t>(kBatchTokens), order.size() - begin);
+      const auto begin = static_cast<size_t>(b * kTrainingBatchTokens);
+      const size_t count =
+          std::min(static_cast<size_t>(kTrainingBatchTokens), order.size() - begin);
       const double done = static_cast<double>(number) / static_cast<double>(steps);
       const double step = kStep * (1 + std::cos(std::numbers::pi * done)) / 2;
       trainer.Step(std::span<const int64_t>(order).subspan(begin, count), step, ++number);

@@ -11,6 +11,9 @@
 
 namespace hearth {
 
+// Tokens of a step of training.
+inline constexpr int64_t kTrainingBatchTokens = 256;
+
 struct TrainingOptions {
   DType dtype = DType::kQ4_0;  // that it is judged in
   double recall = 0.99;        // that it is judged at

@@ -15,10 +15,6 @@
 namespace hearth {
 namespace {
 
-// Tokens whose scores are factorized; the cost grows with their cube.
-constexpr int64_t kMaxFactorTokens = 1536;
-// Rows of W that are in memory as floats at a time.
-constexpr int64_t kReadRows = 1024;
 // Multiples of up that are tried, in units of the gate's spread over the up's.
 constexpr double kUpShares[] = {0, 0.25, 0.5, 1};
 constexpr double kChoiceRecall = 0.99;
@@ -91,12 +87,12 @@ FloatMatrix SomeRows(Budget& budget, const FloatMatrix& from, int64_t count) {
 
 }  // namespace
 
-TrainingFreeMaker::TrainingFreeMaker(Engine& engine, FfnData& data, int64_t layer, int64_t expert,
-                                     PredictorInput input, int64_t max_rank)
+TrainingFreeMaker::TrainingFreeMaker(Engine& engine, const FfnMatrices& matrices, FfnData& data,
+                                     int64_t layer, PredictorInput input, int64_t max_rank)
     : engine_(engine),
+      matrices_(matrices),
       data_(data),
       layer_(layer),
-      expert_(expert),
       input_(input),
       max_rank_(max_rank),
       up_shares_(static_cast<size_t>(data.neurons())) {
@@ -121,6 +117,7 @@ TrainingFreeMaker::TrainingFreeMaker(Engine& engine, FfnData& data, int64_t laye
           for (int64_t n = 0; n < data_.neurons(); ++n) score[n] *= size;
         }
       });
+  data_.fit_up = {};
   max_rank_ = std::min(max_rank_, data_.hidden());
   if (max_rank_ < data_.hidden()) max_rank_ = std::min(max_rank_, FactorRanks());
 }
@@ -167,8 +164,8 @@ void TrainingFreeMaker::ReadRows(int64_t begin, int64_t end, FloatMatrix& out) c
   std::vector<int32_t> ids(static_cast<size_t>(end - begin));
   std::iota(ids.begin(), ids.end(), static_cast<int32_t>(begin));
   FloatMatrix up(engine_.budget(), end - begin, data_.hidden());
-  LookUpRows(engine_.compute(), w.ffn_gate.Expert(expert_), ids, out.view().Rows(0, end - begin));
-  LookUpRows(engine_.compute(), w.ffn_up.Expert(expert_), ids, up.view());
+  LookUpRows(engine_.compute(), matrices_.gate(), ids, out.view().Rows(0, end - begin));
+  LookUpRows(engine_.compute(), matrices_.up(), ids, up.view());
   const auto* norm = reinterpret_cast<const float*>(w.ffn_norm.data);
   for (int64_t r = 0; r < end - begin; ++r) {
     const float share = up_shares_[static_cast<size_t>(begin + r)];
@@ -203,13 +200,14 @@ void TrainingFreeMaker::Factorize() {
       vectors.row(r)[t] = size > 0 ? solver.eigenvectors()(t, column) / size : 0;
     }
   }
-  FloatMatrix y_columns(budget, data_.neurons(), y.rows());
-  Transpose(compute, y.view(), y_columns.view());
   left_ = FloatMatrix(budget, ranks, data_.neurons());
-  MultiplyTransposed(compute, budget, vectors.view(), y_columns.view(), left_.view());
   right_ = FloatMatrix(budget, ranks, data_.hidden());
   for (int64_t n = 0; n < data_.neurons(); n += kReadRows) {
     const int64_t count = std::min(kReadRows, data_.neurons() - n);
+    FloatMatrix y_columns(budget, count, y.rows());
+    Transpose(compute, {y.view().data + n, y.rows(), count, y.cols()}, y_columns.view());
+    MultiplyTransposed(compute, budget, vectors.view(), y_columns.view(),
+                       {left_.row(0) + n, ranks, count, left_.cols()});
     FloatMatrix rows(budget, count, data_.hidden()), columns(budget, data_.hidden(), count);
     FloatMatrix part(budget, ranks, data_.hidden());
     ReadRows(n, n + count, rows);

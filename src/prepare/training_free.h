@@ -22,9 +22,14 @@ namespace hearth {
 
 class TrainingFreeMaker {
  public:
-  // Of one FFN. Turns data.fit_gate into the scores and reads data.fit_up, neither of which is
-  // needed afterwards. max_rank is a multiple of 32.
-  TrainingFreeMaker(Engine& engine, FfnData& data, int64_t layer, int64_t expert,
+  // Tokens whose scores are factorized; the cost grows with their cube.
+  static constexpr int64_t kMaxFactorTokens = 1536;
+  // Rows of W that are in memory as floats at a time.
+  static constexpr int64_t kReadRows = 1024;
+
+  // Of one FFN. Turns data.fit_gate into the scores and lets go of data.fit_up, which nothing needs
+  // afterwards. max_rank is a multiple of 32. What is referred to must outlive the maker.
+  TrainingFreeMaker(Engine& engine, const FfnMatrices& matrices, FfnData& data, int64_t layer,
                     PredictorInput input, int64_t max_rank);
 
   // What the samples have use for.
@@ -48,9 +53,9 @@ class TrainingFreeMaker {
   std::vector<float> MeanError(const MadePredictor& made, DType dtype) const;
 
   Engine& engine_;
+  const FfnMatrices& matrices_;
   FfnData& data_;
   int64_t layer_;
-  int64_t expert_;
   PredictorInput input_;
   int64_t max_rank_;
   std::vector<float> up_shares_;   // per neuron
