@@ -147,6 +147,7 @@ std::optional<LayerPredictors> PredictorState::Load(int64_t layer) const {
   const auto file = OpenFileReader(path);
   std::vector<std::byte> bytes(file->size_bytes());
   file->ReadAt(0, bytes);
+  file->DropCached(0, bytes.size());
   if (bytes.size() < sizeof(kMagic) + 2 * sizeof(uint64_t) ||
       std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
     throw Error(ErrorCode::kCorrupt, path,
@@ -182,6 +183,7 @@ void PredictorState::Save(int64_t layer, const LayerPredictors& made) const {
   const uint64_t hash = Checksum(out.bytes());
   out.Put(hash);
   AtomicFile file(PathOf(layer));
+  file.KeepOutOfPageCache();  // a memory limit counts that too
   file.Write(out.bytes());
   file.Finish();
 }
