@@ -257,6 +257,11 @@ int64_t PredictorRun::MakeLayers(int64_t first) {
 void PredictorRun::Take(LayerPredictors made) {
   for (JudgedPredictor& expert : made.experts) {
     const int64_t rank = expert.made.rank;
+    if (rank % kRankUnit != 0 || std::ssize(expert.made.down) != rank * hidden() ||
+        std::ssize(expert.made.up) != rank * neurons()) {
+      throw Error(ErrorCode::kCorrupt, options_.state_dir,
+                  "a finished layer has another shape; remove this folder to begin anew");
+    }
     const uint64_t bytes = PredictorBytes(options_.dtype, rank, hidden(), neurons());
     bytes_left_ -= std::min(bytes, bytes_left_);
     charges_.push_back(engine_.budget().Charge("made predictors", bytes));
