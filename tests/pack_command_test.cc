@@ -342,6 +342,9 @@ TEST_F(PackCommandTest, TheSmallestMemoryNamedWorks) {
 
 // The model is streamed while it is learned from.
 TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer keeps what learning gave back, so that packing has less than it";
+#endif
   MakeModel(folder_.Path("m"), R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 4096,
               "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
               "vocab_size": 300, "context_length": 512, "activation": "drelu"})",

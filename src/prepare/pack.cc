@@ -96,7 +96,13 @@ class Packer {
     cached_ = budget_.Charge("page cache", memory_.CachedBytes(*plan_));
     writer_ = std::make_unique<PackedWriter>(path, plan_->metadata, plan_->Decls());
     CheckDiskSpace(path, writer_->total_bytes());
-    if (drop_page_cache_) writer_->KeepOutOfPageCache();
+    if (!drop_page_cache_) return;
+    writer_->KeepOutOfPageCache();
+    // What looking at the source has left there counts against the limit, and nothing else knows
+    // it.
+    for (size_t i = 0; i < source.num_parts(); ++i) {
+      source.part(i).DropCached(0, source.part(i).size_bytes());
+    }
   }
 
   PackResult Pack() {

@@ -19,6 +19,7 @@
 #include "storage/async_reader.h"
 #include "storage/read_progress.h"
 #include "storage/test_async_files.h"
+#include "storage/test_page_cache.h"
 
 namespace hearth {
 namespace {
@@ -205,26 +206,6 @@ TEST_P(DiskFileTest, NoticesThatItWasReplacedOrRemoved) {
   std::filesystem::remove(sample_.path());
   EXPECT_EQ(CodeOf(check, &message), ErrorCode::kIo);
   EXPECT_THAT(message, HasSubstr("removed"));
-}
-
-// Bytes of the file in the page cache.
-size_t CachedBytes(const std::string& path, size_t size) {
-  const FileHandle handle(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, handle.get(), 0);
-  if (map == MAP_FAILED) return SIZE_MAX;
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  std::vector<unsigned char> pages((size + page - 1) / page);
-  mincore(map, size, pages.data());
-  munmap(map, size);
-  size_t cached = 0;
-  for (const unsigned char state : pages) cached += (state & 1) != 0 ? page : 0;
-  return cached;
-}
-
-void DropByHand(const std::string& path) {
-  const FileHandle handle(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  fsync(handle.get());
-  posix_fadvise(handle.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 TEST_P(DiskFileTest, LeavesLittleOfWhatItReadInThePageCache) {

@@ -103,6 +103,10 @@ void FileWriter::DropCached() {
 void FileWriter::Close() {
   if (fd_ < 0) return;
   Flush();
+  if (drop_cached_ && flushed_bytes_ > 0) {
+    DropCached();
+    DropCached();  // a window without bytes: waits for the last one
+  }
   // Some file systems report a full disk or quota only here.
   if (close(std::exchange(fd_, -1)) != 0) ThrowIo(path_, "close", errno);
 }

@@ -28,7 +28,7 @@ class FileWriter {
   uint64_t written_bytes() const { return written_bytes_; }
 
   // From now on what is written goes to the disk soon and leaves the page cache, which counts
-  // against a memory cgroup: at most some 16 MiB of it stay there.
+  // against a memory cgroup: at most some 16 MiB of it stay there, and nothing after Close.
   void KeepOutOfPageCache() { drop_cached_ = true; }
 
   // Hands what is buffered to the system, so that others who open the file find it.

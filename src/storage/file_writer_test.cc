@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "storage/block_reader.h"
+#include "storage/test_page_cache.h"
 
 namespace hearth {
 namespace {
@@ -90,6 +91,22 @@ TEST_F(FileWriterTest, WhatLeavesThePageCacheIsInTheFile) {
   std::vector<std::byte> found(expected.size());
   OpenFileReader(path_)->ReadAt(0, found);
   EXPECT_TRUE(found == expected);
+}
+
+TEST_F(FileWriterTest, SmallFilesLeaveThePageCacheToo) {
+  const std::vector<std::byte> bytes(100000);
+  FileWriter writer(path_);
+  writer.Write(bytes);
+  writer.Close();
+  DropByHand(path_);
+  if (CachedBytes(path_, bytes.size()) != 0) {
+    GTEST_SKIP() << "this file system keeps its files in memory";
+  }
+  FileWriter again(path_);
+  again.KeepOutOfPageCache();
+  again.Write(bytes);
+  again.Close();
+  EXPECT_EQ(CachedBytes(path_, bytes.size()), 0u);
 }
 
 TEST_F(FileWriterTest, ReplacesWhatWasThere) {
