@@ -26,8 +26,7 @@ struct TextLessons {
 struct TextLessonOptions {
   std::string model;  // a plain GGUF, as CheckPack has found
   std::string text_file;
-  std::string
-      state_dir;  // where the profile and finished predictors are kept while others are made
+  std::string state_dir;  // keeps the profile and finished predictors while others are made
   std::optional<ModelProfile> profile;  // of an earlier `hearth profile`: not made again
   // Of a SiLU model: set thresholds that move the perplexity by at most this. The profile is then
   // that of the model with them. Not together with `profile`.

@@ -34,9 +34,6 @@ std::vector<double> RecallSteps(double recall);
 // Bytes of one FFN's predictor in a file.
 uint64_t PredictorBytes(DType dtype, int64_t rank, int64_t hidden, int64_t neurons);
 
-// Ranks are whole blocks of every type that predictors are stored in.
-inline constexpr int64_t kRankUnit = 32;
-
 // The largest rank that these bytes have room for, a multiple of it and at most the hidden size.
 int64_t LargestRank(DType dtype, uint64_t bytes, int64_t hidden, int64_t neurons);
 

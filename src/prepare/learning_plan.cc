@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/buffer.h"
 #include "engine/engine_plan.h"
 #include "prepare/predictor_memory.h"
 
@@ -25,16 +24,6 @@ struct Way {
   int64_t rank;
 };
 
-uint64_t GateUpBytes(const LoadPlan& plan) {
-  uint64_t bytes = 0;
-  for (const ResidentTensor& tensor : plan.tensors) {
-    const LayerWeights& first = plan.weights->layers.front();
-    if (tensor.decl.slot != &first.ffn_gate && tensor.decl.slot != &first.ffn_up) continue;
-    bytes += Buffer::ChargedBytes(tensor.View(nullptr).expert_bytes());
-  }
-  return bytes;
-}
-
 // Of one way, with samples of as many layers as `sample_bytes` has room for.
 uint64_t ReservedBytes(const PredictorMemory& memory, int64_t rank, uint64_t sample_bytes) {
   const uint64_t making =
@@ -46,12 +35,14 @@ uint64_t ReservedBytes(const PredictorMemory& memory, int64_t rank, uint64_t sam
 
 LearningPlan PlanLearning(const GgufFile& file, EngineOptions engine,
                           const PredictorOptions& options, int64_t text_tokens) {
-  const LoadPlan load = PlanLoad(file);
+  LoadPlan load = PlanLoad(file);
+  DescribeWeights(load);
+  const uint64_t copies = PredictorMemory::CopiedBytes(load.weights->layers.front());
   const int64_t context = std::min(load.spec.context_length, kDefaultContext);
   const int64_t tokens = std::min(DefaultPredictorTokens(load.spec), text_tokens);
   const int64_t few = std::min(kFewPredictorTokens, tokens);
   const auto memory_for = [&](int64_t count) {
-    return PredictorMemory(load.spec, options, load.weights_bytes, GateUpBytes(load), count);
+    return PredictorMemory(load.spec, options, load.weights_bytes, copies, count);
   };
   const int64_t rank = memory_for(tokens).EvenRank();
   const Way ways[] = {{context, tokens, rank},

@@ -18,8 +18,6 @@
 namespace hearth {
 namespace {
 
-// Ranks are whole blocks of every quantized type that predictors are stored in.
-constexpr int64_t kRankMultiple = 32;
 // Every logit passes, and a file holds it (an infinity would be refused there).
 constexpr float kAlwaysActive = std::numeric_limits<float>::lowest();
 
@@ -33,7 +31,7 @@ template <typename Expected, typename Found>
 void CheckPredictor(const QuantizedPredictor& made, DType dtype, size_t index, int64_t hidden,
                     int64_t neurons) {
   if (made.rank == 0) return;
-  if (made.rank < 0 || made.rank % kRankMultiple != 0 || made.rank > neurons) {
+  if (made.rank < 0 || made.rank % kRankUnit != 0 || made.rank > neurons) {
     Refuse(index, "rank", fmt::format("a multiple of 32 up to {} (neurons)", neurons), made.rank);
   }
   const auto check = [&](const char* what, uint64_t expected, size_t found) {

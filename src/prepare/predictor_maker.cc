@@ -90,14 +90,6 @@ uint64_t FingerprintOf(const Engine& engine, std::span<const TokenId> tokens,
   return print.Digest();
 }
 
-// Of one FFN's gate and up that MatrixOf will copy.
-uint64_t CopiedBytes(const Engine& engine) {
-  const StreamedMatrices* streamed = engine.streamed_matrices();
-  if (streamed == nullptr) return 0;
-  return Buffer::ChargedBytes(streamed->map().Matrix(0, FfnMatrix::kGate).view.expert_bytes()) +
-         Buffer::ChargedBytes(streamed->map().Matrix(0, FfnMatrix::kUp).view.expert_bytes());
-}
-
 // One run, from text to thresholds.
 class PredictorRun {
  public:
@@ -181,8 +173,10 @@ uint64_t PredictorRun::BytesForNextLayer() const {
 // The largest that there is memory for, beside samples and finished predictors.
 void PredictorRun::FindMaxRank() {
   const Budget& budget = engine_.budget();
-  const PredictorMemory memory(engine_.model().spec(), options_, model_bytes_, CopiedBytes(engine_),
-                               static_cast<int64_t>(tokens_.size()));
+  const Model& model = engine_.model();
+  const uint64_t copies =
+      engine_.is_streamed() ? PredictorMemory::CopiedBytes(model.weights().layers.front()) : 0;
+  const PredictorMemory memory(model.spec(), options_, model_bytes_, copies, std::ssize(tokens_));
   const uint64_t taken = budget.used_bytes() + memory.SampleBytes(options_.sample_bytes);
   const uint64_t left = budget.limit_bytes() > taken ? budget.limit_bytes() - taken : 0;
   task_.max_rank = memory.RankWithin(left);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/buffer.h"
 #include "prepare/calibration_samples.h"
 #include "prepare/layer_predictors.h"
 #include "prepare/predictor_set.h"
@@ -40,6 +41,11 @@ PredictorMemory::PredictorMemory(const ModelSpec& spec, const PredictorOptions& 
       even_rank_(LargestRank(options.dtype,
                              most_kept_ / static_cast<uint64_t>(spec.num_layers * experts_),
                              hidden_, neurons_)) {}
+
+uint64_t PredictorMemory::CopiedBytes(const LayerWeights& layer) {
+  return Buffer::ChargedBytes(layer.ffn_gate.expert_bytes()) +
+         Buffer::ChargedBytes(layer.ffn_up.expert_bytes());
+}
 
 uint64_t PredictorMemory::KeptBytes(int64_t rank) const {
   return std::min(most_kept_, static_cast<uint64_t>(num_layers_ * experts_) *

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "model/model_spec.h"
+#include "model/weights.h"
 #include "prepare/predictor_maker.h"
 
 namespace hearth {
@@ -14,6 +15,9 @@ class PredictorMemory {
   // of gate and up of one FFN that are read for the purpose, 0 where they are in memory anyhow.
   PredictorMemory(const ModelSpec& spec, const PredictorOptions& options, uint64_t model_bytes,
                   uint64_t matrix_bytes, int64_t tokens);
+
+  // What Engine::MatrixOf copies of gate and up where they are streamed, by their types and shapes.
+  static uint64_t CopiedBytes(const LayerWeights& layer);
 
   // All finished predictors where none passes this rank; and as much again when they are tried at
   // the end.

@@ -14,9 +14,12 @@
 
 namespace hearth {
 
+// Ranks are whole blocks of every type that predictors are stored in.
+inline constexpr int64_t kRankUnit = 32;
+
 // The predictor of one FFN; rank 0 where none was worth having.
 struct MadePredictor {
-  int64_t rank = 0;         // a multiple of 32
+  int64_t rank = 0;         // a multiple of kRankUnit
   std::vector<float> down;  // [rank][hidden]
   std::vector<float> up;    // [neurons][rank]
   std::vector<float> bias;  // [neurons]
