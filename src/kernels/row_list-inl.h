@@ -7,8 +7,8 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 // Rows of a dot product at once. They share the loads of activations, and they are so many streams
-// for the processor's own prefetchers: with six, rows come 5 to 10% faster than with four.
-inline constexpr int kRowsOfDot = kLanes == 16 ? 6 : 4;
+// for the processor's own prefetchers: six are 5 to 10% faster than four, eight up to 5% faster.
+inline constexpr int kRowsOfDot = kLanes == 16 ? 8 : 4;
 // Rows of which each sum takes all while it is in a register.
 inline constexpr int kRowsOfSum = 8;
 
