@@ -79,12 +79,15 @@ void Forward::ObserveStreamed(const StreamedFfn& ffn, bool skip_silent,
 void Forward::StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice,
                            FloatView out, const std::function<void(int64_t first)>& after_range) {
   const int64_t neurons = streamed_->store().source().neurons;
-  streamed_->ForEachRange(compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
-    const SparsePrefill::Range range = {
-        .first = first, .is_first = first == 0, .is_last = first + rows.gate.rows == neurons};
+  const auto visit = [&](int64_t first, const FfnNeurons& rows, const RangeReader::Arrive* arrive) {
+    const SparsePrefill::Range range = {.first = first,
+                                        .is_first = first == 0,
+                                        .is_last = first + rows.gate.rows == neurons,
+                                        .arrive = arrive};
     ffn_counts_ += prefill_->RunRange(compute_, rows, input_, range, choice, out);
     if (after_range) after_range(first);
-  });
+  };
+  streamed_->ForEachArriving(compute_, ffn, visit);
 }
 
 // All neurons of tokens that are decoded, range by range.

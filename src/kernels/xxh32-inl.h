@@ -32,8 +32,10 @@ HWY_INLINE hn::Vec<D> LoadStripes(D d, const uint8_t* const* rows, size_t at) {
   }
 }
 
-// The sums of kHashRows rows after all their whole stripes: sums[row][4].
-HWY_INLINE void HashStripes(const uint8_t* const* rows, size_t bytes, uint32_t (*sums)[4]) {
+// The sums of kHashRows rows after all their whole stripes: sums[row][4]. Meanwhile the first bytes
+// of `next`, as many rows, are asked for.
+HWY_INLINE void HashStripes(const uint8_t* const* rows, const uint8_t* const* next, size_t bytes,
+                            uint32_t (*sums)[4]) {
   const WordTag d;
   const Words prime1 = hn::Set(d, kXxh32Prime1), prime2 = hn::Set(d, kXxh32Prime2);
   HWY_ALIGN uint32_t start[hn::MaxLanes(d)];
@@ -41,8 +43,11 @@ HWY_INLINE void HashStripes(const uint8_t* const* rows, size_t bytes, uint32_t (
   Words v[kHashVectors];
   Unrolled<kHashVectors>([&]<int i>() HEARTH_INLINED { v[i] = hn::Load(d, start); });
   for (size_t at = 0; at + kXxh32Stripe <= bytes; at += kXxh32Stripe) {
-    if (at % kHashLineBytes == 0 && at + kHashAheadBytes < bytes) {
-      for (int r = 0; r < kHashRows; ++r) FetchAhead(rows[r] + at + kHashAheadBytes);
+    if (at % kHashLineBytes == 0) {
+      const size_t ahead = at + kHashAheadBytes;
+      const bool is_here = ahead < bytes;
+      for (int r = 0; r < kHashRows; ++r)
+        FetchAhead(is_here ? rows[r] + ahead : next[r] + (ahead - bytes));
     }
     Unrolled<kHashVectors>([&]<int i>() HEARTH_INLINED {
       const Words words = LoadStripes(d, rows + i * kHashRowsOfVector, at);
@@ -81,12 +86,14 @@ inline void Xxh32Rows(const RowHashArgs& args) noexcept {
     const int64_t left = args.list.count - first;
     const int count = static_cast<int>(left < kHashRows ? left : kHashRows);
     const uint8_t* rows[kHashRows];
+    const uint8_t* next[kHashRows];
     // Those that are missing are the last one again.
     for (int r = 0; r < kHashRows; ++r) {
-      rows[r] = RowAt(args.list, first + (r < count ? r : count - 1));
+      rows[r] = RowAhead(args.list, first, r);
+      next[r] = RowAhead(args.list, first, r + kHashRows);
     }
     uint32_t sums[kHashRows][4];
-    HashStripes(rows, args.bytes, sums);
+    HashStripes(rows, next, args.bytes, sums);
     for (int r = 0; r < count; ++r) {
       args.out[first + r] = FinishHash(sums[r], rows[r], args.bytes);
     }

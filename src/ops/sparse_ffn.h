@@ -30,6 +30,9 @@ struct FfnNeurons {
   RowsView down;  // [neurons][hidden]: columns of the down matrix
   FfnActivation activation = FfnActivation::kRelu;
   float threshold = 0;  // kFatRelu and kThresholdedSilu only
+  // The row of each neuron in all three views, where rows lie anywhere (SparsePrefill, row groups
+  // only); null: row i is neuron i.
+  const int32_t* slots = nullptr;
 };
 
 // Throws Error(kInternal) where rows do not belong together, have a type that no kernel computes,

@@ -99,6 +99,7 @@ struct SparsePrefill::Places {
 struct SparsePrefill::Job {
   const KernelTable& table;
   const FfnNeurons& ffn;
+  const int32_t* row_of;  // a neuron
   FloatView x;
   const kernels::BlockQ8* panels;  // of x, where the gates are row groups
   std::span<const std::span<const int32_t>> listed;
@@ -111,10 +112,10 @@ struct SparsePrefill::Job {
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
 
-  // `count` rows from `first` on, or as many as there are.
-  RowList Rows(const RowsView& rows, const int32_t* all, int64_t first, int64_t count) const {
+  // The rows of `count` neurons from `first` on, or of as many as there are.
+  RowList Rows(const RowsView& rows, int64_t first, int64_t count) const {
     if (first >= neurons) return {};
-    return {rows.data, rows.stride, all + first, std::min(count, neurons - first)};
+    return {rows.data, rows.stride, row_of + first, std::min(count, neurons - first)};
   }
 
   // Which of neurons [first, first + count) a token may compute, as bits.
@@ -182,9 +183,8 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t row = first + t * TileLayout::kRows;
     const int64_t rows = std::min(TileLayout::kRows, first + count - row);
-    job.table.rows_to_tile[type]({{gate.data, gate.stride, all_ + row, rows},
-                                  job.hidden,
-                                  work.tiles + static_cast<size_t>(t) * tile_bytes});
+    job.table.rows_to_tile[type](
+        {job.Rows(gate, row, rows), job.hidden, work.tiles + static_cast<size_t>(t) * tile_bytes});
   }
   job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.panels, job.tokens,
                                 work.gates, kRowsOfBatch, count, 0, tiles});
@@ -213,7 +213,7 @@ void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t fi
                                const Entries& list) const {
   const RowsView& up = job.ffn.up;
   const auto type = static_cast<size_t>(up.dtype);
-  const RowList rows = job.Rows(up, all_, first, kRowsOfBatch);
+  const RowList rows = job.Rows(up, first, kRowsOfBatch);
   if (!HasRowGroups(up.dtype)) {
     MultiplyUpOfFloats(job, work, first / kRowsOfBatch, rows, list);
     return;
@@ -222,7 +222,7 @@ void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t fi
   const bool fetches = job.ffn.gate.dtype == up.dtype;
   job.table.rows_times_tokens[type](
       {rows, job.hidden, x_, job.tokens, list.begins, list.places, work.lanes, work.up,
-       fetches ? job.Rows(job.ffn.gate, all_, first + kRowsOfBatch, kRowsOfBatch) : RowList{}});
+       fetches ? job.Rows(job.ffn.gate, first + kRowsOfBatch, kRowsOfBatch) : RowList{}});
 }
 
 // The same neuron by neuron.
@@ -251,6 +251,7 @@ void SparsePrefill::MultiplyUpOfFloats(const Job& job, const Workspace& work, in
 void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first, int64_t count,
                                   const Entries& list) {
   const FfnNeurons& ffn = job.ffn;
+  if (job.range.arrive != nullptr) (*job.range.arrive)(first, count);
   MultiplyGates(job, work, first, count);
   const int64_t entries = ListEntries(job, work.gates, first, count, list);
   MultiplyUp(job, work, first, list);
@@ -294,8 +295,8 @@ void SparsePrefill::AddGroup(const Job& job, int64_t group, int64_t first, int64
   }
   const int32_t* begins = begins_ + first;
   for (int64_t n = 0; n < job.neurons; n += job.rows_of_sums, begins += job.tokens + 1) {
-    add({job.Rows(down, all_, n, job.rows_of_sums), job.hidden, group, last - first, begins,
-         places_, factors_, sums, job.Rows(down, all_, n + job.rows_of_sums, job.rows_of_sums)});
+    add({job.Rows(down, n, job.rows_of_sums), job.hidden, group, last - first, begins, places_,
+         factors_, sums, job.Rows(down, n + job.rows_of_sums, job.rows_of_sums)});
   }
   if (!job.range.is_last) return;
   const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
@@ -317,7 +318,7 @@ void SparsePrefill::AddGroupOfFloats(const Job& job, int64_t group, int64_t firs
   }
   const int32_t* begins = begins_ + first;
   for (int64_t n = 0; n < job.neurons; n += job.rows_of_sums, begins += job.tokens + 1) {
-    RowList rows = job.Rows(down, all_, n, job.rows_of_sums);
+    RowList rows = job.Rows(down, n, job.rows_of_sums);
     rows.base += RowBytes(down.dtype, static_cast<size_t>(column));
     job.table.float_rows_to_tokens[type]({rows, columns, last - first, begins, begins + 1, places_,
                                           factors_, out.row(first) + column, out.stride});
@@ -350,6 +351,7 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
   CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons);
   Job job{.table = compute.kernels(),
           .ffn = ffn,
+          .row_of = ffn.slots != nullptr ? ffn.slots : all_,
           .x = input.x(),
           .panels = HasRowGroups(ffn.gate.dtype) ? input.Quantized(compute) : nullptr,
           .listed = choice.listed,
@@ -361,7 +363,8 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
           .silent = choice.skip_silent ? &silent : nullptr};
   if (job.tokens > shape_.max_tokens || job.hidden != job.x.cols ||
       job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
-      (choice.skip_silent && !CanSkipNeurons(ffn.activation))) {
+      (choice.skip_silent && !CanSkipNeurons(ffn.activation)) ||
+      (ffn.slots != nullptr && !HasRowGroups(ffn.gate.dtype))) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
   num_tokens_ = job.tokens;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,9 @@ class SparsePrefill {
     int64_t first = 0;
     bool is_first = true;
     bool is_last = true;
+    // Called before rows of neurons [begin, begin + count) of the range are read, once for each, by
+    // the thread that reads them next; must not throw. May be null.
+    const std::function<void(int64_t begin, int64_t count)>* arrive = nullptr;
   };
   SparseFfnCounts RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
                            const Range& range, const Choice& choice, FloatView out);
@@ -100,7 +104,7 @@ class SparsePrefill {
   int32_t* places_;  // the neuron's number in its list
   int32_t* begins_;  // [lists][tokens + 1]: the first entry of a token
   float* sums_;      // [groups][tokens][512]
-  int32_t* all_;     // 0, 1, 2, ...
+  int32_t* all_;     // 0, 1, 2, ...: numbers, and rows where they lie in order
   std::byte* workspaces_;
   // Of the last Run.
   int64_t num_tokens_ = 0;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -58,6 +60,41 @@ class PrefillProblem {
       prefill.ListFired(t, fired[i]);
       prefill.ListActive(t, active[i], factors[i]);
     }
+    return out;
+  }
+
+  // All tokens, of rows that lie in random places, each of which gets its bytes when it arrives.
+  std::vector<float> Arriving(int threads) {
+    std::vector<int32_t> slots(static_cast<size_t>(case_.neurons));
+    std::iota(slots.begin(), slots.end(), 0);
+    std::shuffle(slots.begin(), slots.end(), random_);
+    std::vector<std::byte> memory[3];
+    FfnNeurons ffn = ffn_;
+    ffn.slots = slots.data();
+    RowsView* views[3] = {&ffn.gate, &ffn.up, &ffn.down};
+    for (int v = 0; v < 3; ++v) {
+      memory[v].assign(views[v]->stride * slots.size(), std::byte{0xff});
+      views[v]->data = memory[v].data();
+    }
+    const RowsView from[3] = {ffn_.gate, ffn_.up, ffn_.down};
+    const std::function<void(int64_t, int64_t)> arrive = [&](int64_t begin, int64_t count) {
+      for (int64_t n = begin; n < begin + count; ++n) {
+        const auto slot = static_cast<size_t>(slots[static_cast<size_t>(n)]);
+        for (int v = 0; v < 3; ++v) {
+          const size_t stride = from[v].stride;
+          std::copy_n(from[v].data + static_cast<size_t>(n) * stride, stride,
+                      memory[v].data() + slot * stride);
+        }
+      }
+    };
+    Budget budget(uint64_t{1} << 30);
+    Compute compute("auto", threads);
+    SparsePrefill prefill(budget, {case_.tokens, case_.hidden, case_.neurons, threads});
+    MatMulInput input(budget, case_.tokens, case_.hidden);
+    input.Set({x_.data(), case_.tokens, case_.hidden, case_.hidden});
+    std::vector<float> out(x_.size(), 77.0f);
+    prefill.RunRange(compute, ffn, input, {.arrive = &arrive}, {{}, true},
+                     {out.data(), case_.tokens, case_.hidden, case_.hidden});
     return out;
   }
 
@@ -150,6 +187,18 @@ TEST(SparsePrefillTest, RowsOfFloatsGiveTheBitsOfOneTokenAtATime) {
     EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
     problem.ListHalf();
     EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
+  }
+}
+
+TEST(SparsePrefillTest, RowsMayLieAnywhereAndArriveOnlyWhenTheyAreNeeded) {
+  uint32_t seed = 1;
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+    for (const int64_t neurons : {1, 63, 200, 500}) {
+      PrefillProblem problem({dtype, FfnActivation::kDRelu, 544, neurons, 9}, seed++);
+      const std::vector<float> expected = problem.Together(1, 0, 9);
+      EXPECT_EQ(problem.Arriving(1), expected) << neurons;
+      EXPECT_EQ(problem.Arriving(3), expected) << neurons;
+    }
   }
 }
 

@@ -149,6 +149,17 @@ FfnNeurons BundleStore::RowsOfBundles(const StreamedFfn& ffn, int64_t first, int
   return Rows(ffn, first, count, bundles, source_.layout.stride, 0);
 }
 
+FfnNeurons BundleStore::RowsInSlots(const StreamedFfn& ffn, std::span<const int32_t> slots) const {
+  FfnNeurons rows = RowsOfSlots(ffn);
+  rows.gate.rows = rows.up.rows = rows.down.rows = std::ssize(slots);
+  rows.slots = slots.data();
+  return rows;
+}
+
+bool BundleStore::computes_in_slots() const {
+  return !plan_.holds_gates && HasRowGroups(source_.layout.Part(BundleRole::kGate).dtype);
+}
+
 void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
                        std::optional<int32_t> slot) {
   const BundleLayout& layout = source_.layout;

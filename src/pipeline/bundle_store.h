@@ -95,10 +95,14 @@ class BundleStore {
   // Rows of up and down are slots of the whole arena. So are those of gate, but where gates are
   // held: those are the neurons of the FFN.
   FfnNeurons RowsOfSlots(const StreamedFfn& ffn) const;
-  // Rows are neurons of the FFN: the pinned ones; `count` from `first` on that lie as bundles.
+  // Rows are neurons of the FFN: the pinned ones; `count` from `first` on that lie as bundles; or
+  // those of a range, each in a slot of its own (FfnNeurons::slots).
   FfnNeurons RowsOfPinned(const StreamedFfn& ffn) const;
   FfnNeurons RowsOfBundles(const StreamedFfn& ffn, int64_t first, int64_t count,
                            const std::byte* bundles) const;
+  FfnNeurons RowsInSlots(const StreamedFfn& ffn, std::span<const int32_t> slots) const;
+  // Whether RowsInSlots can be computed: slots are whole bundles, of row groups.
+  bool computes_in_slots() const;
 
   // Takes what is held of a bundle that was read, whose checks fit: its gate, where gates are held,
   // and, with a slot, the rest. Different neurons may be taken at a time.

@@ -16,21 +16,22 @@ constexpr uint64_t kReadBytes = uint64_t{1} << 20;
 constexpr int kRangeQueueDepth = 16;
 constexpr int64_t kCheckGrain = 64;
 
-// Of a range, shorter runs that the cache has are read with what is around them: by then a disk has
-// hardly begun another read.
-constexpr uint64_t kShortestCopyBytes = uint64_t{32} << 10;
+// Of a range, shorter runs that the cache has are read all the same, with what is around them: by
+// then a disk has hardly begun another read.
+constexpr uint64_t kShortestRunBytes = uint64_t{32} << 10;
 
-int64_t ShortestCopy(uint64_t stride) {
-  return static_cast<int64_t>(std::max<uint64_t>(kShortestCopyBytes / stride, 1));
+int64_t ShortestRun(uint64_t stride) {
+  return static_cast<int64_t>(std::max<uint64_t>(kShortestRunBytes / stride, 1));
 }
 
-// Calls visit(begin, end, is_copied) for the runs of a range.
-template <typename Visit>
-void ForEachRun(std::span<const int32_t> slots, Visit&& visit) {
-  for (size_t begin = 0, end; begin < slots.size(); begin = end) {
-    const bool is_copied = slots[begin] >= 0;
-    for (end = begin + 1; end < slots.size() && (slots[end] >= 0) == is_copied;) ++end;
-    visit(begin, end, is_copied);
+// Calls visit(begin, end, is_cached) for the runs of a range.
+template <typename Range, typename Visit>
+void ForEachRun(const Range& range, Visit&& visit) {
+  const size_t count = range.slots.size();
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    const bool is_cached = range.IsCached(begin);
+    for (end = begin + 1; end < count && range.IsCached(end) == is_cached;) ++end;
+    visit(begin, end, is_cached);
   }
 }
 
@@ -40,15 +41,16 @@ RangeReader::RangeReader(BundleStore& store)
     : store_(store), buffers_(static_cast<size_t>(store.plan().range_buffers)) {
   const auto range_neurons = static_cast<uint64_t>(store.plan().range_neurons);
   const uint64_t stride = store.source().layout.stride;
-  // Whole pieces, and the shorter ones between runs that are copied.
+  // Whole pieces, and the shorter ones between runs that the cache has.
   const uint64_t reads = range_neurons * stride / kReadBytes + 1 +
-                         range_neurons / static_cast<uint64_t>(ShortestCopy(stride) + 1);
+                         range_neurons / static_cast<uint64_t>(ShortestRun(stride) + 1);
   queue_ = store.file().OpenQueue(
       {.depth = kRangeQueueDepth,
        .capacity = std::max<size_t>(reads * buffers_.size(), kRangeQueueDepth)});
   requests_.reserve(reads);
   for (size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].bundles = store.RangeBuffer(static_cast<int64_t>(i)).data();
+    buffers_[i].spare_slot = store.spare_slot() + static_cast<int32_t>(i * range_neurons);
     buffers_[i].slots.reserve(range_neurons);
   }
 }
@@ -89,19 +91,22 @@ void RangeReader::ReadAhead() {
   }
 }
 
-// What the cache has and is worth copying.
+// What the cache has and is not worth reading.
 void RangeReader::FindCached(Range& range) const {
-  range.slots.assign(static_cast<size_t>(range.count), -1);
+  range.slots.resize(static_cast<size_t>(range.count));
+  std::iota(range.slots.begin(), range.slots.end(), range.spare_slot);
   // Slots of halves are not whole bundles; while Fill reads a prefix slots hold nothing yet.
   if (prefix_ || store_.plan().holds_gates) return;
   for (int64_t i = 0; i < range.count; ++i) {
-    range.slots[static_cast<size_t>(i)] = store_.CachedSlot(range.ffn, range.first + i);
+    const int32_t slot = store_.CachedSlot(range.ffn, range.first + i);
+    if (slot >= 0) range.slots[static_cast<size_t>(i)] = slot;
   }
-  const auto shortest = static_cast<size_t>(ShortestCopy(store_.source().layout.stride));
-  ForEachRun(range.slots, [&](size_t begin, size_t end, bool is_copied) {
+  const auto shortest = static_cast<size_t>(ShortestRun(store_.source().layout.stride));
+  ForEachRun(range, [&](size_t begin, size_t end, bool is_cached) {
     const bool is_all = end - begin == range.slots.size();  // then there is nothing to read at all
-    if (is_copied && end - begin < shortest && !is_all) {
-      std::fill_n(&range.slots[begin], end - begin, -1);
+    if (is_cached && end - begin < shortest && !is_all) {
+      std::iota(&range.slots[begin], &range.slots[begin] + (end - begin),
+                range.spare_slot + static_cast<int32_t>(begin));
     }
   });
 }
@@ -114,8 +119,8 @@ void RangeReader::SubmitRange(size_t buffer) {
   const uint64_t stride = store_.source().layout.stride;
   const uint64_t piece = std::max<uint64_t>(kReadBytes / stride, 1) * stride;
   requests_.clear();
-  ForEachRun(range.slots, [&](size_t begin, size_t end, bool is_copied) {
-    if (is_copied) return;
+  ForEachRun(range, [&](size_t begin, size_t end, bool is_cached) {
+    if (is_cached) return;
     for (uint64_t at = begin * stride; at < end * stride; at += piece) {
       const uint64_t bytes = std::min<uint64_t>(piece, end * stride - at);
       requests_.push_back({.offset = offset + at,
@@ -148,10 +153,9 @@ const RangeReader::Range& RangeReader::Take(Compute& compute) {
   while (range.pending > 0) Collect(true);
   counts_.idle_seconds += watch.Seconds() * compute.threads();
   if (range.error != 0) store_.ThrowReadError(range.error);
-  Complete(compute, range);
-  const int64_t read = std::count(range.slots.begin(), range.slots.end(), -1);
-  counts_.misses += read;
-  counts_.hits += range.count - read;
+  ForEachRun(range, [&](size_t begin, size_t end, bool is_cached) {
+    (is_cached ? counts_.hits : counts_.misses) += static_cast<int64_t>(end - begin);
+  });
   return range;
 }
 
@@ -161,32 +165,48 @@ void RangeReader::Count(const Stopwatch& watch) {
   counts_.wall_seconds += watch.Seconds();
 }
 
-// Copies what was not read, and checks what was.
-void RangeReader::Complete(Compute& compute, const Range& range) const {
+// Of neurons [begin, end) checks those that were read, and, if asked, copies the others beside
+// them.
+void RangeReader::Complete(const kernels::KernelTable& table, const Range& range, int64_t begin,
+                           int64_t end, bool copies) {
   const BundleLayout& layout = store_.source().layout;
-  std::atomic<int64_t> damaged{-1};
-  compute.team().ParallelFor(range.count, kCheckGrain, [&](int64_t begin, int64_t end, int) {
-    std::array<int32_t, kCheckGrain> rows;
-    int64_t num_read = 0;
-    const auto check = [&] {
-      const int64_t found = FindDamagedBundle(
-          compute.kernels(), layout, {range.bundles, layout.stride, rows.data(), num_read});
-      if (found >= 0) damaged = rows[static_cast<size_t>(found)];
-      num_read = 0;
-    };
-    for (int64_t i = begin; i < end; ++i) {
-      const int32_t slot = range.slots[static_cast<size_t>(i)];
-      if (slot < 0) {
-        rows[static_cast<size_t>(num_read++)] = static_cast<int32_t>(i);
-        if (num_read == kCheckGrain) check();
-      } else {
-        std::memcpy(range.bundles + static_cast<size_t>(i) * layout.stride,
-                    store_.Slots(slot, 1).data(), layout.stride);
-      }
+  std::array<int32_t, kCheckGrain> rows;
+  int64_t num_rows = 0;
+  const auto check = [&] {
+    const int64_t found =
+        FindDamagedBundle(table, layout, {range.bundles, layout.stride, rows.data(), num_rows});
+    if (found >= 0) damaged_ = rows[static_cast<size_t>(found)];
+    num_rows = 0;
+  };
+  for (int64_t i = begin; i < end; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (!range.IsCached(at)) {
+      rows[static_cast<size_t>(num_rows++)] = static_cast<int32_t>(i);
+      if (num_rows == kCheckGrain) check();
+    } else if (copies) {
+      std::memcpy(range.bundles + at * layout.stride, store_.Slots(range.slots[at], 1).data(),
+                  layout.stride);
     }
-    if (num_read > 0) check();
+  }
+  if (num_rows > 0) check();
+}
+
+void RangeReader::CompleteAll(Compute& compute, const Range& range) {
+  damaged_ = -1;
+  compute.team().ParallelFor(range.count, kCheckGrain, [&](int64_t begin, int64_t end, int) {
+    Complete(compute.kernels(), range, begin, end, true);
   });
-  if (damaged >= 0) store_.ThrowDamaged(range.ffn, range.first + damaged);
+  ThrowIfDamaged(range);
+}
+
+void RangeReader::ThrowIfDamaged(const Range& range) const {
+  if (damaged_ >= 0) store_.ThrowDamaged(range.ffn, range.first + damaged_);
+}
+
+// Where they are: in order, unless some are in slots of the cache.
+FfnNeurons RangeReader::RowsOf(const StreamedFfn& ffn, const Range& range) const {
+  if (store_.computes_in_slots()) return store_.RowsInSlots(ffn, range.slots);
+  return store_.RowsOfBundles(ffn, range.first, range.count, range.bundles);
 }
 
 // The oldest range has been used: its slots take what comes next.

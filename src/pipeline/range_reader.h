@@ -2,13 +2,15 @@
 //
 // An FFN is given out as ranges of neurons in ascending order: first what is pinned, then the rest
 // through the spare slots of the store, one range of them while the next ones are being read. Runs
-// of neurons that the cache has are copied instead of read. Where the model has one FFN per layer,
-// reading goes on into the next layer, so that it overlaps with attention too. Ranges are whole
-// bundles also where gates are in memory: a disk reads one long run faster than two thirds of it in
-// pieces.
+// of neurons that the cache has are not read: they are used where they are, or copied. Where the
+// model has one FFN per layer, reading goes on into the next layer, so that it overlaps with
+// attention too. Ranges are whole bundles also where gates are in memory: a disk reads one long run
+// faster than two thirds of it in pieces.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,22 +35,30 @@ class RangeReader {
   // must not change between two calls without a Stop.
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
-    const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
-    const int64_t pinned = store_.plan().pinned_neurons;
-    const Stopwatch watch;
-    try {
-      if (pinned < store_.source().neurons) Begin(index, pinned);
-      if (pinned > 0) visit(int64_t{0}, store_.RowsOfPinned(ffn));
-      while (in_order_.ffn == index) {
-        const Range& range = Take(compute);
-        visit(range.first, store_.RowsOfBundles(ffn, range.first, range.count, range.bundles));
-        Recycle();
-      }
-    } catch (...) {
-      Stop();
-      throw;
-    }
-    Count(watch);
+    ForEach(compute, ffn, [&](const Range* range) {
+      if (range == nullptr) return visit(int64_t{0}, store_.RowsOfPinned(ffn));
+      CompleteAll(compute, *range);
+      visit(range->first, store_.RowsOfBundles(ffn, range->first, range->count, range->bundles));
+    });
+  }
+
+  // The same for who reads many neurons at a time on each thread: visit(first_neuron, rows, arrive)
+  // calls (*arrive)(begin, count) before it reads rows of neurons begin to begin + count of a
+  // range, so that what is verified is in a cache of that thread (null: all may be read). What was
+  // computed of a damaged neuron is thrown away with the Error(kCorrupt) after `visit`.
+  using Arrive = std::function<void(int64_t begin, int64_t count)>;
+  template <typename Visit>
+  void ForEachArriving(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+    const Arrive* all_are_here = nullptr;
+    ForEach(compute, ffn, [&](const Range* range) {
+      if (range == nullptr) return visit(int64_t{0}, store_.RowsOfPinned(ffn), all_are_here);
+      damaged_ = -1;
+      const Arrive arrive = [&](int64_t begin, int64_t count) {
+        Complete(compute.kernels(), *range, begin, begin + count, !store_.computes_in_slots());
+      };
+      visit(range->first, RowsOf(ffn, *range), &arrive);
+      ThrowIfDamaged(*range);
+    });
   }
 
   // Reads neurons [0, end) of an FFN; visit(first_neuron, bundles, count) copies them elsewhere.
@@ -59,6 +69,7 @@ class RangeReader {
       Begin(ffn, 0);
       while (in_order_.ffn == ffn && in_order_.neuron < end) {
         const Range& range = Take(compute);
+        CompleteAll(compute, range);
         visit(range.first, range.bundles, range.count);
         Recycle();
       }
@@ -83,15 +94,38 @@ class RangeReader {
     int64_t first = 0;
     int64_t count = 0;
     std::byte* bundles = nullptr;
-    std::vector<int32_t> slots;  // of each neuron: where it is copied from; -1: it is read
+    int32_t spare_slot = 0;      // of its first neuron
+    std::vector<int32_t> slots;  // of each neuron: the cache's, or the spare one that it is read to
     int pending = 0;             // reads
     int error = 0;
+
+    bool IsCached(size_t i) const { return slots[i] != spare_slot + static_cast<int32_t>(i); }
   };
   struct Place {
     int64_t ffn = -1;
     int64_t neuron = 0;
     bool operator==(const Place&) const = default;
   };
+
+  // Calls visit with null for what is pinned, then with every range.
+  template <typename Visit>
+  void ForEach(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+    const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
+    const int64_t pinned = store_.plan().pinned_neurons;
+    const Stopwatch watch;
+    try {
+      if (pinned < store_.source().neurons) Begin(index, pinned);
+      if (pinned > 0) visit(nullptr);
+      while (in_order_.ffn == index) {
+        visit(&Take(compute));
+        Recycle();
+      }
+    } catch (...) {
+      Stop();
+      throw;
+    }
+    Count(watch);
+  }
 
   void Begin(int64_t ffn, int64_t neuron);
   const Range& Take(Compute& compute);
@@ -101,18 +135,23 @@ class RangeReader {
   void FindCached(Range& range) const;
   void Collect(bool wait);
   void Count(const Stopwatch& watch);
-  void Complete(Compute& compute, const Range& range) const;
+  void Complete(const kernels::KernelTable& table, const Range& range, int64_t begin, int64_t end,
+                bool copies);
+  void CompleteAll(Compute& compute, const Range& range);
+  void ThrowIfDamaged(const Range& range) const;
+  FfnNeurons RowsOf(const StreamedFfn& ffn, const Range& range) const;
   Place Next(Place place, int64_t count) const;
 
   BundleStore& store_;
   std::unique_ptr<ReadQueue> queue_;
   std::vector<Range> buffers_;  // a ring
   std::vector<ReadRequest> requests_;
-  size_t oldest_ = 0;              // the range to be taken next
-  size_t filled_ = 0;              // ranges that are read or being read, from oldest_ on
-  Place in_order_;                 // where the oldest range begins
-  Place to_read_;                  // where the next read begins; ffn -1: nowhere
-  std::optional<int64_t> prefix_;  // neurons of an FFN that are wanted; nothing: all of all FFNs
+  size_t oldest_ = 0;                 // the range to be taken next
+  size_t filled_ = 0;                 // ranges that are read or being read, from oldest_ on
+  Place in_order_;                    // where the oldest range begins
+  Place to_read_;                     // where the next read begins; ffn -1: nowhere
+  std::optional<int64_t> prefix_;     // neurons of an FFN that are wanted; nothing: all of all FFNs
+  std::atomic<int64_t> damaged_{-1};  // a neuron of the range that was taken
   StreamCounts counts_;
 };
 

@@ -112,9 +112,16 @@ TEST_F(StreamedFfnsTest, DamageFoundInSequentialReadsIsNamed) {
       {.pinned_neurons = 64, .cache_slots = 10, .range_neurons = 64, .range_buffers = 2}, {});
   streamed.Fill(*compute_, {});
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
-  for (int repeat = 0; repeat < 2; ++repeat) {
+  for (const bool arriving : {false, true, false, true}) {
     try {
-      streamed.ForEachRange(*compute_, ffn, [](int64_t, const FfnNeurons&) {});
+      if (arriving) {
+        streamed.ForEachArriving(
+            *compute_, ffn, [](int64_t, const FfnNeurons& rows, const RangeReader::Arrive* arrive) {
+              if (arrive != nullptr) (*arrive)(0, rows.up.rows);
+            });
+      } else {
+        streamed.ForEachRange(*compute_, ffn, [](int64_t, const FfnNeurons&) {});
+      }
       ADD_FAILURE() << "damage went unnoticed";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kCorrupt);

@@ -149,7 +149,7 @@ class StreamStressTest : public StreamedFfnsTest {
     }
   }
 
-  // Tokens of a prompt. Throws what ForEachRange throws.
+  // Tokens of a prompt. Throws what ForEachArriving throws.
   void ExpectPromptOfMemory(const TestBundles& model, StreamedFfns& streamed) {
     const StreamedFfn ffn = RandomFfn(model);
     const int64_t hidden = model.sizes().hidden, neurons = model.sizes().neurons;
@@ -160,10 +160,13 @@ class StreamStressTest : public StreamedFfnsTest {
     MatMulInput input(budget_, kPromptTokens, hidden);
     input.Set({x.data(), kPromptTokens, hidden, hidden});
     const SparsePrefill::Choice choice = {{}, true};
-    streamed.ForEachRange(compute, ffn, [&](int64_t first, const FfnNeurons& rows) {
-      op.RunRange(compute, rows, input, {first, first == 0, first + rows.gate.rows == neurons},
-                  choice, {out.data(), kPromptTokens, hidden, hidden});
-    });
+    const auto visit = [&](int64_t first, const FfnNeurons& rows,
+                           const RangeReader::Arrive* arrive) {
+      op.RunRange(compute, rows, input,
+                  {first, first == 0, first + rows.gate.rows == neurons, arrive}, choice,
+                  {out.data(), kPromptTokens, hidden, hidden});
+    };
+    streamed.ForEachArriving(compute, ffn, visit);
     op.Run(compute, model.Resident(ffn), input, choice,
            {expected.data(), kPromptTokens, hidden, hidden});
     EXPECT_EQ(out, expected);

@@ -77,6 +77,12 @@ class StreamedFfns {
     decode_.StopAhead();
     ranges_.ForEachRange(compute, ffn, visit);
   }
+  // visit(first_neuron, rows, arrive); see RangeReader.
+  template <typename Visit>
+  void ForEachArriving(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+    decode_.StopAhead();
+    ranges_.ForEachArriving(compute, ffn, visit);
+  }
   // One token; see DecodePipeline::Run.
   SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
                       std::optional<std::span<const int32_t>> listed, bool skip_silent,

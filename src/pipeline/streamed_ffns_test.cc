@@ -15,14 +15,22 @@ namespace hearth {
 namespace {
 
 // That rows are those of `all` from `first` on, byte for byte.
-void ExpectRows(const RowsView& rows, const RowsView& all, int64_t first) {
+// slots: see FfnNeurons.
+void ExpectRows(const RowsView& rows, const int32_t* slots, const RowsView& all, int64_t first) {
   const size_t bytes = RowBytes(rows.dtype, static_cast<size_t>(rows.cols));
   for (int64_t i = 0; i < rows.rows; ++i) {
-    EXPECT_EQ(std::memcmp(rows.data + static_cast<size_t>(i) * rows.stride,
+    const auto row = static_cast<size_t>(slots != nullptr ? slots[i] : i);
+    EXPECT_EQ(std::memcmp(rows.data + row * rows.stride,
                           all.data + static_cast<size_t>(first + i) * all.stride, bytes),
               0)
         << first + i;
   }
+}
+
+void ExpectNeurons(const FfnNeurons& rows, const FfnNeurons& all, int64_t first) {
+  ExpectRows(rows.gate, rows.slots, all.gate, first);
+  ExpectRows(rows.up, rows.slots, all.up, first);
+  ExpectRows(rows.down, rows.slots, all.down, first);
 }
 
 TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
@@ -115,13 +123,23 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
       std::vector<float> out(x.size(), 99.0f), expected(x.size());
       op.Run(*compute_, model.Resident(ffn), input, {}, {expected.data(), tokens, hidden, hidden});
       int64_t next = 0;
-      streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+      const auto visit = [&](int64_t first, const FfnNeurons& rows,
+                             const RangeReader::Arrive* arrive) {
         EXPECT_EQ(first, next);
         next += rows.gate.rows;
-        op.RunRange(*compute_, rows, input, {first, first == 0, next == model.sizes().neurons}, {},
+        op.RunRange(*compute_, rows, input,
+                    {first, first == 0, next == model.sizes().neurons, arrive}, {},
                     {out.data(), tokens, hidden, hidden});
-      });
+      };
+      streamed.ForEachArriving(*compute_, ffn, visit);
       EXPECT_EQ(next, model.sizes().neurons);
+      ASSERT_EQ(out, expected) << "trial " << trial << " layer " << layer;
+      // The same with rows that all lie in order.
+      next = 0;
+      std::fill(out.begin(), out.end(), 99.0f);
+      streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+        visit(first, rows, nullptr);
+      });
       ASSERT_EQ(out, expected) << "trial " << trial << " layer " << layer;
     }
   }
@@ -161,7 +179,8 @@ TEST_F(StreamedFfnsTest, RangesCopyTheLongRunsThatTheCacheHas) {
     int64_t neurons = 0;
     streamed.ForEachRange(
         *compute_, {0, 0, FfnActivation::kRelu}, [&](int64_t first, const FfnNeurons& rows) {
-          ExpectRows(rows.up, model.Resident({0, 0, FfnActivation::kRelu}).up, first);
+          EXPECT_EQ(rows.slots, nullptr);
+          ExpectNeurons(rows, model.Resident({0, 0, FfnActivation::kRelu}), first);
           neurons += rows.up.rows;
         });
     EXPECT_EQ(neurons, 256);
@@ -193,14 +212,21 @@ TEST_F(StreamedFfnsTest, RangesAreRightWhateverTheCacheHas) {
       }
       streamed.Run(*compute_, {layer, 0, FfnActivation::kRelu}, x.data(), list, true, out.data());
     }
-    for (int64_t layer = 0; layer < 2; ++layer) {
-      const StreamedFfn ffn = {layer, 0, FfnActivation::kRelu};
+    for (int64_t pass = 0; pass < 4; ++pass) {
+      const StreamedFfn ffn = {pass % 2, 0, FfnActivation::kRelu};
       const FfnNeurons expected = model.Resident(ffn);
-      streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
-        ExpectRows(rows.gate, expected.gate, first);
-        ExpectRows(rows.up, expected.up, first);
-        ExpectRows(rows.down, expected.down, first);
-      });
+      if (pass < 2) {
+        streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+          ExpectNeurons(rows, expected, first);
+        });
+        continue;
+      }
+      streamed.ForEachArriving(
+          *compute_, ffn,
+          [&](int64_t first, const FfnNeurons& rows, const RangeReader::Arrive* arrive) {
+            if (arrive != nullptr) (*arrive)(0, rows.up.rows);
+            ExpectNeurons(rows, expected, first);
+          });
     }
     copied += streamed.range_counts().hits;
     const StreamCounts& counts = streamed.range_counts();
