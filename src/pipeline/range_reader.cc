@@ -165,8 +165,7 @@ void RangeReader::Count(const Stopwatch& watch) {
   counts_.wall_seconds += watch.Seconds();
 }
 
-// Of neurons [begin, end) checks those that were read, and, if asked, copies the others beside
-// them.
+// Checks those of neurons [begin, end) that were read; copies the others beside them, if asked.
 void RangeReader::Complete(const kernels::KernelTable& table, const Range& range, int64_t begin,
                            int64_t end, bool copies) {
   const BundleLayout& layout = store_.source().layout;
@@ -203,7 +202,7 @@ void RangeReader::ThrowIfDamaged(const Range& range) const {
   if (damaged_ >= 0) store_.ThrowDamaged(range.ffn, range.first + damaged_);
 }
 
-// Where they are: in order, unless some are in slots of the cache.
+// Where they are: in the buffer and the cache, or all in the buffer, where Complete copies them.
 FfnNeurons RangeReader::RowsOf(const StreamedFfn& ffn, const Range& range) const {
   if (store_.computes_in_slots()) return store_.RowsInSlots(ffn, range.slots);
   return store_.RowsOfBundles(ffn, range.first, range.count, range.bundles);
