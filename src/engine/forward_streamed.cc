@@ -79,7 +79,7 @@ void Forward::ObserveStreamed(const StreamedFfn& ffn, bool skip_silent,
 void Forward::StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice,
                            FloatView out, const std::function<void(int64_t first)>& after_range) {
   const int64_t neurons = streamed_->store().source().neurons;
-  const auto visit = [&](int64_t first, const FfnNeurons& rows, const RangeReader::Arrive* arrive) {
+  const auto visit = [&](int64_t first, const FfnNeurons& rows, const NeuronsArrive* arrive) {
     const SparsePrefill::Range range = {.first = first,
                                         .is_first = first == 0,
                                         .is_last = first + rows.gate.rows == neurons,

@@ -46,8 +46,9 @@ HWY_INLINE void HashStripes(const uint8_t* const* rows, const uint8_t* const* ne
     if (at % kHashLineBytes == 0) {
       const size_t ahead = at + kHashAheadBytes;
       const bool is_here = ahead < bytes;
-      for (int r = 0; r < kHashRows; ++r)
+      for (int r = 0; r < kHashRows; ++r) {
         FetchAhead(is_here ? rows[r] + ahead : next[r] + (ahead - bytes));
+      }
     }
     Unrolled<kHashVectors>([&]<int i>() HEARTH_INLINED {
       const Words words = LoadStripes(d, rows + i * kHashRowsOfVector, at);

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,6 +35,10 @@ struct FfnNeurons {
   // only); null: row i is neuron i.
   const int32_t* slots = nullptr;
 };
+
+// Told, by the thread that will read them next, that rows of neurons [begin, begin + count) are
+// about to be read. Must not throw; several threads at a time, each neuron once.
+using NeuronsArrive = std::function<void(int64_t begin, int64_t count)>;
 
 // Throws Error(kInternal) where rows do not belong together, have a type that no kernel computes,
 // or are larger than the scratch.

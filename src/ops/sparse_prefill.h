@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -60,9 +59,7 @@ class SparsePrefill {
     int64_t first = 0;
     bool is_first = true;
     bool is_last = true;
-    // Called before rows of neurons [begin, begin + count) of the range are read, once for each, by
-    // the thread that reads them next; must not throw. May be null.
-    const std::function<void(int64_t begin, int64_t count)>* arrive = nullptr;
+    const NeuronsArrive* arrive = nullptr;  // of neurons of the range; may be null
   };
   SparseFfnCounts RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
                            const Range& range, const Choice& choice, FloatView out);

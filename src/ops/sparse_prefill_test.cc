@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -77,7 +76,7 @@ class PrefillProblem {
       views[v]->data = memory[v].data();
     }
     const RowsView from[3] = {ffn_.gate, ffn_.up, ffn_.down};
-    const std::function<void(int64_t, int64_t)> arrive = [&](int64_t begin, int64_t count) {
+    const NeuronsArrive arrive = [&](int64_t begin, int64_t count) {
       for (int64_t n = begin; n < begin + count; ++n) {
         const auto slot = static_cast<size_t>(slots[static_cast<size_t>(n)]);
         for (int v = 0; v < 3; ++v) {

@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -46,14 +45,13 @@ class RangeReader {
   // calls (*arrive)(begin, count) before it reads rows of neurons begin to begin + count of a
   // range, so that what is verified is in a cache of that thread (null: all may be read). What was
   // computed of a damaged neuron is thrown away with the Error(kCorrupt) after `visit`.
-  using Arrive = std::function<void(int64_t begin, int64_t count)>;
   template <typename Visit>
   void ForEachArriving(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
-    const Arrive* all_are_here = nullptr;
+    const NeuronsArrive* all_are_here = nullptr;
     ForEach(compute, ffn, [&](const Range* range) {
       if (range == nullptr) return visit(int64_t{0}, store_.RowsOfPinned(ffn), all_are_here);
       damaged_ = -1;
-      const Arrive arrive = [&](int64_t begin, int64_t count) {
+      const NeuronsArrive arrive = [&](int64_t begin, int64_t count) {
         Complete(compute.kernels(), *range, begin, begin + count, !store_.computes_in_slots());
       };
       visit(range->first, RowsOf(ffn, *range), &arrive);
@@ -94,7 +92,8 @@ class RangeReader {
     int64_t first = 0;
     int64_t count = 0;
     std::byte* bundles = nullptr;
-    int32_t spare_slot = 0;      // of its first neuron
+    // Of its first neuron. Where slots are halves of bundles, these numbers are no slots.
+    int32_t spare_slot = 0;
     std::vector<int32_t> slots;  // of each neuron: the cache's, or the spare one that it is read to
     int pending = 0;             // reads
     int error = 0;

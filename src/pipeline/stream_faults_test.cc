@@ -115,10 +115,10 @@ TEST_F(StreamedFfnsTest, DamageFoundInSequentialReadsIsNamed) {
   for (const bool arriving : {false, true, false, true}) {
     try {
       if (arriving) {
-        streamed.ForEachArriving(
-            *compute_, ffn, [](int64_t, const FfnNeurons& rows, const RangeReader::Arrive* arrive) {
-              if (arrive != nullptr) (*arrive)(0, rows.up.rows);
-            });
+        streamed.ForEachArriving(*compute_, ffn,
+                                 [](int64_t, const FfnNeurons& rows, const NeuronsArrive* arrive) {
+                                   if (arrive != nullptr) (*arrive)(0, rows.up.rows);
+                                 });
       } else {
         streamed.ForEachRange(*compute_, ffn, [](int64_t, const FfnNeurons&) {});
       }

@@ -160,8 +160,7 @@ class StreamStressTest : public StreamedFfnsTest {
     MatMulInput input(budget_, kPromptTokens, hidden);
     input.Set({x.data(), kPromptTokens, hidden, hidden});
     const SparsePrefill::Choice choice = {{}, true};
-    const auto visit = [&](int64_t first, const FfnNeurons& rows,
-                           const RangeReader::Arrive* arrive) {
+    const auto visit = [&](int64_t first, const FfnNeurons& rows, const NeuronsArrive* arrive) {
       op.RunRange(compute, rows, input,
                   {first, first == 0, first + rows.gate.rows == neurons, arrive}, choice,
                   {out.data(), kPromptTokens, hidden, hidden});

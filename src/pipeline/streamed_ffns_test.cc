@@ -123,8 +123,7 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
       std::vector<float> out(x.size(), 99.0f), expected(x.size());
       op.Run(*compute_, model.Resident(ffn), input, {}, {expected.data(), tokens, hidden, hidden});
       int64_t next = 0;
-      const auto visit = [&](int64_t first, const FfnNeurons& rows,
-                             const RangeReader::Arrive* arrive) {
+      const auto visit = [&](int64_t first, const FfnNeurons& rows, const NeuronsArrive* arrive) {
         EXPECT_EQ(first, next);
         next += rows.gate.rows;
         op.RunRange(*compute_, rows, input,
@@ -222,8 +221,7 @@ TEST_F(StreamedFfnsTest, RangesAreRightWhateverTheCacheHas) {
         continue;
       }
       streamed.ForEachArriving(
-          *compute_, ffn,
-          [&](int64_t first, const FfnNeurons& rows, const RangeReader::Arrive* arrive) {
+          *compute_, ffn, [&](int64_t first, const FfnNeurons& rows, const NeuronsArrive* arrive) {
             if (arrive != nullptr) (*arrive)(0, rows.up.rows);
             ExpectNeurons(rows, expected, first);
           });

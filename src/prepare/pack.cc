@@ -98,8 +98,7 @@ class Packer {
     CheckDiskSpace(path, writer_->total_bytes());
     if (!drop_page_cache_) return;
     writer_->KeepOutOfPageCache();
-    // What looking at the source has left there counts against the limit, and nothing else knows
-    // it.
+    // What looking at the source has left there counts against the limit, unknown to the ledger.
     for (size_t i = 0; i < source.num_parts(); ++i) {
       source.part(i).DropCached(0, source.part(i).size_bytes());
     }
