@@ -51,14 +51,13 @@ class WorkerTeam {
     }
     shares_.Deal(units);
     Run([&](int worker) {
-      using Clock = std::chrono::steady_clock;
-      const Clock::time_point start = Clock::now();
+      const auto start = std::chrono::steady_clock::now();
       int64_t done = 0;
       while (const auto range = shares_.Take(worker)) {
         fn(range->begin * grain, range->end == units ? count : range->end * grain, worker);
         done += range->end - range->begin;
       }
-      const std::chrono::nanoseconds time = Clock::now() - start;
+      const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start;
       shares_.Report(worker, done, time.count());
     });
     shares_.UpdateSpeeds();

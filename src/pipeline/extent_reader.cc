@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
@@ -27,8 +28,10 @@ ExtentReader::ExtentReader(Budget& budget, const ExtentMap& map,
       buffer_bytes_(map.shape().read_bytes),
       memory_(budget, "read buffers", buffer_bytes_ * static_cast<size_t>(num_buffers)),
       reads_(static_cast<size_t>(num_buffers)),
+      order_(reads_.size()),
       // Two layers, and what fills the buffers at load.
       asked_(static_cast<size_t>(2 * map.keys_of_layer() + num_buffers)) {
+  std::iota(order_.begin(), order_.end(), 0);
   const uint64_t pieces = (buffer_bytes_ / kPieceBytes + 1) * reads_.size();
   for (const auto& file : files) {
     if (ExtentMap::kReadAlignment % file->alignment_bytes() != 0 ||
@@ -43,18 +46,18 @@ ExtentReader::ExtentReader(Budget& budget, const ExtentMap& map,
 }
 
 void ExtentReader::Ask(int32_t key) {
-  if (num_asked_ == asked_.size()) {
+  if (num_asked() == capacity()) {
     throw Error(ErrorCode::kInternal, "ExtentReader", "more extents than fit were asked for");
   }
-  asked_[(oldest_asked_ + num_asked_++) % asked_.size()] = key;
+  asked_[(oldest_asked_ + num_waiting_++) % asked_.size()] = key;
   ReadAhead();
 }
 
 void ExtentReader::ReadAhead() {
-  while (num_reads_ < std::min(reads_.size(), num_asked_)) {
-    const size_t read = (oldest_read_ + num_reads_) % reads_.size();
-    Submit(read, asked_[(oldest_asked_ + num_reads_) % asked_.size()]);
-    ++num_reads_;
+  while (num_reads_ < reads_.size() && num_waiting_ > 0) {
+    Submit(order_[num_reads_++], asked_[oldest_asked_]);
+    oldest_asked_ = (oldest_asked_ + 1) % asked_.size();
+    --num_waiting_;
   }
 }
 
@@ -64,7 +67,7 @@ void ExtentReader::Submit(size_t index, int32_t key) {
   const uint32_t alignment = files_[part]->alignment_bytes();
   const AlignedRange range = CoveringRange(extent.file_offset(), extent.stored_bytes(), alignment);
   Read& read = reads_[index];
-  read = {.skip = range.skip, .bytes = extent.stored_bytes(), .part = part};
+  read = {.key = key, .skip = range.skip, .bytes = extent.stored_bytes(), .part = part};
   for (uint64_t at = 0; at < range.bytes; at += kPieceBytes) {
     const uint64_t bytes = std::min(kPieceBytes, range.bytes - at);
     const ReadRequest request = {.offset = range.offset + at,
@@ -91,22 +94,29 @@ void ExtentReader::Collect(size_t part, bool wait) noexcept {
   }
 }
 
-std::span<const std::byte> ExtentReader::Take() {
-  if (num_reads_ == 0) throw Error(ErrorCode::kInternal, "ExtentReader", "nothing was asked for");
-  const Read& read = reads_[oldest_read_];
+// The place in order_ of a read that has ended, or `among`.
+size_t ExtentReader::FirstThereOf(size_t among) const {
+  size_t place = 0;
+  while (place < among && reads_[order_[place]].pending > 0) ++place;
+  return place;
+}
+
+ExtentReader::Taken ExtentReader::TakeAnyOf(int64_t among) {
+  const size_t wanted = std::min(static_cast<size_t>(among), num_reads_);
+  if (wanted == 0) throw Error(ErrorCode::kInternal, "ExtentReader", "nothing was asked for");
   const Stopwatch watch;
-  Collect(read.part, false);
-  while (read.pending > 0) Collect(read.part, true);
+  for (size_t part = 0; part < queues_.size(); ++part) Collect(part, false);
+  while ((taken_ = FirstThereOf(wanted)) == wanted) Collect(reads_[order_.front()].part, true);
   wait_seconds_ += watch.Seconds();
+  const Read& read = reads_[order_[taken_]];
   if (read.error != 0) ThrowReadError(*files_[read.part], "weights", read.error);
-  return {BufferOf(oldest_read_) + read.skip, read.bytes};
+  return {read.key, {BufferOf(order_[taken_]) + read.skip, read.bytes}};
 }
 
 void ExtentReader::Done() {
-  oldest_read_ = (oldest_read_ + 1) % reads_.size();
+  const auto taken = order_.begin() + static_cast<int64_t>(taken_);
+  std::rotate(taken, taken + 1, order_.begin() + static_cast<int64_t>(num_reads_));
   --num_reads_;
-  oldest_asked_ = (oldest_asked_ + 1) % asked_.size();
-  --num_asked_;
   ReadAhead();
 }
 
@@ -116,7 +126,7 @@ void ExtentReader::Stop() noexcept {
   }
   for (Read& read : reads_) read = {};
   num_reads_ = 0;
-  num_asked_ = 0;
+  num_waiting_ = 0;
 }
 
 }  // namespace hearth

@@ -257,7 +257,7 @@ void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
   const double waited = reader_.wait_seconds();
   try {
     MultiplyPresent(compute, expert, products, input);
-    for (const FfnProduct& product : products) MultiplyMissing(compute, expert, product, input);
+    MultiplyMissing(compute, expert, products, input);
   } catch (...) {
     Abandon();
     throw;
@@ -267,15 +267,19 @@ void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
   counts_.bytes_read = reader_.bytes_read() - other_bytes_;
 }
 
+// Which entries of the current layer are of a matrix of an FFN: from the first to before the second.
+std::pair<size_t, size_t> StreamedMatrices::EntriesOf(int64_t expert, FfnMatrix which) const {
+  const size_t begin = current_.IndexOf(map_.FirstOf(current_.layer, expert, which));
+  return {begin, begin + static_cast<size_t>(map_.CountOf(current_.layer, which))};
+}
+
 // What is in memory in one section.
 void StreamedMatrices::MultiplyPresent(Compute& compute, int64_t expert,
                                        std::span<const FfnProduct> products, MatMulInput& input) {
   present_.clear();
   for (const FfnProduct& product : products) {
-    const int32_t first = map_.FirstOf(current_.layer, expert, product.which);
-    const size_t begin = current_.IndexOf(first);
-    const auto count = static_cast<size_t>(map_.CountOf(current_.layer, product.which));
-    for (size_t i = begin; i < begin + count; ++i) {
+    const auto [begin, end] = EntriesOf(expert, product.which);
+    for (size_t i = begin; i < end; ++i) {
       if (!IsHere(current_.entries[i])) continue;
       const Extent extent = map_.At(map_.FirstKey(current_.layer) + current_.offsets[i]);
       present_.push_back({extent.View(Slot(current_.entries[i].slot)),
@@ -285,32 +289,46 @@ void StreamedMatrices::MultiplyPresent(Compute& compute, int64_t expert,
   if (!present_.empty()) MatMul(compute, present_, input);
 }
 
-void StreamedMatrices::MultiplyMissing(Compute& compute, int64_t expert, const FfnProduct& product,
-                                       MatMulInput& input) {
-  const size_t begin = current_.IndexOf(map_.FirstOf(current_.layer, expert, product.which));
-  const auto count = static_cast<size_t>(map_.CountOf(current_.layer, product.which));
-  for (size_t i = begin; i < begin + count; ++i) {
-    if (IsHere(current_.entries[i])) continue;
-    const Extent extent = map_.At(map_.FirstKey(current_.layer) + current_.offsets[i]);
-    const Product rows = {extent.View(Bring(compute, i)),
-                          Columns(product.out, extent.first_row, extent.rows)};
+// What is read, as it comes: these extents were asked for before all others that are on their way.
+void StreamedMatrices::MultiplyMissing(Compute& compute, int64_t expert,
+                                       std::span<const FfnProduct> products, MatMulInput& input) {
+  int64_t missing = 0;
+  for (const FfnProduct& product : products) {
+    const auto [begin, end] = EntriesOf(expert, product.which);
+    for (size_t i = begin; i < end; ++i) missing += IsHere(current_.entries[i]) ? 0 : 1;
+  }
+  for (; missing > 0; --missing) {
+    const ExtentReader::Taken taken = reader_.TakeAnyOf(missing);
+    const size_t index = current_.IndexOf(taken.key - map_.FirstKey(current_.layer));
+    const auto product =
+        std::find_if(products.begin(), products.end(), [&](const FfnProduct& candidate) {
+          const auto [begin, end] = EntriesOf(expert, candidate.which);
+          return begin <= index && index < end;
+        });
+    if (product == products.end()) {
+      throw Error(ErrorCode::kInternal, "StreamedMatrices", "multiplied in another order");
+    }
+    const Extent extent = map_.At(taken.key);
+    const Product rows = {Bring(compute, taken, index),
+                          Columns(product->out, extent.first_row, extent.rows)};
     MatMul(compute, {&rows, 1}, input);
   }
 }
 
-// Waits for an extent and lays it out where it is multiplied.
-std::byte* StreamedMatrices::Bring(Compute& compute, size_t index) {
-  const int32_t key = map_.FirstKey(current_.layer) + current_.offsets[index];
+// Lays an extent out where it is multiplied.
+WeightView StreamedMatrices::Bring(Compute& compute, const ExtentReader::Taken& taken,
+                                   size_t index) {
+  const Extent extent = map_.At(taken.key);
   const CacheEntry& entry = current_.entries[index];
   const bool is_kept = entry.found == CacheFound::kMiss;
   std::byte* to = Slot(is_kept ? entry.slot : static_cast<int32_t>(plan_.cache_slots));
-  Unpack(compute, map_.At(key), reader_.Take(), to);
+  Unpack(compute, extent, taken.stored, to);
   reader_.Done();
   if (is_kept) {
-    cache_->Loaded(key);
+    cache_->Loaded(taken.key);
     current_.loaded[index] = true;
   }
-  return to;
+  return extent.View(to);
 }
 
 void StreamedMatrices::EndLayer() { Release(current_); }

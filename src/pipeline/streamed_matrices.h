@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/budget.h"
@@ -106,9 +107,10 @@ class StreamedMatrices {
   void PutPresentFirst(const Batch& batch, std::span<int32_t> experts);
   void MultiplyPresent(Compute& compute, int64_t expert, std::span<const FfnProduct> products,
                        MatMulInput& input);
-  void MultiplyMissing(Compute& compute, int64_t expert, const FfnProduct& product,
+  void MultiplyMissing(Compute& compute, int64_t expert, std::span<const FfnProduct> products,
                        MatMulInput& input);
-  std::byte* Bring(Compute& compute, size_t index);
+  std::pair<size_t, size_t> EntriesOf(int64_t expert, FfnMatrix which) const;
+  WeightView Bring(Compute& compute, const ExtentReader::Taken& taken, size_t index);
   void Unpack(Compute& compute, const Extent& extent, std::span<const std::byte> stored,
               std::byte* to);
   void Release(Batch& batch) noexcept;

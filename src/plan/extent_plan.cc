@@ -10,8 +10,9 @@ namespace {
 
 constexpr int64_t kFewestBuffers = 2;
 constexpr int64_t kMostBuffers = 64;
-// In flight, a disk reads at its sequential speed with these.
-constexpr uint64_t kReadAheadBytes = uint64_t{16} << 20;
+// In flight, a disk reads at its sequential speed with half of these; with as many it also has
+// something to read while attention and the extents in memory are computed.
+constexpr uint64_t kReadAheadBytes = uint64_t{32} << 20;
 
 constexpr ExtentPlan kSmallest = {.cache_slots = 1, .read_buffers = kFewestBuffers};
 
