@@ -340,29 +340,45 @@ TEST_F(PackCommandTest, TheSmallestMemoryNamedWorks) {
   EXPECT_EQ(done.exit_code, 0) << size << ": " << done.err;
 }
 
-// The model is streamed while it is learned from.
+// The model is streamed while it is learned from, and so is what is written while it is scored.
 TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer keeps what learning gave back, so that packing has less than it";
 #endif
-  MakeModel(folder_.Path("m"), R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 4096,
-              "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
-              "vocab_size": 300, "context_length": 512, "activation": "drelu"})",
-            DType::kQ8_0);
   std::ofstream(folder_.Path("text"))
       << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 420);
-  const auto pack = [&](const std::string& memory) {
-    return RunHearth({"pack", folder_.Path("m"), "--text", folder_.Path("text"), "-o",
-                      folder_.Path("little"), "--threads", "2", "--memory", memory});
+  const auto make = [&](const std::string& activation) {
+    MakeModel(folder_.Path("m"),
+              R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 4096,
+              "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
+              "vocab_size": 300, "context_length": 512, "activation": ")" +
+                  activation + "\"}",
+              DType::kQ8_0);
   };
-  const ProgramResult refused = pack("1M");
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, Not(HasSubstr("--ctx"))) << "pack has none";
-  const ProgramResult little = pack(NamedIn(refused.err));
-  ASSERT_EQ(little.exit_code, 0) << little.err;
-  EXPECT_THAT(little.err, HasSubstr("larger than this memory"));
-  EXPECT_THAT(folder_.Files(), ElementsAre("little", "m", "text"));
-  EXPECT_THAT(RunHearth({"inspect", folder_.Path("little")}).out, HasSubstr("predictors rank"));
+  const auto pack_little = [&](const std::vector<std::string>& more) {
+    const auto pack = [&](const std::string& memory) {
+      std::vector<std::string> words = {"pack",      folder_.Path("m"),
+                                        "--text",    folder_.Path("text"),
+                                        "-o",        folder_.Path("little"),
+                                        "--threads", "2",
+                                        "--memory",  memory};
+      words.insert(words.end(), more.begin(), more.end());
+      return RunHearth(words);
+    };
+    const ProgramResult refused = pack("1M");
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.err, Not(HasSubstr("--ctx"))) << "pack has none";
+    const ProgramResult little = pack(NamedIn(refused.err));
+    EXPECT_EQ(little.exit_code, 0) << little.err;
+    EXPECT_THAT(little.err, HasSubstr("larger than this memory"));
+    EXPECT_THAT(little.out, HasSubstr("before packing")) << "the perplexity of both";
+    EXPECT_THAT(folder_.Files(), ElementsAre("little", "m", "text"));
+    return RunHearth({"inspect", folder_.Path("little")}).out;
+  };
+  make("drelu");
+  EXPECT_THAT(pack_little({}), HasSubstr("predictors rank"));
+  make("silu");
+  EXPECT_THAT(pack_little({"--silu-threshold", "5%"}), HasSubstr("silu"));
 }
 
 }  // namespace

@@ -144,13 +144,18 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   model.memory_bytes = options.memory_bytes;
   model.threads = options.threads;
   model.advises = false;
-  model.may_stream = !options.silu_change;  // thresholds are tried on weights in memory
   const bool makes_predictors = MakesPredictors(file, options);
   PredictorOptions predictors;
   if (makes_predictors) {
     MakeFolder(options.state_dir);
     predictors.state_dir = options.state_dir;
     ShareMemory(file, PlanMemory(file, std::ssize(tokens), options), model, predictors);
+  } else if (options.silu_change) {
+    // A context that does not follow from the memory, so that what is named as enough is.
+    model.context = std::min(ReadModelSpec(file).context_length, kSampleContext);
+    model.reserved_bytes = SiluCalibrationBytes(file, {.memory_bytes = options.memory_bytes,
+                                                       .threads = options.threads,
+                                                       .context = model.context});
   }
   auto engine = LoadEngine(model);
   if (engine->is_streamed()) {
@@ -163,6 +168,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
     lessons.silu = Calibrate(*engine, tokens, *options.silu_change);
     lessons.source = lessons.silu->before;
     engine.reset();  // two do not fit
+    model.reserved_bytes = 0;
     model.silu_thresholds = lessons.silu->thresholds;
     engine = LoadEngine(model);
   } else {

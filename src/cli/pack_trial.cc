@@ -13,13 +13,17 @@
 namespace hearth::cli {
 namespace {
 
-// Null where it cannot be held in memory as a whole or not be run; `missing` says which.
+constexpr char kTooLarge[] = "the packed file does not fit into memory as a whole";
+
+// Null where it cannot be run, or not be held in memory as a whole and there is nothing to score;
+// `missing` says which.
 std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptions& options,
                                    std::string& missing) {
   ModelOptions model;
   model.model = path;
   model.memory_bytes = options.memory_bytes;
-  model.may_stream = false;
+  model.may_stream = !options.sample.empty();
+  model.advises = false;
   model.threads = options.threads;
   model.mode = options.allowed.back();
   model.context = std::min(ReadModelSpec(GgufFile::Open(path)).context_length, kSampleContext);
@@ -27,7 +31,7 @@ std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptio
     return LoadEngine(model);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kOutOfBudget) {
-      missing = "the packed file does not fit into memory as a whole";
+      missing = kTooLarge;
     } else if (error.code() == ErrorCode::kUnsupported) {
       missing = "this program cannot run the packed file";
     } else {
@@ -74,6 +78,10 @@ PackTrial TryPackedFile(const std::string& path, const PackTrialOptions& options
   if (!engine) return trial;
   if (!options.sample.empty()) trial.score = ScorePacked(*engine, options);
   if (!chooses) return trial;
+  if (engine->is_streamed()) {
+    trial.missing = kTooLarge;
+    return trial;
+  }
   if (engine->context() < kModeTokens) {
     trial.missing = "the model's context is too short to measure speeds in";
     return trial;

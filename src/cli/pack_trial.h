@@ -28,8 +28,9 @@ struct PackTrial {
   std::string missing;             // why not all that could be measured was; empty: nothing is
 };
 
-// With progress lines on a terminal. A file that does not fit into memory as a whole is not
-// measured, and the last allowed mode is its mode. Throws Error(kCancelled) where it is
+// With progress lines on a terminal. Of a file that does not fit into memory as a whole speeds are
+// not measured, and the last allowed mode is its mode: which is fastest must not depend on who
+// packed it. It is scored all the same, streamed. Throws Error(kCancelled) where it is
 // interrupted, and what loading and running throw.
 PackTrial TryPackedFile(const std::string& path, const PackTrialOptions& options);
 

@@ -43,6 +43,11 @@ std::optional<NeuronMap> Engine::MakeNeuronMap() const {
   return NeuronMap(spec.num_layers, experts, neurons);
 }
 
+std::unique_ptr<Forward> Engine::MakeForward(const ModelSpec& spec, const ForwardLimits& limits) {
+  return std::make_unique<Forward>(spec, model_->weights(), compute_, budget_, limits,
+                                   StreamedWeights{streamed_.get(), matrices_.get()});
+}
+
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
   const GgufFile file = GgufFile::Open(path);
@@ -61,9 +66,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   const ModelSpec& spec = engine->model_->spec();
   engine->kv_pool_ = std::make_unique<KvPool>(
       engine->budget_, Forward::LayoutFor(spec, plan.limits.kv_dtype), plan.kv_tokens);
-  engine->forward_ = std::make_unique<Forward>(
-      spec, engine->model_->weights(), engine->compute_, engine->budget_, plan.limits,
-      StreamedWeights{engine->streamed_.get(), engine->matrices_.get()});
+  engine->forward_ = engine->MakeForward(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
     engine->selector_ =
         std::make_unique<PredictorSelector>(spec, *engine->model_->predictors(), engine->compute_,

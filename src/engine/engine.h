@@ -58,6 +58,9 @@ class Engine {
   // memory, or, where it is streamed, read into `copy`, which is charged as "FFN at hand" and must
   // live as long as the view. Between passes. Throws Error(kIo), Error(kOutOfBudget).
   WeightView MatrixOf(int64_t layer, int64_t expert, FfnMatrix which, Buffer& copy);
+  // Another pass over the same weights, in memory or not, for a spec that differs in the activation
+  // alone and outlives it. Charged as the engine's own; one of the two at a time.
+  std::unique_ptr<Forward> MakeForward(const ModelSpec& spec, const ForwardLimits& limits);
   // Bytes per second of reads as decoding makes them, while nothing is computed; between passes.
   // Nothing where nothing is streamed.
   std::optional<double> ProbeStorage(double seconds);

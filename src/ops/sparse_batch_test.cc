@@ -157,6 +157,12 @@ TEST_F(SparseBatchTest, RefusesWhatDoesNotFitItsScratch) {
   SparseBatch few_neurons(budget_, {3, hidden_, neurons_ - 1});
   EXPECT_THROW(few_neurons.Run(compute, ffn_, View(x_), lists_, true, View(out)), Error);
   SparseBatch fits(budget_, {3, hidden_, neurons_});
+  const std::vector<int32_t> slots(static_cast<size_t>(ffn_.gate.rows));
+  FfnNeurons anywhere = ffn_;
+  anywhere.slots = slots.data();
+  EXPECT_THROW(fits.Run(compute, anywhere, View(x_), lists_, true, View(out)), Error);
+  SparseFfn one_token(budget_, ffn_.gate.cols, ffn_.gate.rows);
+  EXPECT_THROW(one_token.Activate(compute, anywhere, x_.data(), {}, true), Error);
   EXPECT_THROW(fits.Run(compute, ffn_, View(x_), std::span(lists_).first(2), true, View(out)),
                Error);
 }

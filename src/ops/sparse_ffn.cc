@@ -25,7 +25,11 @@ RowList ListOf(const RowsView& rows, const int32_t* list, int64_t count) {
 
 }  // namespace
 
-void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons) {
+void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons,
+                  bool takes_slots) {
+  if (ffn.slots != nullptr && !(takes_slots && HasRowGroups(ffn.gate.dtype))) {
+    throw Error(ErrorCode::kInternal, "FfnNeurons", "rows that lie anywhere");
+  }
   for (const RowsView* view : {&ffn.gate, &ffn.up, &ffn.down}) {
     if (view->rows != ffn.gate.rows || view->cols != ffn.gate.cols || view->cols % 32 != 0 ||
         view->cols > max_hidden || view->rows > max_neurons || !IsRowType(view->dtype)) {

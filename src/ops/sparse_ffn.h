@@ -31,8 +31,8 @@ struct FfnNeurons {
   RowsView down;  // [neurons][hidden]: columns of the down matrix
   FfnActivation activation = FfnActivation::kRelu;
   float threshold = 0;  // kFatRelu and kThresholdedSilu only
-  // The row of each neuron in all three views, where rows lie anywhere (SparsePrefill, row groups
-  // only); null: row i is neuron i.
+  // The row of each neuron in all three views, where rows lie anywhere (SparsePrefill alone takes
+  // them, of row groups); null: row i is neuron i.
   const int32_t* slots = nullptr;
 };
 
@@ -41,8 +41,9 @@ struct FfnNeurons {
 using NeuronsArrive = std::function<void(int64_t begin, int64_t count)>;
 
 // Throws Error(kInternal) where rows do not belong together, have a type that no kernel computes,
-// or are larger than the scratch.
-void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons);
+// are larger than the scratch, or lie anywhere where the operator does not take that.
+void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons,
+                  bool takes_slots = false);
 
 struct NeuronCluster;  // ops/neuron_cluster.h
 

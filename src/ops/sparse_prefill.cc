@@ -348,7 +348,7 @@ void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
 SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
                                         const Range& range, const Choice& choice, FloatView out) {
   const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
-  CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons);
+  CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons, true);
   Job job{.table = compute.kernels(),
           .ffn = ffn,
           .row_of = ffn.slots != nullptr ? ffn.slots : all_,
@@ -363,8 +363,7 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
           .silent = choice.skip_silent ? &silent : nullptr};
   if (job.tokens > shape_.max_tokens || job.hidden != job.x.cols ||
       job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
-      (choice.skip_silent && !CanSkipNeurons(ffn.activation)) ||
-      (ffn.slots != nullptr && !HasRowGroups(ffn.gate.dtype))) {
+      (choice.skip_silent && !CanSkipNeurons(ffn.activation))) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
   num_tokens_ = job.tokens;

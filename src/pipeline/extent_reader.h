@@ -75,8 +75,8 @@ class ExtentReader {
   // Reads by number: those under way or arrived, in the order in which they were asked for, then
   // those that are free.
   std::vector<size_t> order_;
-  size_t num_reads_ = 0;  // of them, that are not free
-  size_t taken_ = 0;      // place in order_
+  size_t num_reads_ = 0;        // of them, that are not free
+  size_t taken_ = 0;            // place in order_
   std::vector<int32_t> asked_;  // a ring of keys that are not being read yet
   size_t oldest_asked_ = 0;
   size_t num_waiting_ = 0;

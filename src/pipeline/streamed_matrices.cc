@@ -267,7 +267,8 @@ void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
   counts_.bytes_read = reader_.bytes_read() - other_bytes_;
 }
 
-// Which entries of the current layer are of a matrix of an FFN: from the first to before the second.
+// Which entries of the current layer are of a matrix of an FFN: from the first to before the
+// second.
 std::pair<size_t, size_t> StreamedMatrices::EntriesOf(int64_t expert, FfnMatrix which) const {
   const size_t begin = current_.IndexOf(map_.FirstOf(current_.layer, expert, which));
   return {begin, begin + static_cast<size_t>(map_.CountOf(current_.layer, which))};

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 
 #include "base/error.h"
+#include "engine/engine_plan.h"
 #include "engine/text_windows.h"
 
 namespace hearth {
@@ -82,8 +84,7 @@ class Calibration {
         bos_(engine.model().tokenizer().special().bos),
         observer_(engine.model().spec().num_layers),
         spec_(Thresholded(engine.model().spec())),
-        trial_(spec_, engine.model().weights(), engine.compute(), engine.budget(),
-               engine.forward().limits()) {
+        trial_(engine.MakeForward(spec_, engine.forward().limits())) {
     const uint64_t all = TextWindows(sample_, bos_, context_).total_tokens();
     total_tokens_ = all * (kTrials + 1) + std::min<uint64_t>(all, kSpreadTokens);
   }
@@ -101,7 +102,7 @@ class Calibration {
       for (size_t l = 0; l < thresholds.size(); ++l) {
         spec_.layers[l].ffn.threshold = thresholds[l];
       }
-      const TextScore after = Score(trial_);
+      const TextScore after = Score(*trial_);
       const double change = after.perplexity() / best.before.perplexity() - 1;
       const bool is_allowed = std::abs(change) <= max_change;
       (is_allowed ? low : high) = std::log(share);
@@ -173,13 +174,18 @@ class Calibration {
   const TokenId bos_;
   DenseSelector dense_;
   SpreadObserver observer_;
-  ModelSpec spec_;  // with the thresholds that are tried
-  Forward trial_;   // reads spec_
+  ModelSpec spec_;                  // with the thresholds that are tried
+  std::unique_ptr<Forward> trial_;  // reads spec_
   uint64_t done_tokens_ = 0;
   uint64_t total_tokens_ = 0;
 };
 
 }  // namespace
+
+uint64_t SiluCalibrationBytes(const GgufFile& file, const EngineOptions& options) {
+  const EnginePlan plan = PlanEngine(file, options);
+  return Forward::ChargedBytes(plan.load.spec, plan.limits, plan.threads);
+}
 
 SiluCalibration CalibrateSilu(Engine& engine, std::span<const TokenId> tokens, double max_change,
                               const SiluProgressFn& progress) {

@@ -26,12 +26,16 @@ struct SiluCalibration {
 // Called with tokens run and in all. May throw, to cancel.
 using SiluProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 
-// `engine` holds a plain SiLU model, `tokens` are a text without BOS, of which some thousand are
-// used. The perplexity over them moves by at most `max_change` (0.005: half a percent), up or down;
-// where no share is small enough for that, thresholds are 0. The result does not depend on the
-// number of threads. Charges the budget for a second set of activations. Throws Error:
-// kInvalidArgument for another activation, a change that is not positive or a text with nothing to
-// score; kUnsupported for a packed model; kOutOfBudget.
+// What CalibrateSilu charges beside an engine of these options: to be reserved for it
+// (EngineOptions::reserved_bytes). Throws as PlanEngine does.
+uint64_t SiluCalibrationBytes(const GgufFile& file, const EngineOptions& options);
+
+// `engine` holds a plain SiLU model or streams it, `tokens` are a text without BOS, of which some
+// thousand are used. The perplexity over them moves by at most `max_change` (0.005: half a
+// percent), up or down; where no share is small enough for that, thresholds are 0. The result does
+// not depend on the number of threads. Charges the budget for a second set of activations. Throws
+// Error: kInvalidArgument for another activation, a change that is not positive or a text with
+// nothing to score; kUnsupported for a packed model; kOutOfBudget.
 SiluCalibration CalibrateSilu(Engine& engine, std::span<const TokenId> tokens, double max_change,
                               const SiluProgressFn& progress = {});
 

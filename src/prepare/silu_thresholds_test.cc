@@ -79,6 +79,32 @@ TEST_F(SiluThresholdsTest, PerplexityMovesByNoMoreThanAsked) {
   EXPECT_EQ(CalibrateSilu(*Load("m", {.threads = 1}), Text(), 0.05).thresholds, made.thresholds);
 }
 
+// With what it says that it takes, in the smallest memory that a refusal names.
+TEST_F(SiluThresholdsTest, AStreamedModelGetsTheSame) {
+  for (const char* shape : {kDenseShape, kExpertShape}) {
+    MakeModel(folder_.Path("m"), ShapeText(256, 4096, shape), DType::kF16);
+    EngineOptions limited = {.memory_bytes = 1, .program_bytes = uint64_t{64} << 20, .context = 64};
+    const GgufFile file = GgufFile::Open(folder_.Path("m"));
+    limited.reserved_bytes = SiluCalibrationBytes(file, limited);
+    try {
+      Load("m", limited);
+      FAIL() << "nothing was refused";
+    } catch (const Error& error) {
+      const std::string words = error.what(), before = "the smallest that can is ";
+      limited.memory_bytes = std::stoull(words.substr(words.find(before) + before.size())) << 20;
+    }
+    const auto streamed = Load("m", limited);
+    ASSERT_TRUE(streamed->is_streamed());
+    const SiluCalibration a = CalibrateSilu(*streamed, Text(), 0.05);
+    const SiluCalibration b = CalibrateSilu(*Load("m"), Text(), 0.05);
+    EXPECT_EQ(a.thresholds, b.thresholds);
+    EXPECT_EQ(a.after.perplexity(), b.after.perplexity());
+    EXPECT_EQ(a.active, b.active);
+    EXPECT_LT(a.active, 0.95);
+    EXPECT_GT(streamed->stream_counts().bytes_read, 0u);
+  }
+}
+
 TEST_F(SiluThresholdsTest, GatedIsDenseBitForBitOnEveryIsa) {
   for (const char* shape : {kDenseShape, kExpertShape}) {
     MakeModel(folder_.Path("m"), ShapeText(96, 160, shape), DType::kF16);

@@ -1,5 +1,6 @@
 #include "storage/atomic_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +43,15 @@ std::string BehindLinks(const std::string& path) {
   return at.string();
 }
 
+// So that the disk has the name too. Not every file system can; the file is there in any case.
+void SyncFolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const int fd = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  static_cast<void>(fsync(fd));
+  close(fd);
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path, unsigned permissions)
@@ -58,12 +68,15 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::Finish() {
   if (finished_) return;
+  // Before the name: else a power cut could leave the name without what it stands for.
+  file_->Sync();
   file_->Close();
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     throw Error(ErrorCode::kIo, path_,
                 fmt::format("cannot rename to it: {}", std::strerror(errno)));
   }
   finished_ = true;
+  SyncFolderOf(path_);
 }
 
 void WriteFileAtomically(const std::string& path, std::string_view text) {

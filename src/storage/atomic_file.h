@@ -34,7 +34,9 @@ class AtomicFile {
   const std::string& temporary_path() const { return temporary_path_; }
   void Flush() { file_->Flush(); }
 
-  // Throws Error(kIo) where the system could not take the bytes or the name.
+  // Waits until the disk has all bytes, then renames, so that after a power cut the name stands for
+  // the old file or for all of the new one. Throws Error(kIo) where the system could not take the
+  // bytes or the name.
   void Finish();
 
  private:

@@ -100,6 +100,12 @@ void FileWriter::DropCached() {
   started_bytes_ = flushed_bytes_;
 }
 
+void FileWriter::Sync() {
+  Flush();
+  // EINVAL: what has no disk behind it.
+  if (fdatasync(fd_) != 0 && errno != EINVAL) ThrowIo(path_, "write", errno);
+}
+
 void FileWriter::Close() {
   if (fd_ < 0) return;
   Flush();

@@ -34,6 +34,9 @@ class FileWriter {
   // Hands what is buffered to the system, so that others who open the file find it.
   void Flush();
 
+  // Flushes and waits until the disk has it. Throws Error(kIo) where it could not be taken.
+  void Sync();
+
   // Flushes and closes. Throws Error(kIo) where the system could not take the bytes.
   void Close();
 
