@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
+#include "engine/engine_plan.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
 #include "ops/sparse_ffn.h"
@@ -120,6 +121,20 @@ TextScore ScoreSource(Engine& engine, std::span<const TokenId> sample) {
   return ScoreText(engine.forward(), engine.kv_pool(), engine.selector(), sample, options);
 }
 
+// Of an engine whose thresholds are sought: with a context that does not follow from the memory, so
+// that what is reserved does not either. Throws Error(kOutOfBudget) where that does not fit, some
+// drift of the program included, so that what is named as enough is.
+EngineOptions CalibrationOptions(const GgufFile& file, const TextLessonOptions& options) {
+  EngineOptions engine = {.memory_bytes = options.memory_bytes,
+                          .threads = options.threads,
+                          .context = std::min(ReadModelSpec(file).context_length, kSampleContext)};
+  const uint64_t reserved_bytes = SiluCalibrationBytes(file, engine);
+  engine.reserved_bytes = reserved_bytes + LearningPlan::kDriftBytes;
+  CheckBudget(PlanEngine(file, engine), options.model);
+  engine.reserved_bytes = reserved_bytes;
+  return engine;
+}
+
 SiluCalibration Calibrate(Engine& engine, std::span<const TokenId> tokens, double max_change) {
   ProgressLine line("thresholds", ProgressUnit::kTokens);
   return CalibrateSilu(engine, tokens, max_change, [&](uint64_t done, uint64_t all) {
@@ -132,8 +147,11 @@ SiluCalibration Calibrate(Engine& engine, std::span<const TokenId> tokens, doubl
 
 void CheckLearningMemory(const TextLessonOptions& options) {
   const GgufFile file = GgufFile::Open(options.model);
-  if (!MakesPredictors(file, options)) return;
-  PlanMemory(file, std::ssize(EncodeText(file, options.text_file)), options);
+  if (options.silu_change) {
+    CalibrationOptions(file, options);
+  } else if (MakesPredictors(file, options)) {
+    PlanMemory(file, std::ssize(EncodeText(file, options.text_file)), options);
+  }
 }
 
 TextLessons LearnFromText(const TextLessonOptions& options) {
@@ -151,11 +169,9 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
     predictors.state_dir = options.state_dir;
     ShareMemory(file, PlanMemory(file, std::ssize(tokens), options), model, predictors);
   } else if (options.silu_change) {
-    // A context that does not follow from the memory, so that what is named as enough is.
-    model.context = std::min(ReadModelSpec(file).context_length, kSampleContext);
-    model.reserved_bytes = SiluCalibrationBytes(file, {.memory_bytes = options.memory_bytes,
-                                                       .threads = options.threads,
-                                                       .context = model.context});
+    const EngineOptions engine = CalibrationOptions(file, options);
+    model.context = engine.context;
+    model.reserved_bytes = engine.reserved_bytes;
   }
   auto engine = LoadEngine(model);
   if (engine->is_streamed()) {

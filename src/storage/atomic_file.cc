@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
@@ -16,9 +19,21 @@
 namespace hearth {
 namespace {
 
+constexpr std::string_view kPartial = ".partial";
+
 // Of this process alone, so that two writers to one path do not mix.
 std::string TemporaryName(const std::string& path) {
-  return path + "." + std::to_string(getpid()) + ".partial";
+  return path + "." + std::to_string(getpid()) + std::string(kPartial);
+}
+
+// Of the process that a temporary name was made by; 0 where it is none.
+pid_t WriterOf(std::string_view name) {
+  if (!name.ends_with(kPartial)) return 0;
+  name.remove_suffix(kPartial.size());
+  const std::string_view digits = name.substr(name.rfind('.') + 1);
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+  return error == std::errc() && end == digits.data() + digits.size() && pid > 0 ? pid : 0;
 }
 
 // Better known before gigabytes are written.
@@ -83,6 +98,19 @@ void WriteFileAtomically(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.Write(std::as_bytes(std::span(text)));
   file.Finish();
+}
+
+void RemoveAbandoned(const std::string& folder) noexcept {
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const pid_t writer = WriterOf(entry.path().filename().string());
+      if (writer > 0 && kill(writer, 0) != 0 && errno == ESRCH) {
+        std::remove(entry.path().c_str());
+      }
+    }
+  } catch (const std::exception&) {
+    // They only take room.
+  }
 }
 
 void CheckWritable(const std::string& path) { AtomicFile probe(path); }

@@ -49,6 +49,10 @@ class AtomicFile {
 // A whole file of its text. Throws as AtomicFile does.
 void WriteFileAtomically(const std::string& path, std::string_view text);
 
+// Removes what AtomicFiles of processes that are gone left in a folder: of those that were killed
+// before they finished.
+void RemoveAbandoned(const std::string& folder) noexcept;
+
 // Throws what writing `path` as an AtomicFile would at its start, and leaves nothing behind: a name
 // that cannot be written is better known before hours of work.
 void CheckWritable(const std::string& path);

@@ -1,9 +1,11 @@
 #include "storage/atomic_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 
 #include "base/error.h"
@@ -88,6 +90,24 @@ TEST_F(AtomicFileTest, CheckingLeavesNothing) {
   CheckWritable(path_);
   EXPECT_THROW(CheckWritable(folder_), Error);
   EXPECT_EQ(NumFiles(), 0);
+}
+
+TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
+  const pid_t gone = fork();
+  if (gone == 0) {
+    AtomicFile never_finished(path_);
+    _exit(0);  // as if killed: no destructor runs
+  }
+  ASSERT_EQ(waitpid(gone, nullptr, 0), gone);
+  const std::string left = path_ + "." + std::to_string(gone) + ".partial";
+  ASSERT_TRUE(fs::exists(left));
+  AtomicFile under_way(folder_ + "/other");
+  std::ofstream(folder_ + "/mine.partial") << "of somebody who names files so";
+  RemoveAbandoned(folder_);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(under_way.temporary_path()));
+  EXPECT_EQ(NumFiles(), 2);
+  RemoveAbandoned(folder_ + "/nowhere");
 }
 
 }  // namespace
