@@ -191,6 +191,34 @@ TEST_F(ModelPlanCommandTest, PlansThatWereEditedAreRefusedByName) {
               HasSubstr("another file"));
 }
 
+// What was learned is not learned again, unless that is what was asked for.
+TEST_F(ModelPlanCommandTest, OtherTokensThanWereLearnedFromAreRefused) {
+  Measure();
+  ASSERT_EQ(Plan({"--memory", "4G"}).exit_code, 0);
+  const auto plan = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan", Model(), "--mode", "predicted", "--memory", "4G"};
+    words.insert(words.end(), more.begin(), more.end());
+    return RunHearth(words);
+  };
+  EXPECT_EQ(plan({}).exit_code, 0);
+  EXPECT_EQ(plan({"--tokens", "64"}).exit_code, 0);
+  const ProgramResult other = plan({"--tokens", "32"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("--record learns it again"));
+  EXPECT_EQ(plan({"--text", folder_->Path("nowhere")}).exit_code, 1);
+  EXPECT_EQ(plan({"--tokens", "32", "--record"}).exit_code, 0);
+  EXPECT_EQ(plan({"--tokens", "64", "--record"}).exit_code, 0);
+  // A damaged record is learned anew.
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_->Path("cache/hearth/accesses"))) {
+    if (entry.path().extension() == ".trace") std::filesystem::resize_file(entry.path(), 100);
+  }
+  const ProgramResult anew = plan({"--tokens", "64"});
+  EXPECT_EQ(anew.exit_code, 0);
+  EXPECT_THAT(anew.err, HasSubstr("it is learned again"));
+  EXPECT_THAT(plan({"--tokens", "64"}).err, IsEmpty());
+}
+
 TEST_F(ModelPlanCommandTest, UsageAndImpossibleWishes) {
   EXPECT_EQ(Plan({"--cores", "0,x"}).exit_code, 2);
   EXPECT_EQ(Plan({"--cores", "4000"}).exit_code, 2);

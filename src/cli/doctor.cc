@@ -52,6 +52,7 @@ int Diagnose(const DoctorCommand& options) {
   // Better known before the measuring.
   CheckFiles({{"--file", options.profiler.file}},
              {{"--output", options.output}, {"--plot", options.plot}});
+  CheckFiles({{"the saved profile", SavedHardwarePath()}}, {{"--plot", options.plot}});
   if (!options.output.empty()) CheckWritable(options.output);
   if (!options.plot.empty()) CheckWritable(options.plot);
   HardwareProfile profile;

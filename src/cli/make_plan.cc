@@ -16,13 +16,17 @@
 #include "cli/text_input.h"
 #include "engine/topic_walk.h"
 #include "format/packed_file.h"
+#include "model/registry.h"
 #include "planner/hardware_age.h"
+#include "storage/atomic_file.h"
 
 namespace hearth::cli {
 namespace {
 
 // A program that computes has more stacks and buffers than one that plans.
 constexpr uint64_t kProgramMarginBytes = uint64_t{16} << 20;
+constexpr int64_t kTokensToRecord = 256;
+constexpr size_t kLeastTokensToRecord = 8;
 
 PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   PlanRequest request;
@@ -57,22 +61,24 @@ HardwareProfile HardwareOf(const PlanWishes& wishes) {
 }
 
 // What is computed to learn what it needs.
-std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const Model& model) {
+std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const GgufFile& file) {
+  const ModelSpec spec = ReadModelSpec(file);
+  const int64_t most = std::min(wishes.tokens.value_or(kTokensToRecord), spec.context_length);
   std::vector<TokenId> tokens;
   if (!wishes.text.empty()) {
-    tokens = model.tokenizer().Encode(ReadTextFile(wishes.text));
-  } else if (const auto topics =
-                 TopicMap::FromMetadata(model.metadata(), model.spec().vocab_size)) {
-    tokens = TopicWalk(*topics).Take(wishes.tokens);
+    tokens = Tokenizer::FromGguf(file.metadata())->Encode(ReadTextFile(wishes.text));
+  } else if (const auto topics = TopicMap::FromMetadata(file.metadata(), spec.vocab_size)) {
+    tokens = TopicWalk(*topics).Take(most);
   } else {
     throw UsageError(
         fmt::format("what this model needs for a token is not known yet: "
                     "'hearth plan {} --text FILE' says on what to learn it",
                     Printable(wishes.model.model)));
   }
-  tokens.resize(std::min(tokens.size(), static_cast<size_t>(wishes.tokens)));
-  if (tokens.size() < 2) {
-    throw Error(ErrorCode::kInvalidArgument, wishes.text, "the text has no two tokens");
+  tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
+  if (tokens.size() < kLeastTokensToRecord) {
+    throw Error(ErrorCode::kInvalidArgument, wishes.text,
+                fmt::format("the text has no {} tokens to learn from", kLeastTokensToRecord));
   }
   return tokens;
 }
@@ -90,21 +96,45 @@ std::string FolderOfAccesses() {
   return folder;
 }
 
+// What earlier commands left; nothing where there is none, or where it cannot be used any more.
+std::optional<AccessRecord> SavedRecord(const std::string& stem, uint64_t model_hash,
+                                        FfnMode mode) {
+  try {
+    return ReadAccessRecord(stem, model_hash, mode);
+  } catch (const Error& error) {
+    PrintSentence(fmt::format("warning: {}; it is learned again", error.what()));
+  }
+  return std::nullopt;
+}
+
 // The record of the model in its mode, made where there is none.
-AccessRecord AccessesOf(const PlanWishes& wishes, uint64_t model_hash, FfnMode mode) {
+AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode mode) {
+  const uint64_t model_hash = ModelHash(file);
   const std::string folder = FolderOfAccesses();
   const std::string stem = fmt::format("{}/{:016x}-{}", folder, model_hash, FfnModeName(mode));
+  const bool says_what = !wishes.text.empty() || wishes.tokens;
+  std::vector<TokenId> tokens;
+  if (wishes.record || says_what) tokens = TokensToRecord(wishes, file);
   if (!wishes.record) {
-    if (auto record = ReadAccessRecord(stem, model_hash, mode)) return std::move(*record);
+    auto record = SavedRecord(stem, model_hash, mode);
+    if (record && says_what && record->tokens_hash != HashOfRecorded(tokens)) {
+      throw UsageError(
+          "--text and --tokens have no effect: what this model needs was learned from other "
+          "tokens; "
+          "--record learns it again");
+    }
+    if (record) return std::move(*record);
   }
-  PrintNotice(fmt::format("learning what {} tokens need (kept in {})\n", wishes.tokens, folder));
+  if (tokens.empty()) tokens = TokensToRecord(wishes, file);
+  RemoveAbandoned(folder);
+  PrintNotice(fmt::format("learning what {} tokens need (kept in {})\n", tokens.size(), folder));
   ModelOptions options = wishes.model;
-  options.context = wishes.tokens;
+  options.context = std::ssize(tokens);
   options.mode = mode;
   options.kv_sequences = 1;
   const auto engine = LoadEngine(options);
   ProgressLine progress("learning", ProgressUnit::kTokens);
-  RecordAccesses(*engine, model_hash, TokensToRecord(wishes, engine->model()), stem,
+  RecordAccesses(*engine, model_hash, tokens, stem,
                  [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   return *ReadAccessRecord(stem, model_hash, mode);
 }
@@ -120,10 +150,11 @@ PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {
   std::optional<AccessRecord> accesses;
   CheckPlanMemory(request, hardware);
   if (const auto mode = RecordedModeOf(file, request)) {
-    accesses = AccessesOf(wishes, ModelHash(file), *mode);
-  } else if (wishes.record || !wishes.text.empty()) {
+    accesses = AccessesOf(wishes, file, *mode);
+  } else if (wishes.record || wishes.tokens || !wishes.text.empty()) {
     throw UsageError(
-        "--text and --record have no effect: every token of this model needs the same");
+        "--text, --tokens and --record have no effect: all of this model is in memory, or every "
+        "token needs the same of it");
   }
   return MakePlan(request, hardware, accesses ? &*accesses : nullptr);
 }

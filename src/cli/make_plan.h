@@ -18,7 +18,7 @@ struct PlanWishes {
   std::optional<double> min_speed;  // tokens per second
   std::string hardware;             // a profile; empty: the one that `doctor` saved
   std::string text;                 // to learn from what the model needs; empty: the topic walk
-  int64_t tokens = 256;             // of it
+  std::optional<int64_t> tokens;    // of it; nothing: 256, or what the text has
   bool record = false;              // also where that was learned before
 };
 

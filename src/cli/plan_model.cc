@@ -55,13 +55,21 @@ std::vector<int> ParseCores(const std::string& text) {
 }
 
 std::vector<int> AllowedCores(const PlanArguments& arguments) {
-  const std::vector<int> usable = AllowedCpus();
-  if (arguments.cores.empty()) return usable;
+  std::vector<int> usable = AllowedCpus();
+  const auto at_a_time = static_cast<size_t>(AvailableCpus());  // less where a quota is set
+  if (arguments.cores.empty()) {
+    usable.resize(std::min(usable.size(), at_a_time));
+    return usable;
+  }
   std::vector<int> cores = ParseCores(arguments.cores);
   for (const int cpu : cores) {
     if (std::find(usable.begin(), usable.end(), cpu) == usable.end()) {
       throw UsageError(fmt::format("--cores: this process may not use processor {}", cpu));
     }
+  }
+  if (cores.size() > at_a_time) {
+    throw UsageError(
+        fmt::format("--cores: this process has the time of {} processors only", at_a_time));
   }
   return cores;
 }

@@ -9,10 +9,11 @@
 namespace hearth::cli {
 namespace {
 
-// As many as --threads allows.
+// As many as --threads allows, or as this process has the time of.
 std::vector<int> CoresFor(int threads) {
   std::vector<int> cores = AllowedCpus();
-  if (threads > 0) cores.resize(std::min(cores.size(), static_cast<size_t>(threads)));
+  const int most = threads > 0 ? threads : AvailableCpus();
+  cores.resize(std::min(cores.size(), static_cast<size_t>(most)));
   return cores;
 }
 

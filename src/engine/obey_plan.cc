@@ -16,16 +16,49 @@ namespace hearth {
 
 namespace {
 
-// What is read one by one is shared out by `stream`, and what is not read is not.
+[[noreturn]] void RefuseStrategy(const ExecutionPlan& plan, const char* contradicts,
+                                 const char* expected) {
+  throw Error(ErrorCode::kInvalidArgument, "plan",
+              fmt::format("io_strategy: it contradicts {}", contradicts), expected,
+              plan.io_strategy);
+}
+
+// What is read one by one is shared out by `stream`, what is not read is not, and what tells which
+// neurons a token needs is there before they are read.
 void CheckStrategy(const ExecutionPlan& plan) {
   const std::string& strategy = plan.io_strategy;
-  const bool wants_stream = strategy == "whole" || strategy == "halves";
-  const bool allows_stream = wants_stream || strategy == "sequential";
-  if (plan.stream ? !allows_stream : wants_stream) {
-    throw Error(ErrorCode::kInvalidArgument, "plan", "io_strategy: it contradicts stream",
-                plan.stream ? "whole, halves or sequential" : "none, sequential or experts",
-                strategy);
+  const bool one_by_one = strategy == "whole" || strategy == "halves";
+  if (!plan.stream) {
+    if (one_by_one) RefuseStrategy(plan, "stream", "none, sequential or experts");
+  } else if (plan.mode == "predicted") {
+    if (!one_by_one) RefuseStrategy(plan, "the mode predicted", "whole or halves");
+  } else if (plan.stream->holds_gates) {
+    if (strategy != "whole" && strategy != "sequential") {
+      RefuseStrategy(plan, "gates_pinned", "whole or sequential");
+    }
+  } else if (strategy != "sequential") {
+    RefuseStrategy(plan, "the mode, which looks at every gate", "sequential");
   }
+  if (plan.stream && plan.stream->holds_gates && plan.mode != "gated") {
+    throw Error(ErrorCode::kInvalidArgument, "plan", "gates_pinned: in another mode than gated",
+                "false", "true");
+  }
+  const bool reads = strategy != "none";
+  if (plan.io_backend.empty() == reads || plan.cache_policy.empty() == reads) {
+    throw Error(ErrorCode::kInvalidArgument, "plan",
+                reads ? "io_backend and cache_policy: io_strategy reads"
+                      : "io_backend and cache_policy: io_strategy reads nothing",
+                reads ? "one of each" : "none", "another");
+  }
+}
+
+// Other models than those of single neurons are read in order or by expert.
+void CheckKind(const ExecutionPlan& plan, const GgufFile& file) {
+  if (plan.stream || plan.io_strategy == "none") return;
+  if (IsPacked(file.metadata())) RefuseStrategy(plan, "a packed model without stream", "none");
+  const bool is_mixture = ReadModelSpec(file).layers.front().ffn.num_experts > 0;
+  const char* expected = is_mixture ? "experts" : "sequential";
+  if (plan.io_strategy != expected) RefuseStrategy(plan, "the model", expected);
 }
 
 void CheckLayers(const ExecutionPlan& plan, const ModelSpec& spec) {
@@ -93,6 +126,7 @@ EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name,
   const GgufFile file = GgufFile::Open(model);
   EngineOptions options = OptionsOfPlan(plan, ModelHash(file), machine_hash);
   CheckLayers(plan, ReadModelSpec(file));
+  CheckKind(plan, file);
   // The system leaves out those that it does not have.
   if (!UseCpus(plan.compute_cores) || AllowedCpus().size() != plan.compute_cores.size()) {
     throw Error(ErrorCode::kInvalidArgument, name,

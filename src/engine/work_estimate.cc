@@ -22,8 +22,11 @@ class Estimate {
   void Rows(ForwardOp op, const RowsView& rows, double per_token, double all) {
     OpWork& work = At(op);
     work.bytes += std::min(per_token * tokens_, all) * static_cast<double>(rows.row_bytes());
-    if (op == ForwardOp::kFfnGateUp && HasRowGroups(rows.dtype)) {
-      work.int8_macs += per_token * tokens_ * static_cast<double>(rows.cols);
+    const double macs = per_token * tokens_ * static_cast<double>(rows.cols);
+    if (!HasRowGroups(rows.dtype)) {
+      work.float_macs += macs;
+    } else if (op == ForwardOp::kFfnGateUp) {
+      work.int8_macs += macs;
     }
   }
 
@@ -31,9 +34,8 @@ class Estimate {
   void Matrices(ForwardOp op, const WeightView& matrix, double read, double products) {
     OpWork& work = At(op);
     work.bytes += read * static_cast<double>(matrix.expert_bytes());
-    if (InfoOf(matrix.dtype).block_size > 1) {
-      work.int8_macs += products * static_cast<double>(matrix.rows * matrix.cols);
-    }
+    const double macs = products * static_cast<double>(matrix.rows * matrix.cols);
+    (InfoOf(matrix.dtype).block_size > 1 ? work.int8_macs : work.float_macs) += macs;
   }
 
   OpWork& At(ForwardOp op) { return work_[static_cast<size_t>(op)]; }
@@ -114,6 +116,7 @@ void AddNeurons(const ModelWeights& weights, const FfnActivity& ffn, Estimate& e
 OpWork& OpWork::operator+=(const OpWork& other) {
   bytes += other.bytes;
   int8_macs += other.int8_macs;
+  float_macs += other.float_macs;
   return *this;
 }
 

@@ -13,8 +13,9 @@
 namespace hearth {
 
 struct OpWork {
-  double bytes = 0;      // of weights and of the KV cache
-  double int8_macs = 0;  // multiply-adds of quantized weights; float weights make none
+  double bytes = 0;       // of weights and of the KV cache
+  double int8_macs = 0;   // multiply-adds of quantized weights
+  double float_macs = 0;  // of float weights; attention's are left out
 
   OpWork& operator+=(const OpWork& other);
 };

@@ -1,5 +1,5 @@
 // How a model is to be run on a machine: what the planner writes (P2 section 5.1) and an engine
-// obeys. Plain data; as JSON it is a document of its own (docs/formats/plan.md).
+// obeys. Plain data; as JSON it is a document of its own (docs/formats/json.md).
 #pragma once
 
 #include <cstdint>

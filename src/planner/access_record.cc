@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "engine/streaming.h"
 #include "sparsity/trace.h"
@@ -171,12 +172,13 @@ bool HasAccesses(const Engine& engine) {
 }
 
 void WriteCounts(const std::string& path, const AccessRecorder& recorder, FfnMode mode,
-                 uint64_t model_hash, int64_t tokens) {
+                 uint64_t model_hash, std::span<const TokenId> tokens) {
   const FfnActivity sums = recorder.activity();
-  const auto all = static_cast<double>(tokens);
+  const auto all = static_cast<double>(tokens.size());
   const nlohmann::ordered_json document = {{"model_hash", fmt::format("{:016x}", model_hash)},
                                            {"mode", FfnModeName(mode)},
-                                           {"tokens", tokens},
+                                           {"tokens", tokens.size()},
+                                           {"tokens_hash", HashOfRecorded(tokens)},
                                            {"guesses", recorder.wants_guesses()},
                                            {"gate_per_token", sums.gate / all},
                                            {"up_per_token", sums.up / all},
@@ -194,6 +196,10 @@ double PerToken(const nlohmann::json& document, const char* name, const std::str
 }
 
 }  // namespace
+
+std::string HashOfRecorded(std::span<const TokenId> tokens) {
+  return fmt::format("{:016x}", Checksum(std::as_bytes(tokens)));
+}
 
 void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId> tokens,
                     const std::string& stem,
@@ -215,7 +221,7 @@ void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId
     if (progress) progress(done, tokens.size());
   }
   recorder->Finish();
-  WriteCounts(CountsPath(stem), *recorder, engine.mode(), model_hash, std::ssize(tokens));
+  WriteCounts(CountsPath(stem), *recorder, engine.mode(), model_hash, tokens);
 }
 
 std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t model_hash,
@@ -242,6 +248,8 @@ std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t m
   record.lists = ReadAccessSequence(OpenFileReader(TracePath(stem, mode)));
   if (*has_guesses) record.guesses = ReadAccessSequence(OpenFileReader(GuessesPath(stem)));
   record.tokens = record.lists.num_passes();
+  const auto hash = document.find("tokens_hash");
+  if (hash != document.end() && hash->is_string()) record.tokens_hash = hash->get<std::string>();
   record.activity = {.gate = PerToken(document, "gate_per_token", path),
                      .up = PerToken(document, "up_per_token", path),
                      .down = PerToken(document, "down_per_token", path)};

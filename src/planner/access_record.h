@@ -25,10 +25,14 @@ struct AccessRecord {
   // to be one layer before; of the first layers, which nothing comes before, neuron 0.
   std::optional<AccessSequence> guesses;
   int64_t tokens = 0;
+  std::string tokens_hash;  // HashOfRecorded of them; empty in records of before it was kept
   // Of single neurons, rows that are multiplied per token, all layers together. No predictors are
   // named.
   FfnActivity activity;
 };
+
+// XXH3-64 of what was computed, in hexadecimal.
+std::string HashOfRecorded(std::span<const TokenId> tokens);
 
 // Runs `tokens` as a prompt in which every token computes what it would compute alone, and writes
 // the record to `<stem>.trace` (of experts `<stem>.route.csv`), `<stem>.ahead.trace` where there

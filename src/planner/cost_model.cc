@@ -154,6 +154,14 @@ double BytesOutside(const EnginePlan& plan) {
   return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
 }
 
+// Of the FFNs of a layer, what one token is routed to.
+double ChosenShare(const ModelSpec& spec) {
+  const FfnSpec& ffn = spec.layers.front().ffn;
+  return ffn.num_experts == 0 ? 1
+                              : static_cast<double>(ffn.num_experts_per_token) /
+                                    static_cast<double>(ffn.num_experts);
+}
+
 // How many sequential reads are in flight.
 int SequentialDepth(const EnginePlan& plan) {
   if (!plan.matrices) return kSequentialDepth;
@@ -198,7 +206,7 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
     both += layer.misses > 0 ? std::max(c, r + last) : c;
   }
   const double per_token = 1000 * in.replay->weight / static_cast<double>(in.replay->tokens);
-  cost.time.ffn_ms = compute * per_token;
+  cost.time.ffn_ms = cost.beside_ms = compute * per_token;
   cost.time.io_ms = read * per_token;
   cost.time.token_ms += both * per_token;
   cost.bytes_read = in.replay->misses_per_token() * stored_bytes;
@@ -269,7 +277,8 @@ void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   const FfnClock clock(in);
   if (in.replay == nullptr) {
     const double ffns = static_cast<double>(in.plan.load.spec.num_layers);
-    cost.time.ffn_ms = 1000 * ffns * clock.Compute({in.activity.gate / ffns, 0, 0, 0});
+    cost.time.ffn_ms = cost.beside_ms =
+        1000 * ffns * clock.Compute({in.activity.gate / ffns, 0, 0, 0});
     cost.time.token_ms += cost.time.ffn_ms;
     return;
   }
@@ -285,7 +294,7 @@ void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
       cost.time.predictor_ms *= 2;
     }
   }
-  cost.time.ffn_ms = ffns.compute * per_token;
+  cost.time.ffn_ms = cost.beside_ms = ffns.compute * per_token;
   cost.time.io_ms = ffns.read * per_token;
   cost.time.token_ms += ffns.both * per_token;
   cost.bytes_read = ffns.num_read * per_token / 1000 * clock.bytes_of_miss();
@@ -309,7 +318,7 @@ const char* IoStrategyName(IoStrategy strategy) {
   return "";
 }
 
-const char* TokenCost::bound() const { return time.io_ms > time.ffn_ms ? "flash" : "memory"; }
+const char* TokenCost::bound() const { return time.io_ms > beside_ms ? "flash" : "memory"; }
 
 TokenCost CostOfToken(const CostInputs& in) {
   const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
@@ -344,26 +353,43 @@ TokenCost CostOfToken(const CostInputs& in) {
     AddExperts(in, ffn, cost);
     return cost;
   }
-  cost.bytes_read = in.strategy == IoStrategy::kSequential ? BytesOutside(in.plan) : 0;
+  cost.bytes_read = in.strategy == IoStrategy::kSequential
+                        ? BytesOutside(in.plan) * ChosenShare(in.plan.load.spec)
+                        : 0;
   cost.time.ffn_ms = 1000 * Over(ffn, rate);
   if (in.plan.matrices) cost.time.ffn_ms += 1000 * UnpackSeconds(in, cost.bytes_read);
   cost.time.io_ms = 1000 * SequentialSeconds(in, cost.bytes_read);
   // Reading goes on while attention is computed.
-  cost.time.token_ms = std::max(cost.time.token_ms + cost.time.ffn_ms, cost.time.io_ms);
+  cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
+  cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
   return cost;
+}
+
+FfnActivity AllNeurons(const LoadPlan& load) {
+  const FfnSpec& ffn = load.spec.layers.front().ffn;
+  const int64_t chosen = std::max<int64_t>(1, ffn.num_experts_per_token);
+  FfnActivity all;
+  all.gate = all.up = all.down = static_cast<double>(load.weights->layers.front().gate_rows.rows *
+                                                     load.spec.num_layers * chosen);
+  return all;
 }
 
 double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
   const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
-  FfnActivity all;
-  all.gate = all.up = all.down = static_cast<double>(
-      in.plan.load.weights->layers.front().gate_rows.rows * in.plan.load.spec.num_layers);
-  const WorkByOp work = EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens,
-                                       in.plan.limits.max_tokens, in.plan.limits.kv_dtype, all);
-  const int64_t passes = (tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens;
-  const double compute = Over(Total(work).int8_macs, speed.prompt_macs_per_s.median);
-  const double read = SequentialSeconds(in, static_cast<double>(passes) * BytesOutside(in.plan));
-  return Over(static_cast<double>(tokens), std::max(compute, read));
+  const WorkByOp work =
+      EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens, in.plan.limits.max_tokens,
+                     in.plan.limits.kv_dtype, AllNeurons(in.plan.load));
+  const OpWork total = Total(work);
+  const auto passes =
+      static_cast<double>((tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens);
+  const double sections =
+      passes * kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
+  const double compute = Over(total.int8_macs, speed.prompt_macs_per_s.median) +
+                         Over(total.float_macs, in.hardware.FloatMacsPerSecond(in.threads)) +
+                         sections * speed.section_seconds.median;
+  const double from_memory = Over(total.bytes, speed.read_bytes_per_s.median);
+  const double from_storage = SequentialSeconds(in, passes * BytesOutside(in.plan));
+  return Over(static_cast<double>(tokens), std::max({compute, from_memory, from_storage}));
 }
 
 }  // namespace hearth

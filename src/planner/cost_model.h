@@ -40,17 +40,23 @@ struct CostInputs {
 struct TokenCost {
   PlannedTime time;
   double bytes_read = 0;  // per token
+  double beside_ms = 0;   // of computing, beside which reading goes on
 
   double tok_s() const { return time.token_ms > 0 ? 1000 / time.token_ms : 0; }
-  // "flash" where waiting for reads takes the larger part of the time, "memory" else; "compute" is
+  // "flash" where reading takes longer than what is computed beside it, "memory" else; "compute" is
   // what prompts are bound by.
   const char* bound() const;
 };
 
+// Every neuron of every FFN that a token is routed to, without predictors; zeros where FFNs are no
+// single neurons. `load` is described.
+FfnActivity AllNeurons(const LoadPlan& load);
+
 TokenCost CostOfToken(const CostInputs& inputs);
 
-// Tokens per second of a prompt of `tokens`, everything computed; what is not pinned is read in
-// sequential runs meanwhile, once per pass.
+// Tokens per second of a prompt of `tokens`, everything computed; weights are read from memory, and
+// what is not pinned in sequential runs from storage meanwhile, once per pass. Float weights count
+// with the speed of float32 in registers, which no prompt reaches.
 double PromptTokensPerSecond(const CostInputs& inputs, int64_t tokens);
 
 }  // namespace hearth

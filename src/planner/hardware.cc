@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -126,6 +128,14 @@ double HardwareProfile::LookUpSeconds() const {
   const auto big =
       std::find_if(cores.begin(), cores.end(), [](const CoreSpeed& core) { return core.is_big; });
   return big != cores.end() ? big->look_up_seconds.median : 0;
+}
+
+double HardwareProfile::FloatMacsPerSecond(int wanted) const {
+  std::vector<double> speeds;
+  for (const CoreSpeed& core : cores) speeds.push_back(core.float_ops_per_s.median / 2);
+  std::sort(speeds.begin(), speeds.end(), std::greater<>());
+  speeds.resize(std::min(speeds.size(), static_cast<size_t>(std::max(wanted, 1))));
+  return std::accumulate(speeds.begin(), speeds.end(), 0.0);
 }
 
 void CheckIsThisMachine(const HardwareProfile& profile, const std::string& file) {

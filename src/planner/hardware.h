@@ -106,6 +106,8 @@ struct HardwareProfile {
   double IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const;
   // Of the median of a big core.
   double LookUpSeconds() const;
+  // Multiply-adds of float32 in registers by the fastest so many cores.
+  double FloatMacsPerSecond(int threads) const;
 };
 
 // A core is little where it is slower than this share of the fastest.

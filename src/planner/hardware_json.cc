@@ -196,6 +196,9 @@ void ReadStorage(JsonObject& document, HardwareProfile& profile) {
   storage.directory = fields.Text("directory");
   storage.file_bytes = fields.Count("file_bytes", 1, kMostMachineBytes);
   storage.backend = fields.Text("backend");
+  if (storage.backend != "io_uring" && storage.backend != "pread") {
+    fields.Fail("backend", "io_uring or pread", storage.backend);
+  }
   storage.note = fields.Text("note");
   storage.is_direct = fields.Bool("is_direct");
   storage.is_in_memory = fields.Bool("is_in_memory");

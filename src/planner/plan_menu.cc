@@ -17,9 +17,19 @@ bool IsWithin(const MenuEntry& entry, const MenuLimits& limits) {
          (!limits.most_token_us || entry.token_us <= *limits.most_token_us);
 }
 
-std::tuple<uint64_t, uint64_t> RankOf(const MenuEntry& entry, MenuGoal goal) {
-  if (goal == MenuGoal::kFastest) return {entry.token_us, entry.bytes};
-  return {entry.bytes, entry.token_us};
+// A time that no measurement tells apart from this one.
+uint64_t NearlyAsFast(uint64_t token_us) { return token_us + token_us / 100; }
+
+std::tuple<uint64_t, uint64_t, uint64_t> RankOf(const MenuEntry& entry, MenuGoal goal) {
+  if (goal == MenuGoal::kFastest) return {entry.prompt_us, entry.token_us, entry.bytes};
+  return {entry.bytes, entry.token_us, entry.prompt_us};
+}
+
+// The limits, and as fast as this one, nearly.
+MenuLimits WithinReachOf(const MenuEntry& fastest, MenuLimits limits) {
+  const uint64_t nearly = NearlyAsFast(fastest.token_us);
+  limits.most_token_us = std::min(limits.most_token_us.value_or(nearly), nearly);
+  return limits;
 }
 
 // The axes as variables, and speed and memory as tables over them.
@@ -29,6 +39,7 @@ class MenuModel {
       : axes_{context.int_const("threads"), context.int_const("strategy"),
               context.int_const("split"), context.int_const("budget")},
         token_us(context.int_const("token_us")),
+        prompt_us(context.int_const("prompt_us")),
         bytes(context.int_const("bytes")),
         rows_(context) {
     z3::expr_vector any(context);
@@ -36,6 +47,7 @@ class MenuModel {
       const z3::expr here = Is(context, entry);
       any.push_back(here);
       rows_.push_back(z3::implies(here, token_us == context.int_val(entry.token_us) &&
+                                            prompt_us == context.int_val(entry.prompt_us) &&
                                             bytes == context.int_val(entry.bytes)));
     }
     rows_.push_back(z3::mk_or(any));
@@ -84,7 +96,7 @@ class MenuModel {
   std::array<z3::expr, 4> axes_;
 
  public:
-  z3::expr token_us, bytes;
+  z3::expr token_us, prompt_us, bytes;
 
  private:
   z3::expr_vector rows_;
@@ -120,33 +132,48 @@ MenuChoice SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limit
   try {
     z3::context context;
     const MenuModel model(context, menu);
-    z3::optimize solver(context);
-    model.AddTo(solver);
-    for (const auto& [name, limit] : model.Limits(context, limits)) solver.add(limit);
     // Objectives are met in the order in which they are named.
-    const bool is_speed_first = goal == MenuGoal::kFastest;
-    solver.minimize(is_speed_first ? model.token_us : model.bytes);
-    solver.minimize(is_speed_first ? model.bytes : model.token_us);
-    if (solver.check() != z3::sat) return {{}, ConflictOf(context, model, limits)};
-    const z3::model found = solver.get_model();
-    for (size_t i = 0; i < menu.size(); ++i) {
-      if (model.IsAt(found, menu[i])) return {i, {}};
+    const auto solve = [&](const MenuLimits& within,
+                           const std::vector<z3::expr>& objectives) -> std::optional<size_t> {
+      z3::optimize solver(context);
+      model.AddTo(solver);
+      for (const auto& [name, limit] : model.Limits(context, within)) solver.add(limit);
+      for (const z3::expr& objective : objectives) solver.minimize(objective);
+      if (solver.check() != z3::sat) return std::nullopt;
+      const z3::model found = solver.get_model();
+      for (size_t i = 0; i < menu.size(); ++i) {
+        if (model.IsAt(found, menu[i])) return i;
+      }
+      throw Error(ErrorCode::kInternal, "plan", "the solver chose what is not on the menu");
+    };
+    std::optional<size_t> entry;
+    if (goal == MenuGoal::kLeastMemory) {
+      entry = solve(limits, {model.bytes, model.token_us, model.prompt_us});
+    } else if (const auto fastest = solve(limits, {model.token_us})) {
+      entry = solve(WithinReachOf(menu[*fastest], limits),
+                    {model.prompt_us, model.token_us, model.bytes});
     }
-    throw Error(ErrorCode::kInternal, "plan", "the solver chose what is not on the menu");
+    if (!entry) return {{}, ConflictOf(context, model, limits)};
+    return {entry, {}};
   } catch (const z3::exception& error) {
     throw Error(ErrorCode::kInternal, "plan", std::string("the solver failed: ") + error.msg());
   }
 }
 
 MenuChoice SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal) {
-  MenuChoice choice;
-  for (size_t i = 0; i < menu.size(); ++i) {
-    if (!IsWithin(menu[i], limits)) continue;
-    if (!choice.entry || RankOf(menu[i], goal) < RankOf(menu[*choice.entry], goal)) {
-      choice.entry = i;
+  const auto best = [&](const MenuLimits& within, const auto& rank_of) {
+    std::optional<size_t> found;
+    for (size_t i = 0; i < menu.size(); ++i) {
+      if (!IsWithin(menu[i], within)) continue;
+      if (!found || rank_of(menu[i]) < rank_of(menu[*found])) found = i;
     }
-  }
-  return choice;
+    return found;
+  };
+  const auto rank = [goal](const MenuEntry& entry) { return RankOf(entry, goal); };
+  if (goal == MenuGoal::kLeastMemory) return {best(limits, rank), {}};
+  const auto fastest = best(limits, [](const MenuEntry& entry) { return entry.token_us; });
+  if (!fastest) return {};
+  return {best(WithinReachOf(menu[*fastest], limits), rank), {}};
 }
 
 }  // namespace hearth

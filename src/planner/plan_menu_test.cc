@@ -17,8 +17,8 @@ std::vector<MenuEntry> RandomMenu(std::mt19937& random) {
       for (int p = 0; p < splits; ++p) {
         for (int b = 0; b < budgets; ++b) {
           if (below(5) == 0) continue;  // menus have gaps
-          menu.push_back(
-              {t, s, p, b, 1 + static_cast<uint64_t>(below(40)), uint64_t{1} << (28 + below(8))});
+          menu.push_back({t, s, p, b, 1 + static_cast<uint64_t>(below(40)),
+                          1 + static_cast<uint64_t>(below(4)), uint64_t{1} << (28 + below(8))});
         }
       }
     }
@@ -46,6 +46,7 @@ TEST(PlanMenuTest, SolverFindsWhatEnumerationFinds) {
       }
       ++found;
       EXPECT_EQ(menu[*actual.entry].token_us, menu[*expected.entry].token_us) << trial;
+      EXPECT_EQ(menu[*actual.entry].prompt_us, menu[*expected.entry].prompt_us) << trial;
       EXPECT_EQ(menu[*actual.entry].bytes, menu[*expected.entry].bytes) << trial;
     }
   }
@@ -53,8 +54,19 @@ TEST(PlanMenuTest, SolverFindsWhatEnumerationFinds) {
   EXPECT_GT(refused, 3);
 }
 
+// Where flash bounds decoding, threads still make prompts faster.
+TEST(PlanMenuTest, OfEqualSpeedsTheOneWithFasterPrompts) {
+  const std::vector<MenuEntry> menu = {
+      {1, 0, 0, 0, 1000, 40, 1000}, {2, 0, 0, 0, 1010, 20, 1001}, {3, 0, 0, 0, 1011, 10, 1001}};
+  for (const auto& solve : {SolveMenu, SearchMenu}) {
+    EXPECT_EQ(solve(menu, {}, MenuGoal::kFastest).entry, 1u);
+    EXPECT_EQ(solve(menu, {.most_token_us = 1005}, MenuGoal::kFastest).entry, 0u);
+    EXPECT_EQ(solve(menu, {}, MenuGoal::kLeastMemory).entry, 0u);
+  }
+}
+
 TEST(PlanMenuTest, NamesTheLimitsThatContradictEachOther) {
-  const std::vector<MenuEntry> menu = {{1, 0, 0, 0, 100, 1000}, {2, 0, 0, 1, 10, 9000}};
+  const std::vector<MenuEntry> menu = {{1, 0, 0, 0, 100, 7, 1000}, {2, 0, 0, 1, 10, 7, 9000}};
   const auto conflict = [&](const MenuLimits& limits) {
     return SolveMenu(menu, limits, MenuGoal::kFastest).conflict;
   };

@@ -7,7 +7,6 @@
 #include <future>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -37,6 +36,14 @@ constexpr uint64_t kOneGib = uint64_t{1} << 30;
 // Budgets that are tried for a speed, and how often the gap between two is halved.
 constexpr int kBudgets = 9;
 constexpr int kHalvings = 6;
+// Where it still is not enough, memory grows by this part of the distance between two such budgets,
+// then by twice as much, and so on.
+constexpr uint64_t kLittleSteps = 16;
+// Caches that differ by less than one part in so many of a model's neurons find the same.
+constexpr int64_t kSlotSteps = 128;
+// Up to here every number of threads is tried; from there on powers of 2 and all, as `doctor`
+// measures them.
+constexpr int kEveryThreads = 4;
 
 // A setting of one budget.
 struct Setting {
@@ -76,7 +83,9 @@ class Planner {
     return Limited(options, UINT64_MAX / 2).needed_bytes();
   }
   uint64_t SmallestLimit() const {
-    return Limited(request_.engine, 1).needed_bytes() + (uint64_t{4} << 20);
+    EngineOptions options = request_.engine;
+    options.threads = 1;  // others have activations of their own
+    return Limited(options, 1).needed_bytes() + (uint64_t{4} << 20);
   }
 
   // All settings within a budget; none where the model cannot run in it.
@@ -118,8 +127,9 @@ class Planner {
     limits.most_token_us = static_cast<uint64_t>(1e6 / tok_s);
     const MenuChoice choice = SolveMenu(EntriesOf(all), limits, MenuGoal::kLeastMemory);
     if (!choice.entry) RefuseSpeed(tok_s, most);
-    return Narrow(all[*choice.entry], tok_s, smallest,
-                  most > smallest ? (most - smallest) / (kBudgets - 1) : 0);
+    const uint64_t step = most > smallest ? (most - smallest) / (kBudgets - 1) : 0;
+    const uint64_t enough = Narrow(all[*choice.entry].setting.limit_bytes, tok_s, smallest, step);
+    return LeastThatIsTold(enough, most, step, tok_s);
   }
 
   ExecutionPlan PlanOf(const Evaluated& chosen);
@@ -177,10 +187,18 @@ class Planner {
     return {IoStrategy::kWhole, IoStrategy::kHalves};
   }
 
+  std::vector<int> ThreadNumbers() const {
+    const auto most = static_cast<int>(request_.cores.size());
+    std::vector<int> numbers;
+    for (int n = 1; n < most; n = n < kEveryThreads ? n + 1 : 2 * n) numbers.push_back(n);
+    numbers.push_back(most);
+    return numbers;
+  }
+
   std::vector<Evaluated> Evaluate(uint64_t limit_bytes) {
     if (accesses_ != nullptr) ReplayAllSplits(limit_bytes);
     std::vector<Evaluated> all;
-    for (int threads = 1; threads <= static_cast<int>(request_.cores.size()); ++threads) {
+    for (const int threads : ThreadNumbers()) {
       for (size_t split = 0; split < kSplits.size(); ++split) {
         const Setting any = {limit_bytes, threads, IoStrategy::kNone, split};
         const EnginePlan plan = PlanOfSetting(any);
@@ -188,7 +206,7 @@ class Planner {
         for (const IoStrategy strategy : StrategiesOf(plan)) {
           Setting setting = any;
           setting.strategy = strategy;
-          all.push_back(EvaluateOne(PlanOfSetting(setting), setting, kLookUpsToCompare));
+          all.push_back(EvaluateOne(PlanOfSetting(setting), setting));
         }
         if (!plan.bundles) break;  // nothing to split
       }
@@ -196,17 +214,24 @@ class Planner {
     return all;
   }
 
-  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting, int64_t look_ups) {
-    const MissReplay* replay = setting.reads_listed() ? ReplayOf(plan, setting, look_ups) : nullptr;
-    Evaluated one{
-        .setting = setting, .entry = {}, .cost = CostOfToken(InputsOf(plan, setting, replay))};
-    one.entry = {
-        .threads = setting.threads,
-        .strategy = static_cast<int>(setting.strategy),
-        .split = static_cast<int>(setting.split),
-        .token_us = std::max<uint64_t>(1, static_cast<uint64_t>(1000 * one.cost.time.token_ms)),
-        .bytes = plan.needed_bytes()};
+  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
+    const MissReplay* replay =
+        setting.reads_listed() ? ReplayOf(plan, kLookUpsToCompare, kSlotSteps) : nullptr;
+    const CostInputs inputs = InputsOf(plan, setting, replay);
+    Evaluated one{.setting = setting, .entry = {}, .cost = CostOfToken(inputs)};
+    one.entry = {.threads = setting.threads,
+                 .strategy = static_cast<int>(setting.strategy),
+                 .split = static_cast<int>(setting.split),
+                 .token_us = Microseconds(one.cost.time.token_ms / 1000),
+                 .prompt_us = Microseconds(1 / PromptTokensPerSecond(inputs, kPlannedPrompt)),
+                 .bytes = plan.needed_bytes()};
     return one;
+  }
+
+  // For the menu: whole numbers, of whatever a profile leads to.
+  static uint64_t Microseconds(double seconds) {
+    constexpr double kMost = 1e15;
+    return static_cast<uint64_t>(seconds < kMost / 1e6 ? std::max(1.0, 1e6 * seconds) : kMost);
   }
 
   CostInputs InputsOf(const EnginePlan& plan, const Setting& setting,
@@ -214,9 +239,7 @@ class Planner {
     FfnActivity activity;
     if (accesses_ != nullptr) activity = accesses_->activity;
     if (accesses_ == nullptr && plan.load.is_packed) {
-      const auto& rows = plan.load.weights->layers.front().gate_rows;
-      activity.gate = activity.up = activity.down =
-          static_cast<double>(rows.rows * plan.load.spec.num_layers);
+      activity = AllNeurons(plan.load);
     }
     if (plan.mode == FfnMode::kPredicted) activity.predictors = plan.load.predictors.get();
     return {.plan = plan,
@@ -228,10 +251,29 @@ class Planner {
             .replay = replay};
   }
 
-  // The same for every number of threads: what neurons find is a matter of memory.
-  const MissReplay* ReplayOf(const EnginePlan& plan, const Setting& setting, int64_t look_ups) {
+  // What tells replays apart: what is in memory, and how many layers were replayed.
+  struct ReplayKey {
+    int64_t pinned = 0;
+    int64_t slots = 0;
+    bool holds_gates = false;
+    int64_t step = 1;
+    auto operator<=>(const ReplayKey&) const = default;
+  };
+
+  // `slot_steps`: sizes of caches that are told apart; 0: all of them.
+  static ReplayKey KeyOf(const EnginePlan& plan, int64_t step, int64_t slot_steps) {
+    if (plan.matrices) return {.slots = plan.extents.cache_slots, .step = step};
+    const int64_t all = plan.bundles->shape.all_neurons();
+    const int64_t grain = slot_steps > 0 ? std::max<int64_t>(1, all / slot_steps) : 1;
+    return {.pinned = plan.neurons.pinned_neurons,
+            .slots = plan.neurons.cache_slots / grain,
+            .holds_gates = plan.neurons.holds_gates,
+            .step = slot_steps > 0 ? step : -step};
+  }
+
+  const MissReplay* ReplayOf(const EnginePlan& plan, int64_t look_ups, int64_t slot_steps) {
     const int64_t step = LayerStep(look_ups);
-    const auto [found, is_new] = replays_.try_emplace({setting.limit_bytes, setting.split, step});
+    const auto [found, is_new] = replays_.try_emplace(KeyOf(plan, step, slot_steps));
     if (is_new) found->second = Replay(plan, step);
     return &found->second;
   }
@@ -254,32 +296,47 @@ class Planner {
   void ReplayAllSplits(uint64_t limit_bytes) {
     const int64_t step = LayerStep(kLookUpsToCompare);
     std::vector<std::future<void>> running;
-    for (size_t split = 0; split < kSplits.size(); ++split) {
-      EnginePlan plan = PlanOfSetting({limit_bytes, 1, IoStrategy::kWhole, split});
-      if (!plan.bundles || plan.needed_bytes() > limit_bytes) continue;
-      MissReplay& replay = replays_[{limit_bytes, split, step}];
-      running.push_back(std::async(
-          std::launch::async,
-          [this, &replay, step, plan = std::move(plan)] { replay = Replay(plan, step); }));
+    for (const int threads : ThreadNumbers()) {
+      for (size_t split = 0; split < kSplits.size(); ++split) {
+        EnginePlan plan = PlanOfSetting({limit_bytes, threads, IoStrategy::kWhole, split});
+        if (!plan.bundles || plan.needed_bytes() > limit_bytes) continue;
+        const auto [found, is_new] = replays_.try_emplace(KeyOf(plan, step, kSlotSteps));
+        if (!is_new) continue;
+        MissReplay& replay = found->second;
+        running.push_back(std::async(
+            std::launch::async,
+            [this, &replay, step, plan = std::move(plan)] { replay = Replay(plan, step); }));
+      }
     }
     for (std::future<void>& one : running) one.get();
   }
 
-  // Between a budget that is enough and the one before it on the menu.
-  Evaluated Narrow(Evaluated enough, double tok_s, uint64_t smallest, uint64_t step) {
-    uint64_t high = enough.setting.limit_bytes;
+  // Between a budget that is enough and the one before it on the menu: the least that is enough.
+  uint64_t Narrow(uint64_t enough, double tok_s, uint64_t smallest, uint64_t step) {
+    uint64_t high = enough;
     uint64_t low = std::max(smallest, high > step ? high - step : 0);
     for (int i = 0; i < kHalvings && high > low + (uint64_t{8} << 20); ++i) {
       const uint64_t middle = low + (high - low) / 2;
       const auto fastest = FastestAt(middle);
       if (fastest && fastest->cost.tok_s() >= tok_s) {
         high = middle;
-        enough = *fastest;
       } else {
         low = middle;
       }
     }
-    return enough;
+    return high;
+  }
+
+  // Settings are compared by what some layers do, and chosen ones told of by what more of them do:
+  // where that is less, with a little more memory.
+  Evaluated LeastThatIsTold(uint64_t limit_bytes, uint64_t most, uint64_t step, double tok_s) {
+    uint64_t more = std::max(step / kLittleSteps, uint64_t{1} << 20);
+    for (;; more *= 2) {
+      const auto fastest = FastestAt(limit_bytes);
+      if (fastest && PlanOf(*fastest).decode_tok_s >= tok_s) return *fastest;
+      if (limit_bytes >= most) RefuseSpeed(tok_s, most);
+      limit_bytes += std::min(more, most - limit_bytes);
+    }
   }
 
   [[noreturn]] void RefuseSpeed(double tok_s, uint64_t most) {
@@ -302,13 +359,13 @@ class Planner {
   const AccessRecord* accesses_;
   const GgufFile file_;
   std::map<uint64_t, std::vector<Evaluated>> evaluated_;
-  std::map<std::tuple<uint64_t, size_t, int64_t>, MissReplay> replays_;
+  std::map<ReplayKey, MissReplay> replays_;
 };
 
 ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
   const MissReplay* misses =
-      chosen.setting.reads_listed() ? ReplayOf(engine, chosen.setting, kLookUpsToTell) : nullptr;
+      chosen.setting.reads_listed() ? ReplayOf(engine, kLookUpsToTell, 0) : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
   const TokenCost cost = CostOfToken(inputs);
   const FfnSpec& ffn = engine.load.spec.layers.front().ffn;
@@ -339,13 +396,12 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   return plan;
 }
 
-// With other memory, from what is planned: as much faster or slower as settings compare.
-std::optional<double> SpeedAt(Planner& planner, uint64_t limit_bytes, const Evaluated& chosen,
-                              double planned_tok_s) {
+// With other memory; nothing where that changes nothing, or the model cannot run in it.
+std::optional<double> SpeedAt(Planner& planner, uint64_t limit_bytes, double planned_tok_s) {
   const auto fastest = planner.FastestAt(limit_bytes);
-  const double before = chosen.cost.tok_s();
-  if (!fastest || fastest->cost.tok_s() == before) return std::nullopt;
-  return planned_tok_s * fastest->cost.tok_s() / before;
+  if (!fastest) return std::nullopt;
+  const double tok_s = planner.PlanOf(*fastest).decode_tok_s;
+  return tok_s != planned_tok_s ? std::optional(tok_s) : std::nullopt;
 }
 
 }  // namespace
@@ -382,9 +438,9 @@ PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
   run.plan = planner.PlanOf(*chosen);
   const uint64_t budget = run.plan.budget_bytes;
   const double speed = run.plan.decode_tok_s;
-  run.tok_s_with_more = SpeedAt(planner, budget + kOneGib, *chosen, speed);
+  run.tok_s_with_more = SpeedAt(planner, budget + kOneGib, speed);
   if (budget > kOneGib) {
-    run.tok_s_with_less = SpeedAt(planner, budget - kOneGib, *chosen, speed);
+    run.tok_s_with_less = SpeedAt(planner, budget - kOneGib, speed);
   }
   return run;
 }
