@@ -17,19 +17,16 @@ class NextMatrix {
 
   // Call where `kBytes` bytes of this matrix are read behind `at` others. They are asked for at as
   // many places as they are lines, as from one place alone a processor does not fetch as fast as it
-  // may. Some may lie behind the next matrix; a prefetch never faults.
+  // may. Some may lie behind the next matrix.
   template <int64_t kBytes>
   HWY_INLINE void Fetch(int64_t at) const {
     constexpr int64_t kPlaces = kBytes < kLineBytes ? 1 : kBytes / kLineBytes;
-    Unrolled<kPlaces>([&]<int i>() HEARTH_INLINED {
-      __builtin_prefetch(next_ + i * (bytes_ / kPlaces) + at / kPlaces, 0, kFirstLevel);
-    });
+    Unrolled<kPlaces>(
+        [&]<int i>() HEARTH_INLINED { FetchAhead(next_ + i * (bytes_ / kPlaces) + at / kPlaces); });
   }
   bool exists() const { return next_ != nullptr; }
 
  private:
-  static constexpr int kFirstLevel = 3;  // of the caches
-
   const std::byte* next_;
   int64_t bytes_;
 };

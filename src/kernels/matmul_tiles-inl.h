@@ -170,7 +170,7 @@ inline constexpr uintptr_t kUnpackPrefetchBytes = 4096;
 template <class Codes>
 HWY_INLINE void PrefetchBlock(uintptr_t address) {
   for (int line = 0; line <= Codes::kLines; ++line) {
-    __builtin_prefetch(reinterpret_cast<const void*>(address + line * kLineBytes));
+    FetchAhead(reinterpret_cast<const void*>(address + line * kLineBytes));
   }
 }
 

@@ -66,10 +66,10 @@ class GroupFetcher {
     for (due_ += list_.count; due_ >= steps_ && row_ < list_.count; due_ -= steps_, ++row_) {
       const uint8_t* row = RowAt(list_, row_);
       for (int64_t line = 0; line < Type::kLines; ++line) {
-        FetchFarAhead(row + at_.codes + line * at_.lanes * kRowLaneBytes);
+        FetchAhead(row + at_.codes + line * at_.lanes * kRowLaneBytes);
       }
-      FetchFarAhead(row + at_.scales);
-      if constexpr (Type::kHasMinimum) FetchFarAhead(row + at_.minimums);
+      FetchAhead(row + at_.scales);
+      if constexpr (Type::kHasMinimum) FetchAhead(row + at_.minimums);
     }
   }
 

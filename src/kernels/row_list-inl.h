@@ -12,13 +12,9 @@ inline constexpr int kRowsOfDot = kLanes == 16 ? 8 : 4;
 // Rows of which each sum takes all while it is in a register.
 inline constexpr int kRowsOfSum = 8;
 
-// Asks for a line that will be needed a few rows on. All lines, in ascending order: then the
-// processor's own prefetcher helps; left out or in another order they come 10 to 30% later.
-HWY_INLINE void FetchAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 3); }
-// The same for what is needed so late that the first-level cache has better use for its room.
-HWY_INLINE void FetchFarAhead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
-
-// Row i of a list, and the one to fetch meanwhile: `ahead` further on, or the last.
+// Row i of a list, and the one to fetch meanwhile: `ahead` further on, or the last. All its lines
+// are asked for, in ascending order: then the processor's own prefetcher helps; left out or in
+// another order they come 10 to 30% later.
 HWY_INLINE const uint8_t* RowAt(const RowList& list, int64_t i) {
   const auto* base = reinterpret_cast<const uint8_t*>(list.base);
   return base + list.stride * static_cast<size_t>(list.rows[i]);

@@ -56,13 +56,6 @@ HWY_INLINE const uint8_t* RowAt(const MatMulArgs& a, int64_t r) {
   return reinterpret_cast<const uint8_t*>(a.weights) + static_cast<size_t>(r) * a.row_bytes;
 }
 
-// Asks for what the next tile of R rows reads where this one reads p. May point past the
-// weights; a prefetch never faults.
-template <int R>
-HWY_INLINE void PrefetchRowAhead(const uint8_t* p, size_t row_bytes) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + R * row_bytes));
-}
-
 HWY_INLINE float& OutAt(const MatMulArgs& a, int64_t row, int64_t token) {
   return a.out[token * a.out_stride + row - a.row_begin];
 }
