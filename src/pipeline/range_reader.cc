@@ -136,7 +136,7 @@ void RangeReader::SubmitRange(size_t buffer) {
   counts_.reads += static_cast<int64_t>(taken);
 }
 
-void RangeReader::Collect(bool wait) {
+void RangeReader::Collect(bool wait) noexcept {
   std::array<ReadCompletion, 32> done;
   const size_t count = wait ? queue_->Wait(done) : queue_->Poll(done);
   for (size_t i = 0; i < count; ++i) {

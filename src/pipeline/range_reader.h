@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/stopwatch.h"
@@ -43,15 +44,23 @@ class RangeReader {
 
   // The same for who reads many neurons at a time on each thread: visit(first_neuron, rows, arrive)
   // calls (*arrive)(begin, count) before it reads rows of neurons begin to begin + count of a
-  // range, so that what is verified is in a cache of that thread (null: all may be read). What was
-  // computed of a damaged neuron is thrown away with the Error(kCorrupt) after `visit`.
+  // range, so that what is verified is in a cache of that thread. Each time the calling thread
+  // does, it also gives the system what else is to be read. What was computed of a damaged neuron
+  // is thrown away with the Error(kCorrupt) after `visit`.
   template <typename Visit>
   void ForEachArriving(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
-    const NeuronsArrive* all_are_here = nullptr;
+    const auto caller = std::this_thread::get_id();
+    const auto read_on = [this, caller] {
+      if (std::this_thread::get_id() == caller) Collect(false);
+    };
     ForEach(compute, ffn, [&](const Range* range) {
-      if (range == nullptr) return visit(int64_t{0}, store_.RowsOfPinned(ffn), all_are_here);
+      if (range == nullptr) {
+        const NeuronsArrive arrive = [&](int64_t, int64_t) { read_on(); };
+        return visit(int64_t{0}, store_.RowsOfPinned(ffn), &arrive);
+      }
       damaged_ = -1;
       const NeuronsArrive arrive = [&](int64_t begin, int64_t count) {
+        read_on();
         Complete(compute.kernels(), *range, begin, begin + count, !store_.computes_in_slots());
       };
       visit(range->first, RowsOf(ffn, *range), &arrive);
@@ -132,7 +141,7 @@ class RangeReader {
   void ReadAhead();
   void SubmitRange(size_t buffer);
   void FindCached(Range& range) const;
-  void Collect(bool wait);
+  void Collect(bool wait) noexcept;
   void Count(const Stopwatch& watch);
   void Complete(const kernels::KernelTable& table, const Range& range, int64_t begin, int64_t end,
                 bool copies);
