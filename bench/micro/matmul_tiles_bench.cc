@@ -73,7 +73,7 @@ void RegisterMatMulTiles(const Context& context) {
     for (const int64_t side_by_side : {int64_t{1}, kernels::kTilesSideBySide}) {
       add("1/side_by_side:" + std::to_string(side_by_side), 1, side_by_side);
     }
-    for (const int64_t tokens : {6, 96, 512}) add(std::to_string(tokens), tokens, 1);
+    for (const int64_t tokens : {6, 24, 96, 512}) add(std::to_string(tokens), tokens, 1);
   }
 }
 

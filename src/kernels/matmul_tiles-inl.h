@@ -2,11 +2,11 @@
 //
 // A lane is a row. A block of 32 columns gives one exact integer per row and token, made of eight
 // byte products; it is scaled by the row's and the token's scale and added to a float. One token
-// (decode) reads the tiles as they lie and waits for memory only. Several (prefill) first unpack
-// some blocks of a few tiles into bytes, which stay in the first-level cache while many tokens go
-// by; the float sums of a row and token pause in memory between such chunks, so that their order
-// of addition is that of one token alone. (Not in `out`: the distance between its tokens is often
-// a multiple of 4096 bytes, and they would push each other out of the caches.)
+// (decode), or a few (sequences decoded together), read the tiles as they lie. Many (prefill) first
+// unpack some blocks of a few tiles into bytes, which stay in the first-level cache while many
+// tokens go by; the float sums of a row and token pause in memory between such chunks, so that
+// their order of addition is that of one token alone. (Not in `out`: the distance between its
+// tokens is often a multiple of 4096 bytes, and they would push each other out of the caches.)
 //
 // How a chunk is unpacked and multiplied is a class, UnpackedTiles here. An instruction set that
 // multiplies matrices brings its own and names it in MakeTable (table-inl.h):
@@ -160,10 +160,7 @@ HWY_INLINE void AllTilesTimesToken(const TileMatMulArgs& a) {
   for (; tile < a.tile_end; ++tile) TilesTimesToken<Codes, 1>(a, tile);
 }
 
-// Blocks of a chunk: 16 KB of bytes for two tiles, a third of a first-level cache.
-inline constexpr int64_t kChunkBlocks = 16;
-
-// How far ahead of its use a tile is asked for: about a chunk.
+// How far ahead of its use a tile is asked for: about a chunk, as below.
 inline constexpr uintptr_t kUnpackPrefetchBytes = 4096;
 
 // A block's lines and one of scales. The address may lie past the weights, where this does nothing.
@@ -173,6 +170,80 @@ HWY_INLINE void PrefetchBlock(uintptr_t address) {
     FetchAhead(reinterpret_cast<const void*>(address + line * kLineBytes));
   }
 }
+
+// Up to so many panels of tokens are multiplied with the quads as they come out of the tile, once
+// for each panel: storing them as bytes and loading them again takes longer. That is with 32
+// vectors of 512 bits; elsewhere the sums of a panel do not stay in registers beside all else.
+inline constexpr int64_t kPanelsWithoutChunk = kLanes == 16 ? 4 : 0;
+
+// A panel of T tokens, whose blocks lie next to each other from `x` on, times one tile. Writes the
+// results of these tokens, which begin at number `token`.
+template <class Codes, int T>
+HWY_INLINE void TileTimesPanel(const TileMatMulArgs& a, int64_t tile, const BlockQ8* x,
+                               int64_t token) {
+  constexpr int kVectors = kVectorsPerLine;
+  const auto* weights =
+      reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(tile) * a.tile_bytes;
+  FloatVec sums[T][kVectors];
+  Unrolled<T * kVectors>(
+      [&]<int i>() HEARTH_INLINED { sums[i / kVectors][i % kVectors] = hn::Zero(kFloats); });
+  for (int64_t b = 0; b < a.blocks; ++b, x += T) {
+    const auto parts = TileParts<Codes>::Of(weights, b);
+    PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(parts.codes()) + kUnpackPrefetchBytes);
+    IntVec products[T][kVectors];
+    Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
+      products[i / kVectors][i % kVectors] = hn::Set(IntTag(), Codes::Start(x[i / kVectors]));
+    });
+    Unrolled<kQuadsOfBlock * kVectors>([&]<int i>() HEARTH_INLINED {
+      constexpr int q = i / kVectors, v = i % kVectors;
+      const Bytes quads = QuadOf<Codes>(parts.codes(), q, v);
+      Unrolled<T>([&]<int t>() HEARTH_INLINED {
+        products[t][v] = Codes::Dot(products[t][v], quads, BroadcastQuad(x[t].codes + 4 * q));
+      });
+    });
+    Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
+      constexpr int t = i / kVectors, v = i % kVectors;
+      const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
+      const FloatVec scale = hn::Mul(LoadHalves(parts.scales() + 2 * v * kLanes), x_scale);
+      sums[t][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[t][v]), scale, sums[t][v]);
+      if constexpr (Codes::kHasMinimum) {
+        const FloatVec x_sum = hn::Set(kFloats, RealSum(x[t]));
+        sums[t][v] = hn::MulAdd(LoadHalves(parts.minimums() + 2 * v * kLanes), x_sum, sums[t][v]);
+      }
+    });
+  }
+  Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
+    constexpr int t = i / kVectors, v = i % kVectors;
+    StoreRows(sums[t][v], a.out + (token + t) * a.out_stride + (tile - a.tile_begin) * kLineLanes,
+              v, a.rows - tile * kLineLanes);
+  });
+}
+
+// TileTimesPanel for a panel of `tokens` <= T tokens.
+template <class Codes, int T>
+HWY_INLINE void TileTimesSomeOfPanel(const TileMatMulArgs& a, int64_t tile, const BlockQ8* x,
+                                     int64_t token, int64_t tokens) {
+  if constexpr (T > 1) {
+    if (tokens < T) {
+      TileTimesSomeOfPanel<Codes, T - 1>(a, tile, x, token, tokens);
+      return;
+    }
+  }
+  TileTimesPanel<Codes, T>(a, tile, x, token);
+}
+
+template <class Codes>
+void TilesTimesFewTokens(const TileMatMulArgs& a) {
+  for (int64_t tile = a.tile_begin; tile < a.tile_end; ++tile) {
+    for (int64_t t = 0; t < a.tokens; t += kPanelTokens) {
+      const int64_t tokens = a.tokens - t < kPanelTokens ? a.tokens - t : kPanelTokens;
+      TileTimesSomeOfPanel<Codes, kPanelTokens>(a, tile, a.x + t * a.blocks, t, tokens);
+    }
+  }
+}
+
+// Blocks of a chunk: 16 KB of bytes for two tiles, a third of a first-level cache.
+inline constexpr int64_t kChunkBlocks = 16;
 
 // A chunk of G tiles as unsigned (or, without an offset, signed) bytes: quads of all their rows
 // next to each other, scales as floats.
@@ -340,6 +411,12 @@ void MatMulTiles(const TileMatMulArgs& a) noexcept {
       AllTilesTimesToken<Codes, kTilesSideBySide>(a);
     }
     return;
+  }
+  if constexpr (kPanelsWithoutChunk > 0) {
+    if (a.tokens <= kPanelsWithoutChunk * kPanelTokens) {
+      TilesTimesFewTokens<Codes>(a);
+      return;
+    }
   }
   for (int64_t begin = 0; begin < a.tokens; begin += kTokensAtOnce) {
     const int64_t end = a.tokens - begin < kTokensAtOnce ? a.tokens : begin + kTokensAtOnce;

@@ -174,6 +174,18 @@ TEST_P(MatMulTilesTest, AgreesWithOracleForAllShapes) {
   }
 }
 
+// The same with so many tokens that tiles are unpacked for them.
+TEST_P(MatMulTilesTest, AgreesWithOracleForManyTokens) {
+  uint32_t seed = 1000;
+  for (DType dtype : kTypes) {
+    for (int64_t tokens : {24, 25, 28, 31, 97}) {
+      for (int64_t rows : {1, 17, 48, 61}) {
+        Check(dtype, 1 + (rows + 5 * tokens) % 37, rows, tokens, DataKind::kNormal, seed++);
+      }
+    }
+  }
+}
+
 TEST_P(MatMulTilesTest, AgreesWithOracleForAdversarialData) {
   uint32_t seed = 2000;
   for (DType dtype : kTypes) {
