@@ -120,8 +120,7 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
     if (record && says_what && record->tokens_hash != HashOfRecorded(tokens)) {
       throw UsageError(
           "--text and --tokens have no effect: what this model needs was learned from other "
-          "tokens; "
-          "--record learns it again");
+          "tokens; --record learns it again");
     }
     if (record) return std::move(*record);
   }

@@ -257,6 +257,7 @@ class Planner {
     int64_t slots = 0;
     bool holds_gates = false;
     int64_t step = 1;
+    int64_t grain = 1;  // slots are told apart in steps of so many
     auto operator<=>(const ReplayKey&) const = default;
   };
 
@@ -268,7 +269,8 @@ class Planner {
     return {.pinned = plan.neurons.pinned_neurons,
             .slots = plan.neurons.cache_slots / grain,
             .holds_gates = plan.neurons.holds_gates,
-            .step = slot_steps > 0 ? step : -step};
+            .step = step,
+            .grain = grain};
   }
 
   const MissReplay* ReplayOf(const EnginePlan& plan, int64_t look_ups, int64_t slot_steps) {

@@ -151,6 +151,27 @@ TEST_F(PlannerTest, LookingAheadHidesReads) {
   EXPECT_DOUBLE_EQ(with_luck.time.predictor_ms, 2 * without.time.predictor_ms);
 }
 
+// What is pinned may be another choice where reads are hidden; where it is the same, as much is
+// read.
+TEST_F(PlannerTest, RightGuessesReadNothingThatIsNotNeeded) {
+  const FfnMode mode = FfnMode::kPredicted;
+  auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  int compared = 0;
+  for (const int percent : {15, 25, 35, 45, 55}) {
+    const PlanRequest request = Request(mode, Memory(mode, percent));
+    const auto plan = [&] { return MakePlan(request, testing::SampleHardware(), &*accesses).plan; };
+    accesses->guesses = accesses->lists;
+    const ExecutionPlan with_luck = plan();
+    accesses->guesses.reset();
+    const ExecutionPlan without = plan();
+    if (with_luck.stream->pinned_neurons != without.stream->pinned_neurons) continue;
+    ++compared;
+    EXPECT_EQ(with_luck.bytes_read_per_token, without.bytes_read_per_token) << percent;
+    EXPECT_EQ(with_luck.miss_rate, without.miss_rate) << percent;
+  }
+  EXPECT_GT(compared, 0);
+}
+
 TEST_F(PlannerTest, MoreMemoryIsNeverSlowerAndIsKeptTo) {
   for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
     double last = 0;
