@@ -219,25 +219,14 @@ HWY_INLINE void TileTimesPanel(const TileMatMulArgs& a, int64_t tile, const Bloc
   });
 }
 
-// TileTimesPanel for a panel of `tokens` <= T tokens.
-template <class Codes, int T>
-HWY_INLINE void TileTimesSomeOfPanel(const TileMatMulArgs& a, int64_t tile, const BlockQ8* x,
-                                     int64_t token, int64_t tokens) {
-  if constexpr (T > 1) {
-    if (tokens < T) {
-      TileTimesSomeOfPanel<Codes, T - 1>(a, tile, x, token, tokens);
-      return;
-    }
-  }
-  TileTimesPanel<Codes, T>(a, tile, x, token);
-}
-
 template <class Codes>
 void TilesTimesFewTokens(const TileMatMulArgs& a) {
   for (int64_t tile = a.tile_begin; tile < a.tile_end; ++tile) {
     for (int64_t t = 0; t < a.tokens; t += kPanelTokens) {
       const int64_t tokens = a.tokens - t < kPanelTokens ? a.tokens - t : kPanelTokens;
-      TileTimesSomeOfPanel<Codes, kPanelTokens>(a, tile, a.x + t * a.blocks, t, tokens);
+      WithCount<kPanelTokens>(tokens, [&]<int T>() HEARTH_INLINED {
+        TileTimesPanel<Codes, T>(a, tile, a.x + t * a.blocks, t);
+      });
     }
   }
 }
@@ -354,13 +343,9 @@ HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t co
 template <class Codes, class Products, int G, int T>
 HWY_INLINE void AddChunkToPanel(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t count,
                                 bool is_first, float* sums, int64_t tokens) {
-  if constexpr (T > 1) {
-    if (tokens < T) {
-      AddChunkToPanel<Codes, Products, G, T - 1>(w, x, count, is_first, sums, tokens);
-      return;
-    }
-  }
-  AddChunk<Codes, Products, G, T>(w, x, count, is_first, sums);
+  WithCount<T>(tokens, [&]<int N>() HEARTH_INLINED {
+    AddChunk<Codes, Products, G, N>(w, x, count, is_first, sums);
+  });
 }
 
 template <int G>

@@ -205,16 +205,6 @@ HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t fi
   }
 }
 
-// What is left of a list, at most R rows.
-template <class Type, int R>
-HWY_INLINE void DotLastRows(const RowDotArgs& a, const RowGroups& layout, int64_t first) {
-  if (a.list.count - first == R) {
-    DotRows<Type, R>(a, layout, first, 1);
-  } else if constexpr (R > 1) {
-    DotLastRows<Type, R - 1>(a, layout, first);
-  }
-}
-
 // As many streams as rows at once, each through a part of the list: where all rows are listed, each
 // reads memory without a gap.
 template <class Type>
@@ -222,7 +212,10 @@ void RowDot(const RowDotArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
   const int64_t apart = a.list.count / kRowsOfDot;
   for (int64_t i = 0; i < apart; ++i) DotRows<Type, kRowsOfDot>(a, layout, i, apart);
-  DotLastRows<Type, kRowsOfDot - 1>(a, layout, apart * kRowsOfDot);
+  const int64_t last = apart * kRowsOfDot;
+  if (last == a.list.count) return;
+  WithCount<kRowsOfDot - 1>(a.list.count - last,
+                            [&]<int R>() HEARTH_INLINED { DotRows<Type, R>(a, layout, last, 1); });
 }
 
 // The sums of a group while rows are added to them: lane b of sums[i] is weight i of block b.

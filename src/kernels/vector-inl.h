@@ -40,6 +40,15 @@ HWY_INLINE void Unrolled(const F& f) {
   }
 }
 
+// Calls f.operator()<n>() for a number n, 1 <= n <= N, that is only known at run time.
+template <int N, class F>
+HWY_INLINE void WithCount(int64_t n, const F& f) {
+  if constexpr (N > 1) {
+    if (n < N) return WithCount<N - 1>(n, f);
+  }
+  f.template operator()<N>();
+}
+
 // Asks for the line at p, which may lie past the end of what is read: a prefetch never faults.
 //
 // Into the second-level cache, where it is needed so late that much else is read before. What is
