@@ -3,7 +3,10 @@
 
 Every repetition runs, in turn and each in a process of its own: `hearth bench` with everything in
 memory, `hearth bench` with each budget and pipeline, and llama.cpp where it is asked for, in memory
-and (with --cgroup) in a cgroup of each budget. Ratios are to Hearth in memory of the same repetition.
+and (with --cgroup) in a cgroup of each budget. Every repetition begins with another of them, and
+each waits for --settle seconds: a virtual machine gives the memory of the last run back to its host
+meanwhile, whose work for that is processor time stolen from who runs then (stolen_s in the JSON).
+Ratios are to Hearth in memory of the same repetition.
 
   offload.py bamboo-7b-packed.gguf                                  half, and 75% of the bundles outside
   offload.py bamboo-7b-packed.gguf --outside 50,75 --pipelines cluster,blocking,matrix,llmflash
@@ -29,6 +32,7 @@ import os
 import platform
 import statistics
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +45,26 @@ FFN_OPS = {"ffn_gate_up", "ffn_activation", "ffn_down"}
 RUN_TIMEOUT_S = 3000
 
 
+def stolen_seconds() -> float:
+    """Processor time that a host above this machine took, of all processors since the start."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def limited(args: argparse.Namespace, command: list[str], budget: int | None,
             name: str) -> dict[str, Any]:
     """The document that a command prints; in a cgroup also what it used at the most."""
     if args.drop_caches:
         drop_page_cache()
+    time.sleep(args.settle)
+    stolen = stolen_seconds()
+    document = run_limited(args, command, budget, name)
+    document["stolen_s"] = stolen_seconds() - stolen
+    return document
+
+
+def run_limited(args: argparse.Namespace, command: list[str], budget: int | None,
+                name: str) -> dict[str, Any]:
     if budget is None or args.cgroup is None:
         return json.loads(run_command(command, name, RUN_TIMEOUT_S))
     with cgroup(budget if args.cgroup == "speed" else 2 * budget) as group:
@@ -145,7 +164,8 @@ class Setting:
             "prefill": [{"tokens": part["tokens"], "tok_s": summary([run[i] for run in speeds]),
                          "of_memory": summary([run[i] for run in ratios]) if ratios else None}
                         for i, part in enumerate(last["prefill"], start=1)],
-            "cgroup_highest_bytes": max(highest) if highest else None}
+            "cgroup_highest_bytes": max(highest) if highest else None,
+            "stolen_s": [d["stolen_s"] for d in self.documents]}
         if self.more is not None:
             possible = [share_of_possible(*pair) for pair in zip(self.documents, resident)
                         if self.budget is not None]
@@ -198,23 +218,24 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         memory.run(args)
     budgets = budgets_of(args, memory.documents[0] if memory.documents else None)
     settings = settings_of(args, budgets)
+    in_turn = ([] if args.no_resident else [memory]) + settings
     for repetition in range(args.reps):
-        if repetition > 0 and not args.no_resident:
-            memory.run(args)
-        for setting in settings:
+        first = repetition % len(in_turn)
+        for setting in in_turn[first:] + in_turn[:first]:
             # In a cgroup it takes minutes, and is off by factors, not by percents.
             if setting.more is None and setting.budget and repetition >= args.llama_reps:
                 continue
-            setting.run(args)
+            if len(setting.documents) <= repetition:  # budgets needed the first one in memory
+                setting.run(args)
+            document = setting.documents[-1]
             print(f"repetition {repetition + 1} of {args.reps}: {setting.name} "
-                  f"{(setting.budget or 0) / 2**30:.2f}G "
-                  f"{speeds_of(setting.documents[-1])[0]:.2f} tok/s", file=sys.stderr)
+                  f"{(setting.budget or 0) / 2**30:.2f}G {speeds_of(document)[0]:.2f} tok/s, "
+                  f"{document['stolen_s']:.1f} s stolen", file=sys.stderr)
     resident = memory.documents
     in_memory = max([d["memory"]["rss_peak_bytes"] for d in resident], default=max(budgets))
     return {"model": str(args.model), "mode": args.mode, "threads": args.threads,
             "cgroup": args.cgroup, "io_device": args.io_device, "machine": platform.processor() or platform.machine(),
-            "settings": [setting.row(resident, in_memory)
-                         for setting in ([] if args.no_resident else [memory]) + settings]}
+            "settings": [setting.row(resident, in_memory) for setting in in_turn]}
 
 
 def cell(tok_s: dict[str, Any] | None, ratio: dict[str, Any] | None) -> str:
@@ -282,6 +303,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--io-device", metavar="NAME|FILE",
                         help="limited runs read as from this device (hearth bench --io-device)")
     parser.add_argument("--drop-caches", action="store_true", help="before each run; needs root")
+    parser.add_argument("--settle", type=float, default=8, metavar="SECONDS",
+                        help="before each run (default 8)")
     parser.add_argument("--llamacpp", type=Path, metavar="GGUF")
     parser.add_argument("--llama-path", type=Path, metavar="DIR")
     parser.add_argument("--llama-decode", type=int, default=4, help="tokens in a cgroup")
