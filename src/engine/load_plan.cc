@@ -154,7 +154,6 @@ void DescribeWeights(LoadPlan& plan) {
       DescribeRows(tensor, *plan.weights);
     } else if (tensor.decl.slot != nullptr) {
       *tensor.decl.slot = tensor.View(nullptr);
-      tensor.decl.slot->data = nullptr;
     }
   }
   if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;
@@ -169,7 +168,7 @@ BundlePlacement::BundlePlacement(BundleLayout in_file, int64_t layer_index, int6
       rest_stride(down_offset + AlignedBytes(layout.Part(BundleRole::kDown).bytes)) {}
 
 WeightView ResidentTensor::View(const std::byte* buffer) const {
-  return {.data = buffer + offset,
+  return {.data = buffer == nullptr ? nullptr : buffer + offset,
           .dtype = dtype,
           .cols = decl.cols,
           .rows = decl.rows,

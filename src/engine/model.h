@@ -52,7 +52,8 @@ struct ResidentTensor {
   uint64_t bytes = 0;
   uint64_t offset = 0;  // in the weights buffer
 
-  // The matrix or vector, where it lies in the buffer. Not for bundles.
+  // The matrix or vector, where it lies in the buffer; without data where that is null. Not for
+  // bundles.
   WeightView View(const std::byte* buffer) const;
   // Neurons of all experts.
   uint64_t neurons() const { return static_cast<uint64_t>(decl.rows * decl.experts); }
