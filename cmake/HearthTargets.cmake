@@ -23,6 +23,12 @@ if(HEARTH_SANITIZE)
   target_compile_options(hearth_options INTERFACE
     -fsanitize=${HEARTH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(hearth_options INTERFACE -fsanitize=${HEARTH_SANITIZE})
+  if(HEARTH_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_definitions(hearth_options INTERFACE __SANITIZE_ADDRESS__)  # as GCC says it
+    # Calls through pointers are what GCC does not check either; their types would be shared by the
+    # objects of all instruction sets (src/kernels/check_shared_symbols.cmake).
+    target_compile_options(hearth_options INTERFACE -fno-sanitize=function)
+  endif()
 endif()
 
 if(HEARTH_FUZZ)

@@ -52,8 +52,8 @@ TEST(ExecutionPlanTest, ComesBackFromJson) {
     EXPECT_EQ(back.threads(), 2);
     EXPECT_EQ(back.stream.has_value(), streams);
     const auto& ranges = document["layers"][2]["ranges"];
-    EXPECT_EQ(ranges["pinned"], nlohmann::json({0, streams ? 256 : 1024}));
-    EXPECT_EQ(ranges["flash"], nlohmann::json({streams ? 256 : 1024, 1024}));
+    EXPECT_EQ(ranges["pinned"], nlohmann::ordered_json({0, streams ? 256 : 1024}));
+    EXPECT_EQ(ranges["flash"], nlohmann::ordered_json({streams ? 256 : 1024, 1024}));
   }
 }
 

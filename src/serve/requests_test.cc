@@ -153,7 +153,7 @@ TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
     const RequestError error = ChatError(fields);
     EXPECT_EQ(error.status(), Status::kBadRequest) << fields;
     EXPECT_NE(error.param(), "") << fields;
-    EXPECT_NO_THROW(nlohmann::json::parse(error.ToJson()));
+    EXPECT_TRUE(nlohmann::json::accept(error.ToJson()));
   }
 }
 
@@ -390,7 +390,7 @@ TEST(RequestsTest, AlteredBytesAreTakenOrRefused) {
     try {
       ParseChatRequest(altered);
     } catch (const RequestError& error) {
-      EXPECT_NO_THROW(nlohmann::json::parse(error.ToJson()));
+      EXPECT_TRUE(nlohmann::json::accept(error.ToJson()));
     }
   }
 }

@@ -121,7 +121,7 @@ TEST_F(FileWriterTest, ReplacesWhatWasThere) {
 TEST_F(FileWriterTest, SaysWhyAFileCannotBeMade) {
   EXPECT_THAT(MessageOf([] { FileWriter("/no/such/folder/file"); }),
               HasSubstr("io: /no/such/folder/file: cannot create: No such file"));
-  EXPECT_THAT(MessageOf([] { FileWriter(testing::TempDir()); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(MessageOf([] { FileWriter{testing::TempDir()}; }), HasSubstr("Is a directory"));
 }
 
 TEST_F(FileWriterTest, ReportsAFullDisk) {
