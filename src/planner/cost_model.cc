@@ -11,8 +11,8 @@ namespace {
 // predictor's two matrices; FFN; and what the calling thread does between them, in such sections.
 constexpr double kSectionsOfLayer = 8;
 // Sequential reads are of this size, a few in flight.
-constexpr uint64_t kSequentialBlock = uint64_t{1} << 20;
-constexpr int kSequentialDepth = 8;
+constexpr uint64_t kSequentialBlock = kBusyBlockBytes;
+constexpr int kSequentialDepth = kBusyQueueDepth;
 // Most of them that pipeline/extent_reader.h has in flight.
 constexpr int kExtentDepth = 32;
 
@@ -183,6 +183,13 @@ double SequentialSeconds(const CostInputs& in, double bytes) {
   return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
 }
 
+// Of reads that take `alone` seconds beside nothing, where threads compute out of memory for `busy`
+// seconds of them: for so long storage is slower.
+double SecondsBeside(const CostInputs& in, double alone, double busy) {
+  const double share = in.hardware.BusyIoShare(in.threads);
+  return alone > busy * share ? alone + busy * (1 - share) : Over(alone, share);
+}
+
 // Layer by layer the larger of computing, and of reading the experts that are not there and
 // multiplying the last of what comes. `ffn_bytes`: of all experts of a token.
 void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
@@ -200,7 +207,7 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   double compute = 0, read = 0, both = 0;
   for (const FfnAccess& layer : in.replay->ffns) {
     const double c = Over(layer.listed * resident_bytes, rate) + layer.misses * unpack;
-    const double r = layer.misses * read_one;
+    const double r = SecondsBeside(in, layer.misses * read_one, c - (layer.misses > 0 ? last : 0));
     compute += c;
     read += r;
     both += layer.misses > 0 ? std::max(c, r + last) : c;
@@ -358,9 +365,10 @@ TokenCost CostOfToken(const CostInputs& in) {
                         : 0;
   cost.time.ffn_ms = 1000 * Over(ffn, rate);
   if (in.plan.matrices) cost.time.ffn_ms += 1000 * UnpackSeconds(in, cost.bytes_read);
-  cost.time.io_ms = 1000 * SequentialSeconds(in, cost.bytes_read);
   // Reading goes on while attention is computed.
   cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
+  cost.time.io_ms =
+      1000 * SecondsBeside(in, SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
   cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
   return cost;
 }

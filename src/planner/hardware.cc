@@ -124,6 +124,11 @@ double HardwareProfile::IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) 
   return differ ? gain(&Spread::median, &Spread::median) : 1;
 }
 
+double HardwareProfile::BusyIoShare(int wanted) const {
+  const double busy = ForThreads(wanted).busy_io_bytes_per_s.median;
+  return std::min(1.0, busy / IoBytesPerSecond(kBusyBlockBytes, kBusyQueueDepth));
+}
+
 double HardwareProfile::LookUpSeconds() const {
   const auto big =
       std::find_if(cores.begin(), cores.end(), [](const CoreSpeed& core) { return core.is_big; });

@@ -34,7 +34,12 @@ struct ThreadSpeed {
   Spread check_bytes_per_s;   // hashing what was read
   Spread prompt_macs_per_s;   // Q4_0 tiles times 128 tokens
   Spread section_seconds;     // a parallel section without work: what a barrier costs
+  // Of storage, kBusyQueueDepth reads of kBusyBlockBytes at a time at random places, while these
+  // threads read memory as above: what storage delivers has to get into the same memory.
+  Spread busy_io_bytes_per_s;
 };
+inline constexpr uint64_t kBusyBlockBytes = uint64_t{1} << 20;
+inline constexpr int kBusyQueueDepth = 8;
 
 // Reads of one size at random places.
 struct IoSpeed {
@@ -104,6 +109,8 @@ struct HardwareProfile {
   // How many times as fast reads are that stay in `range_bytes` of a file, by the smallest measured
   // range that holds them; 1 where none does, or where the rounds do not tell the two apart.
   double IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const;
+  // What share of its speed storage keeps while so many threads take memory in; at most 1.
+  double BusyIoShare(int threads) const;
   // Of the median of a big core.
   double LookUpSeconds() const;
   // Multiply-adds of float32 in registers by the fastest so many cores.

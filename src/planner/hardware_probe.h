@@ -11,6 +11,8 @@
 
 namespace hearth {
 
+class ProbeFile;  // hardware_probe_reads.h
+
 class HardwareProbe {
  public:
   virtual ~HardwareProbe() = default;
@@ -25,12 +27,12 @@ class HardwareProbe {
 
 // Of single cores; of `isa`'s kernels.
 std::unique_ptr<HardwareProbe> MakeCoreProbe(const ProfilerEffort& effort);
-// Of the engine's operators on memory, by number of threads. Allocates and writes that memory.
-std::unique_ptr<HardwareProbe> MakeThreadProbe(const ProfilerEffort& effort);
-// Of reads. Writes the scratch file (`written` hears which share of it is there), or opens the
-// file.
-std::unique_ptr<HardwareProbe> MakeStorageProbe(const ProfilerOptions& options,
-                                                const std::function<void(double)>& written);
+// Of the engine's operators on memory, by number of threads, and of reads while they take memory
+// in. Allocates and writes that memory. The file must outlive the probe, here and below.
+std::unique_ptr<HardwareProbe> MakeThreadProbe(const ProfilerEffort& effort, const ProbeFile& file);
+// Of reads beside nothing.
+std::unique_ptr<HardwareProbe> MakeStorageProbe(const ProfilerEffort& effort,
+                                                const ProbeFile& file);
 
 // Sets is_big of all cores: by what they reached in their best round, because a core that others
 // use too is slow only at times.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
 #include <span>
 
 #include "base/buffer.h"
@@ -18,7 +17,7 @@
 #include "base/stopwatch.h"
 #include "base/units.h"
 #include "planner/hardware_probe.h"
-#include "planner/scratch_file.h"
+#include "planner/hardware_probe_reads.h"
 #include "storage/async_reader.h"
 
 namespace hearth {
@@ -34,7 +33,6 @@ constexpr std::array<uint64_t, 5> kRangeBlockSizes = {4096, 7168, 65536, 262144,
 // What one core after the other issues.
 constexpr std::array<uint64_t, 2> kCoreBlockSizes = {4096, 7168};
 constexpr int64_t kMostCores = 4;
-constexpr uint64_t kMostPlaces = uint64_t{1} << 31;  // RandomWords::NextBelow
 constexpr uint64_t kMostInFlightBytes = uint64_t{64} << 20;
 
 double ProcessSeconds() {
@@ -86,45 +84,17 @@ struct ReadRates {
   double cpu_seconds_per_read;
 };
 
-// A block at a random place of the range, into its slot of the memory.
-ReadRequest RandomRead(const AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
-                       uint64_t slot, RandomWords& random) {
-  const uint64_t range = kind.range_bytes == 0 ? file.size_bytes() : kind.range_bytes;
-  const uint64_t places = std::min(range / kind.block_bytes, kMostPlaces);
-  return {.offset = random.NextBelow(places) * kind.block_bytes,
-          .data = memory.data() + slot * kind.block_bytes,
-          .bytes = static_cast<uint32_t>(kind.block_bytes),
-          .tag = slot};
-}
-
 // Reads blocks at random places of the range for about `seconds`, always as many in flight as the
 // depth says; waits for the last. What has arrived together is replaced in one submission.
 ReadRates ReadAtRandom(AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
                        double seconds, RandomWords& random) {
-  const auto queue = file.OpenQueue({.depth = kind.queue_depth});
-  std::vector<ReadRequest> next;
-  const auto add = [&](uint64_t slot) {
-    next.push_back(RandomRead(file, kind, memory, slot, random));
-  };
   const double cpu_before = ProcessSeconds();
   const Stopwatch watch;
-  for (int i = 0; i < kind.queue_depth; ++i) add(static_cast<uint64_t>(i));
-  static_cast<void>(queue->Submit(next));  // takes its depth
-  std::array<ReadCompletion, 64> done;
-  double reads = 0;
-  while (queue->in_flight() > 0) {
-    const size_t count = queue->Wait(done);
-    const bool goes_on = watch.Seconds() < seconds;
-    next.clear();
-    for (const ReadCompletion& completion : std::span(done).first(count)) {
-      if (completion.error != 0) ThrowReadError(file, "a block", completion.error);
-      reads += 1;
-      if (goes_on) add(completion.tag);
-    }
-    static_cast<void>(queue->Submit(next));
-  }
-  return {reads * static_cast<double>(kind.block_bytes) / watch.Seconds(),
-          (ProcessSeconds() - cpu_before) / reads};
+  ReadsInFlight reads(file, kind, memory, random);
+  while (reads.in_flight() > 0) reads.TakeIn(true, watch.Seconds() < seconds);
+  reads.CheckNoneFailed();
+  return {reads.num_taken_in() * static_cast<double>(kind.block_bytes) / watch.Seconds(),
+          (ProcessSeconds() - cpu_before) / reads.num_taken_in()};
 }
 
 // Seconds from submitting as many blocks at random places as the depth says, together, until the
@@ -163,20 +133,11 @@ bool IsInMemory(const std::string& path) {
 
 class StorageProbe final : public HardwareProbe {
  public:
-  StorageProbe(const ProfilerOptions& options, const std::function<void(double)>& written)
-      : place_(options.file.empty() ? options.directory : options.file),
-        seconds_(options.effort.read_seconds) {
-    if (options.file.empty()) {
-      scratch_.emplace(options.directory, options.effort.file_bytes, options.effort.write_seconds,
-                       written);
-    }
-    file_ = OpenAsyncFile(scratch_ ? scratch_->path() : options.file);
-    if (file_->size_bytes() < kLeastProbeFileBytes) {
-      throw Error(ErrorCode::kInvalidArgument, place_, "size of a file to read from",
-                  fmt::format("at least {}", FormatSize(kLeastProbeFileBytes)),
-                  FormatSize(file_->size_bytes()));
-    }
-    reads_ = ReadsToMeasure(file_->size_bytes(), file_->alignment_bytes());
+  StorageProbe(const ProfilerEffort& effort, const ProbeFile& probe_file)
+      : place_(probe_file.place()),
+        file_(probe_file.file()),
+        seconds_(effort.read_seconds),
+        reads_(ReadsToMeasure(file_.size_bytes(), file_.alignment_bytes())) {
     bytes_per_s_.resize(reads_.size());
     cpu_seconds_.resize(reads_.size());
     batch_seconds_.resize(reads_.size());
@@ -196,8 +157,8 @@ class StorageProbe final : public HardwareProbe {
     const auto i = static_cast<size_t>(step);
     RunOnCpu(reads_[i].cpu, [&] {
       const std::span<std::byte> memory = {memory_.data(), memory_.size_bytes()};
-      const ReadRates rates = ReadAtRandom(*file_, reads_[i], memory, seconds_ / 2, random_);
-      batch_seconds_[i].push_back(SecondsOfBatch(*file_, reads_[i], memory, seconds_ / 2, random_));
+      const ReadRates rates = ReadAtRandom(file_, reads_[i], memory, seconds_ / 2, random_);
+      batch_seconds_[i].push_back(SecondsOfBatch(file_, reads_[i], memory, seconds_ / 2, random_));
       bytes_per_s_[i].push_back(rates.bytes_per_s);
       cpu_seconds_[i].push_back(rates.cpu_seconds_per_read);
     });
@@ -205,12 +166,12 @@ class StorageProbe final : public HardwareProbe {
   void Finish(HardwareProfile& profile) const override {
     StorageProfile& storage = profile.storage;
     storage.directory = std::filesystem::weakly_canonical(place_).string();
-    storage.file_bytes = file_->size_bytes();
-    storage.backend = file_->backend();
-    storage.note = file_->note();
-    storage.is_direct = file_->direct();
+    storage.file_bytes = file_.size_bytes();
+    storage.backend = file_.backend();
+    storage.note = file_.note();
+    storage.is_direct = file_.direct();
     storage.is_in_memory = IsInMemory(place_);
-    storage.alignment_bytes = file_->alignment_bytes();
+    storage.alignment_bytes = file_.alignment_bytes();
     storage.reads = reads_;
     for (size_t i = 0; i < reads_.size(); ++i) {
       storage.reads[i].bytes_per_s = SpreadOf(bytes_per_s_[i]);
@@ -221,9 +182,8 @@ class StorageProbe final : public HardwareProbe {
 
  private:
   const std::string place_;
+  AsyncFile& file_;
   const double seconds_;
-  std::optional<ScratchFile> scratch_;
-  std::unique_ptr<AsyncFile> file_;
   std::vector<IoSpeed> reads_;
   std::vector<std::vector<double>> bytes_per_s_;  // per kind of read, per round
   std::vector<std::vector<double>> cpu_seconds_;
@@ -235,9 +195,9 @@ class StorageProbe final : public HardwareProbe {
 
 }  // namespace
 
-std::unique_ptr<HardwareProbe> MakeStorageProbe(const ProfilerOptions& options,
-                                                const std::function<void(double)>& written) {
-  return std::make_unique<StorageProbe>(options, written);
+std::unique_ptr<HardwareProbe> MakeStorageProbe(const ProfilerEffort& effort,
+                                                const ProbeFile& file) {
+  return std::make_unique<StorageProbe>(effort, file);
 }
 
 }  // namespace hearth

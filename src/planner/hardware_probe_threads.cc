@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 #include "ops/probe.h"
 #include "ops/sparse_ffn.h"
 #include "planner/hardware_probe.h"
+#include "planner/hardware_probe_reads.h"
 
 namespace hearth {
 namespace {
@@ -32,10 +34,15 @@ constexpr int64_t kCheckGrain = 16;
 // Up to here every number of threads is measured; from there on powers of 2 and all.
 constexpr int kEveryNumber = 4;
 
-enum Quantity { kRead, kMatrix, kDotAndAdd, kCheck, kPrompt, kSection, kNumQuantities };
+enum Quantity { kRead, kMatrix, kDotAndAdd, kCheck, kPrompt, kSection, kBusyReads, kNumQuantities };
 constexpr std::array<const char*, kNumQuantities> kQuantityNames = {
-    "reading memory", "matrix times token",  "listed neurons",
-    "checks",         "matrix times prompt", "sections"};
+    "reading memory",      "matrix times token", "listed neurons",     "checks",
+    "matrix times prompt", "sections",           "reads beside memory"};
+
+// What is read beside memory: as layers are that are read in order.
+constexpr IoSpeed kBusyRead = {.block_bytes = kBusyBlockBytes, .queue_depth = kBusyQueueDepth};
+// Memory that a thread takes in before it looks at the reads again: some tens of microseconds.
+constexpr size_t kBusyPartBytes = size_t{512} << 10;
 
 std::vector<int> ThreadNumbers() {
   const int cpus = AvailableCpus();
@@ -137,15 +144,17 @@ double Repeat(double seconds, Once&& once) {
 
 class ThreadProbe final : public HardwareProbe {
  public:
-  explicit ThreadProbe(const ProfilerEffort& effort)
-      : seconds_(effort.thread_seconds),
+  ThreadProbe(const ProfilerEffort& effort, const ProbeFile& file)
+      : file_(file.file()),
+        seconds_(effort.thread_seconds),
         tokens_(effort.prompt_tokens),
         operands_(effort),
         ffn_(operands_.budget(), operands_.hidden(), operands_.neurons()),
         input_(operands_.budget(), tokens_, operands_.hidden()),
         x_(static_cast<size_t>(tokens_ * operands_.hidden())),
         out_(static_cast<size_t>(std::max(tokens_ * operands_.rows(), operands_.hidden()))),
-        hashes_(static_cast<size_t>(operands_.neurons())) {
+        hashes_(static_cast<size_t>(operands_.neurons())),
+        read_memory_(operands_.budget(), "reads", kBusyBlockBytes * kBusyQueueDepth) {
     for (float& x : x_) x = static_cast<float>(random_.NextUnit() - 0.5);
     for (int32_t i = 0; i < operands_.neurons(); ++i) all_.push_back(i);
     for (const int threads : ThreadNumbers()) rows_.emplace_back(threads);
@@ -176,8 +185,11 @@ class ThreadProbe final : public HardwareProbe {
       case kPrompt:
         row.prompt.push_back(PromptMacsPerSecond(*row.compute));
         break;
-      default:
+      case kSection:
         row.section.push_back(SectionSeconds(*row.compute));
+        break;
+      default:
+        row.busy_io.push_back(BusyReadBytesPerSecond(*row.compute));
     }
   }
 
@@ -186,7 +198,8 @@ class ThreadProbe final : public HardwareProbe {
     for (const Row& row : rows_) {
       profile.threads.push_back({row.compute->threads(), SpreadOf(row.read), SpreadOf(row.matrix),
                                  SpreadOf(row.dot), SpreadOf(row.add), SpreadOf(row.check),
-                                 SpreadOf(row.prompt), SpreadOf(row.section)});
+                                 SpreadOf(row.prompt), SpreadOf(row.section),
+                                 SpreadOf(row.busy_io)});
     }
   }
 
@@ -194,7 +207,7 @@ class ThreadProbe final : public HardwareProbe {
   struct Row {
     explicit Row(int threads) : compute(std::make_unique<Compute>("auto", threads)) {}
     std::unique_ptr<Compute> compute;
-    std::vector<double> read, matrix, dot, add, check, prompt, section;  // per round
+    std::vector<double> read, matrix, dot, add, check, prompt, section, busy_io;  // per round
   };
 
   const Row& RowOf(int step) const { return rows_[static_cast<size_t>(step / kNumQuantities)]; }
@@ -275,6 +288,37 @@ class ThreadProbe final : public HardwareProbe {
            });
   }
 
+  // Of reads from storage, while the team takes memory in as fast as it comes.
+  double BusyReadBytesPerSecond(Compute& compute) {
+    const std::span<const std::byte> memory = operands_.bytes();
+    const size_t parts = memory.size() / kBusyPartBytes;
+    ReadsInFlight reads(file_, kBusyRead, {read_memory_.data(), read_memory_.size_bytes()},
+                        random_);
+    std::atomic<size_t> next{0};
+    const auto run = [&](double seconds) {
+      const Stopwatch watch;
+      compute.team().Run([&](int worker) {
+        while (watch.Seconds() < seconds) {
+          const size_t part = next.fetch_add(1, std::memory_order_relaxed) % parts;
+          compute.kernels().probe_read(memory.data() + part * kBusyPartBytes,
+                                       static_cast<int64_t>(kBusyPartBytes));
+          if (worker == 0) reads.TakeIn(false, true);
+        }
+      });
+      return watch.Seconds();
+    };
+    // The first reads are under way before it counts what arrives.
+    run(seconds_ / 4);
+    const double before = reads.num_taken_in();
+    const double elapsed = run(seconds_);
+    const double arrived = reads.num_taken_in() - before;
+    while (reads.in_flight() > 0) reads.TakeIn(true, false);
+    reads.CheckNoneFailed();
+    // Of a disk that is slower than a read in all that time, it is known that it is.
+    return std::max(arrived, 1.0) * static_cast<double>(kBusyBlockBytes) / elapsed;
+  }
+
+  AsyncFile& file_;
   const double seconds_;
   const int64_t tokens_;
   RandomWords random_{2};
@@ -284,6 +328,7 @@ class ThreadProbe final : public HardwareProbe {
   std::vector<float> x_;
   std::vector<float> out_;
   std::vector<uint32_t> hashes_;
+  Buffer read_memory_;
   std::vector<int32_t> all_;   // 0, 1, 2, ...
   std::vector<int32_t> list_;  // of the last ListNeurons
   std::vector<Row> rows_;
@@ -291,8 +336,9 @@ class ThreadProbe final : public HardwareProbe {
 
 }  // namespace
 
-std::unique_ptr<HardwareProbe> MakeThreadProbe(const ProfilerEffort& effort) {
-  return std::make_unique<ThreadProbe>(effort);
+std::unique_ptr<HardwareProbe> MakeThreadProbe(const ProfilerEffort& effort,
+                                               const ProbeFile& file) {
+  return std::make_unique<ThreadProbe>(effort, file);
 }
 
 }  // namespace hearth

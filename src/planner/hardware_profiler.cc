@@ -7,13 +7,13 @@
 #include <exception>
 #include <memory>
 #include <thread>
-#include <utility>
 
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "planner/hardware_machine.h"
 #include "planner/hardware_probe.h"
+#include "planner/hardware_probe_reads.h"
 #include "planner/hardware_warnings.h"
 
 namespace hearth {
@@ -111,11 +111,10 @@ HardwareProfile MeasureHardware(const ProfilerOptions& options,
   };
   // The disk first: where it has no room, that is known at once.
   prepared(0, "opening a file");
-  auto storage =
-      MakeStorageProbe(options, [&](double share) { prepared(share, "writing a file"); });
+  const ProbeFile file(options, [&](double share) { prepared(share, "writing a file"); });
   prepared(1, "filling memory");
-  const Probes probes = {MakeCoreProbe(options.effort), MakeThreadProbe(options.effort),
-                         std::move(storage)};
+  const Probes probes = {MakeCoreProbe(options.effort), MakeThreadProbe(options.effort, file),
+                         MakeStorageProbe(options.effort, file)};
   profile.rounds = MeasureInRounds(probes, options.effort, since_start, progress);
   for (const auto& probe : probes) probe->Finish(profile);
   profile.warnings = HardwareWarnings(profile);

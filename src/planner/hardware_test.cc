@@ -106,6 +106,16 @@ TEST(HardwareTest, BatchesAndRangesAreAsMeasured) {
   EXPECT_EQ(profile.IoRangeGain(4096, uint64_t{1} << 40), 1);
 }
 
+TEST(HardwareTest, StorageKeepsAShareBesideThreadsThatTakeMemoryIn) {
+  HardwareProfile profile = testing::SampleHardware();
+  // Of the sample's depths 32 is nearer to what is read beside them than 1.
+  const double alone = 3.2e6 * 256;
+  EXPECT_NEAR(profile.BusyIoShare(1), 2e8 / alone, 1e-9);
+  EXPECT_NEAR(profile.BusyIoShare(2), 1e8 / alone, 1e-9);
+  profile.threads[0].busy_io_bytes_per_s.median = 2 * alone;
+  EXPECT_EQ(profile.BusyIoShare(1), 1);
+}
+
 TEST(HardwareTest, OnlyThisMachinesProfileIsTaken) {
   HardwareProfile profile = testing::SampleHardware();
   EXPECT_NO_THROW(CheckIsThisMachine(profile, "hw.json"));

@@ -129,6 +129,25 @@ TEST_F(MixturePlanTest, PlansAreObeyedAndMoreMemoryIsNeverSlower) {
   }
 }
 
+TEST_F(MixturePlanTest, WhereStorageSuffersFromComputingTokensTakeLonger) {
+  const AccessRecord record = Record();
+  HardwareProfile hardware = testing::SampleHardware();
+  const auto token_ms = [&](double share) {
+    for (ThreadSpeed& speed : hardware.threads) {
+      speed.busy_io_bytes_per_s.median =
+          share * hardware.IoBytesPerSecond(kBusyBlockBytes, kBusyQueueDepth);
+    }
+    return 1000 / MakePlan(Request(Memory(80)), hardware, &record).plan.decode_tok_s;
+  };
+  const double free = token_ms(1), half = token_ms(0.5), none = token_ms(1e-6);
+  EXPECT_GT(half, free);
+  EXPECT_GT(none, half);
+  EXPECT_EQ(token_ms(2), free);
+  // Nothing is read while they compute, at the worst, and half as much in between: what half of it
+  // costs is half of that.
+  EXPECT_NEAR(half - free, (none - free) / 2, 0.02 * (none - free));
+}
+
 TEST_F(MixturePlanTest, ARecordIsAskedForWhereItMatters) {
   const GgufFile file = GgufFile::Open(Model());
   EXPECT_EQ(RecordedModeOf(file, Request(Memory(50))), FfnMode::kDense);
