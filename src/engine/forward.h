@@ -185,9 +185,10 @@ class Forward {
   std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
   // The same where not all neurons are in memory.
   void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
-  // Lets active_ be what the FFN of the next layer will probably list; false where there is none or
-  // all neurons are meant. `scratch` has a row per token.
-  bool GuessNext(int64_t layer, std::span<const int64_t> tokens, FloatView scratch);
+  // What to ask the predictor of the next layer, a guess of its list; nothing where there is none.
+  // `scratch` has a row per token.
+  std::optional<SelectionQuery> QueryOfNext(int64_t layer, std::span<const int64_t> tokens,
+                                            FloatView scratch);
   void ObserveInput(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                     FloatView scratch);
   void ObserveStreamed(const StreamedFfn& ffn, bool skip_silent, std::span<const int64_t> tokens,

@@ -36,22 +36,26 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
   }
 }
 
-// What the predictor of the next layer says of the residual as it is now, which one FFN and one
-// attention block will have changed a little by then.
-bool Forward::GuessNext(int64_t layer, std::span<const int64_t> tokens, FloatView scratch) {
+// With the residual as it is now, which one FFN and one attention block will have changed a little
+// by then.
+std::optional<SelectionQuery> Forward::QueryOfNext(int64_t layer, std::span<const int64_t> tokens,
+                                                   FloatView scratch) {
   const auto next = static_cast<size_t>(layer + 1);
-  if (next == spec_.layers.size() || spec_.layers[next].ffn.num_experts > 0) return false;
+  if (next == spec_.layers.size() || spec_.layers[next].ffn.num_experts > 0) return std::nullopt;
   RmsNorm(compute_, Rows(hidden_),
           reinterpret_cast<const float*>(weights_.layers[next].ffn_norm.data),
           spec_.layers[next].norm_epsilon, scratch);
-  selector_->Select({layer + 1, 0, tokens, scratch, Rows(hidden_), true}, active_);
-  return !active_.all();
+  return SelectionQuery{layer + 1, 0, tokens, scratch, Rows(hidden_), true};
 }
 
 void Forward::ObserveInput(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                            FloatView scratch) {
   observer_->OnFfnInput(layer, expert, tokens, Rows(hidden_), input_.x());
-  if (!observer_->wants_guesses() || !GuessNext(layer, tokens, scratch)) return;
+  if (!observer_->wants_guesses()) return;
+  const std::optional<SelectionQuery> next = QueryOfNext(layer, tokens, scratch);
+  if (!next) return;
+  selector_->Select(*next, active_);
+  if (active_.all()) return;
   for (size_t i = 0; i < tokens.size(); ++i) {
     observer_->OnFfnGuess(layer + 1, tokens[i], active_.lists()[i]);
   }

@@ -10,8 +10,10 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
   const StreamedFfn ffn = {layer, expert, spec.activation, spec.threshold};
   const FloatView x = input_.x();
   if (observer_ != nullptr) ObserveInput(layer, expert, tokens, out);
-  if (streamed_->looks_ahead() && GuessNext(layer, tokens, out)) {
-    streamed_->Expect({.layer = layer + 1}, active_.lists().front());
+  if (streamed_->looks_ahead()) {
+    const std::optional<SelectionQuery> next = QueryOfNext(layer, tokens, out);
+    ListGuess* guess = next ? selector_->BeginGuess(*next) : nullptr;
+    if (guess != nullptr) streamed_->Expect({.layer = layer + 1}, *guess);
   }
   streamed_->PollAhead();
   selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);

@@ -12,7 +12,7 @@ using kernels::BlockQ8;
 
 // Rows handed out at a time, a multiple of a tile's: enough tiles to use a chunk of activations
 // several times, few enough to even out the threads.
-constexpr int64_t kRowGrain = 64;
+constexpr int64_t kRowGrain = kMatMulRowGrain;
 // Tokens computed per pass over the rows of a grain where weights are floats: 64 rows of 4096
 // columns stay in the second-level cache while 32 tokens go by.
 constexpr int64_t kTokenTile = 32;
@@ -89,18 +89,23 @@ void ComputeTiles(const kernels::KernelTable& table, const Product& product, con
   table.matmul_tiles[static_cast<size_t>(product.weights.dtype)](args);
 }
 
-// Grains [first, last) of a product. q8 is null for float weights.
+// Rows [begin, end) of a product. q8 is null for float weights.
+void ComputeRows(const kernels::KernelTable& table, const Product& product, FloatView x,
+                 const BlockQ8* q8, int64_t begin, int64_t end) {
+  if (product.weights.is_tiled) {
+    ComputeTiles(table, product, q8, begin, end);
+  } else {
+    ComputeFloatRows(table, product, x, begin, end);
+  }
+  if (product.bias != nullptr) AddBias(product, begin, end);
+}
+
+// Grains [first, last) of it.
 void ComputeGrains(const kernels::KernelTable& table, const Product& product, FloatView x,
                    const BlockQ8* q8, int64_t first, int64_t last) {
   for (int64_t grain = first; grain < last; ++grain) {
     const int64_t begin = grain * kRowGrain;
-    const int64_t end = std::min(begin + kRowGrain, product.weights.rows);
-    if (product.weights.is_tiled) {
-      ComputeTiles(table, product, q8, begin, end);
-    } else {
-      ComputeFloatRows(table, product, x, begin, end);
-    }
-    if (product.bias != nullptr) AddBias(product, begin, end);
+    ComputeRows(table, product, x, q8, begin, std::min(begin + kRowGrain, product.weights.rows));
   }
 }
 
@@ -183,6 +188,11 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
       end -= count;
     }
   });
+}
+
+void MatMulRows(Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
+                int64_t begin, int64_t end) noexcept {
+  ComputeRows(compute.kernels(), product, x, q8, begin, end);
 }
 
 namespace {

@@ -47,6 +47,13 @@ struct Product {
 // kernel are a bug of the loader: Error(kInternal). Shapes are checked likewise.
 void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& input);
 
+// Rows [begin, end) of a product with one token, on the calling thread alone; the bits are
+// MatMul's. `begin` is a multiple of kMatMulRowGrain. q8: the token as MatMulInput::QuantizedRow
+// has it; null where weights are floats. Shapes are the caller's to check.
+inline constexpr int64_t kMatMulRowGrain = 64;
+void MatMulRows(Compute& compute, const Product& product, FloatView x, const kernels::BlockQ8* q8,
+                int64_t begin, int64_t end) noexcept;
+
 // Products with chosen rows only: for every token t, out[t][r] for r in active[t] (ascending) and
 // 0 elsewhere. Each value is the same bits as MatMul's.
 void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
@@ -81,6 +82,7 @@ struct DecodePipeline::Section {
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
   std::atomic<int64_t> idle_ns{0};
+  ListGuess* guess = nullptr;  // what the next FFN lists, in the last segment
   std::array<ColumnPart, kMaxColumnParts> columns;
   size_t num_columns = 0;
 
@@ -203,6 +205,7 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
                   .ffn = store_.FfnIndex(ffn.layer, ffn.expert),
                   .threads = compute.threads()};
   section.SplitColumns(RowGroupCount(store_.source().hidden_size));
+  ListGuess* guess = std::exchange(guess_, nullptr);
   const auto most = static_cast<size_t>(fetch_.max_listed());
   for (size_t first = 0; first < listed.size(); first += most) {
     const size_t count = std::min(listed.size() - first, most);
@@ -210,6 +213,7 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
                       tokens_of.empty() ? tokens_of : tokens_of.subspan(first, count));
     section.Begin();
     section.is_last = first + count == listed.size();
+    if (section.is_last) section.guess = guess;
     RunSegment(compute, section);
   }
   idle_seconds_ += static_cast<double>(section.idle_ns) * 1e-9;
@@ -327,6 +331,17 @@ bool DecodePipeline::AddComputed(Section& section) {
   return added_any;
 }
 
+// A step of finding out what the next FFN will list; false where there is none. What is left of it
+// when the section is done is not worth more than reading later.
+bool DecodePipeline::Guess(Section& section) {
+  if (section.guess == nullptr) return false;
+  const ListGuess::Step step = section.guess->TakeStep();
+  if (step == ListGuess::Step::kLast) {
+    fetch_.Expect(guessed_ffn_, section.guess->listed());
+  }
+  return step != ListGuess::Step::kNone;
+}
+
 // What every thread of a phase does, until there is nothing left.
 void DecodePipeline::Work(Section& section) {
   int spins = 0;
@@ -336,7 +351,7 @@ void DecodePipeline::Work(Section& section) {
     if (!has_reads && section.is_last) fetch_.ReadAhead();
     const bool arrived = (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
     const bool computed = section.step != Step::kNone && ComputeReady(section);
-    if (computed || (section.adds && AddComputed(section)) || arrived) {
+    if (computed || (section.adds && AddComputed(section)) || arrived || Guess(section)) {
       if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
       spins = 0;
       continue;
@@ -347,6 +362,8 @@ void DecodePipeline::Work(Section& section) {
     }
   }
   if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
+  // Where the guess was the last to be done.
+  if (section.is_last) fetch_.ReadAhead();
 }
 
 }  // namespace hearth

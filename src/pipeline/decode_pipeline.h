@@ -30,6 +30,7 @@
 #include "pipeline/neuron_fetch.h"
 #include "pipeline/neuron_work.h"
 #include "pipeline/stream_counts.h"
+#include "sparsity/list_guess.h"
 
 namespace hearth {
 
@@ -69,17 +70,23 @@ class DecodePipeline {
   SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
                            FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
 
-  // Says what Run's list of another FFN, the next, will probably be, ascending: while the FFN
-  // before it is computed, and nothing of that is left to read, some of it is read.
-  void Expect(const StreamedFfn& next, std::span<const int32_t> listed) {
-    fetch_.Expect(store_.FfnIndex(next.layer, next.expert), listed);
+  // Lets the threads of the next Run find out, while they wait for its reads, what the list of
+  // `next`, another FFN, will probably be. Once that is known and nothing of Run's own list is left
+  // to read, some of it is read. What they do not get to is left undone. `guess` must outlive that
+  // Run.
+  void Expect(const StreamedFfn& next, ListGuess& guess) {
+    guess_ = &guess;
+    guessed_ffn_ = store_.FfnIndex(next.layer, next.expert);
   }
   // Starts what of it waits for a place in the queue. While nothing is computed here.
   void PollAhead() noexcept {
     if (fetch_.is_reading_ahead()) fetch_.Poll(false);
   }
   // Nothing is expected, and nothing in flight any more.
-  void StopAhead() noexcept { fetch_.StopAhead(); }
+  void StopAhead() noexcept {
+    guess_ = nullptr;
+    fetch_.StopAhead();
+  }
 
   StreamCounts counts() const;
   void Watch(NeuronMap* map) { fetch_.Watch(map); }  // see NeuronFetch
@@ -103,6 +110,7 @@ class DecodePipeline {
   bool ComputeReady(Section& section);
   void FinishReady(Section& section, const ReadyNeurons& ready, bool arrived);
   bool AddComputed(Section& section);
+  bool Guess(Section& section);
 
   BundleStore& store_;
   const PipelineKind kind_;
@@ -114,6 +122,8 @@ class DecodePipeline {
   float* gates_;         // of kMatrix
   float* factors_;
   std::atomic<uint8_t>* computed_;
+  ListGuess* guess_ = nullptr;  // of the next Run
+  int64_t guessed_ffn_ = 0;
   double idle_seconds_ = 0;
   double wall_seconds_ = 0;
 };

@@ -72,12 +72,12 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
   }
 }
 
-void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) {
+void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) noexcept {
   const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
   const auto first = std::lower_bound(neurons.begin(), neurons.end(), pinned);
-  expected_.assign(first, neurons.end());
+  expected_.assign(first, neurons.end());  // there is room for all
   expected_ffn_ = ffn;
-  is_expecting_ = !expected_.empty() && ahead_.most() > 0;
+  is_expecting_.store(!expected_.empty() && ahead_.most() > 0, std::memory_order_release);
 }
 
 void NeuronFetch::ReadAhead() noexcept {
@@ -85,7 +85,7 @@ void NeuronFetch::ReadAhead() noexcept {
                        is_looked_up_.load(std::memory_order_acquire);
   if (!is_time) return;
   if (polling_.test_and_set(std::memory_order_acquire)) return;
-  if (is_expecting_.exchange(false, std::memory_order_relaxed)) {
+  if (is_expecting_.exchange(false, std::memory_order_acquire)) {
     ahead_.Begin(expected_ffn_);
     ahead_requests_.clear();
     const int32_t first_key = store_.FirstKey(expected_ffn_);

@@ -22,8 +22,9 @@ namespace hearth {
 // What is read of a missing neuron at a time. Halves only where slots are whole bundles.
 enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
 
-// Neurons are named by their positions in the list. One thread makes all calls but Poll, ReadAhead,
-// Settle, FindDamaged and those of one value, which any thread may make between Begin and End.
+// Neurons are named by their positions in the list. One thread makes all calls but Expect, Poll,
+// ReadAhead, Settle, FindDamaged and those of one value, which any thread may make between Begin
+// and End.
 class NeuronFetch {
  public:
   // Charged to `budget` as "activations". `store` must outlive the fetch. merge_gap_bytes: see
@@ -39,8 +40,9 @@ class NeuronFetch {
   // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.
   static int64_t MostAhead(const StreamPlan& plan, bool reads_ahead);
 
-  // Says what the list of the next FFN will probably be, ascending, while no list is at hand.
-  void Expect(int64_t ffn, std::span<const int32_t> neurons);
+  // Says what the list of the next FFN, which is another one than that at hand, will probably be,
+  // ascending: once between two calls of Begin, by any thread.
+  void Expect(int64_t ffn, std::span<const int32_t> neurons) noexcept;
   // Reads some of what is expected and not in memory, for when the list is all here. Any thread,
   // between Begin and End.
   void ReadAhead() noexcept;

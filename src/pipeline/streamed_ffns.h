@@ -60,12 +60,10 @@ class StreamedFfns {
   // After a token was decoded: the clock of policies that forget.
   void EndToken() noexcept;
 
-  // Whether this pass wants to be told what is expected, and what that is of the FFN behind the one
-  // that is run next: a list, ascending.
+  // Whether this pass wants a guess of what the FFN behind the one that is run next will list; see
+  // DecodePipeline::Expect.
   bool looks_ahead() const { return looks_ahead_; }
-  void Expect(const StreamedFfn& next, std::span<const int32_t> listed) {
-    decode_.Expect(next, listed);
-  }
+  void Expect(const StreamedFfn& next, ListGuess& guess) { decode_.Expect(next, guess); }
   // Between other work, so that the disk does not run out of reads.
   void PollAhead() noexcept {
     if (looks_ahead_) decode_.PollAhead();

@@ -247,14 +247,18 @@ FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
 }
 
 // The same where each FFN's guessed neurons are read from the moment on in which the reads of the
-// FFN before it have ended (docs/decisions/0014-lookahead.md). `between`: seconds from one FFN to
-// the next.
-FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, double between) {
+// FFN before it have ended (docs/decisions/0014-lookahead.md): of those FFNs before which threads
+// waited for `guess` seconds, in which they found out what to read. `between`: seconds from one FFN
+// to the next.
+FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, double between,
+                               double guess) {
   FfnSeconds sum;
   double idle = 0;  // seconds for which storage has had nothing else to do when an FFN begins
+  bool is_guessed = false;  // the FFN at hand
   for (const FfnAccess& access : replay.ffns) {
     const auto misses = static_cast<double>(access.misses);
-    const double ahead = access.ahead, late = misses - access.used_ahead;
+    const double ahead = is_guessed ? static_cast<double>(access.ahead) : 0;
+    const double late = misses - (is_guessed ? static_cast<double>(access.used_ahead) : 0);
     const FfnClock::Asked ffn = {static_cast<double>(access.listed),
                                  static_cast<double>(access.listed - access.pinned), misses,
                                  late + ahead};
@@ -265,6 +269,7 @@ FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, 
     const bool waits = misses > 0 && read_end > 0;
     const double both = waits ? std::max(compute, read_end + clock.AfterReads(ffn)) : compute;
     idle = both - read_end + between;
+    is_guessed = both - compute >= guess;
     sum.compute += compute;
     sum.read += clock.Read(ahead) + clock.Read(late);
     sum.both += both;
@@ -278,8 +283,8 @@ bool HasReadsAhead(const MissReplay& replay) {
                      [](const FfnAccess& ffn) { return ffn.ahead > 0; });
 }
 
-// Whole neurons are read ahead where that is faster, as engines find out (pipeline/lookahead.h);
-// predictors are asked twice then. `between`: seconds from one FFN to the next.
+// Whole neurons are read ahead where that is faster, as engines find out (pipeline/lookahead.h).
+// `between`: seconds from one FFN to the next.
 void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   const FfnClock clock(in);
   if (in.replay == nullptr) {
@@ -294,12 +299,8 @@ void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   if (in.strategy == IoStrategy::kWhole && HasReadsAhead(*in.replay)) {
     const double guess =
         cost.time.predictor_ms / 1000 / static_cast<double>(in.plan.load.spec.num_layers);
-    const FfnSeconds ahead = SecondsLookingAhead(clock, *in.replay, between + guess);
-    if (ahead.both * per_token + cost.time.predictor_ms < ffns.both * per_token) {
-      ffns = ahead;
-      cost.time.token_ms += cost.time.predictor_ms;
-      cost.time.predictor_ms *= 2;
-    }
+    const FfnSeconds ahead = SecondsLookingAhead(clock, *in.replay, between, guess);
+    if (ahead.both < ffns.both) ffns = ahead;
   }
   cost.time.ffn_ms = cost.beside_ms = ffns.compute * per_token;
   cost.time.io_ms = ffns.read * per_token;

@@ -148,7 +148,8 @@ TEST_F(PlannerTest, LookingAheadHidesReads) {
   EXPECT_GE(with.decode_tok_s, without.decode_tok_s) << "the faster way is planned with";
   EXPECT_GT(with_luck.decode_tok_s, without.decode_tok_s);
   EXPECT_GE(with_luck.decode_tok_s, with.decode_tok_s);
-  EXPECT_DOUBLE_EQ(with_luck.time.predictor_ms, 2 * without.time.predictor_ms);
+  EXPECT_DOUBLE_EQ(with_luck.time.predictor_ms, without.time.predictor_ms)
+      << "guesses are made while threads wait";
 }
 
 // What is pinned may be another choice where reads are hidden; where it is the same, as much is

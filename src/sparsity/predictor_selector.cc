@@ -30,6 +30,7 @@ struct Sizes {
     }
   }
   int64_t ranges() const { return (neurons + kRangeNeurons - 1) / kRangeNeurons; }
+  PredictorWidths widths() const { return {hidden, rank, neurons}; }
   int64_t gathered_floats() const { return gathers ? hidden : 0; }
   // Rounded up, so that every part begins on a cache line. Ids are as long as floats.
   static size_t PartBytes(int64_t tokens, int64_t width) {
@@ -41,19 +42,6 @@ struct Sizes {
   }
 };
 
-// Indices in [begin, end) whose logit is above the threshold, ascending, to `out`; how many. A
-// logit that is not a number is not above it.
-int64_t CompactRange(const float* logits, int64_t begin, int64_t end, float threshold,
-                     int32_t* out) {
-  int64_t count = 0;
-  // Without branches: which neurons fire is what a branch predictor cannot know.
-  for (int64_t i = begin; i < end; ++i) {
-    out[count] = static_cast<int32_t>(i);
-    count += logits[i] > threshold ? 1 : 0;
-  }
-  return count;
-}
-
 }  // namespace
 
 PredictorSelector::PredictorSelector(const ModelSpec& model, const ModelPredictors& predictors,
@@ -63,7 +51,8 @@ PredictorSelector::PredictorSelector(const ModelSpec& model, const ModelPredicto
       max_tokens_(max_tokens),
       hidden_input_(budget, max_tokens, Sizes(model, predictors.spec).hidden),
       inner_input_(budget, max_tokens, Sizes(model, predictors.spec).rank),
-      counts_(static_cast<size_t>(model.num_layers)) {
+      counts_(static_cast<size_t>(model.num_layers)),
+      guess_(Sizes(model, predictors.spec).widths(), compute, budget) {
   for (const ModelPredictors::Layer& layer : predictors.layers) {
     if (layer.down.empty() != layer.up.empty() || layer.down.empty() != layer.bias.empty() ||
         layer.down.rows != layer.up.cols || layer.bias.cols != layer.up.rows) {
@@ -90,7 +79,8 @@ uint64_t PredictorSelector::ChargedBytes(const ModelSpec& model, const Predictor
   const Sizes sizes(model, spec);
   return MatMulInput::ChargedBytes(max_tokens, sizes.hidden) +
          MatMulInput::ChargedBytes(max_tokens, sizes.rank) +
-         Buffer::ChargedBytes(sizes.ScratchBytes(max_tokens));
+         Buffer::ChargedBytes(sizes.ScratchBytes(max_tokens)) +
+         PredictorGuess::ChargedBytes(sizes.widths());
 }
 
 void PredictorSelector::ResetCounts() {
@@ -137,6 +127,16 @@ void PredictorSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   for (const auto& list : lists) counts.predicted += list.size();
 }
 
+ListGuess* PredictorSelector::BeginGuess(const SelectionQuery& query) {
+  const PredictorView predictor = predictors_.At(query.layer, query.expert);
+  if (predictor.empty()) return nullptr;
+  if (query.tokens.size() != 1) {
+    throw Error(ErrorCode::kInternal, "PredictorSelector", "a guess for other than one token");
+  }
+  guess_.Begin(predictor, InputRows(predictor, query).row(0));
+  return &guess_;
+}
+
 // A single token is split into ranges of neurons, whose lists are joined in order; several tokens
 // are split among themselves.
 void PredictorSelector::Compact(float threshold, FloatView logits,
@@ -148,8 +148,8 @@ void PredictorSelector::Compact(float threshold, FloatView logits,
     for (int64_t i = begin; i < end; ++i) {
       const int64_t token = i / ranges, first = i % ranges * range;
       range_counts_[static_cast<size_t>(i)] =
-          CompactRange(logits.row(token), first, std::min(first + range, neurons), threshold,
-                       lists_ + token * neurons + first);
+          ListAbove(logits.row(token), first, std::min(first + range, neurons), threshold,
+                    lists_ + token * neurons + first);
     }
   });
   for (int64_t token = 0; token < logits.rows; ++token) {

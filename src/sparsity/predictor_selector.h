@@ -11,6 +11,7 @@
 #include "ops/compute.h"
 #include "ops/linear.h"
 #include "sparsity/predictor.h"
+#include "sparsity/predictor_guess.h"
 #include "sparsity/selector.h"
 
 namespace hearth {
@@ -31,6 +32,7 @@ class PredictorSelector : public ActivationSelector {
                     Budget& budget, int64_t max_tokens);
 
   void Select(const SelectionQuery& query, ActiveSets& out) override;
+  ListGuess* BeginGuess(const SelectionQuery& query) override;
 
   // By layer, since construction or the last reset.
   const std::vector<PredictionCounts>& counts() const { return counts_; }
@@ -57,6 +59,7 @@ class PredictorSelector : public ActivationSelector {
   int32_t* lists_ = nullptr;           // likewise
   std::vector<int64_t> range_counts_;  // neurons found in each range of a token
   std::vector<PredictionCounts> counts_;
+  PredictorGuess guess_;
 };
 
 }  // namespace hearth

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/dequantize.h"
@@ -115,6 +118,31 @@ Lists SelectOnce(const TestPredictors& p, int threads, int64_t expert,
   return Copy(sets);
 }
 
+// The same list in steps, which so many threads take.
+std::vector<int32_t> GuessOnce(const TestPredictors& p, int threads, int64_t token, FloatView input,
+                               FloatView residual) {
+  Budget budget;
+  Compute compute("auto", 1);
+  PredictorSelector selector(p.model, p.predictors, compute, budget, 64);
+  const SelectionQuery query = {0, 0, {&token, 1}, input, residual, true};
+  ListGuess* guess = selector.BeginGuess(query);
+  if (guess == nullptr) return {-1};
+  std::atomic<int> num_last{0};
+  std::vector<std::thread> others;
+  const auto work = [&] {
+    while (num_last == 0) {
+      if (guess->TakeStep() == ListGuess::Step::kLast) ++num_last;
+    }
+  };
+  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(num_last, 1);
+  EXPECT_EQ(guess->TakeStep(), ListGuess::Step::kNone);
+  EXPECT_EQ(selector.counts()[0].neurons, 0u) << "nothing is counted";
+  return {guess->listed().begin(), guess->listed().end()};
+}
+
 // The formula of predictor.h in double; NaN-free. Every neuron that is clearly on one side of the
 // threshold must be where it belongs; `unclear` counts the others.
 void ExpectBruteForce(const TestPredictors& p, const PredictorView& view, int64_t expert,
@@ -192,6 +220,25 @@ TEST(PredictorSelectorTest, ListsAreTheSameForEveryThreadCountAndBatch) {
   }
 }
 
+TEST(PredictorSelectorTest, AGuessInStepsIsTheSameList) {
+  const int64_t token = 0;
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kF16, DType::kF32}) {
+    for (const PredictorInput input : {PredictorInput::kFfnInput, PredictorInput::kResidual}) {
+      for (const int64_t neurons : {1, 33, 7001, 30000}) {
+        TestPredictors p(neurons, 96, 0, dtype);
+        p.predictors.spec.input = input;
+        p.predictors.spec.relu = neurons % 2 == 0;
+        const Rows x(1, 5), residual(1, 6);
+        const Lists expected = SelectOnce(p, 1, 0, {&token, 1}, x.view, residual.view);
+        for (const int threads : {1, 2, 3}) {
+          EXPECT_EQ(GuessOnce(p, threads, token, x.view, residual.view), expected[0])
+              << NameOf(dtype) << " " << neurons << " " << threads;
+        }
+      }
+    }
+  }
+}
+
 TEST(PredictorSelectorTest, AnExpertReadsTheResidualOfItsOwnTokens) {
   TestPredictors p(200, 32, 3, DType::kF32);
   p.predictors.spec.input = PredictorInput::kResidual;
@@ -216,6 +263,7 @@ TEST(PredictorSelectorTest, LayersWithoutAPredictorComputeAll) {
   ActiveSets sets;
   selector.Select({1, 0, {&token, 1}, x.view, x.view}, sets);
   EXPECT_TRUE(sets.all());
+  EXPECT_EQ(selector.BeginGuess({1, 0, {&token, 1}, x.view, x.view}), nullptr);
   EXPECT_EQ(selector.counts()[1].neurons, 0u);
 }
 

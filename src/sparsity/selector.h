@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "sparsity/list_guess.h"
 #include "sparsity/mode.h"
 #include "tensor/view.h"
 
@@ -42,7 +43,7 @@ struct SelectionQuery {
   std::span<const int64_t> tokens;  // indices of the tokens in the batch, ascending
   FloatView ffn_input;              // normalized input, a row per entry of `tokens`
   FloatView residual;  // what enters the FFN block before its norm, a row per token of the batch
-  // Asked before the FFN's turn, with what its inputs probably will be: nothing is counted.
+  // Asked before the FFN's turn, with what its inputs are now: nothing is counted.
   bool is_guess = false;
 };
 
@@ -53,6 +54,10 @@ class ActivationSelector {
   // active sets.
   virtual FfnMode mode() const { return FfnMode::kPredicted; }
   virtual void Select(const SelectionQuery& query, ActiveSets& out) = 0;
+  // Begins to find out what a single token will list, beside what was asked last. Nobody may be at
+  // the guess before when it begins. Null where all neurons are meant, or where the selector cannot
+  // know beforehand.
+  virtual ListGuess* BeginGuess(const SelectionQuery& /*query*/) { return nullptr; }
 };
 
 // Every neuron: the dense reference, or, as kGated, every gate and then what fires.

@@ -1,0 +1,73 @@
+// A predictor's list for one token in steps. The bits, and so the list, are PredictorSelector's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "sparsity/list_guess.h"
+#include "sparsity/predictor.h"
+
+namespace hearth {
+
+// Indices in [begin, end) whose logit is above the threshold, ascending, to `out`, which has room
+// for all; how many. A logit that is not a number is not above it.
+int64_t ListAbove(const float* logits, int64_t begin, int64_t end, float threshold, int32_t* out);
+
+// Widest of all predictors that a guess may be of.
+struct PredictorWidths {
+  int64_t hidden = 0;
+  int64_t rank = 0;
+  int64_t neurons = 0;
+};
+
+// Begin on one thread, with no step under way; then any thread takes steps. Allocates nothing.
+class PredictorGuess final : public ListGuess {
+ public:
+  // Charged to `budget` as "activations". `compute` must outlive the object; of it only kernels are
+  // used, never the team.
+  PredictorGuess(const PredictorWidths& widths, Compute& compute, Budget& budget);
+  static uint64_t ChargedBytes(const PredictorWidths& widths);
+
+  // Asks a predictor, which must live until the last step, about `input` [hidden], which is copied.
+  void Begin(const PredictorView& predictor, const float* input);
+
+  Step TakeStep() noexcept override;
+  std::span<const int32_t> listed() const noexcept override {
+    return {list_, static_cast<size_t>(num_listed_)};
+  }
+
+ private:
+  // One of the predictor's two matrices.
+  struct Product {
+    hearth::Product product;
+    FloatView x;
+    const kernels::BlockQ8* q8 = nullptr;
+    int64_t rows_of_step = 0;
+    int64_t steps = 0;
+    std::atomic<int64_t> taken{0};
+    std::atomic<int64_t> finished{0};
+  };
+
+  void Prepare(const hearth::Product& product, MatMulInput& input, FloatView x, Product& out);
+
+  Compute& compute_;
+  MatMulInput hidden_input_;
+  MatMulInput inner_input_;
+  Buffer scratch_;
+  // Views into scratch_.
+  float* input_;
+  float* inner_;
+  float* logits_;
+  int32_t* list_;
+  PredictorView predictor_;
+  Product down_, up_;
+  std::atomic<Product*> at_{nullptr};  // null: nothing left
+  int64_t num_listed_ = 0;
+};
+
+}  // namespace hearth
