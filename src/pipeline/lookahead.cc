@@ -38,13 +38,14 @@ std::optional<Lookahead> LookaheadFromName(std::string_view name) {
 }
 
 LookaheadTrial::LookaheadTrial(Lookahead lookahead) : lookahead_(lookahead) {
-  with_.reserve(kTokensOfTrial);
-  without_.reserve(kTokensOfTrial);
+  ratios_.reserve(kPairsOfTrial);
 }
 
 bool LookaheadTrial::is_on() const {
   if (lookahead_ != Lookahead::kAuto) return lookahead_ == Lookahead::kOn;
-  return keeps_ ? decision_ : with_.size() <= without_.size();
+  if (keeps_) return decision_;
+  const bool is_second = tokens_of_trial_ % 2 != 0, begins_with = tokens_of_trial_ / 2 % 2 == 0;
+  return is_second != begins_with;
 }
 
 void LookaheadTrial::EndToken(double seconds) {
@@ -53,11 +54,13 @@ void LookaheadTrial::EndToken(double seconds) {
     keeps_ = --tokens_left_ > 0;
     return;
   }
-  (is_on() ? with_ : without_).push_back(seconds);
-  if (without_.size() < static_cast<size_t>(kTokensOfTrial)) return;
-  decision_ = Median(with_) < Median(without_);
-  with_.clear();
-  without_.clear();
+  (is_on() ? with_seconds_ : without_seconds_) = seconds;
+  if (++tokens_of_trial_ % 2 != 0) return;
+  ratios_.push_back(with_seconds_ / without_seconds_);
+  if (ratios_.size() < static_cast<size_t>(kPairsOfTrial)) return;
+  decision_ = Median(ratios_) < 1;
+  ratios_.clear();
+  tokens_of_trial_ = 0;
   keeps_ = true;
   tokens_left_ = next_keep_;
   next_keep_ = std::min(2 * next_keep_, kMostTokensKept);

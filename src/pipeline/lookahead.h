@@ -16,9 +16,10 @@ std::span<const Lookahead> AllLookaheads();
 const char* LookaheadName(Lookahead lookahead);  // "off", "auto", "on"
 std::optional<Lookahead> LookaheadFromName(std::string_view name);
 
-// Decides token by token. With kAuto tokens are computed with and without it in turn, the medians
-// of their times compared, and the faster way kept for a while, twice as long every time. Results
-// do not depend on what it decides. One thread at a time.
+// Decides token by token. With kAuto tokens are computed with and without it in pairs: neighbours,
+// because what a token reads depends on what the text is about, which changes their times by more
+// than looking ahead does. Whichever way is faster in the median pair is kept for a while, twice as
+// long every time. Results do not depend on what it decides. One thread at a time.
 class LookaheadTrial {
  public:
   explicit LookaheadTrial(Lookahead lookahead);
@@ -28,8 +29,8 @@ class LookaheadTrial {
   // A token was computed so.
   void EndToken(double seconds);
 
-  // Tokens of a trial with it, and as many without.
-  static constexpr int kTokensOfTrial = 16;
+  // Of a trial; a pair that begins without it follows one that begins with it.
+  static constexpr int kPairsOfTrial = 8;
   static constexpr int64_t kFewestTokensKept = 128;
   static constexpr int64_t kMostTokensKept = 4096;
 
@@ -39,7 +40,9 @@ class LookaheadTrial {
   bool decision_ = false;
   int64_t tokens_left_ = 0;  // to keep it for
   int64_t next_keep_ = kFewestTokensKept;
-  std::vector<double> with_, without_;  // seconds of the trial's tokens
+  double with_seconds_ = 0, without_seconds_ = 0;  // of the pair at hand
+  int tokens_of_trial_ = 0;
+  std::vector<double> ratios_;  // of the trial's pairs: seconds with it over seconds without
 };
 
 }  // namespace hearth

@@ -18,25 +18,38 @@ int RunTokens(LookaheadTrial& trial, int64_t tokens, double seconds) {
   return on;
 }
 
-constexpr int64_t kTrial = 2 * LookaheadTrial::kTokensOfTrial;
+constexpr int64_t kTrial = 2 * LookaheadTrial::kPairsOfTrial;
 
 TEST(LookaheadTrialTest, KeepsWhatIsFaster) {
   LookaheadTrial trial(Lookahead::kAuto);
-  EXPECT_EQ(RunTokens(trial, kTrial, 0.9), LookaheadTrial::kTokensOfTrial);
+  EXPECT_EQ(RunTokens(trial, kTrial, 0.9), LookaheadTrial::kPairsOfTrial);
   EXPECT_EQ(RunTokens(trial, LookaheadTrial::kFewestTokensKept, 0.9),
             LookaheadTrial::kFewestTokensKept);
   // It does not win any more.
-  EXPECT_EQ(RunTokens(trial, kTrial, 1.01), LookaheadTrial::kTokensOfTrial);
+  EXPECT_EQ(RunTokens(trial, kTrial, 1.01), LookaheadTrial::kPairsOfTrial);
   EXPECT_EQ(RunTokens(trial, 2 * LookaheadTrial::kFewestTokensKept, 1.01), 0);
-  EXPECT_EQ(RunTokens(trial, kTrial, 0.9), LookaheadTrial::kTokensOfTrial);
+  EXPECT_EQ(RunTokens(trial, kTrial, 0.9), LookaheadTrial::kPairsOfTrial);
   EXPECT_TRUE(trial.is_on());
+}
+
+TEST(LookaheadTrialTest, NeighboursAreComparedWhateverTheTextIsAbout) {
+  for (const double seconds : {0.95, 1.05}) {
+    LookaheadTrial trial(Lookahead::kAuto);
+    // Tokens take longer and longer, and much longer where the topic changes.
+    double of_text = 1;
+    for (int64_t i = 0; i < kTrial; ++i) {
+      of_text *= i % 6 == 0 ? 1.7 : 1.001;
+      trial.EndToken(of_text * (trial.is_on() ? seconds : 1.0));
+    }
+    EXPECT_EQ(trial.is_on(), seconds < 1);
+  }
 }
 
 TEST(LookaheadTrialTest, TriesLessAndLessOften) {
   LookaheadTrial trial(Lookahead::kAuto);
   int64_t kept = LookaheadTrial::kFewestTokensKept;
   for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(RunTokens(trial, kTrial, 2.0), LookaheadTrial::kTokensOfTrial);
+    EXPECT_EQ(RunTokens(trial, kTrial, 2.0), LookaheadTrial::kPairsOfTrial);
     EXPECT_EQ(RunTokens(trial, kept, 2.0), 0) << i;
     kept = std::min(2 * kept, LookaheadTrial::kMostTokensKept);
   }

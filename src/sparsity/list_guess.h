@@ -1,5 +1,5 @@
-// What an FFN will probably list, found out in small steps by threads that have nothing better to do:
-// while they wait for the reads of the FFN before it (docs/decisions/0014-lookahead.md).
+// What an FFN will probably list, found out in small steps by threads that have nothing better to
+// do: while they wait for the reads of the FFN before it (docs/decisions/0014-lookahead.md).
 #pragma once
 
 #include <cstdint>

@@ -78,9 +78,9 @@ void PredictorGuess::Begin(const PredictorView& predictor, const float* input) {
   const int64_t hidden = predictor.down.cols, rank = predictor.rank(), neurons = predictor.up.rows;
   std::memcpy(input_, input, static_cast<size_t>(hidden) * sizeof(float));
   Prepare({predictor.down, RowOf(inner_, rank)}, hidden_input_, RowOf(input_, hidden), down_);
-  Prepare({predictor.up, RowOf(logits_, neurons),
-           reinterpret_cast<const float*>(predictor.bias.data)},
-          inner_input_, RowOf(inner_, rank), up_);
+  Prepare(
+      {predictor.up, RowOf(logits_, neurons), reinterpret_cast<const float*>(predictor.bias.data)},
+      inner_input_, RowOf(inner_, rank), up_);
   if (predictor.down.is_tiled) down_.q8 = hidden_input_.QuantizedRow(compute_, 0);
   num_listed_ = 0;
   at_.store(&down_, std::memory_order_release);
