@@ -275,7 +275,9 @@ void NeuronFetch::Draw() const noexcept {
   };
   add(NeuronPlace::kPinned, ready_, num_pinned_);
   add(NeuronPlace::kCached, ready_ + num_pinned_, num_resident() - num_pinned_);
-  add(NeuronPlace::kRead, missing_, num_missing_ + num_ahead_);
+  // Each ascending.
+  add(NeuronPlace::kRead, missing_, num_missing_);
+  add(NeuronPlace::kRead, missing_ + num_missing_, num_ahead_);
 }
 
 void NeuronFetch::End(int64_t damaged) {

@@ -62,6 +62,23 @@ TEST_F(NeuronFetchTest, WhatWasGuessedIsNotReadAgain) {
   EXPECT_EQ(fetch_.counts().misses, 2 + 3);
 }
 
+TEST_F(NeuronFetchTest, WhatWasReadAheadIsDrawnWhereItBelongs) {
+  Guess(1, {1, 5});
+  NeuronMap map(3, 1, 256);
+  map.Begin(1);
+  fetch_.Watch(&map);
+  Bring(1, {1, 4, 200});
+  fetch_.End(-1);
+  EXPECT_EQ(fetch_.counts().used_ahead, 1);
+  const auto read =
+      map.counts(NeuronPlace::kRead)
+          .subspan(static_cast<size_t>(map.num_columns()), static_cast<size_t>(map.num_columns()));
+  for (int64_t column = 0; column < map.num_columns(); ++column) {
+    const bool is_read = column == 1 / 2 || column == 4 / 2 || column == 200 / 2;
+    EXPECT_EQ(read[static_cast<size_t>(column)], is_read ? 1 : 0) << column;
+  }
+}
+
 TEST_F(NeuronFetchTest, NothingIsReadAheadBeforeTheListIsLookedUp) {
   const std::vector<int32_t> list = {2, 3};
   fetch_.Expect(1, list);
