@@ -57,20 +57,20 @@ uint64_t PredictorGuess::ChargedBytes(const PredictorWidths& widths) {
          Buffer::ChargedBytes(Places(widths).end);
 }
 
-void PredictorGuess::Prepare(const hearth::Product& product, MatMulInput& input, FloatView x,
-                             Product& out) {
+void PredictorGuess::Prepare(const Product& product, MatMulInput& input, FloatView x,
+                             Stage& stage) {
   const WeightView& weights = product.weights;
   input.Set(x);
-  out.product = product;
-  out.x = x;
-  out.q8 = nullptr;
+  stage.product = product;
+  stage.x = x;
+  stage.q8 = nullptr;
   const auto row_bytes =
       static_cast<int64_t>(weights.expert_bytes() / static_cast<uint64_t>(weights.rows));
-  out.rows_of_step = std::max<int64_t>(
+  stage.rows_of_step = std::max<int64_t>(
       RoundUp(kStepBytes / std::max<int64_t>(row_bytes, 1), kMatMulRowGrain), kMatMulRowGrain);
-  out.steps = (weights.rows + out.rows_of_step - 1) / out.rows_of_step;
-  out.taken.store(0, std::memory_order_relaxed);
-  out.finished.store(0, std::memory_order_relaxed);
+  stage.steps = (weights.rows + stage.rows_of_step - 1) / stage.rows_of_step;
+  stage.taken.store(0, std::memory_order_relaxed);
+  stage.finished.store(0, std::memory_order_relaxed);
 }
 
 void PredictorGuess::Begin(const PredictorView& predictor, const float* input) {
@@ -87,7 +87,7 @@ void PredictorGuess::Begin(const PredictorView& predictor, const float* input) {
 }
 
 ListGuess::Step PredictorGuess::TakeStep() noexcept {
-  Product* at = at_.load(std::memory_order_acquire);
+  Stage* at = at_.load(std::memory_order_acquire);
   if (at == nullptr || at->taken.load(std::memory_order_relaxed) >= at->steps) return Step::kNone;
   const int64_t step = at->taken.fetch_add(1, std::memory_order_relaxed);
   if (step >= at->steps) return Step::kNone;

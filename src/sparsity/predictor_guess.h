@@ -42,9 +42,9 @@ class PredictorGuess final : public ListGuess {
   }
 
  private:
-  // One of the predictor's two matrices.
-  struct Product {
-    hearth::Product product;
+  // The product with one of the predictor's two matrices.
+  struct Stage {
+    Product product;
     FloatView x;
     const kernels::BlockQ8* q8 = nullptr;
     int64_t rows_of_step = 0;
@@ -53,7 +53,7 @@ class PredictorGuess final : public ListGuess {
     std::atomic<int64_t> finished{0};
   };
 
-  void Prepare(const hearth::Product& product, MatMulInput& input, FloatView x, Product& out);
+  static void Prepare(const Product& product, MatMulInput& input, FloatView x, Stage& stage);
 
   Compute& compute_;
   MatMulInput hidden_input_;
@@ -65,8 +65,8 @@ class PredictorGuess final : public ListGuess {
   float* logits_;
   int32_t* list_;
   PredictorView predictor_;
-  Product down_, up_;
-  std::atomic<Product*> at_{nullptr};  // null: nothing left
+  Stage down_, up_;
+  std::atomic<Stage*> at_{nullptr};  // null: nothing left
   int64_t num_listed_ = 0;
 };
 
