@@ -3,15 +3,6 @@
 #include <algorithm>
 
 namespace hearth {
-namespace {
-
-double Median(std::vector<double>& values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-}  // namespace
 
 std::span<const Lookahead> AllLookaheads() {
   static constexpr std::array kAll = {Lookahead::kAuto, Lookahead::kOn, Lookahead::kOff};
@@ -37,9 +28,7 @@ std::optional<Lookahead> LookaheadFromName(std::string_view name) {
   return std::nullopt;
 }
 
-LookaheadTrial::LookaheadTrial(Lookahead lookahead) : lookahead_(lookahead) {
-  ratios_.reserve(kPairsOfTrial);
-}
+LookaheadTrial::LookaheadTrial(Lookahead lookahead) : lookahead_(lookahead) {}
 
 bool LookaheadTrial::is_on() const {
   if (lookahead_ != Lookahead::kAuto) return lookahead_ == Lookahead::kOn;
@@ -56,10 +45,11 @@ void LookaheadTrial::EndToken(double seconds) {
   }
   (is_on() ? with_seconds_ : without_seconds_) = seconds;
   if (++tokens_of_trial_ % 2 != 0) return;
-  ratios_.push_back(with_seconds_ / without_seconds_);
-  if (ratios_.size() < static_cast<size_t>(kPairsOfTrial)) return;
-  decision_ = Median(ratios_) < 1;
-  ratios_.clear();
+  won_ += with_seconds_ < without_seconds_ ? 1 : 0;
+  if (tokens_of_trial_ < 2 * kPairsOfTrial) return;
+  if (won_ >= kPairsToWin) decision_ = true;
+  if (kPairsOfTrial - won_ >= kPairsToWin) decision_ = false;
+  won_ = 0;
   tokens_of_trial_ = 0;
   keeps_ = true;
   tokens_left_ = next_keep_;

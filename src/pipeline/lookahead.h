@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace hearth {
 
@@ -18,8 +17,10 @@ std::optional<Lookahead> LookaheadFromName(std::string_view name);
 
 // Decides token by token. With kAuto tokens are computed with and without it in pairs: neighbours,
 // because what a token reads depends on what the text is about, which changes their times by more
-// than looking ahead does. Whichever way is faster in the median pair is kept for a while, twice as
-// long every time. Results do not depend on what it decides. One thread at a time.
+// than looking ahead does. A way that is faster in most of the pairs is kept for a while, twice as
+// long every time; where neither is, what was decided before stands, and first that it looks ahead:
+// times of single tokens are noisy, and what is guessed while threads wait costs little. Results do
+// not depend on what it decides. One thread at a time.
 class LookaheadTrial {
  public:
   explicit LookaheadTrial(Lookahead lookahead);
@@ -31,18 +32,21 @@ class LookaheadTrial {
 
   // Of a trial; a pair that begins without it follows one that begins with it.
   static constexpr int kPairsOfTrial = 8;
+  // Of these pairs, as many as one way must win to be chosen: by chance alone one in seven trials
+  // has so many for it.
+  static constexpr int kPairsToWin = 6;
   static constexpr int64_t kFewestTokensKept = 128;
   static constexpr int64_t kMostTokensKept = 4096;
 
  private:
   const Lookahead lookahead_;
-  bool keeps_ = false;  // what the last trial decided
-  bool decision_ = false;
-  int64_t tokens_left_ = 0;  // to keep it for
+  bool keeps_ = false;    // what was decided, for tokens_left_ tokens
+  bool decision_ = true;  // to look ahead
+  int64_t tokens_left_ = 0;
   int64_t next_keep_ = kFewestTokensKept;
   double with_seconds_ = 0, without_seconds_ = 0;  // of the pair at hand
   int tokens_of_trial_ = 0;
-  std::vector<double> ratios_;  // of the trial's pairs: seconds with it over seconds without
+  int won_ = 0;  // of the trial's pairs so far, those that were faster with it
 };
 
 }  // namespace hearth

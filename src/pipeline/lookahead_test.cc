@@ -45,6 +45,32 @@ TEST(LookaheadTrialTest, NeighboursAreComparedWhateverTheTextIsAbout) {
   }
 }
 
+// Pairs of which the first `lost` are slower with it.
+void RunPairs(LookaheadTrial& trial, int lost) {
+  for (int i = 0; i < kTrial; ++i) {
+    trial.EndToken(trial.is_on() && i / 2 < lost ? 1.5 : trial.is_on() ? 0.99 : 1.0);
+  }
+}
+
+TEST(LookaheadTrialTest, WhatWasDecidedStandsUntilMostPairsSayOtherwise) {
+  constexpr int kLost = LookaheadTrial::kPairsToWin;
+  constexpr int kWon = LookaheadTrial::kPairsOfTrial - kLost;
+  int64_t kept = LookaheadTrial::kFewestTokensKept;
+  LookaheadTrial trial(Lookahead::kAuto);
+  const auto is_on_after = [&](int lost) {
+    RunPairs(trial, lost);
+    const bool is_on = trial.is_on();
+    EXPECT_EQ(RunTokens(trial, kept, 1.0), is_on ? kept : 0);
+    kept *= 2;
+    return is_on;
+  };
+  EXPECT_TRUE(is_on_after(kLost - 1));  // as it is at first
+  EXPECT_FALSE(is_on_after(kLost));
+  EXPECT_FALSE(is_on_after(kWon + 1));
+  EXPECT_TRUE(is_on_after(kWon));
+  EXPECT_TRUE(is_on_after(kLost - 1));
+}
+
 TEST(LookaheadTrialTest, TriesLessAndLessOften) {
   LookaheadTrial trial(Lookahead::kAuto);
   int64_t kept = LookaheadTrial::kFewestTokensKept;
