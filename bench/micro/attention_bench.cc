@@ -36,7 +36,7 @@ void RunScores(const Context& context, const CacheType& type, int64_t queries,
   std::vector<float> scores(static_cast<size_t>(queries * kPositions));
   for (auto _ : state) {
     const std::byte* keys = pages.Next();
-    (context.table.*type.scores)({q.data(), kHeadDim, queries, keys, kPositions, kHeadDim,
+    (context.table.*type.scores)({q.data(), kHeadDim, queries, keys, 0, kPositions, kHeadDim,
                                   scores.data(), kPositions, pages.following()});
     benchmark::ClobberMemory();
   }

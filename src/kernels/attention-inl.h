@@ -58,83 +58,85 @@ HWY_INLINE void ForQueries(int64_t queries, bool fetch, F&& run) {
   }
 }
 
-// Keys at once, a multiple of the tiles' rows and of the lanes. The sums of all of them are put
-// down before their lanes are added, so that there are many such additions to overlap.
-inline constexpr int kKeysAtOnce = kRowsOfFloatTile == 3 ? 24 : 16;
-static_assert(kKeysAtOnce % kRowsOfFloatTile == 0 && kKeysAtOnce % kLanes == 0);
+// Vectors of scores, or of an output, at once: with kQueriesAtOnce queries they fill half of the
+// registers.
+inline constexpr int kVectorsAtOnce = kRowsOfFloatTile == 4 ? 4 : 2;
 
-template <int T>
-struct KeySums {
-  HWY_ALIGN float lanes[T][kKeysAtOnce][kLanes];
-};
+// Vectors that the keys' components i of a block make, and blocks at once.
+inline constexpr int kVectorsOfBlock = KvLayout::kKeyBlock / kLanes;
+inline constexpr int kBlocksAtOnce =
+    kVectorsAtOnce > kVectorsOfBlock ? kVectorsAtOnce / kVectorsOfBlock : 1;
+static_assert(kVectorsOfBlock * kLanes == KvLayout::kKeyBlock);
 
-// Keys [key, key + R) times queries [query, query + T).
-template <class Weights, int R, int T, bool kFetch>
-HWY_INLINE void MultiplyKeys(const AttentionScoresArgs& a, const NextMatrix& next, int64_t key,
-                             int64_t query, int64_t place, KeySums<T>& out) {
-  const int64_t row_bytes = a.head_dim * Weights::kBytes;
-  const uint8_t* keys[R];
-  const float* queries[T];
-  FloatVec sums[R][T];
-  for (int r = 0; r < R; ++r) {
-    keys[r] = reinterpret_cast<const uint8_t*>(a.keys) + (key + r) * row_bytes;
+// Puts down the scores of a query with the keys from `key` on, counted from the first one that is
+// asked for: those that are asked for.
+HWY_INLINE void StoreScores(const AttentionScoresArgs& a, FloatVec some, int64_t query,
+                            int64_t key) {
+  float* scores = a.scores + query * a.score_stride;
+  if (key >= 0 && key + kLanes <= a.count) {
+    hn::StoreU(some, kFloats, scores + key);
+    return;
   }
-  for (int t = 0; t < T; ++t) queries[t] = a.q + (query + t) * a.q_stride;
-  Unrolled<R * T>([&]<int i>() HEARTH_INLINED { sums[i / T][i % T] = hn::Zero(kFloats); });
-  int64_t i = 0;
-  for (; i + kStepsOfFetch * kLanes <= a.head_dim; i += kStepsOfFetch * kLanes) {
-    if constexpr (kFetch) {
-      next.Fetch<kStepsOfFetch * kLanes * R * Weights::kBytes>(key * row_bytes +
-                                                               i * R * Weights::kBytes);
-    }
-    Unrolled<kStepsOfFetch>([&]<int step>() HEARTH_INLINED {
-      AddProducts<Weights, false>(keys, queries, i + step * kLanes, kLanes, sums);
-    });
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(some, kFloats, lanes);
+  for (int64_t i = 0; i < kLanes; ++i) {
+    if (key + i >= 0 && key + i < a.count) scores[key + i] = lanes[i];
   }
-  for (; i + kLanes <= a.head_dim; i += kLanes) {
-    AddProducts<Weights, false>(keys, queries, i, kLanes, sums);
-  }
-  if (i < a.head_dim) AddProducts<Weights, true>(keys, queries, i, a.head_dim - i, sums);
-  Unrolled<R * T>([&]<int k>() HEARTH_INLINED {
-    hn::Store(sums[k / T][k % T], kFloats, out.lanes[k % T][place + k / T]);
-  });
 }
 
-// Scores of `count` <= kKeysAtOnce keys and T queries.
-template <class Weights, int T, bool kFetch>
-HWY_INLINE void ScoreKeys(const AttentionScoresArgs& a, const NextMatrix& next, int64_t key,
-                          int64_t count, int64_t query) {
-  KeySums<T> sums;
+// Scores of the keys of B blocks from `block` on and T queries. Every score is one sum over the
+// components in ascending order.
+template <class Weights, int B, int T, bool kFetch>
+HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next, int64_t block,
+                            int64_t query) {
+  constexpr int kVectors = B * kVectorsOfBlock;
+  constexpr int64_t kStepBytes = KvLayout::kKeyBlock * Weights::kBytes;  // of a block
+  const int64_t block_bytes = a.head_dim * kStepBytes;
+  const auto* keys = reinterpret_cast<const uint8_t*>(a.keys) + block * block_bytes;
+  const float* q = a.q + query * a.q_stride;
+  FloatVec sums[kVectors][T];
+  Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED { sums[k / T][k % T] = hn::Zero(kFloats); });
+  const auto add_component = [&](int64_t i) HEARTH_INLINED {
+    FloatVec components[kVectors];
+    Unrolled<kVectors>([&]<int v>() HEARTH_INLINED {
+      components[v] = Weights::Load(keys + v / kVectorsOfBlock * block_bytes + i * kStepBytes +
+                                    v % kVectorsOfBlock * kLanes * Weights::kBytes);
+    });
+    Unrolled<T>([&]<int t>() HEARTH_INLINED {
+      const FloatVec of_query = hn::Set(kFloats, q[t * a.q_stride + i]);
+      Unrolled<kVectors>([&]<int v>() HEARTH_INLINED {
+        sums[v][t] = hn::MulAdd(of_query, components[v], sums[v][t]);
+      });
+    });
+  };
   int64_t i = 0;
-  for (; i + kRowsOfFloatTile <= count; i += kRowsOfFloatTile) {
-    MultiplyKeys<Weights, kRowsOfFloatTile, T, kFetch>(a, next, key + i, query, i, sums);
-  }
-  for (; i < count; ++i) MultiplyKeys<Weights, 1, T, kFetch>(a, next, key + i, query, i, sums);
-  for (; i % kLanes != 0; ++i) {
-    for (int t = 0; t < T; ++t) hn::Store(hn::Zero(kFloats), kFloats, sums.lanes[t][i]);
-  }
-  for (int t = 0; t < T; ++t) {
-    float* scores = a.scores + (query + t) * a.score_stride + key;
-    for (int64_t j = 0; j < count; j += kLanes) {
-      const FloatVec some = SumsOfAllLanes(sums.lanes[t][j]);
-      if (j + kLanes <= count) {
-        hn::StoreU(some, kFloats, scores + j);
-      } else {
-        StoreFirst(some, kFloats, scores + j, count - j);
-      }
+  for (; i + kStepsOfFetch <= a.head_dim; i += kStepsOfFetch) {
+    if constexpr (kFetch) {
+      next.Fetch<kStepsOfFetch * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
     }
+    Unrolled<kStepsOfFetch>([&]<int step>() HEARTH_INLINED { add_component(i + step); });
   }
+  for (; i < a.head_dim; ++i) add_component(i);
+  Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED {
+    StoreScores(a, sums[k / T][k % T], query + k % T,
+                block * KvLayout::kKeyBlock + k / T * kLanes - a.first);
+  });
 }
 
 template <class Weights>
 void AttentionScores(const AttentionScoresArgs& a) noexcept {
-  const NextMatrix next(a.next, a.count * a.head_dim * Weights::kBytes);
-  for (int64_t key = 0; key < a.count; key += kKeysAtOnce) {
-    const int64_t count = a.count - key < kKeysAtOnce ? a.count - key : kKeysAtOnce;
+  const int64_t blocks = (a.first + a.count + KvLayout::kKeyBlock - 1) / KvLayout::kKeyBlock;
+  const NextMatrix next(a.next, blocks * KvLayout::kKeyBlock * a.head_dim * Weights::kBytes);
+  int64_t block = 0;
+  const auto score = [&]<int B>() HEARTH_INLINED {
     ForQueries(a.queries, next.exists(), [&]<int Q, bool kFetch>(int64_t query) HEARTH_INLINED {
-      ScoreKeys<Weights, Q, kFetch>(a, next, key, count, query);
+      ScoreBlocks<Weights, B, Q, kFetch>(a, next, block, query);
     });
+  };
+  for (; block + kBlocksAtOnce <= blocks; block += kBlocksAtOnce) {
+    score.template operator()<kBlocksAtOnce>();
   }
+  for (; block < blocks; ++block) score.template operator()<1>();
 }
 
 // Queries whose maxima are all found before their scores are raised, so that little waits.
@@ -177,9 +179,6 @@ inline void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
 // enough to make up for loading and storing the sums in between, few enough that they stay in a
 // first-level cache.
 inline constexpr int64_t kPositionsAtOnce = 16;
-
-// Vectors of an output at once: with kQueriesAtOnce queries they fill half of the registers.
-inline constexpr int kValueVectors = kRowsOfFloatTile == 4 ? 4 : 2;
 
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
 // vectors, or fewer elements where kPartial (and then V is 1).
@@ -230,8 +229,8 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, 
 template <class Weights, int Q, bool kFetch>
 HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, const NextMatrix& next, int64_t query) {
   int64_t i = 0;
-  for (; i + kValueVectors * kLanes <= a.head_dim; i += kValueVectors * kLanes) {
-    SumValues<Weights, kValueVectors, Q, false, kFetch>(a, next, query, i, 0);
+  for (; i + kVectorsAtOnce * kLanes <= a.head_dim; i += kVectorsAtOnce * kLanes) {
+    SumValues<Weights, kVectorsAtOnce, Q, false, kFetch>(a, next, query, i, 0);
   }
   for (; i + kLanes <= a.head_dim; i += kLanes) {
     SumValues<Weights, 1, Q, false, kFetch>(a, next, query, i, 0);

@@ -26,18 +26,22 @@ constexpr float kUntouched = -77.5f;
 
 class AttentionTest : public testing::TableTest {
  protected:
+  // `cache` has whole blocks of keys; `skipped` of the first one come before those of the scores.
   template <class T, class Fn>
-  void CheckScores(Fn KernelTable::*kernel, const std::vector<T>& cache, int64_t count,
-                   int64_t head_dim, int64_t queries) {
+  void CheckScores(Fn KernelTable::*kernel, const std::vector<T>& cache, int64_t skipped,
+                   int64_t count, int64_t head_dim, int64_t queries) {
+    const KvLayout layout{.head_dim = head_dim};
     GuardedArray<T> keys(cache);
     const int64_t q_stride = head_dim + kGap, stride = count + kGap;
     GuardedArray<float> q(RandomFloats(random_, queries * q_stride - kGap));
     const auto run = [&](const KernelTable& kernels, int64_t first, int64_t n, int64_t query,
                          int64_t num_queries) {
       std::vector<float> out(static_cast<size_t>(queries * stride), kUntouched);
+      const int64_t in_block = (skipped + first) % KvLayout::kKeyBlock;
+      const T* block = keys.data() + layout.KeyElement(skipped + first - in_block, 0);
       (kernels.*kernel)({q.data() + query * q_stride, q_stride, num_queries,
-                         reinterpret_cast<const std::byte*>(keys.data() + first * head_dim), n,
-                         head_dim, out.data() + query * stride + first, stride});
+                         reinterpret_cast<const std::byte*>(block), in_block, n, head_dim,
+                         out.data() + query * stride + first, stride});
       return out;
     };
     const std::vector<float> expected = run(oracle(), 0, count, 0, queries);
@@ -51,7 +55,8 @@ class AttentionTest : public testing::TableTest {
         }
         double size = 0;
         for (int64_t d = 0; d < head_dim; ++d) {
-          size += std::abs(double{q[i * q_stride + d]} * ToFloat(keys[j * head_dim + d]));
+          size += std::abs(double{q[i * q_stride + d]} *
+                           ToFloat(keys[layout.KeyElement(skipped + j, d)]));
         }
         const double steps = static_cast<double>(head_dim) / 4 + 8;
         ASSERT_NEAR(actual[at], expected[at], size * steps * kFloatEpsilon);
@@ -154,11 +159,14 @@ class AttentionTest : public testing::TableTest {
 TEST_P(AttentionTest, Scores) {
   int64_t queries = 0;
   for (int64_t head_dim : kHeadDims) {
-    for (int64_t count : {0, 1, 3, 4, 5, 18}) {
+    for (int64_t count : {0, 1, 3, 16, 18, 64, 67}) {
       queries = queries % 9 + 1;
-      const std::vector<float> cache = RandomFloats(random_, count * head_dim);
-      CheckScores(&KernelTable::attn_scores_f32, cache, count, head_dim, queries);
-      CheckScores(&KernelTable::attn_scores_f16, ToHalf(cache), count, head_dim, queries);
+      const int64_t skipped = (head_dim + count) % KvLayout::kKeyBlock;
+      const int64_t blocks = (skipped + count + KvLayout::kKeyBlock - 1) / KvLayout::kKeyBlock;
+      const std::vector<float> cache =
+          RandomFloats(random_, blocks * KvLayout::kKeyBlock * head_dim);
+      CheckScores(&KernelTable::attn_scores_f32, cache, skipped, count, head_dim, queries);
+      CheckScores(&KernelTable::attn_scores_f16, ToHalf(cache), skipped, count, head_dim, queries);
     }
   }
 }

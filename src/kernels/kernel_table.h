@@ -16,6 +16,7 @@
 
 #include "base/cpu.h"
 #include "tensor/dtype.h"
+#include "tensor/kv_layout.h"
 #include "tensor/op_kinds.h"
 
 namespace hearth::kernels {
@@ -76,17 +77,19 @@ struct TileMatMulArgs {
 };
 using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
-// Attention over part of one KV head: keys and values are `count` rows of head_dim, contiguous, in
-// the type that the kernel's name says. Several queries (of the head's group, of several tokens)
-// read them together. What will be read `next`, a matrix of as many rows, is fetched meanwhile;
-// nothing where it is null.
+// Attention over part of one KV head, whose keys and values lie as in a page (tensor/kv_layout.h),
+// in the type that the kernel's name says. Several queries (of the head's group, of several tokens)
+// read them together. What will be read `next`, as many bytes as are read now, is fetched
+// meanwhile; nothing where it is null.
 //
-// scores[i * score_stride + j] = q_i . keys[j], in float32; the queries are already scaled.
+// scores[i * score_stride + j] = q_i . keys[first + j], 0 <= j < count, in float32; the queries are
+// already scaled. Blocks of keys are read as a whole.
 struct AttentionScoresArgs {
   const float* q;
   int64_t q_stride;
   int64_t queries;
-  const std::byte* keys;
+  const std::byte* keys;  // of the block that has key `first`
+  int64_t first;          // < KvLayout::kKeyBlock
   int64_t count;
   int64_t head_dim;
   float* scores;
@@ -110,7 +113,8 @@ struct AttentionWeightsArgs {
   int64_t out_stride;
   int64_t head_dim;
 };
-// out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending.
+// out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending; `values` are
+// `count` rows of head_dim.
 struct AttentionValuesArgs {
   const float* weights;
   int64_t weight_stride;

@@ -216,12 +216,13 @@ void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
 
 template <class Weight>
 void AttentionScores(const AttentionScoresArgs& a) noexcept {
+  const KvLayout layout{.head_dim = a.head_dim};
   for (int64_t i = 0; i < a.queries; ++i) {
     for (int64_t j = 0; j < a.count; ++j) {
-      const std::byte* key = a.keys + j * a.head_dim * Weight::kBytes;
       double sum = 0;
       for (int64_t d = 0; d < a.head_dim; ++d) {
-        sum += double{a.q[i * a.q_stride + d]} * Weight::Load(key + d * Weight::kBytes);
+        const std::byte* key = a.keys + layout.KeyElement(a.first + j, d) * Weight::kBytes;
+        sum += double{a.q[i * a.q_stride + d]} * Weight::Load(key);
       }
       a.scores[i * a.score_stride + j] = static_cast<float>(sum);
     }

@@ -1,5 +1,6 @@
 #include "kv/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +21,22 @@ size_t PoolBytes(const KvLayout& layout, int64_t max_tokens) {
                     " tokens needs more memory than any machine has");
   }
   return bytes;
+}
+
+// The key of a page's token `row`, head_dim components, goes to its places in their blocks.
+void ScatterKey(const KvLayout& layout, int64_t row, const float* key, float* page_keys) {
+  for (int64_t i = 0; i < layout.head_dim; ++i) page_keys[layout.KeyElement(row, i)] = key[i];
+}
+
+void ScatterKey(const KvLayout& layout, int64_t row, const float* key, KvSequence::ToHalfFn to_half,
+                uint16_t* page_keys) {
+  constexpr int64_t kAtOnce = 64;
+  uint16_t halves[kAtOnce];
+  for (int64_t first = 0; first < layout.head_dim; first += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, layout.head_dim - first);
+    to_half(key + first, count, halves);
+    for (int64_t i = 0; i < count; ++i) page_keys[layout.KeyElement(row, first + i)] = halves[i];
+  }
 }
 
 }  // namespace
@@ -130,18 +147,20 @@ void KvSequence::Store(int64_t layer, int64_t position, const float* keys, const
                        ToHalfFn to_half) noexcept {
   const KvLayout& layout = pool_->layout();
   std::byte* page = page_data_[static_cast<size_t>(position / KvLayout::kPageTokens)];
-  const auto row = static_cast<size_t>(position % KvLayout::kPageTokens) * layout.row_bytes();
+  const int64_t row = position % KvLayout::kPageTokens;
   for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
-    std::byte* key_row = page + layout.KeysOffset(layer, head) + row;
-    std::byte* value_row = page + layout.ValuesOffset(layer, head) + row;
+    std::byte* page_keys = page + layout.KeysOffset(layer, head);
+    std::byte* page_values = page + layout.ValuesOffset(layer, head);
     const float* key = keys + head * layout.head_dim;
     const float* value = values + head * layout.head_dim;
     if (layout.dtype == DType::kF16) {
-      to_half(key, layout.head_dim, reinterpret_cast<uint16_t*>(key_row));
-      to_half(value, layout.head_dim, reinterpret_cast<uint16_t*>(value_row));
+      ScatterKey(layout, row, key, to_half, reinterpret_cast<uint16_t*>(page_keys));
+      to_half(value, layout.head_dim,
+              reinterpret_cast<uint16_t*>(page_values) + layout.ValueElement(row, 0));
     } else {
-      std::memcpy(key_row, key, layout.row_bytes());
-      std::memcpy(value_row, value, layout.row_bytes());
+      ScatterKey(layout, row, key, reinterpret_cast<float*>(page_keys));
+      std::copy_n(value, layout.head_dim,
+                  reinterpret_cast<float*>(page_values) + layout.ValueElement(row, 0));
     }
   }
 }

@@ -29,7 +29,7 @@ float KeyAt(const KvSequence& sequence, int64_t layer, int64_t head, int64_t pos
   const std::byte* page = sequence.pages()[static_cast<size_t>(position / 64)];
   const auto* keys =
       reinterpret_cast<const float*>(page + sequence.layout().KeysOffset(layer, head));
-  return keys[(position % 64) * sequence.layout().head_dim + i];
+  return keys[sequence.layout().KeyElement(position % 64, i)];
 }
 
 TEST(KvCacheTest, StoresEveryHeadWhereTheLayoutSays) {

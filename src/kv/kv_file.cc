@@ -9,7 +9,8 @@
 namespace hearth {
 namespace {
 
-constexpr char kMagic[8] = {'H', 'R', 'T', 'H', 'K', 'V', '0', '1'};
+constexpr char kMagic[8] = {'H', 'R', 'T', 'H', 'K', 'V', '0', '2'};
+constexpr size_t kMagicWithoutVersion = 6;
 
 struct KvFileHeader {
   char magic[8];
@@ -48,8 +49,9 @@ int64_t CheckKvHeader(const KvHeader& bytes, const KvLayout& layout, const std::
   KvFileHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
-    throw Error(ErrorCode::kCorrupt, file, "saved KV", "the mark HRTHKV01",
-                "'" + Printable({header.magic, sizeof(kMagic)}) + "'");
+    const bool is_other_version = std::memcmp(header.magic, kMagic, kMagicWithoutVersion) == 0;
+    throw Error(is_other_version ? ErrorCode::kUnsupported : ErrorCode::kCorrupt, file, "saved KV",
+                "the mark HRTHKV02", "'" + Printable({header.magic, sizeof(kMagic)}) + "'");
   }
   const auto length = static_cast<int64_t>(header.length_tokens);
   if (header.header_hash != HashOf(header) || length < 0) {

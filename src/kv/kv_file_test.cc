@@ -34,6 +34,21 @@ TEST(KvFileTest, AnotherLayoutIsForeignNotCorrupt) {
   EXPECT_THROW(CheckKvHeader(MakeKvHeader(kSavedLayout, -5), kSavedLayout, "f"), Error);
 }
 
+TEST(KvFileTest, AnotherVersionIsForeignAndAnotherMarkIsCorrupt) {
+  const auto code_of = [](size_t altered_byte) {
+    KvHeader header = MakeKvHeader(kSavedLayout, 5);
+    header[altered_byte] ^= std::byte{3};
+    try {
+      CheckKvHeader(header, kSavedLayout, "f");
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::kInternal;
+  };
+  EXPECT_EQ(code_of(7), ErrorCode::kUnsupported);
+  EXPECT_EQ(code_of(0), ErrorCode::kCorrupt);
+}
+
 TEST(KvFileTest, PagesLieBehindEachOther) {
   const uint64_t page = kSavedLayout.page_bytes() + 8;
   EXPECT_EQ(KvPageOffset(kSavedLayout, 0), 56u);

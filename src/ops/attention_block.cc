@@ -22,7 +22,7 @@ void QueryBlock::ComputeSplit(int64_t index, const Workspace& w, const Partial& 
   for (int64_t begin = seen.begin; begin < seen.end;) {
     const int64_t page = begin / KvLayout::kPageTokens;
     const int64_t end = std::min(seen.end, (page + 1) * KvLayout::kPageTokens);
-    AddPage({begin, end}, w, out, end < seen.end ? RowsAt(end, Part::kKeys, heads_.begin) : next);
+    AddPage({begin, end}, w, out, end < seen.end ? KeysAt(end, heads_.begin) : next);
     begin = end;
   }
 }
@@ -37,7 +37,7 @@ void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
     WeighScores(page, page, {0, queries_}, w, out);
     for (int64_t head = heads_.begin; head < heads_.end; ++head) {
       AddValues(page, page, QueriesOf(head), w, out,
-                head + 1 < heads_.end ? RowsAt(page.begin, Part::kValues, head + 1) : next);
+                head + 1 < heads_.end ? ValuesAt(page.begin, head + 1) : next);
     }
     return;
   }
@@ -59,11 +59,11 @@ void QueryBlock::ComputeScores(Span page, const Workspace& w) const {
   const auto scores = is_half_ ? table_.attn_scores_f16 : table_.attn_scores_f32;
   for (int64_t head = heads_.begin; head < heads_.end; ++head) {
     const int64_t query = QueriesOf(head).begin;
-    scores({w.q + query * head_dim_, head_dim_, head_queries_,
-            RowsAt(page.begin, Part::kKeys, head), page.count(), head_dim_,
+    scores({w.q + query * head_dim_, head_dim_, head_queries_, KeysAt(page.begin, head),
+            IndexInBlock(page.begin), page.count(), head_dim_,
             w.scores + query * KvLayout::kPageTokens, KvLayout::kPageTokens,
-            head + 1 < heads_.end ? RowsAt(page.begin, Part::kKeys, head + 1)
-                                  : RowsAt(page.begin, Part::kValues, heads_.begin)});
+            head + 1 < heads_.end ? KeysAt(page.begin, head + 1)
+                                  : ValuesAt(page.begin, heads_.begin)});
   }
 }
 
@@ -82,8 +82,8 @@ void QueryBlock::AddValues(Span page, Span positions, Queries queries, const Wor
   const int64_t head = heads_.begin + queries.begin / head_queries_;
   const auto add = is_half_ ? table_.attn_values_f16 : table_.attn_values_f32;
   add({w.scores + queries.begin * KvLayout::kPageTokens + (positions.begin - page.begin),
-       KvLayout::kPageTokens, queries.count, RowsAt(positions.begin, Part::kValues, head),
-       positions.count(), head_dim_, out.values + queries.begin * head_dim_, head_dim_, next});
+       KvLayout::kPageTokens, queries.count, ValuesAt(positions.begin, head), positions.count(),
+       head_dim_, out.values + queries.begin * head_dim_, head_dim_, next});
 }
 
 void QueryBlock::Merge(const Partial& total, const Partial& split, bool is_first) const {

@@ -100,7 +100,7 @@ class QueryBlock {
         head_queries_((tokens.end - tokens.begin) * group_),
         queries_(head_queries_ * heads.count()),
         head_dim_(args.layout->head_dim),
-        row_bytes_(args.layout->row_bytes()),
+        element_bytes_(args.layout->element_bytes()),
         matrix_bytes_(args.layout->matrix_bytes()),
         layer_offset_(args.layout->KeysOffset(args.layer, 0)),
         is_half_(args.layout->dtype == DType::kF16) {}
@@ -114,7 +114,7 @@ class QueryBlock {
   // What split `index` reads first; null where it reads nothing.
   const std::byte* FirstKeys(int64_t index) const {
     const Span seen = SeenOfSplit(index);
-    return seen.empty() ? nullptr : RowsAt(seen.begin, Part::kKeys, heads_.begin);
+    return seen.empty() ? nullptr : KeysAt(seen.begin, heads_.begin);
   }
 
   // Computes what positions of split `index` give the queries of `w.q`, which must be this block's,
@@ -129,9 +129,6 @@ class QueryBlock {
   void WriteResult(const Partial& total) const;
 
  private:
-  // Which of the two matrices that a page has of a layer's KV head.
-  enum class Part { kKeys, kValues };
-
   struct Queries {
     int64_t begin;
     int64_t count;
@@ -159,13 +156,24 @@ class QueryBlock {
                         {Positions(tokens_.begin).begin, Positions(tokens_.end - 1).end});
   }
 
-  // The row of `position` in one of the matrices of its page (KvLayout).
-  const std::byte* RowsAt(int64_t position, Part part, int64_t head) const {
+  // The block of keys that has `position`'s, and the row of its values (KvLayout).
+  const std::byte* KeysAt(int64_t position, int64_t head) const {
+    const int64_t row = position % KvLayout::kPageTokens;
+    return MatrixAt(position, 2 * head, args_.layout->KeyElement(row - IndexInBlock(position), 0));
+  }
+  const std::byte* ValuesAt(int64_t position, int64_t head) const {
+    const int64_t row = position % KvLayout::kPageTokens;
+    return MatrixAt(position, 2 * head + 1, args_.layout->ValueElement(row, 0));
+  }
+  // Which of its block of keys a position is.
+  static int64_t IndexInBlock(int64_t position) { return position % KvLayout::kKeyBlock; }
+
+  // An element of one of the matrices that the page of `position` has of this layer.
+  const std::byte* MatrixAt(int64_t position, int64_t matrix, int64_t element) const {
     const auto& pages = args_.pages[static_cast<size_t>(tokens_.begin)];
-    const auto matrix = static_cast<size_t>(2 * head + (part == Part::kValues ? 1 : 0));
-    const auto row = static_cast<size_t>(position % KvLayout::kPageTokens);
     return pages[static_cast<size_t>(position / KvLayout::kPageTokens)] + layer_offset_ +
-           matrix * matrix_bytes_ + row * row_bytes_;
+           static_cast<size_t>(matrix) * matrix_bytes_ +
+           static_cast<size_t>(element) * element_bytes_;
   }
 
   // Adds what positions of one page give all queries. Asks for what is read `next`.
@@ -191,7 +199,7 @@ class QueryBlock {
   int64_t head_queries_;
   int64_t queries_;
   int64_t head_dim_;
-  size_t row_bytes_;
+  size_t element_bytes_;
   size_t matrix_bytes_;
   size_t layer_offset_;  // of the layer's matrices in a page
   bool is_half_;

@@ -29,14 +29,34 @@ class Sequence {
     for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
       for (int64_t p = 0; p < length; ++p) {
         for (int64_t i = 0; i < layout.head_dim; ++i) {
-          Set(layout.KeysOffset(1, head), p, i, normal(random));
-          Set(layout.ValuesOffset(1, head), p, i, normal(random));
+          Set(KeyAddress(head, p, i), normal(random));
+          Set(ValueAddress(head, p, i), normal(random));
         }
       }
     }
   }
-  double At(size_t offset, int64_t position, int64_t i) const {
-    const std::byte* at = Address(offset, position, i);
+  double Key(int64_t head, int64_t position, int64_t i) const {
+    return Get(KeyAddress(head, position, i));
+  }
+  double Value(int64_t head, int64_t position, int64_t i) const {
+    return Get(ValueAddress(head, position, i));
+  }
+  std::span<std::byte* const> pages() const { return pages_; }
+
+ private:
+  std::byte* KeyAddress(int64_t head, int64_t position, int64_t i) const {
+    const int64_t row = position % KvLayout::kPageTokens;
+    return Address(layout_.KeysOffset(1, head), position, layout_.KeyElement(row, i));
+  }
+  std::byte* ValueAddress(int64_t head, int64_t position, int64_t i) const {
+    const int64_t row = position % KvLayout::kPageTokens;
+    return Address(layout_.ValuesOffset(1, head), position, layout_.ValueElement(row, i));
+  }
+  std::byte* Address(size_t offset, int64_t position, int64_t element) const {
+    return pages_[static_cast<size_t>(position / KvLayout::kPageTokens)] + offset +
+           static_cast<size_t>(element) * layout_.element_bytes();
+  }
+  double Get(const std::byte* at) const {
     if (layout_.dtype == DType::kF32) {
       float value;
       std::memcpy(&value, at, sizeof(value));
@@ -46,20 +66,12 @@ class Sequence {
     std::memcpy(&half, at, sizeof(half));
     return static_cast<double>(HalfToFloat(half));
   }
-  std::span<std::byte* const> pages() const { return pages_; }
-
- private:
-  std::byte* Address(size_t offset, int64_t position, int64_t i) const {
-    const int64_t index = (position % KvLayout::kPageTokens) * layout_.head_dim + i;
-    return pages_[static_cast<size_t>(position / KvLayout::kPageTokens)] + offset +
-           static_cast<size_t>(index) * layout_.element_bytes();
-  }
-  void Set(size_t offset, int64_t position, int64_t i, float value) {
+  void Set(std::byte* at, float value) {
     const uint16_t half = FloatToHalf(value);
     if (layout_.dtype == DType::kF32) {
-      std::memcpy(Address(offset, position, i), &value, sizeof(value));
+      std::memcpy(at, &value, sizeof(value));
     } else {
-      std::memcpy(Address(offset, position, i), &half, sizeof(half));
+      std::memcpy(at, &half, sizeof(half));
     }
   }
 
@@ -69,8 +81,8 @@ class Sequence {
 };
 
 // The definition, in double.
-double Reference(const Sequence& s, const KvLayout& layout, const Shape& shape, const float* q,
-                 int64_t head, int64_t position, int64_t component) {
+double Reference(const Sequence& s, const Shape& shape, const float* q, int64_t head,
+                 int64_t position, int64_t component) {
   const int64_t kv_head = head / (shape.heads / shape.kv_heads);
   const int64_t begin = shape.window > 0 ? std::max<int64_t>(0, position + 1 - shape.window) : 0;
   double sum = 0;
@@ -78,11 +90,10 @@ double Reference(const Sequence& s, const KvLayout& layout, const Shape& shape, 
   for (int64_t p = begin; p <= position; ++p) {
     double score = 0;
     for (int64_t i = 0; i < shape.head_dim; ++i) {
-      score += static_cast<double>(q[head * shape.head_dim + i]) *
-               s.At(layout.KeysOffset(1, kv_head), p, i);
+      score += static_cast<double>(q[head * shape.head_dim + i]) * s.Key(kv_head, p, i);
     }
     sum += std::exp(score);
-    out += std::exp(score) * s.At(layout.ValuesOffset(1, kv_head), p, component);
+    out += std::exp(score) * s.Value(kv_head, p, component);
   }
   return out / sum;
 }
@@ -162,7 +173,7 @@ TEST(AttentionTest, AgreesWithTheDefinition) {
           for (int64_t head = 0; head < shape.heads; ++head) {
             const int64_t i = shape.head_dim - 1;
             EXPECT_NEAR(out[static_cast<size_t>(t * batch.width() + head * shape.head_dim + i)],
-                        Reference(batch.Owner(t), layout, shape, batch.q(t), head,
+                        Reference(batch.Owner(t), shape, batch.q(t), head,
                                   positions[static_cast<size_t>(t)], i),
                         2e-5)
                 << isa << " " << NameOf(dtype) << " head_dim " << shape.head_dim;

@@ -1,8 +1,10 @@
 // Where the keys and values of a KV page lie (FORMATS.md, "KV cache").
 //
-// A page holds 64 tokens of every layer and KV head. For a (layer, head) pair the keys are a
-// matrix [64][head_dim] and the values another one behind it, each in the page's dtype, so that
-// the attention kernel streams both.
+// A page holds 64 tokens of every layer and KV head. For a (layer, head) pair the values are a
+// matrix [64][head_dim]; in front of it are the keys, in blocks of 16 tokens, each of which is a
+// matrix [head_dim][16]. So the attention kernels stream both, and add to the scores of 16 tokens
+// and to 16 components of an output at once, without sums over the lanes of a vector. Both are in
+// the page's dtype.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +16,7 @@ namespace hearth {
 
 struct KvLayout {
   static constexpr int64_t kPageTokens = 64;
+  static constexpr int64_t kKeyBlock = 16;  // tokens whose keys lie together
 
   DType dtype = DType::kF16;  // F16 or F32
   int64_t num_layers = 0;
@@ -34,9 +37,16 @@ struct KvLayout {
     return KeysOffset(layer, head) + matrix_bytes();
   }
 
+  // Component i of a page's token `row`, counted in elements: among its keys and among its values.
+  int64_t KeyElement(int64_t row, int64_t i) const {
+    return (row / kKeyBlock * head_dim + i) * kKeyBlock + row % kKeyBlock;
+  }
+  int64_t ValueElement(int64_t row, int64_t i) const { return row * head_dim + i; }
+
   static int64_t PagesFor(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
   bool operator==(const KvLayout&) const = default;
 };
+static_assert(KvLayout::kPageTokens % KvLayout::kKeyBlock == 0);
 
 }  // namespace hearth
