@@ -66,6 +66,11 @@ struct GroupOfRows {
   }
 };
 
+// Whether products of high nibbles are added up 16 times as large, which takes no shift per line:
+// where they are exact for any unsigned byte.
+template <class Type>
+inline constexpr bool kNibblesStayHigh = Type::kLines == 4 && kOffsetQ8_0 == 128;
+
 // The rows of entries [entry, end) of a token times lanes [lane, lane + kLanes) of one of its
 // groups. The products are added to those of the lanes before, which do not exist where is_first.
 template <class Type>
@@ -82,10 +87,14 @@ HWY_INLINE void EntriesTimesLanes(const GroupOfRows<Type>& rows, const GroupQ8& 
     const int64_t r = places[entry];
     float* to = lanes + entry * kLanesOfEntry;
     IntVec dot = start;
+    [[maybe_unused]] IntVec high = hn::Zero(IntTag());
     Unrolled<GroupOfRows<Type>::kLines>([&]<int line>() HEARTH_INLINED HWY_ATTR {
       const Bytes w = hn::Load(ByteTag(), rows.lines[r][line] + 4 * lane);
       if constexpr (GroupOfRows<Type>::kUnpacks) {
         dot = DotQuads(dot, w, quads[line]);
+      } else if constexpr (kNibblesStayHigh<Type>) {
+        dot = DotQuads(dot, LowNibbles(w), quads[2 * line]);
+        high = DotQuads(high, hn::And(w, hn::Set(ByteTag(), uint8_t{0xF0})), quads[2 * line + 1]);
       } else if constexpr (Type::kLines == 4) {
         dot = DotQuads(dot, LowNibbles(w), quads[2 * line]);
         dot = DotQuads(dot, HighNibbles(w), quads[2 * line + 1]);
@@ -93,6 +102,7 @@ HWY_INLINE void EntriesTimesLanes(const GroupOfRows<Type>& rows, const GroupQ8& 
         dot = hearth::kernels::HEARTH_ISA::DotQ8_0(dot, w, quads[line]);
       }
     });
+    if constexpr (kNibblesStayHigh<Type>) dot = hn::Add(dot, hn::ShiftRight<4>(high));
     FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
     const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dot), x_scale);
     sum = hn::MulAdd(scaled, hn::Load(kFloats, rows.scales[r] + lane), sum);

@@ -62,7 +62,8 @@ class GroupFetcher {
  private:
   static constexpr int64_t kTokensOfStep = 8;
 
-  HWY_INLINE void Fetch() {
+  // Not inlined: what it needs would drive what each token needs out of the registers.
+  HWY_NOINLINE void Fetch() {
     for (due_ += list_.count; due_ >= steps_ && row_ < list_.count; due_ -= steps_, ++row_) {
       const uint8_t* row = RowAt(list_, row_);
       for (int64_t line = 0; line < Type::kLines; ++line) {
