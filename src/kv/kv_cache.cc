@@ -23,6 +23,17 @@ size_t PoolBytes(const KvLayout& layout, int64_t max_tokens) {
   return bytes;
 }
 
+// Asks for the lines that the key of a page's token `row` goes to, whose writes would wait for one
+// after the other.
+void FetchKey(const KvLayout& layout, int64_t row, const std::byte* page_keys) {
+  constexpr int64_t kLineBytes = 64;
+  const auto element_bytes = static_cast<int64_t>(layout.element_bytes());
+  const int64_t per_line = std::max<int64_t>(1, kLineBytes / (KvLayout::kKeyBlock * element_bytes));
+  for (int64_t i = 0; i < layout.head_dim; i += per_line) {
+    __builtin_prefetch(page_keys + layout.KeyElement(row, i) * element_bytes, 1);
+  }
+}
+
 // The key of a page's token `row`, head_dim components, goes to its places in their blocks.
 void ScatterKey(const KvLayout& layout, int64_t row, const float* key, float* page_keys) {
   for (int64_t i = 0; i < layout.head_dim; ++i) page_keys[layout.KeyElement(row, i)] = key[i];
@@ -148,7 +159,11 @@ void KvSequence::Store(int64_t layer, int64_t position, const float* keys, const
   const KvLayout& layout = pool_->layout();
   std::byte* page = page_data_[static_cast<size_t>(position / KvLayout::kPageTokens)];
   const int64_t row = position % KvLayout::kPageTokens;
+  FetchKey(layout, row, page + layout.KeysOffset(layer, 0));
   for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
+    if (head + 1 < layout.num_kv_heads) {
+      FetchKey(layout, row, page + layout.KeysOffset(layer, head + 1));
+    }
     std::byte* page_keys = page + layout.KeysOffset(layer, head);
     std::byte* page_values = page + layout.ValuesOffset(layer, head);
     const float* key = keys + head * layout.head_dim;
