@@ -96,30 +96,6 @@ HWY_INLINE Quad SumsOfLanes(const FloatVec (&v)[4]) {
   return SumOfBlocks(kFloats, SumsInBlocks(v));
 }
 
-// Lane i: the sum of the lanes of the vector at v + i * kLanes, added in the order of SumsOfLanes.
-HWY_INLINE FloatVec SumsOfAllLanes(const float* HWY_RESTRICT v) {
-  constexpr int kBlocks = kLanes / 4;
-  FloatVec sums[kBlocks];  // of four vectors each, in blocks
-  Unrolled<kBlocks>([&]<int b>() HEARTH_INLINED {
-    FloatVec four[4];
-    Unrolled<4>([&]<int i>()
-                    HEARTH_INLINED { four[i] = hn::Load(kFloats, v + (4 * b + i) * kLanes); });
-    sums[b] = SumsInBlocks(four);
-  });
-  const auto add_halves = [](FloatVec a, FloatVec b) {
-    return hn::Add(hn::ConcatUpperLower(kFloats, b, a), hn::ConcatLowerUpper(kFloats, b, a));
-  };
-  if constexpr (kBlocks == 1) {
-    return sums[0];
-  } else if constexpr (kBlocks == 2) {
-    return add_halves(sums[0], sums[1]);
-  } else {
-    const FloatVec even = add_halves(sums[0], sums[2]), odd = add_halves(sums[1], sums[3]);
-    return hn::Add(hn::OddEvenBlocks(odd, even),
-                   hn::SwapAdjacentBlocks(hn::OddEvenBlocks(even, odd)));
-  }
-}
-
 template <int N>
 HWY_INLINE void StoreFirstFloats(Quad v, float* to) {
   if constexpr (N == 4) {
@@ -138,8 +114,7 @@ HWY_INLINE void StoreSumsOfLanes(const FloatVec (&v)[N], float* to) {
   StoreFirstFloats<N>(SumsOfLanes(four), to);
 }
 
-// How far ahead of its use a row is asked for; where rows are short (the keys of attention) that
-// is in the rows behind it.
+// How far ahead of its use a row is asked for; where rows are short that is in the rows behind it.
 inline constexpr uintptr_t kRowPrefetchBytes = 2048;
 
 HWY_INLINE void PrefetchAhead(const uint8_t* p) {
