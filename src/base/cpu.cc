@@ -121,15 +121,44 @@ bool UseCpus(std::span<const int> cpus) noexcept {
 
 bool PinThisThread(int cpu) noexcept { return UseCpus({&cpu, 1}); }
 
+namespace {
+
+struct ProcessorCache {
+  int level = 0;
+  std::string type;  // "Data", "Instruction" or "Unified"
+  uint64_t bytes = 0;
+};
+
+// Calls fn with each cache that the first processor sees.
+template <class F>
+void ForEachCache(F&& fn) {
+  for (int index = 0;; ++index) {
+    const std::string folder =
+        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    ProcessorCache cache;
+    uint64_t kib = 0;  // "2048K"
+    if (!(std::ifstream(folder + "size") >> kib)) return;
+    std::ifstream(folder + "level") >> cache.level;
+    std::ifstream(folder + "type") >> cache.type;
+    cache.bytes = kib * 1024;
+    fn(cache);
+  }
+}
+
+}  // namespace
+
 uint64_t LastLevelCacheBytes() {
   uint64_t largest = 0;
-  for (int level = 0;; ++level) {
-    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(level) +
-                       "/size");
-    uint64_t kib = 0;  // "2048K"
-    if (!(file >> kib)) return largest;
-    largest = std::max(largest, kib * 1024);
-  }
+  ForEachCache([&](const ProcessorCache& cache) { largest = std::max(largest, cache.bytes); });
+  return largest;
+}
+
+uint64_t FirstLevelDataCacheBytes() {
+  uint64_t bytes = 0;
+  ForEachCache([&](const ProcessorCache& cache) {
+    if (cache.level == 1 && cache.type != "Instruction") bytes = cache.bytes;
+  });
+  return bytes;
 }
 
 std::string CpuModelName() {

@@ -45,6 +45,9 @@ bool PinThisThread(int cpu) noexcept;
 // Bytes of the largest cache that one processor sees; 0 where the system does not say.
 uint64_t LastLevelCacheBytes();
 
+// Bytes of a processor's first-level data cache; 0 where the system does not say.
+uint64_t FirstLevelDataCacheBytes();
+
 // Marketing name of the processor, or "unknown".
 std::string CpuModelName();
 

@@ -44,6 +44,14 @@ TEST(CpuTest, AThreadStaysWhereItIsPinned) {
   EXPECT_EQ(AllowedCpus(), cpus);
 }
 
+TEST(CpuTest, TheFirstLevelOfCachesIsNoLargerThanTheLast) {
+  const uint64_t first = FirstLevelDataCacheBytes();
+  EXPECT_LE(first, LastLevelCacheBytes());
+  if (LastLevelCacheBytes() == 0) GTEST_SKIP() << "the system says nothing of caches";
+  EXPECT_GE(first, 4096u);
+  EXPECT_LE(first, uint64_t{1} << 20);
+}
+
 TEST(CpuTest, SeesAtLeastOneProcessor) {
   EXPECT_GE(AvailableCpus(), 1);
   EXPECT_FALSE(CpuModelName().empty());

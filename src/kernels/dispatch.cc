@@ -64,6 +64,13 @@ int64_t BestSideBySide() {
   return is_amd ? 1 : kTilesSideBySide;
 }
 
+bool FetchesRowsNear() {
+  // Eight rows of 2,304 bytes, as many that are asked for, and the activations.
+  constexpr uint64_t kRoom = 40 * 1024;
+  static const bool is_near = FirstLevelDataCacheBytes() >= kRoom;
+  return is_near;
+}
+
 std::span<const KernelTable* const> UsableKernels(const CpuFeatures& features) {
   size_t set = 0;
   for (size_t i = 0; i < kNumCandidates; ++i) {

@@ -136,6 +136,11 @@ struct GroupQ8 {
 };
 static_assert(sizeof(GroupQ8) == 640);
 
+// Whether kernels ask for the next row groups into the first-level cache, not the second-level one:
+// where that has room for the rows in work and as many again. Then even matrices that are read
+// afterwards come sooner, as measured (docs/benchmarks.md).
+bool FetchesRowsNear();
+
 // Rows of weights that lie stride bytes apart (the same part of every bundle), picked by index:
 // row groups, or float weights one behind the other. Rows may repeat and be in any order; the
 // kernel fetches those ahead itself.
@@ -144,6 +149,7 @@ struct RowList {
   size_t stride;
   const int32_t* rows;  // not negative
   int64_t count;
+  bool near = FetchesRowsNear();
 };
 
 // out[i] = W[rows[i]] . x.

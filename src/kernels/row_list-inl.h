@@ -29,12 +29,14 @@ struct RowBatch {
   const uint8_t* ahead[kRowsOfSum];
   const float* a;
   int count;
+  bool near;  // as in the list
 };
 
 // Those from row `first` of a list on, with their factors.
 HWY_INLINE RowBatch BatchOf(const RowList& list, const float* a, int64_t first) {
   RowBatch batch;
   batch.a = a + first;
+  batch.near = list.near;
   batch.count = static_cast<int>(list.count - first < kRowsOfSum ? list.count - first : kRowsOfSum);
   for (int r = 0; r < batch.count; ++r) {
     batch.rows[r] = RowAt(list, first + r);

@@ -140,12 +140,12 @@ HWY_INLINE GroupPlace PlaceOf(const RowGroups& row, int64_t group) {
 // Asks for the scales (minimums) of groups [begin, end) of a row. Call it behind all lines of their
 // codes: lines that are asked for in ascending order come some 10% sooner.
 template <class Type>
-HWY_INLINE void FetchScalesAhead(const uint8_t* row, const RowGroups& layout, int64_t begin,
-                                 int64_t end) {
-  const auto fetch = [begin, end](const uint8_t* of_groups) {
+HWY_INLINE void FetchScalesAhead(const uint8_t* row, bool near, const RowGroups& layout,
+                                 int64_t begin, int64_t end) {
+  const auto fetch = [near, begin, end](const uint8_t* of_groups) {
     constexpr int64_t kGroupBytes = 2 * kLineLanes;
     for (int64_t at = begin * kGroupBytes; at < end * kGroupBytes; at += kLineBytes) {
-      FetchAhead(of_groups + at);
+      FetchRowAhead(of_groups + at, near);
     }
   };
   fetch(row + layout.scales);
@@ -156,6 +156,7 @@ template <class Type, int R>
 struct DotTile {
   const uint8_t* rows[R];
   const uint8_t* ahead[R];
+  bool near;
   FloatVec sums[R];
 
   // Lanes [lane, lane + n) of a group; n = kLanes unless the group is short.
@@ -169,7 +170,7 @@ struct DotTile {
       const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
       const int8_t* quads = x.codes[line * (8 / Type::kLines)] + lane * kRowLaneBytes;
       for (int r = 0; r < R; ++r) {
-        if (lane == 0) FetchAhead(ahead[r] + offset);
+        if (lane == 0) FetchRowAhead(ahead[r] + offset, near);
         dots[r] = Type::Dot(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
       }
     }
@@ -192,6 +193,7 @@ template <class Type, int R>
 HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t first,
                         int64_t apart) {
   DotTile<Type, R> tile;
+  tile.near = a.list.near;
   for (int r = 0; r < R; ++r) {
     tile.rows[r] = RowAt(a.list, first + r * apart);
     tile.ahead[r] = RowAhead(a.list, first + r * apart, 1);
@@ -212,7 +214,7 @@ HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t fi
     }
   }
   for (int r = 0; r < R; ++r) {
-    FetchScalesAhead<Type>(tile.ahead[r], layout, 0, layout.groups);
+    FetchScalesAhead<Type>(tile.ahead[r], tile.near, layout, 0, layout.groups);
     a.out[first + r * apart] = hn::GetLane(hn::SumOfLanes(kFloats, tile.sums[r]));
   }
 }
@@ -304,7 +306,7 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
       sums[i] = hn::LoadU(kFloats, group.sums[first + i] + lane);
     }
     for (int r = 0; r < batch.count; ++r) {
-      if (lane == 0) FetchAhead(batch.ahead[r] + offset);
+      if (lane == 0) FetchRowAhead(batch.ahead[r] + offset, batch.near);
       const Bytes codes = LoadQuads<kWhole>(batch.rows[r] + offset, n);
       Type::ForCodes(codes, [&](int i, FloatVec code) HWY_ATTR {
         if constexpr (Type::kHasMinimum) {
@@ -352,7 +354,7 @@ void AddRowsToGroups(const RowScaledAddArgs& a, const RowGroups& layout, int64_t
       AddBatch<Type>(batch, PlaceOf(layout, g), groups[g - begin]);
     }
     for (int r = 0; r < batch.count; ++r) {
-      FetchScalesAhead<Type>(batch.ahead[r], layout, begin, end);
+      FetchScalesAhead<Type>(batch.ahead[r], batch.near, layout, begin, end);
     }
   }
   for (int64_t g = begin; g < end; ++g) {
