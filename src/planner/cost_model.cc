@@ -18,6 +18,12 @@ constexpr int kExtentDepth = 32;
 
 double Over(double amount, double per_second) { return per_second > 0 ? amount / per_second : 0; }
 
+// Of reads that take `alone` seconds beside nothing, where threads compute out of memory for `busy`
+// seconds of them: for so long storage keeps only a share of its speed.
+double SecondsBeside(double share, double alone, double busy) {
+  return alone > busy * share ? alone + busy * (1 - share) : Over(alone, share);
+}
+
 // Seconds until the last of so many reads of one size is there that are given to the system
 // together: straight lines between the measured numbers, and behind the largest, which is what is
 // in flight at the most, at the rate with so many.
@@ -117,10 +123,11 @@ class FfnClock {
     return Over(asked * down_share_ * row_bytes_, speed_.add_bytes_per_s.median);
   }
 
-  double Read(double misses) const {
+  // Of which threads compute for `busy` seconds.
+  double Read(double misses, double busy) const {
     double seconds = 0;
     for (const ReadClock& clock : reads_) seconds += clock.Seconds(misses);
-    return seconds;
+    return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads), seconds, busy);
   }
 
   double bytes_of_miss() const { return static_cast<double>(read_bytes_); }
@@ -183,13 +190,6 @@ double SequentialSeconds(const CostInputs& in, double bytes) {
   return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
 }
 
-// Of reads that take `alone` seconds beside nothing, where threads compute out of memory for `busy`
-// seconds of them: for so long storage is slower.
-double SecondsBeside(const CostInputs& in, double alone, double busy) {
-  const double share = in.hardware.BusyIoShare(in.threads);
-  return alone > busy * share ? alone + busy * (1 - share) : Over(alone, share);
-}
-
 // Layer by layer the larger of computing, and of reading the experts that are not there and
 // multiplying the last of what comes. `ffn_bytes`: of all experts of a token.
 void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
@@ -204,10 +204,12 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   const double unpack = UnpackSeconds(in, stored_bytes);
   const double read_one = SequentialSeconds(in, stored_bytes);
   const double last = Over(resident_bytes, rate) + unpack;
+  const double share = in.hardware.BusyIoShare(in.threads);
   double compute = 0, read = 0, both = 0;
   for (const FfnAccess& layer : in.replay->ffns) {
     const double c = Over(layer.listed * resident_bytes, rate) + layer.misses * unpack;
-    const double r = SecondsBeside(in, layer.misses * read_one, c - (layer.misses > 0 ? last : 0));
+    const double r =
+        SecondsBeside(share, layer.misses * read_one, c - (layer.misses > 0 ? last : 0));
     compute += c;
     read += r;
     both += layer.misses > 0 ? std::max(c, r + last) : c;
@@ -236,7 +238,7 @@ FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
     const FfnClock::Asked ffn = {static_cast<double>(access.listed),
                                  static_cast<double>(access.listed - access.pinned), misses,
                                  misses};
-    const double compute = clock.Compute(ffn), read = clock.Read(misses);
+    const double compute = clock.Compute(ffn), read = clock.Read(misses, compute);
     sum.compute += compute;
     sum.read += read;
     sum.both +=
@@ -263,15 +265,17 @@ FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, 
                                  static_cast<double>(access.listed - access.pinned), misses,
                                  late + ahead};
     const double compute = clock.Compute(ffn);
-    const double ahead_end = std::max(0.0, clock.Read(ahead) - idle);
+    const double read_ahead = clock.Read(ahead, between + compute);
+    const double ahead_end = std::max(0.0, read_ahead - idle);
     const double begin = late > 0 ? std::max(clock.LookUp(ffn), ahead_end) : ahead_end;
-    const double read_end = begin + clock.Read(late);
+    const double read_late = clock.Read(late, compute);
+    const double read_end = begin + read_late;
     const bool waits = misses > 0 && read_end > 0;
     const double both = waits ? std::max(compute, read_end + clock.AfterReads(ffn)) : compute;
     idle = both - read_end + between;
     is_guessed = both - compute >= guess;
     sum.compute += compute;
-    sum.read += clock.Read(ahead) + clock.Read(late);
+    sum.read += read_ahead + read_late;
     sum.both += both;
     sum.num_read += late + ahead;
   }
@@ -369,7 +373,8 @@ TokenCost CostOfToken(const CostInputs& in) {
   // Reading goes on while attention is computed.
   cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
   cost.time.io_ms =
-      1000 * SecondsBeside(in, SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
+      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads),
+                           SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
   cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
   return cost;
 }

@@ -129,6 +129,11 @@ double HardwareProfile::BusyIoShare(int wanted) const {
   return std::min(1.0, busy / IoBytesPerSecond(kBusyBlockBytes, kBusyQueueDepth));
 }
 
+double HardwareProfile::BusyNeuronShare(int wanted) const {
+  const double busy = ForThreads(wanted).busy_neuron_bytes_per_s.median;
+  return std::min(1.0, busy / IoBytesPerSecond(kBusyNeuronBytes, kBusyNeuronDepth));
+}
+
 double HardwareProfile::LookUpSeconds() const {
   const auto big =
       std::find_if(cores.begin(), cores.end(), [](const CoreSpeed& core) { return core.is_big; });

@@ -37,9 +37,13 @@ struct ThreadSpeed {
   // Of storage, kBusyQueueDepth reads of kBusyBlockBytes at a time at random places, while these
   // threads read memory as above: what storage delivers has to get into the same memory.
   Spread busy_io_bytes_per_s;
+  // The same of kBusyNeuronDepth reads of kBusyNeuronBytes, as single neurons are read.
+  Spread busy_neuron_bytes_per_s;
 };
 inline constexpr uint64_t kBusyBlockBytes = uint64_t{1} << 20;
 inline constexpr int kBusyQueueDepth = 8;
+inline constexpr uint64_t kBusyNeuronBytes = 7168;  // a bundle of 4096 columns in Q4_0
+inline constexpr int kBusyNeuronDepth = 32;
 
 // Reads of one size at random places.
 struct IoSpeed {
@@ -110,7 +114,8 @@ struct HardwareProfile {
   // range that holds them; 1 where none does, or where the rounds do not tell the two apart.
   double IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const;
   // What share of its speed storage keeps while so many threads take memory in; at most 1.
-  double BusyIoShare(int threads) const;
+  double BusyIoShare(int threads) const;      // of large blocks
+  double BusyNeuronShare(int threads) const;  // of single neurons
   // Of the median of a big core.
   double LookUpSeconds() const;
   // Multiply-adds of float32 in registers by the fastest so many cores.

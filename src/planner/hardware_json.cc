@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 4;
+constexpr int kHardwareVersion = 5;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -61,7 +61,8 @@ Json ThreadsJson(const HardwareProfile& profile) {
                    {"check_bytes_per_s", HardwareSpreadJson(speed.check_bytes_per_s)},
                    {"prompt_macs_per_s", HardwareSpreadJson(speed.prompt_macs_per_s)},
                    {"section_seconds", HardwareSpreadJson(speed.section_seconds)},
-                   {"busy_io_bytes_per_s", HardwareSpreadJson(speed.busy_io_bytes_per_s)}});
+                   {"busy_io_bytes_per_s", HardwareSpreadJson(speed.busy_io_bytes_per_s)},
+                   {"busy_neuron_bytes_per_s", HardwareSpreadJson(speed.busy_neuron_bytes_per_s)}});
   }
   return out;
 }
@@ -171,6 +172,7 @@ void ReadThreads(JsonObject& document, HardwareProfile& profile) {
     speed.prompt_macs_per_s = ReadSpeed(fields, "prompt_macs_per_s");
     speed.section_seconds = ReadSeconds(fields, "section_seconds");
     speed.busy_io_bytes_per_s = ReadSpeed(fields, "busy_io_bytes_per_s");
+    speed.busy_neuron_bytes_per_s = ReadSpeed(fields, "busy_neuron_bytes_per_s");
     if (!profile.threads.empty() && speed.threads <= profile.threads.back().threads) {
       fields.Fail("threads", "ascending numbers", speed.threads);
     }

@@ -34,13 +34,29 @@ constexpr int64_t kCheckGrain = 16;
 // Up to here every number of threads is measured; from there on powers of 2 and all.
 constexpr int kEveryNumber = 4;
 
-enum Quantity { kRead, kMatrix, kDotAndAdd, kCheck, kPrompt, kSection, kBusyReads, kNumQuantities };
+enum Quantity {
+  kRead,
+  kMatrix,
+  kDotAndAdd,
+  kCheck,
+  kPrompt,
+  kSection,
+  kBusyReads,
+  kBusyNeurons,
+  kNumQuantities
+};
 constexpr std::array<const char*, kNumQuantities> kQuantityNames = {
-    "reading memory",      "matrix times token", "listed neurons",     "checks",
-    "matrix times prompt", "sections",           "reads beside memory"};
+    "reading memory",      "matrix times token",
+    "listed neurons",      "checks",
+    "matrix times prompt", "sections",
+    "reads beside memory", "neurons read beside memory"};
 
-// What is read beside memory: as layers are that are read in order.
+// What is read beside memory: as layers are that are read in order, and as single neurons are.
 constexpr IoSpeed kBusyRead = {.block_bytes = kBusyBlockBytes, .queue_depth = kBusyQueueDepth};
+constexpr IoSpeed kBusyNeuron = {.block_bytes = kBusyNeuronBytes, .queue_depth = kBusyNeuronDepth};
+constexpr uint64_t BytesInFlight(const IoSpeed& kind) {
+  return kind.block_bytes * static_cast<uint64_t>(kind.queue_depth);
+}
 // Memory that a thread takes in before it looks at the reads again: some tens of microseconds.
 constexpr size_t kBusyPartBytes = size_t{512} << 10;
 
@@ -154,7 +170,8 @@ class ThreadProbe final : public HardwareProbe {
         x_(static_cast<size_t>(tokens_ * operands_.hidden())),
         out_(static_cast<size_t>(std::max(tokens_ * operands_.rows(), operands_.hidden()))),
         hashes_(static_cast<size_t>(operands_.neurons())),
-        read_memory_(operands_.budget(), "reads", kBusyBlockBytes * kBusyQueueDepth) {
+        read_memory_(operands_.budget(), "reads",
+                     std::max(BytesInFlight(kBusyRead), BytesInFlight(kBusyNeuron))) {
     for (float& x : x_) x = static_cast<float>(random_.NextUnit() - 0.5);
     for (int32_t i = 0; i < operands_.neurons(); ++i) all_.push_back(i);
     for (const int threads : ThreadNumbers()) rows_.emplace_back(threads);
@@ -188,8 +205,11 @@ class ThreadProbe final : public HardwareProbe {
       case kSection:
         row.section.push_back(SectionSeconds(*row.compute));
         break;
+      case kBusyReads:
+        row.busy_io.push_back(BusyReadBytesPerSecond(*row.compute, kBusyRead));
+        break;
       default:
-        row.busy_io.push_back(BusyReadBytesPerSecond(*row.compute));
+        row.busy_neurons.push_back(BusyReadBytesPerSecond(*row.compute, kBusyNeuron));
     }
   }
 
@@ -198,8 +218,8 @@ class ThreadProbe final : public HardwareProbe {
     for (const Row& row : rows_) {
       profile.threads.push_back({row.compute->threads(), SpreadOf(row.read), SpreadOf(row.matrix),
                                  SpreadOf(row.dot), SpreadOf(row.add), SpreadOf(row.check),
-                                 SpreadOf(row.prompt), SpreadOf(row.section),
-                                 SpreadOf(row.busy_io)});
+                                 SpreadOf(row.prompt), SpreadOf(row.section), SpreadOf(row.busy_io),
+                                 SpreadOf(row.busy_neurons)});
     }
   }
 
@@ -207,7 +227,8 @@ class ThreadProbe final : public HardwareProbe {
   struct Row {
     explicit Row(int threads) : compute(std::make_unique<Compute>("auto", threads)) {}
     std::unique_ptr<Compute> compute;
-    std::vector<double> read, matrix, dot, add, check, prompt, section, busy_io;  // per round
+    // Per round.
+    std::vector<double> read, matrix, dot, add, check, prompt, section, busy_io, busy_neurons;
   };
 
   const Row& RowOf(int step) const { return rows_[static_cast<size_t>(step / kNumQuantities)]; }
@@ -289,11 +310,10 @@ class ThreadProbe final : public HardwareProbe {
   }
 
   // Of reads from storage, while the team takes memory in as fast as it comes.
-  double BusyReadBytesPerSecond(Compute& compute) {
+  double BusyReadBytesPerSecond(Compute& compute, const IoSpeed& kind) {
     const std::span<const std::byte> memory = operands_.bytes();
     const size_t parts = memory.size() / kBusyPartBytes;
-    ReadsInFlight reads(file_, kBusyRead, {read_memory_.data(), read_memory_.size_bytes()},
-                        random_);
+    ReadsInFlight reads(file_, kind, {read_memory_.data(), read_memory_.size_bytes()}, random_);
     std::atomic<size_t> next{0};
     const auto run = [&](double seconds) {
       const Stopwatch watch;
@@ -315,7 +335,7 @@ class ThreadProbe final : public HardwareProbe {
     while (reads.in_flight() > 0) reads.TakeIn(true, false);
     reads.CheckNoneFailed();
     // Of a disk that is slower than a read in all that time, it is known that it is.
-    return std::max(arrived, 1.0) * static_cast<double>(kBusyBlockBytes) / elapsed;
+    return std::max(arrived, 1.0) * static_cast<double>(kind.block_bytes) / elapsed;
   }
 
   AsyncFile& file_;

@@ -116,6 +116,15 @@ TEST(HardwareTest, StorageKeepsAShareBesideThreadsThatTakeMemoryIn) {
   EXPECT_EQ(profile.BusyIoShare(1), 1);
 }
 
+TEST(HardwareTest, SingleNeuronsKeepAnotherShareBesideThem) {
+  HardwareProfile profile = testing::SampleHardware();
+  const double alone = profile.IoBytesPerSecond(kBusyNeuronBytes, kBusyNeuronDepth);
+  EXPECT_NEAR(profile.BusyNeuronShare(1), 1e6 / alone, 1e-9);
+  EXPECT_NEAR(profile.BusyNeuronShare(2), 5e5 / alone, 1e-9);
+  profile.threads[0].busy_neuron_bytes_per_s.median = 2 * alone;
+  EXPECT_EQ(profile.BusyNeuronShare(1), 1);
+}
+
 TEST(HardwareTest, OnlyThisMachinesProfileIsTaken) {
   HardwareProfile profile = testing::SampleHardware();
   EXPECT_NO_THROW(CheckIsThisMachine(profile, "hw.json"));

@@ -380,6 +380,7 @@ TEST_F(PlannerTest, TheSlowerOfComputingAndReadingIsWhatATokenTakes) {
       read.bytes_per_s.median *= factor;
       read.batch_seconds.median /= factor;
     }
+    for (ThreadSpeed& speed : other.threads) speed.busy_neuron_bytes_per_s.median *= factor;
     return MakePlan(request, other, &*accesses).plan;
   };
   const ExecutionPlan slow = scaled(1e-3), slower = scaled(5e-4), fast = scaled(1e6);
@@ -389,6 +390,25 @@ TEST_F(PlannerTest, TheSlowerOfComputingAndReadingIsWhatATokenTakes) {
   const PlannedTime& time = fast.time;
   EXPECT_NEAR(time.token_ms, time.attention_ms + time.predictor_ms + time.ffn_ms,
               1e-6 * time.token_ms);
+}
+
+TEST_F(PlannerTest, NeuronsAreReadMoreSlowlyBesideThreadsThatCompute) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  const PlanRequest request = Request(mode, Memory(mode, 45));
+  HardwareProfile hardware = testing::SampleHardware();
+  const auto io_ms = [&](double share) {
+    for (ThreadSpeed& speed : hardware.threads) {
+      speed.busy_neuron_bytes_per_s.median =
+          share * hardware.IoBytesPerSecond(kBusyNeuronBytes, kBusyNeuronDepth);
+    }
+    return MakePlan(request, hardware, &*accesses).plan.time.io_ms;
+  };
+  const double free = io_ms(1), half = io_ms(0.5), none = io_ms(1e-6);
+  EXPECT_GT(free, 0);
+  EXPECT_GT(half, free);
+  EXPECT_GT(none, half);
+  EXPECT_EQ(io_ms(2), free);
 }
 
 }  // namespace

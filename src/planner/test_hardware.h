@@ -21,10 +21,10 @@ inline HardwareProfile SampleHardware() {
                    {1, SpreadAround(5e10), SpreadAround(3e10), SpreadAround(9e-8), false}};
   for (const int threads : {1, 2}) {
     const double speed = 1e10 * threads;
-    profile.threads.push_back({threads, SpreadAround(speed), SpreadAround(0.9 * speed),
-                               SpreadAround(0.8 * speed), SpreadAround(0.7 * speed),
-                               SpreadAround(0.6 * speed), SpreadAround(20 * speed),
-                               SpreadAround(1e-6 * threads), SpreadAround(2e8 / threads)});
+    profile.threads.push_back(
+        {threads, SpreadAround(speed), SpreadAround(0.9 * speed), SpreadAround(0.8 * speed),
+         SpreadAround(0.7 * speed), SpreadAround(0.6 * speed), SpreadAround(20 * speed),
+         SpreadAround(1e-6 * threads), SpreadAround(2e8 / threads), SpreadAround(1e6 / threads)});
   }
   StorageProfile& storage = profile.storage;
   storage = {"/somewhere", uint64_t{1} << 30, "io_uring", "", true, false, 512, {}};
