@@ -149,7 +149,7 @@ struct RowList {
   size_t stride;
   const int32_t* rows;  // not negative
   int64_t count;
-  bool near = FetchesRowsNear();
+  bool near = FetchesRowsNear();  // row groups only
 };
 
 // out[i] = W[rows[i]] . x.
