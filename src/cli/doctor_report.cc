@@ -76,7 +76,7 @@ std::string ThreadsText(const HardwareProfile& profile) {
   row("prompts GMAC/s", &ThreadSpeed::prompt_macs_per_s, 1e9, 0);
   row("section us", &ThreadSpeed::section_seconds, 1e-6, 1);
   row("disk beside it GB/s", &ThreadSpeed::busy_io_bytes_per_s, 1e9, 2);
-  row("neurons beside it", &ThreadSpeed::busy_neuron_bytes_per_s, 1e9, 2);
+  row("neurons beside it GB/s", &ThreadSpeed::busy_neuron_bytes_per_s, 1e9, 2);
   return out;
 }
 

@@ -265,6 +265,7 @@ FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, 
                                  static_cast<double>(access.listed - access.pinned), misses,
                                  late + ahead};
     const double compute = clock.Compute(ffn);
+    // Beside the FFN before this one, taken to compute as long, and what is between the two.
     const double read_ahead = clock.Read(ahead, between + compute);
     const double ahead_end = std::max(0.0, read_ahead - idle);
     const double begin = late > 0 ? std::max(clock.LookUp(ffn), ahead_end) : ahead_end;
