@@ -178,4 +178,8 @@ void GgufFile::DropCached(const GgufTensor& tensor, uint64_t begin, uint64_t byt
   parts_[tensor.file_index]->DropCached(tensor.offset + begin, bytes);
 }
 
+void GgufFile::DropCached() const noexcept {
+  for (const auto& part : parts_) part->DropCached(0, part->size_bytes());
+}
+
 }  // namespace hearth
