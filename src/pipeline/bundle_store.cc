@@ -100,6 +100,11 @@ std::span<std::byte> BundleStore::Slots(int32_t first, int64_t count) const {
           static_cast<size_t>(count) * slot_bytes_};
 }
 
+std::span<std::byte> BundleStore::SlotsFrom(int32_t first) const {
+  std::byte* begin = Slots(first, 0).data();
+  return {begin, static_cast<size_t>(arena_.data() + arena_.size_bytes() - begin)};
+}
+
 std::span<std::byte> BundleStore::RangeBuffer(int64_t buffer) const {
   const size_t bytes = static_cast<size_t>(plan_.range_neurons) * source_.layout.stride;
   return {Slots(first_spare_slot_, 0).data() + static_cast<size_t>(buffer) * bytes, bytes};

@@ -89,6 +89,9 @@ class BundleStore {
   }
 
   std::span<std::byte> Slots(int32_t first, int64_t count) const;
+  // Where reads go: the slots of the cache and the spare ones, and the latter alone.
+  std::span<std::byte> ReadSlots() const { return SlotsFrom(first_cache_slot_); }
+  std::span<std::byte> SpareSlots() const { return SlotsFrom(first_spare_slot_); }
   // The spare slots again, as plan().range_buffers buffers of whole bundles.
   std::span<std::byte> RangeBuffer(int64_t buffer) const;
 
@@ -123,6 +126,7 @@ class BundleStore {
  private:
   FfnNeurons Rows(const StreamedFfn& ffn, int64_t first, int64_t count, const std::byte* data,
                   uint64_t stride, uint64_t begin) const;
+  std::span<std::byte> SlotsFrom(int32_t first) const;
   size_t NeuronIndex(int64_t ffn, int64_t neuron) const {
     return static_cast<size_t>(ffn * source_.neurons + neuron);
   }

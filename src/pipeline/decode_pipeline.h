@@ -58,6 +58,9 @@ class DecodePipeline {
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                int64_t hidden_size, bool reads_ahead);
 
+  // See NeuronFetch.
+  void RegisterSlots() { fetch_.RegisterSlots(); }
+
   // out[0..hidden) = the FFN of x, from the listed neurons, ascending; from all (no list) only
   // where the store holds gates. As SparseFfn: where skip_silent, up and down of neurons that add
   // nothing are left out. Throws Error(kIo) and Error(kCorrupt) when a read fails or brings what

@@ -72,6 +72,11 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
   }
 }
 
+void NeuronFetch::RegisterSlots() {
+  const std::array slots = {store_.ReadSlots()};
+  queue_->RegisterBuffers(slots);
+}
+
 void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) noexcept {
   const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
   const auto first = std::lower_bound(neurons.begin(), neurons.end(), pinned);

@@ -40,6 +40,10 @@ class NeuronFetch {
   // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.
   static int64_t MostAhead(const StreamPlan& plan, bool reads_ahead);
 
+  // Tells the system where most reads will go (ReadQueue::RegisterBuffers), which makes each of
+  // them cheaper for the processor. Touches all of that memory: once it is in use. Between lists.
+  void RegisterSlots();
+
   // Says what the list of the next FFN, which is another one than that at hand, will probably be,
   // ascending: once between two calls of Begin, by any thread.
   void Expect(int64_t ffn, std::span<const int32_t> neurons) noexcept;

@@ -47,6 +47,8 @@ RangeReader::RangeReader(BundleStore& store)
   queue_ = store.file().OpenQueue(
       {.depth = kRangeQueueDepth,
        .capacity = std::max<size_t>(reads * buffers_.size(), kRangeQueueDepth)});
+  const std::array slots = {store.SpareSlots()};
+  queue_->RegisterBuffers(slots);
   requests_.reserve(reads);
   for (size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].bundles = store.RangeBuffer(static_cast<int64_t>(i)).data();

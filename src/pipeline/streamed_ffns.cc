@@ -99,6 +99,7 @@ void StreamedFfns::Fill(Compute& compute, const std::function<void(uint64_t, uin
     };
     ranges_.ReadPrefix(compute, ffn, end_of(ffn), take);
   }
+  decode_.RegisterSlots();
 }
 
 }  // namespace hearth
