@@ -162,6 +162,7 @@ class ParallelLoad {
   void Run(Compute& compute) {
     for (size_t i = 0; i < std::min(kChunksAhead, chunks_.size()); ++i) Fetch(chunks_[i]);
     compute.team().Run([this](int worker) { Work(worker); });
+    // What the ends of chunks share with bytes that are not loaded.
     if (drop_page_cache_) file_.DropCached();
     if (error_) std::rethrow_exception(error_);
   }

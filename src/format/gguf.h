@@ -147,8 +147,7 @@ class GgufFile {
 
   // Lets the page cache forget part of a tensor; see BlockReader::DropCached.
   void DropCached(const GgufTensor& tensor, uint64_t begin, uint64_t bytes) const noexcept;
-  // And all of the file, also what was read with parts that do not follow each other: the page
-  // cache keeps runs of up to 2 MiB together.
+  // And all of the file.
   void DropCached() const noexcept;
 
  private:

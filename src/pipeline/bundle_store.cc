@@ -107,7 +107,7 @@ std::span<std::byte> BundleStore::SlotsFrom(int32_t first) const {
 
 std::span<std::byte> BundleStore::RangeBuffer(int64_t buffer) const {
   const size_t bytes = static_cast<size_t>(plan_.range_neurons) * source_.layout.stride;
-  return {Slots(first_spare_slot_, 0).data() + static_cast<size_t>(buffer) * bytes, bytes};
+  return SpareSlots().subspan(static_cast<size_t>(buffer) * bytes, bytes);
 }
 
 // Of neurons that lie `stride` bytes apart, each from byte `begin` of its bundle on; `first` is the
