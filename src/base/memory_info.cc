@@ -1,5 +1,6 @@
 #include "base/memory_info.h"
 
+#include <link.h>
 #include <malloc.h>
 
 #include <algorithm>
@@ -52,6 +53,21 @@ std::optional<uint64_t> HeadroomOf(const std::string& directory, bool is_v2) {
   return static_cast<uint64_t>(std::max<int64_t>(0, *limit - *usage + reclaimable));
 }
 
+// Bytes that the program and its libraries have in files and are loaded from there.
+uint64_t LoadedFileBytes() {
+  uint64_t bytes = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* sum) {
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& part = object->dlpi_phdr[i];
+          if (part.p_type == PT_LOAD) *static_cast<uint64_t*>(sum) += part.p_filesz;
+        }
+        return 0;
+      },
+      &bytes);
+  return bytes;
+}
+
 }  // namespace
 
 uint64_t AvailableMemoryBytes() {
@@ -67,6 +83,11 @@ uint64_t TotalMemoryBytes() { return ProcField("/proc/meminfo", "MemTotal").valu
 uint64_t ResidentBytes() { return ProcField("/proc/self/status", "VmRSS").value_or(0); }
 
 uint64_t PeakResidentBytes() { return ProcField("/proc/self/status", "VmHWM").value_or(0); }
+
+uint64_t ProgramBytes() {
+  const uint64_t of_files = ProcField("/proc/self/status", "RssFile").value_or(0);
+  return ResidentBytes() - of_files + std::max(of_files, LoadedFileBytes());
+}
 
 void ReturnFreedMemory() {
 #if defined(__SANITIZE_ADDRESS__)

@@ -16,7 +16,13 @@ uint64_t TotalMemoryBytes();
 uint64_t ResidentBytes();
 uint64_t PeakResidentBytes();
 
-// Gives what was freed back to the system, so that ResidentBytes no longer counts it.
+// What a memory cgroup may charge for this process as it is now: what it has for itself, and all
+// code and constants of the program and its libraries, mapped or not yet: the page cache of whoever
+// read them first has them as a whole, since the system reads ahead.
+uint64_t ProgramBytes();
+
+// Gives what was freed back to the system, so that ResidentBytes and ProgramBytes no
+// longer count it.
 void ReturnFreedMemory();
 
 }  // namespace hearth

@@ -21,6 +21,16 @@ TEST(MemoryInfoTest, ResidentBytesFollowAllocations) {
   EXPECT_EQ(block[123], 1);
 }
 
+TEST(MemoryInfoTest, AProgramIsAllOfItsCodeAndWhatItHasForItself) {
+  const uint64_t before = ProgramBytes();
+  EXPECT_GE(before, ResidentBytes());
+  std::vector<char> block(64 << 20);
+  std::memset(block.data(), 1, block.size());
+  EXPECT_GT(ProgramBytes(), before + (48u << 20));
+  EXPECT_LT(ProgramBytes(), before + (80u << 20));
+  EXPECT_EQ(block[123], 1);
+}
+
 TEST(MemoryInfoTest, AvailableIsPlausible) {
   EXPECT_GT(AvailableMemoryBytes(), uint64_t{16} << 20);
   EXPECT_LT(AvailableMemoryBytes(), uint64_t{1} << 50);

@@ -140,7 +140,7 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
 
 }  // namespace
 
-uint64_t ProgramBytesOfRuns() { return ResidentBytes() * 5 / 4 + kProgramMarginBytes; }
+uint64_t ProgramBytesOfRuns() { return ProgramBytes() + ResidentBytes() / 4 + kProgramMarginBytes; }
 
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {
   const HardwareProfile hardware = HardwareOf(wishes);

@@ -27,7 +27,7 @@ ExecutionPlan PlanOnTheFly(const ModelOptions& options) {
   // Planning leaves something behind in the program that is to run: once more where it is more than
   // was allowed for.
   ReturnFreedMemory();
-  const uint64_t taken = ResidentBytes() + options.more_program_bytes;
+  const uint64_t taken = ProgramBytes() + options.more_program_bytes;
   if (taken > program_bytes) {
     plan = MakePlanHere(wishes, ProgramBytesOfRuns() + options.more_program_bytes).plan;
     ReturnFreedMemory();

@@ -201,7 +201,7 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv_tokens, plan.mode, plan.threads,
-                          options.program_bytes.value_or(ResidentBytes()));
+                          options.program_bytes.value_or(ProgramBytes()));
   if (options.reserved_bytes > 0) plan.ledger["reserved"] = options.reserved_bytes;
   plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
   if (options.neurons && !plan.load.is_packed) {

@@ -116,7 +116,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
 void MakeRoomForRequests(EngineOptions& options, int64_t requests, uint64_t more_program_bytes) {
   options.kv_sequences = requests;
   options.cache_may_shrink = requests > 1 || more_program_bytes > 0;
-  if (more_program_bytes > 0) options.program_bytes = ResidentBytes() + more_program_bytes;
+  if (more_program_bytes > 0) options.program_bytes = ProgramBytes() + more_program_bytes;
 }
 
 EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name,

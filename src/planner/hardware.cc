@@ -67,6 +67,19 @@ double SecondsOnCurve(const std::vector<const IoSpeed*>& curve, double bytes,
   return OnLogLine(bytes, size(&low), seconds_of(low), size(&high), seconds_of(high));
 }
 
+// What storage gives beside so many threads; where the rounds do not tell that apart from what it
+// gives beside more of them, the less of the two, so that fewer threads do not look faster by
+// chance.
+double BusyBytesPerSecond(const HardwareProfile& profile, int threads, Spread ThreadSpeed::*busy) {
+  const ThreadSpeed& wanted = profile.ForThreads(threads);
+  double least = (wanted.*busy).median;
+  for (const ThreadSpeed& more : profile.threads) {
+    const bool differ = (more.*busy).max < (wanted.*busy).min;
+    if (more.threads > wanted.threads && !differ) least = std::min(least, (more.*busy).median);
+  }
+  return least;
+}
+
 }  // namespace
 
 std::string HardwareProfile::MachineHash() const {
@@ -125,12 +138,12 @@ double HardwareProfile::IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) 
 }
 
 double HardwareProfile::BusyIoShare(int wanted) const {
-  const double busy = ForThreads(wanted).busy_io_bytes_per_s.median;
+  const double busy = BusyBytesPerSecond(*this, wanted, &ThreadSpeed::busy_io_bytes_per_s);
   return std::min(1.0, busy / IoBytesPerSecond(kBusyBlockBytes, kBusyQueueDepth));
 }
 
 double HardwareProfile::BusyNeuronShare(int wanted) const {
-  const double busy = ForThreads(wanted).busy_neuron_bytes_per_s.median;
+  const double busy = BusyBytesPerSecond(*this, wanted, &ThreadSpeed::busy_neuron_bytes_per_s);
   return std::min(1.0, busy / IoBytesPerSecond(kBusyNeuronBytes, kBusyNeuronDepth));
 }
 

@@ -113,7 +113,8 @@ struct HardwareProfile {
   // How many times as fast reads are that stay in `range_bytes` of a file, by the smallest measured
   // range that holds them; 1 where none does, or where the rounds do not tell the two apart.
   double IoRangeGain(uint64_t block_bytes, uint64_t range_bytes) const;
-  // What share of its speed storage keeps while so many threads take memory in; at most 1.
+  // What share of its speed storage keeps while so many threads take memory in; at most 1. No more
+  // than beside more threads, unless the rounds tell the two apart.
   double BusyIoShare(int threads) const;      // of large blocks
   double BusyNeuronShare(int threads) const;  // of single neurons
   // Of the median of a big core.

@@ -116,6 +116,21 @@ TEST(HardwareTest, StorageKeepsAShareBesideThreadsThatTakeMemoryIn) {
   EXPECT_EQ(profile.BusyIoShare(1), 1);
 }
 
+TEST(HardwareTest, FewerThreadsLeaveStorageMoreOnlyWhereTheRoundsTell) {
+  HardwareProfile profile = testing::SampleHardware();
+  const double alone = 3.2e6 * 256;
+  Spread& beside_two = profile.threads[1].busy_io_bytes_per_s;
+  beside_two.max = profile.threads[0].busy_io_bytes_per_s.min;
+  EXPECT_NEAR(profile.BusyIoShare(1), 1e8 / alone, 1e-9);
+  EXPECT_NEAR(profile.BusyIoShare(2), 1e8 / alone, 1e-9);
+  beside_two.max *= 0.99;
+  EXPECT_NEAR(profile.BusyIoShare(1), 2e8 / alone, 1e-9);
+  // Beside more threads it is faster: that is no reason to doubt what one leaves.
+  beside_two = testing::SpreadAround(3e8);
+  EXPECT_NEAR(profile.BusyIoShare(1), 2e8 / alone, 1e-9);
+  EXPECT_NEAR(profile.BusyIoShare(2), 3e8 / alone, 1e-9);
+}
+
 TEST(HardwareTest, SingleNeuronsKeepAnotherShareBesideThem) {
   HardwareProfile profile = testing::SampleHardware();
   const double alone = profile.IoBytesPerSecond(kBusyNeuronBytes, kBusyNeuronDepth);

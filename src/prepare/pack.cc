@@ -83,7 +83,7 @@ class Packer {
         drop_page_cache_(options.memory_bytes.has_value()),
         choose_mode_(options.choose_mode),
         progress_(progress) {
-    const uint64_t program_bytes = ResidentBytes() + kUnnamedBytes;
+    const uint64_t program_bytes = ProgramBytes() + kUnnamedBytes;
     PackMemory::Terms terms{.threads = options.threads,
                             .limit_bytes = budget_.limit_bytes(),
                             .used_bytes = program_bytes,
