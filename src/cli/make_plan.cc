@@ -23,8 +23,6 @@
 namespace hearth::cli {
 namespace {
 
-// A program that computes has more stacks and buffers than one that plans.
-constexpr uint64_t kProgramMarginBytes = uint64_t{16} << 20;
 constexpr int64_t kTokensToRecord = 256;
 constexpr size_t kLeastTokensToRecord = 8;
 
@@ -140,7 +138,12 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
 
 }  // namespace
 
-uint64_t ProgramBytesOfRuns() { return ProgramBytes() + ResidentBytes() / 4 + kProgramMarginBytes; }
+uint64_t ProgramBytesWith(const std::string& model) {
+  // As Engine::Load has them when it counts.
+  const GgufFile file = GgufFile::Open(model);
+  const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
+  return ProgramBytes();
+}
 
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {
   const HardwareProfile hardware = HardwareOf(wishes);

@@ -27,7 +27,9 @@ struct PlanWishes {
 // Error(kNotFound), saying that 'hearth doctor' makes one, where there is no profile.
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes);
 
-// What a program that now takes so little will take while it computes.
-uint64_t ProgramBytesOfRuns();
+// What this program, as it is now, takes beside a model that it loads.
+uint64_t ProgramBytesWith(const std::string& model);
+// By how much the programs that run a plan differ, and one of them from run to run.
+inline constexpr uint64_t kProgramMarginBytes = uint64_t{4} << 20;
 
 }  // namespace hearth::cli

@@ -179,8 +179,6 @@ const std::vector<const char*>& PlanOptionNames() {
 }
 
 int PlanModel(const PlanArguments& arguments, bool json) {
-  // Before anything is read: what runs the plan is the same program.
-  const uint64_t program_bytes = ProgramBytesOfRuns();
   PlanWishes wishes = arguments.wishes;
   CheckFiles({{"MODEL", wishes.model.model},
               {"--hw", wishes.hardware.empty() ? SavedHardwarePath() : wishes.hardware},
@@ -188,6 +186,8 @@ int PlanModel(const PlanArguments& arguments, bool json) {
              {{"--output", arguments.output}});
   wishes.cores = AllowedCores(arguments);
   if (!arguments.output.empty()) CheckWritable(arguments.output);  // before the work
+  // What runs the plan is the same program, without what planning leaves behind.
+  const uint64_t program_bytes = ProgramBytesWith(wishes.model.model) + kProgramMarginBytes;
   const PlannedRun run = MakePlanHere(wishes, program_bytes);
   const std::string document = DumpJson(PlanJson(run.plan));
   if (!arguments.output.empty()) WriteFileAtomically(arguments.output, document);

@@ -22,14 +22,17 @@ ExecutionPlan PlanOnTheFly(const ModelOptions& options) {
   wishes.model.plan.clear();
   wishes.model.more_program_bytes = 0;
   wishes.model.may_stream = true;
-  uint64_t program_bytes = ProgramBytesOfRuns() + options.more_program_bytes;
+  const auto program_with_model = [&] {
+    return ProgramBytesWith(options.model) + options.more_program_bytes;
+  };
+  const uint64_t program_bytes = program_with_model() + kProgramMarginBytes;
   ExecutionPlan plan = MakePlanHere(wishes, program_bytes).plan;
   // Planning leaves something behind in the program that is to run: once more where it is more than
   // was allowed for.
   ReturnFreedMemory();
-  const uint64_t taken = ProgramBytes() + options.more_program_bytes;
+  const uint64_t taken = program_with_model();
   if (taken > program_bytes) {
-    plan = MakePlanHere(wishes, ProgramBytesOfRuns() + options.more_program_bytes).plan;
+    plan = MakePlanHere(wishes, taken + kProgramMarginBytes).plan;
     ReturnFreedMemory();
   }
   return plan;
