@@ -43,11 +43,24 @@ class ReadClock {
       // More reads never take less time, whatever a noisy measurement says.
       points_.push_back({static_cast<double>(depth), std::max(seconds, points_.back().seconds)});
     }
-    further_ =
-        Over(static_cast<double>(bytes), gain * hardware.IoBytesPerSecond(bytes, queue_depth));
+    const auto seconds_of = [&](uint64_t size) {
+      return Over(static_cast<double>(size), gain * hardware.IoBytesPerSecond(size, queue_depth));
+    };
+    further_ = seconds_of(bytes);
+    byte_ = std::max(0.0, seconds_of(2 * bytes) - further_) / static_cast<double>(bytes);
   }
 
-  double Seconds(double reads) const {
+  // Where they have so many bytes more, all together, because some are longer.
+  double Seconds(double reads, double more_bytes) const {
+    return SecondsOfEqual(reads) + more_bytes * byte_;
+  }
+
+ private:
+  struct Point {
+    double reads, seconds;
+  };
+
+  double SecondsOfEqual(double reads) const {
     const Point& last = points_.back();
     if (reads >= last.reads) return last.seconds + (reads - last.reads) * further_;
     const auto above = std::find_if(points_.begin(), points_.end(),
@@ -57,12 +70,9 @@ class ReadClock {
            (high.seconds - low.seconds) * (reads - low.reads) / (high.reads - low.reads);
   }
 
- private:
-  struct Point {
-    double reads, seconds;
-  };
   std::vector<Point> points_ = {{0, 0}};
   double further_ = 0;  // of one more
+  double byte_ = 0;     // of a longer one
 };
 
 // Seconds of an FFN of single neurons, by what it is asked for and reads.
@@ -89,15 +99,17 @@ class FfnClock {
     down_share_ = asked > 0 ? in.activity.down / asked : 0;
     if (in.plan.bundles) {
       const BundleLayout& layout = in.plan.bundles->layout;
+      stride_ = layout.stride;
       read_bytes_ = gates_held_ ? layout.stride - layout.split : layout.stride;
       const int depth = in.plan.neurons.queue_depth;
       const uint64_t range = static_cast<uint64_t>(neurons_) * layout.stride;  // an FFN's
       read_cpu_seconds_ = in.hardware.IoCpuSecondsPerRead(read_bytes_, depth);
       if (in.strategy == IoStrategy::kHalves) {
-        reads_ = {ReadClock(in.hardware, layout.split, range, depth),
-                  ReadClock(in.hardware, layout.stride - layout.split, range, depth)};
+        reads_ = {{ReadClock(in.hardware, layout.split, range, depth), layout.split},
+                  {ReadClock(in.hardware, layout.stride - layout.split, range, depth),
+                   layout.stride - layout.split}};
       } else {
-        reads_ = {ReadClock(in.hardware, read_bytes_, range, depth)};
+        reads_ = {{ReadClock(in.hardware, read_bytes_, range, depth), read_bytes_}};
       }
     }
   }
@@ -106,10 +118,14 @@ class FfnClock {
   double Compute(const Asked& ffn) const {
     const double gates = gates_held_ ? neurons_ : ffn.listed;
     const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
-    const double reads = ffn.reads * static_cast<double>(reads_.size());
-    return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) +
-           (reads * read_cpu_seconds_ + LookUp(ffn)) / in_.threads +
+    return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) + Submit(ffn.reads) +
+           LookUp(ffn) / in_.threads +
            Over(ffn.misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
+  }
+
+  // Processor time that reading neurons takes from the threads.
+  double Submit(double neurons) const {
+    return neurons * static_cast<double>(reads_.size()) * read_cpu_seconds_ / in_.threads;
   }
 
   // On one thread, before the first read.
@@ -123,25 +139,66 @@ class FfnClock {
     return Over(asked * down_share_ * row_bytes_, speed_.add_bytes_per_s.median);
   }
 
-  // Of which threads compute for `busy` seconds.
-  double Read(double misses, double busy) const {
+  // Of `neurons` of an FFN, of which threads compute for `busy` seconds.
+  double Read(double neurons, const FfnAccess& access, double busy) const {
     double seconds = 0;
-    for (const ReadClock& clock : reads_) seconds += clock.Seconds(misses);
+    for (const Part& part : reads_) {
+      const Together together = ReadTogether(part, neurons, access);
+      const double more = together.neurons * static_cast<double>(part.bytes) + together.gap_bytes;
+      seconds += part.clock.Seconds(neurons - together.neurons, more);
+    }
     return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads), seconds, busy);
   }
 
-  double bytes_of_miss() const { return static_cast<double>(read_bytes_); }
+  // What is read for so many of its neurons.
+  double BytesRead(double neurons, const FfnAccess& access) const {
+    double bytes = 0;
+    for (const Part& part : reads_) {
+      bytes +=
+          neurons * static_cast<double>(part.bytes) + ReadTogether(part, neurons, access).gap_bytes;
+    }
+    return bytes;
+  }
 
  private:
+  // Of a neuron, what is read at once.
+  struct Part {
+    ReadClock clock;
+    uint64_t bytes = 0;
+  };
+
+  // Neurons that come with the one before them, and what lies between.
+  struct Together {
+    double neurons = 0;
+    double gap_bytes = 0;
+  };
+
+  // Only what waits is read together: as many as are in flight at once go alone.
+  Together ReadTogether(const Part& part, double neurons, const FfnAccess& access) const {
+    const double waiting = neurons - in_.plan.neurons.queue_depth;
+    if (waiting <= 0 || access.misses == 0 || !in_.merge_gap_bytes) return {};
+    Together together;
+    const auto add = [&](int32_t of_misses, uint64_t gap) {
+      if (gap > *in_.merge_gap_bytes) return;
+      const double more = waiting * of_misses / access.misses;
+      together.neurons += more;
+      together.gap_bytes += more * static_cast<double>(gap);
+    };
+    add(access.next_to, stride_ - part.bytes);
+    add(access.one_between, 2 * stride_ - part.bytes);
+    return together;
+  }
+
   const CostInputs& in_;
   const ThreadSpeed& speed_;
   const bool gates_held_;
   double row_bytes_ = 0;
   double neurons_ = 0;
   double up_share_ = 0, down_share_ = 0;
+  uint64_t stride_ = 0;
   uint64_t read_bytes_ = 0;
   double read_cpu_seconds_ = 0;
-  std::vector<ReadClock> reads_;  // of a neuron, one after the other
+  std::vector<Part> reads_;  // one after the other
 };
 
 double BytesOf(const WorkByOp& work, std::initializer_list<ForwardOp> ops) {
@@ -226,7 +283,7 @@ struct FfnSeconds {
   double compute = 0;
   double read = 0;
   double both = 0;
-  double num_read = 0;
+  double bytes_read = 0;
 };
 
 // FFN by FFN the larger of computing, and of reading with what comes before and after it; halves
@@ -238,12 +295,12 @@ FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
     const FfnClock::Asked ffn = {static_cast<double>(access.listed),
                                  static_cast<double>(access.listed - access.pinned), misses,
                                  misses};
-    const double compute = clock.Compute(ffn), read = clock.Read(misses, compute);
+    const double compute = clock.Compute(ffn), read = clock.Read(misses, access, compute);
     sum.compute += compute;
     sum.read += read;
     sum.both +=
         misses > 0 ? std::max(compute, clock.LookUp(ffn) + read + clock.AfterReads(ffn)) : compute;
-    sum.num_read += misses;
+    sum.bytes_read += clock.BytesRead(misses, access);
   }
   return sum;
 }
@@ -262,23 +319,24 @@ FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, 
     const double ahead = is_guessed ? static_cast<double>(access.ahead) : 0;
     const double late = misses - (is_guessed ? static_cast<double>(access.used_ahead) : 0);
     const FfnClock::Asked ffn = {static_cast<double>(access.listed),
-                                 static_cast<double>(access.listed - access.pinned), misses,
-                                 late + ahead};
+                                 static_cast<double>(access.listed - access.pinned), misses, late};
     const double compute = clock.Compute(ffn);
+    // It comes while the threads are at what is between two FFNs, and takes their time from that.
+    const double between_both = between + clock.Submit(ahead);
     // Beside the FFN before this one, taken to compute as long, and what is between the two.
-    const double read_ahead = clock.Read(ahead, between + compute);
+    const double read_ahead = clock.Read(ahead, access, between_both + compute);
     const double ahead_end = std::max(0.0, read_ahead - idle);
     const double begin = late > 0 ? std::max(clock.LookUp(ffn), ahead_end) : ahead_end;
-    const double read_late = clock.Read(late, compute);
+    const double read_late = clock.Read(late, access, compute);
     const double read_end = begin + read_late;
     const bool waits = misses > 0 && read_end > 0;
     const double both = waits ? std::max(compute, read_end + clock.AfterReads(ffn)) : compute;
     idle = both - read_end + between;
     is_guessed = both - compute >= guess;
-    sum.compute += compute;
+    sum.compute += compute + clock.Submit(ahead);
     sum.read += read_ahead + read_late;
-    sum.both += both;
-    sum.num_read += late + ahead;
+    sum.both += both + clock.Submit(ahead);
+    sum.bytes_read += clock.BytesRead(late, access) + clock.BytesRead(ahead, access);
   }
   return sum;
 }
@@ -310,7 +368,7 @@ void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   cost.time.ffn_ms = cost.beside_ms = ffns.compute * per_token;
   cost.time.io_ms = ffns.read * per_token;
   cost.time.token_ms += ffns.both * per_token;
-  cost.bytes_read = ffns.num_read * per_token / 1000 * clock.bytes_of_miss();
+  cost.bytes_read = ffns.bytes_read * per_token / 1000;
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/engine_plan.h"
 #include "engine/work_estimate.h"
+#include "pipeline/streamed_ffns.h"
 #include "plan/execution_plan.h"
 #include "planner/hardware.h"
 #include "planner/miss_replay.h"
@@ -33,6 +35,7 @@ struct CostInputs {
   FfnActivity activity;
   IoStrategy strategy = IoStrategy::kNone;
   const MissReplay* replay = nullptr;  // where a token reads what it alone needs
+  std::optional<uint32_t> merge_gap_bytes = kDefaultMergeGapBytes;  // of single neurons' reads
 };
 
 // Per-token times, and what they are bound by. attention + predictor + FFN by FFN the larger of

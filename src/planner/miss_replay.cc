@@ -110,6 +110,11 @@ class WarmNeurons {
     ListKeys(neurons);
     const std::span<const int32_t> missed = cache_->Misses(keys_);
     access.misses = static_cast<int32_t>(missed.size());
+    for (size_t i = 1; i < missed.size(); ++i) {
+      const int32_t apart = missed[i] - missed[i - 1];
+      access.next_to += apart == 1 ? 1 : 0;
+      access.one_between += apart == 2 ? 1 : 0;
+    }
     access.ahead = static_cast<int32_t>(ahead_.size());
     access.used_ahead =
         static_cast<int32_t>(std::count_if(ahead_.begin(), ahead_.end(), [&](int32_t key) {

@@ -118,12 +118,31 @@ TEST(MissReplayTest, CountsEveryFfnOfTheTokensThatCount) {
     const FfnAccess& ffn = replay.ffns[static_cast<size_t>(i)];
     EXPECT_EQ(ffn.listed, std::ssize(sequence.batch(first + i)));
     EXPECT_LE(ffn.misses, ffn.listed);
+    EXPECT_LE(ffn.next_to + ffn.one_between, std::max(ffn.misses - 1, 0));
   }
   EXPECT_GT(replay.miss_rate(), 0);
   EXPECT_LT(replay.miss_rate(), 1);
   // At least one token is counted.
   EXPECT_EQ(ReplayMisses(sequence, kShape, PlanWith(64, 100), CachePolicyKind::kLru, 1000).tokens,
             1);
+}
+
+TEST(MissReplayTest, CountsMissesThatLieNextToOthers) {
+  AccessSequence sequence;
+  sequence.num_layers = kLayers;
+  sequence.num_neurons = kNeurons;
+  for (const int32_t neuron : {10, 64, 65, 66, 68, 71, 100, 101, 200, 202}) {
+    sequence.Append(kNeurons + neuron);
+  }
+  sequence.EndBatch();
+  sequence.EndPass();
+  const MissReplay replay =
+      ReplayMisses(sequence, kShape, PlanWith(64, 1), CachePolicyKind::kLru, 0);
+  ASSERT_EQ(replay.ffns.size(), 1u);
+  EXPECT_EQ(replay.ffns[0].pinned, 1);
+  EXPECT_EQ(replay.ffns[0].misses, 9);
+  EXPECT_EQ(replay.ffns[0].next_to, 3) << "65, 66, 101";
+  EXPECT_EQ(replay.ffns[0].one_between, 2) << "68, 202";
 }
 
 // Layers that are alike speak for each other.

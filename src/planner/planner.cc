@@ -248,7 +248,8 @@ class Planner {
             .context = std::min(kPlannedContext, plan.limits.max_context - 1),
             .activity = activity,
             .strategy = setting.strategy,
-            .replay = replay};
+            .replay = replay,
+            .merge_gap_bytes = request_.engine.streaming.pipeline.merge_gap_bytes};
   }
 
   // What tells replays apart: what is in memory, and how many layers were replayed.

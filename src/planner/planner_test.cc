@@ -159,7 +159,8 @@ TEST_F(PlannerTest, RightGuessesReadNothingThatIsNotNeeded) {
   auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
   int compared = 0;
   for (const int percent : {15, 25, 35, 45, 55}) {
-    const PlanRequest request = Request(mode, Memory(mode, percent));
+    PlanRequest request = Request(mode, Memory(mode, percent));
+    request.engine.streaming.pipeline.merge_gap_bytes.reset();  // nor what lies between others
     const auto plan = [&] { return MakePlan(request, testing::SampleHardware(), &*accesses).plan; };
     accesses->guesses = accesses->lists;
     const ExecutionPlan with_luck = plan();
@@ -390,6 +391,22 @@ TEST_F(PlannerTest, TheSlowerOfComputingAndReadingIsWhatATokenTakes) {
   const PlannedTime& time = fast.time;
   EXPECT_NEAR(time.token_ms, time.attention_ms + time.predictor_ms + time.ffn_ms,
               1e-6 * time.token_ms);
+}
+
+// What waits for its turn to be read comes together with the neuron before it.
+TEST_F(PlannerTest, NeighborsThatWaitAreReadTogether) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  const auto plan_with = [&](std::optional<uint32_t> gap) {
+    PlanRequest request = Request(mode, Memory(mode, 5));
+    request.engine.streaming.pipeline.merge_gap_bytes = gap;
+    return MakePlan(request, testing::SampleHardware(), &*accesses).plan;
+  };
+  const ExecutionPlan alone = plan_with({}), near = plan_with(0), gaps = plan_with(1 << 20);
+  EXPECT_LT(near.time.io_ms, alone.time.io_ms);
+  EXPECT_EQ(near.bytes_read_per_token, alone.bytes_read_per_token);
+  EXPECT_LT(gaps.time.io_ms, alone.time.io_ms);
+  EXPECT_GT(gaps.bytes_read_per_token, alone.bytes_read_per_token) << "what lies between, too";
 }
 
 TEST_F(PlannerTest, NeuronsAreReadMoreSlowlyBesideThreadsThatCompute) {
