@@ -62,7 +62,7 @@ class ReadClock {
 class FfnClock {
  public:
   // Neurons: those that are asked for, those of them that are not pinned, those that were not
-  // there, and those that are read, for them or on a guess.
+  // there, and those of these that nobody has begun to read on a guess.
   struct Asked {
     double listed = 0;
     double looked_up = 0;
