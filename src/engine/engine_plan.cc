@@ -197,6 +197,7 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   plan.load = PlanLoad(file);
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
+  plan.load.io = options.streaming.io;
   plan.limits = ChooseLimits(options, plan.load, file.path());
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);

@@ -10,69 +10,22 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
+#include "engine/load_chunks.h"
 #include "engine/model.h"
 #include "ops/repack.h"
 
 namespace hearth {
 namespace {
 
-// Bytes of the file that one thread reads and converts at a time, and that all together do; the
-// sum stays within what Engine::Load reserves for memory without a name.
-constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
-constexpr uint64_t kAllChunkBytes = uint64_t{4} << 20;
-// Chunks that the system is asked to fetch ahead of the one being read: several threads that take
-// turns do not look like one that reads on, so it would not do it by itself.
-constexpr size_t kChunksAhead = 16;
-
-// A run of rows of one matrix, read, converted and packed as one piece. In tiled matrices it begins
-// with a tile.
-struct Chunk {
-  const ResidentTensor* tensor;
-  uint64_t expert;
-  uint64_t first_row;
-  uint64_t rows;
-
-  uint64_t stored_row_bytes() const {
-    return RowBytes(tensor->stored->dtype, static_cast<size_t>(tensor->decl.cols));
-  }
-  uint64_t stored_bytes() const { return rows * stored_row_bytes(); }
-  // Where it begins in the tensor's stored bytes.
-  uint64_t stored_offset() const {
-    return (expert * static_cast<uint64_t>(tensor->decl.rows) + first_row) * stored_row_bytes();
-  }
-};
-
-std::vector<Chunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors, int threads) {
-  const uint64_t chunk_bytes =
-      std::min(kChunkBytes, kAllChunkBytes / static_cast<uint64_t>(threads));
-  std::vector<Chunk> chunks;
-  for (const ResidentTensor& tensor : tensors) {
-    const auto rows = static_cast<uint64_t>(tensor.decl.rows);
-    const auto experts = static_cast<uint64_t>(tensor.decl.experts);
-    const uint64_t row_bytes = std::max<uint64_t>(tensor.stored->bytes / (rows * experts), 1);
-    const uint64_t unit = tensor.is_tiled ? TileLayout::kRows : 1;
-    const uint64_t rows_per_chunk = std::max<uint64_t>(1, chunk_bytes / (row_bytes * unit)) * unit;
-    for (uint64_t expert = 0; expert < experts; ++expert) {
-      for (uint64_t row = 0; row < rows; row += rows_per_chunk) {
-        chunks.push_back({&tensor, expert, row, std::min(rows_per_chunk, rows - row)});
-      }
-    }
-  }
-  // As they lie in the files.
-  std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) {
-    const auto place = [](const Chunk& c) {
-      return std::pair(c.tensor->stored->file_index, c.tensor->stored->offset + c.stored_offset());
-    };
-    return place(a) < place(b);
-  });
-  return chunks;
-}
-
-// What a thread needs to load chunks.
-struct Staging {
-  std::vector<std::byte> stored;
-  std::vector<std::byte> converted;
-};
+// Bytes of the file that one thread reads and converts at a time, and that all together have read
+// or are reading. The first kUnnamedBuffers of them are in what Engine::Load reserves for memory
+// without a name; the others are taken where the budget has room for them.
+constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+constexpr uint64_t kAllBuffers = uint64_t{16} << 20;
+constexpr uint64_t kUnnamedBuffers = uint64_t{4} << 20;
+// Of a thread, where that is no more than kUnnamedBuffers for all: one read while one is converted.
+constexpr uint64_t kFewestBuffers = 2;
 
 // Where the neurons of a bundle tensor lie: all gate rows, then up and down of all.
 struct BundleMemory {
@@ -98,21 +51,19 @@ struct BundleMemory {
   }
 };
 
-void LoadBundles(const GgufFile& file, const Chunk& chunk, std::byte* memory, Staging& staging) {
+void PlaceBundles(const std::string& path, const LoadChunk& chunk,
+                  std::span<const std::byte> stored, std::byte* memory) {
   const ResidentTensor& tensor = *chunk.tensor;
   const BundleMemory to(tensor, memory);
   const BundleLayout& layout = to.placement.layout;
   const BundlePart& gate = layout.Part(BundleRole::kGate);
   const BundlePart& up = layout.Part(BundleRole::kUp);
   const BundlePart& down = layout.Part(BundleRole::kDown);
-  staging.stored.resize(chunk.stored_bytes());
-  file.ReadTensor(*tensor.stored, chunk.stored_offset(), staging.stored);
   const uint64_t first = chunk.expert * static_cast<uint64_t>(tensor.decl.rows) + chunk.first_row;
   for (uint64_t i = 0; i < chunk.rows; ++i) {
-    const std::span<const std::byte> bundle =
-        std::span(staging.stored).subspan(i * layout.stride, layout.stride);
+    const std::span<const std::byte> bundle = stored.subspan(i * layout.stride, layout.stride);
     if (!BundleIsIntact(layout, bundle)) {
-      throw Error(ErrorCode::kCorrupt, file.path(),
+      throw Error(ErrorCode::kCorrupt, path,
                   fmt::format("neuron {} of {} is damaged: its check does not fit", first + i,
                               tensor.decl.name));
     }
@@ -124,25 +75,18 @@ void LoadBundles(const GgufFile& file, const Chunk& chunk, std::byte* memory, St
   }
 }
 
-void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* memory, Staging& staging) {
-  if (chunk.tensor->bundles) return LoadBundles(file, chunk, memory, staging);
+// `converted` is scratch memory of the thread.
+void PlaceRows(const LoadChunk& chunk, std::span<const std::byte> stored, std::byte* memory,
+               std::vector<std::byte>& converted) {
   const ResidentTensor& tensor = *chunk.tensor;
-  const DType stored = tensor.stored->dtype;
-  const auto rows = static_cast<int64_t>(chunk.rows);
-  const int64_t cols = tensor.decl.cols;
-  const size_t resident_row = RowBytes(tensor.dtype, static_cast<size_t>(cols));
-  const size_t rows_offset = tensor.is_tiled ? chunk.first_row / TileLayout::kRows *
-                                                   TileLayout(tensor.dtype, cols).tile_bytes()
-                                             : chunk.first_row * resident_row;
-  std::byte* out =
-      memory + tensor.offset + chunk.expert * tensor.View(memory).expert_bytes() + rows_offset;
-  if (tensor.dtype == stored && !tensor.is_tiled) {
-    file.ReadTensor(*tensor.stored, chunk.stored_offset(), {out, chunk.stored_bytes()});
-    return;
-  }
-  staging.stored.resize(chunk.stored_bytes());
-  file.ReadTensor(*tensor.stored, chunk.stored_offset(), staging.stored);
-  MakeResident(stored, staging.stored, rows, tensor.View(memory), out, staging.converted);
+  const WeightView view = tensor.View(memory);
+  const uint64_t rows_offset =
+      tensor.is_tiled
+          ? chunk.first_row / TileLayout::kRows * TileLayout(tensor.dtype, view.cols).tile_bytes()
+          : chunk.first_row * RowBytes(tensor.dtype, static_cast<size_t>(view.cols));
+  std::byte* out = memory + tensor.offset + chunk.expert * view.expert_bytes() + rows_offset;
+  MakeResident(tensor.stored->dtype, stored, static_cast<int64_t>(chunk.rows), view, out,
+               converted);
 }
 
 // Reads all chunks on all threads; the calling thread reports progress between its own chunks.
@@ -150,39 +94,52 @@ void LoadChunk(const GgufFile& file, const Chunk& chunk, std::byte* memory, Stag
 class ParallelLoad {
  public:
   ParallelLoad(const GgufFile& file, const LoadPlan& plan, int threads, std::byte* weights,
-               const ProgressFn& progress)
-      : file_(file),
-        chunks_(SplitIntoChunks(plan.tensors, threads)),
-        drop_page_cache_(plan.drop_page_cache),
-        weights_(weights),
-        progress_(progress) {
-    for (const Chunk& chunk : chunks_) total_bytes_ += chunk.stored_bytes();
+               Budget& budget, const ProgressFn& progress)
+      : source_(file, plan.io, !plan.drop_page_cache), weights_(weights), progress_(progress) {
+    const auto per_thread = static_cast<uint64_t>(threads);
+    chunks_ = SplitIntoChunks(
+        plan.tensors, std::min(kChunkBytes, kUnnamedBuffers / (per_thread * kFewestBuffers)));
+    for (const LoadChunk& chunk : chunks_) {
+      total_bytes_ += chunk.stored_bytes();
+      largest_bytes_ = std::max(largest_bytes_, chunk.stored_bytes());
+    }
+    const uint64_t of_all = LoadReader::BufferBytes(largest_bytes_) * per_thread;
+    const uint64_t room =
+        std::min(budget.limit_bytes() - budget.used_bytes(), kAllBuffers - kUnnamedBuffers);
+    const uint64_t buffers = (kUnnamedBuffers + room) / of_all;
+    buffers_per_thread_ = std::max(buffers, kFewestBuffers);
+    if (buffers > kFewestBuffers) {
+      const uint64_t bytes = buffers * of_all;
+      charge_ = budget.Charge("load buffers", bytes - std::min(bytes, kUnnamedBuffers));
+    }
   }
 
   void Run(Compute& compute) {
-    for (size_t i = 0; i < std::min(kChunksAhead, chunks_.size()); ++i) Fetch(chunks_[i]);
     compute.team().Run([this](int worker) { Work(worker); });
     // What the ends of chunks share with bytes that are not loaded.
-    if (drop_page_cache_) file_.DropCached();
+    if (source_.drops_cache()) source_.file().DropCached();
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
-  void Fetch(const Chunk& chunk) const {
-    file_.WillRead(*chunk.tensor->stored, chunk.stored_offset(), chunk.stored_bytes());
-  }
-
   void Work(int worker) noexcept {
     try {
-      Staging staging;
-      for (size_t i = next_++; i < chunks_.size() && !stop_; i = next_++) {
-        const Chunk& chunk = chunks_[i];
-        if (i + kChunksAhead < chunks_.size()) Fetch(chunks_[i + kChunksAhead]);
-        LoadChunk(file_, chunk, weights_, staging);
-        if (drop_page_cache_) {
-          file_.DropCached(*chunk.tensor->stored, chunk.stored_offset(), chunk.stored_bytes());
+      LoadReader reader(source_, largest_bytes_, buffers_per_thread_);
+      std::vector<std::byte> converted;
+      while (!stop_) {
+        while (!reader.full() && next_ < chunks_.size()) {
+          if (const size_t i = next_++; i < chunks_.size()) reader.Ask(chunks_[i]);
         }
-        done_bytes_ += chunk.stored_bytes();
+        if (reader.empty()) return;
+        const LoadReader::Taken taken = reader.Take();
+        const Stopwatch watch;
+        if (taken.chunk.tensor->bundles) {
+          PlaceBundles(source_.file().path(), taken.chunk, taken.stored, weights_);
+        } else {
+          PlaceRows(taken.chunk, taken.stored, weights_, converted);
+        }
+        reader.Done(watch.Seconds());
+        done_bytes_ += taken.stored.size();
         if (worker == 0 && progress_) progress_(done_bytes_, total_bytes_);
       }
     } catch (...) {
@@ -192,12 +149,14 @@ class ParallelLoad {
     }
   }
 
-  const GgufFile& file_;
-  const std::vector<Chunk> chunks_;
-  const bool drop_page_cache_;
+  LoadSource source_;
   std::byte* const weights_;
   const ProgressFn& progress_;
+  std::vector<LoadChunk> chunks_;
   uint64_t total_bytes_ = 0;
+  uint64_t largest_bytes_ = 0;  // of a chunk
+  uint64_t buffers_per_thread_ = 0;
+  BudgetCharge charge_;
   std::atomic<size_t> next_{0};
   std::atomic<uint64_t> done_bytes_{0};
   std::atomic<bool> stop_{false};
@@ -238,7 +197,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
                 std::to_string(model->tokenizer_->vocab_size()));
   }
   model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
-  ParallelLoad(file, plan, compute.threads(), model->memory_.data(), progress).Run(compute);
+  ParallelLoad(file, plan, compute.threads(), model->memory_.data(), budget, progress).Run(compute);
   for (const ResidentTensor& tensor : plan.tensors) {
     if (tensor.bundles) {
       SetRows(tensor, model->memory_.data(), *plan.weights);

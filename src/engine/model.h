@@ -21,6 +21,7 @@
 #include "model/weights.h"
 #include "ops/compute.h"
 #include "sparsity/predictor.h"
+#include "storage/async_reader.h"
 #include "text/tokenizer.h"
 
 namespace hearth {
@@ -69,6 +70,7 @@ struct LoadPlan {
   uint64_t weights_bytes = 0;                   // resident, conversions and alignment included
   // Under a memory limit the page cache must not keep what has been read.
   bool drop_page_cache = false;
+  AsyncFileOptions io;  // of the reads that load it
   // (stored type, type in memory) of matrices whose type changes; for reports.
   std::set<std::pair<DType, DType>> conversions;
 };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <future>
@@ -46,10 +47,13 @@ class RawClient {
   std::string ReadToEnd() const {
     std::string all;
     std::array<char, 4096> buffer;
-    for (ssize_t got = 0; (got = recv(fd_, buffer.data(), buffer.size(), 0)) > 0;) {
+    for (;;) {
+      const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
+      // The system winds up the reads of this thread's model late, and interrupts it for that.
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return all;
       all.append(buffer.data(), static_cast<size_t>(got));
     }
-    return all;
   }
 
  private:

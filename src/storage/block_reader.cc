@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -19,6 +22,20 @@ void CheckRange(const std::string& name, uint64_t size, uint64_t offset, uint64_
   if (offset <= size && count <= size - offset) return;
   throw Error(ErrorCode::kCorrupt, name, fmt::format("read of {} bytes at {}", count, offset),
               "a range inside the file", fmt::format("a file of {} bytes", size));
+}
+
+// Whether all pages of a mapping are in memory.
+bool IsResident(std::byte* mapped, size_t bytes, size_t page) noexcept {
+  std::array<unsigned char, 256> pages;  // the lowest bit of each says it
+  for (size_t at = 0; at < bytes; at += pages.size() * page) {
+    const size_t length = std::min(bytes - at, pages.size() * page);
+    if (mincore(mapped + at, length, pages.data()) != 0) return false;
+    const auto end = pages.begin() + static_cast<int64_t>((length + page - 1) / page);
+    if (!std::all_of(pages.begin(), end, [](unsigned char p) { return (p & 1) != 0; })) {
+      return false;
+    }
+  }
+  return true;
 }
 
 class FileReader final : public BlockReader {
@@ -56,6 +73,20 @@ class FileReader final : public BlockReader {
   void WillRead(uint64_t offset, uint64_t bytes) const noexcept override {
     if (bytes == 0) return;  // to posix_fadvise, 0 means up to the end
     posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
+
+  bool IsCached(uint64_t offset, uint64_t bytes) const noexcept override {
+    if (bytes == 0) return true;
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    const uint64_t begin = offset / page * page;
+    const size_t length = offset + bytes - begin;
+    // Mapped to be asked about, not to be read.
+    void* const mapped =
+        mmap(nullptr, length, PROT_READ, MAP_SHARED, fd_, static_cast<off_t>(begin));
+    if (mapped == MAP_FAILED) return false;
+    const bool is_cached = IsResident(static_cast<std::byte*>(mapped), length, page);
+    munmap(mapped, length);
+    return is_cached;
   }
 
   void DropCached(uint64_t offset, uint64_t bytes) const noexcept override {

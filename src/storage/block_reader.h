@@ -29,6 +29,15 @@ class BlockReader {
     static_cast<void>(bytes);
   }
 
+  // Whether reading these bytes would wait for no device: they are in memory, or all in the page
+  // cache. Where the system does not tell a file's readers (it does its owner), they are taken to
+  // be there.
+  virtual bool IsCached(uint64_t offset, uint64_t bytes) const noexcept {
+    static_cast<void>(offset);
+    static_cast<void>(bytes);
+    return true;
+  }
+
   // Tells the system that these bytes will not be read again, so that its page cache need not
   // keep them (they count against a memory cgroup). Pages are forgotten in runs of up to 2 MiB:
   // some before the first byte may go too, some up to the last may stay until what follows is

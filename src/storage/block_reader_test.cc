@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "storage/test_page_cache.h"
 
 namespace hearth {
 namespace {
@@ -101,6 +102,26 @@ TEST_F(FileReaderTest, HintsLeaveWhatIsRead) {
       CheckReader(*reader, kFileBytes);
     }
   }
+}
+
+TEST_F(FileReaderTest, KnowsWhatIsCached) {
+  constexpr uint64_t kFileBytes = 4 << 20;
+  WriteFile(kFileBytes);
+  const auto reader = OpenFileReader(path_);
+  DropByHand(path_);
+  if (CachedBytes(path_, kFileBytes) != 0) GTEST_SKIP() << "nothing can be dropped here";
+  EXPECT_FALSE(reader->IsCached(0, kFileBytes));
+  EXPECT_FALSE(reader->IsCached(kFileBytes - 1, 1));
+  EXPECT_TRUE(reader->IsCached(5000, 0)) << "nothing is always there";
+  std::vector<std::byte> out(kFileBytes);
+  reader->ReadAt(0, out);
+  EXPECT_TRUE(reader->IsCached(0, kFileBytes));
+  EXPECT_TRUE(reader->IsCached(5000, kFileBytes - 5000));
+  EXPECT_FALSE(reader->IsCached(5000, 2 * kFileBytes)) << "the file ends before";
+  // A part that was dropped makes the whole not cached; runs of pages go as a whole.
+  reader->DropCached(kFileBytes / 2, kFileBytes / 2);
+  EXPECT_FALSE(reader->IsCached(0, kFileBytes));
+  EXPECT_TRUE(MakeMemoryReader("memory", out)->IsCached(5000, 100));
 }
 
 TEST_F(FileReaderTest, ReportsAFileThatShrank) {
