@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "cache/key_lists.h"
@@ -178,9 +180,15 @@ void NeuronCache::EndToken() noexcept {
   }
 }
 
-int64_t NeuronCache::Seed(std::span<const int32_t> keys, std::span<int32_t> slots) noexcept {
+int64_t NeuronCache::Seed(std::span<const int32_t> keys, std::span<int32_t> slots) {
   const int64_t count = std::min(num_free_, static_cast<int64_t>(keys.size()));
-  for (int64_t i = 0; i < count; ++i) {
+  // In the order of keys.
+  std::vector<int32_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [keys](int32_t a, int32_t b) {
+    return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+  });
+  for (const int32_t i : order) {
     slots[static_cast<size_t>(i)] = free_slots_[static_cast<size_t>(--num_free_)];
   }
   // The hottest last, where policies take the last for the one to keep longest.
