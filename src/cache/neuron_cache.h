@@ -107,9 +107,9 @@ class NeuronCache {
 
   // A warm start, before the first Lookup: `keys`, the hottest first, take slots as long as there
   // are any and are resident at once: slots[i] is where the caller must have read keys[i] before
-  // the next Lookup. Keys that follow each other get slots that do, so that whoever computes neurons
-  // of an FFN together finds them on few pages. Absent, distinct keys. Returns how many were taken,
-  // from the front.
+  // the next Lookup. Keys that follow each other get slots that do, so that whoever computes
+  // neurons of an FFN together finds them on few pages. Absent, distinct keys. Returns how many
+  // were taken, from the front.
   int64_t Seed(std::span<const int32_t> keys, std::span<int32_t> slots);
 
   CacheState state(int32_t key) const noexcept;

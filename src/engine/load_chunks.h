@@ -43,7 +43,8 @@ struct LoadChunk {
 std::vector<LoadChunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensors,
                                        uint64_t most_bytes);
 
-// Whether the page cache is to keep a file, decided once, after its first kDecideBytes. Thread-safe.
+// Whether the page cache is to keep a file, decided once, after its first kDecideBytes.
+// Thread-safe.
 class CacheChoice {
  public:
   static constexpr uint64_t kDecideBytes = uint64_t{256} << 20;

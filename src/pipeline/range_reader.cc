@@ -24,15 +24,21 @@ int64_t ShortestRun(uint64_t stride) {
   return static_cast<int64_t>(std::max<uint64_t>(kShortestRunBytes / stride, 1));
 }
 
+// Calls visit(begin, end, is) for the runs of [0, count) with the same is = is_of(i).
+template <typename Is, typename Visit>
+void ForEachRun(size_t count, Is&& is_of, Visit&& visit) {
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    const bool is = is_of(begin);
+    for (end = begin + 1; end < count && is_of(end) == is;) ++end;
+    visit(begin, end, is);
+  }
+}
+
 // Calls visit(begin, end, is_cached) for the runs of a range.
 template <typename Range, typename Visit>
 void ForEachRun(const Range& range, Visit&& visit) {
-  const size_t count = range.slots.size();
-  for (size_t begin = 0, end; begin < count; begin = end) {
-    const bool is_cached = range.IsCached(begin);
-    for (end = begin + 1; end < count && range.IsCached(end) == is_cached;) ++end;
-    visit(begin, end, is_cached);
-  }
+  ForEachRun(
+      range.slots.size(), [&](size_t i) { return range.IsCached(i); }, visit);
 }
 
 }  // namespace
@@ -42,8 +48,10 @@ RangeReader::RangeReader(BundleStore& store)
   const auto range_neurons = static_cast<uint64_t>(store.plan().range_neurons);
   const uint64_t stride = store.source().layout.stride;
   // Whole pieces, and the shorter ones between runs that the cache has.
-  const uint64_t reads = range_neurons * stride / kReadBytes + 1 +
-                         range_neurons / static_cast<uint64_t>(ShortestRun(stride) + 1);
+  const auto neurons = static_cast<uint64_t>(store.source().neurons);
+  const uint64_t reads =
+      range_neurons * stride / kReadBytes + 1 +
+      std::min(range_neurons, neurons / static_cast<uint64_t>(ShortestRun(stride) + 1) + 1);
   queue_ = store.file().OpenQueue(
       {.depth = kRangeQueueDepth,
        .capacity = std::max<size_t>(reads * buffers_.size(), kRangeQueueDepth)});
@@ -53,7 +61,8 @@ RangeReader::RangeReader(BundleStore& store)
   for (size_t i = 0; i < buffers_.size(); ++i) {
     buffers_[i].bundles = store.RangeBuffer(static_cast<int64_t>(i)).data();
     buffers_[i].spare_slot = store.spare_slot() + static_cast<int32_t>(i * range_neurons);
-    buffers_[i].slots.reserve(range_neurons);
+    buffers_[i].spare_slots = static_cast<int32_t>(range_neurons);
+    buffers_[i].slots.reserve(neurons);
   }
 }
 
@@ -67,13 +76,14 @@ RangeReader::Place RangeReader::Next(Place place, int64_t count) const {
   return {place.ffn + 1, store_.plan().pinned_neurons};
 }
 
-void RangeReader::Begin(int64_t ffn, int64_t neuron) {
+void RangeReader::Begin(int64_t ffn, int64_t neuron, bool in_slots) {
   const Place wanted = {ffn, neuron};
-  if (filled_ == 0 || in_order_ != wanted) {
+  if (filled_ == 0 || in_order_ != wanted || in_slots_ != in_slots) {
     const std::optional<int64_t> prefix = prefix_;
     Stop();
     prefix_ = prefix;
     in_order_ = to_read_ = wanted;
+    in_slots_ = in_slots;
   }
   ReadAhead();
 }
@@ -84,8 +94,7 @@ void RangeReader::ReadAhead() {
     Range& range = buffers_[buffer];
     range.ffn = to_read_.ffn;
     range.first = to_read_.neuron;
-    range.count = std::min(store_.plan().range_neurons,
-                           prefix_.value_or(store_.source().neurons) - range.first);
+    ChooseNeurons(range, prefix_.value_or(store_.source().neurons));
     range.error = 0;
     SubmitRange(buffer);
     ++filled_;
@@ -93,29 +102,42 @@ void RangeReader::ReadAhead() {
   }
 }
 
-// What the cache has and is not worth reading.
-void RangeReader::FindCached(Range& range) const {
-  range.slots.resize(static_cast<size_t>(range.count));
-  std::iota(range.slots.begin(), range.slots.end(), range.spare_slot);
+// From range.first on, before `end`: as many as there are spare slots for, and where the others
+// are.
+void RangeReader::ChooseNeurons(Range& range, int64_t end) const {
   // Slots of halves are not whole bundles; while Fill reads a prefix slots hold nothing yet.
-  if (prefix_ || store_.plan().holds_gates) return;
-  for (int64_t i = 0; i < range.count; ++i) {
-    const int32_t slot = store_.CachedSlot(range.ffn, range.first + i);
-    if (slot >= 0) range.slots[static_cast<size_t>(i)] = slot;
+  const bool may_be_cached = !prefix_ && !store_.plan().holds_gates;
+  const auto room = static_cast<size_t>(range.spare_slots);
+  const auto left = static_cast<size_t>(end - range.first);
+  const size_t most = in_slots_ ? left : std::min(room, left);
+  constexpr int32_t kNone = -1;
+  std::vector<int32_t>& slots = range.slots;
+  slots.clear();
+  for (size_t missing = 0; slots.size() < most && missing < room;) {
+    const int64_t neuron = range.first + std::ssize(slots);
+    slots.push_back(may_be_cached ? store_.CachedSlot(range.ffn, neuron) : kNone);
+    missing += slots.back() < 0 ? 1 : 0;
   }
   const auto shortest = static_cast<size_t>(ShortestRun(store_.source().layout.stride));
-  ForEachRun(range, [&](size_t begin, size_t end, bool is_cached) {
-    const bool is_all = end - begin == range.slots.size();  // then there is nothing to read at all
-    if (is_cached && end - begin < shortest && !is_all) {
-      std::iota(&range.slots[begin], &range.slots[begin] + (end - begin),
-                range.spare_slot + static_cast<int32_t>(begin));
+  size_t count = slots.size(), used = 0;
+  const auto is_cached = [&](size_t i) { return slots[i] >= 0; };
+  ForEachRun(slots.size(), is_cached, [&](size_t begin, size_t run_end, bool cached) {
+    const bool is_all = run_end - begin == slots.size();  // then there is nothing to read at all
+    if (cached && (run_end - begin >= shortest || is_all)) return;
+    for (size_t i = begin; i < run_end; ++i, ++used) {
+      if (used == room) count = std::min(count, i);
+      slots[i] = range.spare_slot + static_cast<int32_t>(in_slots_ ? used : i);
     }
   });
+  // Ranges begin with a batch of neurons; it has no more of them than there are spare slots.
+  constexpr size_t kGrain = StreamPlan::kRangeGrain;
+  if (count < left) count = count / kGrain * kGrain;
+  slots.resize(count);
+  range.count = static_cast<int64_t>(count);
 }
 
 void RangeReader::SubmitRange(size_t buffer) {
   Range& range = buffers_[buffer];
-  FindCached(range);
   const uint64_t offset = store_.FileOffset(range.ffn, range.first);
   // Pieces of whole bundles keep every read aligned.
   const uint64_t stride = store_.source().layout.stride;
@@ -123,10 +145,12 @@ void RangeReader::SubmitRange(size_t buffer) {
   requests_.clear();
   ForEachRun(range, [&](size_t begin, size_t end, bool is_cached) {
     if (is_cached) return;
-    for (uint64_t at = begin * stride; at < end * stride; at += piece) {
-      const uint64_t bytes = std::min<uint64_t>(piece, end * stride - at);
-      requests_.push_back({.offset = offset + at,
-                           .data = range.bundles + at,
+    std::byte* const data = range.bundles + static_cast<size_t>(range.PlaceOf(begin)) * stride;
+    const uint64_t run = (end - begin) * stride;
+    for (uint64_t at = 0; at < run; at += piece) {
+      const uint64_t bytes = std::min<uint64_t>(piece, run - at);
+      requests_.push_back({.offset = offset + begin * stride + at,
+                           .data = data + at,
                            .bytes = static_cast<uint32_t>(bytes),
                            .tag = buffer});
       counts_.bytes_read += bytes;
@@ -171,18 +195,19 @@ void RangeReader::Count(const Stopwatch& watch) {
 void RangeReader::Complete(const kernels::KernelTable& table, const Range& range, int64_t begin,
                            int64_t end, bool copies) {
   const BundleLayout& layout = store_.source().layout;
-  std::array<int32_t, kCheckGrain> rows;
+  std::array<int32_t, kCheckGrain> rows, neurons;
   int64_t num_rows = 0;
   const auto check = [&] {
     const int64_t found =
         FindDamagedBundle(table, layout, {range.bundles, layout.stride, rows.data(), num_rows});
-    if (found >= 0) damaged_ = rows[static_cast<size_t>(found)];
+    if (found >= 0) damaged_ = neurons[static_cast<size_t>(found)];
     num_rows = 0;
   };
   for (int64_t i = begin; i < end; ++i) {
     const auto at = static_cast<size_t>(i);
     if (!range.IsCached(at)) {
-      rows[static_cast<size_t>(num_rows++)] = static_cast<int32_t>(i);
+      neurons[static_cast<size_t>(num_rows)] = static_cast<int32_t>(i);
+      rows[static_cast<size_t>(num_rows++)] = range.PlaceOf(at);
       if (num_rows == kCheckGrain) check();
     } else if (copies) {
       std::memcpy(range.bundles + at * layout.stride, store_.Slots(range.slots[at], 1).data(),
@@ -206,7 +231,7 @@ void RangeReader::ThrowIfDamaged(const Range& range) const {
 
 // Where they are: in the buffer and the cache, or all in the buffer, where Complete copies them.
 FfnNeurons RangeReader::RowsOf(const StreamedFfn& ffn, const Range& range) const {
-  if (store_.computes_in_slots()) return store_.RowsInSlots(ffn, range.slots);
+  if (in_slots_) return store_.RowsInSlots(ffn, range.slots);
   return store_.RowsOfBundles(ffn, range.first, range.count, range.bundles);
 }
 

@@ -2,7 +2,8 @@
 //
 // An FFN is given out as ranges of neurons in ascending order: first what is pinned, then the rest
 // through the spare slots of the store, one range of them while the next ones are being read. Runs
-// of neurons that the cache has are not read: they are used where they are, or copied. Where the
+// of neurons that the cache has are not read: they are copied, or used where they are; then they
+// take no spare slot, and a range is as long as what it lacks of the cache fits. Where the
 // model has one FFN per layer, reading goes on into the next layer, so that it overlaps with
 // attention too. Ranges are whole bundles also where gates are in memory: a disk reads one long run
 // faster than two thirds of it in pieces.
@@ -35,7 +36,7 @@ class RangeReader {
   // must not change between two calls without a Stop.
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
-    ForEach(compute, ffn, [&](const Range* range) {
+    ForEach(compute, ffn, false, [&](const Range* range) {
       if (range == nullptr) return visit(int64_t{0}, store_.RowsOfPinned(ffn));
       CompleteAll(compute, *range);
       visit(range->first, store_.RowsOfBundles(ffn, range->first, range->count, range->bundles));
@@ -53,7 +54,7 @@ class RangeReader {
     const auto read_on = [this, caller] {
       if (std::this_thread::get_id() == caller) Collect(false);
     };
-    ForEach(compute, ffn, [&](const Range* range) {
+    ForEach(compute, ffn, store_.computes_in_slots(), [&](const Range* range) {
       if (range == nullptr) {
         const NeuronsArrive arrive = [&](int64_t, int64_t) { read_on(); };
         return visit(int64_t{0}, store_.RowsOfPinned(ffn), &arrive);
@@ -61,7 +62,7 @@ class RangeReader {
       damaged_ = -1;
       const NeuronsArrive arrive = [&](int64_t begin, int64_t count) {
         read_on();
-        Complete(compute.kernels(), *range, begin, begin + count, !store_.computes_in_slots());
+        Complete(compute.kernels(), *range, begin, begin + count, !in_slots_);
       };
       visit(range->first, RowsOf(ffn, *range), &arrive);
       ThrowIfDamaged(*range);
@@ -73,7 +74,7 @@ class RangeReader {
   void ReadPrefix(Compute& compute, int64_t ffn, int64_t end, Visit&& visit) {
     try {
       prefix_ = end;
-      Begin(ffn, 0);
+      Begin(ffn, 0, false);
       while (in_order_.ffn == ffn && in_order_.neuron < end) {
         const Range& range = Take(compute);
         CompleteAll(compute, range);
@@ -101,13 +102,16 @@ class RangeReader {
     int64_t first = 0;
     int64_t count = 0;
     std::byte* bundles = nullptr;
-    // Of its first neuron. Where slots are halves of bundles, these numbers are no slots.
+    // Of its buffer. Where slots are halves of bundles, these numbers are no slots.
     int32_t spare_slot = 0;
+    int32_t spare_slots = 0;
     std::vector<int32_t> slots;  // of each neuron: the cache's, or the spare one that it is read to
     int pending = 0;             // reads
     int error = 0;
 
-    bool IsCached(size_t i) const { return slots[i] != spare_slot + static_cast<int32_t>(i); }
+    // Of its buffer, in neurons, where neuron i was read to.
+    int32_t PlaceOf(size_t i) const { return slots[i] - spare_slot; }
+    bool IsCached(size_t i) const { return PlaceOf(i) < 0 || PlaceOf(i) >= spare_slots; }
   };
   struct Place {
     int64_t ffn = -1;
@@ -115,14 +119,15 @@ class RangeReader {
     bool operator==(const Place&) const = default;
   };
 
-  // Calls visit with null for what is pinned, then with every range.
+  // Calls visit with null for what is pinned, then with every range; in_slots: whether it uses what
+  // is cached where it is.
   template <typename Visit>
-  void ForEach(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
+  void ForEach(Compute& compute, const StreamedFfn& ffn, bool in_slots, Visit&& visit) {
     const int64_t index = store_.FfnIndex(ffn.layer, ffn.expert);
     const int64_t pinned = store_.plan().pinned_neurons;
     const Stopwatch watch;
     try {
-      if (pinned < store_.source().neurons) Begin(index, pinned);
+      if (pinned < store_.source().neurons) Begin(index, pinned, in_slots);
       if (pinned > 0) visit(nullptr);
       while (in_order_.ffn == index) {
         visit(&Take(compute));
@@ -135,12 +140,12 @@ class RangeReader {
     Count(watch);
   }
 
-  void Begin(int64_t ffn, int64_t neuron);
+  void Begin(int64_t ffn, int64_t neuron, bool in_slots);
   const Range& Take(Compute& compute);
   void Recycle();
   void ReadAhead();
   void SubmitRange(size_t buffer);
-  void FindCached(Range& range) const;
+  void ChooseNeurons(Range& range, int64_t end) const;
   void Collect(bool wait) noexcept;
   void Count(const Stopwatch& watch);
   void Complete(const kernels::KernelTable& table, const Range& range, int64_t begin, int64_t end,
@@ -159,6 +164,7 @@ class RangeReader {
   Place in_order_;                    // where the oldest range begins
   Place to_read_;                     // where the next read begins; ffn -1: nowhere
   std::optional<int64_t> prefix_;     // neurons of an FFN that are wanted; nothing: all of all FFNs
+  bool in_slots_ = false;             // whether what is cached takes no spare slots
   std::atomic<int64_t> damaged_{-1};  // a neuron of the range that was taken
   StreamCounts counts_;
 };
