@@ -61,18 +61,15 @@ LoadSource::LoadSource(const GgufFile& file, const AsyncFileOptions& io, bool ma
     if (part.size_bytes() != file.part(i).size_bytes()) {
       throw Error(ErrorCode::kIo, part.name(), "it was replaced while it was opened");
     }
-    if (LoadReader::kAlignment % part.alignment_bytes() != 0 ||
-        LoadReader::kAlignment % part.memory_alignment_bytes() != 0) {
-      throw Error(ErrorCode::kUnsupported, part.name(), "alignment of direct reads",
-                  std::to_string(LoadReader::kAlignment) + " bytes or less",
-                  std::to_string(part.alignment_bytes()));
-    }
   }
 }
 
 bool LoadSource::ReadsAround(const LoadChunk& chunk) const {
   const size_t index = chunk.tensor->stored->file_index;
-  return parts_[index]->direct() && !choice_.caches() &&
+  const AsyncFile& part = *parts_[index];
+  const bool can = part.direct() && LoadReader::kAlignment % part.alignment_bytes() == 0 &&
+                   LoadReader::kAlignment % part.memory_alignment_bytes() == 0;
+  return can && !choice_.caches() &&
          !file_.part(index).IsCached(chunk.file_offset(), chunk.stored_bytes());
 }
 

@@ -92,7 +92,8 @@ class LoadSource {
 // Reads chunks in the order in which they are asked for, some ahead. One thread at a time.
 class LoadReader {
  public:
-  // Reads begin and end on multiples of this, which all devices' direct reads accept.
+  // Direct reads begin and end on multiples of this, which nearly all devices accept; others are
+  // read through the cache.
   static constexpr uint64_t kAlignment = 4096;
   // Of a buffer for chunks of so many bytes.
   static uint64_t BufferBytes(uint64_t chunk_bytes);
