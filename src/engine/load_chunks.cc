@@ -14,6 +14,7 @@ namespace {
 
 // A chunk is read in pieces, so that a disk with several channels uses them all.
 constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
+constexpr size_t kMostInFlight = 64;  // of a thread's pieces; those beyond wait in its queue
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
 
@@ -88,7 +89,7 @@ LoadReader::LoadReader(LoadSource& source, uint64_t most_chunk_bytes, size_t num
 ReadQueue& LoadReader::QueueOf(size_t part) {
   if (!queues_[part]) {
     const auto pieces = static_cast<size_t>(buffer_bytes_ / kPieceBytes + 1) * reads_.size();
-    const int depth = static_cast<int>(std::min<size_t>(pieces, kMaxQueueDepth));
+    const int depth = static_cast<int>(std::min(pieces, kMostInFlight));
     queues_[part] = source_.part(part).OpenQueue({.depth = depth, .capacity = pieces});
   }
   return *queues_[part];
