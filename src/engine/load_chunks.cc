@@ -1,8 +1,6 @@
 #include "engine/load_chunks.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
@@ -12,7 +10,6 @@
 namespace hearth {
 namespace {
 
-// A chunk is read in pieces, so that a disk with several channels uses them all.
 constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
 constexpr size_t kMostInFlight = 64;  // of a thread's pieces; those beyond wait in its queue
 
@@ -98,40 +95,14 @@ ReadQueue& LoadReader::QueueOf(size_t part) {
 void LoadReader::Ask(const LoadChunk& chunk) {
   const size_t index = Index(asked_++);
   Read& read = reads_[index];
-  read = {.chunk = &chunk, .around = source_.ReadsAround(chunk)};
+  read = {.chunk = &chunk, .around = source_.ReadsAround(chunk), .pieces = {}};
   if (!read.around) {
     source_.file().WillRead(*chunk.tensor->stored, chunk.stored_offset(), chunk.stored_bytes());
     return;
   }
   const size_t part = chunk.tensor->stored->file_index;
-  const AlignedRange range = CoveringRange(chunk.file_offset(), chunk.stored_bytes(),
-                                           source_.part(part).alignment_bytes());
-  read.skip = range.skip;
-  for (uint64_t at = 0; at < range.bytes; at += kPieceBytes) {
-    const ReadRequest request = {
-        .offset = range.offset + at,
-        .data = BufferOf(index) + at,
-        .bytes = static_cast<uint32_t>(std::min(kPieceBytes, range.bytes - at)),
-        .tag = index};
-    if (QueueOf(part).Submit({&request, 1}) == 1) {
-      ++read.pending;
-    } else {
-      read.error = EAGAIN;
-    }
-  }
-}
-
-void LoadReader::Wait(size_t index) {
-  std::array<ReadCompletion, 32> done;
-  Read& read = reads_[index];
-  while (read.pending > 0) {
-    const size_t count = QueueOf(read.chunk->tensor->stored->file_index).Wait(done);
-    for (size_t i = 0; i < count; ++i) {
-      Read& ended = reads_[done[i].tag];
-      --ended.pending;
-      if (done[i].error != 0) ended.error = done[i].error;
-    }
-  }
+  SubmitPieces(QueueOf(part), source_.part(part), chunk.file_offset(), chunk.stored_bytes(),
+               kPieceBytes, index, BufferOf(index), read.pieces);
 }
 
 LoadReader::Taken LoadReader::Take() {
@@ -139,12 +110,13 @@ LoadReader::Taken LoadReader::Take() {
   const size_t index = Index(taken_);
   const Read& read = reads_[index];
   const LoadChunk& chunk = *read.chunk;
-  const std::span<std::byte> stored(BufferOf(index) + read.skip, chunk.stored_bytes());
+  const PieceReads& pieces = read.pieces;
+  const std::span<std::byte> stored(BufferOf(index) + pieces.skip, chunk.stored_bytes());
   if (read.around) {
-    Wait(index);
-    if (read.error != 0) {
-      ThrowReadError(source_.part(chunk.tensor->stored->file_index), "weights", read.error);
-    }
+    const size_t part = chunk.tensor->stored->file_index;
+    const auto reads_of = [&](uint64_t tag) -> PieceReads& { return reads_[tag].pieces; };
+    while (pieces.pending > 0) CollectPieces(QueueOf(part), true, reads_of);
+    if (pieces.error != 0) ThrowReadError(source_.part(part), "weights", pieces.error);
   } else {
     source_.file().ReadTensor(*chunk.tensor->stored, chunk.stored_offset(), stored);
   }

@@ -16,6 +16,7 @@
 
 #include "engine/model.h"
 #include "storage/async_reader.h"
+#include "storage/piece_reads.h"
 
 namespace hearth {
 
@@ -120,9 +121,7 @@ class LoadReader {
   struct Read {
     const LoadChunk* chunk = nullptr;
     bool around = false;
-    uint64_t skip = 0;  // bytes of the buffer before the chunk
-    int pending = 0;
-    int error = 0;
+    PieceReads pieces;
   };
   struct FreeAligned {
     void operator()(std::byte* p) const { operator delete[](p, std::align_val_t{kAlignment}); }
@@ -131,7 +130,6 @@ class LoadReader {
   size_t Index(uint64_t number) const { return number % reads_.size(); }
   std::byte* BufferOf(size_t index) const { return memory_.get() + index * buffer_bytes_; }
   ReadQueue& QueueOf(size_t part);
-  void Wait(size_t index);
 
   LoadSource& source_;
   const uint64_t buffer_bytes_;

@@ -1,8 +1,6 @@
 #include "pipeline/extent_reader.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <numeric>
 
 #include "base/error.h"
@@ -11,7 +9,6 @@
 namespace hearth {
 namespace {
 
-// An extent is read in pieces, so that a disk with several channels uses them all.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 constexpr int kExtentQueueDepth = 32;
 
@@ -64,40 +61,21 @@ void ExtentReader::ReadAhead() {
 void ExtentReader::Submit(size_t index, int32_t key) {
   const Extent extent = map_.At(key);
   const size_t part = extent.matrix->part;
-  const uint32_t alignment = files_[part]->alignment_bytes();
-  const AlignedRange range = CoveringRange(extent.file_offset(), extent.stored_bytes(), alignment);
   Read& read = reads_[index];
-  read = {.key = key, .skip = range.skip, .bytes = extent.stored_bytes(), .part = part};
-  for (uint64_t at = 0; at < range.bytes; at += kPieceBytes) {
-    const uint64_t bytes = std::min(kPieceBytes, range.bytes - at);
-    const ReadRequest request = {.offset = range.offset + at,
-                                 .data = BufferOf(index) + at,
-                                 .bytes = static_cast<uint32_t>(bytes),
-                                 .tag = index};
-    if (queues_[part]->Submit({&request, 1}) != 1) {
-      read.error = EAGAIN;
-      return;
-    }
-    ++read.pending;
-    bytes_read_ += bytes;
-  }
+  read = {.key = key, .bytes = extent.stored_bytes(), .part = part, .pieces = {}};
+  bytes_read_ += SubmitPieces(*queues_[part], *files_[part], extent.file_offset(), read.bytes,
+                              kPieceBytes, index, BufferOf(index), read.pieces);
 }
 
 void ExtentReader::Collect(size_t part, bool wait) noexcept {
-  std::array<ReadCompletion, 32> done;
-  ReadQueue& queue = *queues_[part];
-  const size_t count = wait ? queue.Wait(done) : queue.Poll(done);
-  for (size_t i = 0; i < count; ++i) {
-    Read& read = reads_[done[i].tag];
-    --read.pending;
-    if (done[i].error != 0) read.error = done[i].error;
-  }
+  CollectPieces(*queues_[part], wait,
+                [&](uint64_t tag) -> PieceReads& { return reads_[tag].pieces; });
 }
 
 // The place in order_ of a read that has ended, or `among`.
 size_t ExtentReader::FirstThereOf(size_t among) const {
   size_t place = 0;
-  while (place < among && reads_[order_[place]].pending > 0) ++place;
+  while (place < among && reads_[order_[place]].pieces.pending > 0) ++place;
   return place;
 }
 
@@ -109,8 +87,9 @@ ExtentReader::Taken ExtentReader::TakeAnyOf(int64_t among) {
   while ((taken_ = FirstThereOf(wanted)) == wanted) Collect(reads_[order_.front()].part, true);
   wait_seconds_ += watch.Seconds();
   const Read& read = reads_[order_[taken_]];
-  if (read.error != 0) ThrowReadError(*files_[read.part], "weights", read.error);
-  return {read.key, {BufferOf(order_[taken_]) + read.skip, read.bytes}};
+  const PieceReads& pieces = read.pieces;
+  if (pieces.error != 0) ThrowReadError(*files_[read.part], "weights", pieces.error);
+  return {read.key, {BufferOf(order_[taken_]) + pieces.skip, read.bytes}};
 }
 
 void ExtentReader::Done() {

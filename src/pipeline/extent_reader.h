@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "pipeline/extent_map.h"
 #include "storage/async_reader.h"
+#include "storage/piece_reads.h"
 
 namespace hearth {
 
@@ -53,11 +54,9 @@ class ExtentReader {
  private:
   struct Read {
     int32_t key = 0;
-    uint64_t skip = 0;   // bytes of the buffer before the extent
     uint64_t bytes = 0;  // of the extent
     size_t part = 0;
-    int pending = 0;
-    int error = 0;
+    PieceReads pieces;
   };
 
   std::byte* BufferOf(size_t read) { return memory_.data() + read * buffer_bytes_; }

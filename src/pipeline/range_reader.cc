@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
-#include <numeric>
 
 #include "pipeline/bundle_checks.h"
+#include "storage/piece_reads.h"
 
 namespace hearth {
 namespace {
@@ -163,13 +164,7 @@ void RangeReader::SubmitRange(size_t buffer) {
 }
 
 void RangeReader::Collect(bool wait) noexcept {
-  std::array<ReadCompletion, 32> done;
-  const size_t count = wait ? queue_->Wait(done) : queue_->Poll(done);
-  for (size_t i = 0; i < count; ++i) {
-    Range& range = buffers_[done[i].tag];
-    --range.pending;
-    if (done[i].error != 0) range.error = done[i].error;
-  }
+  CollectPieces(*queue_, wait, [&](uint64_t tag) -> Range& { return buffers_[tag]; });
 }
 
 const RangeReader::Range& RangeReader::Take(Compute& compute) {
