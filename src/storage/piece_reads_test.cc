@@ -42,8 +42,8 @@ TEST_F(PieceReadsTest, BringWhatWasAskedFor) {
       counts[i] = 1 + random() % (kFileBytes - begins[i]);
       buffers.push_back(Memory(kFileBytes + 2 * kAlignment));
       const uint64_t piece = kAlignment * (1 + random() % 20);
-      const uint64_t read = SubmitPieces(*queue, *file, begins[i], counts[i], piece, i,
-                                         buffers[i].data(), reads[i]);
+      const uint64_t read =
+          SubmitPieces(*queue, *file, begins[i], counts[i], piece, i, buffers[i].data(), reads[i]);
       EXPECT_EQ(read % kAlignment, 0u);
       EXPECT_GE(read, counts[i]);
       EXPECT_EQ(reads[i].pending, static_cast<int>((read + piece - 1) / piece));
@@ -55,7 +55,8 @@ TEST_F(PieceReadsTest, BringWhatWasAskedFor) {
       EXPECT_EQ(reads[i].error, 0);
       EXPECT_EQ(reads[i].skip, begins[i] % kAlignment);
       const std::byte* found = buffers[i].data() + reads[i].skip;
-      EXPECT_TRUE(std::equal(found, found + counts[i], bytes_.begin() + static_cast<int64_t>(begins[i])));
+      EXPECT_TRUE(
+          std::equal(found, found + counts[i], bytes_.begin() + static_cast<int64_t>(begins[i])));
     }
   }
 }
