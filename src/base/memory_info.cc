@@ -84,17 +84,18 @@ uint64_t ResidentBytes() { return ProcField("/proc/self/status", "VmRSS").value_
 
 uint64_t PeakResidentBytes() { return ProcField("/proc/self/status", "VmHWM").value_or(0); }
 
-uint64_t ProgramBytes() {
-  const uint64_t of_files = ProcField("/proc/self/status", "RssFile").value_or(0);
-  return ResidentBytes() - of_files + std::max(of_files, LoadedFileBytes());
-}
-
 void ReturnFreedMemory() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_purge_allocator();
 #elif defined(__GLIBC__)
   malloc_trim(0);  // others keep little
 #endif
+}
+
+uint64_t ProgramBytes() {
+  ReturnFreedMemory();
+  const uint64_t of_files = ProcField("/proc/self/status", "RssFile").value_or(0);
+  return ResidentBytes() - of_files + std::max(of_files, LoadedFileBytes());
 }
 
 }  // namespace hearth

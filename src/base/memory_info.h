@@ -18,11 +18,12 @@ uint64_t PeakResidentBytes();
 
 // What a memory cgroup may charge for this process as it is now: what it has for itself, and all
 // code and constants of the program and its libraries, mapped or not yet: the page cache of whoever
-// read them first has them as a whole, since the system reads ahead.
+// read them first has them as a whole, since the system reads ahead. First gives back what was
+// freed: an allocator may keep many megabytes of an earlier model, or of whatever else the program
+// does.
 uint64_t ProgramBytes();
 
-// Gives what was freed back to the system, so that ResidentBytes and ProgramBytes no
-// longer count it.
+// Gives what was freed back to the system, so that ResidentBytes no longer counts it.
 void ReturnFreedMemory();
 
 }  // namespace hearth

@@ -31,6 +31,17 @@ TEST(MemoryInfoTest, AProgramIsAllOfItsCodeAndWhatItHasForItself) {
   EXPECT_EQ(block[123], 1);
 }
 
+// Of an allocator that keeps what lies below something else.
+TEST(MemoryInfoTest, AProgramIsNotWhatItFreed) {
+  const uint64_t before = ProgramBytes();
+  std::vector<std::vector<char>> blocks(1024);
+  for (std::vector<char>& block : blocks) block.assign(64 << 10, 1);
+  EXPECT_GT(ProgramBytes(), before + (48u << 20));
+  blocks.erase(blocks.begin(), blocks.end() - 1);
+  EXPECT_LT(ProgramBytes(), before + (16u << 20));
+  EXPECT_EQ(blocks[0][123], 1);
+}
+
 TEST(MemoryInfoTest, AvailableIsPlausible) {
   EXPECT_GT(AvailableMemoryBytes(), uint64_t{16} << 20);
   EXPECT_LT(AvailableMemoryBytes(), uint64_t{1} << 50);

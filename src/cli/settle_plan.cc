@@ -29,12 +29,9 @@ ExecutionPlan PlanOnTheFly(const ModelOptions& options) {
   ExecutionPlan plan = MakePlanHere(wishes, program_bytes).plan;
   // Planning leaves something behind in the program that is to run: once more where it is more than
   // was allowed for.
-  ReturnFreedMemory();
   const uint64_t taken = program_with_model();
-  if (taken > program_bytes) {
-    plan = MakePlanHere(wishes, taken + kProgramMarginBytes).plan;
-    ReturnFreedMemory();
-  }
+  if (taken > program_bytes) plan = MakePlanHere(wishes, taken + kProgramMarginBytes).plan;
+  ReturnFreedMemory();
   return plan;
 }
 
