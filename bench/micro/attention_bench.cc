@@ -36,8 +36,16 @@ void RunScores(const Context& context, const CacheType& type, int64_t queries,
   std::vector<float> scores(static_cast<size_t>(queries * kPositions));
   for (auto _ : state) {
     const std::byte* keys = pages.Next();
-    (context.table.*type.scores)({q.data(), kHeadDim, queries, keys, 0, kPositions, kHeadDim,
-                                  scores.data(), kPositions, pages.following()});
+    (context.table.*type.scores)({q.data(),
+                                  kHeadDim,
+                                  queries,
+                                  keys,
+                                  0,
+                                  kPositions,
+                                  kHeadDim,
+                                  scores.data(),
+                                  kPositions,
+                                  {pages.following()}});
     benchmark::ClobberMemory();
   }
   Count(state, type, queries);
@@ -64,8 +72,15 @@ void RunValues(const Context& context, const CacheType& type, int64_t queries,
   std::vector<float> out(static_cast<size_t>(queries * kHeadDim));
   for (auto _ : state) {
     const std::byte* values = pages.Next();
-    (context.table.*type.values)({weights.data(), kPositions, queries, values, kPositions, kHeadDim,
-                                  out.data(), kHeadDim, pages.following()});
+    (context.table.*type.values)({weights.data(),
+                                  kPositions,
+                                  queries,
+                                  values,
+                                  kPositions,
+                                  kHeadDim,
+                                  out.data(),
+                                  kHeadDim,
+                                  {pages.following()}});
     benchmark::ClobberMemory();
   }
   Count(state, type, queries);

@@ -12,22 +12,37 @@ namespace hearth::kernels::HEARTH_ISA {
 // as are read, so that memory is never idle and never overwhelmed.
 class NextMatrix {
  public:
-  // Both have `bytes` bytes; null stands for nothing to ask for.
-  HWY_INLINE NextMatrix(const std::byte* next, int64_t bytes) : next_(next), bytes_(bytes) {}
+  // Both matrices have `bytes` bytes.
+  HWY_INLINE NextMatrix(const NextRead& next, int64_t bytes) : next_(next), bytes_(bytes) {}
 
-  // Call where `kBytes` bytes of this matrix are read behind `at` others. They are asked for at as
-  // many places as they are lines, as from one place alone a processor does not fetch as fast as it
-  // may. Some may lie behind the next matrix.
+  // Call where `kBytes` bytes of this matrix are read behind `at` others. Some lines that are asked
+  // for may lie before or behind the next matrix.
   template <int64_t kBytes>
   HWY_INLINE void Fetch(int64_t at) const {
-    constexpr int64_t kPlaces = kBytes < kLineBytes ? 1 : kBytes / kLineBytes;
-    Unrolled<kPlaces>(
-        [&]<int i>() HEARTH_INLINED { FetchAhead(next_ + i * (bytes_ / kPlaces) + at / kPlaces); });
+    constexpr int64_t kFetched = kBytes < kLineBytes ? 1 : kBytes / kLineBytes;
+    if (next_.insists) {
+      Unrolled<kFetched>([&]<int i>()
+                             HEARTH_INLINED { FetchAgain(next_.data + at + i * kLineBytes); });
+      return;
+    }
+    // At as many places as they are lines, as from one place alone a processor does not fetch as
+    // fast as it may.
+    Unrolled<kFetched>([&]<int i>() HEARTH_INLINED {
+      FetchAhead(next_.data + i * (bytes_ / kFetched) + at / kFetched, next_.near);
+    });
   }
-  bool exists() const { return next_ != nullptr; }
+  bool exists() const { return next_.data != nullptr; }
 
  private:
-  const std::byte* next_;
+  // Lines that were asked for so many bytes and twice as many ago may have been dropped.
+  static constexpr int64_t kAgainBytes = 1024;
+  HWY_INLINE void FetchAgain(const std::byte* p) const {
+    FetchAhead(p, next_.near);
+    FetchAhead(p - kAgainBytes, next_.near);
+    FetchAhead(p - 2 * kAgainBytes, next_.near);
+  }
+
+  NextRead next_;
   int64_t bytes_;
 };
 
@@ -247,8 +262,8 @@ void AttentionValues(const AttentionValuesArgs& a) noexcept {
     part.weights += j;
     part.values += j * row_bytes;
     part.count = a.count - j < step ? a.count - j : step;
-    const NextMatrix next(a.next == nullptr ? nullptr : a.next + j * row_bytes,
-                          part.count * row_bytes);
+    if (part.next.data != nullptr) part.next.data += j * row_bytes;
+    const NextMatrix next(part.next, part.count * row_bytes);
     ForQueries(a.queries, next.exists(), [&]<int Q, bool kFetch>(int64_t query) HEARTH_INLINED {
       SumAllValues<Weights, Q, kFetch>(part, next, query);
     });

@@ -71,6 +71,11 @@ bool FetchesRowsNear() {
   return is_near;
 }
 
+bool DropsFetches() {
+  static const bool is_amd = IsAmdProcessor();
+  return is_amd;
+}
+
 std::span<const KernelTable* const> UsableKernels(const CpuFeatures& features) {
   size_t set = 0;
   for (size_t i = 0; i < kNumCandidates; ++i) {

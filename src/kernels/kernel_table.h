@@ -77,11 +77,24 @@ struct TileMatMulArgs {
 };
 using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
+// Whether kernels ask for the next row groups into the first-level cache, not the second-level one:
+// where that has room for the rows in work and as many again. Then even matrices that are read
+// afterwards come sooner, as measured (docs/benchmarks.md).
+bool FetchesRowsNear();
+
+// Whether the processor drops requests for lines while as many as it can have are on their way, as
+// AMD's do: then the same line is asked for several times, and lines that follow each other, which
+// its own prefetchers go on with, come soonest (docs/benchmarks.md).
+bool DropsFetches();
+
 // Attention over part of one KV head, whose keys and values lie as in a page (tensor/kv_layout.h),
 // in the type that the kernel's name says. Several queries (of the head's group, of several tokens)
-// read them together. What will be read `next`, as many bytes as are read now, is fetched
-// meanwhile; nothing where it is null.
-//
+// read them together. What will be read next is fetched meanwhile.
+struct NextRead {
+  const std::byte* data = nullptr;  // as many bytes as are read now; null: nothing
+  bool insists = DropsFetches();
+  bool near = insists && FetchesRowsNear();  // into the first-level cache
+};
 // scores[i * score_stride + j] = q_i . keys[first + j], 0 <= j < count, in float32; the queries are
 // already scaled. Blocks of keys are read as a whole.
 struct AttentionScoresArgs {
@@ -94,7 +107,7 @@ struct AttentionScoresArgs {
   int64_t head_dim;
   float* scores;
   int64_t score_stride;
-  const std::byte* next = nullptr;
+  NextRead next;
 };
 // The next `count` >= 1 scores of queries whose softmax runs along with their values. Of query i,
 //   m = max(max[i], its scores), which is finite
@@ -124,7 +137,7 @@ struct AttentionValuesArgs {
   int64_t head_dim;
   float* out;
   int64_t out_stride;
-  const std::byte* next = nullptr;
+  NextRead next;
 };
 
 // 16 blocks of 32 activations as a row group meets them (tensor/row_groups.h): quad q of block b
@@ -135,11 +148,6 @@ struct GroupQ8 {
   int32_t sums[16];
 };
 static_assert(sizeof(GroupQ8) == 640);
-
-// Whether kernels ask for the next row groups into the first-level cache, not the second-level one:
-// where that has room for the rows in work and as many again. Then even matrices that are read
-// afterwards come sooner, as measured (docs/benchmarks.md).
-bool FetchesRowsNear();
 
 // Rows of weights that lie stride bytes apart (the same part of every bundle), picked by index:
 // row groups, or float weights one behind the other. Rows may repeat and be in any order; the

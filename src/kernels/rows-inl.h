@@ -145,7 +145,7 @@ HWY_INLINE void FetchScalesAhead(const uint8_t* row, bool near, const RowGroups&
   const auto fetch = [near, begin, end](const uint8_t* of_groups) {
     constexpr int64_t kGroupBytes = 2 * kLineLanes;
     for (int64_t at = begin * kGroupBytes; at < end * kGroupBytes; at += kLineBytes) {
-      FetchRowAhead(of_groups + at, near);
+      FetchAhead(of_groups + at, near);
     }
   };
   fetch(row + layout.scales);
@@ -170,7 +170,7 @@ struct DotTile {
       const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
       const int8_t* quads = x.codes[line * (8 / Type::kLines)] + lane * kRowLaneBytes;
       for (int r = 0; r < R; ++r) {
-        if (lane == 0) FetchRowAhead(ahead[r] + offset, near);
+        if (lane == 0) FetchAhead(ahead[r] + offset, near);
         dots[r] = Type::Dot(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
       }
     }
@@ -306,7 +306,7 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
       sums[i] = hn::LoadU(kFloats, group.sums[first + i] + lane);
     }
     for (int r = 0; r < batch.count; ++r) {
-      if (lane == 0) FetchRowAhead(batch.ahead[r] + offset, batch.near);
+      if (lane == 0) FetchAhead(batch.ahead[r] + offset, batch.near);
       const Bytes codes = LoadQuads<kWhole>(batch.rows[r] + offset, n);
       Type::ForCodes(codes, [&](int i, FloatVec code) HWY_ATTR {
         if constexpr (Type::kHasMinimum) {

@@ -55,8 +55,8 @@ HWY_INLINE void WithCount(int64_t n, const F& f) {
 // computed with and as much again would not fit into a first-level cache of 32 KiB, where the two
 // drive each other out; an L1 miss that L2 has is hidden by the work around it.
 HWY_INLINE void FetchAhead(const void* p) { __builtin_prefetch(p, 0, 2); }
-// The same for rows of a list, into the first-level cache where `near` (RowList).
-HWY_INLINE void FetchRowAhead(const void* p, bool near) {
+// The same, into the first-level cache where `near`.
+HWY_INLINE void FetchAhead(const void* p, bool near) {
   if (near) {
     __builtin_prefetch(p, 0, 3);
   } else {

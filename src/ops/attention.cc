@@ -63,7 +63,7 @@ void AttendByHeads(Compute& compute, const AttentionArgs& args) {
       block.CopyQueries(w.q);
       for (int64_t split = 0; split < block.num_splits(); ++split) {
         const std::byte* next = split + 1 < block.num_splits() ? block.FirstKeys(split + 1)
-                                : i + 1 < end                  ? block_of(i + 1).FirstKeys(0)
+                                : i + 1 < items                ? block_of(i + 1).FirstKeys(0)
                                                                : nullptr;
         block.ComputeSplit(split, w, w.split, next);
         block.Merge(w.total, w.split, split == 0);
@@ -73,9 +73,8 @@ void AttendByHeads(Compute& compute, const AttentionArgs& args) {
   });
 }
 
-// How many KV heads of a split one thread takes: all, so that it reads what lies together and
-// weighs the scores of many queries at once, or half of them, and so on, where there would be too
-// few such items to share out.
+// How many KV heads of a split one thread takes: all, so that it reads what lies together, or half
+// of them, and so on, where there would be too few such items to share out.
 int64_t HeadsPerItem(const AttentionArgs& args, int64_t splits, int threads) {
   int64_t heads = args.layout->num_kv_heads;
   while (heads % 2 == 0 &&
@@ -108,22 +107,22 @@ void AttendBySplits(Compute& compute, const AttentionArgs& args, int64_t splits)
     return Partial::At(args.partial.data + index * (partial_floats / parts), heads * group,
                        args.layout->head_dim);
   };
-  compute.team().ParallelFor(
-      args.q.rows * splits * parts, 1, [&](int64_t begin, int64_t end, int worker) {
-        for (int64_t i = begin; i < end; ++i) {
-          const auto [token, part, split] = piece_of(i);
-          const QueryBlock block = block_of(token, part);
-          if (split >= block.num_splits()) continue;
-          const Workspace w =
-              Workspace::At(args.scratch.row(worker), block.queries(), args.layout->head_dim);
-          block.CopyQueries(w.q);
-          const Piece following = piece_of(i + 1);
-          const std::byte* next =
-              i + 1 < end ? block_of(following.token, following.part).FirstKeys(following.split)
-                          : nullptr;
-          block.ComputeSplit(split, w, partial_of(token, part, split), next);
-        }
-      });
+  const int64_t items = args.q.rows * splits * parts;
+  compute.team().ParallelFor(items, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto [token, part, split] = piece_of(i);
+      const QueryBlock block = block_of(token, part);
+      if (split >= block.num_splits()) continue;
+      const Workspace w =
+          Workspace::At(args.scratch.row(worker), block.queries(), args.layout->head_dim);
+      block.CopyQueries(w.q);
+      const Piece following = piece_of(i + 1);
+      const std::byte* next =
+          i + 1 < items ? block_of(following.token, following.part).FirstKeys(following.split)
+                        : nullptr;
+      block.ComputeSplit(split, w, partial_of(token, part, split), next);
+    }
+  });
   compute.team().ParallelFor(args.q.rows * parts, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t token = i / parts, part = i % parts;

@@ -29,20 +29,22 @@ void QueryBlock::ComputeSplit(int64_t index, const Workspace& w, const Partial& 
 
 void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
                          const std::byte* next) const {
-  ComputeScores(page, w);
   // Later tokens see what earlier ones see and more, but for what left their window.
   const Span oldest = Intersection(page, Positions(tokens_.begin));
   const Span newest = Intersection(page, Positions(tokens_.end - 1));
   if (oldest == page && newest == page) {
-    WeighScores(page, page, {0, queries_}, w, out);
+    // Head by head, as a page lies in memory.
     for (int64_t head = heads_.begin; head < heads_.end; ++head) {
+      ComputeScores(page, head, w);
+      WeighScores(page, page, QueriesOf(head), w, out);
       AddValues(page, page, QueriesOf(head), w, out,
-                head + 1 < heads_.end ? ValuesAt(page.begin, head + 1) : next);
+                head + 1 < heads_.end ? KeysAt(page.begin, head + 1) : next);
     }
     return;
   }
   // Several tokens, and so one head. Every query's positions in ascending order: those that not
   // all see, the common ones, and those that not all see yet.
+  ComputeScores(page, heads_.begin, w);
   const Span common = {newest.begin, std::max(oldest.end, newest.begin)};
   const auto own = [&](int64_t query) { return Intersection(page, Positions(TokenOf(query))); };
   for (int64_t i = 0; i < queries_; ++i) {
@@ -55,16 +57,19 @@ void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
   }
 }
 
-void QueryBlock::ComputeScores(Span page, const Workspace& w) const {
+void QueryBlock::ComputeScores(Span page, int64_t head, const Workspace& w) const {
   const auto scores = is_half_ ? table_.attn_scores_f16 : table_.attn_scores_f32;
-  for (int64_t head = heads_.begin; head < heads_.end; ++head) {
-    const int64_t query = QueriesOf(head).begin;
-    scores({w.q + query * head_dim_, head_dim_, head_queries_, KeysAt(page.begin, head),
-            IndexInBlock(page.begin), page.count(), head_dim_,
-            w.scores + query * KvLayout::kPageTokens, KvLayout::kPageTokens,
-            head + 1 < heads_.end ? KeysAt(page.begin, head + 1)
-                                  : ValuesAt(page.begin, heads_.begin)});
-  }
+  const int64_t query = QueriesOf(head).begin;
+  scores({w.q + query * head_dim_,
+          head_dim_,
+          head_queries_,
+          KeysAt(page.begin, head),
+          IndexInBlock(page.begin),
+          page.count(),
+          head_dim_,
+          w.scores + query * KvLayout::kPageTokens,
+          KvLayout::kPageTokens,
+          {ValuesAt(page.begin, head)}});
 }
 
 void QueryBlock::WeighScores(Span page, Span positions, Queries queries, const Workspace& w,
@@ -82,8 +87,14 @@ void QueryBlock::AddValues(Span page, Span positions, Queries queries, const Wor
   const int64_t head = heads_.begin + queries.begin / head_queries_;
   const auto add = is_half_ ? table_.attn_values_f16 : table_.attn_values_f32;
   add({w.scores + queries.begin * KvLayout::kPageTokens + (positions.begin - page.begin),
-       KvLayout::kPageTokens, queries.count, ValuesAt(positions.begin, head), positions.count(),
-       head_dim_, out.values + queries.begin * head_dim_, head_dim_, next});
+       KvLayout::kPageTokens,
+       queries.count,
+       ValuesAt(positions.begin, head),
+       positions.count(),
+       head_dim_,
+       out.values + queries.begin * head_dim_,
+       head_dim_,
+       {next}});
 }
 
 void QueryBlock::Merge(const Partial& total, const Partial& split, bool is_first) const {

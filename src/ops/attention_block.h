@@ -179,8 +179,8 @@ class QueryBlock {
   // Adds what positions of one page give all queries. Asks for what is read `next`.
   void AddPage(Span page, const Workspace& w, const Partial& out, const std::byte* next) const;
 
-  // Scores of all queries with all positions of a page that are seen.
-  void ComputeScores(Span page, const Workspace& w) const;
+  // Scores of a head's queries with all positions of a page that are seen.
+  void ComputeScores(Span page, int64_t head, const Workspace& w) const;
 
   // Scores of some queries with some positions of a page become weights (AttentionWeightsArgs).
   void WeighScores(Span page, Span positions, Queries queries, const Workspace& w,
