@@ -36,16 +36,9 @@ void RunScores(const Context& context, const CacheType& type, int64_t queries,
   std::vector<float> scores(static_cast<size_t>(queries * kPositions));
   for (auto _ : state) {
     const std::byte* keys = pages.Next();
-    (context.table.*type.scores)({q.data(),
-                                  kHeadDim,
-                                  queries,
-                                  keys,
-                                  0,
-                                  kPositions,
-                                  kHeadDim,
-                                  scores.data(),
-                                  kPositions,
-                                  {pages.following()}});
+    const kernels::NextRead next{pages.following()};
+    (context.table.*type.scores)({q.data(), kHeadDim, queries, keys, 0, kPositions, kHeadDim,
+                                  scores.data(), kPositions, next});
     benchmark::ClobberMemory();
   }
   Count(state, type, queries);
@@ -72,15 +65,9 @@ void RunValues(const Context& context, const CacheType& type, int64_t queries,
   std::vector<float> out(static_cast<size_t>(queries * kHeadDim));
   for (auto _ : state) {
     const std::byte* values = pages.Next();
-    (context.table.*type.values)({weights.data(),
-                                  kPositions,
-                                  queries,
-                                  values,
-                                  kPositions,
-                                  kHeadDim,
-                                  out.data(),
-                                  kHeadDim,
-                                  {pages.following()}});
+    const kernels::NextRead next{pages.following()};
+    (context.table.*type.values)({weights.data(), kPositions, queries, values, kPositions, kHeadDim,
+                                  out.data(), kHeadDim, next});
     benchmark::ClobberMemory();
   }
   Count(state, type, queries);

@@ -87,14 +87,17 @@ bool FetchesRowsNear();
 // its own prefetchers go on with, come soonest (docs/benchmarks.md).
 bool DropsFetches();
 
-// Attention over part of one KV head, whose keys and values lie as in a page (tensor/kv_layout.h),
-// in the type that the kernel's name says. Several queries (of the head's group, of several tokens)
-// read them together. What will be read next is fetched meanwhile.
+// What attention reads next, and how it is fetched meanwhile.
 struct NextRead {
   const std::byte* data = nullptr;  // as many bytes as are read now; null: nothing
   bool insists = DropsFetches();
   bool near = insists && FetchesRowsNear();  // into the first-level cache
 };
+
+// Attention over part of one KV head, whose keys and values lie as in a page (tensor/kv_layout.h),
+// in the type that the kernel's name says. Several queries (of the head's group, of several tokens)
+// read them together.
+//
 // scores[i * score_stride + j] = q_i . keys[first + j], 0 <= j < count, in float32; the queries are
 // already scaled. Blocks of keys are read as a whole.
 struct AttentionScoresArgs {

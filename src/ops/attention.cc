@@ -116,6 +116,7 @@ void AttendBySplits(Compute& compute, const AttentionArgs& args, int64_t splits)
       const Workspace w =
           Workspace::At(args.scratch.row(worker), block.queries(), args.layout->head_dim);
       block.CopyQueries(w.q);
+      // What this thread takes next mostly lies behind, also where its range ends.
       const Piece following = piece_of(i + 1);
       const std::byte* next =
           i + 1 < items ? block_of(following.token, following.part).FirstKeys(following.split)

@@ -60,16 +60,10 @@ void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
 void QueryBlock::ComputeScores(Span page, int64_t head, const Workspace& w) const {
   const auto scores = is_half_ ? table_.attn_scores_f16 : table_.attn_scores_f32;
   const int64_t query = QueriesOf(head).begin;
-  scores({w.q + query * head_dim_,
-          head_dim_,
-          head_queries_,
-          KeysAt(page.begin, head),
-          IndexInBlock(page.begin),
-          page.count(),
-          head_dim_,
-          w.scores + query * KvLayout::kPageTokens,
-          KvLayout::kPageTokens,
-          {ValuesAt(page.begin, head)}});
+  const kernels::NextRead next{ValuesAt(page.begin, head)};
+  scores({w.q + query * head_dim_, head_dim_, head_queries_, KeysAt(page.begin, head),
+          IndexInBlock(page.begin), page.count(), head_dim_,
+          w.scores + query * KvLayout::kPageTokens, KvLayout::kPageTokens, next});
 }
 
 void QueryBlock::WeighScores(Span page, Span positions, Queries queries, const Workspace& w,
