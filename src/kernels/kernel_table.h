@@ -91,7 +91,8 @@ bool DropsFetches();
 struct NextRead {
   const std::byte* data = nullptr;  // as many bytes as are read now; null: nothing
   bool insists = DropsFetches();
-  bool near = insists && FetchesRowsNear();  // into the first-level cache
+  // Into the first-level cache, as for rows; others were only measured with the second-level one.
+  bool near = insists && FetchesRowsNear();
 };
 
 // Attention over part of one KV head, whose keys and values lie as in a page (tensor/kv_layout.h),

@@ -205,6 +205,11 @@ TEST_F(StreamedFfnsTest, RangesThatArriveGoOnOverWhatTheCacheHas) {
       ranges.push_back(rows.up.rows);
     };
     streamed.ForEachArriving(*compute_, {0, 0, FfnActivation::kRelu}, visit);
+    const StreamCounts& counts = streamed.range_counts();
+    EXPECT_EQ(counts.pinned, 64);
+    EXPECT_EQ(counts.hits, cached);
+    EXPECT_EQ(counts.misses, 448 - cached);
+    EXPECT_EQ(counts.bytes_read, static_cast<uint64_t>(counts.misses) * model.shape().bundle_bytes);
     return ranges;
   };
   using testing::ElementsAre;
