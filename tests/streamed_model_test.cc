@@ -174,14 +174,18 @@ TEST_F(StreamedModelTest, SequencesThatAreDecodedTogetherHaveTheLogitsThatTheyHa
     const auto resident = Load(options);
     const auto expected = DecodedLogits(*resident, kSequences, false);
     EXPECT_EQ(DecodedLogits(*resident, kSequences, true), expected) << FfnModeName(mode);
-    // Also fewer at a time than are decoded.
-    for (const int64_t sequences : {1, 4}) {
+    options.streaming.pipeline.lookahead = Lookahead::kOn;
+    // Also fewer at a time than are decoded, whose lists are not guessed.
+    for (const int64_t sequences : {1, 4, 9}) {
       options.kv_sequences = sequences;
       options.context = 1024;  // pages for all
       options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{12} << 20);
       const auto streamed = Load(options);
       ASSERT_NE(streamed->streamed(), nullptr);
       EXPECT_EQ(DecodedLogits(*streamed, kSequences, true), expected)
+          << FfnModeName(mode) << ", room for " << sequences;
+      const bool looks_ahead = mode == FfnMode::kPredicted && sequences == 9;
+      EXPECT_EQ(streamed->streamed()->counts().reads_ahead > 0, looks_ahead)
           << FfnModeName(mode) << ", room for " << sequences;
     }
   }

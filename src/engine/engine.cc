@@ -68,9 +68,9 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
       engine->budget_, Forward::LayoutFor(spec, plan.limits.kv_dtype), plan.kv_tokens);
   engine->forward_ = engine->MakeForward(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
-    engine->selector_ =
-        std::make_unique<PredictorSelector>(spec, *engine->model_->predictors(), engine->compute_,
-                                            engine->budget_, plan.limits.max_tokens);
+    engine->selector_ = std::make_unique<PredictorSelector>(
+        spec, *engine->model_->predictors(), engine->compute_, engine->budget_,
+        plan.limits.max_tokens, plan.limits.tokens_together);
   } else {
     engine->selector_ = std::make_unique<DenseSelector>(plan.mode);
   }

@@ -148,17 +148,28 @@ BlockQ8* MatMulInput::CheckedBlocks(int64_t rows) {
 const BlockQ8* MatMulInput::Quantized(Compute& compute) {
   BlockQ8* out = CheckedBlocks(x_.rows);
   if (is_quantized_) return out;
-  const kernels::KernelTable& table = compute.kernels();
-  const int64_t blocks = x_.cols / 32;
   compute.team().ParallelFor(x_.rows, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t panel = r / table.panel_tokens * table.panel_tokens;
-      const int64_t panel_size = std::min(table.panel_tokens, x_.rows - panel);
-      table.quantize_q8(x_.row(r), x_.cols, out + panel * blocks + (r - panel), panel_size);
-    }
+    QuantizeRows(compute.kernels(), begin, end, out);
   });
   is_quantized_ = true;
   return out;
+}
+
+const BlockQ8* MatMulInput::QuantizedAlone(Compute& compute) {
+  BlockQ8* out = CheckedBlocks(x_.rows);
+  if (!is_quantized_) QuantizeRows(compute.kernels(), 0, x_.rows, out);
+  is_quantized_ = true;
+  return out;
+}
+
+void MatMulInput::QuantizeRows(const kernels::KernelTable& table, int64_t begin, int64_t end,
+                               BlockQ8* out) const {
+  const int64_t blocks = x_.cols / 32;
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t panel = r / table.panel_tokens * table.panel_tokens;
+    const int64_t panel_size = std::min(table.panel_tokens, x_.rows - panel);
+    table.quantize_q8(x_.row(r), x_.cols, out + panel * blocks + (r - panel), panel_size);
+  }
 }
 
 const BlockQ8* MatMulInput::QuantizedRow(Compute& compute, int64_t r) {

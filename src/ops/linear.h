@@ -23,6 +23,8 @@ class MatMulInput {
 
   // Quantizes on first use after Set. x().cols must be a multiple of 32.
   const kernels::BlockQ8* Quantized(Compute& compute);
+  // The same on the calling thread alone.
+  const kernels::BlockQ8* QuantizedAlone(Compute& compute);
   // Row r alone, as a panel of its own. Valid until the next call.
   const kernels::BlockQ8* QuantizedRow(Compute& compute, int64_t r);
 
@@ -30,6 +32,8 @@ class MatMulInput {
 
  private:
   kernels::BlockQ8* CheckedBlocks(int64_t rows);
+  void QuantizeRows(const kernels::KernelTable& table, int64_t begin, int64_t end,
+                    kernels::BlockQ8* out) const;
 
   FloatView x_;
   Buffer blocks_;  // of all rows, and of one more for QuantizedRow
@@ -47,9 +51,9 @@ struct Product {
 // kernel are a bug of the loader: Error(kInternal). Shapes are checked likewise.
 void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& input);
 
-// Rows [begin, end) of a product with one token, on the calling thread alone; the bits are
-// MatMul's. `begin` is a multiple of kMatMulRowGrain. q8: the token as MatMulInput::QuantizedRow
-// has it; null where weights are floats. Shapes are the caller's to check.
+// Rows [begin, end) of a product, on the calling thread alone; the bits are MatMul's. `begin` is a
+// multiple of kMatMulRowGrain. q8: x as MatMulInput quantizes it; null where weights are floats.
+// Shapes are the caller's to check.
 inline constexpr int64_t kMatMulRowGrain = 64;
 void MatMulRows(Compute& compute, const Product& product, FloatView x, const kernels::BlockQ8* q8,
                 int64_t begin, int64_t end) noexcept;

@@ -84,6 +84,30 @@ TEST_P(LinearTest, AgreesWithTheProductOfTheStoredValues) {
   }
 }
 
+TEST_P(LinearTest, RowsOnOneThreadHaveTheSameBits) {
+  for (const std::string& isa : UsableIsaNames()) {
+    Compute compute(isa, 2);
+    const int64_t rows = 2 * kMatMulRowGrain + 37;
+    const Matrix w(GetParam(), rows, 96, 9);
+    const std::vector<float> bias(static_cast<size_t>(rows), -0.5f);
+    for (const int64_t tokens : {1, 2, 8, 33}) {
+      const Input x(tokens, 96, 10);
+      std::vector<float> expected(static_cast<size_t>(tokens * rows)), out(expected.size(), 7.0f);
+      MatMulInput input(budget_, tokens, 96);
+      input.Set(x.view);
+      const Product whole{w.view, {expected.data(), tokens, rows, rows}, bias.data()};
+      MatMul(compute, {&whole, 1}, input);
+      input.Set(x.view);
+      const Product parts{w.view, {out.data(), tokens, rows, rows}, bias.data()};
+      const kernels::BlockQ8* q8 = w.view.is_tiled ? input.QuantizedAlone(compute) : nullptr;
+      for (const int64_t begin : {kMatMulRowGrain, int64_t{0}, 2 * kMatMulRowGrain}) {
+        MatMulRows(compute, parts, x.view, q8, begin, std::min(begin + kMatMulRowGrain, rows));
+      }
+      EXPECT_EQ(out, expected) << isa << " " << tokens;
+    }
+  }
+}
+
 TEST_P(LinearTest, ActiveRowsHaveTheSameBitsAndOthersAreZero) {
   Compute compute("auto", 2);
   const Matrix w(GetParam(), 50, 64, 4);

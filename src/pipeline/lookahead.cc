@@ -37,14 +37,21 @@ bool LookaheadTrial::is_on() const {
   return is_second != begins_with;
 }
 
-void LookaheadTrial::EndToken(double seconds) {
+void LookaheadTrial::EndToken(double seconds, int64_t sequences) {
   if (lookahead_ != Lookahead::kAuto) return;
   if (keeps_) {
     keeps_ = --tokens_left_ > 0;
     return;
   }
+  const bool is_second = tokens_of_trial_ % 2 != 0;
+  if (is_second && sequences != sequences_) {
+    --tokens_of_trial_;
+    return;
+  }
   (is_on() ? with_seconds_ : without_seconds_) = seconds;
-  if (++tokens_of_trial_ % 2 != 0) return;
+  sequences_ = sequences;
+  ++tokens_of_trial_;
+  if (!is_second) return;
   won_ += with_seconds_ < without_seconds_ ? 1 : 0;
   if (tokens_of_trial_ < 2 * kPairsOfTrial) return;
   if (won_ >= kPairsToWin) decision_ = true;

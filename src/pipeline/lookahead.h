@@ -19,16 +19,18 @@ std::optional<Lookahead> LookaheadFromName(std::string_view name);
 // because what a token reads depends on what the text is about, which changes their times by more
 // than looking ahead does. A way that is faster in most of the pairs is kept for a while, twice as
 // long every time; where neither is, what was decided before stands, and first that it looks ahead:
-// times of single tokens are noisy, and what is guessed while threads wait costs little. Results do
-// not depend on what it decides. One thread at a time.
+// times of single tokens are noisy, and what is guessed while threads wait costs little. Where
+// several sequences decode together, a pass is what a token is here. Results do not depend on what
+// it decides. One thread at a time.
 class LookaheadTrial {
  public:
   explicit LookaheadTrial(Lookahead lookahead);
 
   // Whether the next token looks ahead.
   bool is_on() const;
-  // A token was computed so.
-  void EndToken(double seconds);
+  // A token was computed so, or one of each of some sequences; such passes are only compared where
+  // they are of as many.
+  void EndToken(double seconds, int64_t sequences = 1);
 
   // Of a trial; a pair that begins without it follows one that begins with it.
   static constexpr int kPairsOfTrial = 8;
@@ -45,6 +47,7 @@ class LookaheadTrial {
   int64_t tokens_left_ = 0;
   int64_t next_keep_ = kFewestTokensKept;
   double with_seconds_ = 0, without_seconds_ = 0;  // of the pair at hand
+  int64_t sequences_ = 0;                          // of its first token
   int tokens_of_trial_ = 0;
   int won_ = 0;  // of the trial's pairs so far, those that were faster with it
 };

@@ -71,6 +71,31 @@ TEST(LookaheadTrialTest, WhatWasDecidedStandsUntilMostPairsSayOtherwise) {
   EXPECT_TRUE(is_on_after(kLost - 1));
 }
 
+TEST(LookaheadTrialTest, PassesAreComparedWithThoseOfAsManySequences) {
+  for (const double seconds : {0.95, 1.05}) {
+    LookaheadTrial trial(Lookahead::kAuto);
+    // Sequences come, of which each takes a second; and go.
+    for (int64_t i = 0; i < 20 * kTrial; ++i) {
+      const int64_t sequences = 2 + i % 7 / 3;
+      trial.EndToken(static_cast<double>(sequences) * (trial.is_on() ? seconds : 1.0), sequences);
+    }
+    // Until the pairs decided, and for as long as was kept then.
+    EXPECT_EQ(trial.is_on(), seconds < 1);
+  }
+}
+
+TEST(LookaheadTrialTest, APassThatIsNotComparedIsTriedAgain) {
+  LookaheadTrial trial(Lookahead::kAuto);
+  const bool first = trial.is_on();
+  trial.EndToken(1, 4);
+  EXPECT_NE(trial.is_on(), first);
+  trial.EndToken(1, 5);  // the pair begins anew
+  EXPECT_EQ(trial.is_on(), first);
+  trial.EndToken(1, 5);
+  trial.EndToken(1, 5);
+  EXPECT_NE(trial.is_on(), first) << "the next pair begins the other way round";
+}
+
 TEST(LookaheadTrialTest, TriesLessAndLessOften) {
   LookaheadTrial trial(Lookahead::kAuto);
   int64_t kept = LookaheadTrial::kFewestTokensKept;

@@ -32,7 +32,7 @@ struct NeuronFetch::Places {
 };
 
 int64_t NeuronFetch::MostAhead(const StreamPlan& plan, bool reads_ahead) {
-  return reads_ahead && !plan.holds_gates ? std::min<int64_t>(256, plan.spare_slots() / 8) : 0;
+  return reads_ahead && !plan.holds_gates ? std::min<int64_t>(512, plan.spare_slots() / 8) : 0;
 }
 
 int64_t NeuronFetch::MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead) {

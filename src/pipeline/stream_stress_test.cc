@@ -110,7 +110,7 @@ class StreamStressTest : public StreamedFfnsTest {
   // Some FFNs of one token; before each the list of the next is guessed, right or wrong. Throws
   // what Run throws.
   void ExpectTokenOfMemory(const TestBundles& model, StreamedFfns& streamed) {
-    streamed.BeginPass(Chance(0.8));
+    streamed.BeginPass(Chance(0.8) ? 1 : 0);
     StreamedFfn ffn = RandomFfn(model);
     std::vector<int32_t> neurons = RandomList(model.sizes().neurons, random_);
     for (int64_t left = Pick(1, 4); left > 0; --left) {
@@ -140,10 +140,26 @@ class StreamStressTest : public StreamedFfnsTest {
     EXPECT_EQ(out, Resident(model, ffn, x, list, skip_silent));
   }
 
-  // Tokens of different sequences. Throws what RunBatch throws.
-  void ExpectBatchOfMemory(const TestBundles& model, StreamedFfns& streamed) {
-    const StreamedFfn ffn = RandomFfn(model);
-    const int64_t tokens = Pick(1, 6), hidden = model.sizes().hidden;
+  // Some FFNs of a pass of several sequences, guessed as those of one token. Throws what RunBatch
+  // throws.
+  void ExpectPassOfMemory(const TestBundles& model, StreamedFfns& streamed) {
+    const int64_t tokens = Pick(1, 6);
+    streamed.BeginPass(Chance(0.8) ? tokens : 0);
+    StreamedFfn ffn = RandomFfn(model);
+    for (int64_t left = Pick(1, 3); left > 0; --left) {
+      const StreamedFfn next = RandomFfn(model);
+      StepsToAList guess(RandomList(model.sizes().neurons, random_), static_cast<int>(Pick(1, 20)));
+      const bool is_other = next.layer != ffn.layer || next.expert != ffn.expert;
+      if (streamed.looks_ahead() && is_other) streamed.Expect(next, guess);
+      ExpectBatchOfMemory(model, streamed, ffn, tokens);
+      ffn = next;
+    }
+    if (Chance(0.9)) streamed.EndToken();
+  }
+
+  void ExpectBatchOfMemory(const TestBundles& model, StreamedFfns& streamed, const StreamedFfn& ffn,
+                           int64_t tokens) {
+    const int64_t hidden = model.sizes().hidden;
     std::vector<std::vector<float>> x;
     std::vector<std::vector<int32_t>> neurons;
     std::vector<float> all;
@@ -157,11 +173,9 @@ class StreamStressTest : public StreamedFfnsTest {
     const bool has_lists = !streamed.store().plan().holds_gates || Chance(0.5);
     SparseBatch batch(budget_, {tokens, hidden, model.sizes().neurons});
     std::vector<float> out(all.size(), 99.0f);
-    streamed.BeginPass();
     streamed.RunBatch(RandomCompute(), batch, ffn, {all.data(), tokens, hidden, hidden},
                       has_lists ? SparseBatch::Lists(lists) : SparseBatch::Lists(), skip_silent,
                       {out.data(), tokens, hidden, hidden});
-    streamed.EndToken();
     for (size_t t = 0; t < x.size(); ++t) {
       std::optional<std::span<const int32_t>> list;
       if (has_lists) list = neurons[t];
@@ -195,7 +209,7 @@ class StreamStressTest : public StreamedFfnsTest {
 
   void ExpectStepOfMemory(const TestBundles& model, StreamedFfns& streamed) {
     if (Chance(0.2)) return ExpectPromptOfMemory(model, streamed);
-    if (Chance(0.4)) return ExpectBatchOfMemory(model, streamed);
+    if (Chance(0.4)) return ExpectPassOfMemory(model, streamed);
     ExpectTokenOfMemory(model, streamed);
   }
 

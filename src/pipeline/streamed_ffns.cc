@@ -47,20 +47,21 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
       store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
       decode_(budget, store_, options.pipeline, options.merge_gap_bytes, options.reads_ahead()),
-      trial_(options.reads_ahead() ? options.lookahead : Lookahead::kOff) {}
+      of_one_(options.reads_ahead() ? options.lookahead : Lookahead::kOff),
+      of_several_(of_one_) {}
 
-void StreamedFfns::BeginPass(bool decodes_one) {
+void StreamedFfns::BeginPass(int64_t decoded) {
   watch_ = Stopwatch();
   // What nobody asked for, or what a pass that ended early left.
   decode_.StopAhead();
   store_.file().CheckUnchanged();
-  decodes_one_ = decodes_one;
-  looks_ahead_ = decodes_one && trial_.is_on();
+  decoded_ = decoded;
+  looks_ahead_ = decoded > 0 && trial().is_on();
 }
 
 void StreamedFfns::EndToken() noexcept {
   store_.cache().EndToken();
-  if (decodes_one_) trial_.EndToken(watch_.Seconds());
+  if (decoded_ > 0) trial().EndToken(watch_.Seconds(), decoded_);
 }
 
 uint64_t StreamedFfns::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,

@@ -54,10 +54,10 @@ class StreamedFfns {
   // throw. Throws Error(kIo), Error(kCorrupt).
   void Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress);
 
-  // Before a pass; decodes_one: a single token of a single sequence. Throws Error(kIo) where the
-  // file was truncated or replaced.
-  void BeginPass(bool decodes_one = false);
-  // After a token was decoded: the clock of policies that forget.
+  // Before a pass; decoded: of how many sequences it decodes a token, 0 where it does not only do
+  // that. Throws Error(kIo) where the file was truncated or replaced.
+  void BeginPass(int64_t decoded = 0);
+  // After a pass: the clock of policies that forget.
   void EndToken() noexcept;
 
   // Whether this pass wants a guess of what the FFN behind the one that is run next will list; see
@@ -116,13 +116,15 @@ class StreamedFfns {
   }
 
  private:
+  LookaheadTrial& trial() { return decoded_ == 1 ? of_one_ : of_several_; }
+
   StreamOptions options_;
   BundleStore store_;
   RangeReader ranges_;
   DecodePipeline decode_;
-  LookaheadTrial trial_;
+  LookaheadTrial of_one_, of_several_;
   // Of the pass.
-  bool decodes_one_ = false;
+  int64_t decoded_ = 0;
   bool looks_ahead_ = false;
   Stopwatch watch_;
 };

@@ -15,17 +15,15 @@ constexpr int64_t kStepBytes = 256 << 10;
 struct Places {
   size_t input, inner, logits, list, end;
 
-  explicit Places(const PredictorWidths& widths) {
+  Places(const PredictorWidths& widths, int64_t tokens) {
     ScratchPlaces scratch;
-    input = scratch.Take(widths.hidden, sizeof(float));
-    inner = scratch.Take(widths.rank, sizeof(float));
-    logits = scratch.Take(widths.neurons, sizeof(float));
+    input = scratch.Take(tokens * widths.hidden, sizeof(float));
+    inner = scratch.Take(tokens * widths.rank, sizeof(float));
+    logits = scratch.Take(tokens * widths.neurons, sizeof(float));
     list = scratch.Take(widths.neurons, sizeof(int32_t));
     end = scratch.used();
   }
 };
-
-FloatView RowOf(float* values, int64_t count) { return {values, 1, count, count}; }
 
 }  // namespace
 
@@ -39,12 +37,14 @@ int64_t ListAbove(const float* logits, int64_t begin, int64_t end, float thresho
   return count;
 }
 
-PredictorGuess::PredictorGuess(const PredictorWidths& widths, Compute& compute, Budget& budget)
+PredictorGuess::PredictorGuess(const PredictorWidths& widths, int64_t max_tokens, Compute& compute,
+                               Budget& budget)
     : compute_(compute),
-      hidden_input_(budget, 1, widths.hidden),
-      inner_input_(budget, 1, widths.rank),
-      scratch_(budget, "activations", Places(widths).end) {
-  const Places at(widths);
+      max_tokens_(max_tokens),
+      hidden_input_(budget, max_tokens, widths.hidden),
+      inner_input_(budget, max_tokens, widths.rank),
+      scratch_(budget, "activations", Places(widths, max_tokens).end) {
+  const Places at(widths, max_tokens);
   std::byte* base = scratch_.data();
   input_ = reinterpret_cast<float*>(base + at.input);
   inner_ = reinterpret_cast<float*>(base + at.inner);
@@ -52,9 +52,10 @@ PredictorGuess::PredictorGuess(const PredictorWidths& widths, Compute& compute, 
   list_ = reinterpret_cast<int32_t*>(base + at.list);
 }
 
-uint64_t PredictorGuess::ChargedBytes(const PredictorWidths& widths) {
-  return MatMulInput::ChargedBytes(1, widths.hidden) + MatMulInput::ChargedBytes(1, widths.rank) +
-         Buffer::ChargedBytes(Places(widths).end);
+uint64_t PredictorGuess::ChargedBytes(const PredictorWidths& widths, int64_t max_tokens) {
+  return MatMulInput::ChargedBytes(max_tokens, widths.hidden) +
+         MatMulInput::ChargedBytes(max_tokens, widths.rank) +
+         Buffer::ChargedBytes(Places(widths, max_tokens).end);
 }
 
 void PredictorGuess::Prepare(const Product& product, MatMulInput& input, FloatView x,
@@ -73,15 +74,19 @@ void PredictorGuess::Prepare(const Product& product, MatMulInput& input, FloatVi
   stage.finished.store(0, std::memory_order_relaxed);
 }
 
-void PredictorGuess::Begin(const PredictorView& predictor, const float* input) {
+void PredictorGuess::Begin(const PredictorView& predictor, FloatView inputs) {
   predictor_ = predictor;
   const int64_t hidden = predictor.down.cols, rank = predictor.rank(), neurons = predictor.up.rows;
-  std::memcpy(input_, input, static_cast<size_t>(hidden) * sizeof(float));
-  Prepare({predictor.down, RowOf(inner_, rank)}, hidden_input_, RowOf(input_, hidden), down_);
-  Prepare(
-      {predictor.up, RowOf(logits_, neurons), reinterpret_cast<const float*>(predictor.bias.data)},
-      inner_input_, RowOf(inner_, rank), up_);
-  if (predictor.down.is_tiled) down_.q8 = hidden_input_.QuantizedRow(compute_, 0);
+  for (int64_t i = 0; i < inputs.rows; ++i) {
+    std::memcpy(input_ + i * hidden, inputs.row(i), static_cast<size_t>(hidden) * sizeof(float));
+  }
+  const FloatView x = {input_, inputs.rows, hidden, hidden};
+  const FloatView inner = {inner_, inputs.rows, rank, rank};
+  const FloatView logits = {logits_, inputs.rows, neurons, neurons};
+  Prepare({predictor.down, inner}, hidden_input_, x, down_);
+  Prepare({predictor.up, logits, reinterpret_cast<const float*>(predictor.bias.data)}, inner_input_,
+          inner, up_);
+  if (predictor.down.is_tiled) down_.q8 = hidden_input_.QuantizedAlone(compute_);
   num_listed_ = 0;
   at_.store(&down_, std::memory_order_release);
 }
@@ -96,16 +101,30 @@ ListGuess::Step PredictorGuess::TakeStep() noexcept {
              std::min(begin + at->rows_of_step, at->product.weights.rows));
   if (at->finished.fetch_add(1, std::memory_order_acq_rel) + 1 < at->steps) return Step::kSome;
   if (at == &up_) {
-    num_listed_ = ListAbove(logits_, 0, predictor_.up.rows, predictor_.threshold, list_);
+    List();
     at_.store(nullptr, std::memory_order_release);
     return Step::kLast;
   }
   if (predictor_.relu) {
-    for (float* x = inner_; x < inner_ + predictor_.rank(); ++x) *x = std::max(*x, 0.0f);
+    float* end = inner_ + up_.x.rows * predictor_.rank();
+    for (float* x = inner_; x < end; ++x) *x = std::max(*x, 0.0f);
   }
-  if (predictor_.up.is_tiled) up_.q8 = inner_input_.QuantizedRow(compute_, 0);
+  if (predictor_.up.is_tiled) up_.q8 = inner_input_.QuantizedAlone(compute_);
   at_.store(&up_, std::memory_order_release);
   return Step::kSome;
+}
+
+// The highest logit of all tokens decides. No comparison holds for one that is not a number.
+void PredictorGuess::List() {
+  const int64_t neurons = predictor_.up.rows;
+  const FloatView& logits = up_.product.out;
+  for (int64_t i = 1; i < logits.rows; ++i) {
+    const float* row = logits.row(i);
+    for (int64_t n = 0; n < neurons; ++n) {
+      logits_[n] = logits_[n] > row[n] || row[n] != row[n] ? logits_[n] : row[n];
+    }
+  }
+  num_listed_ = ListAbove(logits_, 0, neurons, predictor_.threshold, list_);
 }
 
 }  // namespace hearth

@@ -1,4 +1,5 @@
-// A predictor's list for one token in steps. The bits, and so the list, are PredictorSelector's.
+// What a predictor lists for any of a few tokens, in steps. The bits, and so the neurons, are
+// PredictorSelector's.
 #pragma once
 
 #include <atomic>
@@ -30,11 +31,14 @@ class PredictorGuess final : public ListGuess {
  public:
   // Charged to `budget` as "activations". `compute` must outlive the object; of it only kernels are
   // used, never the team.
-  PredictorGuess(const PredictorWidths& widths, Compute& compute, Budget& budget);
-  static uint64_t ChargedBytes(const PredictorWidths& widths);
+  PredictorGuess(const PredictorWidths& widths, int64_t max_tokens, Compute& compute,
+                 Budget& budget);
+  static uint64_t ChargedBytes(const PredictorWidths& widths, int64_t max_tokens);
 
-  // Asks a predictor, which must live until the last step, about `input` [hidden], which is copied.
-  void Begin(const PredictorView& predictor, const float* input);
+  // Asks a predictor, which must live until the last step, about `inputs`, up to max_tokens rows of
+  // [hidden], which are copied.
+  void Begin(const PredictorView& predictor, FloatView inputs);
+  int64_t max_tokens() const { return max_tokens_; }
 
   Step TakeStep() noexcept override;
   std::span<const int32_t> listed() const noexcept override {
@@ -54,15 +58,17 @@ class PredictorGuess final : public ListGuess {
   };
 
   static void Prepare(const Product& product, MatMulInput& input, FloatView x, Stage& stage);
+  void List();
 
   Compute& compute_;
+  const int64_t max_tokens_;
   MatMulInput hidden_input_;
   MatMulInput inner_input_;
   Buffer scratch_;
   // Views into scratch_.
-  float* input_;
-  float* inner_;
-  float* logits_;
+  float* input_;   // [max_tokens][hidden]
+  float* inner_;   // [max_tokens][rank]
+  float* logits_;  // [max_tokens][neurons]
   int32_t* list_;
   PredictorView predictor_;
   Stage down_, up_;

@@ -45,14 +45,15 @@ struct Sizes {
 }  // namespace
 
 PredictorSelector::PredictorSelector(const ModelSpec& model, const ModelPredictors& predictors,
-                                     Compute& compute, Budget& budget, int64_t max_tokens)
+                                     Compute& compute, Budget& budget, int64_t max_tokens,
+                                     int64_t tokens_together)
     : predictors_(predictors),
       compute_(compute),
       max_tokens_(max_tokens),
       hidden_input_(budget, max_tokens, Sizes(model, predictors.spec).hidden),
       inner_input_(budget, max_tokens, Sizes(model, predictors.spec).rank),
       counts_(static_cast<size_t>(model.num_layers)),
-      guess_(Sizes(model, predictors.spec).widths(), compute, budget) {
+      guess_(Sizes(model, predictors.spec).widths(), tokens_together, compute, budget) {
   for (const ModelPredictors::Layer& layer : predictors.layers) {
     if (layer.down.empty() != layer.up.empty() || layer.down.empty() != layer.bias.empty() ||
         layer.down.rows != layer.up.cols || layer.bias.cols != layer.up.rows) {
@@ -75,12 +76,12 @@ PredictorSelector::PredictorSelector(const ModelSpec& model, const ModelPredicto
 }
 
 uint64_t PredictorSelector::ChargedBytes(const ModelSpec& model, const PredictorSpec& spec,
-                                         int64_t max_tokens) {
+                                         int64_t max_tokens, int64_t tokens_together) {
   const Sizes sizes(model, spec);
   return MatMulInput::ChargedBytes(max_tokens, sizes.hidden) +
          MatMulInput::ChargedBytes(max_tokens, sizes.rank) +
          Buffer::ChargedBytes(sizes.ScratchBytes(max_tokens)) +
-         PredictorGuess::ChargedBytes(sizes.widths());
+         PredictorGuess::ChargedBytes(sizes.widths(), tokens_together);
 }
 
 void PredictorSelector::ResetCounts() {
@@ -130,10 +131,10 @@ void PredictorSelector::Select(const SelectionQuery& query, ActiveSets& out) {
 ListGuess* PredictorSelector::BeginGuess(const SelectionQuery& query) {
   const PredictorView predictor = predictors_.At(query.layer, query.expert);
   if (predictor.empty()) return nullptr;
-  if (query.tokens.size() != 1) {
-    throw Error(ErrorCode::kInternal, "PredictorSelector", "a guess for other than one token");
+  if (std::ssize(query.tokens) > guess_.max_tokens()) {
+    throw Error(ErrorCode::kInternal, "PredictorSelector", "a guess for more tokens than planned");
   }
-  guess_.Begin(predictor, InputRows(predictor, query).row(0));
+  guess_.Begin(predictor, InputRows(predictor, query));
   return &guess_;
 }
 

@@ -26,10 +26,11 @@ struct PredictionCounts {
 // nor on which tokens are asked about together. One thread at a time; a Select allocates nothing.
 class PredictorSelector : public ActivationSelector {
  public:
-  // Scratch for batches of up to max_tokens, charged to `budget` as "activations". Everything
-  // referred to must outlive the object. Throws Error(kInternal) where views do not fit the model.
+  // Scratch for batches of up to max_tokens, and for guesses of up to tokens_together, charged to
+  // `budget` as "activations". Everything referred to must outlive the object. Throws
+  // Error(kInternal) where views do not fit the model.
   PredictorSelector(const ModelSpec& model, const ModelPredictors& predictors, Compute& compute,
-                    Budget& budget, int64_t max_tokens);
+                    Budget& budget, int64_t max_tokens, int64_t tokens_together = 1);
 
   void Select(const SelectionQuery& query, ActiveSets& out) override;
   ListGuess* BeginGuess(const SelectionQuery& query) override;
@@ -40,7 +41,7 @@ class PredictorSelector : public ActivationSelector {
 
   // What the constructor charges, for planning; from a spec, before anything is loaded.
   static uint64_t ChargedBytes(const ModelSpec& model, const PredictorSpec& spec,
-                               int64_t max_tokens);
+                               int64_t max_tokens, int64_t tokens_together = 1);
 
  private:
   FloatView InputRows(const PredictorView& predictor, const SelectionQuery& query);

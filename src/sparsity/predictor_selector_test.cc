@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -118,13 +121,14 @@ Lists SelectOnce(const TestPredictors& p, int threads, int64_t expert,
   return Copy(sets);
 }
 
-// The same list in steps, which so many threads take.
-std::vector<int32_t> GuessOnce(const TestPredictors& p, int threads, int64_t token, FloatView input,
+// The same of all tokens together, in steps, which so many threads take.
+std::vector<int32_t> GuessOnce(const TestPredictors& p, int threads,
+                               std::span<const int64_t> tokens, FloatView input,
                                FloatView residual) {
   Budget budget;
   Compute compute("auto", 1);
-  PredictorSelector selector(p.model, p.predictors, compute, budget, 64);
-  const SelectionQuery query = {0, 0, {&token, 1}, input, residual, true};
+  PredictorSelector selector(p.model, p.predictors, compute, budget, 64, std::ssize(tokens));
+  const SelectionQuery query = {0, 0, tokens, input, residual, true};
   ListGuess* guess = selector.BeginGuess(query);
   if (guess == nullptr) return {-1};
   std::atomic<int> num_last{0};
@@ -220,23 +224,60 @@ TEST(PredictorSelectorTest, ListsAreTheSameForEveryThreadCountAndBatch) {
   }
 }
 
-TEST(PredictorSelectorTest, AGuessInStepsIsTheSameList) {
-  const int64_t token = 0;
+// Ascending.
+std::vector<int32_t> Union(const Lists& lists) {
+  std::set<int32_t> all;
+  for (const std::vector<int32_t>& list : lists) all.insert(list.begin(), list.end());
+  return {all.begin(), all.end()};
+}
+
+TEST(PredictorSelectorTest, AGuessInStepsIsWhatTheListsNameTogether) {
+  const std::vector<int64_t> all = {0, 1, 2, 3, 4, 5, 6};
   for (const DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kF16, DType::kF32}) {
     for (const PredictorInput input : {PredictorInput::kFfnInput, PredictorInput::kResidual}) {
       for (const int64_t neurons : {1, 33, 7001, 30000}) {
         TestPredictors p(neurons, 96, 0, dtype);
         p.predictors.spec.input = input;
         p.predictors.spec.relu = neurons % 2 == 0;
-        const Rows x(1, 5), residual(1, 6);
-        const Lists expected = SelectOnce(p, 1, 0, {&token, 1}, x.view, residual.view);
-        for (const int threads : {1, 2, 3}) {
-          EXPECT_EQ(GuessOnce(p, threads, token, x.view, residual.view), expected[0])
-              << NameOf(dtype) << " " << neurons << " " << threads;
+        for (const int64_t count : {1, 2, 7}) {
+          const std::span<const int64_t> tokens = std::span(all).first(static_cast<size_t>(count));
+          const Rows x(count, 5), residual(count, 6);
+          const Lists lists = SelectOnce(p, 1, 0, tokens, x.view, residual.view);
+          for (const int threads : {1, 2, 3}) {
+            EXPECT_EQ(GuessOnce(p, threads, tokens, x.view, residual.view), Union(lists))
+                << NameOf(dtype) << " " << neurons << " " << count << " " << threads;
+          }
         }
       }
     }
   }
+}
+
+TEST(PredictorSelectorTest, ATokenThatIsNotANumberGuessesNothing) {
+  const std::vector<int64_t> tokens = {0, 1, 2};
+  TestPredictors p(700, 32, 0, DType::kF32);
+  Rows x(3, 5);
+  const Lists lists = SelectOnce(p, 1, 0, tokens, x.view, x.view);
+  for (size_t t = 0; t < 3; ++t) {
+    Rows broken = x;
+    broken.view.data = broken.values.data();
+    std::fill_n(broken.view.row(static_cast<int64_t>(t)), TestPredictors::kHidden, std::nanf(""));
+    Lists others = lists;
+    others[t].clear();
+    EXPECT_EQ(GuessOnce(p, 1, tokens, broken.view, broken.view), Union(others)) << t;
+  }
+}
+
+TEST(PredictorSelectorTest, RefusesToGuessForMoreTokensThanPlanned) {
+  const TestPredictors p(100, 32, 0, DType::kF32);
+  Budget budget;
+  Compute compute("auto", 1);
+  PredictorSelector selector(p.model, p.predictors, compute, budget, 4, 2);
+  const Rows x(3, 1);
+  const std::vector<int64_t> tokens = {0, 1, 2};
+  EXPECT_NE(selector.BeginGuess({0, 0, std::span(tokens).first(2), x.view.Rows(0, 2), x.view}),
+            nullptr);
+  EXPECT_THROW(selector.BeginGuess({0, 0, tokens, x.view, x.view}), Error);
 }
 
 TEST(PredictorSelectorTest, AnExpertReadsTheResidualOfItsOwnTokens) {
@@ -311,8 +352,9 @@ TEST(PredictorSelectorTest, ChargesWhatItSays) {
     p.predictors.spec.input = PredictorInput::kResidual;
     Budget budget;
     Compute compute("auto", 1);
-    const PredictorSelector selector(p.model, p.predictors, compute, budget, 17);
-    EXPECT_EQ(budget.used_bytes(), PredictorSelector::ChargedBytes(p.model, p.predictors.spec, 17));
+    const PredictorSelector selector(p.model, p.predictors, compute, budget, 17, 5);
+    EXPECT_EQ(budget.used_bytes(),
+              PredictorSelector::ChargedBytes(p.model, p.predictors.spec, 17, 5));
   }
   Budget tight(1000);
   const TestPredictors p(300, 32, 0, DType::kF32);

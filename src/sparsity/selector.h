@@ -54,9 +54,9 @@ class ActivationSelector {
   // active sets.
   virtual FfnMode mode() const { return FfnMode::kPredicted; }
   virtual void Select(const SelectionQuery& query, ActiveSets& out) = 0;
-  // Begins to find out what a single token will list, beside what was asked last. Nobody may be at
-  // the guess before when it begins. Null where all neurons are meant, or where the selector cannot
-  // know beforehand.
+  // Begins to find out what any of a few tokens will list, beside what was asked last. Nobody may
+  // be at the guess before when it begins. Null where all neurons are meant, or where the selector
+  // cannot know beforehand.
   virtual ListGuess* BeginGuess(const SelectionQuery& /*query*/) { return nullptr; }
 };
 
