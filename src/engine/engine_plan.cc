@@ -49,7 +49,8 @@ ForwardLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
   limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
   limits.kv_dtype = options.kv_dtype;
   limits.ffn_of_neurons = plan.is_packed;
-  limits.tokens_together = std::clamp<int64_t>(options.kv_sequences, 1, SparseBatch::kMostTokens);
+  limits.tokens_together = std::min(
+      std::clamp<int64_t>(options.kv_sequences, 1, SparseBatch::kMostTokens), limits.max_tokens);
   return limits;
 }
 

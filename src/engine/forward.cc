@@ -270,7 +270,7 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
 }
 
 void Forward::RunLayers() {
-  // More of them than are computed together are not guessed together either.
+  // Lists of more sequences than are computed together are not guessed together either.
   const bool is_together =
       is_decoding_ && num_rows_ <= std::max<int64_t>(limits_.tokens_together, 1);
   if (streamed_ != nullptr) streamed_->BeginPass(is_together ? num_rows_ : 0);

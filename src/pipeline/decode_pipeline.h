@@ -73,10 +73,10 @@ class DecodePipeline {
   SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
                            FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
 
-  // Lets the threads of the next Run find out, while they wait for its reads, what the list of
-  // `next`, another FFN, will probably be. Once that is known and nothing of Run's own list is left
-  // to read, some of it is read. What they do not get to is left undone. `guess` must outlive that
-  // Run.
+  // Lets the threads of the next Run or RunBatch find out, while they wait for its reads, what the
+  // list of `next`, another FFN, will probably be. Once that is known and nothing of that call's
+  // own list is left to read, some of it is read. What they do not get to is left undone. `guess`
+  // must outlive that call.
   void Expect(const StreamedFfn& next, ListGuess& guess) {
     guess_ = &guess;
     guessed_ffn_ = store_.FfnIndex(next.layer, next.expert);

@@ -20,16 +20,16 @@ std::optional<Lookahead> LookaheadFromName(std::string_view name);
 // than looking ahead does. A way that is faster in most of the pairs is kept for a while, twice as
 // long every time; where neither is, what was decided before stands, and first that it looks ahead:
 // times of single tokens are noisy, and what is guessed while threads wait costs little. Where
-// several sequences decode together, a pass is what a token is here. Results do not depend on what
-// it decides. One thread at a time.
+// several sequences decode together, a pass is what a token is here; what is decided holds for any
+// number of them. Results do not depend on what it decides. One thread at a time.
 class LookaheadTrial {
  public:
   explicit LookaheadTrial(Lookahead lookahead);
 
   // Whether the next token looks ahead.
   bool is_on() const;
-  // A token was computed so, or one of each of some sequences; such passes are only compared where
-  // they are of as many.
+  // A pass was computed so, which decoded a token of each of so many sequences. The second pass of
+  // a pair counts only where it is of as many as the first; otherwise the pair begins again.
   void EndToken(double seconds, int64_t sequences = 1);
 
   // Of a trial; a pair that begins without it follows one that begins with it.

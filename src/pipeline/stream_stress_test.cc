@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -140,31 +141,46 @@ class StreamStressTest : public StreamedFfnsTest {
     EXPECT_EQ(out, Resident(model, ffn, x, list, skip_silent));
   }
 
-  // Some FFNs of a pass of several sequences, guessed as those of one token. Throws what RunBatch
-  // throws.
+  using Lists = std::vector<std::vector<int32_t>>;
+  Lists RandomLists(const TestBundles& model, int64_t tokens) {
+    Lists lists;
+    for (; tokens > 0; --tokens) lists.push_back(RandomList(model.sizes().neurons, random_));
+    return lists;
+  }
+  static std::vector<int32_t> Union(const Lists& lists) {
+    std::set<int32_t> all;
+    for (const std::vector<int32_t>& list : lists) all.insert(list.begin(), list.end());
+    return {all.begin(), all.end()};
+  }
+
+  // Some FFNs of a pass of several sequences; before each it is guessed, right or wrong, what any
+  // token of the next will list. Throws what RunBatch throws.
   void ExpectPassOfMemory(const TestBundles& model, StreamedFfns& streamed) {
     const int64_t tokens = Pick(1, 6);
     streamed.BeginPass(Chance(0.8) ? tokens : 0);
     StreamedFfn ffn = RandomFfn(model);
+    Lists lists = RandomLists(model, tokens);
     for (int64_t left = Pick(1, 3); left > 0; --left) {
       const StreamedFfn next = RandomFfn(model);
-      StepsToAList guess(RandomList(model.sizes().neurons, random_), static_cast<int>(Pick(1, 20)));
+      Lists next_lists = RandomLists(model, tokens);
+      StepsToAList guess(
+          Chance(0.7) ? Union(next_lists) : RandomList(model.sizes().neurons, random_),
+          static_cast<int>(Pick(1, 20)));
       const bool is_other = next.layer != ffn.layer || next.expert != ffn.expert;
       if (streamed.looks_ahead() && is_other) streamed.Expect(next, guess);
-      ExpectBatchOfMemory(model, streamed, ffn, tokens);
+      ExpectBatchOfMemory(model, streamed, ffn, lists);
       ffn = next;
+      lists.swap(next_lists);
     }
     if (Chance(0.9)) streamed.EndToken();
   }
 
   void ExpectBatchOfMemory(const TestBundles& model, StreamedFfns& streamed, const StreamedFfn& ffn,
-                           int64_t tokens) {
-    const int64_t hidden = model.sizes().hidden;
+                           const Lists& neurons) {
+    const int64_t tokens = std::ssize(neurons), hidden = model.sizes().hidden;
     std::vector<std::vector<float>> x;
-    std::vector<std::vector<int32_t>> neurons;
     std::vector<float> all;
     for (int64_t t = 0; t < tokens; ++t) {
-      neurons.push_back(RandomList(model.sizes().neurons, random_));
       x.push_back(RandomFloats(hidden, random_));
       all.insert(all.end(), x.back().begin(), x.back().end());
     }

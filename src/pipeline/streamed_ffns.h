@@ -54,8 +54,8 @@ class StreamedFfns {
   // throw. Throws Error(kIo), Error(kCorrupt).
   void Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress);
 
-  // Before a pass; decoded: of how many sequences it decodes a token, 0 where it does not only do
-  // that. Throws Error(kIo) where the file was truncated or replaced.
+  // Before a pass; decoded: how many sequences it decodes a token of, where they are computed
+  // together; 0 otherwise. Throws Error(kIo) where the file was truncated or replaced.
   void BeginPass(int64_t decoded = 0);
   // After a pass: the clock of policies that forget.
   void EndToken() noexcept;

@@ -16,7 +16,7 @@ class ListGuess {
     kSome,
     kLast,  // all is done now; once
   };
-  // Some ten microseconds of it. Any thread, several at a time.
+  // Some ten microseconds of it for a token, more for several. Any thread, several at a time.
   virtual Step TakeStep() noexcept = 0;
   // After kLast: neurons, ascending. Valid until the next guess begins.
   virtual std::span<const int32_t> listed() const noexcept = 0;
