@@ -58,11 +58,11 @@ struct Forward::Sizes {
   }
 
   SparseBatchShape BatchOf(const ForwardLimits& limits) const {
-    return {std::min(limits.tokens_together, limits.max_tokens), hidden, ffn};
+    return {limits.tokens_together, hidden, ffn};
   }
   // More than one token at a time.
   bool HasBatch(const ForwardLimits& limits) const {
-    return limits.ffn_of_neurons && BatchOf(limits).max_tokens > 1;
+    return limits.ffn_of_neurons && limits.tokens_together > 1;
   }
   SparsePrefillShape PrefillOf(const ForwardLimits& limits, int threads) const {
     return {limits.max_tokens, hidden, ffn, threads};
@@ -271,8 +271,7 @@ void Forward::Run(std::span<const BatchSequence> batch, ActivationSelector& sele
 
 void Forward::RunLayers() {
   // Lists of more sequences than are computed together are not guessed together either.
-  const bool is_together =
-      is_decoding_ && num_rows_ <= std::max<int64_t>(limits_.tokens_together, 1);
+  const bool is_together = is_decoding_ && num_rows_ <= limits_.tokens_together;
   if (streamed_ != nullptr) streamed_->BeginPass(is_together ? num_rows_ : 0);
   if (matrices_ != nullptr) matrices_->BeginPass();
   laps_.Start();

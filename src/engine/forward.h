@@ -83,8 +83,8 @@ struct ForwardLimits {
   int64_t max_context = 4096;    // longest sequence
   DType kv_dtype = DType::kF16;  // F16 or F32
   bool ffn_of_neurons = false;   // the model's FFNs are single neurons (a packed file's)
-  // Of those, tokens of different sequences that share a neuron's weights while it is at hand,
-  // and whose lists are guessed together; at most SparseBatch::kMostTokens.
+  // Of those, tokens of different sequences that share a neuron's weights while it is at hand, and
+  // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.
   int64_t tokens_together = 1;
 };
 

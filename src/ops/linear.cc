@@ -157,7 +157,8 @@ const BlockQ8* MatMulInput::Quantized(Compute& compute) {
 
 const BlockQ8* MatMulInput::QuantizedAlone(Compute& compute) {
   BlockQ8* out = CheckedBlocks(x_.rows);
-  if (!is_quantized_) QuantizeRows(compute.kernels(), 0, x_.rows, out);
+  if (is_quantized_) return out;
+  QuantizeRows(compute.kernels(), 0, x_.rows, out);
   is_quantized_ = true;
   return out;
 }
