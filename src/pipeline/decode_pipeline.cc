@@ -206,9 +206,9 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
                   .threads = compute.threads()};
   section.SplitColumns(RowGroupCount(store_.source().hidden_size));
   ListGuess* guess = std::exchange(guess_, nullptr);
-  const auto most = static_cast<size_t>(fetch_.max_listed());
-  for (size_t first = 0; first < listed.size(); first += most) {
-    const size_t count = std::min(listed.size() - first, most);
+  size_t count = 0;
+  for (size_t first = 0; first < listed.size(); first += count) {
+    count = static_cast<size_t>(fetch_.CountThatFits(listed.subspan(first)));
     work.BeginSegment(listed.subspan(first, count), store_.plan().holds_gates,
                       tokens_of.empty() ? tokens_of : tokens_of.subspan(first, count));
     section.Begin();

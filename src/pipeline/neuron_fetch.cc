@@ -17,16 +17,16 @@ constexpr uint64_t kAheadTag = uint64_t{1} << 32;
 }  // namespace
 
 struct NeuronFetch::Places {
-  size_t slots, entries, requests, missing, ready, ahead, end;
+  size_t slots, ready, ahead, entries, requests, missing, end;
 
-  explicit Places(int64_t listed) {
+  Places(int64_t listed, int64_t looked_up) {
     ScratchPlaces scratch;
     slots = scratch.Take(listed, sizeof(int32_t));
-    entries = scratch.Take(listed, sizeof(CacheEntry));
-    requests = scratch.Take(listed, sizeof(ReadRequest));
-    missing = scratch.Take(listed, sizeof(int32_t));
     ready = scratch.Take(listed, sizeof(int32_t));
     ahead = scratch.Take(listed, sizeof(int32_t));
+    entries = scratch.Take(looked_up, sizeof(CacheEntry));
+    requests = scratch.Take(looked_up, sizeof(ReadRequest));
+    missing = scratch.Take(looked_up, sizeof(int32_t));
     end = scratch.used();
   }
 };
@@ -35,41 +35,58 @@ int64_t NeuronFetch::MostAhead(const StreamPlan& plan, bool reads_ahead) {
   return reads_ahead && !plan.holds_gates ? std::min<int64_t>(512, plan.spare_slots() / 8) : 0;
 }
 
+int64_t NeuronFetch::MaxLookedUp(const StreamShape& shape, const StreamPlan& plan,
+                                 bool reads_ahead) {
+  return std::min(shape.neurons - plan.pinned_neurons,
+                  plan.spare_slots() - 2 * MostAhead(plan, reads_ahead));
+}
+
 int64_t NeuronFetch::MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead) {
-  return std::min(shape.neurons, plan.spare_slots() - 2 * MostAhead(plan, reads_ahead));
+  return plan.pinned_neurons + MaxLookedUp(shape, plan, reads_ahead);
 }
 
 uint64_t NeuronFetch::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                    bool reads_ahead) {
-  return Buffer::ChargedBytes(Places(MaxListed(shape, plan, reads_ahead)).end);
+  return Buffer::ChargedBytes(
+      Places(MaxListed(shape, plan, reads_ahead), MaxLookedUp(shape, plan, reads_ahead)).end);
 }
 
 NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
                          std::optional<uint32_t> merge_gap_bytes, bool reads_ahead)
     : store_(store),
       max_listed_(MaxListed(store.source().shape(), store.plan(), reads_ahead)),
+      max_looked_up_(MaxLookedUp(store.source().shape(), store.plan(), reads_ahead)),
       queue_(store.file().OpenQueue(
           {.depth = store.plan().queue_depth,
-           .capacity =
-               std::max(static_cast<size_t>(max_listed_ + 2 * MostAhead(store.plan(), reads_ahead)),
-                        static_cast<size_t>(store.plan().queue_depth)),
+           .capacity = std::max(
+               static_cast<size_t>(max_looked_up_ + 2 * MostAhead(store.plan(), reads_ahead)),
+               static_cast<size_t>(store.plan().queue_depth)),
            .merge_gap_bytes = merge_gap_bytes})),
-      memory_(budget, "activations", Places(max_listed_).end),
+      memory_(budget, "activations", Places(max_listed_, max_looked_up_).end),
       ahead_(store.spare_slot() + static_cast<int32_t>(store.plan().spare_slots() -
                                                        2 * MostAhead(store.plan(), reads_ahead)),
              MostAhead(store.plan(), reads_ahead)) {
-  const Places at(max_listed_);
+  const Places at(max_listed_, max_looked_up_);
   std::byte* base = memory_.data();
   slots_ = reinterpret_cast<int32_t*>(base + at.slots);
+  ready_ = reinterpret_cast<int32_t*>(base + at.ready);
+  ahead_places_ = reinterpret_cast<int32_t*>(base + at.ahead);
   entries_ = reinterpret_cast<CacheEntry*>(base + at.entries);
   requests_ = reinterpret_cast<ReadRequest*>(base + at.requests);
   missing_ = reinterpret_cast<int32_t*>(base + at.missing);
-  ready_ = reinterpret_cast<int32_t*>(base + at.ready);
-  ahead_places_ = reinterpret_cast<int32_t*>(base + at.ahead);
   if (reads_ahead) {
     expected_.reserve(static_cast<size_t>(store.source().neurons));
     ahead_requests_.reserve(static_cast<size_t>(ahead_.most()));
   }
+}
+
+int64_t NeuronFetch::NumPinned(std::span<const int32_t> listed) const {
+  const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
+  return std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
+}
+
+int64_t NeuronFetch::CountThatFits(std::span<const int32_t> listed) const {
+  return std::min(std::ssize(listed), NumPinned(listed) + max_looked_up_);
 }
 
 void NeuronFetch::RegisterSlots() {
@@ -78,9 +95,7 @@ void NeuronFetch::RegisterSlots() {
 }
 
 void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) noexcept {
-  const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
-  const auto first = std::lower_bound(neurons.begin(), neurons.end(), pinned);
-  expected_.assign(first, neurons.end());  // there is room for all
+  expected_.assign(neurons.begin() + NumPinned(neurons), neurons.end());  // there is room for all
   expected_ffn_ = ffn;
   is_expecting_.store(!expected_.empty() && ahead_.most() > 0, std::memory_order_release);
 }
@@ -133,8 +148,7 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
   // Nobody came to read it in time.
   if (ffn == expected_ffn_) is_expecting_ = false;
   num_missing_ = num_ahead_ = 0;
-  const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
-  num_pinned_ = std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
+  num_pinned_ = NumPinned(listed);
   for (int64_t i = 0; i < num_pinned_; ++i) {
     slots_[i] = store_.PinnedSlot(ffn) + listed[static_cast<size_t>(i)];
     ready_[i] = static_cast<int32_t>(i);

@@ -33,9 +33,12 @@ class NeuronFetch {
               bool reads_ahead);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
 
-  // The longest list: any of its neurons may need a spare slot.
+  // The longest list. Of its neurons that are not pinned any may need a spare slot, so that not
+  // every list of that length fits.
   static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
   int64_t max_listed() const { return max_listed_; }
+  // Of an ascending list, how many from the first on one call of Begin takes: at least one.
+  int64_t CountThatFits(std::span<const int32_t> listed) const;
   // Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
   // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.
   static int64_t MostAhead(const StreamPlan& plan, bool reads_ahead);
@@ -53,8 +56,8 @@ class NeuronFetch {
   // Forgets what is expected, and waits until nothing is in flight any more. Between lists.
   void StopAhead() noexcept;
 
-  // Takes an ascending list, which must live until End. Its pinned neurons are ready. tokens_of:
-  // for how many tokens each of them is listed, for who watches; empty: one.
+  // Takes an ascending list that fits, which must live until End. Its pinned neurons are ready.
+  // tokens_of: for how many tokens each of them is listed, for who watches; empty: one.
   void Begin(int64_t ffn, std::span<const int32_t> listed, std::span<const uint8_t> tokens_of = {});
   // Looks up where the others lie, and reads this part of all that is missing: once for a list.
   // What is in memory is ready then, and what arrives joins it.
@@ -95,6 +98,9 @@ class NeuronFetch {
  private:
   struct Places;  // where things lie in memory_
 
+  // The most of a list that are not pinned.
+  static int64_t MaxLookedUp(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
+  int64_t NumPinned(std::span<const int32_t> listed) const;
   void LookUp() noexcept;
   bool Reap(bool wait) noexcept;
   void Submit(SlotPart part) noexcept;
@@ -102,15 +108,17 @@ class NeuronFetch {
 
   BundleStore& store_;
   const int64_t max_listed_;
+  const int64_t max_looked_up_;  // of them
   std::unique_ptr<ReadQueue> queue_;
   Buffer memory_;
   // Views into memory_, an entry per position unless said otherwise.
   int32_t* slots_;
-  CacheEntry* entries_;  // of those that are not pinned
-  ReadRequest* requests_;
-  int32_t* missing_;  // positions that are read, those that were read ahead at the end
   int32_t* ready_;
   int32_t* ahead_places_;  // where what is missing was read ahead; -1: it was not
+  // An entry per neuron that is looked up.
+  CacheEntry* entries_;
+  ReadRequest* requests_;
+  int32_t* missing_;  // positions that are read, those that were read ahead at the end
   // The list.
   int64_t ffn_ = 0;
   std::span<const int32_t> listed_;

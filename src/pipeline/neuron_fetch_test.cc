@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "pipeline/test_bundles.h"
@@ -125,6 +127,59 @@ TEST_F(NeuronFetchTest, AGuessForWhatHasBegunIsDropped) {
   EXPECT_EQ(fetch_.counts().reads_ahead, 0);
   fetch_.StopAhead();
   EXPECT_FALSE(fetch_.in_flight());
+}
+
+// Where half of the neurons are pinned and the cache has hardly a slot.
+class PinnedNeuronFetchTest : public NeuronFetchTest {
+ protected:
+  static constexpr int64_t kPinned = 128;
+  static constexpr StreamPlan kPlan = {
+      .pinned_neurons = kPinned, .cache_slots = 1, .range_neurons = 64, .range_buffers = 2};
+
+  std::vector<int32_t> All() const {
+    std::vector<int32_t> all(256);
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  BundleStore pinning_{budget_, model_.Source(model_.File(budget_, 1)), kPlan,
+                       CachePolicyKind::kLru};
+};
+
+TEST_F(PinnedNeuronFetchTest, AListHoldsAllThatIsPinnedAndWhatSpareSlotsHoldOfTheRest) {
+  NeuronFetch fetch(budget_, pinning_, std::nullopt, true);
+  const int64_t others = kPlan.spare_slots() - 2 * NeuronFetch::MostAhead(kPlan, true);
+  ASSERT_LT(others, 256 - kPinned);
+  const std::vector<int32_t> all = All();
+  const std::span<const int32_t> listed = all;
+  EXPECT_EQ(fetch.max_listed(), kPinned + others);
+  EXPECT_EQ(fetch.CountThatFits(listed), kPinned + others);
+  EXPECT_EQ(fetch.CountThatFits(listed.subspan(100)), kPinned - 100 + others);
+  EXPECT_EQ(fetch.CountThatFits(listed.subspan(kPinned)), others);
+  EXPECT_EQ(fetch.CountThatFits(listed.first(kPinned + 1)), kPinned + 1);
+  EXPECT_EQ(fetch.CountThatFits({}), 0);
+}
+
+TEST_F(PinnedNeuronFetchTest, TheLongestListsComeWhole) {
+  NeuronFetch fetch(budget_, pinning_, std::nullopt, true);
+  const std::vector<int32_t> all = All();
+  int64_t lists = 0;
+  for (std::span<const int32_t> left = all; !left.empty(); ++lists) {
+    const auto listed = left.first(static_cast<size_t>(fetch.CountThatFits(left)));
+    left = left.subspan(listed.size());
+    fetch.Begin(1, listed);
+    fetch.Fetch(SlotPart::kAll);
+    while (fetch.num_ready() < std::ssize(listed)) fetch.Poll(true);
+    for (size_t i = 0; i < listed.size(); ++i) {
+      if (listed[i] < kPinned) continue;  // nobody has filled those slots
+      const auto slot = pinning_.Slots(fetch.slot(static_cast<int64_t>(i)), 1);
+      const std::byte* bundle = model_.bytes().data() + model_.OffsetOf(1, listed[i]);
+      EXPECT_EQ(std::memcmp(slot.data(), bundle, slot.size()), 0) << listed[i];
+    }
+    fetch.End(-1);
+  }
+  EXPECT_EQ(lists, 2);
+  EXPECT_EQ(fetch.counts().pinned, kPinned);
 }
 
 }  // namespace
