@@ -157,6 +157,7 @@ TEST_F(ServeStreamedTest, WhereAllNeuronsAreComputedThePictureIsFull) {
   client.Get("/v1/hearth/neurons");
   client.Post("/v1/completions", Prompt(11));
   const json picture = Picture(client);
+  ASSERT_EQ(picture["shape"]["is_streamed"], true);
   const int pinned = picture["shape"]["pinned_neurons"];
   EXPECT_GT(pinned, 0);
   const auto sum = [&](const char* place) {
@@ -164,8 +165,9 @@ TEST_F(ServeStreamedTest, WhereAllNeuronsAreComputedThePictureIsFull) {
     return std::accumulate(counts.begin(), counts.end(), 0);
   };
   EXPECT_EQ(sum("pinned"), 4 * pinned);
-  EXPECT_EQ(sum("cached"), 0);
-  EXPECT_EQ(sum("read"), 4 * (6144 - pinned));
+  EXPECT_GT(sum("cached"), 0);
+  EXPECT_GT(sum("read"), 0);
+  EXPECT_EQ(sum("cached") + sum("read"), 4 * (6144 - pinned));
 }
 
 TEST_F(ServeStreamedTest, OfAModelInMemoryThePictureShowsWhoFires) {

@@ -70,7 +70,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   if (plan.mode == FfnMode::kPredicted) {
     engine->selector_ = std::make_unique<PredictorSelector>(
         spec, *engine->model_->predictors(), engine->compute_, engine->budget_,
-        plan.limits.max_tokens, plan.limits.tokens_together);
+        Forward::TokensOfQuery(plan.limits), plan.limits.tokens_together);
   } else {
     engine->selector_ = std::make_unique<DenseSelector>(plan.mode);
   }

@@ -75,8 +75,8 @@ std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLim
   const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
   const uint64_t selector =
       mode == FfnMode::kPredicted
-          ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec, limits.max_tokens,
-                                            limits.tokens_together)
+          ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec,
+                                            Forward::TokensOfQuery(limits), limits.tokens_together)
           : 0;
   return {{"program", program_bytes + kUnnamedBytes},
           {"weights", Buffer::ChargedBytes(plan.weights_bytes)},

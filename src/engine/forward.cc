@@ -44,7 +44,6 @@ struct Forward::Sizes {
   int64_t ffn = 0;
   int64_t experts = 0;
   int64_t hidden = 0;
-  int64_t widest_input = 0;  // of any matrix product
 
   explicit Sizes(const ModelSpec& spec) {
     for (const LayerSpec& layer : spec.layers) {
@@ -53,10 +52,13 @@ struct Forward::Sizes {
       ffn = std::max(ffn, layer.ffn.intermediate_size);
       experts = std::max(experts, layer.ffn.num_experts);
     }
-    widest_input = std::max({spec.hidden_size, q, ffn});
     hidden = spec.hidden_size;
   }
 
+  // Of any matrix product.
+  int64_t WidestInput(const ForwardLimits& limits) const {
+    return std::max({hidden, q, limits.ffn_of_neurons ? 0 : ffn});
+  }
   SparseBatchShape BatchOf(const ForwardLimits& limits) const {
     return {limits.tokens_together, hidden, ffn};
   }
@@ -65,7 +67,10 @@ struct Forward::Sizes {
     return limits.ffn_of_neurons && limits.tokens_together > 1;
   }
   SparsePrefillShape PrefillOf(const ForwardLimits& limits, int threads) const {
-    return {limits.max_tokens, hidden, ffn, threads};
+    SparsePrefillShape shape = {limits.max_tokens, hidden, ffn, threads};
+    // Every thread gets some of them.
+    shape.block_neurons = std::max(shape.block_neurons, 4 * kernels::kRowsOfSums * threads);
+    return shape;
   }
 
   // Lays all matrices of `f` out; f may be null to count only.
@@ -111,6 +116,10 @@ KvLayout Forward::LayoutFor(const ModelSpec& spec, DType kv_dtype) {
           .head_dim = attention.head_dim};
 }
 
+int64_t Forward::TokensOfQuery(const ForwardLimits& limits) {
+  return limits.ffn_of_neurons ? std::min(limits.max_tokens, kSelectTokens) : limits.max_tokens;
+}
+
 uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limits, int threads) {
   const Sizes sizes(spec);
   ScratchLayout layout(nullptr);
@@ -118,7 +127,7 @@ uint64_t Forward::ChargedBytes(const ModelSpec& spec, const ForwardLimits& limit
   ScratchLayout logits(nullptr);
   logits.Take(kMaxLogitRows, spec.vocab_size);
   return Buffer::ChargedBytes(layout.bytes()) + Buffer::ChargedBytes(logits.bytes()) +
-         MatMulInput::ChargedBytes(limits.max_tokens, sizes.widest_input) +
+         MatMulInput::ChargedBytes(limits.max_tokens, sizes.WidestInput(limits)) +
          (limits.ffn_of_neurons ? SparseFfn::ChargedBytes(spec.hidden_size, sizes.ffn) +
                                       SparsePrefill::ChargedBytes(sizes.PrefillOf(limits, threads))
                                 : 0) +
@@ -133,7 +142,7 @@ Forward::Forward(const ModelSpec& spec, const ModelWeights& weights, Compute& co
       limits_(limits),
       streamed_(streamed.neurons),
       matrices_(streamed.matrices),
-      input_(budget, limits.max_tokens, Sizes(spec).widest_input) {
+      input_(budget, limits.max_tokens, Sizes(spec).WidestInput(limits)) {
   const Sizes sizes(spec);
   ScratchLayout count(nullptr);
   sizes.Place(spec, limits, compute.threads(), count, nullptr);

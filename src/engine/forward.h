@@ -103,6 +103,8 @@ class Forward {
   // takes, but for some where fewer than kPrefillTokens would be left over, so that all tokens of a
   // prompt are computed in one way however it is cut.
   static int64_t ChunkOf(int64_t left, int64_t most);
+  // Tokens that a selector of single neurons is asked about at a time, at most.
+  static constexpr int64_t kSelectTokens = 32;
   // Logit rows that one call of Logits may ask for.
   static constexpr int64_t kMaxLogitRows = 16;
 
@@ -146,6 +148,8 @@ class Forward {
   const ForwardLimits& limits() const { return limits_; }
 
   static KvLayout LayoutFor(const ModelSpec& spec, DType kv_dtype);
+  // The most tokens that passes ask a selector about at a time.
+  static int64_t TokensOfQuery(const ForwardLimits& limits);
   // What the constructor charges, for planning.
   static uint64_t ChargedBytes(const ModelSpec& spec, const ForwardLimits& limits, int threads);
 
@@ -173,7 +177,11 @@ class Forward {
   void RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   // The same from single neurons: tokens of a prompt together, those that are decoded a few at a
   // time.
+  void RunSparse(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   void RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  // Asks what rows of `input_` compute: into prefill_ where they are a prompt's, else into active_.
+  void Select(int64_t layer, int64_t expert, std::span<const int64_t> tokens);
+  void SelectOfPrompt(int64_t layer, int64_t expert, std::span<const int64_t> tokens);
   void RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,
                           std::span<const int64_t> tokens, FloatView out);
   void RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observed,
@@ -181,8 +189,9 @@ class Forward {
   // run(x, lists, out) for the rows of `input_`, as many at a time as are computed together.
   using BatchFn = std::function<void(FloatView x, SparseBatch::Lists lists, FloatView out)>;
   void ForEachBatch(FloatView out, const BatchFn& run);
-  // What a token of the batch computes, in the order of `tokens`; nothing means all.
-  std::optional<std::span<const int32_t>> ListOf(int64_t row) const;
+  // What a token of the batch computes, in the order of `tokens`; nothing means all. Valid until
+  // the next call.
+  std::optional<std::span<const int32_t>> ListOf(int64_t row);
   // The same where not all neurons are in memory.
   void RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   // What to ask the predictor of the next layer, a guess of its list; nothing where there is none.
@@ -193,8 +202,16 @@ class Forward {
                     FloatView scratch);
   void ObserveStreamed(const StreamedFfn& ffn, bool skip_silent, std::span<const int64_t> tokens,
                        FloatView out);
+  // Of what prefill_ computes: tells the observer once it has all blocks.
+  struct Observed {
+    std::vector<int32_t> fired, active;
+    std::vector<float> factors;
+  };
+  SparsePrefill::BlockFn Gather(std::vector<Observed>& of_tokens);
+  void TellObserver(const std::vector<Observed>& of_tokens, NeuronObservation observed,
+                    std::span<const int64_t> tokens, int64_t neurons);
   void StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice, FloatView out,
-                    const std::function<void(int64_t first)>& after_range);
+                    const SparsePrefill::BlockFn& after_block);
   void StreamAll(const StreamedFfn& ffn, bool skip_silent, FloatView out);
   // Into map_, which is there: what neurons_ fired last; what an operator fired for so many tokens;
   // all neurons, for every token.
@@ -237,6 +254,10 @@ class Forward {
 
   // The batch being run.
   bool is_decoding_ = false;  // one token of each sequence
+  // Of the FFN of single neurons that is its turn: whether its tokens are computed by prefill_, and
+  // whether they list neurons.
+  bool is_prompt_ = false;
+  bool has_lists_ = false;
   ActivationSelector* selector_ = nullptr;
   ForwardObserver* observer_ = nullptr;
   OpLaps laps_;
@@ -251,8 +272,7 @@ class Forward {
   std::vector<int32_t> used_experts_;               // those with rows, as they are computed
   std::vector<FloatView> expert_outputs_;           // of those, in expert_out_
   ActiveSets active_;
-  std::vector<int32_t> observed_fired_, observed_active_;  // of one token, for observers
-  std::vector<float> observed_factors_;
+  std::vector<int32_t> observed_fired_, observed_listed_;  // of one token, for observers
   SparseFfnCounts ffn_counts_;
 };
 

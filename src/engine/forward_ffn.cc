@@ -34,9 +34,8 @@ void Forward::DenseFfn(int64_t layer) {
 void Forward::RunFfn(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                      FloatView out) {
   const FfnSpec& ffn = spec_.layers[static_cast<size_t>(layer)].ffn;
-  if (streamed_ != nullptr) return RunStreamed(layer, expert, tokens, out);
-  if (weights_.layers[static_cast<size_t>(layer)].has_rows()) {
-    return RunNeurons(layer, expert, tokens, out);
+  if (streamed_ != nullptr || weights_.layers[static_cast<size_t>(layer)].has_rows()) {
+    return RunSparse(layer, expert, tokens, out);
   }
   const FloatView gate = gate_.Rows(0, out.rows), up = up_.Rows(0, out.rows);
   const FfnProduct gate_up[] = {{FfnMatrix::kGate, gate}, {FfnMatrix::kUp, up}};

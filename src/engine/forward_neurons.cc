@@ -6,6 +6,49 @@
 
 namespace hearth {
 
+// Lists of tokens that are decoded lie side by side, of as many as the selector is asked about.
+void Forward::RunSparse(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
+                        FloatView out) {
+  const FloatView x = input_.x();
+  is_prompt_ = x.rows >= kPrefillTokens && !is_decoding_;
+  const bool may_list = selector_->mode() == FfnMode::kPredicted;
+  const int64_t most = is_prompt_ || !may_list ? x.rows : kSelectTokens;
+  for (int64_t first = 0; first < x.rows; first += most) {
+    const int64_t count = std::min(most, x.rows - first);
+    if (count < x.rows) input_.Set(x.Rows(first, count));
+    const auto some = tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    if (streamed_ != nullptr) {
+      RunStreamed(layer, expert, some, out.Rows(first, count));
+    } else {
+      RunNeurons(layer, expert, some, out.Rows(first, count));
+    }
+  }
+}
+
+void Forward::Select(int64_t layer, int64_t expert, std::span<const int64_t> tokens) {
+  if (is_prompt_) {
+    SelectOfPrompt(layer, expert, tokens);
+  } else {
+    selector_->Select({layer, expert, tokens, input_.x(), Rows(hidden_)}, active_);
+    has_lists_ = !active_.all();
+  }
+  laps_.Lap(ForwardOp::kFfnPredictor);
+}
+
+void Forward::SelectOfPrompt(int64_t layer, int64_t expert, std::span<const int64_t> tokens) {
+  const FloatView x = input_.x();
+  for (int64_t first = 0; first < x.rows; first += kSelectTokens) {
+    const int64_t count = std::min(kSelectTokens, x.rows - first);
+    selector_->Select(
+        {layer, expert, tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+         x.Rows(first, count), Rows(hidden_)},
+        active_);
+    has_lists_ = !active_.all();
+    if (!has_lists_) return;
+    prefill_->SetLists(compute_, first, active_.lists());
+  }
+}
+
 void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                          FloatView out) {
   const FfnSpec& spec = spec_.layers[static_cast<size_t>(layer)].ffn;
@@ -17,13 +60,12 @@ void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t>
                           .activation = spec.activation,
                           .threshold = spec.threshold};
   if (observer_ != nullptr) ObserveInput(layer, expert, tokens, out);
-  selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
-  laps_.Lap(ForwardOp::kFfnPredictor);
+  Select(layer, expert, tokens);
   NeuronObservation observed;
   observed.layer = layer;
   observed.expert = expert;
   observed.skips_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
-  if (x.rows >= kPrefillTokens && !is_decoding_) {
+  if (is_prompt_) {
     RunNeuronsTogether(ffn, observed, tokens, out);
   } else if (x.rows > 1 && batch_ && observer_ == nullptr) {
     ForEachBatch(out, [&](FloatView rows, SparseBatch::Lists lists, FloatView results) {
@@ -54,16 +96,25 @@ void Forward::ObserveInput(int64_t layer, int64_t expert, std::span<const int64_
   if (!observer_->wants_guesses()) return;
   const std::optional<SelectionQuery> next = QueryOfNext(layer, tokens, scratch);
   if (!next) return;
-  selector_->Select(*next, active_);
-  if (active_.all()) return;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    observer_->OnFfnGuess(layer + 1, tokens[i], active_.lists()[i]);
+  SelectionQuery some = *next;
+  for (int64_t first = 0; first < scratch.rows; first += kSelectTokens) {
+    const int64_t count = std::min(kSelectTokens, scratch.rows - first);
+    some.tokens = tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    some.ffn_input = scratch.Rows(first, count);
+    selector_->Select(some, active_);
+    if (active_.all()) return;
+    for (size_t i = 0; i < some.tokens.size(); ++i) {
+      observer_->OnFfnGuess(layer + 1, some.tokens[i], active_.lists()[i]);
+    }
   }
 }
 
-std::optional<std::span<const int32_t>> Forward::ListOf(int64_t row) const {
-  if (active_.all()) return std::nullopt;
-  return active_.lists()[static_cast<size_t>(row)];
+std::optional<std::span<const int32_t>> Forward::ListOf(int64_t row) {
+  if (!has_lists_) return std::nullopt;
+  if (!is_prompt_) return active_.lists()[static_cast<size_t>(row)];
+  observed_listed_.clear();
+  prefill_->ListListed(row, observed_listed_);
+  return observed_listed_;
 }
 
 void Forward::ForEachBatch(FloatView out, const BatchFn& run) {
@@ -78,29 +129,42 @@ void Forward::ForEachBatch(FloatView out, const BatchFn& run) {
   }
 }
 
+SparsePrefill::BlockFn Forward::Gather(std::vector<Observed>& of_tokens) {
+  return [&] {
+    for (size_t i = 0; i < of_tokens.size(); ++i) {
+      const auto token = static_cast<int64_t>(i);
+      prefill_->ListFired(token, of_tokens[i].fired);
+      prefill_->ListActive(token, of_tokens[i].active, of_tokens[i].factors);
+    }
+  };
+}
+
+void Forward::TellObserver(const std::vector<Observed>& of_tokens, NeuronObservation observed,
+                           std::span<const int64_t> tokens, int64_t neurons) {
+  for (size_t i = 0; i < of_tokens.size(); ++i) {
+    observed.token = tokens[i];
+    observed.listed = ListOf(static_cast<int64_t>(i));
+    observed.all = {neurons, std::ssize(of_tokens[i].fired), std::ssize(of_tokens[i].active)};
+    observed.fired = of_tokens[i].fired;
+    observed.active = of_tokens[i].active;
+    observed.factors = of_tokens[i].factors;
+    observer_->OnFfnNeurons(observed);
+  }
+}
+
 void Forward::RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,
                                  std::span<const int64_t> tokens, FloatView out) {
-  const int64_t neurons = ffn.gate.rows;
   if (observer_ != nullptr) {
-    prefill_->Run(compute_, ffn, input_, {{}, CanSkipNeurons(ffn.activation)}, out);
-    for (int64_t i = 0; i < out.rows; ++i) {
-      observed_fired_.clear();
-      observed_active_.clear();
-      observed_factors_.clear();
-      prefill_->ListFired(i, observed_fired_);
-      prefill_->ListActive(i, observed_active_, observed_factors_);
-      observed.token = tokens[static_cast<size_t>(i)];
-      observed.listed = ListOf(i);
-      observed.all = {neurons, std::ssize(observed_fired_), std::ssize(observed_active_)};
-      observed.fired = observed_fired_;
-      observed.active = observed_active_;
-      observed.factors = observed_factors_;
-      observer_->OnFfnNeurons(observed);
-    }
+    std::vector<Observed> all(tokens.size());
+    prefill_->Run(compute_, ffn, input_, {false, CanSkipNeurons(ffn.activation)}, out, Gather(all));
+    TellObserver(all, observed, tokens, ffn.gate.rows);
+  }
+  SparsePrefill::BlockFn draw;
+  if (map_ != nullptr) {
+    draw = [&] { DrawFired(map_->Ffn(observed.layer, observed.expert), out.rows, *prefill_); };
   }
   ffn_counts_ +=
-      prefill_->Run(compute_, ffn, input_, {active_.lists(), observed.skips_silent}, out);
-  if (map_ != nullptr) DrawFired(map_->Ffn(observed.layer, observed.expert), out.rows, *prefill_);
+      prefill_->Run(compute_, ffn, input_, {has_lists_, observed.skips_silent}, out, draw);
   laps_.Lap(ForwardOp::kFfnGateUp);
 }
 

@@ -16,17 +16,15 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
     if (guess != nullptr) streamed_->Expect({.layer = layer + 1}, *guess);
   }
   streamed_->PollAhead();
-  selector_->Select({layer, expert, tokens, x, Rows(hidden_)}, active_);
-  laps_.Lap(ForwardOp::kFfnPredictor);
+  Select(layer, expert, tokens);
   const bool skip_silent = selector_->mode() != FfnMode::kDense && CanSkipNeurons(ffn.activation);
   if (observer_ != nullptr) ObserveStreamed(ffn, skip_silent, tokens, out);
   const bool holds_gates = streamed_->store().plan().holds_gates;
-  const bool has_lists = !active_.all() || (skip_silent && holds_gates);
-  const bool is_prompt = x.rows >= kPrefillTokens && !is_decoding_;
-  const bool reads_ranges = is_prompt || !has_lists;
+  const bool reads_lists = has_lists_ || (skip_silent && holds_gates);
+  const bool reads_ranges = is_prompt_ || !reads_lists;
   if (map_ != nullptr && reads_ranges) DrawRanges(map_->Ffn(layer, expert), x.rows);
-  if (is_prompt) {
-    StreamPrompt(ffn, {active_.lists(), skip_silent}, out, {});
+  if (is_prompt_) {
+    StreamPrompt(ffn, {has_lists_, skip_silent}, out, {});
   } else if (reads_ranges) {
     StreamAll(ffn, skip_silent, out);
   } else if (x.rows > 1 && batch_) {
@@ -44,50 +42,27 @@ void Forward::RunStreamed(int64_t layer, int64_t expert, std::span<const int64_t
 // Tells the observer what all neurons do, listed or not; `out` is scratch.
 void Forward::ObserveStreamed(const StreamedFfn& ffn, bool skip_silent,
                               std::span<const int64_t> tokens, FloatView out) {
-  struct Seen {
-    std::vector<int32_t> fired, active;
-    std::vector<float> factors;
-  };
-  std::vector<Seen> seen(tokens.size());
-  const auto number_from = [](std::vector<int32_t>& neurons, size_t begin, int64_t first) {
-    for (size_t i = begin; i < neurons.size(); ++i) neurons[i] += static_cast<int32_t>(first);
-  };
+  std::vector<Observed> all(tokens.size());
   const SparseFfnCounts before = ffn_counts_;
-  StreamPrompt(ffn, {{}, CanSkipNeurons(ffn.activation)}, out, [&](int64_t first) {
-    for (size_t i = 0; i < seen.size(); ++i) {
-      const size_t fired = seen[i].fired.size(), active = seen[i].active.size();
-      prefill_->ListFired(static_cast<int64_t>(i), seen[i].fired);
-      prefill_->ListActive(static_cast<int64_t>(i), seen[i].active, seen[i].factors);
-      number_from(seen[i].fired, fired, first);
-      number_from(seen[i].active, active, first);
-    }
-  });
+  StreamPrompt(ffn, {false, CanSkipNeurons(ffn.activation)}, out, Gather(all));
   ffn_counts_ = before;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    observer_->OnFfnNeurons({.layer = ffn.layer,
-                             .expert = ffn.expert,
-                             .token = tokens[i],
-                             .listed = ListOf(static_cast<int64_t>(i)),
-                             .skips_silent = skip_silent,
-                             .all = {streamed_->store().source().neurons, std::ssize(seen[i].fired),
-                                     std::ssize(seen[i].active)},
-                             .fired = seen[i].fired,
-                             .active = seen[i].active,
-                             .factors = seen[i].factors});
-  }
+  NeuronObservation observed;
+  observed.layer = ffn.layer;
+  observed.expert = ffn.expert;
+  observed.skips_silent = skip_silent;
+  TellObserver(all, observed, tokens, streamed_->store().source().neurons);
 }
 
 // Tokens together, range by range.
 void Forward::StreamPrompt(const StreamedFfn& ffn, const SparsePrefill::Choice& choice,
-                           FloatView out, const std::function<void(int64_t first)>& after_range) {
+                           FloatView out, const SparsePrefill::BlockFn& after_block) {
   const int64_t neurons = streamed_->store().source().neurons;
   const auto visit = [&](int64_t first, const FfnNeurons& rows, const NeuronsArrive* arrive) {
     const SparsePrefill::Range range = {.first = first,
                                         .is_first = first == 0,
                                         .is_last = first + rows.gate.rows == neurons,
                                         .arrive = arrive};
-    ffn_counts_ += prefill_->RunRange(compute_, rows, input_, range, choice, out);
-    if (after_range) after_range(first);
+    ffn_counts_ += prefill_->RunRange(compute_, rows, input_, range, choice, out, after_block);
   };
   streamed_->ForEachArriving(compute_, ffn, visit);
 }

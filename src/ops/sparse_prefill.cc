@@ -1,14 +1,13 @@
 #include "ops/sparse_prefill.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 
 #include "base/error.h"
 #include "ops/scratch_places.h"
+#include "ops/sparse_prefill_job.h"
 #include "tensor/row_groups.h"
 #include "tensor/weight_tiles.h"
 
@@ -78,57 +77,22 @@ struct SparsePrefill::Workspace {
 };
 
 struct SparsePrefill::Places {
-  size_t x, fired, factors, places, begins, sums, all, workspaces, end;
+  size_t x, listed, sums, all, fired, factors, places, begins, workspaces, end;
 
   explicit Places(const SparsePrefillShape& shape) {
     ScratchPlaces scratch;
     const int64_t tokens = shape.max_tokens, groups = RowGroupCount(shape.max_hidden);
-    const int64_t batches = BatchesOf(shape.max_neurons);
     x = scratch.Take(tokens * groups, sizeof(GroupQ8));
+    listed = scratch.Take(tokens * BatchesOf(shape.max_neurons), sizeof(uint64_t));
+    sums = scratch.Take(groups * tokens * kRowGroupWeights, sizeof(float));
+    all = scratch.Take(shape.max_neurons, sizeof(int32_t));
+    const int64_t batches = BatchesOf(std::min(shape.block_neurons, shape.max_neurons));
     fired = scratch.Take(tokens * batches, sizeof(uint64_t));
     factors = scratch.Take(tokens * batches * kRowsOfBatch, sizeof(float));
     places = scratch.Take(tokens * batches * kRowsOfBatch, sizeof(int32_t));
     begins = scratch.Take((tokens + 1) * batches, sizeof(int32_t));
-    sums = scratch.Take(groups * tokens * kRowGroupWeights, sizeof(float));
-    all = scratch.Take(shape.max_neurons, sizeof(int32_t));
     workspaces = scratch.Take(shape.threads, Workspace::Place(shape, nullptr, nullptr));
     end = scratch.used();
-  }
-};
-
-struct SparsePrefill::Job {
-  const KernelTable& table;
-  const FfnNeurons& ffn;
-  const int32_t* row_of;  // a neuron
-  FloatView x;
-  const kernels::BlockQ8* panels;  // of x, where the gates are row groups
-  std::span<const std::span<const int32_t>> listed;
-  int64_t tokens;
-  int64_t hidden;
-  int64_t neurons;
-  int64_t rows_of_sums;  // neurons that are added to sums together
-  Range range;
-  const SilentGates* silent;  // null: everything is computed
-  std::atomic<int64_t> fired{0};
-  std::atomic<int64_t> active{0};
-
-  // The rows of `count` neurons from `first` on, or of as many as there are.
-  RowList Rows(const RowsView& rows, int64_t first, int64_t count) const {
-    if (first >= neurons) return {};
-    return {rows.data, rows.stride, row_of + first, std::min(count, neurons - first)};
-  }
-
-  // Which of neurons [first, first + count) a token may compute, as bits.
-  uint64_t Allowed(int64_t token, int64_t first, int64_t count) const {
-    if (listed.empty()) return ~uint64_t{0};
-    const std::span<const int32_t> list = listed[static_cast<size_t>(token)];
-    const int64_t begin = range.first + first;
-    uint64_t bits = 0;
-    for (auto it = std::lower_bound(list.begin(), list.end(), static_cast<int32_t>(begin));
-         it != list.end() && *it < begin + count; ++it) {
-      bits |= uint64_t{1} << (*it - begin);
-    }
-    return bits;
   }
 };
 
@@ -137,16 +101,23 @@ uint64_t SparsePrefill::ChargedBytes(const SparsePrefillShape& shape) {
 }
 
 SparsePrefill::SparsePrefill(Budget& budget, const SparsePrefillShape& shape)
-    : shape_(shape), memory_(budget, "activations", Places(shape).end) {
+    : shape_(shape),
+      memory_(budget, "activations", Places(shape).end),
+      words_(BatchesOf(shape.max_neurons)) {
+  if (shape.block_neurons < kRowsOfSums || shape.block_neurons % kRowsOfSums != 0 ||
+      shape.block_neurons * shape.max_tokens >= int64_t{1} << 31) {
+    throw Error(ErrorCode::kInternal, "SparsePrefill", "blocks of no use");
+  }
   const Places at(shape);
   std::byte* base = memory_.data();
   x_ = reinterpret_cast<GroupQ8*>(base + at.x);
+  listed_ = reinterpret_cast<uint64_t*>(base + at.listed);
+  sums_ = reinterpret_cast<float*>(base + at.sums);
+  all_ = reinterpret_cast<int32_t*>(base + at.all);
   fired_ = reinterpret_cast<uint64_t*>(base + at.fired);
   factors_ = reinterpret_cast<float*>(base + at.factors);
   places_ = reinterpret_cast<int32_t*>(base + at.places);
   begins_ = reinterpret_cast<int32_t*>(base + at.begins);
-  sums_ = reinterpret_cast<float*>(base + at.sums);
-  all_ = reinterpret_cast<int32_t*>(base + at.all);
   workspaces_ = base + at.workspaces;
   std::iota(all_, all_ + shape.max_neurons, 0);
 }
@@ -156,6 +127,22 @@ SparsePrefill::Workspace SparsePrefill::WorkspaceOf(int worker) {
   const size_t bytes = Workspace::Place(shape_, nullptr, nullptr);
   Workspace::Place(shape_, workspaces_ + bytes * static_cast<size_t>(worker), &work);
   return work;
+}
+
+void SparsePrefill::SetLists(Compute& compute, int64_t first_token,
+                             std::span<const std::span<const int32_t>> lists) {
+  if (first_token + std::ssize(lists) > shape_.max_tokens) {
+    throw Error(ErrorCode::kInternal, "SparsePrefill", "lists of too many tokens");
+  }
+  compute.team().ParallelFor(std::ssize(lists), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      uint64_t* const bits = listed_ + (first_token + i) * words_;
+      std::fill_n(bits, words_, 0);
+      for (const int32_t neuron : lists[static_cast<size_t>(i)]) {
+        bits[neuron / kRowsOfBatch] |= uint64_t{1} << (neuron % kRowsOfBatch);
+      }
+    }
+  });
 }
 
 void SparsePrefill::QuantizeGroups(Compute& compute, FloatView x) {
@@ -179,15 +166,20 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
     return;
   }
   const size_t tile_bytes = TileLayout(gate.dtype, job.hidden).tile_bytes();
-  const int64_t tiles = TileLayout::TilesFor(count);
+  const int64_t tiles = TileLayout::TilesFor(count), blocks = job.hidden / 32;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t row = first + t * TileLayout::kRows;
     const int64_t rows = std::min(TileLayout::kRows, first + count - row);
     job.table.rows_to_tile[type](
         {job.Rows(gate, row, rows), job.hidden, work.tiles + static_cast<size_t>(t) * tile_bytes});
   }
-  job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.panels, job.tokens,
-                                work.gates, kRowsOfBatch, count, 0, tiles});
+  job.table.matmul_tiles[type]({work.tiles, tile_bytes, blocks, job.panels, job.tokens, work.gates,
+                                kRowsOfBatch, count, 0, tiles});
+}
+
+// Of a batch of the block.
+uint64_t* SparsePrefill::FiredOf(const Job& job, int64_t first) const {
+  return fired_ + (first - job.begin) / kRowsOfBatch * job.tokens;
 }
 
 // Lists who fires of neurons [first, first + count), whose gates are at hand; returns how many
@@ -195,14 +187,18 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
 int64_t SparsePrefill::ListEntries(const Job& job, const float* gates_of, int64_t first,
                                    int64_t count, const Entries& list) {
   const SilentGates silent = job.silent != nullptr ? *job.silent : kNoSilentGates;
-  uint64_t* fired_of = fired_ + first / kRowsOfBatch * job.tokens;
+  uint64_t* const fired_of = FiredOf(job, first);
+  const uint64_t* allowed = nullptr;
+  if (job.only_listed) {
+    allowed = listed_ + (job.range.first + first) / kRowsOfBatch;
+  }
   int64_t entries = 0;
   for (int64_t t = 0; t < job.tokens; ++t) {
-    const uint64_t allowed = job.Allowed(t, first, count);
     list.begins[t] = static_cast<int32_t>(entries);
-    entries += job.table.pack_fired({all_, gates_of + t * kRowsOfBatch, count, silent.below,
-                                     silent.from, silent.to, &allowed, fired_of + t,
-                                     list.places + entries, list.gate + entries});
+    entries +=
+        job.table.pack_fired({all_, gates_of + t * kRowsOfBatch, count, silent.below, silent.from,
+                              silent.to, allowed != nullptr ? allowed + t * words_ : nullptr,
+                              fired_of + t, list.places + entries, list.gate + entries});
   }
   list.begins[job.tokens] = static_cast<int32_t>(entries);
   return entries;
@@ -215,7 +211,7 @@ void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t fi
   const auto type = static_cast<size_t>(up.dtype);
   const RowList rows = job.Rows(up, first, kRowsOfBatch);
   if (!HasRowGroups(up.dtype)) {
-    MultiplyUpOfFloats(job, work, first / kRowsOfBatch, rows, list);
+    MultiplyUpOfFloats(job, work, FiredOf(job, first), rows, list);
     return;
   }
   // The gates of the batch behind are what is read next.
@@ -226,10 +222,10 @@ void SparsePrefill::MultiplyUp(const Job& job, const Workspace& work, int64_t fi
 }
 
 // The same neuron by neuron.
-void SparsePrefill::MultiplyUpOfFloats(const Job& job, const Workspace& work, int64_t batch,
-                                       const RowList& rows, const Entries& list) const {
+void SparsePrefill::MultiplyUpOfFloats(const Job& job, const Workspace& work,
+                                       const uint64_t* fired_of, const RowList& rows,
+                                       const Entries& list) const {
   const auto multiply = job.table.float_row_times_tokens[static_cast<size_t>(job.ffn.up.dtype)];
-  const uint64_t* fired_of = fired_ + batch * job.tokens;
   for (int64_t n = 0; n < rows.count; ++n) {
     int64_t fired = 0;
     for (int64_t t = 0; t < job.tokens; ++t) {
@@ -266,8 +262,8 @@ void SparsePrefill::Activate(Job& job, const Workspace& work, int64_t first, int
   for (int64_t n = first; n < end; n += kRowsOfBatch, ++batches) {
     ActivateBatch(job, work, n, std::min(kRowsOfBatch, end - n), work.entries[batches]);
   }
-  const int64_t start = first * job.tokens;
-  int32_t* begins = begins_ + first / job.rows_of_sums * (job.tokens + 1);
+  const int64_t start = (first - job.begin) * job.tokens;
+  int32_t* begins = begins_ + (first - job.begin) / job.rows_of_sums * (job.tokens + 1);
   int64_t kept = start;
   for (int64_t t = 0; t < job.tokens; ++t) {
     begins[t] = static_cast<int32_t>(kept);
@@ -284,69 +280,20 @@ void SparsePrefill::Activate(Job& job, const Workspace& work, int64_t first, int
   job.active.fetch_add(kept - start, std::memory_order_relaxed);
 }
 
-// Adds all rows to the 512 columns of a group, for tokens [first, last).
-void SparsePrefill::AddGroup(const Job& job, int64_t group, int64_t first, int64_t last,
-                             FloatView out) {
-  const RowsView& down = job.ffn.down;
-  const auto add = job.table.rows_to_sums[static_cast<size_t>(down.dtype)];
-  float* sums = sums_ + (group * job.tokens + first) * kRowGroupWeights;
-  if (job.range.is_first) {
-    std::memset(sums, 0, static_cast<size_t>((last - first) * kRowGroupWeights) * sizeof(float));
-  }
-  const int32_t* begins = begins_ + first;
-  for (int64_t n = 0; n < job.neurons; n += job.rows_of_sums, begins += job.tokens + 1) {
-    add({job.Rows(down, n, job.rows_of_sums), job.hidden, group, last - first, begins, places_,
-         factors_, sums, job.Rows(down, n + job.rows_of_sums, job.rows_of_sums)});
-  }
-  if (!job.range.is_last) return;
-  const int64_t blocks = std::min<int64_t>(kRowGroupBlocks, job.hidden / 32 - 16 * group);
-  for (int64_t t = first; t < last; ++t) {
-    job.table.sums_to_columns(sums, last - first, t - first, blocks,
-                              out.row(t) + group * kRowGroupWeights);
-  }
-}
-
-// The same where a row's columns lie in order: they are added where they belong.
-void SparsePrefill::AddGroupOfFloats(const Job& job, int64_t group, int64_t first, int64_t last,
-                                     FloatView out) {
-  const RowsView& down = job.ffn.down;
-  const auto type = static_cast<size_t>(down.dtype);
-  const int64_t column = group * kRowGroupWeights;
-  const int64_t columns = std::min(kRowGroupWeights, job.hidden - column);
-  for (int64_t t = first; job.range.is_first && t < last; ++t) {
-    std::memset(out.row(t) + column, 0, static_cast<size_t>(columns) * sizeof(float));
-  }
-  const int32_t* begins = begins_ + first;
-  for (int64_t n = 0; n < job.neurons; n += job.rows_of_sums, begins += job.tokens + 1) {
-    RowList rows = job.Rows(down, n, job.rows_of_sums);
-    rows.base += RowBytes(down.dtype, static_cast<size_t>(column));
-    job.table.float_rows_to_tokens[type]({rows, columns, last - first, begins, begins + 1, places_,
-                                          factors_, out.row(first) + column, out.stride});
-  }
-}
-
-// A thread adds all rows to a group of columns, for some tokens.
-void SparsePrefill::AddDown(Compute& compute, const Job& job, FloatView out) {
-  const bool has_groups = HasRowGroups(job.ffn.down.dtype);
-  const int64_t groups = RowGroupCount(job.hidden);
-  // Unpacking a row serves all tokens that go by, so they are split only to give everybody work.
-  const int64_t parts =
-      std::clamp<int64_t>((2 * compute.threads() + groups - 1) / groups, 1, job.tokens);
-  compute.team().ParallelFor(groups * parts, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t group = item / parts, part = item % parts;
-      const int64_t first = part * job.tokens / parts, last = (part + 1) * job.tokens / parts;
-      if (has_groups) {
-        AddGroup(job, group, first, last, out);
-      } else {
-        AddGroupOfFloats(job, group, first, last, out);
-      }
-    }
-  });
+void SparsePrefill::RunBlock(Compute& compute, Job& job, FloatView out) {
+  compute.team().ParallelFor(
+      job.end - job.begin, job.rows_of_sums, [&](int64_t begin, int64_t end, int worker) {
+        const Workspace work = WorkspaceOf(worker);
+        for (int64_t n = job.begin + begin; n < job.begin + end; n += job.rows_of_sums) {
+          Activate(job, work, n, std::min(n + job.rows_of_sums, job.begin + end));
+        }
+      });
+  AddDown(compute, job, out);
 }
 
 SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                                        const Range& range, const Choice& choice, FloatView out) {
+                                        const Range& range, const Choice& choice, FloatView out,
+                                        const BlockFn& after_block) {
   const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
   CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons, true);
   Job job{.table = compute.kernels(),
@@ -354,48 +301,60 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
           .row_of = ffn.slots != nullptr ? ffn.slots : all_,
           .x = input.x(),
           .panels = HasRowGroups(ffn.gate.dtype) ? input.Quantized(compute) : nullptr,
-          .listed = choice.listed,
           .tokens = input.x().rows,
           .hidden = ffn.gate.cols,
           .neurons = ffn.gate.rows,
           .rows_of_sums = HasRowGroups(ffn.down.dtype) ? kRowsOfSums : kRowsOfBatch,
           .range = range,
+          .only_listed = choice.only_listed,
           .silent = choice.skip_silent ? &silent : nullptr};
   if (job.tokens > shape_.max_tokens || job.hidden != job.x.cols ||
-      job.tokens * BatchesOf(job.neurons) * kRowsOfBatch >= int64_t{1} << 31 ||
+      range.first + job.neurons > shape_.max_neurons ||
       (choice.skip_silent && !CanSkipNeurons(ffn.activation))) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
-  num_tokens_ = job.tokens;
-  num_neurons_ = job.neurons;
-  rows_of_sums_ = job.rows_of_sums;
   if (range.is_first && HasRowGroups(ffn.up.dtype)) QuantizeGroups(compute, job.x);
-  compute.team().ParallelFor(
-      job.neurons, job.rows_of_sums, [&](int64_t begin, int64_t end, int worker) {
-        const Workspace work = WorkspaceOf(worker);
-        for (int64_t first = begin; first < end; first += job.rows_of_sums) {
-          Activate(job, work, first, std::min(first + job.rows_of_sums, end));
-        }
-      });
-  AddDown(compute, job, out);
+  num_tokens_ = job.tokens;
+  rows_of_sums_ = job.rows_of_sums;
+  for (; job.begin < job.neurons; job.begin = job.end) {
+    job.end = std::min(job.begin + shape_.block_neurons, job.neurons);
+    RunBlock(compute, job, out);
+    first_neuron_ = range.first + job.begin;
+    num_neurons_ = job.end - job.begin;
+    if (after_block) after_block();
+  }
   return {.gate = job.tokens * job.neurons, .up = job.fired, .active = job.active};
 }
 
-void SparsePrefill::ListFired(int64_t token, std::vector<int32_t>& neurons) const {
-  for (int64_t batch = 0; batch < BatchesOf(num_neurons_); ++batch) {
-    for (uint64_t bits = fired_[batch * num_tokens_ + token]; bits != 0; bits &= bits - 1) {
-      neurons.push_back(static_cast<int32_t>(batch * kRowsOfBatch) + std::countr_zero(bits));
+namespace {
+
+// Appends the bits of words[0], words[stride], ... from number `first` on.
+void AppendBits(const uint64_t* words, int64_t count, int64_t stride, int64_t first,
+                std::vector<int32_t>& numbers) {
+  for (int64_t w = 0; w < count; ++w) {
+    for (uint64_t bits = words[w * stride]; bits != 0; bits &= bits - 1) {
+      numbers.push_back(static_cast<int32_t>(first + w * kRowsOfBatch) + std::countr_zero(bits));
     }
   }
+}
+
+}  // namespace
+
+void SparsePrefill::ListListed(int64_t token, std::vector<int32_t>& neurons) const {
+  AppendBits(listed_ + token * words_, words_, 1, 0, neurons);
+}
+
+void SparsePrefill::ListFired(int64_t token, std::vector<int32_t>& neurons) const {
+  AppendBits(fired_ + token, BatchesOf(num_neurons_), num_tokens_, first_neuron_, neurons);
 }
 
 void SparsePrefill::ListActive(int64_t token, std::vector<int32_t>& neurons,
                                std::vector<float>& factors) const {
   const int32_t* begins = begins_ + token;
-  for (int64_t first = 0; first < num_neurons_; first += rows_of_sums_, begins += num_tokens_ + 1) {
+  for (int64_t n = 0; n < num_neurons_; n += rows_of_sums_, begins += num_tokens_ + 1) {
     for (int32_t entry = begins[0]; entry < begins[1]; ++entry) {
       if (factors_[entry] == 0.0f) continue;
-      neurons.push_back(static_cast<int32_t>(first) + places_[entry]);
+      neurons.push_back(static_cast<int32_t>(first_neuron_ + n) + places_[entry]);
       factors.push_back(factors_[entry]);
     }
   }

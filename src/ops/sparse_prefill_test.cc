@@ -41,23 +41,36 @@ class PrefillProblem {
                               bool skip_silent = true) {
     Budget budget(uint64_t{1} << 30);
     Compute compute(isa, threads);
-    SparsePrefill prefill(budget, {count, case_.hidden, case_.neurons, threads});
+    SparsePrefill prefill(budget, Shape(count, threads));
     MatMulInput input(budget, count, case_.hidden);
     input.Set({x_.data() + first * case_.hidden, count, case_.hidden, case_.hidden});
     std::vector<float> out(static_cast<size_t>(count * case_.hidden), 77.0f);
-    std::span<const std::span<const int32_t>> listed;
-    if (!lists_.empty()) {
-      listed = std::span(lists_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    // In two calls.
+    for (int64_t begin = 0, half = (count + 1) / 2; !lists_.empty() && begin < count;
+         begin += half) {
+      prefill.SetLists(
+          compute, begin,
+          std::span(lists_).subspan(static_cast<size_t>(first + begin),
+                                    static_cast<size_t>(std::min(half, count - begin))));
     }
-    counts = prefill.Run(compute, ffn_, input, {listed, skip_silent},
-                         {out.data(), count, case_.hidden, case_.hidden});
     fired.assign(static_cast<size_t>(count), {});
     active.assign(static_cast<size_t>(count), {});
     factors.assign(static_cast<size_t>(count), {});
-    for (int64_t t = 0; t < count; ++t) {
-      const auto i = static_cast<size_t>(t);
-      prefill.ListFired(t, fired[i]);
-      prefill.ListActive(t, active[i], factors[i]);
+    num_blocks = 0;
+    const auto after_block = [&] {
+      ++num_blocks;
+      for (int64_t t = 0; t < count; ++t) {
+        const auto i = static_cast<size_t>(t);
+        prefill.ListFired(t, fired[i]);
+        prefill.ListActive(t, active[i], factors[i]);
+      }
+    };
+    counts = prefill.Run(compute, ffn_, input, {!lists_.empty(), skip_silent},
+                         {out.data(), count, case_.hidden, case_.hidden}, after_block);
+    for (int64_t t = 0; !lists_.empty() && t < count; ++t) {
+      std::vector<int32_t> listed;
+      prefill.ListListed(t, listed);
+      EXPECT_EQ(listed, lists_memory_[static_cast<size_t>(first + t)]);
     }
     return out;
   }
@@ -88,11 +101,11 @@ class PrefillProblem {
     };
     Budget budget(uint64_t{1} << 30);
     Compute compute("auto", threads);
-    SparsePrefill prefill(budget, {case_.tokens, case_.hidden, case_.neurons, threads});
+    SparsePrefill prefill(budget, Shape(case_.tokens, threads));
     MatMulInput input(budget, case_.tokens, case_.hidden);
     input.Set({x_.data(), case_.tokens, case_.hidden, case_.hidden});
     std::vector<float> out(x_.size(), 77.0f);
-    prefill.RunRange(compute, ffn, input, {.arrive = &arrive}, {{}, true},
+    prefill.RunRange(compute, ffn, input, {.arrive = &arrive}, {false, true},
                      {out.data(), case_.tokens, case_.hidden, case_.hidden});
     return out;
   }
@@ -123,12 +136,22 @@ class PrefillProblem {
     lists_.assign(lists_memory_.begin(), lists_memory_.end());
   }
 
+  void SetBlocks(int64_t neurons) { block_neurons_ = neurons; }
+
   SparseFfnCounts counts;
+  int64_t num_blocks = 0;                           // of Together
   std::vector<std::vector<int32_t>> fired, active;  // per token, of Together
   std::vector<std::vector<float>> factors;
 
  private:
+  SparsePrefillShape Shape(int64_t tokens, int threads) const {
+    SparsePrefillShape shape = {tokens, case_.hidden, case_.neurons, threads};
+    shape.block_neurons = block_neurons_;
+    return shape;
+  }
+
   Case case_;
+  int64_t block_neurons_ = 4096;
   std::mt19937 random_;
   testing::TestRows gate_, up_, down_;
   std::vector<float> x_;
@@ -198,6 +221,44 @@ TEST(SparsePrefillTest, RowsMayLieAnywhereAndArriveOnlyWhenTheyAreNeeded) {
       EXPECT_EQ(problem.Arriving(1), expected) << neurons;
       EXPECT_EQ(problem.Arriving(3), expected) << neurons;
     }
+  }
+}
+
+TEST(SparsePrefillTest, BlocksChangeNoBit) {
+  uint32_t seed = 20;
+  for (const DType dtype : {DType::kQ4_0, DType::kF16}) {
+    for (const bool lists : {false, true}) {
+      PrefillProblem problem({dtype, FfnActivation::kDRelu, 544, 1300, 37}, seed++);
+      if (lists) problem.ListHalf();
+      const std::vector<float> expected = problem.Together(2, 0, 37);
+      const SparseFfnCounts counts = problem.counts;
+      const auto fired = problem.fired, active = problem.active;
+      const auto factors = problem.factors;
+      EXPECT_EQ(problem.num_blocks, 1);
+      for (const int64_t neurons : {512, 1024}) {
+        problem.SetBlocks(neurons);
+        EXPECT_EQ(problem.Together(2, 0, 37), expected) << neurons;
+        EXPECT_EQ(problem.num_blocks, (1300 + neurons - 1) / neurons);
+        EXPECT_EQ(problem.counts.up, counts.up);
+        EXPECT_EQ(problem.counts.active, counts.active);
+        EXPECT_EQ(problem.fired, fired);
+        EXPECT_EQ(problem.active, active);
+        EXPECT_EQ(problem.factors, factors);
+        // Floats lie in order, and Arriving computes all.
+        if (dtype == DType::kQ4_0 && !lists) {
+          EXPECT_EQ(problem.Arriving(2), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(SparsePrefillTest, RefusesBlocksOfNoUse) {
+  Budget budget(uint64_t{1} << 30);
+  SparsePrefillShape shape = {8, 64, 64, 1};
+  for (const int64_t neurons : {0, 64, 700}) {
+    shape.block_neurons = neurons;
+    EXPECT_THROW(SparsePrefill(budget, shape), Error) << neurons;
   }
 }
 

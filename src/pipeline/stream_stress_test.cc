@@ -211,7 +211,7 @@ class StreamStressTest : public StreamedFfnsTest {
     SparsePrefill op(budget_, {kPromptTokens, hidden, neurons, compute.team().size()});
     MatMulInput input(budget_, kPromptTokens, hidden);
     input.Set({x.data(), kPromptTokens, hidden, hidden});
-    const SparsePrefill::Choice choice = {{}, true};
+    const SparsePrefill::Choice choice = {false, true};
     const auto visit = [&](int64_t first, const FfnNeurons& rows, const NeuronsArrive* arrive) {
       op.RunRange(compute, rows, input,
                   {first, first == 0, first + rows.gate.rows == neurons, arrive}, choice,

@@ -92,7 +92,8 @@ FloatView PredictorSelector::InputRows(const PredictorView& predictor,
                                        const SelectionQuery& query) {
   if (predictor.input == PredictorInput::kFfnInput) return query.ffn_input;
   const auto count = static_cast<int64_t>(query.tokens.size());
-  if (count == query.residual.rows) return query.residual;
+  const int64_t first = query.tokens.front();
+  if (query.tokens.back() - first + 1 == count) return query.residual.Rows(first, count);
   const FloatView rows{gathered_, count, query.residual.cols, query.residual.cols};
   GatherRows(query.residual, query.tokens, rows);
   return rows;

@@ -53,6 +53,7 @@ class ActivationSelector {
   // How an FFN of single neurons (a packed file's) is computed. FFNs of three matrices only know
   // active sets.
   virtual FfnMode mode() const { return FfnMode::kPredicted; }
+  // An FFN's tokens all have lists or none of them has, however many are asked about at a time.
   virtual void Select(const SelectionQuery& query, ActiveSets& out) = 0;
   // Begins to find out what any of a few tokens will list, beside what was asked last. Nobody may
   // be at the guess before when it begins. Null where all neurons are meant, or where the selector
