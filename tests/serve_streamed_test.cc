@@ -82,6 +82,26 @@ TEST_F(ServeStreamedTest, TwelveTogetherReadOnlyWhatTheyNeed) {
   EXPECT_GT(server.Metric("hearth_hit_ratio"), 0.3);
 }
 
+// Of more than are computed together, predictors and readers are asked about some at a time.
+TEST_F(ServeStreamedTest, FortyTogetherAreAsEachAlone) {
+  std::vector<std::string> options = Options();
+  *std::find(options.begin(), options.end(), "12") = "40";
+  options[1] = std::to_string(std::stoull(options[1]) + (uint64_t{8} << 20));  // of their own
+  ServerProcess server(Model(), options);
+  const auto answer = [&](size_t i) {
+    const json told =
+        server.Connect().Post("/v1/completions", Prompt(10 + static_cast<int>(i))).Json();
+    return told.value("choices", json::array({{{"text", told.dump()}}}))[0]["text"];
+  };
+  std::vector<std::string> alone, together(40);
+  for (size_t i = 0; i < 40; ++i) alone.push_back(answer(i));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 40; ++i) threads.emplace_back([&, i] { together[i] = answer(i); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone);
+  EXPECT_GT(server.Metric("hearth_decode_read_bytes_total"), 0);
+}
+
 // The picture of a pass; it comes a moment after the answer.
 json Picture(HttpClient& client) {
   json picture;
