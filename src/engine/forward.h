@@ -179,9 +179,12 @@ class Forward {
   // time.
   void RunSparse(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
   void RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens, FloatView out);
+  // The selector's answers on `query` in active_, of some tokens at a time: visit(first), the place
+  // of the first of them in query.tokens. Ends where all neurons are meant.
+  template <class Visit>
+  void SelectInSteps(const SelectionQuery& query, Visit&& visit);
   // Asks what rows of `input_` compute: into prefill_ where they are a prompt's, else into active_.
   void Select(int64_t layer, int64_t expert, std::span<const int64_t> tokens);
-  void SelectOfPrompt(int64_t layer, int64_t expert, std::span<const int64_t> tokens);
   void RunNeuronsTogether(const FfnNeurons& ffn, NeuronObservation observed,
                           std::span<const int64_t> tokens, FloatView out);
   void RunNeuronsOneByOne(const FfnNeurons& ffn, NeuronObservation observed,

@@ -6,7 +6,8 @@
 
 namespace hearth {
 
-// Lists of tokens that are decoded lie side by side, of as many as the selector is asked about.
+// Where tokens that are decoded list neurons, no more of them than the selector tells of in a step:
+// only of a prompt its answers are kept.
 void Forward::RunSparse(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
                         FloatView out) {
   const FloatView x = input_.x();
@@ -25,28 +26,25 @@ void Forward::RunSparse(int64_t layer, int64_t expert, std::span<const int64_t> 
   }
 }
 
-void Forward::Select(int64_t layer, int64_t expert, std::span<const int64_t> tokens) {
-  if (is_prompt_) {
-    SelectOfPrompt(layer, expert, tokens);
-  } else {
-    selector_->Select({layer, expert, tokens, input_.x(), Rows(hidden_)}, active_);
-    has_lists_ = !active_.all();
+template <class Visit>
+void Forward::SelectInSteps(const SelectionQuery& query, Visit&& visit) {
+  SelectionQuery step = query;
+  for (int64_t first = 0; first < query.ffn_input.rows; first += kSelectTokens) {
+    const int64_t count = std::min(kSelectTokens, query.ffn_input.rows - first);
+    step.tokens = query.tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    step.ffn_input = query.ffn_input.Rows(first, count);
+    selector_->Select(step, active_);
+    if (active_.all()) return;
+    visit(first);
   }
-  laps_.Lap(ForwardOp::kFfnPredictor);
 }
 
-void Forward::SelectOfPrompt(int64_t layer, int64_t expert, std::span<const int64_t> tokens) {
-  const FloatView x = input_.x();
-  for (int64_t first = 0; first < x.rows; first += kSelectTokens) {
-    const int64_t count = std::min(kSelectTokens, x.rows - first);
-    selector_->Select(
-        {layer, expert, tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-         x.Rows(first, count), Rows(hidden_)},
-        active_);
-    has_lists_ = !active_.all();
-    if (!has_lists_) return;
-    prefill_->SetLists(compute_, first, active_.lists());
-  }
+void Forward::Select(int64_t layer, int64_t expert, std::span<const int64_t> tokens) {
+  SelectInSteps({layer, expert, tokens, input_.x(), Rows(hidden_)}, [&](int64_t first) {
+    if (is_prompt_) prefill_->SetLists(compute_, first, active_.lists());
+  });
+  has_lists_ = !active_.all();
+  laps_.Lap(ForwardOp::kFfnPredictor);
 }
 
 void Forward::RunNeurons(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
@@ -96,17 +94,12 @@ void Forward::ObserveInput(int64_t layer, int64_t expert, std::span<const int64_
   if (!observer_->wants_guesses()) return;
   const std::optional<SelectionQuery> next = QueryOfNext(layer, tokens, scratch);
   if (!next) return;
-  SelectionQuery some = *next;
-  for (int64_t first = 0; first < scratch.rows; first += kSelectTokens) {
-    const int64_t count = std::min(kSelectTokens, scratch.rows - first);
-    some.tokens = tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-    some.ffn_input = scratch.Rows(first, count);
-    selector_->Select(some, active_);
-    if (active_.all()) return;
-    for (size_t i = 0; i < some.tokens.size(); ++i) {
-      observer_->OnFfnGuess(layer + 1, some.tokens[i], active_.lists()[i]);
+  SelectInSteps(*next, [&](int64_t first) {
+    for (size_t i = 0; i < active_.lists().size(); ++i) {
+      const int64_t token = tokens[static_cast<size_t>(first) + i];
+      observer_->OnFfnGuess(layer + 1, token, active_.lists()[i]);
     }
-  }
+  });
 }
 
 std::optional<std::span<const int32_t>> Forward::ListOf(int64_t row) {

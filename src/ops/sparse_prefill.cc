@@ -134,6 +134,11 @@ void SparsePrefill::SetLists(Compute& compute, int64_t first_token,
   if (first_token + std::ssize(lists) > shape_.max_tokens) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "lists of too many tokens");
   }
+  for (const std::span<const int32_t> list : lists) {
+    if (!list.empty() && (list.front() < 0 || list.back() >= shape_.max_neurons)) {
+      throw Error(ErrorCode::kInternal, "SparsePrefill", "a list of other neurons");
+    }
+  }
   compute.team().ParallelFor(std::ssize(lists), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       uint64_t* const bits = listed_ + (first_token + i) * words_;
@@ -166,15 +171,15 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
     return;
   }
   const size_t tile_bytes = TileLayout(gate.dtype, job.hidden).tile_bytes();
-  const int64_t tiles = TileLayout::TilesFor(count), blocks = job.hidden / 32;
+  const int64_t tiles = TileLayout::TilesFor(count);
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t row = first + t * TileLayout::kRows;
     const int64_t rows = std::min(TileLayout::kRows, first + count - row);
     job.table.rows_to_tile[type](
         {job.Rows(gate, row, rows), job.hidden, work.tiles + static_cast<size_t>(t) * tile_bytes});
   }
-  job.table.matmul_tiles[type]({work.tiles, tile_bytes, blocks, job.panels, job.tokens, work.gates,
-                                kRowsOfBatch, count, 0, tiles});
+  job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.panels, job.tokens,
+                                work.gates, kRowsOfBatch, count, 0, tiles});
 }
 
 // Of a batch of the block.
@@ -188,17 +193,14 @@ int64_t SparsePrefill::ListEntries(const Job& job, const float* gates_of, int64_
                                    int64_t count, const Entries& list) {
   const SilentGates silent = job.silent != nullptr ? *job.silent : kNoSilentGates;
   uint64_t* const fired_of = FiredOf(job, first);
-  const uint64_t* allowed = nullptr;
-  if (job.only_listed) {
-    allowed = listed_ + (job.range.first + first) / kRowsOfBatch;
-  }
+  const uint64_t* const listed = listed_ + (job.range.first + first) / kRowsOfBatch;
   int64_t entries = 0;
   for (int64_t t = 0; t < job.tokens; ++t) {
+    const uint64_t* const allowed = job.only_listed ? listed + t * words_ : nullptr;
     list.begins[t] = static_cast<int32_t>(entries);
-    entries +=
-        job.table.pack_fired({all_, gates_of + t * kRowsOfBatch, count, silent.below, silent.from,
-                              silent.to, allowed != nullptr ? allowed + t * words_ : nullptr,
-                              fired_of + t, list.places + entries, list.gate + entries});
+    entries += job.table.pack_fired({all_, gates_of + t * kRowsOfBatch, count, silent.below,
+                                     silent.from, silent.to, allowed, fired_of + t,
+                                     list.places + entries, list.gate + entries});
   }
   list.begins[job.tokens] = static_cast<int32_t>(entries);
   return entries;

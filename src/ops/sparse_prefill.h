@@ -40,8 +40,8 @@ class SparsePrefill {
   SparsePrefill(Budget& budget, const SparsePrefillShape& shape);
   static uint64_t ChargedBytes(const SparsePrefillShape& shape);
 
-  // Tells which neurons tokens first_token, first_token + 1, ... of the next Run compute, ascending
-  // and below max_neurons.
+  // Tells which neurons tokens first_token, first_token + 1, ... compute wherever only_listed says
+  // so, until they are told others. Lists ascend. Throws Error(kInternal) for what has no room.
   void SetLists(Compute& compute, int64_t first_token,
                 std::span<const std::span<const int32_t>> lists);
   // Appends what SetLists told of a token, ascending.
@@ -49,7 +49,7 @@ class SparsePrefill {
 
   // Which neurons are computed.
   struct Choice {
-    bool only_listed = false;  // those of SetLists, which was told of every token
+    bool only_listed = false;  // what SetLists was told, of every token
     // Up and down of those that add nothing are left out; only where CanSkipNeurons.
     bool skip_silent = true;
   };

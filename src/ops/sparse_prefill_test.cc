@@ -262,6 +262,21 @@ TEST(SparsePrefillTest, RefusesBlocksOfNoUse) {
   }
 }
 
+TEST(SparsePrefillTest, RefusesListsThatHaveNoRoom) {
+  Budget budget(uint64_t{1} << 30);
+  Compute compute("auto", 1);
+  SparsePrefill prefill(budget, {2, 64, 70, 1});
+  const std::vector<int32_t> fits = {0, 69}, low = {-1, 3}, high = {3, 70};
+  using List = std::span<const int32_t>;
+  for (const std::vector<List>& lists :
+       {std::vector<List>{fits, low}, {high}, {fits, fits, fits}}) {
+    EXPECT_THROW(prefill.SetLists(compute, 0, lists), Error);
+  }
+  const std::vector<List> one = {fits};
+  EXPECT_THROW(prefill.SetLists(compute, 2, one), Error);
+  prefill.SetLists(compute, 1, one);
+}
+
 TEST(SparsePrefillTest, LeavingOutSilentNeuronsChangesNoBit) {
   for (const FfnActivation activation : {FfnActivation::kDRelu, FfnActivation::kThresholdedSilu}) {
     PrefillProblem problem({DType::kQ4_0, activation, 544, 200, 21}, 11);
