@@ -30,7 +30,7 @@ struct StreamPlan {
   // read, the same memory takes those that find no slot.
   int64_t range_neurons = 0;  // a multiple of kRangeGrain
   int64_t range_buffers = 0;  // at least 2
-  int queue_depth = 64;       // reads that the system is given at once
+  int queue_depth = 128;      // reads that the system is given at once
 
   // Prompts compute this many neurons together (kernels::kRowsOfBatch); ranges must not cut them.
   static constexpr int64_t kRangeGrain = 64;

@@ -8,8 +8,8 @@ namespace hearth {
 namespace {
 
 // Seconds until the last of so many reads of one size is there that are given to the system
-// together: straight lines between the measured numbers, and behind the largest, which is what is
-// in flight at the most, at the rate with so many.
+// together: straight lines between the measured numbers, and behind the largest of them that may
+// be in flight at once at the rate with so many.
 class ReadClock {
  public:
   ReadClock() = default;
@@ -17,10 +17,11 @@ class ReadClock {
   ReadClock(const HardwareProfile& hardware, uint64_t bytes, uint64_t range_bytes,
             int queue_depth) {
     const double gain = hardware.IoRangeGain(bytes, range_bytes);
-    std::set<int> depths = {queue_depth};
+    std::set<int> depths;
     for (const IoSpeed& read : hardware.storage.reads) {
-      if (read.queue_depth < queue_depth) depths.insert(read.queue_depth);
+      if (read.queue_depth <= queue_depth) depths.insert(read.queue_depth);
     }
+    if (depths.empty()) depths.insert(queue_depth);
     for (const int depth : depths) {
       const double seconds = hardware.IoBatchSeconds(bytes, depth) / gain;
       // More reads never take less time, whatever a noisy measurement says.

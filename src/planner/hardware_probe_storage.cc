@@ -26,7 +26,7 @@ namespace {
 // With 4096 columns in Q4_0 a gate half is 2560 bytes, the other half 4608, a bundle 7168.
 constexpr std::array<uint64_t, 10> kBlockSizes = {512,   2560,  4096,   4608,    7168,
                                                   16384, 65536, 262144, 1 << 20, 4 << 20};
-constexpr std::array<int, 4> kDepths = {1, 8, 32, 64};
+constexpr std::array<int, 5> kDepths = {1, 8, 32, 64, 128};
 constexpr int kRangeDepth = 32;
 constexpr std::array<uint64_t, 2> kRanges = {uint64_t{128} << 20, uint64_t{512} << 20};
 constexpr std::array<uint64_t, 5> kRangeBlockSizes = {4096, 7168, 65536, 262144, 1 << 20};

@@ -57,6 +57,16 @@ class PlannerTest : public ::testing::Test {
     const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
     return MakePlan(request, testing::SampleHardware(), &*accesses);
   }
+  // The sample's storage, so many times as fast.
+  static HardwareProfile WithFlash(double factor) {
+    HardwareProfile hardware = testing::SampleHardware();
+    for (IoSpeed& read : hardware.storage.reads) {
+      read.bytes_per_s.median *= factor;
+      read.batch_seconds.median /= factor;
+    }
+    for (ThreadSpeed& speed : hardware.threads) speed.busy_neuron_bytes_per_s.median *= factor;
+    return hardware;
+  }
   // Of the model in memory as a whole.
   static uint64_t Resident(FfnMode mode) {
     return PlanEngine(GgufFile::Open(Model()), Options(mode)).needed_bytes();
@@ -138,8 +148,10 @@ TEST_F(PlannerTest, LookingAheadHidesReads) {
   const FfnMode mode = FfnMode::kPredicted;
   auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
   const PlanRequest request = Request(mode, Memory(mode, 40));
-  // Storage that takes as long for what is missing as all else does.
-  const auto plan = [&] { return MakePlan(request, testing::SampleHardware(), &*accesses).plan; };
+  // Storage that takes as long for what is missing as all else does, beside it too.
+  HardwareProfile hardware = WithFlash(100);
+  for (ThreadSpeed& speed : hardware.threads) speed.busy_neuron_bytes_per_s.median *= 100;
+  const auto plan = [&] { return MakePlan(request, hardware, &*accesses).plan; };
   const ExecutionPlan with = plan();
   accesses->guesses = accesses->lists;
   const ExecutionPlan with_luck = plan();
@@ -374,15 +386,8 @@ TEST_F(PlannerTest, TheSlowerOfComputingAndReadingIsWhatATokenTakes) {
   const FfnMode mode = FfnMode::kPredicted;
   const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
   const PlanRequest request = Request(mode, Memory(mode, 45));
-  HardwareProfile hardware = testing::SampleHardware();
   const auto scaled = [&](double factor) {
-    HardwareProfile other = hardware;
-    for (IoSpeed& read : other.storage.reads) {
-      read.bytes_per_s.median *= factor;
-      read.batch_seconds.median /= factor;
-    }
-    for (ThreadSpeed& speed : other.threads) speed.busy_neuron_bytes_per_s.median *= factor;
-    return MakePlan(request, other, &*accesses).plan;
+    return MakePlan(request, WithFlash(factor), &*accesses).plan;
   };
   const ExecutionPlan slow = scaled(1e-3), slower = scaled(5e-4), fast = scaled(1e6);
   EXPECT_EQ(slow.bound, "flash");
@@ -398,7 +403,7 @@ TEST_F(PlannerTest, NeighborsThatWaitAreReadTogether) {
   const FfnMode mode = FfnMode::kPredicted;
   const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
   const auto plan_with = [&](std::optional<uint32_t> gap) {
-    PlanRequest request = Request(mode, Memory(mode, 5));
+    PlanRequest request = Request(mode, Memory(mode, 60));
     request.engine.streaming.pipeline.merge_gap_bytes = gap;
     return MakePlan(request, testing::SampleHardware(), &*accesses).plan;
   };
