@@ -70,6 +70,7 @@ struct Model::Impl {
  private:
   void Run();
   bool TakeArrived();
+  std::chrono::duration<double> GatheringTime() const;
   void Step();
   void SaveSessions();
   void Publish();
@@ -95,6 +96,7 @@ struct Model::Impl {
   std::chrono::steady_clock::time_point save_until_;  // guarded by mutex_
   Stats stats_;                                       // guarded by mutex_
   NeuronPicture picture_;                             // guarded by mutex_
+  int64_t most_together_ = 0;  // of the thread: requests since there was last none
   // Until when somebody looks, on the steady clock; 0: nobody asked yet.
   mutable std::atomic<std::chrono::steady_clock::rep> watched_until_{0};
   std::atomic<bool> cancel_all_{false};

@@ -107,12 +107,23 @@ void BatchScheduler::Add(BatchRequest request) {
 void BatchScheduler::Step() {
   StartWaiting();
   const int64_t passes = counts_.decode_passes + counts_.prefill_passes;
-  Decode();
-  Prefill();
+  const bool generated = IsGenerating();
+  if (generated) Decode();
+  if (!generated || IsGenerating()) Prefill();
   if (sessions_ == nullptr) return;
   SaveAhead();
   const bool has_worked = counts_.decode_passes + counts_.prefill_passes > passes;
   if (!has_worked && !running_.empty()) sessions_->WaitForAny(kRestoreWait);
+}
+
+bool BatchScheduler::has_begun() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& request) { return request->has_begun; });
+}
+
+bool BatchScheduler::IsGenerating() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& request) { return request->is_generating; });
 }
 
 void BatchScheduler::CancelAll() {
@@ -207,7 +218,6 @@ void BatchScheduler::Decode() {
     request->rows = 1;
     pass.push_back(request.get());
   }
-  if (pass.empty()) return;
   const Stopwatch watch;
   const StreamCounts before = engine_.stream_counts();
   if (map_ != nullptr) map_->Begin(std::ssize(pass));
@@ -228,10 +238,8 @@ void BatchScheduler::Decode() {
 
 // In the order of arrival, as many as a pass takes.
 BatchScheduler::Pass BatchScheduler::ChoosePrompts() {
-  const bool in_company = std::any_of(running_.begin(), running_.end(),
-                                      [](const auto& request) { return request->is_generating; });
   int64_t room = engine_.forward().limits().max_tokens;
-  if (in_company && !engine_.is_streamed()) room = std::min(room, kPromptTokensInCompany);
+  if (IsGenerating() && !engine_.is_streamed()) room = std::min(room, kPromptTokensInCompany);
   Pass pass;
   for (const auto& request : running_) {
     if (request->is_generating || WaitsForPrefix(*request, pass)) continue;

@@ -1,7 +1,9 @@
 // Many requests, one model: iteration-level scheduling.
 //
 // A step runs at most two passes: one token of every request that generates, together, and then
-// some tokens of prompts. Requests join and leave between steps. States of a request:
+// some tokens of prompts. Requests join and leave between steps; where the first pass was the last
+// of all that generated there is no second, so that who comes back at once shares one. States of a
+// request:
 //
 //   waiting -> in its prompt -> generating -> done
 //
@@ -119,6 +121,8 @@ class BatchScheduler {
   int64_t SaveSessions(std::chrono::steady_clock::time_point until);
 
   bool is_idle() const { return waiting_.empty() && running_.empty(); }
+  // Whether a request generates or is in its prompt.
+  bool has_begun() const;
   int64_t num_waiting() const { return std::ssize(waiting_); }
   int64_t num_running() const { return std::ssize(running_); }
   int64_t num_prefixes() const { return static_cast<int64_t>(prefixes_.size()); }
@@ -135,6 +139,7 @@ class BatchScheduler {
   using Pass = std::vector<Request*>;
 
   void DropCancelled(Requests& requests, bool all = false);
+  bool IsGenerating() const;
   void Decode();
   void Prefill();
   Pass ChoosePrompts();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <new>
 #include <random>
@@ -113,6 +114,46 @@ TEST(BatchSchedulerTest, ManyTogetherAreAsEachAlone) {
     EXPECT_GT(scheduler.counts().decode_tokens, 2 * scheduler.counts().decode_passes)
         << "they were computed together";
   }
+}
+
+TEST(BatchSchedulerTest, WhoComesBackWhenAllHaveEndedSharesAPass) {
+  const auto engine = LoadForBatches("llama", 6);
+  BatchScheduler scheduler(*engine, {});
+  std::mt19937 random(11);
+  std::array<Told, 4> told;
+  for (size_t i = 0; i < 2; ++i) {
+    scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(i, 3), told[i]));
+  }
+  EXPECT_FALSE(scheduler.has_begun());
+  scheduler.Step();  // the prompts, and a first token of each
+  EXPECT_TRUE(scheduler.has_begun());
+  scheduler.Step();
+  scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(2, 3), told[2]));
+  scheduler.Step();  // the last tokens
+  EXPECT_TRUE(told[0].outcome && told[1].outcome);
+  EXPECT_EQ(scheduler.counts().prefill_passes, 1) << "the third request waits for the fourth";
+  EXPECT_FALSE(scheduler.has_begun());
+  scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(3, 3), told[3]));
+  scheduler.Step();
+  EXPECT_EQ(scheduler.counts().prefill_passes, 2);
+  EXPECT_EQ(told[2].tokens, 1);
+  EXPECT_EQ(told[3].tokens, 1);
+  RunAll(scheduler);
+}
+
+TEST(BatchSchedulerTest, APromptInCompanyDoesNotWait) {
+  const auto engine = LoadForBatches("llama", 6);
+  BatchScheduler scheduler(*engine, {});
+  std::mt19937 random(12);
+  std::array<Told, 3> told;
+  scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(0, 2), told[0]));
+  scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(1, 9), told[1]));
+  scheduler.Step();
+  scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(2, 9), told[2]));
+  scheduler.Step();  // ends the first; the second goes on
+  EXPECT_TRUE(told[0].outcome.has_value());
+  EXPECT_EQ(told[2].tokens, 1);
+  RunAll(scheduler);
 }
 
 TEST(BatchSchedulerTest, AConversationThatContinuesFindsItsPast) {
