@@ -76,8 +76,8 @@ TEST_F(ReplayCommandTest, JsonFitsItsSchemaAndAddsUp) {
 TEST_F(ReplayCommandTest, PrintsEveryPolicyBesideTheBound) {
   const ProgramResult result = Replay({});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  for (const char* word : {"two-queue", "lru", "s3-fifo", "lfu-decay", "layer-lfu", "static",
-                           "Belady's bound", "60.0%", "of the way from LRU"}) {
+  for (const char* word : {"two-queue", "lru", "s3-fifo", "lfu-decay", "layer-lfu", "hit-density",
+                           "static", "Belady's bound", "60.0%", "of the way from LRU"}) {
     EXPECT_THAT(result.out, HasSubstr(word));
   }
 }

@@ -10,13 +10,14 @@
 namespace hearth {
 
 enum class CachePolicyKind : uint8_t {
-  kLru,       // the least recently used goes
-  kTwoQueue,  // P2 section 4.2: a new entry is inactive until its second access
-  kS3Fifo,    // a small queue, a main one, and a memory of what left the small one
-  kLfuDecay,  // the least often used goes; counts fade from token to token
-  kLayerLfu,  // the same with a clock per layer: counts fade when their layer has its turn
-  kStatic,    // what was there at the start stays, nothing else comes in
-  kWindow,    // what the last tokens used stays, everything else goes at once
+  kLru,         // the least recently used goes
+  kTwoQueue,    // P2 section 4.2: a new entry is inactive until its second access
+  kS3Fifo,      // a small queue, a main one, and a memory of what left the small one
+  kLfuDecay,    // the least often used goes; counts fade from token to token
+  kLayerLfu,    // the same with a clock per layer: counts fade when their layer has its turn
+  kHitDensity,  // what is used least of all that is like it goes; counts fade fast and slowly
+  kStatic,      // what was there at the start stays, nothing else comes in
+  kWindow,      // what the last tokens used stays, everything else goes at once
 };
 
 // Of neurons and of experts alike: what hit most on recorded accesses and is never more than a

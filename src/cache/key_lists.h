@@ -15,15 +15,16 @@ inline constexpr int32_t kNoKey = -1;
 inline constexpr uint16_t kNoList = UINT16_MAX;
 
 struct KeyNode {
-  int32_t slot = -1;        // -1: the key is absent
-  int32_t prev = kNoKey;    // towards the head; undefined on no list
-  int32_t next = kNoKey;    // towards the tail
-  int32_t value = 0;        // the policy's own, of absent keys too
+  int32_t slot = -1;      // -1: the key is absent
+  int32_t prev = kNoKey;  // towards the head; undefined on no list
+  int32_t next = kNoKey;  // towards the tail
+  int32_t value = 0;      // the policy's own two, of absent keys too
+  int32_t slow_value = 0;
   uint16_t list = kNoList;  // that the key is on
   uint8_t pins = 0;         // look-ups that were not released yet, and the read
   uint8_t loading = 0;      // a slot is held, its bytes are not there yet
 };
-static_assert(sizeof(KeyNode) == 20);
+static_assert(sizeof(KeyNode) == 24);
 
 // Not thread-safe; nothing here allocates but the constructor.
 class KeyLists {

@@ -1,14 +1,11 @@
 #include "cache/lfu_policy.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace hearth::cache {
 namespace {
 
-// Of a key that was never used: a level below all others at any time.
-constexpr int32_t kNever = std::numeric_limits<int32_t>::min() / 2;
 constexpr int32_t kNoLevel = std::numeric_limits<int32_t>::max();
 
 }  // namespace
@@ -17,15 +14,10 @@ LfuPolicy::LfuPolicy(std::span<KeyNode> nodes, int32_t num_layers)
     : Policy(nodes, num_layers * kLists),
       num_layers_(num_layers),
       keys_per_layer_(static_cast<int32_t>(nodes.size()) / num_layers),
+      levels_(kLevelsPerOctave, kLowLevel, kTopLevel),
       layers_(static_cast<size_t>(num_layers)) {
-  for (KeyNode& node : nodes) node.value = kNever;
+  for (KeyNode& node : nodes) node.value = kNeverUsed;
   for (Layer& layer : layers_) layer.lowest = kTopLevel + 1;
-  for (size_t i = 0; i < raised_.size(); ++i) {
-    const double level = static_cast<int32_t>(i) + kLowLevel;
-    const double count = std::exp2(level / kLevelsPerOctave) + 1;
-    const double raised = kLevelsPerOctave * std::log2(count);
-    raised_[i] = std::min(kTopLevel, static_cast<int32_t>(std::lround(raised)));
-  }
 }
 
 int LfuPolicy::ListOf(int32_t layer, int32_t value) const noexcept {
@@ -34,19 +26,16 @@ int LfuPolicy::ListOf(int32_t layer, int32_t value) const noexcept {
   return first + (low ? kLevels : static_cast<int>(static_cast<uint32_t>(value) % kLevels));
 }
 
-int32_t LfuPolicy::Raised(int32_t layer, int32_t value) const noexcept {
-  const int32_t clock = layers_[static_cast<size_t>(layer)].clock;
-  const int32_t level = value - clock;
-  if (level < kLowLevel) return clock;
-  // Over the top only where a batch is not of one layer.
-  return clock + raised_[static_cast<size_t>(std::min(level, kTopLevel) - kLowLevel)];
-}
-
 void LfuPolicy::Place(int32_t layer, int32_t key, int32_t value) noexcept {
   lists_.node(key).value = value;
   lists_.PushHead(ListOf(layer, value), key);
   Layer& at = layers_[static_cast<size_t>(layer)];
   at.lowest = std::min(at.lowest, value);
+}
+
+void LfuPolicy::Use(int32_t layer, int32_t key) noexcept {
+  const int32_t clock = layers_[static_cast<size_t>(layer)].clock;
+  Place(layer, key, clock + levels_.Raised(lists_.node(key).value - clock));
 }
 
 // The lists of a ring move down; what falls off its low end joins the list below all.
@@ -74,13 +63,11 @@ void LfuPolicy::Touch(const KeyBatch& batch, std::span<const CacheEntry> entries
     if (entries[i].slot < 0) continue;
     const int32_t key = batch.first_key + batch.offsets[i];
     lists_.Unlink(key);
-    Place(current_, key, Raised(current_, lists_.node(key).value));
+    Use(current_, key);
   }
 }
 
-void LfuPolicy::Insert(int32_t key) noexcept {
-  Place(current_, key, Raised(current_, lists_.node(key).value));
-}
+void LfuPolicy::Insert(int32_t key) noexcept { Use(current_, key); }
 
 void LfuPolicy::Seed(int32_t key, int64_t rank, int64_t count) noexcept {
   const auto level = static_cast<int32_t>(kTopLevel - rank * kTopLevel / count);

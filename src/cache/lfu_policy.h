@@ -6,22 +6,20 @@
 // keys with equal counts the one whose layer is next is worth more than the one whose layer was
 // just served; LRU, which orders by time, thinks the opposite.
 //
-// Fading all counts of a layer alike keeps their order. So a key's *level*, a logarithm of its
-// count in steps of 1/8 octave, is stored as if its layer's clock stood at 0 (KeyNode::value =
-// level + clock) and changes only with an access. Entries lie in one list per layer and level; a
-// turn moves the layer's clock. The victim is the oldest entry of the lowest level of all layers;
-// among layers with the same lowest level, of the one that was served last and is farthest from its
-// next turn. While batches of one layer follow each other (a prompt) the other layers' entries go
-// first. Counts of absent keys are kept too: who comes back is no stranger.
+// Counts are kept as levels (UseLevels, KeyNode::value). Entries lie in one list per layer and
+// level; a turn moves the layer's clock. The victim is the oldest entry of the lowest level of all
+// layers; among layers with the same lowest level, of the one that was served last and is farthest
+// from its next turn. While batches of one layer follow each other (a prompt) the other layers'
+// entries go first. Counts of absent keys are kept too: who comes back is no stranger.
 //
 // With one layer this is LFU with decay per token (lfu-decay); with all of them it is layer-lfu.
 // Half-life and rules were chosen by replay: docs/decisions/0008-cache-policy.md.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "cache/policy.h"
+#include "cache/use_levels.h"
 
 namespace hearth::cache {
 
@@ -58,20 +56,19 @@ class LfuPolicy final : public Policy {
   int32_t LayerOf(int32_t key) const noexcept { return key / keys_per_layer_; }
   int ListOf(int32_t layer, int32_t value) const noexcept;
   void TakeTurn(int32_t layer) noexcept;
-  // What the level of a key becomes by an access.
-  int32_t Raised(int32_t layer, int32_t value) const noexcept;
+  void Use(int32_t layer, int32_t key) noexcept;
   void Place(int32_t layer, int32_t key, int32_t value) noexcept;
   // The lowest level of an entry of the layer that is not in use; INT32_MAX where there is none.
   int32_t LowestLevel(int32_t layer) noexcept;
 
   const int32_t num_layers_;
   const int32_t keys_per_layer_;
+  const UseLevels levels_;
   std::vector<Layer> layers_;
-  std::array<int32_t, kTopLevel - kLowLevel + 1> raised_ = {};  // by level - kLowLevel
-  int32_t current_ = 0;                                         // layer of the batch
-  int32_t last_layer_ = -1;                                     // of the batch before in this token
-  bool again_ = false;  // the batch before was of the same layer
-  int victims_ = -1;    // list that the batch's last victim came from
+  int32_t current_ = 0;      // layer of the batch
+  int32_t last_layer_ = -1;  // of the batch before in this token
+  bool again_ = false;       // the batch before was of the same layer
+  int victims_ = -1;         // list that the batch's last victim came from
 };
 
 }  // namespace hearth::cache

@@ -73,7 +73,7 @@ enum class CacheState : uint8_t { kAbsent, kLoading, kResident, kInUse };
 class NeuronCache {
  public:
   static constexpr int64_t kMaxKeys = int64_t{1} << 30;
-  static constexpr int64_t kMaxLayers = 1000;
+  static constexpr int64_t kMaxLayers = 400;
 
   // Nothing is resident at first. memory: num_slots * slot_bytes, the caller's, outlives the cache.
   // The tables are charged to `budget` as "cache tables". Throws Error(kInvalidArgument) for sizes

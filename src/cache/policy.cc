@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "cache/hit_density_policy.h"
 #include "cache/lfu_policy.h"
 #include "cache/lru_policy.h"
 #include "cache/s3_fifo_policy.h"
@@ -23,6 +24,7 @@ constexpr std::array kNames = {
     Named{CachePolicyKind::kS3Fifo, "s3-fifo"},
     Named{CachePolicyKind::kLfuDecay, "lfu-decay"},
     Named{CachePolicyKind::kLayerLfu, "layer-lfu"},
+    Named{CachePolicyKind::kHitDensity, "hit-density"},
     Named{CachePolicyKind::kStatic, "static"},
     Named{CachePolicyKind::kWindow, "window"},
 };
@@ -46,8 +48,8 @@ std::optional<CachePolicyKind> CachePolicyFromName(std::string_view name) {
 std::span<const CachePolicyKind> AllCachePolicies() {
   static constexpr std::array kAll = {CachePolicyKind::kLru,      CachePolicyKind::kTwoQueue,
                                       CachePolicyKind::kS3Fifo,   CachePolicyKind::kLfuDecay,
-                                      CachePolicyKind::kLayerLfu, CachePolicyKind::kStatic,
-                                      CachePolicyKind::kWindow};
+                                      CachePolicyKind::kLayerLfu, CachePolicyKind::kHitDensity,
+                                      CachePolicyKind::kStatic,   CachePolicyKind::kWindow};
   return kAll;
 }
 
@@ -74,6 +76,8 @@ std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& 
       return std::make_unique<LfuPolicy>(nodes, 1);
     case CachePolicyKind::kLayerLfu:
       return std::make_unique<LfuPolicy>(nodes, shape.num_layers);
+    case CachePolicyKind::kHitDensity:
+      return std::make_unique<HitDensityPolicy>(nodes, shape.num_layers);
     case CachePolicyKind::kStatic:
       return std::make_unique<StaticPolicy>(nodes);
     case CachePolicyKind::kWindow:

@@ -15,8 +15,8 @@ constexpr double kWidth = 760, kHeight = 470;
 constexpr double kLeft = 72, kTop = 76, kPlotWidth = 480, kPlotHeight = 320;
 constexpr double kLegendLeft = kLeft + kPlotWidth + 28;
 // Told apart by most colour-blind readers (Okabe and Ito 2008), in the order of policies.
-constexpr std::array<std::string_view, 6> kColors = {"#0072b2", "#d55e00", "#009e73",
-                                                     "#cc79a7", "#e69f00", "#56b4e9"};
+constexpr std::array<std::string_view, 8> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                     "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b"};
 constexpr double kMark = 3;  // half a mark's side
 
 struct RateScale {
