@@ -20,11 +20,10 @@ constexpr int32_t kLowestPlace = This::kLowLevel - This::kPlaceLevels;
 
 HitDensityPolicy::HitDensityPolicy(std::span<KeyNode> nodes, int32_t num_layers)
     : Policy(nodes, num_layers * kLists),
-      num_layers_(num_layers),
-      keys_per_layer_(static_cast<int32_t>(nodes.size()) / num_layers),
       fast_levels_(kLevelsPerOctave, kLowLevel, kTopLevel),
       slow_levels_(kSlowLevelsPerOctave, kLowSlowLevel, kTopSlowLevel),
       layers_(static_cast<size_t>(num_layers)),
+      turns_(std::ssize(nodes), num_layers),
       densities_(Priors()) {
   for (KeyNode& node : nodes) node.value = node.slow_value = kNeverUsed;
 }
@@ -106,24 +105,23 @@ void HitDensityPolicy::Touch(const KeyBatch& batch, std::span<const CacheEntry> 
   victims_ = -1;
   next_cell_ = 0;
   if (entries.empty()) return;
-  current_ = LayerOf(batch.key(0));
-  again_ = current_ == last_layer_;
-  if (!again_) {
-    TakeTurn(current_);
-    OfferAll(current_);
+  const bool begins = turns_.Begin(batch.key(0));
+  const int32_t layer = turns_.current();
+  if (begins) {
+    TakeTurn(layer);
+    OfferAll(layer);
   }
-  last_layer_ = current_;
   for (size_t i = 0; i < entries.size(); ++i) {
     PrefetchAhead(batch, i);
     if (entries[i].slot < 0) continue;
     const int32_t key = batch.first_key + batch.offsets[i];
-    densities_.Hit(CellOf(current_, lists_.node(key).list - current_ * kLists));
+    densities_.Hit(CellOf(layer, lists_.node(key).list - layer * kLists));
     lists_.Unlink(key);
-    Use(current_, key);
+    Use(layer, key);
   }
 }
 
-void HitDensityPolicy::Insert(int32_t key) noexcept { Use(current_, key); }
+void HitDensityPolicy::Insert(int32_t key) noexcept { Use(turns_.current(), key); }
 
 // As if the hottest had just been used once, and had been in some 1/11 of all turns: what texts do
 // use comes before it.
@@ -132,11 +130,11 @@ void HitDensityPolicy::Seed(int32_t key, int64_t rank, int64_t count) noexcept {
   KeyNode& node = lists_.node(key);
   node.value = static_cast<int32_t>(rank * kLowLevel / count);
   node.slow_value = static_cast<int32_t>((count - rank) * kHottestSlowLevel / count);
-  Place(LayerOf(key), key);
+  Place(turns_.LayerOf(key), key);
 }
 
 void HitDensityPolicy::EndToken() noexcept {
-  last_layer_ = -1;
+  turns_.EndToken();
   densities_.EndToken();
 }
 
@@ -153,14 +151,13 @@ int32_t HitDensityPolicy::TakeVictim() noexcept {
   if (victims_ >= 0 && lists_.unpinned(victims_) > 0) return lists_.TakeUnpinned(victims_);
   const std::span<const int16_t> order = densities_.order();
   for (; next_cell_ < order.size(); ++next_cell_) {
-    for (int32_t back = again_ ? 1 : 0; back < num_layers_; ++back) {
-      const int32_t layer = current_ - back + (current_ < back ? num_layers_ : 0);
-      const int32_t key = TakeFrom(layer, order[next_cell_]);
+    for (int32_t back = turns_.goes_on() ? 1 : 0; back < turns_.num_layers(); ++back) {
+      const int32_t key = TakeFrom(turns_.Back(back), order[next_cell_]);
       if (key != kNoKey) return key;
     }
   }
   for (const int16_t cell : order) {
-    const int32_t key = TakeFrom(current_, cell);
+    const int32_t key = TakeFrom(turns_.current(), cell);
     if (key != kNoKey) return key;
   }
   return kNoKey;

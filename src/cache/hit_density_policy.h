@@ -7,8 +7,8 @@
 // its entries that a turn used lately (HitDensities). The victim is the oldest entry of the least
 // dense cell that has one; of layers that have one, of the layer that was served last and is
 // farthest from its next turn. While batches of one layer follow each other (a prompt) the other
-// layers' entries go first. The idea of hit density is LHD's (Beckmann, Chen, Cidon: "LHD: Improving
-// Cache Hit Rate by Maximizing Hit Density", NSDI 2018); cells, counts and turns are not.
+// layers' entries go first. The idea of hit density is LHD's (Beckmann, Chen, Cidon: "LHD:
+// Improving Cache Hit Rate by Maximizing Hit Density", NSDI 2018); cells, counts and turns are not.
 //
 // Entries of a layer lie in one list per band of four fast levels and slow class, and those whose
 // fast count is next to nothing in one per slow class, by age. Bands are of stored levels
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cache/hit_densities.h"
+#include "cache/layer_turns.h"
 #include "cache/policy.h"
 #include "cache/use_levels.h"
 
@@ -65,9 +66,6 @@ class HitDensityPolicy final : public Policy {
     int32_t slow_clock() const { return turns; }              // slow ones
   };
 
-  int32_t LayerOf(int32_t key) const noexcept {
-    return num_layers_ == 1 ? 0 : key / keys_per_layer_;
-  }
   void TakeTurn(int32_t layer) noexcept;
   void OfferAll(int32_t layer) noexcept;
   void Use(int32_t layer, int32_t key) noexcept;
@@ -76,16 +74,12 @@ class HitDensityPolicy final : public Policy {
   int ListOf(int32_t layer, int cell) const noexcept;
   int32_t TakeFrom(int32_t layer, int cell) noexcept;
 
-  const int32_t num_layers_;
-  const int32_t keys_per_layer_;
   const UseLevels fast_levels_, slow_levels_;
   std::vector<Layer> layers_;
+  LayerTurns turns_;
   HitDensities densities_;
-  int32_t current_ = 0;      // layer of the batch
-  int32_t last_layer_ = -1;  // of the batch before in this token
-  bool again_ = false;       // the batch before was of the same layer
-  size_t next_cell_ = 0;     // of the order: cells before it have no entry for this batch
-  int victims_ = -1;         // list that the batch's last victim came from
+  size_t next_cell_ = 0;  // of the order: cells before it have no entry for this batch
+  int victims_ = -1;      // list that the batch's last victim came from
 };
 
 }  // namespace hearth::cache

@@ -12,10 +12,9 @@ constexpr int32_t kNoLevel = std::numeric_limits<int32_t>::max();
 
 LfuPolicy::LfuPolicy(std::span<KeyNode> nodes, int32_t num_layers)
     : Policy(nodes, num_layers * kLists),
-      num_layers_(num_layers),
-      keys_per_layer_(static_cast<int32_t>(nodes.size()) / num_layers),
       levels_(kLevelsPerOctave, kLowLevel, kTopLevel),
-      layers_(static_cast<size_t>(num_layers)) {
+      layers_(static_cast<size_t>(num_layers)),
+      turns_(std::ssize(nodes), num_layers) {
   for (KeyNode& node : nodes) node.value = kNeverUsed;
   for (Layer& layer : layers_) layer.lowest = kTopLevel + 1;
 }
@@ -54,24 +53,21 @@ void LfuPolicy::TakeTurn(int32_t layer) noexcept {
 void LfuPolicy::Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept {
   victims_ = -1;
   if (entries.empty()) return;
-  current_ = num_layers_ == 1 ? 0 : LayerOf(batch.key(0));
-  again_ = current_ == last_layer_;
-  if (!again_) TakeTurn(current_);
-  last_layer_ = current_;
+  if (turns_.Begin(batch.key(0))) TakeTurn(turns_.current());
   for (size_t i = 0; i < entries.size(); ++i) {
     PrefetchAhead(batch, i);
     if (entries[i].slot < 0) continue;
     const int32_t key = batch.first_key + batch.offsets[i];
     lists_.Unlink(key);
-    Use(current_, key);
+    Use(turns_.current(), key);
   }
 }
 
-void LfuPolicy::Insert(int32_t key) noexcept { Use(current_, key); }
+void LfuPolicy::Insert(int32_t key) noexcept { Use(turns_.current(), key); }
 
 void LfuPolicy::Seed(int32_t key, int64_t rank, int64_t count) noexcept {
   const auto level = static_cast<int32_t>(kTopLevel - rank * kTopLevel / count);
-  Place(num_layers_ == 1 ? 0 : LayerOf(key), key, level);
+  Place(turns_.LayerOf(key), key, level);
 }
 
 int32_t LfuPolicy::LowestLevel(int32_t layer) noexcept {
@@ -91,9 +87,9 @@ int32_t LfuPolicy::TakeVictim() noexcept {
   if (victims_ >= 0 && lists_.unpinned(victims_) > 0) return lists_.TakeUnpinned(victims_);
   int32_t best = kNoLevel;
   int32_t best_layer = 0;
-  for (int32_t back = 1; back <= num_layers_; ++back) {
-    if (back == num_layers_ && again_ && best != kNoLevel) break;
-    const int32_t layer = current_ - back + (current_ < back ? num_layers_ : 0);
+  for (int32_t back = 1; back <= turns_.num_layers(); ++back) {
+    if (back == turns_.num_layers() && turns_.goes_on() && best != kNoLevel) break;
+    const int32_t layer = turns_.Back(back);
     const int32_t level = LowestLevel(layer);
     if (level < best) {
       best = level;

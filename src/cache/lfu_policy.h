@@ -18,6 +18,7 @@
 
 #include <vector>
 
+#include "cache/layer_turns.h"
 #include "cache/policy.h"
 #include "cache/use_levels.h"
 
@@ -31,7 +32,7 @@ class LfuPolicy final : public Policy {
   void Insert(int32_t key) noexcept override;
   int32_t TakeVictim() noexcept override;
   void Seed(int32_t key, int64_t rank, int64_t count) noexcept override;
-  void EndToken() noexcept override { last_layer_ = -1; }
+  void EndToken() noexcept override { turns_.EndToken(); }
 
   // Turns in which a count halves.
   static constexpr int kHalfLife = 4;
@@ -53,7 +54,6 @@ class LfuPolicy final : public Policy {
     int32_t lowest = 0;  // no entry of the ring has a lower value
   };
 
-  int32_t LayerOf(int32_t key) const noexcept { return key / keys_per_layer_; }
   int ListOf(int32_t layer, int32_t value) const noexcept;
   void TakeTurn(int32_t layer) noexcept;
   void Use(int32_t layer, int32_t key) noexcept;
@@ -61,14 +61,10 @@ class LfuPolicy final : public Policy {
   // The lowest level of an entry of the layer that is not in use; INT32_MAX where there is none.
   int32_t LowestLevel(int32_t layer) noexcept;
 
-  const int32_t num_layers_;
-  const int32_t keys_per_layer_;
   const UseLevels levels_;
   std::vector<Layer> layers_;
-  int32_t current_ = 0;      // layer of the batch
-  int32_t last_layer_ = -1;  // of the batch before in this token
-  bool again_ = false;       // the batch before was of the same layer
-  int victims_ = -1;         // list that the batch's last victim came from
+  LayerTurns turns_;
+  int victims_ = -1;  // list that the batch's last victim came from
 };
 
 }  // namespace hearth::cache
