@@ -70,6 +70,7 @@ void Run(int argc, char** argv) {
     RegisterMatMulTiles(context);
     RegisterMatMulFloat(context);
     RegisterRows(context);
+    RegisterRowBatches(context);
     RegisterNarrow(context);
     RegisterElementwise(context);
     RegisterAttention(context);

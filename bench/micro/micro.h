@@ -79,6 +79,7 @@ void Register(const Context& context, const std::string& name, BoundBy bound,
 void RegisterMatMulTiles(const Context& context);
 void RegisterMatMulFloat(const Context& context);
 void RegisterRows(const Context& context);
+void RegisterRowBatches(const Context& context);
 void RegisterNarrow(const Context& context);
 void RegisterElementwise(const Context& context);
 void RegisterAttention(const Context& context);
