@@ -4,4 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(-i)
 [ "${1:-}" = --check ] && mode=(--dry-run --Werror)
-git ls-files '*.cc' '*.h' | xargs clang-format "${mode[@]}"
+# New files count too: those that git does not know yet and does not ignore.
+git ls-files --cached --others --exclude-standard "*.cc" "*.h" | xargs clang-format "${mode[@]}"

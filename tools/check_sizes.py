@@ -18,7 +18,8 @@ TABLES = {"src/text/pretokenizers.cc"}
 
 def sources() -> list[Path]:
     """C++ and Python files under version control."""
-    listed = subprocess.run(["git", "ls-files", "*.cc", "*.h", "*.py"], cwd=ROOT, check=True,
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard",
+                             "*.cc", "*.h", "*.py"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.split()
     return [ROOT / name for name in listed]
 

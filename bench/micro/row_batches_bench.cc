@@ -1,5 +1,5 @@
-// Single neurons for the tokens of a prompt that fire them: rows times tokens (up) and rows added to
-// the sums of tokens (down), a tenth of all pairs of a row and a token.
+// Single neurons for the tokens of a prompt that fire them: rows times tokens (up) and rows added
+// to the sums of tokens (down), a tenth of all pairs of a row and a token.
 #include <numeric>
 #include <random>
 
@@ -10,8 +10,8 @@ namespace hearth::micro {
 namespace {
 
 using kernels::GroupQ8;
-using kernels::kLanesOfEntry;
 using kernels::KernelTable;
+using kernels::kLanesOfEntry;
 using kernels::kRowsOfBatch;
 using kernels::kRowsOfSums;
 using kernels::RowList;
