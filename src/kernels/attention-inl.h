@@ -31,11 +31,19 @@ class NextMatrix {
       FetchAhead(next_.data + i * (bytes_ / kFetched) + at / kFetched, next_.near);
     });
   }
+  // Call where nothing of this matrix is read for a while.
+  HWY_INLINE void FetchFirst() const {
+    for (int64_t i = 0; i < kLinesMeanwhile; ++i) {
+      FetchAhead(next_.data + i * kLineBytes, next_.near);
+    }
+  }
   bool exists() const { return next_.data != nullptr; }
 
  private:
   // Lines that were asked for so many bytes and twice as many ago may have been dropped.
   static constexpr int64_t kAgainBytes = 1024;
+  // About as many as are on their way at once; 16 to 128 are as good (docs/benchmarks.md).
+  static constexpr int64_t kLinesMeanwhile = 32;
   HWY_INLINE void FetchAgain(const std::byte* p) const {
     FetchAhead(p, next_.near);
     FetchAhead(p - kAgainBytes, next_.near);
@@ -170,6 +178,8 @@ HWY_INLINE float MaxOfScores(const float* scores, int64_t n, float least) {
 }
 
 inline void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
+  const NextMatrix next(a.next, 0);
+  if (next.exists()) next.FetchFirst();
   float max[kQueriesOfWeights];
   for (int64_t query = 0; query < a.queries; ++query) {
     const int64_t place = query % kQueriesOfWeights;

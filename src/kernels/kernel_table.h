@@ -91,7 +91,7 @@ bool DropsFetches();
 struct NextRead {
   const std::byte* data = nullptr;  // as many bytes as are read now; null: nothing
   bool insists = DropsFetches();
-  // Into the first-level cache, as for rows; others were only measured with the second-level one.
+  // Into the first-level cache, as for rows; others were only measured to gain nothing by it.
   bool near = insists && FetchesRowsNear();
 };
 
@@ -129,6 +129,7 @@ struct AttentionWeightsArgs {
   float* out;
   int64_t out_stride;
   int64_t head_dim;
+  NextRead next;  // only its first lines are asked for: memory would be idle meanwhile
 };
 // out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending; `values` are
 // `count` rows of head_dim.

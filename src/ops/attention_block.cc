@@ -35,10 +35,10 @@ void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
   if (oldest == page && newest == page) {
     // Head by head, as a page lies in memory.
     for (int64_t head = heads_.begin; head < heads_.end; ++head) {
+      const std::byte* following = head + 1 < heads_.end ? KeysAt(page.begin, head + 1) : next;
       ComputeScores(page, head, w);
-      WeighScores(page, page, QueriesOf(head), w, out);
-      AddValues(page, page, QueriesOf(head), w, out,
-                head + 1 < heads_.end ? KeysAt(page.begin, head + 1) : next);
+      WeighScores(page, page, QueriesOf(head), w, out, following);
+      AddValues(page, page, QueriesOf(head), w, out, following);
     }
     return;
   }
@@ -48,7 +48,7 @@ void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
   const Span common = {newest.begin, std::max(oldest.end, newest.begin)};
   const auto own = [&](int64_t query) { return Intersection(page, Positions(TokenOf(query))); };
   for (int64_t i = 0; i < queries_; ++i) {
-    WeighScores(page, own(i), {i, 1}, w, out);
+    WeighScores(page, own(i), {i, 1}, w, out, nullptr);
     AddValues(page, {own(i).begin, std::min(own(i).end, common.begin)}, {i, 1}, w, out, nullptr);
   }
   AddValues(page, common, {0, queries_}, w, out, next);
@@ -67,12 +67,19 @@ void QueryBlock::ComputeScores(Span page, int64_t head, const Workspace& w) cons
 }
 
 void QueryBlock::WeighScores(Span page, Span positions, Queries queries, const Workspace& w,
-                             const Partial& out) const {
+                             const Partial& out, const std::byte* next) const {
   if (positions.empty()) return;
   table_.attn_weights(
       {w.scores + queries.begin * KvLayout::kPageTokens + (positions.begin - page.begin),
-       KvLayout::kPageTokens, queries.count, positions.count(), out.max + queries.begin,
-       out.sum + queries.begin, out.values + queries.begin * head_dim_, head_dim_, head_dim_});
+       KvLayout::kPageTokens,
+       queries.count,
+       positions.count(),
+       out.max + queries.begin,
+       out.sum + queries.begin,
+       out.values + queries.begin * head_dim_,
+       head_dim_,
+       head_dim_,
+       {next}});
 }
 
 void QueryBlock::AddValues(Span page, Span positions, Queries queries, const Workspace& w,
