@@ -31,19 +31,11 @@ class NextMatrix {
       FetchAhead(next_.data + i * (bytes_ / kFetched) + at / kFetched, next_.near);
     });
   }
-  // Call where nothing of this matrix is read for a while.
-  HWY_INLINE void FetchFirst() const {
-    for (int64_t i = 0; i < kLinesMeanwhile; ++i) {
-      FetchAhead(next_.data + i * kLineBytes, next_.near);
-    }
-  }
   bool exists() const { return next_.data != nullptr; }
 
  private:
   // Lines that were asked for so many bytes and twice as many ago may have been dropped.
   static constexpr int64_t kAgainBytes = 1024;
-  // About as many as are on their way at once; 16 to 128 are as good (docs/benchmarks.md).
-  static constexpr int64_t kLinesMeanwhile = 32;
   HWY_INLINE void FetchAgain(const std::byte* p) const {
     FetchAhead(p, next_.near);
     FetchAhead(p - kAgainBytes, next_.near);
@@ -53,6 +45,17 @@ class NextMatrix {
   NextRead next_;
   int64_t bytes_;
 };
+
+// Asks for the first lines of every memory page of `bytes` bytes: a processor's own prefetchers
+// begin anew in each, at the second or third line. Two to four lines are as good
+// (docs/benchmarks.md).
+HWY_INLINE void FetchBeginnings(const NextRead& next, int64_t bytes) {
+  constexpr int64_t kMemoryPage = 4096;
+  constexpr int64_t kLines = 3;
+  for (int64_t at = 0; at < bytes; at += kMemoryPage) {
+    for (int64_t i = 0; i < kLines; ++i) FetchAhead(next.data + at + i * kLineBytes, next.near);
+  }
+}
 
 // Steps of a loop that ask for lines together: with two, AVX-512 asks at four places for halves.
 inline constexpr int kStepsOfFetch = 2;
@@ -178,8 +181,7 @@ HWY_INLINE float MaxOfScores(const float* scores, int64_t n, float least) {
 }
 
 inline void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
-  const NextMatrix next(a.next, 0);
-  if (next.exists()) next.FetchFirst();
+  if (a.next.data != nullptr) FetchBeginnings(a.next, a.next_bytes);
   float max[kQueriesOfWeights];
   for (int64_t query = 0; query < a.queries; ++query) {
     const int64_t place = query % kQueriesOfWeights;

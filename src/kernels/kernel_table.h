@@ -129,7 +129,10 @@ struct AttentionWeightsArgs {
   float* out;
   int64_t out_stride;
   int64_t head_dim;
-  NextRead next;  // only its first lines are asked for: memory would be idle meanwhile
+  // What lies there is read next: the first lines of its memory pages are asked for, so that
+  // memory is not idle meanwhile and the processor's own prefetchers go on behind them.
+  NextRead next;
+  int64_t next_bytes = 0;
 };
 // out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending; `values` are
 // `count` rows of head_dim.

@@ -79,7 +79,8 @@ void QueryBlock::WeighScores(Span page, Span positions, Queries queries, const W
        out.values + queries.begin * head_dim_,
        head_dim_,
        head_dim_,
-       {next}});
+       {next},
+       2 * static_cast<int64_t>(args_.layout->matrix_bytes())});
 }
 
 void QueryBlock::AddValues(Span page, Span positions, Queries queries, const Workspace& w,

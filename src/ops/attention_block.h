@@ -183,7 +183,8 @@ class QueryBlock {
   void ComputeScores(Span page, int64_t head, const Workspace& w) const;
 
   // Scores of some queries with some positions of a page become weights (AttentionWeightsArgs).
-  // Asks for the first of what is read `next` meanwhile, where that is not null.
+  // Asks for the beginnings of the keys that are read `next`, and of their values, where that is
+  // not null.
   void WeighScores(Span page, Span positions, Queries queries, const Workspace& w,
                    const Partial& out, const std::byte* next) const;
 
