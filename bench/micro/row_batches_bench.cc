@@ -1,5 +1,7 @@
 // Single neurons for the tokens of a prompt that fire them: rows times tokens (up) and rows added
-// to the sums of tokens (down), a tenth of all pairs of a row and a token.
+// to the sums of tokens (down), for some share of all pairs of a row and a token.
+#include <fmt/format.h>
+
 #include <numeric>
 #include <random>
 
@@ -19,7 +21,8 @@ using kernels::RowList;
 constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
 constexpr int64_t kColumns = 4096;
 constexpr int64_t kTokens = 512;
-constexpr unsigned kFiringPercent = 10;
+// The average of a ReLU model, and rows that nearly every token fires.
+constexpr unsigned kFiringPercents[] = {10, 90};
 
 // On the lines of caches, as the engine has its buffers.
 struct alignas(64) AlignedFloats {
@@ -35,12 +38,12 @@ struct Entries {
   std::vector<int32_t> begin;
   std::vector<int32_t> places;
 
-  explicit Entries(int64_t rows) {
+  Entries(int64_t rows, unsigned percent) {
     std::mt19937 random(3);
     for (int64_t t = 0; t < kTokens; ++t) {
       begin.push_back(static_cast<int32_t>(places.size()));
       for (int32_t r = 0; r < rows; ++r) {
-        if (random() % 100 < kFiringPercent) places.push_back(r);
+        if (random() % 100 < percent) places.push_back(r);
       }
     }
     begin.push_back(static_cast<int32_t>(places.size()));
@@ -71,9 +74,9 @@ class RowLists {
   std::vector<int32_t> rows_;
 };
 
-void RunTimesTokens(const KernelTable& table, const Memory& memory, DType dtype,
+void RunTimesTokens(const KernelTable& table, const Memory& memory, DType dtype, unsigned percent,
                     benchmark::State& state) {
-  const Entries entries(kRowsOfBatch);
+  const Entries entries(kRowsOfBatch, percent);
   RowLists lists(memory, dtype, kRowsOfBatch, state);
   const int64_t groups = RowGroupCount(kColumns);
   std::vector<AlignedGroup> x(static_cast<size_t>(kTokens * groups));
@@ -95,9 +98,9 @@ void RunTimesTokens(const KernelTable& table, const Memory& memory, DType dtype,
 }
 
 // All groups of columns, one after the other: each reads a part of every row.
-void RunToSums(const KernelTable& table, const Memory& memory, DType dtype,
+void RunToSums(const KernelTable& table, const Memory& memory, DType dtype, unsigned percent,
                benchmark::State& state) {
-  const Entries entries(kRowsOfSums);
+  const Entries entries(kRowsOfSums, percent);
   RowLists lists(memory, dtype, kRowsOfSums, state);
   const std::vector<float> factors = SomeFloats(entries.size());
   const int64_t groups = RowGroupCount(kColumns);
@@ -127,14 +130,17 @@ void RegisterRowBatches(const Context& context) {
   const KernelTable& table = context.table;
   const Memory& memory = context.memory;
   for (const DType dtype : kTypes) {
-    Register(context, std::string("rows_times_tokens/") + NameOf(dtype), BoundBy::kMemory,
-             [&table, &memory, dtype](benchmark::State& state) {
-               RunTimesTokens(table, memory, dtype, state);
-             });
-    Register(context, std::string("rows_to_sums/") + NameOf(dtype), BoundBy::kMemory,
-             [&table, &memory, dtype](benchmark::State& state) {
-               RunToSums(table, memory, dtype, state);
-             });
+    for (const unsigned percent : kFiringPercents) {
+      const std::string name = fmt::format("{}/fired:{}", NameOf(dtype), percent);
+      Register(context, "rows_times_tokens/" + name, BoundBy::kMemory,
+               [&table, &memory, dtype, percent](benchmark::State& state) {
+                 RunTimesTokens(table, memory, dtype, percent, state);
+               });
+      Register(context, "rows_to_sums/" + name, BoundBy::kMemory,
+               [&table, &memory, dtype, percent](benchmark::State& state) {
+                 RunToSums(table, memory, dtype, percent, state);
+               });
+    }
   }
 }
 

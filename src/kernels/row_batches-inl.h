@@ -4,9 +4,10 @@
 // Results are the bits of rows-inl.h: the same operations on the same lanes in the same order.
 #pragma once
 
+#include "kernels/hot_rows-inl.h"
 #include "kernels/row_entries-inl.h"
+#include "kernels/row_parts-inl.h"
 #include "kernels/row_tiles-inl.h"
-#include "kernels/rows-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -18,8 +19,8 @@ namespace hearth::kernels::HEARTH_ISA {
 // bytes.
 template <class Type>
 struct GroupOfRows {
-  static constexpr bool kUnpacks = Type::kLines == 4 && kVectorBytes < kLineBytes;
-  static constexpr int kLines = kUnpacks ? 8 : Type::kLines;
+  static constexpr bool kIsPacked = Type::kLines == 4 && kVectorBytes == kLineBytes;
+  static constexpr int kLines = kIsPacked ? 4 : 8;
   HWY_ALIGN uint8_t lines[kRowsOfBatch][kLines][kLineBytes];
   HWY_ALIGN float scales[kRowsOfBatch][kLineLanes];
   HWY_ALIGN float minimums[Type::kHasMinimum ? kRowsOfBatch : 1][kLineLanes];
@@ -51,12 +52,13 @@ struct GroupOfRows {
     for (int line = 0; line < Type::kLines; ++line) {
       const Bytes codes =
           LoadQuads<false>(row + at.codes + (line * at.lanes + lane) * kRowLaneBytes, n);
-      if constexpr (kUnpacks) {
+      if constexpr (kIsPacked) {
+        hn::Store(codes, ByteTag(), lines[r][line] + 4 * lane);
+      } else if constexpr (Type::kLines == 4) {
         hn::Store(LowNibbles(codes), ByteTag(), lines[r][2 * line] + 4 * lane);
         hn::Store(HighNibbles(codes), ByteTag(), lines[r][2 * line + 1] + 4 * lane);
       } else {
-        hn::Store(Type::kLines == 4 ? codes : PrepareQ8_0(codes), ByteTag(),
-                  lines[r][line] + 4 * lane);
+        hn::Store(PrepareQ8_0(codes), ByteTag(), lines[r][line] + 4 * lane);
       }
     }
     hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[r] + lane);
@@ -65,11 +67,6 @@ struct GroupOfRows {
     }
   }
 };
-
-// Whether products of high nibbles are added up 16 times as large, which takes no shift per line:
-// where they are exact for any unsigned byte.
-template <class Type>
-inline constexpr bool kNibblesStayHigh = Type::kLines == 4 && kOffsetQ8_0 == 128;
 
 // The rows of entries [entry, end) of a token times lanes [lane, lane + kLanes) of one of its
 // groups. The products are added to those of the lanes before, which do not exist where is_first.
@@ -86,25 +83,20 @@ HWY_INLINE void EntriesTimesLanes(const GroupOfRows<Type>& rows, const GroupQ8& 
   for (; entry < end; ++entry) {
     const int64_t r = places[entry];
     float* to = lanes + entry * kLanesOfEntry;
-    IntVec dot = start;
-    [[maybe_unused]] IntVec high = hn::Zero(IntTag());
+    LaneDots<Type> dots;
+    dots.Start(start);
     Unrolled<GroupOfRows<Type>::kLines>([&]<int line>() HEARTH_INLINED HWY_ATTR {
       const Bytes w = hn::Load(ByteTag(), rows.lines[r][line] + 4 * lane);
-      if constexpr (GroupOfRows<Type>::kUnpacks) {
-        dot = DotQuads(dot, w, quads[line]);
-      } else if constexpr (kNibblesStayHigh<Type>) {
-        dot = DotQuads(dot, LowNibbles(w), quads[2 * line]);
-        high = DotQuads(high, hn::And(w, hn::Set(ByteTag(), uint8_t{0xF0})), quads[2 * line + 1]);
-      } else if constexpr (Type::kLines == 4) {
-        dot = DotQuads(dot, LowNibbles(w), quads[2 * line]);
-        dot = DotQuads(dot, HighNibbles(w), quads[2 * line + 1]);
+      if constexpr (GroupOfRows<Type>::kIsPacked) {
+        const LineQuads<Type> codes(w);
+        dots.AddLow(codes.low, quads[2 * line]);
+        dots.AddHigh(codes.high, quads[2 * line + 1]);
       } else {
-        dot = hearth::kernels::HEARTH_ISA::DotQ8_0(dot, w, quads[line]);
+        dots.AddLow(w, quads[line]);
       }
     });
-    if constexpr (kNibblesStayHigh<Type>) dot = hn::Add(dot, hn::ShiftRight<4>(high));
     FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
-    const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dot), x_scale);
+    const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots.Total()), x_scale);
     sum = hn::MulAdd(scaled, hn::Load(kFloats, rows.scales[r] + lane), sum);
     if constexpr (Type::kHasMinimum) {
       const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
@@ -155,6 +147,10 @@ HWY_INLINE void RowsTimesSomeTokens(const RowsTimesTokensArgs& a, const RowGroup
 template <class Type>
 void RowsTimesTokens(const RowsTimesTokensArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
+  if (AreHot(a.begin[a.tokens], a.tokens, a.list.count)) {
+    HotRowsTimesTokens<Type>(a, layout);
+    return;
+  }
   ForTokensByCount<kRowsOfBatch>(a.begin, a.tokens, [&](const int32_t* tokens, int64_t count) {
     RowsTimesSomeTokens<Type>(a, layout, tokens, count);
   });
@@ -193,22 +189,6 @@ struct UnpackedLine {
   HWY_INLINE FloatVec Second(int64_t r, int pair) const {
     return hn::BitCast(kFloats, hn::And(hn::Load(IntTag(), codes[r][pair]),
                                         hn::Set(IntTag(), static_cast<int32_t>(0xFFFF0000u))));
-  }
-};
-
-template <class Type>
-struct ScalesOfRows {
-  HWY_ALIGN float scales[kRowsOfSums][kLanes];
-  HWY_ALIGN float minimums[Type::kHasMinimum ? kRowsOfSums : 1][kLanes];
-
-  HWY_INLINE void Unpack(const RowList& list, const GroupPlace& at, int64_t lane, int64_t n) {
-    for (int64_t r = 0; r < list.count; ++r) {
-      const uint8_t* row = RowAt(list, r);
-      hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[r]);
-      if constexpr (Type::kHasMinimum) {
-        hn::Store(LoadScales<false>(row + at.minimums + 2 * lane, n), kFloats, minimums[r]);
-      }
-    }
   }
 };
 
@@ -254,9 +234,7 @@ HWY_INLINE void RowsToSomeSums(const RowsToSumsArgs& a, const GroupPlace& at, co
     rows.Unpack(a.list, at, lane, n);
     for (int l = 0; l < Type::kLines; ++l) {
       line.Unpack(a.list, at.codes + (l * at.lanes + lane) * kRowLaneBytes, n);
-      const int64_t weight = l * Type::kCodes;
-      float* sums = a.sums + weight / kQuarterWeights * a.tokens * kQuarterSums +
-                    weight % kQuarterWeights * kLineLanes + lane;
+      float* sums = SumsOfLine<Type>(a, l, lane);
       for (int64_t i = 0; i < count; ++i) {
         next.Step(i);
         const int64_t later = tokens[i + kTokensAhead < count ? i + kTokensAhead : count - 1];
@@ -275,6 +253,10 @@ template <class Type>
 void RowsToSums(const RowsToSumsArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
   const GroupPlace at = PlaceOf(layout, a.group);
+  if (AreHot(a.begin[a.tokens] - a.begin[0], a.tokens, a.list.count)) {
+    HotRowsToSums<Type>(a, at);
+    return;
+  }
   ForTokensByCount<kRowsOfSums>(a.begin, a.tokens, [&](const int32_t* tokens, int64_t count) {
     RowsToSomeSums<Type>(a, at, tokens, count);
   });

@@ -96,14 +96,16 @@ TEST_P(RowBatchesTest, NoRowsMakeATileOfZeros) {
   }
 }
 
-// Entries of some tokens: ascending rows, some tokens with none, and all of them.
+// Entries of some tokens: ascending rows, where `is_hot` more than half of all pairs and less
+// otherwise; some tokens have none, others all of the rows.
 struct Entries {
   std::vector<int32_t> begin, places;
   std::vector<float> a;
 
-  Entries(int64_t tokens, int64_t rows, std::mt19937& random) : begin(1) {
+  Entries(int64_t tokens, int64_t rows, bool is_hot, std::mt19937& random) : begin(1) {
     for (int64_t t = 0; t < tokens; ++t) {
-      const uint64_t share = random() % 4;  // of rows, in thirds
+      const uint64_t half = random() % 4;  // half of the tokens have these thirds of the rows
+      const uint64_t share = t % 2 == 0 ? (is_hot ? 3 : 0) : half;
       for (int64_t r = 0; r < rows; ++r) {
         if (random() % 3 < share) places.push_back(static_cast<int32_t>(r));
       }
@@ -125,19 +127,27 @@ struct Entries {
   }
 };
 
+std::vector<std::pair<DType, bool>> TypesAndHeat() {
+  std::vector<std::pair<DType, bool>> all;
+  for (const DType dtype : kTypes) {
+    for (const bool is_hot : {false, true}) all.emplace_back(dtype, is_hot);
+  }
+  return all;
+}
+
 // More tokens than are put in order at once, among others.
 constexpr int64_t kTokenCounts[] = {1, 7, 8, 1030};
 
 TEST_P(RowBatchesTest, RowsTimesTokensGiveTheBitsOfEveryToken) {
   uint32_t seed = 100;
-  for (const DType dtype : kTypes) {
+  for (const auto& [dtype, is_hot] : TypesAndHeat()) {
     for (const int64_t blocks : {1, 3, 4, 7, 15, 16, 17, 32, 37, 128}) {
       const int64_t tokens = blocks > 4 ? kTokenCounts[seed % 3] : kTokenCounts[seed % 4];
       const Rows rows(dtype, 32 * blocks, blocks == 16 ? kRowsOfBatch : 1 + seed % kRowsOfBatch,
                       seed);
       std::mt19937 random(++seed);
       GuardedArray<GroupQ8> x(RandomTokens(table(), rows.k, tokens, random));
-      const Entries entries(tokens, rows.count, random);
+      const Entries entries(tokens, rows.count, is_hot, random);
       const size_t count = entries.places.size();
       GuardedArray<float> lanes(std::vector<float>(count * kLanesOfEntry, -1.0f));
       GuardedArray<float> out(std::vector<float>(count, -1.0f));
@@ -163,13 +173,13 @@ TEST_P(RowBatchesTest, RowsTimesTokensGiveTheBitsOfEveryToken) {
 
 TEST_P(RowBatchesTest, SumsAreTheBitsOfScaledAdds) {
   uint32_t seed = 200;
-  for (const DType dtype : kTypes) {
+  for (const auto& [dtype, is_hot] : TypesAndHeat()) {
     for (const int64_t blocks : {1, 3, 4, 13, 16, 17, 35}) {
       const int64_t tokens = blocks > 4 ? 7 : kTokenCounts[seed % 4];
       const int64_t count_of_rows = blocks == 16 ? kRowsOfSums : 1 + seed * 37 % kRowsOfSums;
       const Rows rows(dtype, 32 * blocks, count_of_rows, seed++);
       std::mt19937 random(seed);
-      const Entries entries(tokens, rows.count, random);
+      const Entries entries(tokens, rows.count, is_hot, random);
       const int64_t groups = RowGroupsOf(dtype, rows.k).groups;
       std::vector<float> expected(static_cast<size_t>(tokens * rows.k));
       for (int64_t t = 0; t < tokens; ++t) {
