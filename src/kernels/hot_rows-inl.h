@@ -1,8 +1,7 @@
 // Bundle rows that most tokens of a batch meet: every row with every token, in blocks.
 //
-// What a pair costs beside its products is shared by the block; that the pairs which are no entries
-// are computed too is made up for by that where at least half of them are entries. Results are the
-// bits of row_batches-inl.h.
+// What a pair costs beside its products is shared by the block, which pays for the pairs that are
+// no entries where those are few. Results are the bits of row_batches-inl.h.
 #pragma once
 
 #include "kernels/row_entries-inl.h"
@@ -10,22 +9,20 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// Whether lists of entries (kernel_table.h) take longer than all pairs.
+// Whether lists of entries (kernel_table.h) take longer than all pairs: measured, both take as long
+// where two pairs of three are entries (docs/decisions/0007).
 HWY_INLINE bool AreHot(int64_t entries, int64_t tokens, int64_t rows) {
-  return 2 * entries >= tokens * rows;
+  return 10 * entries >= 7 * tokens * rows;
 }
 
 // --- Rows times tokens.
 
 // A block's products stay in registers until all columns are done. Its tokens' activations fill
 // half of a first-level cache: 5 KiB each with 4096 columns.
-inline constexpr int kRowsOfHotBlock = kLanes == 16 ? 4 : 1;
-inline constexpr int kTokensOfHotBlock = 4;
-
 template <class Type>
 struct HotBlock {
-  static constexpr int kRows = kRowsOfHotBlock;
-  static constexpr int kTokens = kTokensOfHotBlock;
+  static constexpr int kRows = kLanes == 16 ? 4 : 1;
+  static constexpr int kTokens = 4;
   const uint8_t* rows[kRows];
   const GroupQ8* x[kTokens];  // their first groups
   FloatVec sums[kRows][kTokens];
@@ -65,30 +62,12 @@ struct HotBlock {
         }
       }
     });
-    const FloatVec scale = LoadScales<kWhole>(rows[r] + at.scales + 2 * lane, n);
+    LaneScales<Type> scales;
+    scales.template Load<kWhole>(rows[r], at, lane, n);
     for (int t = 0; t < kTokens; ++t) {
+      const IntVec code_sums = hn::LoadU(IntTag(), x[t][g].sums + lane);
       const FloatVec x_scale = hn::LoadU(kFloats, x[t][g].scales + lane);
-      const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots[t].Total()), x_scale);
-      sums[r][t] = hn::MulAdd(scaled, scale, sums[r][t]);
-      if constexpr (Type::kHasMinimum) {
-        const FloatVec minimum = LoadScales<kWhole>(rows[r] + at.minimums + 2 * lane, n);
-        const IntVec code_sums = hn::LoadU(IntTag(), x[t][g].sums + lane);
-        const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
-        sums[r][t] = hn::MulAdd(x_sum, minimum, sums[r][t]);
-      }
-    }
-  }
-
-  HWY_INLINE void AddAll(const RowGroups& layout) {
-    const int64_t whole = layout.lanes / kLineLanes;
-    for (int64_t g = 0; g < whole; ++g) {
-      const GroupPlace at = PlaceOf(layout, g);
-      for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) AddLanes<true>(at, g, lane, kLanes);
-    }
-    if (whole == layout.groups) return;
-    const GroupPlace at = PlaceOf(layout, whole);
-    for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
-      AddLanes<false>(at, whole, lane, at.lanes - lane < kLanes ? at.lanes - lane : kLanes);
+      sums[r][t] = scales.AddDots(sums[r][t], dots[t].Total(), code_sums, x_scale);
     }
   }
 };
@@ -112,7 +91,9 @@ HWY_INLINE void HotRowsTimesBlock(const RowsTimesTokensArgs& a, const RowGroups&
       block.rows[r] = RowAt(a.list, row + (r < rows ? r : rows - 1));
     }
     block.Clear();
-    block.AddAll(layout);
+    ForLanesOfRow(layout,
+                  [&]<bool kWhole>(const GroupPlace& at, int64_t g, int64_t lane, int64_t n)
+                      HEARTH_INLINED HWY_ATTR { block.template AddLanes<kWhole>(at, g, lane, n); });
     for (int t = 0; t < count; ++t) {
       const int32_t end = a.begin[first + t + 1];
       for (int r = 0; r < rows; ++r) {
@@ -125,9 +106,10 @@ HWY_INLINE void HotRowsTimesBlock(const RowsTimesTokensArgs& a, const RowGroups&
 
 template <class Type>
 HWY_INLINE void HotRowsTimesTokens(const RowsTimesTokensArgs& a, const RowGroups& layout) {
-  for (int64_t t = 0; t < a.tokens; t += kTokensOfHotBlock) {
+  constexpr int64_t kTokens = HotBlock<Type>::kTokens;
+  for (int64_t t = 0; t < a.tokens; t += kTokens) {
     const int64_t left = a.tokens - t;
-    HotRowsTimesBlock<Type>(a, layout, t, left < kTokensOfHotBlock ? left : kTokensOfHotBlock);
+    HotRowsTimesBlock<Type>(a, layout, t, left < kTokens ? left : kTokens);
   }
 }
 
@@ -152,6 +134,22 @@ struct FloatLine {
 
 // Tokens at once: as many as registers have room for beside a code.
 inline constexpr int kTokensOfHotSums = kLanes == 16 ? 3 : 1;
+
+// Whether no scale of a group is infinite or not a number: 0 times it would be no number then.
+template <class Type>
+HWY_INLINE bool ScalesAreNumbers(const RowList& list, const GroupPlace& at) {
+  auto numbers = hn::Eq(hn::Zero(kFloats), hn::Zero(kFloats));
+  for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
+    const int64_t n = at.lanes - lane < kLanes ? at.lanes - lane : kLanes;
+    for (int64_t r = 0; r < list.count; ++r) {
+      LaneScales<Type> of_row;
+      of_row.template Load<false>(RowAt(list, r), at, lane, n);
+      numbers = hn::And(numbers, hn::IsFinite(of_row.scale));
+      if constexpr (Type::kHasMinimum) numbers = hn::And(numbers, hn::IsFinite(of_row.minimum));
+    }
+  }
+  return hn::AllTrue(kFloats, numbers);
+}
 
 // The factors of some tokens and all rows of a list, 0 where a token does not meet a row: adding
 // zeros to a sum leaves its bits, since no sum is -0 (it begins with +0, and numbers that add up to
@@ -181,24 +179,13 @@ HWY_INLINE void AddHotRows(const FloatLine<Type>& line, const ScalesOfRows<Type>
     }
   }
   for (int64_t r = 0; r < count; ++r) {
-    FloatVec scale[T];
-    [[maybe_unused]] FloatVec minimum[T];
+    LaneScales<Type> scales[T];
     for (int t = 0; t < T; ++t) {
-      const FloatVec factor = hn::Set(kFloats, factors[t * kRowsOfSums + first + r]);
-      scale[t] = hn::Mul(factor, hn::Load(kFloats, rows.scales[first + r]));
-      if constexpr (Type::kHasMinimum) {
-        minimum[t] = hn::Mul(factor, hn::Load(kFloats, rows.minimums[first + r]));
-      }
+      scales[t] = rows.Times(factors[t * kRowsOfSums + first + r], first + r);
     }
     for (int i = 0; i < Type::kCodes; ++i) {
       const FloatVec code = hn::Load(kFloats, line.codes[r][i]);
-      for (int t = 0; t < T; ++t) {
-        if constexpr (Type::kHasMinimum) {
-          sums[t][i] = hn::Add(sums[t][i], hn::MulAdd(code, scale[t], minimum[t]));
-        } else {
-          sums[t][i] = hn::MulAdd(code, scale[t], sums[t][i]);
-        }
-      }
+      for (int t = 0; t < T; ++t) sums[t][i] = scales[t].AddCode(sums[t][i], code);
     }
   }
   for (int t = 0; t < T; ++t) {

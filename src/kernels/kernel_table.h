@@ -203,7 +203,7 @@ struct RowsToTileArgs {
 using RowsToTileFn = void (*)(const RowsToTileArgs&) noexcept;
 
 // Some rows and the tokens that meet each of them, as a list of entries, token after token: an
-// entry is a row (`places` has its number in the list) that its token meets. Distinct for a token.
+// entry is a row (`places` has its number in the list) that its token meets. Ascending for a token.
 inline constexpr int64_t kRowsOfBatch = 64;
 
 // out[e] = W[list.rows[places[e]]] . x of entry e's token: the bits of RowDotFn.

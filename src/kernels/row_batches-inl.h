@@ -61,10 +61,10 @@ struct GroupOfRows {
         hn::Store(PrepareQ8_0(codes), ByteTag(), lines[r][line] + 4 * lane);
       }
     }
-    hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[r] + lane);
-    if constexpr (Type::kHasMinimum) {
-      hn::Store(LoadScales<false>(row + at.minimums + 2 * lane, n), kFloats, minimums[r] + lane);
-    }
+    LaneScales<Type> of_row;
+    of_row.template Load<false>(row, at, lane, n);
+    hn::Store(of_row.scale, kFloats, scales[r] + lane);
+    if constexpr (Type::kHasMinimum) hn::Store(of_row.minimum, kFloats, minimums[r] + lane);
   }
 };
 
@@ -95,14 +95,11 @@ HWY_INLINE void EntriesTimesLanes(const GroupOfRows<Type>& rows, const GroupQ8& 
         dots.AddLow(w, quads[line]);
       }
     });
-    FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
-    const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots.Total()), x_scale);
-    sum = hn::MulAdd(scaled, hn::Load(kFloats, rows.scales[r] + lane), sum);
-    if constexpr (Type::kHasMinimum) {
-      const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
-      sum = hn::MulAdd(x_sum, hn::Load(kFloats, rows.minimums[r] + lane), sum);
-    }
-    hn::StoreU(sum, kFloats, to);
+    LaneScales<Type> scales;
+    scales.scale = hn::Load(kFloats, rows.scales[r] + lane);
+    if constexpr (Type::kHasMinimum) scales.minimum = hn::Load(kFloats, rows.minimums[r] + lane);
+    const FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
+    hn::StoreU(scales.AddDots(sum, dots.Total(), code_sums, x_scale), kFloats, to);
   }
 }
 
@@ -201,19 +198,10 @@ HWY_INLINE void AddEntries(const int32_t* places, const float* factors, int64_t 
   for (int i = 0; i < Type::kCodes; ++i) sums[i] = hn::LoadU(kFloats, to + i * kLineLanes);
   for (; entry < end; ++entry) {
     const int64_t r = places[entry];
-    const FloatVec factor = hn::Set(kFloats, factors[entry]);
-    const FloatVec scale = hn::Mul(factor, hn::Load(kFloats, rows.scales[r]));
-    if constexpr (Type::kHasMinimum) {
-      const FloatVec minimum = hn::Mul(factor, hn::Load(kFloats, rows.minimums[r]));
-      for (int i = 0; i < Type::kCodes; i += 2) {
-        sums[i] = hn::Add(sums[i], hn::MulAdd(line.First(r, i / 2), scale, minimum));
-        sums[i + 1] = hn::Add(sums[i + 1], hn::MulAdd(line.Second(r, i / 2), scale, minimum));
-      }
-    } else {
-      for (int i = 0; i < Type::kCodes; i += 2) {
-        sums[i] = hn::MulAdd(line.First(r, i / 2), scale, sums[i]);
-        sums[i + 1] = hn::MulAdd(line.Second(r, i / 2), scale, sums[i + 1]);
-      }
+    const LaneScales<Type> scales = rows.Times(factors[entry], r);
+    for (int i = 0; i < Type::kCodes; i += 2) {
+      sums[i] = scales.AddCode(sums[i], line.First(r, i / 2));
+      sums[i + 1] = scales.AddCode(sums[i + 1], line.Second(r, i / 2));
     }
   }
   for (int i = 0; i < Type::kCodes; ++i) hn::StoreU(sums[i], kFloats, to + i * kLineLanes);
@@ -253,7 +241,8 @@ template <class Type>
 void RowsToSums(const RowsToSumsArgs& a) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
   const GroupPlace at = PlaceOf(layout, a.group);
-  if (AreHot(a.begin[a.tokens] - a.begin[0], a.tokens, a.list.count)) {
+  if (AreHot(a.begin[a.tokens] - a.begin[0], a.tokens, a.list.count) &&
+      ScalesAreNumbers<Type>(a.list, at)) {
     HotRowsToSums<Type>(a, at);
     return;
   }

@@ -1,5 +1,7 @@
 // Rows for many tokens of every table: tiles against those that blocks are packed into, the others
 // against the kernels for one token, whose bits they promise.
+#include <cmath>
+#include <cstring>
 #include <memory>
 
 #include "kernels/row_pack.h"
@@ -208,6 +210,28 @@ TEST_P(RowBatchesTest, SumsAreTheBitsOfScaledAdds) {
         }
       }
     }
+  }
+}
+
+// Nearly all pairs are entries, but no token meets a row whose scales are no numbers.
+TEST_P(RowBatchesTest, RowsThatNoTokenMeetsLeaveSumsAlone) {
+  constexpr int64_t kTokens = 5, kRows = 20, kColumns = 32 * 16;
+  for (const DType dtype : kTypes) {
+    const Rows rows(dtype, kColumns, kRows, 7);
+    const RowGroups layout = RowGroupsOf(dtype, kColumns);
+    const auto damaged = static_cast<size_t>(rows.list.back());
+    const uint16_t no_number = 0x7E00;
+    std::memcpy(rows.bytes->data() + rows.stride * damaged + layout.scales, &no_number, 2);
+    std::vector<int32_t> begin(1), places;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      for (int32_t r = 0; r + 1 < kRows; ++r) places.push_back(r);
+      begin.push_back(static_cast<int32_t>(places.size()));
+    }
+    const std::vector<float> factors(places.size(), 0.5f);
+    std::vector<float> sums(512 * kTokens);
+    table().rows_to_sums[rows.index()]({rows.List(0, kRows), kColumns, 0, kTokens, begin.data(),
+                                        places.data(), factors.data(), sums.data(), RowList{}});
+    for (const float sum : sums) ASSERT_TRUE(std::isfinite(sum)) << NameOf(dtype);
   }
 }
 

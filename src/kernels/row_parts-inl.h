@@ -2,7 +2,8 @@
 // multiplied, sums of their products, and scales of some rows.
 #pragma once
 
-#include "kernels/rows-inl.h"
+#include "kernels/row_list-inl.h"
+#include "kernels/row_types-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -69,12 +70,20 @@ struct ScalesOfRows {
 
   HWY_INLINE void Unpack(const RowList& list, const GroupPlace& at, int64_t lane, int64_t n) {
     for (int64_t r = 0; r < list.count; ++r) {
-      const uint8_t* row = RowAt(list, r);
-      hn::Store(LoadScales<false>(row + at.scales + 2 * lane, n), kFloats, scales[r]);
-      if constexpr (Type::kHasMinimum) {
-        hn::Store(LoadScales<false>(row + at.minimums + 2 * lane, n), kFloats, minimums[r]);
-      }
+      LaneScales<Type> of_row;
+      of_row.template Load<false>(RowAt(list, r), at, lane, n);
+      hn::Store(of_row.scale, kFloats, scales[r]);
+      if constexpr (Type::kHasMinimum) hn::Store(of_row.minimum, kFloats, minimums[r]);
     }
+  }
+
+  // Those of row r, times a factor.
+  HWY_INLINE LaneScales<Type> Times(float factor, int64_t r) const {
+    LaneScales<Type> of_row;
+    of_row.scale = hn::Load(kFloats, scales[r]);
+    if constexpr (Type::kHasMinimum) of_row.minimum = hn::Load(kFloats, minimums[r]);
+    of_row.Multiply(hn::Set(kFloats, factor));
+    return of_row;
   }
 };
 

@@ -1,141 +1,17 @@
 // Single neurons from bundle rows (tensor/row_groups.h): dot products with activations, and rows
 // added up with a factor each.
-//
-// A lane of a vector is one block throughout: its codes, its scale and its sums. That makes the
-// kernels the same for every vector length, and the result of a lane independent of the others.
 #pragma once
 
 #include "kernels/kernel_table.h"
 #include "kernels/narrow-inl.h"
-#include "kernels/quads-inl.h"
 #include "kernels/row_list-inl.h"
-#include "tensor/row_groups.h"
+#include "kernels/row_types-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
-
-static_assert(kRowGroupBlocks == kLineLanes);
 
 // Groups that rows are added to before the next ones: their sums (2 KiB each) leave room in the
 // first-level cache, and what is read of a row is long enough to stream.
 inline constexpr int64_t kGroupsOfSum = 8;
-
-// The first n of kLanes lanes of 32 bits, zeros in the others.
-template <bool kWhole>
-HWY_INLINE Bytes LoadQuads(const uint8_t* p, int64_t n) {
-  if constexpr (kWhole) return LoadBytes(p);
-  if (n == kLanes) return LoadBytes(p);
-  const void* at = p;
-  return hn::BitCast(ByteTag(), LoadFirst(kFloats, static_cast<const float*>(at), n));
-}
-
-// The first n of kLanes binary16 numbers as floats, zeros in the other lanes.
-template <bool kWhole>
-HWY_INLINE FloatVec LoadScales(const uint8_t* p, int64_t n) {
-  if constexpr (kWhole) return LoadHalves(p);
-  if (n == kLanes) return LoadHalves(p);
-  const void* at = p;
-  const auto bits = LoadFirst(HalfBitsTag(), static_cast<const uint16_t*>(at), n);
-  return hn::PromoteTo(kFloats, hn::BitCast(HalfTag(), bits));
-}
-
-// Code n of the 4-bit codes in every lane, less 8 (kSigned) or as it is.
-template <int n, bool kSigned>
-HWY_INLINE FloatVec NibbleToFloat(IntVec codes) {
-  if constexpr (kLanes == 16) {
-    // A vector holds all that a code can stand for, and the look-up ignores the bits above it.
-    const auto index = hn::IndicesFromVec(kFloats, hn::ShiftRight<4 * n>(codes));
-    // (Not Highway's Iota, which the linker would share between instruction sets.)
-    HWY_ALIGN static constexpr float kUnsignedCodes[16] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                                           8, 9, 10, 11, 12, 13, 14, 15};
-    const FloatVec values = hn::Load(kFloats, kUnsignedCodes);
-    const FloatVec offset = hn::Set(kFloats, kSigned ? 8.0f : 0.0f);
-    return hn::TableLookupLanes(hn::Sub(values, offset), index);
-  } else {
-    const hn::RebindToUnsigned<IntTag> bits;
-    const auto top = hn::ShiftLeft<28 - 4 * n>(hn::BitCast(bits, codes));
-    if constexpr (!kSigned) {
-      return hn::ConvertTo(kFloats, hn::BitCast(IntTag(), hn::ShiftRight<28>(top)));
-    }
-    // With its top bit turned round, a code less 8 is what its four bits say in two's complement.
-    const auto flipped = hn::Xor(top, hn::Set(bits, 0x80000000u));
-    return hn::ConvertTo(kFloats, hn::ShiftRight<28>(hn::BitCast(IntTag(), flipped)));
-  }
-}
-
-template <int n>
-HWY_INLINE FloatVec ByteToFloat(IntVec codes) {
-  return hn::ConvertTo(kFloats, hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * n>(codes)));
-}
-
-// A weight type: what a line of a group (one vector of it) holds.
-template <bool kSigned>
-struct NibbleRows {
-  static constexpr int kLines = 4;
-  static constexpr int kCodes = 8;  // per lane
-  static constexpr int32_t kOffset = kSigned ? kOffsetQ4_0 : 0;
-
-  // x: the vector's part of the first of the activation quads that the line meets.
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, const int8_t* x) {
-    sums = DotQuads(sums, LowNibbles(w), LoadBytes(x));
-    return DotQuads(sums, HighNibbles(w), LoadBytes(x + kLineBytes));
-  }
-
-  // add(i, code i of the line)
-  template <class Add>
-  static HWY_INLINE void ForCodes(Bytes w, Add add) {
-    const IntVec codes = hn::BitCast(IntTag(), w);
-    add(0, NibbleToFloat<0, kSigned>(codes));
-    add(4, NibbleToFloat<1, kSigned>(codes));
-    add(1, NibbleToFloat<2, kSigned>(codes));
-    add(5, NibbleToFloat<3, kSigned>(codes));
-    add(2, NibbleToFloat<4, kSigned>(codes));
-    add(6, NibbleToFloat<5, kSigned>(codes));
-    add(3, NibbleToFloat<6, kSigned>(codes));
-    add(7, NibbleToFloat<7, kSigned>(codes));
-  }
-};
-struct Q4_0Rows : NibbleRows<true> {
-  static constexpr DType kDType = DType::kQ4_0;
-  static constexpr bool kHasMinimum = false;
-};
-struct Q4_1Rows : NibbleRows<false> {
-  static constexpr DType kDType = DType::kQ4_1;
-  static constexpr bool kHasMinimum = true;
-};
-
-struct Q8_0Rows {
-  static constexpr DType kDType = DType::kQ8_0;
-  static constexpr bool kHasMinimum = false;
-  static constexpr int kLines = 8;
-  static constexpr int kCodes = 4;
-  static constexpr int32_t kOffset = kOffsetQ8_0;
-
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, const int8_t* x) {
-    return hearth::kernels::HEARTH_ISA::DotQ8_0(sums, PrepareQ8_0(w), LoadBytes(x));
-  }
-
-  template <class Add>
-  static HWY_INLINE void ForCodes(Bytes w, Add add) {
-    const IntVec codes = hn::BitCast(IntTag(), w);
-    add(0, ByteToFloat<0>(codes));
-    add(1, ByteToFloat<1>(codes));
-    add(2, ByteToFloat<2>(codes));
-    add(3, ByteToFloat<3>(codes));
-  }
-};
-
-// A group within a row.
-struct GroupPlace {
-  int64_t lanes;  // of a line
-  int64_t codes;
-  int64_t scales;
-  int64_t minimums;
-};
-HWY_INLINE GroupPlace PlaceOf(const RowGroups& row, int64_t group) {
-  const int64_t first = group * kLineLanes;
-  const int64_t lanes = row.lanes - first < kLineLanes ? row.lanes - first : kLineLanes;
-  return {lanes, group * row.group_bytes, row.scales + 2 * first, row.minimums + 2 * first};
-}
 
 // Asks for the scales (minimums) of groups [begin, end) of a row. Call it behind all lines of their
 // codes: lines that are asked for in ascending order come some 10% sooner.
@@ -176,14 +52,9 @@ struct DotTile {
     }
     const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
     for (int r = 0; r < R; ++r) {
-      const FloatVec scale = LoadScales<kWhole>(rows[r] + at.scales + 2 * lane, n);
-      const FloatVec scaled = hn::Mul(hn::ConvertTo(kFloats, dots[r]), x_scale);
-      sums[r] = hn::MulAdd(scaled, scale, sums[r]);
-      if constexpr (Type::kHasMinimum) {
-        const FloatVec minimum = LoadScales<kWhole>(rows[r] + at.minimums + 2 * lane, n);
-        const FloatVec x_sum = hn::Mul(hn::ConvertTo(kFloats, code_sums), x_scale);
-        sums[r] = hn::MulAdd(x_sum, minimum, sums[r]);
-      }
+      LaneScales<Type> scales;
+      scales.template Load<kWhole>(rows[r], at, lane, n);
+      sums[r] = scales.AddDots(sums[r], dots[r], code_sums, x_scale);
     }
   }
 };
@@ -199,20 +70,9 @@ HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t fi
     tile.ahead[r] = RowAhead(a.list, first + r * apart, 1);
     tile.sums[r] = hn::Zero(kFloats);
   }
-  const int64_t whole = layout.lanes / kLineLanes;
-  for (int64_t g = 0; g < whole; ++g) {
-    const GroupPlace at = PlaceOf(layout, g);
-    for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
-      tile.template AddLanes<true>(at, a.x[g], lane, kLanes);
-    }
-  }
-  if (whole < layout.groups) {
-    const GroupPlace at = PlaceOf(layout, whole);
-    for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
-      const int64_t n = at.lanes - lane < kLanes ? at.lanes - lane : kLanes;
-      tile.template AddLanes<false>(at, a.x[whole], lane, n);
-    }
-  }
+  ForLanesOfRow(
+      layout, [&]<bool kWhole>(const GroupPlace& at, int64_t g, int64_t lane, int64_t n)
+                  HEARTH_INLINED HWY_ATTR { tile.template AddLanes<kWhole>(at, a.x[g], lane, n); });
   for (int r = 0; r < R; ++r) {
     FetchScalesAhead<Type>(tile.ahead[r], tile.near, layout, 0, layout.groups);
     a.out[first + r * apart] = hn::GetLane(hn::SumOfLanes(kFloats, tile.sums[r]));
@@ -288,14 +148,10 @@ inline void StoreSums(GroupSums& group, int64_t blocks, float* out) {
 template <class Type, bool kWhole>
 HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t lane, int64_t n,
                          GroupSums& group) {
-  FloatVec scales[kRowsOfSum];
-  FloatVec minimums[kRowsOfSum];
+  LaneScales<Type> scales[kRowsOfSum];
   for (int r = 0; r < batch.count; ++r) {
-    const FloatVec a = hn::Set(kFloats, batch.a[r]);
-    scales[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.scales + 2 * lane, n));
-    if constexpr (Type::kHasMinimum) {
-      minimums[r] = hn::Mul(a, LoadScales<kWhole>(batch.rows[r] + at.minimums + 2 * lane, n));
-    }
+    scales[r].template Load<kWhole>(batch.rows[r], at, lane, n);
+    scales[r].Multiply(hn::Set(kFloats, batch.a[r]));
   }
   const int64_t line_bytes = (kWhole ? kLineLanes : at.lanes) * kRowLaneBytes;
   for (int line = 0; line < Type::kLines; ++line) {
@@ -308,13 +164,8 @@ HWY_INLINE void AddLanes(const RowBatch& batch, const GroupPlace& at, int64_t la
     for (int r = 0; r < batch.count; ++r) {
       if (lane == 0) FetchAhead(batch.ahead[r] + offset, batch.near);
       const Bytes codes = LoadQuads<kWhole>(batch.rows[r] + offset, n);
-      Type::ForCodes(codes, [&](int i, FloatVec code) HWY_ATTR {
-        if constexpr (Type::kHasMinimum) {
-          sums[i] = hn::Add(sums[i], hn::MulAdd(code, scales[r], minimums[r]));
-        } else {
-          sums[i] = hn::MulAdd(code, scales[r], sums[i]);
-        }
-      });
+      Type::ForCodes(codes, [&](int i, FloatVec code)
+                                HWY_ATTR { sums[i] = scales[r].AddCode(sums[i], code); });
     }
     for (int i = 0; i < Type::kCodes; ++i) {
       hn::StoreU(sums[i], kFloats, group.sums[first + i] + lane);
