@@ -6,6 +6,19 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+// A bit for each lane of a vector, no more than StoreMaskBits writes: a longer load would have to
+// wait until that is in the cache.
+template <bool kTwoBytes>
+struct BitsOfLanes {
+  using Type = uint8_t;
+};
+template <>
+struct BitsOfLanes<true> {
+  using Type = uint16_t;
+};
+using LaneBits = BitsOfLanes<(kLanes > 8)>::Type;
+static_assert(kLanes <= 16);
+
 // The vector of gates that begins with neuron i; returns which of them fire, as bits.
 HWY_INLINE uint64_t PackFiredLanes(const PackFiredArgs& a, int64_t i, uint64_t allowed,
                                    int64_t packed) {
@@ -13,21 +26,22 @@ HWY_INLINE uint64_t PackFiredLanes(const PackFiredArgs& a, int64_t i, uint64_t a
   const auto inside =
       hn::And(hn::Ge(gates, hn::Set(kFloats, a.from)), hn::Le(gates, hn::Set(kFloats, a.to)));
   auto fires = hn::Not(hn::Or(hn::Le(gates, hn::Set(kFloats, a.below)), inside));
-  HWY_ALIGN uint8_t bits[8] = {};
+  LaneBits bits;
   if (a.allowed != nullptr) {
-    __builtin_memcpy(bits, &allowed, sizeof(bits));
-    fires = hn::And(fires, hn::LoadMaskBits(kFloats, bits));
-    __builtin_memset(bits, 0, sizeof(bits));
+    bits = static_cast<LaneBits>(allowed);
+    uint8_t bytes[8] = {};
+    __builtin_memcpy(bytes, &bits, sizeof(bits));
+    fires = hn::And(fires, hn::LoadMaskBits(kFloats, bytes));
   }
   const IntTag ints;
   const auto neurons = hn::LoadU(ints, a.neurons + i);
   // Lanes behind the packed ones may go wherever whole vectors of input lay.
   hn::StoreU(hn::Compress(gates, fires), kFloats, a.out_gates + packed);
   hn::StoreU(hn::Compress(neurons, hn::RebindMask(ints, fires)), ints, a.out_neurons + packed);
-  hn::StoreMaskBits(kFloats, fires, bits);
-  uint64_t fired;
-  __builtin_memcpy(&fired, bits, sizeof(fired));
-  return fired;
+  uint8_t bytes[8];
+  hn::StoreMaskBits(kFloats, fires, bytes);
+  __builtin_memcpy(&bits, bytes, sizeof(bits));
+  return bits;
 }
 
 inline int64_t PackFired(const PackFiredArgs& args) noexcept {

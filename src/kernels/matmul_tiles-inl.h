@@ -26,32 +26,30 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-inline constexpr int kQuadsOfBlock = 8;
-
 // A weight type. Codes in a tile stand for more by an offset than what they are multiplied as
 // (kernel_table.h, BlockQ8); integer sums start from what that makes too much.
 struct Q4_0Tiles {
+  using Sums = NibbleSums;
   static constexpr int kLines = 4;
   static constexpr int32_t kOffset = kOffsetQ4_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum; }
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 };
 
 struct Q4_1Tiles {
+  using Sums = NibbleSums;
   static constexpr int kLines = 4;
   static constexpr int32_t kOffset = 0;
   static constexpr bool kHasMinimum = true;
   static HWY_INLINE int32_t Start(const BlockQ8&) { return 0; }
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
 };
 
 struct Q8_0Tiles {
+  using Sums = WideSums<DotQ8_0>;
   static constexpr int kLines = 8;
   static constexpr int32_t kOffset = kOffsetQ8_0;
   static constexpr bool kHasMinimum = false;
   static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum * (kOffsetQ8_0 / 8); }
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, Bytes x) { return DotQ8_0(sums, w, x); }
 };
 
 // What a minimum is multiplied with: the sum of the token's activations in real units.
@@ -102,19 +100,19 @@ HWY_INLINE void AddBlockOfToken(const uint8_t* pair, const BlockQ8& x, uintptr_t
        at += kLineBytes) {
     __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(at)));
   }
-  IntVec products[kVectors];
-  for (IntVec& product : products) product = hn::Set(IntTag(), Codes::Start(x));
+  typename Codes::Sums products[kVectors];
+  for (auto& product : products) product.Start(hn::Set(IntTag(), Codes::Start(x)));
   for (int q = 0; q < kQuadsOfBlock; ++q) {
     const Bytes quad = BroadcastQuad(x.codes + 4 * q);
     for (int v = 0; v < kVectors; ++v) {
-      products[v] = Codes::Dot(products[v], QuadOf<Codes>(parts.codes(), q, v), quad);
+      products[v].Add(QuadOf<Codes>(parts.codes(), q, v), quad);
     }
   }
   const FloatVec x_scale = hn::Set(kFloats, x.scale);
   for (int v = 0; v < kVectors; ++v) {
     FloatVec& sum = sums.of_vector[v];
     const FloatVec scale = hn::Mul(LoadHalves(parts.scales() + 2 * v * kLanes), x_scale);
-    sum = hn::MulAdd(hn::ConvertTo(kFloats, products[v]), scale, sum);
+    sum = hn::MulAdd(hn::ConvertTo(kFloats, products[v].Total()), scale, sum);
     if constexpr (Codes::kHasMinimum) {
       const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
       sum = hn::MulAdd(LoadHalves(parts.minimums() + 2 * v * kLanes), x_sum, sum);
@@ -190,22 +188,23 @@ HWY_INLINE void TileTimesPanel(const TileMatMulArgs& a, int64_t tile, const Bloc
   for (int64_t b = 0; b < a.blocks; ++b, x += T) {
     const auto parts = TileParts<Codes>::Of(weights, b);
     PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(parts.codes()) + kUnpackPrefetchBytes);
-    IntVec products[T][kVectors];
+    typename Codes::Sums products[T][kVectors];
     Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
-      products[i / kVectors][i % kVectors] = hn::Set(IntTag(), Codes::Start(x[i / kVectors]));
+      products[i / kVectors][i % kVectors].Start(hn::Set(IntTag(), Codes::Start(x[i / kVectors])));
     });
     Unrolled<kQuadsOfBlock * kVectors>([&]<int i>() HEARTH_INLINED {
       constexpr int q = i / kVectors, v = i % kVectors;
       const Bytes quads = QuadOf<Codes>(parts.codes(), q, v);
       Unrolled<T>([&]<int t>() HEARTH_INLINED {
-        products[t][v] = Codes::Dot(products[t][v], quads, BroadcastQuad(x[t].codes + 4 * q));
+        products[t][v].Add(quads, BroadcastQuad(x[t].codes + 4 * q));
       });
     });
     Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
       constexpr int t = i / kVectors, v = i % kVectors;
       const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
       const FloatVec scale = hn::Mul(LoadHalves(parts.scales() + 2 * v * kLanes), x_scale);
-      sums[t][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[t][v]), scale, sums[t][v]);
+      const FloatVec product = hn::ConvertTo(kFloats, products[t][v].Total());
+      sums[t][v] = hn::MulAdd(product, scale, sums[t][v]);
       if constexpr (Codes::kHasMinimum) {
         const FloatVec x_sum = hn::Set(kFloats, RealSum(x[t]));
         sums[t][v] = hn::MulAdd(LoadHalves(parts.minimums() + 2 * v * kLanes), x_sum, sums[t][v]);
@@ -279,19 +278,25 @@ struct UnpackedTiles {
   }
 };
 
-// Adds a block's products for T tokens to their integer sums: quad by quad, each in all lanes.
+// Adds a block's products for T tokens to what their integer sums start from: quad by quad, each in
+// all lanes.
 struct BroadcastProducts {
   template <class Codes, int T, int V>
   static HWY_INLINE void Add(const uint8_t* quads, const BlockQ8* x, IntVec (&products)[T][V]) {
+    typename Codes::Sums sums[T][V];
+    for (int t = 0; t < T; ++t) {
+      for (int v = 0; v < V; ++v) sums[t][v].Start(products[t][v]);
+    }
     for (int q = 0; q < kQuadsOfBlock; ++q, quads += V * kVectorBytes) {
       Bytes weights[V];
       for (int v = 0; v < V; ++v) weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
       for (int t = 0; t < T; ++t) {
         const Bytes quad = BroadcastQuad(x[t].codes + 4 * q);
-        for (int v = 0; v < V; ++v) {
-          products[t][v] = Codes::Dot(products[t][v], weights[v], quad);
-        }
+        for (int v = 0; v < V; ++v) sums[t][v].Add(weights[v], quad);
       }
+    }
+    for (int t = 0; t < T; ++t) {
+      for (int v = 0; v < V; ++v) products[t][v] = sums[t][v].Total();
     }
   }
 };

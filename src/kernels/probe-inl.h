@@ -14,26 +14,24 @@ namespace hearth::kernels::HEARTH_ISA {
 // what lies between a product of pairs and its sum need the rest. With 32 there is room to spare.
 inline constexpr int kProbeSums = kVectorRegisters == 32 ? 24 : 10;
 
-// The instruction to measure: how many products it adds up, and itself.
-struct QuadProducts {
-  static constexpr int64_t kMultiplyAdds = 4 * kLanes;
-  static HWY_INLINE IntVec Add(IntVec sums, Bytes u, Bytes s) { return DotQuads(sums, u, s); }
-};
-
-template <class Products>
+// Sums: what adds up the products of a block, kMultiplyAdds per quad of all lanes.
+template <class Sums, int64_t kMultiplyAdds>
 int64_t ProbeInt8(int64_t rounds) noexcept {
-  IntVec sums[kProbeSums];
-  Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED { sums[i] = hn::Zero(IntTag()); });
   Bytes u = hn::Set(ByteTag(), uint8_t{3});
   const Bytes s = hn::Set(ByteTag(), uint8_t{1});
   for (int64_t round = 0; round < rounds; ++round) {
-    Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED {
+    Sums sums[kProbeSums];
+    Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED { sums[i].Start(hn::Zero(IntTag())); });
+    Unrolled<kQuadsOfBlock * kProbeSums>([&]<int i>() HEARTH_INLINED {
       KeepInRegister(u);  // or the products of pairs would be computed once for all sums
-      sums[i] = Products::Add(sums[i], u, s);
-      KeepInRegister(sums[i]);
+      sums[i % kProbeSums].Add(u, s);
+    });
+    Unrolled<kProbeSums>([&]<int i>() HEARTH_INLINED {
+      IntVec total = sums[i].Total();
+      KeepInRegister(total);
     });
   }
-  return rounds * kProbeSums * Products::kMultiplyAdds;
+  return rounds * kQuadsOfBlock * kProbeSums * kMultiplyAdds;
 }
 
 inline int64_t ProbeFloat(int64_t rounds) noexcept {

@@ -9,6 +9,9 @@
 //   constexpr int32_t kOffsetQ8_0                    0 or 128, see PrepareQ8_0
 //   Bytes PrepareQ8_0(Bytes)                         stored 8-bit codes, offset added
 //   IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x)    w from PrepareQ8_0
+//   class NibbleSums                                 DotQuads of up to kQuadsOfBlock quads in a
+//                                                    row, u at most 15: as WideSums, or with sums
+//                                                    that are narrower on the way
 #pragma once
 
 #include "kernels/vector-inl.h"
@@ -17,6 +20,7 @@ namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int64_t kLineBytes = 64;
 inline constexpr int64_t kLineLanes = 16;
+inline constexpr int kQuadsOfBlock = 8;
 inline constexpr int kVectorsPerLine = static_cast<int>(kLineLanes / kLanes);
 inline constexpr int64_t kVectorBytes = 4 * kLanes;
 static_assert(kVectorsPerLine * kLanes == kLineLanes, "vectors of 128, 256 or 512 bits");
@@ -39,6 +43,18 @@ HWY_INLINE Bytes HighNibbles(Bytes v) {
   const hn::Repartition<uint16_t, FloatTag> pairs;
   return LowNibbles(hn::BitCast(ByteTag(), hn::ShiftRight<4>(hn::BitCast(pairs, v))));
 }
+
+// Products of quads added up one after the other to what Start got.
+template <IntVec (*kDot)(IntVec, Bytes, Bytes)>
+class WideSums {
+ public:
+  HWY_INLINE void Start(IntVec start) { sums_ = start; }
+  HWY_INLINE void Add(Bytes u, Bytes s) { sums_ = kDot(sums_, u, s); }
+  HWY_INLINE IntVec Total() const { return sums_; }
+
+ private:
+  IntVec sums_;
+};
 
 // The quad at p in all lanes.
 HWY_INLINE Bytes BroadcastQuad(const void* p) {

@@ -36,30 +36,30 @@ class LaneDots {
  public:
   // `start` is what the codes' offset comes to.
   HWY_INLINE void Start(IntVec start) {
-    dots_ = start;
-    high_ = hn::Zero(IntTag());
+    dots_.Start(start);
+    if constexpr (kNibblesStayHigh<Type>) high_.Start(hn::Zero(IntTag()));
   }
 
-  HWY_INLINE void AddLow(Bytes quad, Bytes x) {
-    if constexpr (Type::kLines == 4) {
-      dots_ = DotQuads(dots_, quad, x);
-    } else {
-      dots_ = hearth::kernels::HEARTH_ISA::DotQ8_0(dots_, quad, x);
-    }
-  }
+  HWY_INLINE void AddLow(Bytes quad, Bytes x) { dots_.Add(quad, x); }
   HWY_INLINE void AddHigh(Bytes quad, Bytes x) {
-    IntVec& dots = kNibblesStayHigh<Type> ? high_ : dots_;
-    dots = DotQuads(dots, quad, x);
+    if constexpr (kNibblesStayHigh<Type>) {
+      high_.Add(quad, x);
+    } else {
+      dots_.Add(quad, x);
+    }
   }
 
   HWY_INLINE IntVec Total() const {
-    if constexpr (kNibblesStayHigh<Type>) return hn::Add(dots_, hn::ShiftRight<4>(high_));
-    return dots_;
+    if constexpr (kNibblesStayHigh<Type>) {
+      return hn::Add(dots_.Total(), hn::ShiftRight<4>(high_.Total()));
+    } else {
+      return dots_.Total();
+    }
   }
 
  private:
-  IntVec dots_;
-  IntVec high_;
+  typename Type::Sums dots_;
+  typename Type::Sums high_;  // only where kNibblesStayHigh
 };
 
 // The scales of some lanes of the rows of a list.

@@ -68,10 +68,11 @@ struct NibbleRows {
   static constexpr int kCodes = 8;  // per lane
   static constexpr int32_t kOffset = kSigned ? kOffsetQ4_0 : 0;
 
-  // x: the vector's part of the first of the activation quads that the line meets.
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, const int8_t* x) {
-    sums = DotQuads(sums, LowNibbles(w), LoadBytes(x));
-    return DotQuads(sums, HighNibbles(w), LoadBytes(x + kLineBytes));
+  // Adds a line's products. x: the vector's part of the first of the activation quads it meets.
+  using Sums = NibbleSums;
+  static HWY_INLINE void AddLine(Sums& sums, Bytes w, const int8_t* x) {
+    sums.Add(LowNibbles(w), LoadBytes(x));
+    sums.Add(HighNibbles(w), LoadBytes(x + kLineBytes));
   }
 
   // add(i, code i of the line)
@@ -104,8 +105,9 @@ struct Q8_0Rows {
   static constexpr int kCodes = 4;
   static constexpr int32_t kOffset = kOffsetQ8_0;
 
-  static HWY_INLINE IntVec Dot(IntVec sums, Bytes w, const int8_t* x) {
-    return hearth::kernels::HEARTH_ISA::DotQ8_0(sums, PrepareQ8_0(w), LoadBytes(x));
+  using Sums = WideSums<DotQ8_0>;
+  static HWY_INLINE void AddLine(Sums& sums, Bytes w, const int8_t* x) {
+    sums.Add(PrepareQ8_0(w), LoadBytes(x));
   }
 
   template <class Add>

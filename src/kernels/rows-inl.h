@@ -39,22 +39,22 @@ struct DotTile {
   template <bool kWhole>
   HWY_INLINE void AddLanes(const GroupPlace& at, const GroupQ8& x, int64_t lane, int64_t n) {
     const IntVec code_sums = hn::LoadU(IntTag(), x.sums + lane);
-    IntVec dots[R];
-    for (IntVec& dot : dots) dot = hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
+    typename Type::Sums dots[R];
+    for (auto& dot : dots) dot.Start(hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset)));
     const int64_t line_bytes = (kWhole ? kLineLanes : at.lanes) * kRowLaneBytes;
     for (int line = 0; line < Type::kLines; ++line) {
       const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
       const int8_t* quads = x.codes[line * (8 / Type::kLines)] + lane * kRowLaneBytes;
       for (int r = 0; r < R; ++r) {
         if (lane == 0) FetchAhead(ahead[r] + offset, near);
-        dots[r] = Type::Dot(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
+        Type::AddLine(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
       }
     }
     const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
     for (int r = 0; r < R; ++r) {
       LaneScales<Type> scales;
       scales.template Load<kWhole>(rows[r], at, lane, n);
-      sums[r] = scales.AddDots(sums[r], dots[r], code_sums, x_scale);
+      sums[r] = scales.AddDots(sums[r], dots[r].Total(), code_sums, x_scale);
     }
   }
 };

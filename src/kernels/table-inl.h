@@ -29,7 +29,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles, Chunk>;
   t.panel_tokens = kPanelTokens;
   t.tile_rows = kTilesAtOnce * kLineLanes;
-  t.tile_columns = 4;  // DotQuads
+  t.tile_columns = 4;  // a quad
   t.quantize_q8 = QuantizeQ8;
   t.quantize_q8_groups = QuantizeQ8Groups;
   t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;
@@ -63,7 +63,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.attn_weights = AttentionWeights;
   t.attn_values_f32 = AttentionValues<F32Weights>;
   t.attn_values_f16 = AttentionValues<F16Weights>;
-  t.probe_int8 = ProbeInt8<QuadProducts>;
+  t.probe_int8 = ProbeInt8<NibbleSums, 4 * kLanes>;
   t.probe_float = ProbeFloat;
   t.probe_read = ProbeRead;
   return t;

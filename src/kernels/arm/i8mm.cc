@@ -23,18 +23,12 @@ inline constexpr int64_t kPanelTokens = 6;
 
 namespace hearth::kernels::HEARTH_ISA {
 
-struct MatrixProducts {
-  static constexpr int64_t kMultiplyAdds = 32;  // 2 x 8 times 8 x 2
-  static HWY_INLINE IntVec Add(IntVec sums, Bytes u, Bytes s) {
-    return AddMatrixProduct(sums, u, s);
-  }
-};
-
 constexpr KernelTable MakeI8mmTable() {
   KernelTable t = MakeTable<RowPairTiles>("i8mm");
   t.tile_rows = 2 * kRowPairs;
   t.tile_columns = 8;
-  t.probe_int8 = ProbeInt8<MatrixProducts>;
+  // 2 x 8 times 8 x 2
+  t.probe_int8 = ProbeInt8<WideSums<AddMatrixProduct>, 32>;
   return t;
 }
 

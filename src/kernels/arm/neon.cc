@@ -23,6 +23,7 @@ HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
 inline constexpr int32_t kOffsetQ8_0 = 0;
 HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
 HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
+using NibbleSums = WideSums<DotQuads>;
 
 }  // namespace hearth::kernels::HEARTH_ISA
 

@@ -14,9 +14,15 @@ inline constexpr int64_t kPanelTokens = 6;
 // Pairs of products must fit 16 bits, which two of 255 * 127 do not: no offset.
 inline constexpr int32_t kOffsetQ8_0 = 0;
 
+using PairTag = hn::Repartition<int16_t, FloatTag>;
+HWY_INLINE hn::Vec<PairTag> PairProducts(Bytes u, Bytes s) {
+  return hn::Vec<PairTag>{_mm512_maddubs_epi16(u.raw, s.raw)};
+}
+HWY_INLINE IntVec SumOfPairs(hn::Vec<PairTag> pairs) {
+  return IntVec{_mm512_madd_epi16(pairs.raw, _mm512_set1_epi16(1))};
+}
 HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
-  const auto pairs = _mm512_maddubs_epi16(u.raw, s.raw);
-  return hn::Add(sums, IntVec{_mm512_madd_epi16(pairs, _mm512_set1_epi16(1))});
+  return hn::Add(sums, SumOfPairs(PairProducts(u, s)));
 }
 HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
 // Signed times signed as |w| * (x with the sign of w).
@@ -28,6 +34,7 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
+#include "kernels/x86/pair_sums-inl.h"
 #include "kernels/x86/partial_avx-inl.h"
 #include "kernels/x86/registers-inl.h"
 // The bodies use what is defined above.

@@ -19,6 +19,7 @@ HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
 }
 HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return hn::Xor(w, hn::Set(ByteTag(), uint8_t{0x80})); }
 HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) { return DotQuads(sums, w, x); }
+using NibbleSums = WideSums<DotQuads>;
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
