@@ -1,5 +1,9 @@
 // Norm, RoPE, softmax, activations and additions. Operands stay in the caches, as they do in a
 // pass.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "bench/micro/micro.h"
 
 namespace hearth::micro {
@@ -65,6 +69,27 @@ void RegisterSoftmax(const Context& context) {
   });
 }
 
+// Gates of a prompt, as many as a token's word of bits stands for; one in ten fires.
+void RegisterPackFired(const Context& context) {
+  const KernelTable& table = context.table;
+  Register(context, "pack_fired", BoundBy::kCompute, [&table](benchmark::State& state) {
+    constexpr int64_t kGatesOfWord = 64, kTenth = kIntermediateSize / 10;
+    const std::vector<float> gates = SomeFloats(kIntermediateSize);
+    std::vector<float> sorted = gates, out_gates(kGatesOfWord);
+    std::nth_element(sorted.begin(), sorted.end() - kTenth, sorted.end());
+    const float below = *(sorted.end() - kTenth), none = std::nanf("");
+    std::vector<int32_t> neurons(kGatesOfWord), out_neurons(kGatesOfWord);
+    std::iota(neurons.begin(), neurons.end(), 0);
+    uint64_t fired = 0;
+    Repeat(state, kIntermediateSize, [&] {
+      for (int64_t i = 0; i < kIntermediateSize; i += kGatesOfWord) {
+        table.pack_fired({neurons.data(), gates.data() + i, kGatesOfWord, below, none, none,
+                          nullptr, &fired, out_neurons.data(), out_gates.data()});
+      }
+    });
+  });
+}
+
 void RegisterActivations(const Context& context) {
   const KernelTable& table = context.table;
   static constexpr const char* kNames[] = {"silu", "relu", "fatrelu", "drelu", "thresholded_silu"};
@@ -88,6 +113,7 @@ void RegisterElementwise(const Context& context) {
   RegisterNormAndAdds(context);
   RegisterRope(context);
   RegisterSoftmax(context);
+  RegisterPackFired(context);
   RegisterActivations(context);
 }
 
