@@ -14,12 +14,12 @@ namespace hearth::kernels::HEARTH_ISA {
 // --- Rows times tokens.
 
 // A group of some rows, little enough for a first-level cache: lines of codes, and scales as
-// floats. Lanes that a short group lacks are zeros. Nibbles stay packed where vectors are so wide
-// that reading them takes longer than unpacking them; elsewhere a line of them becomes two of
-// bytes.
+// floats. Lanes that a short group lacks are zeros. Nibbles stay packed: where vectors have 256
+// bits or more, reading twice as many lines takes longer than unpacking them for every token. (With
+// 128 bits that was not measured; a line of them becomes two of bytes there.)
 template <class Type>
 struct GroupOfRows {
-  static constexpr bool kIsPacked = Type::kLines == 4 && kVectorBytes == kLineBytes;
+  static constexpr bool kIsPacked = Type::kLines == 4 && kLanes >= 8;
   static constexpr int kLines = kIsPacked ? 4 : 8;
   HWY_ALIGN uint8_t lines[kRowsOfBatch][kLines][kLineBytes];
   HWY_ALIGN float scales[kRowsOfBatch][kLineLanes];
@@ -68,38 +68,72 @@ struct GroupOfRows {
   }
 };
 
-// The rows of entries [entry, end) of a token times lanes [lane, lane + kLanes) of one of its
-// groups. The products are added to those of the lanes before, which do not exist where is_first.
+// A group of a token's activations while rows are multiplied with it.
 template <class Type>
-HWY_INLINE void EntriesTimesLanes(const GroupOfRows<Type>& rows, const GroupQ8& x, int64_t lane,
+struct TokenGroup {
+  // Where a vector has a register for every quad of all lanes, they stay there.
+  static constexpr int kHeld = kVectorsPerLine == 1 ? 8 : 0;
+  const GroupQ8& x;
+  Bytes quads[kHeld > 0 ? kHeld : 1];
+  IntVec code_sums[kVectorsPerLine];
+  FloatVec scales[kVectorsPerLine];
+
+  HWY_INLINE explicit TokenGroup(const GroupQ8& group) : x(group) {
+    Unrolled<kHeld>([&]<int q>() HEARTH_INLINED HWY_ATTR { quads[q] = LoadBytes(x.codes[q]); });
+    for (int v = 0; v < kVectorsPerLine; ++v) {
+      code_sums[v] = hn::LoadU(IntTag(), x.sums + v * kLanes);
+      scales[v] = hn::LoadU(kFloats, x.scales + v * kLanes);
+    }
+  }
+  template <int q>
+  HWY_INLINE Bytes Quad(int v) const {
+    if constexpr (kHeld > 0) return quads[q];
+    return LoadBytes(x.codes[q] + v * kVectorBytes);
+  }
+  HWY_INLINE IntVec Start(int v) const {
+    return hn::Mul(code_sums[v], hn::Set(IntTag(), -Type::kOffset));
+  }
+};
+
+// Row r's lanes of vector v times those of a token.
+template <class Type>
+HWY_INLINE IntVec RowTimesToken(const GroupOfRows<Type>& rows, int64_t r,
+                                const TokenGroup<Type>& token, int v) {
+  LaneDots<Type> dots;
+  dots.Start(token.Start(v));
+  Unrolled<GroupOfRows<Type>::kLines>([&]<int line>() HEARTH_INLINED HWY_ATTR {
+    const Bytes w = hn::Load(ByteTag(), rows.lines[r][line] + v * kVectorBytes);
+    if constexpr (GroupOfRows<Type>::kIsPacked) {
+      const LineQuads<Type> codes(w);
+      dots.AddLow(codes.low, token.template Quad<2 * line>(v));
+      dots.AddHigh(codes.high, token.template Quad<2 * line + 1>(v));
+    } else {
+      dots.AddLow(w, token.template Quad<line>(v));
+    }
+  });
+  return dots.Total();
+}
+
+// The rows of entries [entry, end) of a token times one of its groups. The products are added to
+// those of the groups before, which do not exist where is_first.
+template <class Type>
+HWY_INLINE void EntriesTimesGroup(const GroupOfRows<Type>& rows, const TokenGroup<Type>& token,
                                   const int32_t* places, int64_t entry, int64_t end, bool is_first,
                                   float* lanes) {
-  const IntVec code_sums = hn::LoadU(IntTag(), x.sums + lane);
-  const IntVec start = hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
-  const FloatVec x_scale = hn::LoadU(kFloats, x.scales + lane);
-  Bytes quads[8];
-  Unrolled<8>([&]<int q>()
-                  HEARTH_INLINED HWY_ATTR { quads[q] = LoadBytes(x.codes[q] + 4 * lane); });
   for (; entry < end; ++entry) {
     const int64_t r = places[entry];
     float* to = lanes + entry * kLanesOfEntry;
-    LaneDots<Type> dots;
-    dots.Start(start);
-    Unrolled<GroupOfRows<Type>::kLines>([&]<int line>() HEARTH_INLINED HWY_ATTR {
-      const Bytes w = hn::Load(ByteTag(), rows.lines[r][line] + 4 * lane);
-      if constexpr (GroupOfRows<Type>::kIsPacked) {
-        const LineQuads<Type> codes(w);
-        dots.AddLow(codes.low, quads[2 * line]);
-        dots.AddHigh(codes.high, quads[2 * line + 1]);
-      } else {
-        dots.AddLow(w, quads[line]);
+    FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
+    for (int v = 0; v < kVectorsPerLine; ++v) {
+      const IntVec dots = RowTimesToken(rows, r, token, v);
+      LaneScales<Type> scales;
+      scales.scale = hn::Load(kFloats, rows.scales[r] + v * kLanes);
+      if constexpr (Type::kHasMinimum) {
+        scales.minimum = hn::Load(kFloats, rows.minimums[r] + v * kLanes);
       }
-    });
-    LaneScales<Type> scales;
-    scales.scale = hn::Load(kFloats, rows.scales[r] + lane);
-    if constexpr (Type::kHasMinimum) scales.minimum = hn::Load(kFloats, rows.minimums[r] + lane);
-    const FloatVec sum = is_first ? hn::Zero(kFloats) : hn::LoadU(kFloats, to);
-    hn::StoreU(scales.AddDots(sum, dots.Total(), code_sums, x_scale), kFloats, to);
+      sum = scales.AddDots(sum, dots, token.code_sums[v], token.scales[v]);
+    }
+    hn::StoreU(sum, kFloats, to);
   }
 }
 
@@ -133,10 +167,8 @@ HWY_INLINE void RowsTimesSomeTokens(const RowsTimesTokensArgs& a, const RowGroup
       own.Step(i);
       next.Step(i);
       const int64_t t = tokens[i];
-      for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
-        EntriesTimesLanes<Type>(rows, x[t * layout.groups + g], lane, places, begin[t],
-                                begin[t + 1], g == 0 && lane == 0, lanes);
-      }
+      const TokenGroup<Type> token(x[t * layout.groups + g]);
+      EntriesTimesGroup<Type>(rows, token, places, begin[t], begin[t + 1], g == 0, lanes);
     }
   }
 }
