@@ -59,7 +59,7 @@ class LaneDots {
 
  private:
   typename Type::Sums dots_;
-  typename Type::Sums high_;  // only where kNibblesStayHigh
+  WideSums<DotQuads> high_;  // only where kNibblesStayHigh
 };
 
 // The scales of some lanes of the rows of a list.

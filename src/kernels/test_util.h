@@ -63,9 +63,12 @@ class GuardedArray {
   T* data_ = nullptr;
 };
 
-enum class DataKind { kNormal, kZeros, kLarge, kDenormal, kMixed };
-inline constexpr DataKind kAllDataKinds[] = {DataKind::kNormal, DataKind::kZeros, DataKind::kLarge,
-                                             DataKind::kDenormal, DataKind::kMixed};
+// Ones (minus ones) become the largest (smallest) codes of activations; weights then have the
+// codes whose products are largest, so that sums of integers go as far as they can.
+enum class DataKind { kNormal, kZeros, kLarge, kDenormal, kMixed, kOnes, kMinusOnes };
+inline constexpr DataKind kAllDataKinds[] = {
+    DataKind::kNormal, DataKind::kZeros, DataKind::kLarge,    DataKind::kDenormal,
+    DataKind::kMixed,  DataKind::kOnes,  DataKind::kMinusOnes};
 
 inline float RandomFloat(std::mt19937& random, DataKind kind) {
   const float normal = std::normal_distribution<float>(0.0f, 1.0f)(random);
@@ -80,6 +83,10 @@ inline float RandomFloat(std::mt19937& random, DataKind kind) {
       return normal * 1e-40f;
     case DataKind::kMixed:
       return std::ldexp(normal, static_cast<int>(random() % 41) - 20);
+    case DataKind::kOnes:
+      return 1.0f;
+    case DataKind::kMinusOnes:
+      return -1.0f;
   }
   return 0.0f;
 }
@@ -98,7 +105,7 @@ void Append(std::vector<std::byte>& out, T value) {
 }
 
 // A row of Q4_0, Q4_1 or Q8_0 blocks. Codes are uniform, so that the extreme ones occur too (Q8_0's
-// -128 among them).
+// -128 among them), but with kOnes and kMinusOnes.
 inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t blocks, std::mt19937& random,
                                            DataKind kind) {
   std::vector<std::byte> row;
@@ -109,7 +116,12 @@ inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t blocks, std::mt1
     Append(row, FloatToHalf(scale));
     if (dtype == DType::kQ4_1) Append(row, FloatToHalf(RandomFloat(random, DataKind::kNormal)));
     const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
-    for (int i = 0; i < bytes; ++i) Append(row, static_cast<uint8_t>(random()));
+    const bool is_extreme = kind == DataKind::kOnes || kind == DataKind::kMinusOnes;
+    const auto extreme = static_cast<uint8_t>(dtype == DType::kQ8_0 ? -128 : 0xFF);
+    for (int i = 0; i < bytes; ++i) {
+      const auto code = static_cast<uint8_t>(random());
+      Append(row, is_extreme ? extreme : code);
+    }
   }
   return row;
 }

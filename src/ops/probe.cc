@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks at the clock: ten to a hundred microseconds, against which a look costs nothing.
+// Between two looks at the clock: ten to a hundred microseconds, to which a look adds nothing.
 constexpr int64_t kRoundsPerLook = 4096;
 
 // What a thread takes at a time: long enough for the streams inside it to get up to speed, short
