@@ -38,8 +38,7 @@ struct HotBlock {
   HWY_INLINE void AddLanes(const GroupPlace& at, int64_t g, int64_t lane, int64_t n) {
     IntVec start[kTokens];
     for (int t = 0; t < kTokens; ++t) {
-      start[t] =
-          hn::Mul(hn::LoadU(IntTag(), x[t][g].sums + lane), hn::Set(IntTag(), -Type::kOffset));
+      start[t] = StartOfDots<Type>(hn::LoadU(IntTag(), x[t][g].sums + lane));
     }
     for (int r = 0; r < kRows; ++r) AddRow<kWhole>(r, at, g, lane, n, start);
   }

@@ -5,7 +5,8 @@
 // kVectorsPerLine vectors of the instruction set, whose lanes are those of FloatTag. An ISA file
 // supplies, before it includes this file's users,
 //   IntVec DotQuads(IntVec sums, Bytes u, Bytes s)   sums[i] += the four products of lane i,
-//                                                    u unsigned (0..kMaxCode), s signed
+//                                                    u unsigned, s signed; where kOffsetQ8_0
+//                                                    is 0, two products must fit 16 bits
 //   constexpr int32_t kOffsetQ8_0                    0 or 128, see PrepareQ8_0
 //   Bytes PrepareQ8_0(Bytes)                         stored 8-bit codes, offset added
 //   IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x)    w from PrepareQ8_0
@@ -32,6 +33,8 @@ inline constexpr int32_t kOffsetQ4_0 = 8;
 using IntVec = hn::Vec<IntTag>;
 using ByteTag = hn::Repartition<uint8_t, FloatTag>;
 using Bytes = hn::Vec<ByteTag>;
+using PairTag = hn::Repartition<int16_t, FloatTag>;  // of products
+using Pairs = hn::Vec<PairTag>;
 
 HWY_INLINE Bytes LoadBytes(const void* p) {
   return hn::LoadU(ByteTag(), static_cast<const uint8_t*>(p));

@@ -69,7 +69,6 @@ struct GroupOfRows {
 };
 
 // A group of a token's activations while rows are multiplied with it.
-template <class Type>
 struct TokenGroup {
   // Where a vector has a register for every quad of all lanes, they stay there.
   static constexpr int kHeld = kVectorsPerLine == 1 ? 8 : 0;
@@ -90,25 +89,22 @@ struct TokenGroup {
     if constexpr (kHeld > 0) return quads[q];
     return LoadBytes(x.codes[q] + v * kVectorBytes);
   }
-  HWY_INLINE IntVec Start(int v) const {
-    return hn::Mul(code_sums[v], hn::Set(IntTag(), -Type::kOffset));
-  }
 };
 
-// Row r's lanes of vector v times those of a token.
+// Vector v of row r's lanes times a token's.
 template <class Type>
-HWY_INLINE IntVec RowTimesToken(const GroupOfRows<Type>& rows, int64_t r,
-                                const TokenGroup<Type>& token, int v) {
+HWY_INLINE IntVec RowTimesToken(const GroupOfRows<Type>& rows, int64_t r, const TokenGroup& token,
+                                int v) {
   LaneDots<Type> dots;
-  dots.Start(token.Start(v));
+  dots.Start(StartOfDots<Type>(token.code_sums[v]));
   Unrolled<GroupOfRows<Type>::kLines>([&]<int line>() HEARTH_INLINED HWY_ATTR {
     const Bytes w = hn::Load(ByteTag(), rows.lines[r][line] + v * kVectorBytes);
     if constexpr (GroupOfRows<Type>::kIsPacked) {
       const LineQuads<Type> codes(w);
-      dots.AddLow(codes.low, token.template Quad<2 * line>(v));
-      dots.AddHigh(codes.high, token.template Quad<2 * line + 1>(v));
+      dots.AddLow(codes.low, token.Quad<2 * line>(v));
+      dots.AddHigh(codes.high, token.Quad<2 * line + 1>(v));
     } else {
-      dots.AddLow(w, token.template Quad<line>(v));
+      dots.AddLow(w, token.Quad<line>(v));
     }
   });
   return dots.Total();
@@ -117,7 +113,7 @@ HWY_INLINE IntVec RowTimesToken(const GroupOfRows<Type>& rows, int64_t r,
 // The rows of entries [entry, end) of a token times one of its groups. The products are added to
 // those of the groups before, which do not exist where is_first.
 template <class Type>
-HWY_INLINE void EntriesTimesGroup(const GroupOfRows<Type>& rows, const TokenGroup<Type>& token,
+HWY_INLINE void EntriesTimesGroup(const GroupOfRows<Type>& rows, const TokenGroup& token,
                                   const int32_t* places, int64_t entry, int64_t end, bool is_first,
                                   float* lanes) {
   for (; entry < end; ++entry) {
@@ -167,7 +163,7 @@ HWY_INLINE void RowsTimesSomeTokens(const RowsTimesTokensArgs& a, const RowGroup
       own.Step(i);
       next.Step(i);
       const int64_t t = tokens[i];
-      const TokenGroup<Type> token(x[t * layout.groups + g]);
+      const TokenGroup token(x[t * layout.groups + g]);
       EntriesTimesGroup<Type>(rows, token, places, begin[t], begin[t + 1], g == 0, lanes);
     }
   }

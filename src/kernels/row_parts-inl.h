@@ -34,7 +34,7 @@ struct LineQuads {
 template <class Type>
 class LaneDots {
  public:
-  // `start` is what the codes' offset comes to.
+  // `start`: see StartOfDots.
   HWY_INLINE void Start(IntVec start) {
     dots_.Start(start);
     if constexpr (kNibblesStayHigh<Type>) high_.Start(hn::Zero(IntTag()));

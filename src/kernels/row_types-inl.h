@@ -120,6 +120,13 @@ struct Q8_0Rows {
   }
 };
 
+// What the sums of products of codes as they are stored start from, given the sums of the
+// activation codes: it takes off what the codes' offset makes too much.
+template <class Type>
+HWY_INLINE IntVec StartOfDots(IntVec code_sums) {
+  return hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset));
+}
+
 // A group within a row.
 struct GroupPlace {
   int64_t lanes;  // of a line

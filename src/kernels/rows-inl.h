@@ -40,7 +40,7 @@ struct DotTile {
   HWY_INLINE void AddLanes(const GroupPlace& at, const GroupQ8& x, int64_t lane, int64_t n) {
     const IntVec code_sums = hn::LoadU(IntTag(), x.sums + lane);
     typename Type::Sums dots[R];
-    for (auto& dot : dots) dot.Start(hn::Mul(code_sums, hn::Set(IntTag(), -Type::kOffset)));
+    for (auto& dot : dots) dot.Start(StartOfDots<Type>(code_sums));
     const int64_t line_bytes = (kWhole ? kLineLanes : at.lanes) * kRowLaneBytes;
     for (int line = 0; line < Type::kLines; ++line) {
       const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;

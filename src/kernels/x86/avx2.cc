@@ -11,20 +11,19 @@ inline constexpr int kRowsOfFloatTile = 3;  // 16 registers: 12 sums
 inline constexpr int kTilesAtOnce = 1;      // of weights: 8 integer sums with 4 tokens
 inline constexpr int64_t kPanelTokens = 4;
 
-// Pairs of products must fit 16 bits, which two of 255 * 127 do not: no offset.
-inline constexpr int32_t kOffsetQ8_0 = 0;
-
-using PairTag = hn::Repartition<int16_t, FloatTag>;
-HWY_INLINE hn::Vec<PairTag> PairProducts(Bytes u, Bytes s) {
-  return hn::Vec<PairTag>{_mm256_maddubs_epi16(u.raw, s.raw)};
+HWY_INLINE Pairs PairProducts(Bytes u, Bytes s) {
+  return Pairs{_mm256_maddubs_epi16(u.raw, s.raw)};
 }
-HWY_INLINE IntVec SumOfPairs(hn::Vec<PairTag> pairs) {
+HWY_INLINE IntVec SumOfPairs(Pairs pairs) {
   return IntVec{_mm256_madd_epi16(pairs.raw, _mm256_set1_epi16(1))};
 }
-HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
-  return hn::Add(sums, SumOfPairs(PairProducts(u, s)));
-}
-HWY_INLINE Bytes PrepareQ8_0(Bytes w) { return w; }
+
+}  // namespace hearth::kernels::HEARTH_ISA
+
+#include "kernels/x86/pair_sums-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
 // Signed times signed as |w| * (x with the sign of w).
 HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
   return DotQuads(sums, Bytes{_mm256_sign_epi8(w.raw, w.raw)},
@@ -33,7 +32,6 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
-#include "kernels/x86/pair_sums-inl.h"
 #include "kernels/x86/partial_avx-inl.h"
 #include "kernels/x86/registers-inl.h"
 // The bodies use what is defined above.
