@@ -5,6 +5,8 @@
 // kernels the same for every vector length, and the result of a lane independent of the others.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/narrow-inl.h"
 #include "kernels/quads-inl.h"
 #include "tensor/row_groups.h"
@@ -32,7 +34,16 @@ HWY_INLINE FloatVec LoadScales(const uint8_t* p, int64_t n) {
   return hn::PromoteTo(kFloats, hn::BitCast(HalfTag(), bits));
 }
 
-// Code n of the 4-bit codes in every lane, less 8 (kSigned) or as it is.
+// The 4-bit codes in every lane, as NibbleToFloat takes them: where it has no table, those that
+// stand for 8 less (kSigned) in two's complement, which is with their top bits turned round.
+template <bool kSigned>
+HWY_INLINE IntVec NibblesToConvert(Bytes line) {
+  const IntVec codes = hn::BitCast(IntTag(), line);
+  if constexpr (kLanes == 16 || !kSigned) return codes;
+  return hn::Xor(codes, hn::Set(IntTag(), static_cast<int32_t>(0x88888888u)));
+}
+
+// Code n of them, less 8 (kSigned) or as it is.
 template <int n, bool kSigned>
 HWY_INLINE FloatVec NibbleToFloat(IntVec codes) {
   if constexpr (kLanes == 16) {
@@ -45,14 +56,9 @@ HWY_INLINE FloatVec NibbleToFloat(IntVec codes) {
     const FloatVec offset = hn::Set(kFloats, kSigned ? 8.0f : 0.0f);
     return hn::TableLookupLanes(hn::Sub(values, offset), index);
   } else {
-    const hn::RebindToUnsigned<IntTag> bits;
-    const auto top = hn::ShiftLeft<28 - 4 * n>(hn::BitCast(bits, codes));
-    if constexpr (!kSigned) {
-      return hn::ConvertTo(kFloats, hn::BitCast(IntTag(), hn::ShiftRight<28>(top)));
-    }
-    // With its top bit turned round, a code less 8 is what its four bits say in two's complement.
-    const auto flipped = hn::Xor(top, hn::Set(bits, 0x80000000u));
-    return hn::ConvertTo(kFloats, hn::ShiftRight<28>(hn::BitCast(IntTag(), flipped)));
+    using Bits = std::conditional_t<kSigned, IntTag, hn::RebindToUnsigned<IntTag>>;
+    const auto top = hn::BitCast(Bits(), hn::ShiftLeft<28 - 4 * n>(codes));
+    return hn::ConvertTo(kFloats, hn::BitCast(IntTag(), hn::ShiftRight<28>(top)));
   }
 }
 
@@ -78,7 +84,7 @@ struct NibbleRows {
   // add(i, code i of the line)
   template <class Add>
   static HWY_INLINE void ForCodes(Bytes w, Add add) {
-    const IntVec codes = hn::BitCast(IntTag(), w);
+    const IntVec codes = NibblesToConvert<kSigned>(w);
     add(0, NibbleToFloat<0, kSigned>(codes));
     add(4, NibbleToFloat<1, kSigned>(codes));
     add(1, NibbleToFloat<2, kSigned>(codes));
