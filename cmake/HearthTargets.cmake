@@ -28,9 +28,6 @@ if(HEARTH_SANITIZE)
     # Calls through pointers are what GCC does not check either; their types would be shared by the
     # objects of all instruction sets (src/kernels/check_shared_symbols.cmake).
     target_compile_options(hearth_options INTERFACE -fno-sanitize=function)
-    # Whether a pointer that grows wraps around takes clang half of its time for a kernel file, and
-    # what it then points to is checked where it is read.
-    target_compile_options(hearth_options INTERFACE -fno-sanitize=pointer-overflow)
   endif()
 endif()
 
