@@ -34,8 +34,8 @@ HWY_INLINE FloatVec LoadScales(const uint8_t* p, int64_t n) {
   return hn::PromoteTo(kFloats, hn::BitCast(HalfTag(), bits));
 }
 
-// The 4-bit codes in every lane, as NibbleToFloat takes them: where it has no table, those that
-// stand for 8 less (kSigned) in two's complement, which is with their top bits turned round.
+// A line's 4-bit codes as NibbleToFloat takes them. Where it has no table, codes that stand for 8
+// less (kSigned) become what they stand for, in two's complement: each code's top bit is flipped.
 template <bool kSigned>
 HWY_INLINE IntVec NibblesToConvert(Bytes line) {
   const IntVec codes = hn::BitCast(IntTag(), line);
@@ -43,7 +43,7 @@ HWY_INLINE IntVec NibblesToConvert(Bytes line) {
   return hn::Xor(codes, hn::Set(IntTag(), static_cast<int32_t>(0x88888888u)));
 }
 
-// Code n of them, less 8 (kSigned) or as it is.
+// What code n of every lane stands for: the code less 8 (kSigned), or the code itself.
 template <int n, bool kSigned>
 HWY_INLINE FloatVec NibbleToFloat(IntVec codes) {
   if constexpr (kLanes == 16) {
