@@ -76,6 +76,8 @@ bool DropsFetches() {
   return is_amd;
 }
 
+bool LoadsRowsFirst() { return DropsFetches() && FetchesRowsNear(); }
+
 std::span<const KernelTable* const> UsableKernels(const CpuFeatures& features) {
   size_t set = 0;
   for (size_t i = 0; i < kNumCandidates; ++i) {

@@ -87,6 +87,11 @@ bool FetchesRowsNear();
 // its own prefetchers go on with, come soonest (docs/benchmarks.md).
 bool DropsFetches();
 
+// Whether row_dot loads rows into the first-level cache before it multiplies them: where requests
+// are dropped and that cache has room. A load waits where a request would be lost, and hundreds of
+// them, with nothing computed in between, wait side by side (docs/benchmarks.md).
+bool LoadsRowsFirst();
+
 // What attention reads next, and how it is fetched meanwhile.
 struct NextRead {
   const std::byte* data = nullptr;  // as many bytes as are read now; null: nothing
@@ -174,6 +179,8 @@ struct RowDotArgs {
   int64_t k;         // a multiple of 32
   const GroupQ8* x;  // ceil(k / 512) of them
   float* out;
+  // How rows come into the caches; results are the same.
+  bool loads_first = LoadsRowsFirst();
 };
 using RowDotFn = void (*)(const RowDotArgs&) noexcept;
 

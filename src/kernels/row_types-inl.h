@@ -182,23 +182,29 @@ struct LaneScales {
   }
 };
 
-// Calls part.template operator()<kWhole>(place, group, lane, n) with the vectors of all lanes of a
-// row, group after group: lanes [lane, lane + n), n = kLanes unless the group is short.
+// Calls part.template operator()<kWhole>(place, group, lane, n) with the vectors of all lanes of
+// groups [begin, end) of a row: lanes [lane, lane + n), n = kLanes unless the group is short.
 template <class Part>
-HWY_INLINE void ForLanesOfRow(const RowGroups& layout, Part part) {
-  const int64_t whole = layout.lanes / kLineLanes;
-  for (int64_t g = 0; g < whole; ++g) {
+HWY_INLINE void ForLanesOfGroups(const RowGroups& layout, int64_t begin, int64_t end, Part part) {
+  const int64_t all_whole = layout.lanes / kLineLanes;
+  const int64_t whole = end < all_whole ? end : all_whole;
+  for (int64_t g = begin; g < whole; ++g) {
     const GroupPlace at = PlaceOf(layout, g);
     for (int64_t lane = 0; lane < kLineLanes; lane += kLanes) {
       part.template operator()<true>(at, g, lane, kLanes);
     }
   }
-  if (whole == layout.groups) return;
+  if (whole == end) return;
   const GroupPlace at = PlaceOf(layout, whole);
   for (int64_t lane = 0; lane < at.lanes; lane += kLanes) {
     const int64_t left = at.lanes - lane;
     part.template operator()<false>(at, whole, lane, left < kLanes ? left : kLanes);
   }
+}
+// The same for all groups.
+template <class Part>
+HWY_INLINE void ForLanesOfRow(const RowGroups& layout, Part part) {
+  ForLanesOfGroups(layout, 0, layout.groups, part);
 }
 
 }  // namespace hearth::kernels::HEARTH_ISA

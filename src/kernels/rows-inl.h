@@ -28,7 +28,52 @@ HWY_INLINE void FetchScalesAhead(const uint8_t* row, bool near, const RowGroups&
   if constexpr (Type::kHasMinimum) fetch(row + layout.minimums);
 }
 
+// What LoadsRowsFirst asks for works on sections of rows: all of one is loaded, then it is
+// multiplied, while what comes next is asked for as far as memory gets meanwhile.
+//
+// Lines of codes that a row has in a section: ten rows' fit into the first-level cache.
+inline constexpr int kLinesOfSection = 32;
+template <class Type>
+inline constexpr int64_t kGroupsOfSection = kLinesOfSection / Type::kLines;
+// For so many lines in work one is asked for of those that come next. More were no better.
+inline constexpr int kLinesPerRequest = 4;
+
+// Loads a byte of every line of [begin, end) of all rows, line by line.
+template <int R>
+HWY_INLINE void LoadLines(const uint8_t* const (&rows)[R], int64_t begin, int64_t end) {
+  for (int64_t at = begin; at < end; at += kLineBytes) {
+    for (int r = 0; r < R; ++r) {
+      const uint8_t byte = rows[r][at];
+      __asm__ volatile("" : : "r"(byte));  // one instruction, where a volatile would take two
+    }
+  }
+}
+
+// Asks for N lines of all rows, from `at` on.
+template <int N, int R>
+HWY_INLINE void FetchLines(const uint8_t* const (&rows)[R], int64_t at) {
+  for (int line = 0; line < N; ++line) {
+    for (int r = 0; r < R; ++r) FetchAhead(rows[r] + at + line * kLineBytes, true);
+  }
+}
+
+// Loads all of groups [begin, end).
 template <class Type, int R>
+HWY_INLINE void LoadSection(const uint8_t* const (&rows)[R], const RowGroups& layout, int64_t begin,
+                            int64_t end) {
+  const bool is_last = end == layout.groups;
+  LoadLines(rows, begin * layout.group_bytes, is_last ? layout.scales : end * layout.group_bytes);
+  const int64_t lanes_begin = begin * kLineLanes;
+  const int64_t lanes_end = is_last ? layout.lanes : end * kLineLanes;
+  const auto load = [&](int64_t of_groups) HWY_ATTR {
+    LoadLines(rows, of_groups + 2 * lanes_begin, of_groups + 2 * lanes_end);
+  };
+  load(layout.scales);
+  if constexpr (Type::kHasMinimum) load(layout.minimums);
+}
+
+// kFetches: as lines are multiplied, the same ones of rows `ahead` are asked for.
+template <class Type, int R, bool kFetches>
 struct DotTile {
   const uint8_t* rows[R];
   const uint8_t* ahead[R];
@@ -46,7 +91,9 @@ struct DotTile {
       const int64_t offset = at.codes + line * line_bytes + lane * kRowLaneBytes;
       const int8_t* quads = x.codes[line * (8 / Type::kLines)] + lane * kRowLaneBytes;
       for (int r = 0; r < R; ++r) {
-        if (lane == 0) FetchAhead(ahead[r] + offset, near);
+        if constexpr (kFetches) {
+          if (lane == 0) FetchAhead(ahead[r] + offset, near);
+        }
         Type::AddLine(dots[r], LoadQuads<kWhole>(rows[r] + offset, n), quads);
       }
     }
@@ -63,7 +110,7 @@ struct DotTile {
 template <class Type, int R>
 HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t first,
                         int64_t apart) {
-  DotTile<Type, R> tile;
+  DotTile<Type, R, true> tile;
   tile.near = a.list.near;
   for (int r = 0; r < R; ++r) {
     tile.rows[r] = RowAt(a.list, first + r * apart);
@@ -79,14 +126,65 @@ HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t fi
   }
 }
 
-// As many streams as rows at once, each through a part of the list: where all rows are listed, each
-// reads memory without a gap.
+// The same, section by section, each of which is loaded first.
+template <class Type, int R>
+HWY_INLINE void DotLoadedRows(const RowDotArgs& a, const RowGroups& layout, int64_t first,
+                              int64_t apart) {
+  DotTile<Type, R, false> tile;
+  for (int r = 0; r < R; ++r) {
+    tile.rows[r] = RowAt(a.list, first + r * apart);
+    tile.sums[r] = hn::Zero(kFloats);
+  }
+  for (int64_t begin = 0; begin < layout.groups; begin += kGroupsOfSection<Type>) {
+    const int64_t end = HWY_MIN(begin + kGroupsOfSection<Type>, layout.groups);
+    LoadSection<Type>(tile.rows, layout, begin, end);
+    for (int r = 0; r < R; ++r) {
+      tile.ahead[r] = end < layout.groups ? tile.rows[r] + end * layout.group_bytes
+                                          : RowAhead(a.list, first + r * apart, 1);
+    }
+    int64_t asked = 0;
+    ForLanesOfGroups(layout, begin, end,
+                     [&]<bool kWhole>(const GroupPlace& at, int64_t g, int64_t lane, int64_t n)
+                         HEARTH_INLINED HWY_ATTR {
+                           if (lane == 0) {
+                             FetchLines<Type::kLines / kLinesPerRequest>(tile.ahead, asked);
+                             asked += Type::kLines / kLinesPerRequest * kLineBytes;
+                           }
+                           tile.template AddLanes<kWhole>(at, a.x[g], lane, n);
+                         });
+  }
+  for (int r = 0; r < R; ++r) {
+    a.out[first + r * apart] = hn::GetLane(hn::SumOfLanes(kFloats, tile.sums[r]));
+  }
+}
+
+// Calls dot(first, apart) for R rows of a list at once: as many streams, each through a part of the
+// list, so that where all rows are listed each reads memory without a gap. Returns how many rows
+// that were; the last ones, fewer than R, are left.
+template <int R, class Dot>
+HWY_INLINE int64_t ForParts(int64_t count, Dot dot) {
+  const int64_t apart = count / R;
+  for (int64_t i = 0; i < apart; ++i) dot(i, apart);
+  return apart * R;
+}
+
 template <class Type>
-void RowDot(const RowDotArgs& a) noexcept {
-  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
-  const int64_t apart = a.list.count / kRowsOfDot;
-  for (int64_t i = 0; i < apart; ++i) DotRows<Type, kRowsOfDot>(a, layout, i, apart);
-  const int64_t last = apart * kRowsOfDot;
+void RowDot(const RowDotArgs& args) noexcept {
+  const RowGroups layout = RowGroupsOf(Type::kDType, args.k);
+  RowDotArgs a = args;
+  if (a.loads_first) {
+    const int64_t done = ForParts<kRowsOfLoadedDot>(
+        a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
+          DotLoadedRows<Type, kRowsOfLoadedDot>(a, layout, first, apart);
+        });
+    a.list.rows += done;
+    a.list.count -= done;
+    a.out += done;
+  }
+  const int64_t last =
+      ForParts<kRowsOfDot>(a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
+        DotRows<Type, kRowsOfDot>(a, layout, first, apart);
+      });
   if (last == a.list.count) return;
   WithCount<kRowsOfDot - 1>(a.list.count - last,
                             [&]<int R>() HEARTH_INLINED { DotRows<Type, R>(a, layout, last, 1); });

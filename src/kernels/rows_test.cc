@@ -75,10 +75,12 @@ class Problem {
     start_ = RandomFloats(random_, shape.k, shape.kind);
   }
 
-  std::vector<float> Dot(const KernelTable& table) { return DotInPieces(table, shape_.count); }
+  std::vector<float> Dot(const KernelTable& table) {
+    return DotInPieces(table, shape_.count, false);
+  }
 
   // With lists of at most `piece` rows.
-  std::vector<float> DotInPieces(const KernelTable& table, int64_t piece) {
+  std::vector<float> DotInPieces(const KernelTable& table, int64_t piece, bool loads_first) {
     GuardedArray<float> out(std::vector<float>(static_cast<size_t>(shape_.count), kUntouched));
     for (int64_t i = 0; i < shape_.count; i += piece) {
       RowDotArgs args{};
@@ -86,6 +88,7 @@ class Problem {
       args.k = shape_.k;
       args.x = groups_of_x_->data();
       args.out = out.data() + i;
+      args.loads_first = loads_first;
       table.row_dot[static_cast<int>(shape_.dtype)](args);
     }
     return out.ToVector();
@@ -178,8 +181,11 @@ class RowsTest : public testing::TableTest {
       const auto at = static_cast<size_t>(i);
       ASSERT_NEAR(actual[at], expected[at], problem.DotTolerance(i)) << "row " << i;
     }
-    for (const int64_t piece : {1, 3, 5}) {
-      EXPECT_EQ(problem.DotInPieces(table(), piece), actual) << "depends on the split: " << piece;
+    for (const int64_t piece : {int64_t{1}, int64_t{3}, int64_t{5}, int64_t{12}, count}) {
+      for (const bool loads_first : {false, true}) {
+        EXPECT_EQ(problem.DotInPieces(table(), piece, loads_first), actual)
+            << "depends on the split: " << piece << ", or on loads first: " << loads_first;
+      }
     }
   }
 
