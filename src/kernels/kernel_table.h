@@ -179,7 +179,7 @@ struct RowDotArgs {
   int64_t k;         // a multiple of 32
   const GroupQ8* x;  // ceil(k / 512) of them
   float* out;
-  // How rows come into the caches; results are the same.
+  // How rows come into the caches, with vectors of 512 bits; results are the same.
   bool loads_first = LoadsRowsFirst();
 };
 using RowDotFn = void (*)(const RowDotArgs&) noexcept;

@@ -10,8 +10,10 @@ namespace hearth::kernels::HEARTH_ISA {
 // for the processor's own prefetchers: six are 5 to 10% faster than four, eight up to 5% faster.
 inline constexpr int kRowsOfDot = kLanes == 16 ? 8 : 4;
 // The same where rows are loaded before they are multiplied (LoadsRowsFirst): what they and the
-// next ones need of a first-level cache of 48 KiB is there for ten.
-inline constexpr int kRowsOfLoadedDot = kLanes == 16 ? 10 : 4;
+// next ones need of a first-level cache of 48 KiB is there for ten, whose sums only 32 registers
+// hold. (Four at once lose up to a fifth where most rows are listed.)
+inline constexpr int kRowsOfLoadedDot = 10;
+inline constexpr bool kHasLoadedDot = kLanes == 16;
 // Rows of which each sum takes all while it is in a register.
 inline constexpr int kRowsOfSum = 8;
 

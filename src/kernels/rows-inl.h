@@ -172,14 +172,16 @@ template <class Type>
 void RowDot(const RowDotArgs& args) noexcept {
   const RowGroups layout = RowGroupsOf(Type::kDType, args.k);
   RowDotArgs a = args;
-  if (a.loads_first) {
-    const int64_t done = ForParts<kRowsOfLoadedDot>(
-        a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
-          DotLoadedRows<Type, kRowsOfLoadedDot>(a, layout, first, apart);
-        });
-    a.list.rows += done;
-    a.list.count -= done;
-    a.out += done;
+  if constexpr (kHasLoadedDot) {
+    if (a.loads_first) {
+      const int64_t done = ForParts<kRowsOfLoadedDot>(
+          a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
+            DotLoadedRows<Type, kRowsOfLoadedDot>(a, layout, first, apart);
+          });
+      a.list.rows += done;
+      a.list.count -= done;
+      a.out += done;
+    }
   }
   const int64_t last =
       ForParts<kRowsOfDot>(a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
