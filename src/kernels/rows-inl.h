@@ -136,7 +136,8 @@ HWY_INLINE void DotLoadedRows(const RowDotArgs& a, const RowGroups& layout, int6
     tile.sums[r] = hn::Zero(kFloats);
   }
   for (int64_t begin = 0; begin < layout.groups; begin += kGroupsOfSection<Type>) {
-    const int64_t end = HWY_MIN(begin + kGroupsOfSection<Type>, layout.groups);
+    const int64_t left = layout.groups - begin;
+    const int64_t end = begin + (left < kGroupsOfSection<Type> ? left : kGroupsOfSection<Type>);
     LoadSection<Type>(tile.rows, layout, begin, end);
     for (int r = 0; r < R; ++r) {
       tile.ahead[r] = end < layout.groups ? tile.rows[r] + end * layout.group_bytes
@@ -158,38 +159,36 @@ HWY_INLINE void DotLoadedRows(const RowDotArgs& a, const RowGroups& layout, int6
   }
 }
 
-// Calls dot(first, apart) for R rows of a list at once: as many streams, each through a part of the
-// list, so that where all rows are listed each reads memory without a gap. Returns how many rows
-// that were; the last ones, fewer than R, are left.
+// Calls dot(first, apart) for R rows of list[begin, count) at once: as many streams, each through a
+// part of it, so that where all rows are listed each reads memory without a gap. Returns the first
+// row that is left, of fewer than R.
 template <int R, class Dot>
-HWY_INLINE int64_t ForParts(int64_t count, Dot dot) {
-  const int64_t apart = count / R;
-  for (int64_t i = 0; i < apart; ++i) dot(i, apart);
-  return apart * R;
+HWY_INLINE int64_t ForParts(int64_t begin, int64_t count, Dot dot) {
+  const int64_t apart = (count - begin) / R;
+  for (int64_t i = 0; i < apart; ++i) dot(begin + i, apart);
+  return begin + apart * R;
 }
 
 template <class Type>
-void RowDot(const RowDotArgs& args) noexcept {
-  const RowGroups layout = RowGroupsOf(Type::kDType, args.k);
-  RowDotArgs a = args;
+void RowDot(const RowDotArgs& a) noexcept {
+  const RowGroups layout = RowGroupsOf(Type::kDType, a.k);
+  const int64_t count = a.list.count;
+  int64_t begin = 0;
   if constexpr (kHasLoadedDot) {
     if (a.loads_first) {
-      const int64_t done = ForParts<kRowsOfLoadedDot>(
-          a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
+      begin = ForParts<kRowsOfLoadedDot>(
+          begin, count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
             DotLoadedRows<Type, kRowsOfLoadedDot>(a, layout, first, apart);
           });
-      a.list.rows += done;
-      a.list.count -= done;
-      a.out += done;
     }
   }
-  const int64_t last =
-      ForParts<kRowsOfDot>(a.list.count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
+  begin =
+      ForParts<kRowsOfDot>(begin, count, [&](int64_t first, int64_t apart) HEARTH_INLINED HWY_ATTR {
         DotRows<Type, kRowsOfDot>(a, layout, first, apart);
       });
-  if (last == a.list.count) return;
-  WithCount<kRowsOfDot - 1>(a.list.count - last,
-                            [&]<int R>() HEARTH_INLINED { DotRows<Type, R>(a, layout, last, 1); });
+  if (begin == count) return;
+  WithCount<kRowsOfDot - 1>(count - begin,
+                            [&]<int R>() HEARTH_INLINED { DotRows<Type, R>(a, layout, begin, 1); });
 }
 
 // The sums of a group while rows are added to them: lane b of sums[i] is weight i of block b.
