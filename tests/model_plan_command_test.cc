@@ -2,15 +2,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iomanip>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
+#include <utility>
 
+#include "base/checksum.h"
+#include "engine/bench.h"
 #include "json_schema.h"
 #include "prepare/pack_test_models.h"
 #include "program.h"
+#include "sparsity/trace.h"
+#include "storage/block_reader.h"
 
 namespace hearth {
 namespace {
@@ -217,6 +226,46 @@ TEST_F(ModelPlanCommandTest, OtherTokensThanWereLearnedFromAreRefused) {
   EXPECT_EQ(anew.exit_code, 0);
   EXPECT_THAT(anew.err, HasSubstr("it is learned again"));
   EXPECT_THAT(plan({"--tokens", "64"}).err, IsEmpty());
+}
+
+// A plan must be judged by other tokens than it was made from.
+TEST_F(ModelPlanCommandTest, LearnsFromTokensThatBenchNeverDecodes) {
+  Measure();
+  ASSERT_EQ(Plan({"--memory", "4G", "--record"}).exit_code, 0);
+  std::string stem;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_->Path("cache/hearth/accesses"))) {
+    if (entry.path().extension() == ".json") stem = entry.path().string();
+  }
+  stem.resize(stem.size() - 5);
+  std::vector<TokenId> recorded;
+  TraceReader trace(OpenFileReader(stem + ".trace"));
+  for (TraceToken token; trace.Next(token);) recorded.push_back(token.id);
+  ASSERT_EQ(recorded.size(), 64u);
+  const GgufFile file = GgufFile::Open(Model());
+  constexpr int64_t kVocabSize = 2000;
+  for (uint64_t sequence = 0; sequence < 32; ++sequence) {
+    const std::vector<TokenId> decoded = BenchTokens(file.metadata(), kVocabSize, 1024, sequence);
+    // No eight tokens of one follow each other in the other.
+    for (size_t i = 0; i + 8 <= recorded.size(); i += 8) {
+      const auto begin = recorded.begin() + static_cast<ptrdiff_t>(i);
+      EXPECT_EQ(std::search(decoded.begin(), decoded.end(), begin, begin + 8), decoded.end())
+          << "sequence " << sequence << ", from token " << i;
+    }
+  }
+
+  // A record of an earlier version, which did decode them, is made anew.
+  nlohmann::json counts = nlohmann::json::parse(std::ifstream(stem + ".json"));
+  const std::vector<TokenId> decoded = BenchTokens(file.metadata(), kVocabSize, 64);
+  std::ostringstream hash;
+  hash << std::hex << std::setw(16) << std::setfill('0')
+       << Checksum(std::as_bytes(std::span(decoded)));
+  const std::string own = std::exchange(counts["tokens_hash"], hash.str());
+  std::ofstream(stem + ".json") << counts;
+  const ProgramResult anew = Plan({"--memory", "4G"});
+  EXPECT_EQ(anew.exit_code, 0);
+  EXPECT_THAT(anew.err, HasSubstr("learning what 64 tokens need"));
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(stem + ".json"))["tokens_hash"], own);
 }
 
 TEST_F(ModelPlanCommandTest, UsageAndImpossibleWishes) {

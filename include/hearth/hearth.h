@@ -53,6 +53,9 @@ typedef struct hearth_options {
   int32_t parallel;      /* requests that are computed together */
   int32_t queue;         /* requests that may wait beside them */
   const char* plan;      /* file of `hearth plan`, which says the first four; NULL: none */
+  /* silu, relu, fatrelu[:T] or drelu, of a model file that does not say it; NULL: what the file
+   * says, else silu */
+  const char* activation;
 } hearth_options;
 
 /* The defaults: nothing above is 0 by chance. */

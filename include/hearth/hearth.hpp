@@ -64,12 +64,16 @@ struct LoadOptions {
   // context and mode, which must be as they are by default; the model's threads keep to its
   // processors. Empty: none.
   std::string plan;
+  // The FFNs' activation, of a file that does not say it: silu, relu, fatrelu[:T] or drelu. Empty:
+  // what the file says, else silu. GGUF files that were converted from ReLU models say nothing of it.
+  std::string activation;
   // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that who goes
   // on with one, after a restart too, does not wait for it to be computed again; empty: none. Only
   // one model may use it at a time.
   std::string session_folder;
   uint64_t session_limit_bytes = uint64_t{4} << 30;  // of its files
-  // Told, one sentence each and from any thread, of session files that cannot be used or written.
+  // Told, one sentence each and from any thread, of session files that cannot be used or written,
+  // and of a model that may have another activation than the one that it runs with.
   std::function<void(const std::string& sentence)> on_warning;
 };
 

@@ -125,7 +125,8 @@ LoadOptions ToOptions(const hearth_options& from) {
           .mode = from.mode != nullptr ? from.mode : "auto",
           .parallel = from.parallel,
           .queue = from.queue,
-          .plan = from.plan != nullptr ? from.plan : ""};
+          .plan = from.plan != nullptr ? from.plan : "",
+          .activation = from.activation != nullptr ? from.activation : ""};
 }
 
 Sampling ToSampling(const hearth_sampling& from) {
@@ -181,7 +182,8 @@ void hearth_options_init(hearth_options* options) {
               .threads = defaults.threads,
               .parallel = defaults.parallel,
               .queue = defaults.queue,
-              .plan = nullptr};
+              .plan = nullptr,
+              .activation = nullptr};
 }
 
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,

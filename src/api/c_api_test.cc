@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -170,6 +171,42 @@ TEST_F(CApiTest, MessagesAreCutBetweenCharacters) {
     ASSERT_GE(message.size(), sizeof(error_.message) - 2);
     EXPECT_EQ(message.back(), '\xA4');
   }
+}
+
+TEST_F(CApiTest, AnActivationIsForFilesThatDoNotSayIt) {
+  hearth_options options;
+  hearth_options_init(&options);
+  options.threads = 1;
+  options.activation = "relu";
+  hearth_model* other = nullptr;
+  const std::string own = hearth::SourcePath("models/hearth-stories-5m.gguf");
+  EXPECT_EQ(hearth_load(own.c_str(), &options, &other, &error_), HEARTH_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("drelu, which the file says itself"));
+  const std::string silent = testing::TempDir() + "c_api_silent.gguf";
+  hearth::WriteStoriesWithoutActivation(silent);
+  options.activation = "drelu";
+  ASSERT_EQ(hearth_load(silent.c_str(), &options, &other, &error_), HEARTH_OK) << error_.message;
+  const auto text_of = [&](hearth_model* model) {
+    hearth_session* session = hearth_session_new(model);
+    hearth_request request;
+    hearth_request_init(&request);
+    request.max_tokens = 12;
+    request.sampling.temperature = 0;
+    std::string text;
+    const auto add = [](const char* piece, size_t bytes, void* user) {
+      static_cast<std::string*>(user)->append(piece, bytes);
+      return 1;
+    };
+    const std::vector<int32_t> prompt = Tokens("Once upon a time");
+    EXPECT_EQ(hearth_generate(session, prompt.data(), prompt.size(), &request, add, &text, nullptr,
+                              &error_),
+              HEARTH_OK);
+    hearth_session_free(session);
+    return text;
+  };
+  EXPECT_EQ(text_of(other), text_of(model_));
+  hearth_free(other);
+  std::remove(silent.c_str());
 }
 
 TEST_F(CApiTest, ErrorsAreValues) {

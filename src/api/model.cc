@@ -14,11 +14,17 @@
 namespace hearth::api {
 namespace {
 
+std::optional<GivenActivation> GivenOf(const LoadOptions& options) {
+  if (options.activation.empty()) return std::nullopt;
+  return ParseActivation(options.activation);
+}
+
 EngineOptions ToEngine(const LoadOptions& options) {
   EngineOptions engine;
   if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;
   engine.context = options.context;
+  engine.activation = GivenOf(options);
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
@@ -147,6 +153,11 @@ std::vector<float> OfLengthOne(std::vector<float> vector) {
 std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptions& engine,
                                       const LoadOptions& options) {
   std::unique_ptr<Engine> loaded = Engine::Load(path, engine);
+  if (options.on_warning) {
+    const GgufFile file = loaded->model().Reopen();
+    const std::string doubt = ActivationWarning(path, FindActivationHint(file));
+    if (!doubt.empty()) options.on_warning(doubt + ": see LoadOptions::activation");
+  }
   std::unique_ptr<SessionKeeper> sessions;
   if (!options.session_folder.empty()) {
     sessions = OpenSessions(*loaded, {.folder = options.session_folder,
@@ -186,7 +197,9 @@ Model Model::Load(const std::string& path, const LoadOptions& options) {
     CheckPlanIsAlone(options);
     // On a thread of its own: those of the model keep to the plan's processors as it does, and the
     // caller's goes on wherever it likes.
-    return std::async(std::launch::async, [&] { return load(ObeyPlan(options.plan, path)); }).get();
+    return std::async(std::launch::async,
+                      [&] { return load(ObeyPlan(options.plan, path, GivenOf(options))); })
+        .get();
   });
 }
 

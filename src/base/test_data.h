@@ -28,6 +28,23 @@ inline std::string ReadWholeFile(const std::string& path) {
   return text.str();
 }
 
+// Writes `source` to `target` with the first `from` in it as `to`, which is as long.
+inline void CopyReplacing(const std::string& source, const std::string& target,
+                          const std::string& from, const std::string& to) {
+  std::string bytes = ReadWholeFile(source);
+  const size_t place = bytes.find(from);
+  ASSERT_NE(place, std::string::npos) << from << " is not in " << source;
+  ASSERT_EQ(from.size(), to.size());
+  std::ofstream(target, std::ios::binary) << bytes.replace(place, to.size(), to);
+}
+
+// The model of this repository, as a program that knows nothing of hearth.ffn_activation would have
+// converted it: without the key, which is dReLU's.
+inline void WriteStoriesWithoutActivation(const std::string& target) {
+  CopyReplacing(SourcePath("models/hearth-stories-5m.gguf"), target, "hearth.ffn_activation",
+                "hearth.ffn_actixxxxxx");
+}
+
 }  // namespace hearth
 
 // At the top of a test: without the shared data it fails in CI and skips, with a notice, elsewhere.

@@ -57,7 +57,7 @@ std::vector<int64_t> ParseCounts(const std::string& flag, const char* of, int64_
 void CheckContext(const BenchCommand& options) {
   int64_t context = options.model.planned ? options.model.planned->context : options.model.context;
   if (context == 0) {
-    const ModelSpec spec = ReadModelSpec(GgufFile::Open(options.model.model));
+    const ModelSpec spec = ReadModelSpec(OpenModel(options.model.model, options.model.activation));
     context = std::min(spec.context_length, kDefaultContext);
   }
   const auto refuse = [&](const char* flag, int64_t most, int64_t found) {

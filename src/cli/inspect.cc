@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/packing_report.h"
@@ -29,6 +30,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   std::string model;
+  std::optional<GivenActivation> activation;
   bool json = false;
   bool verify = false;
 };
@@ -257,8 +259,9 @@ int Verify(const GgufFile& file, bool json) {
 }
 
 int Inspect(const InspectOptions& options) {
-  const GgufFile file = GgufFile::Open(options.model);
+  const GgufFile file = OpenModel(options.model, options.activation);
   if (options.verify) return Verify(file, options.json);
+  WarnOfActivation(file);
   const Json description = Describe(file);
   WriteOutput(options.json ? DumpJson(description) : DescribeText(description));
   return kExitDone;
@@ -271,9 +274,12 @@ void AddInspectCommand(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a model file holds and how it would run");
   command->add_option("MODEL", options->model, "model file (GGUF)")->required()->check(NotEmpty());
+  auto* activation = AddActivationOption(*command, options->activation);
   command->add_flag("--json", options->json, "print one JSON document");
-  command->add_flag("--verify", options->verify,
-                    "read all of a packed file and name what was altered in it");
+  command
+      ->add_flag("--verify", options->verify,
+                 "read all of a packed file and name what was altered in it")
+      ->excludes(activation);
   command->callback([options, &action] { action = [options] { return Inspect(*options); }; });
 }
 

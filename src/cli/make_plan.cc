@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/text_input.h"
+#include "engine/bench.h"
 #include "engine/topic_walk.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
@@ -35,6 +36,7 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   request.engine.kv_sequences = wishes.model.kv_sequences;
   request.engine.kv_dtype = wishes.model.kv == "f32" ? DType::kF32 : DType::kF16;
   request.engine.mode = wishes.model.mode;
+  request.engine.activation = wishes.model.activation;
   request.engine.isa = wishes.model.isa;
   request.cores = wishes.cores;
   request.least_tok_s = wishes.min_speed;
@@ -66,7 +68,7 @@ std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const GgufFile& fi
   if (!wishes.text.empty()) {
     tokens = Tokenizer::FromGguf(file.metadata())->Encode(ReadTextFile(wishes.text));
   } else if (const auto topics = TopicMap::FromMetadata(file.metadata(), spec.vocab_size)) {
-    tokens = TopicWalk(*topics).Take(most);
+    tokens = TopicWalk(*topics, kLearningWalk).Take(most);
   } else {
     throw UsageError(
         fmt::format("what this model needs for a token is not known yet: "
@@ -105,6 +107,14 @@ std::optional<AccessRecord> SavedRecord(const std::string& stem, uint64_t model_
   return std::nullopt;
 }
 
+// Whether it is of the tokens that `bench` decodes, as those of earlier versions were: a plan that
+// is judged by them must be made from others.
+bool IsOfBench(const AccessRecord& record, const GgufFile& file) {
+  const int64_t vocab_size = ReadModelSpec(file).vocab_size;
+  return record.tokens_hash ==
+         HashOfRecorded(BenchTokens(file.metadata(), vocab_size, record.tokens));
+}
+
 // The record of the model in its mode, made where there is none.
 AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode mode) {
   const uint64_t model_hash = ModelHash(file);
@@ -115,6 +125,7 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
   if (wishes.record || says_what) tokens = TokensToRecord(wishes, file);
   if (!wishes.record) {
     auto record = SavedRecord(stem, model_hash, mode);
+    if (record && IsOfBench(*record, file)) record.reset();
     if (record && says_what && record->tokens_hash != HashOfRecorded(tokens)) {
       throw UsageError(
           "--text and --tokens have no effect: what this model needs was learned from other "
@@ -129,6 +140,7 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
   options.context = std::ssize(tokens);
   options.mode = mode;
   options.kv_sequences = 1;
+  options.doubts = false;  // MakePlanHere has warned
   const auto engine = LoadEngine(options);
   ProgressLine progress("learning", ProgressUnit::kTokens);
   RecordAccesses(*engine, model_hash, tokens, stem,
@@ -148,7 +160,8 @@ uint64_t ProgramBytesWith(const std::string& model) {
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {
   const HardwareProfile hardware = HardwareOf(wishes);
   const PlanRequest request = RequestOf(wishes, program_bytes);
-  const GgufFile file = GgufFile::Open(request.model);
+  const GgufFile file = OpenModel(request.model, wishes.model.activation);
+  if (wishes.model.doubts) WarnOfActivation(file);
   std::optional<AccessRecord> accesses;
   CheckPlanMemory(request, hardware);
   if (const auto mode = RecordedModeOf(file, request)) {

@@ -42,6 +42,31 @@ void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
 
 }  // namespace
 
+CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given) {
+  return command
+      .add_option_function<std::string>(
+          "--activation",
+          [&given](const std::string& text) {
+            try {
+              given = ParseActivation(text);
+            } catch (const Error& error) {
+              throw UsageError(std::string("--") + error.what());
+            }
+          },
+          "of the FFNs, where the file does not say it (default silu); fatrelu's T is the gate's "
+          "threshold (0.01)")
+      ->option_text("silu|relu|fatrelu[:T]|drelu");
+}
+
+void WarnOfActivation(const GgufFile& file) {
+  const auto hint = FindActivationHint(file);
+  if (!hint) return;
+  PrintSentence(
+      fmt::format("warning: {}: --activation {} runs it as such; 'hearth profile' with "
+                  "--text compares them",
+                  ActivationWarning(file.path(), hint), ActivationText(hint->probable)));
+}
+
 void AddModelOptions(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.model, "model file (GGUF; any file of a split set)")
       ->required()
@@ -56,6 +81,7 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->option_text("f16|f32")
       ->check(CLI::IsMember({"f16", "f32"}));
   AddMemoryOption(command, options.memory_bytes);
+  AddActivationOption(command, options.activation);
   command
       .add_option_function<std::string>(
           "--isa",
@@ -103,6 +129,7 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   engine.isa = options.isa;
   engine.context = options.context;
   engine.mode = options.mode;
+  engine.activation = options.activation;
   engine.streaming = options.streaming.options;
   engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   return engine;
@@ -115,8 +142,9 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   if (!options.plan.empty() && !options.planned) {
     throw Error(ErrorCode::kInternal, "LoadEngine", "a plan that was not settled");
   }
-  EngineOptions engine = options.planned ? ObeyPlan(*options.planned, options.plan, options.model)
-                                         : OptionsOf(options);
+  EngineOptions engine =
+      options.planned ? ObeyPlan(*options.planned, options.plan, options.model, options.activation)
+                      : OptionsOf(options);
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;
@@ -125,6 +153,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
+  if (options.doubts) WarnOfActivation(loaded->model().Reopen());
   if (options.advises) PrintNotice(PackingAdvice(*loaded));
   return loaded;
 }

@@ -10,6 +10,7 @@
 
 #include "cli/streaming_options.h"
 #include "engine/engine.h"
+#include "model/given_activation.h"
 #include "plan/execution_plan.h"
 #include "sparsity/mode.h"
 
@@ -32,6 +33,9 @@ struct ModelOptions {
   bool may_stream = true;
   bool advises = true;          // whether packing would help
   uint64_t reserved_bytes = 0;  // as EngineOptions has it
+  // Of a file that does not say it: as EngineOptions has it.
+  std::optional<GivenActivation> activation;
+  bool doubts = true;  // a name of a ReLU model is warned of, where it runs as SiLU
   // An execution plan's file, which says the rest, or kMakePlan; empty: none.
   std::string plan;
   std::optional<ExecutionPlan> planned;  // of it (cli/settle_plan.h)
@@ -44,7 +48,13 @@ struct ModelOptions {
 // "auto" is nothing. Throws UsageError.
 std::optional<FfnMode> ParseMode(const std::string& name);
 
-// MODEL and --threads, --ctx, --kv, --memory, --isa.
+// --activation, for every command that opens a model.
+CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given);
+
+// Warns where a model's names make it doubtful that it is a SiLU model, which it runs as.
+void WarnOfActivation(const GgufFile& file);
+
+// MODEL and --threads, --ctx, --kv, --memory, --isa, --activation.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
 // --plan, --mode and the options of streaming, for commands that compute with the model.

@@ -37,6 +37,7 @@ struct PackCommandOptions {
   std::optional<DType> quant;
   std::optional<double> silu_change;
   std::optional<FfnMode> mode;  // nothing: measured
+  std::optional<GivenActivation> activation;
   std::optional<uint64_t> memory_bytes;
   int threads = 0;
   bool json = false;
@@ -85,6 +86,7 @@ TextLessonOptions LessonOptions(const PackCommandOptions& options) {
   learn.text_file = options.text_file;
   learn.state_dir = StateFolder(options);
   learn.silu_change = options.silu_change;
+  learn.activation = options.activation;
   learn.memory_bytes = options.memory_bytes;
   learn.threads = options.threads;
   return learn;
@@ -175,8 +177,10 @@ int Pack(const PackCommandOptions& options) {
   CheckFiles(
       {{"MODEL", options.source}, {"--text", options.text_file}, {"--profile", options.profile}},
       {{"--output", options.output}});
-  const GgufFile source = IsModelFolder(options.source) ? OpenModelFolder(options.source)
-                                                        : GgufFile::Open(options.source);
+  GgufFile source = IsModelFolder(options.source) ? OpenModelFolder(options.source)
+                                                  : GgufFile::Open(options.source);
+  if (options.activation) GiveActivation(*options.activation, &source);
+  WarnOfActivation(source);
   std::optional<ModelProfile> profile;
   if (!options.profile.empty()) profile = LoadProfile(options.profile);
   CatchInterrupts(true);  // an interrupted run must not leave gigabytes behind
@@ -252,6 +256,7 @@ void AddPackCommand(CLI::App& app, Action& action) {
           "for some seconds; a lead of up to 3% is none, and predicted is taken only where "
           "predictors find 99% of the activation and cost at most 0.1% of perplexity)")
       ->option_text("auto|dense|gated|predicted");
+  AddActivationOption(*command, options->activation);
   AddMemoryOption(*command, options->memory_bytes);
   AddThreadsOption(*command, options->threads);
   command->add_flag("--json", options->json, "print one JSON document");

@@ -51,9 +51,20 @@ std::string PredictorText(const MadePredictors& made, bool are_good) {
   return text;
 }
 
+// Where the text speaks against the activation that was packed; empty where it does not.
+std::string ActivationDoubt(const TextLessons& lessons) {
+  if (!lessons.activations || !lessons.activations->better) return "";
+  const ActivationTrial& trial = *lessons.activations;
+  const std::string better = ActivationText(trial.scores[*trial.better].activation);
+  return fmt::format(
+      "its text is foreseen far better with {}: pack it again with --activation {}\n", better,
+      better);
+}
+
 std::string LessonsText(const TextLessons& lessons) {
   if (!lessons.predictors && !lessons.silu) {
-    return "no neuron of this model is ever silent: there are no predictors, and packing only "
+    return ActivationDoubt(lessons) +
+           "no neuron of this model is ever silent: there are no predictors, and packing only "
            "helps streaming (--silu-threshold leaves out the quietest, at a cost that you state)\n";
   }
   const double active = Summarize(lessons.profile, -1).active_rate;
@@ -67,6 +78,7 @@ std::string LessonsText(const TextLessons& lessons) {
   } else {
     text += PredictorText(*lessons.predictors, lessons.predictors_are_good);
   }
+  text += ActivationDoubt(lessons);
   if (active > kSparseShare) text += "so many are active that packing will only help streaming\n";
   return text;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/activation_check.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -33,7 +34,7 @@ std::string ProfileIn(const std::string& state_dir) { return state_dir + "/profi
 ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
                          const TextLessonOptions& options, const std::string& state_dir) {
   ModelProfile profile =
-      PlanProfile(engine.model().spec(), ModelHash(GgufFile::Open(options.model)), tokens,
+      PlanProfile(engine.model().spec(), ModelHash(engine.model().Reopen()), tokens,
                   {.bos = engine.model().tokenizer().special().bos,
                    .context = engine.context(),
                    .kv_dtype = engine.forward().limits().kv_dtype});
@@ -146,7 +147,7 @@ SiluCalibration Calibrate(Engine& engine, std::span<const TokenId> tokens, doubl
 }  // namespace
 
 void CheckLearningMemory(const TextLessonOptions& options) {
-  const GgufFile file = GgufFile::Open(options.model);
+  const GgufFile file = OpenModel(options.model, options.activation);
   if (options.silu_change) {
     CalibrationOptions(file, options);
   } else if (MakesPredictors(file, options)) {
@@ -155,13 +156,15 @@ void CheckLearningMemory(const TextLessonOptions& options) {
 }
 
 TextLessons LearnFromText(const TextLessonOptions& options) {
-  const GgufFile file = GgufFile::Open(options.model);
+  const GgufFile file = OpenModel(options.model, options.activation);
   const std::vector<TokenId> tokens = EncodeText(file, options.text_file);
   ModelOptions model;
   model.model = options.model;
   model.memory_bytes = options.memory_bytes;
   model.threads = options.threads;
+  model.activation = options.activation;
   model.advises = false;
+  model.doubts = false;  // pack has warned
   const bool makes_predictors = MakesPredictors(file, options);
   PredictorOptions predictors;
   if (makes_predictors) {
@@ -180,6 +183,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   if (makes_predictors) CheckPredictorState(*engine, tokens, predictors);
   TextLessons lessons;
   lessons.sample = SampleToScore(tokens);
+  lessons.activations = CheckActivation(*engine, lessons.sample);
   if (options.silu_change) {
     lessons.silu = Calibrate(*engine, tokens, *options.silu_change);
     lessons.source = lessons.silu->before;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "engine/evaluate.h"
+#include "model/given_activation.h"
+#include "prepare/activation_trial.h"
 #include "prepare/predictor_maker.h"
 #include "prepare/silu_thresholds.h"
 #include "sparsity/profile.h"
@@ -16,11 +18,12 @@ namespace hearth::cli {
 
 struct TextLessons {
   ModelProfile profile;
-  std::vector<TokenId> sample;               // SampleToScore of the text
-  TextScore source;                          // of the sample, by the model as it is
-  std::optional<SiluCalibration> silu;       // where it was asked for
-  std::optional<MadePredictors> predictors;  // nothing for SiLU
-  bool predictors_are_good = false;          // MeetTargets
+  std::vector<TokenId> sample;                 // SampleToScore of the text
+  TextScore source;                            // of the sample, by the model as it is
+  std::optional<ActivationTrial> activations;  // where the file does not say its own
+  std::optional<SiluCalibration> silu;         // where it was asked for
+  std::optional<MadePredictors> predictors;    // nothing for SiLU
+  bool predictors_are_good = false;            // MeetTargets
 };
 
 struct TextLessonOptions {
@@ -31,6 +34,7 @@ struct TextLessonOptions {
   // Of a SiLU model: set thresholds that move the perplexity by at most this. The profile is then
   // that of the model with them. Not together with `profile`.
   std::optional<double> silu_change;
+  std::optional<GivenActivation> activation;  // as EngineOptions has it
   std::optional<uint64_t> memory_bytes;
   int threads = 0;
 };

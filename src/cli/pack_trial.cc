@@ -24,6 +24,7 @@ std::unique_ptr<Engine> TryLoading(const std::string& path, const PackTrialOptio
   model.memory_bytes = options.memory_bytes;
   model.may_stream = !options.sample.empty();
   model.advises = false;
+  model.doubts = false;  // pack has warned
   model.threads = options.threads;
   model.mode = options.allowed.back();
   model.context = std::min(ReadModelSpec(GgufFile::Open(path)).context_length, kSampleContext);

@@ -31,6 +31,7 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       ->check(NotEmpty());
   AddMemoryOption(*command, options->plan.wishes.model.memory_bytes)
       ->description("most memory to use (default: what is free)");
+  AddActivationOption(*command, options->plan.wishes.model.activation);
   AddPlanOptions(*command, options->plan);
   AddPlacementOptions(*command, options->placement);
   command->add_flag("--json", options->json, "print one JSON document");
@@ -42,8 +43,13 @@ void AddPlanCommand(CLI::App& app, Action& action) {
         throw UsageError(std::string(name) + " has no effect with --device-memory");
       }
     }
-    if (!is_placement && NamesShape(options->plan.wishes.model.model)) {
-      throw UsageError("MODEL: '" + Printable(options->plan.wishes.model.model) +
+    const ModelOptions& wished = options->plan.wishes.model;
+    if (wished.activation && NamesShape(wished.model)) {
+      throw UsageError("--activation has no effect with a shape, which says its own");
+    }
+    options->placement.activation = wished.activation;
+    if (!is_placement && NamesShape(wished.model)) {
+      throw UsageError("MODEL: '" + Printable(wished.model) +
                        "' is a shape, which needs --device-memory: only a file can be run");
     }
     action = [options, is_placement] {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -47,7 +48,8 @@ PlacementModel ReadModel(const std::string& model, const PlacementArguments& arg
       return PlacementModelOf(ResolvePlannedShape(model), arguments.quant, arguments.assumed);
     });
   }
-  const GgufFile file = GgufFile::Open(model);
+  const GgufFile file = OpenModel(model, arguments.activation);
+  WarnOfActivation(file);
   if (arguments.profile.empty()) return PlacementModelOf(file, nullptr);
   const ModelProfile profile = LoadProfile(arguments.profile);
   return PlacementModelOf(file, &profile);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "model/given_activation.h"
 #include "planner/placement_model.h"
 
 namespace hearth::cli {
@@ -18,6 +19,7 @@ struct PlacementArguments {
   std::optional<double> memory_gb_s;  // nothing: measured here
   DensePlace dense = DensePlace::kAuto;
   std::string profile;
+  std::optional<GivenActivation> activation;  // as EngineOptions has it
   AssumedRates assumed;
   DType quant = DType::kQ4_0;
 };

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/activation_check.h"
 #include "cli/activation_report.h"
 #include "cli/command_files.h"
 #include "cli/commands.h"
@@ -91,11 +92,11 @@ std::vector<TokenId> WalkedTokens(const ProfileCommand& options, const GgufMetad
     throw Error(ErrorCode::kInvalidArgument, options.model.model,
                 "it has no topics to walk: only models that synth planted sparsity in do");
   }
-  return TopicWalk(*map).Take(options.walk);
+  return TopicWalk(*map, kLearningWalk).Take(options.walk);
 }
 
 ProfileJob PlanJob(const ProfileCommand& options) {
-  const GgufFile file = GgufFile::Open(options.model.model);
+  const GgufFile file = OpenModel(options.model.model, options.model.activation);
   const ModelSpec spec = ReadModelSpec(file);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ProfileJob job;
@@ -138,6 +139,7 @@ void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   dense.advises = false;         // reading on from layer to layer is what it does
   const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
+  if (!options.text_file.empty()) CheckActivation(*engine, job.text);
   ProfileRunOptions run;
   run.cancel = &InterruptFlag();
   run.save_seconds = options.save_seconds;

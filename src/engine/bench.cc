@@ -336,17 +336,21 @@ class Bench {
 
 }  // namespace
 
-std::vector<TokenId> BenchTokens(const Model& model, int64_t count, uint64_t number) {
-  const int64_t vocab = model.spec().vocab_size;
-  if (const auto topics = TopicMap::FromMetadata(model.metadata(), vocab)) {
-    return TopicWalk(*topics, number).Take(count);
+std::vector<TokenId> BenchTokens(const GgufMetadata& metadata, int64_t vocab_size, int64_t count,
+                                 uint64_t number) {
+  if (const auto topics = TopicMap::FromMetadata(metadata, vocab_size)) {
+    return TopicWalk(*topics, kBenchWalk + number).Take(count);
   }
   std::mt19937_64 random(kTokenSeed + number);
   std::vector<TokenId> tokens(static_cast<size_t>(count));
   for (TokenId& token : tokens) {
-    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab));
+    token = static_cast<TokenId>(random() % static_cast<uint64_t>(vocab_size));
   }
   return tokens;
+}
+
+std::vector<TokenId> BenchTokens(const Model& model, int64_t count, uint64_t number) {
+  return BenchTokens(model.metadata(), model.spec().vocab_size, count, number);
 }
 
 int64_t BenchContext(const BenchOptions& options) {

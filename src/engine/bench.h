@@ -28,6 +28,8 @@ struct BenchOptions {
 
 // Tokens to compute speeds with: the model's topic walk where it has one, because what its neurons
 // do depends on the text; else random ids from a fixed seed. Texts of different numbers differ.
+std::vector<TokenId> BenchTokens(const GgufMetadata& metadata, int64_t vocab_size, int64_t count,
+                                 uint64_t number = 0);
 std::vector<TokenId> BenchTokens(const Model& model, int64_t count, uint64_t number = 0);
 
 // The context that the measurements need.

@@ -50,7 +50,7 @@ std::unique_ptr<Forward> Engine::MakeForward(const ModelSpec& spec, const Forwar
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
-  const GgufFile file = GgufFile::Open(path);
+  const GgufFile file = OpenModel(path, options.activation);
   ReadModelSpec(file);  // an architecture that nobody knows is the first thing to say
   std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   EnginePlan plan = PlanEngine(file, options);

@@ -35,6 +35,7 @@ class Engine {
                                       const ProgressFn& progress = {});
 
   const Model& model() const { return *model_; }
+  Model& model() { return *model_; }
   Compute& compute() { return compute_; }
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/streaming.h"
+#include "model/given_activation.h"
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"
 #include "tensor/dtype.h"
@@ -29,6 +30,8 @@ struct EngineOptions {
   DType kv_dtype = DType::kF16;
   int64_t batch_tokens = 256;   // most tokens of one pass
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
+  // Of a file that does not say its FFN activation; nothing: as ReadModelSpec takes it.
+  std::optional<GivenActivation> activation;
   // Of a SiLU model, one per layer: it runs as a file with these thresholds would (ThresholdSilu);
   // empty: as it is.
   std::vector<float> silu_thresholds;

@@ -190,6 +190,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   std::unique_ptr<Model> model(new Model());
   model->path_ = file.path();
   model->metadata_ = file.metadata();
+  model->assumed_ = file.assumed();
   model->tokenizer_ = std::move(tokenizer);
   if (static_cast<int64_t>(model->tokenizer_->vocab_size()) > plan.spec.vocab_size) {
     throw Error(ErrorCode::kCorrupt, file.path(), "tokens of the vocabulary",
@@ -211,6 +212,19 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   model->weights_ = std::move(plan.weights);
   model->predictors_ = std::move(plan.predictors);
   return model;
+}
+
+GgufFile Model::Reopen() const {
+  GgufFile file = GgufFile::Open(path_);
+  for (const auto& [key, value] : assumed_.values()) file.Assume(key, value);
+  return file;
+}
+
+void Model::SetActivation(const FfnSpec& as) {
+  for (LayerSpec& layer : spec_.layers) {
+    layer.ffn.activation = as.activation;
+    layer.ffn.threshold = as.threshold;
+  }
 }
 
 }  // namespace hearth

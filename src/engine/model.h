@@ -1,5 +1,5 @@
 // A model in memory: its description, tokenizer and weights. Immutable once loaded, so that
-// several sessions may share it.
+// several sessions may share it; only trials change its activation (prepare/activation_trial.h).
 #pragma once
 
 #include <cstdint>
@@ -103,12 +103,18 @@ class Model {
   std::span<const std::byte> memory() const { return {memory_.data(), memory_.size_bytes()}; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const GgufMetadata& metadata() const { return metadata_; }
+  // The file that it was loaded from, with what was assumed of it. Throws as GgufFile::Open does.
+  GgufFile Reopen() const;
+  // Gives the FFNs of all layers the activation and threshold of `as`, from the next pass on. KV
+  // pages that were computed before are another model's then.
+  void SetActivation(const FfnSpec& as);
 
  private:
   Model() = default;
 
   std::string path_;
   GgufMetadata metadata_;
+  GgufMetadata assumed_;  // of these
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Buffer memory_;

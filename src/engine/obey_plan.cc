@@ -79,8 +79,8 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
     if (expected == found) return;
     throw Error(ErrorCode::kInvalidArgument, "plan", what, expected, found);
   };
-  require("model_hash: it is a plan for another file", fmt::format("{:016x}", model_hash),
-          plan.model_hash);
+  require("model_hash: it is a plan for another file or activation",
+          fmt::format("{:016x}", model_hash), plan.model_hash);
   require("hardware_hash: it was made for another machine", machine_hash, plan.hardware_hash);
   if (plan.ledger_bytes() > plan.budget_bytes) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "ledger: the sum of its entries",
@@ -119,12 +119,13 @@ void MakeRoomForRequests(EngineOptions& options, int64_t requests, uint64_t more
   if (more_program_bytes > 0) options.program_bytes = ProgramBytes() + more_program_bytes;
 }
 
-EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name,
-                       const std::string& model) {
+EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name, const std::string& model,
+                       const std::optional<GivenActivation>& activation) {
   const std::string machine_hash =
       MachineHash(CpuModelName(), Compute("auto", 1).isa(), AvailableCpus(), TotalMemoryBytes());
-  const GgufFile file = GgufFile::Open(model);
+  const GgufFile file = OpenModel(model, activation);
   EngineOptions options = OptionsOfPlan(plan, ModelHash(file), machine_hash);
+  options.activation = activation;
   CheckLayers(plan, ReadModelSpec(file));
   CheckKind(plan, file);
   // The system leaves out those that it does not have.
@@ -135,8 +136,9 @@ EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name,
   return options;
 }
 
-EngineOptions ObeyPlan(const std::string& plan, const std::string& model) {
-  return ObeyPlan(ReadPlan(plan), plan, model);
+EngineOptions ObeyPlan(const std::string& plan, const std::string& model,
+                       const std::optional<GivenActivation>& activation) {
+  return ObeyPlan(ReadPlan(plan), plan, model, activation);
 }
 
 }  // namespace hearth

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/engine_options.h"
+#include "model/given_activation.h"
 #include "plan/execution_plan.h"
 
 namespace hearth {
@@ -20,12 +22,13 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
 // half at least, and then the KV cache has room for fewer.
 void MakeRoomForRequests(EngineOptions& options, int64_t requests, uint64_t more_program_bytes);
 
-// A plan of this machine for `model`, a path. Keeps the calling thread, and those that it starts
-// from now on, to the plan's processors: load the engine on it. Throws hearth::Error, with `name`
-// as the plan's.
-EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name,
-                       const std::string& model);
+// A plan of this machine for `model`, a path, with `activation` as in EngineOptions. Keeps the
+// calling thread, and those that it starts from now on, to the plan's processors: load the engine
+// on it. Throws hearth::Error, with `name` as the plan's.
+EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name, const std::string& model,
+                       const std::optional<GivenActivation>& activation = {});
 // The same of a plan's file.
-EngineOptions ObeyPlan(const std::string& plan, const std::string& model);
+EngineOptions ObeyPlan(const std::string& plan, const std::string& model,
+                       const std::optional<GivenActivation>& activation = {});
 
 }  // namespace hearth

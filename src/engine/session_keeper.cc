@@ -178,7 +178,7 @@ std::shared_ptr<PageTransfer> SessionKeeper::Restore(std::vector<TokenId> text, 
 }
 
 std::unique_ptr<SessionKeeper> OpenSessions(const Engine& engine, SessionStoreOptions options) {
-  SessionIdentity identity = {.model_hash = ModelHash(GgufFile::Open(engine.model().path())),
+  SessionIdentity identity = {.model_hash = ModelHash(engine.model().Reopen()),
                               .mode = engine.mode(),
                               .isa = engine.isa(),
                               .layout = engine.kv_layout()};

@@ -35,6 +35,12 @@ struct TopicMap {
   void WriteTo(GgufMetadata* metadata) const;
 };
 
+// Which walk is for what. Speeds and hit rates would flatter whoever learned from the tokens that
+// they are measured on: `bench` takes walk 0, and the following ones for sequences beside it; what
+// is learned (records for plans, profiles) comes from a walk that it never gets to.
+inline constexpr uint64_t kBenchWalk = 0;
+inline constexpr uint64_t kLearningWalk = uint64_t{1} << 32;
+
 // An endless text. After every token the topic changes with probability 1 / stay, to any of the
 // others alike; the next token is any of the topic's alike.
 class TopicWalk {

@@ -150,6 +150,14 @@ const GgufTensor& GgufFile::GetTensor(std::string_view name) const {
   throw Error(ErrorCode::kNotFound, path_, fmt::format("tensor '{}' is missing", Printable(name)));
 }
 
+void GgufFile::Assume(std::string_view key, GgufValue value) {
+  if (metadata_.Has(key)) {
+    throw Error(ErrorCode::kInternal, path_, "it says '" + std::string(key) + "' itself");
+  }
+  metadata_.Set(key, value);
+  assumed_.Set(key, std::move(value));
+}
+
 uint64_t GgufFile::file_bytes() const {
   uint64_t bytes = 0;
   for (const auto& part : parts_) bytes += part->size_bytes();

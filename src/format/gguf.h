@@ -136,6 +136,10 @@ class GgufFile {
   size_t num_parts() const { return parts_.size(); }
   const BlockReader& part(size_t index) const { return *parts_[index]; }
   uint64_t file_bytes() const;  // all parts
+  // Takes `key` for said, which the file does not say, for what a user knows of it: metadata() has
+  // it, and ModelHash counts it. Before anyone reads the file; Error(kInternal) where it has `key`.
+  void Assume(std::string_view key, GgufValue value);
+  const GgufMetadata& assumed() const { return assumed_; }
   // Where a part's header ends: its tensor data begins there, or the part has none.
   uint64_t header_bytes(size_t part) const { return header_bytes_[part]; }
 
@@ -159,6 +163,7 @@ class GgufFile {
   uint32_t version_ = 3;
   uint64_t alignment_ = 32;
   GgufMetadata metadata_;
+  GgufMetadata assumed_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_;
   std::vector<std::unique_ptr<BlockReader>> parts_;

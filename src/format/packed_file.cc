@@ -144,6 +144,23 @@ class PackedFileChecker {
 
 }  // namespace
 
+namespace {
+
+// Strings and numbers, which are all that anybody assumes.
+void AddAssumed(const GgufMetadata& assumed, ChecksumStream& hash) {
+  for (const auto& [key, value] : assumed.values()) {
+    hash.Update(std::as_bytes(std::span<const char>(key)));
+    if (const auto* text = std::get_if<std::string>(&value.value)) {
+      hash.Update(std::as_bytes(std::span<const char>(*text)));
+    } else {
+      const double number = assumed.GetFloat(key);
+      hash.Update(std::as_bytes(std::span(&number, 1)));
+    }
+  }
+}
+
+}  // namespace
+
 uint64_t ModelHash(const GgufFile& file) {
   ChecksumStream hash;
   std::vector<std::byte> chunk;
@@ -168,6 +185,7 @@ uint64_t ModelHash(const GgufFile& file) {
       add(tensor.bytes - kHashedEndBytes, kHashedEndBytes);
     }
   }
+  AddAssumed(file.assumed(), hash);
   return hash.Digest();
 }
 

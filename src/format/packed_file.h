@@ -29,7 +29,8 @@ inline constexpr std::string_view kHeaderHashKey = "hearth.header.hash";
 
 // Tells models apart, fine-tunes of one model too, without reading them whole: XXH3-64 over the
 // header of every part and the first and last 4096 bytes of every tensor, in the order of the
-// directory (all of a tensor that is shorter than both). Throws Error(kIo).
+// directory (all of a tensor that is shorter than both). A file that something was assumed of
+// (GgufFile::Assume) is another model than without. Throws Error(kIo).
 uint64_t ModelHash(const GgufFile& file);
 
 // Turns the metadata of a model into that of its packed file: alignment, version, parts and the

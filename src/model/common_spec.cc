@@ -161,16 +161,16 @@ void SetFfnActivation(const GgufFile& file, FfnActivation activation, float thre
   if (const std::string* name = file.metadata().FindString(kFfnActivationKey)) {
     const std::optional<FfnActivation> known = FfnActivationFromName(*name);
     if (!known) {
-      throw Error(ErrorCode::kUnsupported, file.path(), "hearth.ffn_activation",
+      throw Error(ErrorCode::kUnsupported, file.path(), std::string(kFfnActivationKey),
                   "silu, relu, fatrelu, drelu or thresholded_silu", "'" + Printable(*name) + "'");
     }
     activation = *known;
   }
-  if (const auto value = file.metadata().FindFloat("hearth.ffn_threshold")) {
+  if (const auto value = file.metadata().FindFloat(kFfnThresholdKey)) {
     threshold = static_cast<float>(*value);
   }
   if (!std::isfinite(threshold)) {
-    throw Error(ErrorCode::kCorrupt, file.path(), "hearth.ffn_threshold", "a finite number",
+    throw Error(ErrorCode::kCorrupt, file.path(), std::string(kFfnThresholdKey), "a finite number",
                 std::to_string(threshold));
   }
   const bool is_by_layer = activation == FfnActivation::kThresholdedSilu;

@@ -9,6 +9,7 @@
 namespace hearth {
 
 inline constexpr std::string_view kFfnActivationKey = "hearth.ffn_activation";
+inline constexpr std::string_view kFfnThresholdKey = "hearth.ffn_threshold";
 // float32s, one per layer: for the activation thresholded_silu.
 inline constexpr std::string_view kFfnThresholdsKey = "hearth.ffn_thresholds";
 

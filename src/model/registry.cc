@@ -10,8 +10,12 @@ namespace hearth {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", archs::ReadLlama}, {"bamboo", archs::ReadBamboo}, {"prosparse", archs::ReadProSparse},
-    {"qwen2", archs::ReadQwen2}, {"qwen3", archs::ReadQwen3},   {"qwen3moe", archs::ReadQwen3Moe},
+    {"llama", archs::ReadLlama},
+    {"bamboo", archs::ReadBamboo, true},
+    {"prosparse", archs::ReadProSparse, true},
+    {"qwen2", archs::ReadQwen2},
+    {"qwen3", archs::ReadQwen3},
+    {"qwen3moe", archs::ReadQwen3Moe},
 };
 
 }  // namespace

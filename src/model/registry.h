@@ -14,6 +14,8 @@ struct Architecture {
   std::string_view name;  // general.architecture
   // Fills what differs from CommonSpec, which has been read already.
   void (*read_spec)(const GgufFile& file, ModelSpec* spec);
+  // Its name implies the FFN's activation, where the file does not say another.
+  bool says_activation = false;
 };
 
 std::span<const Architecture> Architectures();

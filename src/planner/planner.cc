@@ -70,7 +70,7 @@ class Planner {
       : request_(request),
         hardware_(hardware),
         accesses_(accesses),
-        file_(GgufFile::Open(request.model)) {
+        file_(OpenModel(request.model, request.engine.activation)) {
     if (request.cores.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "plan", "no processor may be used");
     }
@@ -425,7 +425,8 @@ void CheckPlanMemory(const PlanRequest& request, const HardwareProfile& hardware
 
 PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
                     const AccessRecord* accesses) {
-  if (accesses == nullptr && RecordedModeOf(GgufFile::Open(request.model), request)) {
+  if (accesses == nullptr &&
+      RecordedModeOf(OpenModel(request.model, request.engine.activation), request)) {
     throw Error(ErrorCode::kInvalidArgument, request.model,
                 "a plan for it needs a record of what its tokens ask for");
   }

@@ -193,7 +193,7 @@ class ConfigReader {
                         "'" + published + "'");
     }
     const std::string name = found->name;
-    if (name == "silu") return;
+    if (name == "silu" && !config_.Has("hidden_act")) return;
     out_.metadata.SetString("hearth.ffn_activation", name);
     if (name == "fatrelu") {
       const double threshold = config_.Float("hidden_act_param", 0.01);

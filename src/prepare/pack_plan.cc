@@ -203,11 +203,15 @@ class Planner {
       throw Error(ErrorCode::kInvalidArgument, "profile", what, fmt::format("{}", expected),
                   fmt::format("{}", found));
     };
+    const FfnSpec& ffn = spec().layers.front().ffn;
+    if (profile.model_hash != model_hash && profile.activation != ffn.activation) {
+      refuse("activation of the model that it was made with", FfnActivationName(ffn.activation),
+             FfnActivationName(profile.activation));
+    }
     if (profile.model_hash != model_hash) {
       refuse("hash of the model that it was made with", fmt::format("{:016x}", model_hash),
              fmt::format("{:016x} ('{}')", profile.model_hash, Printable(profile.model_name)));
     }
-    const FfnSpec& ffn = spec().layers.front().ffn;
     if (profile.num_layers != spec().num_layers) {
       refuse("layers", spec().num_layers, profile.num_layers);
     }

@@ -73,7 +73,7 @@ uint64_t FingerprintOf(const Engine& engine, std::span<const TokenId> tokens,
   const int64_t sizes[] = {spec.hidden_size, spec.num_layers, spec.vocab_size, ExpertsOf(spec),
                            spec.layers.front().ffn.intermediate_size};
   print.Update(std::as_bytes(std::span(sizes)));
-  const uint64_t weights = ModelHash(GgufFile::Open(model.path()));
+  const uint64_t weights = ModelHash(model.Reopen());
   print.Update(std::as_bytes(std::span(&weights, 1)));
   print.Update(std::as_bytes(tokens));
   const double numbers[] = {options.recall,
@@ -106,9 +106,8 @@ class PredictorRun {
         options.max_layers > 0 ? std::min(options.max_layers, spec.num_layers) : spec.num_layers;
     const auto count = static_cast<double>(tokens_.size());
     task_.held_from = static_cast<int64_t>(count * (1 - options.held_out_share));
-    model_bytes_ = options.model_bytes > 0
-                       ? options.model_bytes
-                       : PlanLoad(GgufFile::Open(engine.model().path())).weights_bytes;
+    model_bytes_ = options.model_bytes > 0 ? options.model_bytes
+                                           : PlanLoad(engine.model().Reopen()).weights_bytes;
     bytes_left_ =
         static_cast<uint64_t>(options.max_bytes_share * static_cast<double>(model_bytes_));
     // A part of the layers gets its part of the bytes.

@@ -11,6 +11,7 @@
 #include "engine/text_windows.h"
 #include "ops/elementwise.h"
 #include "prepare/activation_counter.h"
+#include "tensor/op_names.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
@@ -235,9 +236,13 @@ ModelProfile PlanProfile(const ModelSpec& spec, uint64_t model_hash, std::span<c
 }
 
 std::string DifferenceOfRuns(const ModelProfile& saved, const ModelProfile& planned) {
-  if (saved.model_hash != planned.model_hash || saved.num_layers != planned.num_layers ||
-      saved.num_experts != planned.num_experts ||
-      saved.intermediate_size != planned.intermediate_size) {
+  const bool has_its_sizes = saved.num_layers == planned.num_layers &&
+                             saved.num_experts == planned.num_experts &&
+                             saved.intermediate_size == planned.intermediate_size;
+  if (has_its_sizes && saved.activation != planned.activation) {
+    return fmt::format("a model with another activation ({})", FfnActivationName(saved.activation));
+  }
+  if (saved.model_hash != planned.model_hash || !has_its_sizes) {
     return fmt::format("another model ('{}')", Printable(saved.model_name));
   }
   if (saved.context != planned.context) {

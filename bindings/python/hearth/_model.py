@@ -27,7 +27,10 @@ class Model:
     threads    that compute; 0: one per processor
     context    tokens of a request, prompt included; 0: the model's, at most 4096
     mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
-    plan       a file that `hearth plan` wrote for this model on this machine; it says all of the above
+    activation of a file that does not say its FFNs': "silu", "relu", "fatrelu", "fatrelu:0.01" or
+               "drelu"; None: what the file says, else SiLU
+    plan       a file that `hearth plan` wrote for this model on this machine; it says memory,
+               threads, context and mode
     parallel   requests that are computed together, 1 to 256
     queue      requests that may wait beside them; further ones raise Error with ErrorCode.BUSY
 
@@ -39,6 +42,7 @@ class Model:
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
+                 activation: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4,
                  queue: int = 64) -> None:
         self._native = _native.Model(
@@ -48,7 +52,8 @@ class Model:
             mode=_arguments.text(mode, "mode"),
             parallel=_arguments.whole(parallel, "parallel", INT32),
             queue=_arguments.whole(queue, "queue", INT32),
-            plan=b"" if plan is None else _arguments.path(plan, "plan"))
+            plan=b"" if plan is None else _arguments.path(plan, "plan"),
+            activation=b"" if activation is None else _arguments.text(activation, "activation"))
         self._info = ModelInfo(**self._native.info())
         _open_models.add(self)
 

@@ -22,6 +22,7 @@ class Model:
         parallel: int,
         queue: int,
         plan: bytes,
+        activation: bytes,
     ) -> None: ...
     def close(self) -> None: ...
     @property

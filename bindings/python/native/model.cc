@@ -12,14 +12,15 @@ namespace py = pybind11;
 
 std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes, int threads,
                                   int64_t context, const std::string& mode, int parallel, int queue,
-                                  const std::string& plan) {
+                                  const std::string& plan, const std::string& activation) {
   return std::make_unique<NativeModel>(path, api::LoadOptions{.memory_bytes = memory_bytes,
                                                               .threads = threads,
                                                               .context = context,
                                                               .mode = mode,
                                                               .parallel = parallel,
                                                               .queue = queue,
-                                                              .plan = plan});
+                                                              .plan = plan,
+                                                              .activation = activation});
 }
 
 // Arguments are those of hearth.Sampling, in a dictionary.
@@ -207,7 +208,7 @@ void BindModel(py::module_& module) {
   py::class_<NativeModel>(module, "Model")
       .def(py::init(&Load), py::arg("path"), py::kw_only(), py::arg("memory_bytes"),
            py::arg("threads"), py::arg("context"), py::arg("mode"), py::arg("parallel"),
-           py::arg("queue"), py::arg("plan"))
+           py::arg("queue"), py::arg("plan"), py::arg("activation"))
       .def("close", &NativeModel::Close)
       .def_property_readonly("is_closed", &NativeModel::is_closed)
       .def("info", &NativeModel::Info)

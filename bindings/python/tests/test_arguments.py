@@ -108,6 +108,7 @@ def test_paths_need_not_be_utf8(dense_path: Path, tmp_path: Path) -> None:
     ({"path": 5}, TypeError, "path: expected"),
     ({"plan": "p\0"}, hearth.Error, "plan: no file"),
     ({"mode": 5}, TypeError, "mode: expected"),
+    ({"activation": 5}, TypeError, "activation: expected"),
     ({"threads": "2"}, TypeError, "threads: expected"),
     ({"queue": (1 << 31) - 1}, hearth.Error, "queue: "),
     ({"memory": True}, TypeError, "memory: expected"),

@@ -179,11 +179,19 @@ def test_plans_are_obeyed_or_refused(packed_path: Path, folder: Path,
     ({"memory": "2.5 apples"}, ErrorCode.INVALID_ARGUMENT),
     ({"memory": "1M"}, ErrorCode.OUT_OF_BUDGET),
     ({"plan": "/nowhere.plan"}, ErrorCode.NOT_FOUND),
+    ({"activation": "gelu"}, ErrorCode.INVALID_ARGUMENT),
 ])
 def test_refuses_to_load(dense_path: Path, options: dict[str, object], code: ErrorCode) -> None:
     with pytest.raises(hearth.Error) as raised:
         hearth.Model(dense_path, **options)  # type: ignore[arg-type]
     assert code_of(raised) is code
+
+
+def test_activation_of_files_that_do_not_say_it(dense_path: Path, stories_path: Path) -> None:
+    with hearth.Model(dense_path, activation="fatrelu:0.01", context=64) as model:
+        assert model.info.name
+    with pytest.raises(hearth.Error, match="drelu, which the file says itself"):
+        hearth.Model(stories_path, activation="silu")
 
 
 def test_files_that_are_no_models(tmp_path: Path) -> None:

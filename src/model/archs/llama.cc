@@ -2,12 +2,10 @@
 // models Bamboo (dReLU) and ProSparse (FATReLU), which differ in the FFN's activation.
 #include "model/archs/archs.h"
 #include "model/common_spec.h"
+#include "model/given_activation.h"
 
 namespace hearth::archs {
 namespace {
-
-// ProSparse's published threshold (Song et al. 2024).
-constexpr float kProSparseThreshold = 0.01f;
 
 void ReadLlamaWith(const GgufFile& file, FfnActivation activation, float threshold,
                    ModelSpec* spec) {
@@ -30,7 +28,7 @@ void ReadBamboo(const GgufFile& file, ModelSpec* spec) {
 }
 
 void ReadProSparse(const GgufFile& file, ModelSpec* spec) {
-  ReadLlamaWith(file, FfnActivation::kFatRelu, kProSparseThreshold, spec);
+  ReadLlamaWith(file, FfnActivation::kFatRelu, kUsualFatReluThreshold, spec);
 }
 
 }  // namespace hearth::archs
