@@ -40,7 +40,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "accel": ({"base", "tensor"}, set()),
     "ops": (below(3, "format", "cache"), set()),
     "kv": ({"base", "tensor", "storage", "kernels"}, set()),
-    "text": ({"base", "format"}, {"pcre2", "utf8proc", "nlohmann"}),
+    "text": ({"base", "plan", "format"}, {"pcre2", "utf8proc", "nlohmann"}),
     "model": ({"base", "tensor", "format"}, set()),
     "sparsity": (below(4, "text"), set()),
     "pipeline": (below(5, "text"), set()),

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plan/json_object.h"
+#include "plan/json_reader.h"
 
 namespace hearth {
 namespace {
@@ -62,8 +62,7 @@ class HeaderReader {
     data_begin_ = sizeof(json_bytes) + json_bytes;
     std::string text(static_cast<size_t>(json_bytes), '\0');
     file_.ReadAt(sizeof(json_bytes), std::as_writable_bytes(std::span(text)));
-    Json json = Json::parse(text, EachKeyOnce(file_.name(), ErrorCode::kCorrupt),
-                            /*allow_exceptions=*/false);
+    Json json = ReadJsonDocument(text, file_.name(), ErrorCode::kCorrupt);
     if (!json.is_object()) Refuse("header", "a JSON object", "something else");
     return json;
   }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "plan/json_object.h"
+#include "plan/json_reader.h"
 
 namespace hearth {
 namespace {
@@ -221,7 +222,9 @@ ExecutionPlan ReadPlan(const std::string& path) {
     throw Error(ErrorCode::kCorrupt, path, "this is no plan");
   }
   file.seekg(0);
-  const json document = json::parse(file, EachKeyOnce(path, ErrorCode::kCorrupt), false);
+  std::string text(static_cast<size_t>(bytes), '\0');
+  file.read(text.data(), bytes);
+  const json document = ReadJsonDocument(text, path, ErrorCode::kCorrupt);
   if (document.is_discarded()) throw Error(ErrorCode::kCorrupt, path, "this is no JSON document");
   return PlanFromJson(document, path);
 }

@@ -11,29 +11,6 @@ namespace hearth {
 
 using nlohmann::json;
 
-namespace {
-
-// Those that are known have some five levels; what is kept per level must not grow with somebody
-// else's file.
-constexpr int kMostLevels = 64;
-
-}  // namespace
-
-json::parser_callback_t EachKeyOnce(std::string file, ErrorCode code) {
-  // Of the objects around the place where the parser is, by depth.
-  using KeysByDepth = std::vector<std::set<std::string>>;
-  return [file = std::move(file), code, seen = KeysByDepth(kMostLevels + 1)](
-             int depth, json::parse_event_t event, json& parsed) mutable {
-    if (depth >= kMostLevels) throw Error(code, file, "it is nested too deeply");
-    const auto level = static_cast<size_t>(depth);
-    if (event == json::parse_event_t::object_start) seen[level + 1].clear();
-    if (event != json::parse_event_t::key) return true;
-    const auto& key = parsed.get_ref<const std::string&>();
-    if (seen[level].insert(key).second) return true;
-    throw Error(code, file, fmt::format("key '{}' is there twice", Printable(key)));
-  };
-}
-
 JsonObject::JsonObject(const json& value, std::string file, ErrorCode code, std::string place)
     : json_(value), file_(std::move(file)), code_(code), place_(std::move(place)) {
   if (!value.is_object()) Fail("", "an object");

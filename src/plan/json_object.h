@@ -14,12 +14,6 @@
 
 namespace hearth {
 
-// For json::parse of what somebody else wrote: throws an Error with `code` where an object has a
-// key twice, of which the library would keep the last without a word, or where values are nested
-// more deeply than in any document that Hearth reads: the library copies and prints them
-// recursively.
-nlohmann::json::parser_callback_t EachKeyOnce(std::string file, ErrorCode code);
-
 // One thread at a time.
 class JsonObject {
  public:

@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "plan/json_reader.h"
+
 namespace hearth {
 namespace {
 
@@ -87,7 +89,7 @@ TEST(JsonObjectTest, TakesObjectsOnly) {
 
 TEST(JsonObjectTest, KeysAreThereOnce) {
   const auto parse = [](const std::string& text) {
-    return json::parse(text, EachKeyOnce("file.json", ErrorCode::kCorrupt), false);
+    return ReadJsonDocument(text, "file.json", ErrorCode::kCorrupt);
   };
   // The same in another object is another key.
   EXPECT_FALSE(parse(R"({"a": {"b": 1}, "b": [{"b": 1}, {"b": 2}]})").is_discarded());
@@ -99,6 +101,31 @@ TEST(JsonObjectTest, KeysAreThereOnce) {
                 ThrowsMessage<Error>(HasSubstr("file.json: key 'a' is there twice")));
   }
   EXPECT_THAT([&] { parse(deep); }, ThrowsMessage<Error>(HasSubstr("nested too deeply")));
+}
+
+TEST(JsonReaderTest, ReadsWhatTheLibraryReads) {
+  for (const std::string text :
+       {R"({"a": [1, -2, 3.5, 18446744073709551615, "é\n", null, true, {}], "b": {"c": []}})", "7",
+        R"("text")", "[[[]]]", "null"}) {
+    EXPECT_EQ(ReadJsonDocument(text, "file", ErrorCode::kCorrupt), json::parse(text)) << text;
+  }
+  for (const std::string text :
+       {"", "{", "[1,]", "{} {}", "\"\xff\"", "1e999", "{'a': 1}", "nul"}) {
+    EXPECT_TRUE(ReadJsonDocument(text, "file", ErrorCode::kCorrupt).is_discarded()) << text;
+  }
+}
+
+TEST(JsonReaderTest, KeepsToLimits) {
+  const auto read = [](const std::string& text) {
+    return ReadJson<nlohmann::ordered_json>(
+        text, {.most_levels = 2, .most_values = 7, .most_members = 3},
+        [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, "file", why); });
+  };
+  EXPECT_EQ(read(R"({"b": [1], "a": 2, "b": [3, 4]})").dump(), R"({"b":[3,4],"a":2})");
+  EXPECT_THAT([&] { read("[[[]]]"); }, ThrowsMessage<Error>(HasSubstr("too deeply")));
+  EXPECT_THAT([&] { read("[1,2,3,4,5,6,7]"); }, ThrowsMessage<Error>(HasSubstr("too many values")));
+  EXPECT_THAT([&] { read(R"({"a":1,"b":1,"c":1,"d":1})"); },
+              ThrowsMessage<Error>(HasSubstr("too many members")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/json_object.h"
+#include "plan/json_reader.h"
 #include "planner/device_model.h"
 #include "storage/block_reader.h"
 
@@ -102,15 +103,11 @@ DeviceJson CurveJson(const std::vector<ThroughputPoint>& curve, const char* at) 
 }  // namespace
 
 SimDevice ParseSimDevice(std::string_view text, const std::string& file_name) {
-  DeviceJson root;
-  try {
-    root = DeviceJson::parse(text, [&](int depth, DeviceJson::parse_event_t, DeviceJson&) {
-      if (depth > 8) throw Error(ErrorCode::kInvalidArgument, file_name, "it is nested too deeply");
-      return true;
-    });
-  } catch (const DeviceJson::exception&) {
-    throw Error(ErrorCode::kInvalidArgument, file_name, "not valid JSON");
-  }
+  const auto fail = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidArgument, file_name, why);
+  };
+  const auto root = ReadJson<DeviceJson>(text, {.most_levels = 9}, fail);
+  if (root.is_discarded()) fail("not valid JSON");
   JsonObject object(root, file_name, ErrorCode::kInvalidArgument);
   SimDevice device;
   device.name = object.Text("name");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "plan/json_object.h"
+#include "plan/json_reader.h"
 #include "planner/hardware.h"
 #include "storage/block_reader.h"
 
@@ -277,7 +278,7 @@ HardwareProfile ReadHardware(const std::string& path) {
   std::string text(reader->size_bytes(), '\0');
   reader->ReadAt(0, std::as_writable_bytes(std::span(text)));
   // Without exceptions: the library's messages name its own parts.
-  const json document = json::parse(text, EachKeyOnce(path, ErrorCode::kCorrupt), false);
+  const json document = ReadJsonDocument(text, path, ErrorCode::kCorrupt);
   if (document.is_discarded()) {
     throw Error(ErrorCode::kCorrupt, path, "is not a hardware profile: not valid JSON");
   }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plan/json_object.h"
+#include "plan/json_reader.h"
 #include "storage/block_reader.h"
 
 namespace hearth {
@@ -34,7 +34,7 @@ std::string ReadPublishedText(const std::string& path, uint64_t max_bytes) {
 
 PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
   const std::string text = ReadPublishedText(path, max_bytes);
-  Json json = Json::parse(text, EachKeyOnce(path, ErrorCode::kCorrupt), /*allow_exceptions=*/false);
+  Json json = ReadJsonDocument(text, path, ErrorCode::kCorrupt);
   if (!json.is_object()) throw Error(ErrorCode::kCorrupt, path, "is no JSON object");
   return {path, std::move(json)};
 }

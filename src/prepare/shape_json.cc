@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/json_object.h"
+#include "plan/json_reader.h"
 #include "prepare/shapes.h"
 #include "storage/block_reader.h"
 #include "tensor/op_names.h"
@@ -27,7 +28,8 @@ std::string_view WithoutTag(std::string_view message) {
 
 json ParseShapeJson(std::string_view text, const std::string& file_name) {
   try {
-    return json::parse(text, EachKeyOnce(file_name, ErrorCode::kInvalidArgument));
+    json document = ReadJsonDocument(text, file_name, ErrorCode::kInvalidArgument);
+    return document.is_discarded() ? json::parse(text) : document;  // which says where
   } catch (const json::exception& error) {
     throw Error(ErrorCode::kInvalidArgument, file_name,
                 "not valid JSON: " + Printable(WithoutTag(error.what()), 200));

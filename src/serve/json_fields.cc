@@ -2,56 +2,30 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "base/error.h"
+#include "plan/json_reader.h"
 #include "serve/request_error.h"
 
 namespace hearth::serve {
 namespace {
 
-constexpr int kMostLevels = 32;
-constexpr int64_t kMostValues = int64_t{1} << 17;
-constexpr int kMostMembers = 1024;  // which are looked up one by one
-
-// Counts while the parser reads, so that a small body cannot become a large document.
-class BodyLimits {
- public:
-  bool operator()(int depth, Json::parse_event_t event, Json&) {
-    if (depth > kMostLevels) Fail("it is nested too deeply");
-    using Event = Json::parse_event_t;
-    const auto level = static_cast<size_t>(depth);
-    if (event == Event::object_start) members_[level] = 0;
-    // A key is one level below its object's brace.
-    if (event == Event::key && ++members_[level - 1] > kMostMembers) {
-      Fail("an object of it has too many members");
-    }
-    const bool is_value =
-        event == Event::value || event == Event::object_start || event == Event::array_start;
-    if (is_value && ++values_ > kMostValues) Fail("it holds too many values");
-    return true;
-  }
-
- private:
-  [[noreturn]] static void Fail(const char* why) {
-    throw RequestError(Status::kBadRequest, fmt::format("request body: {}", why));
-  }
-  int64_t values_ = 0;
-  std::array<int, kMostLevels + 1> members_ = {};  // of the open object of every level
-};
+// A small body must not become a large document. Members are looked up one by one.
+constexpr JsonLimits kBodyLimits = {
+    .most_levels = 32, .most_values = size_t{1} << 17, .most_members = 1024};
 
 std::string Words(double number) { return fmt::format("{:g}", number); }
 
 }  // namespace
 
 Json ParseBody(std::string_view body) {
-  try {
-    return Json::parse(body, BodyLimits());
-  } catch (const Json::exception&) {
-    throw RequestError(Status::kBadRequest, "request body: expected JSON in UTF-8", "",
-                       "invalid_json");
-  }
+  Json document = ReadJson<Json>(body, kBodyLimits, [](const std::string& why) {
+    throw RequestError(Status::kBadRequest, "request body: " + why);
+  });
+  if (!document.is_discarded()) return document;
+  throw RequestError(Status::kBadRequest, "request body: expected JSON in UTF-8", "",
+                     "invalid_json");
 }
 
 Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {

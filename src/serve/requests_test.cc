@@ -376,6 +376,19 @@ TEST(RequestsTest, BytesThatAreNoRequest) {
   }
 }
 
+// Each is looked at once: a parser that looks through a list for every object in it takes seconds.
+TEST(RequestsTest, ReadsListsOfManyObjects) {
+  for (const std::string& value : {std::string("{}"), std::string("[]"), std::string("\"\"")}) {
+    std::string list = "[" + value;
+    for (int i = 1; i < 131'000; ++i) list += "," + value;
+    list += "]";
+    EXPECT_EQ(ErrorOf([&] { ParseChatRequest("{\"messages\": " + list + "}"); }).param(),
+              "messages");
+    EXPECT_EQ(ErrorOf([&] { ParseEmbeddingsRequest("{\"input\": " + list + "}"); }).param(),
+              "input");
+  }
+}
+
 // Whatever is cut off or changed: a request, or an error that says so.
 TEST(RequestsTest, AlteredBytesAreTakenOrRefused) {
   const std::string body =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "plan/json_reader.h"
 #include "text/json_grammar_parts.h"
 #include "text/json_schema_disjoint.h"
 #include "text/json_schema_merge.h"
@@ -349,11 +350,9 @@ std::shared_ptr<const Grammar> JsonObjectGrammar() {
 
 Grammar::Symbol AddJsonSchema(GrammarBuilder& builder, JsonGrammarParts& parts,
                               std::string_view schema, JsonKind kind) {
-  const auto check_depth = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    if (depth > kMaxJsonDepth) UnsupportedSchema("it is nested too deeply");
-    return true;
-  };
-  const Json json = Json::parse(schema, check_depth, false);
+  const JsonLimits limits = {.most_levels = kMaxJsonDepth};
+  const auto json =
+      ReadJson<Json>(schema, limits, [](const std::string& why) { UnsupportedSchema(why); });
   if (json.is_discarded()) InvalidSchema("it is not valid JSON");
   return SchemaCompiler(json, builder, parts).Run(kind);
 }
