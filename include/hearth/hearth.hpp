@@ -362,9 +362,11 @@ class Model {
   std::string Detokenize(const std::vector<TokenId>& tokens) const;
   // Throws Error(kUnsupported) where the model has no chat template that is known here,
   // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull). Tools are
-  // described as the template does; where it knows none, in words (docs/server.md).
-  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages,
-                        const ToolOptions& tools = {}) const;
+  // described as the template does; where it knows none, in words (docs/server.md). may_hold is
+  // asked before the template takes more memory than it was granted, with what it would hold in
+  // all; where that is refused, Error(kOutOfBudget). Without one it may take 64 MiB.
+  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages, const ToolOptions& tools = {},
+                        const std::function<bool(size_t bytes)>& may_hold = {}) const;
 
   // What a request's json_schema and tools demand of its answer; null where they demand nothing. A
   // large schema takes seconds: who must not wait makes it on a thread of its own. Throws

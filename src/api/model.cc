@@ -233,8 +233,8 @@ std::string Model::Detokenize(const std::vector<TokenId>& tokens) const {
   return DecodeText(impl_->tokenizer(), tokens);
 }
 
-ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
-                             const ToolOptions& tools) const {
+ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages, const ToolOptions& tools,
+                             const std::function<bool(size_t bytes)>& may_hold) const {
   return Translated([&] {
     const ChatTemplate& chat = impl_->chat_template();
     size_t bytes = 0;
@@ -250,7 +250,8 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
     if (least > context) refuse("at least " + std::to_string(least));
     std::vector<ToolFunction> functions = ToEngine(tools);
     ChatPrompt prompt;
-    prompt.tokens = hearth::EncodeChat(tokenizer, chat.Render(ToEngine(messages), true, functions));
+    prompt.tokens =
+        hearth::EncodeChat(tokenizer, chat.Render(ToEngine(messages), true, functions, may_hold));
     if (std::ssize(prompt.tokens) > context) refuse(std::to_string(prompt.tokens.size()));
     prompt.stop = impl_->info().chat_stop;
     prompt.tools = MakeToolFormat(tools, std::move(functions), chat.tool_syntax());

@@ -17,6 +17,11 @@
 namespace hearth::cli {
 namespace {
 
+// What a model's template may take of the memory limit: for itself, and for every byte of the
+// conversation, which becomes four in each of some copies.
+constexpr size_t kLeastTemplateBytes = size_t{4} << 20;
+constexpr size_t kTemplateTimes = 24;
+
 ChatTemplate ChooseTemplate(const RunOptions& options, const Model& model) {
   if (options.chat_format) return ChatTemplate::BuiltIn(*options.chat_format);
   if (auto own = ChatTemplate::FromModel(model.metadata(), model.tokenizer())) {
@@ -87,7 +92,13 @@ class Chat {
   // None where they would leave no room for an answer.
   std::vector<TokenId> Tokens(const std::vector<ChatMessage>& messages) const {
     const Tokenizer& tokenizer = engine_.model().tokenizer();
-    const std::vector<ChatPiece> pieces = template_.Render(messages, true);
+    // The template may take what the limit has left, and as much as a conversation needs.
+    size_t most = kLeastTemplateBytes;
+    for (const ChatMessage& message : messages) most += kTemplateTimes * message.content.size();
+    const Budget& budget = engine_.budget();
+    most = std::max<size_t>(most, budget.limit_bytes() - budget.used_bytes());
+    const std::vector<ChatPiece> pieces =
+        template_.Render(messages, true, {}, [most](size_t bytes) { return bytes <= most; });
     size_t bytes = 0;
     for (const ChatPiece& piece : pieces) bytes += piece.text.size();
     if (LeastTokens(tokenizer, bytes) >= engine_.context()) return {};

@@ -1,5 +1,6 @@
-// How many bytes the server holds for its clients, all of them together: bodies of requests,
-// answers that are collected, and those that wait to be sent. What would be more is refused, so
+// How many bytes the server holds for its clients, all of them together: bodies of requests, what
+// is made of them until they are answered, answers that are collected, and those that wait to be
+// sent. What would be more is refused, so
 // that the server's part of the memory limit is kept however many ask.
 #pragma once
 
@@ -17,6 +18,9 @@ class Allowance {
   static constexpr size_t kSmallBytes = size_t{32} << 10;
 
   explicit Allowance(size_t limit_bytes) : limit_(limit_bytes) {}
+
+  // What a single share may have at most.
+  size_t most_of_one() const { return limit_ - limit_ / 4; }
 
  private:
   friend class AllowanceShare;
@@ -46,8 +50,8 @@ class AllowanceShare {
   size_t bytes() const { return bytes_; }
   // False: so much is not left, and nothing has changed.
   bool Resize(size_t bytes) {
-    const size_t limit = allowance_->limit_;
-    const size_t most = bytes > Allowance::kSmallBytes ? limit - limit / 4 : limit;
+    const size_t most =
+        bytes > Allowance::kSmallBytes ? allowance_->most_of_one() : allowance_->limit_;
     if (bytes > bytes_ && !allowance_->Take(bytes - bytes_, most)) return false;
     if (bytes < bytes_) allowance_->Give(bytes_ - bytes);
     bytes_ = bytes;

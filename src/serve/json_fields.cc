@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -26,6 +27,20 @@ Json ParseBody(std::string_view body) {
   if (!document.is_discarded()) return document;
   throw RequestError(Status::kBadRequest, "request body: expected JSON in UTF-8", "",
                      "invalid_json");
+}
+
+size_t DocumentBytes(std::string_view body) {
+  // A value, its place in a list or beside its key, and what the allocator takes for one.
+  constexpr size_t kValueBytes = 96;
+  size_t values = 1;
+  bool is_text = false;
+  for (size_t i = 0; i < body.size(); ++i) {
+    const char c = body[i];
+    if (is_text && c == '\\') ++i;
+    if (c == '"') is_text = !is_text;
+    if (!is_text && (c == ',' || c == ':' || c == '[' || c == '{')) ++values;
+  }
+  return body.size() + std::min(values, kBodyLimits.most_values) * kValueBytes;
 }
 
 Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {

@@ -19,6 +19,9 @@ using Json = nlohmann::ordered_json;
 // request needs.
 Json ParseBody(std::string_view body);
 
+// The most that ParseBody may take for it, about.
+size_t DocumentBytes(std::string_view body);
+
 // Functions throw RequestError(400), naming the field, for a value of the wrong kind or outside its
 // range. A field that is null is as if it were not there.
 class Fields {

@@ -29,10 +29,11 @@ void Preparation::Start(std::function<AnswerFn()> prepare) {
         AnswerFn answer;
         std::exception_ptr error;
         try {
-          answer = prepare();
+          if (!self->is_abandoned_) answer = prepare();
         } catch (...) {
           error = std::current_exception();
         }
+        prepare = nullptr;  // and what it holds, on this thread
         context.post([self = std::move(self), answer = std::move(answer), error] {
           self->GoOn(answer, error);
         });
@@ -40,6 +41,7 @@ void Preparation::Start(std::function<AnswerFn()> prepare) {
 }
 
 void Preparation::Abandon() {
+  is_abandoned_ = true;
   reply_.reset();
   if (next_) std::exchange(next_, nullptr)->Abandon();
 }

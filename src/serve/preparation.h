@@ -1,6 +1,7 @@
 // Requests whose bodies take long to read: they are read beside the server's thread.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -32,8 +33,9 @@ class Preparation : public Exchange, public std::enable_shared_from_this<Prepara
   void GoOn(const AnswerFn& answer, const std::exception_ptr& error);
 
   ExchangeContext& context_;
-  std::shared_ptr<Reply> reply_;    // null once nobody waits for it
-  std::shared_ptr<Exchange> next_;  // what answers
+  std::shared_ptr<Reply> reply_;           // null once nobody waits for it
+  std::atomic<bool> is_abandoned_{false};  // then what has not begun is left
+  std::shared_ptr<Exchange> next_;         // what answers
 };
 
 }  // namespace hearth::serve

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "serve/answers.h"
 #include "serve/embedding_exchange.h"
+#include "serve/json_fields.h"
 #include "serve/page.h"
 
 namespace hearth::serve {
@@ -174,6 +175,8 @@ std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string b
   }
   const bool is_long = body.size() > options_.long_body_bytes;
   std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
+    AllowanceShare document(context_.allowance);
+    if (!document.Resize(DocumentBytes(text))) throw Overloaded();
     return (this->*handler)(text);
   };
   return AnswerOrError([&] { return is_long ? Beside(std::move(prepare)) : prepare(); }, reply);
@@ -264,14 +267,31 @@ AnswerFn Service::Chat(std::string_view body) {
   ChatRequest request = ParseChatRequest(body);
   CheckModel(request.settings.model);
   CheckCount(static_cast<size_t>(request.settings.n));
-  // Grammars of schemas may take long, however short the schema is.
-  const bool has_schemas = request.settings.json_schema || !request.tools.tools.empty();
-  if (!has_schemas) return PrepareChat(std::move(request));
+  // Templates and grammars of schemas may take long, however short the request is.
   return Beside([this, request = std::move(request)] { return PrepareChat(request); });
 }
 
+// What the model's template takes meanwhile is part of what the server holds for its clients.
+api::ChatPrompt Service::RenderChat(const ChatRequest& request) const {
+  AllowanceShare held(context_.allowance);
+  bool is_hopeless = false;
+  try {
+    return model_.EncodeChat(request.messages, request.tools, [&](size_t bytes) {
+      is_hopeless = bytes > context_.allowance->most_of_one();
+      return held.Resize(bytes);
+    });
+  } catch (const api::Error& error) {
+    if (error.code() != api::ErrorCode::kOutOfBudget) throw;
+    if (!is_hopeless) throw Overloaded();
+    throw RequestError(Status::kPayloadTooLarge,
+                       "messages: the model's chat template takes more memory for them than one "
+                       "request may have: send a shorter conversation",
+                       "messages", "too_large");
+  }
+}
+
 AnswerFn Service::PrepareChat(ChatRequest request) {
-  api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools);
+  api::ChatPrompt prompt = RenderChat(request);
   CheckRoom({prompt.tokens}, request.settings, "messages");
   CheckScores({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;

@@ -84,6 +84,7 @@ class Service {
   AnswerFn Beside(std::function<AnswerFn()> prepare);
   AnswerFn Chat(std::string_view body);
   AnswerFn PrepareChat(ChatRequest request);
+  api::ChatPrompt RenderChat(const ChatRequest& request) const;
   AnswerFn Complete(std::string_view body);
   AnswerFn Embed(std::string_view body);
   AnswerFn Tokenize(std::string_view body);

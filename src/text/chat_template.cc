@@ -8,6 +8,9 @@
 namespace hearth {
 namespace {
 
+constexpr size_t kMostRenderBytes = size_t{64} << 20;
+// More than any template takes for two short messages: what is loaded has its memory reserved.
+constexpr size_t kTrialBytes = size_t{4} << 20;
 constexpr char kTemplateKey[] = "tokenizer.chat_template";
 constexpr char kToolUseKey[] = "tokenizer.chat_template.tool_use";
 
@@ -95,6 +98,8 @@ std::string ChatTemplate::Describe() const {
 // Tries the template with small conversations: whether functions appear in what it writes, and in
 // which form calls do.
 void ChatTemplate::LearnToolStyle() {
+  jinja::MemoryMeter meter(kTrialBytes);
+  const jinja::MeterScope scope(meter);
   const std::vector<ToolFunction> functions = {{.name = "probe_function", .description = "probe"}};
   const ChatMessage question = {"user", "probe_question"};
   const auto with = Rendered([&] { return RenderKnownTools({question}, true, functions, style_); });
@@ -128,7 +133,22 @@ void ChatTemplate::LearnToolStyle() {
 
 std::vector<ChatPiece> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
                                             bool add_generation_prompt,
-                                            const std::vector<ToolFunction>& functions) const {
+                                            const std::vector<ToolFunction>& functions,
+                                            const jinja::MayHoldFn& may_hold) const {
+  jinja::MemoryMeter meter(kMostRenderBytes, may_hold);
+  const jinja::MeterScope scope(meter);
+  try {
+    return RenderMetered(messages, add_generation_prompt, functions);
+  } catch (const jinja::MemoryRefused& refused) {
+    throw Error(ErrorCode::kOutOfBudget, "messages", refused.what());
+  } catch (const jinja::Failure& failure) {
+    throw Error(ErrorCode::kInvalidArgument, "messages", failure.what());
+  }
+}
+
+std::vector<ChatPiece> ChatTemplate::RenderMetered(
+    const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+    const std::vector<ToolFunction>& functions) const {
   if (functions.empty() && !MentionsTools(messages)) {
     return RenderPlain(messages, add_generation_prompt);
   }

@@ -10,6 +10,7 @@
 #include "format/gguf.h"
 #include "text/chat_format.h"
 #include "text/chat_piece.h"
+#include "text/jinja/memory_meter.h"
 #include "text/jinja/template.h"
 #include "text/tool_prompt.h"
 #include "text/tool_syntax.h"
@@ -43,10 +44,13 @@ class ChatTemplate {
   // `add_generation_prompt`. A template of a model may write BOS; a format leaves it to EncodeChat.
   // Functions that the model may call, calls and their results are written as the model's template
   // does where it knows tools and teaches a known syntax of calls, else in words (tool_prompt.h).
-  // Throws Error(kInvalidArgument) where the template fails or refuses the conversation.
+  // Throws Error(kInvalidArgument) where the template fails or refuses the conversation, or takes
+  // more than 64 MiB. may_hold is asked before more memory is taken than it has granted; where it
+  // refuses, Error(kOutOfBudget).
   std::vector<ChatPiece> Render(const std::vector<ChatMessage>& messages,
                                 bool add_generation_prompt,
-                                const std::vector<ToolFunction>& functions = {}) const;
+                                const std::vector<ToolFunction>& functions = {},
+                                const jinja::MayHoldFn& may_hold = {}) const;
 
   // The same for what a request carries: a JSON object with "messages" (their content may be a list
   // of parts, they may have tool calls), "tools", and whatever else the template asks for. As in
@@ -63,6 +67,9 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
+  std::vector<ChatPiece> RenderMetered(const std::vector<ChatMessage>& messages,
+                                       bool add_generation_prompt,
+                                       const std::vector<ToolFunction>& functions) const;
   std::vector<ChatPiece> RenderContext(jinja::Context context, bool for_tools) const;
   std::vector<ChatPiece> RenderPlain(const std::vector<ChatMessage>& messages,
                                      bool add_generation_prompt) const;

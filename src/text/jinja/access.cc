@@ -145,7 +145,7 @@ Value Slice(Runtime& runtime, const Value& object, const Value& start, const Val
     }
     return runtime.String(std::move(text));
   }
-  std::vector<Value> items;
+  Values items;
   for (Int i = 0; i < bounds.count; ++i) {
     items.push_back(object.items()[static_cast<size_t>(bounds.start + i * bounds.step)]);
   }

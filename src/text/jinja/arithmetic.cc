@@ -151,7 +151,7 @@ Value Repeat(Runtime& runtime, const Value& value, Int count) {
     return runtime.String(std::move(text));
   }
   runtime.CheckSize(count * length * static_cast<Int>(sizeof(Value) / sizeof(char32_t)));
-  std::vector<Value> items;
+  Values items;
   for (Int i = 0; i < count; ++i) {
     items.insert(items.end(), value.items().begin(), value.items().end());
   }
@@ -166,7 +166,7 @@ Value Join(Runtime& runtime, const Value& a, const Value& b) {
     return runtime.String(a.text() + b.text());
   }
   runtime.Spend(a.items().size() + b.items().size());
-  std::vector<Value> items = a.items();
+  Values items = a.items();
   items.insert(items.end(), b.items().begin(), b.items().end());
   return a.Is(Kind::kList) ? runtime.List(std::move(items)) : runtime.Tuple(std::move(items));
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -72,7 +71,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
   struct OpenValue {
     DictObject* dict = nullptr;  // null: an array
     Value key;
-    std::vector<Value> items;
+    Values items;
   };
 
   [[noreturn]] void Fail(const std::string& what) const {
@@ -105,9 +104,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Context::Context()
-    : heap_(std::make_unique<Heap>(std::numeric_limits<size_t>::max())),
-      dict_(heap_->New<DictObject>()) {}
+Context::Context() : heap_(std::make_unique<Heap>()), dict_(heap_->New<DictObject>()) {}
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 Context::~Context() = default;

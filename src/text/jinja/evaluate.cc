@@ -85,7 +85,7 @@ Value Interpreter::Name(const NameExpr& expr, Frame& frame) {
 }
 
 Value Interpreter::Sequence(const SequenceExpr& expr, Frame& frame) {
-  std::vector<Value> items;
+  Values items;
   items.reserve(expr.items.size());
   for (const ExprPtr& item : expr.items) items.push_back(Evaluate(*item, frame));
   return expr.is_tuple ? runtime_.Tuple(std::move(items)) : runtime_.List(std::move(items));
@@ -96,7 +96,6 @@ Value Interpreter::Dict(const DictExpr& expr, Frame& frame) {
   for (const auto& [key_expr, value_expr] : expr.items) {
     const Value key = Evaluate(*key_expr, frame);
     const Value value = Evaluate(*value_expr, frame);
-    runtime_.heap().Charge(4 * sizeof(Value));
     dict->Set(runtime_, key, value);
   }
   return Value(dict);
@@ -181,7 +180,7 @@ Arguments Interpreter::EvaluateArguments(const ArgumentExprs& exprs, Frame& fram
   };
   for (const auto& [name, expr] : exprs.keywords) add_keyword(name, Evaluate(*expr, frame));
   if (exprs.more_positional != nullptr) {
-    const std::vector<Value> more = Items(runtime_, Evaluate(*exprs.more_positional, frame));
+    const Values more = Items(runtime_, Evaluate(*exprs.more_positional, frame));
     arguments.positional.insert(arguments.positional.end(), more.begin(), more.end());
   }
   if (exprs.more_keywords != nullptr) {

@@ -23,4 +23,10 @@ class LimitExceeded : public Failure {
   using Failure::Failure;
 };
 
+// Whoever grants memory to renderings has no more to give now.
+class MemoryRefused : public LimitExceeded {
+ public:
+  using LimitExceeded::LimitExceeded;
+};
+
 }  // namespace hearth::jinja

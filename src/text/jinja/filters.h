@@ -36,7 +36,7 @@ class AttributePath {
   Value Get(Runtime& runtime, const Value& item) const;
 
  private:
-  std::vector<Value> parts_;
+  Values parts_;
   bool ignore_case_;
   Value default_;
 };

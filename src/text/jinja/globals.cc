@@ -42,7 +42,7 @@ DictObject* MakeDict(Runtime& runtime, const Arguments& arguments) {
       for (const auto& [key, value] : source.dict().items) dict->Set(runtime, key, value);
     } else {
       for (const Value& pair : Items(runtime, source)) {
-        const std::vector<Value> parts = Items(runtime, pair);
+        const Values parts = Items(runtime, pair);
         if (parts.size() != 2) throw Failure("dict needs pairs of a key and a value");
         dict->Set(runtime, parts[0], parts[1]);
       }
@@ -114,7 +114,7 @@ struct CyclerObject : CustomObject {
     at = 0;
     return Value::None();
   }
-  std::vector<Value> items;
+  Values items;
   size_t at = 0;
 
  private:

@@ -54,7 +54,6 @@ void Interpreter::WriteString(const Value& value) {
 // --- variables
 
 Frame& Interpreter::NewFrame(const Scope& scope, Frame* outer) {
-  runtime_.heap().Charge(scope.slots.size() * sizeof(Value));
   return *runtime_.heap().New<Frame>(scope, outer);
 }
 
@@ -101,8 +100,8 @@ Value Interpreter::LookUp(const Text& name) {
 namespace {
 
 // The values for the names of a tuple.
-std::vector<Value> Unpack(Runtime& runtime, const Value& value, size_t count) {
-  std::vector<Value> items = Items(runtime, value);
+Values Unpack(Runtime& runtime, const Value& value, size_t count) {
+  Values items = Items(runtime, value);
   if (items.size() != count) {
     throw Failure(fmt::format("there are {} values for {} names", items.size(), count));
   }
@@ -114,7 +113,7 @@ std::vector<Value> Unpack(Runtime& runtime, const Value& value, size_t count) {
 void Interpreter::Assign(const Expr& target, Frame& frame, const Value& value) {
   if (target.kind == ExprKind::kSequence) {
     const auto& names = static_cast<const SequenceExpr&>(target).items;
-    const std::vector<Value> values = Unpack(runtime_, value, names.size());
+    const Values values = Unpack(runtime_, value, names.size());
     for (size_t i = 0; i < names.size(); ++i) Assign(*names[i], frame, values[i]);
     return;
   }

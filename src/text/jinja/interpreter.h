@@ -15,7 +15,7 @@ struct Frame : HeapObject {
       : scope(its_scope), outer(its_outer), slots(its_scope.slots.size()) {}
   const Scope& scope;
   Frame* const outer;
-  std::vector<Value> slots;  // missing where not set
+  Values slots;  // missing where not set
 };
 
 enum class Flow : uint8_t { kNormal, kBreak, kContinue };

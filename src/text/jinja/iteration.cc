@@ -12,13 +12,13 @@ struct EmptyIterator : IteratorObject {
 };
 
 struct ListIterator : IteratorObject {
-  explicit ListIterator(const std::vector<Value>& its_items) : items(its_items) {}
+  explicit ListIterator(const Values& its_items) : items(its_items) {}
   std::optional<Value> Next(Runtime& runtime) override {
     runtime.Spend(1);
     if (at == items.size()) return std::nullopt;
     return items[at++];
   }
-  const std::vector<Value>& items;
+  const Values& items;
   size_t at = 0;
 };
 
@@ -116,12 +116,12 @@ int NestingOver(const Value& source) {
   return nesting;
 }
 
-std::vector<Value> Items(Runtime& runtime, const Value& value) {
+Values Items(Runtime& runtime, const Value& value) {
   if (value.IsSequence()) {
     runtime.Spend(value.items().size());
     return value.items();
   }
-  std::vector<Value> items;
+  Values items;
   IteratorObject& iterator = Iterate(runtime, value);
   while (const auto item = iterator.Next(runtime)) items.push_back(*item);
   return items;

@@ -80,7 +80,7 @@ class JsonWriter {
     }
   }
 
-  void WriteList(const std::vector<Value>& items, int level) {
+  void WriteList(const Values& items, int level) {
     if (items.empty()) return Frame("[]");
     Frame("[");
     for (size_t i = 0; i < items.size(); ++i) {
@@ -101,7 +101,7 @@ class JsonWriter {
 
   void WriteDict(const DictObject& dict, int level) {
     if (dict.items.empty()) return Frame("{}");
-    std::vector<KeyedValue> items;
+    KeyedValues items;
     for (const auto& [key, value] : dict.items) items.push_back({key, value});
     if (options_.sort_keys) SortByKey(runtime_, items, false);
     Frame("{");
@@ -121,8 +121,6 @@ class JsonWriter {
   void Write(const Value& value, int level) {
     const DepthScope depth(runtime_);
     runtime_.Spend(1);
-    runtime_.heap().Charge((out_.size() - charged_) * sizeof(char32_t));
-    charged_ = out_.size();
     if (value.Is(Kind::kString)) return WriteString(value.text());
     if (value.IsSequence()) return WriteList(value.items(), level);
     if (value.Is(Kind::kDict)) return WriteDict(value.dict(), level);
@@ -134,7 +132,6 @@ class JsonWriter {
   Runtime& runtime_;
   const JsonOptions& options_;
   Text out_;
-  size_t charged_ = 0;
 };
 
 }  // namespace

@@ -155,7 +155,7 @@ Value UniqueLazily(Runtime& runtime, const Value& value, const Arguments& argume
 }
 
 struct ReverseIterator : IteratorObject {
-  explicit ReverseIterator(std::vector<Value> its_items) : items(std::move(its_items)) {}
+  explicit ReverseIterator(Values its_items) : items(std::move(its_items)) {}
   std::optional<Value> Next(Runtime& runtime) override {
     runtime.Spend(1);
     if (items.empty()) return std::nullopt;
@@ -163,7 +163,7 @@ struct ReverseIterator : IteratorObject {
     items.pop_back();
     return last;
   }
-  std::vector<Value> items;
+  Values items;
 };
 
 Value ReverseFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -172,7 +172,7 @@ Value ReverseFilter(Runtime& runtime, const Value& value, const Arguments& argum
     runtime.Spend(value.text().size() / 16);
     return runtime.String(Text(value.text().rbegin(), value.text().rend()));
   }
-  std::vector<Value> items = Items(runtime, value);
+  Values items = Items(runtime, value);
   if (value.Is(Kind::kIterator)) {  // there is no last item to begin with: read it all
     std::reverse(items.begin(), items.end());
     return runtime.List(std::move(items));
@@ -183,8 +183,7 @@ Value ReverseFilter(Runtime& runtime, const Value& value, const Arguments& argum
 // The items of a list that is made when the first of them is asked for.
 class Deferred : public IteratorObject {
  public:
-  using MakeFn = std::vector<Value> (*)(Runtime& runtime, const Value& value,
-                                        const Parameters& parameters);
+  using MakeFn = Values (*)(Runtime& runtime, const Value& value, const Parameters& parameters);
   Deferred(MakeFn make, const Value& value, const Parameters& parameters)
       : make_(make), value_(value), parameters_(parameters) {}
 
@@ -211,14 +210,14 @@ Value MakeDeferred(Runtime& runtime, Deferred::MakeFn make, const Value& value,
 }
 
 // Lists of `size` items each, the last filled up.
-std::vector<Value> Batches(Runtime& runtime, const Value& value, const Parameters& parameters) {
+Values Batches(Runtime& runtime, const Value& value, const Parameters& parameters) {
   // As in Jinja, a size that no batch can have makes one batch.
   const Value& size = parameters[0];
-  const auto count = [](const std::vector<Value>& items) {
+  const auto count = [](const Values& items) {
     return Value::Integer(static_cast<Int>(items.size()));
   };
-  std::vector<Value> batches;
-  std::vector<Value> batch;
+  Values batches;
+  Values batch;
   for (const Value& item : Items(runtime, value)) {
     if (Equal(runtime, count(batch), size)) {
       batches.push_back(runtime.List(std::exchange(batch, {})));
@@ -241,19 +240,19 @@ Value BatchFilter(Runtime& runtime, const Value& value, const Arguments& argumen
 }
 
 // So many lists, as even as can be.
-std::vector<Value> Slices(Runtime& runtime, const Value& value, const Parameters& parameters) {
+Values Slices(Runtime& runtime, const Value& value, const Parameters& parameters) {
   const Int count = parameters.Integer(0, 1);
-  const std::vector<Value> items = Items(runtime, value);
+  const Values items = Items(runtime, value);
   if (count == 0) throw Failure("a division by zero");
   runtime.CheckSize(count * 16);
   const auto length = static_cast<Int>(items.size());
-  std::vector<Value> slices;
+  Values slices;
   Int begin = 0;
   for (Int i = 0; i < count; ++i) {
     const bool has_extra = i < length % count;
     const Int end = begin + length / count + (has_extra ? 1 : 0);
-    std::vector<Value> slice(items.begin() + static_cast<ptrdiff_t>(begin),
-                             items.begin() + static_cast<ptrdiff_t>(end));
+    Values slice(items.begin() + static_cast<ptrdiff_t>(begin),
+                 items.begin() + static_cast<ptrdiff_t>(end));
     if (parameters.IsSet(1) && !has_extra) slice.push_back(parameters[1]);
     slices.push_back(runtime.List(std::move(slice)));
     begin = end;

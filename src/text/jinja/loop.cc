@@ -49,7 +49,7 @@ std::optional<Int> LoopObject::Length(Runtime& runtime) {
     length_ = hearth::jinja::Length(runtime, source_);
     return length_;
   }
-  std::vector<Value> rest = Items(runtime, Value(items_));
+  Values rest = Items(runtime, Value(items_));
   length_ = static_cast<Int>(rest.size()) + index0_ + 1 + (after_ ? 1 : 0);
   items_ = &Iterate(runtime, runtime.List(std::move(rest)));
   return length_;

@@ -17,7 +17,7 @@ std::optional<Value> MacroObject::Attribute(Runtime& runtime, const Text& name) 
   if (name == Own("catch_varargs")) return Value::Bool(macro_.uses_varargs);
   if (name == Own("caller")) return Value::Bool(macro_.uses_caller);
   if (name != Own("arguments")) return std::nullopt;
-  std::vector<Value> names;
+  Values names;
   for (const auto& parameter : macro_.parameters) names.push_back(runtime.String(parameter->name));
   return runtime.Tuple(std::move(names));
 }

@@ -87,7 +87,7 @@ Value UrlEncodeFilter(Runtime& runtime, const Value& value, const Arguments& arg
           : value;
   Text out;
   for (const Value& pair : Items(runtime, pairs)) {
-    const std::vector<Value> parts = Items(runtime, pair);
+    const Values parts = Items(runtime, pair);
     if (parts.size() != 2) throw Failure("urlencode needs pairs of a key and a value");
     if (!out.empty()) out += Trusted('&');
     out += Quoted(Str(runtime, parts[0]), true);

@@ -66,7 +66,6 @@ Value FromKeys(Runtime& runtime, const Value& /*self*/, const Arguments& argumen
   const Parameters parameters("fromkeys", arguments, {"iterable", "value"}, 1);
   auto* dict = runtime.heap().New<DictObject>();
   for (const Value& key : Items(runtime, parameters[0])) {
-    runtime.heap().Charge(4 * sizeof(Value));
     dict->Set(runtime, key, parameters.Or(1, Value::None()));
   }
   return Value(dict);

@@ -10,7 +10,7 @@
 namespace hearth::jinja {
 namespace {
 
-bool EqualItems(Runtime& runtime, const std::vector<Value>& a, const std::vector<Value>& b) {
+bool EqualItems(Runtime& runtime, const Values& a, const Values& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!Equal(runtime, a[i], b[i])) return false;
@@ -48,7 +48,7 @@ std::partial_ordering OrderOfNumbers(const Value& a, const Value& b) {
   throw Failure(fmt::format("a {} and a {} have no order", TypeName(a), TypeName(b)));
 }
 
-bool LessItems(Runtime& runtime, const std::vector<Value>& a, const std::vector<Value>& b) {
+bool LessItems(Runtime& runtime, const Values& a, const Values& b) {
   const size_t common = std::min(a.size(), b.size());
   for (size_t i = 0; i < common; ++i) {
     if (!Equal(runtime, a[i], b[i])) return Less(runtime, a[i], b[i]);
@@ -61,7 +61,7 @@ bool LessOrEqual(Runtime& runtime, const Value& a, const Value& b) {
   return !Less(runtime, b, a);
 }
 
-bool ContainsItem(Runtime& runtime, const std::vector<Value>& items, const Value& item) {
+bool ContainsItem(Runtime& runtime, const Values& items, const Value& item) {
   return std::any_of(items.begin(), items.end(),
                      [&](const Value& candidate) { return Equal(runtime, candidate, item); });
 }
@@ -278,10 +278,10 @@ Value Call(Runtime& runtime, const Value& callee, const Arguments& arguments) {
 
 // Merges runs from the bottom up; std::stable_sort may do anything where a comparison is no order
 // (nan).
-void SortByKey(Runtime& runtime, std::vector<KeyedValue>& values, bool reverse) {
+void SortByKey(Runtime& runtime, KeyedValues& values, bool reverse) {
   if (reverse) std::reverse(values.begin(), values.end());
   const auto less = [&](const Value& a, const Value& b) { return Less(runtime, a, b); };
-  std::vector<KeyedValue> merged;
+  KeyedValues merged;
   for (size_t width = 1; width < values.size(); width *= 2) {
     merged.clear();
     for (size_t begin = 0; begin < values.size(); begin += 2 * width) {

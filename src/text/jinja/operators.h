@@ -32,7 +32,7 @@ bool IsIterable(const Value& value);
 // one inside for an item on the stack; throws LimitExceeded where they would be too many.
 int NestingOver(const Value& source);
 // All items.
-std::vector<Value> Items(Runtime& runtime, const Value& value);
+Values Items(Runtime& runtime, const Value& value);
 
 // object.name and object[key] as Jinja reads them, in the sandbox that transformers uses: undefined
 // where there is neither.
@@ -53,7 +53,8 @@ struct KeyedValue {
   Value key;
   Value value;
 };
-void SortByKey(Runtime& runtime, std::vector<KeyedValue>& values, bool reverse);
+using KeyedValues = std::vector<KeyedValue, MeteredAllocator<KeyedValue>>;
+void SortByKey(Runtime& runtime, KeyedValues& values, bool reverse);
 
 [[noreturn]] void FailUndefined(const Value& value);
 

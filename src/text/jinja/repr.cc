@@ -44,14 +44,14 @@ class ReprWriter {
   void Frame(std::string_view ascii) { out_ += DecodeText(ascii, false); }
   void Plainly(std::string_view ascii) { out_ += Own(ascii); }
 
-  void WriteItems(const std::vector<Value>& items) {
+  void WriteItems(const Values& items) {
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) Frame(", ");
       Write(items[i]);
     }
   }
 
-  void WriteTuple(const std::vector<Value>& items) {
+  void WriteTuple(const Values& items) {
     Frame("(");
     WriteItems(items);
     Frame(items.size() == 1 ? ",)" : ")");
@@ -139,9 +139,6 @@ class ReprWriter {
   void Write(const Value& value) {
     const DepthScope depth(runtime_);
     runtime_.Spend(1);
-    // Values that share parts may be far longer written out than they are.
-    runtime_.heap().Charge((out_.size() - charged_) * sizeof(char32_t));
-    charged_ = out_.size();
     switch (value.kind()) {
       case Kind::kMissing:
       case Kind::kUndefined:
@@ -180,7 +177,6 @@ class ReprWriter {
 
   Runtime& runtime_;
   Text out_;
-  size_t charged_ = 0;
 };
 
 }  // namespace

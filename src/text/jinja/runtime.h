@@ -17,15 +17,14 @@ namespace hearth::jinja {
 // Used by one thread.
 class Runtime {
  public:
-  explicit Runtime(const Limits& limits)
-      : limits_(limits), heap_(limits.max_bytes), steps_left_(limits.max_steps) {}
+  explicit Runtime(const Limits& limits) : limits_(limits), steps_left_(limits.max_steps) {}
 
   Heap& heap() { return heap_; }
 
   Value String(Text text) { return heap_.String(std::move(text)); }
   Value OwnString(std::string_view ascii) { return heap_.String(Own(ascii)); }
-  Value List(std::vector<Value> items) { return heap_.List(std::move(items)); }
-  Value Tuple(std::vector<Value> items) { return heap_.Tuple(std::move(items)); }
+  Value List(Values items) { return heap_.List(std::move(items)); }
+  Value Tuple(Values items) { return heap_.Tuple(std::move(items)); }
   // A text of one character: the same value each time, for templates that look at every character
   // of a long text.
   Value Character(char32_t marked) {

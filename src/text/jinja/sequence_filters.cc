@@ -32,7 +32,7 @@ Value LastFilter(Runtime& runtime, const Value& value, const Arguments& argument
   if (value.Is(Kind::kString) || value.IsSequence() || value.Is(Kind::kRange)) {
     if (Length(runtime, value) > 0) return GetItem(runtime, value, Value::Integer(-1));
   } else {
-    const std::vector<Value> items = Items(runtime, value);
+    const Values items = Items(runtime, value);
     if (!items.empty()) return items.back();
   }
   return runtime.Undefined("there is no last item, the sequence is empty");
@@ -44,19 +44,19 @@ Value ListFilter(Runtime& runtime, const Value& value, const Arguments& argument
 }
 
 // The key of an item: a list, as Jinja makes it, where several attributes may count.
-std::vector<KeyedValue> WithKeys(Runtime& runtime, const std::vector<Value>& items,
-                                 const std::vector<AttributePath>& paths) {
-  std::vector<KeyedValue> keyed;
+KeyedValues WithKeys(Runtime& runtime, const Values& items,
+                     const std::vector<AttributePath>& paths) {
+  KeyedValues keyed;
   for (const Value& item : items) {
-    std::vector<Value> key;
+    Values key;
     for (const AttributePath& path : paths) key.push_back(path.Get(runtime, item));
     keyed.push_back({runtime.List(std::move(key)), item});
   }
   return keyed;
 }
 
-Value ValuesOf(Runtime& runtime, const std::vector<KeyedValue>& keyed) {
-  std::vector<Value> values;
+Value ValuesOf(Runtime& runtime, const KeyedValues& keyed) {
+  Values values;
   values.reserve(keyed.size());
   for (const KeyedValue& item : keyed) values.push_back(item.value);
   return runtime.List(std::move(values));
@@ -83,7 +83,7 @@ Value DictSortFilter(Runtime& runtime, const Value& value, const Arguments& argu
   if (value.Is(Kind::kUndefined)) FailUndefined(value);
   if (!value.Is(Kind::kDict)) throw Failure("dictsort needs a dict, not a " + TypeName(value));
   const AttributePath path(runtime, Value::None(), !parameters.True(runtime, 0, false));
-  std::vector<KeyedValue> keyed;
+  KeyedValues keyed;
   for (const auto& [key, item] : value.dict().items) {
     keyed.push_back({path.Get(runtime, by_value ? item : key), runtime.Tuple({key, item})});
   }
@@ -128,19 +128,19 @@ Value GroupByFilter(Runtime& runtime, const Value& value, const Arguments& argum
   const Value otherwise = parameters.IsSet(1) ? parameters[1] : Value();
   const AttributePath path(runtime, parameters[0], ignore_case, otherwise);
   const AttributePath shown(runtime, parameters[0], false, otherwise);
-  std::vector<KeyedValue> keyed;
+  KeyedValues keyed;
   for (const Value& item : Items(runtime, value)) keyed.push_back({path.Get(runtime, item), item});
   SortByKey(runtime, keyed, false);
-  std::vector<Value> groups;
+  Values groups;
   for (size_t at = 0; at < keyed.size();) {
-    std::vector<Value> members;
+    Values members;
     const size_t first = at;
     while (at < keyed.size() && Equal(runtime, keyed[at].key, keyed[first].key)) {
       members.push_back(keyed[at++].value);
     }
     if (members.empty()) members.push_back(keyed[at++].value);  // not equal to itself: nan
     const Value grouper = ignore_case ? shown.Get(runtime, keyed[first].value) : keyed[first].key;
-    const std::vector<Value> pair = {grouper, runtime.List(std::move(members))};
+    const Values pair = {grouper, runtime.List(std::move(members))};
     auto* group = runtime.heap().New<ListObject>(pair);
     group->is_group = true;
     groups.push_back(Value::Tuple(group));

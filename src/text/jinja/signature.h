@@ -31,7 +31,7 @@ class Parameters {
 
  private:
   std::string_view function_;
-  std::vector<Value> values_;
+  Values values_;
 };
 
 // Throws: the function takes no keywords.

@@ -150,7 +150,7 @@ Text Center(const Text& text, Int width, char32_t fill) {
 
 Value TextList(Runtime& runtime, std::vector<Text> texts) {
   runtime.Spend(texts.size());
-  std::vector<Value> items;
+  Values items;
   items.reserve(texts.size());
   for (Text& text : texts) items.push_back(runtime.String(std::move(text)));
   return runtime.List(std::move(items));

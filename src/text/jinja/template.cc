@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "text/jinja/failure.h"
 #include "text/jinja/interpreter.h"
+#include "text/jinja/memory_meter.h"
 #include "text/jinja/parser.h"
 
 namespace hearth::jinja {
@@ -15,12 +16,14 @@ namespace {
 
 [[noreturn]] void Refuse(const std::string& name, const Failure& failure, int line) {
   constexpr size_t kLongest = 300;
-  throw Error(ErrorCode::kInvalidArgument, name,
+  const bool is_refused = dynamic_cast<const MemoryRefused*>(&failure) != nullptr;
+  throw Error(is_refused ? ErrorCode::kOutOfBudget : ErrorCode::kInvalidArgument, name,
               fmt::format("line {}: {}", line, Printable(failure.what(), kLongest)));
 }
 
 std::vector<ChatPiece> Pieces(const Text& text) {
   std::vector<ChatPiece> pieces;
+  TakeMemory(text.size());  // of UTF-8, at least
   for (size_t at = 0; at < text.size();) {
     const bool trusted = IsTrusted(text[at]);
     size_t end = at + 1;
@@ -46,6 +49,9 @@ Template& Template::operator=(Template&&) noexcept = default;
 Template::~Template() = default;
 
 std::vector<ChatPiece> Template::Render(const Context& context, const Limits& limits) const {
+  MemoryMeter own_meter(limits.max_bytes);
+  MemoryMeter* const around = MemoryMeter::current();
+  const MeterScope scope(around != nullptr ? *around : own_meter);
   Runtime runtime(limits);
   try {
     return Pieces(Interpreter(runtime, *tree_, context.dict()).Run());

@@ -33,7 +33,9 @@ class Template {
   // The text that the template makes of the context, neighbours of the same trust joined. Every
   // character is trusted that the template or a trusted text of the context wrote, and no other;
   // what lists and dicts are written with (brackets, commas, keys) is not. Throws
-  // Error(kInvalidArgument) with the line where the template fails, raises, or passes a limit.
+  // Error(kInvalidArgument) with the line where the template fails, raises, or passes a limit, and
+  // Error(kOutOfBudget) where the thread's meter grants no more memory (memory_meter.h). Where it
+  // has none, limits.max_bytes counts.
   std::vector<ChatPiece> Render(const Context& context, const Limits& limits = {}) const;
 
  private:

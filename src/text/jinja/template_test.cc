@@ -244,6 +244,51 @@ TEST(JinjaTemplate, NestsIteratorsAsOftenAsTemplatesDo) {
   }
 }
 
+// What is held is counted before it is taken, wherever it is.
+TEST(JinjaTemplate, AsksBeforeItTakesMemory) {
+  constexpr size_t kMost = size_t{1} << 20;
+  const std::string hostile[] = {
+      "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% "
+      "endfor %}",
+      "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% "
+      "endfor %}",
+      "{{ range(100000)|list|length }}",
+      "{{ 'x' * 1000000 }}",
+      "{{ range(500)|join('x' * 2000) }}",
+      "{{ range(100000)|list|string|length }}",
+      "{{ range(100000)|list|tojson|length }}",
+      "{{ range(100000)|sort|length }}",
+      "{{ range(100000)|map('string')|list|length }}",
+      "{{ ('a' * 100000).split('a')|length }}{{ ('ab' * 400000).replace('a', 'bbbb')|length }}",
+      "{% for i in range(100000) %}0123456789{% endfor %}",
+      "{% set x %}{% for i in range(100000) %}0123456789{% endfor %}{% endset %}",
+  };
+  for (const std::string& source : hostile) {
+    size_t most_asked = 0;
+    MemoryMeter meter(size_t{64} << 20, [&](size_t bytes) {
+      most_asked = std::max(most_asked, bytes);
+      return bytes <= kMost;
+    });
+    const MeterScope scope(meter);
+    try {
+      Render(source);
+      ADD_FAILURE() << source;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget) << source << error.what();
+    }
+    EXPECT_GT(most_asked, kMost) << source;
+  }
+}
+
+TEST(JinjaTemplate, CountsWhatItGivesBack) {
+  MemoryMeter meter(size_t{8} << 20);
+  const MeterScope scope(meter);
+  EXPECT_EQ(
+      Render("{% for i in range(40) %}{% if 'x' * 20000 == 'y' %}{% endif %}{% endfor %}a", "{}"),
+      "a");
+  EXPECT_LT(meter.used_bytes(), size_t{1} << 10);
+}
+
 TEST(JinjaTemplate, BoundsWhatHostileTemplatesTake) {
   Limits limits;
   limits.max_steps = 100'000;

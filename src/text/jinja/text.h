@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "text/jinja/memory_meter.h"
+
 namespace hearth::jinja {
 
 inline constexpr char32_t kTrustedMark = 0x80000000;
@@ -40,7 +42,7 @@ struct MarkedTraits : std::char_traits<char32_t> {
   }
 };
 
-using Text = std::basic_string<char32_t, MarkedTraits>;
+using Text = std::basic_string<char32_t, MarkedTraits, MeteredAllocator<char32_t>>;
 using TextView = std::basic_string_view<char32_t, MarkedTraits>;
 
 // UTF-8 as marked characters; bytes that are not UTF-8 become U+FFFD.

@@ -145,7 +145,6 @@ Value JoinFilter(Runtime& runtime, const Value& value, const Arguments& argument
   while (const auto item = items.Next(runtime)) {
     const Text text = Str(runtime, path.Get(runtime, *item));
     runtime.CheckSize(static_cast<Int>(out.size() + separator.size() + text.size()));
-    runtime.heap().Charge(text.size() * sizeof(char32_t));
     if (!first) out += separator;
     first = false;
     out += text;

@@ -57,25 +57,20 @@ std::optional<Value> CustomObject::Attribute(Runtime& /*runtime*/, const Text& /
 
 Text CustomObject::Repr(Runtime& /*runtime*/) { return Own("<" + TypeName() + ">"); }
 
+Heap::~Heap() {
+  if (MemoryMeter* const meter = MemoryMeter::current()) meter->Give(charged_bytes_);
+}
+
 void Heap::Charge(size_t bytes) {
-  used_bytes_ += bytes;
-  if (used_bytes_ > max_bytes_) throw LimitExceeded("the template needs too much memory");
+  TakeMemory(bytes);
+  charged_bytes_ += bytes;
 }
 
-Value Heap::String(Text text) {
-  Charge(text.capacity() * sizeof(char32_t));
-  return Value(New<StringObject>(std::move(text)));
-}
+Value Heap::String(Text text) { return Value(New<StringObject>(std::move(text))); }
 
-Value Heap::List(std::vector<Value> items) {
-  Charge(items.capacity() * sizeof(Value));
-  return Value::List(New<ListObject>(std::move(items)));
-}
+Value Heap::List(Values items) { return Value::List(New<ListObject>(std::move(items))); }
 
-Value Heap::Tuple(std::vector<Value> items) {
-  Charge(items.capacity() * sizeof(Value));
-  return Value::Tuple(New<ListObject>(std::move(items)));
-}
+Value Heap::Tuple(Values items) { return Value::Tuple(New<ListObject>(std::move(items))); }
 
 std::string TypeName(const Value& value) {
   switch (value.kind()) {

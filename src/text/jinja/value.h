@@ -51,6 +51,9 @@ enum class Kind : uint8_t {
   kObject,    // namespaces, macros, functions, the loop
 };
 
+class Value;
+using Values = std::vector<Value, MeteredAllocator<Value>>;
+
 class Value {
  public:
   Value() = default;  // missing
@@ -91,8 +94,8 @@ class Value {
   Int integer() const { return Is(Kind::kBool) ? (data_.boolean ? 1 : 0) : data_.integer; }
   double real() const { return Is(Kind::kFloat) ? data_.real : static_cast<double>(integer()); }
   const Text& text() const;
-  const std::vector<Value>& items() const;  // of a list or a tuple
-  bool IsGroup() const;                     // a tuple of groupby
+  const Values& items() const;  // of a list or a tuple
+  bool IsGroup() const;         // a tuple of groupby
   const DictObject& dict() const { return *static_cast<const DictObject*>(data_.object); }
   const DictViewObject& dict_view() const;
   const RangeObject& range() const;
@@ -123,14 +126,14 @@ struct StringObject : HeapObject {
 };
 
 struct ListObject : HeapObject {  // or a tuple
-  explicit ListObject(std::vector<Value> its_items) : items(std::move(its_items)) {}
-  const std::vector<Value> items;
+  explicit ListObject(Values its_items) : items(std::move(its_items)) {}
+  const Values items;
   bool is_group = false;  // a tuple of groupby: (grouper, list)
 };
 
 // Keeps the order in which keys came. Texts are found by binary search, other keys one by one.
 struct DictObject : HeapObject {
-  std::vector<std::pair<Value, Value>> items;
+  std::vector<std::pair<Value, Value>, MeteredAllocator<std::pair<Value, Value>>> items;
 
   const Value* FindText(const Text& key) const;
   // An equal key keeps its place and gets the new value.
@@ -142,8 +145,9 @@ struct DictObject : HeapObject {
   struct TextLess {
     bool operator()(const Text* a, const Text* b) const { return *a < *b; }
   };
-  std::map<const Text*, size_t, TextLess> texts_;
-  std::vector<size_t> others_;
+  std::map<const Text*, size_t, TextLess, MeteredAllocator<std::pair<const Text* const, size_t>>>
+      texts_;
+  std::vector<size_t, MeteredAllocator<size_t>> others_;
 };
 
 struct DictViewObject : HeapObject {
@@ -173,7 +177,7 @@ struct IteratorObject : HeapObject {
 
 // Arguments of a call, evaluated.
 struct Arguments {
-  std::vector<Value> positional;
+  Values positional;
   std::vector<std::pair<Text, Value>> keywords;
 };
 
@@ -191,36 +195,42 @@ struct CustomObject : HeapObject {
   virtual Text Repr(Runtime& runtime);
 };
 
-// Owns what it makes until it goes.
+// Owns what it makes until it goes. What objects take is counted by the thread's meter.
 class Heap {
  public:
-  explicit Heap(size_t max_bytes) : max_bytes_(max_bytes) {}
+  Heap() = default;
+  ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
 
   template <typename T, typename... Args>
   T* New(Args&&... args) {
-    Charge(sizeof(T) + sizeof(void*));
+    Charge(sizeof(T) + kOverheadBytes);
     auto object = std::make_unique<T>(std::forward<Args>(args)...);
     T* const pointer = object.get();
     objects_.push_back(std::move(object));
     return pointer;
   }
-  // Counts what objects hold beside themselves. Throws LimitExceeded past the bound.
+  // Counts what objects hold beside themselves and no allocator counts, before it is taken. Throws
+  // as MemoryMeter::Take does.
   void Charge(size_t bytes);
 
   Value String(Text text);
-  Value List(std::vector<Value> items);
-  Value Tuple(std::vector<Value> items);
+  Value List(Values items);
+  Value Tuple(Values items);
 
  private:
-  const size_t max_bytes_;
-  size_t used_bytes_ = 0;
-  std::vector<std::unique_ptr<HeapObject>> objects_;
+  static constexpr size_t kOverheadBytes = 16;
+  using Owned = std::unique_ptr<HeapObject>;
+
+  size_t charged_bytes_ = 0;
+  std::vector<Owned, MeteredAllocator<Owned>> objects_;
 };
 
 inline const Text& Value::text() const {
   return static_cast<const StringObject*>(data_.object)->text;
 }
-inline const std::vector<Value>& Value::items() const {
+inline const Values& Value::items() const {
   return static_cast<const ListObject*>(data_.object)->items;
 }
 inline bool Value::IsGroup() const {

@@ -158,7 +158,7 @@ Value ToJsonFilter(Runtime& runtime, const Value& value, const Arguments& argume
   options.item_separator = DecodeText(options.indent ? "," : ", ", false);
   options.key_separator = DecodeText(": ", false);
   if (parameters.IsSet(2)) {
-    const std::vector<Value> separators = Items(runtime, parameters[2]);
+    const Values separators = Items(runtime, parameters[2]);
     if (separators.size() != 2 || !separators[0].Is(Kind::kString) ||
         !separators[1].Is(Kind::kString)) {
       throw Failure("tojson needs two texts as separators");
