@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "api/model_impl.h"
+#include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/model_options.h"
@@ -37,10 +39,25 @@ struct ServeArguments {
   bool verbose = false;
 };
 
+// Whoever may read the keys may use the server.
+void WarnOfReaders(const std::string& key_file) {
+  using std::filesystem::perms;
+  std::error_code ignored;
+  const perms of_others = std::filesystem::status(key_file, ignored).permissions() &
+                          (perms::group_read | perms::others_read);
+  if (of_others == perms::none) return;
+  PrintSentence(fmt::format("warning: other users can read the keys in {}: chmod 600 it",
+                            Printable(key_file)));
+}
+
 int RunServer(const ServeArguments& arguments) {
   serve::ServerOptions server = arguments.server;
   server.grace = std::chrono::seconds(arguments.grace_seconds);
-  if (!arguments.key_file.empty()) server.keys = serve::ReadKeys(arguments.key_file);
+  server.warn = [](const std::string& sentence) { PrintSentence("warning: " + sentence); };
+  if (!arguments.key_file.empty()) {
+    server.keys = serve::ReadKeys(arguments.key_file);
+    WarnOfReaders(arguments.key_file);
+  }
   AsUsage([&] { CheckExposure(server); });
   ModelOptions options = arguments.model;
   options.kv_sequences = arguments.parallel;

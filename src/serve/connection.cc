@@ -24,6 +24,10 @@ constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr size_t kMuchMemory = size_t{1} << 20;
 // Answers below are not counted: they fit into what any connection may take.
 constexpr size_t kShortAnswer = size_t{4} << 10;
+// In the system's buffer of a connection; it takes twice as much.
+constexpr int kSystemUnsentBytes = 64 << 10;
+// Who has a place for a question of how the server is, no more.
+constexpr std::chrono::milliseconds kGuestTime{2000};
 
 }  // namespace
 
@@ -38,13 +42,31 @@ Connection::Connection(asio::ip::tcp::socket socket, Service& service, const Ser
       answer_share_(service.allowance()) {
   ErrorCode ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  // The system takes as much as it likes for a client that does not read, unless told.
+  socket_.set_option(asio::socket_base::send_buffer_size(kSystemUnsentBytes), ignored);
 }
 
 Connection::~Connection() { on_close_(); }
 
-void Connection::Refuse() {
-  head_ = {};
-  SendError({Status::kUnavailable, "too many connections: try again later", "", "overloaded"});
+void Connection::Start(std::unique_ptr<Place> place) {
+  place_ = std::move(place);
+  WaitForRequest();
+}
+
+void Connection::SetState(State state) {
+  state_ = state;
+  if (!place_) return;  // it has been closed
+  switch (state) {
+    case State::kIdle:
+    case State::kLingering:
+      return place_->SetIdle();
+    case State::kReading:
+      return place_->SetReading();
+    case State::kAnswering:
+      return place_->SetAnswering();
+    case State::kClosed:
+      return;
+  }
 }
 
 void Connection::End(const RequestError& error) {
@@ -83,8 +105,8 @@ void Connection::SetDeadline(std::chrono::milliseconds time) {
 }
 
 void Connection::WaitForRequest() {
-  state_ = State::kIdle;
-  SetDeadline(limits_.idle);
+  SetState(State::kIdle);
+  SetDeadline(place_->is_guest() ? kGuestTime : limits_.idle);
   if (!is_listening_) return GoOn();
   // One read at a time: OnHeard goes on.
   ErrorCode ignored;
@@ -139,13 +161,13 @@ void Connection::OnHeard(ErrorCode error, size_t bytes) {
 }
 
 void Connection::ReadHead() {
-  state_ = State::kReading;
+  SetState(State::kReading);
   head_ = {};
   keep_alive_ = false;
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes));
   parser_->body_limit(limits_.body_bytes);
-  SetDeadline(limits_.request);
+  SetDeadline(place_->is_guest() ? kGuestTime : limits_.request);
   http::async_read_header(
       socket_, buffer_, *parser_,
       [self = shared_from_this()](ErrorCode error, size_t) { self->OnHead(error); });
@@ -179,6 +201,7 @@ void Connection::OnHead(ErrorCode error) {
   try {
     CheckHead();
   } catch (const RequestError& refused) {
+    if (refused.status() == Status::kUnauthorized) return RefuseLater(refused);
     return SendError(refused);
   }
   if (ExpectsContinue(message) && !parser_->is_done()) {
@@ -188,10 +211,26 @@ void Connection::OnHead(ErrorCode error) {
   ReadBody();
 }
 
+// Keys are guessed no faster than connections come: each guess costs one for a while, which is
+// given up where others need its place.
+void Connection::RefuseLater(const RequestError& error) {
+  keep_alive_ = false;
+  SetState(State::kIdle);
+  ++deadline_;
+  timer_.expires_after(limits_.wrong_key);
+  timer_.async_wait([self = shared_from_this(), error](ErrorCode) {
+    if (self->state_ == State::kIdle) self->SendError(error);
+  });
+}
+
 // Throws RequestError for a request that is refused before its body is read.
 void Connection::CheckHead() {
   const auto& message = parser_->get();
   CheckRequestHead(message);
+  if (place_->is_guest() && PathOfTarget(head_.target) != "/health") {
+    throw RequestError(Status::kUnavailable, "too many connections: try again later", "",
+                       "overloaded");
+  }
   // What follows an unread body would be taken for a request.
   keep_alive_ = parser_->is_done() && message.keep_alive();
   service_.CheckHead(head_);
@@ -211,7 +250,7 @@ void Connection::OnBody(ErrorCode error) {
   body_share_.Resize(parser_->get().body().size());
   keep_alive_ = parser_->get().keep_alive();
   is_chunked_ = parser_->get().version() >= 11;
-  state_ = State::kAnswering;
+  SetState(State::kAnswering);
   ++deadline_;  // how long the answer takes is not the client's to say
   answer_complete_ = false;
   is_streaming_ = false;
@@ -231,7 +270,7 @@ void Connection::Handle() {
 }
 
 void Connection::SendError(const RequestError& error) {
-  state_ = State::kAnswering;
+  SetState(State::kAnswering);
   Send(ErrorResponse(error));
 }
 
@@ -326,7 +365,7 @@ void Connection::GiveBack() {
 // Closes so that the client can still read the answer: with bytes of it unread the system would
 // throw the answer away.
 void Connection::Linger() {
-  state_ = State::kLingering;
+  SetState(State::kLingering);
   ErrorCode ignored;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   SetDeadline(kLingerTime);
@@ -348,7 +387,8 @@ void Connection::Discard() {
 
 void Connection::Close() {
   if (state_ == State::kClosed) return;
-  state_ = State::kClosed;
+  SetState(State::kClosed);
+  place_.reset();
   to_write_ = {};
   if (!is_writing_) GiveBack();
   ++deadline_;

@@ -20,6 +20,7 @@
 
 #include "serve/allowance.h"
 #include "serve/http_message.h"
+#include "serve/places.h"
 #include "serve/reply.h"
 #include "serve/server.h"
 #include "serve/service.h"
@@ -33,9 +34,8 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
              std::function<void()> on_close);
   ~Connection() override;
 
-  void Start() { WaitForRequest(); }
-  // Answers 503 and closes: there are too many others.
-  void Refuse();
+  // Of a guest only GET /health is answered; whatever else it asks gets 503.
+  void Start(std::unique_ptr<Place> place);
   bool is_answering() const { return state_ == State::kAnswering; }
   // Ends what is under way, with `error` as the answer, or as the last event of a stream.
   void End(const RequestError& error);
@@ -72,12 +72,15 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   void Linger();
   void Discard();
   void Close();
+  void SetState(State state);
+  void RefuseLater(const RequestError& error);
   void SetDeadline(std::chrono::milliseconds time);
 
   boost::asio::ip::tcp::socket socket_;
   Service& service_;
   const ServerLimits& limits_;
   std::function<void()> on_close_;
+  std::unique_ptr<Place> place_;
   boost::asio::steady_timer timer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;

@@ -29,8 +29,10 @@ function storedConversations() {
 }
 // Questions that have answers, with them; older pages stored others too.
 function answered(messages) {
-  const isSaid = m => m?.role === 'assistant' && m.content !== '' && m.content !== '\u2026';
-  return messages.filter((m, i) => m.role === 'user' ? isSaid(messages[i + 1]) : isSaid(m));
+  const isText = m => typeof m?.content === 'string';
+  const isSaid = m => isText(m) && m.role === 'assistant' && m.content !== '' && m.content !== '\u2026';
+  return messages.filter((m, i) =>
+      m?.role === 'user' ? isText(m) && isSaid(messages[i + 1]) : isSaid(m));
 }
 // Takes over what other tabs stored.
 function load() {

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "serve/connection.h"
+#include "serve/places.h"
 
 namespace hearth::serve {
 namespace {
@@ -48,8 +49,10 @@ asio::ip::address ParseAddress(const std::string& host) {
   return address;
 }
 
-// As many open files as the connections need, where the system permits.
-int AllowConnections(int wanted) {
+// As many open files as the connections need, where the system permits; how many connections that
+// lets be.
+int AllowConnections(const ServerOptions& options) {
+  const int wanted = options.limits.connections;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
   const rlim_t needed = static_cast<rlim_t>(wanted) + kOtherFiles;
@@ -58,8 +61,26 @@ int AllowConnections(int wanted) {
     setrlimit(RLIMIT_NOFILE, &limit);
     getrlimit(RLIMIT_NOFILE, &limit);
   }
-  const rlim_t usable = limit.rlim_cur > 2 * kOtherFiles ? limit.rlim_cur - kOtherFiles : 1;
-  return static_cast<int>(std::min<rlim_t>(static_cast<rlim_t>(wanted), usable));
+  if (limit.rlim_cur >= needed) return wanted;
+  const rlim_t others = std::min(kOtherFiles, limit.rlim_cur / 2);
+  const int usable = static_cast<int>(std::max<rlim_t>(limit.rlim_cur - others, 1));
+  if (options.warn) {
+    options.warn(
+        fmt::format("the system permits {} open files, so that at most {} clients are connected at "
+                    "once instead "
+                    "of {}: raise the limit (ulimit -n)",
+                    limit.rlim_cur, usable, wanted));
+  }
+  return usable;
+}
+
+Places PlacesFor(int connections) { return {connections, (connections + 1) / 2}; }
+
+// Lets the threads that serve connections and compute answers go first: what runs beside them may
+// be as much as anybody likes to send.
+void StepBack() {
+  constexpr int kNice = 5;
+  setpriority(PRIO_PROCESS, 0, kNice);  // of this thread, on Linux; again and again is the same
 }
 
 class Server {
@@ -67,9 +88,9 @@ class Server {
   Server(api::Model& model, const ServerOptions& options)
       : options_(options),
         limits_(options.limits),
-        most_connections_(AllowConnections(options.limits.connections)),
+        places_(PlacesFor(AllowConnections(options))),
         acceptor_(io_),
-        signals_(io_, SIGTERM, SIGINT),
+        signals_(io_, SIGTERM, SIGINT, SIGHUP),
         stop_timer_(io_),
         service_(
             model,
@@ -78,7 +99,13 @@ class Server {
              .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback(),
              .held_bytes = options.limits.held_bytes},
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
-            [this](std::function<void()> work) { asio::post(workers_, std::move(work)); }) {
+            [this](std::function<void()> work) {
+              asio::post(workers_, [work = std::move(work)]() mutable {
+                StepBack();
+                work();
+                work = nullptr;
+              });
+            }) {
     Open();
   }
 
@@ -130,19 +157,17 @@ class Server {
 
   void Take(tcp::socket socket) {
     std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
+    SystemError error;
+    const auto client = socket.remote_endpoint(error);
+    if (error) return;  // it has gone
     service_.metrics().AddConnections(1);
-    ++num_connections_;
-    const auto connection =
-        std::make_shared<Connection>(std::move(socket), service_, limits_, [this] {
-          service_.metrics().AddConnections(-1);
-          --num_connections_;
-        });
+    const auto connection = std::make_shared<Connection>(
+        std::move(socket), service_, limits_, [this] { service_.metrics().AddConnections(-1); });
     connections_.push_back(connection);
-    if (num_connections_ > most_connections_) {
-      connection->Refuse();
-    } else {
-      connection->Start();
-    }
+    connection->Start(
+        places_.Take(client.address().to_string(), [weak = std::weak_ptr<Connection>(connection)] {
+          if (const auto given_up = weak.lock()) given_up->Abort();
+        }));
   }
 
   void Stop() {
@@ -193,7 +218,7 @@ class Server {
 
   const ServerOptions& options_;
   const ServerLimits limits_;
-  const int most_connections_;
+  Places places_;  // outlives connections
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::signal_set signals_;
@@ -201,7 +226,6 @@ class Server {
   asio::steady_timer accept_timer_{io_};
   Service service_;
   std::vector<std::weak_ptr<Connection>> connections_;
-  int num_connections_ = 0;
   std::chrono::steady_clock::time_point stop_at_;  // what is still under way then is ended
   std::chrono::steady_clock::time_point grace_end_;
   // For what would keep the others waiting; two, so that what takes seconds keeps not even those of

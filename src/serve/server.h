@@ -16,12 +16,13 @@ namespace hearth::serve {
 struct ServerLimits {
   size_t header_bytes = size_t{16} << 10;
   size_t body_bytes = size_t{4} << 20;
-  size_t unsent_bytes = size_t{256} << 10;  // of a stream that its client does not read
-  size_t held_bytes = size_t{24} << 20;     // of all clients: bodies, and answers but streams
-  int connections = 2048;
+  size_t unsent_bytes = size_t{256} << 10;    // of a stream that its client does not read
+  size_t held_bytes = size_t{24} << 20;       // of all clients: bodies, and answers but streams
+  int connections = 2048;                     // half of them of one address
   std::chrono::milliseconds idle{60'000};     // between requests
   std::chrono::milliseconds request{30'000};  // from a request's first byte to its last
   std::chrono::milliseconds write{30'000};    // for a client to take some more of the answer
+  std::chrono::milliseconds wrong_key{500};   // before it is answered
 };
 
 struct ServerOptions {
@@ -33,6 +34,8 @@ struct ServerOptions {
   std::chrono::milliseconds save_time{0};  // of it, what is left for saving sessions afterwards
   std::string model_name;                  // empty: the model's own
   ServerLimits limits;
+  // Told what the system withholds, as a sentence.
+  std::function<void(const std::string& sentence)> warn;
 };
 
 // The keys of a file, one a line; empty lines and those that begin with '#' are skipped. Throws
@@ -43,10 +46,10 @@ std::vector<std::string> ReadKeys(const std::string& path);
 // it though no key is asked for.
 void CheckExposure(const ServerOptions& options);
 
-// Serves until SIGTERM or SIGINT; then running requests may finish within the grace, new ones and
-// those that have not finished by then get 503, and it returns when the grace will be over. A
-// second signal ends it at once. on_listening is told the port. Throws hearth::Error where the
-// address cannot be listened on.
+// Serves until SIGTERM, SIGINT or SIGHUP; then running requests may finish within the grace, new
+// ones and those that have not finished by then get 503, and it returns when the grace will be
+// over. A second signal ends it at once. on_listening is told the port. Throws hearth::Error where
+// the address cannot be listened on.
 std::chrono::steady_clock::time_point Serve(api::Model& model, const ServerOptions& options,
                                             const std::function<void(uint16_t port)>& on_listening);
 
