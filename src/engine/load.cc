@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "engine/load_chunks.h"
+#include "engine/load_hashes.h"
 #include "engine/model.h"
 #include "ops/repack.h"
 
@@ -95,7 +96,10 @@ class ParallelLoad {
  public:
   ParallelLoad(const GgufFile& file, const LoadPlan& plan, int threads, std::byte* weights,
                Budget& budget, const ProgressFn& progress)
-      : source_(file, plan.io, !plan.drop_page_cache), weights_(weights), progress_(progress) {
+      : source_(file, plan.io, !plan.drop_page_cache),
+        hashes_(file, plan.tensors),
+        weights_(weights),
+        progress_(progress) {
     const auto per_thread = static_cast<uint64_t>(threads);
     chunks_ = SplitIntoChunks(
         plan.tensors, std::min(kChunkBytes, kUnnamedBuffers / (per_thread * kFewestBuffers)));
@@ -133,6 +137,7 @@ class ParallelLoad {
         if (reader.empty()) return;
         const LoadReader::Taken taken = reader.Take();
         const Stopwatch watch;
+        hashes_.Add(taken.chunk, taken.stored);
         if (taken.chunk.tensor->bundles) {
           PlaceBundles(source_.file().path(), taken.chunk, taken.stored, weights_);
         } else {
@@ -146,10 +151,12 @@ class ParallelLoad {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
       stop_ = true;
+      hashes_.Stop();
     }
   }
 
   LoadSource source_;
+  LoadHashes hashes_;
   std::byte* const weights_;
   const ProgressFn& progress_;
   std::vector<LoadChunk> chunks_;
