@@ -142,6 +142,18 @@ int32_t NeuronCache::TakeSlot() noexcept {
   return slot;
 }
 
+void NeuronCache::Forget() noexcept {
+  for (;;) {
+    const int32_t key = policy_->TakeVictim();
+    if (key == cache::kNoKey) return;
+    cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
+    free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
+    node.slot = -1;
+    --num_held_;
+    ++counts_.evictions;
+  }
+}
+
 void NeuronCache::Loaded(int32_t key) noexcept {
   cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
   if (!node.loading) return;

@@ -101,6 +101,9 @@ class NeuronCache {
   // Takes back the pins of one Lookup, with the entries that it wrote.
   void Release(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept;
 
+  // Forgets whatever has no pin and the policy would give up: its bytes are not to be trusted.
+  void Forget() noexcept;
+
   // A token of the model (or a step of a batch of sequences) ended: the clock of policies that
   // forget. Keys may lose their slots.
   void EndToken() noexcept;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <new>
 #include <optional>
@@ -311,6 +312,12 @@ void BatchScheduler::EndPrompt(Request& request) {
     request.is_generating = true;
     return;
   }
+  if (!std::all_of(request.sums.begin(), request.sums.end(),
+                   [](double sum) { return std::isfinite(sum); })) {
+    const Error error(ErrorCode::kCorrupt, "model", "its embedding is not numbers");
+    NoteBadResult(error);
+    return Fail(request, error);
+  }
   for (const double sum : request.sums) {
     request.outcome.embedding.push_back(
         static_cast<float>(sum / static_cast<double>(request.outcome.prompt_tokens)));
@@ -332,7 +339,16 @@ void BatchScheduler::TakeToken(Request& request, std::span<const float> logits) 
     // An end token adds nothing, but it lets go what was held back.
     if (generation.tokens().size() > before || generation.HasMore()) ShowText(request);
   });
+  if (request.outcome.error) NoteBadResult(*request.outcome.error);
   if (!goes_on || request.outcome.error) End(request);
+}
+
+// Where a result shows that the model is damaged, what was read of it is read again, and the server
+// says so until a pass is good.
+void BatchScheduler::NoteBadResult(const Error& error) {
+  if (error.code() != ErrorCode::kCorrupt) return;
+  fault_ = error.what();
+  engine_.ForgetCached();
 }
 
 void BatchScheduler::ShowText(Request& request) {

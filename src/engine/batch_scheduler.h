@@ -156,6 +156,7 @@ class BatchScheduler {
   void TakeTokens(const Pass& pass);
   void TakeToken(Request& request, std::span<const float> logits);
   static void ShowText(Request& request);
+  void NoteBadResult(const Error& error);
   void AddToEmbedding(Request& request, int64_t first_row);
   void EndPrompt(Request& request);
   void End(Request& request);

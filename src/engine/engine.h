@@ -54,6 +54,10 @@ class Engine {
   const StreamedFfns* streamed() const { return streamed_.get(); }
   // The same of a model that is not packed.
   const StreamedMatrices* streamed_matrices() const { return matrices_.get(); }
+  // Between passes, after a result that is no number: what was read may be damaged.
+  void ForgetCached() noexcept {
+    if (matrices_) matrices_->ForgetCached();
+  }
   bool is_streamed() const { return streamed_ || matrices_; }
   // A matrix of one FFN as it is multiplied, of a model that is not packed: where it lies in
   // memory, or, where it is streamed, read into `copy`, which is charged as "FFN at hand" and must

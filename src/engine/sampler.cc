@@ -67,15 +67,16 @@ TokenId Sampler::Sample(std::span<const float> logits, std::span<const TokenId> 
 }
 
 void Sampler::ReadLogits(std::span<const float> logits) {
-  bool any_finite = false;
+  bool any_finite = false, all_numbers = true;
   candidates_.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     any_finite = any_finite || std::isfinite(logits[i]);
-    // One that is no number can never be chosen.
-    const float value = std::isnan(logits[i]) ? -INFINITY : logits[i];
-    candidates_[i] = {static_cast<TokenId>(i), value};
+    all_numbers = all_numbers && !std::isnan(logits[i]);
+    candidates_[i] = {static_cast<TokenId>(i), logits[i]};
   }
-  if (!any_finite) throw Error(ErrorCode::kCorrupt, "model", "its logits are not numbers");
+  // What a damaged model computed is not to be trusted where it is a number either.
+  if (!any_finite || !all_numbers)
+    throw Error(ErrorCode::kCorrupt, "model", "its logits are not numbers");
 }
 
 void Sampler::Forbid(const TokenMask& allowed) {

@@ -67,6 +67,12 @@ class StreamedMatrices {
   // After a pass: the clock of policies that forget.
   void EndPass() noexcept { cache_->EndToken(); }
 
+  // Between passes: reads anew what a mixture has cached. Files that are not packed have no
+  // checksums: that an extent is damaged shows in what is computed with it.
+  void ForgetCached() noexcept {
+    if (is_mixture()) cache_->Forget();
+  }
+
   // The FFNs of a layer that will be multiplied, distinct and ascending. Where `reorder`, puts
   // those that are in memory first; they must be multiplied in this order.
   void BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder);
