@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -31,26 +32,24 @@ std::optional<uint64_t> ProcField(const char* path, const std::string& name) {
   return std::nullopt;
 }
 
-// Page cache that the kernel gives up when the group needs memory: `name` of its memory.stat.
-int64_t ReclaimableBytes(const std::string& directory, const char* name) {
+// The fields of a group's memory.stat that begin a line with one of these names, added up.
+int64_t SumOfStat(const std::string& directory, std::initializer_list<const char*> names) {
   std::ifstream stat(directory + "/memory.stat");
   std::string field;
-  int64_t value = 0;
+  int64_t value = 0, sum = 0;
   while (stat >> field >> value) {
-    if (field == name) return value;
+    for (const char* name : names) sum += field == name ? value : 0;
   }
-  return 0;
+  return sum;
 }
 
-// What may still be charged to one cgroup; nothing where it has no limit.
-std::optional<uint64_t> HeadroomOf(const std::string& directory, bool is_v2) {
-  const auto limit = ReadNumberFile(directory + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-  const auto usage =
-      ReadNumberFile(directory + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
-  if (!limit || !usage) return std::nullopt;
-  const int64_t reclaimable =
-      ReclaimableBytes(directory, is_v2 ? "inactive_file" : "total_inactive_file");
-  return static_cast<uint64_t>(std::max<int64_t>(0, *limit - *usage + reclaimable));
+// What the group may take at most: v2 slows down whoever passes memory.high until it hardly runs.
+std::optional<int64_t> LimitOfGroup(const std::string& directory, bool is_v2) {
+  if (!is_v2) return ReadNumberFile(directory + "/memory.limit_in_bytes");
+  const auto most = ReadNumberFile(directory + "/memory.max");
+  const auto high = ReadNumberFile(directory + "/memory.high");
+  if (!most || !high) return most ? most : high;
+  return std::min(*most, *high);
 }
 
 // Bytes that the program and its libraries have in files and are loaded from there.
@@ -68,12 +67,45 @@ uint64_t LoadedFileBytes() {
   return bytes;
 }
 
+// Left to the rest of the machine where the user sets no limit: one part in so many of what is
+// available, at most so much.
+constexpr uint64_t kMarginShare = 8;
+constexpr uint64_t kMostMarginBytes = uint64_t{256} << 20;
+
 }  // namespace
+
+std::optional<uint64_t> CgroupHeadroomBytes(const std::string& directory, bool is_v2) {
+  const auto limit = LimitOfGroup(directory, is_v2);
+  const auto usage =
+      ReadNumberFile(directory + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (!limit || !usage) return std::nullopt;
+  // The kernel gives up page cache when the group needs memory, also what was read twice; what is
+  // mapped is somebody's code.
+  const int64_t cache = is_v2 ? SumOfStat(directory, {"inactive_file", "active_file"})
+                              : SumOfStat(directory, {"total_inactive_file", "total_active_file"});
+  const int64_t mapped = SumOfStat(directory, {is_v2 ? "file_mapped" : "total_mapped_file"});
+  const int64_t taken = *usage - std::max<int64_t>(0, cache - mapped);
+  return static_cast<uint64_t>(std::max<int64_t>(0, *limit - std::max<int64_t>(0, taken)));
+}
+
+uint64_t MemoryLimitBytes() {
+  uint64_t least = ProcField("/proc/meminfo", "MemTotal").value_or(UINT64_MAX);
+  ForEachCgroup("memory", [&](const std::string& directory, bool is_v2) {
+    const auto limit = LimitOfGroup(directory, is_v2);
+    if (limit && *limit >= 0) least = std::min(least, static_cast<uint64_t>(*limit));
+  });
+  return least;
+}
+
+uint64_t DefaultMemoryBytes() {
+  const uint64_t available = AvailableMemoryBytes();
+  return ResidentBytes() + available - std::min(available / kMarginShare, kMostMarginBytes);
+}
 
 uint64_t AvailableMemoryBytes() {
   uint64_t available = ProcField("/proc/meminfo", "MemAvailable").value_or(UINT64_MAX);
   ForEachCgroup("memory", [&](const std::string& directory, bool is_v2) {
-    available = std::min(available, HeadroomOf(directory, is_v2).value_or(UINT64_MAX));
+    available = std::min(available, CgroupHeadroomBytes(directory, is_v2).value_or(UINT64_MAX));
   });
   return available;
 }

@@ -2,12 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 namespace hearth {
 
 // Bytes this process may still take: the kernel's estimate of what is available, bounded by the
 // limits of the memory cgroups (v1 or v2) that this process is in. At least 0.
 uint64_t AvailableMemoryBytes();
+
+// What may still be charged to the group of a directory, page cache that it would give up included;
+// nothing where it has no limit.
+std::optional<uint64_t> CgroupHeadroomBytes(const std::string& directory, bool is_v2);
+
+// The most that this process could ever have: the machine's memory, or what the groups around it
+// are limited to. Whoever takes more is killed by the system.
+uint64_t MemoryLimitBytes();
+
+// A memory limit for those who give none: what is resident and available now, less a margin for the
+// rest of the machine.
+uint64_t DefaultMemoryBytes();
 
 // Bytes that the machine has, whatever this process may take of them.
 uint64_t TotalMemoryBytes();

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -81,6 +85,46 @@ TEST(CpuTest, SeesAtLeastOneProcessor) {
   EXPECT_FALSE(CpuModelName().empty());
   const CpuFeatures features = DetectCpuFeatures();
   EXPECT_TRUE(!features.avx512_vnni || features.avx512) << "VNNI comes with AVX-512";
+}
+
+// A group's directory with these files.
+std::string GroupDirectory(const std::map<std::string, std::string>& files) {
+  const std::string path = ::testing::TempDir() + "hearth_memory_group";
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directory(path);
+  for (const auto& [name, text] : files) std::ofstream(path + "/" + name) << text;
+  return path;
+}
+
+TEST(MemoryInfoTest, PageCacheOfAGroupCountsAsFree) {
+  const std::string stat = "anon 50\ninactive_file 300\nactive_file 500\nfile_mapped 20\n";
+  const std::string v2 = GroupDirectory(
+      {{"memory.max", "1000\n"}, {"memory.current", "900\n"}, {"memory.stat", stat}});
+  EXPECT_EQ(CgroupHeadroomBytes(v2, true), 100u + 780u);
+  const std::string v1 = GroupDirectory(
+      {{"memory.limit_in_bytes", "1000\n"},
+       {"memory.usage_in_bytes", "900\n"},
+       {"memory.stat", "active_file 1\ntotal_inactive_file 300\ntotal_active_file 500\n"}});
+  EXPECT_EQ(CgroupHeadroomBytes(v1, false), 900u);
+}
+
+TEST(MemoryInfoTest, GroupsAreLimitedByTheLowerOfTwo) {
+  const auto headroom = [](const std::string& most, const std::string& high) {
+    return CgroupHeadroomBytes(
+        GroupDirectory({{"memory.max", most}, {"memory.high", high}, {"memory.current", "400"}}),
+        true);
+  };
+  EXPECT_EQ(headroom("1000", "max"), 600u);
+  EXPECT_EQ(headroom("max", "700"), 300u);
+  EXPECT_EQ(headroom("1000", "700"), 300u);
+  EXPECT_EQ(headroom("300", "700"), 0u) << "it has more than it may";
+  EXPECT_EQ(headroom("max", "max"), std::nullopt);
+}
+
+TEST(MemoryInfoTest, TheDefaultLeavesAShare) {
+  EXPECT_GT(DefaultMemoryBytes(), AvailableMemoryBytes() / 2);
+  EXPECT_LT(DefaultMemoryBytes(), ResidentBytes() + AvailableMemoryBytes());
+  EXPECT_LE(AvailableMemoryBytes(), MemoryLimitBytes());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "base/units.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -135,9 +136,19 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   return engine;
 }
 
+void WarnOfMemory(std::optional<uint64_t> memory_bytes) {
+  const uint64_t most = MemoryLimitBytes();
+  if (!memory_bytes || *memory_bytes <= most) return;
+  PrintSentence(fmt::format(
+      "warning: --memory {} is more than the {} that this machine or its container has: where that "
+      "much is taken the system kills the program without a word",
+      FormatSize(*memory_bytes), FormatSize(most)));
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
+  WarnOfMemory(options.memory_bytes);
   CheckStreaming(options.streaming);
   if (!options.plan.empty() && !options.planned) {
     throw Error(ErrorCode::kInternal, "LoadEngine", "a plan that was not settled");

@@ -15,8 +15,6 @@
 namespace hearth {
 namespace {
 
-// Left to the rest of the machine where the user sets no limit.
-constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
 // Stacks, allocator slack and small containers that no ledger entry names one by one.
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
 // Of a memory limit, one part in so many for sequences beside the first.
@@ -184,10 +182,7 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
 
 }  // namespace
 
-uint64_t DefaultLimitBytes() {
-  const uint64_t available = AvailableMemoryBytes();
-  return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
-}
+uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
 
 uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
 

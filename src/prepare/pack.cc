@@ -28,9 +28,7 @@ constexpr uint64_t kTensorPieceBytes = uint64_t{1} << 20;
 // Pieces that the system is asked to fetch ahead: threads that take turns do not look like one that
 // reads on.
 constexpr size_t kPiecesAhead = 8;
-// As the engine has them: left to the rest of the machine where the user sets no limit, and what no
-// entry of the ledger names.
-constexpr uint64_t kDefaultMarginBytes = uint64_t{256} << 20;
+// As the engine has it: what no ledger entry names.
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
 
 void CheckName(const GgufFile& source, const std::string& path) {
@@ -48,8 +46,7 @@ void CheckName(const GgufFile& source, const std::string& path) {
 
 uint64_t LimitOf(const PackOptions& options) {
   if (options.memory_bytes) return *options.memory_bytes;
-  const uint64_t available = AvailableMemoryBytes();
-  return ResidentBytes() + (available > kDefaultMarginBytes ? available - kDefaultMarginBytes : 0);
+  return DefaultMemoryBytes();
 }
 
 // A run of units of a tensor that is no bundle.
