@@ -137,6 +137,7 @@ void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   ModelOptions dense = options.model;
   dense.mode = FfnMode::kDense;  // all neurons are looked at
   dense.advises = false;         // reading on from layer to layer is what it does
+  dense.reserved_bytes = ProfileRunBytes(GgufFile::Open(options.model.model), job.profile, trace);
   const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
   if (!options.text_file.empty()) CheckActivation(*engine, job.text);

@@ -265,6 +265,22 @@ TraceHeader TraceHeaderOf(const ModelProfile& profile, int64_t num_experts_per_t
           .intermediate_size = profile.intermediate_size};
 }
 
+uint64_t ProfileRunBytes(const GgufFile& file, const ModelProfile& profile,
+                         const TraceWriter* trace) {
+  LoadPlan load = PlanLoad(file);
+  uint64_t bytes = profile.ffns.empty() ? ProfileBytes(profile) : 0;
+  if (trace != nullptr) bytes += trace->BatchBytes(EngineOptions().batch_tokens);
+  if (load.is_packed) return bytes;
+  // Of a streamed model, the down matrix whose norms are computed.
+  DescribeWeights(load);
+  uint64_t largest = 0;
+  for (const LayerWeights& layer : load.weights->layers) {
+    largest =
+        std::max(largest, Buffer::ChargedBytes(layer.Matrix(FfnMatrix::kDown).expert_bytes()));
+  }
+  return bytes + largest;
+}
+
 void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& profile,
                 const ProfileRunOptions& options) {
   if (options.trace != nullptr && profile.text_tokens > 0) {

@@ -51,6 +51,11 @@ struct ProfileRunOptions {
   uint64_t trace_tokens = UINT64_MAX;
 };
 
+// What a run takes beside the engine, for EngineOptions::reserved_bytes: else a model that is
+// streamed leaves no room for it. trace: null where there is none.
+uint64_t ProfileRunBytes(const GgufFile& file, const ModelProfile& profile,
+                         const TraceWriter* trace);
+
 // Runs the text from where `profile` stands to its end, or until it is cancelled; then
 // profile.complete() is false. The engine's context and KV type are those of the plan. For one
 // instruction set the result is the same, bit for bit, for every thread count and batch size, and
