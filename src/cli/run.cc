@@ -102,7 +102,9 @@ void AddRunCommand(CLI::App& app, Action& action) {
                      ->add_option("-p,--prompt", options->prompt,
                                   "the prompt ('' is the bare start of a text)")
                      ->option_text("TEXT");
-  command->add_option("-f,--file", options->prompt_file, "file that holds the prompt")
+  command
+      ->add_option("-f,--file", options->prompt_file,
+                   "file that holds the prompt; -: standard input")
       ->option_text("FILE")
       ->check(NotEmpty())
       ->excludes(prompt);

@@ -16,6 +16,7 @@ constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 }  // namespace
 
 std::string ReadTextFile(const std::string& path) {
+  if (path == "-") return ReadStandardInput();
   const auto file = OpenFileReader(path);
   if (file->size_bytes() > kMaxTextBytes) {
     throw Error(ErrorCode::kInvalidArgument, path, "text file", "at most 1 GiB",

@@ -5,7 +5,8 @@
 
 namespace hearth::cli {
 
-// The whole file, byte for byte. Throws Error(kNotFound/kIo) and refuses files over 1 GiB.
+// The whole file, byte for byte; of "-" standard input. Throws Error(kNotFound/kIo) and refuses
+// files over 1 GiB.
 std::string ReadTextFile(const std::string& path);
 
 // Everything on standard input.

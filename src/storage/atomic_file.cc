@@ -67,11 +67,29 @@ void SyncFolderOf(const std::string& path) {
   close(fd);
 }
 
+// Removes what processes that are gone left in a folder under names that begin so.
+void RemoveLeftovers(const std::filesystem::path& folder, const std::string& beginning) noexcept {
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      const pid_t writer = name.starts_with(beginning) ? WriterOf(name) : 0;
+      if (writer > 0 && kill(writer, 0) != 0 && errno == ESRCH) {
+        std::remove(entry.path().c_str());
+      }
+    }
+  } catch (const std::exception&) {
+    // They only take room.
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path, unsigned permissions)
     : path_(BehindLinks(path)), temporary_path_(TemporaryName(path_)) {
   CheckReplaceable(path_);
+  const std::filesystem::path target = path_;
+  RemoveLeftovers(target.has_parent_path() ? target.parent_path() : ".",
+                  target.filename().string() + ".");
   file_ = std::make_unique<FileWriter>(temporary_path_, path, permissions);
 }
 
@@ -100,18 +118,7 @@ void WriteFileAtomically(const std::string& path, std::string_view text) {
   file.Finish();
 }
 
-void RemoveAbandoned(const std::string& folder) noexcept {
-  try {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const pid_t writer = WriterOf(entry.path().filename().string());
-      if (writer > 0 && kill(writer, 0) != 0 && errno == ESRCH) {
-        std::remove(entry.path().c_str());
-      }
-    }
-  } catch (const std::exception&) {
-    // They only take room.
-  }
-}
+void RemoveAbandoned(const std::string& folder) noexcept { RemoveLeftovers(folder, ""); }
 
 void CheckWritable(const std::string& path) { AtomicFile probe(path); }
 

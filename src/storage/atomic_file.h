@@ -13,7 +13,8 @@
 namespace hearth {
 
 // Writes beside `path` (or what it is a link to) under a temporary name; Finish renames. What was
-// there before stays until then, and stays where Finish is never called. Not thread-safe.
+// there before stays until then, and stays where Finish is never called. Removes what others that
+// were killed left of the same path. Not thread-safe.
 class AtomicFile {
  public:
   // Throws Error(kIo) where the file cannot be made, or where `path` is a directory, device or

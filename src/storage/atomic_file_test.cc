@@ -110,5 +110,19 @@ TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
   RemoveAbandoned(folder_ + "/nowhere");
 }
 
+TEST_F(AtomicFileTest, TheNextOfAPathRemovesWhatAKilledOneLeft) {
+  const pid_t gone = fork();
+  if (gone == 0) {
+    AtomicFile never_finished(path_);
+    AtomicFile other(folder_ + "/other");
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(gone, nullptr, 0), gone);
+  EXPECT_EQ(NumFiles(), 2);
+  WriteFileAtomically(path_, "whole");
+  EXPECT_EQ(NumFiles(), 2) << "the other path's is left alone";
+  EXPECT_FALSE(fs::exists(path_ + "." + std::to_string(gone) + ".partial"));
+}
+
 }  // namespace
 }  // namespace hearth

@@ -24,8 +24,7 @@ constexpr unsigned kNoBuffer = static_cast<unsigned>(-1);
 // Whether a submission that failed so may succeed later as it is.
 bool IsPassingErrno(int error) { return error == EAGAIN || error == EBUSY || error == EINTR; }
 
-// Returns 0 or an errno.
-int MakeRing(unsigned entries, io_uring* ring) {
+int InitRing(unsigned entries, io_uring* ring) {
   // Completions are made ready when the owner next enters the kernel or asks for them, rather than
   // by interrupting what it computes (5.19). Not the stricter flags for a single thread: a queue
   // may be made by one thread and used by another.
@@ -33,6 +32,28 @@ int MakeRing(unsigned entries, io_uring* ring) {
       io_uring_queue_init(entries, ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
   if (result != -EINVAL) return -result;
   return -io_uring_queue_init(entries, ring, 0);
+}
+
+// Some sandboxes permit to make a ring, but not to enter it.
+int TryRing(io_uring* ring) {
+  int result = 0;
+  io_uring_prep_nop(io_uring_get_sqe(ring));
+  do {
+    result = io_uring_submit_and_wait(ring, 1);
+  } while (result < 0 && IsPassingErrno(-result));
+  io_uring_cqe* done = nullptr;
+  if (result >= 0) result = io_uring_wait_cqe(ring, &done);
+  if (result < 0) return -result;
+  io_uring_cqe_seen(ring, done);
+  return 0;
+}
+
+// Returns 0 or an errno.
+int MakeRing(unsigned entries, io_uring* ring) {
+  if (const int error = InitRing(entries, ring); error != 0) return error;
+  const int error = TryRing(ring);
+  if (error != 0) io_uring_queue_exit(ring);
+  return error;
 }
 
 class UringQueue final : public SlotQueue {
