@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "format/foreign_file.h"
 #include "format/gguf_parse.h"
+#include "format/gguf_split.h"
 
 namespace hearth {
 namespace {
@@ -19,35 +21,6 @@ uint64_t PartCountOf(const GgufMetadata& metadata) {
                 fmt::format("at most {}", UINT16_MAX), fmt::format("{}", count));
   }
   return count == 0 ? 1 : count;
-}
-
-// The ending of the name of part `index` (from 0) of a set: "-00001-of-00003.gguf".
-std::string PartSuffix(uint64_t index, uint64_t count) {
-  return fmt::format("-{:05}-of-{:05}.gguf", index + 1, count);
-}
-
-// What the names of a set have in common, given the path of one part.
-std::string PartStem(const std::string& path, uint64_t index, uint64_t count) {
-  const std::string suffix = PartSuffix(index, count);
-  if (path.size() < suffix.size() ||
-      path.compare(path.size() - suffix.size(), suffix.size(), suffix) != 0) {
-    throw Error(ErrorCode::kNotFound, path,
-                fmt::format("name of part {} of {} of a split model, from which the other parts "
-                            "are found",
-                            index + 1, count),
-                "a name that ends in " + suffix, "another");
-  }
-  return path.substr(0, path.size() - suffix.size());
-}
-
-std::unique_ptr<BlockReader> OpenPart(const std::string& path, uint64_t index, uint64_t count) {
-  try {
-    return OpenFileReader(path);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNotFound) throw;
-    throw Error(ErrorCode::kNotFound, path,
-                fmt::format("part {} of {} of the split model is missing", index + 1, count));
-  }
 }
 
 void CheckKey(const GgufMetadata& metadata, const char* key, uint64_t found, uint64_t expected) {
@@ -65,7 +38,7 @@ void CheckParts(const std::vector<GgufPart>& parts) {
     if (parts.size() > 1 || metadata.Has("split.no")) {
       CheckKey(metadata, "split.no", metadata.FindUint("split.no").value_or(0), i);
     }
-    num_tensors += parts[i].tensors.size();
+    num_tensors += parts[i].tensors.size() + parts[i].foreign.size();
   }
   const GgufMetadata& first = parts.front().metadata;
   if (const std::optional<uint64_t> total = first.FindUint("split.tensors.count")) {
@@ -75,9 +48,9 @@ void CheckParts(const std::vector<GgufPart>& parts) {
 
 }  // namespace
 
-GgufFile GgufFile::Open(const std::string& path) {
+GgufFile GgufFile::OpenParts(const std::string& path, ForeignTensors foreign) {
   std::unique_ptr<BlockReader> reader = OpenFileReader(path);
-  GgufPart opened = ParseGgufPart(*reader);
+  GgufPart opened = ParseGgufPart(*reader, foreign);
   const uint64_t count = PartCountOf(opened.metadata);
   std::vector<std::unique_ptr<BlockReader>> readers;
   std::vector<GgufPart> parts;
@@ -91,17 +64,30 @@ GgufFile GgufFile::Open(const std::string& path) {
     throw Error(ErrorCode::kCorrupt, path, "key 'split.no'", fmt::format("less than {}", count),
                 fmt::format("{}", index));
   }
-  const std::string stem = PartStem(path, index, count);
+  const std::vector<std::string> paths = FindSplitFiles(path, index, count);
   for (uint64_t i = 0; i < count; ++i) {
-    if (i == index) {
+    if (i == index && paths[i] == path) {
       readers.push_back(std::move(reader));
       parts.push_back(std::move(opened));
       continue;
     }
-    readers.push_back(OpenPart(stem + PartSuffix(i, count), i, count));
-    parts.push_back(ParseGgufPart(*readers.back()));
+    readers.push_back(OpenFileReader(paths[i]));
+    parts.push_back(ParseGgufPart(*readers.back(), foreign));
   }
   return Assemble(std::move(readers), std::move(parts));
+}
+
+GgufFile GgufFile::Open(const std::string& path, ForeignTensors foreign) {
+  RefuseModelFolder(path);
+  try {
+    return OpenParts(path, foreign);
+  } catch (const Error& error) {
+    const bool is_format =
+        error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kUnsupported;
+    const std::optional<std::string> joining = is_format ? HowToJoin(path) : std::nullopt;
+    if (!joining) throw;
+    throw Error(ErrorCode::kUnsupported, path, *joining);
+  }
 }
 
 GgufFile GgufFile::FromReaders(std::vector<std::unique_ptr<BlockReader>> parts) {
@@ -126,23 +112,49 @@ GgufFile GgufFile::Assemble(std::vector<std::unique_ptr<BlockReader>> readers,
   file.tensors_.reserve(num_tensors);
   for (size_t i = 0; i < parts.size(); ++i) {
     file.header_bytes_.push_back(std::min(parts[i].data_begin, file.parts_[i]->size_bytes()));
-    for (GgufTensor& tensor : parts[i].tensors) {
-      tensor.file_index = static_cast<uint32_t>(i);
-      if (!file.index_.emplace(tensor.name, file.tensors_.size()).second) {
-        throw Error(ErrorCode::kCorrupt, parts[i].metadata.file_name(),
-                    fmt::format("tensor '{}': name", Printable(tensor.name)), "one of its own",
-                    "one that an earlier tensor has");
-      }
-      file.tensors_.push_back(std::move(tensor));
-    }
+    file.AddTensors(std::move(parts[i]), static_cast<uint32_t>(i));
   }
   file.metadata_ = std::move(parts.front().metadata);
   return file;
 }
 
+void GgufFile::AddTensors(GgufPart part, uint32_t file_index) {
+  const auto refuse_twice = [&](const std::string& name) {
+    throw Error(ErrorCode::kCorrupt, part.metadata.file_name(),
+                fmt::format("tensor '{}': name", Printable(name)), "one of its own",
+                "one that an earlier tensor has");
+  };
+  for (GgufTensor& tensor : part.tensors) {
+    tensor.file_index = file_index;
+    if (!index_.emplace(tensor.name, tensors_.size()).second) refuse_twice(tensor.name);
+    tensors_.push_back(std::move(tensor));
+  }
+  for (GgufForeignTensor& tensor : part.foreign) {
+    if (!index_.emplace(tensor.name, kIsForeign).second) refuse_twice(tensor.name);
+    foreign_.push_back(std::move(tensor));
+  }
+}
+
+void GgufFile::RefuseForeignTensors() const {
+  if (foreign_.empty()) return;
+  const GgufForeignTensor& tensor = foreign_.front();
+  throw Error(ErrorCode::kUnsupported, path_,
+              fmt::format("tensor '{}': type", Printable(tensor.name)),
+              "a tensor type that Hearth reads", DescribeForeignType(tensor.type));
+}
+
+std::optional<std::array<uint64_t, kGgufMaxDims>> GgufFile::FindShape(std::string_view name) const {
+  if (const GgufTensor* tensor = FindTensorOrNull(name)) return tensor->ne;
+  const auto found = std::find_if(foreign_.begin(), foreign_.end(),
+                                  [&](const GgufForeignTensor& t) { return t.name == name; });
+  if (found == foreign_.end()) return std::nullopt;
+  return found->ne;
+}
+
 const GgufTensor* GgufFile::FindTensorOrNull(std::string_view name) const {
   const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &tensors_[found->second];
+  if (found == index_.end() || found->second == kIsForeign) return nullptr;
+  return &tensors_[found->second];
 }
 
 const GgufTensor& GgufFile::GetTensor(std::string_view name) const {

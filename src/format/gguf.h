@@ -115,14 +115,32 @@ struct GgufTensor {
   uint64_t num_weights() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
 };
 
+// A tensor of a type that Hearth does not read.
+struct GgufForeignTensor {
+  std::string name;
+  std::array<uint64_t, kGgufMaxDims> ne = {1, 1, 1, 1};
+  uint32_t type = 0;  // its number in the file
+};
+
+// The type as a message shows it, and what to do about it: "type 31 (Q4_0_4_4, which ggml has
+// withdrawn: get the model in Q4_0)".
+std::string DescribeForeignType(uint32_t type);
+// Its name ("Q4_0_4_4"), or "type 1000" where nobody knows one.
+std::string ForeignTypeName(uint32_t type);
+
+// What becomes of foreign tensors when a file is opened: it is refused, or they are listed, for
+// commands that only show what is there.
+enum class ForeignTensors : uint8_t { kRefuse, kList };
+
 struct GgufPart;  // one parsed file, see gguf_parse.h
 
 // An opened model file, or a split set opened through any of its files
 // ("name-00001-of-00003.gguf"). Immutable; reading is thread-safe.
 class GgufFile {
  public:
-  // Reads and checks the header and directory of every part. Throws hearth::Error.
-  static GgufFile Open(const std::string& path);
+  // Reads and checks the header and directory of every part. Throws hearth::Error; for what is no
+  // model file (a folder, part of a cut file, another format), it says what to do.
+  static GgufFile Open(const std::string& path, ForeignTensors foreign = ForeignTensors::kRefuse);
   // From readers, one per part, the first part first (tests, fuzzing).
   static GgufFile FromReaders(std::vector<std::unique_ptr<BlockReader>> parts);
 
@@ -131,6 +149,12 @@ class GgufFile {
   uint64_t alignment() const { return alignment_; }
   const GgufMetadata& metadata() const { return metadata_; }           // of the first part
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in file order
+  // Tensors that no function here can read; `tensors()` and the functions below are without them.
+  const std::vector<GgufForeignTensor>& foreign_tensors() const { return foreign_; }
+  // Throws Error(kUnsupported) about the first of them, where there are any.
+  void RefuseForeignTensors() const;
+  // The shape of a tensor, foreign or not; nothing where it is missing.
+  std::optional<std::array<uint64_t, kGgufMaxDims>> FindShape(std::string_view name) const;
   const GgufTensor* FindTensorOrNull(std::string_view name) const;
   const GgufTensor& GetTensor(std::string_view name) const;  // Error(kNotFound) where missing
   size_t num_parts() const { return parts_.size(); }
@@ -155,6 +179,11 @@ class GgufFile {
   void DropCached() const noexcept;
 
  private:
+  // An entry of index_ that is no place in tensors_.
+  static constexpr size_t kIsForeign = static_cast<size_t>(-1);
+
+  static GgufFile OpenParts(const std::string& path, ForeignTensors foreign);
+  void AddTensors(GgufPart part, uint32_t file_index);
   // Joins parsed parts, in order, after checking that they belong together.
   static GgufFile Assemble(std::vector<std::unique_ptr<BlockReader>> readers,
                            std::vector<GgufPart> parts);
@@ -165,6 +194,7 @@ class GgufFile {
   GgufMetadata metadata_;
   GgufMetadata assumed_;
   std::vector<GgufTensor> tensors_;
+  std::vector<GgufForeignTensor> foreign_;
   std::map<std::string, size_t, std::less<>> index_;
   std::vector<std::unique_ptr<BlockReader>> parts_;
   std::vector<uint64_t> header_bytes_;

@@ -19,23 +19,6 @@ static_assert(std::endian::native == std::endian::little, "fields are read as th
 constexpr uint64_t kMinPairBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
-// Tensor types that exist but that Hearth cannot read, for a helpful message.
-struct ForeignType {
-  uint32_t number;
-  const char* name;
-};
-constexpr ForeignType kForeignTypes[] = {
-    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
-    {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"}, {29, "IQ1_M"},
-    {34, "TQ1_0"}, {35, "TQ2_0"}, {40, "NVFP4"},   {41, "Q1_0"}};
-
-std::string DescribeForeignType(uint32_t number) {
-  for (const ForeignType& type : kForeignTypes) {
-    if (type.number == number) return fmt::format("type {} ({})", number, type.name);
-  }
-  return fmt::format("type {}", number);
-}
-
 uint64_t ReadEntryCount(HeaderCursor& cursor, const char* field, uint64_t min_entry_bytes) {
   const uint64_t count = cursor.ReadCount(field, min_entry_bytes);
   if (count > kGgufMaxEntries) {
@@ -76,16 +59,6 @@ uint64_t AlignmentOf(const GgufMetadata& metadata) {
   return alignment;
 }
 
-DType ReadDType(HeaderCursor& cursor) {
-  const auto number = cursor.Read<uint32_t>("type");
-  const std::optional<DType> dtype = DTypeFromGguf(number);
-  if (!dtype) {
-    cursor.Fail(ErrorCode::kUnsupported, "type", "a tensor type that Hearth reads",
-                DescribeForeignType(number));
-  }
-  return *dtype;
-}
-
 // Fills tensor.bytes from its type and shape.
 void SizeTensor(const HeaderCursor& cursor, GgufTensor& tensor) {
   const DTypeInfo& info = InfoOf(tensor.dtype);
@@ -112,7 +85,8 @@ void SizeTensor(const HeaderCursor& cursor, GgufTensor& tensor) {
   tensor.bytes = blocks * info.block_bytes;
 }
 
-GgufTensor ReadTensorInfo(HeaderCursor& cursor) {
+// One entry of the directory, into `part`.
+void ReadTensorInfo(HeaderCursor& cursor, ForeignTensors foreign, GgufPart& part) {
   GgufTensor tensor;
   tensor.name = ReadName(cursor, "name length", kGgufMaxTensorNameBytes);
   cursor.SetContext(fmt::format("tensor '{}'", Printable(tensor.name)));
@@ -123,20 +97,28 @@ GgufTensor ReadTensorInfo(HeaderCursor& cursor) {
   }
   tensor.num_dims = static_cast<int>(num_dims);
   for (uint32_t i = 0; i < num_dims; ++i) tensor.ne[i] = cursor.Read<uint64_t>("dimensions");
-  tensor.dtype = ReadDType(cursor);
+  const auto number = cursor.Read<uint32_t>("type");
+  const std::optional<DType> dtype = DTypeFromGguf(number);
+  if (!dtype && foreign == ForeignTensors::kRefuse) {
+    cursor.Fail(ErrorCode::kUnsupported, "type", "a tensor type that Hearth reads",
+                DescribeForeignType(number));
+  }
   tensor.offset = cursor.Read<uint64_t>("offset");
+  if (!dtype) {
+    part.foreign.push_back({std::move(tensor.name), tensor.ne, number});
+    return;
+  }
+  tensor.dtype = *dtype;
   SizeTensor(cursor, tensor);
-  return tensor;
+  part.tensors.push_back(std::move(tensor));
 }
 
-std::vector<GgufTensor> ReadDirectory(HeaderCursor& cursor, uint64_t count) {
-  std::vector<GgufTensor> tensors;
-  tensors.reserve(static_cast<size_t>(count));
+void ReadDirectory(HeaderCursor& cursor, uint64_t count, ForeignTensors foreign, GgufPart& part) {
+  part.tensors.reserve(static_cast<size_t>(count));
   for (uint64_t i = 0; i < count; ++i) {
     cursor.SetContext(fmt::format("tensor {} of {}", i + 1, count));
-    tensors.push_back(ReadTensorInfo(cursor));
+    ReadTensorInfo(cursor, foreign, part);
   }
-  return tensors;
 }
 
 }  // namespace
@@ -161,7 +143,8 @@ void PlaceGgufTensors(const BlockReader& reader, uint64_t data_begin, uint64_t a
     if (data_begin > size || tensor.offset > size - data_begin ||
         tensor.bytes > size - data_begin - tensor.offset) {
       fail(tensor, "extent", fmt::format("inside the file of {} bytes", size),
-           fmt::format("{} bytes at {} + {}", tensor.bytes, data_begin, tensor.offset));
+           fmt::format("{} bytes at {} + {} (an unfinished download?)", tensor.bytes, data_begin,
+                       tensor.offset));
     }
     tensor.offset += data_begin;
   }
@@ -181,7 +164,7 @@ void PlaceGgufTensors(const BlockReader& reader, uint64_t data_begin, uint64_t a
   }
 }
 
-GgufPart ParseGgufPart(const BlockReader& reader) {
+GgufPart ParseGgufPart(const BlockReader& reader, ForeignTensors foreign) {
   HeaderCursor cursor(reader, kGgufMaxHeaderBytes);
   GgufPart part;
   part.metadata = GgufMetadata(reader.name());
@@ -190,7 +173,7 @@ GgufPart ParseGgufPart(const BlockReader& reader) {
   const uint64_t num_pairs = ReadEntryCount(cursor, "metadata count", kMinPairBytes);
   ReadMetadata(cursor, num_pairs, part.metadata);
   part.alignment = AlignmentOf(part.metadata);
-  part.tensors = ReadDirectory(cursor, num_tensors);
+  ReadDirectory(cursor, num_tensors, foreign, part);
   part.data_begin = (cursor.position() + part.alignment - 1) / part.alignment * part.alignment;
   PlaceGgufTensors(reader, part.data_begin, part.alignment, part.tensors);
   return part;

@@ -36,12 +36,13 @@ struct GgufPart {
   uint64_t data_begin = 0;  // where the tensor data begins; may be the end of the file
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;
+  std::vector<GgufForeignTensor> foreign;
 };
 
 // Throws Error(kCorrupt) or Error(kUnsupported), one sentence that names file, field, expected and
 // found. Every tensor returned lies inside the file, aligned, and overlaps no other. That names
 // are unique is for the caller to check, over all parts.
-GgufPart ParseGgufPart(const BlockReader& reader);
+GgufPart ParseGgufPart(const BlockReader& reader, ForeignTensors foreign = ForeignTensors::kRefuse);
 
 // Where the value of a key ends in a file that ParseGgufPart accepts. Reads the keys before it once
 // more. Throws Error(kNotFound) where it is missing.

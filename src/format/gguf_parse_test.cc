@@ -236,5 +236,21 @@ TEST(GgufParse, HandlesEveryFileOfTheFuzzCorpus) {
   EXPECT_LT(accepted, 20);
 }
 
+// Converters in other languages leave any byte for true.
+TEST(GgufParseTest, EveryBoolByteButZeroIsTrue) {
+  GgufTestBytes b;
+  b.Header(0, 4);
+  b.Str("yes").Type(GgufType::kBool).U8(255);
+  b.Str("also").Type(GgufType::kBool).U8(2);
+  b.Str("no").Type(GgufType::kBool).U8(0);
+  b.Str("list").Type(GgufType::kArray).Type(GgufType::kBool).U64(3).U8(0).U8(255).U8(1);
+  const GgufFile file = OpenBytes(b.bytes());
+  EXPECT_EQ(file.metadata().FindBool("yes"), true);
+  EXPECT_EQ(file.metadata().FindBool("also"), true);
+  EXPECT_EQ(file.metadata().FindBool("no"), false);
+  const GgufArray& list = std::get<GgufArray>(file.metadata().FindOrNull("list")->value);
+  EXPECT_EQ(std::get<std::vector<uint8_t>>(list.items), (std::vector<uint8_t>{0, 1, 1}));
+}
+
 }  // namespace
 }  // namespace hearth

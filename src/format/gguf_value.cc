@@ -24,10 +24,6 @@ GgufType ReadType(HeaderCursor& cursor, const char* field) {
   return static_cast<GgufType>(number);
 }
 
-void CheckBool(const HeaderCursor& cursor, uint8_t byte) {
-  if (byte > 1) cursor.Fail(ErrorCode::kCorrupt, "bool", "0 or 1", fmt::format("{}", byte));
-}
-
 template <typename T>
 std::vector<T> ReadNumbers(HeaderCursor& cursor) {
   const uint64_t count = cursor.ReadCount("array length", sizeof(T));
@@ -36,9 +32,10 @@ std::vector<T> ReadNumbers(HeaderCursor& cursor) {
   return items;
 }
 
+// Some writers leave other bytes than 1 for true.
 std::vector<uint8_t> ReadBools(HeaderCursor& cursor) {
   std::vector<uint8_t> items = ReadNumbers<uint8_t>(cursor);
-  for (const uint8_t byte : items) CheckBool(cursor, byte);
+  for (uint8_t& byte : items) byte = byte != 0 ? 1 : 0;
   return items;
 }
 
@@ -147,12 +144,9 @@ GgufValue ReadGgufValue(HeaderCursor& cursor) {
     case GgufType::kFloat64:
       value.value = cursor.Read<double>("value");
       break;
-    case GgufType::kBool: {
-      const auto byte = cursor.Read<uint8_t>("value");
-      CheckBool(cursor, byte);
-      value.value = byte != 0;
+    case GgufType::kBool:
+      value.value = cursor.Read<uint8_t>("value") != 0;
       break;
-    }
     case GgufType::kString:
       value.value = cursor.ReadString("string length");
       break;

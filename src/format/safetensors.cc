@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "format/foreign_file.h"
 #include "plan/json_reader.h"
 
 namespace hearth {
@@ -50,14 +51,26 @@ class HeaderReader {
     throw Error(code, file_.name(), what, expected, found);
   }
 
+  // The same, where a file of another kind would be a better explanation.
+  [[noreturn]] void RefuseForeign(const std::string& what, const std::string& expected,
+                                  const std::string& found) const {
+    const auto foreign = RecognizeForeignFile(ReadHead(file_), file_.size_bytes());
+    if (foreign) Refuse("header", "a safetensors file", foreign->found, foreign->code);
+    Refuse(what, expected, found);
+  }
+
   Json ReadJson() {
     uint64_t json_bytes = 0;
     const uint64_t size = file_.size_bytes();
-    if (size < sizeof(json_bytes)) Refuse("size", "at least 8 bytes", std::to_string(size));
+    if (size < sizeof(json_bytes)) RefuseForeign("size", "at least 8 bytes", std::to_string(size));
     file_.ReadAt(0, std::as_writable_bytes(std::span(&json_bytes, 1)));
     const uint64_t most = std::min(size - sizeof(json_bytes), kMaxHeaderBytes);
     if (json_bytes > most) {
-      Refuse("length of the header", fmt::format("at most {}", most), std::to_string(json_bytes));
+      const std::string limit = fmt::format("at most {}", most);
+      if (json_bytes >= size) {
+        RefuseForeign("length of the header", limit, std::to_string(json_bytes));
+      }
+      Refuse("length of the header", limit, std::to_string(json_bytes));
     }
     data_begin_ = sizeof(json_bytes) + json_bytes;
     std::string text(static_cast<size_t>(json_bytes), '\0');

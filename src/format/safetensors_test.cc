@@ -93,5 +93,28 @@ TEST(SafetensorsTest, SaysWhatIsWrong) {
   EXPECT_THROW(Read(huge), Error);
 }
 
+// Files that were not fetched, or not as files.
+TEST(SafetensorsTest, SaysWhatAnotherFileIs) {
+  const auto message = [](const std::string& text) {
+    std::vector<std::byte> bytes(text.size());
+    std::memcpy(bytes.data(), text.data(), text.size());
+    try {
+      Read(std::move(bytes));
+    } catch (const Error& error) {
+      return std::string(ErrorCodeName(error.code())) + ": " + error.what();
+    }
+    return std::string("accepted");
+  };
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+  EXPECT_THAT(message(pointer), HasSubstr("unsupported: m.safetensors: header"));
+  EXPECT_THAT(message(pointer), HasSubstr("Git LFS pointer"));
+  EXPECT_THAT(message(pointer), HasSubstr("git lfs pull"));
+  EXPECT_THAT(message("<!doctype html><html>"), HasSubstr("HTML page"));
+  EXPECT_THAT(message("  <html><body>"), HasSubstr("HTML page"));
+  EXPECT_THAT(message("Access to this model is restricted"), HasSubstr("'Access to this model"));
+  EXPECT_THAT(message("GGUF" + std::string(40, '\3')), HasSubstr("a GGUF file"));
+  EXPECT_THAT(message(""), HasSubstr("an empty file"));
+}
+
 }  // namespace
 }  // namespace hearth
