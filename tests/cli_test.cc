@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/test_data.h"
 #include "format/gguf_writer.h"
+#include "json_schema.h"
 #include "program.h"
 
 namespace hearth {
@@ -15,6 +17,7 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 std::string Golden(const std::string& name) {
@@ -311,6 +314,58 @@ TEST(CliTest, InspectDescribesModels) {
   const nlohmann::json document = nlohmann::json::parse(json.out);
   EXPECT_EQ(document["model"]["ffn_activation"], "drelu");
   EXPECT_TRUE(document["run"]["runnable"]);
+}
+
+// Whatever the reason, inspect shows the rest and does not say that the file runs.
+TEST(CliTest, InspectShowsWhatItCanOfFilesThatDoNotRun) {
+  const std::string whole = ReadWholeFile(Golden("llama"));
+  const auto changed = [&](const std::string& name, size_t after, char byte) {
+    std::string bytes = whole;
+    bytes.at(bytes.find(name) + name.size() + after) = byte;
+    return MakeFile("changed.gguf", bytes);
+  };
+  const auto expect_no = [](const std::string& model, const std::string& reason) {
+    const ProgramResult text = RunHearth({"inspect", model});
+    EXPECT_EQ(text.exit_code, 0) << text.err;
+    EXPECT_THAT(text.out, HasSubstr("runs       no: "));
+    EXPECT_THAT(text.out, HasSubstr(reason));
+    EXPECT_THAT(text.out, HasSubstr("tensors"));
+    const nlohmann::json json = nlohmann::json::parse(RunHearth({"inspect", model, "--json"}).out);
+    EXPECT_THAT(SchemaComplaints(Schema("inspect"), json), IsEmpty());
+    EXPECT_FALSE(json["run"]["runnable"]);
+    ExpectOneSentence(RunHearth({"run", model, "-p", "x"}), 1, reason);
+  };
+  // After a name: the number of dimensions, two of them, the type.
+  const std::string foreign = changed("blk.0.attn_q.weight", 4 + 16, 31);
+  expect_no(foreign, "Q4_0_4_4");
+  const ProgramResult shown = RunHearth({"inspect", foreign});
+  EXPECT_THAT(shown.out, HasSubstr("shape      3 layers"));
+  EXPECT_THAT(shown.out, HasSubstr("Q4_0_4_4    1 tensors     unknown"));
+  // The embedding too, whose shape says how large the vocabulary is.
+  const std::string embedding = changed("token_embd.weight", 4 + 16, 32);
+  expect_no(embedding, "Q4_0_4_8");
+  EXPECT_THAT(RunHearth({"inspect", embedding}).out, HasSubstr("shape      3 layers"));
+  // A tokenizer that is not there.
+  expect_no(changed("tokenizer.ggml.model", 4 + 8, 'k'), "tokenizer.ggml.model");
+}
+
+TEST(CliTest, FoldersAreForPack) {
+  const std::string folder = ::testing::TempDir() + "hearth_published";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << R"({"model_type": "llama"})";
+  const std::string text = MakeFile("folder.txt", "some text");
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", folder, "-p", "x"},
+      {"inspect", folder},
+      {"tokenize", folder, "-p", "x"},
+      {"eval", folder, "--text", text},
+      {"bench", folder},
+      {"serve", folder},
+      {"profile", folder, "--text", text, "-o", text + ".profile"}};
+  for (const auto& command : commands) {
+    ExpectOneSentence(RunHearth(command), 1, "hearth pack " + folder + " -o ");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(CliTest, TokenizeTakesTheBytesOfAFile) {

@@ -1,6 +1,7 @@
 // hearth inspect: what a model file holds and how it would run.
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,7 +66,22 @@ Json TypesJson(const GgufFile& file) {
   for (const auto& [name, value] : by_type) {
     out[name] = {{"tensors", value.first}, {"bytes", value.second}};
   }
+  for (const GgufForeignTensor& tensor : file.foreign_tensors()) {
+    Json& entry = out[ForeignTypeName(tensor.type)];
+    if (entry.is_null()) entry = {{"tensors", 0}, {"bytes", nullptr}};
+    entry["tensors"] = entry["tensors"].get<uint64_t>() + 1;
+  }
   return out;
+}
+
+// 0 for more than any file has.
+uint64_t CountWeights(const std::array<uint64_t, kGgufMaxDims>& ne) {
+  uint64_t count = 1;
+  for (const uint64_t n : ne) {
+    if (n == 0 || count > UINT64_MAX / n) return 0;
+    count *= n;
+  }
+  return count;
 }
 
 // Bundles are bytes to a GGUF reader; to us a neuron is three rows of the hidden size.
@@ -76,6 +92,7 @@ uint64_t CountWeights(const GgufFile& file, const Json& model) {
     const bool is_bundle = LayerOfBundle(tensor.name).has_value();
     count += is_bundle ? 3 * hidden * tensor.ne[1] * tensor.ne[2] : tensor.num_weights();
   }
+  for (const GgufForeignTensor& tensor : file.foreign_tensors()) count += CountWeights(tensor.ne);
   return count;
 }
 
@@ -106,7 +123,9 @@ Json ModeNames(const LoadPlan& plan) {
 // What would be in memory, or why the file cannot be run.
 Json RunJson(const GgufFile& file) {
   try {
-    const LoadPlan plan = PlanLoad(file);
+    file.RefuseForeignTensors();
+    ReadModelSpec(file);  // an architecture that nobody knows is the first thing to say
+    const LoadPlan plan = PlanWholeLoad(file, *Tokenizer::FromGguf(file.metadata()));
     Json conversions = Json::object();
     for (const auto& [from, to] : plan.conversions) conversions[NameOf(from)] = NameOf(to);
     const KvLayout layout = Forward::LayoutFor(plan.spec, DType::kF16);
@@ -140,7 +159,7 @@ Json Describe(const GgufFile& file) {
               {"format", fmt::format("GGUF v{}", file.version())},
               {"file_bytes", file.file_bytes()},
               {"parts", file.num_parts()},
-              {"tensors", file.tensors().size()},
+              {"tensors", file.tensors().size() + file.foreign_tensors().size()},
               {"weights", CountWeights(file, model)}};
   const auto license = Text(file.metadata(), "general.license");
   out["license"] = license ? Json(*license) : Json(nullptr);
@@ -226,9 +245,9 @@ std::string DescribeText(const Json& d) {
                      static_cast<double>(d["weights"].get<uint64_t>()) / 1e6,
                      d["tensors"].get<uint64_t>());
   for (const auto& [type, value] : d["types"].items()) {
-    out +=
-        fmt::format("           {:<7}{:>5} tensors {:>11}\n", type,
-                    value["tensors"].get<uint64_t>(), FormatSize(value["bytes"].get<uint64_t>()));
+    out += fmt::format(
+        "           {:<7}{:>5} tensors {:>11}\n", type, value["tensors"].get<uint64_t>(),
+        value["bytes"].is_null() ? "unknown" : FormatSize(value["bytes"].get<uint64_t>()));
   }
   return out + PackingText(d["packing"]) + TokenizerText(d["tokenizer"]) + RunText(d["run"]);
 }
@@ -259,8 +278,9 @@ int Verify(const GgufFile& file, bool json) {
 }
 
 int Inspect(const InspectOptions& options) {
-  const GgufFile file = OpenModel(options.model, options.activation);
-  if (options.verify) return Verify(file, options.json);
+  if (options.verify) return Verify(OpenModel(options.model, options.activation), options.json);
+  GgufFile file = GgufFile::Open(options.model, ForeignTensors::kList);
+  if (options.activation) GiveActivation(*options.activation, &file);
   WarnOfActivation(file);
   const Json description = Describe(file);
   WriteOutput(options.json ? DumpJson(description) : DescribeText(description));

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -179,16 +178,6 @@ void SetRows(const ResidentTensor& tensor, std::byte* memory, ModelWeights& weig
   layer.down_rows = bundles.Rows(tensor, BundleRole::kDown);
 }
 
-void CheckRopeFactors(const WeightView& factors, const std::string& file) {
-  const auto* values = reinterpret_cast<const float*>(factors.data);
-  for (int64_t i = 0; !factors.empty() && i < factors.cols; ++i) {
-    if (!(values[i] > 0) || !std::isfinite(values[i])) {
-      throw Error(ErrorCode::kCorrupt, file, "rope_freqs.weight", "positive numbers",
-                  std::to_string(values[i]));
-    }
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
@@ -199,11 +188,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   model->metadata_ = file.metadata();
   model->assumed_ = file.assumed();
   model->tokenizer_ = std::move(tokenizer);
-  if (static_cast<int64_t>(model->tokenizer_->vocab_size()) > plan.spec.vocab_size) {
-    throw Error(ErrorCode::kCorrupt, file.path(), "tokens of the vocabulary",
-                "at most the embedding's " + std::to_string(plan.spec.vocab_size),
-                std::to_string(model->tokenizer_->vocab_size()));
-  }
+  CheckVocabulary(plan.spec, *model->tokenizer_, file.path());
   model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
   ParallelLoad(file, plan, compute.threads(), model->memory_.data(), budget, progress).Run(compute);
   for (const ResidentTensor& tensor : plan.tensors) {
@@ -213,7 +198,6 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
       *tensor.decl.slot = tensor.View(model->memory_.data());
     }
   }
-  CheckRopeFactors(plan.weights->rope_factors, file.path());
   if (plan.spec.tied_embeddings) plan.weights->output = plan.weights->token_embedding;
   model->spec_ = std::move(plan.spec);
   model->weights_ = std::move(plan.weights);

@@ -1,5 +1,7 @@
 // What loading a file takes, decided before anything large is allocated (engine/model.h).
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -10,7 +12,9 @@
 #include "base/rounding.h"
 #include "engine/model.h"
 #include "format/packed_file.h"
+#include "model/unsupported.h"
 #include "ops/repack.h"
+#include "tensor/half.h"
 
 namespace hearth {
 namespace {
@@ -59,8 +63,7 @@ void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor
   for (const ResidentTensor& tensor : used) known.insert(tensor.decl.name);
   for (const GgufTensor& tensor : file.tensors()) {
     // Old converters stored RoPE's frequencies, which follow from the metadata.
-    const bool is_derived =
-        tensor.name.ends_with(".attn_rot_embd.weight") || tensor.name.ends_with(".rope_freqs");
+    const bool is_derived = tensor.name.ends_with(".attn_rot_embd.weight");
     // Facts about neurons that tools read and running does not need.
     const bool is_for_tools =
         tensor.name.ends_with(".ffn_order") || tensor.name.ends_with(".ffn_rate");
@@ -70,6 +73,31 @@ void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor
                       Printable(file.metadata().GetString("general.architecture")) +
                       "' model as Hearth knows it");
     }
+  }
+}
+
+// Number i of a vector of F32, F16 or BF16, which MatchTensor has seen to.
+float FloatAt(const std::vector<std::byte>& bytes, DType dtype, size_t i) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, bytes.data() + i * sizeof(value), sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, bytes.data() + i * sizeof(bits), sizeof(bits));
+  return dtype == DType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
+}
+
+void CheckRopeFactors(const GgufFile& file) {
+  const GgufTensor* const tensor = file.FindTensorOrNull("rope_freqs.weight");
+  if (tensor == nullptr) return;
+  std::vector<std::byte> bytes(tensor->bytes);
+  file.ReadTensor(*tensor, 0, bytes);
+  for (size_t i = 0; i < tensor->num_weights(); ++i) {
+    const float factor = FloatAt(bytes, tensor->dtype, i);
+    if (factor > 0 && std::isfinite(factor)) continue;
+    throw Error(ErrorCode::kCorrupt, file.path(), "rope_freqs.weight", "positive numbers",
+                std::to_string(factor));
   }
 }
 
@@ -177,8 +205,10 @@ WeightView ResidentTensor::View(const std::byte* buffer) const {
 }
 
 LoadPlan PlanLoad(const GgufFile& file) {
+  file.RefuseForeignTensors();
   LoadPlan plan;
   plan.spec = ReadModelSpec(file);
+  RefuseUnsupportedTensors(file);
   CheckRunnable(plan.spec, file.path());
   plan.weights = std::make_unique<ModelWeights>();
   plan.is_packed = IsPacked(file.metadata());
@@ -197,7 +227,21 @@ LoadPlan PlanLoad(const GgufFile& file) {
     Place(PlanBundles(file, plan.spec, l), plan);
   }
   RefuseUnknownTensors(file, plan.tensors);
+  CheckRopeFactors(file);
   return plan;
+}
+
+LoadPlan PlanWholeLoad(const GgufFile& file, const Tokenizer& tokenizer) {
+  LoadPlan plan = PlanLoad(file);
+  CheckVocabulary(plan.spec, tokenizer, file.path());
+  return plan;
+}
+
+void CheckVocabulary(const ModelSpec& spec, const Tokenizer& tokenizer, const std::string& file) {
+  if (static_cast<int64_t>(tokenizer.vocab_size()) <= spec.vocab_size) return;
+  throw Error(ErrorCode::kCorrupt, file, "tokens of the vocabulary",
+              "at most the embedding's " + std::to_string(spec.vocab_size),
+              std::to_string(tokenizer.vocab_size()));
 }
 
 }  // namespace hearth

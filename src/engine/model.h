@@ -79,6 +79,11 @@ struct LoadPlan {
 // resident type depends on them. Throws hearth::Error.
 LoadPlan PlanLoad(const GgufFile& file);
 
+// The same, and all else that a load refuses a file for, whatever memory and options it has.
+LoadPlan PlanWholeLoad(const GgufFile& file, const Tokenizer& tokenizer);
+// Throws Error(kCorrupt) for a vocabulary with more tokens than the embedding has rows.
+void CheckVocabulary(const ModelSpec& spec, const Tokenizer& tokenizer, const std::string& file);
+
 // Types and shapes of weights, without data, for estimates of work (engine/work_estimate.h): of the
 // neurons of a bundle tensor; of all tensors.
 void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights);

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "tensor/op_names.h"
@@ -17,11 +20,12 @@ class ArchKeys {
   explicit ArchKeys(const GgufFile& file)
       : metadata_(file.metadata()), prefix_(metadata_.GetString("general.architecture") + ".") {}
 
-  int64_t Int(const char* key) const { return Checked(key, metadata_.GetUint(prefix_ + key)); }
-  int64_t Int(const char* key, int64_t fallback) const {
-    const auto value = metadata_.FindUint(prefix_ + key);
-    return value ? Checked(key, *value) : fallback;
+  // A number, or one per layer where all are equal.
+  int64_t Int(const char* key) const {
+    if (IsArray(key)) return OfEveryLayer(key);
+    return Checked(key, metadata_.GetUint(prefix_ + key));
   }
+  int64_t Int(const char* key, int64_t fallback) const { return Has(key) ? Int(key) : fallback; }
   double Float(const char* key, double fallback) const {
     return metadata_.FindFloat(prefix_ + key).value_or(fallback);
   }
@@ -33,6 +37,33 @@ class ArchKeys {
   std::string Name(const char* key) const { return prefix_ + key; }
 
  private:
+  bool IsArray(const char* key) const {
+    const GgufValue* value = metadata_.FindOrNull(prefix_ + key);
+    return value != nullptr && value->type == GgufType::kArray;
+  }
+
+  int64_t OfEveryLayer(const char* key) const {
+    const std::vector<int64_t> values = metadata_.FindInts(prefix_ + key).value();
+    const auto refuse = [&](ErrorCode code, const std::string& expected, const std::string& found) {
+      throw Error(code, metadata_.file_name(), prefix_ + key, expected, found);
+    };
+    const uint64_t layers = metadata_.GetUint(prefix_ + "block_count");
+    if (values.empty() || values.size() != layers) {
+      refuse(ErrorCode::kCorrupt, std::to_string(layers) + " numbers, one per layer",
+             std::to_string(values.size()));
+    }
+    const auto other = std::find_if(values.begin(), values.end(),
+                                    [&](int64_t value) { return value != values.front(); });
+    if (other != values.end()) {
+      refuse(ErrorCode::kUnsupported, "the same number for every layer (others cannot be run yet)",
+             std::to_string(values.front()) + " and " + std::to_string(*other));
+    }
+    if (values.front() < 0) {
+      refuse(ErrorCode::kCorrupt, "numbers of 0 or more", std::to_string(values.front()));
+    }
+    return Checked(key, static_cast<uint64_t>(values.front()));
+  }
+
   // Sizes beyond 32 bits are refused here, so that ValidateSpec can compute with them.
   int64_t Checked(const char* key, uint64_t value) const {
     if (value > std::numeric_limits<uint32_t>::max()) {
@@ -58,6 +89,7 @@ RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length
   rope.base = keys.Float("rope.freq_base", 10000);
   // Older files say scale_linear instead of type and factor.
   rope.factor = keys.Float("rope.scaling.factor", keys.Float("rope.scale_linear", 1));
+  if (rope.factor == 0) rope.factor = 1;  // how some converters write that there is none
   const std::string* type = keys.String("rope.scaling.type");
   if (type == nullptr) {
     rope.scaling = rope.factor != 1 ? RopeScalingKind::kLinear : RopeScalingKind::kNone;
@@ -85,24 +117,57 @@ RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length
   return rope;
 }
 
-AttentionSpec ReadAttention(const ArchKeys& keys, int64_t hidden_size, const std::string& file) {
+// Whether a layer of the file has a tensor of this name. Whoever has it in one must have it in all.
+bool HasLayerTensor(const GgufFile& file, std::string_view name) {
+  return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const GgufTensor& tensor) {
+    return tensor.name.starts_with("blk.") && tensor.name.ends_with(name) &&
+           tensor.name[tensor.name.size() - name.size() - 1] == '.';
+  });
+}
+
+AttentionSpec ReadAttention(const ArchKeys& keys, int64_t hidden_size, const GgufFile& file) {
   AttentionSpec attention;
   attention.num_heads = keys.Int("attention.head_count");
   attention.num_kv_heads = keys.Int("attention.head_count_kv", attention.num_heads);
   if (attention.num_heads < 1) {
-    throw Error(ErrorCode::kCorrupt, file, keys.Name("attention.head_count"), "at least 1",
+    throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("attention.head_count"), "at least 1",
                 std::to_string(attention.num_heads));
   }
   attention.head_dim = keys.Int("attention.key_length", hidden_size / attention.num_heads);
   const int64_t value_dim = keys.Int("attention.value_length", attention.head_dim);
   if (value_dim != attention.head_dim) {
-    throw Error(ErrorCode::kUnsupported, file, keys.Name("attention.value_length"),
+    throw Error(ErrorCode::kUnsupported, file.path(), keys.Name("attention.value_length"),
                 "the key length " + std::to_string(attention.head_dim), std::to_string(value_dim));
   }
   attention.sliding_window = keys.Int("attention.sliding_window", 0);
   attention.query_scale =
       keys.Float("attention.scale", 1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
+  // Some models of every family have biases.
+  attention.qkv_bias = HasLayerTensor(file, "attn_q.bias") || HasLayerTensor(file, "attn_k.bias") ||
+                       HasLayerTensor(file, "attn_v.bias");
+  attention.output_bias = HasLayerTensor(file, "attn_output.bias");
   return attention;
+}
+
+// "<architecture>.pooling_type", as llama.cpp numbers them; models that are no embedders have none.
+PoolingKind ReadPooling(const GgufFile& file) {
+  const std::string key = file.metadata().GetString("general.architecture") + ".pooling_type";
+  const int64_t number = file.metadata().FindInt(key).value_or(-1);
+  switch (number) {
+    case -1:
+    case 1:
+      return PoolingKind::kMean;
+    case 0:
+      return PoolingKind::kNone;
+    case 2:
+      return PoolingKind::kFirst;
+    case 3:
+      return PoolingKind::kLast;
+    default:
+      throw Error(
+          ErrorCode::kUnsupported, file.path(), key, "0 to 3 (none, mean, first or last token)",
+          number == 4 ? "4 (rank): models that score texts cannot be run" : std::to_string(number));
+  }
 }
 
 void SetSiluThresholds(const GgufFile& file, ModelSpec* spec) {
@@ -126,20 +191,22 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
   spec.hidden_size = keys.Int("embedding_length");
   spec.num_layers = keys.Int("block_count");
   spec.context_length = keys.Int("context_length");
-  const GgufTensor& embedding = file.GetTensor("token_embd.weight");
-  spec.vocab_size = static_cast<int64_t>(std::min<uint64_t>(embedding.ne[1], uint64_t{1} << 62));
+  const auto embedding = file.FindShape("token_embd.weight");
+  if (!embedding) file.GetTensor("token_embd.weight");  // says that it is missing
+  spec.vocab_size = static_cast<int64_t>(std::min<uint64_t>((*embedding)[1], uint64_t{1} << 62));
   const int64_t said_vocab = keys.Int("vocab_size", spec.vocab_size);
   if (said_vocab != spec.vocab_size) {
     throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("vocab_size"),
                 std::to_string(spec.vocab_size) + ", the rows of token_embd.weight",
                 std::to_string(said_vocab));
   }
-  spec.tied_embeddings = file.FindTensorOrNull("output.weight") == nullptr;
-  spec.rope_factors = file.FindTensorOrNull("rope_freqs.weight") != nullptr;
+  spec.tied_embeddings = !file.FindShape("output.weight");
+  spec.rope_factors = file.FindShape("rope_freqs.weight").has_value();
+  spec.pooling = ReadPooling(file);
 
   LayerSpec layer;
   layer.norm_epsilon = static_cast<float>(keys.Float("attention.layer_norm_rms_epsilon", 1e-5));
-  layer.attention = ReadAttention(keys, spec.hidden_size, file.path());
+  layer.attention = ReadAttention(keys, spec.hidden_size, file);
   layer.ffn.num_experts = keys.Int("expert_count", 0);
   layer.ffn.num_experts_per_token = keys.Int("expert_used_count", 0);
   layer.ffn.normalize_expert_weights = keys.Bool("expert_weights_norm", true);

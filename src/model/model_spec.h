@@ -20,6 +20,10 @@ enum class NormKind : uint8_t { kRms, kLayer };
 enum class PositionKind : uint8_t { kRope, kLearned };
 enum class FfnKind : uint8_t { kGated, kTwoMatrix };
 
+// How an embedding of a text is made of the last hidden states of its tokens: their mean, or that
+// of one token. kNone: the model makes none.
+enum class PoolingKind : uint8_t { kMean, kFirst, kLast, kNone };
+
 enum class RopeScalingKind : uint8_t { kNone, kLinear, kYarn };
 
 // Rotary position embeddings. Llama 3's scaling is not a kind: such files carry a tensor of
@@ -77,8 +81,9 @@ struct ModelSpec {
   int64_t context_length = 0;  // longest the model was made for
   PositionKind positions = PositionKind::kRope;
   RopeSpec rope;
-  bool tied_embeddings = false;   // the output matrix is the token embedding
-  bool rope_factors = false;      // the file has rope_freqs.weight
+  bool tied_embeddings = false;  // the output matrix is the token embedding
+  bool rope_factors = false;     // the file has rope_freqs.weight
+  PoolingKind pooling = PoolingKind::kMean;
   std::vector<LayerSpec> layers;  // num_layers entries
 };
 

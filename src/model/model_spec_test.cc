@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "format/gguf_writer.h"
@@ -87,7 +88,18 @@ TEST(ModelSpecTest, RefusesWhatContradictsItself) {
       {"freq_base", [](auto& m) { m.SetFloat32("llama.rope.freq_base", -1); }},
       {"freq_base", [](auto& m) { m.SetFloat32("llama.rope.freq_base", NAN); }},
       {"'spiral'", [](auto& m) { m.SetString("llama.rope.scaling.type", "spiral"); }},
-      {"scaling.factor", [](auto& m) { m.SetFloat32("llama.rope.scaling.factor", 0); }},
+      {"scaling.factor", [](auto& m) { m.SetFloat32("llama.rope.scaling.factor", -1); }},
+      {"layer (others cannot be run yet), found 2 and 1",
+       [](auto& m) {
+         m.SetUint32("llama.block_count", 2);
+         m.SetInt32s("llama.attention.head_count_kv", {2, 1});
+       }},
+      {"head_count_kv: expected 1 numbers, one per layer, found 2",
+       [](auto& m) {
+         m.SetInt32s("llama.attention.head_count_kv", {2, 2});
+       }},
+      {"expected 0 to 3 (none, mean, first or last token), found 4 (rank)",
+       [](auto& m) { m.SetUint32("llama.pooling_type", 4); }},
       {"scaling.factor", [](auto& m) { m.SetString("llama.rope.scaling.type", "linear"); }},
       {"found nan", [](auto& m) { m.SetFloat32("llama.attention.layer_norm_rms_epsilon", NAN); }},
       {"from 0 to 1, found 1e+30",
@@ -110,6 +122,67 @@ TEST(ModelSpecTest, RefusesWhatContradictsItself) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("hearth_spec.gguf"));
     }
   }
+}
+
+// Converters of families whose layers may differ write one number per layer.
+TEST(ModelSpecTest, ReadsArraysOfEqualNumbers) {
+  GgufMetadata m = SmallLlama();
+  m.SetUint32("llama.block_count", 3);
+  m.SetInt32s("llama.attention.head_count", {4, 4, 4});
+  m.SetInt32s("llama.attention.head_count_kv", {2, 2, 2});
+  m.SetInt32s("llama.feed_forward_length", {96, 96, 96});
+  const ModelSpec spec = Read(m);
+  EXPECT_EQ(spec.layers.at(2).attention.num_heads, 4);
+  EXPECT_EQ(spec.layers.at(2).attention.num_kv_heads, 2);
+  EXPECT_EQ(spec.layers.at(2).ffn.intermediate_size, 96);
+}
+
+TEST(ModelSpecTest, AFactorOfZeroIsNone) {
+  for (const char* type : {"linear", "yarn", "none"}) {
+    GgufMetadata m = SmallLlama();
+    m.SetString("llama.rope.scaling.type", type);
+    m.SetFloat32("llama.rope.scaling.factor", 0);
+    const RopeSpec rope = Read(m).rope;
+    EXPECT_EQ(rope.factor, 1) << type;
+    EXPECT_EQ(rope.attention_factor, 1) << type;
+  }
+  GgufMetadata old = SmallLlama();
+  old.SetFloat32("llama.rope.scale_linear", 0);
+  EXPECT_EQ(Read(old).rope.scaling, RopeScalingKind::kNone);
+}
+
+TEST(ModelSpecTest, ReadsHowEmbeddingsArePooled) {
+  const auto pooling = [](std::optional<int32_t> number) {
+    GgufMetadata m = SmallLlama();
+    if (number) m.SetInt32("llama.pooling_type", *number);
+    return Read(m).pooling;
+  };
+  EXPECT_EQ(pooling({}), PoolingKind::kMean);
+  EXPECT_EQ(pooling(-1), PoolingKind::kMean);
+  EXPECT_EQ(pooling(0), PoolingKind::kNone);
+  EXPECT_EQ(pooling(1), PoolingKind::kMean);
+  EXPECT_EQ(pooling(2), PoolingKind::kFirst);
+  EXPECT_EQ(pooling(3), PoolingKind::kLast);
+}
+
+TEST(ModelSpecTest, FilesThatAreNoModelsAreNamed) {
+  const auto message = [](const std::function<void(GgufMetadata&)>& change) {
+    GgufMetadata m = SmallLlama();
+    change(m);
+    try {
+      Read(m);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(message([](auto& m) { m.SetString("general.type", "adapter"); }),
+              ::testing::HasSubstr("is a LoRA adapter"));
+  EXPECT_THAT(message([](auto& m) { m.SetString("general.type", "imatrix"); }),
+              ::testing::HasSubstr("is an importance matrix"));
+  EXPECT_THAT(message([](auto& m) { m.SetString("general.architecture", "clip"); }),
+              ::testing::HasSubstr("mmproj"));
+  EXPECT_EQ(message([](auto& m) { m.SetString("general.type", "model"); }), "accepted");
 }
 
 TEST(WeightsTest, DeclaresWhatTheSpecNeedsAndNamesWhatIsMissing) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "model/archs/archs.h"
 #include "model/common_spec.h"
+#include "model/unsupported.h"
 
 namespace hearth {
 namespace {
@@ -23,6 +24,7 @@ constexpr Architecture kArchitectures[] = {
 std::span<const Architecture> Architectures() { return kArchitectures; }
 
 ModelSpec ReadModelSpec(const GgufFile& file) {
+  RefuseOtherKinds(file);
   const std::string& name = file.metadata().GetString("general.architecture");
   std::string known;
   for (const Architecture& architecture : kArchitectures) {
@@ -34,7 +36,7 @@ ModelSpec ReadModelSpec(const GgufFile& file) {
     }
     known += (known.empty() ? "" : ", ") + std::string(architecture.name);
   }
-  throw Error(ErrorCode::kUnsupported, file.path(), "architecture", "one of " + known,
+  throw Error(ErrorCode::kUnsupported, file.path(), "architecture", "one that runs here: " + known,
               "'" + Printable(name) + "'");
 }
 

@@ -10,10 +10,6 @@ namespace {
 void ReadLlamaWith(const GgufFile& file, FfnActivation activation, float threshold,
                    ModelSpec* spec) {
   spec->rope.layout = RopeLayout::kAdjacent;
-  for (LayerSpec& layer : spec->layers) {
-    layer.attention.qkv_bias = file.FindTensorOrNull("blk.0.attn_q.bias") != nullptr;
-    layer.attention.output_bias = file.FindTensorOrNull("blk.0.attn_output.bias") != nullptr;
-  }
   SetFfnActivation(file, activation, threshold, spec);
 }
 

@@ -1,4 +1,4 @@
-// Qwen3: half-split RoPE, no biases, an RMS norm on every query and key head.
+// Qwen3: half-split RoPE, an RMS norm on every query and key head.
 #include "model/archs/archs.h"
 #include "model/common_spec.h"
 
