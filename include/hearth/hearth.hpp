@@ -355,6 +355,9 @@ class Model {
   // one; that token alone for an empty text. Throws Error(kContextFull) for a prompt that is too
   // long.
   std::vector<TokenId> Tokenize(std::string_view text, bool as_prompt = false) const;
+  // Token ids of a text to be embedded: as a prompt's, and with the token that texts end with where
+  // the model's embeddings are made so. Throws Error(kContextFull).
+  std::vector<TokenId> TokenizeForEmbedding(std::string_view text) const;
   // Bytes that a token stands for; may be part of a UTF-8 character. Error(kInvalidArgument).
   std::string TokenBytes(TokenId id) const;
   // The text whose tokens these are, from its beginning: the other way of Tokenize. What is no UTF-8
@@ -387,8 +390,10 @@ class Model {
   // compute that beginning once. As many listeners as requests.
   std::vector<Ticket> Start(std::vector<GenerateRequest> requests, std::vector<Listener> listeners);
 
-  // The mean of the last hidden states (behind the output norm) of all tokens, scaled to length 1.
-  // on_done has the vector, or why there is none; it may be empty.
+  // The last hidden states (after the output norm), pooled as the model's file says and scaled to
+  // length 1: those of the first or last token, or the mean of all, which is also the default.
+  // on_done has the vector, or why there is none; it may be empty. Throws Error(kUnsupported) where
+  // the file says that it makes no embeddings.
   using EmbeddingFn =
       std::function<void(const std::vector<float>& embedding, const Outcome& outcome)>;
   std::vector<Ticket> StartEmbeddings(std::vector<std::vector<TokenId>> texts,

@@ -219,6 +219,11 @@ std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt) cons
   });
 }
 
+std::vector<TokenId> Model::TokenizeForEmbedding(std::string_view text) const {
+  return Translated(
+      [&] { return EncodeForEmbedding(impl_->engine().model(), text, impl_->info().context); });
+}
+
 std::string Model::TokenBytes(TokenId id) const {
   if (id < 0 || id >= impl_->info().vocab_size) {
     throw Error(ErrorCode::kInvalidArgument, "token id: expected 0 to " +

@@ -23,7 +23,7 @@ struct BatchScheduler::Request {
   bool is_generating = false;
   bool has_ended = false;
   int64_t rows = 0;          // in the pass
-  std::vector<double> sums;  // of last hidden states
+  std::vector<double> sums;  // of the last hidden states that are pooled
   Stopwatch watch;           // since it was added, later since its phase began
   BatchOutcome outcome;
   bool has_looked = false;                // for saved pages

@@ -85,7 +85,11 @@ void BatchScheduler::Check(const BatchRequest& request) const {
     throw Error(ErrorCode::kInvalidArgument, "prompt", "token id",
                 "0 to " + std::to_string(vocabulary - 1), std::to_string(token));
   }
-  if (request.wants_embedding) return;
+  if (request.wants_embedding) {
+    if (engine_.model().spec().pooling != PoolingKind::kNone) return;
+    throw Error(ErrorCode::kUnsupported, engine_.model().path(),
+                "it makes no embeddings of texts (pooling_type 0)");
+  }
   ValidateSampling(request.generate.sampling);
   if (request.generate.max_tokens < 1) {
     throw Error(ErrorCode::kInvalidArgument, "request", "tokens to generate", "at least 1",
@@ -318,9 +322,10 @@ void BatchScheduler::EndPrompt(Request& request) {
     NoteBadResult(error);
     return Fail(request, error);
   }
+  const bool is_mean = engine_.model().spec().pooling == PoolingKind::kMean;
+  const double divisor = is_mean ? static_cast<double>(request.outcome.prompt_tokens) : 1.0;
   for (const double sum : request.sums) {
-    request.outcome.embedding.push_back(
-        static_cast<float>(sum / static_cast<double>(request.outcome.prompt_tokens)));
+    request.outcome.embedding.push_back(static_cast<float>(sum / divisor));
   }
   request.outcome.finish_reason = FinishReason::kStop;
   End(request);
@@ -358,8 +363,17 @@ void BatchScheduler::ShowText(Request& request) {
 
 void BatchScheduler::AddToEmbedding(Request& request, int64_t first_row) {
   const FloatView states = engine_.forward().FinalStates();
+  const PoolingKind pooling = engine_.model().spec().pooling;
+  int64_t begin = first_row;
+  int64_t end = first_row + request.rows;
+  if (pooling == PoolingKind::kFirst && request.sums.empty()) end = begin + 1;
+  if (pooling == PoolingKind::kFirst && !request.sums.empty()) return;
+  if (pooling == PoolingKind::kLast) {
+    if (request.left() > 0) return;
+    begin = end - 1;
+  }
   request.sums.resize(static_cast<size_t>(states.cols));
-  for (int64_t row = first_row; row < first_row + request.rows; ++row) {
+  for (int64_t row = begin; row < end; ++row) {
     for (size_t i = 0; i < request.sums.size(); ++i) {
       request.sums[i] += static_cast<double>(states.row(row)[i]);
     }

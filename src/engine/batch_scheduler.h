@@ -55,8 +55,8 @@ struct BatchOutcome {
 struct BatchRequest {
   std::vector<TokenId> prompt;
   GenerateOptions generate;
-  // Instead of generating: the mean of the last hidden states, behind their norm, of all tokens of
-  // the prompt. Nothing of `generate` but `cancel` counts then.
+  // Instead of generating: the prompt's last hidden states, after the output norm, pooled as the
+  // model's spec says. Nothing of `generate` but `cancel` counts then.
   bool wants_embedding = false;
   // Called by Step, in this order: once for every token, perhaps without text where text is held
   // back, and once more at the end where something still was; and then, once, that it ended. Where
@@ -95,7 +95,8 @@ class BatchScheduler {
   ~BatchScheduler();
 
   // Throws Error(kInvalidArgument) and Error(kContextFull) for a request that could never run: no
-  // tokens, tokens the model does not have, more than its context, options outside their ranges.
+  // tokens, tokens the model does not have, more than its context, options outside their ranges;
+  // Error(kUnsupported) for an embedding of a model that makes none.
   // Any thread.
   void Check(const BatchRequest& request) const;
 

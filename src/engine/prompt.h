@@ -18,4 +18,9 @@ int64_t LeastTokens(const Tokenizer& tokenizer, size_t text_bytes);
 // Error(kInvalidArgument) for an empty one that no BOS can start.
 std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context);
 
+// The tokens of a text that is embedded: the same, ending with EOS where the file says
+// tokenizer.ggml.add_eos_token (which says nothing about texts to be continued). Throws as
+// EncodePrompt does.
+std::vector<TokenId> EncodeForEmbedding(const Model& model, std::string_view text, int64_t context);
+
 }  // namespace hearth

@@ -242,11 +242,13 @@ void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
 }
 
 std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrTokens>& texts,
-                                                       const char* field) const try {
+                                                       const char* field, bool for_embedding) const
+    try {
   std::vector<std::vector<api::TokenId>> all;
   for (const TextOrTokens& text : texts) {
     if (const auto* words = std::get_if<std::string>(&text)) {
-      all.push_back(model_.Tokenize(*words, true));
+      all.push_back(for_embedding ? model_.TokenizeForEmbedding(*words)
+                                  : model_.Tokenize(*words, true));
     } else {
       all.push_back(std::get<std::vector<api::TokenId>>(text));
     }
@@ -327,7 +329,7 @@ AnswerFn Service::Embed(std::string_view body) {
   const EmbeddingsRequest request = ParseEmbeddingsRequest(body);
   CheckModel(request.model);
   return [this, as_base64 = request.as_base64,
-          texts = Tokens(request.inputs, "input")](std::shared_ptr<Reply> reply) {
+          texts = Tokens(request.inputs, "input", true)](std::shared_ptr<Reply> reply) {
     auto exchange =
         std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
     exchange->Start(texts);

@@ -75,7 +75,8 @@ class Service {
   void CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
                  const GenerationSettings& settings, const char* field) const;
   std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts,
-                                                const char* field) const;
+                                                const char* field,
+                                                bool for_embedding = false) const;
   AnswerHead NewHead(AnswerKind kind);
 
   AnswerFn StartGeneration(AnswerKind kind, GenerationSettings settings,

@@ -127,13 +127,18 @@ class Model:
                                             json_schema, prompt.stop))
 
     def embed(self, text: str | Sequence[int]) -> list[float]:
-        """The mean of the last hidden states of all tokens, scaled to length 1."""
-        return self._native.embed([self._tokens_of(text, "text")])[0]
+        """The last hidden states, pooled as the model's file says (else their mean), of length 1."""
+        return self._native.embed([self._embedded(text, "text")])[0]
 
     def embed_many(self, texts: Iterable[str | Sequence[int]]) -> list[list[float]]:
         """`embed` of all, computed together: at most `parallel` + `queue` of them at once."""
-        return self._native.embed([self._tokens_of(text, "texts")
+        return self._native.embed([self._embedded(text, "texts")
                                    for text in _arguments.each(texts, "texts", "a list of texts")])
+
+    def _embedded(self, text: str | Sequence[int], name: str) -> list[int]:
+        if isinstance(text, str):
+            return self._native.tokenize_for_embedding(_arguments.text(text, name))
+        return _arguments.token_ids(text, name, "a text or token ids")
 
     def _tokens_of(self, prompt: str | Sequence[int], name: str, *,
                    as_prompt: bool = True) -> list[int]:

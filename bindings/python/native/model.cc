@@ -144,6 +144,11 @@ std::vector<api::TokenId> NativeModel::Tokenize(const std::string& text, bool as
 
 py::bytes NativeModel::TokenBytes(api::TokenId id) const { return Get()->TokenBytes(id); }
 
+std::vector<api::TokenId> NativeModel::TokenizeForEmbedding(const std::string& text) const {
+  const auto model = Get();
+  return WithoutGil([&] { return model->TokenizeForEmbedding(text); });
+}
+
 std::string NativeModel::Detokenize(const std::vector<api::TokenId>& tokens) const {
   const auto model = Get();
   return WithoutGil([&] { return model->Detokenize(tokens); });
@@ -215,6 +220,7 @@ void BindModel(py::module_& module) {
       .def("stats", &NativeModel::Stats)
       .def("tokenize", &NativeModel::Tokenize, py::arg("text"), py::arg("as_prompt"))
       .def("token_bytes", &NativeModel::TokenBytes, py::arg("id"))
+      .def("tokenize_for_embedding", &NativeModel::TokenizeForEmbedding, py::arg("text"))
       .def("detokenize", &NativeModel::Detokenize, py::arg("tokens"))
       .def("encode_chat", &NativeModel::EncodeChat, py::arg("messages"))
       .def("start", &StartOf, py::arg("prompt"), py::kw_only(), py::arg("max_tokens"),

@@ -33,6 +33,7 @@ class NativeModel {
   pybind11::dict Stats() const;
   std::vector<api::TokenId> Tokenize(const std::string& text, bool as_prompt) const;
   pybind11::bytes TokenBytes(api::TokenId id) const;
+  std::vector<api::TokenId> TokenizeForEmbedding(const std::string& text) const;
   std::string Detokenize(const std::vector<api::TokenId>& tokens) const;
   // (tokens, stop texts)
   std::pair<std::vector<api::TokenId>, std::vector<std::string>> EncodeChat(
