@@ -4,20 +4,19 @@
 
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <set>
-#include <string_view>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "format/gguf_view.h"
-#include "format/safetensors.h"
 #include "prepare/hugging_face_config.h"
 #include "prepare/hugging_face_json.h"
+#include "prepare/hugging_face_pooling.h"
 #include "prepare/hugging_face_tokenizer.h"
+#include "prepare/hugging_face_weights.h"
 
 namespace hearth {
 namespace {
@@ -25,7 +24,6 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 // Tokenizers of 250,000 tokens take some 35 MB.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
-constexpr size_t kMaxFiles = 4096;
 
 struct Name {
   const char* published;
@@ -41,12 +39,6 @@ constexpr Name kDenseNames[] = {
     {"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}};
 constexpr const char* kExpertNames[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
 
-// A tensor and the file it is in.
-struct Found {
-  size_t file = 0;
-  SafetensorsTensor tensor;
-};
-
 class FolderReader {
  public:
   explicit FolderReader(std::string folder) : folder_(std::move(folder)) {
@@ -59,7 +51,9 @@ class FolderReader {
     SetPublishedTokenizer(PublishedJson::Read(Path("tokenizer.json"), kMaxTokenizerBytes),
                           ReadSettings(), json, &config_.metadata);
     ReadChatTemplate();
-    OpenWeights();
+    SetPublishedPooling(folder_, config_.family->architecture, &config_.metadata);
+    weights_.emplace(folder_);
+    sources_ = weights_->TakeSources();
     Take("model.embed_tokens.weight", "token_embd.weight");
     if (!config_.rope_factors.empty()) AddRopeFactors();
     for (int64_t l = 0; l < config_.num_layers; ++l) TakeLayer(l);
@@ -92,50 +86,6 @@ class FolderReader {
     config_.metadata.SetString("tokenizer.chat_template", ReadPublishedText(path, kMaxConfigBytes));
   }
 
-  // One file, or those that an index names.
-  void OpenWeights() {
-    const std::string index = Path("model.safetensors.index.json");
-    if (!std::filesystem::exists(index)) {
-      if (std::filesystem::exists(Path("model.safetensors"))) return OpenFile("model.safetensors");
-      throw Error(ErrorCode::kNotFound, folder_,
-                  "there is neither model.safetensors nor model.safetensors.index.json; other "
-                  "formats of weights cannot be read");
-    }
-    const PublishedJson map = PublishedJson::Read(index, kMaxConfigBytes).Object("weight_map");
-    std::set<std::string> names;
-    for (const auto& [tensor, file] : map.json().items()) {
-      if (!file.is_string()) {
-        throw Error(ErrorCode::kCorrupt, index, "weight_map", "names of files", file.type_name());
-      }
-      names.insert(file.get<std::string>());
-    }
-    if (names.empty() || names.size() > kMaxFiles) {
-      throw Error(ErrorCode::kCorrupt, index, "files", fmt::format("1 to {}", kMaxFiles),
-                  std::to_string(names.size()));
-    }
-    for (const std::string& name : names) {
-      // Names come from the file: none may lead out of the folder.
-      if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-        throw Error(ErrorCode::kCorrupt, index, "weight_map", "files of this folder",
-                    "'" + Printable(name) + "'");
-      }
-      OpenFile(name);
-    }
-  }
-
-  void OpenFile(const std::string& name) {
-    sources_.push_back(OpenFileReader(Path(name)));
-    for (SafetensorsTensor& tensor : ReadSafetensorsHeader(*sources_.back()).tensors) {
-      std::string key = tensor.name;
-      const auto [at, is_new] =
-          found_.emplace(std::move(key), Found{sources_.size() - 1, std::move(tensor)});
-      if (!is_new) {
-        throw Error(ErrorCode::kCorrupt, Path(name), "tensor '" + Printable(at->first) + "'",
-                    "in one file", "in two");
-      }
-    }
-  }
-
   void TakeLayer(int64_t layer) {
     const std::string from = fmt::format("model.layers.{}.", layer);
     const std::string to = fmt::format("blk.{}.", layer);
@@ -155,35 +105,20 @@ class FolderReader {
   // Weights, which must be there but for norms that only some families have, and biases that are.
   void TakeModule(const std::string& published, const std::string& gguf) {
     const bool is_optional = gguf.ends_with("_q_norm") || gguf.ends_with("_k_norm");
-    if (!is_optional || found_.count(published + ".weight") > 0) {
+    if (!is_optional || weights_->Has(published + ".weight")) {
       Take(published + ".weight", gguf + ".weight");
     }
-    if (found_.count(published + ".bias") > 0) Take(published + ".bias", gguf + ".bias");
-  }
-
-  // Removes a tensor from those that are left.
-  Found Remove(const std::string& published) {
-    const auto found = found_.find(published);
-    if (found == found_.end()) {
-      throw Error(ErrorCode::kNotFound, folder_, "tensor '" + published + "' is missing");
-    }
-    Found out = std::move(found->second);
-    found_.erase(found);
-    if (out.tensor.shape.empty() || out.tensor.shape.size() > 2) {
-      throw Error(ErrorCode::kCorrupt, folder_, "dimensions of " + published, "1 or 2",
-                  std::to_string(out.tensor.shape.size()));
-    }
-    return out;
+    if (weights_->Has(published + ".bias")) Take(published + ".bias", gguf + ".bias");
   }
 
   void Take(const std::string& published, const std::string& gguf) {
-    const Found found = Remove(published);
+    const PublishedTensor found = weights_->Take(published);
     const SafetensorsTensor& tensor = found.tensor;
     GgufViewTensor view;
     view.decl.name = gguf;
     view.decl.dtype = tensor.dtype;
     view.decl.ne.assign(tensor.shape.rbegin(), tensor.shape.rend());
-    SplicedRange range{.source = found.file, .begin = tensor.offset, .bytes = tensor.bytes};
+    SplicedRange range{.source = found.source, .begin = tensor.offset, .bytes = tensor.bytes};
     if (config_.family->interleaves_heads) Interleave(published, tensor, &range);
     view.ranges.push_back(range);
     tensors_.push_back(std::move(view));
@@ -211,7 +146,7 @@ class FolderReader {
     view.decl.name = gguf;
     for (int64_t e = 0; e < config_.num_experts; ++e) {
       const std::string published = fmt::format("{}.{}.{}.weight", experts, e, part);
-      const Found found = Remove(published);
+      const PublishedTensor found = weights_->Take(published);
       const SafetensorsTensor& tensor = found.tensor;
       std::vector<uint64_t> ne(tensor.shape.rbegin(), tensor.shape.rend());
       ne.push_back(static_cast<uint64_t>(config_.num_experts));
@@ -223,7 +158,8 @@ class FolderReader {
         throw Error(ErrorCode::kCorrupt, folder_, "type and shape of " + published,
                     "those of expert 0", "others");
       }
-      view.ranges.push_back({.source = found.file, .begin = tensor.offset, .bytes = tensor.bytes});
+      view.ranges.push_back(
+          {.source = found.source, .begin = tensor.offset, .bytes = tensor.bytes});
     }
     tensors_.push_back(std::move(view));
   }
@@ -242,20 +178,20 @@ class FolderReader {
 
   // A tensor that is not used would be left out of the computation silently.
   void RefuseLeftOvers() const {
-    for (const auto& [name, found] : found_) {
+    for (const auto& [name, found] : weights_->left()) {
       const bool is_derived = name.ends_with(".rotary_emb.inv_freq");
       const bool is_tied = config_.tied_embeddings && name == "lm_head.weight";
       if (is_derived || is_tied) continue;
       throw Error(ErrorCode::kUnsupported, folder_,
                   fmt::format("tensor '{}' is not part of a '{}' model as Hearth knows it",
-                              Printable(name), config_.family->model_type));
+                              Printable(found.tensor.name), config_.family->model_type));
     }
   }
 
   std::string folder_;
   PublishedConfig config_;
   std::vector<std::unique_ptr<BlockReader>> sources_;
-  std::map<std::string, Found> found_;  // what has not been taken yet
+  std::optional<PublishedWeights> weights_;
   std::vector<GgufViewTensor> tensors_;
 };
 

@@ -2,9 +2,10 @@
 // as the GGUF file that it would be: nothing is converted, weights are read where they lie.
 //
 // Understood: model_type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and bamboo, weights in
-// F32, F16 or BF16, rope_type default, linear, yarn and llama3, BPE tokenizers (SentencePiece-like
-// with byte fallback, or byte-level with a pre-tokenizer that is built in). Everything else is
-// refused in one sentence that names it.
+// F64, F32, F16 or BF16 under transformers' names (with another prefix or none as well), rope_type
+// default, linear, yarn and llama3, BPE tokenizers (SentencePiece-like with byte fallback, or
+// byte-level with a pre-tokenizer that is built in), and the pooling of sentence-transformers.
+// Everything else is refused in one sentence that names it.
 #pragma once
 
 #include <string>

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "base/error.h"
+#include "prepare/hugging_face_rope.h"
 
 namespace hearth {
 namespace {
@@ -61,15 +60,35 @@ const PublishedFamily& FindFamily(const PublishedJson& config) {
   throw Unsupported(config, "model_type", "one of " + known, "'" + type + "'");
 }
 
+// Layers of several kinds: windows where there is none to use are none.
+void RefuseMixedLayers(const PublishedJson& config) {
+  const auto* types = config.Find("layer_types");
+  if (types == nullptr) return;
+  if (!types->is_array()) {
+    throw Error(ErrorCode::kCorrupt, config.path(), "layer_types", "a list", types->type_name());
+  }
+  const bool has_window =
+      config.Int("sliding_window", 0) > 0 && config.Bool("use_sliding_window", true);
+  const auto refuse = [&](const std::string& found) {
+    throw Unsupported(config, "layer_types", "the same attention in every layer", found);
+  };
+  const bool has_full = std::count(types->begin(), types->end(), "full_attention") > 0;
+  for (const auto& type : *types) {
+    if (type != "full_attention" && type != "sliding_attention") refuse(type.dump());
+    const bool is_sliding = type == "sliding_attention";
+    if (is_sliding && has_full && has_window) refuse("full_attention and sliding_attention");
+  }
+}
+
 // Refuses settings that change what the model computes and that GGUF's keys do not carry.
 void RefuseVariants(const PublishedJson& config, bool has_experts) {
   const auto refuse = [&](const char* key, const char* expected) {
     throw Unsupported(config, key, expected, config.Find(key)->dump());
   };
   if (config.Has("quantization_config")) refuse("quantization_config", "float weights");
-  if (config.Float("partial_rotary_factor", 1) != 1) refuse("partial_rotary_factor", "1");
   if (config.Bool("mlp_bias", false)) refuse("mlp_bias", "false");
   if (config.Bool("use_sliding_window", false)) refuse("use_sliding_window", "false");
+  RefuseMixedLayers(config);
   if (!has_experts) return;
   if (config.Int("decoder_sparse_step", 1) != 1) refuse("decoder_sparse_step", "1");
   const auto* dense = config.Find("mlp_only_layers");
@@ -97,7 +116,8 @@ class ConfigReader {
     Set("feed_forward_length", config_.Int("intermediate_size"));
     SetFloat("attention.layer_norm_rms_epsilon", config_.Float("rms_norm_eps", 1e-6));
     ReadAttention();
-    ReadRope();
+    Set("rope.dimension_count", out_.head_dim);
+    out_.rope_factors = SetPublishedRope(config_, prefix_, out_.head_dim, &out_.metadata);
     ReadActivation();
     if (has_experts) ReadExperts();
     return std::move(out_);
@@ -130,56 +150,6 @@ class ConfigReader {
     const bool has_switch = config_.Has("use_sliding_window");
     const int64_t window = has_switch ? 0 : config_.Int("sliding_window", 0);
     if (window > 0) Set("attention.sliding_window", window);
-  }
-
-  // Newer files have an object of everything about RoPE, older ones a base and what stretches it.
-  void ReadRope() {
-    const bool is_new = config_.Has("rope_parameters");
-    const PublishedJson rope = config_.Object(is_new ? "rope_parameters" : "rope_scaling");
-    const double base = rope.Float("rope_theta", config_.Float("rope_theta", 10000));
-    SetFloat("rope.freq_base", base);
-    Set("rope.dimension_count", out_.head_dim);
-    const std::string type = rope.Text("rope_type", rope.Text("type", "default"));
-    if (type == "default") return;
-    const double factor = rope.Float("factor", 1);
-    if (type == "llama3") return ReadLlama3Factors(rope, base, factor);
-    if (type != "linear" && type != "yarn") {
-      throw Unsupported(rope, "rope_type", "default, linear, yarn or llama3", "'" + type + "'");
-    }
-    out_.metadata.SetString(prefix_ + "rope.scaling.type", type);
-    SetFloat("rope.scaling.factor", factor);
-    if (type == "linear") return;
-    Set("rope.scaling.original_context_length",
-        rope.Int("original_max_position_embeddings", config_.Int("max_position_embeddings")));
-    SetFloat("rope.scaling.yarn_beta_fast", rope.Float("beta_fast", 32));
-    SetFloat("rope.scaling.yarn_beta_slow", rope.Float("beta_slow", 1));
-    for (const char* key : {"mscale", "mscale_all_dim"}) {
-      if (rope.Has(key)) throw Unsupported(rope, key, "nothing", rope.Find(key)->dump());
-    }
-    if (rope.Has("attention_factor") && factor > 0) {
-      // GGUF's key multiplies YaRN's own factor, the published one replaces it.
-      SetFloat("rope.scaling.yarn_attn_factor",
-               rope.Float("attention_factor", 1) / (0.1 * std::log(factor) + 1));
-    }
-  }
-
-  // What frequencies are divided by: 1 where they turn often in the original context, `factor`
-  // where they hardly turn, and mixed frequencies between.
-  void ReadLlama3Factors(const PublishedJson& rope, double base, double factor) {
-    const double low = rope.Float("low_freq_factor", 1);
-    const double high = rope.Float("high_freq_factor", 4);
-    const auto context = static_cast<double>(rope.Int("original_max_position_embeddings"));
-    if (!(factor > 0) || !(high > low)) {
-      throw Error(ErrorCode::kCorrupt, rope.path(), "factors",
-                  "a positive factor and low_freq_factor < high_freq_factor", "others");
-    }
-    for (int64_t i = 0; i + 1 < out_.head_dim; i += 2) {
-      const double wavelength =
-          2 * std::numbers::pi *
-          std::pow(base, static_cast<double>(i) / static_cast<double>(out_.head_dim));
-      const double kept = std::clamp((context / wavelength - low) / (high - low), 0.0, 1.0);
-      out_.rope_factors.push_back(static_cast<float>(1 / (kept + (1 - kept) / factor)));
-    }
   }
 
   void ReadActivation() {

@@ -1,11 +1,16 @@
 #include "prepare/hugging_face_json.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "format/foreign_file.h"
 #include "plan/json_reader.h"
 #include "storage/block_reader.h"
 
@@ -14,8 +19,88 @@ namespace {
 
 using Json = nlohmann::json;
 
-Error Wrong(const std::string& path, const char* key, const char* expected) {
-  return Error(ErrorCode::kCorrupt, path, std::string("'") + key + "'", expected, "something else");
+// What a message shows of a value.
+std::string Shown(const Json& value) {
+  if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) return "NaN or Infinity";
+  return Printable(value.dump(-1, ' ', true, Json::error_handler_t::replace));
+}
+
+Error Wrong(const std::string& path, const char* key, const char* expected, const Json& found) {
+  return Error(ErrorCode::kCorrupt, path, std::string("'") + key + "'", expected, Shown(found));
+}
+
+// Numbers that Python writes, and strings that stand for them while a text is parsed.
+struct PythonNumber {
+  std::string_view written;
+  std::string_view marker;  // as JSON
+  std::string_view parsed;
+  double value;
+};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr PythonNumber kPythonNumbers[] = {
+    {"NaN", R"("\u0000NaN")", std::string_view("\0NaN", 4),
+     std::numeric_limits<double>::quiet_NaN()},
+    {"-Infinity", R"("\u0000-Infinity")", std::string_view("\0-Infinity", 10), -kInfinity},
+    {"Infinity", R"("\u0000Infinity")", std::string_view("\0Infinity", 9), kInfinity}};
+
+// The text with markers for such numbers, wherever they are outside of strings.
+std::string WithMarkers(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) {
+      out += text[i++];
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
+      const auto* found = std::find_if(
+          std::begin(kPythonNumbers), std::end(kPythonNumbers),
+          [&](const PythonNumber& n) { return text.substr(i).starts_with(n.written); });
+      if (found != std::end(kPythonNumbers)) {
+        out += found->marker;
+        i += found->written.size() - 1;
+        continue;
+      }
+    }
+    out += text[i];
+  }
+  return out;
+}
+
+// Markers become the numbers that they stand for. Documents are at most 64 levels deep.
+void PutNumbers(Json& value) {
+  if (value.is_structured()) {
+    for (Json& part : value) PutNumbers(part);
+    return;
+  }
+  if (!value.is_string()) return;
+  for (const PythonNumber& number : kPythonNumbers) {
+    if (value.get_ref<const std::string&>() != number.parsed) continue;
+    value = number.value;
+    return;
+  }
+}
+
+// "line 3, column 7" of a byte; all are counted from 1.
+std::string PlaceOf(std::string_view text, size_t byte) {
+  const std::string_view before =
+      text.substr(0, std::min(byte - std::min<size_t>(byte, 1), text.size()));
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const size_t line_begin = before.rfind('\n') + 1;  // 0 where there is none
+  return fmt::format("line {}, column {}", lines + 1, before.size() - line_begin + 1);
+}
+
+// Why it is no JSON, with the place.
+[[noreturn]] void RefuseText(const std::string& path, const std::string& text) {
+  size_t byte = text.size();
+  try {
+    static_cast<void>(Json::parse(text));
+  } catch (const Json::parse_error& error) {
+    byte = error.byte;
+  }
+  throw Error(ErrorCode::kCorrupt, path, "is no JSON: it goes wrong at " + PlaceOf(text, byte));
 }
 
 }  // namespace
@@ -32,9 +117,24 @@ std::string ReadPublishedText(const std::string& path, uint64_t max_bytes) {
   return text;
 }
 
-PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
+Json ReadPublishedJson(const std::string& path, uint64_t max_bytes) {
   const std::string text = ReadPublishedText(path, max_bytes);
-  Json json = ReadJsonDocument(text, path, ErrorCode::kCorrupt);
+  const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::kCorrupt, path, why); };
+  Json json = ReadJson<Json>(text, {.each_key_once = true}, refuse);
+  if (!json.is_discarded()) return json;
+  const std::string_view head = std::string_view(text).substr(0, kForeignHeadBytes);
+  if (const auto foreign = RecognizeSignature(head, text.size())) {
+    throw Error(foreign->code, path, "content", "JSON", foreign->found);
+  }
+  const std::string marked = WithMarkers(text);
+  json = ReadJson<Json>(marked, {.each_key_once = true}, refuse);
+  if (json.is_discarded()) RefuseText(path, marked);
+  PutNumbers(json);
+  return json;
+}
+
+PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
+  Json json = ReadPublishedJson(path, max_bytes);
   if (!json.is_object()) throw Error(ErrorCode::kCorrupt, path, "is no JSON object");
   return {path, std::move(json)};
 }
@@ -51,7 +151,7 @@ int64_t PublishedJson::Int(const char* key) const {
   }
   if (!value->is_number_unsigned() ||
       value->get<uint64_t>() > std::numeric_limits<uint32_t>::max()) {
-    throw Wrong(path_, key, "a number from 0 to 4294967295");
+    throw Wrong(path_, key, "a number from 0 to 4294967295", *value);
   }
   return value->get<int64_t>();
 }
@@ -64,7 +164,7 @@ double PublishedJson::Float(const char* key, double fallback) const {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_number() || !std::isfinite(value->get<double>())) {
-    throw Wrong(path_, key, "a number");
+    throw Wrong(path_, key, "a number", *value);
   }
   return value->get<double>();
 }
@@ -72,20 +172,20 @@ double PublishedJson::Float(const char* key, double fallback) const {
 bool PublishedJson::Bool(const char* key, bool fallback) const {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
-  if (!value->is_boolean()) throw Wrong(path_, key, "true or false");
+  if (!value->is_boolean()) throw Wrong(path_, key, "true or false", *value);
   return value->get<bool>();
 }
 
 std::string PublishedJson::Text(const char* key, const std::string& fallback) const {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
-  if (!value->is_string()) throw Wrong(path_, key, "a text");
+  if (!value->is_string()) throw Wrong(path_, key, "a text", *value);
   return value->get<std::string>();
 }
 
 PublishedJson PublishedJson::Object(const char* key) const {
   const Json* value = Find(key);
-  if (value != nullptr && !value->is_object()) throw Wrong(path_, key, "an object");
+  if (value != nullptr && !value->is_object()) throw Wrong(path_, key, "an object", *value);
   return {path_ + ": " + key, value != nullptr ? *value : Json::object()};
 }
 

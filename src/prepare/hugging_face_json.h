@@ -11,6 +11,11 @@ namespace hearth {
 // A file of at most max_bytes, whole. Throws Error.
 std::string ReadPublishedText(const std::string& path, uint64_t max_bytes);
 
+// Reads and parses a file of at most max_bytes. NaN, Infinity and -Infinity, which Python writes
+// and JSON does not have, are numbers that are not finite. Throws Error, saying what the file is
+// instead or where it stops being JSON.
+nlohmann::json ReadPublishedJson(const std::string& path, uint64_t max_bytes);
+
 class PublishedJson {
  public:
   // Reads and parses a file of at most max_bytes that must be an object. Throws Error.

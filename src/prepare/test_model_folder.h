@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -66,10 +67,23 @@ class Publisher {
     return config;
   }
 
-  // Weights in one file, or in two with an index.
-  void WriteWeights(const TestFolder& folder, bool in_two) {
+  // Weights in one file, or in two with an index; under other names where `rename` is given, floats
+  // as doubles where asked for.
+  void WriteWeights(const TestFolder& folder, bool in_two,
+                    const std::function<std::string(std::string)>& rename = {},
+                    bool as_doubles = false) {
+    published_.clear();
     for (const GgufTensor& tensor : file_.tensors()) Publish(tensor);
+    if (rename) {
+      std::map<std::string, Published> renamed;
+      for (auto& [name, tensor] : published_) renamed[rename(name)] = std::move(tensor);
+      published_ = std::move(renamed);
+    }
+    if (as_doubles) {
+      for (auto& [name, tensor] : published_) Widen(&tensor);
+    }
     if (!in_two) return WriteFile(folder.Path("model.safetensors"), 0, 1);
+    std::filesystem::remove(folder.Path("model.safetensors"));  // which would come first
     nlohmann::json index;
     size_t i = 0;
     for (const auto& [name, tensor] : published_) {
@@ -138,6 +152,19 @@ class Publisher {
                  std::to_string(e) + "." + parts.at(module) + ".weight"] = {
           all.dtype, {all.shape[1], all.shape[2]}, {begin, begin + bytes}};
     }
+  }
+
+  static void Widen(Published* tensor) {
+    ASSERT_EQ(tensor->dtype, "F32");
+    std::vector<std::byte> doubles(2 * tensor->bytes.size());
+    for (size_t i = 0; i < tensor->bytes.size() / sizeof(float); ++i) {
+      float value;
+      std::memcpy(&value, tensor->bytes.data() + i * sizeof(float), sizeof(float));
+      const auto wide = static_cast<double>(value);
+      std::memcpy(doubles.data() + i * sizeof(double), &wide, sizeof(double));
+    }
+    tensor->dtype = "F64";
+    tensor->bytes = std::move(doubles);
   }
 
   // Neighbouring rows of a head go half a head apart.
@@ -238,6 +265,16 @@ class ModelFolderTest : public ::testing::Test {
     Write("tokenizer.json", SentencePieceJson(golden.metadata()));
     publisher.WriteWeights(folder_, in_two);
     EXPECT_TRUE(IsModelFolder(folder_.Path("")));
+    return OpenModelFolder(folder_.Path(""));
+  }
+
+  // The same with other names of tensors.
+  GgufFile PublishAs(const GgufFile& golden, const std::string& model_type,
+                     const std::function<std::string(std::string)>& rename) {
+    Publisher publisher(golden, model_type);
+    Write("config.json", publisher.Config());
+    Write("tokenizer.json", SentencePieceJson(golden.metadata()));
+    publisher.WriteWeights(folder_, false, rename);
     return OpenModelFolder(folder_.Path(""));
   }
 
