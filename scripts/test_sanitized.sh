@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs tests under clang's address and undefined sanitizers: test_sanitized.sh [TEST...]. Without names
+# it takes all that read what strangers send: files, texts, requests. It shares its build with the
+# fuzzers, which leaves the vectorized kernels unchecked; the preset asan-ubsan checks them too
+# (scripts/nightly.sh).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tests=("$@")
+[ "${#tests[@]}" -gt 0 ] || tests=(base_test tensor_test storage_test plan_test cache_test format_test
+  kv_test text_test model_test sparsity_test serve_test)
+scripts/build.sh fuzz "${tests[@]}"
+ctest --preset fuzz -j "$(nproc)" -R "^($(IFS='|'; echo "${tests[*]}"))\$"
