@@ -14,4 +14,7 @@ options=()
 [ -n "${CI:-}" ] && [ "$preset" = release ] && options=(-DHEARTH_WERROR=ON -DHEARTH_BENCH=ON)
 [ -n "${HEARTH_BENCH:-}" ] && options+=(-DHEARTH_BENCH=ON)
 cmake --preset "$preset" "${options[@]}" >/dev/null
-cmake --build --preset "$preset" "${targets[@]}" -- --quiet
+# A person sees how far it is; a pipe gets nothing but errors.
+quiet=(-- --quiet)
+[ -t 1 ] && quiet=()
+cmake --build --preset "$preset" "${targets[@]}" "${quiet[@]}"

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh build
-scripts/build.sh release hearth
+scripts/build.sh release hearth hearth_shared  # all that `cmake --install build/release` needs
 model=models/hearth-stories-5m.gguf
 hearth=build/release/bin/hearth
 work=$(mktemp -d)
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 packed=$work/packed.gguf
 echo
 "$hearth" pack "$model" -o "$packed" --text models/hearth-stories.txt --mode predicted
-options=(-p "Once upon a time" -n 300 --temp 0.6 --seed "${1:-1}" --verbose)
+options=(--raw -p "Once upon a time" -n 300 --temp 0.6 --seed "${1:-1}" --verbose)
 
 echo
 echo "In memory:"

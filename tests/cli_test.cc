@@ -177,7 +177,8 @@ TEST(CliFailureTest, FlagsWithoutEffectAreRefused) {
   }
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--repetition-window", "3"}), 2,
                     "--repetition-window");
-  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--system", "s"}), 2, "--system");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--raw", "--system", "s"}), 2, "--system");
+  ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--system", "s"}), 1, "no chat template");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--repetition-penalty", "1.2",
                                "--repetition-window", "0"}),
                     2, "--repetition-window 0");

@@ -85,7 +85,7 @@ TEST_F(ServeTest, ACompletionIsWhatRunWrites) {
   const std::string prompt = "Once upon a time";
   std::vector<std::string> arguments = {"run", Stories(),   "-p",     prompt, "-n",
                                         "60",  "--json",    "--seed", "7",    "--temp",
-                                        "0.8", "--threads", "2"};
+                                        "0.8", "--threads", "2",      "--raw"};
   for (const int id : kEndTokens) {
     arguments.insert(arguments.end(), {"--logit-bias", std::to_string(id) + "=-100"});
   }

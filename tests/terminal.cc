@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 namespace hearth {
@@ -23,6 +24,7 @@ constexpr int kPatienceMs = 60000;
   settings.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHOCTL);
   settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);
   tcsetattr(STDIN_FILENO, TCSANOW, &settings);
+  setenv("TERM", "xterm", 1);
   execv(HEARTH_PROGRAM, argv);
   _exit(127);
 }

@@ -129,7 +129,7 @@ class LlamaCpp:
 def hearth_greedy(hearth: Path, model: Path, prompt: str, count: int) -> list[int]:
     """Token ids that `hearth run` generates."""
     output = run_command([str(hearth), "run", str(model), "-p", prompt, "-n", str(count),
-                          "--temp", "0", "--kv", "f32", "--json"])
+                          "--temp", "0", "--kv", "f32", "--raw", "--json"])
     try:
         return [int(i) for i in json.loads(output)["token_ids"]]
     except (ValueError, KeyError, TypeError) as error:

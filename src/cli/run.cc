@@ -1,12 +1,16 @@
-// hearth run: one completion, or a chat on the terminal.
+// hearth run: one answer or completion, or a chat on the terminal.
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
+#include <random>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/conversation.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/run_options.h"
 #include "cli/sampling_options.h"
@@ -32,10 +36,18 @@ void RefuseFlagsWithoutEffect(const CLI::App& command, const RunOptions& options
     throw UsageError("--json needs a prompt: give -p or -f, or the prompt on standard input");
   }
   for (const char* flag : {"--chat-format", "--system"}) {
-    if (!is_chat && given(flag)) {
-      throw UsageError(std::string(flag) + " has no effect on a completion, only in a chat");
+    if (options.raw && given(flag)) {
+      throw UsageError(std::string(flag) + " has no effect with --raw, only in a chat");
     }
   }
+  if (is_chat && options.raw) {
+    throw UsageError("--raw needs a prompt: give -p or -f, or the prompt on standard input");
+  }
+}
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
 }
 
 std::string ReadPrompt(const RunOptions& options) {
@@ -44,9 +56,11 @@ std::string ReadPrompt(const RunOptions& options) {
   return ReadStandardInput();
 }
 
-void PrintStatistics(const Engine& engine, const GenerateResult& result, bool verbose) {
-  if (verbose) {
-    PrintNotice("\nmemory\n" + LedgerText(engine));
+void PrintStatistics(const Engine& engine, const GenerateResult& result,
+                     const RunOptions& options) {
+  if (options.verbose) {
+    PrintNotice(
+        fmt::format("\nseed {}\nmemory\n{}", options.generate.sampling.seed, LedgerText(engine)));
   }
   PrintNotice(
       fmt::format("\nprefill {} tokens in {:.0f} ms ({:.1f} tok/s), decode {} tokens in {:.0f} ms "
@@ -54,36 +68,65 @@ void PrintStatistics(const Engine& engine, const GenerateResult& result, bool ve
                   result.prefill.tokens, result.prefill.ms, result.prefill.TokensPerSecond(),
                   result.decode.tokens, result.decode.ms, result.decode.TokensPerSecond(),
                   FinishReasonName(result.finish_reason)));
-  if (verbose && engine.is_streamed()) {
+  if (options.verbose && engine.is_streamed()) {
     PrintNotice(IoText(engine, result.stream, result.decode.tokens) + "\n");
   }
 }
 
+// How the prompt is to be put to the model; nothing where it is to be continued. The empty prompt
+// is the bare start of a text.
+std::optional<ChatTemplate> TemplateFor(const RunOptions& options, const Model& model,
+                                        const std::string& prompt) {
+  if (options.raw || prompt.empty()) return std::nullopt;
+  if (options.chat_format || !options.system.empty()) {
+    return ChooseTemplate(options.chat_format, model);
+  }
+  return ChatTemplate::FromModel(model.metadata(), model.tokenizer());
+}
+
+GenerateResult Complete(const RunOptions& options, Engine& engine, const std::string& text) {
+  const std::vector<TokenId> prompt = EncodePrompt(engine.model(), text, engine.context());
+  Session session(engine);
+  GenerateOptions generate = options.generate;
+  generate.max_tokens = options.max_tokens.value_or(kDefaultTokens);
+  std::optional<ProgressLine> progress;
+  progress.emplace("reading the prompt", ProgressUnit::kTokens);
+  generate.on_prefill = [&](int64_t done, int64_t total) {
+    progress->Update(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+  };
+  const auto print = [&](std::string_view piece) {
+    progress.reset();
+    if (!options.json) WriteOutput(piece);
+    return true;
+  };
+  // A reader sees the whole text, as it will stand there.
+  if (!options.json && StandardOutputIsTerminal()) WriteOutput(text);
+  return session.Generate(prompt, generate, print);
+}
+
 }  // namespace
 
-int RunCompletion(const RunOptions& options) {
+int RunPrompt(const RunOptions& options) {
   const std::string text = ReadPrompt(options);
   const auto engine = LoadEngine(options.model);
   if (options.verbose) PrintNotice(EngineText(*engine, options.model));
   CheckLogitBias(options.generate.sampling, engine->model().tokenizer());
-  const std::vector<TokenId> prompt = EncodePrompt(engine->model(), text, engine->context());
-  Session session(*engine);
-  TextFn print;
-  if (!options.json) {
-    print = [](std::string_view piece) {
-      WriteOutput(piece);
-      return true;
-    };
+  std::optional<ChatTemplate> chat_template = TemplateFor(options, engine->model(), text);
+  if (options.verbose && chat_template) {
+    PrintNotice(fmt::format("asked in {}; --raw continues the text\n", chat_template->Describe()));
   }
-  const GenerateResult result = session.Generate(prompt, options.generate, print);
+  const GenerateResult result = chat_template
+                                    ? AnswerOnce(options, *engine, *std::move(chat_template), text)
+                                    : Complete(options, *engine, text);
   if (!options.json) {
-    PrintStatistics(*engine, result, options.verbose);
+    PrintStatistics(*engine, result, options);
     return kExitDone;
   }
   WriteOutput(DumpJson({{"text", result.text},
                         {"tokens", result.token_ids.size()},
                         {"token_ids", result.token_ids},
                         {"finish_reason", FinishReasonName(result.finish_reason)},
+                        {"seed", options.generate.sampling.seed},
                         {"prefill", PhaseJson(result.prefill)},
                         {"decode", PhaseJson(result.decode)},
                         {"memory", MemoryJson(*engine, options.model)},
@@ -93,22 +136,27 @@ int RunCompletion(const RunOptions& options) {
 
 void AddRunCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<RunOptions>();
-  options->generate.max_tokens = kDefaultTokens;
-  CLI::App* command = app.add_subcommand(
-      "run", "Complete a prompt, or chat when started on a terminal without one");
+  CLI::App* command =
+      app.add_subcommand("run", "Answer a prompt, or chat when started on a terminal without one");
   AddModelOptions(*command, options->model);
   AddModeOption(*command, options->model);
-  auto* prompt = command
-                     ->add_option("-p,--prompt", options->prompt,
-                                  "the prompt ('' is the bare start of a text)")
-                     ->option_text("TEXT");
+  auto* prompt =
+      command
+          ->add_option("-p,--prompt", options->prompt,
+                       "the question, or with --raw the text to continue ('' is the bare start "
+                       "of a text)")
+          ->option_text("TEXT");
   command
       ->add_option("-f,--file", options->prompt_file,
                    "file that holds the prompt; -: standard input")
       ->option_text("FILE")
       ->check(NotEmpty())
       ->excludes(prompt);
-  command->add_option("-n,--tokens", options->generate.max_tokens, "tokens at most (256)")
+  command->add_flag("--raw", options->raw,
+                    "continue the prompt (what a model without a chat template does anyway)");
+  command
+      ->add_option("-n,--tokens", options->max_tokens,
+                   "tokens at most (256 of a completion; an answer: what the context holds)")
       ->option_text("N")
       ->check(WholeIn(1, int64_t{1} << 31));
   command->add_option("--stop", options->generate.stop, "end at this text; may be repeated")
@@ -134,9 +182,10 @@ void AddRunCommand(CLI::App& app, Action& action) {
         !options->prompt && options->prompt_file.empty() && StandardInputIsTerminal();
     RefuseFlagsWithoutEffect(*command, *options, is_chat);
     CheckSamplingOptions(*command, options->generate.sampling);
+    if (command->count("--seed") == 0) options->generate.sampling.seed = RandomSeed();
     action = [options, is_chat] {
       SettlePlan(options->model);
-      return is_chat ? RunChat(*options) : RunCompletion(*options);
+      return is_chat ? RunChat(*options) : RunPrompt(*options);
     };
   });
 }

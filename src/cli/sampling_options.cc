@@ -39,7 +39,7 @@ void AddSamplingOptions(CLI::App& command, SamplingOptions& s) {
   command.add_option("--temp", s.temperature, "temperature; 0 takes the most likely (0.8)")
       ->option_text("T")
       ->group(group);
-  AddSeedOption(command, s.seed, "same seed, same text (0)")->group(group);
+  AddSeedOption(command, s.seed, "same seed, same text (random)")->group(group);
   command.add_option("--top-k", s.top_k, "keep the K most likely tokens; 0: all (40)")
       ->option_text("K")
       ->group(group);

@@ -1,6 +1,5 @@
 #include "cli/terminal.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -8,7 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "base/error.h"
 
@@ -52,6 +50,8 @@ void CatchInterrupts(bool also_terminate) {
 
 const std::atomic<bool>& InterruptFlag() { return g_interrupted; }
 
+int InterruptDescriptor() { return g_wake_fd; }
+
 void StopWhereInterrupted(const std::string& where) {
   if (g_interrupted) throw Error(ErrorCode::kCancelled, where, "interrupted, nothing was written");
 }
@@ -60,40 +60,6 @@ void ClearInterrupt() {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t drained = read(g_wake_fd, &count, sizeof(count));
   g_interrupted.store(false, std::memory_order_relaxed);
-}
-
-LineReader::Result LineReader::Read(std::string& line) {
-  for (;;) {
-    const size_t end = pending_.find('\n');
-    if (end != std::string::npos) {
-      line = pending_.substr(0, end);
-      pending_.erase(0, end + 1);
-      return Result::kLine;
-    }
-    pollfd wait[2] = {{STDIN_FILENO, POLLIN, 0}, {g_wake_fd, POLLIN, 0}};
-    if (poll(wait, 2, -1) < 0) {
-      if (errno == EINTR) continue;
-      throw Error(ErrorCode::kIo, "standard input", std::strerror(errno));
-    }
-    if (wait[1].revents != 0) {
-      ClearInterrupt();
-      pending_.clear();
-      return Result::kInterrupted;
-    }
-    char piece[4096];
-    const ssize_t n = read(STDIN_FILENO, piece, sizeof(piece));
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (n < 0 && errno != EIO) {  // EIO: the terminal is gone
-      throw Error(ErrorCode::kIo, "standard input", std::strerror(errno));
-    }
-    if (n > 0) {
-      pending_.append(piece, static_cast<size_t>(n));
-      continue;
-    }
-    if (pending_.empty()) return Result::kEnd;
-    line = std::exchange(pending_, {});
-    return Result::kLine;
-  }
 }
 
 }  // namespace hearth::cli

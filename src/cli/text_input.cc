@@ -44,4 +44,6 @@ std::string ReadStandardInput() {
 
 bool StandardInputIsTerminal() { return isatty(STDIN_FILENO) == 1; }
 
+bool StandardOutputIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
+
 }  // namespace hearth::cli

@@ -13,5 +13,6 @@ std::string ReadTextFile(const std::string& path);
 std::string ReadStandardInput();
 
 bool StandardInputIsTerminal();
+bool StandardOutputIsTerminal();
 
 }  // namespace hearth::cli

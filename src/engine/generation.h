@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +36,8 @@ struct GenerateOptions {
   std::optional<int> top_logprobs;
   // Looked at between tokens and, in a prompt, between layers; true stops. May be null.
   const std::atomic<bool>* cancel = nullptr;
+  // Told between the passes over a long prompt how many of its tokens are computed; may be empty.
+  std::function<void(int64_t done, int64_t total)> on_prefill = {};
 
   bool IsCancelled() const { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
 };

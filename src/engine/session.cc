@@ -33,6 +33,8 @@ void Session::Truncate(int64_t new_length) {
 bool Session::ComputePending(const GenerateOptions& options, ActivationSelector& selector) {
   kv_.Truncate(std::min(kv_.length(), static_cast<int64_t>(history_.size()) - 1));
   const int64_t limit = engine_.forward().limits().max_tokens;
+  const int64_t before = kv_.length();
+  const bool is_prompt = std::ssize(history_) - before > 1;
   while (static_cast<size_t>(kv_.length()) < history_.size()) {
     if (options.IsCancelled()) return false;
     const auto done = static_cast<size_t>(kv_.length());
@@ -41,6 +43,9 @@ bool Session::ComputePending(const GenerateOptions& options, ActivationSelector&
     const BatchSequence sequence{&kv_, std::span(history_).subspan(done, count)};
     engine_.forward().Run({&sequence, 1}, selector);
     last_rows_ = static_cast<int64_t>(count);
+    if (options.on_prefill && is_prompt) {
+      options.on_prefill(kv_.length() - before, static_cast<int64_t>(history_.size()) - before);
+    }
   }
   return true;
 }
