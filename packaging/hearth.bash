@@ -1,33 +1,30 @@
 # Bash completion for hearth: commands and options are what the program's help says.
 
+_hearth_table() { "$1" help --table $2 2>/dev/null; }
+
 _hearth() {
     local cur prev words cword
     _init_completion || return
 
     local command=${words[1]}
-    if ((cword == 1)); then
+    if ((cword == 1)) || [[ $command == help && cword -eq 2 ]]; then
         local commands
-        commands=$("$1" help 2>/dev/null | sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-        COMPREPLY=($(compgen -W "$commands --help --version" -- "$cur"))
+        commands=$(_hearth_table "$1" | awk -F '\t' '$1 == "command" { print $3 }')
+        ((cword == 1)) && commands+=" --help --version"
+        COMPREPLY=($(compgen -W "$commands" -- "$cur"))
         return
     fi
-    if [[ $command == help ]]; then
-        local commands
-        commands=$("$1" help 2>/dev/null | sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-        ((cword == 2)) && COMPREPLY=($(compgen -W "$commands" -- "$cur"))
-        return
-    fi
-    local help
-    help=$("$1" help "$command" 2>/dev/null)
+    local options
+    options=$(_hearth_table "$1" "$command" | awk -F '\t' '$1 == "option" { print $3 "\t" $4 }')
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "$(grep -oE '^  (-[a-zA-Z],)?--[a-z-]+' <<<"$help" |
-            tr ',' '\n' | tr -d ' ')" -- "$cur"))
+        COMPREPLY=($(compgen -W "$(cut -f 1 <<<"$options" | tr ',' '\n') --help" -- "$cur"))
         return
     fi
     if [[ $prev == -* ]]; then
-        # An option with a choice says "one|another" behind its name; one without a value has two blanks.
+        # An option with a choice says "one|another".
         local value
-        value=$(sed -nE "s/^  (-[a-zA-Z],)?${prev} ([^ ]+).*/\\2/p" <<<"$help" | head -n 1)
+        value=$(awk -F '\t' -v name="$prev" '
+            { n = split($1, names, ","); for (i = 1; i <= n; ++i) if (names[i] == name) print $2 }' <<<"$options")
         if [[ $value == *[a-z]*'|'* ]]; then
             COMPREPLY=($(compgen -W "${value//|/ }" -- "$cur"))
             return

@@ -9,27 +9,16 @@ as_is() {
   sed -e 's/\\/\\e/g' -e "s/^[.']/\\\\\&&/" -e 's/-/\\-/g'
 }
 
-# What one command's help says behind its first line: headings, and names of options with what they mean
-# beside them or, where they are long, below them.
+# Groups of arguments and options of one command, and its examples.
 help_of() {
-  "$hearth" help "$1" | sed -e 1d -e '/^Sizes take/,$d' | as_is | awk '
-    /^ *$/ { next }
-    /^[^ ].*:$/ { printf ".PP\n.B %s\n", $0; next }
-    /^  [^ ]/ {
-      sub(/^  /, "")
-      meaning = ""
-      if (match($0, /  +/)) {
-        meaning = substr($0, RSTART + RLENGTH)
-        $0 = substr($0, 1, RSTART - 1)
-      }
-      printf ".TP\n.B %s\n", $0
-      if (meaning != "") print meaning
-      next
-    }
-    { sub(/^ +/, ""); print }'
+  "$hearth" help --table "$1" | as_is | awk -F '\t' '
+    $1 == "usage" { printf ".B %s\n", $3; next }
+    $1 == "example" { examples = examples $3 "\n"; next }
+    $2 != group { group = $2; printf ".PP\n.B %s:\n", group }
+    { printf ".TP\n.B %s%s\n%s\n", $3, ($4 == "" ? "" : " " $4), $5 }
+    END { if (examples != "") printf ".PP\n.B Examples:\n.PP\n.nf\n%s.fi\n", examples }'
 }
 
-commands=$("$hearth" help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -vx help)
 cat <<END
 .TH HEARTH 1 "" "Hearth $version" "User Commands"
 .SH NAME
@@ -45,11 +34,11 @@ limit that you set. What each command takes is below, and \\fBhearth help\\fR \\
 Sizes take K, M, G (powers of 1024), as in \\fB\\-\\-memory 2.5G\\fR.
 .SH COMMANDS
 END
-for command in $commands; do
-  first=$("$hearth" help "$command" | head -n 1 | as_is)
-  printf '.SS hearth %s\n%s.\n.PP\n' "$command" "$first"
-  help_of "$command"
-done
+"$hearth" help --table | awk -F '\t' '$1 == "command" && $3 != "help" { print $3 "\t" $5 }' |
+  while IFS="$(printf '\t')" read -r command meaning; do
+    printf '.SS hearth %s\n%s.\n.PP\n' "$command" "$(printf '%s' "$meaning" | as_is)"
+    help_of "$command"
+  done
 cat <<END
 .SH EXIT STATUS
 0 done, 1 failed, 2 wrong usage; a failure is one sentence on standard error.
@@ -60,9 +49,7 @@ what \\fBhearth.service\\fR serves
 .TP
 .I ~/.cache/hearth
 what \\fBhearth doctor\\fR and \\fBhearth plan\\fR measured
-.SH EXAMPLES
-.nf
-hearth run MODEL.gguf \\-p "Once upon a time" \\-n 200
-hearth serve MODEL.gguf \\-\\-memory 2.5G
-.fi
+.TP
+.I ~/.local/state/hearth/history
+what was typed in chats
 END

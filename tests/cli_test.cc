@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/test_data.h"
 #include "format/gguf_writer.h"
@@ -106,6 +107,13 @@ TEST(CliFailureTest, WrongUsageHasItsOwnExitCode) {
   }
   ExpectOneSentence(RunHearth({"dance"}), 2, "dance");
   ExpectOneSentence(RunHearth({"help", "dance"}), 2, "dance");
+  ExpectOneSentence(RunHearth({"chat", "m.gguf"}), 2, "'chat'; did you mean 'hearth run'?");
+  ExpectOneSentence(RunHearth({"inspcet", "m.gguf"}), 2, "did you mean 'hearth inspect'?");
+  ExpectOneSentence(RunHearth({"help", "inspcet"}), 2, "did you mean 'inspect'?");
+  ExpectOneSentence(RunHearth({"run", model, "--tmp", "0"}), 2,
+                    "'--tmp' of hearth run; did you mean --temp?");
+  ExpectOneSentence(RunHearth({"run", model, "-c", "64"}), 2, "did you mean --ctx?");
+  ExpectOneSentence(RunHearth({"run", model, "one", "two"}), 2, "'two' is one word too many");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-f", "y"}), 2, "-f");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--kv", "q3"}), 2, "--kv");
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "-n", "0"}), 2, "--tokens");
@@ -254,7 +262,7 @@ TEST(CliTest, NamesInErrorsAreMadeSafeToPrint) {
   const std::string shown = "/nowhere/a\\x1b[31m\\x0ab\xc3\xa9.gguf";
   ExpectOneSentence(RunHearth({"run", name, "-p", "a"}), 1, shown);
   ExpectOneSentence(RunHearth({"run", "/nowhere", "-f", name}), 1, shown);
-  ExpectOneSentence(RunHearth({"run", "/nowhere", name}), 2, shown);
+  ExpectOneSentence(RunHearth({"run", "/nowhere", "x", name}), 2, shown);
 }
 
 TEST(CliTest, TheBudgetIsNullWhereNoneWasSet) {
@@ -438,6 +446,16 @@ TEST(CliTest, HelpAndVersion) {
   EXPECT_THAT(RunHearth({"--version"}).out, StartsWith("hearth "));
   EXPECT_EQ(RunHearth({"--help"}).out, RunHearth({"help"}).out);
   EXPECT_EQ(RunHearth({"run", "--help"}).out, RunHearth({"help", "run"}).out);
+  EXPECT_THAT(RunHearth({"help", "run"}).out, HasSubstr("Examples:\n  hearth run "));
+  for (const char* command : {"run", "serve", "plan", "pack", "bench", "simulate"}) {
+    std::istringstream lines(RunHearth({"help", command}).out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << command << ": " << line;
+    }
+  }
+  EXPECT_THAT(RunHearth({"help", "--table"}).out, HasSubstr("command\tCommands\trun\t\t"));
+  EXPECT_THAT(RunHearth({"help", "--table", "run"}).out,
+              HasSubstr("option\tMemory and speed\t--memory\tSIZE\tmost memory"));
   EXPECT_EQ(RunHearth({"run", "--help"}).exit_code, 0);
   EXPECT_EQ(RunHearth({}).exit_code, 2);
 }

@@ -106,7 +106,7 @@ int Measure(BenchCommand& options) {
 void AddBenchCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<BenchCommand>();
   CLI::App* command =
-      app.add_subcommand("bench", "Measure speeds, and what of the machine's best they are");
+      app.add_subcommand("bench", "Measure speed, as a share of what the hardware allows");
   AddModelOptions(*command, options->model);
   AddModeOption(*command, options->model);
   AddIoDeviceOption(*command, options->model.streaming);

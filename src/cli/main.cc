@@ -72,6 +72,8 @@ int main(int argc, char** argv) {
   try {
     BuildApp(app, action);
     return Run(app, action, argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return Fail(kExitUsage, ExplainExtras(app));
   } catch (const CLI::ParseError& error) {
     return Fail(kExitUsage, std::string(error.what()) + " (see 'hearth help')");
   } catch (const UsageError& error) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory_info.h"
 #include "base/units.h"
+#include "cli/help_format.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -75,11 +76,13 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
   AddThreadsOption(command, options.threads);
   command
       .add_option("--ctx", options.context,
-                  "context in tokens (default: the model's, at most 4096)")
+                  "tokens that a conversation may have (the model's, at most 4096)")
       ->option_text("N")
+      ->group(kMemoryGroup)
       ->check(WholeIn(1, int64_t{1} << 31));
-  command.add_option("--kv", options.kv, "type of the KV cache (default f16)")
+  command.add_option("--kv", options.kv, "type of the KV cache (f16)")
       ->option_text("f16|f32")
+      ->group(kMemoryGroup)
       ->check(CLI::IsMember({"f16", "f32"}));
   AddMemoryOption(command, options.memory_bytes);
   AddActivationOption(command, options.activation);
@@ -90,8 +93,9 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
             CheckIsa(name);
             options.isa = name;
           },
-          "kernels to use, e.g. scalar, avx2 (default: the best here)")
-      ->option_text("NAME");
+          "kernels to use, e.g. scalar, avx2 (the best here)")
+      ->option_text("NAME")
+      ->group(kExperimentGroup);
 }
 
 std::optional<FfnMode> ParseMode(const std::string& name) {
@@ -105,17 +109,17 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
   command
       .add_option_function<std::string>(
           "--mode", [&options](const std::string& name) { options.mode = ParseMode(name); },
-          "which neurons to compute: all, those whose gate fires, or those that predictors name "
-          "(default auto: what the file was packed for, by measurement; where it does not say, the "
-          "last of these that it can run in)")
-      ->option_text("auto|dense|gated|predicted");
+          "dense: all neurons; gated: only active ones, same result; predicted: those that a "
+          "predictor expects, fastest (auto: what 'hearth pack' measured as fastest)")
+      ->option_text("auto|dense|gated|predicted")
+      ->group(kMemoryGroup);
   AddStreamingOptions(command, options.streaming);
   command
       .add_option("--plan", options.plan,
-                  "do what 'hearth plan' wrote: memory, processors, mode and what is read how; "
-                  "'auto': what it would write now, within --memory, --threads, --ctx, --kv and "
-                  "--mode")
+                  "use settings that 'hearth plan' saved; auto: plan now, within --memory, "
+                  "--threads, --ctx, --kv and --mode")
       ->option_text("PLAN|auto")
+      ->group(kMemoryGroup)
       ->check(NotEmpty());
   command.parse_complete_callback([&command, &options] { CheckPlanUsage(command, options); });
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/units.h"
+#include "cli/help_format.h"
 
 namespace hearth::cli {
 namespace {
@@ -57,13 +58,15 @@ CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes) 
           [&bytes](const std::string& text) {
             bytes = AsUsage([&] { return ParseSize(text, "--memory"); });
           },
-          "most memory to use, like 2.5G (default: what is free)")
-      ->option_text("SIZE");
+          "most memory to use, like 2.5G (what is free, less a margin)")
+      ->option_text("SIZE")
+      ->group(kMemoryGroup);
 }
 
 CLI::Option* AddThreadsOption(CLI::App& command, int& threads) {
-  return command.add_option("--threads", threads, "threads (default: one per processor)")
+  return command.add_option("--threads", threads, "threads (one per processor)")
       ->option_text("N")
+      ->group(kMemoryGroup)
       ->check(WholeIn(1, 1024));
 }
 

@@ -22,7 +22,8 @@ struct PlanCommand {
 
 void AddPlanCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<PlanCommand>();
-  CLI::App* command = app.add_subcommand("plan", "Decide where neurons lie before anything runs");
+  CLI::App* command = app.add_subcommand(
+      "plan", "Predict how fast a model will run in a given memory, and save the best settings");
   command
       ->add_option("MODEL", options->plan.wishes.model.model,
                    "a model file (GGUF), a shape (hearth help synth names them; opt-6.7b to "

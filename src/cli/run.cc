@@ -140,18 +140,18 @@ void AddRunCommand(CLI::App& app, Action& action) {
       app.add_subcommand("run", "Answer a prompt, or chat when started on a terminal without one");
   AddModelOptions(*command, options->model);
   AddModeOption(*command, options->model);
-  auto* prompt =
-      command
-          ->add_option("-p,--prompt", options->prompt,
-                       "the question, or with --raw the text to continue ('' is the bare start "
-                       "of a text)")
-          ->option_text("TEXT");
+  auto* words = command->add_option("TEXT", options->prompt, "the same as with -p");
+  auto* prompt = command->add_option("-p,--prompt", options->prompt,
+                                     "the question, or with --raw the text to continue ('' is the "
+                                     "bare start of a text)");
+  prompt->option_text("TEXT")->excludes(words);
   command
       ->add_option("-f,--file", options->prompt_file,
                    "file that holds the prompt; -: standard input")
       ->option_text("FILE")
       ->check(NotEmpty())
-      ->excludes(prompt);
+      ->excludes(prompt)
+      ->excludes(words);
   command->add_flag("--raw", options->raw,
                     "continue the prompt (what a model without a chat template does anyway)");
   command

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "cli/option_values.h"
 
 namespace hearth::cli {
@@ -35,7 +36,7 @@ void AddLogitBias(const std::string& text, SamplingOptions& sampling) {
 }  // namespace
 
 void AddSamplingOptions(CLI::App& command, SamplingOptions& s) {
-  const std::string group = "Sampling";
+  const std::string group = kSamplingGroup;
   command.add_option("--temp", s.temperature, "temperature; 0 takes the most likely (0.8)")
       ->option_text("T")
       ->group(group);

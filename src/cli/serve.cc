@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -94,7 +95,7 @@ int RunServer(const ServeArguments& arguments) {
 }
 
 void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
-  const std::string group = "Server";
+  const std::string group = kServerGroup;
   command.add_option("--host", arguments.server.host, "address to listen on (127.0.0.1)")
       ->option_text("ADDRESS")
       ->check(NotEmpty())
@@ -137,7 +138,7 @@ void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
 }
 
 void AddSessionOptions(CLI::App& command, ServeArguments& arguments) {
-  const std::string group = "Server";
+  const std::string group = kServerGroup;
   auto* folder =
       command
           .add_option("--session-dir", arguments.session_folder,

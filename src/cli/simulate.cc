@@ -307,7 +307,7 @@ void AddStatistics(CLI::App& command, SimulateCommand& options) {
 void AddSimulateCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<SimulateCommand>();
   CLI::App* command =
-      app.add_subcommand("simulate", "Say how fast a device that is not here would decode");
+      app.add_subcommand("simulate", "Estimate speed on another device, such as a phone");
   AddInputs(*command, *options);
   AddRun(*command, *options);
   AddStatistics(*command, *options);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "cli/help_format.h"
 #include "cli/option_values.h"
 #include "ops/sparse_ffn.h"
 #include "planner/device_model.h"
@@ -43,7 +44,9 @@ void AddWord(CLI::App& command, StreamingArguments& arguments, const char* name,
       throw UsageError(fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
     }
   };
-  command.add_option_function<std::string>(name, take, help)->option_text(values);
+  command.add_option_function<std::string>(name, take, help)
+      ->option_text(values)
+      ->group(kExperimentGroup);
 }
 
 }  // namespace
@@ -52,24 +55,23 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
   const auto add = [&](const char* name, const std::string& help, const std::string& values,
                        ParseWord parse) { AddWord(command, arguments, name, help, values, parse); };
   add("--pipeline",
-      "of a streamed packed model: compute while reading (default cluster), while reading the same "
-      "matrix, after reading, or as LLM in a Flash does (after reading, with the window as cache "
-      "policy and nothing pinned)",
+      "how a packed model that does not fit overlaps reading and computing (cluster); the others "
+      "are there to be compared with: docs/architecture.md",
       NamesOf(AllPipelines(), PipelineName),
       [](StreamingOptions& options, const std::string& text) {
         const auto kind = PipelineFromName(text);
         options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
         return kind.has_value();
       });
-  add("--io", "how a streamed model is read (default auto: io_uring where it is permitted)",
-      "auto|io_uring|pread", [](StreamingOptions& options, const std::string& text) {
+  add("--io", "how weights are read (auto: io_uring where it is permitted)", "auto|io_uring|pread",
+      [](StreamingOptions& options, const std::string& text) {
         options.io.backend = text == "io_uring" ? IoBackend::kIoUring
                              : text == "pread"  ? IoBackend::kPread
                                                 : IoBackend::kAuto;
         return text == "auto" || text == "io_uring" || text == "pread";
       });
   add("--cache-policy",
-      fmt::format("which neurons of a streamed model stay in its cache (default {})",
+      fmt::format("which neurons or experts the cache keeps ({})",
                   CachePolicyName(kDefaultCachePolicy)),
       CachePolicyNames("|"), [](StreamingOptions& options, const std::string& text) {
         const auto kind = CachePolicyFromName(text);
@@ -77,8 +79,8 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         return kind.has_value();
       });
   add("--lookahead",
-      "of a streamed packed model: read what the next layer will probably need while the disk is "
-      "idle (default auto: tried now and then, and kept where it is faster)",
+      "read what the next layer will probably need while the disk is idle (auto: where that is "
+      "faster)",
       NamesOf(AllLookaheads(), LookaheadName),
       [](StreamingOptions& options, const std::string& text) {
         const auto lookahead = LookaheadFromName(text);
@@ -86,10 +88,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         return lookahead.has_value();
       });
   add("--merge-gap",
-      fmt::format("missing neurons of a streamed packed model that lie at most so far apart in the "
-                  "file are read together, with what is between them (default {}); none: each is "
-                  "read alone",
-                  FormatSize(kDefaultMergeGapBytes)),
+      fmt::format("join reads that are at most SIZE apart ({})", FormatSize(kDefaultMergeGapBytes)),
       "SIZE|none", [](StreamingOptions& options, const std::string& text) {
         options.pipeline.merge_gap_bytes.reset();
         if (text == "none") return true;
@@ -105,9 +104,10 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
             arguments.given.emplace_back("--pinned");
             arguments.options.pinned_share = share;
           },
-          "of a streamed model's memory for neurons, the share that is pinned to those that fire "
-          "most (default 0.5); the cache has the rest")
+          "share of the memory for neurons that the most active ones keep for good; the rest is "
+          "cache (0.5)")
       ->option_text("SHARE")
+      ->group(kExperimentGroup)
       ->check(NumberIn(0.0, 1.0));
 }
 
