@@ -37,7 +37,7 @@ void UseUtf8Locale() {
 }
 
 std::string ToUtf8(const std::wstring& text) {
-  return jinja::EncodeUtf8(std::u32string(text.begin(), text.end()));
+  return jinja::EncodeUtf8(jinja::Text(text.begin(), text.end()));
 }
 
 void WriteToTerminal(std::string_view bytes) {
