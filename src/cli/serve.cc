@@ -16,6 +16,7 @@
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "cli/service_manager.h"
 #include "cli/settle_plan.h"
 #include "serve/server.h"
 
@@ -87,6 +88,7 @@ int RunServer(const ServeArguments& arguments) {
     const bool is_ipv6 = server.host.find(':') != std::string::npos;
     PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
                             is_ipv6 ? "[" + server.host + "]" : server.host, port));
+    TellServiceManager("READY=1");
   });
   model.Close(std::chrono::duration_cast<std::chrono::milliseconds>(
       grace_end - std::chrono::steady_clock::now()));
