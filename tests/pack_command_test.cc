@@ -379,6 +379,14 @@ TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
   EXPECT_THAT(pack_little({}), HasSubstr("predictors rank"));
   make("silu");
   EXPECT_THAT(pack_little({"--silu-threshold", "5%"}), HasSubstr("silu"));
+  for (const std::vector<std::string>& text :
+       {std::vector<std::string>{}, {"--text", folder_.Path("text")}}) {
+    std::vector<std::string> words = {"pack", folder_.Path("m"), "-o", folder_.Path("q")};
+    words.insert(words.end(), text.begin(), text.end());
+    ExpectOneSentence(RunHearth(words), 1, "--force");
+  }
+  EXPECT_EQ(RunHearth({"pack", folder_.Path("m"), "-o", folder_.Path("q"), "--force"}).exit_code,
+            0);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ struct PackCommandOptions {
   std::optional<GivenActivation> activation;
   std::optional<uint64_t> memory_bytes;
   int threads = 0;
+  bool is_forced = false;
   bool json = false;
 };
 
@@ -88,6 +89,7 @@ TextLessonOptions LessonOptions(const PackCommandOptions& options) {
   learn.silu_change = options.silu_change;
   learn.activation = options.activation;
   learn.memory_bytes = options.memory_bytes;
+  learn.is_forced = options.is_forced;
   learn.threads = options.threads;
   return learn;
 }
@@ -181,6 +183,12 @@ int Pack(const PackCommandOptions& options) {
                                                   : GgufFile::Open(options.source);
   if (options.activation) GiveActivation(*options.activation, &source);
   WarnOfActivation(source);
+  // A folder is packed to make a file of it at all.
+  const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
+  if (options.text_file.empty() && !CanSkipNeurons(activation) && !options.is_forced &&
+      !IsModelFolder(options.source)) {
+    RefuseToPack(options.source, activation);
+  }
   std::optional<ModelProfile> profile;
   if (!options.profile.empty()) profile = LoadProfile(options.profile);
   CatchInterrupts(true);  // an interrupted run must not leave gigabytes behind
@@ -259,6 +267,8 @@ void AddPackCommand(CLI::App& app, Action& action) {
   AddActivationOption(*command, options->activation);
   AddMemoryOption(*command, options->memory_bytes);
   AddThreadsOption(*command, options->threads);
+  command->add_flag("--force", options->is_forced,
+                    "pack a model although it gets larger and slower");
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, &action] { action = [options] { return Pack(*options); }; });
 }

@@ -155,6 +155,15 @@ void CheckLearningMemory(const TextLessonOptions& options) {
   }
 }
 
+void RefuseToPack(const std::string& model, FfnActivation activation) {
+  throw Error(
+      ErrorCode::kUnsupported, model,
+      fmt::format("with {} every neuron adds something, so that packed it takes more room and "
+                  "time than now: run it as it is, leave out its quietest neurons with "
+                  "--silu-threshold 1%, or pack it all the same with --force",
+                  FfnActivationName(activation)));
+}
+
 TextLessons LearnFromText(const TextLessonOptions& options) {
   const GgufFile file = OpenModel(options.model, options.activation);
   const std::vector<TokenId> tokens = EncodeText(file, options.text_file);
@@ -184,6 +193,11 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   TextLessons lessons;
   lessons.sample = SampleToScore(tokens);
   lessons.activations = CheckActivation(*engine, lessons.sample);
+  const FfnActivation activation = engine->model().spec().layers.front().ffn.activation;
+  const bool fits = !lessons.activations || !lessons.activations->better;
+  if (!CanSkipNeurons(activation) && !options.silu_change && !options.is_forced && fits) {
+    RefuseToPack(options.model, activation);
+  }
   if (options.silu_change) {
     lessons.silu = Calibrate(*engine, tokens, *options.silu_change);
     lessons.source = lessons.silu->before;

@@ -35,12 +35,17 @@ struct TextLessonOptions {
   // that of the model with them. Not together with `profile`.
   std::optional<double> silu_change;
   std::optional<GivenActivation> activation;  // as EngineOptions has it
+  bool is_forced = false;  // learn from a model in which every neuron adds something too
   std::optional<uint64_t> memory_bytes;
   int threads = 0;
 };
 
 // Throws Error(kOutOfBudget), with the smallest limit that would do, where LearnFromText would.
 void CheckLearningMemory(const TextLessonOptions& options);
+
+// Throws Error(kUnsupported): packed, a model with this activation takes more memory and time than
+// before.
+[[noreturn]] void RefuseToPack(const std::string& model, FfnActivation activation);
 
 // Loads the model and reads the text with it, with progress lines on a terminal. An interruption
 // throws Error(kCancelled); the same call continues from state_dir, which is left for the caller to
