@@ -20,6 +20,7 @@
 #include "program.h"
 #include "sparsity/trace.h"
 #include "storage/block_reader.h"
+#include "test_refusals.h"
 
 namespace hearth {
 namespace {
@@ -266,6 +267,33 @@ TEST_F(ModelPlanCommandTest, LearnsFromTokensThatBenchNeverDecodes) {
   EXPECT_EQ(anew.exit_code, 0);
   EXPECT_THAT(anew.err, HasSubstr("learning what 64 tokens need"));
   EXPECT_EQ(nlohmann::json::parse(std::ifstream(stem + ".json"))["tokens_hash"], own);
+}
+
+// Before anything is downloaded.
+TEST_F(ModelPlanCommandTest, ShapesArePlannedWithoutAFile) {
+  Measure();
+  const auto plan = [](const std::string& shape, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"plan", shape, "--ctx", "256", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  };
+  const ProgramResult large = plan("mistral-7b", {"--memory", "5G"});
+  ASSERT_EQ(large.exit_code, 0) << large.err;
+  EXPECT_THAT(large.err, testing::HasSubstr("estimated from its shape"));
+  const ProgramResult small = plan("mistral-7b", {"--memory", "2G"});
+  ASSERT_EQ(small.exit_code, 0) << small.err;
+  const auto speed = [](const ProgramResult& result) {
+    return nlohmann::json::parse(result.out)["decode_tok_s"].get<double>();
+  };
+  EXPECT_GT(speed(large), speed(small)) << "the rest is read for every token";
+  ExpectRefused(plan("mistral-7b", {"--memory", "2G", "-o", folder_->Path("x")}), 2, "--output");
+  const std::string mixture = folder_->Path("mixture.json");
+  std::ofstream(mixture) << R"({"arch": "llama", "hidden_size": 1024, "intermediate_size": 4096,
+      "num_layers": 8, "num_heads": 8, "num_kv_heads": 2, "vocab_size": 1000, "num_experts": 8,
+      "num_experts_per_token": 2})";
+  EXPECT_EQ(plan(mixture, {"--memory", "2G"}).exit_code, 0) << "all of it fits";
+  EXPECT_THAT(plan(mixture, {"--memory", "300M"}).err,
+              testing::HasSubstr("only once the model is here"));
 }
 
 TEST_F(ModelPlanCommandTest, UsageAndImpossibleWishes) {

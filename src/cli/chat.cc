@@ -54,6 +54,7 @@ void ShowAnswer(ChatCommands& commands, Ask&& ask) {
 }  // namespace
 
 int RunChat(const RunOptions& options) {
+  CheckTemplate(options.chat_format, options.model.model);
   const auto engine = LoadEngine(options.model);
   ChatTemplate chat_template = ChooseTemplate(options.chat_format, engine->model());
   CheckLogitBias(options.generate.sampling, engine->model().tokenizer());

@@ -21,6 +21,12 @@ constexpr int64_t kAnswerTokens = 512;
 constexpr size_t kLeastTemplateBytes = size_t{4} << 20;
 constexpr size_t kTemplateTimes = 24;
 
+[[noreturn]] void RefuseToChat(const std::string& model) {
+  throw Error(ErrorCode::kUnsupported, model,
+              "the model carries no chat template: give --chat-format to chat, or a prompt with -p "
+              "to continue a text");
+}
+
 }  // namespace
 
 ChatTemplate ChooseTemplate(const std::optional<ChatFormat>& format, const Model& model) {
@@ -28,9 +34,12 @@ ChatTemplate ChooseTemplate(const std::optional<ChatFormat>& format, const Model
   if (auto own = ChatTemplate::FromModel(model.metadata(), model.tokenizer())) {
     return std::move(*own);
   }
-  throw Error(ErrorCode::kUnsupported, model.path(),
-              "the model carries no chat template: give --chat-format to chat, or a prompt with "
-              "-p to continue a text");
+  RefuseToChat(model.path());
+}
+
+void CheckTemplate(const std::optional<ChatFormat>& format, const std::string& model) {
+  if (format || GgufFile::Open(model).metadata().Has("tokenizer.chat_template")) return;
+  RefuseToChat(model);
 }
 
 Conversation::Conversation(Engine& engine, ChatTemplate chat_template, std::string system,

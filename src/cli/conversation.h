@@ -16,6 +16,10 @@ namespace hearth::cli {
 // there is neither.
 ChatTemplate ChooseTemplate(const std::optional<ChatFormat>& format, const Model& model);
 
+// Throws the same before a model is loaded, where its file has no template. For the start of a
+// command: loading may take long.
+void CheckTemplate(const std::optional<ChatFormat>& format, const std::string& model);
+
 // One thread. The engine must outlive it.
 class Conversation {
  public:

@@ -117,6 +117,12 @@ bool IsOfBench(const AccessRecord& record, const GgufFile& file) {
 
 // The record of the model in its mode, made where there is none.
 AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode mode) {
+  if (wishes.is_shape) {
+    throw Error(
+        ErrorCode::kUnsupported, wishes.model.model,
+        "it does not fit into this memory, and which experts a token needs is known only once "
+        "the model is here: plan its file, or with more memory");
+  }
   const uint64_t model_hash = ModelHash(file);
   const std::string folder = FolderOfAccesses();
   const std::string stem = fmt::format("{}/{:016x}-{}", folder, model_hash, FfnModeName(mode));

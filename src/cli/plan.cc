@@ -49,15 +49,19 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       throw UsageError("--activation has no effect with a shape, which says its own");
     }
     options->placement.activation = wished.activation;
-    if (!is_placement && NamesShape(wished.model)) {
-      throw UsageError("MODEL: '" + Printable(wished.model) +
-                       "' is a shape, which needs --device-memory: only a file can be run");
+    const bool is_shape = NamesShape(wished.model);
+    for (const char* name : {"--text", "--tokens", "--record", "--output"}) {
+      if (is_shape && command->count(name) > 0) {
+        throw UsageError(std::string(name) + " has no effect with a shape: only a file can be run");
+      }
     }
-    action = [options, is_placement] {
+    action = [options, is_placement, is_shape] {
       const ModelOptions& model = options->plan.wishes.model;
-      return is_placement
-                 ? PlanPlacement(model.model, model.memory_bytes, options->placement, options->json)
-                 : PlanModel(options->plan, options->json);
+      if (is_placement) {
+        return PlanPlacement(model.model, model.memory_bytes, options->placement, options->json);
+      }
+      return is_shape ? PlanShape(options->plan, options->json)
+                      : PlanModel(options->plan, options->json);
     };
   });
 }

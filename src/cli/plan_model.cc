@@ -1,9 +1,14 @@
 #include "cli/plan_model.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "base/cpu.h"
@@ -14,6 +19,8 @@
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
+#include "prepare/shapes.h"
+#include "prepare/synth.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {
@@ -193,6 +200,29 @@ int PlanModel(const PlanArguments& arguments, bool json) {
   if (!arguments.output.empty()) WriteFileAtomically(arguments.output, document);
   WriteOutput(json ? document : PlanText(run));
   return kExitDone;
+}
+
+int PlanShape(const PlanArguments& arguments, bool json) {
+  const std::string name = arguments.wishes.model.model;
+  std::string folder = (std::filesystem::temp_directory_path() / "hearth-plan.XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    throw Error(ErrorCode::kIo, folder, std::string("cannot be made: ") + std::strerror(errno));
+  }
+  const struct Removes {
+    const std::string& folder;
+    ~Removes() {
+      std::error_code ignored;
+      std::filesystem::remove_all(folder, ignored);
+    }
+  } removes{folder};
+  PlanArguments of_file = arguments;
+  of_file.wishes.is_shape = true;
+  of_file.wishes.model.model = folder + "/" + std::filesystem::path(name).stem().string() + ".gguf";
+  const uint64_t bytes =
+      WriteShapeFile(ResolveShape(name), DType::kQ4_0, of_file.wishes.model.model);
+  PrintNotice(fmt::format("{} in Q4_0, {}: estimated from its shape, no file was read\n", name,
+                          FormatSize(bytes)));
+  return PlanModel(of_file, json);
 }
 
 }  // namespace hearth::cli

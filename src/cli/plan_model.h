@@ -22,4 +22,8 @@ const std::vector<const char*>& PlanOptionNames();
 
 int PlanModel(const PlanArguments& arguments, bool json);
 
+// The same for a shape of which no file is here, as a plain file of Q4_0 weights. Throws
+// Error(kUnsupported) for one whose speed depends on what its weights are.
+int PlanShape(const PlanArguments& arguments, bool json);
+
 }  // namespace hearth::cli

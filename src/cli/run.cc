@@ -108,6 +108,7 @@ GenerateResult Complete(const RunOptions& options, Engine& engine, const std::st
 
 int RunPrompt(const RunOptions& options) {
   const std::string text = ReadPrompt(options);
+  if (!options.system.empty()) CheckTemplate(options.chat_format, options.model.model);
   const auto engine = LoadEngine(options.model);
   if (options.verbose) PrintNotice(EngineText(*engine, options.model));
   CheckLogitBias(options.generate.sampling, engine->model().tokenizer());

@@ -1,13 +1,16 @@
 #include "prepare/synth.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/worker_team.h"
+#include "format/gguf_serialize.h"
 #include "format/gguf_writer.h"
 #include "format/packed_file.h"
 #include "prepare/ordered_work.h"
@@ -15,6 +18,7 @@
 #include "prepare/synth_plan.h"
 #include "prepare/synth_tensor_maker.h"
 #include "storage/disk_space.h"
+#include "storage/file_writer.h"
 
 namespace hearth {
 namespace {
@@ -121,6 +125,20 @@ SynthResult SynthesizeModel(const ModelShape& shape, const SynthOptions& options
     write(writer);
   }
   return result;
+}
+
+uint64_t WriteShapeFile(const ModelShape& shape, DType quant, const std::string& path) {
+  const SynthPlan plan = PlanSynth(shape, quant, 0, nullptr);
+  std::vector<GgufTensorDecl> decls;
+  for (const SynthTensor& tensor : plan.tensors) decls.push_back(tensor.decl);
+  const GgufLayout layout = PlanGguf(path, plan.metadata, decls);
+  FileWriter file(path);
+  file.Write(layout.header);
+  file.Close();
+  std::error_code error;
+  std::filesystem::resize_file(path, layout.total_bytes, error);
+  if (error) throw Error(ErrorCode::kIo, path, "cannot be extended: " + error.message());
+  return layout.total_bytes;
 }
 
 }  // namespace hearth

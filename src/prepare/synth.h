@@ -42,4 +42,9 @@ using SynthProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_b
 SynthResult SynthesizeModel(const ModelShape& shape, const SynthOptions& options,
                             const std::string& path, const SynthProgressFn& progress = {});
 
+// Writes the header of a plain file of that shape and type and a hole as large as its weights,
+// which takes no room on the disk: enough to ask what running it would take. Returns the file's
+// size. Throws as SynthesizeModel.
+uint64_t WriteShapeFile(const ModelShape& shape, DType quant, const std::string& path);
+
 }  // namespace hearth
