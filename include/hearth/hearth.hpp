@@ -373,7 +373,8 @@ class Model {
 
   // What a request's json_schema and tools demand of its answer; null where they demand nothing. A
   // large schema takes seconds: who must not wait makes it on a thread of its own. Throws
-  // Error(kInvalidArgument) for what is no schema, Error(kUnsupported) for what no grammar can say.
+  // Error(kInvalidArgument) for what is no schema, Error(kUnsupported) for what no grammar can say,
+  // Error(kOutOfBudget) while the grammars of other requests take all memory that there is for them.
   std::shared_ptr<const AnswerGrammar> MakeGrammar(
       const std::optional<std::string>& json_schema,
       const std::shared_ptr<const ToolFormat>& tools = nullptr) const;

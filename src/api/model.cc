@@ -131,10 +131,11 @@ BatchRequest ToEngine(GenerateRequest request, Listener listener) {
 // Null where answers may say anything.
 std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schema,
                                          const std::shared_ptr<const ToolFormat>& tools,
-                                         const Tokenizer& tokenizer) {
-  if (tools) return tools->impl().MakeGrammar(schema, tokenizer);
+                                         const Tokenizer& tokenizer,
+                                         const std::shared_ptr<GrammarMemory>& memory) {
+  if (tools) return tools->impl().MakeGrammar(schema, tokenizer, memory);
   if (!schema) return nullptr;
-  return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema);
+  return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema, memory);
 }
 
 bool HaveOneGrammar(const GenerateRequest& a, const GenerateRequest& b) {
@@ -268,7 +269,7 @@ std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
     const std::optional<std::string>& json_schema,
     const std::shared_ptr<const ToolFormat>& tools) const {
   return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
-    const auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer());
+    const auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
     if (!grammar) return nullptr;
     return std::make_shared<const AnswerGrammar>(std::make_unique<const AnswerGrammar::Impl>(
         AnswerGrammar::Impl{GrammarMatcher(grammar, impl_->sorted_vocabulary())}));

@@ -54,6 +54,8 @@ struct Model::Impl {
   const ModelInfo& info() const { return info_; }
   // The tokens of answers that a grammar constrains; sorted when first asked for.
   std::shared_ptr<const SortedVocabulary> sorted_vocabulary() const;
+  // What the grammars of all requests may take, those that wait too.
+  const std::shared_ptr<GrammarMemory>& grammar_memory() const { return grammar_memory_; }
   const Tokenizer& tokenizer() const { return engine_->model().tokenizer(); }
   const Engine& engine() const { return *engine_; }
   // Throws Error(kUnsupported) where the model has none, Error(kInvalidArgument) where it is
@@ -83,6 +85,10 @@ struct Model::Impl {
   std::optional<NeuronMap> map_;  // of the thread; what the scheduler draws while somebody looks
   ModelInfo info_;
   std::optional<ChatTemplate> chat_template_;
+  // Of the server's part of the memory limit.
+  static constexpr size_t kGrammarBytes = size_t{8} << 20;
+  const std::shared_ptr<GrammarMemory> grammar_memory_ =
+      std::make_shared<GrammarMemory>(kGrammarBytes);
   mutable std::once_flag sorting_;
   mutable std::shared_ptr<const SortedVocabulary> sorted_vocabulary_;
   std::string chat_problem_;  // why a template that is there is none

@@ -29,13 +29,15 @@ ToolFormat::ToolFormat(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)
 ToolFormat::~ToolFormat() = default;
 
 std::shared_ptr<const Grammar> ToolFormat::Impl::MakeGrammar(
-    const std::optional<std::string>& answer_schema, const Tokenizer& tokenizer) const {
+    const std::optional<std::string>& answer_schema, const Tokenizer& tokenizer,
+    std::shared_ptr<GrammarMemory> memory) const {
   const bool any_strict = std::any_of(functions.begin(), functions.end(),
                                       [](const ToolFunction& function) { return function.strict; });
   if (!must_call && !any_strict && parallel && !answer_schema) return nullptr;
   return ToolCallGrammar(
       syntax, functions,
-      {.must_call = must_call, .takes_many = parallel, .answer_schema = answer_schema}, tokenizer);
+      {.must_call = must_call, .takes_many = parallel, .answer_schema = answer_schema}, tokenizer,
+      std::move(memory));
 }
 
 std::vector<ToolFunction> ToEngine(const ToolOptions& options) {

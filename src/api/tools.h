@@ -23,7 +23,8 @@ struct ToolFormat::Impl {
 
   // What answers are constrained to; null where nothing is demanded of them.
   std::shared_ptr<const Grammar> MakeGrammar(const std::optional<std::string>& answer_schema,
-                                             const Tokenizer& tokenizer) const;
+                                             const Tokenizer& tokenizer,
+                                             std::shared_ptr<GrammarMemory> memory) const;
 };
 
 // Throws hearth::Error(kInvalidArgument) for names that are empty or twice there, and for a

@@ -35,7 +35,7 @@ bool SaysOnlyTypes(const Json& root, const Json& schema, int depth = 0) {
       for (const Json& one : value) {
         if (!SaysOnlyTypes(root, one, depth + 1)) return false;
       }
-    } else if (name != "type" && !OnlyDescribes(name)) {
+    } else if (name != "type" && IsAssertion(name)) {
       return false;
     }
   }
@@ -168,7 +168,7 @@ Grammar::Symbol ArgumentGrammar::Of(const ToolFunction& function) {
   const std::string schema = ParametersOf(function);
   {
     // What no grammar can say is refused before anything is made of it.
-    GrammarBuilder builder;
+    GrammarBuilder builder(builder_.memory());
     JsonGrammarParts parts(builder);
     AddJsonSchema(builder, parts, schema, JsonKind::kObject);
   }
@@ -177,7 +177,7 @@ Grammar::Symbol ArgumentGrammar::Of(const ToolFunction& function) {
   for (const auto& [name, value] : root.items()) {
     static const std::set<std::string> known = {"type", "properties", "required",
                                                 "additionalProperties"};
-    if (known.count(name) == 0 && !OnlyDescribes(name)) {
+    if (known.count(name) == 0 && IsAssertion(name)) {
       UnsupportedSchema("'" + Printable(name) + "' beside arguments that are written one by one");
     }
   }

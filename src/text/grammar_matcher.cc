@@ -8,8 +8,12 @@
 namespace hearth {
 namespace {
 
-constexpr size_t kMaxStates = 500;
-constexpr size_t kMaxThreads = 200'000;
+// What is remembered between calls, and what one call may need beside it.
+constexpr size_t kMostKeptBytes = size_t{1} << 20;
+constexpr size_t kMostCallBytes = size_t{8} << 20;
+// A thread stands in a state, or stack, and in the key that finds it.
+constexpr size_t kThreadBytes = 16;
+constexpr size_t kStateBytes = 240;
 // Positions that one call looks at, some tens of milliseconds'. Those of a schema with hundreds of
 // properties are some ten thousand, once per state.
 constexpr int64_t kMaxStepsOfCall = 1'000'000;
@@ -67,7 +71,7 @@ GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
   Reset();
   BeginCall();
   Closure closure;
-  closure.calls[grammar_->order(grammar_->start())].returns = {{kTextEnd, 0}};
+  closure.calls[grammar_->order(grammar_->start())] = {grammar_->start(), {{kTextEnd, 0}}, {}};
   closure.may_end = grammar_->may_be_empty(grammar_->start());
   current_ = StateOf(std::move(closure));
 }
@@ -80,18 +84,25 @@ void GrammarMatcher::CountSteps(size_t steps) {
   throw Error(ErrorCode::kUnsupported, "grammar", "it has too many ways to read a text");
 }
 
+// What is kept, or will be.
+void GrammarMatcher::CountBytes(size_t bytes) {
+  kept_bytes_ += bytes;
+  if (kept_bytes_ < kMostKeptBytes + kMostCallBytes) return;
+  throw Error(ErrorCode::kUnsupported, "grammar", "it has too many ways to read a text");
+}
+
 void GrammarMatcher::Reset() {
   stacks_.clear();
   stack_ids_.clear();
   states_.assign(1, State());  // kDead
   state_ids_.clear();
-  kept_threads_ = 0;
+  kept_bytes_ = 0;
 }
 
 uint32_t GrammarMatcher::StackOf(Threads returns) {
   const auto [place, is_new] = stack_ids_.emplace(returns, static_cast<uint32_t>(stacks_.size()));
   if (is_new) {
-    kept_threads_ += returns.size();
+    CountBytes(kStateBytes + returns.size() * kThreadBytes);
     stacks_.push_back(std::move(returns));
   }
   return place->second;
@@ -116,10 +127,11 @@ Grammar::Symbol::Kind GrammarMatcher::Follow(Thread thread, Closure& closure) {
   using Kind = Grammar::Symbol::Kind;
   for (;; ++thread.position) {
     CountSteps(1);
-    const Grammar::Symbol& symbol = grammar_->symbol(thread.position);
+    const Grammar::Symbol symbol = grammar_->symbol(thread.position);
     if (symbol.kind == Kind::kBytes) closure.threads.push_back(thread);
     if (symbol.kind != Kind::kRule) return symbol.kind;
     Callers& callers = closure.calls[grammar_->order(symbol.index)];
+    callers.rule = symbol.index;
     if (grammar_->symbol(thread.position + 1).kind == Kind::kEnd) {
       callers.tails.push_back(thread.stack);
     } else {
@@ -153,34 +165,40 @@ void GrammarMatcher::FollowStarts(Threads starts, Closure& closure) {
 GrammarMatcher::StateId GrammarMatcher::StateOf(Closure closure) {
   while (!closure.calls.empty()) {
     auto first = closure.calls.extract(closure.calls.begin());
+    const uint32_t rule = first.mapped().rule;
     const uint32_t stack = StackOf(std::move(first.mapped()));
-    for (const uint32_t start : grammar_->alternatives(grammar_->rule_at(first.key()))) {
-      Follow({start, stack}, closure);
-    }
+    grammar_->ForEachAlternative(rule, [&](uint32_t start) { Follow({start, stack}, closure); });
   }
   Threads& threads = closure.threads;
   if (threads.empty() && !closure.may_end) return kDead;
   std::sort(threads.begin(), threads.end());
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
-  return Keep({.threads = std::move(threads), .may_end = closure.may_end, .next = {}, .mask = {}});
+  return Keep({.threads = std::move(threads),
+               .may_end = closure.may_end,
+               .classes = {},
+               .followers = {},
+               .mask = {}});
 }
 
 GrammarMatcher::StateId GrammarMatcher::Keep(State state) {
   const auto [place, is_new] = state_ids_.emplace(std::pair(state.threads, state.may_end),
                                                   static_cast<StateId>(states_.size()));
   if (is_new) {
-    kept_threads_ += state.threads.size();
+    CountBytes(kStateBytes + state.threads.size() * kThreadBytes);
     states_.push_back(std::move(state));
   }
   return place->second;
 }
 
 GrammarMatcher::StateId GrammarMatcher::Next(StateId state, uint8_t byte) {
-  if (states_[state].next.empty()) {
+  if (states_[state].classes.empty()) {
     CountSteps(kStepsOfTable);
-    states_[state].next.assign(kNumBytes, kUnknown);
+    CountBytes(kNumBytes);
+    states_[state].classes.assign(kNumBytes, 0);
   }
-  if (states_[state].next[byte] != kUnknown) return states_[state].next[byte];
+  if (const uint8_t known = states_[state].classes[byte]; known != 0) {
+    return states_[state].followers[known - 1];
+  }
   CountSteps(states_[state].threads.size());
   Threads starts;
   ByteSet alike = ByteSet().set();  // bytes that lead to the same state
@@ -192,8 +210,15 @@ GrammarMatcher::StateId GrammarMatcher::Next(StateId state, uint8_t byte) {
   Closure closure;
   FollowStarts(std::move(starts), closure);
   const StateId next = StateOf(std::move(closure));
+  std::vector<StateId>& followers = states_[state].followers;
+  auto place = std::find(followers.begin(), followers.end(), next);
+  if (place == followers.end()) {
+    if (followers.size() == kNumBytes - 1) return next;  // remembered for all but one
+    place = followers.insert(place, next);
+  }
+  const auto number = static_cast<uint8_t>(place - followers.begin() + 1);
   for (size_t other = 0; other < kNumBytes; ++other) {
-    if (alike.test(other)) states_[state].next[other] = next;
+    if (alike.test(other)) states_[state].classes[other] = number;
   }
   return next;
 }
@@ -224,13 +249,17 @@ void GrammarMatcher::ComputeMask(StateId state) {
   if (states_[state].may_end) {
     for (const TokenId id : vocabulary_->ends()) allow(id);
   }
+  CountBytes(words * sizeof(uint64_t));
   states_[state].mask = std::move(mask);
 }
 
 const TokenMask& GrammarMatcher::AllowedTokens() {
   BeginCall();
   ForgetIfLarge();
-  if (states_[current_].mask.empty()) ComputeMask(current_);
+  if (states_[current_].mask.empty()) {
+    ComputeMask(current_);
+    ForgetIfLarge();
+  }
   return states_[current_].mask;
 }
 
@@ -254,11 +283,12 @@ bool GrammarMatcher::Advance(TokenId id) {
 
 // Starts the memory anew with the current state, so that long answers do not fill it.
 void GrammarMatcher::ForgetIfLarge() {
-  if (states_.size() < kMaxStates && kept_threads_ < kMaxThreads) return;
+  if (kept_bytes_ < kMostKeptBytes) return;
   State state = {.threads = std::move(states_[current_].threads),
                  .may_end = states_[current_].may_end,
-                 .next = {},
-                 .mask = {}};
+                 .classes = {},
+                 .followers = {},
+                 .mask = std::move(states_[current_].mask)};
   const std::vector<Threads> old = std::move(stacks_);
   // Stacks are made of those before them.
   std::vector<bool> is_used(old.size(), false);
@@ -281,6 +311,8 @@ void GrammarMatcher::ForgetIfLarge() {
     if (is_used[id]) ids[id] = StackOf(renamed(old[id]));
   }
   state.threads = renamed(std::move(state.threads));
+  std::sort(state.threads.begin(), state.threads.end());
+  CountBytes(state.mask.size() * sizeof(uint64_t));
   current_ = Keep(std::move(state));
 }
 

@@ -81,7 +81,6 @@ class GrammarMatcher {
  private:
   using StateId = uint32_t;
   static constexpr StateId kDead = 0;
-  static constexpr StateId kUnknown = UINT32_MAX;
 
   // A position in the grammar, and where its rule may return to: one of stacks_.
   struct Thread {
@@ -93,11 +92,14 @@ class GrammarMatcher {
   struct State {
     Threads threads;  // each stands before a byte set
     bool may_end = false;
-    std::vector<StateId> next;  // by byte; empty: nothing is known yet
-    TokenMask mask;             // empty: not computed yet
+    // By byte: 1 + the index of the state that follows, 0 where that is not known yet.
+    std::vector<uint8_t> classes;  // empty: nothing is known yet
+    std::vector<StateId> followers;
+    TokenMask mask;  // empty: not computed yet
   };
   // Who calls a rule at one place of the text.
   struct Callers {
+    uint32_t rule = 0;
     Threads returns;              // what follows the call, in any order
     std::vector<uint32_t> tails;  // stacks of calls that nothing follows
   };
@@ -110,6 +112,7 @@ class GrammarMatcher {
 
   void BeginCall();
   void CountSteps(size_t steps);
+  void CountBytes(size_t bytes);
   uint32_t StackOf(Callers callers);
   uint32_t StackOf(Threads returns);
   // From the position over rules that may be empty: the symbol where it stops.
@@ -130,8 +133,8 @@ class GrammarMatcher {
   std::vector<State> states_;
   std::map<std::pair<Threads, bool>, StateId> state_ids_;
   StateId current_ = kDead;
-  size_t kept_threads_ = 0;  // of stacks and states
-  int64_t steps_left_ = 0;   // of the call under way
+  size_t kept_bytes_ = 0;   // of stacks and states
+  int64_t steps_left_ = 0;  // of the call under way
 };
 
 }  // namespace hearth

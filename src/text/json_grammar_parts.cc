@@ -102,54 +102,6 @@ JsonGrammarParts::Sequence JsonGrammarParts::list(char open, char close, const S
   return {builder_.Byte(open), space_, builder_.AnyOf(contents), builder_.Byte(close)};
 }
 
-// Texts of digits, all as long as `low` and `high`, between the two.
-void JsonGrammarParts::AddDigitRange(uint32_t rule, const std::string& low,
-                                     const std::string& high) {
-  if (low.empty()) return builder_.AddAlternative(rule, {});
-  const std::string nines(low.size() - 1, '9');
-  const std::string zeros(low.size() - 1, '0');
-  const auto branch = [&](char first, char last, const std::string& from, const std::string& to) {
-    const uint32_t rest = builder_.NewRule();
-    AddDigitRange(rest, from, to);
-    builder_.AddAlternative(
-        rule, {builder_.Range(static_cast<unsigned char>(first), static_cast<unsigned char>(last)),
-               GrammarBuilder::Rule(rest)});
-  };
-  if (low.substr(1) == zeros && high.substr(1) == nines) {
-    const auto rest = static_cast<int64_t>(zeros.size());
-    return builder_.AddAlternative(rule, {builder_.Range(static_cast<unsigned char>(low[0]),
-                                                         static_cast<unsigned char>(high[0])),
-                                          digits(rest, rest)});
-  }
-  if (low[0] == high[0]) return branch(low[0], low[0], low.substr(1), high.substr(1));
-  branch(low[0], low[0], low.substr(1), nines);
-  if (low[0] + 1 < high[0]) {
-    branch(static_cast<char>(low[0] + 1), static_cast<char>(high[0] - 1), zeros, nines);
-  }
-  branch(high[0], high[0], zeros, high.substr(1));
-}
-
-JsonGrammarParts::Symbol JsonGrammarParts::natural_between(int64_t low, int64_t high) {
-  const uint32_t rule = builder_.NewRule();
-  while (low <= high) {
-    const std::string first = std::to_string(low);
-    const int64_t longest = std::stoll(std::string(first.size(), '9'));
-    const int64_t last = std::min(high, longest);
-    AddDigitRange(rule, first, std::to_string(last));
-    low = last + 1;
-  }
-  return GrammarBuilder::Rule(rule);
-}
-
-JsonGrammarParts::Symbol JsonGrammarParts::integers_between(int64_t low, int64_t high) {
-  std::vector<Sequence> signs;
-  if (high >= 0) signs.push_back({natural_between(std::max<int64_t>(low, 0), high)});
-  if (low < 0) {
-    signs.push_back({builder_.Byte('-'), natural_between(high < 0 ? -high : int64_t{1}, -low)});
-  }
-  return builder_.AnyOf(signs);
-}
-
 JsonGrammarParts::Symbol JsonGrammarParts::key_suffix(const std::set<std::string>& names,
                                                       const std::string& prefix) {
   ByteSet free = builder_.SetOf(plain_key_letter_);

@@ -24,8 +24,6 @@ class JsonGrammarParts {
   Symbol value() const { return value_; }    // any
   Symbol object() const { return object_; }  // any
   Symbol array() const { return array_; }    // any
-  // Whole numbers from low to high, both within 15 digits.
-  Symbol integers_between(int64_t low, int64_t high);
   // A string of plain ASCII letters that is none of `names`.
   Symbol other_key(const std::set<std::string>& names);
   // "[ item, item ]" with so many items, "{ member, member }" likewise.
@@ -33,8 +31,6 @@ class JsonGrammarParts {
 
  private:
   Symbol digits(int64_t min, int64_t max);
-  void AddDigitRange(uint32_t rule, const std::string& low, const std::string& high);
-  Symbol natural_between(int64_t low, int64_t high);
   Symbol key_suffix(const std::set<std::string>& names, const std::string& prefix);
 
   GrammarBuilder& builder_;

@@ -168,13 +168,115 @@ const std::vector<SchemaCase>& SchemaCases() {
   return cases;
 }
 
+// With names that the validator below does not know.
+const std::vector<SchemaCase>& MoreSchemaCases() {
+  static const std::vector<SchemaCase> cases = {
+      // What is about one type holds beside others.
+      {R"({"type": ["number", "null"], "minimum": 0, "maximum": 1})",
+       {"0", "1", "0.5", "null", "1.0", "0.999"},
+       {"2", "-1", "-0.5", "1.01", "1e5", "180555505550555", "true"}},
+      {R"({"type": ["integer", "string"], "maximum": 3, "maxLength": 2})",
+       {"3", "-99", R"("ab")"},
+       {"4", R"("abc")", "0.5"}},
+      {R"({"type": ["array", "object"], "maxItems": 1, "items": {"type": "null"}, "required": ["a"],
+           "properties": {"a": {"type": "boolean"}}})",
+       {"[]", "[null]", R"({"a": true})"},
+       {"[1]", "[null, null]", "{}", R"({"a": 1})"}},
+      {R"({"anyOf": [{"type": "number"}, {"type": "null"}], "minimum": 5})",
+       {"5", "7.25", "null"},
+       {"4", "4.99", "-5"}},
+      {R"({"$ref": "#/$defs/tree", "maximum": 3, "$defs": {"tree": {"type": ["number", "null"]}}})",
+       {"3", "2.5", "null"},
+       {"3.5", "4"}},
+      {R"({"type": "number", "exclusiveMinimum": -0.5, "maximum": 12.25})",
+       {"0", "-0.4", "-0.49", "12.25", "12.2", "11.999", "12"},
+       {"-0.5", "-0.51", "-1", "12.26", "12.3", "13"}},
+      {R"({"type": "integer", "minimum": 0.0, "maximum": 10.5})", {"0", "10"}, {"-1", "11", "1.0"}},
+      {R"({"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991})",
+       {"0", "-12", "999999999999999"},
+       {"1.5", "9007199254740992"}},
+      {R"({"type": "integer", "multipleOf": 7, "minimum": -20, "maximum": 20})",
+       {"-14", "-7", "0", "14"},
+       {"1", "21", "-21", "6"}},
+      {R"({"type": "number", "multipleOf": 0.25})", {"1", "-3", "2.75", "0.5"}, {"0.3", "1.26"}},
+      {R"({"enum": ["x1", "y22", 5, 5.0, null], "type": ["string", "integer"], "minLength": 3})",
+       {R"("y22")", "5"},
+       {R"("x1")", "null", "5.0"}},
+      {R"({"type": "integer", "enum": [1.0, 2.5]})", {"1"}, {"2.5", "2"}},
+      {R"({"const": "tea", "enum": ["tea", "milk"]})", {R"("tea")"}, {R"("milk")"}},
+      {R"({"type": "object", "properties": {"a": {"not": {}}, "b": {"type": "null"}}})",
+       {"{}", R"({"b": null})"},
+       {R"({"a": 1})", R"({"a": null})"}},
+      {R"({"type": "object", "required": ["x"], "properties": {"a": {"type": "null"}}})",
+       {R"({"x": 1})", R"({"a": null, "x": []})"},
+       {"{}", R"({"a": null})"}},
+      {R"({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "null"}], "minItems": 1})",
+       {"[1]", "[1, null]"},
+       {"[]", "[null]", "[1, 2]", "[1, null, 3]"}},
+      {R"({"type": "array", "prefixItems": [{"type": "integer"}], "items": {"type": "boolean"},
+           "minItems": 2, "maxItems": 3})",
+       {"[1, true]", "[1, true, false]"},
+       {"[1]", "[true, true]", "[1, true, true, true]"}},
+      {R"({"type": "array", "items": {"enum": ["a", "b", "c"]}, "uniqueItems": true, "minItems": 1})",
+       {R"(["a"])", R"(["a", "c"])", R"(["a","b","c"])"},
+       {"[]", R"(["a", "a"])", R"(["d"])"}},
+      {R"({"type": "object", "minProperties": 1, "maxProperties": 2, "properties":
+           {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}}})",
+       {R"({"a":null})", R"({"b":null,"c":null})"},
+       {"{}", R"({"a":null,"b":null,"c":null})"}},
+      {R"({"type": "object", "propertyNames": {"enum": ["k", "l"]}, "additionalProperties":
+           {"type": "integer"}})",
+       {"{}", R"({"k": 1})", R"({"k":1,"l":2})"},
+       {R"({"m": 1})", R"({"k": "x"})"}},
+      {R"({"type": "object", "patternProperties": {"^x[0-9]$": {"type": "null"}},
+           "additionalProperties": false, "properties": {"a": {"type": "integer"}}})",
+       {R"({"a":1,"x1":null})", R"({"x9":null,"x3":null})"},
+       {R"({"x1": 1})", R"({"y": null})", R"({"x12": null})"}},
+      {R"({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}},
+           "dependentRequired": {"a": ["b"]}})",
+       {"{}", R"({"b":null})", R"({"a":null,"b":null})"},
+       {R"({"a":null})"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"l": {"type": "null"}}, "required": ["l"]},
+                     {"type": "object", "properties": {"r": {"type": "null"}}, "required": ["r"]}]})",
+       {R"({"l":null})", R"({"r":null})"},
+       {"{}", R"({"l":null,"r":null})"}},
+      {R"({"type": "object", "properties": {"l": {"type": "null"}, "r": {"type": "null"}},
+           "oneOf": [{"required": ["l"]}, {"required": ["r"]}]})",
+       {R"({"l":null})", R"({"r":null})"},
+       {"{}", R"({"l":null,"r":null})"}},
+      {R"({"oneOf": [{"type": "integer", "minimum": 80, "maximum": 89},
+                     {"type": "integer", "minimum": 90}, {"type": "array", "items": {}}]})",
+       {"80", "90", "[]"},
+       {"79", "8"}},
+      {R"({"type": "string", "pattern": "^[a-c]+$", "minLength": 2, "maxLength": 5})",
+       {R"("ab")", R"("abcab")"},
+       {R"("a")", R"("abcabc")", R"("xy")"}},
+      {R"({"type": "string", "format": "date", "pattern": "^2024-[0-9-]*$"})",
+       {R"("2024-02-03")"},
+       {R"("2023-02-03")", R"("2024-")"}},
+      {R"({"type": "string", "pattern": "^(?!\\s*$).{0,4}$"})",
+       {R"("a")", R"(" b ")"},
+       {R"("")", R"("  ")", R"("abcde")"}},
+      {R"({"type": "string", "not": {"enum": ["no", "never"]}, "maxLength": 5})",
+       {R"("yes")", R"("n")", R"("")"},
+       {R"("no")", R"("never")", R"("always")"}},
+      {R"({"type": "string", "format": "int32", "x-note": 1, "nullable": true})",
+       {R"("any")"},
+       {"null"}},
+  };
+  return cases;
+}
+
 TEST(JsonSchemaGrammar, TakesPlainDocumentsThatAreValidOnly) {
-  for (const SchemaCase& c : SchemaCases()) {
-    const auto grammar = JsonSchemaGrammar(c.schema);
-    for (const char* text : c.valid)
-      EXPECT_TRUE(AcceptsJson(grammar, text)) << c.schema << "\n" << text;
-    for (const char* text : c.invalid) {
-      EXPECT_FALSE(AcceptsJson(grammar, text)) << c.schema << "\n" << text;
+  for (const auto* cases : {&SchemaCases(), &MoreSchemaCases()}) {
+    for (const SchemaCase& c : *cases) {
+      const auto grammar = JsonSchemaGrammar(c.schema);
+      for (const char* text : c.valid) {
+        EXPECT_TRUE(AcceptsJson(grammar, text)) << c.schema << "\n" << text;
+      }
+      for (const char* text : c.invalid) {
+        EXPECT_FALSE(AcceptsJson(grammar, text)) << c.schema << "\n" << text;
+      }
     }
   }
 }
@@ -235,6 +337,7 @@ bool IsValid(const Json& schema, const Json& value, const Json& root) {
   return true;
 }
 
+// scripts/test_schemas.sh does the same with many schemas and a validator of others.
 TEST(JsonSchemaGrammar, RandomWalksAreValid) {
   std::mt19937 random(2);
   for (const SchemaCase& c : SchemaCases()) {
@@ -266,47 +369,65 @@ TEST(JsonSchemaGrammar, IntegersBetweenAreExactlyThose) {
 
 TEST(JsonSchemaGrammar, RefusesByName) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"type": "string", "pattern": "a", "maxLength": 3})", "'pattern' beside"},
-      {R"({"type": "string", "pattern": "a", "format": "date"})", "'pattern' beside 'format'"},
       {R"({"type": "string", "pattern": 5})", "'pattern' must be a text"},
-      {R"({"pattern": "a"})", "'pattern' without a 'type'"},
-      {R"({"type": "number", "multipleOf": 2})", "'multipleOf' is not supported"},
-      {R"({"type": "number", "minimum": 1})", "'minimum' is supported for integers only"},
+      {R"({"type": "string", "pattern": "(a)\\1", "maxLength": 3})", "the escape '\\1'"},
+      {R"({"type": "string", "pattern": "a", "format": "date"})", "allows no document"},
+      {R"({"type": "string", "minLength": 5, "pattern": "^[ab]{2}$"})", "allows no document"},
+      {R"({"type": "number", "multipleOf": 0.3})", "a whole number or a part of 1"},
+      {R"({"type": "number", "multipleOf": 0})", "above zero"},
+      {R"({"type": "number", "minimum": 1e16})", "'minimum' leaves only numbers of more than 15"},
+      {R"({"type": "integer", "maximum": -1e16})", "'maximum' leaves only numbers of more than 15"},
+      {R"({"type": "number", "minimum": "1"})", "'minimum' must be a number"},
+      {R"({"type": "number", "not": {"type": "integer"}})", "no integers are not supported"},
+      {R"({"type": "string", "not": {"pattern": "a"}})", "'not' is supported for"},
+      {R"({"type": "integer", "not": {"const": 3}})", "'not' is supported for"},
+      {R"({"not": {}})", "allows no document"},
       {R"({"allOf": []})", "'allOf' must be a list"},
-      {R"({"allOf": [{"type": "string"}, {"type": "null"}]})", "no type in common"},
-      {R"({"allOf": [{"enum": [1]}, {"enum": [2]}]})", "no value in common"},
+      {R"({"allOf": [{"type": "string"}, {"type": "null"}]})", "allows no document"},
+      {R"({"allOf": [{"enum": [1]}, {"enum": [2]}]})", "allows no document"},
       {R"({"allOf": [{"type": "object", "properties": {"a": {}}, "required": ["a"]},
            {"type": "object", "properties": {}, "additionalProperties": false}]})",
-       "requires 'a' and forbids it"},
+       "allows no document"},
       {R"({"allOf": [{"anyOf": [{"type": "null"}]}, {"anyOf": [{"type": "string"}]}]})",
-       "each have 'anyOf'"},
-      {R"({"allOf": [{"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}]})",
-       "each have 'pattern'"},
-      {R"({"allOf": [false, {"type": "null"}]})", "allows nothing"},
-      {R"({"allOf": [{"$ref": "#"}, {"type": "object"}]})", "nested too deeply"},
-      {R"({"enum": ["x"], "type": "integer"})", "no value of its 'type'"},
-      {R"({"enum": ["x"], "minLength": 2})", "'minLength' beside 'enum' is not supported"},
-      {R"({"$ref": "#/$defs/a", "type": "null", "$defs": {"a": {}}})",
-       "'type' beside '$ref' is not supported"},
-      {R"({"type": "string", "anyOf": [{"type": "null"}]})", "no type in common"},
+       "allows no document"},
+      {R"({"allOf": [false, {"type": "null"}]})", "allows no document"},
+      {R"({"allOf": [{"$ref": "#"}, {"type": "object"}]})", "begins with itself"},
+      {R"({"enum": ["x"], "type": "integer"})", "allows no document"},
+      {R"({"enum": ["x"], "minLength": 2})", "allows no document"},
+      {R"({"type": "string", "anyOf": [{"type": "null"}]})", "allows no document"},
       {R"({"$ref": "#/$defs/b", "$defs": {"a": {}}})", "'$ref' to '#/$defs/b', which is not there"},
       {R"({"items": {"$ref": "#/$defs/1"}, "$defs": [{"type": "null"}]})", "which is not there"},
-      {R"({"properties": {"a/b": {"items": {"anyOf": [{}, {"type": "number", "minimum": 1}]}}}})",
-       "for integers only (at '#/properties/a~1b/items/anyOf/1')"},
-      {R"({"type": "object", "additionalProperties": {"$ref": "#/$defs/a"}, "$defs": {"a": {"items": {"x": 1}}}})",
+      {R"({"properties": {"a/b": {"items": {"anyOf": [{}, {"contains": {}}]}}}})",
+       "'contains' is not supported (at '#/properties/a~1b/items/anyOf/1')"},
+      {R"({"type": "object", "additionalProperties": {"$ref": "#/$defs/a"},
+           "$defs": {"a": {"items": {"contains": 1}}}})",
        "(at '#/$defs/a/items')"},
+      {R"({"if": {"type": "null"}, "then": {}})", "'if' is not supported"},
+      {R"({"dependencies": {}})", "'dependencies' is not supported"},
+      {R"({"type": "array", "uniqueItems": true})", "'uniqueItems' is supported where 'enum'"},
+      {R"({"type": "object", "minProperties": 3})", "'minProperties' is larger than"},
+      {R"({"unevaluatedProperties": {"type": "null"}})", "as true or false only"},
       {R"({"type": "thing"})", "names no type"},
+      {R"({"type": []})", "'type' must be a name or a list"},
       {R"({"$ref": "http://x"})", "'$ref' to 'http://x'"},
       {R"({"$ref": "#"})", "begins with itself"},
       {R"({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"})",
        "begins with itself"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "'oneOf'"},
-      {R"({"type": "array", "minItems": 3, "maxItems": 2})", "is less than"},
-      {R"({"type": "array", "minItems": 20000})", "larger than 10000"},
-      {R"({"type": "integer", "minimum": 3, "maximum": 2})", "no integer"},
+      {R"({"oneOf": [{"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}]})",
+       "'oneOf'"},
+      {R"({"oneOf": [{"type": "object", "properties": {"a": {}}},
+                     {"type": "object", "properties": {"b": {}}}]})",
+       "'oneOf'"},
+      {R"({"oneOf": [{"const": {"a": 1, "b": 2}}, {"const": {"b": 2.0, "a": 1}}]})", "'oneOf'"},
+      {R"({"type": "array", "minItems": 3, "maxItems": 2})", "allows no document"},
+      {R"({"type": "array", "minItems": 2000000})", "larger than 1000000"},
+      {R"({"type": "array", "minItems": 1.5})", "must be a count"},
+      {R"({"type": "integer", "minimum": 3, "maximum": 2})", "allows no document"},
+      {R"({"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 4})",
+       "allows no document"},
       {R"({"enum": []})", "'enum' must be a list"},
-      {R"({"type": "object", "required": ["x"]})", "which is no property"},
-      {"false", "allows nothing"},
+      {"false", "allows no document"},
       {"{", "not valid JSON"},
       {"[]", "must be an object"},
   };
@@ -317,6 +438,55 @@ TEST(JsonSchemaGrammar, RefusesByName) {
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(words)) << schema;
     }
+  }
+}
+
+TEST(JsonSchemaGrammar, LimitsOfStorageTakeFewBytes) {
+  Json schema = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+  for (int i = 0; i < 24; ++i) {
+    const std::string name = "text" + std::to_string(i);
+    schema["properties"][name] = {{"type", "string"}, {"maxLength", 65536}};
+    schema["required"].push_back(name);
+  }
+  EXPECT_LT(JsonSchemaGrammar(schema.dump())->memory_bytes(), size_t{64} << 10);
+  GrammarMatcher matcher(
+      JsonSchemaGrammar(R"({"type": "string", "minLength": 3, "maxLength": 9999})"),
+      JsonVocabulary());
+  EXPECT_TRUE(matcher.AdvanceBytes("\"aa"));
+  EXPECT_FALSE(matcher.AdvanceBytes("\""));
+  for (int i = 2; i < 9999; ++i) ASSERT_TRUE(matcher.AdvanceBytes("a")) << i;
+  EXPECT_FALSE(matcher.AdvanceBytes("a"));
+  EXPECT_TRUE(matcher.AdvanceBytes("\""));
+  EXPECT_TRUE(matcher.IsFinished());
+}
+
+// Memory of all grammars together is counted before it is taken, and given back.
+TEST(JsonSchemaGrammar, KeepsToAnAllowance) {
+  const auto memory = std::make_shared<GrammarMemory>(size_t{256} << 10);
+  Json values = Json::array();
+  for (int i = 0; i < 300; ++i) values.push_back("value" + std::to_string(i));
+  const std::string schema = Json{{"enum", values}}.dump();
+  std::vector<std::shared_ptr<const Grammar>> kept;
+  try {
+    for (int i = 0; i < 1000; ++i) kept.push_back(JsonSchemaGrammar(schema, memory));
+    ADD_FAILURE() << "no end";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
+    EXPECT_THAT(error.what(), HasSubstr("try again later"));
+  }
+  EXPECT_GE(kept.size(), 2u);
+  size_t held = 0;
+  for (const auto& grammar : kept) held += grammar->memory_bytes();
+  EXPECT_LE(memory->held_bytes(), memory->limit_bytes());
+  EXPECT_GE(memory->held_bytes(), held);
+  kept.clear();
+  EXPECT_EQ(memory->held_bytes(), 0u);
+  EXPECT_NO_THROW(JsonSchemaGrammar(schema, memory));
+  try {
+    JsonSchemaGrammar(Json{{"enum", Json(100'000, Json("text"))}}.dump());
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << "larger than one grammar may be";
   }
 }
 

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <map>
 #include <string_view>
 #include <utility>
+
+#include "text/json_decimal.h"
 
 namespace hearth {
 namespace {
@@ -62,24 +66,96 @@ std::string JsonText(const SchemaJson& value) {
   return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
 }
 
-bool OnlyDescribes(const std::string& name) {
+bool IsAssertion(const std::string& name) {
   static const std::set<std::string> names = {
-      "title",    "description", "default",     "examples",   "$schema",  "$id",
-      "$comment", "$defs",       "definitions", "deprecated", "readOnly", "writeOnly"};
+      "$dynamicRef",
+      "$recursiveRef",
+      "$ref",
+      "additionalItems",
+      "additionalProperties",
+      "allOf",
+      "anyOf",
+      "const",
+      "contains",
+      "dependencies",
+      "dependentRequired",
+      "dependentSchemas",
+      "else",
+      "enum",
+      "exclusiveMaximum",
+      "exclusiveMinimum",
+      "format",
+      "if",
+      "items",
+      "maxContains",
+      "maximum",
+      "maxItems",
+      "maxLength",
+      "maxProperties",
+      "minContains",
+      "minimum",
+      "minItems",
+      "minLength",
+      "minProperties",
+      "multipleOf",
+      "not",
+      "oneOf",
+      "pattern",
+      "patternProperties",
+      "prefixItems",
+      "properties",
+      "propertyNames",
+      "required",
+      "then",
+      "type",
+      "unevaluatedItems",
+      "unevaluatedProperties",
+      "uniqueItems",
+  };
   return names.count(name) > 0;
 }
 
 bool SaysNothing(const SchemaJson& schema) {
   if (!schema.is_object()) return schema == SchemaJson(true);
-  return std::all_of(schema.items().begin(), schema.items().end(),
-                     [](const auto& item) { return OnlyDescribes(item.key()); });
+  return std::none_of(schema.items().begin(), schema.items().end(),
+                      [](const auto& item) { return IsAssertion(item.key()); });
 }
 
-void CheckPairs(const SchemaJson& a, const SchemaJson& b) {
-  constexpr size_t kMostPairs = 250'000;
-  if (a.size() > kMostPairs / std::max<size_t>(b.size(), 1)) {
-    UnsupportedSchema("'enum' of too many values to compare");
+uint8_t KindOfValue(const SchemaJson& value) {
+  switch (value.type()) {
+    case SchemaJson::value_t::null:
+      return kNullKind;
+    case SchemaJson::value_t::boolean:
+      return kBooleanKind;
+    case SchemaJson::value_t::number_integer:
+    case SchemaJson::value_t::number_unsigned:
+      return kIntegerKind;
+    case SchemaJson::value_t::number_float:
+      return std::trunc(value.get<double>()) == value.get<double>() ? kIntegerKind : kFractionKind;
+    case SchemaJson::value_t::array:
+      return kArrayKind;
+    case SchemaJson::value_t::object:
+      return kObjectKind;
+    default:
+      return kStringKind;
   }
+}
+
+std::string EqualityText(const SchemaJson& value) {
+  if (value.is_array()) {
+    std::string text = "[";
+    for (const SchemaJson& item : value) text += EqualityText(item) + ",";
+    return text + "]";
+  }
+  if (value.is_object()) {
+    std::map<std::string, std::string> members;
+    for (const auto& [name, member] : value.items()) members[name] = EqualityText(member);
+    std::string text = "{";
+    for (const auto& [name, member] : members) text += JsonText(name) + ":" + member + ",";
+    return text + "}";
+  }
+  if (value.is_number()) return DecimalOf(value).ToText();
+  return JsonText(value);
 }
 
 std::vector<std::string> SchemaTypes(const SchemaJson& schema) {

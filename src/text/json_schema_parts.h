@@ -12,6 +12,22 @@ namespace hearth {
 
 using SchemaJson = nlohmann::ordered_json;
 
+// Kinds of JSON values: bits, since a schema may allow several.
+inline constexpr uint8_t kNullKind = 1;
+inline constexpr uint8_t kBooleanKind = 2;
+inline constexpr uint8_t kIntegerKind = 4;
+inline constexpr uint8_t kFractionKind = 8;
+inline constexpr uint8_t kStringKind = 16;
+inline constexpr uint8_t kArrayKind = 32;
+inline constexpr uint8_t kObjectKind = 64;
+inline constexpr uint8_t kAllKinds = 127;
+
+// The kind of a value: of a number by its value, so that 1.0 is an integer.
+uint8_t KindOfValue(const SchemaJson& value);
+// A text that is the same for values that are equal in JSON Schema: 1 and 1.0, members in any
+// order.
+std::string EqualityText(const SchemaJson& value);
+
 // Error(kInvalidArgument) and Error(kUnsupported) of a schema.
 [[noreturn]] void InvalidSchema(const std::string& what);
 [[noreturn]] void UnsupportedSchema(const std::string& what);
@@ -21,12 +37,10 @@ using SchemaJson = nlohmann::ordered_json;
 // Of a value, in one line. What is no UTF-8 becomes U+FFFD: users may type it, JSON must be UTF-8.
 std::string JsonText(const SchemaJson& value);
 
-// Names that only describe: they change nothing of what a schema allows.
-bool OnlyDescribes(const std::string& name);
-// True, or an object of such names.
+// True, or an object without assertions.
 bool SaysNothing(const SchemaJson& schema);
-// Throws Error(kUnsupported) where comparing all values of two lists would take long.
-void CheckPairs(const SchemaJson& a, const SchemaJson& b);
+// Names that say what a document must be. All others are annotations: JSON Schema Core, 6.5.
+bool IsAssertion(const std::string& name);
 
 // The schema's types; one that names none has "object", "array" or "any" by its other names.
 std::vector<std::string> SchemaTypes(const SchemaJson& schema);

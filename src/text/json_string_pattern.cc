@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "text/json_schema_parts.h"
+#include "text/json_string_language.h"
 #include "text/pattern_parser.h"
 
 namespace hearth {
@@ -43,7 +44,8 @@ class PatternCompiler {
   Symbol Compile(const PatternNode& node) {
     switch (node.kind) {
       case PatternNode::Kind::kCharacters:
-        return Characters(node.ranges);
+        if (node.ranges.empty()) UnsupportedSchema("'pattern' with a class of no character");
+        return JsonCharacters(builder_, node.ranges);
       case PatternNode::Kind::kRepeat:
         return builder_.Repeat({Compile(node.children[0])}, node.min, node.max);
       case PatternNode::Kind::kSequence: {
@@ -59,67 +61,6 @@ class PatternCompiler {
     return builder_.AnyOf(alternatives);
   }
 
-  // Any of these characters, as it stands in JSON.
-  Symbol Characters(const std::vector<CodePointRange>& ranges) {
-    std::vector<Sequence> alternatives;
-    ByteSet plain;
-    for (const auto& [first, last] : ranges) {
-      for (uint32_t c = first; c <= std::min<uint32_t>(last, 0x7F); ++c) {
-        if (c < 0x20 || c == '"' || c == '\\') {
-          alternatives.push_back(builder_.Literal(Escaped(c)));
-        } else {
-          plain.set(c);
-        }
-      }
-      if (last > 0x7F) AddUtf8(std::max<uint32_t>(first, 0x80), last, alternatives);
-    }
-    if (plain.any()) alternatives.push_back({builder_.Bytes(plain)});
-    if (alternatives.empty()) UnsupportedSchema("'pattern' with a class of no character");
-    return builder_.AnyOf(alternatives);
-  }
-
-  static std::string Escaped(uint32_t c) {
-    constexpr std::string_view kShort = "\"\\\b\f\n\r\t";
-    constexpr std::string_view kLetters = "\"\\bfnrt";
-    const size_t known = kShort.find(static_cast<char>(c));
-    if (known != std::string_view::npos) return {'\\', kLetters[known]};
-    return fmt::format("\\u{:04x}", c);
-  }
-
-  static std::string Utf8(uint32_t c) {
-    const auto tail = [&](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3F)); };
-    if (c < 0x800) return {static_cast<char>(0xC0 | (c >> 6)), tail(0)};
-    if (c < 0x10000) return {static_cast<char>(0xE0 | (c >> 12)), tail(6), tail(0)};
-    return {static_cast<char>(0xF0 | (c >> 18)), tail(12), tail(6), tail(0)};
-  }
-
-  // Characters past ASCII, in ranges whose bytes vary independently of each other.
-  void AddUtf8(uint32_t first, uint32_t last, std::vector<Sequence>& alternatives) {
-    if (first > last) return;
-    const auto split = [&](uint32_t end_of_first) {
-      AddUtf8(first, end_of_first, alternatives);
-      AddUtf8(end_of_first + 1, last, alternatives);
-    };
-    // Where the length changes, and before, in and behind the surrogates, which are no characters.
-    for (const uint32_t border : {0x7FFu, 0xD7FFu, 0xDFFFu, 0xFFFFu}) {
-      if (first <= border && border < last) return split(border);
-    }
-    if (first >= 0xD800 && last <= 0xDFFF) return;
-    for (const int bits : {6, 12, 18}) {
-      const uint32_t low = (1u << bits) - 1;
-      if ((first & ~low) == (last & ~low)) continue;
-      if ((first & low) != 0) return split(first | low);
-      if ((last & low) != low) return split((last & ~low) - 1);
-    }
-    const std::string from = Utf8(first), to = Utf8(last);
-    Sequence bytes;
-    for (size_t i = 0; i < from.size(); ++i) {
-      bytes.push_back(
-          builder_.Range(static_cast<unsigned char>(from[i]), static_cast<unsigned char>(to[i])));
-    }
-    alternatives.push_back(std::move(bytes));
-  }
-
   GrammarBuilder& builder_;
   JsonGrammarParts& parts_;
 };
@@ -130,37 +71,117 @@ constexpr char kTime[] =
     R"(([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d))";
 constexpr char kDomain[] = R"([A-Za-z0-9]{1,30}(-[A-Za-z0-9]{1,30})?)";
 constexpr char kOctet[] = R"((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
+constexpr char kLowerDomain[] = R"([a-z0-9]{1,30})";
 
-std::string FormatPattern(std::string_view format) {
+std::string EmailPattern() {
+  return fmt::format(
+      R"([A-Za-z0-9_+-]{{1,32}}(\.[A-Za-z0-9_+-]{{1,31}})?@{0}(\.{0}){{0,2}}\.[A-Za-z]{{2,24}})",
+      kDomain);
+}
+
+// What may follow the host: a path, a query and a fragment.
+std::string PathPattern() {
+  constexpr char kText[] = R"(([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2}))";
+  return fmt::format(R"((/{0}{{0,60}}){{0,8}}(\?{0}{{0,80}})?(#{0}{{0,40}})?)", kText);
+}
+
+std::string UriPattern() {
+  return fmt::format(
+      R"((https?|ftp|wss?)://{0}(\.{0}){{0,3}}(:[1-9]\d{{0,3}})?{1}|mailto:{2}|urn:[a-z0-9]{{2,20}}:[A-Za-z0-9._:-]{{1,60}})",
+      kDomain, PathPattern(), EmailPattern());
+}
+
+std::string DurationPattern() {
+  constexpr char kOfTime[] = R"(T(\d{1,9}H(\d{1,9}M(\d{1,9}S)?)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))";
+  return fmt::format(
+      R"(P((\d{{1,9}}Y(\d{{1,9}}M(\d{{1,9}}D)?)?|\d{{1,9}}M(\d{{1,9}}D)?|\d{{1,9}}D)({0})?|{0}|\d{{1,9}}W))",
+      kOfTime);
+}
+
+std::string Unanchored(std::string_view format) {
+  constexpr char kPointer[] = R"((/[A-Za-z0-9_.-]{0,40}){0,12})";
   if (format == "date") return kDate;
   if (format == "time") return kTime;
   if (format == "date-time") return fmt::format("{}T{}", kDate, kTime);
-  if (format == "duration") {
-    constexpr char kOfTime[] = R"(T(\d{1,9}H(\d{1,9}M(\d{1,9}S)?)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))";
-    return fmt::format(
-        R"(P((\d{{1,9}}Y(\d{{1,9}}M(\d{{1,9}}D)?)?|\d{{1,9}}M(\d{{1,9}}D)?|\d{{1,9}}D)({0})?|{0}|\d{{1,9}}W))",
-        kOfTime);
+  if (format == "duration") return DurationPattern();
+  if (format == "hostname" || format == "host-name") {
+    return fmt::format(R"({0}(\.{0}){{0,3}})", kDomain);
   }
-  if (format == "hostname") return fmt::format(R"({0}(\.{0}){{0,3}})", kDomain);
-  if (format == "email") {
-    return fmt::format(
-        R"([A-Za-z0-9_+-]{{1,32}}(\.[A-Za-z0-9_+-]{{1,31}})?@{0}(\.{0}){{0,2}}\.[A-Za-z]{{2,24}})",
-        kDomain);
-  }
-  if (format == "ipv4") return fmt::format(R"({0}(\.{0}){{3}})", kOctet);
+  if (format == "idn-hostname") return fmt::format(R"({0}(\.{0}){{0,3}})", kLowerDomain);
+  if (format == "email" || format == "idn-email") return EmailPattern();
+  if (format == "ipv4" || format == "ip-address") return fmt::format(R"({0}(\.{0}){{3}})", kOctet);
   if (format == "ipv6") return R"([0-9a-f]{1,4}(:[0-9a-f]{1,4}){7})";
   if (format == "uuid") return R"([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})";
-  UnsupportedSchema("the format '" + Printable(format) + "'");
+  if (format == "uri" || format == "iri" || format == "uri-template") return UriPattern();
+  if (format == "uri-reference" || format == "iri-reference") {
+    return UriPattern() + "|/[A-Za-z0-9._~-]{1,60}" + PathPattern();
+  }
+  if (format == "json-pointer") return kPointer;
+  if (format == "relative-json-pointer")
+    return fmt::format(R"((0|[1-9]\d{{0,2}})(#|{}))", kPointer);
+  if (format == "regex") return R"([A-Za-z0-9 _-]{0,100})";
+  if (format == "color") return R"(#[0-9a-f]{6})";
+  return "";
+}
+
+int64_t Sum(int64_t a, int64_t b) { return a < 0 || b < 0 ? -1 : a + b; }
+
+PatternLengths LengthsOf(const PatternNode& node) {
+  PatternLengths lengths{0, 0};
+  switch (node.kind) {
+    case PatternNode::Kind::kCharacters:
+      return {1, 1};
+    case PatternNode::Kind::kSequence:
+      for (const PatternNode& child : node.children) {
+        const PatternLengths more = LengthsOf(child);
+        lengths = {lengths.least + more.least, Sum(lengths.most, more.most)};
+      }
+      return lengths;
+    case PatternNode::Kind::kRepeat: {
+      const PatternLengths one = LengthsOf(node.children[0]);
+      const bool has_end = node.max >= 0 && one.most >= 0;
+      return {one.least * node.min, has_end ? one.most * node.max : -1};
+    }
+    case PatternNode::Kind::kAlternatives:
+      break;
+  }
+  for (size_t i = 0; i < node.children.size(); ++i) {
+    const PatternLengths one = LengthsOf(node.children[i]);
+    lengths.least = i == 0 ? one.least : std::min(lengths.least, one.least);
+    lengths.most = lengths.most < 0 || one.most < 0 ? -1 : std::max(lengths.most, one.most);
+  }
+  return lengths;
 }
 
 }  // namespace
 
 Symbol StringOfPattern(GrammarBuilder& builder, JsonGrammarParts& parts, std::string_view pattern) {
-  return PatternCompiler(builder, parts).Run(ParsePattern(pattern));
+  const std::vector<PatternBranch> branches = ParsePattern(pattern);
+  const bool has_conditions =
+      std::any_of(branches.begin(), branches.end(),
+                  [](const PatternBranch& branch) { return !branch.conditions.empty(); });
+  if (!has_conditions) return PatternCompiler(builder, parts).Run(branches);
+  StringLanguage language;
+  language.Require(branches);
+  return language.Compile(builder);
 }
 
-Symbol StringOfFormat(GrammarBuilder& builder, JsonGrammarParts& parts, std::string_view format) {
-  return StringOfPattern(builder, parts, "^(" + FormatPattern(format) + ")$");
+PatternLengths LengthsOfPattern(std::string_view pattern) {
+  PatternNode all;
+  all.kind = PatternNode::Kind::kAlternatives;
+  bool has_end = true;
+  for (PatternBranch& branch : ParsePattern(pattern)) {
+    has_end &= branch.at_start && branch.at_end;
+    all.children.emplace_back().children = std::move(branch.items);
+  }
+  PatternLengths lengths = LengthsOf(all);
+  if (!has_end) lengths.most = -1;
+  return lengths;
+}
+
+std::string PatternOfFormat(std::string_view format) {
+  const std::string pattern = Unanchored(format);
+  return pattern.empty() ? "" : "^(" + pattern + ")$";
 }
 
 }  // namespace hearth

@@ -1,6 +1,8 @@
 // JSON strings that match a regular expression, or have a known format.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "text/grammar.h"
@@ -11,15 +13,21 @@ namespace hearth {
 // A rule for JSON strings (with their quotes) of which some part matches the pattern, as "pattern"
 // of JSON Schema means it. Knows of ECMA-262: characters, ".", escapes of characters, \d \w \s \D
 // \W \S, classes, groups without or with a name, "|", * + ? {n} {n,} {n,m} (also lazy, which
-// matches the same), and "^" and "$" at the ends of the whole or of one of its alternatives.
-// Classes that exclude, and ".", take no control characters here. Throws Error(kUnsupported) that
-// names anything else, Error(kInvalidArgument) for what is no pattern.
+// matches the same), "^" and "$" at the ends of the whole or of one of its alternatives, and
+// "(?=" and "(?!" after "^". Classes that exclude, and ".", take no control characters here. Throws
+// Error(kUnsupported) that names anything else, Error(kInvalidArgument) for what is no pattern.
 Grammar::Symbol StringOfPattern(GrammarBuilder& builder, JsonGrammarParts& parts,
                                 std::string_view pattern);
 
-// The same for "format": date, time, date-time, duration (as RFC 3339 has them), email, hostname,
-// ipv4, ipv6 and uuid, each in a plain form. Error(kUnsupported) for others.
-Grammar::Symbol StringOfFormat(GrammarBuilder& builder, JsonGrammarParts& parts,
-                               std::string_view format);
+// How many characters the texts that match have; most -1: without bound.
+struct PatternLengths {
+  int64_t least = 0, most = 0;
+};
+PatternLengths LengthsOfPattern(std::string_view pattern);
+
+// A pattern for "format", each in a plain form: date, time, date-time, duration (as RFC 3339 has
+// them), email, hostname, ipv4, ipv6, uuid, uri and its kin, regex, json-pointer and its kin, and
+// color. Empty for others, which are annotations.
+std::string PatternOfFormat(std::string_view format);
 
 }  // namespace hearth

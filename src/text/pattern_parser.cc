@@ -20,9 +20,12 @@ constexpr uint32_t kLastCodePoint = 0x10FFFF;
 
 const Ranges kDigitRanges = {{'0', '9'}};
 const Ranges kWordRanges = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const Ranges kSpaceRanges = {{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680},
-                             {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
-                             {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+const Ranges kPastAscii = {{0x80, kLastCodePoint}};
+// Spaces of ECMA-262 and of Python; those that only one of them has.
+const Ranges kSpaceRanges = {{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},
+                             {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+                             {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+const Ranges kDoubtfulSpaces = {{0x1C, 0x1F}, {0x85, 0x85}, {0x180E, 0x180E}, {0xFEFF, 0xFEFF}};
 const Ranges kLineEndRanges = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 [[noreturn]] void UnsupportedPattern(const std::string& what) {
@@ -45,16 +48,21 @@ Ranges InOrder(Ranges ranges) {
   return joined;
 }
 
-// All but these, and but control characters.
-Ranges AllBut(const Ranges& ranges) {
+// All from `next` on but these.
+Ranges AllBut(const Ranges& ranges, uint32_t next) {
   Ranges rest;
-  uint32_t next = 0x20;
   for (const auto& [first, last] : InOrder(ranges)) {
     if (first > next) rest.emplace_back(next, first - 1);
     next = std::max(next, last + 1);
   }
   if (next <= kLastCodePoint) rest.emplace_back(next, kLastCodePoint);
   return rest;
+}
+
+Ranges Together(const Ranges& a, const Ranges& b) {
+  Ranges both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return InOrder(both);
 }
 
 bool MayBeEmpty(const PatternNode& node) {
@@ -73,7 +81,8 @@ bool MayBeEmpty(const PatternNode& node) {
 
 class PatternParser {
  public:
-  explicit PatternParser(std::string_view pattern) {
+  PatternParser(std::string_view pattern, PatternClasses classes)
+      : is_wide_(classes == PatternClasses::kWide) {
     if (pattern.size() > kLongestPattern) UnsupportedPattern("more than 10000 bytes");
     while (!pattern.empty()) {
       const Utf8Char next = ScanUtf8(pattern);
@@ -88,6 +97,7 @@ class PatternParser {
     do {
       PatternBranch& branch = branches.emplace_back();
       branch.at_start = Skip('^');
+      while (branch.at_start && LooksAhead()) branch.conditions.push_back(Condition());
       branch.items = Items(0);
       branch.at_end = Skip('$');
       if (!AtEnd() && Peek() != '|') {
@@ -111,6 +121,33 @@ class PatternParser {
     return text_[at_++];
   }
 
+  bool LooksAhead() const {
+    return at_ + 2 < text_.size() && text_[at_] == '(' && text_[at_ + 1] == '?' &&
+           (text_[at_ + 2] == '=' || text_[at_ + 2] == '!');
+  }
+
+  PatternCondition Condition() {
+    at_ += 2;
+    PatternCondition condition;
+    condition.is_negated = Take() == '!';
+    const bool was_wide = is_wide_;
+    if (condition.is_negated) is_wide_ = !is_wide_;
+    do {
+      PatternBranch& branch = condition.branches.emplace_back();
+      branch.at_start = true;
+      branch.items = Items(0);
+      branch.at_end = Skip('$');
+      if (AtEnd()) InvalidPattern("a '(' without its ')'");
+      if (Peek() != '|' && Peek() != ')') UnsupportedPattern("'^' or '$' inside");
+    } while (Skip('|'));
+    Take();  // ")"
+    is_wide_ = was_wide;
+    if (!AtEnd() && (Peek() == '*' || Peek() == '+' || Peek() == '?' || Peek() == '{')) {
+      UnsupportedPattern("a repeated condition");
+    }
+    return condition;
+  }
+
   std::vector<PatternNode> Items(int depth) {
     std::vector<PatternNode> items;
     while (!AtEnd() && Peek() != '|' && Peek() != ')' && Peek() != '^' && Peek() != '$') {
@@ -130,7 +167,7 @@ class PatternParser {
     const uint32_t c = Take();
     switch (c) {
       case '.':
-        return OfRanges(AllBut(kLineEndRanges));
+        return OfRanges(AllButThese(is_wide_ ? Ranges{{'\n', '\n'}} : kLineEndRanges));
       case '(':
         return Group(depth + 1);
       case '[':
@@ -236,17 +273,17 @@ class PatternParser {
     const uint32_t c = Take();
     switch (c) {
       case 'd':
-        return kDigitRanges;
+        return is_wide_ ? Together(kDigitRanges, kPastAscii) : kDigitRanges;
       case 'w':
-        return kWordRanges;
+        return is_wide_ ? Together(kWordRanges, kPastAscii) : kWordRanges;
       case 's':
-        return kSpaceRanges;
+        return is_wide_ ? Together(kSpaceRanges, kDoubtfulSpaces) : kSpaceRanges;
       case 'D':
-        return AllBut(kDigitRanges);
+        return AllButThese(is_wide_ ? kDigitRanges : Together(kDigitRanges, kPastAscii));
       case 'W':
-        return AllBut(kWordRanges);
+        return AllButThese(is_wide_ ? kWordRanges : Together(kWordRanges, kPastAscii));
       case 'S':
-        return AllBut(kSpaceRanges);
+        return AllButThese(is_wide_ ? kSpaceRanges : Together(kSpaceRanges, kDoubtfulSpaces));
       case 't':
         return one('\t');
       case 'n':
@@ -282,6 +319,8 @@ class PatternParser {
   // Behind "[".
   Ranges Class() {
     const bool is_negated = Skip('^');
+    const bool was_wide = is_wide_;
+    if (is_negated) is_wide_ = !is_wide_;
     Ranges ranges;
     for (;;) {
       const uint32_t c = Take();
@@ -301,17 +340,22 @@ class PatternParser {
       if (first[0].first > last[0].first) InvalidPattern("a range that is the wrong way round");
       ranges.emplace_back(first[0].first, last[0].first);
     }
-    return is_negated ? AllBut(ranges) : ranges;
+    is_wide_ = was_wide;
+    return is_negated ? AllButThese(ranges) : ranges;
   }
+
+  // Control characters are written for patterns that name them only.
+  Ranges AllButThese(const Ranges& ranges) const { return AllBut(ranges, is_wide_ ? 0 : 0x20); }
 
   std::vector<uint32_t> text_;
   size_t at_ = 0;
+  bool is_wide_;
 };
 
 }  // namespace
 
-std::vector<PatternBranch> ParsePattern(std::string_view pattern) {
-  return PatternParser(pattern).Run();
+std::vector<PatternBranch> ParsePattern(std::string_view pattern, PatternClasses classes) {
+  return PatternParser(pattern, classes).Run();
 }
 
 }  // namespace hearth

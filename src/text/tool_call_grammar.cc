@@ -25,7 +25,8 @@ TokenId ControlToken(const Tokenizer& tokenizer, std::string_view text) {
 class ToolGrammarMaker {
  public:
   ToolGrammarMaker(const ToolSyntax& syntax, const std::vector<ToolFunction>& functions,
-                   const ToolGrammarOptions& options, const Tokenizer& tokenizer)
+                   const ToolGrammarOptions& options, const Tokenizer& tokenizer,
+                   std::shared_ptr<GrammarMemory> memory)
       : syntax_(syntax),
         functions_(functions),
         options_(options),
@@ -34,6 +35,7 @@ class ToolGrammarMaker {
         name_begin_(MarkerBytes(tokenizer, syntax.name_begin)),
         name_end_(MarkerBytes(tokenizer, syntax.name_end)),
         close_(MarkerBytes(tokenizer, syntax.close)),
+        builder_(std::move(memory)),
         parts_(builder_),
         arguments_(builder_, parts_, syntax,
                    {.key_begin = MarkerBytes(tokenizer, syntax.key_begin),
@@ -64,15 +66,18 @@ class ToolGrammarMaker {
     sequence.insert(sequence.end(), literal.begin(), literal.end());
   }
 
+  Symbol AnyArguments() { return syntax_.has_body() ? arguments_.Any() : parts_.object(); }
+
   Symbol Arguments(const ToolFunction& function) {
     const bool has_body = syntax_.has_body();
-    if (!options_.must_call && !function.strict) {
-      return has_body ? arguments_.Any() : parts_.object();
-    }
+    if (!options_.must_call && !function.strict) return AnyArguments();
     try {
       if (has_body) return arguments_.Of(function);
       return AddJsonSchema(builder_, parts_, ParametersOf(function), JsonKind::kObject);
     } catch (const Error& error) {
+      const bool is_about_schema =
+          error.code() == ErrorCode::kUnsupported || error.code() == ErrorCode::kInvalidArgument;
+      if (is_about_schema && !function.strict) return AnyArguments();
       throw Error(error.code(), "function '" + Printable(function.name) + "'", error.what());
     }
   }
@@ -226,9 +231,10 @@ class ToolGrammarMaker {
 std::shared_ptr<const Grammar> ToolCallGrammar(const ToolSyntax& syntax,
                                                const std::vector<ToolFunction>& functions,
                                                const ToolGrammarOptions& options,
-                                               const Tokenizer& tokenizer) {
+                                               const Tokenizer& tokenizer,
+                                               std::shared_ptr<GrammarMemory> memory) {
   return std::make_shared<const Grammar>(
-      ToolGrammarMaker(syntax, functions, options, tokenizer).Run());
+      ToolGrammarMaker(syntax, functions, options, tokenizer, std::move(memory)).Run());
 }
 
 std::vector<TokenId> ToolMarkerTokens(const ToolSyntax& syntax, const Tokenizer& tokenizer) {

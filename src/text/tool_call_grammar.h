@@ -22,12 +22,14 @@ struct ToolGrammarOptions {
 };
 
 // Arguments keep to the schemas of all functions where a call is forced, else to those of strict
-// functions; of others they are any object. Throws as JsonSchemaGrammar does, naming the function.
+// functions; of others they are any object. So are those of a function that is not strict and whose
+// schema no grammar can say. Throws as JsonSchemaGrammar does, naming the function.
 // Markers that are control tokens of the model stand as such (ControlTokenBytes).
 std::shared_ptr<const Grammar> ToolCallGrammar(const ToolSyntax& syntax,
                                                const std::vector<ToolFunction>& functions,
                                                const ToolGrammarOptions& options,
-                                               const Tokenizer& tokenizer);
+                                               const Tokenizer& tokenizer,
+                                               std::shared_ptr<GrammarMemory> memory = nullptr);
 
 // The control tokens of the model that its calls are marked with: an answer must show their texts.
 std::vector<TokenId> ToolMarkerTokens(const ToolSyntax& syntax, const Tokenizer& tokenizer);

@@ -265,7 +265,10 @@ TEST(ToolCallGrammar, NamesWhatCannotBeKeptToWithoutQuotes) {
   const ToolSyntax& python = *DetectToolSyntax("[func_name1(");
   const auto refusal = [](const ToolSyntax& syntax, const std::string& properties) -> std::string {
     const ToolFunction function = {
-        .name = "f", .parameters = "{\"type\": \"object\", \"properties\": {" + properties + "}}"};
+        .name = "f",
+        .description = "",
+        .parameters = "{\"type\": \"object\", \"properties\": {" + properties + "}}",
+        .strict = true};
     try {
       ToolCallGrammar(syntax, {function}, {.must_call = true}, ToolTokenizer());
     } catch (const Error& error) {
@@ -285,11 +288,33 @@ TEST(ToolCallGrammar, NamesWhatCannotBeKeptToWithoutQuotes) {
   EXPECT_EQ(refusal(tagged, R"("a-b": {"type": "integer"})"), "taken");
 }
 
-TEST(ToolCallGrammar, NamesTheFunctionThatItRefuses) {
+TEST(ToolCallGrammar, ArgumentsMayBeOneOfSeveralObjects) {
   std::vector<ToolFunction> functions = Functions();
+  functions[0].parameters = R"({"anyOf": [
+      {"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a"]},
+      {"allOf": [{"type": "object", "properties": {"b": {"type": "boolean"}}, "required": ["b"]},
+                 {"properties": {"c": {"type": "integer"}}}]},
+      {"type": "null"}]})";
+  const auto grammar =
+      ToolCallGrammar(GenericToolSyntax(), functions, {.must_call = true}, ToolTokenizer());
+  const auto takes = [&](const std::string& arguments) {
+    GrammarMatcher matcher(grammar, std::make_shared<const SortedVocabulary>(ToolTokenizer()));
+    return matcher.AdvanceBytes("<tool_call>{\"name\": \"add\", \"arguments\": " + arguments +
+                                "}</tool_call>");
+  };
+  for (const char* text : {R"({"a": null})", R"({"b": true})", R"({"b": true, "c": 3})"}) {
+    EXPECT_TRUE(takes(text)) << text;
+  }
+  for (const char* text : {"{}", "null", R"({"a": null, "b": true})", R"({"c": 3})"}) {
+    EXPECT_FALSE(takes(text)) << text;
+  }
+}
+
+TEST(ToolCallGrammar, NamesTheFunctionThatItRefuses) {
+  std::vector<ToolFunction> functions = Functions(true);
   for (const auto& [schema, words] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"type": "object", "properties": {"x": {"not": {}}}})", "'not'"},
-           {R"({"type": "string"})", "type 'object'"},
+           {R"({"type": "object", "properties": {"x": {"contains": {}}}})", "'contains'"},
+           {R"({"type": "string"})", "it allows no object"},
            {"{", "not valid JSON"}}) {
     functions[0].parameters = schema;
     try {
@@ -299,6 +324,21 @@ TEST(ToolCallGrammar, NamesTheFunctionThatItRefuses) {
       EXPECT_THAT(error.what(), HasSubstr("function 'add'"));
       EXPECT_THAT(error.what(), HasSubstr(words));
     }
+    // Where nothing is promised its arguments are any object; those of others keep to their schema.
+    std::vector<ToolFunction> lenient = Functions();
+    std::swap(lenient[0].parameters, lenient[1].parameters);
+    lenient[0].parameters = schema;
+    const auto grammar =
+        ToolCallGrammar(GenericToolSyntax(), lenient, {.must_call = true}, ToolTokenizer());
+    const auto takes = [&](const std::string& name, const std::string& arguments) {
+      GrammarMatcher matcher(grammar, std::make_shared<const SortedVocabulary>(ToolTokenizer()));
+      return matcher.AdvanceBytes("<tool_call>{\"name\": \"" + name +
+                                  "\", \"arguments\": " + arguments + "}</tool_call>");
+    };
+    EXPECT_TRUE(takes("add", R"({"x": [1]})"));
+    EXPECT_FALSE(takes("add", "[]"));
+    EXPECT_TRUE(takes("now", R"({"a": 5})"));
+    EXPECT_FALSE(takes("now", R"({"a": 500})"));
   }
   functions[0].parameters = "{}";
   EXPECT_NO_THROW(

@@ -29,8 +29,8 @@ class KindFinder {
     constexpr int kMaxDepth = 16;
     if (!schema.is_object() || depth > kMaxDepth || ++steps_ > kMostSteps) return kAllKinds;
     if (schema.contains("$ref")) return Look(ReferencedSchema(root_, schema), depth + 1);
-    if (schema.contains("const")) return KindOf(schema["const"]);
-    if (schema.contains("enum")) return OfAll(schema["enum"], KindOf);
+    if (schema.contains("const")) return KindOfValue(schema["const"]);
+    if (schema.contains("enum")) return OfAll(schema["enum"], KindOfValue);
     for (const char* name : {"anyOf", "oneOf"}) {
       if (!schema.contains(name)) continue;
       const auto kinds = OfAll(schema[name], [&](const Json& one) { return Look(one, depth + 1); });
@@ -63,27 +63,6 @@ class KindFinder {
                                                      {"number", kIntegerKind | kFractionKind}};
     const auto known = kinds.find(type);
     return static_cast<uint8_t>(known == kinds.end() ? kAllKinds : known->second);
-  }
-
- public:
-  static uint8_t KindOf(const Json& value) {
-    switch (value.type()) {
-      case Json::value_t::null:
-        return kNullKind;
-      case Json::value_t::boolean:
-        return kBooleanKind;
-      case Json::value_t::number_integer:
-      case Json::value_t::number_unsigned:
-        return kIntegerKind;
-      case Json::value_t::number_float:
-        return kFractionKind;
-      case Json::value_t::array:
-        return kArrayKind;
-      case Json::value_t::object:
-        return kObjectKind;
-      default:
-        return kStringKind;
-    }
   }
 
  private:
@@ -125,7 +104,7 @@ std::string JsonOfBareText(const std::string& text, uint8_t kinds) {
   if (kinds == kStringKind) return JsonText(text);
   const std::string value = PythonToJson(Trim(text)).value_or("");
   if (!value.empty()) {
-    const uint8_t kind = KindFinder::KindOf(Json::parse(value, nullptr, false));
+    const uint8_t kind = KindOfValue(Json::parse(value, nullptr, false));
     // A quoted text is meant as it stands, quotes and all.
     if (kind != kStringKind && ((kind & kinds) != 0 || (kinds & kStringKind) == 0)) return value;
   }

@@ -11,16 +11,6 @@
 
 namespace hearth {
 
-// Kinds of JSON values: bits, since a schema may allow several.
-inline constexpr uint8_t kNullKind = 1;
-inline constexpr uint8_t kBooleanKind = 2;
-inline constexpr uint8_t kIntegerKind = 4;
-inline constexpr uint8_t kFractionKind = 8;
-inline constexpr uint8_t kStringKind = 16;
-inline constexpr uint8_t kArrayKind = 32;
-inline constexpr uint8_t kObjectKind = 64;
-inline constexpr uint8_t kAllKinds = 127;
-
 struct ToolParameter {
   std::string name;
   const SchemaJson* schema = nullptr;  // in ToolParameters::root
