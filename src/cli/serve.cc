@@ -23,7 +23,8 @@
 namespace hearth::cli {
 namespace {
 
-// Connections, requests being parsed, and candidates for the next token of every request.
+// Connections, requests being parsed, grammars of schemas, and candidates for the next token of
+// every request.
 constexpr uint64_t kServerBytes = uint64_t{32} << 20;
 // Of the grace, one part in so many is kept for saving sessions, but not more than this.
 constexpr int kSaveShare = 4;

@@ -1,6 +1,8 @@
 #include "text/json_schema_compiler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "text/json_string_pattern.h"
@@ -24,6 +26,17 @@ std::string LiteralText(const Json& value) {
     if (number.whole.size() <= kMostNumberDigits) return number.ToText();
   }
   return JsonText(value);
+}
+
+// Whether multiples of this part of 1 are so for validators that divide doubles too: where its
+// double is within a quarter of the distance to the next one, quotients are rounded to whole
+// numbers.
+bool DividesAsDouble(const Decimal& unit) {
+  const std::string text = unit.ToText();
+  const long double exact = std::strtold(text.c_str(), nullptr);
+  const auto rounded = static_cast<long double>(std::strtod(text.c_str(), nullptr));
+  constexpr long double kMostError = 0x1.01p-54L;
+  return std::abs(rounded - exact) <= kMostError * exact;
 }
 
 bool IsBounded(const SchemaShape::Strings& strings) { return strings.min > 0 || strings.max >= 0; }
@@ -164,8 +177,9 @@ Symbol SchemaCompiler::Multiples(const SchemaShape& shape) {
       if (one.whole.size() > 9) UnsupportedSchema("'multipleOf' is larger than 999999999");
       unit = std::lcm(unit, one.ToInteger());
       if (unit > kLargestUnit) UnsupportedSchema("'multipleOf' is larger than 999999999");
-    } else if (!IsMultiple(DecimalOf(1), one)) {
-      UnsupportedSchema("'multipleOf' must be a whole number or a part of 1");
+    } else if (!IsMultiple(DecimalOf(1), one) || !DividesAsDouble(one)) {
+      UnsupportedSchema(
+          "'multipleOf' must be a whole number, or a part of 1 that doubles hold well");
     }
   }
   const auto range = IntegersWithin(shape.numbers);
