@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/json_reader.h"
 #include "text/json_schema_compiler.h"
 
 namespace hearth {
@@ -13,7 +14,7 @@ namespace {
 
 using Json = SchemaJson;
 
-constexpr int kMaxJsonDepth = 500;  // of values in a schema
+constexpr size_t kMaxJsonDepth = 500;  // of values in a schema
 
 // What parsing a text may take: a value, and its text beside it. Counted before it is parsed.
 size_t ParsedBytes(std::string_view text) {
@@ -25,11 +26,9 @@ size_t ParsedBytes(std::string_view text) {
 }
 
 Json ParsedSchema(std::string_view text) {
-  const auto check_depth = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    if (depth > kMaxJsonDepth) UnsupportedSchema("it is nested too deeply");
-    return true;
-  };
-  Json json = Json::parse(text, check_depth, false);
+  const JsonLimits limits = {.most_levels = kMaxJsonDepth};
+  Json json =
+      ReadJson<Json>(text, limits, [](const std::string& why) { UnsupportedSchema(why); });
   if (json.is_discarded()) InvalidSchema("it is not valid JSON");
   return json;
 }
