@@ -14,10 +14,15 @@ declare -A commands=(
   [threads]="scripts/test_threads.sh"
   [schedules]="build/release/bin/pipeline_test --gtest_filter='StreamStress*' --gtest_shuffle --gtest_repeat=20"
   [fuzz]="scripts/fuzz.sh 600"
+  [schemas]="scripts/test_schemas.sh 10000"
+  [hostile]="scripts/test_hostile.sh"
+  [soak]="scripts/soak.sh 360"
   [packages]="scripts/test_deb.sh"
+  [container]="scripts/test_container.sh"
+  [ray]="scripts/test_ray.sh"
 )
 # In the order in which they run; the first one builds what most others use.
-steps=(tests schedules sanitizers threads fuzz packages)
+steps=(tests schedules schemas hostile soak sanitizers threads fuzz packages container ray)
 
 [ "${1:-}" != --list ] || { printf '%s\n' "${steps[@]}"; exit 0; }
 chosen=("$@")
