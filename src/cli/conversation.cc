@@ -155,7 +155,7 @@ std::vector<TokenId> Conversation::Tokens(size_t first_turn) const {
   const Budget& budget = engine_.budget();
   most = std::max<size_t>(most, budget.limit_bytes() - budget.used_bytes());
   const std::vector<ChatPiece> pieces =
-      template_.Render(messages, true, {}, [most](size_t bytes) { return bytes <= most; });
+      template_.Render(messages, true, {}, {}, [most](size_t bytes) { return bytes <= most; });
   size_t bytes = 0;
   for (const ChatPiece& piece : pieces) bytes += piece.text.size();
   if (LeastTokens(tokenizer, bytes) >= engine_.context()) return {};

@@ -35,6 +35,9 @@ void RefuseFlagsWithoutEffect(const CLI::App& command, const RunOptions& options
   if (is_chat && options.json) {
     throw UsageError("--json needs a prompt: give -p or -f, or the prompt on standard input");
   }
+  if (is_chat && options.special) {
+    throw UsageError("--special needs a prompt: in a chat the program writes the special tokens");
+  }
   for (const char* flag : {"--chat-format", "--system"}) {
     if (options.raw && given(flag)) {
       throw UsageError(std::string(flag) + " has no effect with --raw, only in a chat");
@@ -77,7 +80,7 @@ void PrintStatistics(const Engine& engine, const GenerateResult& result,
 // is the bare start of a text.
 std::optional<ChatTemplate> TemplateFor(const RunOptions& options, const Model& model,
                                         const std::string& prompt) {
-  if (options.raw || prompt.empty()) return std::nullopt;
+  if (options.raw || options.special || prompt.empty()) return std::nullopt;
   if (options.chat_format || !options.system.empty()) {
     return ChooseTemplate(options.chat_format, model);
   }
@@ -85,7 +88,8 @@ std::optional<ChatTemplate> TemplateFor(const RunOptions& options, const Model& 
 }
 
 GenerateResult Complete(const RunOptions& options, Engine& engine, const std::string& text) {
-  const std::vector<TokenId> prompt = EncodePrompt(engine.model(), text, engine.context());
+  const std::vector<TokenId> prompt = EncodePrompt(engine.model(), text, engine.context(),
+                                                   {.parse_special = options.special});
   Session session(engine);
   GenerateOptions generate = options.generate;
   generate.max_tokens = options.max_tokens.value_or(kDefaultTokens);
@@ -155,6 +159,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
       ->excludes(words);
   command->add_flag("--raw", options->raw,
                     "continue the prompt (what a model without a chat template does anyway)");
+  command->add_flag("--special", options->special, "read special tokens in the prompt, which is continued then");
   command
       ->add_option("-n,--tokens", options->max_tokens,
                    "tokens at most (256 of a completion; an answer: what the context holds)")

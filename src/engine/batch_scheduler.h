@@ -58,6 +58,11 @@ struct BatchRequest {
   // Instead of generating: the prompt's last hidden states, after the output norm, pooled as the
   // model's spec says. Nothing of `generate` but `cancel` counts then.
   bool wants_embedding = false;
+  // Where it is set it is called by Step before on_token: once, with the scores of the prompt's
+  // tokens but the first, each as likely as what is before it makes it, with as many of the
+  // likeliest as generate.top_logprobs says. All of the prompt is computed then, whatever is in the
+  // cache.
+  std::function<void(std::vector<ScoredToken> scores)> on_prompt;
   // Called by Step, in this order: once for every token, perhaps without text where text is held
   // back, and once more at the end where something still was; and then, once, that it ended. Where
   // on_token throws, the request fails of that; on_done must not.
@@ -159,6 +164,7 @@ class BatchScheduler {
   static void ShowText(Request& request);
   void NoteBadResult(const Error& error);
   void AddToEmbedding(Request& request, int64_t first_row);
+  void ScorePrompt(Request& request, int64_t first_row);
   void EndPrompt(Request& request);
   void End(Request& request);
   void Fail(Request& request, const Error& error);

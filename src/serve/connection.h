@@ -75,6 +75,8 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   void SetState(State state);
   void RefuseLater(const RequestError& error);
   void SetDeadline(std::chrono::milliseconds time);
+  void SendInStream(std::string_view text);
+  void WaitInStream();
 
   boost::asio::ip::tcp::socket socket_;
   Service& service_;
@@ -82,6 +84,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   std::function<void()> on_close_;
   std::unique_ptr<Place> place_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer silence_timer_;  // of a stream
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   RequestHead head_;

@@ -130,6 +130,8 @@ class GrammarBuilder {
   const ByteSet& SetOf(Symbol bytes) const { return grammar_.sets_[bytes.index]; }
   Symbol Byte(char byte);
   Symbol Range(unsigned char first, unsigned char last);
+  // The rules of a whole grammar: its start.
+  Symbol Add(const Grammar& grammar);
   // A rule with these alternatives.
   Symbol AnyOf(const std::vector<Sequence>& alternatives);
   // A rule without alternatives: what it is part of cannot be written.
