@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives the server with libraries that agents are built with (from PyPI, in a virtual environment of
 # its own under build/): each completes a call of a tool and a structured answer. Needs a release build
-# and some 500 MB of disk; not in CI. test_clients.sh MODEL.gguf: a chat model with a context of 2,048
+# and some 500 MB of disk; not in CI. test_clients.sh MODEL.gguf: a chat model with a context of 4,096
 # tokens or more.
 set -euo pipefail
 cd "$(dirname "$0")/.."

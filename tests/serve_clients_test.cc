@@ -192,7 +192,7 @@ TEST(ServeClientOptionsTest, PagesOfTheOriginsThatAreNamedMayAsk) {
   EXPECT_THAT(allowed, HasSubstr("Access-Control-Allow-Methods: GET, POST\r\n"));
   EXPECT_THAT(allowed, HasSubstr("Vary: Origin\r\n"));
   EXPECT_THAT(allowed, ::testing::Not(HasSubstr("Content-Length")));
-  EXPECT_THAT(preflight("https://evil.example"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(preflight("https://evil.example"), ::testing::Not(HasSubstr("Access-Control")));
   // The page's own request, a refused one and a stream.
   json request = Completion("a", 2);
   const std::string key = "X-Api-Key: secret\r\n";

@@ -147,23 +147,6 @@ bool HaveOneGrammar(const GenerateRequest& a, const GenerateRequest& b) {
          a.thinking == b.thinking;
 }
 
-hearth::Thinking ToEngine(const Thinking& thinking) {
-  return {thinking.begin, thinking.end, thinking.is_open};
-}
-
-// Control tokens whose texts readers of the answer must see.
-std::vector<TokenId> VisibleTokens(const std::shared_ptr<const ToolFormat>& tools,
-                                   const std::optional<Thinking>& thinking,
-                                   const Tokenizer& tokenizer) {
-  std::vector<TokenId> tokens;
-  if (tools) tokens = ToolMarkerTokens(tools->impl().syntax, tokenizer);
-  if (thinking) {
-    const std::vector<TokenId> marks = ThinkingTokens(ToEngine(*thinking), tokenizer);
-    tokens.insert(tokens.end(), marks.begin(), marks.end());
-  }
-  return tokens;
-}
-
 std::vector<float> OfLengthOne(std::vector<float> vector) {
   double sum = 0;
   for (const float x : vector) sum += static_cast<double>(x) * static_cast<double>(x);

@@ -84,6 +84,22 @@ std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messag
   return out;
 }
 
+hearth::Thinking ToEngine(const Thinking& thinking) {
+  return {thinking.begin, thinking.end, thinking.is_open};
+}
+
+std::vector<TokenId> VisibleTokens(const std::shared_ptr<const ToolFormat>& tools,
+                                   const std::optional<Thinking>& thinking,
+                                   const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens;
+  if (tools) tokens = ToolMarkerTokens(tools->impl().syntax, tokenizer);
+  if (thinking) {
+    const std::vector<TokenId> marks = ThinkingTokens(ToEngine(*thinking), tokenizer);
+    tokens.insert(tokens.end(), marks.begin(), marks.end());
+  }
+  return tokens;
+}
+
 struct ToolCallReader::Impl {
   std::shared_ptr<const ToolFormat> format;  // whose syntax the reader uses
   hearth::ToolCallReader reader;

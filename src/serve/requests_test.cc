@@ -88,7 +88,7 @@ TEST(RequestsTest, EveryParameterArrives) {
 TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("function_call": "auto")", "function_call"},
-      {R"("functions": [])", "functions"},
+      {R"("functions": [{}])", "functions"},
       {R"("response_format": {"type": "json_schema"})", "response_format.json_schema"},
       {R"("response_format": {"type": "json_schema", "json_schema": {}})",
        "response_format.json_schema.schema"},
@@ -105,7 +105,7 @@ TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
     EXPECT_EQ(error.param(), name);
     EXPECT_THAT(error.what(), HasSubstr(name));
   }
-  EXPECT_THAT(ChatError(R"("functions": [])").what(), HasSubstr("use tools"));
+  EXPECT_THAT(ChatError(R"("functions": [{}])").what(), HasSubstr("use tools"));
 }
 
 TEST(RequestsTest, WhatHasNoEffectIsTaken) {

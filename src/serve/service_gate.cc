@@ -34,9 +34,13 @@ std::string Service::RoutePath(const std::string& target) {
   constexpr std::string_view kModel = "/models/";
   const std::string longer = std::string(kVersion) + path;
   if (is_there(longer) || path.compare(0, kModel.size(), kModel) == 0) return longer;
-  if (path.compare(0, kVersion.size() + 1, std::string(kVersion) + "/") != 0) return path;
+  const std::string version_and_slash = std::string(kVersion) + "/";
+  const auto has_version = [&](const std::string& text) {
+    return text.compare(0, version_and_slash.size(), version_and_slash) == 0;
+  };
+  if (!has_version(path)) return path;
   std::string shorter = path.substr(kVersion.size());
-  return shorter != "/" && is_there(shorter) ? shorter : path;
+  return shorter != "/" && !has_version(shorter) && is_there(shorter) ? shorter : path;
 }
 
 std::string Service::EndpointOf(const std::string& target) {
