@@ -61,7 +61,8 @@ find_package(Threads REQUIRED)
 function(hearth_library name)
   cmake_parse_arguments(ARG "ALONE" "" "DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/jinja/*.cc)
+       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/jinja/*.cc
+       ${CMAKE_CURRENT_SOURCE_DIR}/doors/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   add_library(hearth_${name} STATIC ${sources})
   list(TRANSFORM ARG_DEPS PREPEND hearth_)
@@ -82,7 +83,8 @@ function(hearth_folder_tests name)
   endif()
   cmake_parse_arguments(ARG "" "" "LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc ${CMAKE_CURRENT_SOURCE_DIR}/jinja/*_test.cc)
+       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc ${CMAKE_CURRENT_SOURCE_DIR}/jinja/*_test.cc
+       ${CMAKE_CURRENT_SOURCE_DIR}/doors/*_test.cc)
   if(ARG_MODEL_TESTS)
     list(TRANSFORM ARG_MODEL_TESTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     list(REMOVE_ITEM tests ${ARG_MODEL_TESTS})

@@ -139,6 +139,7 @@ struct GenerateRequest {
 // How a request ended.
 struct Outcome {
   FinishReason finish_reason = FinishReason::kLength;
+  std::string stop_text;       // of GenerateRequest::stop, that it ended at; empty: at none
   std::optional<Error> error;  // what it failed of
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;  // of the prompt, which were in the KV cache already

@@ -82,6 +82,7 @@ std::vector<ScoredToken> ToApi(const std::vector<hearth::ScoredToken>& scores) {
 
 Outcome ToApi(const BatchOutcome& from) {
   Outcome to = {.finish_reason = ToApi(from.finish_reason),
+                .stop_text = from.stop_text,
                 .error = {},
                 .prompt_tokens = from.prompt_tokens,
                 .reused_tokens = from.reused_tokens,

@@ -327,6 +327,7 @@ void BatchScheduler::TakeToken(Request& request, std::span<const float> logits) 
     if (!goes_on) {
       generation.Finish();
       request.outcome.finish_reason = generation.finish_reason();
+      request.outcome.stop_text = generation.stop_text();
     }
     // An end token adds nothing, but it lets go what was held back.
     if (generation.tokens().size() > before || generation.HasMore()) ShowText(request);

@@ -66,6 +66,8 @@ class Generation {
   const std::vector<TokenId>& tokens() const { return tokens_; }
   // kStop or kLength: an end token or a stop string, or no room.
   FinishReason finish_reason() const { return finish_reason_; }
+  // The stop string that the text ended at; empty where there was none.
+  const std::string& stop_text() const { return stops_.stop_text(); }
 
  private:
   struct HeldScore {

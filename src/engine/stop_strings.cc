@@ -26,7 +26,10 @@ std::string StopMatcher::Push(std::string_view text) {
   size_t first = std::string::npos;
   size_t overlap = 0;
   for (const std::string& stop : stops_) {
-    first = std::min(first, held_.find(stop));
+    if (const size_t at = held_.find(stop); at < first) {
+      first = at;
+      stop_text_ = stop;
+    }
     overlap = std::max(overlap, OverlapAtEnd(held_, stop));
   }
   if (first != std::string::npos) {

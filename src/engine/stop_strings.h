@@ -18,11 +18,14 @@ class StopMatcher {
   // What was held back, at the end of the stream.
   std::string Finish();
   bool stopped() const { return stopped_; }
+  // The stop string that was seen; empty before.
+  const std::string& stop_text() const { return stop_text_; }
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
   bool stopped_ = false;
+  std::string stop_text_;
 };
 
 }  // namespace hearth

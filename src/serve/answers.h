@@ -13,12 +13,12 @@
 
 namespace hearth::serve {
 
-enum class AnswerKind { kChat, kCompletion };
+enum class AnswerKind { kChat, kCompletion, kResponse, kMessage };
 
 // What all documents of one request have in common.
 struct AnswerHead {
   AnswerKind kind = AnswerKind::kChat;
-  std::string id;       // "chatcmpl-..." or "cmpl-..."
+  std::string id;       // "chatcmpl-...", "cmpl-...", "resp_..." or "msg_..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
 };
@@ -62,6 +62,7 @@ struct Answer {
   std::optional<std::vector<NamedToken>> scores;  // where they were asked for
   size_t text_offset = 0;  // of the first score's token in the whole text, in characters
   std::optional<api::FinishReason> finish_reason;  // nothing: it goes on
+  std::string stop_text;  // of the request's stop texts, that it ended at; empty: at none
 };
 
 // Code points of UTF-8, also of a part that begins or ends inside of one: each counts where it

@@ -77,7 +77,7 @@ void Connection::End(const RequestError& error) {
   }
   std::exchange(exchange_, nullptr)->Abandon();
   if (is_streaming_) {
-    SendEvent(error.ToJson());
+    SendEvent("", error.ToJson());
     EndStream();
   } else {
     Send(ErrorResponse(error));
@@ -303,9 +303,10 @@ void Connection::BeginStream() {
   WaitInStream();
 }
 
-void Connection::SendEvent(std::string_view data) {
+void Connection::SendEvent(std::string_view name, std::string_view data) {
   if (state_ != State::kAnswering) return;
-  SendInStream(fmt::format("data: {}\n\n", data));
+  SendInStream(name.empty() ? fmt::format("data: {}\n\n", data)
+                            : fmt::format("event: {}\ndata: {}\n\n", name, data));
 }
 
 void Connection::SendInStream(std::string_view text) {

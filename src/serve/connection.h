@@ -44,7 +44,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
 
   void Send(Response response) override;
   void BeginStream() override;
-  void SendEvent(std::string_view data) override;
+  void SendEvent(std::string_view name, std::string_view data) override;
   void EndStream() override;
 
  private:

@@ -21,7 +21,7 @@ using Texts = std::vector<std::vector<api::TokenId>>;
 struct KeptReply : public Reply {
   void Send(Response response) override { last = std::move(response); }
   void BeginStream() override {}
-  void SendEvent(std::string_view) override {}
+  void SendEvent(std::string_view, std::string_view) override {}
   void EndStream() override {}
 
   std::optional<Response> last;

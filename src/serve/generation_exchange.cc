@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "serve/doors/openai_writer.h"
 #include "serve/tool_requests.h"
 
 namespace hearth::serve {
@@ -97,6 +98,8 @@ api::Listener GenerationExchange::MakeListener(size_t index,
 }
 
 void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
+  writer_ = form_.writer ? form_.writer(head_, std::ssize(prompts.front()))
+                         : NewOpenAiWriter(head_, settings_.include_usage);
   std::vector<api::GenerateRequest> requests;
   std::vector<api::Listener> listeners;
   for (const std::vector<api::TokenId>& prompt : prompts) {
@@ -199,8 +202,11 @@ void GenerationExchange::AddText(Choice& choice, std::string text, bool at_end, 
 void GenerationExchange::SendDelta(Choice& choice, Answer delta) {
   const std::shared_ptr<Reply> reply = reply_;  // which lives although it may abandon this
   delta.index = choice.answer.index;
-  reply->SendEvent(
-      ChunkDocument(head_, delta, !std::exchange(choice.is_open, true), settings_.include_usage));
+  SendEvents(*reply, writer_->Delta(delta, !std::exchange(choice.is_open, true)));
+}
+
+void GenerationExchange::SendEvents(Reply& reply, const std::vector<StreamEvent>& events) {
+  for (const StreamEvent& event : events) reply.SendEvent(event.name, event.data);
 }
 
 void GenerationExchange::OnToken(size_t index, std::string text, std::vector<NamedToken> scores,
@@ -247,10 +253,16 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   const auto reason =
       settings_.max_tokens == 0 ? api::FinishReason::kLength : outcome.finish_reason;
   choice.answer.finish_reason = reason;
+  const std::vector<std::string>& stops = settings_.stop;
+  // Texts that the chat template ends at are no stop texts of the request.
+  const bool is_own = std::find(stops.begin(), stops.end() - form_.num_template_stops,
+                                outcome.stop_text) != stops.end() - form_.num_template_stops;
+  if (is_own) choice.answer.stop_text = outcome.stop_text;
   if (settings_.stream) {
     Answer delta;
     AddText(choice, "", true, delta);
     delta.finish_reason = reason;
+    delta.stop_text = choice.answer.stop_text;
     delta.text_offset = choice.answer.text_offset;
     SendDelta(choice, std::move(delta));
   } else {
@@ -273,7 +285,8 @@ void GenerationExchange::Fail(const RequestError& error) {
   const std::shared_ptr<Reply> reply = reply_;
   Abandon();
   if (is_streaming_) {
-    reply->SendEvent(error.ToJson());
+    const StreamEvent event = writer_->Failure(error);
+    reply->SendEvent(event.name, event.data);
     reply->EndStream();
   } else {
     reply->Send(ErrorResponse(error));
@@ -290,8 +303,7 @@ void GenerationExchange::Finish() {
   }
   if (!settings_.stream) return SendAnswers(usage);
   const std::shared_ptr<Reply> reply = std::exchange(reply_, nullptr);
-  if (settings_.include_usage) reply->SendEvent(UsageDocument(head_, usage));
-  reply->SendEvent("[DONE]");
+  SendEvents(*reply, writer_->End(usage));
   reply->EndStream();
 }
 
@@ -304,10 +316,10 @@ void GenerationExchange::SendAnswers(const Usage& usage) {
     held_.Resize(0);
     if (reply) reply->Send({.body = std::move(document)});
   };
-  if (held_.bytes() <= kLongAnswerBytes) return send(AnswerDocument(head_, *answers, usage));
+  if (held_.bytes() <= kLongAnswerBytes) return send(writer_->Document(*answers, usage));
   ++context_.active;
   context_.work([self = shared_from_this(), &context = context_, answers, usage, send]() mutable {
-    auto document = std::make_shared<std::string>(AnswerDocument(self->head_, *answers, usage));
+    auto document = std::make_shared<std::string>(self->writer_->Document(*answers, usage));
     answers.reset();
     context.post([self = std::move(self), &context, document, send] {
       --context.active;

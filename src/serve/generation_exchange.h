@@ -11,6 +11,7 @@
 
 #include "serve/allowance.h"
 #include "serve/answers.h"
+#include "serve/doors/answer_writer.h"
 #include "serve/metrics.h"
 #include "serve/reply.h"
 #include "serve/requests.h"
@@ -31,11 +32,17 @@ struct ExchangeContext {
   int64_t active = 0;  // requests of the model that have not ended; on the server's thread
 };
 
+// Makes the writer of a request, of which the prompt has so many tokens.
+using NewWriterFn =
+    std::function<std::unique_ptr<AnswerWriter>(const AnswerHead& head, int64_t prompt_tokens)>;
+
 // What answers may be.
 struct AnswerForm {
   std::shared_ptr<const api::ToolFormat> tools;       // null: nothing may be called
   std::optional<api::Thinking> thinking;              // nothing: it has no thoughts
   std::shared_ptr<const api::AnswerGrammar> grammar;  // null: any text
+  ptrdiff_t num_template_stops = 0;                   // at the end of the settings' stop texts
+  NewWriterFn writer;                                 // empty: as the OpenAI API writes them
   std::vector<std::string> echoes;  // texts of the prompts that answers begin with
 };
 
@@ -79,11 +86,13 @@ class GenerationExchange : public Exchange,
   static void AddText(Choice& choice, std::string text, bool at_end, Answer& to);
   static void AddParts(const std::vector<api::AnswerPart>& parts, Answer& to);
   void SendDelta(Choice& choice, Answer delta);
+  static void SendEvents(Reply& reply, const std::vector<StreamEvent>& events);
 
   ExchangeContext& context_;
   const AnswerHead head_;
   const GenerationSettings settings_;
   const AnswerForm form_;
+  std::shared_ptr<AnswerWriter> writer_;
   std::shared_ptr<Reply> reply_;  // null once nobody waits for it
   AllowanceShare held_;           // what is collected, in bytes of the document it will be
   std::vector<api::Ticket> tickets_;

@@ -7,6 +7,14 @@
 
 namespace hearth::serve {
 
+AnswerFn Sends(Response response) {
+  auto ready = std::make_shared<Response>(std::move(response));
+  return [ready](const std::shared_ptr<Reply>& reply) {
+    reply->Send(std::move(*ready));  // once, however often the function is copied
+    return nullptr;
+  };
+}
+
 std::shared_ptr<Exchange> AnswerOrError(const std::function<AnswerFn()>& prepare,
                                         const std::shared_ptr<Reply>& reply) {
   try {

@@ -15,6 +15,9 @@ namespace hearth::serve {
 // under way then, or null where it has answered. Throws RequestError and api::Error.
 using AnswerFn = std::function<std::shared_ptr<Exchange>(std::shared_ptr<Reply> reply)>;
 
+// The answer that is ready.
+AnswerFn Sends(Response response);
+
 // Runs it, and answers with its error where it throws one.
 std::shared_ptr<Exchange> AnswerOrError(const std::function<AnswerFn()>& prepare,
                                         const std::shared_ptr<Reply>& reply);

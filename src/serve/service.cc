@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "serve/answers.h"
+#include "serve/doors/messages_writer.h"
 #include "serve/embedding_exchange.h"
 #include "serve/json_fields.h"
 #include "serve/page.h"
@@ -16,6 +17,10 @@
 namespace hearth::serve {
 namespace {
 
+// Of what is held for clients, one part in so many may be conversations of the Responses API.
+constexpr size_t kStoredShare = 4;
+// What is below it has errors of its own form.
+constexpr char kMessagesPath[] = "/v1/messages";
 // A full queue has usually moved on by then.
 constexpr char kRetrySeconds[] = "1";
 
@@ -31,15 +36,6 @@ uint64_t RandomBase() {
 }
 
 Response Document(std::string body) { return {.body = std::move(body)}; }
-
-// The answer that is ready.
-AnswerFn Sends(Response response) {
-  auto ready = std::make_shared<Response>(std::move(response));
-  return [ready](const std::shared_ptr<Reply>& reply) {
-    reply->Send(std::move(*ready));  // once, however often the function is copied
-    return nullptr;
-  };
-}
 
 }  // namespace
 
@@ -64,11 +60,15 @@ Service::Service(api::Model& model, ServiceOptions options, PostFn post, PostFn 
       created_(SecondsSince1970()),
       context_{model, metrics_, std::make_shared<Allowance>(options_.held_bytes), std::move(post),
                std::move(work)},
+      responses_(context_.allowance, options_.held_bytes / kStoredShare),
       id_base_(RandomBase()) {}
 
 const std::vector<Service::Route>& Service::Routes() {
   static const std::vector<Route> routes = {
       {"POST", "/v1/chat/completions", true, &Service::Chat},
+      {"POST", "/v1/responses", true, &Service::Respond},
+      {"POST", "/v1/messages", true, &Service::Message},
+      {"POST", "/v1/messages/count_tokens", true, &Service::CountTokens},
       {"POST", "/v1/completions", true, &Service::Complete},
       {"POST", "/v1/embeddings", true, &Service::Embed},
       {"GET", "/v1/models", true, &Service::Models},
@@ -93,6 +93,7 @@ std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string b
   for (const Route& route : Routes()) {
     if (path == route.path && head.answered_method() == route.method) handler = route.handler;
   }
+  if (path.rfind(kMessagesPath, 0) == 0) reply = ReplyOfMessages(std::move(reply));
   const bool is_long = body.size() > options_.long_body_bytes;
   std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
     AllowanceShare document(context_.allowance);
@@ -190,18 +191,25 @@ std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrT
 }
 
 AnswerHead Service::NewHead(AnswerKind kind) {
-  return {kind,
-          fmt::format("{}-{:016x}{:08x}", kind == AnswerKind::kChat ? "chatcmpl" : "cmpl", id_base_,
-                      next_id_++),
-          SecondsSince1970(), name_};
+  const char* prefix = kind == AnswerKind::kChat         ? "chatcmpl-"
+                       : kind == AnswerKind::kCompletion ? "cmpl-"
+                       : kind == AnswerKind::kResponse   ? "resp_"
+                                                         : "msg_";
+  return {kind, fmt::format("{}{:016x}{:08x}", prefix, id_base_, next_id_++), SecondsSince1970(),
+          name_};
 }
 
 AnswerFn Service::Chat(std::string_view body) {
-  ChatRequest request = ParseChatRequest(body, parsing());
+  return ChatOf(ParseChatRequest(body, parsing()), AnswerKind::kChat, {});
+}
+
+AnswerFn Service::ChatOf(ChatRequest request, AnswerKind kind, NewWriterFn writer) {
   CheckModel(request.settings.model);
   CheckCount(static_cast<size_t>(request.settings.n));
   // Templates and grammars of schemas may take long, however short the request is.
-  return Beside([this, request = std::move(request)] { return PrepareChat(request); });
+  return Beside([this, request = std::move(request), kind, writer = std::move(writer)] {
+    return PrepareChat(request, kind, writer);
+  });
 }
 
 // What the model's template takes meanwhile is part of what the server holds for its clients.
@@ -223,15 +231,21 @@ api::ChatPrompt Service::RenderChat(const ChatRequest& request) const {
   }
 }
 
-AnswerFn Service::PrepareChat(ChatRequest request) {
+AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn writer) {
   api::ChatPrompt prompt = RenderChat(request);
-  CheckRoom({prompt.tokens}, request.settings, "messages");
+  const char* field = kind == AnswerKind::kResponse ? "input" : "messages";
+  CheckRoom({prompt.tokens}, request.settings, field);
   CheckScores({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
-  auto grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools, prompt.thinking);
-  return StartGeneration(AnswerKind::kChat, std::move(request.settings), {std::move(prompt.tokens)},
-                         {std::move(prompt.tools), std::move(prompt.thinking), std::move(grammar)});
+  AnswerForm form;
+  form.num_template_stops = std::ssize(prompt.stop);
+  form.grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools, prompt.thinking);
+  form.tools = std::move(prompt.tools);
+  form.thinking = std::move(prompt.thinking);
+  form.writer = std::move(writer);
+  return StartGeneration(kind, std::move(request.settings), {std::move(prompt.tokens)},
+                         std::move(form));
 }
 
 AnswerFn Service::Complete(std::string_view body) {

@@ -10,6 +10,7 @@
 
 #include "hearth/hearth.hpp"
 #include "serve/cors.h"
+#include "serve/doors/response_store.h"
 #include "serve/generation_exchange.h"
 #include "serve/http_message.h"
 #include "serve/metrics.h"
@@ -92,13 +93,18 @@ class Service {
                                                 const char* field, TextUse use) const;
   AnswerHead NewHead(AnswerKind kind);
 
+  // Checks a chat of any API and prepares it beside the server's thread.
+  AnswerFn ChatOf(ChatRequest request, AnswerKind kind, NewWriterFn writer);
   AnswerFn StartGeneration(AnswerKind kind, GenerationSettings settings,
                            std::vector<std::vector<api::TokenId>> prompts, AnswerForm form);
   // The rest of a request's reading takes long: it goes on beside the server's thread.
   AnswerFn Beside(std::function<AnswerFn()> prepare);
   AnswerFn Chat(std::string_view body);
-  AnswerFn PrepareChat(ChatRequest request);
+  AnswerFn PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn writer);
   api::ChatPrompt RenderChat(const ChatRequest& request) const;
+  AnswerFn Respond(std::string_view body);
+  AnswerFn Message(std::string_view body);
+  AnswerFn CountTokens(std::string_view body);
   AnswerFn Complete(std::string_view body);
   AnswerFn Embed(std::string_view body);
   AnswerFn Tokenize(std::string_view body);
@@ -119,6 +125,7 @@ class Service {
   const int64_t created_;
   Metrics metrics_;
   ExchangeContext context_;
+  ResponseStore responses_;
   std::atomic<bool> is_stopping_{false};
   uint64_t next_id_ = 0;
   const uint64_t id_base_;

@@ -21,7 +21,7 @@ struct RecordedReply : public Reply {
     last = std::move(response);
   }
   void BeginStream() override {}
-  void SendEvent(std::string_view) override {}
+  void SendEvent(std::string_view, std::string_view) override {}
   void EndStream() override {}
 
   int count = 0;
