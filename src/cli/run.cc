@@ -88,8 +88,8 @@ std::optional<ChatTemplate> TemplateFor(const RunOptions& options, const Model& 
 }
 
 GenerateResult Complete(const RunOptions& options, Engine& engine, const std::string& text) {
-  const std::vector<TokenId> prompt = EncodePrompt(engine.model(), text, engine.context(),
-                                                   {.parse_special = options.special});
+  const std::vector<TokenId> prompt =
+      EncodePrompt(engine.model(), text, engine.context(), {.parse_special = options.special});
   Session session(engine);
   GenerateOptions generate = options.generate;
   generate.max_tokens = options.max_tokens.value_or(kDefaultTokens);
@@ -159,7 +159,8 @@ void AddRunCommand(CLI::App& app, Action& action) {
       ->excludes(words);
   command->add_flag("--raw", options->raw,
                     "continue the prompt (what a model without a chat template does anyway)");
-  command->add_flag("--special", options->special, "read special tokens in the prompt, which is continued then");
+  command->add_flag("--special", options->special,
+                    "read special tokens in the prompt, which is continued then");
   command
       ->add_option("-n,--tokens", options->max_tokens,
                    "tokens at most (256 of a completion; an answer: what the context holds)")

@@ -22,9 +22,8 @@ void TellServiceManager(std::string_view state) noexcept {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  [[maybe_unused]] const ssize_t sent =
-      sendto(fd, state.data(), state.size(), MSG_NOSIGNAL,
-             reinterpret_cast<const sockaddr*>(&address), size);
+  [[maybe_unused]] const ssize_t sent = sendto(fd, state.data(), state.size(), MSG_NOSIGNAL,
+                                               reinterpret_cast<const sockaddr*>(&address), size);
   close(fd);
 }
 

@@ -42,7 +42,7 @@ namespace hearth {
 // How a request ended.
 struct BatchOutcome {
   FinishReason finish_reason = FinishReason::kLength;
-  std::string stop_text;  // that the answer ended at; empty: at none
+  std::string stop_text;       // that the answer ended at; empty: at none
   std::optional<Error> error;  // why there is no result, or no more of it
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;  // of them, which were not computed again

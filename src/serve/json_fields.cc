@@ -61,9 +61,10 @@ Json ParseBody(std::string_view body) {
   const std::string words =
       at == std::string_view::npos
           ? "expected JSON in UTF-8"
-          : fmt::format("byte {}: {} is a lone surrogate, half of a character: expected the escapes "
-                        "of both halves",
-                        at, body.substr(at, kEscapeBytes));
+          : fmt::format(
+                "byte {}: {} is a lone surrogate, half of a character: expected the escapes "
+                "of both halves",
+                at, body.substr(at, kEscapeBytes));
   throw RequestError(Status::kBadRequest, "request body: " + words, "", "invalid_json");
 }
 

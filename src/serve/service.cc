@@ -173,8 +173,7 @@ void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
 }
 
 std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrTokens>& texts,
-                                                       const char* field, TextUse use) const
-    try {
+                                                       const char* field, TextUse use) const try {
   std::vector<std::vector<api::TokenId>> all;
   for (const TextOrTokens& text : texts) {
     if (const auto* words = std::get_if<std::string>(&text)) {
@@ -290,14 +289,14 @@ AnswerFn Service::Embed(std::string_view body) {
   const EmbeddingsRequest request = ParseEmbeddingsRequest(body, parsing());
   CheckModel(request.model);
   CheckDimensions(request.dimensions);
-  return [this, as_base64 = request.as_base64,
-          texts = Tokens(request.inputs, "input",
-                         TextUse::kEmbedding)](std::shared_ptr<Reply> reply) {
-    auto exchange =
-        std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
-    exchange->Start(texts);
-    return exchange;
-  };
+  return
+      [this, as_base64 = request.as_base64,
+       texts = Tokens(request.inputs, "input", TextUse::kEmbedding)](std::shared_ptr<Reply> reply) {
+        auto exchange =
+            std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
+        exchange->Start(texts);
+        return exchange;
+      };
 }
 
 AnswerFn Service::Tokenize(std::string_view body) {

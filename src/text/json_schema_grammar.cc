@@ -27,8 +27,7 @@ size_t ParsedBytes(std::string_view text) {
 
 Json ParsedSchema(std::string_view text) {
   const JsonLimits limits = {.most_levels = kMaxJsonDepth};
-  Json json =
-      ReadJson<Json>(text, limits, [](const std::string& why) { UnsupportedSchema(why); });
+  Json json = ReadJson<Json>(text, limits, [](const std::string& why) { UnsupportedSchema(why); });
   if (json.is_discarded()) InvalidSchema("it is not valid JSON");
   return json;
 }

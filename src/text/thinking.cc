@@ -46,7 +46,7 @@ size_t EndsWithBeginning(const std::string& text, const std::string& mark) {
 // Any text up to the first `mark`, then `next`: a rule for every length of the beginning of the
 // mark that the text so far ends with. Of control tokens only the mark may come.
 GrammarBuilder::Symbol TextUpTo(GrammarBuilder& builder, const std::string& mark,
-                                 GrammarBuilder::Symbol next) {
+                                GrammarBuilder::Symbol next) {
   const bool is_control = static_cast<uint8_t>(mark[0]) == kControlTokenByte;
   std::vector<uint32_t> rules;
   for (size_t i = 0; i < mark.size(); ++i) rules.push_back(builder.NewRule());
