@@ -96,7 +96,7 @@ std::string PlaceOf(std::string_view text, size_t byte) {
 [[noreturn]] void RefuseText(const std::string& path, const std::string& text) {
   size_t byte = text.size();
   try {
-    static_cast<void>(Json::parse(text));
+    [[maybe_unused]] const Json parsed = Json::parse(text);
   } catch (const Json::parse_error& error) {
     byte = error.byte;
   }
