@@ -39,8 +39,7 @@ std::vector<TokenId> SomeTokens(int64_t vocab_size) {
 
 // Of the logits after every token: a prompt of 16 tokens, then one at a time.
 std::string HashOf(const std::string& path, std::optional<FfnMode> mode, const std::string& isa) {
-  const auto engine = Engine::Load(
-      path, {.threads = 2, .isa = isa, .context = 64, .mode = mode, .kv_dtype = DType::kF16});
+  const auto engine = Engine::Load(path, {.threads = 2, .isa = isa, .context = 64, .mode = mode});
   const std::vector<TokenId> tokens = SomeTokens(engine->model().spec().vocab_size);
   KvSequence kv(engine->kv_pool());
   std::vector<float> all;
