@@ -76,7 +76,6 @@ const std::vector<Service::Route>& Service::Routes() {
       {"GET", "/v1/hearth/neurons", true, &Service::Neurons},
       {"POST", "/tokenize", true, &Service::Tokenize},
       {"POST", "/detokenize", true, &Service::Detokenize},
-      {"GET", "/", false, &Service::Page},
       {"GET", "/health", false, &Service::Health},
       {"GET", "/metrics", true, &Service::Prometheus},
   };
@@ -89,6 +88,10 @@ std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string b
     return AnswerOrError([&] { return Sends(origins_.AnswerPreflight(head)); }, reply);
   }
   const std::string path = RoutePath(head.target);
+  if (std::optional<Response> file = PageFileAt(path)) {
+    reply->Send(std::move(*file));
+    return nullptr;
+  }
   Handler handler = &Service::OneModel;
   for (const Route& route : Routes()) {
     if (path == route.path && head.answered_method() == route.method) handler = route.handler;
@@ -319,17 +322,6 @@ AnswerFn Service::Models(std::string_view) {
 
 AnswerFn Service::OneModel(std::string_view) {
   return Sends(Document(ModelDocument(name_, created_, model_.info().context)));
-}
-
-AnswerFn Service::Page(std::string_view) {
-  return Sends({.content_type = "text/html; charset=utf-8",
-                .body = std::string(PageHtml()),
-                .headers = {{"Content-Security-Policy",
-                             "default-src 'none'; style-src 'unsafe-inline'; script-src "
-                             "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; "
-                             "form-action 'none'; frame-ancestors 'none'"},
-                            {"X-Content-Type-Options", "nosniff"},
-                            {"Referrer-Policy", "no-referrer"}}});
 }
 
 AnswerFn Service::Health(std::string_view) {

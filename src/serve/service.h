@@ -111,7 +111,6 @@ class Service {
   AnswerFn Detokenize(std::string_view body);
   AnswerFn Models(std::string_view body);
   AnswerFn OneModel(std::string_view body);
-  AnswerFn Page(std::string_view body);
   AnswerFn Health(std::string_view body);
   AnswerFn Prometheus(std::string_view body);
   AnswerFn HearthStats(std::string_view body);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "serve/page.h"
 #include "serve/service.h"
 
 namespace hearth::serve {
@@ -48,7 +49,7 @@ std::string Service::EndpointOf(const std::string& target) {
   for (const Route& route : Routes()) {
     if (path == route.path) return path;
   }
-  return "other";
+  return IsPageFile(path) ? "/" : "other";
 }
 
 void Service::CheckOrigin(const RequestHead& head) const {
@@ -97,6 +98,11 @@ void Service::CheckHead(const RequestHead& head) const {
   if (IsAllowedPreflight(head)) return;  // which has no key
   const std::string path = RoutePath(head.target);
   std::string allowed;
+  // Without a key too: it is asked for there.
+  if (IsPageFile(path)) {
+    if (head.answered_method() == "GET") return;
+    allowed = "GET, HEAD";
+  }
   for (const Route& route : Routes()) {
     if (path != route.path && !(path == model_path_ && route.path == std::string("/v1/models"))) {
       continue;

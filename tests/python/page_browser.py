@@ -47,16 +47,39 @@ class Page(unittest.TestCase):
         assert cls.server.wait(60) == 0
 
     def setUp(self):
-        self.browser.set_window_size(*DESKTOP)
+        self.resize(DESKTOP)
+        self.scheme("light")
         self.browser.get(self.address)
         self.browser.execute_script("localStorage.clear(); sessionStorage.clear()")
         self.browser.refresh()
+
+    # The page's own width and height, without the window's frame.
+    def resize(self, size):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE})
+
+    def shoot(self, name):
+        self.browser.save_screenshot(f"{SCREENSHOTS}/{name}.png")
+
+    # Runs a script; what it returns.
+    def run_script(self, script, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    # The same with the page's module FILE.js as `it`.
+    def inside(self, file, script, *arguments):
+        return self.run_script(f"return import('/page/{file}.js').then(it => {{ {script} }})", *arguments)
+
+    # Pixels by which anything but what scrolls by itself is wider than the page.
+    def overflow(self):
+        return self.run_script("""
+            const log = document.getElementById('messages'), root = document.documentElement;
+            return Math.max(root.scrollWidth - innerWidth, log.scrollWidth - log.clientWidth);""")
 
     def find(self, selector):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def until(self, condition):
-        return WebDriverWait(self.browser, 60).until(lambda _: condition())
+        return WebDriverWait(self.browser, 20).until(lambda _: condition())
 
     # At once: while an answer grows, its nodes come and go.
     def texts(self, selector):
@@ -73,9 +96,12 @@ class Page(unittest.TestCase):
         self.find("#question").send_keys(question, Keys.ENTER)
 
     def set(self, name, value):
+        if not self.find("#settings").is_displayed():
+            self.find("#show-settings").click()
         field = self.find("#" + name)
         field.clear()
         field.send_keys(value, Keys.TAB)
+        self.find("#show-settings").click()
 
     def complaints(self):
         axe = Axe(self.browser)

@@ -13,7 +13,7 @@ import unittest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from page_browser import MODEL, PHONE, SCREENSHOTS, Page
+from page_browser import DESKTOP, MODEL, PHONE, Page
 
 
 class PageTest(Page):
@@ -22,124 +22,141 @@ class PageTest(Page):
         cls.serve(MODEL)
 
     def test_ask_stop_regenerate_and_reload(self):
+        self.until(lambda: "hearth-stories-5m" in self.find(".welcome h2").text)
+        self.shoot("empty_desktop_light")
         self.ask("Tell me a story about a fox.")
         self.until(lambda: len(self.answer()) > 10)
         early = self.answer()
         self.until(lambda: len(self.answer()) > len(early))  # tokens arrive
-        self.browser.save_screenshot(f"{SCREENSHOTS}/chat_desktop.png")
+        self.shoot("chat_desktop_light")
         self.find("#stop").click()
         self.until(lambda: self.note() == "stopped")
         stopped = self.answer()
         time.sleep(0.5)
         self.assertEqual(self.answer(), stopped)
         self.set("max_tokens", "20")
-        self.find("#again").click()
+        self.find("[data-act=again]").click()
         self.until(lambda: "20 tokens" in self.note())
+        self.assertRegex(self.note(), r"first word after \d+\.\d s . \d+\.\d tokens per second")
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, ".assistant")), 1)
         told = self.answer()
+        self.assertRegex(self.find("#room-text").text, r"Context: \d+ of 512 tokens, \d+ left")
         self.browser.refresh()
         self.until(lambda: self.answer() == told)
         self.assertIn("fox", self.find("#list").text)
+
+    def test_a_conversation_goes_on_when_its_context_is_full(self):
+        self.set("max_tokens", "40")
+        story = "Tell me a story about a fox and a boat and a dog and a bird. " * 9
+        for question in ("First: ", "Second: ", "Third: "):
+            self.ask(question + story)
+            self.until(lambda: len(self.browser.find_elements(By.CSS_SELECTOR, ".assistant .actions")) ==
+                       ["First: ", "Second: ", "Third: "].index(question) + 1)
+        self.assertIn("no longer sees", self.find(".forgotten").text)
+        self.assertEqual(self.texts(".failure"), [])
+        self.shoot("full_context_desktop_light")
+        self.ask("Longer than all of it. " * 150)
+        self.until(lambda: self.texts(".failure"))
+        self.assertIn("Shorten the message", self.note())
 
     def test_keyboard_alone(self):
         self.ask("Tell me a story about a boat.")
         self.until(lambda: self.answer())
         self.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
         self.until(lambda: self.note() == "stopped")
+        self.browser.switch_to.active_element.send_keys(Keys.ARROW_UP)
+        self.assertEqual(self.browser.switch_to.active_element.get_attribute("value"),
+                         "Tell me a story about a boat.")
+        self.browser.switch_to.active_element.send_keys(Keys.ESCAPE, Keys.CONTROL, "k")
+        self.assertEqual(self.browser.switch_to.active_element.get_attribute("id"), "search")
 
-    def test_the_live_view_moves(self):
+    def test_the_live_view_moves_and_shows_nothing_that_means_nothing_here(self):
         self.set("max_tokens", "150")
+        self.find("#show-live").click()
         self.ask("Tell me a story about a dog.")
         self.until(lambda: re.search(r"tokens per second\s+(?!0\.0\b)[\d.]+", self.find("#speed").text))
+        self.assertRegex(self.find("#gauge").text, r"^[\d.]+ tok/s$")
+        self.assertIn("are set aside", self.find("#memory-text").text)
+        self.find("#live details:not(#map-details) > summary + dl").find_element(By.XPATH, "..").click()
         self.assertIn("kv cache", self.find("#memory").text)
         self.assertIn("hearth-stories-5m", self.find("#model").text)
         self.assertTrue(self.find("#speed-chart polyline").get_attribute("points"))
-        # Its FFNs are matrices.
-        self.assertFalse(self.find("#map-section").is_displayed())
-
-    def test_what_a_model_writes_is_no_html(self):
-        self.browser.execute_script("""
-            const box = document.createElement('div');
-            markdown('<img src=x onerror=alert(1)> **bold** `code`\\n```\\n<b>\\n```\\n- one\\n- two',
-                     box);
-            window.made = box;""")
-        html = self.browser.execute_script("return made.innerHTML")
-        self.assertNotIn("<img", html)
-        self.assertIn("<strong>bold</strong>", html)
-        self.assertIn("<pre", html)
-        self.assertEqual(html.count("<li>"), 2)
+        # Its FFNs are matrices, all in memory.
+        for hidden in ("#map-section", "#hits", "#strip"):
+            self.assertFalse(self.find(hidden).is_displayed(), hidden)
+        self.assertNotIn("SSD", self.find("#live").text)
 
     def test_a_server_that_started_anew_counts_from_nothing(self):
-        self.until(lambda: self.browser.execute_script("return last !== null"))
-        shown = self.browser.execute_script("last.tokens.generated += 1000; return speeds.length")
-        self.until(lambda: self.browser.execute_script("return speeds.length") > shown)
-        self.assertGreaterEqual(self.browser.execute_script("return Math.min(...speeds)"), 0)
+        count = "return it.history.speeds.length"
+        self.until(lambda: self.inside("live", "return it.numbers.now !== null"))
+        shown = self.inside("live", "it.numbers.now.tokens.generated += 1000; " + count)
+        self.until(lambda: self.inside("live", count) > shown)
+        self.assertGreaterEqual(self.inside("live", "return Math.min(...it.history.speeds)"), 0)
 
-    # What becomes of a text in Markdown, without the attributes of code.
-    def html(self, text):
-        return self.browser.execute_script("""
-            const box = document.createElement('div');
-            markdown(arguments[0], box);
-            return box.innerHTML;""", text).replace(' tabindex="0"', "")
-
-    def test_numbers_in_a_text_are_no_list(self):
-        text = "The war ended in\n1945. It was over."
-        self.assertEqual(self.html(text), f"<p>{text}</p>")
-        self.assertEqual(self.html("5*3 and 4*2"), "<p>5*3 and 4*2</p>")
-
-    def test_lists(self):
-        def items(*texts):
-            return "".join(f"<li><span>{text}</span></li>" for text in texts)
-        self.assertEqual(self.html("So:\n1. a\n2. b"),
-                         f'<p>So:</p><ol start="1">{items("a", "b")}</ol>')
-        self.assertEqual(self.html("1. a\n\nthen\n\n2. b"),
-                         f'<ol start="1">{items("a")}</ol><p>then</p><ol start="2">{items("b")}</ol>')
-        self.assertEqual(self.html("- a\n  - b\n  - c\n- d"),
-                         f"<ul><li><span>a</span><ul>{items('b', 'c')}</ul></li>{items('d')}</ul>")
-        self.assertEqual(self.html("1. a\n   - b\n2. c"),
-                         f'<ol start="1"><li><span>a</span><ul>{items("b")}</ul></li>{items("c")}</ol>')
-
-    def test_code(self):
-        self.assertEqual(self.html("```py\n  x\n\n# y\n```\nz"),
-                         "<pre><code>  x\n\n# y</code></pre><p>z</p>")
-        self.assertEqual(self.html("- a\n  ```\n    x\n  ```\n- b"),
-                         "<ul><li><span>a</span><pre><code>  x</code></pre></li><li><span>b</span></li></ul>")
-        self.assertEqual(self.html("```\nnot yet"), "<pre><code>not yet</code></pre>")
-
-    def test_errors_are_said(self):
+    def test_errors_are_said_and_lead_to_the_setting(self):
         self.set("temperature", "9")
         self.ask("Hi")
-        self.until(lambda: "temperature" in self.note())
+        self.until(lambda: "Temperature" in self.note())
+        self.find(".failure [data-act=settings]").click()
+        self.assertTrue(self.find("#temperature").is_displayed())
+        self.find("#defaults").click()
+        self.set("max_tokens", "3")
+        self.find("#question").send_keys(Keys.ENTER)
+        self.until(lambda: "3 tokens" in self.note())
 
     def test_axe_finds_nothing_and_phones_can_read_it(self):
         self.set("max_tokens", "12")
         self.ask("Tell me a story about a fox.")
         self.until(lambda: "12 tokens" in self.note())
-        self.assertEqual(self.complaints(), [])
-        self.browser.set_window_size(*PHONE)
-        self.assertEqual(self.complaints(), [])
-        width = self.browser.execute_script("return document.documentElement.scrollWidth")
-        self.assertLessEqual(width, self.browser.execute_script("return window.innerWidth"))
-        self.browser.save_screenshot(f"{SCREENSHOTS}/chat_phone.png")
-        self.find("#show-live").click()
-        self.assertTrue(self.find("#temperature").is_displayed())
-        self.assertEqual(self.complaints(), [])
-        self.browser.save_screenshot(f"{SCREENSHOTS}/live_phone.png")
+        for size, where in ((DESKTOP, "desktop"), (PHONE, "phone")):
+            self.resize(size)
+            for drawer in ("live", "settings", "list"):
+                if not self.find("#show-" + drawer).is_displayed():
+                    continue
+                self.find("#show-" + drawer).click()
+                self.assertEqual(self.complaints(), [], (where, drawer))
+                self.assertEqual(self.overflow(), 0)
+                for scheme in ("light", "dark"):
+                    self.scheme(scheme)
+                    self.shoot(f"{drawer}_{where}_{scheme}")
+                self.scheme("light")
+                self.find("#show-" + drawer).click()
+            self.shoot(f"answer_{where}_light")
+        self.find("#show-settings").click()
+        # The answer stays in sight beside the drawer.
+        box, drawer = self.find("#messages").rect, self.find("#settings").rect
+        self.assertGreater(box["height"], 150)
+        self.assertLessEqual(box["y"] + box["height"], drawer["y"])
+        small = [b.get_attribute("id") for b in self.browser.find_elements(By.CSS_SELECTOR, "button")
+                 if b.is_displayed() and b.size["height"] < 44]
+        self.assertEqual(small, [])
 
     def test_phones_say_when_the_server_is_gone(self):
-        self.browser.set_window_size(*PHONE)
-        self.assertFalse(self.find("#model").is_displayed())
-        self.browser.execute_script("window.fetch = () => Promise.reject(new Error())")
-        self.until(lambda: self.find("#model").is_displayed())
-        self.assertIn("does not answer", self.find("#model").text)
+        self.resize(PHONE)
+        self.until(lambda: "context" in self.find("#model").text)
+        self.run_script("window.fetch = () => Promise.reject(new TypeError('gone'))")
+        self.until(lambda: "does not answer" in self.find("#model").text)
         self.assertEqual(self.complaints(), [])
+        self.shoot("gone_phone_light")
 
-    def test_it_asks_nobody_else(self):
+    def test_it_asks_nobody_else_and_loads_what_it_needs_when_it_needs_it(self):
+        self.browser.get_log("performance")
+        self.browser.refresh()
+        self.until(lambda: "context" in self.find("#model").text)
+        seen = self.asked_for()
+        self.assertIn(self.address + "/page/main.js", seen)
+        self.assertFalse([url for url in seen if "/lib/" in url])
         self.ask("Hi")
         self.until(lambda: self.answer())
-        for entry in self.browser.get_log("performance"):
-            for url in re.findall(r'"url":"(https?://[^"]+)"', entry["message"]):
-                self.assertTrue(url.startswith(self.address), url)
+        seen = self.asked_for()
+        self.assertEqual({url for url in seen if "/lib/" in url}, {self.address + "/page/lib/marked.js"})
+        for url in seen:
+            self.assertTrue(url.startswith(self.address), url)
+
+    # Addresses of requests since the last call.
+    def asked_for(self):
+        return {url for entry in self.browser.get_log("performance")
+                for url in re.findall(r'"url":"(https?://[^"]+)"', entry["message"])}
 
 
 if __name__ == "__main__":

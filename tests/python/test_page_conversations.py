@@ -1,4 +1,4 @@
-"""Asks on the chat page, with answers that the test writes: every step of them can be looked at.
+"""Asks on the chat page, with answers that the test writes.
 
     test_page_conversations.py HEARTH MODEL SCREENSHOTS
 
@@ -9,76 +9,11 @@ import unittest
 
 from selenium.webdriver.common.keys import Keys
 
-from page_browser import MODEL, PHONE, Page
-
-# Puts window.answers in the place of the server's: of each request its body, and what answers it.
-STAGE = """
-    const really = window.fetch;
-    window.answers = [];
-    window.fetch = (url, options) => url !== '/v1/chat/completions' ? really(url, options)
-        : new Promise((resolve, reject) => {
-      let pipe;
-      const response = new Response(new ReadableStream({start(it) { pipe = it; }}));
-      const to = new TextEncoder();
-      const send = part => pipe.enqueue(to.encode('data: ' + JSON.stringify(part) + '\\n\\n'));
-      const choice = (delta, finish_reason = null) => ({choices: [{index: 0, delta, finish_reason}]});
-      options.signal.addEventListener('abort', () => {
-        reject(options.signal.reason);
-        pipe.error(options.signal.reason);
-      });
-      answers.push({
-        messages: JSON.parse(options.body).messages.map(m => m.role + ': ' + m.content),
-        say(text) { resolve(response); send(choice({content: text})); },
-        end(reason) { send(choice({}, reason)); pipe.close(); },
-        refuse(message) { resolve(Response.json({error: {message}}, {status: 400})); }});
-    });"""
+from page_browser import PHONE
+from page_stage import STAGE, StagedPage
 
 
-class ConversationsTest(Page):
-    @classmethod
-    def setUpClass(cls):
-        cls.serve(MODEL)
-
-    def setUp(self):
-        super().setUp()
-        self.run_script(STAGE)
-
-    def run_script(self, script, *arguments):
-        return self.browser.execute_script(script, *arguments)
-
-    # What is done with the newest request: say, end or refuse.
-    def reply(self, verb, *arguments):
-        self.until(lambda: self.run_script("return answers.length > 0"))
-        self.run_script("answers.at(-1)[arguments[0]](...[...arguments].slice(1))", verb, *arguments)
-
-    def asked(self):
-        return self.run_script("return answers.at(-1).messages")
-
-    def messages(self):
-        return self.texts(".message [data-body]")
-
-    def titles(self):
-        return self.texts("#list button:first-child")
-
-    def in_storage(self):
-        return self.run_script(
-            "return JSON.parse(localStorage.getItem('hearth.conversations') ?? '[]')"
-            ".map(c => c.messages.map(m => m.content))")
-
-    def question(self):
-        return self.find("#question").get_attribute("value")
-
-    def tell(self, question, *words):
-        self.ask(question)
-        self.until(lambda: question in self.messages())
-        for word in words:
-            self.reply("say", word)
-        self.until(lambda: self.answer() == "".join(words).strip())
-
-    def finish(self, note="", reason="stop"):
-        self.reply("end", reason)
-        self.until(lambda: self.note() == note and self.find("#send").is_displayed())
-
+class ConversationsTest(StagedPage):
     def test_a_question_that_failed_comes_back(self):
         self.ask("Too long")
         self.reply("refuse", "it does not fit")
@@ -122,18 +57,18 @@ class ConversationsTest(Page):
     def test_regenerate_keeps_the_old_answer_until_there_is_a_new_one(self):
         self.tell("Who?", "An owl.")
         self.finish()
-        self.find("#again").click()
+        self.press("again")
         self.until(lambda: self.run_script("return answers.length") == 2)
         self.assertIn("An owl.", self.messages())
         self.reply("refuse", "too busy")
         self.until(lambda: self.note() == "too busy")
         self.assertEqual(self.messages(), ["Who?", "An owl."])
-        self.find("#again").click()
+        self.press("again")
         self.until(lambda: self.run_script("return answers.length") == 3)
         self.assertEqual(self.asked(), ["user: Who?"])
         self.reply("say", "A fox")
         self.until(lambda: self.messages() == ["Who?", "A fox"])
-        self.finish("cut off at the limit", "length")
+        self.finish("the context is full", "length")
         self.assertEqual(self.in_storage(), [["Who?", "A fox"]])
 
     def test_an_answer_goes_on_while_somebody_looks_around(self):
@@ -148,12 +83,13 @@ class ConversationsTest(Page):
         self.assertEqual(self.titles(), ["Second", "First"])
         self.find("#list li:nth-child(2) button").click()
         self.assertEqual(self.messages(), ["First", "One two"])
-        delete = self.find("#list li:nth-child(2) [aria-label^=Delete]")
-        delete.click()
-        self.browser.switch_to.alert.dismiss()
-        self.assertEqual(self.titles(), ["Second", "First"])
-        delete.click()
-        self.browser.switch_to.alert.accept()
+        self.find("#list [aria-label^=Delete]").click()
+        self.assertEqual(self.titles(), ["Second"])
+        self.assertIn("First", self.find("#undo-text").text)
+        self.find("#undo").click()
+        self.assertEqual(self.titles(), ["First", "Second"])
+        self.assertEqual(self.messages(), ["First", "One two"])
+        self.find("#list [aria-label^=Delete]").click()
         self.until(lambda: self.titles() == ["Second"])
         self.reply("say", ".")
         self.until(lambda: self.answer() == "Yes.")
@@ -173,8 +109,9 @@ class ConversationsTest(Page):
         self.assertEqual(self.in_storage(), [["There", "b"], ["Here", "a"]])
         self.browser.switch_to.window(here)
         self.until(lambda: self.titles() == ["There", "Here"])
-        self.find("#list li:nth-child(1) [aria-label^=Delete]").click()
-        self.browser.switch_to.alert.accept()
+        self.find("#list li:nth-child(1) .chat").click()
+        self.find("#list [aria-label^=Delete]").click()
+        self.assertEqual(self.titles(), ["Here"])
         self.tell("Once more", "c")
         self.finish()
         self.assertEqual(self.in_storage(), [["Here", "a", "Once more", "c"]])
@@ -244,11 +181,11 @@ class ConversationsTest(Page):
         self.assertEqual(self.answer(), "Hi there")
 
     def test_phones_break_lines(self):
-        self.browser.set_window_size(*PHONE)
+        self.resize(PHONE)
         self.browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
         self.addCleanup(self.browser.execute_cdp_cmd, "Emulation.setTouchEmulationEnabled",
                         {"enabled": False})
-        self.until(lambda: self.run_script("return isTouched.matches"))
+        self.until(lambda: self.inside("composer", "return it.isTouched.matches"))
         low = self.find("#question").size["height"]
         self.find("#question").send_keys("one", Keys.ENTER, "two", Keys.ENTER, "three")
         self.assertEqual(self.question(), "one\ntwo\nthree")

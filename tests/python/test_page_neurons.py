@@ -20,7 +20,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from page_browser import HEARTH, PHONE, SCREENSHOTS, Page
+from page_browser import HEARTH, PHONE, Page
 
 
 class NeuronMapTest(Page):
@@ -49,7 +49,7 @@ class NeuronMapTest(Page):
 
     def setUp(self):
         super().setUp()
-        self.scheme("light")
+        self.find("#show-live").click()
         self.resting = threading.Event()
         self.worker = threading.Thread(target=self.generate, daemon=True)
         self.worker.start()
@@ -73,55 +73,66 @@ class NeuronMapTest(Page):
         self.worker.join()
         with urllib.request.urlopen(self.address + "/v1/hearth/neurons") as response:
             last = json.load(response)["last_pass"]["pass"]
-        self.until(lambda: self.browser.execute_script("return map.pass") == last)
-
-    # Colours of the canvas, and how many points have each.
-    def colours(self):
-        return self.browser.execute_script("""
-            const canvas = document.getElementById('map'), seen = {};
-            const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-            for (let i = 0; i < data.length; i += 4) {
-              if (data[i + 3] === 0) continue;
-              const colour = [data[i], data[i + 1], data[i + 2]].map(v => v >> 4).join();
-              seen[colour] = (seen[colour] || 0) + 1;
-            }
-            return seen;""")
+        self.until(lambda: self.inside("neurons", "return it.picture().pass") == last)
 
     # By place, all, and how many there are.
     def counts(self):
-        text = self.find("#map-legend").text + " " + self.find("#map-text").text
-        found = re.search(r"pinned in memory\s+([\d,]+) . [\d.]+%\s+found in the cache\s+([\d,]+) . "
-                          r"[\d.]+%\s+read from storage\s+([\d,]+) . [\d.]+%\s+([\d,]+) of ([\d,]+) "
-                          r"neurons were computed: [\d.]+%", text)
-        self.assertTrue(found, text)
-        return [int(part.replace(",", "")) for part in found.groups()]
+        legend, text = self.find("#map-legend").text, self.find("#map-text").text
+        places = re.search(r"always kept\s+([\d,]+)\s+.*read earlier\s+([\d,]+)\s+.*meanwhile\s+([\d,]+)", legend)
+        said = re.fullmatch(r"For the last word the model used ([\d,]+) of ([\d,]+) neurons; (\d+) of 100 were "
+                            r"already in memory, (\d+) came from the SSD meanwhile\.", text)
+        self.assertTrue(places and said, legend + text)
+        numbers = [int(part.replace(",", "")) for part in (*places.groups(), *said.groups())]
+        self.assertEqual(sum(numbers[5:]), 100)
+        self.assertAlmostEqual(numbers[6], 100 * numbers[2] / numbers[3], delta=0.51)
+        return numbers[:5]
 
-    def test_it_shows_where_neurons_were(self):
+    # How much of each place's colour is on the canvas: the sum of the points' strengths.
+    def ink(self):
+        return self.run_script("""
+            const canvas = document.getElementById('map'), context = canvas.getContext('2d');
+            const style = getComputedStyle(document.documentElement);
+            const hues = ['--pinned', '--cached', '--read'].map(name => {
+              const probe = document.createElement('canvas').getContext('2d');
+              probe.fillStyle = style.getPropertyValue(name);
+              probe.fillRect(0, 0, 1, 1);
+              return [...probe.getImageData(0, 0, 1, 1).data];
+            });
+            const data = context.getImageData(0, 0, canvas.width, canvas.height).data, sums = [0, 0, 0];
+            for (let i = 0; i < data.length; i += 4) {
+              if (data[i + 3] < 8) continue;  // too faint to tell its colour
+              const far = hues.map(h => [0, 1, 2].reduce((sum, k) => sum + (h[k] - data[i + k]) ** 2, 0));
+              sums[far.indexOf(Math.min(...far))] += data[i + 3];
+            }
+            return sums;""")
+
+    def test_it_shows_where_neurons_were_and_draws_amounts(self):
         self.rest()
         *counts, computed, there = self.counts()
         self.assertEqual(there, self.LAYERS * self.NEURONS)
         self.assertTrue(0 < computed < there)
         self.assertEqual(sum(counts), computed)
-        self.assertGreater(len(self.colours()), 1)
-        height = self.browser.execute_script("return document.documentElement.scrollHeight")
-        self.assertLessEqual(height, self.browser.execute_script("return window.innerHeight"))
+        ink = self.ink()
+        for count, part in zip(counts, ink):
+            self.assertAlmostEqual(count / computed, part / sum(ink), delta=0.06)
+        height = self.run_script("return document.documentElement.scrollHeight")
+        self.assertLessEqual(height, self.run_script("return window.innerHeight"))
         for scheme in ("light", "dark"):
             self.scheme(scheme)
             self.assertEqual(self.complaints(), [])
-            self.browser.execute_script("document.getElementById('live').scrollTop = 0")
-            self.browser.save_screenshot(f"{SCREENSHOTS}/neurons_{scheme}.png")
+            self.shoot(f"neurons_desktop_{scheme}")
 
     def test_the_keyboard_and_the_mouse_point_at_cells(self):
         self.rest()
         canvas = self.find("#map")
         canvas.send_keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
         self.assertIn("Layer 1, neurons 32 to 47", self.find("#tip").text)
-        self.assertIn("read from storage", self.find("#map-cell").get_attribute("textContent"))
+        self.assertIn("read from the SSD", self.find("#map-cell").get_attribute("textContent"))
         canvas.send_keys(Keys.END)
         self.assertIn("Layer 1, neurons 2,032 to 2,047", self.find("#tip").text)
         ActionChains(self.browser).move_to_element(canvas).perform()
         self.assertRegex(self.find("#tip").text, "Layer [56], neurons 1,0(08 to 1,023|24 to 1,039)")
-        self.browser.save_screenshot(f"{SCREENSHOTS}/neurons_tip.png")
+        self.shoot("neurons_tip_desktop_light")
         ActionChains(self.browser).move_to_element(self.find("#question")).perform()
         self.until(lambda: not self.find("#tip").is_displayed())
 
@@ -152,7 +163,7 @@ class NeuronMapTest(Page):
                 ? Promise.resolve(Response.json({shape: null, last_pass: null}))
                 : really(url, options);""")
         self.until(lambda: not self.find("#map").is_displayed())
-        self.assertIsNone(self.browser.execute_script("return map"))
+        self.assertIsNone(self.inside("neurons", "return it.picture()"))
         self.browser.execute_script("window.fetch = really")
         self.until(lambda: self.find("#map").is_displayed())
 
@@ -170,17 +181,68 @@ class NeuronMapTest(Page):
         self.until(silent)
         return self.requests()
 
-    def test_phones_show_it_with_the_live_view(self):
-        self.browser.set_window_size(*PHONE)
-        asked = self.falls_silent()  # nobody sees it
+    def test_nobody_is_asked_for_what_nobody_sees(self):
+        self.find("#show-live").click()
+        asked = self.falls_silent()
         self.find("#show-live").click()
         self.until(lambda: self.requests() > asked)
-        self.assertTrue(self.find("#map").is_displayed())
-        width = self.browser.execute_script("return document.documentElement.scrollWidth")
-        self.assertLessEqual(width, self.browser.execute_script("return window.innerWidth"))
+
+    def test_phones_show_a_strip_over_the_question(self):
+        self.find("#show-live").click()
+        self.resize(PHONE)
+        self.until(lambda: self.find("#strip").is_displayed())
+        self.rest()
+        self.assertEqual(self.find("#strip").size["height"], 48)
+        self.assertIn("For the last word the model used", self.find("#strip").get_attribute("aria-label"))
         self.assertEqual(self.complaints(), [])
-        self.browser.execute_script("document.getElementById('map-section').scrollIntoView()")
-        self.browser.save_screenshot(f"{SCREENSHOTS}/neurons_phone.png")
+        self.shoot("strip_phone_light")
+        self.find("#strip").click()
+        self.assertTrue(self.find("#map").is_displayed())
+        self.assertFalse(self.find("#strip").is_displayed())
+        self.assertEqual(self.overflow(), 0)
+        self.assertEqual(self.complaints(), [])
+        for scheme in ("light", "dark"):
+            self.scheme(scheme)
+            self.shoot(f"neurons_phone_{scheme}")
+
+    # The synthesized model has no chat template: its completions come as a chat's answer.
+    AS_CHAT = """
+        const really = window.fetch, words = 'Once upon a time there was a fox'.split(' ');
+        let count = 0;
+        window.fetch = async (url, options) => {
+          if (url !== '/v1/chat/completions') return really(url, options);
+          const response = await really('/v1/completions', {...options, body: JSON.stringify({
+              prompt: [5, 6, 7], max_tokens: 40, stream: true, logit_bias: {1: -100, 2: -100}})});
+          const retold = new TransformStream({transform(text, to) {
+            to.enqueue(text.replace(/"text":"(?:[^"\\\\]|\\\\.)*"/g, () =>
+                `"delta":{"content":"${words[count++ % words.length]} "}`));
+          }});
+          return new Response(response.body.pipeThrough(new TextDecoderStream()).pipeThrough(retold)
+              .pipeThrough(new TextEncoderStream()));
+        };"""
+
+    def test_an_answer_is_replayed_word_by_word(self):
+        self.rest()
+        self.run_script(self.AS_CHAT)
+        self.ask("Tell me")
+        self.until(lambda: self.find("#replay").is_displayed())
+        seen = self.browser.find_elements(By.CSS_SELECTOR, "#replay-words [data-record]")
+        self.assertGreater(len(seen), 4)
+        seen[1].click()
+        self.assertIn("\u201c" + seen[1].text.strip() + "\u201d", self.find("#map-title").text)
+        self.assertTrue(self.find("#map-text").text.startswith("For this word the model used"))
+        shown = "return it.picture().pass"
+        first = self.inside("neurons", shown)
+        self.find("#replay-at").send_keys(Keys.ARROW_RIGHT)
+        self.assertGreater(self.inside("neurons", shown), first)
+        self.assertEqual(self.complaints(), [])
+        self.shoot("replay_desktop_light")
+        self.find("#replay-at").send_keys(Keys.HOME)
+        self.find("#replay-play").click()
+        last = self.inside("neurons", shown)
+        self.until(lambda: self.inside("neurons", shown) > last)
+        self.find("#replay-now").click()
+        self.assertIn("For the last word", self.find("#map-text").text)
 
 
 if __name__ == "__main__":
