@@ -79,7 +79,7 @@ class Page(unittest.TestCase):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def until(self, condition):
-        return WebDriverWait(self.browser, 20).until(lambda _: condition())
+        return WebDriverWait(self.browser, 60).until(lambda _: condition())
 
     # At once: while an answer grows, its nodes come and go.
     def texts(self, selector):
