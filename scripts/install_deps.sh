@@ -10,7 +10,7 @@ set -euo pipefail
 build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libgtest-dev
        libgmock-dev liburing-dev coinor-libcbc-dev libedit-dev libz3-dev libboost-dev libjs-marked
-       libjs-katex node-highlight.js curl)
+       libjs-katex node-highlight.js libcurl4-openssl-dev libssl-dev curl)
 bench=("${build[@]}" libbenchmark-dev)
 clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
