@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -278,11 +279,20 @@ int Verify(const GgufFile& file, bool json) {
 }
 
 int Inspect(const InspectOptions& options) {
-  if (options.verify) return Verify(OpenModel(options.model, options.activation), options.json);
-  GgufFile file = GgufFile::Open(options.model, ForeignTensors::kList);
-  if (options.activation) GiveActivation(*options.activation, &file);
-  WarnOfActivation(file);
-  const Json description = Describe(file);
+  Json description;
+  if (const auto remote = FindRemoteName(options.model); remote && !options.verify) {
+    RemoteModel model(*remote);
+    if (options.activation) GiveActivation(*options.activation, &model.file());
+    WarnOfActivation(model.file());
+    description = Describe(model.file());
+  } else {
+    const std::string path = FindModel(options.model);
+    if (options.verify) return Verify(OpenModel(path, options.activation), options.json);
+    GgufFile file = GgufFile::Open(path, ForeignTensors::kList);
+    if (options.activation) GiveActivation(*options.activation, &file);
+    WarnOfActivation(file);
+    description = Describe(file);
+  }
   WriteOutput(options.json ? DumpJson(description) : DescribeText(description));
   return kExitDone;
 }
@@ -293,7 +303,13 @@ void AddInspectCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a model file holds and how it would run");
-  command->add_option("MODEL", options->model, "model file (GGUF)")->required()->check(NotEmpty());
+  command
+      ->add_option(
+          "MODEL", options->model,
+          "model file (GGUF), name of a model that 'hearth list' shows, or OWNER/REPO[:QUANT] "
+          "on the hub, of which the header alone is read")
+      ->required()
+      ->check(NotEmpty());
   auto* activation = AddActivationOption(*command, options->activation);
   command->add_flag("--json", options->json, "print one JSON document");
   command

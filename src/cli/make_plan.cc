@@ -117,7 +117,7 @@ bool IsOfBench(const AccessRecord& record, const GgufFile& file) {
 
 // The record of the model in its mode, made where there is none.
 AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode mode) {
-  if (wishes.is_shape) {
+  if (wishes.is_header) {
     throw Error(
         ErrorCode::kUnsupported, wishes.model.model,
         "it does not fit into this memory, and which experts a token needs is known only once "

@@ -20,7 +20,7 @@ struct PlanWishes {
   std::string text;                 // to learn from what the model needs; empty: the topic walk
   std::optional<int64_t> tokens;    // of it; nothing: 256, or what the text has
   bool record = false;              // also where that was learned before
-  bool is_shape = false;            // the file has a header alone: nothing can be learned from it
+  bool is_header = false;           // the file has a header alone: nothing can be learned from it
 };
 
 // Learns what the model needs where that is not known yet, with a notice, and keeps it. Warns of a

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/conversation.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -191,6 +192,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
     CheckSamplingOptions(*command, options->generate.sampling);
     if (command->count("--seed") == 0) options->generate.sampling.seed = RandomSeed();
     action = [options, is_chat] {
+      options->model.model = FindModel(options->model.model);
       SettlePlan(options->model);
       return is_chat ? RunChat(*options) : RunPrompt(*options);
     };

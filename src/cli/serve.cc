@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/help_format.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
@@ -67,6 +68,7 @@ int RunServer(const ServeArguments& arguments) {
     static_cast<void>(serve::AllowedOrigins(server.cors));
   });
   ModelOptions options = arguments.model;
+  options.model = FindModel(options.model);
   options.kv_sequences = arguments.parallel;
   options.more_program_bytes = kServerBytes;
   if (!arguments.session_folder.empty()) {
