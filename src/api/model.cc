@@ -164,6 +164,9 @@ std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptio
     const GgufFile file = loaded->model().Reopen();
     const std::string doubt = ActivationWarning(path, FindActivationHint(file));
     if (!doubt.empty()) options.on_warning(doubt + ": see LoadOptions::activation");
+    for (const std::string& warning : loaded->model().tokenizer().warnings()) {
+      options.on_warning(warning);
+    }
   }
   std::unique_ptr<SessionKeeper> sessions;
   if (!options.session_folder.empty()) {

@@ -167,7 +167,12 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
-  if (options.doubts) WarnOfActivation(loaded->model().Reopen());
+  if (options.doubts) {
+    WarnOfActivation(loaded->model().Reopen());
+    for (const std::string& warning : loaded->model().tokenizer().warnings()) {
+      PrintSentence("warning: " + warning);
+    }
+  }
   if (options.advises) PrintNotice(PackingAdvice(*loaded));
   return loaded;
 }

@@ -6,6 +6,9 @@
 #include <bitset>
 #include <utility>
 
+#include "base/error.h"
+#include "text/normal_form.h"
+
 namespace hearth {
 namespace {
 
@@ -25,7 +28,7 @@ size_t LongestTokenBytes(const Tokenizer& tokenizer) {
     // may be written with the mark.
     longest = std::max({longest, spelled.size(), tokenizer.VocabularyText(id).size()});
   }
-  return bytes.all() ? longest : 0;
+  return bytes.all() ? longest * (tokenizer.normalizes() ? kMostNfcShrink : 1) : 0;
 }
 
 }  // namespace

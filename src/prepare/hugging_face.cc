@@ -22,8 +22,6 @@ namespace hearth {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
-// Tokenizers of 250,000 tokens take some 35 MB.
-constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
 
 struct Name {
   const char* published;
@@ -48,8 +46,7 @@ class FolderReader {
   GgufFile Open() {
     const PublishedJson json = PublishedJson::Read(Path("config.json"), kMaxConfigBytes);
     config_ = ReadPublishedConfig(json, NameOfFolder());
-    SetPublishedTokenizer(PublishedJson::Read(Path("tokenizer.json"), kMaxTokenizerBytes),
-                          ReadSettings(), json, &config_.metadata);
+    SetPublishedTokenizer(folder_, json, &config_.metadata);
     ReadChatTemplate();
     SetPublishedPooling(folder_, config_.family->architecture, &config_.metadata);
     weights_.emplace(folder_);
@@ -71,12 +68,6 @@ class FolderReader {
     std::error_code failure;
     const std::filesystem::path whole = std::filesystem::canonical(folder_, failure);
     return (failure ? std::filesystem::path(folder_) : whole).filename();
-  }
-
-  PublishedJson ReadSettings() const {
-    const std::string path = Path("tokenizer_config.json");
-    if (!std::filesystem::exists(path)) return {path, nlohmann::json::object()};
-    return PublishedJson::Read(path, kMaxConfigBytes);
   }
 
   // Newer folders have it in a file of its own, which then has the last word.

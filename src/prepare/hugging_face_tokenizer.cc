@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "prepare/published_specials.h"
+#include "prepare/published_steps.h"
+#include "prepare/published_tokens.h"
+#include "prepare/sentencepiece_model.h"
 #include "text/pretokenizers.h"
-#include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 namespace hearth {
@@ -21,91 +25,69 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMaxTokens = 1 << 22;
-// How published patterns write what the built-in ones spell out.
-constexpr std::string_view kPublishedContractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-constexpr std::string_view kContractions =
-    "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])";
+constexpr uint64_t kMaxSettingsBytes = uint64_t{16} << 20;
+// Tokenizers of 250,000 tokens take some 35 MB.
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
 
+int32_t Number(TokenType type) { return static_cast<int32_t>(type); }
+
+// tokenizer.json.
 class TokenizerReader {
  public:
-  TokenizerReader(const PublishedJson& tokenizer, const PublishedJson& settings,
-                  const PublishedJson& config, GgufMetadata* metadata)
+  TokenizerReader(const PublishedJson& tokenizer, int64_t max_tokens, GgufMetadata* metadata)
       : tokenizer_(tokenizer),
-        settings_(settings),
-        config_(config),
+        model_(tokenizer.Object("model")),
         metadata_(*metadata),
-        max_tokens_(std::min(kMaxTokens, config.Int("vocab_size", kMaxTokens))) {}
+        tokens_(tokenizer.path(), max_tokens) {}
 
-  void Read() {
-    const PublishedJson model = tokenizer_.Object("model");
-    if (model.Text("type", "BPE") != "BPE") {
-      throw Error(ErrorCode::kUnsupported, model.path(), "type", "BPE",
-                  "'" + Printable(model.Text("type", "")) + "'");
+  PublishedTokens Read() {
+    CheckModel();
+    const PublishedSteps steps = ReadPublishedSteps(tokenizer_);
+    const PublishedJson vocabulary = model_.Object("vocab");
+    for (const auto& [text, id] : vocabulary.json().items()) {
+      tokens_.Place(text, id, TokenType::kNormal);
     }
-    ReadVocabulary(model);
-    const bool has_bytes = model.Bool("byte_fallback", false);
+    if (tokens_.size() == 0) throw tokens_.Corrupt("model: vocab", "tokens", "none");
     ReadAddedTokens();
-    const std::vector<std::string> merges = ReadMerges(model);
-    if (has_bytes) {
-      SetSentencePiece(merges);
+    const std::vector<std::string> merges = ReadMerges();
+    if (model_.Bool("byte_fallback", false)) {
+      SetSentencePiece(merges, steps);
     } else {
-      metadata_.SetString("tokenizer.ggml.model", "gpt2");
-      metadata_.SetString("tokenizer.ggml.pre", FindPreTokenizer());
-      metadata_.SetStrings("tokenizer.ggml.merges", merges);
+      SetByteLevel(merges, steps);
     }
-    metadata_.SetStrings("tokenizer.ggml.tokens", texts_);
-    metadata_.SetInt32s("tokenizer.ggml.token_type", types_);
-    SetSpecialTokens();
+    return std::move(tokens_);
   }
 
  private:
-  Error Corrupt(const std::string& what, const std::string& expected,
-                const std::string& found) const {
-    return Error(ErrorCode::kCorrupt, tokenizer_.path(), what, expected, Printable(found));
-  }
-
-  // Puts a token to its place; places that nothing takes stay unused.
-  void Place(const std::string& text, const Json& id, TokenType type) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(max_tokens_)) {
-      throw Corrupt("id of token '" + Printable(text) + "'",
-                    fmt::format("a number below {}", max_tokens_), id.dump());
+  void CheckModel() const {
+    if (model_.Text("type", "BPE") != "BPE") {
+      throw Error(ErrorCode::kUnsupported, model_.path(), "type", "BPE",
+                  "'" + Printable(model_.Text("type", "")) + "'");
     }
-    const auto at = id.get<size_t>();
-    while (texts_.size() <= at) {
-      texts_.push_back(fmt::format("[unused {}]", texts_.size()));
-      types_.push_back(static_cast<int32_t>(TokenType::kUnused));
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      const std::string text = model_.Text(key, "");
+      if (text.empty()) continue;
+      throw Error(ErrorCode::kUnsupported, model_.path(), key, "none", "'" + Printable(text) + "'");
     }
-    texts_[at] = text;
-    types_[at] = static_cast<int32_t>(type);
-    ids_[text] = static_cast<int32_t>(at);
-  }
-
-  void ReadVocabulary(const PublishedJson& model) {
-    const PublishedJson vocabulary = model.Object("vocab");
-    for (const auto& [text, id] : vocabulary.json().items()) {
-      Place(text, id, TokenType::kNormal);
-    }
-    if (texts_.empty()) throw Corrupt("model: vocab", "tokens", "none");
   }
 
   void ReadAddedTokens() {
     const Json* added = tokenizer_.Find("added_tokens");
     if (added == nullptr) return;
-    if (!added->is_array()) throw Corrupt("added_tokens", "a list", added->type_name());
+    if (!added->is_array()) throw tokens_.Corrupt("added_tokens", "a list", added->type_name());
     for (const Json& token : *added) {
-      if (!token.is_object()) throw Corrupt("added_tokens", "objects", token.type_name());
+      if (!token.is_object()) throw tokens_.Corrupt("added_tokens", "objects", token.type_name());
       const PublishedJson one(tokenizer_.path() + ": added_tokens", token);
-      const std::string text = one.Text("content", "");
-      const bool is_special = one.Bool("special", false);
-      Place(text, one.Has("id") ? *one.Find("id") : Json(nullptr),
-            is_special ? TokenType::kControl : TokenType::kUserDefined);
+      tokens_.PlaceAdded(one, one.Has("id") ? *one.Find("id") : Json(nullptr));
     }
   }
 
   // "left right" per merge: newer files have pairs, as pieces may hold spaces.
-  std::vector<std::string> ReadMerges(const PublishedJson& model) const {
-    const Json* merges = model.Find("merges");
-    if (merges == nullptr || !merges->is_array()) throw Corrupt("model: merges", "a list", "none");
+  std::vector<std::string> ReadMerges() const {
+    const Json* merges = model_.Find("merges");
+    if (merges == nullptr || !merges->is_array()) {
+      throw tokens_.Corrupt("model: merges", "a list", "none");
+    }
     std::vector<std::string> out;
     for (const Json& merge : *merges) {
       if (merge.is_string()) {
@@ -114,7 +96,7 @@ class TokenizerReader {
                  merge[1].is_string()) {
         out.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
       } else {
-        throw Corrupt("model: merges", "pairs of pieces", merge.dump());
+        throw tokens_.Corrupt("model: merges", "pairs of pieces", merge.dump());
       }
     }
     return out;
@@ -122,182 +104,165 @@ class TokenizerReader {
 
   // SentencePiece has scores: pieces that are merged first have the highest. Pieces that no merge
   // makes are never looked for but as what a text begins with.
-  void SetSentencePiece(const std::vector<std::string>& merges) {
-    std::vector<float> scores(texts_.size(), 0.0f);
-    std::vector<bool> is_merged(texts_.size(), false);
+  std::vector<float> Scores(const std::vector<std::string>& merges) {
+    std::vector<float> scores(tokens_.size(), 0.0f);
+    std::vector<bool> is_merged(tokens_.size(), false);
     for (size_t rank = 0; rank < merges.size(); ++rank) {
       std::string piece = merges[rank];
       const size_t space = piece.find(' ');
-      if (space == std::string::npos) throw Corrupt("model: merges", "pairs of pieces", piece);
+      if (space == std::string::npos) {
+        throw tokens_.Corrupt("model: merges", "pairs of pieces", piece);
+      }
       piece.erase(space, 1);
-      const auto found = ids_.find(piece);
-      if (found == ids_.end()) throw Corrupt("model: merges", "pieces of the vocabulary", piece);
-      const auto id = static_cast<size_t>(found->second);
+      const int64_t found = tokens_.Find(piece);
+      if (found < 0) throw tokens_.Corrupt("model: merges", "pieces of the vocabulary", piece);
+      const auto id = static_cast<size_t>(found);
       if (!is_merged[id]) scores[id] = -static_cast<float>(rank);
       is_merged[id] = true;
     }
-    for (size_t id = 0; id < texts_.size(); ++id) {
-      const bool is_normal = types_[id] == static_cast<int32_t>(TokenType::kNormal);
-      if (is_normal && ByteTokenValue(texts_[id]) >= 0) {
-        types_[id] = static_cast<int32_t>(TokenType::kByte);
+    for (size_t id = 0; id < tokens_.size(); ++id) {
+      const bool is_normal = tokens_.types[id] == Number(TokenType::kNormal);
+      if (is_normal && ByteTokenValue(tokens_.texts[id]) >= 0) {
+        tokens_.types[id] = Number(TokenType::kByte);
       } else if (is_normal && !is_merged[id]) {
         scores[id] = -static_cast<float>(merges.size() + id);
       }
     }
-    const std::string unknown = tokenizer_.Object("model").Text("unk_token", "");
-    if (const auto found = ids_.find(unknown); found != ids_.end()) {
-      types_[static_cast<size_t>(found->second)] = static_cast<int32_t>(TokenType::kUnknown);
-      metadata_.SetUint32("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(found->second));
+    return scores;
+  }
+
+  void SetSentencePiece(const std::vector<std::string>& merges, const PublishedSteps& steps) {
+    if (steps.byte_level || !steps.patterns.empty()) {
+      throw Error(ErrorCode::kUnsupported, tokenizer_.path(), "pre_tokenizer",
+                  "Metaspace or none, with byte_fallback", "one that cuts the text");
+    }
+    if (model_.Bool("ignore_merges", false)) {
+      throw Error(ErrorCode::kUnsupported, model_.path(), "ignore_merges",
+                  "false, with byte_fallback", "true");
+    }
+    std::vector<float> scores = Scores(merges);
+    const int64_t unknown = tokens_.Find(model_.Text("unk_token", ""));
+    if (unknown >= 0) {
+      tokens_.types[static_cast<size_t>(unknown)] = Number(TokenType::kUnknown);
+      metadata_.SetUint32("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(unknown));
     }
     metadata_.SetString("tokenizer.ggml.model", "llama");
     metadata_.SetString("tokenizer.ggml.pre", "default");
     metadata_.SetFloat32s("tokenizer.ggml.scores", std::move(scores));
-    metadata_.SetBool("tokenizer.ggml.add_space_prefix", PrependsSpace());
+    const std::string scheme = steps.metaspace.value_or("never");
+    metadata_.SetBool("tokenizer.ggml.add_space_prefix", steps.prepends_space || scheme != "never");
+    if (!steps.prepends_space && scheme == "first") metadata_.SetString(kSpacePrefixKey, "first");
+    if (!steps.prepends_space && scheme == "always") metadata_.SetString(kSpacePrefixKey, "word");
+    if (steps.nfc) metadata_.SetString(kNormalizerKey, "NFC");
   }
 
-  bool PrependsSpace() const {
-    const Json* normalizer = tokenizer_.Find("normalizer");
-    const Json* pre = tokenizer_.Find("pre_tokenizer");
-    if (normalizer != nullptr && normalizer->dump().find("\"Prepend\"") != std::string::npos) {
-      return true;
+  void SetByteLevel(std::vector<std::string> merges, const PublishedSteps& steps) {
+    const PreTokenizer& pre_tokenizer = FindPreTokenizer(steps);
+    metadata_.SetString("tokenizer.ggml.model", "gpt2");
+    metadata_.SetString("tokenizer.ggml.pre", std::string(pre_tokenizer.name));
+    metadata_.SetStrings("tokenizer.ggml.merges", std::move(merges));
+    if (pre_tokenizer.nfc != steps.nfc) {
+      metadata_.SetString(kNormalizerKey, steps.nfc ? "NFC" : "none");
     }
-    if (pre == nullptr || pre->dump().find("\"Metaspace\"") == std::string::npos) return false;
-    return pre->dump().find("\"prepend_scheme\":\"never\"") == std::string::npos &&
-           pre->dump().find("\"add_prefix_space\":false") == std::string::npos;
   }
 
-  // The built-in pre-tokenizer that splits as this file says.
-  std::string FindPreTokenizer() const {
-    std::vector<std::string> patterns;
-    const Json* pre = tokenizer_.Find("pre_tokenizer");
-    if (pre != nullptr) CollectPatterns(*pre, 0, &patterns);
+  // The built-in pre-tokenizer that splits as this file says; of several one that normalizes so too.
+  const PreTokenizer& FindPreTokenizer(const PublishedSteps& steps) const {
+    const bool ignores = model_.Bool("ignore_merges", false);
+    const PreTokenizer* found = nullptr;
     for (const PreTokenizer& known : PreTokenizers()) {
-      if (std::equal(known.patterns.begin(), known.patterns.end(), patterns.begin(),
-                     patterns.end())) {
-        const bool ignores = tokenizer_.Object("model").Bool("ignore_merges", false);
-        if (ignores == known.ignore_merges) return std::string(known.name);
+      if (known.ignore_merges != ignores ||
+          !std::equal(known.patterns.begin(), known.patterns.end(), steps.patterns.begin(),
+                      steps.patterns.end())) {
+        continue;
       }
+      if (found == nullptr || (found->nfc != steps.nfc && known.nfc == steps.nfc)) found = &known;
     }
+    if (found != nullptr && steps.byte_level) return *found;
     throw Error(ErrorCode::kUnsupported, tokenizer_.path(), "pre_tokenizer",
                 "one that is built in (GPT-2, Llama 3, Qwen2 and others)",
-                "'" + Printable(patterns.empty() ? "none" : patterns.front()) + "'");
-  }
-
-  void CollectPatterns(const Json& node, int depth, std::vector<std::string>* out) const {
-    constexpr int kMaxDepth = 4;
-    if (!node.is_object() || depth > kMaxDepth) return;
-    const PublishedJson one(tokenizer_.path() + ": pre_tokenizer", node);
-    const std::string type = one.Text("type", "");
-    if (type == "Sequence") {
-      const Json* list = one.Find("pretokenizers");
-      for (size_t i = 0; list != nullptr && list->is_array() && i < list->size(); ++i) {
-        CollectPatterns((*list)[i], depth + 1, out);
-      }
-    } else if (type == "Split") {
-      std::string pattern = one.Object("pattern").Text("Regex", "");
-      const size_t at = pattern.find(kPublishedContractions);
-      if (at != std::string::npos) {
-        pattern.replace(at, kPublishedContractions.size(), kContractions);
-      }
-      out->push_back(pattern);
-    } else if (type == "ByteLevel") {
-      if (one.Bool("add_prefix_space", false)) out->push_back("a space before the text");
-      // GPT-2's pattern, which ByteLevel knows by heart.
-      if (one.Bool("use_regex", true)) {
-        out->push_back(std::string(FindPreTokenizerOrNull("gpt-2")->patterns.front()));
-      }
-    } else {
-      out->push_back(type);
-    }
-  }
-
-  // The text of a token that tokenizer_config.json names, which is a text or an object.
-  std::string NamedToken(const char* key) const {
-    const Json* token = settings_.Find(key);
-    if (token == nullptr) return "";
-    if (token->is_object()) {
-      return PublishedJson(settings_.path() + ": " + key, *token).Text("content", "");
-    }
-    return settings_.Text(key, "");
-  }
-
-  void SetSpecialToken(const char* name, const char* gguf_key) {
-    const std::string text = NamedToken((std::string(name) + "_token").c_str());
-    int64_t id = -1;
-    if (const auto found = ids_.find(text); found != ids_.end()) id = found->second;
-    const std::string id_key = std::string(name) + "_token_id";
-    const Json* stated = config_.Find(id_key.c_str());
-    if (id < 0 && stated != nullptr) {
-      const Json& first = stated->is_array() && !stated->empty() ? stated->front() : *stated;
-      if (first.is_number_unsigned()) id = first.get<int64_t>();
-    }
-    if (id < 0) return;
-    if (id >= static_cast<int64_t>(texts_.size())) {
-      throw Corrupt(id_key, fmt::format("below {}", texts_.size()), std::to_string(id));
-    }
-    metadata_.SetUint32(gguf_key, static_cast<uint32_t>(id));
-  }
-
-  void SetSpecialTokens() {
-    SetSpecialToken("bos", "tokenizer.ggml.bos_token_id");
-    SetSpecialToken("eos", "tokenizer.ggml.eos_token_id");
-    SetSpecialToken("pad", "tokenizer.ggml.padding_token_id");
-    metadata_.SetBool("tokenizer.ggml.add_bos_token", AddsBos());
-    metadata_.SetBool("tokenizer.ggml.add_eos_token", false);
-    const std::string chat = ChatTemplate();
-    if (!chat.empty()) metadata_.SetString("tokenizer.chat_template", chat);
-  }
-
-  // Either a text or, where a model has several, objects with a name; empty where there is none.
-  std::string ChatTemplate() const {
-    const Json* chat = settings_.Find("chat_template");
-    if (chat == nullptr) return "";
-    if (chat->is_string()) return chat->get<std::string>();
-    if (!chat->is_array()) {
-      throw Error(ErrorCode::kCorrupt, settings_.path(), "chat_template", "a text or a list",
-                  chat->type_name());
-    }
-    for (const Json& one : *chat) {
-      if (!one.is_object()) continue;
-      const PublishedJson named(settings_.path() + ": chat_template", one);
-      if (named.Text("name", "") == "default") return named.Text("template", "");
-    }
-    return "";
-  }
-
-  // As the template says that is put around a text; tokenizer_config.json has the last word.
-  bool AddsBos() const {
-    if (settings_.Has("add_bos_token")) return settings_.Bool("add_bos_token", false);
-    const Json* post = tokenizer_.Find("post_processor");
-    if (post == nullptr || !post->is_object()) return false;
-    const auto adds = [](const Json& processor) {
-      if (!processor.is_object() || processor.value("type", Json()) != "TemplateProcessing") {
-        return false;
-      }
-      const Json single = processor.value("single", Json());
-      return single.is_array() && !single.empty() && single.front().is_object() &&
-             single.front().contains("SpecialToken");
-    };
-    if (adds(*post)) return true;
-    const Json parts = post->value("processors", Json());
-    return parts.is_array() && std::any_of(parts.begin(), parts.end(), adds);
+                "'" + Printable(steps.patterns.empty() ? "none" : steps.patterns.front()) + "'");
   }
 
   const PublishedJson& tokenizer_;
-  const PublishedJson& settings_;
-  const PublishedJson& config_;
+  const PublishedJson model_;
   GgufMetadata& metadata_;
-  const int64_t max_tokens_;  // rows of the embedding, where they are known
-  std::vector<std::string> texts_;
-  std::vector<int32_t> types_;
-  std::unordered_map<std::string, int32_t> ids_;
+  PublishedTokens tokens_;
 };
+
+// tokenizer.model, with the tokens that were added later: those of tokenizer_config.json, and of
+// added_tokens.json, which says no more than texts and ids.
+PublishedTokens ReadSentencePiece(const std::string& folder, const PublishedJson& settings,
+                                  int64_t max_tokens, GgufMetadata* metadata) {
+  const std::string path = folder + "/tokenizer.model";
+  SentencePieceModel model =
+      ParseSentencePieceModel(ReadPublishedText(path, kMaxTokenizerBytes), path);
+  PublishedTokens tokens(path, max_tokens);
+  for (size_t id = 0; id < model.texts.size(); ++id) {
+    tokens.Place(model.texts[id], id, static_cast<TokenType>(model.types[id]));
+  }
+  const std::string added = folder + "/added_tokens.json";
+  if (std::filesystem::exists(added)) {
+    const PublishedJson list = PublishedJson::Read(added, kMaxSettingsBytes);
+    for (const auto& [text, id] : list.json().items()) {
+      if (tokens.Find(text) < 0) tokens.Place(text, id, TokenType::kUserDefined);
+    }
+  }
+  const PublishedJson decoder = settings.Object("added_tokens_decoder");
+  for (const auto& [key, token] : decoder.json().items()) {
+    uint32_t id = 0;
+    const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (failure != std::errc() || end != key.data() + key.size() || !token.is_object()) {
+      throw tokens.Corrupt("added_tokens_decoder", "ids and objects", key);
+    }
+    // What the model itself has keeps its type.
+    if (id >= model.texts.size()) tokens.PlaceAdded({decoder.path(), token}, id);
+  }
+  model.scores.resize(tokens.size(), 0.0f);
+  metadata->SetString("tokenizer.ggml.model", "llama");
+  metadata->SetString("tokenizer.ggml.pre", "default");
+  metadata->SetFloat32s("tokenizer.ggml.scores", std::move(model.scores));
+  metadata->SetBool("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
+  if (!settings.Bool("legacy", true)) metadata->SetString(kSpacePrefixKey, "first");
+  const auto set_id = [&](const char* key, int32_t id) {
+    if (id >= 0) metadata->SetUint32(key, static_cast<uint32_t>(id));
+  };
+  set_id("tokenizer.ggml.unknown_token_id", model.unk_id);
+  set_id("tokenizer.ggml.bos_token_id", model.bos_id);
+  set_id("tokenizer.ggml.eos_token_id", model.eos_id);
+  set_id("tokenizer.ggml.padding_token_id", model.pad_id);
+  return tokens;
+}
+
+PublishedJson ReadOptional(const std::string& path) {
+  if (!std::filesystem::exists(path)) return {path, Json::object()};
+  return PublishedJson::Read(path, kMaxSettingsBytes);
+}
 
 }  // namespace
 
-void SetPublishedTokenizer(const PublishedJson& tokenizer, const PublishedJson& settings,
-                           const PublishedJson& config, GgufMetadata* metadata) {
-  TokenizerReader(tokenizer, settings, config, metadata).Read();
+void SetPublishedTokenizer(const std::string& folder, const PublishedJson& config,
+                           GgufMetadata* metadata) {
+  const PublishedJson settings = ReadOptional(folder + "/tokenizer_config.json");
+  const PublishedJson generation = ReadOptional(folder + "/generation_config.json");
+  // Rows of the embedding, where they are known.
+  const int64_t max_tokens = std::min(kMaxTokens, config.Int("vocab_size", kMaxTokens));
+  const std::string path = folder + "/tokenizer.json";
+  const auto set_rest = [&](const PublishedTokens& tokens, const PublishedJson& tokenizer) {
+    metadata->SetStrings("tokenizer.ggml.tokens", tokens.texts);
+    metadata->SetInt32s("tokenizer.ggml.token_type", tokens.types);
+    SetPublishedSpecials({tokens, tokenizer, settings, config, generation}, metadata);
+  };
+  if (std::filesystem::exists(path)) {
+    const PublishedJson tokenizer = PublishedJson::Read(path, kMaxTokenizerBytes);
+    set_rest(TokenizerReader(tokenizer, max_tokens, metadata).Read(), tokenizer);
+  } else if (std::filesystem::exists(folder + "/tokenizer.model")) {
+    set_rest(ReadSentencePiece(folder, settings, max_tokens, metadata), {path, Json::object()});
+  } else {
+    throw Error(ErrorCode::kNotFound, folder,
+                "there is neither tokenizer.json nor tokenizer.model; other tokenizers cannot be "
+                "read");
+  }
 }
 
 }  // namespace hearth

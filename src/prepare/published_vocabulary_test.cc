@@ -48,6 +48,7 @@ TEST_F(ModelFolderTest, ByteLevelVocabulariesTokenizeAlike) {
              {"merges", merges},
              {"ignore_merges", c.ignore_merges}}},
            {"added_tokens", added},
+           {"normalizer", c.ignore_merges ? Json(nullptr) : Json{{"type", "NFC"}}},
            {"pre_tokenizer",
             {{"type", "Sequence"},
              {"pretokenizers",

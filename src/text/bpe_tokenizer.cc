@@ -13,10 +13,15 @@ namespace {
 constexpr char kPreKey[] = "tokenizer.ggml.pre";
 constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 
-const PreTokenizer& FindPreTokenizer(const GgufMetadata& metadata) {
+// What the file names, else what its vocabulary is known to need; null where neither says.
+const PreTokenizer* FindPreTokenizer(const GgufMetadata& metadata) {
   const std::string* name = metadata.FindString(kPreKey);
-  const PreTokenizer* found = FindPreTokenizerOrNull(name == nullptr ? "" : *name);
-  if (found != nullptr) return *found;
+  if (name == nullptr || name->empty() || *name == "default") {
+    const std::vector<std::string>* tokens = metadata.FindStrings("tokenizer.ggml.tokens");
+    return tokens == nullptr ? nullptr : RecognizePreTokenizerOrNull(*tokens);
+  }
+  const PreTokenizer* found = FindPreTokenizerOrNull(*name);
+  if (found != nullptr) return found;
   std::string known = "one of default";
   for (const PreTokenizer& pre_tokenizer : PreTokenizers()) {
     known.append(", ").append(pre_tokenizer.name);
@@ -48,9 +53,18 @@ std::vector<Spelling> SpellBpeTokens(const Vocabulary& vocabulary) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> BpeTokenizer::Make(const GgufMetadata& metadata) {
-  const PreTokenizer& pre_tokenizer = FindPreTokenizer(metadata);
+  const PreTokenizer* named = FindPreTokenizer(metadata);
+  const PreTokenizer& pre_tokenizer = named != nullptr ? *named : *FindPreTokenizerOrNull("gpt-2");
   Vocabulary vocabulary = ReadVocabulary(metadata, "gpt2", pre_tokenizer.add_bos);
   const std::string where = vocabulary.where;
+  if (named == nullptr) {
+    vocabulary.warnings.push_back(where + ": " + kPreKey +
+                                  " does not say how text is split, and the vocabulary is not one "
+                                  "that is known: it is split as GPT-2 does");
+  } else if (vocabulary.pre.empty() || vocabulary.pre == "default") {
+    vocabulary.pre = named->name;
+  }
+  vocabulary.nfc = vocabulary.nfc.value_or(pre_tokenizer.nfc);
   const std::vector<std::string>* merges = metadata.FindStrings(kMergesKey);
   if (merges == nullptr) {
     throw CorruptVocabulary(where, kMergesKey, "an array of strings", "nothing");
@@ -99,7 +113,7 @@ void BpeTokenizer::AddMerges(const std::vector<std::string>& merges, const std::
   }
 }
 
-void BpeTokenizer::EncodeText(std::string_view text, bool /*at_start*/,
+void BpeTokenizer::EncodeText(std::string_view text, TextPlace /*place*/,
                               std::vector<TokenId>* ids) const {
   MergeScratch scratch;
   const RegexSplitter::Emit encode = [&](std::string_view piece) {

@@ -22,7 +22,7 @@ class BpeTokenizer final : public VocabTokenizer {
   static std::unique_ptr<Tokenizer> Make(const GgufMetadata& metadata);
 
  protected:
-  void EncodeText(std::string_view text, bool at_start, std::vector<TokenId>* ids) const override;
+  void EncodeText(std::string_view text, TextPlace place, std::vector<TokenId>* ids) const override;
 
  private:
   BpeTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings,

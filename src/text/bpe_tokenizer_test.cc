@@ -52,7 +52,8 @@ TEST_F(BpeTokenizerTest, FindsSpecialTokens) {
   EXPECT_EQ(Encode("<|im_end|>").size(), 10u);
   EXPECT_THAT(Encode("     w"), ElementsAre("    ", space_ + "w"));
   EXPECT_THAT(Encode("       "), ElementsAre("    ", "   "));
-  EXPECT_THAT(Encode("he<tool>he"), ElementsAre("he", "<tool>", "he"));
+  EXPECT_THAT(Encode("he<tool>he", true), ElementsAre("he", "<tool>", "he"));
+  EXPECT_EQ(Encode("he<tool>he").size(), 8u);
   EXPECT_EQ(tokenizer_->Decode(tokenizer_->Encode("a<|im_end|>b<tool>", {true})), "ab<tool>");
 }
 

@@ -1,5 +1,6 @@
 #include "text/pretokenizers.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -13,11 +14,11 @@ namespace {
 constexpr std::string_view kGpt2 =
     R"re('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))re";
 constexpr std::string_view kLlama3 =
-    R"re((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))re"
+    R"re((?i:'s|'t|'re|'ve|'m|'ll|'d))re"
     R"re(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)re"
     R"re(|\s+(?!\S)|\s+)re";
 constexpr std::string_view kQwen2 =
-    R"re((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))re"
+    R"re((?i:'s|'t|'re|'ve|'m|'ll|'d))re"
     R"re(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S))re"
     R"re(|\s+)re";
 constexpr std::string_view kFalconPunctuation = R"re([\p{P}\$\+<=>\^~\|`]+)re";
@@ -46,19 +47,19 @@ constexpr std::string_view kDigits = R"re(\p{N}+)re";
 constexpr std::string_view kSpaceAndLetters = R"re(\s?\p{L}+)re";
 constexpr std::string_view kSpaceAndPunctuation = R"re(\s?\p{P}+)re";
 constexpr std::string_view kTekken =
-    R"re([^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+)re"
-    R"re(|[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*|\p{N})re"
-    R"re(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
+    R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)re"
+    R"re(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)re"
+    R"re(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
 constexpr std::string_view kQwen35 =
-    R"re((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))re"
+    R"re((?i:'s|'t|'re|'ve|'m|'ll|'d))re"
     R"re(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+)re"
     R"re(|\s+(?!\S)|\s+)re";
 constexpr std::string_view kGpt4o =
-    R"re([^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+(?:'[sS]|'[tT])re"
-    R"re(|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?)re"
-    R"re(|[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*(?:'[sS]|'[tT])re"
-    R"re(|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3})re"
-    R"re(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
+    R"re([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)re"
+    R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)?)re"
+    R"re(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)re"
+    R"re((?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+)re"
+    R"re(|\s+(?!\S)|\s+)re";
 constexpr std::string_view kThreeDigits = R"re(\p{N}{1,3})re";
 constexpr std::string_view kDeepseekV3EastAsian = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+";
 constexpr std::string_view kDeepseekV3 =
@@ -80,50 +81,108 @@ constexpr std::string_view kGpt4oPatterns[] = {kGpt4o};
 constexpr std::string_view kDeepseekV3Patterns[] = {kThreeDigits, kDeepseekV3EastAsian,
                                                     kDeepseekV3};
 
-constexpr std::string_view kGpt2Aliases[] = {"phi-2", "olmo"};
-constexpr std::string_view kLlamaBpeAliases[] = {"llama3", "llama-v3", "falcon3"};
-constexpr std::string_view kSmaugBpeAliases[] = {"dbrx"};
-constexpr std::string_view kQwen2Aliases[] = {"stablelm2", "deepseek-r1-qwen", "megrez"};
-constexpr std::string_view kStarcoderAliases[] = {"smollm", "codeshell"};
-constexpr std::string_view kGpt4oAliases[] = {"llama4"};
+constexpr std::string_view kGpt2Aliases[] = {
+    "phi-2",   "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "modern-bert",    "gigachat",
+    "a.x-4.0", "mellum",  "exaone4", "jais",       "trillion",   "granite-docling"};
+constexpr std::string_view kMptAliases[] = {"olmo"};
+constexpr std::string_view kLlamaBpeAliases[] = {
+    "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"};
+constexpr std::string_view kSmaugBpeAliases[] = {"dbrx", "chatglm-bpe"};
+constexpr std::string_view kGlm4Aliases[] = {"glm5"};
+constexpr std::string_view kQwen2Aliases[] = {"stablelm2", "deepseek-r1-qwen", "megrez",
+                                              "f2llmv2", "hunyuan"};
+constexpr std::string_view kGrok2Aliases[] = {"kormo", "solar-open"};
+constexpr std::string_view kStarcoderAliases[] = {"smollm", "codeshell", "exaone", "minerva-7b",
+                                                  "mellum2"};
+constexpr std::string_view kGpt4oAliases[] = {"llama4", "kanana2", "minimax-m2", "talkie"};
+constexpr std::string_view kDeepseekV3Aliases[] = {"hunyuan-dense", "joyai-llm", "hy_v4"};
 
 constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "gpt-2", .aliases = kGpt2Aliases, .patterns = kGpt2Patterns},
-    {.name = "mpt", .aliases = {}, .patterns = kGpt2Patterns},
+    {.name = "mpt", .aliases = kMptAliases, .patterns = kGpt2Patterns, .nfc = true},
     {.name = "llama-bpe",
      .aliases = kLlamaBpeAliases,
      .patterns = kLlama3Patterns,
      .ignore_merges = true,
      .add_bos = true},
+    {.name = "glm4", .aliases = kGlm4Aliases, .patterns = kLlama3Patterns, .ignore_merges = true},
     {.name = "smaug-bpe", .aliases = kSmaugBpeAliases, .patterns = kLlama3Patterns},
-    {.name = "qwen2", .aliases = kQwen2Aliases, .patterns = kQwen2Patterns},
+    {.name = "qwen2", .aliases = kQwen2Aliases, .patterns = kQwen2Patterns, .nfc = true},
+    {.name = "grok-2", .aliases = kGrok2Aliases, .patterns = kQwen2Patterns},
     {.name = "falcon", .aliases = {}, .patterns = kFalconPatterns},
     {.name = "starcoder", .aliases = kStarcoderAliases, .patterns = kOneDigitGpt2Patterns},
     {.name = "refact", .aliases = {}, .patterns = kOneDigitGpt2Patterns},
-    {.name = "command-r", .aliases = {}, .patterns = kOneDigitGpt2Patterns},
+    {.name = "command-r", .aliases = {}, .patterns = kOneDigitGpt2Patterns, .nfc = true},
     {.name = "deepseek-llm", .aliases = {}, .patterns = kDeepseekLlmPatterns},
     {.name = "deepseek-coder", .aliases = {}, .patterns = kDeepseekCoderPatterns},
-    {.name = "tekken", .aliases = {}, .patterns = kTekkenPatterns, .ignore_merges = true},
-    {.name = "qwen35", .aliases = {}, .patterns = kQwen35Patterns},
+    {.name = "tekken",
+     .aliases = {},
+     .patterns = kTekkenPatterns,
+     .ignore_merges = true,
+     .add_bos = true},
+    {.name = "qwen35", .aliases = {}, .patterns = kQwen35Patterns, .nfc = true},
     {.name = "gpt-4o", .aliases = kGpt4oAliases, .patterns = kGpt4oPatterns},
-    {.name = "deepseek-v3", .aliases = {}, .patterns = kDeepseekV3Patterns},
+    {.name = "deepseek-v3", .aliases = kDeepseekV3Aliases, .patterns = kDeepseekV3Patterns},
 };
 
-// Two forms in the published patterns cost more than they must; each replacement matches exactly
-// the same texts.
-struct Rewrite {
-  std::string_view from;
-  std::string_view to;
+// Tokens that only one vocabulary has at these places.
+struct Landmark {
+  size_t id;
+  std::string_view text;
 };
-constexpr Rewrite kRewrites[] = {
-    // A letter other than a-z (A-Z): one class instead of a group, whose repeats would each keep
-    // a frame to backtrack to (a million letters overflow any stack).
-    {R"re(((?=[\p{L}])([^a-z])))re", R"re([^\P{L}a-z])re"},
-    {R"re(((?=[\p{L}])([^A-Z])))re", R"re([^\P{L}A-Z])re"},
-    // White space at the end: tried once per run of it instead of at each of its characters,
-    // where every try runs to the end of the run.
-    {R"re(\s+$)re", R"re((?<!\s)\s++$)re"},
+struct KnownVocabulary {
+  std::string_view pre_tokenizer;
+  Landmark landmarks[3];
 };
+// Files whose vocabulary was extended still have them: only ids after the last were added.
+constexpr KnownVocabulary kKnownVocabularies[] = {
+    {"gpt-2", {{256, "\u0120t"}, {50255, "\u0120gazed"}, {50256, "<|endoftext|>"}}},
+    {"mpt", {{0, "<|endoftext|>"}, {1, "<|padding|>"}, {256, "\u0120s"}}},
+    {"llama-bpe", {{256, "\u0120\u0120"}, {128000, "<|begin_of_text|>"}, {128001, "<|end_of_text|>"}}},
+    {"qwen2", {{151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}}},
+    {"qwen35", {{248044, "<|endoftext|>"}, {248045, "<|im_start|>"}, {248046, "<|im_end|>"}}},
+    {"falcon", {{0, ">>TITLE<<"}, {10, ">>MIDDLE<<"}, {11, "<|endoftext|>"}}},
+    {"tekken", {{1, "<s>"}, {3, "[INST]"}, {131071, "\u00E5\u0132\u012F\u00E6\u00B1\u012B\u00E4\u00B9\u00A6"}}},
+    {"gpt-4o", {{256, "\u0120\u0120"}, {258, "in"}, {199999, "<|endoftext|>"}}},
+    {"deepseek-llm",
+     {{256, "or"},
+      {100000, "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>"},
+      {100001, "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"}}},
+    {"deepseek-coder",
+     {{32000, "\u00F5"},
+      {32013, "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>"},
+      {32014, "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"}}},
+    {"deepseek-v3",
+     {{0, "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>"},
+      {1, "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"},
+      {2, "<\uFF5C\u2581pad\u2581\uFF5C>"}}},
+};
+
+// White space at the end: tried once per run of it instead of at each of its characters, where
+// every try runs to the end of the run.
+constexpr std::string_view kSlowSpacesAtEnd = R"re(\s+$)re";
+constexpr std::string_view kFastSpacesAtEnd = R"re((?<!\s)\s++$)re";
+
+// Unicode's white space for \s, and everything else for \S.
+std::string WithUnicodeSpace(std::string_view pattern) {
+  std::string out;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const bool is_escape = pattern[i] == '\\' && i + 1 < pattern.size();
+    if (!is_escape) {
+      out += pattern[i];
+      continue;
+    }
+    const char what = pattern[++i];
+    if (what == 's') {
+      out += "\\p{White_Space}";
+    } else if (what == 'S') {
+      out += "\\P{White_Space}";
+    } else {
+      out.append({'\\', what});
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -140,18 +199,23 @@ const PreTokenizer* FindPreTokenizerOrNull(std::string_view name) {
   return nullptr;
 }
 
+const PreTokenizer* RecognizePreTokenizerOrNull(const std::vector<std::string>& tokens) {
+  const auto is_there = [&tokens](const Landmark& landmark) {
+    return landmark.id < tokens.size() && tokens[landmark.id] == landmark.text;
+  };
+  for (const KnownVocabulary& known : kKnownVocabularies) {
+    if (std::all_of(std::begin(known.landmarks), std::end(known.landmarks), is_there)) {
+      return FindPreTokenizerOrNull(known.pre_tokenizer);
+    }
+  }
+  return nullptr;
+}
+
 std::vector<std::string> SplitPatterns(const PreTokenizer& pre_tokenizer) {
   std::vector<std::string> patterns;
   for (const std::string_view published : pre_tokenizer.patterns) {
-    std::string pattern(published);
-    for (const Rewrite& rewrite : kRewrites) {
-      size_t at = 0;
-      while ((at = pattern.find(rewrite.from, at)) != std::string::npos) {
-        pattern.replace(at, rewrite.from.size(), rewrite.to);
-        at += rewrite.to.size();
-      }
-    }
-    patterns.push_back(std::move(pattern));
+    patterns.push_back(
+        WithUnicodeSpace(published == kSlowSpacesAtEnd ? kFastSpacesAtEnd : published));
   }
   return patterns;
 }

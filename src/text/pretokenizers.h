@@ -15,6 +15,7 @@ struct PreTokenizer {
   std::span<const std::string_view> patterns;  // applied one after another, as published
   bool ignore_merges = false;  // a piece that is a vocabulary entry is taken as it is
   bool add_bos = false;        // where the file does not say
+  bool nfc = false;            // texts are brought to Unicode's normal form C first
 };
 
 std::span<const PreTokenizer> PreTokenizers();
@@ -23,8 +24,12 @@ std::span<const PreTokenizer> PreTokenizers();
 // files without the key stem. Null for a name that is not built in.
 const PreTokenizer* FindPreTokenizerOrNull(std::string_view name);
 
+// The pre-tokenizer of a vocabulary that a file does not name: found by the places of tokens that
+// no other vocabulary has there. Null where it is not certain.
+const PreTokenizer* RecognizePreTokenizerOrNull(const std::vector<std::string>& tokens);
+
 // The patterns for RegexSplitter: what the published ones match, in a form that needs neither
-// time nor stack beyond linear.
+// time nor stack beyond linear. White space is Unicode's: PCRE2's own \s has U+180E too.
 std::vector<std::string> SplitPatterns(const PreTokenizer& pre_tokenizer);
 
 }  // namespace hearth

@@ -28,20 +28,34 @@ std::vector<std::string> Pieces(std::string_view name, std::string_view text) {
   return Pieces(RegexSplitter(SplitPatterns(*FindPreTokenizerOrNull(name))), text);
 }
 
+// Two sources: the second knows normal forms, and has patterns where the first is wrong.
 TEST(PreTokenizers, EqualThePublishedOnes) {
-  HEARTH_NEED_SHARED("data/vocab/pretokenizers.json");
-  const auto published =
-      nlohmann::json::parse(ReadWholeFile(SharedPath("data/vocab/pretokenizers.json")))["pre"];
-  EXPECT_EQ(published.size(), PreTokenizers().size());
+  HEARTH_NEED_SHARED("data/vocab/2026/pretokenizers.json");
+  const auto read = [](const char* path) {
+    return nlohmann::json::parse(ReadWholeFile(SharedPath(path)))["pre"];
+  };
+  auto published = read("data/vocab/pretokenizers.json");
+  published.merge_patch(read("data/vocab/2026/pretokenizers.json"));
+  ASSERT_GE(published.size(), 15u);
+  // The same matches, spelled without regard to case.
+  const std::string spelled = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])";
   for (const auto& [name, expected] : published.items()) {
     SCOPED_TRACE(name);
     const PreTokenizer* found = FindPreTokenizerOrNull(name);
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found->name, name);
-    const std::vector<std::string> patterns = expected["split"];
+    std::vector<std::string> patterns = expected["split"];
+    for (std::string& pattern : patterns) {
+      const size_t at = pattern.find(spelled);
+      if (at != std::string::npos) {
+        pattern.replace(at, spelled.size(), "(?i:'s|'t|'re|'ve|'m|'ll|'d)");
+      }
+    }
     EXPECT_THAT(found->patterns, ElementsAreArray(patterns));
     EXPECT_EQ(found->ignore_merges, expected.value("ignore_merges", false));
     EXPECT_EQ(found->add_bos, expected.value("add_bos", false));
+    // Command-R's tokenizer does so too (transformers' CohereTokenizer).
+    EXPECT_EQ(found->nfc, name == "command-r" || expected.value("normalize", "") == "NFC");
   }
 }
 
@@ -75,9 +89,47 @@ TEST(PreTokenizers, CutAsTheirModelsDo) {
   EXPECT_THAT(Pieces("tekken", "camelCase HTTPServer a/b"),
               ElementsAre("camel", "Case", " HTTPServer", " a", "/b"));
   EXPECT_THAT(Pieces("gpt-4o", "It's HTTPServer'll"), ElementsAre("It's", " HTTPServer'll"));
+  EXPECT_THAT(Pieces("gpt-4o", "caf\u0065\u0301S \u0E17\u0E35\u0E48 1234"),
+              ElementsAre("cafe\u0301", "S", " \u0E17\u0E35\u0E48", " ", "123", "4"));
+  EXPECT_THAT(Pieces("tekken", "\u0939\u093F\u0928\u094D\u0926\u0940 it's"),
+              ElementsAre("\u0939\u093F\u0928\u094D\u0926\u0940", " it", "'s"));
+  EXPECT_THAT(Pieces("llama-bpe", "I'\u017F 'LL"), ElementsAre("I", "'\u017F", " '", "LL"));
   EXPECT_THAT(Pieces("qwen35", "e\u0301t\u00E9 x"), ElementsAre("e\u0301t\u00E9", " x"));
   EXPECT_THAT(Pieces("deepseek-v3", "\u4E2D\u6587 12345 a.net"),
               ElementsAre("\u4E2D\u6587", " ", "123", "45", " a", ".net"));
+}
+
+// No white space since Unicode 6.3, unlike U+2028.
+TEST(PreTokenizers, MongolianVowelSeparatorIsNoSpace) {
+  for (const PreTokenizer& pre_tokenizer : PreTokenizers()) {
+    for (const std::string& pattern : SplitPatterns(pre_tokenizer)) {
+      EXPECT_EQ(pattern.find("\\s"), std::string::npos) << pattern;
+      EXPECT_EQ(pattern.find("\\S"), std::string::npos) << pattern;
+    }
+  }
+  EXPECT_THAT(Pieces("gpt-2", "a \u180E! b\u180E\u180E."),
+              ElementsAre("a", " \u180E!", " b", "\u180E\u180E."));
+  EXPECT_THAT(Pieces("gpt-2", "a\u2028\u2028b"), ElementsAre("a", "\u2028", "\u2028", "b"));
+}
+
+TEST(PreTokenizers, AliasesSplitAsTheirPattern) {
+  const auto pattern_of = [](std::string_view name) {
+    return FindPreTokenizerOrNull(name)->patterns.front();
+  };
+  EXPECT_EQ(FindPreTokenizerOrNull("pixtral"), FindPreTokenizerOrNull("llama-bpe"));
+  for (const char* name : {"chatglm-bpe", "glm4", "glm5"}) {
+    EXPECT_EQ(pattern_of(name), pattern_of("llama-bpe"));
+    EXPECT_FALSE(FindPreTokenizerOrNull(name)->add_bos);
+    EXPECT_EQ(FindPreTokenizerOrNull(name)->ignore_merges, std::string_view(name) != "chatglm-bpe");
+  }
+  for (const char* name : {"kormo", "solar-open", "grok-2"}) {
+    EXPECT_EQ(pattern_of(name), pattern_of("qwen2"));
+    EXPECT_FALSE(FindPreTokenizerOrNull(name)->nfc);
+  }
+  EXPECT_TRUE(FindPreTokenizerOrNull("stablelm2")->nfc);
+  EXPECT_EQ(FindPreTokenizerOrNull("minerva-7b"), FindPreTokenizerOrNull("starcoder"));
+  EXPECT_EQ(FindPreTokenizerOrNull("kanana2"), FindPreTokenizerOrNull("gpt-4o"));
+  EXPECT_EQ(FindPreTokenizerOrNull("hy_v4"), FindPreTokenizerOrNull("deepseek-v3"));
 }
 
 // Characters on which the patterns decide.
@@ -95,21 +147,18 @@ std::string RandomText(std::mt19937& random, size_t length) {
 // What runs is a faster form of what was published.
 TEST(PreTokenizers, RewrittenPatternsCutTheSame) {
   std::mt19937 random(11);
-  int rewritten = 0;
   for (const PreTokenizer& pre_tokenizer : PreTokenizers()) {
     SCOPED_TRACE(pre_tokenizer.name);
     const std::vector<std::string> published(pre_tokenizer.patterns.begin(),
                                              pre_tokenizer.patterns.end());
-    if (SplitPatterns(pre_tokenizer) == published) continue;
-    ++rewritten;
+    EXPECT_NE(SplitPatterns(pre_tokenizer), published);
     const RegexSplitter slow(published);
     const RegexSplitter fast(SplitPatterns(pre_tokenizer));
-    for (int i = 0; i < 20000; ++i) {
+    for (int i = 0; i < 5000; ++i) {
       const std::string text = RandomText(random, 1 + random() % 12);
       ASSERT_EQ(Pieces(slow, text), Pieces(fast, text)) << text;
     }
   }
-  EXPECT_EQ(rewritten, 3);  // deepseek-llm, tekken, gpt-4o
 }
 
 TEST(PreTokenizers, LoseNothingAndTakeLinearTime) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -65,18 +66,27 @@ uint32_t PriorityOfScore(float score) {
   return ~ascending;
 }
 
-std::vector<uint32_t> ReadPriorities(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+// Where the scores are missing, the place in the vocabulary says the same: training appends pieces
+// in the order of their merges.
+std::vector<uint32_t> ReadPriorities(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   const std::optional<std::vector<float>> scores = metadata.FindFloats(kScoresKey);
-  if (!scores || scores->size() != vocabulary.texts.size()) {
-    throw CorruptVocabulary(vocabulary.where, kScoresKey,
-                            std::to_string(vocabulary.texts.size()) + " scores, one per token",
-                            scores ? std::to_string(scores->size()) : "nothing");
-  }
   std::vector<uint32_t> priorities;
+  if (!scores) {
+    vocabulary->warnings.push_back(vocabulary->where + ": there is no " + kScoresKey +
+                                   ": pieces are merged in the order of the vocabulary");
+    priorities.resize(vocabulary->texts.size());
+    std::iota(priorities.begin(), priorities.end(), 0u);
+    return priorities;
+  }
+  if (scores->size() != vocabulary->texts.size()) {
+    throw CorruptVocabulary(vocabulary->where, kScoresKey,
+                            std::to_string(vocabulary->texts.size()) + " scores, one per token",
+                            std::to_string(scores->size()));
+  }
   priorities.reserve(scores->size());
   for (const float score : *scores) {
     if (std::isnan(score)) {
-      throw CorruptVocabulary(vocabulary.where, kScoresKey, "numbers", "NaN");
+      throw CorruptVocabulary(vocabulary->where, kScoresKey, "numbers", "NaN");
     }
     priorities.push_back(PriorityOfScore(score));
   }
@@ -102,17 +112,31 @@ size_t WordLength(std::string_view text) {
 
 std::unique_ptr<Tokenizer> SpmTokenizer::Make(const GgufMetadata& metadata) {
   Vocabulary vocabulary = ReadVocabulary(metadata, "llama", /*default_add_bos=*/true);
-  std::vector<uint32_t> priorities = ReadPriorities(metadata, vocabulary);
+  std::vector<uint32_t> priorities = ReadPriorities(metadata, &vocabulary);
   const std::vector<Spelling> spellings = SpellSpmTokens(vocabulary);
-  const bool add_space_prefix = metadata.FindBool("tokenizer.ggml.add_space_prefix").value_or(true);
+  const SpacePrefix space_prefix = ReadSpacePrefix(metadata, vocabulary.where);
   return std::unique_ptr<Tokenizer>(
-      new SpmTokenizer(std::move(vocabulary), spellings, std::move(priorities), add_space_prefix));
+      new SpmTokenizer(std::move(vocabulary), spellings, std::move(priorities), space_prefix));
+}
+
+SpmTokenizer::SpacePrefix SpmTokenizer::ReadSpacePrefix(const GgufMetadata& metadata,
+                                                        const std::string& where) {
+  if (!metadata.FindBool("tokenizer.ggml.add_space_prefix").value_or(true)) {
+    return SpacePrefix::kNever;
+  }
+  const std::string* name = metadata.FindString(kSpacePrefixKey);
+  if (name == nullptr || *name == "text") return SpacePrefix::kText;
+  if (*name == "word") return SpacePrefix::kWord;
+  if (*name == "first") return SpacePrefix::kFirst;
+  throw CorruptVocabulary(where, kSpacePrefixKey, "text, word or first", Printable(*name));
 }
 
 SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings,
-                           std::vector<uint32_t> priorities, bool add_space_prefix)
-    : VocabTokenizer(std::move(vocabulary), spellings), priorities_(std::move(priorities)) {
-  adds_space_ = add_space_prefix;
+                           std::vector<uint32_t> priorities, SpacePrefix space_prefix)
+    : VocabTokenizer(std::move(vocabulary), spellings),
+      space_prefix_(space_prefix),
+      priorities_(std::move(priorities)) {
+  adds_space_ = space_prefix != SpacePrefix::kNever;
   byte_tokens_.fill(-1);
   for (size_t i = 0; i < vocab_size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -125,10 +149,17 @@ SpmTokenizer::SpmTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& s
   }
 }
 
-void SpmTokenizer::EncodeText(std::string_view text, bool at_start,
+bool SpmTokenizer::TakesSpace(std::string_view text, TextPlace place) const {
+  if (place == TextPlace::kInside || space_prefix_ == SpacePrefix::kNever) return false;
+  if (space_prefix_ == SpacePrefix::kText) return true;
+  if (text.starts_with(' ') || text.starts_with(kSpaceMark)) return false;
+  return space_prefix_ == SpacePrefix::kWord || place == TextPlace::kStart;
+}
+
+void SpmTokenizer::EncodeText(std::string_view text, TextPlace place,
                               std::vector<TokenId>* ids) const {
   // As SentencePiece does: its space mark, written out in a text, is a space.
-  std::string normalized = at_start && adds_space_ ? " " : "";
+  std::string normalized = TakesSpace(text, place) ? " " : "";
   normalized += text.find(kSpaceMark) == std::string_view::npos ? text : Unescape(text);
   MergeScratch scratch;
   for (std::string_view rest = normalized; !rest.empty();) {

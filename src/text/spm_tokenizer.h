@@ -18,11 +18,17 @@ class SpmTokenizer final : public VocabTokenizer {
   static std::unique_ptr<Tokenizer> Make(const GgufMetadata& metadata);
 
  protected:
-  void EncodeText(std::string_view text, bool at_start, std::vector<TokenId>* ids) const override;
+  void EncodeText(std::string_view text, TextPlace place, std::vector<TokenId>* ids) const override;
 
  private:
+  // Where a space is put before a text that the file does not have (kSpacePrefixKey).
+  enum class SpacePrefix { kNever, kText, kWord, kFirst };
+
   SpmTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings,
-               std::vector<uint32_t> priorities, bool add_space_prefix);
+               std::vector<uint32_t> priorities, SpacePrefix space_prefix);
+
+  static SpacePrefix ReadSpacePrefix(const GgufMetadata& metadata, const std::string& where);
+  bool TakesSpace(std::string_view text, TextPlace place) const;
 
   // One run of text that no merge crosses the ends of.
   void EncodeWord(std::string_view word, MergeScratch* scratch, std::vector<TokenId>* ids) const;
@@ -31,6 +37,7 @@ class SpmTokenizer final : public VocabTokenizer {
 
   // No token holds a space after another character, so that words can be merged one by one.
   bool words_are_separate_ = true;
+  SpacePrefix space_prefix_;
   std::vector<uint32_t> priorities_;           // by token; smaller merges first
   std::array<TokenId, 256> byte_tokens_ = {};  // -1 where there is none
 };

@@ -2,7 +2,7 @@
 //
 // Built from a GGUF's `tokenizer.ggml.*` keys: SentencePiece-style BPE with byte fallback
 // (`model` = llama) and byte-level BPE (`model` = gpt2, pre-tokenizer by `tokenizer.ggml.pre`;
-// where that is missing or "default": GPT-2's).
+// where that is missing or "default" the vocabulary is recognized, else GPT-2's, with a warning).
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ enum class TokenType : uint8_t {
 };
 
 struct EncodeOptions {
-  // Also recognize control tokens written out in the text ("<|im_end|>"). Only for text that the
-  // program wrote itself: never for what a user typed.
+  // Also recognize control tokens and user-defined markers written out in the text ("<|im_end|>").
+  // Only for text that the program wrote itself: never for what a user typed.
   bool parse_special = false;
 };
 
@@ -75,13 +75,19 @@ class Tokenizer {
   virtual std::string_view TokenBytes(TokenId id) const = 0;
 
   const std::string& kind() const { return kind_; }  // "llama" or "gpt2"
-  const std::string& pre() const { return pre_; }    // pre-tokenizer name, may be empty
+  // Pre-tokenizer name as the file has it, or that of a recognized vocabulary; may be empty.
+  const std::string& pre() const { return pre_; }
+  // What the file leaves open or has wrong, and how it was read: sentences for the user.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  // Texts are brought to normal form C before they are encoded.
+  bool normalizes() const { return normalizes_; }
   size_t vocab_size() const { return texts_.size(); }
   const SpecialTokens& special() const { return special_; }
   // As in the vocabulary: U+2581 for a space, GPT-2's byte letters, "<0x0A>". id in range.
   const std::string& VocabularyText(TokenId id) const { return texts_[static_cast<size_t>(id)]; }
   TokenType type(TokenId id) const { return types_[static_cast<size_t>(id)]; }
-  // EOS, end of turn, and what the vocabulary names as such (<|im_end|>, <|eot_id|>, ...).
+  // What ends an answer: every end that the file names, and what the vocabulary spells as one
+  // (<|im_end|>, <|eot_id|>, <|fim_pad|>, ...).
   bool IsEndOfGeneration(TokenId id) const;
   // Exact match in the vocabulary, -1 where there is none.
   virtual TokenId FindToken(std::string_view vocabulary_text) const = 0;
@@ -99,6 +105,8 @@ class Tokenizer {
   std::vector<TokenType> types_;
   SpecialTokens special_;
   bool adds_space_ = false;
+  bool normalizes_ = false;
+  std::vector<std::string> warnings_;
   std::vector<TokenId> end_tokens_;  // sorted
 };
 
@@ -122,7 +130,7 @@ class StreamDecoder {
 };
 
 // The whole text that these are the tokens of, what is no UTF-8 replaced: of Encode's ids the text
-// that it was given.
+// that it was given, normalized where the tokenizer does that.
 std::string DecodeText(const Tokenizer& tokenizer, const std::vector<TokenId>& ids);
 
 }  // namespace hearth

@@ -2,15 +2,21 @@
 
 #include <utility>
 
+#include "text/markers.h"
+#include "text/normal_form.h"
+
 namespace hearth {
 
-VocabTokenizer::VocabTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings) {
+VocabTokenizer::VocabTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings)
+    : first_added_(FirstAddedToken(vocabulary)) {
   kind_ = std::move(vocabulary.kind);
   pre_ = std::move(vocabulary.pre);
   texts_ = std::move(vocabulary.texts);
   types_ = std::move(vocabulary.types);
   special_ = vocabulary.special;
   end_tokens_ = std::move(vocabulary.end_tokens);
+  warnings_ = std::move(vocabulary.warnings);
+  normalizes_ = vocabulary.nfc.value_or(false);
   bytes_begin_.reserve(spellings.size() + 1);
   for (const Spelling& spelling : spellings) {
     bytes_begin_.push_back(all_bytes_.size());
@@ -18,7 +24,7 @@ VocabTokenizer::VocabTokenizer(Vocabulary vocabulary, const std::vector<Spelling
   }
   bytes_begin_.push_back(all_bytes_.size());
   IndexTokens(spellings);
-  MakeMatchers();
+  MakeMatchers(vocabulary.is_marker);
 }
 
 void VocabTokenizer::IndexTokens(const std::vector<Spelling>& spellings) {
@@ -33,19 +39,19 @@ void VocabTokenizer::IndexTokens(const std::vector<Spelling>& spellings) {
   }
 }
 
-void VocabTokenizer::MakeMatchers() {
-  std::vector<SpecialMatcher::Entry> user_defined;
+void VocabTokenizer::MakeMatchers(const std::vector<bool>& is_marker) {
+  std::vector<SpecialMatcher::Entry> text_tokens;
   std::vector<SpecialMatcher::Entry> all;
   for (size_t i = 0; i < texts_.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     if (type(id) == TokenType::kUserDefined) {
-      user_defined.push_back({TokenBytes(id), id});
+      if (!is_marker[i]) text_tokens.push_back({TokenBytes(id), id});
       all.push_back({TokenBytes(id), id});
     } else if (type(id) == TokenType::kControl || type(id) == TokenType::kUnknown) {
       all.push_back({VocabularyText(id), id});
     }
   }
-  user_defined_ = SpecialMatcher(std::move(user_defined));
+  text_tokens_ = SpecialMatcher(std::move(text_tokens));
   all_special_ = SpecialMatcher(std::move(all));
 }
 
@@ -57,15 +63,14 @@ std::vector<TokenId> VocabTokenizer::EncodeSegments(
     const std::vector<TextSegment>& segments) const {
   std::vector<TokenId> ids;
   std::string ordinary;  // text since the last special token
-  bool at_start = true;
+  TextPlace place = TextPlace::kStart;
   const auto flush = [&] {
     if (ordinary.empty()) return;
-    EncodeText(ordinary, at_start, &ids);
+    EncodeText(normalizes() ? ToNfc(ordinary) : ordinary, place, &ids);
     ordinary.clear();
-    at_start = false;
   };
   for (const TextSegment& segment : segments) {
-    const SpecialMatcher& matcher = segment.parse_special ? all_special_ : user_defined_;
+    const SpecialMatcher& matcher = segment.parse_special ? all_special_ : text_tokens_;
     size_t done = 0;
     while (done < segment.text.size()) {
       const SpecialMatcher::Match match = matcher.FindNext(segment.text, done);
@@ -73,8 +78,9 @@ std::vector<TokenId> VocabTokenizer::EncodeSegments(
       ordinary += segment.text.substr(done, match.begin - done);
       flush();
       ids.push_back(match.id);
-      // A user-defined token is part of the text; what follows it does not begin anew.
-      at_start = type(match.id) != TokenType::kUserDefined;
+      const bool is_part = type(match.id) == TokenType::kUserDefined &&
+                           static_cast<size_t>(match.id) < first_added_;
+      place = is_part ? TextPlace::kInside : TextPlace::kAfterMarker;
       done = match.begin + match.length;
     }
     ordinary += segment.text.substr(done);

@@ -19,6 +19,13 @@ struct Spelling {
   bool may_merge = false;  // merging of ordinary text may yield it
 };
 
+// What comes before a run of ordinary text.
+enum class TextPlace {
+  kStart,        // nothing: the text begins
+  kAfterMarker,  // a token that text begins anew after
+  kInside,       // a user-defined token that is part of the text
+};
+
 class VocabTokenizer : public Tokenizer {
  public:
   std::vector<TokenId> Encode(std::string_view text, EncodeOptions options) const override;
@@ -30,9 +37,8 @@ class VocabTokenizer : public Tokenizer {
   // One spelling per token.
   VocabTokenizer(Vocabulary vocabulary, const std::vector<Spelling>& spellings);
 
-  // Appends the ids of text without special tokens. at_start: the text begins here, or a control
-  // token came before.
-  virtual void EncodeText(std::string_view text, bool at_start,
+  // Appends the ids of text without special tokens, which is normalized already.
+  virtual void EncodeText(std::string_view text, TextPlace place,
                           std::vector<TokenId>* ids) const = 0;
 
   // The token that merging may yield for these bytes, -1 where there is none; of several the
@@ -44,13 +50,14 @@ class VocabTokenizer : public Tokenizer {
 
  private:
   void IndexTokens(const std::vector<Spelling>& spellings);
-  void MakeMatchers();
+  void MakeMatchers(const std::vector<bool>& is_marker);
 
+  size_t first_added_ = 0;  // tokens from here on are no part of the text around them
   std::string all_bytes_;
   std::vector<size_t> bytes_begin_;  // one more than tokens
   StringIndex text_index_;           // of VocabularyText
   StringIndex mergeable_index_;      // of TokenBytes
-  SpecialMatcher user_defined_;
+  SpecialMatcher text_tokens_;       // user-defined, and yielded by any text
   SpecialMatcher all_special_;
 };
 

@@ -1,26 +1,21 @@
 #include "text/vocabulary.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "text/markers.h"
 
 namespace hearth {
 namespace {
 
 constexpr char kTokensKey[] = "tokenizer.ggml.tokens";
 constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
-
-// How chat models spell the end of a turn; the first that a vocabulary has becomes its `eot`
-// where the file names none.
-constexpr std::array<std::string_view, 5> kTurnEnds = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
-    "<|eom_id|>",  // of a turn that calls a tool
-};
-// And the end of everything.
-constexpr std::array<std::string_view, 3> kTextEnds = {"<|end_of_text|>", "<|endoftext|>", "</s>"};
+constexpr std::string_view kBosKey = "tokenizer.ggml.bos_token_id";
+constexpr std::string_view kEosKey = "tokenizer.ggml.eos_token_id";
 
 std::vector<std::string> ReadTexts(const GgufMetadata& metadata, const std::string& where) {
   const std::vector<std::string>* tokens = metadata.FindStrings(kTokensKey);
@@ -37,13 +32,15 @@ std::vector<std::string> ReadTexts(const GgufMetadata& metadata, const std::stri
   return *tokens;
 }
 
-// Without types everything is ordinary text, but for what a SentencePiece vocabulary always spells
-// the same way.
+// Without types everything is ordinary text, but for what vocabularies always spell the same way.
 std::vector<TokenType> GuessTypes(const Vocabulary& vocabulary) {
   std::vector<TokenType> types(vocabulary.texts.size(), TokenType::kNormal);
-  if (vocabulary.kind != "llama") return types;
   for (size_t i = 0; i < types.size(); ++i) {
     const std::string& text = vocabulary.texts[i];
+    if (text.size() > 4 && text.starts_with("<|") && text.ends_with("|>")) {
+      types[i] = TokenType::kControl;
+    }
+    if (vocabulary.kind != "llama") continue;
     if (ByteTokenValue(text) >= 0) types[i] = TokenType::kByte;
     if (text == "<unk>") types[i] = TokenType::kUnknown;
     if (text == "<s>" || text == "</s>") types[i] = TokenType::kControl;
@@ -72,70 +69,120 @@ std::vector<TokenType> ReadTypes(const GgufMetadata& metadata, const Vocabulary&
   return types;
 }
 
-// -1 where the key is missing or says "none" (which writers spell as -1 or as 2^32 - 1).
-TokenId ReadSpecialId(const GgufMetadata& metadata, const Vocabulary& vocabulary,
-                      std::string_view key) {
-  const std::optional<int64_t> id = metadata.FindInt(key);
-  if (!id || *id == -1 || *id == std::numeric_limits<uint32_t>::max()) return -1;
-  if (*id < 0 || static_cast<uint64_t>(*id) >= vocabulary.texts.size()) {
-    throw CorruptVocabulary(vocabulary.where, key,
-                            "a token below " + std::to_string(vocabulary.texts.size()),
-                            std::to_string(*id));
+// The token of one key; -1 where it says "none" (which writers spell as -1 or as 2^32 - 1) or, with
+// a warning, where the vocabulary has no such token.
+TokenId CheckSpecialId(int64_t id, std::string_view key, Vocabulary* vocabulary) {
+  if (id == -1 || id == std::numeric_limits<uint32_t>::max()) return -1;
+  const size_t size = vocabulary->texts.size();
+  if (id < 0) {
+    throw CorruptVocabulary(vocabulary->where, key, "a token below " + std::to_string(size),
+                            std::to_string(id));
   }
-  return static_cast<TokenId>(*id);
+  if (static_cast<uint64_t>(id) < size) return static_cast<TokenId>(id);
+  vocabulary->warnings.push_back(vocabulary->where + ": " + std::string(key) + " is " +
+                                 std::to_string(id) + ", but the vocabulary has " +
+                                 std::to_string(size) + " tokens: the key is not used");
+  return -1;
 }
 
-bool IsMarker(const Vocabulary& vocabulary, TokenId id) {
-  const TokenType type = vocabulary.types[static_cast<size_t>(id)];
-  return type == TokenType::kControl || type == TokenType::kUserDefined;
+// The tokens that a key names: one number, or a list of them.
+std::vector<TokenId> ReadSpecialIds(const GgufMetadata& metadata, std::string_view key,
+                                    Vocabulary* vocabulary) {
+  const GgufValue* value = metadata.FindOrNull(key);
+  if (value == nullptr) return {};
+  std::vector<int64_t> numbers;
+  if (value->type == GgufType::kArray) {
+    numbers = *metadata.FindInts(key);
+  } else {
+    numbers = {*metadata.FindInt(key)};
+  }
+  std::vector<TokenId> ids;
+  for (const int64_t number : numbers) {
+    const TokenId id = CheckSpecialId(number, key, vocabulary);
+    if (id >= 0) ids.push_back(id);
+  }
+  return ids;
 }
 
-// Ids of tokens, none of them ordinary text, that have one of the texts looked for.
-std::unordered_map<std::string_view, TokenId> FindMarkers(const Vocabulary& vocabulary) {
-  std::unordered_map<std::string_view, TokenId> found;
-  const auto is_wanted = [](std::string_view text) {
-    return text == "<s>" || std::count(kTurnEnds.begin(), kTurnEnds.end(), text) > 0 ||
-           std::count(kTextEnds.begin(), kTextEnds.end(), text) > 0;
-  };
-  for (size_t i = 0; i < vocabulary.texts.size(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    if (IsMarker(vocabulary, id) && is_wanted(vocabulary.texts[i])) {
-      found.emplace(vocabulary.texts[i], id);
+TokenId ReadSpecialId(const GgufMetadata& metadata, std::string_view key, Vocabulary* vocabulary) {
+  const std::vector<TokenId> ids = ReadSpecialIds(metadata, key, vocabulary);
+  return ids.empty() ? -1 : ids.front();
+}
+
+// Whether the key is there and says that there is no such token.
+bool SaysNone(const GgufMetadata& metadata, std::string_view key) {
+  const GgufValue* value = metadata.FindOrNull(key);
+  if (value == nullptr || value->type == GgufType::kArray) return false;
+  const std::optional<int64_t> id = metadata.FindInt(key);
+  return id == -1 || id == std::numeric_limits<uint32_t>::max();
+}
+
+void ReadSpecial(const GgufMetadata& metadata, bool default_add_bos, Vocabulary* vocabulary) {
+  SpecialTokens& special = vocabulary->special;
+  special.bos = ReadSpecialId(metadata, kBosKey, vocabulary);
+  special.eos = ReadSpecialId(metadata, kEosKey, vocabulary);
+  special.eot = ReadSpecialId(metadata, "tokenizer.ggml.eot_token_id", vocabulary);
+  special.unk = ReadSpecialId(metadata, "tokenizer.ggml.unknown_token_id", vocabulary);
+  if (vocabulary->kind == "llama") {
+    if (special.bos < 0 && !SaysNone(metadata, kBosKey)) special.bos = FindMarker(*vocabulary, "<s>");
+    if (special.eos < 0 && !SaysNone(metadata, kEosKey)) {
+      special.eos = FindMarker(*vocabulary, "</s>");
     }
   }
-  return found;
-}
-
-SpecialTokens ReadSpecial(const GgufMetadata& metadata, const Vocabulary& vocabulary,
-                          const std::unordered_map<std::string_view, TokenId>& markers,
-                          bool default_add_bos) {
-  const auto find_marker = [&markers](std::string_view text) {
-    const auto it = markers.find(text);
-    return it == markers.end() ? TokenId{-1} : it->second;
-  };
-  SpecialTokens special;
-  special.bos = ReadSpecialId(metadata, vocabulary, "tokenizer.ggml.bos_token_id");
-  special.eos = ReadSpecialId(metadata, vocabulary, "tokenizer.ggml.eos_token_id");
-  special.eot = ReadSpecialId(metadata, vocabulary, "tokenizer.ggml.eot_token_id");
-  special.unk = ReadSpecialId(metadata, vocabulary, "tokenizer.ggml.unknown_token_id");
-  if (vocabulary.kind == "llama") {
-    if (!metadata.Has("tokenizer.ggml.bos_token_id")) special.bos = find_marker("<s>");
-    if (!metadata.Has("tokenizer.ggml.eos_token_id")) special.eos = find_marker("</s>");
-  }
-  for (size_t i = 0; i < kTurnEnds.size() && special.eot < 0; ++i) {
-    special.eot = find_marker(kTurnEnds[i]);
-  }
+  if (special.eot < 0) special.eot = FindTurnEnd(*vocabulary);
   if (special.unk < 0) {
     const auto it =
-        std::find(vocabulary.types.begin(), vocabulary.types.end(), TokenType::kUnknown);
-    if (it != vocabulary.types.end()) {
-      special.unk = static_cast<TokenId>(it - vocabulary.types.begin());
+        std::find(vocabulary->types.begin(), vocabulary->types.end(), TokenType::kUnknown);
+    if (it != vocabulary->types.end()) {
+      special.unk = static_cast<TokenId>(it - vocabulary->types.begin());
     }
   }
   // The flag without a token to add means nothing.
   const bool add_bos = metadata.FindBool("tokenizer.ggml.add_bos_token").value_or(default_add_bos);
   special.add_bos = add_bos && special.bos >= 0;
-  return special;
+}
+
+// Every token that the file names as an end, and those that end answers by their text.
+std::vector<TokenId> ReadEndTokens(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  std::vector<TokenId> ends = FindEndMarkers(*vocabulary);
+  for (const std::string_view key :
+       {kEosKey, std::string_view("tokenizer.ggml.eos_token_ids"),
+        std::string_view("tokenizer.ggml.eom_token_id"),
+        std::string_view("tokenizer.ggml.fim_pad_token_id"),
+        std::string_view("tokenizer.ggml.fim_rep_token_id"),
+        std::string_view("tokenizer.ggml.fim_sep_token_id")}) {
+    // What is wrong with the first was said when it was read.
+    std::vector<std::string> warnings = vocabulary->warnings;
+    const std::vector<TokenId> ids = ReadSpecialIds(metadata, key, vocabulary);
+    if (key == kEosKey) vocabulary->warnings = std::move(warnings);
+    ends.insert(ends.end(), ids.begin(), ids.end());
+  }
+  if (vocabulary->special.eos >= 0) ends.push_back(vocabulary->special.eos);
+  if (vocabulary->special.eot >= 0) ends.push_back(vocabulary->special.eot);
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return ends;
+}
+
+// Whether the file says that texts are normalized, or that they are not.
+std::optional<bool> ReadNfc(const GgufMetadata& metadata, const std::string& where) {
+  const std::string* name = metadata.FindString(kNormalizerKey);
+  if (name == nullptr) return std::nullopt;
+  if (*name != "NFC" && *name != "none") {
+    throw CorruptVocabulary(where, kNormalizerKey, "NFC or none", Printable(*name));
+  }
+  return *name == "NFC";
+}
+
+// All chat templates of the file.
+std::string ChatTemplates(const GgufMetadata& metadata) {
+  constexpr std::string_view kPrefix = "tokenizer.chat_template";
+  std::string all;
+  for (const auto& [key, value] : metadata.values()) {
+    if (key.rfind(kPrefix, 0) != 0 || value.type != GgufType::kString) continue;
+    all.append(std::get<std::string>(value.value)).append("\n");
+  }
+  return all;
 }
 
 }  // namespace
@@ -149,17 +196,11 @@ Vocabulary ReadVocabulary(const GgufMetadata& metadata, std::string_view kind,
   if (pre != nullptr) vocabulary.pre = *pre;
   vocabulary.texts = ReadTexts(metadata, vocabulary.where);
   vocabulary.types = ReadTypes(metadata, vocabulary);
-  const auto markers = FindMarkers(vocabulary);
-  vocabulary.special = ReadSpecial(metadata, vocabulary, markers, default_add_bos);
-
-  std::vector<TokenId>& ends = vocabulary.end_tokens;
-  for (const auto& [text, id] : markers) {
-    if (text != "<s>") ends.push_back(id);
-  }
-  if (vocabulary.special.eos >= 0) ends.push_back(vocabulary.special.eos);
-  if (vocabulary.special.eot >= 0) ends.push_back(vocabulary.special.eot);
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  TypeEndMarkers(&vocabulary);
+  ReadSpecial(metadata, default_add_bos, &vocabulary);
+  vocabulary.end_tokens = ReadEndTokens(metadata, &vocabulary);
+  vocabulary.is_marker = FindUserDefinedMarkers(vocabulary, ChatTemplates(metadata));
+  vocabulary.nfc = ReadNfc(metadata, vocabulary.where);
   return vocabulary;
 }
 

@@ -2,6 +2,7 @@
 // shares; scores and merges are read by the kind that needs them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,17 @@ struct Vocabulary {
   std::vector<TokenType> types;
   SpecialTokens special;
   std::vector<TokenId> end_tokens;  // sorted
+  std::vector<bool> is_marker;      // by token: FindUserDefinedMarkers
+  std::optional<bool> nfc;          // texts are normalized first, where the file says so or not
+  std::vector<std::string> warnings;
 };
+
+// "NFC" or "none"; where it is missing the pre-tokenizer says.
+inline constexpr char kNormalizerKey[] = "hearth.tokenizer.normalizer";
+// Where a space is put before a text: "text" (before each, also one that begins with a space; where
+// the key is missing), "word" (unless it begins with a space), "first" (the same, but not after
+// markers). tokenizer.ggml.add_space_prefix says whether.
+inline constexpr char kSpacePrefixKey[] = "hearth.tokenizer.space_prefix";
 
 // `default_add_bos` counts where the file does not say. Throws Error(kCorrupt).
 Vocabulary ReadVocabulary(const GgufMetadata& metadata, std::string_view kind,

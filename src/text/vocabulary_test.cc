@@ -41,7 +41,6 @@ TEST(Vocabulary, NamesWhatIsMissing) {
   EXPECT_THAT(Refusal(Without(Spm(), "tokenizer.ggml.tokens")),
               AllOf(HasSubstr("test.gguf"), HasSubstr("tokenizer.ggml.tokens")));
   EXPECT_THAT(Refusal(Without(Spm(), "tokenizer.ggml.model")), HasSubstr("tokenizer.ggml.model"));
-  EXPECT_THAT(Refusal(Without(Spm(), "tokenizer.ggml.scores")), HasSubstr("tokenizer.ggml.scores"));
   EXPECT_THAT(Refusal(Without(Bpe(), "tokenizer.ggml.merges")), HasSubstr("tokenizer.ggml.merges"));
   EXPECT_THAT(Refusal(GgufMetadata()), HasSubstr("tokenizer.ggml.model"));
 }
@@ -128,19 +127,90 @@ TEST(Vocabulary, MergesDoNotReachSpecialTokens) {
   EXPECT_EQ(tokenizer->Encode("xyz").size(), 2u);
 }
 
-TEST(Vocabulary, RefusesSpecialIdsOutOfRange) {
+TEST(Vocabulary, WarnsOfSpecialIdsOutOfRange) {
   for (const char* key : {"bos", "eos", "eot", "unknown"}) {
     GgufMetadata metadata = Spm();
     const std::string name = std::string("tokenizer.ggml.") + key + "_token_id";
     metadata.SetUint32(name, 1'000'000);
-    EXPECT_THAT(Refusal(metadata), HasSubstr(name));
+    const auto tokenizer = Tokenizer::FromGguf(metadata);
+    EXPECT_THAT(tokenizer->warnings(), ElementsAre(AllOf(HasSubstr("test.gguf"), HasSubstr(name),
+                                                         HasSubstr("1000000"))));
+    // As if the key were not there.
+    EXPECT_EQ(tokenizer->special().bos, 1);
+    EXPECT_EQ(tokenizer->special().eos, 2);
     metadata.SetInt32(name, -2);
     EXPECT_THAT(Refusal(metadata), HasSubstr(name));
     // How writers say "none".
     metadata.SetUint32(name, std::numeric_limits<uint32_t>::max());
     EXPECT_EQ(Refusal(metadata), "accepted");
     metadata.SetInt32(name, -1);
-    EXPECT_EQ(Refusal(metadata), "accepted");
+    EXPECT_TRUE(Tokenizer::FromGguf(metadata)->warnings().empty());
+  }
+}
+
+// Pieces were appended in the order of their merges.
+TEST(Vocabulary, WithoutScoresTheOrderCounts) {
+  VocabularyBuilder builder;
+  builder.Add(kTestSpaceMark).Add("a").Add("b").Add("c").Add("ab").Add("bc").Add("abc");
+  GgufMetadata metadata = Without(builder.Spm(), "tokenizer.ggml.scores");
+  metadata.SetBool("tokenizer.ggml.add_space_prefix", false);
+  const auto tokenizer = Tokenizer::FromGguf(metadata);
+  EXPECT_THAT(tokenizer->Encode("abc"), ElementsAre(6));
+  EXPECT_THAT(tokenizer->Encode("abbc"), ElementsAre(4, 5));
+  EXPECT_THAT(tokenizer->warnings(), ElementsAre(HasSubstr("tokenizer.ggml.scores")));
+}
+
+TEST(Vocabulary, EveryEndThatTheFileNamesEndsAnswers) {
+  VocabularyBuilder builder = SmallSpmVocabulary();
+  std::vector<TokenId> ids;
+  for (const char* text : {"<x1>", "<x2>", "<x3>", "<x4>", "<x5>", "<x6>"}) {
+    builder.Add(text, TokenType::kControl);
+    ids.push_back(builder.last_id());
+  }
+  GgufMetadata metadata = builder.Spm();
+  metadata.SetInt32s("tokenizer.ggml.eos_token_id", {ids[0], ids[1]});
+  metadata.SetInt32s("tokenizer.ggml.eos_token_ids", {2, ids[2]});
+  metadata.SetUint32("tokenizer.ggml.eom_token_id", static_cast<uint32_t>(ids[3]));
+  metadata.SetUint32("tokenizer.ggml.fim_pad_token_id", static_cast<uint32_t>(ids[4]));
+  const auto tokenizer = Tokenizer::FromGguf(metadata);
+  EXPECT_EQ(tokenizer->special().eos, ids[0]);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(tokenizer->IsEndOfGeneration(ids[i])) << i;
+  EXPECT_TRUE(tokenizer->IsEndOfGeneration(2));
+  EXPECT_FALSE(tokenizer->IsEndOfGeneration(ids[5]));
+  EXPECT_TRUE(tokenizer->warnings().empty());
+}
+
+TEST(Vocabulary, EndMarkersThatAreTypedNormalAreControl) {
+  for (const char* text : {"<|im_end|>", "<|fim_pad|>", "<|file_sep|>", "<|endoftext|>"}) {
+    VocabularyBuilder builder;
+    builder.Add("a").Add(text);
+    const auto tokenizer = Tokenizer::FromGguf(builder.Bpe());
+    EXPECT_TRUE(tokenizer->IsEndOfGeneration(1)) << text;
+    EXPECT_EQ(tokenizer->type(1), TokenType::kControl) << text;
+    EXPECT_EQ(tokenizer->TokenBytes(1), "") << text;
+  }
+}
+
+// Harmony's "<|end|>" ends a message, and another follows.
+TEST(Vocabulary, HarmonyEndsAnswersWithReturn) {
+  VocabularyBuilder builder = SmallBpeVocabulary();
+  builder.Add("<|end|>", TokenType::kControl);
+  const TokenId end = builder.last_id();
+  EXPECT_TRUE(Tokenizer::FromGguf(builder.Bpe())->IsEndOfGeneration(end));
+  builder.Add("<|return|>", TokenType::kControl).Add("<|call|>", TokenType::kControl);
+  const auto harmony = Tokenizer::FromGguf(builder.Bpe());
+  EXPECT_FALSE(harmony->IsEndOfGeneration(end));
+  EXPECT_TRUE(harmony->IsEndOfGeneration(end + 1));
+  EXPECT_TRUE(harmony->IsEndOfGeneration(end + 2));
+  EXPECT_EQ(harmony->special().eot, end + 1);
+}
+
+TEST(Vocabulary, SaysWhenItIsSplitAsGpt2) {
+  EXPECT_TRUE(Tokenizer::FromGguf(Bpe())->warnings().empty());
+  for (const GgufMetadata& metadata :
+       {Without(Bpe(), "tokenizer.ggml.pre"), SmallBpeVocabulary().Bpe("default")}) {
+    EXPECT_THAT(Tokenizer::FromGguf(metadata)->warnings(),
+                ElementsAre(HasSubstr("tokenizer.ggml.pre")));
   }
 }
 

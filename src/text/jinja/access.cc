@@ -6,6 +6,7 @@
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/failure.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
 
@@ -46,7 +47,8 @@ std::optional<Value> FindIndexed(Runtime& runtime, const Value& object, const Va
   if (index < 0 || index >= length) return std::nullopt;
   if (object.Is(Kind::kRange)) return Value::Integer(object.range().At(index));
   if (object.Is(Kind::kString)) {
-    return runtime.Character(object.text()[static_cast<size_t>(index)]);
+    const char32_t character = object.text()[static_cast<size_t>(index)];
+    return object.IsMarkup() ? runtime.Markup(Text(1, character)) : runtime.Character(character);
   }
   return object.items()[static_cast<size_t>(index)];
 }
@@ -143,7 +145,7 @@ Value Slice(Runtime& runtime, const Value& object, const Value& start, const Val
     for (Int i = 0; i < bounds.count; ++i) {
       text += object.text()[static_cast<size_t>(bounds.start + i * bounds.step)];
     }
-    return runtime.String(std::move(text));
+    return TextLike(runtime, object, std::move(text));
   }
   Values items;
   for (Int i = 0; i < bounds.count; ++i) {

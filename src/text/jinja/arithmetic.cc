@@ -5,6 +5,7 @@
 
 #include "text/jinja/failure.h"
 #include "text/jinja/formatting.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 
 namespace hearth::jinja {
@@ -148,7 +149,7 @@ Value Repeat(Runtime& runtime, const Value& value, Int count) {
   if (value.Is(Kind::kString)) {
     Text text;
     for (Int i = 0; i < count; ++i) text += value.text();
-    return runtime.String(std::move(text));
+    return TextLike(runtime, value, std::move(text));
   }
   runtime.CheckSize(count * length * static_cast<Int>(sizeof(Value) / sizeof(char32_t)));
   Values items;
@@ -161,6 +162,11 @@ Value Repeat(Runtime& runtime, const Value& value, Int count) {
 bool IsRepeatable(const Value& value) { return value.Is(Kind::kString) || value.IsSequence(); }
 
 Value Join(Runtime& runtime, const Value& a, const Value& b) {
+  if (a.IsMarkup() || b.IsMarkup()) {
+    Text text = EscapedStr(runtime, a) + EscapedStr(runtime, b);
+    runtime.CheckSize(static_cast<Int>(text.size()));
+    return runtime.Markup(std::move(text));
+  }
   if (a.Is(Kind::kString)) {
     runtime.CheckSize(static_cast<Int>(a.text().size()) + static_cast<Int>(b.text().size()));
     return runtime.String(a.text() + b.text());
@@ -174,7 +180,9 @@ Value Join(Runtime& runtime, const Value& a, const Value& b) {
 }  // namespace
 
 Value Binary(Runtime& runtime, BinaryOp op, const Value& a, const Value& b) {
-  if (op == BinaryOp::kMod && a.Is(Kind::kString)) return FormatPercent(runtime, a.text(), b);
+  if (op == BinaryOp::kMod && a.Is(Kind::kString)) {
+    return TextLike(runtime, a, FormatPercent(runtime, a.text(), b, a.IsMarkup()).text());
+  }
   if (a.Is(Kind::kUndefined)) FailUndefined(a);
   if (b.Is(Kind::kUndefined)) FailUndefined(b);
   if (a.IsInteger() && b.IsInteger()) return OfInts(op, a.integer(), b.integer());

@@ -6,17 +6,19 @@
 
 #include "text/jinja/failure.h"
 #include "text/jinja/formatting.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/number_format.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
+#include "text/jinja/signature.h"
 
 namespace hearth::jinja {
 namespace {
 
 class BraceFormatter {
  public:
-  BraceFormatter(Runtime& runtime, const Arguments& arguments)
-      : runtime_(runtime), arguments_(arguments) {}
+  BraceFormatter(Runtime& runtime, const Arguments& arguments, bool escapes)
+      : runtime_(runtime), arguments_(arguments), escapes_(escapes) {}
 
   Text Run(const Text& format, int nesting) {
     if (nesting > 2) throw Failure("a format string is nested too deeply");
@@ -136,8 +138,12 @@ class BraceFormatter {
       spec = Run(field.substr(path_end + 1), nesting + 1);
     }
     const Value converted = Converted(value, conversion);
-    if (spec.empty()) return Str(runtime_, converted);
-    return Format(converted, spec);
+    if (escapes_ && converted.IsMarkup()) {
+      if (!spec.empty()) FailFit();
+      return converted.text();
+    }
+    const Text text = spec.empty() ? Str(runtime_, converted) : Format(converted, spec);
+    return escapes_ ? EscapeHtml(text) : text;
   }
 
   Value Converted(const Value& value, char conversion) {
@@ -250,13 +256,26 @@ class BraceFormatter {
 
   Runtime& runtime_;
   const Arguments& arguments_;
+  const bool escapes_;
   Int next_ = 0;
 };
 
 }  // namespace
 
-Value FormatBraces(Runtime& runtime, const Text& format, const Arguments& arguments) {
-  return runtime.String(BraceFormatter(runtime, arguments).Run(format, 0));
+Value FormatBraces(Runtime& runtime, const Text& format, const Arguments& arguments,
+                   bool escapes) {
+  return runtime.String(BraceFormatter(runtime, arguments, escapes).Run(format, 0));
+}
+
+Arguments NamedByMapping(const Arguments& arguments) {
+  RefuseKeywords("format_map", arguments);
+  const Parameters parameters("format_map", arguments, {"mapping"}, 1);
+  if (!parameters[0].Is(Kind::kDict)) throw Failure("format_map needs a dict");
+  Arguments named;
+  for (const auto& [key, value] : parameters[0].dict().items) {
+    if (key.Is(Kind::kString)) named.keywords.emplace_back(key.text(), value);
+  }
+  return named;
 }
 
 }  // namespace hearth::jinja

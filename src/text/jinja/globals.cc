@@ -90,7 +90,8 @@ std::string WithPythonsFields(std::string_view format, long microseconds) {
 Value TimeFunction(Runtime& runtime, const Value& /*self*/, const Arguments& arguments) {
   const Parameters parameters("strftime_now", arguments, {"format"}, 1);
   using std::chrono::microseconds;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto now =
+      runtime.limits().now.value_or(std::chrono::system_clock::now()).time_since_epoch();
   const std::time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   const long rest = std::chrono::duration_cast<microseconds>(now).count() % 1'000'000;
   std::tm local{};

@@ -5,6 +5,7 @@
 
 #include "text/jinja/failure.h"
 #include "text/jinja/filters.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/signature.h"
 #include "text/jinja/strings.h"
@@ -170,7 +171,7 @@ Value ReverseFilter(Runtime& runtime, const Value& value, const Arguments& argum
   Parameters("reverse", arguments, {});
   if (value.Is(Kind::kString)) {
     runtime.Spend(value.text().size() / 16);
-    return runtime.String(Text(value.text().rbegin(), value.text().rend()));
+    return TextLike(runtime, value, Text(value.text().rbegin(), value.text().rend()));
   }
   Values items = Items(runtime, value);
   if (value.Is(Kind::kIterator)) {  // there is no last item to begin with: read it all

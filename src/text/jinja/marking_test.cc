@@ -50,6 +50,7 @@ TEST(JinjaMarking, GoesWhereTheTextGoes) {
       {"{{ nope|default(u) }}{{ u|default('<d>') }}", "[UserUser]"},
       {"{{ u|escape }}{{ esc|e }}{{ esc|urlencode }}", "[User&lt;b%3Cb]"},
       {"{{ u|length }}{{ 5 ~ n }}", "457"},
+      {"{{ '<'|safe + u + '>' }}{{ '>' + esc|e }}", "<[User]&gt;&gt;[&lt;b]"},
       {"{{ '%c' % 60 }}{{ u|list|join }}", "[<User]"},
       {"{{ messages[0].role }}{{ 'assistant' if messages[0]['role'] == 'user' }}",
        "[user]assistant"},

@@ -1,5 +1,5 @@
-// Filters about HTML and URLs. Nothing is escaped by itself in a chat template, so that "safe"
-// changes nothing, and what "escape" gives is a text like any other.
+// Filters about HTML and URLs. Nothing is escaped by itself in a chat template; "safe" and "escape"
+// give Markup (markup.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "text/jinja/characters.h"
 #include "text/jinja/failure.h"
 #include "text/jinja/filters.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
 #include "text/jinja/signature.h"
@@ -15,43 +16,20 @@
 namespace hearth::jinja {
 namespace {
 
-Text Escaped(const Text& text) {
-  Text out;
-  for (const char32_t c : text) {
-    const char* entity = nullptr;
-    switch (Plain(c)) {
-      case '&':
-        entity = "&amp;";
-        break;
-      case '<':
-        entity = "&lt;";
-        break;
-      case '>':
-        entity = "&gt;";
-        break;
-      case '\'':
-        entity = "&#39;";
-        break;
-      case '"':
-        entity = "&#34;";
-        break;
-      default:
-        out += c;
-        continue;
-    }
-    for (; *entity != 0; ++entity) out += MarkedLike(static_cast<unsigned char>(*entity), c);
-  }
-  return out;
-}
-
 Value EscapeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   Parameters("escape", arguments, {});
-  return runtime.String(Escaped(Str(runtime, value)));
+  return runtime.Markup(EscapedStr(runtime, value));
+}
+
+// Escapes Markup again.
+Value ForceEscapeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  Parameters("forceescape", arguments, {});
+  return runtime.Markup(EscapeHtml(Str(runtime, value)));
 }
 
 Value SafeFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   Parameters("safe", arguments, {});
-  return AsString(runtime, value);
+  return runtime.Markup(Str(runtime, value));
 }
 
 Text Quoted(const Text& text, bool for_query) {
@@ -112,9 +90,9 @@ Value XmlAttributesFilter(Runtime& runtime, const Value& value, const Arguments&
       }
     }
     if (!out.empty()) out += Trusted(' ');
-    out += Escaped(key.text());
+    out += EscapedStr(runtime, key);
     out += Own("=\"");
-    out += Escaped(Str(runtime, item));
+    out += EscapedStr(runtime, item);
     out += Trusted('"');
   }
   if (!out.empty() && parameters.True(runtime, 0, true)) out.insert(0, 1, Trusted(' '));
@@ -122,7 +100,7 @@ Value XmlAttributesFilter(Runtime& runtime, const Value& value, const Arguments&
 }
 
 constexpr NamedFilter kMarkupFilters[] = {
-    {"e", EscapeFilter},  {"escape", EscapeFilter},       {"forceescape", EscapeFilter},
+    {"e", EscapeFilter},  {"escape", EscapeFilter},       {"forceescape", ForceEscapeFilter},
     {"safe", SafeFilter}, {"urlencode", UrlEncodeFilter}, {"xmlattr", XmlAttributesFilter},
 };
 

@@ -7,6 +7,7 @@
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/failure.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/signature.h"
 
@@ -123,6 +124,23 @@ std::optional<Value> FindProperty(const Value& object, const std::string& name) 
   return std::nullopt;
 }
 
+// A method of a text that is Markup.
+class MarkupMethodObject : public CustomObject {
+ public:
+  MarkupMethodObject(MethodFn method, std::string name, Value self)
+      : method_(method), name_(std::move(name)), self_(self) {}
+  std::string TypeName() const override { return "function"; }
+  bool IsCallable() const override { return true; }
+  Value Call(Runtime& runtime, const Arguments& arguments) override {
+    return CallOnMarkup(runtime, method_, name_, self_, arguments);
+  }
+
+ private:
+  const MethodFn method_;
+  const std::string name_;
+  const Value self_;
+};
+
 }  // namespace
 
 std::optional<Value> FindMethod(Runtime& runtime, const Value& object, const Text& name) {
@@ -131,6 +149,9 @@ std::optional<Value> FindMethod(Runtime& runtime, const Value& object, const Tex
   const MethodFn method =
       object.Is(Kind::kString) ? FindStringMethod(utf8) : FindOtherMethod(object, utf8);
   if (method == nullptr) return std::nullopt;
+  if (object.IsMarkup()) {
+    return Value(runtime.heap().New<MarkupMethodObject>(method, utf8, object));
+  }
   return Value(runtime.heap().New<FunctionObject>(method, object));
 }
 

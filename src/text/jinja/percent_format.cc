@@ -6,6 +6,7 @@
 
 #include "text/jinja/failure.h"
 #include "text/jinja/formatting.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/number_format.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
@@ -15,8 +16,8 @@ namespace {
 
 class PercentFormatter {
  public:
-  PercentFormatter(Runtime& runtime, const Text& format, const Value& values)
-      : runtime_(runtime), format_(format), values_(values) {}
+  PercentFormatter(Runtime& runtime, const Text& format, const Value& values, bool escapes)
+      : runtime_(runtime), format_(format), values_(values), escapes_(escapes) {}
 
   Value Run() {
     while (at_ < format_.size()) {
@@ -152,6 +153,7 @@ class PercentFormatter {
   void WriteText(const Value& value, FormatSpec spec, char type) {
     Text text = type == 's' ? Str(runtime_, value) : Repr(runtime_, value);
     if (type == 'a') text = AsciiOnly(text);
+    if (escapes_ && !(type == 's' && value.IsMarkup())) text = EscapeHtml(text);
     if (spec.precision && *spec.precision < static_cast<Int>(text.size())) {
       text.resize(static_cast<size_t>(*spec.precision));
     }
@@ -180,6 +182,7 @@ class PercentFormatter {
   Runtime& runtime_;
   const Text& format_;
   const Value& values_;
+  const bool escapes_;
   size_t at_ = 0;
   size_t next_ = 0;
   bool by_name_ = false;
@@ -188,8 +191,8 @@ class PercentFormatter {
 
 }  // namespace
 
-Value FormatPercent(Runtime& runtime, const Text& format, const Value& values) {
-  return PercentFormatter(runtime, format, values).Run();
+Value FormatPercent(Runtime& runtime, const Text& format, const Value& values, bool escapes) {
+  return PercentFormatter(runtime, format, values, escapes).Run();
 }
 
 }  // namespace hearth::jinja

@@ -152,7 +152,10 @@ class ReprWriter {
       case Kind::kFloat:
         return Plainly(FloatText(value.real()));
       case Kind::kString:
-        return WriteString(value.text());
+        if (!value.IsMarkup()) return WriteString(value.text());
+        Plainly("Markup(");
+        WriteString(value.text());
+        return Plainly(")");
       case Kind::kList:
       case Kind::kTuple:
       case Kind::kDict:

@@ -22,6 +22,7 @@ class Runtime {
   Heap& heap() { return heap_; }
 
   Value String(Text text) { return heap_.String(std::move(text)); }
+  Value Markup(Text text) { return heap_.String(std::move(text), /*is_markup=*/true); }
   Value OwnString(std::string_view ascii) { return heap_.String(Own(ascii)); }
   Value List(Values items) { return heap_.List(std::move(items)); }
   Value Tuple(Values items) { return heap_.Tuple(std::move(items)); }

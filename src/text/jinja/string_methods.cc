@@ -285,14 +285,7 @@ Value FormatMethod(Runtime& runtime, const Value& self, const Arguments& argumen
 }
 
 Value FormatMapMethod(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  RefuseKeywords("format_map", arguments);
-  const Parameters parameters("format_map", arguments, {"mapping"}, 1);
-  if (!parameters[0].Is(Kind::kDict)) throw Failure("format_map needs a dict");
-  Arguments named;
-  for (const auto& [key, value] : parameters[0].dict().items) {
-    if (key.Is(Kind::kString)) named.keywords.emplace_back(key.text(), value);
-  }
-  return FormatBraces(runtime, self.text(), named);
+  return FormatBraces(runtime, self.text(), NamedByMapping(arguments));
 }
 
 struct NamedMethod {

@@ -3,7 +3,7 @@
 // Start here. The language is Jinja2 3.1.6 in the sandbox of transformers' apply_chat_template:
 // trim_blocks, lstrip_blocks, break and continue, {% generation %}, raise_exception, strftime_now,
 // and a tojson that keeps order and does not escape. Not there: other templates (extends, include,
-// import), autoescape and Markup, the filters pprint, random, striptags, urlize and wordwrap, and
+// import), autoescape, the filters pprint, random, striptags, urlize and wordwrap, and
 // integers of more than 38 digits; what is missing is refused by name.
 #pragma once
 

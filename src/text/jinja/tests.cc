@@ -28,7 +28,7 @@ bool IsFloat(const Value& value) { return value.Is(Kind::kFloat); }
 bool IsAnyNumber(const Value& value) { return value.IsNumber(); }
 bool IsString(const Value& value) { return value.Is(Kind::kString); }
 bool IsMapping(const Value& value) { return value.Is(Kind::kDict); }
-bool IsEscaped(const Value& /*value*/) { return false; }
+bool IsEscaped(const Value& value) { return value.IsMarkup(); }
 bool IsCallable(const Value& value) {
   return value.Is(Kind::kUndefined) || (value.Is(Kind::kObject) && value.object().IsCallable());
 }

@@ -7,6 +7,7 @@
 #include "text/jinja/failure.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/formatting.h"
+#include "text/jinja/markup.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
 #include "text/jinja/signature.h"
@@ -20,7 +21,7 @@ Value MapFilter(Runtime& runtime, const Value& value, const Arguments& arguments
   Parameters("this filter", arguments, {});
   const Text text = Str(runtime, value);
   runtime.Spend(text.size() / 4);
-  return runtime.String(kFunction(text));
+  return TextLike(runtime, value, kFunction(text));
 }
 
 // A word of Jinja's title begins after a space, a hyphen or an opening bracket.
@@ -40,12 +41,20 @@ Text TitleParts(TextView text) {
   return out;
 }
 
+// Joined of parts, so that it is no Markup.
+Value TitleFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
+  Parameters("title", arguments, {});
+  const Text text = Str(runtime, value);
+  runtime.Spend(text.size() / 4);
+  return runtime.String(TitleParts(text));
+}
+
 Value TrimFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters parameters("trim", arguments, {"chars"});
   const Text text = Str(runtime, value);
   const Text* characters = parameters.IsSet(0) ? &parameters.String(0) : nullptr;
   if (characters != nullptr) runtime.Spend(characters->size() * (text.size() + 1) / 16);
-  return runtime.String(Strip(text, Side::kBoth, characters));
+  return TextLike(runtime, value, Strip(text, Side::kBoth, characters));
 }
 
 Value ReplaceFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -59,7 +68,7 @@ Value CenterFilter(Runtime& runtime, const Value& value, const Arguments& argume
   const Parameters parameters("center", arguments, {"width"});
   const Int width = parameters.Integer(0, 80);
   runtime.CheckSize(width);
-  return runtime.String(Center(Str(runtime, value), width, Trusted(' ')));
+  return TextLike(runtime, value, Center(Str(runtime, value), width, Trusted(' ')));
 }
 
 Value IndentFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -85,7 +94,7 @@ Value IndentFilter(Runtime& runtime, const Value& value, const Arguments& argume
     if (i > 0 && (blank || !lines[i].empty())) out += indent;
     out += lines[i];
   }
-  return runtime.String(std::move(out));
+  return TextLike(runtime, value, std::move(out));
 }
 
 Value TruncateFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -102,6 +111,7 @@ Value TruncateFilter(Runtime& runtime, const Value& value, const Arguments& argu
     const size_t space = cut.rfind(' ');
     if (space != Text::npos) cut.resize(space);
   }
+  if (value.IsMarkup()) return runtime.Markup(cut + EscapeHtml(end));
   return runtime.String(cut + end);
 }
 
@@ -121,13 +131,15 @@ Value FormatFilter(Runtime& runtime, const Value& value, const Arguments& argume
   }
   const Text text = Str(runtime, value);
   if (arguments.keywords.empty()) {
-    return FormatPercent(runtime, text, runtime.Tuple(arguments.positional));
+    const Value values = runtime.Tuple(arguments.positional);
+    return TextLike(runtime, value, FormatPercent(runtime, text, values, value.IsMarkup()).text());
   }
   auto* dict = runtime.heap().New<DictObject>();
   for (const auto& [name, argument] : arguments.keywords) {
     dict->SetText(runtime.String(name), argument);
   }
-  return FormatPercent(runtime, text, Value(dict));
+  return TextLike(runtime, value,
+                  FormatPercent(runtime, text, Value(dict), value.IsMarkup()).text());
 }
 
 Value StringFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
@@ -161,7 +173,7 @@ constexpr NamedFilter kTextFilters[] = {
     {"lower", MapFilter<Lower>},
     {"replace", ReplaceFilter},
     {"string", StringFilter},
-    {"title", MapFilter<TitleParts>},
+    {"title", TitleFilter},
     {"trim", TrimFilter},
     {"truncate", TruncateFilter},
     {"upper", MapFilter<Upper>},

@@ -66,7 +66,9 @@ void Heap::Charge(size_t bytes) {
   charged_bytes_ += bytes;
 }
 
-Value Heap::String(Text text) { return Value(New<StringObject>(std::move(text))); }
+Value Heap::String(Text text, bool is_markup) {
+  return Value(New<StringObject>(std::move(text), is_markup));
+}
 
 Value Heap::List(Values items) { return Value::List(New<ListObject>(std::move(items))); }
 

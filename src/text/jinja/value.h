@@ -94,6 +94,7 @@ class Value {
   Int integer() const { return Is(Kind::kBool) ? (data_.boolean ? 1 : 0) : data_.integer; }
   double real() const { return Is(Kind::kFloat) ? data_.real : static_cast<double>(integer()); }
   const Text& text() const;
+  bool IsMarkup() const;        // a text that is escaped already (markup.h); of any kind
   const Values& items() const;  // of a list or a tuple
   bool IsGroup() const;         // a tuple of groupby
   const DictObject& dict() const { return *static_cast<const DictObject*>(data_.object); }
@@ -121,8 +122,10 @@ class Value {
 };
 
 struct StringObject : HeapObject {
-  explicit StringObject(Text its_text) : text(std::move(its_text)) {}
+  explicit StringObject(Text its_text, bool its_markup = false)
+      : text(std::move(its_text)), is_markup(its_markup) {}
   const Text text;
+  const bool is_markup;
 };
 
 struct ListObject : HeapObject {  // or a tuple
@@ -215,7 +218,7 @@ class Heap {
   // as MemoryMeter::Take does.
   void Charge(size_t bytes);
 
-  Value String(Text text);
+  Value String(Text text, bool is_markup = false);
   Value List(Values items);
   Value Tuple(Values items);
 
@@ -229,6 +232,9 @@ class Heap {
 
 inline const Text& Value::text() const {
   return static_cast<const StringObject*>(data_.object)->text;
+}
+inline bool Value::IsMarkup() const {
+  return Is(Kind::kString) && static_cast<const StringObject*>(data_.object)->is_markup;
 }
 inline const Values& Value::items() const {
   return static_cast<const ListObject*>(data_.object)->items;
