@@ -31,7 +31,7 @@ struct ModelOptions {
   // No options: as EngineOptions has them.
   std::vector<float> silu_thresholds;
   bool may_stream = true;
-  bool advises = true;  // whether packing would help, and what the tokenizer warns of
+  bool advises = true;          // whether packing would help, and what the tokenizer warns of
   uint64_t reserved_bytes = 0;  // as EngineOptions has it
   // Of a file that does not say it: as EngineOptions has it.
   std::optional<GivenActivation> activation;

@@ -166,7 +166,8 @@ class TokenizerReader {
     }
   }
 
-  // The built-in pre-tokenizer that splits as this file says; of several one that normalizes so too.
+  // The built-in pre-tokenizer that splits as this file says; of several one that normalizes so
+  // too.
   const PreTokenizer& FindPreTokenizer(const PublishedSteps& steps) const {
     const bool ignores = model_.Bool("ignore_merges", false);
     const PreTokenizer* found = nullptr;

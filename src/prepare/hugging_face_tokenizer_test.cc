@@ -1,10 +1,11 @@
 // Vocabularies of model folders: whatever text comes, the tokens are those of the GGUF model.
+#include "prepare/hugging_face_tokenizer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "format/gguf_view.h"
-#include "prepare/hugging_face_tokenizer.h"
 #include "prepare/sentencepiece_model.h"
 #include "prepare/test_model_folder.h"
 #include "text/byte_letters.h"
@@ -68,8 +69,8 @@ class PublishedTokenizerTest : public ModelFolderTest {
 
   // One with byte fallback.
   static Json WithBytes() {
-    Json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"\u2581", 3}, {"a", 4},
-                       {"b", 5},     {"\u2581a", 6}};
+    Json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2},   {"\u2581", 3},
+                       {"a", 4},     {"b", 5},   {"\u2581a", 6}};
     Json tokenizer = {{"model",
                        {{"type", "BPE"},
                         {"byte_fallback", true},

@@ -93,8 +93,8 @@ class SpecialSetter {
     if (chat == nullptr) return "";
     if (chat->is_string()) return chat->get<std::string>();
     if (!chat->is_array()) {
-      throw Error(ErrorCode::kCorrupt, files_.settings.path(), "chat_template",
-                  "a text or a list", chat->type_name());
+      throw Error(ErrorCode::kCorrupt, files_.settings.path(), "chat_template", "a text or a list",
+                  chat->type_name());
     }
     for (const Json& one : *chat) {
       if (!one.is_object()) continue;

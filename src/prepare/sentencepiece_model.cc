@@ -147,7 +147,8 @@ void ReadNormalizer(std::string_view message, const std::string& path, SentenceP
     if (field.number == kEscapes) escapes = field.value != 0;
   }
   if (has_map) RefuseModel(path, "normalizer", "identity", "'" + Printable(name) + "'");
-  if (removes_spaces) RefuseModel(path, "normalizer", "spaces as they are", "remove_extra_whitespaces");
+  if (removes_spaces)
+    RefuseModel(path, "normalizer", "spaces as they are", "remove_extra_whitespaces");
   if (!escapes) RefuseModel(path, "normalizer", "escape_whitespaces", "spaces that stay spaces");
 }
 

@@ -15,18 +15,50 @@ namespace {
 // How chat models spell the end of a turn; the first that a vocabulary has becomes its `eot` where
 // the file names none.
 constexpr std::string_view kTurnEnds[] = {
-    "<|return|>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|eot|>",
-    "<|end_of_turn|>", "<|endofturn|>", "[|endofturn|]", "<|END_OF_TURN_TOKEN|>",
-    "<end_of_utterance>", "<turn|>", "<EOT>", "_<EOT>", "\u2581<EOT>",
-    "<|eom_id|>", "<|call|>",  // of a turn that calls a tool
+    "<|return|>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|eot|>",
+    "<|end_of_turn|>",
+    "<|endofturn|>",
+    "[|endofturn|]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_utterance>",
+    "<turn|>",
+    "<EOT>",
+    "_<EOT>",
+    "\u2581<EOT>",
+    "<|eom_id|>",
+    "<|call|>",  // of a turn that calls a tool
 };
 // The end of a text or document, and what follows where a file is to be filled in.
 constexpr std::string_view kTextEnds[] = {
-    "</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "<|eos|>", "<|EOS|>", "[EOS]", "<|eod|>",
-    "<eod>", "<EOD>", "<|endofdocument|>", "<|end_of_document|>",
+    "</s>",
+    "<eos>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|eos|>",
+    "<|EOS|>",
+    "[EOS]",
+    "<|eod|>",
+    "<eod>",
+    "<EOD>",
+    "<|endofdocument|>",
+    "<|end_of_document|>",
     "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",
-    "<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|fim_repo|>", "<fim_repo>", "<|repo_name|>",
-    "<repo_name>", "<reponame>", "<|file_sep|>", "<file_sep>", "<|file_separator|>",
+    "<|fim_pad|>",
+    "<fim_pad>",
+    "<fim-pad>",
+    "<|fim_repo|>",
+    "<fim_repo>",
+    "<|repo_name|>",
+    "<repo_name>",
+    "<reponame>",
+    "<|file_sep|>",
+    "<file_sep>",
+    "<|file_separator|>",
 };
 // Harmony ends messages, not answers, with "<|end|>".
 constexpr std::string_view kHarmonyReturn = "<|return|>";
@@ -77,8 +109,7 @@ void TypeEndMarkers(Vocabulary* vocabulary) {
   for (size_t id = 0; id < vocabulary->texts.size(); ++id) {
     const std::string& text = vocabulary->texts[id];
     // "</s>" is HTML too.
-    if (vocabulary->types[id] == TokenType::kNormal && text != "</s>" &&
-        EndsAnswers(text)) {
+    if (vocabulary->types[id] == TokenType::kNormal && text != "</s>" && EndsAnswers(text)) {
       vocabulary->types[id] = TokenType::kControl;
     }
   }
@@ -120,9 +151,9 @@ size_t FirstAddedToken(const Vocabulary& vocabulary) {
   size_t first = vocabulary.texts.size();
   while (first > 0) {
     const size_t id = first - 1;
-    const bool is_piece = vocabulary.types[id] == TokenType::kByte ||
-                          (vocabulary.types[id] == TokenType::kNormal &&
-                           !LooksLikeMarker(vocabulary.texts[id]));
+    const bool is_piece =
+        vocabulary.types[id] == TokenType::kByte ||
+        (vocabulary.types[id] == TokenType::kNormal && !LooksLikeMarker(vocabulary.texts[id]));
     if (is_piece) break;
     first = id;
   }

@@ -32,11 +32,10 @@ void SortMarks(std::vector<utf8proc_int32_t>& characters) {
       ++begin;
       continue;
     }
-    const auto end = std::find_if(begin, characters.end(),
-                                  [](utf8proc_int32_t c) { return ClassOf(c) == 0; });
-    std::stable_sort(begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
-      return ClassOf(a) < ClassOf(b);
-    });
+    const auto end =
+        std::find_if(begin, characters.end(), [](utf8proc_int32_t c) { return ClassOf(c) == 0; });
+    std::stable_sort(
+        begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) { return ClassOf(a) < ClassOf(b); });
     begin = end;
   }
 }
@@ -74,8 +73,8 @@ void AppendNormalized(std::string_view run, std::string* out) {
 std::string ToNfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  size_t run = 0;         // where what has not been written yet begins
-  bool is_plain = true;   // and whether it is one character that begins anew
+  size_t run = 0;        // where what has not been written yet begins
+  bool is_plain = true;  // and whether it is one character that begins anew
   size_t at = 0;
   const auto flush = [&] {
     const std::string_view piece = text.substr(run, at - run);

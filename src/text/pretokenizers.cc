@@ -85,12 +85,12 @@ constexpr std::string_view kGpt2Aliases[] = {
     "phi-2",   "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "modern-bert",    "gigachat",
     "a.x-4.0", "mellum",  "exaone4", "jais",       "trillion",   "granite-docling"};
 constexpr std::string_view kMptAliases[] = {"olmo"};
-constexpr std::string_view kLlamaBpeAliases[] = {
-    "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"};
+constexpr std::string_view kLlamaBpeAliases[] = {"llama3",  "llama-v3", "falcon3", "falcon-h1",
+                                                 "pixtral", "midm-2.0", "lfm2",    "jina-v5-nano"};
 constexpr std::string_view kSmaugBpeAliases[] = {"dbrx", "chatglm-bpe"};
 constexpr std::string_view kGlm4Aliases[] = {"glm5"};
-constexpr std::string_view kQwen2Aliases[] = {"stablelm2", "deepseek-r1-qwen", "megrez",
-                                              "f2llmv2", "hunyuan"};
+constexpr std::string_view kQwen2Aliases[] = {"stablelm2", "deepseek-r1-qwen", "megrez", "f2llmv2",
+                                              "hunyuan"};
 constexpr std::string_view kGrok2Aliases[] = {"kormo", "solar-open"};
 constexpr std::string_view kStarcoderAliases[] = {"smollm", "codeshell", "exaone", "minerva-7b",
                                                   "mellum2"};
@@ -138,11 +138,15 @@ struct KnownVocabulary {
 constexpr KnownVocabulary kKnownVocabularies[] = {
     {"gpt-2", {{256, "\u0120t"}, {50255, "\u0120gazed"}, {50256, "<|endoftext|>"}}},
     {"mpt", {{0, "<|endoftext|>"}, {1, "<|padding|>"}, {256, "\u0120s"}}},
-    {"llama-bpe", {{256, "\u0120\u0120"}, {128000, "<|begin_of_text|>"}, {128001, "<|end_of_text|>"}}},
+    {"llama-bpe",
+     {{256, "\u0120\u0120"}, {128000, "<|begin_of_text|>"}, {128001, "<|end_of_text|>"}}},
     {"qwen2", {{151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}}},
     {"qwen35", {{248044, "<|endoftext|>"}, {248045, "<|im_start|>"}, {248046, "<|im_end|>"}}},
     {"falcon", {{0, ">>TITLE<<"}, {10, ">>MIDDLE<<"}, {11, "<|endoftext|>"}}},
-    {"tekken", {{1, "<s>"}, {3, "[INST]"}, {131071, "\u00E5\u0132\u012F\u00E6\u00B1\u012B\u00E4\u00B9\u00A6"}}},
+    {"tekken",
+     {{1, "<s>"},
+      {3, "[INST]"},
+      {131071, "\u00E5\u0132\u012F\u00E6\u00B1\u012B\u00E4\u00B9\u00A6"}}},
     {"gpt-4o", {{256, "\u0120\u0120"}, {258, "in"}, {199999, "<|endoftext|>"}}},
     {"deepseek-llm",
      {{256, "or"},

@@ -78,8 +78,8 @@ std::vector<TokenId> VocabTokenizer::EncodeSegments(
       ordinary += segment.text.substr(done, match.begin - done);
       flush();
       ids.push_back(match.id);
-      const bool is_part = type(match.id) == TokenType::kUserDefined &&
-                           static_cast<size_t>(match.id) < first_added_;
+      const bool is_part =
+          type(match.id) == TokenType::kUserDefined && static_cast<size_t>(match.id) < first_added_;
       place = is_part ? TextPlace::kInside : TextPlace::kAfterMarker;
       done = match.begin + match.length;
     }

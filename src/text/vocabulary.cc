@@ -124,7 +124,8 @@ void ReadSpecial(const GgufMetadata& metadata, bool default_add_bos, Vocabulary*
   special.eot = ReadSpecialId(metadata, "tokenizer.ggml.eot_token_id", vocabulary);
   special.unk = ReadSpecialId(metadata, "tokenizer.ggml.unknown_token_id", vocabulary);
   if (vocabulary->kind == "llama") {
-    if (special.bos < 0 && !SaysNone(metadata, kBosKey)) special.bos = FindMarker(*vocabulary, "<s>");
+    if (special.bos < 0 && !SaysNone(metadata, kBosKey))
+      special.bos = FindMarker(*vocabulary, "<s>");
     if (special.eos < 0 && !SaysNone(metadata, kEosKey)) {
       special.eos = FindMarker(*vocabulary, "</s>");
     }
@@ -145,12 +146,11 @@ void ReadSpecial(const GgufMetadata& metadata, bool default_add_bos, Vocabulary*
 // Every token that the file names as an end, and those that end answers by their text.
 std::vector<TokenId> ReadEndTokens(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   std::vector<TokenId> ends = FindEndMarkers(*vocabulary);
-  for (const std::string_view key :
-       {kEosKey, std::string_view("tokenizer.ggml.eos_token_ids"),
-        std::string_view("tokenizer.ggml.eom_token_id"),
-        std::string_view("tokenizer.ggml.fim_pad_token_id"),
-        std::string_view("tokenizer.ggml.fim_rep_token_id"),
-        std::string_view("tokenizer.ggml.fim_sep_token_id")}) {
+  for (const std::string_view key : {kEosKey, std::string_view("tokenizer.ggml.eos_token_ids"),
+                                     std::string_view("tokenizer.ggml.eom_token_id"),
+                                     std::string_view("tokenizer.ggml.fim_pad_token_id"),
+                                     std::string_view("tokenizer.ggml.fim_rep_token_id"),
+                                     std::string_view("tokenizer.ggml.fim_sep_token_id")}) {
     // What is wrong with the first was said when it was read.
     std::vector<std::string> warnings = vocabulary->warnings;
     const std::vector<TokenId> ids = ReadSpecialIds(metadata, key, vocabulary);

@@ -133,8 +133,8 @@ TEST(Vocabulary, WarnsOfSpecialIdsOutOfRange) {
     const std::string name = std::string("tokenizer.ggml.") + key + "_token_id";
     metadata.SetUint32(name, 1'000'000);
     const auto tokenizer = Tokenizer::FromGguf(metadata);
-    EXPECT_THAT(tokenizer->warnings(), ElementsAre(AllOf(HasSubstr("test.gguf"), HasSubstr(name),
-                                                         HasSubstr("1000000"))));
+    EXPECT_THAT(tokenizer->warnings(),
+                ElementsAre(AllOf(HasSubstr("test.gguf"), HasSubstr(name), HasSubstr("1000000"))));
     // As if the key were not there.
     EXPECT_EQ(tokenizer->special().bos, 1);
     EXPECT_EQ(tokenizer->special().eos, 2);

@@ -262,8 +262,7 @@ class BraceFormatter {
 
 }  // namespace
 
-Value FormatBraces(Runtime& runtime, const Text& format, const Arguments& arguments,
-                   bool escapes) {
+Value FormatBraces(Runtime& runtime, const Text& format, const Arguments& arguments, bool escapes) {
   return runtime.String(BraceFormatter(runtime, arguments, escapes).Run(format, 0));
 }
 

@@ -1,6 +1,6 @@
 // Markup, as markupsafe has it: a text that "safe" or "escape" made. What is joined to it with an
-// operator or one of its methods is escaped first; "~", filters that build texts and what is written
-// out overlook it, since chat templates are rendered without autoescape.
+// operator or one of its methods is escaped first; "~", filters that build texts and what is
+// written out overlook it, since chat templates are rendered without autoescape.
 #pragma once
 
 #include "text/jinja/methods.h"

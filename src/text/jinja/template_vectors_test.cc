@@ -63,7 +63,8 @@ TEST(TemplateVectorsShared, Snippets) {
   EXPECT_GE(refused, 8u);
 }
 
-// Real templates of 2024 to 2026, with tools, calls, reasoning and parts, as transformers renders them.
+// Real templates of 2024 to 2026, with tools, calls, reasoning and parts, as transformers renders
+// them.
 TEST(TemplateVectorsShared, RealTemplatesOf2026) {
   HEARTH_NEED_SHARED("data/templates/goldens-2026.json");
   const Json all = Json::parse(ReadWholeFile(SharedPath("data/templates/goldens-2026.json")));
