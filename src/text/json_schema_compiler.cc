@@ -17,7 +17,7 @@ using Sequence = GrammarBuilder::Sequence;
 constexpr int kMaxDepth = 60;  // of schemas in schemas
 constexpr uint8_t kNumberKindBits = kIntegerKind | kFractionKind;
 constexpr size_t kMostNumberDigits = 15;
-constexpr size_t kRuleOfSetBytes = 160;
+constexpr size_t kRuleOfSetBytes = 112;
 
 // A value as a grammar writes it: whole numbers without a point.
 std::string LiteralText(const Json& value) {
