@@ -286,7 +286,10 @@ std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
   return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
     auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
     if (!grammar) return nullptr;
-    if (thinking) grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer());
+    if (thinking) {
+      grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer(),
+                               impl_->grammar_memory());
+    }
     return std::make_shared<const AnswerGrammar>(std::make_unique<const AnswerGrammar::Impl>(
         AnswerGrammar::Impl{GrammarMatcher(grammar, impl_->sorted_vocabulary())}));
   });

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plan/json_object.h"
+#include "plan/json_reader.h"
 
 namespace hearth::hub {
 namespace {
@@ -60,11 +60,9 @@ std::string Encoded(std::string_view path) {
 }
 
 nlohmann::json ParseAnswer(const std::string& json, const std::string& where) {
-  try {
-    return nlohmann::json::parse(json, EachKeyOnce(where, ErrorCode::kCorrupt));
-  } catch (const nlohmann::json::exception&) {
-    throw Error(ErrorCode::kCorrupt, where, "the hub's answer is no JSON");
-  }
+  nlohmann::json answer = ReadJsonDocument(json, where, ErrorCode::kCorrupt);
+  if (answer.is_discarded()) throw Error(ErrorCode::kCorrupt, where, "the hub's answer is no JSON");
+  return answer;
 }
 
 HubSettings Checked(HubSettings settings) {

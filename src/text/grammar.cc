@@ -150,20 +150,27 @@ GrammarBuilder::Symbol GrammarBuilder::OneOf(std::vector<std::string> texts) {
   return Rule(rule);
 }
 
+uint32_t GrammarBuilder::NextCounted() const {
+  if (grammar_.repetitions_.empty()) return Grammar::kFirstCounted;
+  const Grammar::Repetition& before = grammar_.repetitions_.back();
+  return before.first_rule + before.last + 1;
+}
+
+void GrammarBuilder::CheckCounted(uint32_t first, int64_t last) {
+  if (last < static_cast<int64_t>(Grammar::kMostCounted) -
+                 static_cast<int64_t>(first - Grammar::kFirstCounted)) {
+    return;
+  }
+  throw Error(ErrorCode::kUnsupported, "grammar", "it counts too far: use smaller bounds");
+}
+
 GrammarBuilder::Symbol GrammarBuilder::Repeat(const Sequence& item, int64_t min, int64_t max) {
   if (max >= 0 && max < min) return Nothing();
   if (max == 0) return AnyOf({{}});
   const bool is_bounded = max >= 0;
-  uint32_t first = Grammar::kFirstCounted;
-  if (!grammar_.repetitions_.empty()) {
-    const Grammar::Repetition& before = grammar_.repetitions_.back();
-    first = before.first_rule + before.last + 1;
-  }
+  const uint32_t first = NextCounted();
   const int64_t last = is_bounded ? max : min;
-  if (last >= static_cast<int64_t>(Grammar::kMostCounted) -
-                  static_cast<int64_t>(first - Grammar::kFirstCounted)) {
-    throw Error(ErrorCode::kUnsupported, "grammar", "it counts too far: use smaller bounds");
-  }
+  CheckCounted(first, last);
   CountBytes(kRepetitionBytes);
   Grammar::Repetition repetition;
   repetition.item = item.size() == 1 ? item[0] : AnyOf({item});
@@ -285,21 +292,33 @@ void GrammarBuilder::FindEmptyRules() {
 }
 
 GrammarBuilder::Symbol GrammarBuilder::Add(const Grammar& grammar) {
-  const auto first = static_cast<uint32_t>(grammar_.rules_.size());
-  for (size_t rule = 0; rule < grammar.rules_.size(); ++rule) NewRule();
-  for (uint32_t rule = 0; rule < grammar.rules_.size(); ++rule) {
-    for (uint32_t at : grammar.alternatives(rule)) {
+  const auto first = static_cast<uint32_t>(rules_.size());
+  const auto count = static_cast<uint32_t>(grammar.alternative_ends_.size());
+  const uint32_t counted = NextCounted();
+  const auto moved = [&](const Symbol& symbol) {
+    if (symbol.kind == Symbol::Kind::kBytes) return Bytes(grammar.bytes(symbol.index));
+    const uint32_t rule = symbol.index;
+    return Rule(rule < Grammar::kFirstCounted ? first + rule
+                                              : rule - Grammar::kFirstCounted + counted);
+  };
+  for (uint32_t rule = 0; rule < count; ++rule) NewRule();
+  for (uint32_t rule = 0; rule < count; ++rule) {
+    grammar.ForEachAlternative(rule, [&](uint32_t at) {
       Sequence sequence;
       for (; grammar.symbol(at).kind != Symbol::Kind::kEnd; ++at) {
-        const Symbol symbol = grammar.symbol(at);
-        const bool is_rule = symbol.kind == Symbol::Kind::kRule;
-        sequence.push_back(is_rule ? Rule(first + symbol.index)
-                                   : Bytes(grammar.bytes(symbol.index)));
+        sequence.push_back(moved(grammar.symbol(at)));
       }
       AddAlternative(first + rule, sequence);
-    }
+    });
   }
-  return Rule(first + grammar.start());
+  for (Grammar::Repetition repetition : grammar.repetitions_) {
+    CountBytes(kRepetitionBytes);
+    CheckCounted(repetition.first_rule - Grammar::kFirstCounted + counted, repetition.last);
+    repetition.item = moved(repetition.item);
+    repetition.first_rule += counted - Grammar::kFirstCounted;
+    grammar_.repetitions_.push_back(repetition);
+  }
+  return moved(Rule(grammar.start()));
 }
 
 // Rules that the texts of a rule may begin with, depth first, without recursion.

@@ -159,6 +159,10 @@ class GrammarBuilder {
   struct Found {
     std::vector<bool> rules, repetitions;
   };
+  // The first rule of the next repetition; throws Error(kUnsupported) where one from there on to so
+  // many more is too far.
+  uint32_t NextCounted() const;
+  static void CheckCounted(uint32_t first, int64_t last);
   bool Holds(const Symbol& symbol, const Found& found) const;
   template <typename SymbolFn>
   Found FindRules(SymbolFn&& holds) const;

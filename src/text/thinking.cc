@@ -90,8 +90,9 @@ std::optional<Thinking> ThinkingAfter(Thinking marks, const std::vector<ChatPiec
 }
 
 std::shared_ptr<const Grammar> BehindThinking(const Grammar& answer, const Thinking& thinking,
-                                              const Tokenizer& tokenizer) {
-  GrammarBuilder builder;
+                                              const Tokenizer& tokenizer,
+                                              std::shared_ptr<GrammarMemory> memory) {
+  GrammarBuilder builder(std::move(memory));
   const GrammarBuilder::Symbol text = builder.Add(answer);
   ByteSet space_bytes;
   for (const char space : {' ', '\t', '\n', '\r'}) space_bytes.set(static_cast<uint8_t>(space));
