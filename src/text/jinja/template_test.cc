@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "text/jinja/memory_meter.h"
 #include "text/jinja/test_rendering.h"
 
 namespace hearth::jinja {
