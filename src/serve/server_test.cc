@@ -44,9 +44,7 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   void Send(const std::string& bytes) const { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  std::string ReadToEnd() const { return ReadUntil("\n\n\n"); }  // which no answer has
-  // Until that text has come, or the end.
-  std::string ReadUntil(const std::string& text) const {
+  std::string ReadToEnd() const {
     std::string all;
     std::array<char, 4096> buffer;
     for (;;) {
@@ -55,7 +53,6 @@ class RawClient {
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) return all;
       all.append(buffer.data(), static_cast<size_t>(got));
-      if (all.find(text) != std::string::npos) return all;
     }
   }
 
@@ -156,32 +153,6 @@ TEST_F(ServerTest, AClientThatDoesNotReadLosesItsStream) {
   const RawClient other(port_);
   other.Send("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(other.ReadToEnd(), HasSubstr("\"ok\""));
-}
-
-// A stream whose turn does not come has its head and, when nothing else is sent, comments.
-TEST_F(ServerTest, AStreamThatWaitsIsNotSilent) {
-  std::promise<void> release;
-  const std::shared_future<void> released = release.get_future().share();
-  api::GenerateRequest first;
-  first.prompt = {1, 5, 6};
-  first.max_tokens = 1;
-  // The model's thread, and so every other request, waits for this.
-  model_.Start({first}, {{.on_token = [released](std::string_view, std::vector<api::ScoredToken>) {
-                 released.wait();
-               }}});
-  ServerLimits limits;
-  limits.silence = std::chrono::milliseconds(1);
-  Start(limits);
-  const RawClient client(port_);
-  const std::string body = R"({"prompt": [1, 5, 6], "max_tokens": 2, "stream": true})";
-  client.Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " +
-      std::to_string(body.size()) + "\r\n\r\n" + body);
-  const std::string waiting = client.ReadUntil("\n: ");
-  EXPECT_THAT(waiting, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_EQ(waiting.find("data: "), std::string::npos) << "no token yet";
-  release.set_value();
-  EXPECT_THAT(client.ReadToEnd(), HasSubstr("data: [DONE]\n\n"));
 }
 
 TEST_F(ServerTest, ATakenPortIsSaidSo) {
