@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/json_object.h"
 #include "plan/json_reader.h"
 
 namespace hearth::hub {

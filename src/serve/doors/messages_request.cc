@@ -91,7 +91,7 @@ void TakeAssistantMessage(Fields& message, std::vector<api::ChatMessage>& messag
   messages.push_back(std::move(answer));
 }
 
-std::vector<api::ChatMessage> TakeMessages(Fields& fields) {
+std::vector<api::ChatMessage> TakeConversation(Fields& fields) {
   std::vector<api::ChatMessage> messages;
   if (fields.Take("system") != nullptr) {
     std::string system = TakeText(fields, "system");
@@ -242,7 +242,7 @@ ChatRequest ParseMessagesRequest(std::string_view body, bool counts_only, ParseO
   Fields fields(document);
   ChatRequest request;
   request.settings = TakeMessagesSettings(fields, counts_only);
-  request.messages = TakeMessages(fields);
+  request.messages = TakeConversation(fields);
   request.tools = TakeMessagesTools(fields);
   request.variables = TakeThinking(fields);
   // They change nothing of the answer here.
