@@ -13,6 +13,7 @@
 #include "cli/cache_folder.h"
 #include "cli/commands.h"
 #include "cli/find_model.h"
+#include "cli/line_editor.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -114,9 +115,10 @@ bool Confirms(const hub::LocalModel& model) {
     throw UsageError("rm: there is no terminal to ask on; --yes removes without a question");
   }
   CatchInterrupts();
-  PrintNotice(fmt::format("Remove {} ({})? [y/N] ", model.Name(), FormatSize(model.bytes)));
+  LineEditor editor(fmt::format("Remove {} ({})? [y/N] ", model.Name(), FormatSize(model.bytes)),
+                    "");
   std::string line;
-  if (LineReader().Read(line) != LineReader::Result::kLine) {
+  if (editor.Read(line) != LineEditor::Result::kMessage) {
     PrintNotice("\n");
     return false;
   }

@@ -23,6 +23,7 @@
 #include "prepare/learning_plan.h"
 #include "prepare/predictor_state.h"
 #include "prepare/profiler.h"
+#include "tensor/op_names.h"
 
 namespace hearth::cli {
 namespace {

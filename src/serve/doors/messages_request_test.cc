@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "serve/request_error.h"
+
 namespace hearth::serve {
 namespace {
 
