@@ -97,7 +97,7 @@ TEST_F(ChatTest, ArrowsEditTheLine) {
 }
 
 TEST_F(ChatTest, HistoryIsKeptForLaterChats) {
-  for (const std::string typed : {std::string("/system caf\xc3\xa9\r"), std::string(kUp) + "\r"}) {
+  for (const std::string& typed : {std::string("/system caf\xc3\xa9\r"), std::string(kUp) + "\r"}) {
     TerminalProgram chat({"run", Embedded()});
     chat.ReadUntil("> ");
     chat.Type(typed);
