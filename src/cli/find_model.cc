@@ -144,12 +144,12 @@ hub::HubSettings HubOfEnvironment(const std::atomic<bool>* cancel) {
   return settings;
 }
 
-RemoteModel::RemoteModel(const hub::ModelName& name)
+RemoteModel::RemoteModel(const hub::ModelName& name, ForeignTensors foreign)
     : hub_(HubOfEnvironment(nullptr)),
       repository_(ListForHeader(hub_, name)),
       files_(hub::ChooseModel(repository_.Models(), name)),
       name_(name.repository + ":" + files_.label),
-      file_(hub::OpenRemoteHeader(hub_, repository_, files_)) {}
+      file_(hub::OpenRemoteHeader(hub_, repository_, files_, foreign)) {}
 
 std::string RemoteModel::Save(const std::string& folder) const {
   return hub::SaveHeaders(*file_, repository_, files_, folder);

@@ -40,7 +40,8 @@ hub::HubSettings HubOfEnvironment(const std::atomic<bool>* cancel);
 class RemoteModel {
  public:
   // Says on a terminal which it reads. Throws what hub::Hub and hub::OpenRemoteHeader throw.
-  explicit RemoteModel(const hub::ModelName& name);
+  explicit RemoteModel(const hub::ModelName& name,
+                       ForeignTensors foreign = ForeignTensors::kRefuse);
 
   const std::string& name() const { return name_; }  // OWNER/REPO:LABEL
   GgufFile& file() { return *file_; }

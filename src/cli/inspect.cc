@@ -121,12 +121,15 @@ Json ModeNames(const LoadPlan& plan) {
   return names;
 }
 
-// What would be in memory, or why the file cannot be run.
-Json RunJson(const GgufFile& file) {
+// What would be in memory, or why the file cannot be run. has_tensors: not only the header is
+// there.
+Json RunJson(const GgufFile& file, bool has_tensors) {
   try {
     file.RefuseForeignTensors();
     ReadModelSpec(file);  // an architecture that nobody knows is the first thing to say
-    const LoadPlan plan = PlanWholeLoad(file, *Tokenizer::FromGguf(file.metadata()));
+    const LoadPlan plan = PlanLoad(file);
+    CheckVocabulary(plan.spec, *Tokenizer::FromGguf(file.metadata()), file.path());
+    if (has_tensors) CheckRopeFactors(file);
     Json conversions = Json::object();
     for (const auto& [from, to] : plan.conversions) conversions[NameOf(from)] = NameOf(to);
     const KvLayout layout = Forward::LayoutFor(plan.spec, DType::kF16);
@@ -154,7 +157,7 @@ Json ModelJson(const GgufFile& file) {
   }
 }
 
-Json Describe(const GgufFile& file) {
+Json Describe(const GgufFile& file, bool has_tensors) {
   const Json model = ModelJson(file);
   Json out = {{"file", file.path()},
               {"format", fmt::format("GGUF v{}", file.version())},
@@ -168,7 +171,7 @@ Json Describe(const GgufFile& file) {
   out["types"] = TypesJson(file);
   out["packing"] = PackingJson(file);
   out["tokenizer"] = TokenizerJson(file.metadata());
-  out["run"] = RunJson(file);
+  out["run"] = RunJson(file, has_tensors);
   return out;
 }
 
@@ -279,19 +282,18 @@ int Verify(const GgufFile& file, bool json) {
 }
 
 int Inspect(const InspectOptions& options) {
+  if (options.verify) return Verify(GgufFile::Open(FindModel(options.model)), options.json);
   Json description;
-  if (const auto remote = FindRemoteName(options.model); remote && !options.verify) {
-    RemoteModel model(*remote);
+  if (const auto remote = FindRemoteName(options.model)) {
+    RemoteModel model(*remote, ForeignTensors::kList);
     if (options.activation) GiveActivation(*options.activation, &model.file());
     WarnOfActivation(model.file());
-    description = Describe(model.file());
+    description = Describe(model.file(), false);
   } else {
-    const std::string path = FindModel(options.model);
-    if (options.verify) return Verify(OpenModel(path, options.activation), options.json);
-    GgufFile file = GgufFile::Open(path, ForeignTensors::kList);
-    if (options.activation) GiveActivation(*options.activation, &file);
+    const GgufFile file =
+        OpenModel(FindModel(options.model), options.activation, ForeignTensors::kList);
     WarnOfActivation(file);
-    description = Describe(file);
+    description = Describe(file, true);
   }
   WriteOutput(options.json ? DumpJson(description) : DescribeText(description));
   return kExitDone;

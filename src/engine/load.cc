@@ -189,6 +189,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   model->assumed_ = file.assumed();
   model->tokenizer_ = std::move(tokenizer);
   CheckVocabulary(plan.spec, *model->tokenizer_, file.path());
+  CheckRopeFactors(file);
   model->memory_ = Buffer(budget, "weights", plan.weights_bytes);
   ParallelLoad(file, plan, compute.threads(), model->memory_.data(), budget, progress).Run(compute);
   for (const ResidentTensor& tensor : plan.tensors) {

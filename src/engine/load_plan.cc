@@ -88,19 +88,6 @@ float FloatAt(const std::vector<std::byte>& bytes, DType dtype, size_t i) {
   return dtype == DType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
 }
 
-void CheckRopeFactors(const GgufFile& file) {
-  const GgufTensor* const tensor = file.FindTensorOrNull("rope_freqs.weight");
-  if (tensor == nullptr) return;
-  std::vector<std::byte> bytes(tensor->bytes);
-  file.ReadTensor(*tensor, 0, bytes);
-  for (size_t i = 0; i < tensor->num_weights(); ++i) {
-    const float factor = FloatAt(bytes, tensor->dtype, i);
-    if (factor > 0 && std::isfinite(factor)) continue;
-    throw Error(ErrorCode::kCorrupt, file.path(), "rope_freqs.weight", "positive numbers",
-                std::to_string(factor));
-  }
-}
-
 size_t AlignedBytes(uint64_t bytes) {
   return static_cast<size_t>(RoundUp(bytes, kTensorAlignment));
 }
@@ -227,13 +214,6 @@ LoadPlan PlanLoad(const GgufFile& file) {
     Place(PlanBundles(file, plan.spec, l), plan);
   }
   RefuseUnknownTensors(file, plan.tensors);
-  CheckRopeFactors(file);
-  return plan;
-}
-
-LoadPlan PlanWholeLoad(const GgufFile& file, const Tokenizer& tokenizer) {
-  LoadPlan plan = PlanLoad(file);
-  CheckVocabulary(plan.spec, tokenizer, file.path());
   return plan;
 }
 
@@ -242,6 +222,19 @@ void CheckVocabulary(const ModelSpec& spec, const Tokenizer& tokenizer, const st
   throw Error(ErrorCode::kCorrupt, file, "tokens of the vocabulary",
               "at most the embedding's " + std::to_string(spec.vocab_size),
               std::to_string(tokenizer.vocab_size()));
+}
+
+void CheckRopeFactors(const GgufFile& file) {
+  const GgufTensor* const tensor = file.FindTensorOrNull("rope_freqs.weight");
+  if (tensor == nullptr) return;
+  std::vector<std::byte> bytes(tensor->bytes);
+  file.ReadTensor(*tensor, 0, bytes);
+  for (size_t i = 0; i < tensor->num_weights(); ++i) {
+    const float factor = FloatAt(bytes, tensor->dtype, i);
+    if (factor > 0 && std::isfinite(factor)) continue;
+    throw Error(ErrorCode::kCorrupt, file.path(), "rope_freqs.weight", "positive numbers",
+                std::to_string(factor));
+  }
 }
 
 }  // namespace hearth

@@ -79,10 +79,11 @@ struct LoadPlan {
 // resident type depends on them. Throws hearth::Error.
 LoadPlan PlanLoad(const GgufFile& file);
 
-// The same, and all else that a load refuses a file for, whatever memory and options it has.
-LoadPlan PlanWholeLoad(const GgufFile& file, const Tokenizer& tokenizer);
-// Throws Error(kCorrupt) for a vocabulary with more tokens than the embedding has rows.
+// What a load refuses besides, with Error(kCorrupt): a vocabulary with more tokens than the
+// embedding has rows, and RoPE factors that are not positive, which are read from the file. The
+// types of its tensors are those that PlanLoad has seen.
 void CheckVocabulary(const ModelSpec& spec, const Tokenizer& tokenizer, const std::string& file);
+void CheckRopeFactors(const GgufFile& file);
 
 // Types and shapes of weights, without data, for estimates of work (engine/work_estimate.h): of the
 // neurons of a bundle tensor; of all tensors.

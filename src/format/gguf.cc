@@ -90,12 +90,13 @@ GgufFile GgufFile::Open(const std::string& path, ForeignTensors foreign) {
   }
 }
 
-GgufFile GgufFile::FromReaders(std::vector<std::unique_ptr<BlockReader>> parts) {
+GgufFile GgufFile::FromReaders(std::vector<std::unique_ptr<BlockReader>> parts,
+                               ForeignTensors foreign) {
   if (parts.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "GGUF file", "number of parts", "at least 1", "0");
   }
   std::vector<GgufPart> parsed;
-  for (const auto& reader : parts) parsed.push_back(ParseGgufPart(*reader));
+  for (const auto& reader : parts) parsed.push_back(ParseGgufPart(*reader, foreign));
   return Assemble(std::move(parts), std::move(parsed));
 }
 
@@ -112,13 +113,13 @@ GgufFile GgufFile::Assemble(std::vector<std::unique_ptr<BlockReader>> readers,
   file.tensors_.reserve(num_tensors);
   for (size_t i = 0; i < parts.size(); ++i) {
     file.header_bytes_.push_back(std::min(parts[i].data_begin, file.parts_[i]->size_bytes()));
-    file.AddTensors(std::move(parts[i]), static_cast<uint32_t>(i));
+    file.AddTensors(parts[i], static_cast<uint32_t>(i));
   }
   file.metadata_ = std::move(parts.front().metadata);
   return file;
 }
 
-void GgufFile::AddTensors(GgufPart part, uint32_t file_index) {
+void GgufFile::AddTensors(GgufPart& part, uint32_t file_index) {
   const auto refuse_twice = [&](const std::string& name) {
     throw Error(ErrorCode::kCorrupt, part.metadata.file_name(),
                 fmt::format("tensor '{}': name", Printable(name)), "one of its own",

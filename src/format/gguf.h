@@ -142,7 +142,8 @@ class GgufFile {
   // model file (a folder, part of a cut file, another format), it says what to do.
   static GgufFile Open(const std::string& path, ForeignTensors foreign = ForeignTensors::kRefuse);
   // From readers, one per part, the first part first (tests, fuzzing).
-  static GgufFile FromReaders(std::vector<std::unique_ptr<BlockReader>> parts);
+  static GgufFile FromReaders(std::vector<std::unique_ptr<BlockReader>> parts,
+                              ForeignTensors foreign = ForeignTensors::kRefuse);
 
   const std::string& path() const { return path_; }  // of the first part
   uint32_t version() const { return version_; }
@@ -183,7 +184,7 @@ class GgufFile {
   static constexpr size_t kIsForeign = static_cast<size_t>(-1);
 
   static GgufFile OpenParts(const std::string& path, ForeignTensors foreign);
-  void AddTensors(GgufPart part, uint32_t file_index);
+  void AddTensors(GgufPart& part, uint32_t file_index);
   // Joins parsed parts, in order, after checking that they belong together.
   static GgufFile Assemble(std::vector<std::unique_ptr<BlockReader>> readers,
                            std::vector<GgufPart> parts);

@@ -294,7 +294,7 @@ std::vector<Refusal> ForeignFiles() {
   const auto raw = [](std::string_view text) -> Bytes { return Bytes().Raw(text); };
   return {
       {"empty", raw(""), kCorrupt, {"magic number", "an empty file"}},
-      {"three bytes", raw("GGU"), kUnsupported, {"magic number", "a text file ('GGU')"}},
+      {"three bytes", raw("GGU"), kUnsupported, {"magic number", "a text file ('GGU'"}},
       {"zeros", Bytes().Zeros(100), kCorrupt, {"zero bytes"}},
       {"noise", raw("\x01\xff\x80\x02"), kCorrupt, {"the bytes '\\x01\\xff\\x80\\x02'"}},
       {"text", raw("To be, or not to be\n"), kUnsupported, {"a text file ('To be, or not"}},

@@ -100,12 +100,13 @@ class RemoteReader : public BlockReader {
 
 }  // namespace
 
-GgufFile OpenRemoteHeader(Hub& hub, const Repository& repository, const ModelFiles& model) {
+GgufFile OpenRemoteHeader(Hub& hub, const Repository& repository, const ModelFiles& model,
+                          ForeignTensors foreign) {
   std::vector<std::unique_ptr<BlockReader>> parts;
   for (RepositoryFile& file : repository.FilesOf(model)) {
     parts.push_back(std::make_unique<RemoteReader>(hub, repository, std::move(file)));
   }
-  return GgufFile::FromReaders(std::move(parts));
+  return GgufFile::FromReaders(std::move(parts), foreign);
 }
 
 std::string SaveHeaders(const GgufFile& file, const Repository& repository, const ModelFiles& model,

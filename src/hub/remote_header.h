@@ -13,7 +13,8 @@ namespace hearth::hub {
 // the GGUF reader has all it wants. Reading tensors throws Error(kUnsupported). Throws what
 // Hub::RefusalOf says and what the GGUF reader refuses, naming OWNER/REPO/FILE. Keeps references
 // to the hub and the repository.
-GgufFile OpenRemoteHeader(Hub& hub, const Repository& repository, const ModelFiles& model);
+GgufFile OpenRemoteHeader(Hub& hub, const Repository& repository, const ModelFiles& model,
+                          ForeignTensors foreign = ForeignTensors::kRefuse);
 
 // Writes the headers as files of the full size, whose tensors are holes and read as zeros, under
 // the model's own names into `folder`. Whatever looks at headers alone can open them. Returns the

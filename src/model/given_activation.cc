@@ -173,8 +173,9 @@ void GiveActivation(const GivenActivation& given, GgufFile* file) {
                {GgufType::kString, std::string(FfnActivationName(given.activation))});
 }
 
-GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given) {
-  GgufFile file = GgufFile::Open(path);
+GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given,
+                   ForeignTensors foreign) {
+  GgufFile file = GgufFile::Open(path, foreign);
   if (given) GiveActivation(*given, &file);
   return file;
 }

@@ -43,7 +43,8 @@ void GiveActivation(const GivenActivation& given, GgufFile* file);
 
 // Opens a model file, and gives it `given` where there is one. Throws as GgufFile::Open and
 // GiveActivation do.
-GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given);
+GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given,
+                   ForeignTensors foreign = ForeignTensors::kRefuse);
 
 // A name that speaks of a ReLU model.
 struct ActivationHint {

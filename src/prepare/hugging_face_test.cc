@@ -326,6 +326,7 @@ TEST_F(ModelFolderTest, DoublesAreReadAsFloats) {
 // sentence-transformers says beside the model what becomes of its hidden states.
 TEST_F(ModelFolderTest, PoolingOfEmbeddingModelsIsKept) {
   const auto message = [&](const std::string& modules, const std::string& pooling) {
+    std::filesystem::remove(folder_.Path("modules.json"));
     Publish(Golden("qwen3"), "qwen3");
     std::filesystem::create_directory(folder_.Path("1_Pooling"));
     std::ofstream(folder_.Path("1_Pooling/config.json")) << pooling;
