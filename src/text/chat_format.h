@@ -31,6 +31,7 @@ struct ChatMessage {
   std::string content;
   std::vector<ToolCall> tool_calls = {};  // of an assistant
   std::string tool_call_id = {};          // of a tool: the call that this is the result of
+  std::string reasoning = {};  // of an assistant: what it thought, for templates that show that
 };
 
 // The conversation as pieces, ending with the opening of the assistant's turn where

@@ -1,5 +1,7 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -42,6 +44,20 @@ std::string Joined(const std::vector<ChatPiece>& pieces) {
   return text;
 }
 
+// What a template may ask for beside what is set here.
+jinja::Context VariablesOf(std::string_view json) {
+  constexpr char kWhere[] = "chat_template_kwargs";
+  if (json.empty()) return {};
+  jinja::Context context = jinja::Context::FromJson(json, kWhere);
+  for (const char* name :
+       {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
+    if (!context.Has(name)) continue;
+    throw Error(ErrorCode::kInvalidArgument, std::string(kWhere) + "." + name,
+                "it is not for requests to set");
+  }
+  return context;
+}
+
 // What `render` returns, nothing where the template refuses.
 template <typename Fn>
 std::optional<std::string> Rendered(Fn&& render) {
@@ -76,9 +92,11 @@ std::optional<ChatTemplate> ChatTemplate::FromModel(const GgufMetadata& metadata
   chat.tool_use_ = ReadTemplate(metadata, kToolUseKey);
   chat.format_ = DetectChatFormat(*source);
   chat.special_ = SpecialTexts::Of(tokenizer);
+  chat.thinking_ = DetectThinking(*source);
   const std::string* for_tools = metadata.FindString(kToolUseKey);
   chat.syntax_ = DetectToolSyntax(for_tools != nullptr ? *for_tools : *source);
   if (chat.syntax_ != nullptr) chat.LearnToolStyle();
+  chat.LearnSystemRole();
   return chat;
 }
 
@@ -96,18 +114,21 @@ std::string ChatTemplate::Describe() const {
 // which form calls do.
 void ChatTemplate::LearnToolStyle() {
   const std::vector<ToolFunction> functions = {{.name = "probe_function", .description = "probe"}};
+  const std::vector<ToolFunction> none;
   const ChatMessage question = {"user", "probe_question"};
-  const auto with = Rendered([&] { return RenderKnownTools({question}, true, functions, style_); });
-  const auto without = Rendered([&] { return RenderKnownTools({question}, true, {}, style_); });
-  knows_tools_ = with && with != without && with->find("probe_function") != std::string::npos;
+  const auto render = [&](const std::vector<ChatMessage>& messages,
+                          const std::vector<ToolFunction>& given, const ToolMessageStyle& style) {
+    return Rendered([&] { return RenderMessages(messages, {true, given, {}}, true, style); });
+  };
+  const auto with = render({question}, functions, style_);
+  knows_tools_ = with && with != render({question}, none, style_) &&
+                 with->find("probe_function") != std::string::npos;
   style_.short_ids = syntax_->short_ids;
   ChatMessage call = {"assistant", ""};
   call.tool_calls = {{"call_1", "probe_function", R"({"probe_key": "probe_value"})"}};
   const ChatMessage result = {"tool", "probe_result", {}, "call_1"};
   const auto writes_call = [&](const ToolMessageStyle& style) {
-    const auto text = Rendered([&] {
-      return RenderKnownTools({question, call, result}, true, functions, style);
-    });
+    const auto text = render({question, call, result}, functions, style);
     // Python's None, a mapping as Python prints it and JSON in JSON are mistakes of the style, not
     // of the template.
     return text && text->find("probe_value") != std::string::npos &&
@@ -126,43 +147,97 @@ void ChatTemplate::LearnToolStyle() {
   knows_tools_ = false;  // it writes functions, but no calls
 }
 
+// Some templates refuse a system's message, others leave it out.
+void ChatTemplate::LearnSystemRole() {
+  const std::vector<ToolFunction> none;
+  const ChatMessage question = {"user", "probe_question"};
+  const auto render = [&](const std::vector<ChatMessage>& messages) {
+    return Rendered([&] { return RenderMessages(messages, {true, none, {}}, false, style_); });
+  };
+  if (!render({question})) return;  // it refuses more than that
+  const auto text = render({{"system", "probe_system"}, question});
+  knows_system_ = text && text->find("probe_system") != std::string::npos;
+}
+
 std::vector<ChatPiece> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
                                             bool add_generation_prompt,
-                                            const std::vector<ToolFunction>& functions) const {
-  if (functions.empty() && !MentionsTools(messages)) {
-    return RenderPlain(messages, add_generation_prompt);
-  }
-  if (knows_tools_) return RenderKnownTools(messages, add_generation_prompt, functions, style_);
-  return RenderInWords(messages, add_generation_prompt, functions);
+                                            const std::vector<ToolFunction>& functions,
+                                            std::string_view variables) const {
+  const Rest rest = {add_generation_prompt, functions, variables};
+  if (functions.empty() && !MentionsTools(messages)) return RenderPlain(messages, rest);
+  if (knows_tools_) return RenderKnownTools(messages, rest);
+  return RenderInWords(messages, rest);
 }
 
 std::vector<ChatPiece> ChatTemplate::RenderPlain(const std::vector<ChatMessage>& messages,
-                                                 bool add_generation_prompt) const {
-  if (!own_) return RenderChat(*format_, messages, add_generation_prompt);
-  jinja::Context context;
-  context.SetJson("messages", MessagesJson(messages, style_));
-  context.SetBool("add_generation_prompt", add_generation_prompt);
-  return RenderContext(std::move(context), false);
+                                                 const Rest& rest) const {
+  if (!own_) return RenderChat(*format_, messages, rest.add_generation_prompt);
+  return RenderFolded(messages, rest, false);
 }
 
-std::vector<ChatPiece> ChatTemplate::RenderKnownTools(const std::vector<ChatMessage>& messages,
-                                                      bool add_generation_prompt,
-                                                      const std::vector<ToolFunction>& functions,
-                                                      const ToolMessageStyle& style) const {
-  jinja::Context context;
+std::vector<ChatPiece> ChatTemplate::RenderMessages(const std::vector<ChatMessage>& messages,
+                                                    const Rest& rest, bool for_tools,
+                                                    const ToolMessageStyle& style) const {
+  jinja::Context context = VariablesOf(rest.variables);
   context.SetJson("messages", MessagesJson(messages, style));
-  if (!functions.empty()) context.SetJson("tools", ToolsJson(functions));
-  context.SetBool("add_generation_prompt", add_generation_prompt);
-  return RenderContext(std::move(context), true);
+  if (for_tools && !rest.functions.empty()) context.SetJson("tools", ToolsJson(rest.functions));
+  context.SetBool("add_generation_prompt", rest.add_generation_prompt);
+  return RenderContext(std::move(context), for_tools);
+}
+
+// What the system says, as the template takes it: as a message, as the first message only, or not
+// at all.
+std::vector<ChatPiece> ChatTemplate::RenderFolded(const std::vector<ChatMessage>& messages,
+                                                  const Rest& rest, bool for_tools) const {
+  const auto render = [&](const std::vector<ChatMessage>& list) {
+    return RenderMessages(list, rest, for_tools, style_);
+  };
+  if (!knows_system_) return render(WithoutSystem(messages));
+  const auto is_system = [](const ChatMessage& message) { return message.role == "system"; };
+  const bool has_later =
+      !messages.empty() && std::any_of(messages.begin() + 1, messages.end(), is_system);
+  if (!has_later) return render(messages);
+  std::exception_ptr refusal;
+  try {
+    return render(messages);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    refusal = std::current_exception();
+  }
+  std::vector<ChatMessage> folded = WithoutSystem({messages.begin() + 1, messages.end()});
+  folded.insert(folded.begin(), messages.front());
+  try {
+    return render(folded);
+  } catch (const Error&) {
+    std::rethrow_exception(refusal);
+  }
+}
+
+// A call that was cut off is shown as it is. Where a template cannot do that, it is to blame if the
+// conversation works without its arguments.
+std::vector<ChatPiece> ChatTemplate::RenderKnownTools(const std::vector<ChatMessage>& messages,
+                                                      const Rest& rest) const {
+  try {
+    return RenderFolded(messages, rest, true);
+  } catch (const Error& error) {
+    const auto bad = FindBadArguments(messages);
+    if (error.code() != ErrorCode::kInvalidArgument || !bad) throw;
+    std::vector<ChatMessage> without = messages;
+    for (ChatMessage& message : without) {
+      for (ToolCall& call : message.tool_calls) call.arguments.clear();
+    }
+    if (!Rendered([&] { return RenderFolded(without, rest, true); })) throw;
+    throw Error(ErrorCode::kInvalidArgument, *bad,
+                "expected a JSON object: this model's chat template takes no other arguments");
+  }
 }
 
 // Some templates refuse a system's text, or leave it out: the user says it then.
-std::vector<ChatPiece> ChatTemplate::RenderInWords(
-    const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-    const std::vector<ToolFunction>& functions) const {
-  const std::string description = functions.empty() ? "" : DescribeTools(functions);
+std::vector<ChatPiece> ChatTemplate::RenderInWords(const std::vector<ChatMessage>& messages,
+                                                   const Rest& rest) const {
+  const std::string description = rest.functions.empty() ? "" : DescribeTools(rest.functions);
   const auto render = [&](DescriptionPlace place) {
-    return RenderPlain(WithoutTools(messages, description, place), add_generation_prompt);
+    return RenderPlain(WithoutTools(messages, description, place), rest);
   };
   if (description.empty()) return render(DescriptionPlace::kSystem);
   const std::string first_line = description.substr(0, description.find('\n'));

@@ -11,6 +11,7 @@
 #include "text/chat_format.h"
 #include "text/chat_piece.h"
 #include "text/jinja/template.h"
+#include "text/thinking.h"
 #include "text/tool_prompt.h"
 #include "text/tool_syntax.h"
 
@@ -43,10 +44,16 @@ class ChatTemplate {
   // `add_generation_prompt`. A template of a model may write BOS; a format leaves it to EncodeChat.
   // Functions that the model may call, calls and their results are written as the model's template
   // does where it knows tools and teaches a known syntax of calls, else in words (tool_prompt.h).
-  // Throws Error(kInvalidArgument) where the template fails or refuses the conversation.
+  // What the system says a template without that role gets as the user's words.
+  // variables: a JSON object of what else the template may ask for ("enable_thinking"), empty for
+  // none; formats ask for nothing.
+  // Throws Error(kInvalidArgument) where the template fails or refuses the conversation, naming a
+  // call whose arguments it cannot take, and for variables that are no object or have names of
+  // those that are set here.
   std::vector<ChatPiece> Render(const std::vector<ChatMessage>& messages,
                                 bool add_generation_prompt,
-                                const std::vector<ToolFunction>& functions = {}) const;
+                                const std::vector<ToolFunction>& functions = {},
+                                std::string_view variables = {}) const;
 
   // The same for what a request carries: a JSON object with "messages" (their content may be a list
   // of parts, they may have tool calls), "tools", and whatever else the template asks for. As in
@@ -54,6 +61,12 @@ class ChatTemplate {
   // "add_generation_prompt" is false. Formats take messages of texts only: others are
   // Error(kUnsupported).
   std::vector<ChatPiece> RenderJson(std::string_view request) const;
+
+  // How the answer to a conversation may think, which Render wrote as these pieces; nothing where
+  // it does not.
+  std::optional<Thinking> ThinkingOf(const std::vector<ChatPiece>& pieces) const {
+    return thinking_ ? ThinkingAfter(*thinking_, pieces) : std::nullopt;
+  }
 
   // How a model that was given functions calls them.
   const ToolSyntax& tool_syntax() const { return knows_tools_ ? *syntax_ : GenericToolSyntax(); }
@@ -64,16 +77,24 @@ class ChatTemplate {
  private:
   ChatTemplate() = default;
   std::vector<ChatPiece> RenderContext(jinja::Context context, bool for_tools) const;
+  // What Render was given beside the messages.
+  struct Rest {
+    bool add_generation_prompt = false;
+    const std::vector<ToolFunction>& functions;
+    std::string_view variables;
+  };
   std::vector<ChatPiece> RenderPlain(const std::vector<ChatMessage>& messages,
-                                     bool add_generation_prompt) const;
+                                     const Rest& rest) const;
+  std::vector<ChatPiece> RenderMessages(const std::vector<ChatMessage>& messages, const Rest& rest,
+                                        bool for_tools, const ToolMessageStyle& style) const;
+  std::vector<ChatPiece> RenderFolded(const std::vector<ChatMessage>& messages, const Rest& rest,
+                                      bool for_tools) const;
   std::vector<ChatPiece> RenderKnownTools(const std::vector<ChatMessage>& messages,
-                                          bool add_generation_prompt,
-                                          const std::vector<ToolFunction>& functions,
-                                          const ToolMessageStyle& style) const;
+                                          const Rest& rest) const;
   std::vector<ChatPiece> RenderInWords(const std::vector<ChatMessage>& messages,
-                                       bool add_generation_prompt,
-                                       const std::vector<ToolFunction>& functions) const;
+                                       const Rest& rest) const;
   void LearnToolStyle();
+  void LearnSystemRole();
 
   std::optional<ChatFormat> format_;  // of a template: the one that it looks like
   std::optional<jinja::Template> own_;
@@ -82,6 +103,8 @@ class ChatTemplate {
   const ToolSyntax* syntax_ = nullptr;  // what the template for tools teaches
   bool knows_tools_ = false;            // and writes: else syntax_ means nothing
   ToolMessageStyle style_;
+  std::optional<Thinking> thinking_;  // the marks that its template knows
+  bool knows_system_ = true;          // a system's message, as the first one
 };
 
 }  // namespace hearth

@@ -61,6 +61,61 @@ TEST(ChatTemplate, TakesTheToolsOfARequest) {
               testing::EndsWith("."));
 }
 
+constexpr char kTurns[] = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+
+// Gemma refuses the role, others leave it out, others take it in front only.
+TEST(ChatTemplate, TheSystemsWordsReachEveryModel) {
+  const std::string refuses =
+      "{% for m in messages %}{% if m.role == 'system' %}"
+      "{{ raise_exception('no system') }}{% endif %}{% endfor %}";
+  const std::string only_first =
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+      "{{ raise_exception('system comes first') }}{% endif %}{% endfor %}";
+  const std::string leaves_out =
+      "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+  const auto text = [](const std::string& source, const std::vector<ChatMessage>& messages) {
+    const GgufMetadata metadata = WithTemplate("tokenizer.chat_template", source);
+    return Joined(OwnTemplate(metadata).Render(messages, false));
+  };
+  const std::vector<ChatMessage> usual = {{"system", "s"}, {"user", "u"}, {"assistant", "a"}};
+  EXPECT_EQ(text(kTurns, usual), "[system]s[user]u[assistant]a");
+  for (const std::string& source : {refuses + kTurns, leaves_out}) {
+    EXPECT_EQ(text(source, usual), "[user]s\n\nu[assistant]a");
+    EXPECT_EQ(text(source, {{"system", "s"}, {"system", "t"}, {"user", "u"}}), "[user]s\n\nt\n\nu");
+    EXPECT_EQ(text(source, {{"system", "s"}}), "[user]s");
+    EXPECT_EQ(text(source, {{"user", "u"}, {"system", "s"}}), "[user]u\n\ns");
+  }
+  EXPECT_EQ(
+      text(only_first + kTurns, {{"system", "s"}, {"user", "u"}, {"system", "t"}, {"user", "v"}}),
+      "[system]s[user]u[user]t\n\nv");
+  EXPECT_THROW(text("{{ raise_exception('never') }}", usual), Error);
+}
+
+TEST(ChatTemplate, VariablesReachTheTemplateAsText) {
+  const std::string source =
+      "{% if enable_thinking is defined and not enable_thinking %}quiet{% endif %}{{ mark }}";
+  const GgufMetadata metadata = WithTemplate("tokenizer.chat_template", source);
+  const ChatTemplate chat = OwnTemplate(metadata);
+  const auto pieces =
+      chat.Render({{"user", "u"}}, true, {}, R"({"enable_thinking": false, "mark": "<|im_end|>"})");
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(pieces[0].text, "quiet");
+  EXPECT_EQ(pieces[1].text, "<|im_end|>");
+  EXPECT_FALSE(pieces[1].trusted);
+  EXPECT_EQ(Joined(chat.Render({{"user", "u"}}, true)), "");
+  EXPECT_THROW(chat.Render({{"user", "u"}}, true, {}, R"({"messages": []})"), Error);
+}
+
+TEST(ChatTemplate, ThoughtsOfAnAnswerAreShownWhereTheTemplateDoes) {
+  const GgufMetadata metadata = WithTemplate(
+      "tokenizer.chat_template",
+      "{% for m in messages %}{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}"
+      "{{ m.content }}{% endfor %}");
+  ChatMessage answer = {"assistant", "a"};
+  answer.reasoning = "why";
+  EXPECT_EQ(Joined(OwnTemplate(metadata).Render({{"user", "u"}, answer}, true)), "u(why)a");
+}
+
 TEST(ChatTemplate, RefusesATemplateThatIsNotValidAndSaysItsLine) {
   try {
     OwnTemplate(WithTemplate("tokenizer.chat_template", "\n{% if %}"));

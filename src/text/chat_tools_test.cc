@@ -113,6 +113,39 @@ TEST(ChatTools, FormatsGetThemInTheSystemsText) {
               testing::StartsWith("<|im_start|>system\nYou can call these functions"));
 }
 
+// A call that was cut off, or never had arguments, is part of the past.
+TEST(ChatTools, ArgumentsThatAreNoObject) {
+  std::string source = kHermesTemplate;
+  const std::string filter = "{{ call.function.arguments|tojson }}";
+  const ChatTemplate shows = TemplateOf(source);
+  source.replace(source.find(filter), filter.size(),
+                 "{% for k, v in call.function.arguments|items %}{{ k }}={{ v }}{% endfor %}");
+  const ChatTemplate takes_apart = TemplateOf(source);
+  std::vector<ChatMessage> messages = CallAndResult("rain");
+  const auto with = [&](const std::string& arguments) {
+    messages[1].tool_calls[0].arguments = arguments;
+    return messages;
+  };
+  for (const char* nothing : {"", " \n"}) {
+    EXPECT_THAT(TextOf(shows.Render(with(nothing), true, Weather())),
+                HasSubstr("\"arguments\": {}"));
+    EXPECT_THAT(TextOf(takes_apart.Render(with(nothing), true, Weather())),
+                HasSubstr("\"arguments\": }"));
+  }
+  EXPECT_THAT(TextOf(shows.Render(with(R"({"city": "Os)"), true, Weather())),
+              HasSubstr(R"("arguments": "{\"city\": \"Os")"));
+  try {
+    takes_apart.Render(with(R"({"city": "Os)"), true, Weather());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith(
+                                  "messages[1].tool_calls[0].function.arguments: expected a JSON"));
+  }
+  const ChatTemplate generic = ChatTemplate::BuiltIn(ChatFormat::kChatMl);
+  EXPECT_THAT(TextOf(generic.Render(with(R"({"city": "Os)"), true, Weather())),
+              HasSubstr(R"("arguments": "{\"city\": \"Os"})"));
+}
+
 // A template that mentions tools but does not write them knows none.
 TEST(ChatTools, WhatATemplateTeachesItMustWrite) {
   std::string silent = kHermesTemplate;

@@ -106,6 +106,24 @@ void GrammarBuilder::FindEmptyRules() {
   }
 }
 
+GrammarBuilder::Symbol GrammarBuilder::Add(const Grammar& grammar) {
+  const auto first = static_cast<uint32_t>(grammar_.rules_.size());
+  for (size_t rule = 0; rule < grammar.rules_.size(); ++rule) NewRule();
+  for (uint32_t rule = 0; rule < grammar.rules_.size(); ++rule) {
+    for (uint32_t at : grammar.alternatives(rule)) {
+      Sequence sequence;
+      for (; grammar.symbol(at).kind != Symbol::Kind::kEnd; ++at) {
+        const Symbol symbol = grammar.symbol(at);
+        const bool is_rule = symbol.kind == Symbol::Kind::kRule;
+        sequence.push_back(is_rule ? Rule(first + symbol.index)
+                                   : Bytes(grammar.bytes(symbol.index)));
+      }
+      AddAlternative(first + rule, sequence);
+    }
+  }
+  return Rule(first + grammar.start());
+}
+
 // Rules that the texts of a rule may begin with, depth first, without recursion.
 void GrammarBuilder::OrderRules() {
   const auto count = static_cast<uint32_t>(grammar_.rules_.size());

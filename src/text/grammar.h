@@ -63,6 +63,8 @@ class GrammarBuilder {
   const ByteSet& SetOf(Symbol bytes) const { return grammar_.sets_[bytes.index]; }
   Symbol Byte(char byte);
   Symbol Range(unsigned char first, unsigned char last);
+  // The rules of a whole grammar: its start.
+  Symbol Add(const Grammar& grammar);
   // A rule with these alternatives.
   Symbol AnyOf(const std::vector<Sequence>& alternatives);
   Sequence Literal(std::string_view text);

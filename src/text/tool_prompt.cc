@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "text/json_schema_parts.h"
 #include "text/tool_syntax.h"
@@ -15,6 +16,10 @@ using Json = nlohmann::ordered_json;
 bool IsJsonObject(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '{' && Json::accept(text);
+}
+
+bool IsBlank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
 std::string FunctionJson(const ToolFunction& function) {
@@ -37,11 +42,12 @@ std::string ShortId(const std::string& id) {
 std::string CallsJson(const std::vector<ToolCall>& calls, const ToolMessageStyle& style) {
   std::string json;
   for (const ToolCall& call : calls) {
-    const bool as_mapping = style.parsed_arguments && IsJsonObject(call.arguments);
+    const std::string arguments = IsBlank(call.arguments) ? "{}" : call.arguments;
+    const bool as_mapping = style.parsed_arguments && IsJsonObject(arguments);
     json += json.empty() ? "[" : ", ";
     json += "{\"id\": " + JsonText(style.short_ids ? ShortId(call.id) : call.id) +
             ", \"type\": \"function\", \"function\": {\"name\": " + JsonText(call.name) +
-            ", \"arguments\": " + (as_mapping ? call.arguments : JsonText(call.arguments)) + "}}";
+            ", \"arguments\": " + (as_mapping ? arguments : JsonText(arguments)) + "}}";
   }
   return json + "]";
 }
@@ -50,10 +56,12 @@ std::string CallsText(const ChatMessage& message) {
   const ToolSyntax& syntax = GenericToolSyntax();
   std::string text = message.content;
   for (const ToolCall& call : message.tool_calls) {
+    const std::string arguments = IsBlank(call.arguments)        ? "{}"
+                                  : Json::accept(call.arguments) ? call.arguments
+                                                                 : JsonText(call.arguments);
     if (!text.empty()) text += "\n";
     text += std::string(syntax.begin) + "\n{\"name\": " + JsonText(call.name) +
-            ", \"arguments\": " + (call.arguments.empty() ? "{}" : call.arguments) + "}\n" +
-            std::string(syntax.end);
+            ", \"arguments\": " + arguments + "}\n" + std::string(syntax.end);
   }
   return text;
 }
@@ -89,6 +97,9 @@ std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMes
     const bool has_calls = !message.tool_calls.empty();
     const bool is_null = has_calls && message.content.empty() && style.null_content;
     json += is_null ? "null" : JsonText(message.content);
+    if (!message.reasoning.empty()) {
+      json += ", \"reasoning_content\": " + JsonText(message.reasoning);
+    }
     if (has_calls) json += ", \"tool_calls\": " + CallsJson(message.tool_calls, style);
     for (const ToolCall& call : message.tool_calls) names[call.id] = call.name;
     if (message.role == "tool") {
@@ -100,6 +111,43 @@ std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMes
     json += "}";
   }
   return json.empty() ? "[]" : json + "]";
+}
+
+std::optional<std::string> FindBadArguments(const std::vector<ChatMessage>& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::vector<ToolCall>& calls = messages[i].tool_calls;
+    for (size_t k = 0; k < calls.size(); ++k) {
+      if (IsBlank(calls[k].arguments) || IsJsonObject(calls[k].arguments)) continue;
+      return "messages[" + std::to_string(i) + "].tool_calls[" + std::to_string(k) +
+             "].function.arguments";
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<ChatMessage> WithoutSystem(const std::vector<ChatMessage>& messages) {
+  std::vector<ChatMessage> folded;
+  std::string said;  // by the system, since the user's last message
+  const auto say = [&said](const std::string& text) {
+    said += (said.empty() || text.empty() ? "" : "\n\n") + text;
+  };
+  for (const ChatMessage& message : messages) {
+    if (message.role == "system") {
+      say(message.content);
+    } else {
+      folded.push_back(message);
+      if (message.role != "user" || said.empty()) continue;
+      say(message.content);
+      folded.back().content = std::exchange(said, {});
+    }
+  }
+  if (said.empty()) return folded;
+  if (folded.empty() || folded.back().role != "user") {
+    folded.push_back({"user", said});
+  } else {
+    folded.back().content += "\n\n" + said;
+  }
+  return folded;
 }
 
 std::string DescribeTools(const std::vector<ToolFunction>& functions) {

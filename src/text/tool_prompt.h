@@ -1,6 +1,7 @@
 // Conversations with tools, for chat templates that know tools and for those that do not.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,16 @@ bool MentionsTools(const std::vector<ChatMessage>& messages);
 // The functions and messages as the JSON that templates take for "tools" and "messages". Results of
 // tools have the name of their function too.
 std::string ToolsJson(const std::vector<ToolFunction>& functions);
+// Arguments that are no JSON object, because an answer was cut off, are a text; empty ones are {}.
 std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMessageStyle& style);
+
+// The first call whose arguments are neither empty nor a JSON object, as the path of its arguments
+// ("messages[1].tool_calls[0].function.arguments"); nothing where there is none.
+std::optional<std::string> FindBadArguments(const std::vector<ChatMessage>& messages);
+
+// The same conversation without messages of the system: the next message of the user begins with
+// what it said. Where none follows, the user says it.
+std::vector<ChatMessage> WithoutSystem(const std::vector<ChatMessage>& messages);
 
 // A description of the functions and of how to call them (GenericToolSyntax), in words.
 std::string DescribeTools(const std::vector<ToolFunction>& functions);
