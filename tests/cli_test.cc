@@ -75,7 +75,7 @@ TEST(CliFailureTest, ImpossibleRequests) {
   ExpectOneSentence(RunHearth({"run", model, "-p", "x", "--ctx", "4096"}), 1, "at most 128");
   ExpectOneSentence(RunHearth({"run", model, "-p", std::string(500, 'x')}), 1, "the context");
   // So long that it is not even tokenized.
-  ExpectOneSentence(RunHearth({"run", model}, std::string(1 << 20, 'x')), 1, "found at least");
+  ExpectOneSentence(RunHearth({"run", model}, std::string(1 << 20, 'x')), 1, "has at least");
   ExpectOneSentence(RunHearth({"run", model, "-f", "/nowhere/prompt"}), 1, "/nowhere/prompt");
   ExpectOneSentence(RunHearth({"eval", model, "--text", "/nowhere/text"}), 1, "/nowhere/text");
 }

@@ -107,6 +107,15 @@ const char* FinishReasonName(FinishReason reason) noexcept;
 class AnswerGrammar;
 class ToolFormat;
 
+// How a model marks what it thinks before it answers: "<think> ... </think>".
+struct Thinking {
+  std::string begin;
+  std::string end;
+  bool is_open = false;  // the prompt ends with `begin`; else an answer may begin with it
+
+  bool operator==(const Thinking&) const = default;
+};
+
 struct GenerateRequest {
   static constexpr int kMostTopLogprobs = 1000;
 
@@ -120,6 +129,8 @@ struct GenerateRequest {
   std::optional<std::string> json_schema;
   // Of ChatPrompt: the answer may, or must, call tools; json_schema is about its text then.
   std::shared_ptr<const ToolFormat> tools;
+  // Of ChatPrompt: what json_schema and tools demand begins behind the thoughts.
+  std::optional<Thinking> thinking;
   // Of Model::MakeGrammar, made with these tools: counts instead of json_schema. Null: Start makes
   // what json_schema and tools demand.
   std::shared_ptr<const AnswerGrammar> grammar;
@@ -144,8 +155,11 @@ struct GenerateResult {
 };
 
 // What a request tells, from the model's thread; must return soon and not throw: a request whose
-// on_token throws fails. Either may be empty.
+// on_token throws fails. Any may be empty.
 struct Listener {
+  // Where it is given: once, before on_token, with the scores of the prompt's tokens but the first,
+  // as GenerateRequest::top_logprobs says. All of the prompt is computed then.
+  std::function<void(std::vector<ScoredToken> scores)> on_prompt;
   // Once per token: the text that it completes, whole UTF-8 characters, empty while text is held
   // back that may be the beginning of a stop text; and the scores of the tokens of that text. Once
   // more at the end where something still was held back.
@@ -177,6 +191,8 @@ struct ChatMessage {
   std::string content;
   std::vector<ToolCall> tool_calls = {};  // of an assistant
   std::string tool_call_id = {};          // of a tool: the call that this is the result of
+  // Of an assistant: what it thought before, which some templates show.
+  std::string reasoning = {};
 };
 
 // 1 to 64 letters, digits, '_' and '-'.
@@ -194,7 +210,7 @@ struct ToolOptions {
   std::vector<Tool> tools;
   bool must_call = false;  // the answer is a call; its arguments keep to the schema
   std::string function;    // with must_call: of this function; empty: of any
-  bool parallel = true;    // an answer may have several calls
+  bool parallel = true;    // an answer may have several calls, but one of a named function
 };
 
 // How a model calls the tools of a request. Immutable.
@@ -253,6 +269,7 @@ struct ChatPrompt {
   std::vector<TokenId> tokens;
   std::vector<std::string> stop;  // texts that an answer ends at, even without an end token
   std::shared_ptr<const ToolFormat> tools;  // null where there are none
+  std::optional<Thinking> thinking;         // nothing where an answer has no thoughts
 };
 
 // What never changes while a model is loaded.
@@ -352,9 +369,11 @@ class Model {
   NeuronPicture WatchNeurons() const;
 
   // Token ids of a text. as_prompt: behind the token that texts begin with, where the model has
-  // one; that token alone for an empty text. Throws Error(kContextFull) for a prompt that is too
-  // long.
-  std::vector<TokenId> Tokenize(std::string_view text, bool as_prompt = false) const;
+  // one; that token alone for an empty text. parse_special: special tokens that are written out in
+  // the text ("<|im_end|>") are read as such, that first one too; never for what users write.
+  // Throws Error(kContextFull) for a prompt that is too long.
+  std::vector<TokenId> Tokenize(std::string_view text, bool as_prompt = false,
+                                bool parse_special = false) const;
   // Bytes that a token stands for; may be part of a UTF-8 character. Error(kInvalidArgument).
   std::string TokenBytes(TokenId id) const;
   // The text whose tokens these are, from its beginning: the other way of Tokenize. What is no UTF-8
@@ -362,16 +381,18 @@ class Model {
   std::string Detokenize(const std::vector<TokenId>& tokens) const;
   // Throws Error(kUnsupported) where the model has no chat template that is known here,
   // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull). Tools are
-  // described as the template does; where it knows none, in words (docs/server.md).
-  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages,
-                        const ToolOptions& tools = {}) const;
+  // described as the template does; where it knows none, in words (docs/server.md). variables: a
+  // JSON object of what the template may ask for beside that ("enable_thinking"); empty: none.
+  ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages, const ToolOptions& tools = {},
+                        const std::string& variables = {}) const;
 
   // What a request's json_schema and tools demand of its answer; null where they demand nothing. A
   // large schema takes seconds: who must not wait makes it on a thread of its own. Throws
   // Error(kInvalidArgument) for what is no schema, Error(kUnsupported) for what no grammar can say.
   std::shared_ptr<const AnswerGrammar> MakeGrammar(
       const std::optional<std::string>& json_schema,
-      const std::shared_ptr<const ToolFormat>& tools = nullptr) const;
+      const std::shared_ptr<const ToolFormat>& tools = nullptr,
+      const std::optional<Thinking>& thinking = {}) const;
 
   // Generates and waits for the end. on_text gets the text as it comes; false stops, an exception
   // too, which passes on. Throws what the request failed of.

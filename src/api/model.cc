@@ -122,6 +122,10 @@ BatchRequest ToEngine(GenerateRequest request, Listener listener) {
       tell(text, ToApi(scores));
     };
   }
+  if (listener.on_prompt) {
+    batch.on_prompt = [tell = std::move(listener.on_prompt)](
+                          const std::vector<hearth::ScoredToken>& scores) { tell(ToApi(scores)); };
+  }
   batch.on_done = [tell = std::move(listener.on_done)](const BatchOutcome& outcome) {
     if (tell) tell(ToApi(outcome));
   };
@@ -138,7 +142,8 @@ std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schem
 }
 
 bool HaveOneGrammar(const GenerateRequest& a, const GenerateRequest& b) {
-  return a.json_schema == b.json_schema && a.tools == b.tools && a.grammar == b.grammar;
+  return a.json_schema == b.json_schema && a.tools == b.tools && a.grammar == b.grammar &&
+         a.thinking == b.thinking;
 }
 
 std::vector<float> OfLengthOne(std::vector<float> vector) {
@@ -212,10 +217,12 @@ void Model::Close(std::chrono::milliseconds most_to_save) {
 }
 NeuronPicture Model::WatchNeurons() const { return impl_->WatchNeurons(); }
 
-std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt) const {
+std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt,
+                                     bool parse_special) const {
   return Translated([&] {
-    if (!as_prompt) return impl_->tokenizer().Encode(text);
-    return EncodePrompt(impl_->engine().model(), text, impl_->info().context);
+    const EncodeOptions options = {.parse_special = parse_special};
+    if (!as_prompt) return impl_->tokenizer().Encode(text, options);
+    return EncodePrompt(impl_->engine().model(), text, impl_->info().context, options);
   });
 }
 
@@ -233,8 +240,8 @@ std::string Model::Detokenize(const std::vector<TokenId>& tokens) const {
   return DecodeText(impl_->tokenizer(), tokens);
 }
 
-ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
-                             const ToolOptions& tools) const {
+ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages, const ToolOptions& tools,
+                             const std::string& variables) const {
   return Translated([&] {
     const ChatTemplate& chat = impl_->chat_template();
     size_t bytes = 0;
@@ -243,27 +250,32 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages,
     const Tokenizer& tokenizer = impl_->tokenizer();
     const int64_t context = impl_->info().context;
     const auto refuse = [&](const std::string& found) {
-      throw hearth::Error(hearth::ErrorCode::kContextFull, "messages", "tokens",
-                          "at most " + std::to_string(context) + " (the context)", found);
+      throw ContextFull("messages", context, found);
     };
     const int64_t least = LeastTokens(tokenizer, bytes);
     if (least > context) refuse("at least " + std::to_string(least));
     std::vector<ToolFunction> functions = ToEngine(tools);
     ChatPrompt prompt;
-    prompt.tokens = hearth::EncodeChat(tokenizer, chat.Render(ToEngine(messages), true, functions));
+    const std::vector<ChatPiece> pieces =
+        chat.Render(ToEngine(messages), true, functions, variables);
+    prompt.tokens = hearth::EncodeChat(tokenizer, pieces);
     if (std::ssize(prompt.tokens) > context) refuse(std::to_string(prompt.tokens.size()));
     prompt.stop = impl_->info().chat_stop;
     prompt.tools = MakeToolFormat(tools, std::move(functions), chat.tool_syntax());
+    if (const auto thinking = chat.ThinkingOf(pieces)) {
+      prompt.thinking = {thinking->begin, thinking->end, thinking->is_open};
+    }
     return prompt;
   });
 }
 
 std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
-    const std::optional<std::string>& json_schema,
-    const std::shared_ptr<const ToolFormat>& tools) const {
+    const std::optional<std::string>& json_schema, const std::shared_ptr<const ToolFormat>& tools,
+    const std::optional<Thinking>& thinking) const {
   return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
-    const auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer());
+    auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer());
     if (!grammar) return nullptr;
+    if (thinking) grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer());
     return std::make_shared<const AnswerGrammar>(std::make_unique<const AnswerGrammar::Impl>(
         AnswerGrammar::Impl{GrammarMatcher(grammar, impl_->sorted_vocabulary())}));
   });
@@ -283,19 +295,17 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
       if (i > 0 && HaveOneGrammar(request, requests[i - 1])) {
         grammars.push_back(grammars.back());
       } else {
-        grammars.push_back(request.grammar ? request.grammar
-                                           : MakeGrammar(request.json_schema, request.tools));
+        grammars.push_back(request.grammar
+                               ? request.grammar
+                               : MakeGrammar(request.json_schema, request.tools, request.thinking));
       }
     }
     std::vector<BatchRequest> batch;
     std::vector<Ticket> tickets;
     for (size_t i = 0; i < requests.size(); ++i) {
-      const std::shared_ptr<const ToolFormat> tools = requests[i].tools;
+      auto visible = VisibleTokens(requests[i].tools, requests[i].thinking, impl_->tokenizer());
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
-      if (tools) {
-        batch.back().generate.visible_tokens =
-            ToolMarkerTokens(tools->impl().syntax, impl_->tokenizer());
-      }
+      batch.back().generate.visible_tokens = std::move(visible);
       if (grammars[i]) {
         batch.back().generate.grammar = std::make_shared<GrammarMatcher>(grammars[i]->impl().start);
       }

@@ -63,21 +63,39 @@ std::shared_ptr<const ToolFormat> MakeToolFormat(const ToolOptions& options,
     std::erase_if(functions,
                   [&](const ToolFunction& function) { return function.name != options.function; });
   }
+  // A model that is held to one function would call it again and again.
+  const bool takes_many = options.parallel && !(options.must_call && !options.function.empty());
   auto callable = MakeCallable(functions, syntax);
   return std::make_shared<const ToolFormat>(
       std::make_unique<const ToolFormat::Impl>(ToolFormat::Impl{
-          syntax, std::move(functions), options.must_call, options.parallel, std::move(callable)}));
+          syntax, std::move(functions), options.must_call, takes_many, std::move(callable)}));
 }
 
 std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messages) {
   std::vector<hearth::ChatMessage> out;
   for (const ChatMessage& message : messages) {
-    out.push_back({message.role, message.content, {}, message.tool_call_id});
+    out.push_back({message.role, message.content, {}, message.tool_call_id, message.reasoning});
     for (const ToolCall& call : message.tool_calls) {
       out.back().tool_calls.push_back({call.id, call.name, call.arguments});
     }
   }
   return out;
+}
+
+hearth::Thinking ToEngine(const Thinking& thinking) {
+  return {thinking.begin, thinking.end, thinking.is_open};
+}
+
+std::vector<TokenId> VisibleTokens(const std::shared_ptr<const ToolFormat>& tools,
+                                   const std::optional<Thinking>& thinking,
+                                   const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens;
+  if (tools) tokens = ToolMarkerTokens(tools->impl().syntax, tokenizer);
+  if (thinking) {
+    const std::vector<TokenId> marks = ThinkingTokens(ToEngine(*thinking), tokenizer);
+    tokens.insert(tokens.end(), marks.begin(), marks.end());
+  }
+  return tokens;
 }
 
 struct ToolCallReader::Impl {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hearth/hearth.hpp"
 #include "text/call_body.h"
 #include "text/chat_format.h"
+#include "text/thinking.h"
 #include "text/tool_call_grammar.h"
 #include "text/tool_prompt.h"
 #include "text/tool_syntax.h"
@@ -34,5 +36,11 @@ std::shared_ptr<const ToolFormat> MakeToolFormat(const ToolOptions& options,
                                                  const ToolSyntax& syntax);
 
 std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messages);
+hearth::Thinking ToEngine(const Thinking& thinking);
+
+// Control tokens whose texts readers of an answer must see: marks of calls and of thoughts.
+std::vector<TokenId> VisibleTokens(const std::shared_ptr<const ToolFormat>& tools,
+                                   const std::optional<Thinking>& thinking,
+                                   const Tokenizer& tokenizer);
 
 }  // namespace hearth::api

@@ -31,6 +31,9 @@ void RefuseFlagsWithoutEffect(const CLI::App& command, const RunOptions& options
   if (is_chat && options.json) {
     throw UsageError("--json needs a prompt: give -p or -f, or the prompt on standard input");
   }
+  if (is_chat && options.special) {
+    throw UsageError("--special needs a prompt: in a chat the program writes the special tokens");
+  }
   for (const char* flag : {"--chat-format", "--system"}) {
     if (!is_chat && given(flag)) {
       throw UsageError(std::string(flag) + " has no effect on a completion, only in a chat");
@@ -66,7 +69,8 @@ int RunCompletion(const RunOptions& options) {
   const auto engine = LoadEngine(options.model);
   if (options.verbose) PrintNotice(EngineText(*engine, options.model));
   CheckLogitBias(options.generate.sampling, engine->model().tokenizer());
-  const std::vector<TokenId> prompt = EncodePrompt(engine->model(), text, engine->context());
+  const std::vector<TokenId> prompt =
+      EncodePrompt(engine->model(), text, engine->context(), {.parse_special = options.special});
   Session session(*engine);
   TextFn print;
   if (!options.json) {
@@ -106,6 +110,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
       ->option_text("FILE")
       ->check(NotEmpty())
       ->excludes(prompt);
+  command->add_flag("--special", options->special, "read special tokens in the prompt");
   command->add_option("-n,--tokens", options->generate.max_tokens, "tokens at most (256)")
       ->option_text("N")
       ->check(WholeIn(1, int64_t{1} << 31));

@@ -14,6 +14,7 @@ struct RunOptions {
   ModelOptions model;
   std::optional<std::string> prompt;
   std::string prompt_file;
+  bool special = false;  // special tokens that are written out in the prompt are read as such
   std::optional<ChatFormat> chat_format;  // nothing: from the model's template
   std::string system;                     // system message of a chat
   GenerateOptions generate;

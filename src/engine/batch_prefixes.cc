@@ -1,6 +1,7 @@
 // Where prompts begin alike: what they share, and what is kept for those that will
 // (engine/batch_scheduler.h).
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "engine/batch_request.h"
@@ -14,6 +15,21 @@ constexpr std::chrono::seconds kSavePatience{2};
 constexpr int64_t kReadyShare = 4;
 
 }  // namespace
+
+// Pages that belong to running requests, or will if they generate all they may.
+int64_t BatchScheduler::promised_pages() const {
+  std::set<const std::byte*> held;
+  int64_t to_come = 0;
+  for (const auto& request : running_) {
+    held.insert(request->kv.pages().begin(), request->kv.pages().end());
+    to_come += request->pages_to_come();
+  }
+  return std::ssize(held) + to_come;
+}
+
+int64_t BatchScheduler::FreePages() const {
+  return engine_.kv_pool().num_pages() - promised_pages();
+}
 
 // Takes pages from sequences that have ended: those that need no disk first.
 void BatchScheduler::MakeRoom(int64_t pages) {
@@ -63,7 +79,7 @@ int64_t BatchScheduler::SaveSessions(std::chrono::steady_clock::time_point until
 
 // Whether a prompt that is about to be computed begins like this one: it will be there to share.
 bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) const {
-  if (request.has_begun || request.asked.wants_embedding) return false;
+  if (request.has_begun || request.needs_whole_prompt()) return false;
   const int64_t known = prefixes_.LongestCommon(request.history);
   for (const auto& other : running_) {
     if (other.get() == &request) return false;  // those behind wait for this one
@@ -81,7 +97,7 @@ std::span<const TokenId> BatchScheduler::Sharable(const Request& request) const 
   // left that repeating a request gives the same bits.
   const int64_t fewest = engine_.forward().limits().ffn_of_neurons ? Forward::kPrefillTokens : 1;
   const auto prompt = std::span<const TokenId>(request.history);
-  if (request.asked.wants_embedding || std::ssize(prompt) <= fewest) return {};
+  if (request.needs_whole_prompt() || std::ssize(prompt) <= fewest) return {};
   return prompt.first(prompt.size() - static_cast<size_t>(fewest));
 }
 

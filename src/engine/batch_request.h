@@ -24,7 +24,8 @@ struct BatchScheduler::Request {
   bool has_ended = false;
   int64_t rows = 0;          // in the pass
   std::vector<double> sums;  // of last hidden states
-  Stopwatch watch;           // since it was added, later since its phase began
+  std::vector<ScoredToken> prompt_scores;
+  Stopwatch watch;  // since it was added, later since its phase began
   BatchOutcome outcome;
   bool has_looked = false;                // for saved pages
   std::shared_ptr<PageTransfer> restore;  // of saved pages, until it is taken
@@ -44,6 +45,8 @@ struct BatchScheduler::Request {
     asked = std::move(request);
   }
 
+  // Every token of the prompt must be computed.
+  bool needs_whole_prompt() const { return asked.wants_embedding || asked.on_prompt; }
   int64_t left() const { return std::ssize(history) - kv.length(); }
   std::span<const TokenId> NextTokens() const {
     return std::span(history).subspan(static_cast<size_t>(kv.length()), static_cast<size_t>(rows));

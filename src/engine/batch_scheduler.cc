@@ -6,10 +6,10 @@
 #include <exception>
 #include <new>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "engine/batch_request.h"
+#include "engine/prompt.h"
 
 namespace hearth {
 namespace {
@@ -74,9 +74,7 @@ void BatchScheduler::Check(const BatchRequest& request) const {
   const auto count = std::ssize(request.prompt);
   if (count == 0) throw Error(ErrorCode::kInvalidArgument, "prompt", "it has no tokens");
   if (count > engine_.context()) {
-    throw Error(ErrorCode::kContextFull, "prompt", "tokens",
-                "at most " + std::to_string(engine_.context()) + " (the context)",
-                std::to_string(count));
+    throw ContextFull("prompt", engine_.context(), std::to_string(count));
   }
   const auto vocabulary = static_cast<int64_t>(engine_.model().tokenizer().vocab_size());
   for (const TokenId token : request.prompt) {
@@ -152,21 +150,6 @@ void BatchScheduler::DropCancelled(Requests& requests, bool all) {
     End(*request);
     return true;
   });
-}
-
-// Pages that belong to running requests, or will if they generate all they may.
-int64_t BatchScheduler::promised_pages() const {
-  std::set<const std::byte*> held;
-  int64_t to_come = 0;
-  for (const auto& request : running_) {
-    held.insert(request->kv.pages().begin(), request->kv.pages().end());
-    to_come += request->pages_to_come();
-  }
-  return std::ssize(held) + to_come;
-}
-
-int64_t BatchScheduler::FreePages() const {
-  return engine_.kv_pool().num_pages() - promised_pages();
 }
 
 void BatchScheduler::StartWaiting() {
@@ -267,6 +250,7 @@ void BatchScheduler::Prefill() {
     for (Request* request : pass) {
       counts_.prompt_tokens += request->rows;
       if (request->asked.wants_embedding) AddToEmbedding(*request, first_row);
+      if (request->asked.on_prompt) ScorePrompt(*request, first_row);
       first_row += request->rows;
     }
     TakeTokens(pass);
@@ -309,6 +293,9 @@ void BatchScheduler::EndPrompt(Request& request) {
   request.outcome.prefill_ms = MsOf(std::exchange(request.watch, {}));
   if (!request.asked.wants_embedding) {
     request.is_generating = true;
+    if (!request.asked.on_prompt) return;
+    const auto error = ErrorOf([&] { request.asked.on_prompt(std::move(request.prompt_scores)); });
+    if (error) Fail(request, *error);
     return;
   }
   for (const double sum : request.sums) {
@@ -348,6 +335,26 @@ void BatchScheduler::AddToEmbedding(Request& request, int64_t first_row) {
       request.sums[i] += static_cast<double>(states.row(row)[i]);
     }
   }
+}
+
+// Scores the tokens that follow the request's rows of the last pass, which begin with `first_row`.
+void BatchScheduler::ScorePrompt(Request& request, int64_t first_row) {
+  const size_t vocabulary = engine_.model().tokenizer().vocab_size();
+  const int64_t first_token = request.kv.length() - request.rows;
+  const int64_t count = std::min(request.rows, request.outcome.prompt_tokens - 1 - first_token);
+  const auto error = ErrorOf([&] {
+    for (int64_t done = 0; done < count;) {
+      const int64_t some = std::min<int64_t>(count - done, Forward::kMaxLogitRows);
+      const FloatView logits = engine_.forward().Logits(first_row + done, some);
+      for (int64_t row = 0; row < some; ++row, ++done) {
+        const auto next = static_cast<size_t>(first_token + done + 1);
+        request.prompt_scores.push_back(
+            ScoreToken({logits.row(row), vocabulary}, request.history[next],
+                       request.asked.generate.top_logprobs.value_or(0)));
+      }
+    }
+  });
+  if (error) Fail(request, *error);
 }
 
 // Keeps what was computed for those that go on from it, and tells the outcome. Does not throw.

@@ -58,6 +58,11 @@ struct BatchRequest {
   // Instead of generating: the mean of the last hidden states, behind their norm, of all tokens of
   // the prompt. Nothing of `generate` but `cancel` counts then.
   bool wants_embedding = false;
+  // Where it is set it is called by Step before on_token: once, with the scores of the prompt's
+  // tokens but the first, each as likely as what is before it makes it, with as many of the
+  // likeliest as generate.top_logprobs says. All of the prompt is computed then, whatever is in the
+  // cache.
+  std::function<void(std::vector<ScoredToken> scores)> on_prompt;
   // Called by Step, in this order: once for every token, perhaps without text where text is held
   // back, and once more at the end where something still was; and then, once, that it ended. Where
   // on_token throws, the request fails of that; on_done must not.
@@ -157,6 +162,7 @@ class BatchScheduler {
   void TakeToken(Request& request, std::span<const float> logits);
   static void ShowText(Request& request);
   void AddToEmbedding(Request& request, int64_t first_row);
+  void ScorePrompt(Request& request, int64_t first_row);
   void EndPrompt(Request& request);
   void End(Request& request);
   void Fail(Request& request, const Error& error);

@@ -86,6 +86,44 @@ TEST(BatchSchedulerTest, ARequestAloneIsASession) {
   }
 }
 
+// Though another request generates beside it, and its prompt is in the cache.
+TEST(BatchSchedulerTest, PromptsAreScoredAsTextsAre) {
+  const auto engine = LoadForBatches("llama", 4);
+  std::mt19937 random(5);
+  const std::vector<TokenId> prompt = RandomTokens(random, 100);
+  std::vector<ScoredToken> expected;
+  ForAllLogits(
+      engine->forward(), engine->kv_pool(), prompt, engine->prefill_selector(), nullptr,
+      [&](size_t position, std::span<const float> logits) {
+        if (position + 1 == prompt.size()) return;
+        expected.push_back(ScoreToken(logits.first(engine->model().tokenizer().vocab_size()),
+                                      prompt[position + 1], 2));
+      });
+  BatchScheduler scheduler(*engine, {});
+  Told before, beside, told;
+  scheduler.Add(MakeRequest(prompt, Sampled(1, 2), before));
+  RunAll(scheduler);
+  scheduler.Add(MakeRequest(RandomTokens(random, 9), Sampled(2, 20), beside));
+  scheduler.Step();
+  std::vector<ScoredToken> scores;
+  BatchRequest request = MakeRequest(prompt, Sampled(1, 2), told);
+  request.generate.top_logprobs = 2;
+  request.on_prompt = [&](const std::vector<ScoredToken>& found) {
+    EXPECT_EQ(told.tokens, 0) << "before the answer";
+    EXPECT_TRUE(scores.empty()) << "once";
+    scores = found;
+  };
+  scheduler.Add(std::move(request));
+  RunAll(scheduler);
+  EXPECT_EQ(told.text, before.text);
+  ASSERT_EQ(scores.size(), prompt.size() - 1);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_EQ(scores[i].token.id, prompt[i + 1]);
+    EXPECT_EQ(scores[i].token.logprob, expected[i].token.logprob) << i;
+    EXPECT_EQ(scores[i].top[0].id, expected[i].top[0].id);
+  }
+}
+
 TEST(BatchSchedulerTest, ManyTogetherAreAsEachAlone) {
   for (const char* model : {"llama", "qwen3moe", "mixtral"}) {
     const auto engine = LoadForBatches(model, 6);

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 #include <bitset>
-
-#include "base/error.h"
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -36,15 +35,22 @@ int64_t LeastTokens(const Tokenizer& tokenizer, size_t text_bytes) {
   return longest == 0 ? 0 : static_cast<int64_t>((text_bytes + longest - 1) / longest);
 }
 
-std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context) {
+Error ContextFull(std::string_view what, int64_t context, std::string_view found) {
+  return {ErrorCode::kContextFull, what,
+          fmt::format("This model's maximum context length is {} tokens, but the {} {} {} tokens",
+                      context, what, what == "messages" ? "have" : "has", found)};
+}
+
+std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context,
+                                  EncodeOptions options) {
   const Tokenizer& tokenizer = model.tokenizer();
   const int64_t least = LeastTokens(tokenizer, text.size());
   if (least > context) {
-    throw Error(ErrorCode::kContextFull, "prompt", "tokens",
-                fmt::format("at most {} (the context)", context),
-                fmt::format("at least {}", least));
+    throw ContextFull("prompt", context, fmt::format("at least {}", least));
   }
-  std::vector<TokenId> ids = tokenizer.WithBos(tokenizer.Encode(text));
+  std::vector<TokenId> ids = tokenizer.Encode(text, options);
+  const bool has_bos = options.parse_special && !ids.empty() && ids[0] == tokenizer.special().bos;
+  if (!has_bos) ids = tokenizer.WithBos(std::move(ids));
   if (!ids.empty()) return ids;
   if (tokenizer.special().bos < 0) {
     throw Error(ErrorCode::kInvalidArgument, model.path(),

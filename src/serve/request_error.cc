@@ -30,14 +30,20 @@ struct FieldWords {
   std::string_view words;
   std::string_view field;
 };
+constexpr char kContextWords[] = "This model's maximum context length is";
 constexpr FieldWords kFieldWords[] = {
     {"prompt: ", "prompt"},         {"messages: ", "messages"},
     {"logit_bias: ", "logit_bias"}, {"JSON schema: ", "response_format"},
     {"function '", "tools"},        {"tools: ", "tools"},
 };
 
-// Of what the words are, empty where they do not say.
+// The field that the words begin with, empty where they do not say.
 std::string FieldOf(std::string_view words) {
+  // With the path to what is wrong inside of it.
+  for (const std::string_view whole : {"messages[", "chat_template_kwargs"}) {
+    if (words.substr(0, whole.size()) == whole)
+      return std::string(words.substr(0, words.find(": ")));
+  }
   for (const FieldWords& known : kFieldWords) {
     if (words.substr(0, known.words.size()) == known.words) return std::string(known.field);
   }
@@ -69,8 +75,12 @@ RequestError FromModel(const api::Error& error, std::string_view text_field) {
     field = text_field;
   }
   switch (error.code()) {
-    case api::ErrorCode::kContextFull:
-      return {Status::kBadRequest, words, field, "context_length_exceeded"};
+    case api::ErrorCode::kContextFull: {
+      // Clients look for how the sentence begins; the field is said beside it.
+      const size_t sentence = words.find(kContextWords);
+      return {Status::kBadRequest, sentence == std::string::npos ? words : words.substr(sentence),
+              field, "context_length_exceeded"};
+    }
     case api::ErrorCode::kInvalidArgument:
     case api::ErrorCode::kUnsupported:
       return {Status::kBadRequest, words, field, field.empty() ? "" : "invalid_value"};

@@ -13,6 +13,7 @@ namespace hearth::serve {
 // HTTP status codes that are used here.
 enum class Status {
   kOk = 200,
+  kNoContent = 204,
   kBadRequest = 400,
   kUnauthorized = 401,
   kForbidden = 403,
