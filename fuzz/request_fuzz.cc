@@ -18,7 +18,7 @@ void Require(bool condition) {
 }
 
 void CheckSettings(const GenerationSettings& settings) {
-  Require(!settings.max_tokens || *settings.max_tokens >= 1);
+  Require(!settings.max_tokens || *settings.max_tokens >= (settings.echo ? 0 : 1));
   Require(settings.n >= 1 && settings.n <= kMostChoices);
   Require(settings.sampling.temperature >= 0 && settings.sampling.temperature <= 2);
   Require(settings.sampling.top_p >= 0 && settings.sampling.top_p <= 1);

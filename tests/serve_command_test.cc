@@ -22,22 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-json Chat(const std::string& question) {
-  return {{"messages", {{{"role", "user"}, {"content", question}}}}, {"seed", 3}};
-}
-
-// What a stream of completions or chats adds up to.
-std::string JoinedText(const std::vector<json>& events) {
-  std::string text;
-  for (const json& event : events) {
-    for (const json& choice : event["choices"]) {
-      text += choice.contains("text") ? choice["text"].get<std::string>()
-                                      : choice["delta"].value("content", "");
-    }
-  }
-  return text;
-}
-
 using ServeTest = StoriesServerTest;
 
 TEST_F(ServeTest, TellsItsModelAndHealth) {
@@ -45,6 +29,7 @@ TEST_F(ServeTest, TellsItsModelAndHealth) {
   EXPECT_EQ(client.Get("/health").Json()["status"], "ok");
   const json models = client.Get("/v1/models").Json();
   EXPECT_EQ(models["data"][0]["id"], "hearth-stories-5m");
+  EXPECT_EQ(models["data"][0]["context_length"], 512);
   EXPECT_EQ(client.Get("/v1/models/hearth-stories-5m").Json()["object"], "model");
   EXPECT_EQ(client.Get("/v1/models/nope").Json()["error"]["code"], "model_not_found");
   const json stats = client.Get("/v1/hearth/stats").Json();
@@ -240,13 +225,12 @@ TEST_F(ServeTest, RefusesWithTheErrorsOfTheApi) {
       {"POST", "/v1/chat/completions", "{}", 400, "messages"},
       {"POST", "/v1/completions", R"({"prompt": "a", "temperature": 99})", 400, "temperature"},
       {"POST", "/v1/completions", R"({"prompt": "a", "tools": []})", 400, "tools"},
-      {"POST", "/v1/completions", R"({"prompt": "a", "max_tokens": 600})", 400, "context"},
       {"POST", "/v1/completions", R"({"prompt": [99999]})", 400, "token id"},
       {"POST", "/v1/completions", R"({"prompt": "a", "n": 100})", 400, "at most 8"},
-      {"POST", "/v1/completions", R"({"prompt": "a", "model": "gpt-5"})", 404, "gpt-5"},
-      {"POST", "/v1/completions", R"({"prompt": ")" + long_text + "\"}", 400, "prompt"},
+      {"POST", "/v1/completions", R"({"prompt": ")" + long_text + "\"}", 400,
+       "This model's maximum context length is 512 tokens, but the prompt has at least"},
       {"POST", "/v1/embeddings", R"({"input": ")" + long_text + "\"}", 400,
-       "maximum context length is 512 tokens"},
+       "This model's maximum context length is 512 tokens"},
       {"GET", "/v1/chat/completions", "", 405, "POST"},
       {"DELETE", "/v1/models", "", 405, "GET"},
       {"GET", "/nothing", "", 404, "/nothing"},

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/test_data.h"
 #include "server_process.h"
@@ -28,6 +29,22 @@ inline nlohmann::json Completion(const std::string& prompt, int tokens) {
   return {{"prompt", prompt},           {"max_tokens", tokens}, {"seed", 7},
           {"temperature", 0.8},         {"top_p", 0.95},        {"top_k", 40},
           {"logit_bias", EndlessBias()}};
+}
+
+inline nlohmann::json Chat(const std::string& question) {
+  return {{"messages", {{{"role", "user"}, {"content", question}}}}, {"seed", 3}};
+}
+
+// What a stream of completions or chats adds up to.
+inline std::string JoinedText(const std::vector<nlohmann::json>& events) {
+  std::string text;
+  for (const nlohmann::json& event : events) {
+    for (const nlohmann::json& choice : event["choices"]) {
+      text += choice.contains("text") ? choice["text"].get<std::string>()
+                                      : choice["delta"].value("content", "");
+    }
+  }
+  return text;
 }
 
 // Memory that a process may keep of what it gave back: sanitizers hold it for a while.

@@ -178,11 +178,12 @@ TEST_F(ServeToolsTest, RequiredAndNamedFunctionsAreCalled) {
       EXPECT_TRUE(answer["message"]["content"].is_null()) << answer;
       ASSERT_FALSE(answer["message"]["tool_calls"].empty());
       // A model that knows no end calls until it is cut off.
-      if (!parallel || answer["finish_reason"] != "length") {
+      const bool is_one = !parallel || choice.is_object();
+      if (is_one || answer["finish_reason"] != "length") {
         EXPECT_EQ(answer["finish_reason"], "tool_calls") << answer;
       }
-      if (!parallel) {
-        EXPECT_EQ(answer["message"]["tool_calls"].size(), 1u);
+      if (is_one) {
+        EXPECT_EQ(answer["message"]["tool_calls"].size(), 1u) << "a named function once";
       }
       ExpectCallsFit(answer);
       if (choice.is_object()) {
@@ -308,6 +309,66 @@ TEST_F(ServeToolsTest, SchemasThatCannotBeKeptToAreRefusedByName) {
   // Where nothing is promised it is only told.
   request["tool_choice"] = "auto";
   EXPECT_TRUE(Ask(request).contains("choices"));
+}
+
+// A template that opens a block of thoughts: what is in it is told apart, and grammars begin
+// behind.
+TEST(ServeThinkingTest, ThoughtsAreToldApartFromTheAnswer) {
+  const std::string model = Changed(
+      "thinking",
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>"
+      "\n\n</think>\n\n{% else %}<think>\n{% endif %}",
+      "</think>");
+  ServerProcess server(model, {"--threads", "2"});
+  json request = {{"messages", {{{"role", "user"}, {"content", "Tell me a story about a fox."}}}},
+                  {"max_tokens", 20},
+                  {"seed", 5},
+                  {"logit_bias", EndlessBias()}};
+  const auto ask = [&] { return server.Connect().Post(kPath, request); };
+  const json open = ask().Json()["choices"][0]["message"];
+  EXPECT_EQ(open["content"], "") << "20 tokens end in the thoughts";
+  EXPECT_GT(open["reasoning_content"].get<std::string>().size(), 10u);
+  for (const bool as_variable : {false, true}) {
+    json quiet = request;
+    if (as_variable) {
+      quiet["chat_template_kwargs"] = {{"enable_thinking", false}};
+    } else {
+      quiet["enable_thinking"] = false;
+    }
+    const json message = server.Connect().Post(kPath, quiet).Json()["choices"][0]["message"];
+    EXPECT_FALSE(message.contains("reasoning_content"));
+    EXPECT_GT(message["content"].get<std::string>().size(), 10u);
+  }
+  request["chat_template_kwargs"] = {{"messages", json::array()}};
+  EXPECT_EQ(ask().Json()["error"]["param"], "chat_template_kwargs.messages");
+  request.erase("chat_template_kwargs");
+  request["response_format"] = {{"type", "json_schema"},
+                                {"json_schema", {{"schema", {{"enum", {"yes", "no"}}}}}}};
+  for (const bool ends_thoughts : {false, true}) {
+    if (ends_thoughts) request["logit_bias"]["2000"] = 100;
+    for (const bool stream : {false, true}) {
+      request["stream"] = stream;
+      const HttpResponse response = ask();
+      ASSERT_EQ(response.status, 200) << response.body;
+      std::string thoughts, content;
+      for (const json& part : stream ? response.Events() : std::vector<json>{response.Json()}) {
+        const json& choice = part["choices"][0];
+        const json& message = stream ? choice["delta"] : choice["message"];
+        thoughts += message.value("reasoning_content", "");
+        content += message.value("content", "");
+      }
+      EXPECT_EQ(thoughts.empty(), ends_thoughts) << thoughts;
+      if (ends_thoughts) {
+        EXPECT_THAT(content, ::testing::AnyOf("\"yes\"", "\"no\""));
+      } else {
+        EXPECT_EQ(content, "");
+      }
+    }
+  }
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  std::remove(model.c_str());
 }
 
 // Other families: their templates teach how they call, and control tokens mark it.

@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/report.h"
 #include "cli/settle_plan.h"
+#include "serve/cors.h"
 #include "serve/server.h"
 
 namespace hearth::cli {
@@ -41,7 +42,10 @@ int RunServer(const ServeArguments& arguments) {
   serve::ServerOptions server = arguments.server;
   server.grace = std::chrono::seconds(arguments.grace_seconds);
   if (!arguments.key_file.empty()) server.keys = serve::ReadKeys(arguments.key_file);
-  AsUsage([&] { CheckExposure(server); });
+  AsUsage([&] {
+    CheckExposure(server);
+    static_cast<void>(serve::AllowedOrigins(server.cors));
+  });
   ModelOptions options = arguments.model;
   options.kv_sequences = arguments.parallel;
   options.more_program_bytes = kServerBytes;
@@ -96,17 +100,6 @@ void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
       ->option_text("N")
       ->check(CLI::Range(0, 100'000))
       ->group(group);
-  auto* keys = command
-                   .add_option("--api-key-file", arguments.key_file,
-                               "file of keys, one a line; clients must send one of them")
-                   ->option_text("FILE")
-                   ->check(NotEmpty())
-                   ->group(group);
-  command
-      .add_flag("--allow-no-key", arguments.server.allow_no_key,
-                "let everybody in who can reach an address that is not this machine's own")
-      ->excludes(keys)
-      ->group(group);
   command.add_option("--name", arguments.server.model_name, "what clients call the model")
       ->option_text("NAME")
       ->check(NotEmpty())
@@ -116,6 +109,38 @@ void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
                   "seconds that running requests have when the server is told to stop (30)")
       ->option_text("S")
       ->check(CLI::Range(int64_t{0}, int64_t{86400}))
+      ->group(group);
+}
+
+void AddClientOptions(CLI::App& command, ServeArguments& arguments) {
+  const std::string group = "Server";
+  auto* keys = command
+                   .add_option("--api-key-file", arguments.key_file,
+                               "file of keys, one a line; clients must send one of them")
+                   ->option_text("FILE")
+                   ->check(NotEmpty())
+                   ->group(group);
+  command
+      .add_flag("--allow-no-key", arguments.server.allow_no_key,
+                "let everybody in who can reach the address, under whatever name")
+      ->excludes(keys)
+      ->group(group);
+  command
+      .add_option("--cors", arguments.server.cors,
+                  "origin whose pages may use the server; * for all; may be repeated")
+      ->option_text("ORIGIN")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->check(NotEmpty())
+      ->group(group);
+  command
+      .add_flag("--strict-model", arguments.server.strict_model,
+                "refuse requests that name another model")
+      ->group(group);
+  command
+      .add_flag("--lenient", arguments.server.lenient,
+                "ignore parameters that nobody knows, rather than refuse them")
       ->group(group);
 }
 
@@ -153,6 +178,7 @@ void AddServeCommand(CLI::App& app, Action& action) {
   AddModelOptions(*command, arguments->model);
   AddModeOption(*command, arguments->model);
   AddServerOptions(*command, *arguments);
+  AddClientOptions(*command, *arguments);
   AddSessionOptions(*command, *arguments);
   command->add_flag("--verbose", arguments->verbose,
                     "also print the kernels and the memory ledger");

@@ -74,14 +74,19 @@ std::string CompletionScores(const Answer& answer) {
   size_t offset = answer.text_offset;
   for (const NamedToken& named : *answer.scores) {
     AppendItem(tokens, Dump(named.token.bytes));
+    AppendItem(offsets, std::to_string(offset));
+    offset += CountCharacters(named.token.bytes);
+    if (!named.has_score) {
+      AppendItem(logprobs, "null");
+      AppendItem(tops, "null");
+      continue;
+    }
     AppendItem(logprobs, Dump(Logprob(named.token.logprob)));
     // The token that was chosen is among them even where others were likelier.
     json top = json::object();
     for (const NamedScore& score : named.top) top[score.bytes] = Logprob(score.logprob);
     top[named.token.bytes] = Logprob(named.token.logprob);
     AppendItem(tops, Dump(top));
-    AppendItem(offsets, std::to_string(offset));
-    offset += CountCharacters(named.token.bytes);
   }
   return R"({"tokens":[)" + tokens + R"(],"token_logprobs":[)" + logprobs +
          R"(],"top_logprobs":[)" + tops + R"(],"text_offset":[)" + offsets + "]}";
@@ -128,6 +133,7 @@ json ContentJson(const Answer& answer) {
 
 json MessageJson(const Answer& answer) {
   json message = {{"role", "assistant"}, {"content", ContentJson(answer)}, {"refusal", nullptr}};
+  if (!answer.thoughts.empty()) message["reasoning_content"] = answer.thoughts;
   if (!answer.calls.empty()) message["tool_calls"] = CallsJson(answer.calls, false);
   return message;
 }
@@ -183,8 +189,12 @@ json SessionsJson(const api::Stats& stats) {
           {"failed", stats.sessions_failed}};
 }
 
-json ModelJson(const std::string& model, int64_t created) {
-  return {{"id", model}, {"object", "model"}, {"created", created}, {"owned_by", "hearth"}};
+json ModelJson(const std::string& model, int64_t created, int64_t context) {
+  return {{"id", model},
+          {"object", "model"},
+          {"created", created},
+          {"owned_by", "hearth"},
+          {"context_length", context}};
 }
 
 bool IsUtf8(const std::string& text) {
@@ -227,6 +237,7 @@ std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool firs
   json content = json::object();
   if (first) content["role"] = "assistant";
   if (first || !delta.text.empty()) content["content"] = ContentJson(delta);
+  if (!delta.thoughts.empty()) content["reasoning_content"] = delta.thoughts;
   if (!delta.calls.empty()) content["tool_calls"] = CallsJson(delta.calls, true);
   return WithMember(document, "choices", "[" + ChatChoice(delta, "delta", content) + "]");
 }
@@ -254,12 +265,12 @@ std::string EmbeddingsDocument(const std::string& model, const std::vector<Embed
       "data", "[" + data + "]");
 }
 
-std::string ModelsDocument(const std::string& model, int64_t created) {
-  return Dump({{"object", "list"}, {"data", json::array({ModelJson(model, created)})}});
+std::string ModelsDocument(const std::string& model, int64_t created, int64_t context) {
+  return Dump({{"object", "list"}, {"data", json::array({ModelJson(model, created, context)})}});
 }
 
-std::string ModelDocument(const std::string& model, int64_t created) {
-  return Dump(ModelJson(model, created));
+std::string ModelDocument(const std::string& model, int64_t created, int64_t context) {
+  return Dump(ModelJson(model, created, context));
 }
 
 std::string TokensDocument(const std::vector<api::TokenId>& tokens,

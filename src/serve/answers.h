@@ -38,6 +38,7 @@ struct NamedScore {
 struct NamedToken {
   NamedScore token;
   std::vector<NamedScore> top;
+  bool has_score = true;  // a prompt's first token has none
 };
 
 // The most that a score usually takes in a document.
@@ -55,6 +56,7 @@ struct CallOfTool {
 struct Answer {
   int64_t index = 0;
   std::string text;
+  std::string thoughts;  // before it
   std::vector<CallOfTool> calls;
   bool ends_in_calls = false;                     // whole ones, in this or an earlier part
   std::optional<std::vector<NamedToken>> scores;  // where they were asked for
@@ -82,9 +84,9 @@ struct Embedding {
 std::string EmbeddingsDocument(const std::string& model, const std::vector<Embedding>& embeddings,
                                bool as_base64, int64_t prompt_tokens);
 
-std::string ModelsDocument(const std::string& model, int64_t created);
+std::string ModelsDocument(const std::string& model, int64_t created, int64_t context);
 // One of them alone.
-std::string ModelDocument(const std::string& model, int64_t created);
+std::string ModelDocument(const std::string& model, int64_t created, int64_t context);
 
 // Tokens that take more are refused.
 inline constexpr size_t kMostAnswerBytes = size_t{8} << 20;

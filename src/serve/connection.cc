@@ -34,6 +34,7 @@ Connection::Connection(asio::ip::tcp::socket socket, Service& service, const Ser
       limits_(limits),
       on_close_(std::move(on_close)),
       timer_(socket_.get_executor()),
+      silence_timer_(socket_.get_executor()),
       body_share_(service.allowance()),
       answer_share_(service.allowance()) {
   ErrorCode ignored;
@@ -243,6 +244,9 @@ void Connection::Send(Response response) {
   service_.metrics().CountResponse(Service::EndpointOf(head_.target),
                                    static_cast<int>(response.status));
   if (state_ != State::kAnswering) return;
+  for (auto& field : service_.CorsFields(head_.origin)) {
+    response.headers.push_back(std::move(field));
+  }
   keep_alive_ = keep_alive_ && !service_.is_stopping();
   to_write_ += ResponseHead(response, keep_alive_);
   if (!head_.is_head()) to_write_ += response.body;
@@ -255,25 +259,44 @@ void Connection::BeginStream() {
   if (state_ != State::kAnswering) return;
   is_streaming_ = true;
   keep_alive_ = keep_alive_ && is_chunked_ && !service_.is_stopping();
-  to_write_ += StreamHead(is_chunked_, keep_alive_);
+  to_write_ += StreamHead(is_chunked_, keep_alive_, service_.CorsFields(head_.origin));
+  Write();
+  WaitInStream();
 }
 
 void Connection::SendEvent(std::string_view data) {
   if (state_ != State::kAnswering) return;
-  const std::string event = fmt::format("data: {}\n\n", data);
+  SendInStream(fmt::format("data: {}\n\n", data));
+}
+
+void Connection::SendInStream(std::string_view text) {
   if (is_chunked_) {
-    to_write_ += fmt::format("{:x}\r\n{}\r\n", event.size(), event);
+    to_write_ += fmt::format("{:x}\r\n{}\r\n", text.size(), text);
   } else {
-    to_write_ += event;
+    to_write_ += text;
   }
   if (to_write_.size() > limits_.unsent_bytes) return Abort();
   Write();
+  WaitInStream();
+}
+
+// Clients and proxies take a long silence for the end: a comment, which clients skip, tells them
+// that the answer still waits or is being computed.
+void Connection::WaitInStream() {
+  silence_timer_.expires_after(limits_.silence);
+  silence_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+    if (error || self->state_ != State::kAnswering || self->answer_complete_) return;
+    // A client that takes nothing needs no more to take.
+    if (self->is_writing_) return self->WaitInStream();
+    self->SendInStream(": the answer is on its way\n\n");
+  });
 }
 
 void Connection::EndStream() {
   if (state_ != State::kAnswering) return;
   if (is_chunked_) to_write_ += "0\r\n\r\n";
   answer_complete_ = true;
+  silence_timer_.cancel();
   Write();
 }
 
@@ -353,6 +376,7 @@ void Connection::Close() {
   if (!is_writing_) GiveBack();
   ++deadline_;
   timer_.cancel();
+  silence_timer_.cancel();
   ErrorCode ignored;
   socket_.close(ignored);
 }

@@ -73,12 +73,15 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   void Discard();
   void Close();
   void SetDeadline(std::chrono::milliseconds time);
+  void SendInStream(std::string_view text);
+  void WaitInStream();
 
   boost::asio::ip::tcp::socket socket_;
   Service& service_;
   const ServerLimits& limits_;
   std::function<void()> on_close_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer silence_timer_;  // of a stream
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   RequestHead head_;

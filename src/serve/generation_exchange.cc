@@ -16,6 +16,19 @@ double Seconds(std::chrono::steady_clock::duration time) {
 // Documents from here on take longer to write than others should wait.
 constexpr size_t kLongAnswerBytes = size_t{256} << 10;
 
+std::vector<NamedToken> Named(const api::Model& model,
+                              const std::vector<api::ScoredToken>& scores) {
+  const auto name = [&model](const api::TokenScore& score) {
+    return NamedScore{model.TokenBytes(score.id), score.logprob};
+  };
+  std::vector<NamedToken> tokens;
+  for (const api::ScoredToken& scored : scores) {
+    NamedToken& token = tokens.emplace_back(NamedToken{name(scored.token), {}});
+    for (const api::TokenScore& top : scored.top) token.top.push_back(name(top));
+  }
+  return tokens;
+}
+
 uint64_t RandomSeed() {
   std::random_device device;
   return static_cast<uint64_t>(device()) << 32 | device();
@@ -38,7 +51,8 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
   api::GenerateRequest request;
   request.prompt = prompt;
   const int64_t room = context_.model.info().context - std::ssize(prompt);
-  request.max_tokens = settings_.max_tokens.value_or(std::max<int64_t>(room, 1));
+  // Where none is wanted, the one that the model chooses is dropped.
+  request.max_tokens = std::max<int64_t>(std::min(settings_.max_tokens.value_or(room), room), 1);
   request.sampling = settings_.sampling;
   // Answers to one prompt differ, and are the same again with the same seed.
   request.sampling.seed =
@@ -46,28 +60,36 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
   request.stop = settings_.stop;
   request.top_logprobs = settings_.top_logprobs;
   request.tools = form_.tools;
+  request.thinking = form_.thinking;
   request.grammar = form_.grammar;
   return request;
 }
 
-api::Listener GenerationExchange::MakeListener(size_t index) {
+const std::string& GenerationExchange::EchoOf(size_t index) const {
+  return form_.echoes[index / static_cast<size_t>(settings_.n)];
+}
+
+api::Listener GenerationExchange::MakeListener(size_t index,
+                                               const std::vector<api::TokenId>& prompt) {
   api::Listener listener;
   ExchangeContext& context = context_;
   listener.on_token = [self = shared_from_this(), &context, index](
                           std::string_view text, const std::vector<api::ScoredToken>& scores) {
-    const auto named = [&context](const api::TokenScore& score) {
-      return NamedScore{context.model.TokenBytes(score.id), score.logprob};
-    };
-    std::vector<NamedToken> tokens;
-    for (const api::ScoredToken& scored : scores) {
-      NamedToken& token = tokens.emplace_back(NamedToken{named(scored.token), {}});
-      for (const api::TokenScore& top : scored.top) token.top.push_back(named(top));
-    }
-    context.post([self, index, text = std::string(text), tokens = std::move(tokens),
+    context.post([self, index, text = std::string(text), tokens = Named(context.model, scores),
                   now = Clock::now()]() mutable {
       self->OnToken(index, std::move(text), std::move(tokens), now);
     });
   };
+  if (settings_.echo && settings_.top_logprobs) {
+    listener.on_prompt = [self = shared_from_this(), &context, index,
+                          first = prompt.front()](const std::vector<api::ScoredToken>& scores) {
+      std::vector<NamedToken> tokens = Named(context.model, scores);
+      tokens.insert(tokens.begin(), {{context.model.TokenBytes(first), 0}, {}, false});
+      context.post([self, index, tokens = std::move(tokens)]() mutable {
+        self->OnPrompt(index, std::move(tokens));
+      });
+    };
+  }
   listener.on_done = [self = shared_from_this(), &context, index](const api::Outcome& outcome) {
     context.post([self, index, outcome] { self->OnDone(index, outcome); });
   };
@@ -79,7 +101,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   std::vector<api::Listener> listeners;
   for (const std::vector<api::TokenId>& prompt : prompts) {
     for (int64_t number = 0; number < settings_.n; ++number) {
-      listeners.push_back(MakeListener(requests.size()));
+      listeners.push_back(MakeListener(requests.size(), prompt));
       requests.push_back(MakeRequest(prompt, number));
     }
   }
@@ -87,12 +109,52 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].answer.index = static_cast<int64_t>(i);
     if (settings_.top_logprobs) choices_[i].answer.scores.emplace();
+    if (form_.thinking) choices_[i].thinking.emplace(*form_.thinking);
     if (form_.tools) choices_[i].reader.emplace(form_.tools);
   }
   prompt_tokens_.resize(choices_.size());
   reused_tokens_.resize(choices_.size());
   tickets_ = context_.model.Start(std::move(requests), std::move(listeners));
   context_.active += std::ssize(tickets_);
+  Begin();
+}
+
+void GenerationExchange::Begin() {
+  const std::shared_ptr<Reply> reply = reply_;  // which lives although it may abandon this
+  if (settings_.stream) {
+    // The head tells clients, and whoever is between, that an answer comes, however long it waits.
+    is_streaming_ = true;
+    reply->BeginStream();
+  }
+  if (!settings_.echo || settings_.top_logprobs) return;
+  for (size_t i = 0; i < choices_.size() && reply_; ++i) OnPrompt(i, {});
+}
+
+// Puts the prompt before the answer.
+void GenerationExchange::OnPrompt(size_t index, std::vector<NamedToken> scores) {
+  if (!reply_) return;
+  const std::string& text = EchoOf(index);
+  // A space that a tokenizer puts before a text is no part of it.
+  std::string joined;
+  for (const NamedToken& token : scores) joined += token.token.bytes;
+  const auto first = std::find_if(scores.begin(), scores.end(), [](const NamedToken& token) {
+    return !token.token.bytes.empty();
+  });
+  if (first != scores.end() && joined == " " + text) first->token.bytes.erase(0, 1);
+  Choice& choice = choices_[index];
+  if (!settings_.stream) {
+    if (!Hold(text, scores)) return;
+    choice.answer.text = text;
+    if (choice.answer.scores) choice.answer.scores = std::move(scores);
+    return;
+  }
+  Answer delta;
+  delta.text = text;
+  for (const NamedToken& token : scores) {
+    choice.answer.text_offset += CountCharacters(token.token.bytes);
+  }
+  if (settings_.top_logprobs) delta.scores = std::move(scores);
+  SendDelta(choice, std::move(delta));
 }
 
 void GenerationExchange::Abandon() {
@@ -115,6 +177,16 @@ void GenerationExchange::AddParts(const std::vector<api::AnswerPart>& parts, Ans
 }
 
 void GenerationExchange::AddText(Choice& choice, std::string text, bool at_end, Answer& to) {
+  if (choice.thinking) {
+    ThinkingReader::Parts parts = choice.thinking->Push(text);
+    to.thoughts += parts.thoughts;
+    text = std::move(parts.answer);
+    if (at_end) {
+      const ThinkingReader::Parts rest = choice.thinking->Finish();
+      to.thoughts += rest.thoughts;
+      text += rest.answer;
+    }
+  }
   if (!choice.reader) {
     to.text += text;
     return;
@@ -126,7 +198,6 @@ void GenerationExchange::AddText(Choice& choice, std::string text, bool at_end, 
 
 void GenerationExchange::SendDelta(Choice& choice, Answer delta) {
   const std::shared_ptr<Reply> reply = reply_;  // which lives although it may abandon this
-  if (!std::exchange(is_streaming_, true)) reply->BeginStream();
   delta.index = choice.answer.index;
   reply->SendEvent(
       ChunkDocument(head_, delta, !std::exchange(choice.is_open, true), settings_.include_usage));
@@ -141,12 +212,13 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
     context_.metrics.AddTimeToFirstToken(Seconds(when - arrived_));
   }
   choice.last_token = when;
-  if (!reply_) return;
+  if (!reply_ || settings_.max_tokens == 0) return;
   Answer& answer = choice.answer;
   if (settings_.stream) {
     Answer delta;
     AddText(choice, std::move(text), false, delta);
-    if (delta.text.empty() && delta.calls.empty() && scores.empty()) return;
+    const bool is_empty = delta.text.empty() && delta.thoughts.empty() && delta.calls.empty();
+    if (is_empty && scores.empty()) return;
     delta.text_offset = answer.text_offset;
     for (const NamedToken& token : scores) answer.text_offset += CountCharacters(token.token.bytes);
     if (settings_.top_logprobs) delta.scores = std::move(scores);
@@ -166,17 +238,19 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   ++ended_;
   prompt_tokens_[index] = outcome.prompt_tokens;
   reused_tokens_[index] = outcome.reused_tokens;
-  generated_tokens_ += std::ssize(outcome.generated);
+  if (settings_.max_tokens != 0) generated_tokens_ += std::ssize(outcome.generated);
   if (!reply_) return;
   if (outcome.error) return Fail(FromModel(*outcome.error));
   if (outcome.finish_reason == api::FinishReason::kCancelled) {
     return Fail({Status::kUnavailable, "the server is stopping", "", "stopping"});
   }
-  choice.answer.finish_reason = outcome.finish_reason;
+  const auto reason =
+      settings_.max_tokens == 0 ? api::FinishReason::kLength : outcome.finish_reason;
+  choice.answer.finish_reason = reason;
   if (settings_.stream) {
     Answer delta;
     AddText(choice, "", true, delta);
-    delta.finish_reason = outcome.finish_reason;
+    delta.finish_reason = reason;
     delta.text_offset = choice.answer.text_offset;
     SendDelta(choice, std::move(delta));
   } else {

@@ -14,6 +14,7 @@
 #include "serve/metrics.h"
 #include "serve/reply.h"
 #include "serve/requests.h"
+#include "serve/thinking_reader.h"
 
 namespace hearth::serve {
 
@@ -33,7 +34,9 @@ struct ExchangeContext {
 // What answers may be.
 struct AnswerForm {
   std::shared_ptr<const api::ToolFormat> tools;       // null: nothing may be called
+  std::optional<api::Thinking> thinking;              // nothing: it has no thoughts
   std::shared_ptr<const api::AnswerGrammar> grammar;  // null: any text
+  std::vector<std::string> echoes;  // texts of the prompts that answers begin with
 };
 
 // Lives on the server's thread; tokens are posted to it from the model's.
@@ -53,14 +56,18 @@ class GenerationExchange : public Exchange,
     Answer answer;         // collected; of a stream what it has sent
     bool is_open = false;  // the stream has said so
     bool has_token = false;
+    std::optional<ThinkingReader> thinking;     // where it may think
     std::optional<api::ToolCallReader> reader;  // where tools may be called
     Clock::time_point last_token;
   };
 
   api::GenerateRequest MakeRequest(const std::vector<api::TokenId>& prompt, int64_t number) const;
-  api::Listener MakeListener(size_t index);
+  api::Listener MakeListener(size_t index, const std::vector<api::TokenId>& prompt);
+  const std::string& EchoOf(size_t index) const;
+  void Begin();
   void OnToken(size_t index, std::string text, std::vector<NamedToken> scores,
                Clock::time_point when);
+  void OnPrompt(size_t index, std::vector<NamedToken> scores);
   void OnDone(size_t index, const api::Outcome& outcome);
   // Counts what a token adds to an answer that is collected; false: that is too much, and has been
   // answered.

@@ -20,6 +20,8 @@ const char* Reason(Status status) {
   switch (status) {
     case Status::kOk:
       return "OK";
+    case Status::kNoContent:
+      return "No Content";
     case Status::kBadRequest:
       return "Bad Request";
     case Status::kUnauthorized:
@@ -71,6 +73,12 @@ std::string HostName(const std::string& host) {
   return has_port ? host.substr(0, colon) : host;
 }
 
+std::string Lines(const HeaderFields& fields) {
+  std::string lines;
+  for (const auto& [name, value] : fields) lines += name + ": " + value + "\r\n";
+  return lines;
+}
+
 std::string CommonFields(bool keep_alive) {
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("Date: {:%a, %d %b %Y %H:%M:%S} GMT\r\nServer: hearth\r\nConnection: {}\r\n",
@@ -83,8 +91,11 @@ RequestHead ReadRequestHead(const HttpRequestHead& message) {
   RequestHead head = {.method = Field(message.method_string()),
                       .target = Field(message.target()),
                       .authorization = Field(message[http::field::authorization]),
+                      .api_key = Field(message["X-Api-Key"]),
                       .host = Field(message[http::field::host]),
-                      .origin = Field(message[http::field::origin])};
+                      .origin = Field(message[http::field::origin]),
+                      .asked_method = Field(message[http::field::access_control_request_method]),
+                      .asked_fields = Field(message[http::field::access_control_request_headers])};
   const std::string scheme = "http://";
   if (boost::beast::iequals(head.target.substr(0, scheme.size()), scheme)) {
     const size_t path =
@@ -150,19 +161,20 @@ bool IsThisMachine(const std::string& host) {
 }
 
 std::string ResponseHead(const Response& response, bool keep_alive) {
-  std::string head =
-      fmt::format("HTTP/1.1 {} {}\r\n{}Content-Type: {}\r\nContent-Length: {}\r\n",
-                  static_cast<int>(response.status), Reason(response.status),
-                  CommonFields(keep_alive), response.content_type, response.body.size());
-  for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
-  return head + "\r\n";
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\n{}", static_cast<int>(response.status),
+                                 Reason(response.status), CommonFields(keep_alive));
+  if (response.status != Status::kNoContent) {
+    head += fmt::format("Content-Type: {}\r\nContent-Length: {}\r\n", response.content_type,
+                        response.body.size());
+  }
+  return head + Lines(response.headers) + "\r\n";
 }
 
-std::string StreamHead(bool is_chunked, bool keep_alive) {
+std::string StreamHead(bool is_chunked, bool keep_alive, const HeaderFields& headers) {
   return fmt::format(
       "HTTP/1.1 200 OK\r\n{}Content-Type: text/event-stream; charset=utf-8\r\n"
-      "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n{}\r\n",
-      CommonFields(keep_alive), is_chunked ? "Transfer-Encoding: chunked\r\n" : "");
+      "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n{}{}\r\n",
+      CommonFields(keep_alive), is_chunked ? "Transfer-Encoding: chunked\r\n" : "", Lines(headers));
 }
 
 }  // namespace hearth::serve

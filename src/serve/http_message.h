@@ -15,11 +15,20 @@ struct RequestHead {
   std::string method;
   std::string target;  // path and query
   std::string authorization;
+  std::string api_key;  // the same key, as other clients send it
   std::string host;
   std::string origin;  // of a page that asks
+  // Of a browser that asks before a page's request: its method and the fields of its head.
+  std::string asked_method, asked_fields;
 
   // Of a request of HEAD, which is answered like GET, but without the body.
   bool is_head() const { return method == "HEAD"; }
+  // The method that it is answered like.
+  std::string answered_method() const { return is_head() ? "GET" : method; }
+  // Whether a browser only asks whether a page may send a request (the Fetch standard's preflight).
+  bool is_preflight() const {
+    return method == "OPTIONS" && !origin.empty() && !asked_method.empty();
+  }
 };
 
 using HttpRequestHead = boost::beast::http::request_header<boost::beast::http::fields>;
@@ -43,7 +52,7 @@ bool IsThisMachine(const std::string& host);
 
 // With the empty line.
 std::string ResponseHead(const Response& response, bool keep_alive);
-// Of a stream of events.
-std::string StreamHead(bool is_chunked, bool keep_alive);
+// Of a stream of events. headers: further ones.
+std::string StreamHead(bool is_chunked, bool keep_alive, const HeaderFields& headers);
 
 }  // namespace hearth::serve

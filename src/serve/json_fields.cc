@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -43,15 +45,74 @@ class BodyLimits {
 
 std::string Words(double number) { return fmt::format("{:g}", number); }
 
+constexpr size_t kEscapeBytes = 6;  // "\\ud83d"
+
+// The code unit of the escape "\\uXXXX" at `at`; nothing where there is none.
+std::optional<unsigned> EscapedUnit(std::string_view text, size_t at) {
+  if (text.substr(at, 2) != "\\u" || text.size() - at < kEscapeBytes) return std::nullopt;
+  unsigned unit = 0;
+  const char* const end = text.data() + at + kEscapeBytes;
+  const auto [stop, error] = std::from_chars(end - 4, end, unit, 16);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return unit;
+}
+
+// Where JSON has an escape of half a UTF-16 pair without the other half; npos where it has none.
+size_t FindLoneSurrogate(std::string_view json) {
+  constexpr unsigned kHigh = 0xD800, kLow = 0xDC00, kEnd = 0xE000;
+  for (size_t at = 0; at + 1 < json.size(); ++at) {
+    if (json[at] != '\\') continue;
+    const auto unit = EscapedUnit(json, at);
+    if (!unit) {
+      ++at;  // an escape of one character
+    } else if (*unit >= kLow && *unit < kEnd) {
+      return at;
+    } else if (*unit >= kHigh && *unit < kLow) {
+      const auto next = EscapedUnit(json, at + kEscapeBytes);
+      if (!next || *next < kLow || *next >= kEnd) return at;
+      at += kEscapeBytes;
+    }
+  }
+  return std::string_view::npos;
+}
+
 }  // namespace
 
 Json ParseBody(std::string_view body) {
   try {
     return Json::parse(body, BodyLimits());
+  } catch (const Json::parse_error& error) {
+    const size_t at = FindLoneSurrogate(body.substr(0, error.byte));
+    const std::string words =
+        at == std::string_view::npos
+            ? "expected JSON in UTF-8"
+            : fmt::format(
+                  "byte {}: {} is a lone surrogate, half of a character: expected the "
+                  "escapes of both halves",
+                  at, body.substr(at, kEscapeBytes));
+    throw RequestError(Status::kBadRequest, "request body: " + words, "", "invalid_json");
   } catch (const Json::exception&) {
     throw RequestError(Status::kBadRequest, "request body: expected JSON in UTF-8", "",
                        "invalid_json");
   }
+}
+
+std::optional<int64_t> WholeNumber(const Json& value) {
+  if (value.is_number_float()) {
+    // Of these every double is a whole number of 64 bits, if it is whole.
+    constexpr double kLimit = 9223372036854775808.0;
+    const auto number = value.get<double>();
+    if (!(number >= -kLimit && number < kLimit) || number != std::trunc(number)) {
+      return std::nullopt;
+    }
+    return static_cast<int64_t>(number);
+  }
+  if (!value.is_number_integer()) return std::nullopt;
+  // Unsigned values past the largest signed one would wrap.
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+    return std::nullopt;
+  }
+  return value.get<int64_t>();
 }
 
 Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
@@ -96,13 +157,8 @@ std::optional<int64_t> Fields::TakeInteger(const std::string& name, int64_t low,
   const Json* value = Take(name);
   if (value == nullptr) return std::nullopt;
   const std::string expected = fmt::format("a whole number from {} to {}", low, high);
-  if (!value->is_number_integer()) Fail(name, expected);
-  // Unsigned values past the largest signed one would wrap.
-  if (value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-    Fail(name, expected);
-  }
-  const auto number = value->get<int64_t>();
-  if (number < low || number > high) Fail(name, expected);
+  const auto number = WholeNumber(*value);
+  if (!number || *number < low || *number > high) Fail(name, expected);
   return number;
 }
 

@@ -1,5 +1,5 @@
-// Reads a JSON object of a request field by field. What nobody asks for is refused by name, so that
-// no parameter is ever ignored.
+// Reads a JSON object of a request field by field. What nobody asks for is refused by name
+// (RefuseRest), so that a typing error is told.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,14 @@ namespace hearth::serve {
 // In the order of the document, which means something in schemas.
 using Json = nlohmann::ordered_json;
 
-// The document of a request body. Throws RequestError for what is no JSON object in UTF-8, for
-// nesting past 32 levels, more than 2^17 values and more than 1024 members of one object, which no
-// request needs.
+// The document of a request body. Throws RequestError for what is no JSON in UTF-8, naming an
+// escape that is half of a character, for nesting past 32 levels, more than 2^17 values and more
+// than 1024 members of one object, which no request needs.
 Json ParseBody(std::string_view body);
+
+// The value of a whole number, however it is written: 12 and 12.0. Nothing for others, and for
+// those that 64 bits with a sign do not hold.
+std::optional<int64_t> WholeNumber(const Json& value);
 
 // Functions throw RequestError(400), naming the field, for a value of the wrong kind or outside its
 // range. A field that is null is as if it were not there.
@@ -31,9 +35,12 @@ class Fields {
   const Json* Take(const std::string& name);
   std::optional<bool> TakeBool(const std::string& name);
   std::optional<double> TakeNumber(const std::string& name, double low, double high);
+  // 12.0 is as good as 12.
   std::optional<int64_t> TakeInteger(const std::string& name, int64_t low, int64_t high);
   std::optional<std::string> TakeString(const std::string& name);
 
+  // A field of the OpenAI API that changes nothing of the answer here, whatever its value.
+  void Ignore(const std::string& name) { taken_.insert(name); }
   // A field of the OpenAI API that is not there yet, or does not apply: refused with the reason
   // unless its value is null or `neutral`, which asks for what is done anyway.
   void Refuse(const std::string& name, const std::string& reason, const Json& neutral = nullptr);

@@ -122,7 +122,8 @@ function showMessage(message) {
   else markdown(message.content, body);
   box.append(body);
   if (isUnderWay) box.setAttribute('aria-busy', 'true');
-  const note = !isUnderWay ? message.note : message.content ? '' : 'waiting for the first word';
+  const waiting = runs.get(current)?.isThinking ? 'thinking' : 'waiting for the first word';
+  const note = !isUnderWay ? message.note : message.content ? '' : waiting;
   if (note) box.append(make('div', note, 'note'));
   return box;
 }
@@ -184,7 +185,8 @@ async function events(response, take) {
     const parts = (rest + value).split('\n\n');
     rest = parts.pop();
     for (const part of parts) {
-      const data = part.replace(/^data: /, '');
+      if (!part.startsWith('data: ')) continue;  // a comment: the answer is on its way
+      const data = part.slice(6);
       if (data !== '[DONE]') take(JSON.parse(data));
     }
   }
@@ -211,7 +213,7 @@ async function answer(chat, question) {
       throw new Error(said?.error?.message ?? 'the server answers with status ' + response.status);
     }
     await events(response, part => take(run, part));
-    if (!run.hasBegun) throw new Error('the answer was empty');
+    if (!run.hasBegun) throw new Error(run.isThinking ? 'the answer ended in its thoughts' : 'the answer was empty');
   } catch (error) {
     trouble = run.control.signal.aborted ? 'stopped' : String(error.message ?? error);
   }
@@ -222,6 +224,10 @@ function take(run, part) {
   if (part.error) throw new Error(part.error.message);
   if (choice?.finish_reason) run.reason = choice.finish_reason;
   if (part.usage) run.tokens = part.usage.completion_tokens;
+  if (choice?.delta?.reasoning_content && !run.isThinking) {
+    run.isThinking = true;
+    if (chat.id === current) showMessages();
+  }
   if (text === '') return;
   message.content += text;
   if (!run.hasBegun) {

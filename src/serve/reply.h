@@ -4,17 +4,21 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "serve/request_error.h"
 
 namespace hearth::serve {
 
+// Names and values of a head.
+using HeaderFields = std::vector<std::pair<std::string, std::string>>;
+
 struct Response {
   Status status = Status::kOk;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // further ones
+  HeaderFields headers;  // further ones
 };
 
 // The response of an error, with what clients expect beside it (Retry-After, WWW-Authenticate).

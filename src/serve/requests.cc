@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "serve/chat_messages.h"
 #include "serve/json_fields.h"
 #include "serve/request_error.h"
 #include "serve/tool_requests.h"
@@ -16,16 +17,13 @@ namespace {
 constexpr size_t kMostStops = 16;
 constexpr size_t kLongestStop = 1024;
 constexpr size_t kMostBiases = 1024;
-constexpr size_t kMostMessages = 4096;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
 
 // A token id, which a vocabulary may still not have.
 std::optional<api::TokenId> ToTokenId(const Json& value) {
-  if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > INT32_MAX) return std::nullopt;
-  const auto id = value.get<int64_t>();
-  if (id < 0 || id > INT32_MAX) return std::nullopt;
-  return static_cast<api::TokenId>(id);
+  const auto id = WholeNumber(value);
+  if (!id || *id < 0 || *id > INT32_MAX) return std::nullopt;
+  return static_cast<api::TokenId>(*id);
 }
 
 std::optional<std::vector<api::TokenId>> ToTokenIds(const Json& array) {
@@ -42,13 +40,14 @@ void TakeStop(Fields& fields, std::vector<std::string>& stop) {
   const Json* value = fields.Take("stop");
   if (value == nullptr) return;
   const auto add = [&](const Json& text) {
-    const bool is_good = text.is_string() && !text.get_ref<const std::string&>().empty() &&
-                         text.get_ref<const std::string&>().size() <= kLongestStop;
+    const bool is_good =
+        text.is_string() && text.get_ref<const std::string&>().size() <= kLongestStop;
     if (!is_good || stop.size() == kMostStops) {
-      fields.Fail("stop", fmt::format("a text or up to {} texts of 1 to {} bytes", kMostStops,
-                                      kLongestStop));
+      fields.Fail("stop",
+                  fmt::format("a text or up to {} texts of {} bytes", kMostStops, kLongestStop));
     }
-    stop.push_back(text.get<std::string>());
+    // An empty one asks for nothing.
+    if (text != "") stop.push_back(text.get<std::string>());
   };
   if (value->is_array()) {
     for (const Json& text : *value) add(text);
@@ -79,11 +78,14 @@ void TakeLogitBias(Fields& fields, std::map<api::TokenId, float>& bias) {
 void TakeSeed(Fields& fields, GenerationSettings& settings) {
   const Json* value = fields.Take("seed");
   if (value == nullptr) return;
-  if (!value->is_number_integer()) fields.Fail("seed", "a whole number of 64 bits");
   // Negative seeds are as good as any: their bits are taken.
-  settings.sampling.seed = value->is_number_unsigned()
-                               ? value->get<uint64_t>()
-                               : static_cast<uint64_t>(value->get<int64_t>());
+  if (value->is_number_unsigned()) {
+    settings.sampling.seed = value->get<uint64_t>();
+  } else {
+    const auto seed = WholeNumber(*value);
+    if (!seed) fields.Fail("seed", "a whole number of 64 bits");
+    settings.sampling.seed = static_cast<uint64_t>(*seed);
+  }
   settings.has_seed = true;
 }
 
@@ -106,101 +108,57 @@ void TakeStream(Fields& fields, GenerationSettings& settings) {
   settings.stream = fields.TakeBool("stream").value_or(false);
   const Json* options = fields.Take("stream_options");
   if (options == nullptr) return;
-  if (!settings.stream) fields.Fail("stream_options", "\"stream\": true beside it");
+  // Where nothing is streamed they ask for nothing: usage is there anyway.
   Fields inner(*options, "stream_options");
   settings.include_usage = inner.TakeBool("include_usage").value_or(false);
+  inner.Ignore("include_obfuscation");
   inner.RefuseRest();
 }
 
-// Fields of the API that are about its host, not about the text. Those values that ask for what is
-// done anyway are taken.
-void RefuseForeign(Fields& fields) {
-  constexpr char kNothing[] = "it would have no effect here";
-  for (const char* name : {"user", "metadata", "safety_identifier", "prompt_cache_key"}) {
-    fields.Refuse(name, kNothing);
-  }
-  fields.Refuse("store", "nothing is stored", false);
-  if (const auto tier = fields.TakeString("service_tier"); tier && *tier != "auto") {
-    if (*tier != "default") fields.Fail("service_tier", "auto or default");
+// Fields of the API that are about its host, its services or its models, not about the text:
+// docs/server.md says that they change nothing.
+void IgnoreForeign(Fields& fields) {
+  for (const char* name :
+       {"user", "metadata", "store", "prompt_cache_key", "prompt_cache_retention",
+        "safety_identifier", "service_tier", "reasoning_effort", "verbosity", "prediction"}) {
+    fields.Ignore(name);
   }
 }
 
-GenerationSettings TakeSettings(Fields& fields) {
+// How many tokens may be generated: both names are upper bounds, so that the smaller one holds.
+std::optional<int64_t> TakeMaxTokens(Fields& fields, int64_t least) {
+  const auto most = fields.TakeInteger("max_tokens", least, kMostTokens);
+  const auto newer = fields.TakeInteger("max_completion_tokens", 1, kMostTokens);
+  return most && newer ? std::min(most, newer) : most ? most : newer;
+}
+
+// What the model's chat template may ask for.
+std::string TakeVariables(Fields& fields) {
+  const Json* given = fields.Take("chat_template_kwargs");
+  const auto thinking = fields.TakeBool("enable_thinking");
+  if (given != nullptr && !given->is_object()) fields.Fail("chat_template_kwargs", "an object");
+  if (!thinking) return given != nullptr ? given->dump() : "";
+  Json variables = given != nullptr ? *given : Json::object();
+  variables["enable_thinking"] = *thinking;
+  return variables.dump();
+}
+
+void RefuseRest(const Fields& fields, ParseOptions options) {
+  if (!options.lenient) fields.RefuseRest();
+}
+
+GenerationSettings TakeSettings(Fields& fields, bool echo = false) {
   GenerationSettings settings;
+  settings.echo = echo;
   settings.model = fields.TakeString("model").value_or("");
-  settings.max_tokens = fields.TakeInteger("max_tokens", 1, kMostTokens);
+  settings.max_tokens = TakeMaxTokens(fields, echo ? 0 : 1);
   settings.n = fields.TakeInteger("n", 1, kMostChoices).value_or(1);
   TakeSampling(fields, settings.sampling);
   TakeSeed(fields, settings);
   TakeStop(fields, settings.stop);
   TakeStream(fields, settings);
-  RefuseForeign(fields);
+  IgnoreForeign(fields);
   return settings;
-}
-
-// A string, or the parts of one.
-std::string TakeContent(Fields& fields) {
-  const Json* content = fields.Take("content");
-  if (content == nullptr) fields.Fail("content", "a string or a list of text parts");
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) fields.Fail("content", "a string or a list of text parts");
-  std::string text;
-  for (size_t i = 0; i < content->size(); ++i) {
-    Fields part((*content)[i], fmt::format("{}[{}]", fields.PathOf("content"), i));
-    const std::string type = part.TakeString("type").value_or("");
-    if (type != "text") part.Fail("type", "\"text\": nothing else can be read");
-    const auto words = part.TakeString("text");
-    if (!words) part.Fail("text", "a string");
-    part.RefuseRest();
-    text += *words;
-  }
-  return text;
-}
-
-// An assistant that calls needs to say nothing.
-bool MayBeSilent(const std::string& role, const api::ChatMessage& message) {
-  return role == "assistant" && !message.tool_calls.empty();
-}
-
-api::ChatMessage TakeMessage(Fields& fields) {
-  api::ChatMessage message;
-  message.role = fields.TakeString("role").value_or("");
-  if (message.role == "developer") message.role = "system";
-  const std::string& role = message.role;
-  if (role != "system" && role != "user" && role != "assistant" && role != "tool") {
-    fields.Fail("role", "system, developer, user, assistant or tool");
-  }
-  if (role == "assistant") {
-    message.tool_calls = TakeToolCalls(fields);
-    fields.Refuse("function_call", "it is of an older interface: use tool_calls");
-  }
-  if (role == "tool") {
-    message.tool_call_id = fields.TakeString("tool_call_id").value_or("");
-    if (message.tool_call_id.empty()) fields.Fail("tool_call_id", "the id of a call");
-    fields.TakeString("name");  // of the function, which the id names too
-  } else {
-    fields.Refuse("name", "names of participants are not supported");
-  }
-  fields.Refuse("refusal", "it is not supported");
-  const bool is_silent = MayBeSilent(role, message) && fields.Take("content") == nullptr;
-  if (!is_silent) message.content = TakeContent(fields);
-  fields.RefuseRest();
-  return message;
-}
-
-std::vector<api::ChatMessage> TakeMessages(Fields& fields) {
-  const Json* messages = fields.Take("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty() ||
-      messages->size() > kMostMessages) {
-    fields.Fail("messages", fmt::format("a list of 1 to {} messages", kMostMessages));
-  }
-  std::vector<api::ChatMessage> list;
-  for (size_t i = 0; i < messages->size(); ++i) {
-    Fields message((*messages)[i], fmt::format("messages[{}]", i));
-    list.push_back(TakeMessage(message));
-  }
-  CheckToolResults(list);
-  return list;
 }
 
 // As api::GenerateRequest::json_schema.
@@ -265,54 +223,54 @@ std::vector<TextOrTokens> TakeTexts(Fields& fields, const std::string& name, int
 
 }  // namespace
 
-ChatRequest ParseChatRequest(std::string_view body) {
+ChatRequest ParseChatRequest(std::string_view body, ParseOptions options) {
   const Json document = ParseBody(body);
   Fields fields(document);
-  for (const char* name : {"functions", "function_call"}) {
-    fields.Refuse(name, "it is of an older interface: use tools and tool_choice");
-  }
+  constexpr char kOlder[] = "it is of an older interface: use tools and tool_choice";
+  fields.Refuse("functions", kOlder, Json::array());
+  fields.Refuse("function_call", kOlder, "none");
   const std::optional<std::string> schema = TakeResponseFormat(fields);
   ChatRequest request = {TakeSettings(fields), TakeMessages(fields), TakeTools(fields)};
   GenerationSettings& settings = request.settings;
   settings.json_schema = schema;
-  if (const auto newer = fields.TakeInteger("max_completion_tokens", 1, kMostTokens)) {
-    if (settings.max_tokens) fields.Fail("max_completion_tokens", "no max_tokens beside it");
-    settings.max_tokens = newer;
-  }
+  request.variables = TakeVariables(fields);
   const bool wants_scores = fields.TakeBool("logprobs").value_or(false);
   const auto top = fields.TakeInteger("top_logprobs", 0, 20);
-  if (top && !wants_scores) fields.Fail("top_logprobs", "\"logprobs\": true beside it");
+  if (top > 0 && !wants_scores) fields.Fail("top_logprobs", "\"logprobs\": true beside it");
   if (wants_scores) settings.top_logprobs = static_cast<int>(top.value_or(0));
-  for (const char* name :
-       {"audio", "prediction", "reasoning_effort", "verbosity", "web_search_options"}) {
+  for (const char* name : {"audio", "web_search_options"}) {
     fields.Refuse(name, "it is not supported");
   }
   fields.Refuse("modalities", "only text can be generated", Json::array({"text"}));
-  fields.RefuseRest();
+  RefuseRest(fields, options);
   return request;
 }
 
-CompletionRequest ParseCompletionRequest(std::string_view body) {
+CompletionRequest ParseCompletionRequest(std::string_view body, ParseOptions options) {
   constexpr int64_t kDefaultTokens = 16;  // of the API
   const Json document = ParseBody(body);
   Fields fields(document);
-  CompletionRequest request = {TakeSettings(fields), TakeTexts(fields, "prompt", kMostChoices)};
+  const bool echo = fields.TakeBool("echo").value_or(false);
+  CompletionRequest request = {TakeSettings(fields, echo),
+                               TakeTexts(fields, "prompt", kMostChoices)};
   GenerationSettings& settings = request.settings;
   if (!settings.max_tokens) settings.max_tokens = kDefaultTokens;
-  if (const auto top = fields.TakeInteger("logprobs", 0, 20)) {
+  request.parse_special = fields.TakeBool("parse_special").value_or(false);
+  const Json* scores = fields.Take("logprobs");
+  const bool has_scores = scores != nullptr && *scores != false;
+  if (const auto top = has_scores ? fields.TakeInteger("logprobs", 0, 20) : std::nullopt) {
     settings.top_logprobs = static_cast<int>(*top);
   }
-  fields.Refuse("echo", "the prompt cannot be echoed", false);
   fields.Refuse("best_of", "only as many answers as asked for are generated", settings.n);
-  fields.Refuse("suffix", "text cannot be inserted before a suffix");
-  fields.RefuseRest();
+  fields.Refuse("suffix", "text cannot be inserted before a suffix", "");
+  RefuseRest(fields, options);
   if (settings.n * std::ssize(request.prompts) > kMostChoices) {
     fields.Fail("n", fmt::format("at most {} answers to all prompts together", kMostChoices));
   }
   return request;
 }
 
-EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body) {
+EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body, ParseOptions options) {
   const Json document = ParseBody(body);
   Fields fields(document);
   EmbeddingsRequest request;
@@ -321,13 +279,13 @@ EmbeddingsRequest ParseEmbeddingsRequest(std::string_view body) {
   const std::string format = fields.TakeString("encoding_format").value_or("float");
   if (format != "float" && format != "base64") fields.Fail("encoding_format", "float or base64");
   request.as_base64 = format == "base64";
-  fields.Refuse("dimensions", "embeddings have the size of the model's hidden state");
-  fields.Refuse("user", "it would have no effect here");
-  fields.RefuseRest();
+  request.dimensions = fields.TakeInteger("dimensions", 1, kMostTokens);
+  IgnoreForeign(fields);
+  RefuseRest(fields, options);
   return request;
 }
 
-TokenizeRequest ParseTokenizeRequest(std::string_view body) {
+TokenizeRequest ParseTokenizeRequest(std::string_view body, ParseOptions options) {
   const Json document = ParseBody(body);
   Fields fields(document);
   TokenizeRequest request;
@@ -336,17 +294,18 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body) {
   request.content = *content;
   request.add_special = fields.TakeBool("add_special").value_or(false);
   request.with_pieces = fields.TakeBool("with_pieces").value_or(false);
-  fields.RefuseRest();
+  request.parse_special = fields.TakeBool("parse_special").value_or(false);
+  RefuseRest(fields, options);
   return request;
 }
 
-DetokenizeRequest ParseDetokenizeRequest(std::string_view body) {
+DetokenizeRequest ParseDetokenizeRequest(std::string_view body, ParseOptions options) {
   const Json document = ParseBody(body);
   Fields fields(document);
   const Json* tokens = fields.Take("tokens");
   const auto ids = tokens != nullptr && tokens->is_array() ? ToTokenIds(*tokens) : std::nullopt;
   if (!ids) fields.Fail("tokens", "a list of token ids");
-  fields.RefuseRest();
+  RefuseRest(fields, options);
   return {*ids};
 }
 

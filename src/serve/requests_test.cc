@@ -88,14 +88,12 @@ TEST(RequestsTest, EveryParameterArrives) {
 TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("function_call": "auto")", "function_call"},
-      {R"("functions": [])", "functions"},
+      {R"("functions": [{}])", "functions"},
       {R"("response_format": {"type": "json_schema"})", "response_format.json_schema"},
       {R"("response_format": {"type": "json_schema", "json_schema": {}})",
        "response_format.json_schema.schema"},
       {R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}})",
        "response_format.json_schema.x"},
-      {R"("user": "me")", "user"},
-      {R"("store": true)", "store"},
       {R"("audio": {})", "audio"},
       {R"("modalities": ["audio"])", "modalities"},
       {R"("temprature": 1)", "temprature"},
@@ -107,7 +105,53 @@ TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
     EXPECT_EQ(error.param(), name);
     EXPECT_THAT(error.what(), HasSubstr(name));
   }
-  EXPECT_THAT(ChatError(R"("functions": [])").what(), HasSubstr("use tools"));
+  EXPECT_THAT(ChatError(R"("functions": [{}])").what(), HasSubstr("use tools"));
+}
+
+TEST(RequestsTest, WhatHasNoEffectIsTaken) {
+  for (const char* fields :
+       {R"("user": "me")", R"("metadata": {"a": "b"})", R"("store": true)",
+        R"("prompt_cache_key": "k")", R"("safety_identifier": "s")", R"("service_tier": "flex")",
+        R"("reasoning_effort": "none")", R"("verbosity": "low")",
+        R"("prediction": {"type": "content", "content": "x"})", R"("functions": [])",
+        R"("function_call": "none")", R"("modalities": ["text"])"}) {
+    EXPECT_NO_THROW(ParseChat(fields)) << fields;
+  }
+  EXPECT_THROW(ParseChat(R"("temprature": 1)"), RequestError);
+  const std::string unknown = std::string(kChat) + R"(, "temprature": 1, "n": 2})";
+  EXPECT_EQ(ParseChatRequest(unknown, {.lenient = true}).settings.n, 2);
+  EXPECT_EQ(ErrorOf([&] {
+              ParseChatRequest(std::string(kChat) + R"(, "audio": {}})", {.lenient = true});
+            }).param(),
+            "audio")
+      << "what is known and would change the answer is refused in any case";
+}
+
+TEST(RequestsTest, WhatIsDoneAnywayMayBeAskedFor) {
+  const auto settings = [](const char* fields) { return ParseChat(fields).settings; };
+  EXPECT_EQ(settings(R"("max_tokens": 12.0, "max_completion_tokens": 12)").max_tokens, 12);
+  EXPECT_EQ(settings(R"("max_tokens": 5, "max_completion_tokens": 9)").max_tokens, 5)
+      << "both are upper bounds";
+  EXPECT_EQ(settings(R"("max_completion_tokens": 9)").max_tokens, 9);
+  EXPECT_EQ(settings(R"("top_k": 40.0)").sampling.top_k, 40);
+  EXPECT_EQ(settings(R"("seed": 7.0)").sampling.seed, 7u);
+  EXPECT_EQ(settings(R"("seed": -7.0)").sampling.seed, static_cast<uint64_t>(-7));
+  EXPECT_THAT(settings(R"("stop": "")").stop, ::testing::IsEmpty());
+  EXPECT_THAT(settings(R"("stop": ["", "a"])").stop, ElementsAre("a"));
+  EXPECT_FALSE(settings(R"("logprobs": false, "top_logprobs": 0)").top_logprobs.has_value());
+  EXPECT_FALSE(settings(R"("stream_options": {"include_usage": true})").stream);
+}
+
+TEST(RequestsTest, HalfACharacterIsNamed) {
+  const auto message = [](const std::string& text) {
+    return std::string(
+        ErrorOf([&] { ParseTokenizeRequest(R"({"content": ")" + text + "\"}"); }).what());
+  };
+  EXPECT_THAT(message("a \\ud83d b"), HasSubstr("byte 15: \\ud83d is a lone surrogate"));
+  EXPECT_THAT(message("\\uDE00"), HasSubstr("\\uDE00 is a lone surrogate"));
+  EXPECT_THAT(message("\\ud83d\\u0041"), HasSubstr("\\ud83d is a lone surrogate"));
+  EXPECT_THAT(message("\\\\ud83d \\x"), HasSubstr("expected JSON in UTF-8"));
+  EXPECT_EQ(ParseTokenizeRequest(R"({"content": "\ud83d\ude00"})").content, "\xf0\x9f\x98\x80");
 }
 
 TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
@@ -127,13 +171,10 @@ TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
                              R"("n": 129)",
                              R"("seed": 1.5)",
                              R"("seed": "1")",
-                             R"("stop": "")",
-                             R"("stop": [""])",
                              R"("stop": [1])",
                              R"("stop": {"a": 1})",
                              R"("stream": "yes")",
                              R"("stream": 1)",
-                             R"("stream_options": {"include_usage": true})",
                              R"("stream": true, "stream_options": {"include": true})",
                              R"("presence_penalty": 3)",
                              R"("frequency_penalty": -3)",
@@ -146,10 +187,10 @@ TEST(RequestsTest, AbsurdValuesAreRefusedByName) {
                              R"("logprobs": 5)",
                              R"("top_logprobs": 3)",
                              R"("logprobs": true, "top_logprobs": 21)",
-                             R"("max_tokens": 5, "max_completion_tokens": 5)",
+                             R"("max_tokens": 12.5)",
+                             R"("max_completion_tokens": 0.0)",
                              R"("response_format": "text")",
-                             R"("response_format": {"type": "xml"})",
-                             R"("service_tier": "priority")"}) {
+                             R"("response_format": {"type": "xml"})"}) {
     const RequestError error = ChatError(fields);
     EXPECT_EQ(error.status(), Status::kBadRequest) << fields;
     EXPECT_NE(error.param(), "") << fields;
@@ -171,7 +212,16 @@ TEST(RequestsTest, MessagesAreTextsOfKnownRoles) {
   const auto sent_back = parse(R"([{"role": "assistant", "content": "c", "refusal": null,
       "annotations": null, "audio": null, "function_call": null, "tool_calls": null}])");
   EXPECT_EQ(sent_back[0].content, "c");
-  EXPECT_EQ(parse(R"([{"role": "user", "content": "x", "name": null, "foo": null}])").size(), 1u);
+  // Clients annotate, and send back what other servers gave them.
+  const auto annotated = parse(R"([{"role": "user", "name": "me", "id": 5, "content":
+      [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
+      {"role": "assistant", "content": null, "tool_calls": [], "reasoning_content": "why"},
+      {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+      {"role": "assistant"}, {"role": "user", "content": "x", "tool_calls": []}])");
+  ASSERT_EQ(annotated.size(), 5u);
+  EXPECT_EQ(annotated[0].content, "x");
+  EXPECT_EQ(annotated[1].content, "");
+  EXPECT_EQ(annotated[2].content, "No.");
   const std::pair<const char*, const char*> refused[] = {
       {"[]", "messages"},
       {"null", "messages"},
@@ -185,9 +235,11 @@ TEST(RequestsTest, MessagesAreTextsOfKnownRoles) {
       {R"([{"role": "user", "content": 5}])", "messages[0].content"},
       {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content[0].type"},
       {R"([{"role": "user", "content": [5]}])", "messages[0].content[0]"},
-      {R"([{"role": "user", "content": "x", "name": "me"}])", "messages[0].name"},
-      {R"([{"role": "assistant", "content": "x", "tool_calls": []}])", "messages[0].tool_calls"},
-      {R"([{"role": "user", "content": "x", "extra": 1}])", "messages[0].extra"},
+      {R"([{"role": "assistant", "content": 5}])", "messages[0].content"},
+      {R"([{"role": "user", "content": [{"type": "text", "text": 5}]}])",
+       "messages[0].content[0].text"},
+      {R"([{"role": "assistant", "content": "x", "function_call": {}}])",
+       "messages[0].function_call"},
   };
   for (const auto& [messages, param] : refused) {
     EXPECT_EQ(ErrorOf([&, text = messages] { parse(text); }).param(), param) << messages;
@@ -219,7 +271,11 @@ TEST(RequestsTest, ToolsArrive) {
   const auto named = choose(R"({"type": "function", "function": {"name": "now"}})");
   EXPECT_TRUE(named.must_call);
   EXPECT_EQ(named.function, "now");
-  EXPECT_TRUE(ParseChat(R"("tools": [], "tool_choice": null)").tools.tools.empty());
+  for (const char* nothing :
+       {R"("tools": [], "tool_choice": null)", R"("tool_choice": "none")",
+        R"("tools": [], "tool_choice": "auto")", R"("parallel_tool_calls": false)"}) {
+    EXPECT_TRUE(ParseChat(nothing).tools.tools.empty());
+  }
 }
 
 TEST(RequestsTest, ToolsAreRefusedByName) {
@@ -247,10 +303,7 @@ TEST(RequestsTest, ToolsAreRefusedByName) {
                     {"type": "function", "function": {"name": "a"}}])",
        "tools[1].function.name"},
       {R"("tool_choice": "required")", "tool_choice"},
-      {R"("tool_choice": "auto")", "tool_choice"},
-      {R"("tools": [], "tool_choice": "none")", "tool_choice"},
       {R"("tool_choice": {"type": "function", "function": {"name": "now"}})", "tool_choice"},
-      {R"("parallel_tool_calls": true)", "parallel_tool_calls"},
       {now + R"(, "tool_choice": "any")", "tool_choice"},
       {now + R"(, "tool_choice": 5)", "tool_choice"},
       {now + R"(, "tool_choice": {"type": "function"})", "tool_choice.function"},
@@ -291,9 +344,6 @@ TEST(RequestsTest, MessagesOfToolsArrive) {
   };
   const std::string first = "messages[0].tool_calls[0]";
   const std::pair<std::string, std::string> refused[] = {
-      {R"([{"role": "assistant"}])", "messages[0].content"},
-      {R"([{"role": "user", "content": "x", "tool_calls": []}])", "messages[0].tool_calls"},
-      {R"([{"role": "user", "content": "x", "tool_call_id": "y"}])", "messages[0].tool_call_id"},
       {R"([{"role": "tool", "content": "x"}])", "messages[0].tool_call_id"},
       {R"([{"role": "tool", "tool_call_id": "call_1", "content": "x"}])",
        "messages[0].tool_call_id"},
@@ -326,20 +376,23 @@ TEST(RequestsTest, CompletionsTakeTextsAndTokens) {
   EXPECT_THAT(std::get<1>(parse("[[1], [2, 3]]").prompts.at(1)), ElementsAre(2, 3));
   EXPECT_EQ(
       parse(R"("x")", R"(, "logprobs": 5, "best_of": 1, "echo": false)").settings.top_logprobs, 5);
+  EXPECT_TRUE(parse(R"("x")", R"(, "echo": true, "max_tokens": 0)").settings.echo);
+  EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "max_tokens": 0)"); }).param(), "max_tokens");
   for (const char* prompt : {"null", "5", "[]", "{}", "[[]]", "[-1]", "[1.5]", "[4294967296]",
                              "[1, \"a\"]", "[[\"a\"]]", "[null]"}) {
     EXPECT_EQ(ErrorOf([&] { parse(prompt); }).param(), "prompt") << prompt;
   }
-  EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "echo": true)"); }).param(), "echo");
   EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "suffix": "y")"); }).param(), "suffix");
+  EXPECT_NO_THROW(parse(R"("x")", R"(, "suffix": "", "best_of": 1.0, "logprobs": false)"));
+  EXPECT_THAT(std::get<1>(parse("[1.0, 2]").prompts.at(0)), ElementsAre(1, 2));
   EXPECT_EQ(ErrorOf([&] { parse(R"("x")", R"(, "messages": [])"); }).param(), "messages");
   EXPECT_EQ(ErrorOf([&] { parse(R"(["a", "b"])", R"(, "n": 128)"); }).param(), "n");
 }
 
 TEST(RequestsTest, TheOtherEndpoints) {
   EXPECT_TRUE(ParseEmbeddingsRequest(R"({"input": "x", "encoding_format": "base64"})").as_base64);
-  EXPECT_EQ(ErrorOf([] { ParseEmbeddingsRequest(R"({"input": "x", "dimensions": 3})"); }).param(),
-            "dimensions");
+  EXPECT_EQ(ParseEmbeddingsRequest(R"({"input": "x", "dimensions": 3.0})").dimensions, 3);
+  EXPECT_NO_THROW(ParseEmbeddingsRequest(R"({"input": "x", "user": "me", "metadata": {}})"));
   EXPECT_EQ(ErrorOf([] { ParseEmbeddingsRequest("{}"); }).param(), "input");
   const auto embed = [](int texts) {
     const nlohmann::json body = {{"input", std::vector<std::string>(texts, "a")}};

@@ -75,7 +75,11 @@ class Server {
             model,
             {.keys = options.keys,
              .model_name = options.model_name,
-             .local_hosts_only = options.keys.empty() && ParseAddress(options.host).is_loopback(),
+             .strict_model = options.strict_model,
+             .lenient = options.lenient,
+             .local_hosts_only = options.keys.empty() && !options.allow_no_key &&
+                                 ParseAddress(options.host).is_loopback(),
+             .cors = options.cors,
              .held_bytes = options.limits.held_bytes},
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
             [this](std::function<void()> work) { asio::post(workers_, std::move(work)); }) {

@@ -21,6 +21,7 @@ struct ServerLimits {
   int connections = 2048;
   std::chrono::milliseconds idle{60'000};     // between requests
   std::chrono::milliseconds request{30'000};  // from a request's first byte to its last
+  std::chrono::milliseconds silence{10'000};  // in a stream, before a comment says that it goes on
   std::chrono::milliseconds write{30'000};    // for a client to take some more of the answer
 };
 
@@ -28,10 +29,14 @@ struct ServerOptions {
   std::string host = "127.0.0.1";  // an address, or "localhost"
   uint16_t port = 8080;            // 0: a free one
   std::vector<std::string> keys;
-  bool allow_no_key = false;               // although others can reach the address
+  // Although others can reach the address, or, of this machine's own, under whatever name.
+  bool allow_no_key = false;
   std::chrono::seconds grace{30};          // for running requests when the server is told to stop
   std::chrono::milliseconds save_time{0};  // of it, what is left for saving sessions afterwards
   std::string model_name;                  // empty: the model's own
+  bool strict_model = false;               // as ServiceOptions
+  bool lenient = false;                    // as ServiceOptions
+  std::vector<std::string> cors;           // as ServiceOptions
   ServerLimits limits;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/beast/core/string.hpp>
 #include <chrono>
 #include <random>
 #include <utility>
@@ -30,9 +29,6 @@ uint64_t RandomBase() {
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
-// What a request of this method is answered like.
-std::string MethodOf(const RequestHead& head) { return head.is_head() ? "GET" : head.method; }
-
 Response Document(std::string body) { return {.body = std::move(body)}; }
 
 // The answer that is ready.
@@ -58,18 +54,10 @@ Response ErrorResponse(const RequestError& error) {
   return response;
 }
 
-bool EqualInConstantTime(std::string_view a, std::string_view b) {
-  volatile uint8_t difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? '\0' : b[i % b.size()];
-    difference = static_cast<uint8_t>(difference | (a[i] ^ other));
-  }
-  return difference == 0;
-}
-
 Service::Service(api::Model& model, ServiceOptions options, PostFn post, PostFn work)
     : model_(model),
       options_(std::move(options)),
+      origins_(options_.cors),
       name_(options_.model_name.empty() ? model.info().name : options_.model_name),
       model_path_("/v1/models/" + name_),
       created_(SecondsSince1970()),
@@ -94,83 +82,15 @@ const std::vector<Service::Route>& Service::Routes() {
   return routes;
 }
 
-std::string Service::EndpointOf(const std::string& target) {
-  const std::string path = PathOfTarget(target);
-  for (const Route& route : Routes()) {
-    if (path == route.path) return path;
-  }
-  return "other";
-}
-
-void Service::CheckOrigin(const RequestHead& head) const {
-  if (options_.local_hosts_only && !IsThisMachine(head.host)) {
-    throw RequestError(Status::kForbidden,
-                       "the host of the request is not this machine: a server that listens "
-                       "elsewhere needs a key (--api-key-file)");
-  }
-  // What a page may read of an answer the browser decides, but work is done before it does.
-  if (head.origin.empty() || head.method != "POST") return;
-  const size_t scheme = head.origin.find("://");
-  if (scheme != std::string::npos && head.origin.substr(scheme + 3) == head.host) return;
-  throw RequestError(Status::kForbidden, "pages of other origins may not use this server");
-}
-
-void Service::CheckKey(const std::string& authorization) const {
-  if (options_.keys.empty()) return;
-  const std::string scheme = "Bearer ";
-  const bool has_key = boost::beast::iequals(authorization.substr(0, scheme.size()), scheme);
-  std::string_view given;
-  if (has_key) given = std::string_view(authorization).substr(scheme.size());
-  given.remove_prefix(std::min(given.find_first_not_of(' '), given.size()));
-  bool is_known = false;
-  for (const std::string& key : options_.keys) {
-    is_known = EqualInConstantTime(key, given) || is_known;
-  }
-  if (is_known) return;
-  throw RequestError(
-      Status::kUnauthorized,
-      has_key ? "the key is wrong" : "a key is needed: send it as 'Authorization: Bearer KEY'", "",
-      "invalid_api_key");
-}
-
-void Service::CheckHead(const RequestHead& head) const {
-  CheckOrigin(head);
-  const std::string path = PathOfTarget(head.target);
-  std::string allowed;
-  for (const Route& route : Routes()) {
-    if (path != route.path && !(path == model_path_ && route.path == std::string("/v1/models"))) {
-      continue;
-    }
-    if (MethodOf(head) != route.method) {
-      allowed = route.method == std::string("GET") ? "GET, HEAD" : route.method;
-      continue;
-    }
-    if (route.needs_key) CheckKey(head.authorization);
-    const bool is_work = head.method == "POST";
-    if (is_stopping_ && is_work) {
-      throw RequestError(Status::kUnavailable, "the server is stopping", "", "stopping");
-    }
-    return;
-  }
-  // Without a key nobody learns what is here.
-  CheckKey(head.authorization);
-  if (!allowed.empty()) {
-    RequestError error(Status::kMethodNotAllowed, fmt::format("{} takes only {}", path, allowed));
-    error.set_allowed(allowed);
-    throw error;
-  }
-  constexpr std::string_view kModels = "/v1/models/";
-  if (path.rfind(kModels, 0) == 0) CheckModel(path.substr(kModels.size()));
-  throw RequestError(Status::kNotFound, fmt::format("there is nothing at '{}'", Printable(path)),
-                     "", "not_found");
-}
-
 std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string body,
                                           std::shared_ptr<Reply> reply) {
-  const std::string path = PathOfTarget(head.target);
+  if (IsAllowedPreflight(head)) {
+    return AnswerOrError([&] { return Sends(origins_.AnswerPreflight(head)); }, reply);
+  }
+  const std::string path = RoutePath(head.target);
   Handler handler = &Service::OneModel;
   for (const Route& route : Routes()) {
-    if (path == route.path && MethodOf(head) == route.method) handler = route.handler;
+    if (path == route.path && head.answered_method() == route.method) handler = route.handler;
   }
   const bool is_long = body.size() > options_.long_body_bytes;
   std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
@@ -187,8 +107,12 @@ AnswerFn Service::Beside(std::function<AnswerFn()> prepare) {
   };
 }
 
+// There is one model: it answers whatever name a client was set up with, and says its own.
 void Service::CheckModel(const std::string& name) const {
-  if (name.empty() || name == name_) return;
+  if (options_.strict_model && !name.empty() && name != name_) RefuseModel(name);
+}
+
+void Service::RefuseModel(const std::string& name) const {
   throw RequestError(
       Status::kNotFound,
       fmt::format("there is no model '{}': this server has '{}'", Printable(name), name_), "model",
@@ -203,17 +127,21 @@ void Service::CheckCount(size_t requests) const {
                      "invalid_value");
 }
 
-// An answer as long as asked for must fit behind its prompt.
+// There must be room for one token of an answer. How many are asked for at most is no demand.
 void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
                         const GenerationSettings& settings, const char* field) const {
   const int64_t context = model_.info().context;
   for (const std::vector<api::TokenId>& prompt : prompts) {
     const auto length = std::ssize(prompt);
-    if (length < context && settings.max_tokens.value_or(1) <= context - length) continue;
+    // Where nothing is to be generated the prompt may fill it.
+    if (length < context || (length == context && settings.max_tokens == 0)) continue;
+    const int64_t to_generate = settings.max_tokens.value_or(1);
     throw RequestError(
         Status::kBadRequest,
-        fmt::format("the context holds {} tokens: {} of the prompt and {} to generate are more",
-                    context, length, settings.max_tokens.value_or(1)),
+        fmt::format(
+            "This model's maximum context length is {} tokens, but {} were asked for: {} of "
+            "the {} and {} to generate",
+            context, length + to_generate, length, field, to_generate),
         field, "context_length_exceeded");
   }
 }
@@ -225,7 +153,9 @@ void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
   uint64_t scores = 0;
   for (const std::vector<api::TokenId>& prompt : prompts) {
     const int64_t room = model_.info().context - std::ssize(prompt);
-    const int64_t tokens = settings.n * settings.max_tokens.value_or(room);
+    const int64_t echoed = settings.echo ? std::ssize(prompt) : 0;
+    const int64_t tokens =
+        settings.n * (echoed + std::min(settings.max_tokens.value_or(room), room));
     scores += static_cast<uint64_t>(tokens) * static_cast<uint64_t>(*settings.top_logprobs + 1);
   }
   const uint64_t most = options_.held_bytes / 2 / kScoreBytes;
@@ -239,11 +169,12 @@ void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
 }
 
 std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrTokens>& texts,
-                                                       const char* field) const try {
+                                                       const char* field, bool parse_special) const
+    try {
   std::vector<std::vector<api::TokenId>> all;
   for (const TextOrTokens& text : texts) {
     if (const auto* words = std::get_if<std::string>(&text)) {
-      all.push_back(model_.Tokenize(*words, true));
+      all.push_back(model_.Tokenize(*words, true, parse_special));
     } else {
       all.push_back(std::get<std::vector<api::TokenId>>(text));
     }
@@ -261,7 +192,7 @@ AnswerHead Service::NewHead(AnswerKind kind) {
 }
 
 AnswerFn Service::Chat(std::string_view body) {
-  ChatRequest request = ParseChatRequest(body);
+  ChatRequest request = ParseChatRequest(body, parsing());
   CheckModel(request.settings.model);
   CheckCount(static_cast<size_t>(request.settings.n));
   // Grammars of schemas may take long, however short the schema is.
@@ -271,25 +202,30 @@ AnswerFn Service::Chat(std::string_view body) {
 }
 
 AnswerFn Service::PrepareChat(ChatRequest request) {
-  api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools);
+  api::ChatPrompt prompt = model_.EncodeChat(request.messages, request.tools, request.variables);
   CheckRoom({prompt.tokens}, request.settings, "messages");
   CheckScores({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
-  auto grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools);
+  auto grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools, prompt.thinking);
   return StartGeneration(AnswerKind::kChat, std::move(request.settings), {std::move(prompt.tokens)},
-                         {std::move(prompt.tools), std::move(grammar)});
+                         {std::move(prompt.tools), std::move(prompt.thinking), std::move(grammar)});
 }
 
 AnswerFn Service::Complete(std::string_view body) {
-  CompletionRequest request = ParseCompletionRequest(body);
+  CompletionRequest request = ParseCompletionRequest(body, parsing());
   CheckModel(request.settings.model);
   CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
-  auto prompts = Tokens(request.prompts, "prompt");
+  auto prompts = Tokens(request.prompts, "prompt", request.parse_special);
   CheckRoom(prompts, request.settings, "prompt");
   CheckScores(prompts, request.settings);
+  AnswerForm form;
+  for (size_t i = 0; i < prompts.size() && request.settings.echo; ++i) {
+    const auto* text = std::get_if<std::string>(&request.prompts[i]);
+    form.echoes.push_back(text != nullptr ? *text : model_.Detokenize(prompts[i]));
+  }
   return StartGeneration(AnswerKind::kCompletion, std::move(request.settings), std::move(prompts),
-                         {});
+                         std::move(form));
 }
 
 AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
@@ -303,11 +239,22 @@ AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
   };
 }
 
+void Service::CheckDimensions(const std::optional<int64_t>& dimensions) const {
+  const int64_t size = model_.info().embedding_size;
+  if (dimensions.value_or(size) == size) return;
+  throw RequestError(Status::kBadRequest,
+                     fmt::format("dimensions: expected {}, the size of this model's embeddings, "
+                                 "found {}",
+                                 size, *dimensions),
+                     "dimensions", "invalid_value");
+}
+
 AnswerFn Service::Embed(std::string_view body) {
-  const EmbeddingsRequest request = ParseEmbeddingsRequest(body);
+  const EmbeddingsRequest request = ParseEmbeddingsRequest(body, parsing());
   CheckModel(request.model);
+  CheckDimensions(request.dimensions);
   return [this, as_base64 = request.as_base64,
-          texts = Tokens(request.inputs, "input")](std::shared_ptr<Reply> reply) {
+          texts = Tokens(request.inputs, "input", false)](std::shared_ptr<Reply> reply) {
     auto exchange =
         std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
     exchange->Start(texts);
@@ -316,8 +263,8 @@ AnswerFn Service::Embed(std::string_view body) {
 }
 
 AnswerFn Service::Tokenize(std::string_view body) {
-  const TokenizeRequest request = ParseTokenizeRequest(body);
-  const auto tokens = model_.Tokenize(request.content, request.add_special);
+  const TokenizeRequest request = ParseTokenizeRequest(body, parsing());
+  const auto tokens = model_.Tokenize(request.content, request.add_special, request.parse_special);
   std::function<std::string(api::TokenId)> piece_of;
   if (request.with_pieces)
     piece_of = [this](api::TokenId token) { return model_.TokenBytes(token); };
@@ -325,16 +272,16 @@ AnswerFn Service::Tokenize(std::string_view body) {
 }
 
 AnswerFn Service::Detokenize(std::string_view body) {
-  const DetokenizeRequest request = ParseDetokenizeRequest(body);
+  const DetokenizeRequest request = ParseDetokenizeRequest(body, parsing());
   return Sends(Document(ContentDocument(model_.Detokenize(request.tokens))));
 }
 
 AnswerFn Service::Models(std::string_view) {
-  return Sends(Document(ModelsDocument(name_, created_)));
+  return Sends(Document(ModelsDocument(name_, created_, model_.info().context)));
 }
 
 AnswerFn Service::OneModel(std::string_view) {
-  return Sends(Document(ModelDocument(name_, created_)));
+  return Sends(Document(ModelDocument(name_, created_, model_.info().context)));
 }
 
 AnswerFn Service::Page(std::string_view) {

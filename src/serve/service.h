@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
+#include "serve/cors.h"
 #include "serve/generation_exchange.h"
 #include "serve/http_message.h"
 #include "serve/metrics.h"
@@ -23,9 +24,12 @@ struct ServiceOptions {
   std::string model_name;         // empty: the model's own
   // Bodies longer than this are read beside the server's thread: nobody waits for them.
   size_t long_body_bytes = size_t{32} << 10;
+  bool strict_model = false;  // requests of other models are refused, not answered by this one
+  bool lenient = false;       // as ParseOptions
   // Only requests that name this machine as their host: a page elsewhere cannot reach the server
   // under a name that it lets point here.
   bool local_hosts_only = false;
+  std::vector<std::string> cors;  // origins whose pages may use the server, as AllowedOrigins
   // Of bodies, collected answers and those on their way, all together.
   size_t held_bytes = size_t{24} << 20;
 };
@@ -50,6 +54,9 @@ class Service {
   // Whether the model works for nobody.
   bool is_idle() const { return context_.active == 0; }
 
+  // Fields for the head of every answer to a request from that origin.
+  HeaderFields CorsFields(const std::string& origin) const { return origins_.FieldsFor(origin); }
+
   Metrics& metrics() { return metrics_; }
   const std::shared_ptr<Allowance>& allowance() const { return context_.allowance; }
   // The path that a response is counted under.
@@ -65,17 +72,22 @@ class Service {
     Handler handler;
   };
   static const std::vector<Route>& Routes();
+  static std::string RoutePath(const std::string& target);
+  bool IsAllowedPreflight(const RequestHead& head) const;
 
   void CheckOrigin(const RequestHead& head) const;
-  void CheckKey(const std::string& authorization) const;
+  void CheckKey(const RequestHead& head) const;
   void CheckModel(const std::string& name) const;
+  [[noreturn]] void RefuseModel(const std::string& name) const;
+  ParseOptions parsing() const { return {.lenient = options_.lenient}; }
   void CheckCount(size_t requests) const;
+  void CheckDimensions(const std::optional<int64_t>& dimensions) const;
   void CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
                    const GenerationSettings& settings) const;
   void CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
                  const GenerationSettings& settings, const char* field) const;
   std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts,
-                                                const char* field) const;
+                                                const char* field, bool parse_special) const;
   AnswerHead NewHead(AnswerKind kind);
 
   AnswerFn StartGeneration(AnswerKind kind, GenerationSettings settings,
@@ -98,6 +110,7 @@ class Service {
 
   api::Model& model_;
   const ServiceOptions options_;
+  const AllowedOrigins origins_;
   const std::string name_;
   const std::string model_path_;  // of its own document
   const int64_t created_;

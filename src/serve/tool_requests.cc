@@ -73,10 +73,9 @@ std::vector<api::Tool> TakeToolList(Fields& fields) {
 // Whether anything may be called.
 bool TakeToolChoice(Fields& fields, api::ToolOptions& options) {
   const Json* choice = fields.Take("tool_choice");
-  if (choice == nullptr) return true;
-  if (options.tools.empty()) fields.Fail("tool_choice", "tools beside it");
-  if (*choice == "auto") return true;
+  if (choice == nullptr || *choice == "auto") return true;
   if (*choice == "none") return false;
+  if (options.tools.empty()) fields.Fail("tool_choice", "tools beside it");
   options.must_call = true;
   if (*choice == "required") return true;
   if (!choice->is_object()) {
@@ -103,9 +102,7 @@ api::ToolOptions TakeTools(Fields& fields) {
   api::ToolOptions options;
   options.tools = TakeToolList(fields);
   const bool may_call = TakeToolChoice(fields, options);
-  const auto parallel = fields.TakeBool("parallel_tool_calls");
-  if (options.tools.empty() && parallel) fields.Fail("parallel_tool_calls", "tools beside it");
-  options.parallel = parallel.value_or(true);
+  options.parallel = fields.TakeBool("parallel_tool_calls").value_or(true);
   if (!may_call) options.tools.clear();
   return options;
 }
@@ -113,8 +110,8 @@ api::ToolOptions TakeTools(Fields& fields) {
 std::vector<api::ToolCall> TakeToolCalls(Fields& message) {
   const Json* list = message.Take("tool_calls");
   if (list == nullptr) return {};
-  if (!list->is_array() || list->empty() || list->size() > kMostCalls) {
-    message.Fail("tool_calls", fmt::format("a list of 1 to {} calls", kMostCalls));
+  if (!list->is_array() || list->size() > kMostCalls) {
+    message.Fail("tool_calls", fmt::format("a list of up to {} calls", kMostCalls));
   }
   std::vector<api::ToolCall> calls;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -125,14 +122,11 @@ std::vector<api::ToolCall> TakeToolCalls(Fields& message) {
       outer.Fail("id", fmt::format("a text of 1 to {} bytes", kLongestId));
     }
     TakeFunctionType(outer);
-    outer.TakeInteger("index", 0, kMostCalls);  // of parts of a stream, which clients put together
     Fields function(TakeObject(outer, "function"), outer.PathOf("function"));
-    outer.RefuseRest();
     call.name = TakeFunctionName(function);
     const auto arguments = function.TakeString("arguments");
     if (!arguments) function.Fail("arguments", "a string of JSON");
     call.arguments = *arguments;
-    function.RefuseRest();
   }
   return calls;
 }
