@@ -9,7 +9,8 @@ set -euo pipefail
 
 build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libgtest-dev
-       libgmock-dev liburing-dev coinor-libcbc-dev libz3-dev libboost-dev curl)
+       libgmock-dev liburing-dev coinor-libcbc-dev libz3-dev libboost-dev curl
+       libcurl4-openssl-dev libssl-dev)
 bench=("${build[@]}" libbenchmark-dev)
 clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
