@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/test_data.h"
 #include "engine/bench.h"
+#include "hub_server.h"
 #include "json_schema.h"
 #include "prepare/pack_test_models.h"
 #include "program.h"
@@ -284,6 +286,37 @@ TEST_F(ModelPlanCommandTest, UsageAndImpossibleWishes) {
   EXPECT_THAT(bad.err, HasSubstr("model_hash"));
   const ProgramResult foreign = Plan({"--hw", folder_->Path("bad.json")});
   EXPECT_EQ(foreign.exit_code, 1);
+}
+
+TEST_F(ModelPlanCommandTest, AModelOnTheHubIsPlannedByItsHeader) {
+  Measure();
+  HubServer server;
+  server.Add("tester/tiny", "tiny-F32.gguf",
+             ReadWholeFile(SourcePath("models/hearth-stories-5m.gguf")));
+  setenv("HEARTH_MODELS", folder_->Path("models").c_str(), 1);
+  setenv("HF_ENDPOINT", server.endpoint().c_str(), 1);
+  setenv("no_proxy", "*", 1);
+  const std::vector<std::string> plan = {"plan", "tester/tiny", "--memory", "4G", "--json"};
+  const ProgramResult remote = RunHearth(plan);
+  ASSERT_EQ(remote.exit_code, 0) << remote.err;
+  EXPECT_EQ(server.TakeRanges().size(), 1u);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->Path("models")));
+  const ProgramResult refused = RunHearth({"plan", "tester/tiny", "--memory", "1M"});
+  EXPECT_THAT(refused.err, HasSubstr("tester/tiny does not fit into 1.00 MiB"));
+  for (const char* flag : {"--text", "-o"}) {
+    EXPECT_EQ(RunHearth({"plan", "tester/tiny", flag, PlanPath()}).exit_code, 2) << flag;
+  }
+  EXPECT_THAT(RunHearth({"plan", "tester/none"}).err, HasSubstr("no such public repository"));
+
+  ASSERT_EQ(RunHearth({"get", "tester/tiny"}).exit_code, 0);
+  const ProgramResult local = RunHearth(plan);
+  const auto planned = nlohmann::json::parse(remote.out);
+  EXPECT_EQ(planned.at("model_hash"), "0000000000000000");  // of weights that nobody has read
+  const auto planned_here = nlohmann::json::parse(local.out);
+  for (const char* key : {"io_strategy", "layers", "cores", "decode_tok_s", "miss_rate"}) {
+    EXPECT_EQ(planned.at(key), planned_here.at(key)) << key;
+  }
+  for (const char* name : {"HEARTH_MODELS", "HF_ENDPOINT", "no_proxy"}) unsetenv(name);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cli/bench_replay.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/profile_report.h"
@@ -78,6 +79,7 @@ int Measure(BenchCommand& options) {
   for (const int64_t sequences : options.bench.parallel) {
     options.model.kv_sequences = std::max(options.model.kv_sequences, sequences);
   }
+  options.model.model = FindModel(options.model.model);
   SettlePlan(options.model);
   CheckContext(options);
   const auto engine = LoadEngine(options.model);

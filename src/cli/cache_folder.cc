@@ -21,6 +21,15 @@ std::string CacheFolder() {
   return home.is_absolute() ? (home / ".cache" / "hearth").string() : "";
 }
 
+std::string ModelsFolder() {
+  const std::filesystem::path models = FromEnvironment("HEARTH_MODELS");
+  if (!models.empty()) return std::filesystem::absolute(models).lexically_normal().string();
+  const std::filesystem::path data = FromEnvironment("XDG_DATA_HOME");
+  if (data.is_absolute()) return (data / "hearth" / "models").string();
+  const std::filesystem::path home = FromEnvironment("HOME");
+  return home.is_absolute() ? (home / ".local" / "share" / "hearth" / "models").string() : "";
+}
+
 std::string SavedHardwarePath() {
   const std::string folder = CacheFolder();
   return folder.empty() ? "" : (std::filesystem::path(folder) / "hardware.json").string();

@@ -1,4 +1,4 @@
-// Where commands keep what they found out for each other.
+// Where commands keep what they found out for each other, and models.
 #pragma once
 
 #include <string>
@@ -8,6 +8,10 @@ namespace hearth::cli {
 // $XDG_CACHE_HOME/hearth, or ~/.cache/hearth; empty where the environment names neither. Need not
 // exist.
 std::string CacheFolder();
+
+// Where 'hearth get' puts models: $HEARTH_MODELS, $XDG_DATA_HOME/hearth/models, or
+// ~/.local/share/hearth/models; empty where the environment names none. Need not exist.
+std::string ModelsFolder();
 
 // The profile of this machine that `hearth doctor` saves there; empty like the folder.
 std::string SavedHardwarePath();

@@ -11,6 +11,9 @@ using Action = std::function<int()>;
 
 void AddRunCommand(CLI::App& app, Action& action);
 void AddServeCommand(CLI::App& app, Action& action);
+void AddGetCommand(CLI::App& app, Action& action);
+void AddListCommand(CLI::App& app, Action& action);
+void AddRemoveCommand(CLI::App& app, Action& action);
 void AddInspectCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
 void AddBenchCommand(CLI::App& app, Action& action);

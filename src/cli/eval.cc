@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -24,6 +25,7 @@ struct EvalOptions {
 
 int Evaluate(EvalOptions& options) {
   const std::string text = ReadTextFile(options.text_file);
+  options.model.model = FindModel(options.model.model);
   SettlePlan(options.model);
   const auto engine = LoadEngine(options.model);
   const std::vector<TokenId> tokens = engine->model().tokenizer().Encode(text);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -259,10 +260,18 @@ int Verify(const GgufFile& file, bool json) {
 }
 
 int Inspect(const InspectOptions& options) {
-  const GgufFile file = OpenModel(options.model, options.activation);
-  if (options.verify) return Verify(file, options.json);
-  WarnOfActivation(file);
-  const Json description = Describe(file);
+  Json description;
+  if (const auto remote = FindRemoteName(options.model); remote && !options.verify) {
+    RemoteModel model(*remote);
+    if (options.activation) GiveActivation(*options.activation, &model.file());
+    WarnOfActivation(model.file());
+    description = Describe(model.file());
+  } else {
+    const GgufFile file = OpenModel(FindModel(options.model), options.activation);
+    if (options.verify) return Verify(file, options.json);
+    WarnOfActivation(file);
+    description = Describe(file);
+  }
   WriteOutput(options.json ? DumpJson(description) : DescribeText(description));
   return kExitDone;
 }
@@ -273,7 +282,13 @@ void AddInspectCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a model file holds and how it would run");
-  command->add_option("MODEL", options->model, "model file (GGUF)")->required()->check(NotEmpty());
+  command
+      ->add_option(
+          "MODEL", options->model,
+          "model file (GGUF), name of a model that 'hearth list' shows, or OWNER/REPO[:QUANT] "
+          "on the hub, of which the header alone is read")
+      ->required()
+      ->check(NotEmpty());
   auto* activation = AddActivationOption(*command, options->activation);
   command->add_flag("--json", options->json, "print one JSON document");
   command

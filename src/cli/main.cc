@@ -25,6 +25,9 @@ void BuildApp(CLI::App& app, Action& action) {
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   AddRunCommand(app, action);
   AddServeCommand(app, action);
+  AddGetCommand(app, action);
+  AddListCommand(app, action);
+  AddRemoveCommand(app, action);
   AddInspectCommand(app, action);
   AddEvalCommand(app, action);
   AddBenchCommand(app, action);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -68,9 +69,7 @@ void WarnOfActivation(const GgufFile& file) {
 }
 
 void AddModelOptions(CLI::App& command, ModelOptions& options) {
-  command.add_option("MODEL", options.model, "model file (GGUF; any file of a split set)")
-      ->required()
-      ->check(NotEmpty());
+  command.add_option("MODEL", options.model, kModelHelp)->required()->check(NotEmpty());
   AddThreadsOption(command, options.threads);
   command
       .add_option("--ctx", options.context,

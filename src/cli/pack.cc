@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "cli/command_files.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -173,7 +174,6 @@ PackReport WriteAndTry(const GgufFile& source, PackOptions pack, std::optional<T
 }
 
 int Pack(const PackCommandOptions& options) {
-  CheckPackUsage(options);
   CheckFiles(
       {{"MODEL", options.source}, {"--text", options.text_file}, {"--profile", options.profile}},
       {{"--output", options.output}});
@@ -217,9 +217,10 @@ void AddPackCommand(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("pack", "Make a packed file, whose FFNs can be read neuron by neuron");
   command
-      ->add_option(
-          "MODEL", options->source,
-          "model file (GGUF; any file of a split set) or folder (config.json and safetensors)")
+      ->add_option("MODEL", options->source,
+                   "model file (GGUF; any file of a split set), name of a model that 'hearth list' "
+                   "shows, or "
+                   "folder (config.json and safetensors)")
       ->required()
       ->check(NotEmpty());
   command->add_option("-o,--output", options->output, "packed file to write (GGUF)")
@@ -260,7 +261,13 @@ void AddPackCommand(CLI::App& app, Action& action) {
   AddMemoryOption(*command, options->memory_bytes);
   AddThreadsOption(*command, options->threads);
   command->add_flag("--json", options->json, "print one JSON document");
-  command->callback([options, &action] { action = [options] { return Pack(*options); }; });
+  command->callback([options, &action] {
+    action = [options] {
+      CheckPackUsage(*options);
+      options->source = FindModel(options->source);
+      return Pack(*options);
+    };
+  });
 }
 
 }  // namespace hearth::cli

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/plan_model.h"
 #include "cli/plan_placement.h"
@@ -18,15 +19,64 @@ struct PlanCommand {
   bool json = false;
 };
 
+// Of a model that is a file by now.
+int PlanFile(const PlanCommand& options) {
+  const ModelOptions& model = options.plan.wishes.model;
+  return options.placement.device_bytes
+             ? PlanPlacement(model.model, model.memory_bytes, options.placement, options.json)
+             : PlanModel(options.plan, options.json);
+}
+
+// In a message: the name that the user gave, not the file that stands for it.
+std::string WithName(std::string sentence, const std::string& path, const std::string& name) {
+  for (size_t at = sentence.find(path); at != std::string::npos; at = sentence.find(path)) {
+    sentence.replace(at, path.size(), name);
+  }
+  return sentence;
+}
+
+// Of a model on the hub, from its header.
+int PlanRemote(PlanCommand& options, const hub::ModelName& remote) {
+  PlanWishes& wishes = options.plan.wishes;
+  if (!options.plan.output.empty()) {
+    throw UsageError("--output: only a plan for a model that is here can be obeyed: 'hearth get " +
+                     remote.Text() + "' fetches it");
+  }
+  if (!wishes.text.empty() || wishes.tokens || wishes.record) {
+    throw UsageError("--text, --tokens and --record need the model itself: 'hearth get " +
+                     remote.Text() + "' fetches it");
+  }
+  const SavedHeader header(remote);
+  wishes.model.model = header.path();
+  options.plan.from_header = true;
+  try {
+    return PlanFile(options);
+  } catch (const UsageError& error) {
+    throw UsageError(WithName(error.what(), header.path(), remote.Text()));
+  } catch (const Error& error) {
+    throw Error(error.code(), "", WithName(error.what(), header.path(), remote.Text()));
+  }
+}
+
+int Plan(PlanCommand& options) {
+  std::string& model = options.plan.wishes.model.model;
+  if (NamesShape(model)) return PlanFile(options);
+  if (const auto remote = FindRemoteName(model)) return PlanRemote(options, *remote);
+  model = FindModel(model);
+  return PlanFile(options);
+}
+
 }  // namespace
 
 void AddPlanCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<PlanCommand>();
   CLI::App* command = app.add_subcommand("plan", "Decide where neurons lie before anything runs");
   command
-      ->add_option("MODEL", options->plan.wishes.model.model,
-                   "a model file (GGUF), a shape (hearth help synth names them; opt-6.7b to "
-                   "opt-175b, falcon-40b) or a shape file (.json)")
+      ->add_option(
+          "MODEL", options->plan.wishes.model.model,
+          "a model file (GGUF), the name of a model that 'hearth list' shows, OWNER/REPO[:QUANT] "
+          "on the hub (its header is read, nothing is fetched), a shape (hearth help synth "
+          "names them; opt-6.7b to opt-175b, falcon-40b) or a shape file (.json)")
       ->required()
       ->check(NotEmpty());
   AddMemoryOption(*command, options->plan.wishes.model.memory_bytes)
@@ -52,12 +102,7 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       throw UsageError("MODEL: '" + Printable(wished.model) +
                        "' is a shape, which needs --device-memory: only a file can be run");
     }
-    action = [options, is_placement] {
-      const ModelOptions& model = options->plan.wishes.model;
-      return is_placement
-                 ? PlanPlacement(model.model, model.memory_bytes, options->placement, options->json)
-                 : PlanModel(options->plan, options->json);
-    };
+    action = [options] { return Plan(*options); };
   });
 }
 

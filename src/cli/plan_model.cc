@@ -188,7 +188,8 @@ int PlanModel(const PlanArguments& arguments, bool json) {
   if (!arguments.output.empty()) CheckWritable(arguments.output);  // before the work
   // What runs the plan is the same program, without what planning leaves behind.
   const uint64_t program_bytes = ProgramBytesWith(wishes.model.model) + kProgramMarginBytes;
-  const PlannedRun run = MakePlanHere(wishes, program_bytes);
+  PlannedRun run = MakePlanHere(wishes, program_bytes);
+  if (arguments.from_header) run.plan.model_hash.assign(run.plan.model_hash.size(), '0');
   const std::string document = DumpJson(PlanJson(run.plan));
   if (!arguments.output.empty()) WriteFileAtomically(arguments.output, document);
   WriteOutput(json ? document : PlanText(run));

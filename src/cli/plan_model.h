@@ -13,6 +13,8 @@ struct PlanArguments {
   PlanWishes wishes;  // without cores
   std::string cores;  // "0,2-5"; empty: all that this process may use
   std::string output;
+  bool from_header =
+      false;  // the model's weights are not here: its hash is not known, and is zeros
 };
 
 // --min-speed, --cores, --hw, --text, --tokens, --record, -o and those of models.

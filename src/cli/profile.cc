@@ -11,6 +11,7 @@
 #include "cli/activation_report.h"
 #include "cli/command_files.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -258,7 +259,10 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, command, &action] {
     CheckProfileUsage(*options, *command);
-    action = [options] { return Profile(*options); };
+    action = [options] {
+      options->model.model = FindModel(options->model.model);
+      return Profile(*options);
+    };
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -138,6 +139,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
     RefuseFlagsWithoutEffect(*command, *options, is_chat);
     CheckSamplingOptions(*command, options->generate.sampling);
     action = [options, is_chat] {
+      options->model.model = FindModel(options->model.model);
       SettlePlan(options->model);
       return is_chat ? RunChat(*options) : RunCompletion(*options);
     };

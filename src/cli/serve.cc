@@ -9,6 +9,7 @@
 #include "api/model_impl.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -47,6 +48,7 @@ int RunServer(const ServeArguments& arguments) {
     static_cast<void>(serve::AllowedOrigins(server.cors));
   });
   ModelOptions options = arguments.model;
+  options.model = FindModel(options.model);
   options.kv_sequences = arguments.parallel;
   options.more_program_bytes = kServerBytes;
   if (!arguments.session_folder.empty()) {

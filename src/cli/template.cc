@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -53,7 +54,7 @@ jinja::Template ReadTemplate(const std::string& path, jinja::Context& context) {
 int RenderTemplate(const TemplateOptions& options) {
   jinja::Context context = jinja::Context::FromJson(ReadTextFile(options.context), options.context);
   for (const char* name : kSpecialTokens) context.Trust(name);
-  const jinja::Template chat_template = ReadTemplate(options.file, context);
+  const jinja::Template chat_template = ReadTemplate(FindModel(options.file), context);
   const std::vector<ChatPiece> pieces = chat_template.Render(context);
   if (!options.json) {
     std::string text;
@@ -76,7 +77,7 @@ void AddTemplateCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("template", "Render a chat template");
   command
       ->add_option("--template", options->file,
-                   "the template: a Jinja file, or a model (GGUF) with its own")
+                   "the template: a Jinja file, or a model (GGUF, or its name) with its own")
       ->option_text("FILE")
       ->required()
       ->check(NotEmpty());

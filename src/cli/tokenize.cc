@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -26,7 +27,7 @@ int Tokenize(const TokenizeOptions& options) {
   const std::string text = options.text            ? *options.text
                            : !options.file.empty() ? ReadTextFile(options.file)
                                                    : ReadStandardInput();
-  const GgufFile file = GgufFile::Open(options.model);
+  const GgufFile file = GgufFile::Open(FindModel(options.model));
   const auto tokenizer = Tokenizer::FromGguf(file.metadata());
   std::vector<TokenId> ids = tokenizer->Encode(text, {.parse_special = options.special});
   if (options.special) ids = tokenizer->WithBos(std::move(ids));
@@ -47,7 +48,7 @@ int Tokenize(const TokenizeOptions& options) {
 void AddTokenizeCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text");
-  command->add_option("MODEL", options->model, "model file (GGUF)")->required()->check(NotEmpty());
+  command->add_option("MODEL", options->model, kModelHelp)->required()->check(NotEmpty());
   auto* text = command->add_option("-p,--prompt", options->text, "the text")->option_text("TEXT");
   command->add_option("-f,--file", options->file, "file whose bytes are the text")
       ->option_text("FILE")
