@@ -55,7 +55,7 @@ class StagedPage(Page):
         return self.texts(".message [data-body]")
 
     def titles(self):
-        return self.texts("#list .chat")
+        return self.run_script("return [...document.querySelectorAll('#list .chat')].map(node => node.title)")
 
     def in_storage(self):
         return self.run_script(

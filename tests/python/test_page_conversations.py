@@ -9,7 +9,7 @@ import unittest
 
 from selenium.webdriver.common.keys import Keys
 
-from page_browser import PHONE
+from page_browser import DESKTOP, PHONE
 from page_stage import STAGE, StagedPage
 
 
@@ -100,6 +100,7 @@ class ConversationsTest(StagedPage):
         self.finish()
         here = self.browser.current_window_handle
         self.browser.switch_to.new_window("tab")
+        self.resize(DESKTOP)
         self.addCleanup(self.leave, here)
         self.browser.get(self.address)
         self.run_script(STAGE)
