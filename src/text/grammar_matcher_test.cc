@@ -60,6 +60,22 @@ TEST(GrammarMatcher, TooManyWaysToReadATextAreRefused) {
   }
 }
 
+TEST(GrammarMatcher, GrammarsThatCountCanBeParts) {
+  GrammarBuilder builder;
+  const auto dots = builder.Repeat({builder.Byte('.')}, 1, 2);
+  const auto first = builder.Add(*GrammarOfPattern("^a{2,3}$"));
+  const auto second = builder.Add(*GrammarOfPattern("^(b{1,2}c){2}$"));
+  const auto grammar =
+      std::make_shared<const Grammar>(builder.Build(builder.AnyOf({{first, dots, second}}).index));
+  for (const char* text : {R"("aa"."bcbbc")", R"("aaa".."bcbc")"}) {
+    EXPECT_TRUE(AcceptsInSteps(grammar, text)) << text;
+  }
+  for (const char* text : {R"("a"."bcbc")", R"("aaaa"."bcbc")", R"("aa""bcbc")", R"("aa"..."bcbc")",
+                           R"("aa"."bc")", R"("aa"."bbbcbc")"}) {
+    EXPECT_FALSE(AcceptsInSteps(grammar, text)) << text;
+  }
+}
+
 TEST(GrammarMatcher, SaysWhenATextMayEndAndKeepsItsPlace) {
   GrammarMatcher matcher(JsonSchemaGrammar(R"({"type": "integer"})"), JsonVocabulary());
   EXPECT_FALSE(matcher.IsFinished());
