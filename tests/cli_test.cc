@@ -210,7 +210,8 @@ TEST(CliFailureTest, OutputThatNobodyTakesIsAnError) {
 }
 
 TEST(CliTest, NoticesThatNobodyTakesAreNone) {
-  const std::vector<std::string> arguments = {"run", Golden("llama"), "-p", "x", "--verbose"};
+  const std::vector<std::string> arguments = {"run",       Golden("llama"), "-p", "x",
+                                              "--verbose", "--seed",        "1"};
   const ProgramResult normal = RunHearth(arguments);
   ASSERT_EQ(normal.exit_code, 0) << normal.err;
   for (const char* err : {"/dev/full", ProgramStreams::kClosed}) {
@@ -450,6 +451,7 @@ TEST(CliTest, HelpAndVersion) {
   for (const char* command : {"run", "serve", "plan", "pack", "bench", "simulate"}) {
     std::istringstream lines(RunHearth({"help", command}).out);
     for (std::string line; std::getline(lines, line);) {
+      if (line.find('|') != std::string::npos) continue;  // a choice is not cut
       EXPECT_LE(line.size(), 80u) << command << ": " << line;
     }
   }

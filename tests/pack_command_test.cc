@@ -173,7 +173,7 @@ TEST_F(PackCommandTest, SiluModelsGoSparseWhereAskedTo) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunHearth(arguments);
   };
-  const ProgramResult whole = pack({});
+  const ProgramResult whole = pack({"--force"});
   EXPECT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_THAT(whole.out, AllOf(HasSubstr("no neuron of this model is ever silent"),
                                HasSubstr("--silu-threshold"), HasSubstr("auto is dense")));

@@ -11,8 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-
 namespace hearth::cli {
 namespace {
 
@@ -312,19 +310,18 @@ std::string ExplainExtras(const CLI::App& app) {
   if (word.rfind('-', 0) == 0) {
     const std::string name = word.substr(0, word.find('='));
     const std::string meant = Nearest(name, OptionNames(command));
-    return fmt::format("there is no option '{}' of {}{} ('{}' lists them)", Printable(name),
+    return fmt::format("there is no option '{}' of {}{} ('{}' lists them)", name,
                        chosen.empty() ? "hearth" : "hearth " + command.get_name(),
                        meant.empty() ? "" : fmt::format("; did you mean {}?", meant), help);
   }
   if (!chosen.empty()) {
-    return fmt::format("'{}' is one word too many ('{}' says what is expected)", Printable(word),
-                       help);
+    return fmt::format("'{}' is one word too many ('{}' says what is expected)", word, help);
   }
   std::vector<std::string> names;
   for (const Entry& entry : CommandsOf(app).entries) names.push_back(entry.names);
   names.push_back("--version");
   const std::string meant = Nearest(word, names);
-  return fmt::format("there is no command '{}'{} ('hearth help' lists them)", Printable(word),
+  return fmt::format("there is no command '{}'{} ('hearth help' lists them)", word,
                      meant.empty() ? "" : fmt::format("; did you mean 'hearth {}'?", meant));
 }
 

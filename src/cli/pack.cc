@@ -183,12 +183,6 @@ int Pack(const PackCommandOptions& options) {
                                                   : GgufFile::Open(options.source);
   if (options.activation) GiveActivation(*options.activation, &source);
   WarnOfActivation(source);
-  // A folder is packed to make a file of it at all.
-  const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
-  if (options.text_file.empty() && !CanSkipNeurons(activation) && !options.is_forced &&
-      !IsModelFolder(options.source)) {
-    RefuseToPack(options.source, activation);
-  }
   std::optional<ModelProfile> profile;
   if (!options.profile.empty()) profile = LoadProfile(options.profile);
   CatchInterrupts(true);  // an interrupted run must not leave gigabytes behind
@@ -196,6 +190,13 @@ int Pack(const PackCommandOptions& options) {
                    .quant = options.quant,
                    .memory_bytes = options.memory_bytes};
   pack.threads = options.threads == 0 ? AvailableCpus() : options.threads;
+  // A folder is packed to make a file of it at all.
+  const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
+  if (options.text_file.empty() && !CanSkipNeurons(activation) && !options.is_forced &&
+      !IsModelFolder(options.source)) {
+    CheckPack(source, pack, options.output);  // what else is wrong is said first
+    RefuseToPack(options.source, activation);
+  }
   std::optional<TextLessons> lessons;
   if (!options.text_file.empty()) {
     CheckBeforeLearning(source, pack, options);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "model/registry.h"
 
 namespace hearth {
 namespace {
@@ -105,7 +106,11 @@ void RefuseOtherKinds(const GgufFile& file) {
     refuse(
         "is the image or sound encoder (mmproj) of a model: name the file of the language model");
   }
-  if (architecture != nullptr && file.tensors().empty() && file.foreign_tensors().empty()) {
+  const bool is_known =
+      architecture != nullptr &&
+      std::any_of(Architectures().begin(), Architectures().end(),
+                  [&](const Architecture& known) { return known.name == *architecture; });
+  if (is_known && file.tensors().empty() && file.foreign_tensors().empty()) {
     refuse("has no tensors: it is the vocabulary of a model without the model");
   }
 }
