@@ -61,7 +61,9 @@ class PublishedTokenizerTest : public ModelFolderTest {
     }
     vocabulary["12"] = 256;
     vocabulary[ByteLetter(0xC3) + ByteLetter(0xA9)] = 257;
-    const Json merges = {{"1", "2"}, {ByteLetter(0xC3), ByteLetter(0xA9)}};
+    // Lists of pairs of texts would be taken for objects.
+    const Json merges =
+        Json::array({Json::array({"1", "2"}), Json::array({ByteLetter(0xC3), ByteLetter(0xA9)})});
     return {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}},
             {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
             {"added_tokens", Json::array()}};
@@ -76,7 +78,7 @@ class PublishedTokenizerTest : public ModelFolderTest {
                         {"byte_fallback", true},
                         {"unk_token", "<unk>"},
                         {"vocab", vocabulary},
-                        {"merges", {{"\u2581", "a"}}}}},
+                        {"merges", Json::array({Json::array({"\u2581", "a"})})}}},
                       {"added_tokens", Json::array()}};
     for (int id = 0; id < 3; ++id) {
       const char* const texts[] = {"<unk>", "<s>", "</s>"};
