@@ -82,6 +82,7 @@ TEST_F(CommandFilesTest, NeitherAreTheOtherFilesOfAModel) {
     ExpectKept({"pack", Path("source"), "-o", Path(name)}, "as MODEL");
   }
   // Parts of a split set, which is opened through any of them.
+  Write("x-00001-of-00002.gguf", "");
   Write("x-00002-of-00002.gguf", "");
   ExpectKept({"profile", Path("x-00001-of-00002.gguf"), "--text", Path("text"), "--plot",
               Path("x-00002-of-00002.gguf")},

@@ -146,7 +146,7 @@ constexpr KnownVocabulary kKnownVocabularies[] = {
     {"tekken",
      {{1, "<s>"},
       {3, "[INST]"},
-      {131071, "\u00E5\u0132\u012F\u00E6\u00B1\u012B\u00E4\u00B9\u00A6"}}},
+      {131071, "\u00E5\u0132\u0130\u00E6\u00B1\u012B\u00E4\u00B9\u00A6"}}},
     {"gpt-4o", {{256, "\u0120\u0120"}, {258, "in"}, {199999, "<|endoftext|>"}}},
     {"deepseek-llm",
      {{256, "or"},
