@@ -259,7 +259,9 @@ TEST_F(PackCommandTest, AProfileGivesTheOrder) {
   // Q8_0 costs this model 0.1%; a neuron whose rows were not its own would cost everything.
   const double plain = perplexity(Stories());
   EXPECT_NEAR(perplexity(folder_.Path("p")), plain, 0.01 * plain);
-  MakeModel(folder_.Path("other"), ShapeText(64, 64, kDenseShape), DType::kF16);
+  MakeModel(folder_.Path("other"),
+            ShapeText(64, 64, std::string(kDenseShape) + R"(, "activation": "drelu")"),
+            DType::kF16);
   ExpectOneSentence(RunHearth({"pack", folder_.Path("other"), "-o", folder_.Path("q"), "--profile",
                                folder_.Path("profile")}),
                     1, "hash of the model");
