@@ -330,7 +330,7 @@ TEST_F(ModelPlanCommandTest, AModelOnTheHubIsPlannedByItsHeader) {
   EXPECT_EQ(server.TakeRanges().size(), 1u);
   EXPECT_TRUE(std::filesystem::is_empty(folder_->Path("models")));
   const ProgramResult refused = RunHearth({"plan", "tester/tiny", "--memory", "1M"});
-  EXPECT_THAT(refused.err, HasSubstr("hearth: tester/tiny"));
+  EXPECT_THAT(refused.err, HasSubstr("tester/tiny does not fit"));
   for (const char* flag : {"--text", "-o"}) {
     EXPECT_EQ(RunHearth({"plan", "tester/tiny", flag, PlanPath()}).exit_code, 2) << flag;
   }
