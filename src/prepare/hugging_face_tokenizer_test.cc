@@ -158,7 +158,7 @@ TEST_F(PublishedTokenizerTest, KnowsEveryEnd) {
   Write("tokenizer_config.json", {{"eos_token", "<t258>"}});
   Write("generation_config.json", {{"eos_token_id", {258, 261}}});
   Json config = Json::object();
-  config["eos_token_id"] = Json::array({259, 260});
+  config["eos_token_id"] = Json::array({259u, 260u});
   const auto found = Read(config);
   EXPECT_EQ(found->special().eos, 258);
   for (int id = 258; id < 262; ++id) EXPECT_TRUE(found->IsEndOfGeneration(id)) << id;
