@@ -56,7 +56,7 @@ class PageTest(Page):
         self.shoot("full_context_desktop_light")
         self.ask("Longer than all of it. " * 150)
         self.until(lambda: self.texts(".failure"))
-        self.assertIn("Shorten the message", self.note())
+        self.assertIn("Shorten it", self.note())
 
     def test_keyboard_alone(self):
         self.ask("Tell me a story about a boat.")

@@ -72,8 +72,7 @@ export async function answer(chat, kept, question) {
     await events(await ask(run), part => take(run, part));
     if (!run.hasBegun) throw new Refusal(0, 'empty', '');
   } catch (error) {
-    trouble = run.control.signal.aborted ? {text: 'stopped'}
-        : explain(error, {context: numbers.now?.model.context, hasLimit: 'max_tokens' in parameters()});
+    trouble = run.control.signal.aborted ? {text: 'stopped'} : explain(error, numbers.now?.model.context);
   }
   finish(run, trouble);
 }

@@ -54,7 +54,7 @@ export async function events(response, take) {
     rest = parts.pop();
     for (const part of parts) {
       if (!part.startsWith('data: ')) continue;  // a comment: the answer is on its way
-      const data = part.slice(6);
+      const data = part.slice('data: '.length);
       if (data !== '[DONE]') take(JSON.parse(data));
     }
   }
@@ -64,8 +64,8 @@ const fields = {temperature: 'Temperature', top_p: 'Top p', top_k: 'Top k', min_
                 repetition_penalty: 'Repetition penalty', max_tokens: 'Longest answer'};
 
 // {text, act}: what happened and what to do. `act` is the button that helps: 'retry', 'settings', or none.
-// `context` is the model's, in tokens; `hasLimit`: the reader set a longest answer.
-export function explain(error, {context, hasLimit} = {}) {
+// `context` is the model's, in tokens.
+export function explain(error, context) {
   if (!(error instanceof Refusal)) {
     return {text: `The connection to the server broke off (${error.message ?? error}).`, act: 'retry'};
   }
@@ -81,11 +81,8 @@ export function explain(error, {context, hasLimit} = {}) {
   }
   if (code === 'context_length_exceeded') {
     const size = context ? ` (${context.toLocaleString('en')} tokens)` : '';
-    return hasLimit
-        ? {text: `Your message and the longest answer that you allow do not fit into the model\u2019s context` +
-                 `${size} together. Shorten the message, or lower \u201cLongest answer\u201d.`, act: 'settings'}
-        : {text: `Your message is longer than the model\u2019s context${size}. Shorten it, or start the server ` +
-                 'with a larger --ctx.'};
+    return {text: `Your message is longer than the model\u2019s context${size}. Shorten it, or start the server ` +
+                  'with a larger --ctx.'};
   }
   if (/chat template|chat format/.test(message)) {
     return {text: 'This model was not made for conversations: its file says nothing of how to chat with it. ' +
