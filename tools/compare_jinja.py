@@ -33,7 +33,7 @@ CONTEXT = {
     "messages": [{"role": "user", "content": "hi\n there "},
                  {"role": "assistant", "content": "ok", "calls": [{"args": {"a": [1, 2.0, None]}}]}],
 }
-# Texts with addresses, and what Hearth does not have: Markup, integers of more than 38 digits.
+# Texts with addresses, and what Hearth does not have: integers of more than 38 digits.
 UNEQUAL = re.compile(r"(?i)object at 0x|<built-in|<function|<bound method|dict_\w+ object")
 UNSUPPORTED = re.compile("38 digits|too large|not supported|so large|too many steps|memory")
 random_source = random.Random()
@@ -69,6 +69,7 @@ def text(depth: int) -> str:
     return pick([
         lambda: f"({text(sub)} {pick('~+')} {text(sub)})",
         lambda: f"({text(sub)} ~ {anything(sub)})",
+        lambda: f"({anything(sub)}|{pick(['safe', 'safe', 'e', 'forceescape', 'string'])})",
         lambda: f"({text(sub)} * {random_source.randint(-1, 3)})",
         lambda: f"({text(sub)}|{pick(['upper', 'lower', 'title', 'trim', 'capitalize', 'reverse'])})",
         lambda: f"{text(sub)}.{pick(['upper', 'strip', 'title', 'swapcase', 'casefold'])}()",

@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -73,15 +74,56 @@ def find_vocabulary(folder, name):
     return None
 
 
+def read_texts(path):
+    """The tokens of a file whose ids are ranks, without those that are special. (GGUFReader needs gigabytes for merges.)"""
+    with open(path, "rb") as f:
+        data = f.read()
+
+    def items(key, read):
+        at = data.index(struct.pack("<Q", len(key)) + key) + 8 + len(key)
+        _, _, count = struct.unpack_from("<IIQ", data, at)
+        at += 16
+        for _ in range(count):
+            item, at = read(at)
+            yield item
+
+    def text(at):
+        size, = struct.unpack_from("<Q", data, at)
+        return data[at + 8:at + 8 + size].decode(), at + 8 + size
+    types = items(b"tokenizer.ggml.token_type", lambda at: (struct.unpack_from("<i", data, at)[0], at + 4))
+    return [token for token, kind in zip(items(b"tokenizer.ggml.tokens", text), types) if kind == 1]
+
+
+def write_with_merges(source, path, pre):
+    """The same vocabulary with all merges that its ranks imply: files made from lists of merges may lack those that begin
+    with "#", which is a comment there."""
+    from gguf import GGUFWriter
+    texts = read_texts(source)
+    ranks = {text: i for i, text in enumerate(texts)}
+    merges = []
+    for text in texts:
+        pairs = [(text[:i], text[i:]) for i in range(1, len(text)) if text[:i] in ranks and text[i:] in ranks]
+        merges += [" ".join(pair) for pair in sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))]
+    writer = GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(texts)
+    writer.add_token_merges(merges)
+    finish(writer)
+
+
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def of_tiktoken(pattern, normalize=False):
     """tiktoken with the ranks of a vocabulary whose ids are ranks."""
     def make(path):
         import tiktoken
-        from gguf import GGUFReader
-        fields = GGUFReader(path).fields
-        texts = [bytes(fields["tokenizer.ggml.tokens"].parts[i]).decode() for i in fields["tokenizer.ggml.tokens"].data]
-        types = [int(fields["tokenizer.ggml.token_type"].parts[i][0]) for i in fields["tokenizer.ggml.token_type"].data]
-        ranks = {bytes(BYTES[c] for c in text): i for i, (text, kind) in enumerate(zip(texts, types)) if kind == 1}
+        ranks = {bytes(BYTES[c] for c in text): i for i, text in enumerate(read_texts(path))}
         encoding = tiktoken.Encoding("original", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         return lambda text: encoding.encode_ordinary(unicodedata.normalize("NFC", text) if normalize else text)
     return make
@@ -118,10 +160,7 @@ def write_sentencepiece(path):
     writer.add_token_list([model.id_to_piece(i) for i in range(size)])
     writer.add_token_scores([model.get_score(i) for i in range(size)])
     writer.add_token_types([next((kind for is_one, kind in kinds if is_one(i)), 1) for i in range(size)])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def of_sentencepiece(_):
@@ -151,12 +190,15 @@ def main():
             out.writelines(json.dumps(text) + "\n" for text in texts)
         for name, make in ORIGINALS.items():
             path = find_vocabulary(args.vocabularies, name)
-            if name == "mistral-spm":
-                path = os.path.join(folder, "mistral.gguf")
-                write_sentencepiece(path)
-            if args.only not in name or path is None:
+            if args.only not in name or (path is None and name != "mistral-spm"):
                 continue
+            made = os.path.join(folder, f"{name}.gguf")
+            if name == "mistral-spm":
+                write_sentencepiece(path := made)
             encode = make(path)
+            if name == "llama-bpe":
+                write_with_merges(path, made, name)
+                path = made
             run = subprocess.run([args.hearth, "tokenize", path, "--json-lines", lines], capture_output=True, check=True, text=True)
             found = [[int(id) for id in line.split()] for line in run.stdout.split("\n")[:-1]]
             assert len(found) == len(texts), (len(found), run.stderr)
