@@ -7,9 +7,11 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 namespace hearth {
@@ -17,12 +19,11 @@ namespace {
 
 constexpr int kPatienceMs = 60000;
 
-// Child: makes the terminal quiet and becomes the program.
+// Child: turns the terminal's echo off and becomes the program.
 [[noreturn]] void BecomeProgram(char** argv) {
   termios settings = {};
   tcgetattr(STDIN_FILENO, &settings);
   settings.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHOCTL);
-  settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);
   tcsetattr(STDIN_FILENO, TCSANOW, &settings);
   setenv("TERM", "xterm", 1);
   execv(HEARTH_PROGRAM, argv);
@@ -58,7 +59,8 @@ bool TerminalProgram::ReadMore() {
   char piece[4096];
   const ssize_t n = read(terminal_, piece, sizeof(piece));
   if (n <= 0) return n < 0 && errno == EINTR;  // EIO: the program has closed the other side
-  unread_.append(piece, static_cast<size_t>(n));
+  // Whether the terminal writes "\n" as "\r\n" depends on who has its settings just now.
+  std::copy_if(piece, piece + n, std::back_inserter(unread_), [](char c) { return c != '\r'; });
   return true;
 }
 
@@ -79,6 +81,11 @@ std::string TerminalProgram::ReadUntil(std::string_view words) {
 
 int TerminalProgram::WaitForExit() {
   while (ReadMore()) continue;
+  pollfd hung_up = {terminal_, 0, 0};
+  if (poll(&hung_up, 1, 0) == 0) {
+    ADD_FAILURE() << "the program does not end, but: " << unread_;
+    kill(pid_, SIGKILL);
+  }
   int status = 0;
   waitpid(std::exchange(pid_, -1), &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -11,7 +11,7 @@ namespace hearth {
 
 class TerminalProgram {
  public:
-  // The terminal does not echo, and leaves line ends as they are.
+  // The terminal does not echo; what is read comes without its "\r".
   explicit TerminalProgram(const std::vector<std::string>& arguments);
   ~TerminalProgram();  // kills it where it still runs
   TerminalProgram(const TerminalProgram&) = delete;
@@ -23,7 +23,8 @@ class TerminalProgram {
   // Fails the test, and returns what came, where the program ends or a minute passes before.
   std::string ReadUntil(std::string_view words);
 
-  // Reads until the program ends; its exit code, 128 + signal where it was killed.
+  // Reads until the program ends; its exit code, 128 + signal where it was killed. Fails the test
+  // and kills it where it says nothing for a minute.
   int WaitForExit();
 
  private:

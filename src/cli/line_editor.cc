@@ -87,6 +87,10 @@ LineEditor::Impl::Impl(const std::string& prompt_text, const std::string& path)
   el_wset(editor, EL_EDITOR, L"emacs");
   el_wset(editor, EL_ADDFN, L"hearth-paste", L"insert pasted text", &Impl::Paste);
   el_wset(editor, EL_BIND, L"\\e[200~", L"hearth-paste", nullptr);
+  // Else a terminal drops on Ctrl-C what was written last, which may be the reply to it.
+  for (const wchar_t* mode : {L"-d", L"-x"}) {
+    el_wset(editor, EL_SETTY, mode, L"+noflsh", nullptr);
+  }
   HistEventW event;
   history_w(history, &event, H_SETSIZE, kHistorySize);
   history_w(history, &event, H_SETUNIQUE, 1);
@@ -178,6 +182,9 @@ unsigned char LineEditor::Impl::Paste(EditLine* editor, int /*key*/) {
 }
 
 bool LineEditor::Impl::ReadLine(std::wstring& line) {
+  // libedit would only do this after the prompt, and a Ctrl-D typed in between would be lost: what
+  // comes before counts as an end of file, which is gone with the mode it belongs to.
+  el_wset(editor, EL_PREP_TERM, 1);
   int count = 0;
   const wchar_t* read = el_wgets(editor, &count);
   if (read == nullptr || count <= 0 || was_interrupted) return false;
