@@ -65,9 +65,8 @@ std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int
 std::vector<TokenId> EncodeForEmbedding(const Model& model, std::string_view text,
                                         int64_t context) {
   std::vector<TokenId> ids = EncodePrompt(model, text, context);
-  const TokenId eos = model.tokenizer().special().eos;
-  const bool adds_eos = model.metadata().FindBool("tokenizer.ggml.add_eos_token").value_or(false);
-  if (adds_eos && eos >= 0) ids.push_back(eos);
+  const std::vector<TokenId>& end = model.tokenizer().special().embedding_end;
+  ids.insert(ids.end(), end.begin(), end.end());
   return ids;
 }
 

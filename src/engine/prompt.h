@@ -26,8 +26,7 @@ Error ContextFull(std::string_view what, int64_t context, std::string_view found
 std::vector<TokenId> EncodePrompt(const Model& model, std::string_view text, int64_t context,
                                   EncodeOptions options = {});
 
-// The tokens of a text that is embedded: the same, ending with EOS where the file says
-// tokenizer.ggml.add_eos_token (which says nothing about texts to be continued). Throws as
+// The tokens of a text that is embedded: the same, and SpecialTokens::embedding_end. Throws as
 // EncodePrompt does.
 std::vector<TokenId> EncodeForEmbedding(const Model& model, std::string_view text, int64_t context);
 

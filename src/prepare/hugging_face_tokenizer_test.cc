@@ -148,6 +148,34 @@ TEST_F(PublishedTokenizerTest, PutsSpacesWhereTheSchemeSays) {
   EXPECT_THAT(encode("never", "a</s>a"), ElementsAre(4, 2, 4));
 }
 
+TEST_F(PublishedTokenizerTest, EndsTextsToBeEmbeddedAsTheFolderDoes) {
+  const auto end = [&](const std::vector<std::string>& after, const Json& settings) {
+    Json tokenizer = WithBytes();
+    Json pieces = Json::array({Json::object({{"Sequence", {{"id", "A"}}}})});
+    for (const std::string& text : after) {
+      pieces.push_back(Json::object({{"SpecialToken", {{"id", text}}}}));
+    }
+    const Json post = {{"type", "TemplateProcessing"}, {"single", pieces}};
+    tokenizer["post_processor"] = {{"type", "Sequence"}, {"processors", Json::array({post})}};
+    Write("tokenizer.json", tokenizer);
+    Json named = settings;
+    named["eos_token"] = "</s>";
+    Write("tokenizer_config.json", named);
+    const auto found = Read();
+    EXPECT_FALSE(found->special().add_bos);
+    return found->special().embedding_end;
+  };
+  EXPECT_THAT(end({}, Json::object()), ElementsAre());
+  EXPECT_THAT(end({"</s>"}, Json::object()), ElementsAre(2));
+  EXPECT_TRUE(metadata_.FindBool("tokenizer.ggml.add_eos_token").value_or(false));
+  EXPECT_THAT(end({"<s>"}, Json::object()), ElementsAre(1)) << "which is not EOS";
+  EXPECT_FALSE(metadata_.FindBool("tokenizer.ggml.add_eos_token").value_or(true));
+  EXPECT_THAT(end({"</s>", "<unk>"}, Json::object()), ElementsAre(2, 0));
+  EXPECT_THAT(end({"<s>"}, {{"add_eos_token", false}}), ElementsAre());
+  EXPECT_THAT(end({}, {{"add_eos_token", true}}), ElementsAre(2));
+  EXPECT_THROW(end({"<nothing>"}, Json::object()), Error);
+}
+
 TEST_F(PublishedTokenizerTest, KnowsEveryEnd) {
   Json tokenizer = ByteLevel();
   for (int id = 258; id < 263; ++id) {

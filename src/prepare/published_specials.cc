@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/vocabulary.h"
 
 namespace hearth {
 namespace {
@@ -27,7 +28,7 @@ class SpecialSetter {
     SetToken("pad", "tokenizer.ggml.padding_token_id");
     SetEnds();
     metadata_.SetBool("tokenizer.ggml.add_bos_token", AddsBos());
-    metadata_.SetBool("tokenizer.ggml.add_eos_token", false);
+    SetEmbeddingEnd();
     const std::string chat = ChatTemplate();
     if (!chat.empty()) metadata_.SetString("tokenizer.chat_template", chat);
   }
@@ -104,24 +105,65 @@ class SpecialSetter {
     return "";
   }
 
-  // As the template says that is put around a text; tokenizer_config.json has the last word.
-  // Without tokenizer.json it is SentencePiece's, which begins texts so.
+  // The pieces that tokenizer.json puts together of one text: itself and special tokens. Empty
+  // where it says nothing.
+  Json TextTemplate() const {
+    const Json* post = files_.tokenizer.Find("post_processor");
+    if (post == nullptr || !post->is_object()) return Json::array();
+    Json processors = post->value("processors", Json());
+    if (!processors.is_array()) processors = Json::array();
+    processors.push_back(*post);
+    for (const Json& processor : processors) {
+      if (!processor.is_object() || processor.value("type", Json()) != "TemplateProcessing") {
+        continue;
+      }
+      const Json single = processor.value("single", Json());
+      if (single.is_array()) return single;
+    }
+    return Json::array();
+  }
+
+  static bool IsSpecial(const Json& piece) {
+    return piece.is_object() && piece.contains("SpecialToken");
+  }
+
+  // tokenizer_config.json has the last word. Without tokenizer.json it is SentencePiece's, which
+  // begins texts so.
   bool AddsBos() const {
     if (files_.settings.Has("add_bos_token")) return files_.settings.Bool("add_bos_token", false);
     if (files_.tokenizer.json().empty()) return true;
-    const Json* post = files_.tokenizer.Find("post_processor");
-    if (post == nullptr || !post->is_object()) return false;
-    const auto adds = [](const Json& processor) {
-      if (!processor.is_object() || processor.value("type", Json()) != "TemplateProcessing") {
-        return false;
+    const Json pieces = TextTemplate();
+    return !pieces.empty() && IsSpecial(pieces.front());
+  }
+
+  // The special tokens after a text; tokenizer_config.json has the last word on whether there are.
+  std::vector<int32_t> AppendedTokens() const {
+    const auto stated = metadata_.FindInt(kEosKey);
+    const Json pieces = TextTemplate();
+    std::vector<int32_t> appended;
+    for (auto piece = pieces.rbegin(); piece != pieces.rend() && IsSpecial(*piece); ++piece) {
+      const Json& special = (*piece)["SpecialToken"];
+      const std::string where = files_.tokenizer.path() + ": post_processor";
+      const std::string text =
+          special.is_object() ? PublishedJson(where, special).Text("id", "") : "";
+      const int64_t id = files_.tokens.Find(text);
+      if (id < 0) {
+        throw Error(ErrorCode::kCorrupt, files_.tokenizer.path(), "post_processor",
+                    "tokens of the vocabulary", Printable(text));
       }
-      const Json single = processor.value("single", Json());
-      return single.is_array() && !single.empty() && single.front().is_object() &&
-             single.front().contains("SpecialToken");
-    };
-    if (adds(*post)) return true;
-    const Json parts = post->value("processors", Json());
-    return parts.is_array() && std::any_of(parts.begin(), parts.end(), adds);
+      appended.insert(appended.begin(), static_cast<int32_t>(id));
+    }
+    if (!files_.settings.Has("add_eos_token")) return appended;
+    if (!files_.settings.Bool("add_eos_token", false)) return {};
+    if (appended.empty() && stated) appended = {static_cast<int32_t>(*stated)};
+    return appended;
+  }
+
+  void SetEmbeddingEnd() {
+    const std::vector<int32_t> appended = AppendedTokens();
+    const bool is_eos = appended.size() == 1 && appended[0] == metadata_.FindInt(kEosKey);
+    metadata_.SetBool("tokenizer.ggml.add_eos_token", is_eos);
+    if (!appended.empty() && !is_eos) metadata_.SetInt32s(kEmbeddingEndKey, appended);
   }
 
   const PublishedTokenFiles& files_;

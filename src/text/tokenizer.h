@@ -45,9 +45,10 @@ struct SpecialTokens {
   TokenId eos = -1;
   TokenId eot = -1;  // end of a chat turn
   TokenId unk = -1;
-  // Texts begin with BOS. (There is no such word for the end: tokenizer.ggml.add_eos_token is
-  // about training examples, and a text to be continued must not end with EOS.)
-  bool add_bos = false;
+  bool add_bos = false;  // texts begin with BOS
+  // What texts to be embedded end with: kEmbeddingEndKey (text/vocabulary.h), else EOS where the
+  // file says tokenizer.ggml.add_eos_token. A text to be continued must not end so.
+  std::vector<TokenId> embedding_end = {};
 };
 
 // Immutable and thread-safe.

@@ -141,6 +141,11 @@ void ReadSpecial(const GgufMetadata& metadata, bool default_add_bos, Vocabulary*
   // The flag without a token to add means nothing.
   const bool add_bos = metadata.FindBool("tokenizer.ggml.add_bos_token").value_or(default_add_bos);
   special.add_bos = add_bos && special.bos >= 0;
+  special.embedding_end = ReadSpecialIds(metadata, kEmbeddingEndKey, vocabulary);
+  const bool add_eos = metadata.FindBool("tokenizer.ggml.add_eos_token").value_or(false);
+  if (special.embedding_end.empty() && add_eos && special.eos >= 0) {
+    special.embedding_end = {special.eos};
+  }
 }
 
 // Every token that the file names as an end, and those that end answers by their text.

@@ -32,6 +32,8 @@ inline constexpr char kNormalizerKey[] = "hearth.tokenizer.normalizer";
 // the key is missing), "word" (unless it begins with a space), "first" (the same, but not after
 // markers). tokenizer.ggml.add_space_prefix says whether.
 inline constexpr char kSpacePrefixKey[] = "hearth.tokenizer.space_prefix";
+// The tokens that a folder's tokenizer appends to texts, where they are not EOS alone.
+inline constexpr char kEmbeddingEndKey[] = "hearth.tokenizer.embedding_end_token_ids";
 
 // `default_add_bos` counts where the file does not say. Throws Error(kCorrupt).
 Vocabulary ReadVocabulary(const GgufMetadata& metadata, std::string_view kind,
