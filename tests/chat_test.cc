@@ -167,7 +167,7 @@ TEST_F(ChatTest, CommandsChangeTheConversation) {
   chat.ReadUntil("forgotten");
   chat.ReadUntil("> ");
   EXPECT_EQ(Saved(chat).size(), 1u);
-  std::ofstream(state_ + "/other.json") << saved;  // a list alone is no conversation
+  std::ofstream(state_ + "/other.json") << saved;  // a list alone is not a conversation
   chat.Type("/load " + state_ + "/other.json\r");
   chat.ReadUntil("hearth: /load");
   chat.ReadUntil("> ");

@@ -285,7 +285,7 @@ TEST_F(FetchTest, AnswersOfTheApiAreNotTrusted) {
   const std::string head = R"({"sha": ")" + std::string(40, 'a') + R"(", "siblings": [)";
   const std::string lfs = R"("lfs": {"sha256": ")" + std::string(64, 'b') + R"(", "size": 1}})";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"<html>", "is no JSON"},
+      {"<html>", "is not JSON"},
       {"[]", "expected an object"},
       {"{}", "sha is missing"},
       {head + R"({"rfilename": "../../x.gguf", )" + lfs + "]}", "a path inside the repository"},

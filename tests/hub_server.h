@@ -59,7 +59,7 @@ class HubServer {
 
   void Fail(std::vector<StoreFault> faults);  // of the next requests to the store, in turn
   void Release();                             // of all transfers that are held
-  // Waits until so many transfers are held.
+  // Waits until this many transfers are held.
   void AwaitHeld(int count);
 
   std::vector<Request> requests() const;
@@ -77,7 +77,7 @@ class HubServer {
     std::string headers;
     std::string body;
     uint64_t claimed_bytes = 0;  // Content-Length
-    bool holds = false;          // behind the body
+    bool holds = false;          // after the body
   };
 
   void Listen();

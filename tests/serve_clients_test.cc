@@ -32,7 +32,7 @@ TEST_F(ServeClientsTest, SpecialTokensOfARawPromptAreRead) {
   const auto prompt_tokens = [&] {
     return Connect().Post("/v1/completions", completion).Json()["usage"]["prompt_tokens"];
   };
-  EXPECT_EQ(prompt_tokens(), parsed.size() + 1) << "behind the token that texts begin with";
+  EXPECT_EQ(prompt_tokens(), parsed.size() + 1) << "after the token that texts begin with";
   completion["prompt"] = "<s>" + text;
   EXPECT_EQ(prompt_tokens(), parsed.size() + 1) << "which the text may write itself";
   const ProgramResult run =

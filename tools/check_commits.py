@@ -27,7 +27,7 @@ def main() -> int:
         for number, line in enumerate(page.read_text().splitlines(), 1):
             for commit in WORD.findall(line):
                 if git("merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
-                    print(f"{page.relative_to(ROOT)}:{number}: {commit} is no commit of this history")
+                    print(f"{page.relative_to(ROOT)}:{number}: {commit} is not a commit of this history")
                     missing += 1
     print("commits: checked" if missing == 0 else f"commits: {missing} do not exist")
     return 1 if missing else 0

@@ -67,8 +67,8 @@ struct LoadOptions {
   // The FFNs' activation, of a file that does not say it: silu, relu, fatrelu[:T] or drelu. Empty:
   // what the file says, else silu. GGUF files that were converted from ReLU models say nothing of it.
   std::string activation;
-  // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that who goes
-  // on with one, after a restart too, does not wait for it to be computed again; empty: none. Only
+  // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that a
+  // text that is continued, after a restart too, is not computed again; empty: none. Only
   // one model may use it at a time.
   std::string session_folder;
   uint64_t session_limit_bytes = uint64_t{4} << 30;  // of its files
@@ -129,7 +129,7 @@ struct GenerateRequest {
   std::optional<std::string> json_schema;
   // Of ChatPrompt: the answer may, or must, call tools; json_schema is about its text then.
   std::shared_ptr<const ToolFormat> tools;
-  // Of ChatPrompt: what json_schema and tools demand begins behind the thoughts.
+  // Of ChatPrompt: json_schema and tools constrain what follows the thoughts.
   std::optional<Thinking> thinking;
   // Of Model::MakeGrammar, made with these tools: counts instead of json_schema. Null: Start makes
   // what json_schema and tools demand.
@@ -369,7 +369,7 @@ class Model {
   // nothing otherwise: the first picture comes with the next pass.
   NeuronPicture WatchNeurons() const;
 
-  // Token ids of a text. as_prompt: behind the token that texts begin with, where the model has
+  // Token ids of a text. as_prompt: after the token that texts begin with, where the model has
   // one; that token alone for an empty text. parse_special: special tokens that are written out in
   // the text ("<|im_end|>") are read as such, that first one too; never for what users write.
   // Throws Error(kContextFull) for a prompt that is too long.
@@ -386,7 +386,7 @@ class Model {
   // Throws Error(kUnsupported) where the model has no chat template that is known here,
   // Error(kInvalidArgument) for a role that it does not know, Error(kContextFull). Tools are
   // described as the template does; where it knows none, in words (docs/server.md). variables: a
-  // JSON object of what the template may ask for beside that ("enable_thinking"); empty: none.
+  // JSON object of further variables of the template ("enable_thinking"); empty: none.
   // may_hold is asked before the template takes more memory than it was granted, with what it would
   // hold in all; where that is refused, Error(kOutOfBudget). Without one it may take 64 MiB.
   ChatPrompt EncodeChat(const std::vector<ChatMessage>& messages, const ToolOptions& tools = {},
@@ -394,8 +394,8 @@ class Model {
                         const std::function<bool(size_t bytes)>& may_hold = {}) const;
 
   // What a request's json_schema and tools demand of its answer; null where they demand nothing. A
-  // large schema takes seconds: who must not wait makes it on a thread of its own. Throws
-  // Error(kInvalidArgument) for what is no schema, Error(kUnsupported) for what no grammar can say,
+  // large schema takes seconds: a caller that must not wait makes it on a thread of its own. Throws
+  // Error(kInvalidArgument) for what is not a schema, Error(kUnsupported) for what no grammar can say,
   // Error(kOutOfBudget) while the grammars of other requests take all memory that there is for them.
   std::shared_ptr<const AnswerGrammar> MakeGrammar(
       const std::optional<std::string>& json_schema,

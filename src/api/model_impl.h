@@ -85,7 +85,7 @@ struct Model::Impl {
   std::optional<NeuronMap> map_;  // of the thread; what the scheduler draws while somebody looks
   ModelInfo info_;
   std::optional<ChatTemplate> chat_template_;
-  // Of the server's part of the memory limit.
+  // Part of what the memory limit reserves for the server.
   static constexpr size_t kGrammarBytes = size_t{8} << 20;
   const std::shared_ptr<GrammarMemory> grammar_memory_ =
       std::make_shared<GrammarMemory>(kGrammarBytes);

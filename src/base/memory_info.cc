@@ -43,7 +43,8 @@ int64_t SumOfStat(const std::string& directory, std::initializer_list<const char
   return sum;
 }
 
-// What the group may take at most: v2 slows down whoever passes memory.high until it hardly runs.
+// The group's limit. Under v2 that is also memory.high: the kernel slows a group above it down
+// until it hardly runs.
 std::optional<int64_t> LimitOfGroup(const std::string& directory, bool is_v2) {
   if (!is_v2) return ReadNumberFile(directory + "/memory.limit_in_bytes");
   const auto most = ReadNumberFile(directory + "/memory.max");
@@ -67,8 +68,8 @@ uint64_t LoadedFileBytes() {
   return bytes;
 }
 
-// Left to the rest of the machine where the user sets no limit: one part in so many of what is
-// available, at most so much.
+// Where the user sets no limit, the rest of the machine keeps 1 / kMarginShare of the available
+// memory, but not more than kMostMarginBytes.
 constexpr uint64_t kMarginShare = 8;
 constexpr uint64_t kMostMarginBytes = uint64_t{256} << 20;
 

@@ -16,7 +16,7 @@ uint64_t AvailableMemoryBytes();
 std::optional<uint64_t> CgroupHeadroomBytes(const std::string& directory, bool is_v2);
 
 // The most that this process could ever have: the machine's memory, or what the groups around it
-// are limited to. Whoever takes more is killed by the system.
+// are limited to. The system kills a process that takes more.
 uint64_t MemoryLimitBytes();
 
 // A memory limit for those who give none: what is resident and available now, less a margin for the

@@ -13,8 +13,8 @@
 namespace hearth::cli {
 namespace {
 
-// An answer should have room for so many tokens before old turns are kept, but for a quarter of the
-// context where that is less.
+// An answer should have room for this many tokens before old turns are kept, but for a quarter of
+// the context where that is less.
 constexpr int64_t kAnswerTokens = 512;
 // What a model's template may take of the memory limit: for itself, and for every byte of the
 // conversation, which becomes four in each of some copies.

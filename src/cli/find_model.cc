@@ -48,7 +48,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Where Hugging Face's tools keep the token of whoever logged in.
+// Where Hugging Face's tools keep the token after a login.
 std::string TokenPath() {
   if (const std::string path = Variable("HF_TOKEN_PATH"); !path.empty()) return path;
   if (const std::string home = Variable("HF_HOME"); !home.empty()) return home + "/token";

@@ -139,8 +139,8 @@ std::string PlanText(const PlannedRun& run) {
 void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
   command
       .add_option("--min-speed", arguments.wishes.min_speed,
-                  "the least memory for so many tokens per second, instead of the fastest within "
-                  "the memory")
+                  "plan for this speed in the least memory, instead of for the highest speed "
+                  "within the limit")
       ->option_text("TOK_S")
       ->check(NumberIn(1e-3, 1e6));
   command.add_option("--cores", arguments.cores, "processors that may be used, such as 0,2-5")

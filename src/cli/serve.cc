@@ -44,7 +44,7 @@ struct ServeArguments {
   bool verbose = false;
 };
 
-// Whoever may read the keys may use the server.
+// Anybody who can read the keys can use the server.
 void WarnOfReaders(const std::string& key_file) {
   using std::filesystem::perms;
   std::error_code ignored;

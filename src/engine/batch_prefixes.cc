@@ -82,7 +82,7 @@ bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) co
   if (request.has_begun || request.needs_whole_prompt()) return false;
   const int64_t known = prefixes_.LongestCommon(request.history);
   for (const auto& other : running_) {
-    if (other.get() == &request) return false;  // those behind wait for this one
+    if (other.get() == &request) return false;  // later ones wait for this one
     const bool is_in_prompt = !other->is_generating && (other->has_begun || other->restore);
     if (!is_in_prompt && std::find(pass.begin(), pass.end(), other.get()) == pass.end()) continue;
     const int64_t common = CommonPrefix(other->history, request.history);

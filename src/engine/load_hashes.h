@@ -27,14 +27,14 @@ class LoadHashes {
   // The bytes of a chunk; waits until those before it in its tensor have come, or Stop. Throws
   // Error(kCorrupt) where the tensor ends and is not what was written.
   void Add(const LoadChunk& chunk, std::span<const std::byte> stored);
-  // Lets go whoever waits: a thread has failed.
+  // Wakes all threads that wait: a thread has failed.
   void Stop();
 
  private:
   struct State {
     uint64_t stated = 0;
     uint64_t done_bytes = 0;  // guarded by mutex_
-    ChecksumStream hash;      // of whoever has the next bytes
+    ChecksumStream hash;      // only the thread with the tensor's next bytes touches it
   };
 
   const GgufFile& file_;

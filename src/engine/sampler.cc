@@ -75,8 +75,9 @@ void Sampler::ReadLogits(std::span<const float> logits) {
     candidates_[i] = {static_cast<TokenId>(i), logits[i]};
   }
   // What a damaged model computed is not to be trusted where it is a number either.
-  if (!any_finite || !all_numbers)
+  if (!any_finite || !all_numbers) {
     throw Error(ErrorCode::kCorrupt, "model", "its logits are not numbers");
+  }
 }
 
 void Sampler::Forbid(const TokenMask& allowed) {

@@ -35,9 +35,9 @@ struct TopicMap {
   void WriteTo(GgufMetadata* metadata) const;
 };
 
-// Which walk is for what. Speeds and hit rates would flatter whoever learned from the tokens that
-// they are measured on: `bench` takes walk 0, and the following ones for sequences beside it; what
-// is learned (records for plans, profiles) comes from a walk that it never gets to.
+// Which walk is for what. Speeds and hit rates would flatter a plan or profile that learned from
+// the tokens that they are measured on: `bench` takes walk 0, and the following ones for sequences
+// beside it; what is learned (records for plans, profiles) comes from a walk that it never gets to.
 inline constexpr uint64_t kBenchWalk = 0;
 inline constexpr uint64_t kLearningWalk = uint64_t{1} << 32;
 

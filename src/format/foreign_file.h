@@ -1,5 +1,5 @@
-// What a path leads to that is no model file, for messages that say what to do. Internal to format/
-// and prepare/.
+// What a path leads to that is not a model file, for messages that say what to do. Internal to
+// format/ and prepare/.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ForeignFile {
 inline constexpr size_t kForeignHeadBytes = 64;
 std::string ReadHead(const BlockReader& file);
 
-// Recognizes what is no text by its first bytes (a Git LFS pointer, HTML, archives, GGUF, ...);
+// Recognizes what is not a text by its first bytes (a Git LFS pointer, HTML, archives, GGUF, ...);
 // nothing where they are unknown. `file_bytes` is the size of the whole file.
 std::optional<ForeignFile> RecognizeSignature(std::string_view head, uint64_t file_bytes);
 

@@ -32,7 +32,7 @@ bool IsSafePath(std::string_view path);
 
 // One model of a repository: a GGUF file, or all files of a split set.
 struct ModelFiles {
-  std::string label;  // what names it behind OWNER/REPO: the quantization, or the file where others
+  std::string label;  // what names it after OWNER/REPO: the quantization, or the file where others
                       // have the same
   std::string quant;  // empty: the name does not tell
   std::vector<std::string> paths;  // by part

@@ -71,7 +71,7 @@ void PartialFile::Clear() {
 }
 
 void PartialFile::Finish() {
-  // EINVAL: what has no disk behind it.
+  // EINVAL: a file that is not on a disk.
   if (fdatasync(handle_.get()) != 0 && errno != EINVAL) Fail("write", errno);
   if (std::rename(partial_path_.c_str(), final_path_.c_str()) != 0) Fail("be renamed", errno);
 }

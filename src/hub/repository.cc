@@ -62,7 +62,9 @@ std::string Encoded(std::string_view path) {
 
 nlohmann::json ParseAnswer(const std::string& json, const std::string& where) {
   nlohmann::json answer = ReadJsonDocument(json, where, ErrorCode::kCorrupt);
-  if (answer.is_discarded()) throw Error(ErrorCode::kCorrupt, where, "the hub's answer is no JSON");
+  if (answer.is_discarded()) {
+    throw Error(ErrorCode::kCorrupt, where, "the hub's answer is not JSON");
+  }
   return answer;
 }
 

@@ -117,7 +117,8 @@ RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length
   return rope;
 }
 
-// Whether a layer of the file has a tensor of this name. Whoever has it in one must have it in all.
+// Whether a layer of the file has a tensor of this name. A file that has it in one layer must have
+// it in all.
 bool HasLayerTensor(const GgufFile& file, std::string_view name) {
   return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const GgufTensor& tensor) {
     return tensor.name.starts_with("blk.") && tensor.name.ends_with(name) &&

@@ -225,7 +225,7 @@ ExecutionPlan ReadPlan(const std::string& path) {
   std::string text(static_cast<size_t>(bytes), '\0');
   file.read(text.data(), bytes);
   const json document = ReadJsonDocument(text, path, ErrorCode::kCorrupt);
-  if (document.is_discarded()) throw Error(ErrorCode::kCorrupt, path, "this is no JSON document");
+  if (document.is_discarded()) throw Error(ErrorCode::kCorrupt, path, "is not a JSON document");
   return PlanFromJson(document, path);
 }
 

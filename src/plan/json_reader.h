@@ -32,7 +32,7 @@ class JsonTreeReader final : public nlohmann::json_sax<Json> {
   using Base = nlohmann::json_sax<Json>;
   JsonTreeReader(const JsonLimits& limits, const FailFn& fail) : limits_(limits), fail_(fail) {}
 
-  // Discarded where the text is no JSON in UTF-8.
+  // Discarded where the text is not JSON in UTF-8.
   Json Read(std::string_view text) {
     const bool is_good = Json::sax_parse(text.begin(), text.end(), this);
     return is_good ? std::move(root_) : Json(Json::value_t::discarded);
@@ -106,7 +106,7 @@ class JsonTreeReader final : public nlohmann::json_sax<Json> {
   size_t num_values_ = 0;
 };
 
-// The document; discarded where the text is no JSON in UTF-8. fail(const std::string& why) is
+// The document; discarded where the text is not JSON in UTF-8. fail(const std::string& why) is
 // called where it passes a limit, and must throw.
 template <typename Json, typename FailFn>
 Json ReadJson(std::string_view text, const JsonLimits& limits, const FailFn& fail) {

@@ -230,7 +230,7 @@ std::optional<AccessRecord> ReadAccessRecord(const std::string& stem, uint64_t m
   if (!std::filesystem::exists(path) || !std::filesystem::exists(TracePath(stem, mode))) return {};
   std::ifstream file(path);
   const nlohmann::json document = nlohmann::json::parse(file, nullptr, false);
-  if (!document.is_object()) throw Error(ErrorCode::kCorrupt, path, "this is no JSON object");
+  if (!document.is_object()) throw Error(ErrorCode::kCorrupt, path, "is not a JSON object");
   const auto says = [&](const char* name, const std::string& expected) {
     const auto found = document.find(name);
     if (found != document.end() && *found == expected) return;

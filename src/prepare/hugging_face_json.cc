@@ -92,7 +92,7 @@ std::string PlaceOf(std::string_view text, size_t byte) {
   return fmt::format("line {}, column {}", lines + 1, before.size() - line_begin + 1);
 }
 
-// Why it is no JSON, with the place.
+// Why it is not JSON, with the place.
 [[noreturn]] void RefuseText(const std::string& path, const std::string& text) {
   size_t byte = text.size();
   try {
@@ -100,7 +100,8 @@ std::string PlaceOf(std::string_view text, size_t byte) {
   } catch (const Json::parse_error& error) {
     byte = error.byte;
   }
-  throw Error(ErrorCode::kCorrupt, path, "is no JSON: it goes wrong at " + PlaceOf(text, byte));
+  throw Error(ErrorCode::kCorrupt, path,
+              "is not JSON: the first error is at " + PlaceOf(text, byte));
 }
 
 }  // namespace
@@ -135,7 +136,7 @@ Json ReadPublishedJson(const std::string& path, uint64_t max_bytes) {
 
 PublishedJson PublishedJson::Read(const std::string& path, uint64_t max_bytes) {
   Json json = ReadPublishedJson(path, max_bytes);
-  if (!json.is_object()) throw Error(ErrorCode::kCorrupt, path, "is no JSON object");
+  if (!json.is_object()) throw Error(ErrorCode::kCorrupt, path, "is not a JSON object");
   return {path, std::move(json)};
 }
 

@@ -242,7 +242,7 @@ TEST_F(ModelFolderTest, NumbersThatAreNotFiniteAreRead) {
     EXPECT_THAT(message("hidden_act", value), HasSubstr("'hidden_act': expected a text"));
   }
   EXPECT_THAT(message("initializer_range", "nan"),
-              HasSubstr("is no JSON: it goes wrong at line 1"));
+              HasSubstr("is not JSON: the first error is at line 1"));
   EXPECT_THAT(message("initializer_range", "\n\n oops"), HasSubstr("at line 3, column 2"));
 }
 

@@ -45,7 +45,7 @@ class MessageReader {
   }
 
   [[noreturn]] void Fail() const {
-    throw Error(ErrorCode::kCorrupt, path_, "is no SentencePiece model, or is cut short");
+    throw Error(ErrorCode::kCorrupt, path_, "is not a SentencePiece model, or is cut short");
   }
 
  private:

@@ -21,9 +21,9 @@ struct SentencePieceModel {
   bool add_dummy_prefix = true;
 };
 
-// `bytes` is the whole file; `path` begins messages. Throws Error(kCorrupt) for what is no such
-// message, and Error(kUnsupported), naming it, for a model that is no BPE or that changes texts
-// before it cuts them.
+// `bytes` is the whole file; `path` begins messages. Throws Error(kCorrupt) where it is not such a
+// message, and Error(kUnsupported), naming the kind, for a model that is not BPE or that changes
+// texts before it cuts them.
 SentencePieceModel ParseSentencePieceModel(const std::string& bytes, const std::string& path);
 
 }  // namespace hearth

@@ -15,7 +15,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Tokens may be parts of characters: what is no UTF-8 is replaced, never an error.
+// Tokens may be parts of characters: invalid UTF-8 is replaced, never an error.
 std::string Dump(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -26,7 +26,7 @@ constexpr size_t kMuchMemory = size_t{1} << 20;
 constexpr size_t kShortAnswer = size_t{4} << 10;
 // In the system's buffer of a connection; it takes twice as much.
 constexpr int kSystemUnsentBytes = 64 << 10;
-// Who has a place for a question of how the server is, no more.
+// A guest may ask how the server is, and gets this much time for it.
 constexpr std::chrono::milliseconds kGuestTime{2000};
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr char kAll[] = "*";
 // How long a browser need not ask again, in seconds.
 constexpr char kMaxAge[] = "86400";
 
-// Scheme, "://" and a host, perhaps with a port, as browsers write it: no path behind it.
+// Scheme, "://" and a host, perhaps with a port, as browsers write it: without a path.
 bool IsOrigin(std::string_view text) {
   if (text == kAll || text == "null") return true;
   const size_t colon = text.find("://");

@@ -125,7 +125,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
 void GenerationExchange::Begin() {
   const std::shared_ptr<Reply> reply = reply_;  // which lives although it may abandon this
   if (settings_.stream) {
-    // The head tells clients, and whoever is between, that an answer comes, however long it waits.
+    // The head tells clients and proxies that an answer comes, however long it waits.
     is_streaming_ = true;
     reply->BeginStream();
   }

@@ -32,7 +32,7 @@ struct ExchangeContext {
   int64_t active = 0;  // requests of the model that have not ended; on the server's thread
 };
 
-// Makes the writer of a request, of which the prompt has so many tokens.
+// Makes the writer of a request (prompt_tokens: its prompt's).
 using NewWriterFn =
     std::function<std::unique_ptr<AnswerWriter>(const AnswerHead& head, int64_t prompt_tokens)>;
 

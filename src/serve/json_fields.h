@@ -14,7 +14,7 @@ namespace hearth::serve {
 // In the order of the document, which means something in schemas.
 using Json = nlohmann::ordered_json;
 
-// The document of a request body. Throws RequestError for what is no JSON in UTF-8, naming an
+// The document of a request body. Throws RequestError where it is not JSON in UTF-8, naming an
 // escape that is half of a character, for nesting past 32 levels, more than 2^17 values and more
 // than 1024 members of one object, which no request needs.
 Json ParseBody(std::string_view body);

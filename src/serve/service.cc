@@ -17,7 +17,7 @@
 namespace hearth::serve {
 namespace {
 
-// Of what is held for clients, one part in so many may be conversations of the Responses API.
+// Conversations of the Responses API may take 1 / kStoredShare of what is held for clients.
 constexpr size_t kStoredShare = 4;
 // What is below it has errors of its own form.
 constexpr char kMessagesPath[] = "/v1/messages";

@@ -102,7 +102,7 @@ void FileWriter::DropCached() {
 
 void FileWriter::Sync() {
   Flush();
-  // EINVAL: what has no disk behind it.
+  // EINVAL: a file that is not on a disk.
   if (fdatasync(fd_) != 0 && errno != EINVAL) ThrowIo(path_, "write", errno);
 }
 

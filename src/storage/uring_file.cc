@@ -34,7 +34,7 @@ int InitRing(unsigned entries, io_uring* ring) {
   return -io_uring_queue_init(entries, ring, 0);
 }
 
-// Some sandboxes permit to make a ring, but not to enter it.
+// Some sandboxes allow a process to make a ring, but not to enter it.
 int TryRing(io_uring* ring) {
   int result = 0;
   io_uring_prep_nop(io_uring_get_sqe(ring));

@@ -89,7 +89,7 @@ class Grammar {
     Symbol item;
     uint32_t first_rule = 0;
     uint32_t last = 0;        // n of the whole
-    uint32_t may_end_at = 0;  // it may end where at most so many are left
+    uint32_t may_end_at = 0;  // it may end where no more than this many are left
     uint32_t first_order = 0;
     bool is_bounded = false;
     bool item_may_be_empty = false;

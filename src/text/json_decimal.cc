@@ -12,7 +12,7 @@ namespace {
 using Symbol = Grammar::Symbol;
 using Sequence = GrammarBuilder::Sequence;
 
-// Two numbers of at most so many digits that differ read as two doubles.
+// Different numbers of at most this many digits read as different doubles.
 constexpr size_t kExactDigits = 15;
 
 Decimal Trimmed(Decimal decimal) {

@@ -22,9 +22,9 @@ std::shared_ptr<const Grammar> JsonObjectGrammar();
 // Knows the assertions of Draft 2020-12 except "contains", "if" and references that are dynamic or
 // leave the document; "not" of types, values and a required name; "oneOf" where no document can be
 // of two; "uniqueItems" where the items are listed; "multipleOf" of whole numbers and parts of 1;
-// patterns and formats as json_string_pattern.h says. What is no assertion is an annotation. Throws
-// Error(kUnsupported) that names what is not known, Error(kInvalidArgument) for what is no schema
-// or allows nothing, both saying where in the schema that is, and Error(kOutOfBudget) where
+// patterns and formats as json_string_pattern.h says. Other keywords are annotations. Throws
+// Error(kUnsupported) that names what is not known, Error(kInvalidArgument) for what is not a
+// schema or allows nothing, both saying where in the schema that is, and Error(kOutOfBudget) where
 // `memory` (null: without bound) has no room. What it takes of that is counted before it is taken.
 std::shared_ptr<const Grammar> JsonSchemaGrammar(std::string_view schema,
                                                  std::shared_ptr<GrammarMemory> memory = nullptr);

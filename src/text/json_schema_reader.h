@@ -23,7 +23,7 @@ class SchemaReader {
 
   // A document keeps to all of the schemas where it keeps to one of the shapes. Throws
   // Error(kUnsupported) for what cannot be kept to, among it "oneOf" of schemas that may allow the
-  // same document, and Error(kInvalidArgument) for what is no schema.
+  // same document, and Error(kInvalidArgument) for what is not a schema.
   std::vector<SchemaShape> Shapes(const SchemaSet& set);
   // Whether the value keeps to all of them, as grammars take it: never where it does not.
   bool Accepts(const SchemaSet& set, const SchemaJson& value);

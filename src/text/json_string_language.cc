@@ -19,7 +19,7 @@ constexpr uint32_t kLast = 0x10FFFF;
 constexpr size_t kMostPositions = 20'000;  // of one pattern
 constexpr size_t kMostPlaces = 3'000;      // of all together
 constexpr int64_t kMostWork = 3'000'000;   // positions looked at
-// Of a bound that is far away, so many characters past what must be are kept.
+// A bound that is far away is kept as this many characters more than are required.
 constexpr int64_t kFarBounds[] = {400, 60};
 
 std::string EscapedCharacter(uint32_t c) {

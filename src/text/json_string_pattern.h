@@ -15,7 +15,7 @@ namespace hearth {
 // \W \S, classes, groups without or with a name, "|", * + ? {n} {n,} {n,m} (also lazy, which
 // matches the same), "^" and "$" at the ends of the whole or of one of its alternatives, and
 // "(?=" and "(?!" after "^". Classes that exclude, and ".", take no control characters here. Throws
-// Error(kUnsupported) that names anything else, Error(kInvalidArgument) for what is no pattern.
+// Error(kUnsupported) that names anything else, Error(kInvalidArgument) for what is not a pattern.
 Grammar::Symbol StringOfPattern(GrammarBuilder& builder, JsonGrammarParts& parts,
                                 std::string_view pattern);
 

@@ -25,7 +25,7 @@ struct PatternBranch {
   bool at_start = false;  // "^"
   bool at_end = false;    // "$"
   std::vector<PatternNode> items;
-  std::vector<PatternCondition> conditions;  // "(?=" and "(?!" behind "^": they hold besides
+  std::vector<PatternCondition> conditions;  // "(?=" and "(?!" after "^": they must hold too
 };
 
 // What a text must, or must not, begin with.

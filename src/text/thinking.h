@@ -26,7 +26,7 @@ std::optional<Thinking> DetectThinking(std::string_view jinja_template);
 // of these marks. Nothing where it has none: the prompt ends with one that is closed.
 std::optional<Thinking> ThinkingAfter(Thinking marks, const std::vector<ChatPiece>& pieces);
 
-// Answers that are texts of `answer` behind a block of any text. Where the block is not open they
+// Answers that are texts of `answer` after a block of any text. Where the block is not open they
 // may do without one. Marks that are control tokens of the model stand as such (ControlTokenBytes).
 // Throws Error(kUnsupported) where that is too large a grammar.
 std::shared_ptr<const Grammar> BehindThinking(const Grammar& answer, const Thinking& thinking,

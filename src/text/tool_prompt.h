@@ -34,7 +34,8 @@ bool MentionsTools(const std::vector<ChatMessage>& messages);
 // The functions and messages as the JSON that templates take for "tools" and "messages". Results of
 // tools have the name of their function too.
 std::string ToolsJson(const std::vector<ToolFunction>& functions);
-// Arguments that are no JSON object, because an answer was cut off, are a text; empty ones are {}.
+// Arguments that are not a JSON object, because an answer was cut off, are a text; empty ones are
+// {}.
 std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMessageStyle& style);
 
 // The first call whose arguments are neither empty nor a JSON object, as the path of its arguments

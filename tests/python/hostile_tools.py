@@ -14,7 +14,7 @@ GROUPS_V2 = "/sys/fs/cgroup"
 
 
 class MemoryGroup:
-    """A memory cgroup (v1 or v2) of so many bytes; without one where none can be made here."""
+    """A memory cgroup (v1 or v2) with a limit in bytes; without one where none can be made here."""
 
     def __init__(self, limit_bytes):
         is_v1 = os.path.exists(f"{GROUPS_V1}/memory.limit_in_bytes")
@@ -118,7 +118,7 @@ def p99(times):
 
 
 def at_once(count, attack):
-    """Runs attack() on so many threads; what they returned or raised."""
+    """Runs attack() on `threads` threads; returns what they returned or raised."""
     results = []
 
     def one():

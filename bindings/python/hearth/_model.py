@@ -82,7 +82,7 @@ class Model:
         return Stats(**self._native.stats())
 
     def tokenize(self, text: str, *, as_prompt: bool = False) -> list[int]:
-        """Token ids; as_prompt: behind the token that texts begin with, where the model has one."""
+        """Token ids; as_prompt: after the token that texts begin with, where the model has one."""
         return self._native.tokenize(_arguments.text(text, "text"), bool(as_prompt))
 
     def detokenize(self, tokens: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Tokens may be parts of characters: what is no UTF-8 is replaced, never an error.
+// Tokens may be parts of characters: invalid UTF-8 is replaced, never an error.
 std::string Dump(const json& document) {
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -62,7 +62,8 @@ std::string ToolUseId(const std::string& call_id) {
   return "toolu_" + call_id.substr(underscore == std::string::npos ? 0 : underscore + 1);
 }
 
-// The arguments of a call; what is no JSON object, of a call that was cut, is shown as text.
+// The arguments of a call; those of a call that was cut are not a JSON object and are shown as
+// text.
 json InputOf(const std::string& arguments) {
   json input = json::parse(arguments.empty() ? "{}" : arguments, nullptr, false);
   if (input.is_object()) return input;

@@ -6,7 +6,7 @@
 namespace hearth::serve {
 namespace {
 
-// Tokens may be parts of characters: what is no UTF-8 is replaced, never an error.
+// Tokens may be parts of characters: invalid UTF-8 is replaced, never an error.
 std::string Dump(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -118,7 +118,7 @@ function drawFormula(span) {
                                          maxSize: 20, maxExpand: 200});
     if (displayMode) span.tabIndex = 0;
   } catch {
-    span.textContent = text;  // what is no formula is shown as it was written
+    span.textContent = text;  // a text that is not a formula is shown as it was written
   }
 }
 

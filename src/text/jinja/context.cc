@@ -23,7 +23,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit JsonReader(Heap& heap) : heap_(heap) {}
 
-  // Throws Error(kInvalidArgument) where the text is no JSON.
+  // Throws Error(kInvalidArgument) where the text is not JSON.
   Value Read(std::string_view json, std::string_view where) {
     json_ = json;
     where_ = where;

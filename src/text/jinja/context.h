@@ -20,7 +20,7 @@ class Context {
   ~Context();
 
   // The members of a JSON object, in its order. `where` begins messages. Throws
-  // Error(kInvalidArgument) for text that is no JSON object, or nested deeper than 200 levels.
+  // Error(kInvalidArgument) for text that is not a JSON object, or nested deeper than 200 levels.
   static Context FromJson(std::string_view json, std::string_view where);
 
   // Each replaces what was there.

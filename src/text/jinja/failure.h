@@ -23,7 +23,7 @@ class LimitExceeded : public Failure {
   using Failure::Failure;
 };
 
-// Whoever grants memory to renderings has no more to give now.
+// The owner of the memory for renderings has no more to give now.
 class MemoryRefused : public LimitExceeded {
  public:
   using LimitExceeded::LimitExceeded;

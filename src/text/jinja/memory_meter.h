@@ -16,7 +16,7 @@
 
 namespace hearth::jinja {
 
-// Asked whether so many bytes in all may be held.
+// Asked whether `bytes` in all may be held.
 using MayHoldFn = std::function<bool(size_t bytes)>;
 
 // Used by one thread at a time.

@@ -41,7 +41,7 @@ Text TitleParts(TextView text) {
   return out;
 }
 
-// Joined of parts, so that it is no Markup.
+// Joined from parts, so that it is not Markup.
 Value TitleFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   Parameters("title", arguments, {});
   const Text text = Str(runtime, value);
