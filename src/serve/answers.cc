@@ -5,35 +5,28 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "serve/json_fields.h"
 #include "serve/request_error.h"
 
 namespace hearth::serve {
 namespace {
 
-using json = nlohmann::ordered_json;
-
-// Tokens may be parts of characters: invalid UTF-8 is replaced, never an error.
-std::string Dump(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-// Behind the items before it.
+// After the items before it.
 void AppendItem(std::string& list, const std::string& item) {
   if (!list.empty()) list += ',';
   list += item;
 }
 
 // A JSON object with one more member, whose value is JSON already.
-std::string WithMember(const json& object, const char* name, const std::string& value) {
-  std::string text = Dump(object);
+std::string WithMember(const Json& object, const char* name, const std::string& value) {
+  std::string text = JsonText(object);
   text.pop_back();
   return text + ",\"" + name + "\":" + value + "}";
 }
 
-json FinishWord(const Answer& answer) {
+Json FinishWord(const Answer& answer) {
   if (!answer.finish_reason) return nullptr;
   if (*answer.finish_reason == api::FinishReason::kLength) return "length";
   return answer.ends_in_calls ? "tool_calls" : "stop";
@@ -44,13 +37,13 @@ double Logprob(float logprob) {
   return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0;
 }
 
-json Bytes(const std::string& bytes) {
-  json list = json::array();
+Json Bytes(const std::string& bytes) {
+  Json list = Json::array();
   for (const char byte : bytes) list.push_back(static_cast<uint8_t>(byte));
   return list;
 }
 
-json ChatScore(const NamedScore& score) {
+Json ChatScore(const NamedScore& score) {
   return {
       {"token", score.bytes}, {"logprob", Logprob(score.logprob)}, {"bytes", Bytes(score.bytes)}};
 }
@@ -60,10 +53,10 @@ std::string ChatScores(const Answer& answer) {
   if (!answer.scores) return "null";
   std::string content;
   for (const NamedToken& named : *answer.scores) {
-    json token = ChatScore(named.token);
-    token["top_logprobs"] = json::array();
+    Json token = ChatScore(named.token);
+    token["top_logprobs"] = Json::array();
     for (const NamedScore& top : named.top) token["top_logprobs"].push_back(ChatScore(top));
-    AppendItem(content, Dump(token));
+    AppendItem(content, JsonText(token));
   }
   return R"({"content":[)" + content + R"(],"refusal":null})";
 }
@@ -73,7 +66,7 @@ std::string CompletionScores(const Answer& answer) {
   std::string tokens, logprobs, tops, offsets;
   size_t offset = answer.text_offset;
   for (const NamedToken& named : *answer.scores) {
-    AppendItem(tokens, Dump(named.token.bytes));
+    AppendItem(tokens, JsonText(named.token.bytes));
     AppendItem(offsets, std::to_string(offset));
     offset += CountCharacters(named.token.bytes);
     if (!named.has_score) {
@@ -81,25 +74,25 @@ std::string CompletionScores(const Answer& answer) {
       AppendItem(tops, "null");
       continue;
     }
-    AppendItem(logprobs, Dump(Logprob(named.token.logprob)));
+    AppendItem(logprobs, JsonText(Logprob(named.token.logprob)));
     // The token that was chosen is among them even where others were likelier.
-    json top = json::object();
+    Json top = Json::object();
     for (const NamedScore& score : named.top) top[score.bytes] = Logprob(score.logprob);
     top[named.token.bytes] = Logprob(named.token.logprob);
-    AppendItem(tops, Dump(top));
+    AppendItem(tops, JsonText(top));
   }
   return R"({"tokens":[)" + tokens + R"(],"token_logprobs":[)" + logprobs +
          R"(],"top_logprobs":[)" + tops + R"(],"text_offset":[)" + offsets + "]}";
 }
 
-json UsageJson(const Usage& usage) {
+Json UsageJson(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
-json HeadJson(const AnswerHead& head, bool is_chunk) {
+Json HeadJson(const AnswerHead& head, bool is_chunk) {
   const char* object = head.kind == AnswerKind::kCompletion ? "text_completion"
                        : is_chunk                           ? "chat.completion.chunk"
                                                             : "chat.completion";
@@ -107,12 +100,12 @@ json HeadJson(const AnswerHead& head, bool is_chunk) {
 }
 
 // The calls of a message, or of a part of one, which counts them.
-json CallsJson(const std::vector<CallOfTool>& calls, bool is_part) {
-  json list = json::array();
+Json CallsJson(const std::vector<CallOfTool>& calls, bool is_part) {
+  Json list = Json::array();
   for (const CallOfTool& call : calls) {
-    json entry = json::object();
+    Json entry = Json::object();
     if (is_part) entry["index"] = call.index;
-    json function = json::object();
+    Json function = Json::object();
     if (!call.name.empty()) {
       entry["id"] = call.id;
       entry["type"] = "function";
@@ -126,13 +119,13 @@ json CallsJson(const std::vector<CallOfTool>& calls, bool is_part) {
 }
 
 // What is said beside calls: null where that is nothing.
-json ContentJson(const Answer& answer) {
+Json ContentJson(const Answer& answer) {
   if (answer.text.empty() && !answer.calls.empty()) return nullptr;
   return answer.text;
 }
 
-json MessageJson(const Answer& answer) {
-  json message = {{"role", "assistant"}, {"content", ContentJson(answer)}, {"refusal", nullptr}};
+Json MessageJson(const Answer& answer) {
+  Json message = {{"role", "assistant"}, {"content", ContentJson(answer)}, {"refusal", nullptr}};
   if (!answer.thoughts.empty()) message["reasoning_content"] = answer.thoughts;
   if (!answer.calls.empty()) message["tool_calls"] = CallsJson(answer.calls, false);
   return message;
@@ -145,7 +138,7 @@ std::string CompletionChoice(const Answer& answer) {
 }
 
 // `name`: "message" or "delta".
-std::string ChatChoice(const Answer& answer, const char* name, json message) {
+std::string ChatChoice(const Answer& answer, const char* name, Json message) {
   return WithMember(
       {{"index", answer.index}, {name, std::move(message)}, {"finish_reason", FinishWord(answer)}},
       "logprobs", ChatScores(answer));
@@ -176,7 +169,7 @@ std::string NumbersText(const std::vector<float>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ","));
 }
 
-json SessionsJson(const api::Stats& stats) {
+Json SessionsJson(const api::Stats& stats) {
   return {{"files", stats.sessions},
           {"bytes", stats.session_bytes},
           {"saved", stats.sessions_saved},
@@ -189,7 +182,7 @@ json SessionsJson(const api::Stats& stats) {
           {"failed", stats.sessions_failed}};
 }
 
-json ModelJson(const std::string& model, int64_t created, int64_t context) {
+Json ModelJson(const std::string& model, int64_t created, int64_t context) {
   return {{"id", model},
           {"object", "model"},
           {"created", created},
@@ -199,9 +192,9 @@ json ModelJson(const std::string& model, int64_t created, int64_t context) {
 
 bool IsUtf8(const std::string& text) {
   try {
-    static_cast<void>(json(text).dump());
+    static_cast<void>(Json(text).dump());
     return true;
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     return false;
   }
 }
@@ -222,19 +215,19 @@ std::string AnswerDocument(const AnswerHead& head, const std::vector<Answer>& an
                             ? CompletionChoice(answer)
                             : ChatChoice(answer, "message", MessageJson(answer)));
   }
-  json document = HeadJson(head, false);
+  Json document = HeadJson(head, false);
   document["usage"] = UsageJson(usage);
   return WithMember(document, "choices", "[" + choices + "]");
 }
 
 std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool first,
                           bool usage_follows) {
-  json document = HeadJson(head, true);
+  Json document = HeadJson(head, true);
   if (usage_follows) document["usage"] = nullptr;
   if (head.kind == AnswerKind::kCompletion) {
     return WithMember(document, "choices", "[" + CompletionChoice(delta) + "]");
   }
-  json content = json::object();
+  Json content = Json::object();
   if (first) content["role"] = "assistant";
   if (first || !delta.text.empty()) content["content"] = ContentJson(delta);
   if (!delta.thoughts.empty()) content["reasoning_content"] = delta.thoughts;
@@ -243,10 +236,10 @@ std::string ChunkDocument(const AnswerHead& head, const Answer& delta, bool firs
 }
 
 std::string UsageDocument(const AnswerHead& head, const Usage& usage) {
-  json document = HeadJson(head, true);
-  document["choices"] = json::array();
+  Json document = HeadJson(head, true);
+  document["choices"] = Json::array();
   document["usage"] = UsageJson(usage);
-  return Dump(document);
+  return JsonText(document);
 }
 
 std::string EmbeddingsDocument(const std::string& model, const std::vector<Embedding>& embeddings,
@@ -254,9 +247,9 @@ std::string EmbeddingsDocument(const std::string& model, const std::vector<Embed
   std::string data;
   for (size_t i = 0; i < embeddings.size(); ++i) {
     const std::vector<float>& vector = embeddings[i].vector;
-    const json head = {{"object", "embedding"}, {"index", i}};
+    const Json head = {{"object", "embedding"}, {"index", i}};
     AppendItem(data, WithMember(head, "embedding",
-                                as_base64 ? Dump(Base64(vector)) : NumbersText(vector)));
+                                as_base64 ? JsonText(Base64(vector)) : NumbersText(vector)));
   }
   return WithMember(
       {{"object", "list"},
@@ -266,11 +259,12 @@ std::string EmbeddingsDocument(const std::string& model, const std::vector<Embed
 }
 
 std::string ModelsDocument(const std::string& model, int64_t created, int64_t context) {
-  return Dump({{"object", "list"}, {"data", json::array({ModelJson(model, created, context)})}});
+  return JsonText(
+      {{"object", "list"}, {"data", Json::array({ModelJson(model, created, context)})}});
 }
 
 std::string ModelDocument(const std::string& model, int64_t created, int64_t context) {
-  return Dump(ModelJson(model, created, context));
+  return JsonText(ModelJson(model, created, context));
 }
 
 std::string TokensDocument(const std::vector<api::TokenId>& tokens,
@@ -280,7 +274,7 @@ std::string TokensDocument(const std::vector<api::TokenId>& tokens,
     if (piece_of) {
       const std::string piece = piece_of(token);
       AppendItem(list,
-                 Dump({{"id", token}, {"piece", IsUtf8(piece) ? json(piece) : Bytes(piece)}}));
+                 JsonText({{"id", token}, {"piece", IsUtf8(piece) ? Json(piece) : Bytes(piece)}}));
     } else {
       AppendItem(list, std::to_string(token));
     }
@@ -293,58 +287,58 @@ std::string TokensDocument(const std::vector<api::TokenId>& tokens,
   return R"({"tokens":[)" + list + "]}";
 }
 
-std::string ContentDocument(const std::string& content) { return Dump({{"content", content}}); }
+std::string ContentDocument(const std::string& content) { return JsonText({{"content", content}}); }
 
 std::string StatsDocument(const std::string& name, const api::ModelInfo& info,
                           const api::Stats& stats) {
-  return Dump({{"model",
-                {{"name", name},
-                 {"architecture", info.architecture},
-                 {"mode", info.mode},
-                 {"instruction_set", info.instruction_set},
-                 {"threads", info.threads},
-                 {"context", info.context},
-                 {"vocab_size", info.vocab_size},
-                 {"embedding_size", info.embedding_size},
-                 {"is_streamed", info.is_streamed}}},
-               {"requests",
-                {{"running", stats.running},
-                 {"waiting", stats.waiting},
-                 {"parallel", info.parallel},
-                 {"queue", info.queue}}},
-               {"tokens",
-                {{"prompt", stats.prompt_tokens},
-                 {"reused", stats.reused_tokens},
-                 {"generated", stats.generated_tokens}}},
-               {"passes",
-                {{"prefill", stats.prefill_passes},
-                 {"prefill_seconds", stats.prefill_seconds},
-                 {"decode", stats.decode_passes},
-                 {"decode_seconds", stats.decode_seconds},
-                 {"failed", stats.failed_passes}}},
-               {"memory",
-                {{"limit_bytes", info.memory_limit_bytes},
-                 {"resident_bytes", stats.resident_bytes},
-                 {"ledger", stats.ledger},
-                 {"kv_pages", stats.kv_pages},
-                 {"kv_pages_free", stats.kv_pages_free},
-                 {"kv_pages_promised", stats.kv_pages_promised}}},
-               {"io",
-                {{"neurons", stats.neurons},
-                 {"pinned", stats.neurons_pinned},
-                 {"cached", stats.neurons_cached},
-                 {"read", stats.neurons_read},
-                 {"hit_rate", stats.hit_rate()},
-                 {"decode_reads", stats.decode_reads},
-                 {"decode_bytes_read", stats.decode_bytes_read},
-                 {"bytes_read", stats.bytes_read}}},
-               {"sessions", SessionsJson(stats)},
-               {"fault", stats.fault.empty() ? json(nullptr) : json(stats.fault)}});
+  return JsonText({{"model",
+                    {{"name", name},
+                     {"architecture", info.architecture},
+                     {"mode", info.mode},
+                     {"instruction_set", info.instruction_set},
+                     {"threads", info.threads},
+                     {"context", info.context},
+                     {"vocab_size", info.vocab_size},
+                     {"embedding_size", info.embedding_size},
+                     {"is_streamed", info.is_streamed}}},
+                   {"requests",
+                    {{"running", stats.running},
+                     {"waiting", stats.waiting},
+                     {"parallel", info.parallel},
+                     {"queue", info.queue}}},
+                   {"tokens",
+                    {{"prompt", stats.prompt_tokens},
+                     {"reused", stats.reused_tokens},
+                     {"generated", stats.generated_tokens}}},
+                   {"passes",
+                    {{"prefill", stats.prefill_passes},
+                     {"prefill_seconds", stats.prefill_seconds},
+                     {"decode", stats.decode_passes},
+                     {"decode_seconds", stats.decode_seconds},
+                     {"failed", stats.failed_passes}}},
+                   {"memory",
+                    {{"limit_bytes", info.memory_limit_bytes},
+                     {"resident_bytes", stats.resident_bytes},
+                     {"ledger", stats.ledger},
+                     {"kv_pages", stats.kv_pages},
+                     {"kv_pages_free", stats.kv_pages_free},
+                     {"kv_pages_promised", stats.kv_pages_promised}}},
+                   {"io",
+                    {{"neurons", stats.neurons},
+                     {"pinned", stats.neurons_pinned},
+                     {"cached", stats.neurons_cached},
+                     {"read", stats.neurons_read},
+                     {"hit_rate", stats.hit_rate()},
+                     {"decode_reads", stats.decode_reads},
+                     {"decode_bytes_read", stats.decode_bytes_read},
+                     {"bytes_read", stats.bytes_read}}},
+                   {"sessions", SessionsJson(stats)},
+                   {"fault", stats.fault.empty() ? Json(nullptr) : Json(stats.fault)}});
 }
 
 std::string NeuronsDocument(const api::NeuronPicture& picture, bool is_streamed) {
-  if (picture.layers == 0) return Dump({{"shape", nullptr}, {"last_pass", nullptr}});
-  json last = nullptr;
+  if (picture.layers == 0) return JsonText({{"shape", nullptr}, {"last_pass", nullptr}});
+  Json last = nullptr;
   if (picture.pass > 0) {
     last = {{"pass", picture.pass},
             {"tokens", picture.tokens},
@@ -352,20 +346,20 @@ std::string NeuronsDocument(const api::NeuronPicture& picture, bool is_streamed)
             {"cached", Base64(picture.cached)},
             {"read", Base64(picture.read)}};
   }
-  return Dump({{"shape",
-                {{"layers", picture.layers},
-                 {"columns", picture.columns},
-                 {"experts", picture.experts},
-                 {"neurons", picture.neurons},
-                 {"pinned_neurons", picture.pinned_neurons},
-                 {"is_streamed", is_streamed}}},
-               {"last_pass", std::move(last)}});
+  return JsonText({{"shape",
+                    {{"layers", picture.layers},
+                     {"columns", picture.columns},
+                     {"experts", picture.experts},
+                     {"neurons", picture.neurons},
+                     {"pinned_neurons", picture.pinned_neurons},
+                     {"is_streamed", is_streamed}}},
+                   {"last_pass", std::move(last)}});
 }
 
 std::string HealthDocument(const std::string& status, const std::string& message) {
-  json document = {{"status", status}};
+  Json document = {{"status", status}};
   if (!message.empty()) document["message"] = message;
-  return Dump(document);
+  return JsonText(document);
 }
 
 }  // namespace hearth::serve

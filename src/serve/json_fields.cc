@@ -69,6 +69,10 @@ Json ParseBody(std::string_view body) {
   throw RequestError(Status::kBadRequest, "request body: " + words, "", "invalid_json");
 }
 
+std::string JsonText(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 size_t DocumentBytes(std::string_view body) {
   // A value, its place in a list or beside its key, and what the allocator takes for one.
   constexpr size_t kValueBytes = 96;

@@ -19,6 +19,10 @@ using Json = nlohmann::ordered_json;
 // than 1024 members of one object, which no request needs.
 Json ParseBody(std::string_view body);
 
+// A document as it is sent. Texts of tokens may be parts of characters: what is not UTF-8 is
+// replaced, never an error.
+std::string JsonText(const Json& document);
+
 // The most that ParseBody may take for it, about.
 size_t DocumentBytes(std::string_view body);
 // The value of a whole number, however it is written: 12 and 12.0. Nothing for others, and for

@@ -1,6 +1,6 @@
 #include "serve/request_error.h"
 
-#include <nlohmann/json.hpp>
+#include "serve/json_fields.h"
 
 namespace hearth::serve {
 namespace {
@@ -53,12 +53,12 @@ std::string FieldOf(std::string_view words) {
 }  // namespace
 
 std::string RequestError::ToJson() const {
-  const nlohmann::ordered_json document = {{"error",
-                                            {{"message", what()},
-                                             {"type", TypeOf(status_)},
-                                             {"param", OrNull(param_)},
-                                             {"code", OrNull(code_)}}}};
-  return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const Json document = {{"error",
+                          {{"message", what()},
+                           {"type", TypeOf(status_)},
+                           {"param", OrNull(param_)},
+                           {"code", OrNull(code_)}}}};
+  return JsonText(document);
 }
 
 RequestError Overloaded() {

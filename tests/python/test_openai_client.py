@@ -211,10 +211,13 @@ class OpenAiClientTest(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as bad:
             self.chat(temperature=1, top_p=7)
         self.assertEqual(bad.exception.param, "top_p")
-        with self.assertRaises(openai.NotFoundError):
-            self.client.chat.completions.create(model="other", messages=QUESTION)
         with self.assertRaises(openai.BadRequestError):
             self.chat(extra_body={"invented": 1})
+
+    def test_any_model_name_is_answered_by_the_one_there_is(self):
+        answer = self.client.chat.completions.create(model="gpt-4o", messages=QUESTION,
+                                                     max_tokens=1)
+        self.assertEqual(answer.model, self.model)
 
     def test_a_stream_that_is_closed_ends(self):
         stream = self.client.chat.completions.create(model=self.model, messages=QUESTION,

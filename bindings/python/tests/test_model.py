@@ -26,8 +26,8 @@ def code_of(raised: pytest.ExceptionInfo[hearth.Error]) -> ErrorCode:
 
 def test_says_what_the_command_line_says(stories: hearth.Model, stories_path: Path) -> None:
     result = stories.generate("Once upon a time", max_tokens=40, sampling=Sampling(seed=7)).result()
-    said = run_hearth("run", str(stories_path), "-p", "Once upon a time", "-n", "40", "--seed", "7",
-                      "--json")
+    said = run_hearth("run", str(stories_path), "--raw", "-p", "Once upon a time", "-n", "40",
+                      "--seed", "7", "--json")
     document = json.loads(said.stdout)
     assert result.text == document["text"]
     assert result.finish_reason == document["finish_reason"]

@@ -1,18 +1,12 @@
 #include "serve/doors/messages_writer.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "serve/json_fields.h"
+
 namespace hearth::serve {
 namespace {
-
-using json = nlohmann::ordered_json;
-
-// Tokens may be parts of characters: invalid UTF-8 is replaced, never an error.
-std::string Dump(const json& document) {
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 const char* ErrorType(Status status) {
   switch (status) {
@@ -37,23 +31,27 @@ const char* ErrorType(Status status) {
 
 // {"type": "error", "error": {"type", "message"}}.
 std::string ErrorDocumentOf(Status status, const std::string& message) {
-  return Dump({{"type", "error"}, {"error", {{"type", ErrorType(status)}, {"message", message}}}});
+  return JsonText(
+      {{"type", "error"}, {"error", {{"type", ErrorType(status)}, {"message", message}}}});
 }
 
-json UsageOf(const Usage& usage) {
+Json UsageOf(const Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
           {"cache_creation_input_tokens", 0},
           {"cache_read_input_tokens", usage.cached_tokens},
           {"output_tokens", usage.completion_tokens}};
 }
 
-// Why an answer ended; null while it goes on. The text it ended at is the second.
-std::pair<json, json> StopOf(const Answer& answer) {
-  if (!answer.finish_reason) return {nullptr, nullptr};
-  if (*answer.finish_reason == api::FinishReason::kLength) return {"max_tokens", nullptr};
-  if (answer.ends_in_calls) return {"tool_use", nullptr};
-  if (!answer.stop_text.empty()) return {"stop_sequence", answer.stop_text};
-  return {"end_turn", nullptr};
+// Why an answer ended, null while it goes on, and the text that it ended at.
+Json StopOf(const Answer& answer) {
+  const auto stop = [](const Json& reason, const Json& text) {
+    return Json{{"stop_reason", reason}, {"stop_sequence", text}};
+  };
+  if (!answer.finish_reason) return stop(nullptr, nullptr);
+  if (*answer.finish_reason == api::FinishReason::kLength) return stop("max_tokens", nullptr);
+  if (answer.ends_in_calls) return stop("tool_use", nullptr);
+  if (!answer.stop_text.empty()) return stop("stop_sequence", answer.stop_text);
+  return stop("end_turn", nullptr);
 }
 
 // What the API calls the id of a call.
@@ -64,8 +62,8 @@ std::string ToolUseId(const std::string& call_id) {
 
 // The arguments of a call; those of a call that was cut are not a JSON object and are shown as
 // text.
-json InputOf(const std::string& arguments) {
-  json input = json::parse(arguments.empty() ? "{}" : arguments, nullptr, false);
+Json InputOf(const std::string& arguments) {
+  Json input = Json::parse(arguments.empty() ? "{}" : arguments, nullptr, false);
   if (input.is_object()) return input;
   return {{"_incomplete", arguments}};
 }
@@ -77,7 +75,7 @@ class MessagesReply : public Reply {
 
   void Send(Response response) override {
     if (response.status != Status::kOk) {
-      const json error = json::parse(response.body, nullptr, false);
+      const Json error = Json::parse(response.body, nullptr, false);
       const bool is_error = error.is_object() && error.contains("error");
       response.body =
           ErrorDocumentOf(response.status, is_error ? error["error"].value("message", "") : "");
@@ -101,7 +99,7 @@ class MessagesWriter : public AnswerWriter {
 
   std::string Document(const std::vector<Answer>& answers, const Usage& usage) override {
     const Answer& answer = answers.front();
-    json message = Message();
+    Json message = Message();
     if (!answer.thoughts.empty()) {
       message["content"].push_back(
           {{"type", "thinking"}, {"thinking", answer.thoughts}, {"signature", ""}});
@@ -115,18 +113,18 @@ class MessagesWriter : public AnswerWriter {
                                     {"name", call.name},
                                     {"input", InputOf(call.arguments)}});
     }
-    std::tie(message["stop_reason"], message["stop_sequence"]) = StopOf(answer);
+    message.update(StopOf(answer));
     message["usage"] = UsageOf(usage);
-    return Dump(message);
+    return JsonText(message);
   }
 
   std::vector<StreamEvent> Delta(const Answer& delta, bool first) override {
     events_.clear();
     if (first) {
-      json message = Message();
+      Json message = Message();
       message["usage"] = UsageOf({.prompt_tokens = prompt_tokens_});
       Add("message_start", {{"message", std::move(message)}});
-      Add("ping", json::object());
+      Add("ping", Json::object());
     }
     if (!delta.thoughts.empty()) {
       Open(Block::kThinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
@@ -144,10 +142,8 @@ class MessagesWriter : public AnswerWriter {
   std::vector<StreamEvent> End(const Usage& usage) override {
     events_.clear();
     Close();
-    json delta = json::object();
-    std::tie(delta["stop_reason"], delta["stop_sequence"]) = StopOf(last_);
-    Add("message_delta", {{"delta", std::move(delta)}, {"usage", UsageOf(usage)}});
-    Add("message_stop", json::object());
+    Add("message_delta", {{"delta", StopOf(last_)}, {"usage", UsageOf(usage)}});
+    Add("message_stop", Json::object());
     return std::exchange(events_, {});
   }
 
@@ -158,21 +154,21 @@ class MessagesWriter : public AnswerWriter {
  private:
   enum class Block { kNone, kThinking, kText, kCall };
 
-  json Message() const {
+  Json Message() const {
     return {{"id", head_.id},           {"type", "message"},        {"role", "assistant"},
-            {"model", head_.model},     {"content", json::array()}, {"stop_reason", nullptr},
+            {"model", head_.model},     {"content", Json::array()}, {"stop_reason", nullptr},
             {"stop_sequence", nullptr}, {"usage", nullptr}};
   }
 
-  void Add(const char* type, const json& members) {
-    json event = {{"type", type}};
+  void Add(const char* type, const Json& members) {
+    Json event = {{"type", type}};
     event.update(members);
-    events_.push_back({type, Dump(event)});
+    events_.push_back({type, JsonText(event)});
   }
-  void AddDelta(const json& delta) {
+  void AddDelta(const Json& delta) {
     Add("content_block_delta", {{"index", index_}, {"delta", delta}});
   }
-  void Open(Block kind, const json& block) {
+  void Open(Block kind, const Json& block) {
     if (open_ == kind && kind != Block::kCall) return;
     Close();
     open_ = kind;
@@ -189,7 +185,7 @@ class MessagesWriter : public AnswerWriter {
       Open(Block::kCall, {{"type", "tool_use"},
                           {"id", ToolUseId(call.id)},
                           {"name", call.name},
-                          {"input", json::object()}});
+                          {"input", Json::object()}});
     }
     if (call.arguments.empty()) return;
     AddDelta({{"type", "input_json_delta"}, {"partial_json", call.arguments}});
@@ -213,6 +209,6 @@ std::shared_ptr<Reply> ReplyOfMessages(std::shared_ptr<Reply> reply) {
   return std::make_shared<MessagesReply>(std::move(reply));
 }
 
-std::string CountedTokensDocument(int64_t tokens) { return Dump({{"input_tokens", tokens}}); }
+std::string CountedTokensDocument(int64_t tokens) { return JsonText({{"input_tokens", tokens}}); }
 
 }  // namespace hearth::serve

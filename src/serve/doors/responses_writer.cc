@@ -6,11 +6,6 @@
 namespace hearth::serve {
 namespace {
 
-// Tokens may be parts of characters: invalid UTF-8 is replaced, never an error.
-std::string Dump(const Json& document) {
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Json TextPart(const std::string& text) {
   return {{"type", "output_text"},
           {"text", text},
@@ -32,12 +27,13 @@ class ResponsesWriter : public AnswerWriter {
     if (!answer.text.empty()) output_.push_back(Message(answer.text, "completed"));
     for (const CallOfTool& call : answer.calls) output_.push_back(Call(call, "completed"));
     last_ = answer;
+    if (IsCut() && !output_.empty()) output_.back()["status"] = "incomplete";
     whole_.content = answer.text;
     for (const CallOfTool& call : answer.calls) {
       whole_.tool_calls.push_back({call.id, call.name, call.arguments});
     }
     if (store_) store_(whole_);
-    return Dump(Response(&usage));
+    return JsonText(Response(&usage));
   }
 
   std::vector<StreamEvent> Delta(const Answer& delta, bool first) override {
@@ -67,7 +63,7 @@ class ResponsesWriter : public AnswerWriter {
                   {"message", error.what()},
                   {"param", error.param().empty() ? Json(nullptr) : Json(error.param())},
                   {"sequence_number", sequence_++}};
-    return {"error", Dump(event)};
+    return {"error", JsonText(event)};
   }
 
  private:
@@ -136,7 +132,7 @@ class ResponsesWriter : public AnswerWriter {
     Json event = {{"type", type}};
     event.update(members);
     event["sequence_number"] = sequence_++;
-    events_.push_back({type, Dump(event)});
+    events_.push_back({type, JsonText(event)});
   }
   // An event about the item that is open, or a part of it.
   void AddAbout(const char* type, Json members, bool of_part) {
@@ -145,8 +141,8 @@ class ResponsesWriter : public AnswerWriter {
     event.update(members);
     Add(type, event);
   }
+  // The item before must be closed: its place decides this one's id.
   void Begin(Open kind, Json item) {
-    Close();
     open_ = kind;
     item_ = std::move(item);
     text_.clear();
@@ -155,6 +151,7 @@ class ResponsesWriter : public AnswerWriter {
 
   void AddThoughts(const std::string& thoughts) {
     if (open_ != Open::kReasoning) {
+      Close();
       Json item = Reasoning("", "in_progress");
       item["content"] = Json::array();
       Begin(Open::kReasoning, std::move(item));
@@ -164,6 +161,7 @@ class ResponsesWriter : public AnswerWriter {
   }
   void AddText(const std::string& text) {
     if (open_ != Open::kMessage) {
+      Close();
       Begin(Open::kMessage, Message("", "in_progress"));
       AddAbout("response.content_part.added", {{"part", TextPart("")}}, true);
     }
@@ -173,6 +171,7 @@ class ResponsesWriter : public AnswerWriter {
   }
   void AddCall(const CallOfTool& call) {
     if (!call.name.empty()) {
+      Close();
       call_ = {call.index, call.id, call.name, ""};
       Begin(Open::kCall, Call(call_, "in_progress"));
     }
@@ -182,7 +181,7 @@ class ResponsesWriter : public AnswerWriter {
   }
 
   void Close() {
-    const char* status = "completed";
+    const char* status = IsCut() ? "incomplete" : "completed";
     switch (std::exchange(open_, Open::kNothing)) {
       case Open::kNothing:
         return;

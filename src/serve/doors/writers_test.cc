@@ -16,16 +16,17 @@ using ::testing::ElementsAre;
 
 AnswerHead Head() { return {AnswerKind::kResponse, "resp_1", 7, "m"}; }
 
-// An answer that thinks, says something and calls a function, in five pieces.
+// An answer that thinks, says something and calls two functions, in six pieces.
 std::vector<Answer> Pieces() {
-  std::vector<Answer> pieces(5);
+  std::vector<Answer> pieces(6);
   pieces[0].thoughts = "hm";
   pieces[1].text = "So";
   pieces[2].text = " be it";
   pieces[3].calls = {{0, "call_1", "f", "{\"a\""}};
   pieces[4].calls = {{0, "", "", ":1}"}};
-  pieces[4].finish_reason = api::FinishReason::kStop;
-  pieces[4].ends_in_calls = true;
+  pieces[5].calls = {{1, "call_2", "g", "{}"}};
+  pieces[5].finish_reason = api::FinishReason::kStop;
+  pieces[5].ends_in_calls = true;
   return pieces;
 }
 
@@ -33,7 +34,7 @@ Answer Whole() {
   Answer whole;
   whole.thoughts = "hm";
   whole.text = "So be it";
-  whole.calls = {{0, "call_1", "f", "{\"a\":1}"}};
+  whole.calls = {{0, "call_1", "f", "{\"a\":1}"}, {1, "call_2", "g", "{}"}};
   whole.finish_reason = api::FinishReason::kStop;
   whole.ends_in_calls = true;
   return whole;
@@ -78,13 +79,23 @@ TEST(ResponsesWriterTest, AStreamEndsWithTheDocument) {
                   "response.content_part.done", "response.output_item.done",
                   "response.output_item.added", "response.function_call_arguments.delta",
                   "response.function_call_arguments.delta", "response.function_call_arguments.done",
+                  "response.output_item.done", "response.output_item.added",
+                  "response.function_call_arguments.delta", "response.function_call_arguments.done",
                   "response.output_item.done", "response.completed"));
-  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i]["sequence_number"], i);
+  const json& output = events.back()["response"]["output"];
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["sequence_number"], i);
+    if (!events[i].contains("output_index")) continue;
+    const std::string id =
+        events[i].contains("item") ? events[i]["item"]["id"] : events[i]["item_id"];
+    EXPECT_EQ(id, output[events[i]["output_index"].get<size_t>()]["id"]) << events[i];
+  }
   ASSERT_EQ(stored.size(), 2u);
   for (const api::ChatMessage& answer : stored) {
     EXPECT_EQ(answer.content, "So be it");
-    ASSERT_EQ(answer.tool_calls.size(), 1u);
+    ASSERT_EQ(answer.tool_calls.size(), 2u);
     EXPECT_EQ(answer.tool_calls[0].arguments, "{\"a\":1}");
+    EXPECT_EQ(answer.tool_calls[1].name, "g");
   }
 }
 
@@ -99,6 +110,7 @@ TEST(ResponsesWriterTest, CustomToolsGetTheirText) {
   const json document = json::parse(writer->Document({answer}, {}));
   EXPECT_EQ(document["output"][0]["type"], "custom_tool_call");
   EXPECT_EQ(document["output"][0]["input"], "a \"b\"");
+  EXPECT_EQ(document["output"][0]["status"], "incomplete");
   EXPECT_EQ(document["status"], "incomplete");
   EXPECT_EQ(document["incomplete_details"]["reason"], "max_output_tokens");
 }
@@ -136,6 +148,7 @@ TEST(MessagesWriterTest, BlocksAreOpenedAndClosedInOrder) {
                           "content_block_stop", "content_block_start", "content_block_delta",
                           "content_block_delta", "content_block_stop", "content_block_start",
                           "content_block_delta", "content_block_delta", "content_block_stop",
+                          "content_block_start", "content_block_delta", "content_block_stop",
                           "message_delta", "message_stop"));
   EXPECT_EQ(events[events.size() - 2]["delta"]["stop_reason"], "tool_use");
   const auto collected = NewMessagesWriter(Head(), 5);
