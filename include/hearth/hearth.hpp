@@ -46,11 +46,16 @@ const char* ErrorCodeName(ErrorCode code) noexcept;
 // what() is one sentence without a full stop.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  Error(ErrorCode code, const std::string& what, std::string field = "")
+      : std::runtime_error(what), code_(code), field_(std::move(field)) {}
   ErrorCode code() const noexcept { return code_; }
+  // The argument that it is about, as it is called here and in the HTTP API ("top_p", "prompt",
+  // "messages[1].content"); empty where it is about none.
+  const std::string& field() const noexcept { return field_; }
 
  private:
   ErrorCode code_;
+  std::string field_;
 };
 
 struct LoadOptions {

@@ -28,7 +28,8 @@ EngineOptions ToEngine(const LoadOptions& options) {
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
-      throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted");
+      throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted",
+                  "mode");
     }
   }
   return engine;
@@ -41,7 +42,8 @@ void CheckPlanIsAlone(const LoadOptions& options) {
     return;
   }
   throw Error(ErrorCode::kInvalidArgument,
-              "plan: it says how much memory, which threads, context and mode: give none of them");
+              "plan: it says how much memory, which threads, context and mode: give none of them",
+              "plan");
 }
 
 SamplingOptions ToEngine(const Sampling& sampling) {
@@ -100,13 +102,15 @@ void CheckRequest(const GenerateRequest& request, int64_t vocab_size) {
   if (top < 0 || top > GenerateRequest::kMostTopLogprobs) {
     throw Error(ErrorCode::kInvalidArgument, "top_logprobs: expected 0 to " +
                                                  std::to_string(GenerateRequest::kMostTopLogprobs) +
-                                                 ", found " + std::to_string(top));
+                                                 ", found " + std::to_string(top),
+                "top_logprobs");
   }
   for (const auto& [id, bias] : request.sampling.logit_bias) {
     if (id >= 0 && id < vocab_size) continue;
     throw Error(ErrorCode::kInvalidArgument, "logit_bias: expected token ids from 0 to " +
                                                  std::to_string(vocab_size - 1) + ", found " +
-                                                 std::to_string(id));
+                                                 std::to_string(id),
+                "logit_bias");
   }
 }
 
@@ -280,11 +284,26 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages, const Too
   });
 }
 
+// What fn throws of no other field is about the schema.
+template <typename Fn>
+auto AboutSchema(Fn&& fn) {
+  try {
+    return fn();
+  } catch (const hearth::Error& error) {
+    if (!error.field().empty()) throw;
+    const Error said = ToApi(error);
+    throw Error(said.code(), said.what(), "json_schema");
+  }
+}
+
 std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
     const std::optional<std::string>& json_schema, const std::shared_ptr<const ToolFormat>& tools,
     const std::optional<Thinking>& thinking) const {
   return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
-    auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
+    const auto grammar_of = [&] {
+      return GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
+    };
+    auto grammar = json_schema ? AboutSchema(grammar_of) : grammar_of();
     if (!grammar) return nullptr;
     if (thinking) {
       grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer(),

@@ -84,7 +84,8 @@ Error ToApi(const hearth::Error& error) {
   const auto* pair = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const CodePair& each) {
     return each.inside == error.code();
   });
-  return {pair == std::end(kCodes) ? ErrorCode::kInternal : pair->code, error.what()};
+  return {pair == std::end(kCodes) ? ErrorCode::kInternal : pair->code, error.what(),
+          error.field()};
 }
 
 Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
@@ -93,7 +94,7 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
       sessions_(std::move(sessions)),
       scheduler_(*engine_, {.most_running = parallel}, sessions_.get()) {
   if (queue < 0 || queue > kMostQueued) {
-    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "queue", "requests that may wait",
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"queue"}, "requests that may wait",
                         "0 to " + std::to_string(kMostQueued), std::to_string(queue));
   }
   const hearth::Model& model = engine_->model();

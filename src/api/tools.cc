@@ -11,8 +11,8 @@ namespace hearth::api {
 namespace {
 
 [[noreturn]] void Refuse(const std::string& name, const std::string& what) {
-  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, "function '" + Printable(name) + "'",
-                      what);
+  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"tools"},
+                      "function '" + Printable(name) + "': " + what);
 }
 
 std::vector<AnswerPart> ToApi(std::vector<hearth::AnswerPart> parts) {

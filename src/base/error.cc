@@ -42,6 +42,22 @@ Error::Error(ErrorCode code, std::string_view where, std::string_view what,
       expected_(expected),
       found_(found) {}
 
+Error::Error(ErrorCode code, Field field, std::string_view what) : Error(code, field.name, what) {
+  field_ = field.name;
+}
+
+Error::Error(ErrorCode code, Field field, std::string_view what, std::string_view expected,
+             std::string_view found)
+    : Error(code, field.name, what, expected, found) {
+  field_ = field.name;
+}
+
+std::string_view Error::problem() const noexcept {
+  std::string_view problem = what();
+  if (!where_.empty()) problem.remove_prefix(where_.size() + 2);
+  return problem;
+}
+
 std::string Printable(std::string_view text, size_t max_chars) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

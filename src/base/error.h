@@ -27,23 +27,38 @@ enum class ErrorCode {
 // Short lower-case name of a code, e.g. "corrupt"; for JSON and logs.
 std::string_view ErrorCodeName(ErrorCode code);
 
+// A setting or a field of a request, by the one name that the library, its bindings and the HTTP
+// API have for it: "top_p", "memory". A front end that has another name for it (--top-p) says that.
+struct Field {
+  std::string_view name;
+};
+
 // What happened, where, and what was expected instead. `what()` is one sentence without a full
 // stop: "model.gguf: tensor count: expected at most 65536, found 4294967295".
 class Error : public std::runtime_error {
  public:
-  // where: the file, option or tensor concerned; what: the field or the problem.
+  // where: the file or tensor concerned; what: the key or the problem.
   Error(ErrorCode code, std::string_view where, std::string_view what);
   Error(ErrorCode code, std::string_view where, std::string_view what, std::string_view expected,
+        std::string_view found);
+  // field: the setting that must change; what() begins with its name.
+  Error(ErrorCode code, Field field, std::string_view what);
+  Error(ErrorCode code, Field field, std::string_view what, std::string_view expected,
         std::string_view found);
 
   ErrorCode code() const noexcept { return code_; }
   const std::string& where() const noexcept { return where_; }
+  // The setting's name; empty where it is not about one.
+  const std::string& field() const noexcept { return field_; }
+  // what() without the file or field that it begins with.
+  std::string_view problem() const noexcept;
   const std::string& expected() const noexcept { return expected_; }
   const std::string& found() const noexcept { return found_; }
 
  private:
   ErrorCode code_;
   std::string where_;
+  std::string field_;
   std::string expected_;
   std::string found_;
 };

@@ -88,7 +88,7 @@ class ContentionMeter {
 
 WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMaxThreads)) {
   if (num_threads < 1 || num_threads > kMaxThreads) {
-    throw Error(ErrorCode::kInvalidArgument, "--threads", "number of threads", "1 to 1024",
+    throw Error(ErrorCode::kInvalidArgument, Field{"threads"}, "number of threads", "1 to 1024",
                 std::to_string(num_threads));
   }
   threads_.reserve(static_cast<size_t>(num_threads) - 1);
@@ -105,7 +105,7 @@ WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMa
   } catch (const std::system_error& error) {
     const size_t started = threads_.size() + 1;
     Stop();
-    throw Error(ErrorCode::kIo, "--threads",
+    throw Error(ErrorCode::kIo, Field{"threads"},
                 "the system started only " + std::to_string(started) + " of " +
                     std::to_string(num_threads) + " threads: " + error.what());
   }

@@ -147,7 +147,9 @@ bool ChatCommands::Run(std::string_view command) {
   try {
     (this->*found->run)(rest);
   } catch (const Error& error) {
-    PrintSentence(fmt::format("/{}: {}", name, error.what()));
+    const std::string option = OptionName(error);
+    PrintSentence(option.empty() ? fmt::format("/{}: {}", name, error.what())
+                                 : fmt::format("/{}: {}: {}", name, option, error.problem()));
   }
   return true;
 }

@@ -80,7 +80,7 @@ hub::Repository ListForHeader(hub::Hub& hub, const hub::ModelName& name) {
   } catch (const Error& error) {
     throw Error(error.code(), "",
                 fmt::format("there is no file or model '{}' here, nor on the hub: {}", name.Text(),
-                            error.what()));
+                            Sentence(error)));
   }
 }
 

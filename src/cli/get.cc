@@ -99,7 +99,7 @@ hub::FetchedModel Fetch(hub::Hub& hub, const hub::Repository& repository,
     if (!goes_on || !progress.has_some()) throw;
     throw Error(error.code(), "",
                 fmt::format("{}; what has come stays, and 'hearth get {}' goes on from there",
-                            error.what(), name));
+                            Sentence(error), name));
   }
 }
 

@@ -81,6 +81,8 @@ int main(int argc, char** argv) {
     return Fail(kExitUsage, std::string(error.what()) + " (see 'hearth help')");
   } catch (const UsageError& error) {
     return Fail(kExitUsage, error.what());
+  } catch (const Error& error) {
+    return Fail(kExitFailed, Sentence(error));
   } catch (const std::bad_alloc&) {
     return Fail(kExitFailed, "the system has no more memory to give");
   } catch (const std::exception& error) {

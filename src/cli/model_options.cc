@@ -53,7 +53,7 @@ CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivatio
             try {
               given = ParseActivation(text);
             } catch (const Error& error) {
-              throw UsageError(std::string("--") + error.what());
+              throw UsageError(Sentence(error));
             }
           },
           "of the FFNs, where the file does not say it (default silu); fatrelu's T is the gate's "

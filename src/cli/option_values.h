@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 
 namespace hearth::cli {
 
@@ -18,7 +19,7 @@ auto AsUsage(Parse&& parse) {
   try {
     return std::forward<Parse>(parse)();
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kInvalidArgument) throw UsageError(error.what());
+    if (error.code() == ErrorCode::kInvalidArgument) throw UsageError(Sentence(error));
     throw;
   }
 }

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -38,6 +39,23 @@ void WriteOutput(std::string_view text) {
 }
 
 void PrintNotice(std::string_view text) noexcept { WriteAll(STDERR_FILENO, text); }
+
+std::string OptionName(const Error& error) {
+  std::string name = error.field();
+  // What a command writes itself, which no option sets.
+  for (const char* own : {"messages", "tools", "chat_template_kwargs", "json_schema"}) {
+    if (name.starts_with(own)) return "";
+  }
+  if (name == "temperature") return "temp";
+  if (name == "context") return "ctx";
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string Sentence(const Error& error) {
+  const std::string name = OptionName(error);
+  return name.empty() ? error.what() : fmt::format("--{}: {}", name, error.problem());
+}
 
 void PrintSentence(std::string_view sentence) {
   std::string line = "hearth: ";

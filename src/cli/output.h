@@ -1,7 +1,10 @@
 // What a command prints.
 #pragma once
 
+#include <string>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace hearth::cli {
 
@@ -16,6 +19,12 @@ void PrintNotice(std::string_view text) noexcept;
 // Writes "hearth: SENTENCE" as one line of standard error. It may quote the name of a file or an
 // argument: control bytes, which a terminal would obey, become \xNN.
 void PrintSentence(std::string_view sentence);
+
+// What the command line calls the setting that an error is about, without the dashes; empty where
+// it is about none.
+std::string OptionName(const Error& error);
+// An error in the words of the command line: a setting is its option (--top-p).
+std::string Sentence(const Error& error);
 
 // Opens /dev/null, in the direction that fails, where the program was started with standard input,
 // output or error closed. Otherwise the next file opened would take the number, and what is meant

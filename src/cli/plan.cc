@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/find_model.h"
 #include "cli/option_values.h"
 #include "cli/plan_model.h"
@@ -55,7 +56,7 @@ int PlanRemote(PlanCommand& options, const hub::ModelName& remote) {
   } catch (const UsageError& error) {
     throw UsageError(WithName(error.what(), header.path(), remote.Text()));
   } catch (const Error& error) {
-    throw Error(error.code(), "", WithName(error.what(), header.path(), remote.Text()));
+    throw Error(error.code(), "", WithName(Sentence(error), header.path(), remote.Text()));
   }
 }
 

@@ -63,8 +63,8 @@ BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, Sessio
   // Each adds a token to a pass, which has no more tokens than the context.
   const int64_t most = engine.forward().limits().max_tokens;
   if (limits.most_running < 1 || limits.most_running > most) {
-    throw Error(ErrorCode::kInvalidArgument, "--parallel",
-                fmt::format("requests that run together with --ctx {}", engine.context()),
+    throw Error(ErrorCode::kInvalidArgument, Field{"parallel"},
+                fmt::format("requests that run together with a context of {}", engine.context()),
                 fmt::format("1 to {}", most), std::to_string(limits.most_running));
   }
 }
@@ -73,14 +73,14 @@ BatchScheduler::~BatchScheduler() = default;
 
 void BatchScheduler::Check(const BatchRequest& request) const {
   const auto count = std::ssize(request.prompt);
-  if (count == 0) throw Error(ErrorCode::kInvalidArgument, "prompt", "it has no tokens");
+  if (count == 0) throw Error(ErrorCode::kInvalidArgument, Field{"prompt"}, "it has no tokens");
   if (count > engine_.context()) {
     throw ContextFull("prompt", engine_.context(), std::to_string(count));
   }
   const auto vocabulary = static_cast<int64_t>(engine_.model().tokenizer().vocab_size());
   for (const TokenId token : request.prompt) {
     if (token >= 0 && token < vocabulary) continue;
-    throw Error(ErrorCode::kInvalidArgument, "prompt", "token id",
+    throw Error(ErrorCode::kInvalidArgument, Field{"prompt"}, "token id",
                 "0 to " + std::to_string(vocabulary - 1), std::to_string(token));
   }
   if (request.wants_embedding) {

@@ -369,8 +369,8 @@ TEST(BatchSchedulerTest, RefusesWhatCanNeverRun) {
       BatchScheduler(*engine, {.most_running = most_running});
       ADD_FAILURE() << most_running;
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("--parallel"),
-                                                 ::testing::HasSubstr("--ctx 128")));
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("parallel: "),
+                                                 ::testing::HasSubstr("context of 128")));
     }
   }
 }

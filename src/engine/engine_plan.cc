@@ -28,12 +28,12 @@ constexpr uint64_t kProgramDriftBytes = uint64_t{2} << 20;
 int64_t ChooseContext(const EngineOptions& options, const ModelSpec& spec,
                       const std::string& path) {
   if (options.context < 0) {
-    throw Error(ErrorCode::kInvalidArgument, "--ctx", "tokens", "at least 1",
+    throw Error(ErrorCode::kInvalidArgument, Field{"context"}, "tokens", "at least 1",
                 std::to_string(options.context));
   }
   if (options.context == 0) return std::min(spec.context_length, kDefaultContext);
   if (options.context > spec.context_length) {
-    throw Error(ErrorCode::kInvalidArgument, "--ctx",
+    throw Error(ErrorCode::kInvalidArgument, Field{"context"},
                 fmt::format("{} was made for at most {} tokens", path, spec.context_length),
                 fmt::format("at most {}", spec.context_length), std::to_string(options.context));
   }
@@ -224,10 +224,12 @@ void CheckBudget(const EnginePlan& plan, const std::string& path) {
   }
   const bool chooses_context = plan.ledger.contains("reserved");  // whoever reserves something
   const uint64_t mib = (needed + kProgramDriftBytes + (uint64_t{1} << 20) - 1) >> 20;
-  throw Error(ErrorCode::kOutOfBudget, plan.limit_is_users ? "--memory" : "memory",
-              fmt::format("{} does not fit into {}: the smallest that can is {}M ({}){}", path,
-                          FormatSize(plan.limit_bytes), mib, parts,
-                          chooses_context ? "" : "; a smaller --ctx needs less"));
+  const std::string what =
+      fmt::format("{} does not fit into {}: the smallest that can is {}M ({}){}", path,
+                  FormatSize(plan.limit_bytes), mib, parts,
+                  chooses_context ? "" : "; a smaller context needs less");
+  if (plan.limit_is_users) throw Error(ErrorCode::kOutOfBudget, Field{"memory"}, what);
+  throw Error(ErrorCode::kOutOfBudget, "memory", what);
 }
 
 }  // namespace hearth

@@ -21,10 +21,10 @@ std::vector<FfnMode> ModesOfPacked(FfnActivation activation, bool has_predictors
 std::string MissingForMode(FfnMode mode, FfnActivation activation) {
   if (!CanSkipNeurons(activation)) {
     return fmt::format(
-        "--mode {} leaves out neurons that add nothing, and with {} all add something",
+        "mode {} leaves out neurons that add nothing, and with {} all add something",
         FfnModeName(mode), FfnActivationName(activation));
   }
-  return fmt::format("--mode {} needs predictors, which hearth pack makes from a --text",
+  return fmt::format("mode {} needs predictors, which hearth pack makes from a text",
                      FfnModeName(mode));
 }
 
@@ -49,7 +49,7 @@ FfnMode ResolveMode(const GgufFile& file, const LoadPlan& plan, std::optional<Ff
         ErrorCode::kUnsupported, file.path(),
         plan.is_packed
             ? MissingForMode(*wanted, plan.spec.layers.front().ffn.activation)
-            : fmt::format("--mode {} needs single neurons: hearth pack makes a file that has them",
+            : fmt::format("mode {} needs single neurons: hearth pack makes a file that has them",
                           FfnModeName(*wanted)));
   }
   return *wanted;

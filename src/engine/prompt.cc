@@ -39,7 +39,7 @@ int64_t LeastTokens(const Tokenizer& tokenizer, size_t text_bytes) {
 }
 
 Error ContextFull(std::string_view what, int64_t context, std::string_view found) {
-  return {ErrorCode::kContextFull, what,
+  return {ErrorCode::kContextFull, Field{what},
           fmt::format("This model's maximum context length is {} tokens, but the {} {} {} tokens",
                       context, what, what == "messages" ? "have" : "has", found)};
 }

@@ -9,9 +9,9 @@
 namespace hearth {
 namespace {
 
-void CheckRange(const char* option, float value, float low, float high) {
+void CheckRange(const char* field, float value, float low, float high) {
   if (!(value >= low && value <= high)) {
-    throw Error(ErrorCode::kInvalidArgument, option, "value",
+    throw Error(ErrorCode::kInvalidArgument, Field{field}, "value",
                 std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
   }
 }
@@ -19,17 +19,17 @@ void CheckRange(const char* option, float value, float low, float high) {
 }  // namespace
 
 void ValidateSampling(const SamplingOptions& options) {
-  CheckRange("--temp", options.temperature, 0, 100);
-  CheckRange("--top-k", static_cast<float>(options.top_k), 0, 1e9f);
-  CheckRange("--top-p", options.top_p, 0, 1);
-  CheckRange("--min-p", options.min_p, 0, 1);
-  CheckRange("--repetition-penalty", options.repetition_penalty, 0.01f, 100);
-  CheckRange("--repetition-window", static_cast<float>(options.repetition_window), -1, 1e9f);
-  CheckRange("--frequency-penalty", options.frequency_penalty, -100, 100);
-  CheckRange("--presence-penalty", options.presence_penalty, -100, 100);
+  CheckRange("temperature", options.temperature, 0, 100);
+  CheckRange("top_k", static_cast<float>(options.top_k), 0, 1e9f);
+  CheckRange("top_p", options.top_p, 0, 1);
+  CheckRange("min_p", options.min_p, 0, 1);
+  CheckRange("repetition_penalty", options.repetition_penalty, 0.01f, 100);
+  CheckRange("repetition_window", static_cast<float>(options.repetition_window), -1, 1e9f);
+  CheckRange("frequency_penalty", options.frequency_penalty, -100, 100);
+  CheckRange("presence_penalty", options.presence_penalty, -100, 100);
   for (const auto& [id, bias] : options.logit_bias) {
     if (std::isfinite(bias) || bias == -INFINITY) continue;
-    throw Error(ErrorCode::kInvalidArgument, "--logit-bias", "value of token " + std::to_string(id),
+    throw Error(ErrorCode::kInvalidArgument, Field{"logit_bias"}, "value of token " + std::to_string(id),
                 "a finite number or -inf", std::to_string(bias));
   }
 }
@@ -88,7 +88,7 @@ void Sampler::Forbid(const TokenMask& allowed) {
 
 void Sampler::RefuseForbidden(const Candidate& best) {
   if (best.value > -INFINITY) return;
-  throw Error(ErrorCode::kInvalidArgument, "--logit-bias", "it leaves no token to choose");
+  throw Error(ErrorCode::kInvalidArgument, Field{"logit_bias"}, "it leaves no token to choose");
 }
 
 void Sampler::ApplyPenalties(std::span<const TokenId> history, size_t generated) {

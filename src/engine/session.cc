@@ -61,10 +61,10 @@ bool Session::Prefill(std::span<const TokenId> prompt, const GenerateOptions& op
                       PhaseTime& time) {
   const auto context = static_cast<size_t>(engine_.context());
   if (prompt.empty() && history_.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "prompt", "it has no tokens");
+    throw Error(ErrorCode::kInvalidArgument, Field{"prompt"}, "it has no tokens");
   }
   if (history_.size() + prompt.size() > context) {
-    throw Error(ErrorCode::kContextFull, "prompt", "tokens, with what went before",
+    throw Error(ErrorCode::kContextFull, Field{"prompt"}, "tokens, with what went before",
                 "at most " + std::to_string(context) + " (the context)",
                 std::to_string(history_.size() + prompt.size()));
   }

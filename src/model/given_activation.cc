@@ -17,7 +17,7 @@ namespace hearth {
 namespace {
 
 [[noreturn]] void RefuseText(std::string_view text) {
-  throw Error(ErrorCode::kInvalidArgument, "activation",
+  throw Error(ErrorCode::kInvalidArgument, Field{"activation"},
               text == "gelu" ? "gelu cannot be run yet" : "name of an FFN activation",
               kGivenActivationNames, "'" + Printable(text) + "'");
 }

@@ -12,7 +12,7 @@ const kernels::KernelTable& ChooseKernels(std::string_view isa) {
   if (const kernels::KernelTable* table = kernels::FindKernels(isa, features)) return *table;
   std::string known = "auto";
   for (const std::string& name : UsableIsaNames()) known += ", " + name;
-  throw Error(ErrorCode::kInvalidArgument, "--isa", "instruction set",
+  throw Error(ErrorCode::kInvalidArgument, Field{"isa"}, "instruction set",
               "one that runs on this processor (" + known + ")", "'" + Printable(isa) + "'");
 }
 

@@ -135,7 +135,7 @@ SimDevice ResolveSimDevice(const std::string& name_or_path) {
   const bool is_path =
       name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
   if (!is_path) {
-    throw Error(ErrorCode::kNotFound, "--device", "device",
+    throw Error(ErrorCode::kNotFound, Field{"device"}, "device",
                 fmt::format("a JSON file or one of {}", fmt::join(SimDeviceNames(), ", ")),
                 "'" + Printable(name_or_path) + "'");
   }

@@ -38,13 +38,13 @@ uint64_t AttentionBytes(const ModelShape& shape, DType quant) {
 
 std::vector<double> RatesOfLaw(const ModelShape& shape, const AssumedRates& assumed) {
   if (!(assumed.active >= 0.001 && assumed.active <= 0.9)) {
-    throw Error(ErrorCode::kInvalidArgument, "--active", "share of the neurons", "0.001 to 0.9",
+    throw Error(ErrorCode::kInvalidArgument, Field{"active"}, "share of the neurons", "0.001 to 0.9",
                 fmt::format("{:.3g}", assumed.active));
   }
   const SkewRange range = SkewRangeOf(assumed.active);
   const double skew = assumed.skew.value_or(std::max(kDefaultPlacementSkew, range.least));
   if (!(skew >= range.least && skew <= range.greatest)) {
-    throw Error(ErrorCode::kInvalidArgument, "--skew", "share of the neurons",
+    throw Error(ErrorCode::kInvalidArgument, Field{"skew"}, "share of the neurons",
                 fmt::format("{:.3g} to {:.3g}", range.least, range.greatest),
                 fmt::format("{:.3g}", skew));
   }
@@ -100,11 +100,11 @@ void CheckProfileFits(const GgufFile& file, const PlacementModel& model,
   if (!same_model || profile.num_layers != model.num_layers ||
       profile.ffns_per_layer() != model.ffns_per_layer ||
       profile.intermediate_size != model.neurons) {
-    throw Error(ErrorCode::kInvalidArgument, "--profile",
+    throw Error(ErrorCode::kInvalidArgument, Field{"profile"},
                 fmt::format("it is of {}, another model", Printable(profile.model_name)));
   }
   if (profile.text_tokens == 0) {
-    throw Error(ErrorCode::kInvalidArgument, "--profile", "it holds no tokens");
+    throw Error(ErrorCode::kInvalidArgument, Field{"profile"}, "it holds no tokens");
   }
 }
 
@@ -131,8 +131,8 @@ void TakeRates(const GgufFile& file, const FfnSpec& ffn, PlacementModel& model) 
                   file.metadata().FindString("general.name") != nullptr
                       ? Printable(*file.metadata().FindString("general.name"))
                       : "model",
-                  "the file does not say how often its neurons fire: add --profile, of hearth "
-                  "profile");
+                  "the file does not say how often its neurons fire: give a profile, which "
+                  "hearth profile makes");
     }
     std::vector<float> stored(neurons * static_cast<size_t>(model.ffns_per_layer));
     if (tensor->bytes != stored.size() * sizeof(float)) {

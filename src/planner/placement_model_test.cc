@@ -124,15 +124,15 @@ TEST(PlacementModelTest, SaysWhatHasNoRoom) {
 TEST(PlacementModelTest, RefusesRatesThatCannotBe) {
   const ModelShape shape = FindPlannedShape("opt-13b");
   EXPECT_THAT(ErrorOf([&] { PlacementModelOf(shape, DType::kQ4_0, {.active = 0}); }),
-              HasSubstr("--active"));
+              HasSubstr("active: "));
   EXPECT_THAT(
       ErrorOf([&] { PlacementModelOf(shape, DType::kQ4_0, {.active = 0.1, .skew = 0.01}); }),
-      HasSubstr("--skew"));
+      HasSubstr("skew: "));
 }
 
 TEST(PlacementModelTest, ReadsRatesOfAProfileOfTheSameModel) {
   const GgufFile file = GgufFile::Open(SourcePath("models/hearth-stories-5m.gguf"));
-  EXPECT_THAT(ErrorOf([&] { PlacementModelOf(file, nullptr); }), HasSubstr("--profile"));
+  EXPECT_THAT(ErrorOf([&] { PlacementModelOf(file, nullptr); }), HasSubstr("profile: "));
   ModelProfile profile;
   profile.model_hash = 1;
   EXPECT_THAT(ErrorOf([&] { PlacementModelOf(file, &profile); }), HasSubstr("another model"));

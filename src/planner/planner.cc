@@ -138,7 +138,7 @@ class Planner {
 
   [[noreturn]] void RefuseMemory() const {
     const uint64_t mib = (SmallestLimit() >> 20) + 1;
-    throw Error(ErrorCode::kOutOfBudget, "--memory",
+    throw Error(ErrorCode::kOutOfBudget, Field{"memory"},
                 fmt::format("{} does not fit into {}: the smallest that can is {}M", request_.model,
                             FormatSize(Most()), mib));
   }
@@ -352,7 +352,7 @@ class Planner {
       more = fmt::format("with all {} of it in memory it decodes at {:.1f}", FormatSize(resident),
                          all->cost.tok_s());
     }
-    throw Error(ErrorCode::kOutOfBudget, "--min-speed",
+    throw Error(ErrorCode::kOutOfBudget, Field{"min_speed"},
                 fmt::format("{:.1f} tok/s cannot be had within {}: the fastest is {:.1f} tok/s; {}",
                             tok_s, FormatSize(most), best->cost.tok_s(), more));
   }

@@ -314,7 +314,7 @@ uint64_t SimCacheBytes(const SimModel& model, SimPipeline pipeline, uint64_t mem
   const uint64_t resident = pipeline == SimPipeline::kMmap ? model.dense_bytes + model.runtime_bytes
                                                            : model.resident_bytes();
   if (memory_bytes <= resident) {
-    throw Error(ErrorCode::kOutOfBudget, "--memory",
+    throw Error(ErrorCode::kOutOfBudget, Field{"memory"},
                 fmt::format("{} are not enough for what must be in memory beside neurons: {}M are",
                             FormatSize(memory_bytes), (resident >> 20) + 1));
   }

@@ -90,9 +90,9 @@ class ChanceTable {
   std::array<uint32_t, static_cast<size_t>(2 * kMost * kSteps)> chances_;
 };
 
-void CheckRange(const char* what, double value, double low, double high) {
+void CheckRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return;
-  throw Error(ErrorCode::kInvalidArgument, "simulate", what, fmt::format("{} to {}", low, high),
+  throw Error(ErrorCode::kInvalidArgument, Field{field}, "value", fmt::format("{} to {}", low, high),
               fmt::format("{}", value));
 }
 
@@ -136,7 +136,7 @@ SyntheticAccesses::SyntheticAccesses(const SimModel& model, const SyntheticOptio
   if (profile != nullptr) {
     if (profile->num_layers != model.num_layers || profile->ffns_per_layer() != model.num_experts ||
         profile->intermediate_size != model.neurons) {
-      throw Error(ErrorCode::kInvalidArgument, "--profile",
+      throw Error(ErrorCode::kInvalidArgument, Field{"profile"},
                   fmt::format("it is of {}, whose sizes are not those of {}",
                               Printable(profile->model_name), Printable(model.name)));
     }
@@ -144,9 +144,9 @@ SyntheticAccesses::SyntheticAccesses(const SimModel& model, const SyntheticOptio
       thresholds_.push_back(ThresholdsOf(RatesOfProfile(ffn)));
     }
   } else {
-    CheckRange("--active", options.active, 0.001, 0.7);
+    CheckRange("active", options.active, 0.001, 0.7);
     const SkewRange range = SkewRangeOf(options.active);
-    CheckRange("--skew", options.skew, range.least, range.greatest);
+    CheckRange("skew", options.skew, range.least, range.greatest);
     thresholds_.push_back(ThresholdsOf(PowerLawRates(model.neurons, options.active, options.skew)));
   }
   topic_ = static_cast<int64_t>(walk_.NextBelow(static_cast<uint64_t>(options.topics)));
@@ -223,7 +223,7 @@ RecordedAccesses::RecordedAccesses(const SimModel& model, const AccessSequence& 
     : sequence_(sequence) {
   if (sequence.num_layers != model.num_layers || sequence.num_experts != model.num_experts ||
       sequence.num_neurons != model.neurons) {
-    throw Error(ErrorCode::kInvalidArgument, "--trace",
+    throw Error(ErrorCode::kInvalidArgument, Field{"trace"},
                 fmt::format("{} layers of {} FFNs of {} neurons", model.num_layers,
                             model.num_experts, model.neurons),
                 "those of the shape",

@@ -284,7 +284,7 @@ TEST(SimulatorTest, ReplaysARecordedSequence) {
   EXPECT_THAT(SimErrorOf([&] { Simulate(FlatDevice(1e9, 1e8), model, options, again); }),
               HasSubstr("before any is measured"));
   sequence.num_neurons = 1024;
-  EXPECT_THAT(SimErrorOf([&] { RecordedAccesses(model, sequence); }), HasSubstr("--trace"));
+  EXPECT_THAT(SimErrorOf([&] { RecordedAccesses(model, sequence); }), HasSubstr("trace: "));
 }
 
 TEST(SimulatorTest, WholeExpertsAreReadAndComputedAsOne) {
@@ -316,7 +316,7 @@ TEST(SimulatorTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(SimErrorOf([&] { SimCacheBytes(model, SimPipeline::kCluster, 1 << 20); }),
               HasSubstr("must be in memory"));
   EXPECT_THAT(SimErrorOf([&] { SyntheticAccesses(model, {.active = 0}, nullptr); }),
-              HasSubstr("--active"));
+              HasSubstr("active: "));
   EXPECT_THAT(SimErrorOf([&] { SyntheticAccesses(model, {.topic_share = 1}, nullptr); }),
               HasSubstr("topic share"));
   SimOptions options;

@@ -99,11 +99,12 @@ PackMemory PackMemory::Plan(const PackPlan& plan, const Terms& terms) {
   const uint64_t least = std::min(most, static_cast<uint64_t>(kMinRange)) * row_bytes;
   memory.down_bytes = least;
   if (needed() > terms.limit_bytes) {
-    throw Error(ErrorCode::kOutOfBudget, terms.limit_counts_page_cache ? "--memory" : "memory",
-                fmt::format("{} is too little to pack this model with {} threads: the smallest "
-                            "that can is {}M",
-                            FormatSize(terms.limit_bytes), terms.threads,
-                            ((needed() + ProgramDriftBytes(terms.used_bytes)) >> 20) + 1));
+    const std::string what = fmt::format(
+        "{} is too little to pack this model with {} threads: the smallest that can is {}M",
+        FormatSize(terms.limit_bytes), terms.threads,
+        ((needed() + ProgramDriftBytes(terms.used_bytes)) >> 20) + 1);
+    if (terms.limit_counts_page_cache) throw Error(ErrorCode::kOutOfBudget, Field{"memory"}, what);
+    throw Error(ErrorCode::kOutOfBudget, "memory", what);
   }
   // Buffers are charged by the page: taking what is left may be a row too much.
   memory.down_bytes += (terms.limit_bytes - needed()) / row_bytes * row_bytes;

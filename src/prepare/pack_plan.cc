@@ -127,7 +127,7 @@ class Planner {
     plan.quant =
         options_.quant ? *options_.quant : ChooseBundleType(gate.dtype, ResidentTypeOf(gate.name));
     if (!CanBundle(plan.quant)) {
-      throw Error(ErrorCode::kInvalidArgument, "--quant", "type of bundles",
+      throw Error(ErrorCode::kInvalidArgument, Field{"quant"}, "type of bundles",
                   "q4_0, q4_1, q8_0 or f16", NameOf(plan.quant));
     }
     plan.layout = MakeBundleLayout(plan.quant, plan.hidden);

@@ -289,7 +289,7 @@ TEST_F(PackTest, SameBytesForEveryThreadCountAndMemory) {
     // The least that a refusal names does it, and is kept.
     options.memory_bytes = 1;
     const std::string refusal = Refusal(options, ErrorCode::kOutOfBudget);
-    EXPECT_THAT(refusal, AllOf(HasSubstr("--memory"), HasSubstr("the smallest that can is ")));
+    EXPECT_THAT(refusal, AllOf(HasSubstr("memory: "), HasSubstr("the smallest that can is ")));
     const size_t at = refusal.find("can is ") + 7;
     options.memory_bytes = std::stoull(refusal.substr(at)) << 20;
     Pack(options);

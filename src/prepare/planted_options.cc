@@ -78,9 +78,9 @@ std::vector<double> RatesOf(int64_t n, double mean, double exponent) {
   return powers;
 }
 
-void CheckShare(const char* flag, double value, double least, double greatest) {
+void CheckShare(const char* field, double value, double least, double greatest) {
   if (value >= least && value <= greatest) return;  // false for NaN
-  throw Error(ErrorCode::kInvalidArgument, flag, "share of the neurons",
+  throw Error(ErrorCode::kInvalidArgument, Field{field}, "share of the neurons",
               fmt::format("{:.3g} to {:.3g}", least, greatest), fmt::format("{:.3g}", value));
 }
 
@@ -89,7 +89,7 @@ int64_t DecideRank(const ModelShape& shape, std::optional<int64_t> wanted) {
   const int64_t most = shape.hidden_size / 2 / 32 * 32;
   if (!wanted) return std::clamp<int64_t>(shape.hidden_size / 4, 1, kDefaultRank);
   if (*wanted < 32 || *wanted > most || *wanted % 32 != 0) {
-    throw Error(ErrorCode::kInvalidArgument, "--rank", "directions per layer",
+    throw Error(ErrorCode::kInvalidArgument, Field{"rank"}, "directions per layer",
                 fmt::format("a multiple of 32 up to {} (half of the width)", most),
                 fmt::format("{}", *wanted));
   }
@@ -146,17 +146,17 @@ PlantedShares DecideShares(const ModelShape& shape, const PlantedOptions& option
   }
   const bool is_drelu = shape.activation == FfnActivation::kDRelu;
   if (!is_drelu && options.gate) {
-    throw Error(ErrorCode::kInvalidArgument, "--gate",
+    throw Error(ErrorCode::kInvalidArgument, Field{"gate"},
                 fmt::format("with {} a neuron is active where its gate fires: leave it out",
                             FfnActivationName(shape.activation)));
   }
   shares.active = options.active.value_or(kDefaultActive);
-  CheckShare("--active", shares.active, 0.005, 0.7);
+  CheckShare("active", shares.active, 0.005, 0.7);
   shares.gate = options.gate.value_or(is_drelu ? std::min(2 * shares.active, 0.9) : shares.active);
-  CheckShare("--gate", shares.gate, shares.active, 0.9);
+  CheckShare("gate", shares.gate, shares.active, 0.9);
   const SkewRange range = SkewRangeOf(shares.active);
   shares.skew = options.skew.value_or(std::max(kDefaultSkew, range.least));
-  CheckShare("--skew", shares.skew, range.least, range.greatest);
+  CheckShare("skew", shares.skew, range.least, range.greatest);
   shares.rank = DecideRank(shape, options.rank);
   return shares;
 }

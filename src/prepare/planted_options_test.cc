@@ -76,19 +76,19 @@ TEST(PlantedSharesTest, RefusesWhatCannotBe) {
   constexpr auto kDRelu = FfnActivation::kDRelu;
   EXPECT_THAT(refusal(FfnActivation::kSilu, {}), HasSubstr("silu"));
   EXPECT_THAT(refusal(FfnActivation::kSilu, {.active = 0.1}), HasSubstr("silu"));
-  EXPECT_THAT(refusal(kDRelu, {.active = 0}), HasSubstr("--active"));
-  EXPECT_THAT(refusal(kDRelu, {.active = 1}), HasSubstr("--active"));
+  EXPECT_THAT(refusal(kDRelu, {.active = 0}), HasSubstr("active: "));
+  EXPECT_THAT(refusal(kDRelu, {.active = 1}), HasSubstr("active: "));
   EXPECT_THAT(refusal(kDRelu, {.active = std::numeric_limits<double>::quiet_NaN()}),
-              HasSubstr("--active"));
-  EXPECT_THAT(refusal(kDRelu, {.gate = 0.05}), HasSubstr("--gate"));
-  EXPECT_THAT(refusal(kDRelu, {.gate = 0.95}), HasSubstr("--gate"));
-  EXPECT_THAT(refusal(FfnActivation::kRelu, {.gate = 0.2}), HasSubstr("--gate"));
+              HasSubstr("active: "));
+  EXPECT_THAT(refusal(kDRelu, {.gate = 0.05}), HasSubstr("gate: "));
+  EXPECT_THAT(refusal(kDRelu, {.gate = 0.95}), HasSubstr("gate: "));
+  EXPECT_THAT(refusal(FfnActivation::kRelu, {.gate = 0.2}), HasSubstr("gate: "));
   EXPECT_THAT(refusal(FfnActivation::kFatRelu, {.gate = 0.2}), HasSubstr("leave it out"));
-  EXPECT_THAT(refusal(kDRelu, {.skew = 0.01}), HasSubstr("--skew"));
-  EXPECT_THAT(refusal(kDRelu, {.skew = 0.9}), HasSubstr("--skew"));
-  EXPECT_THAT(refusal(kDRelu, {.rank = 100}), HasSubstr("--rank"));
-  EXPECT_THAT(refusal(kDRelu, {.rank = 4096}), HasSubstr("--rank"));
-  EXPECT_THAT(refusal(kDRelu, {.rank = -32}), HasSubstr("--rank"));
+  EXPECT_THAT(refusal(kDRelu, {.skew = 0.01}), HasSubstr("skew: "));
+  EXPECT_THAT(refusal(kDRelu, {.skew = 0.9}), HasSubstr("skew: "));
+  EXPECT_THAT(refusal(kDRelu, {.rank = 100}), HasSubstr("rank: "));
+  EXPECT_THAT(refusal(kDRelu, {.rank = 4096}), HasSubstr("rank: "));
+  EXPECT_THAT(refusal(kDRelu, {.rank = -32}), HasSubstr("rank: "));
 }
 
 // Experts of silu are dense inside; their routers are planted.

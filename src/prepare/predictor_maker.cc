@@ -348,7 +348,7 @@ std::vector<TokenId> ChooseSample(const Engine& engine, std::span<const TokenId>
                                   const PredictorOptions& options) {
   CheckModel(engine, options);
   if (static_cast<int64_t>(tokens.size()) < kFewestTokens) {
-    throw Error(ErrorCode::kInvalidArgument, "--text", "tokens to make predictors from",
+    throw Error(ErrorCode::kInvalidArgument, Field{"text"}, "tokens to make predictors from",
                 fmt::format("at least {}", kFewestTokens), std::to_string(tokens.size()));
   }
   const int64_t count = options.max_tokens > 0 ? std::max(options.max_tokens, kFewestTokens)

@@ -290,7 +290,7 @@ void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& pro
   if (engine.streamed() != nullptr) {
     throw Error(ErrorCode::kUnsupported, engine.model().path(),
                 "a packed model can only be profiled in memory that holds all of it: give it a "
-                "larger --memory, or profile the model that it came from");
+                "larger memory limit, or profile the model that it came from");
   }
   BudgetCharge statistics, records;
   if (profile.ffns.empty()) {  // else they were there before the budget looked at the program

@@ -175,9 +175,9 @@ void CheckExperts(const ShapeChecker& check, const ModelShape& shape) {
   }
 }
 
-[[noreturn]] void ThrowUnknown(const char* where, std::string_view name,
+[[noreturn]] void ThrowUnknown(const char* field, std::string_view name,
                                const std::vector<std::string>& known) {
-  throw Error(ErrorCode::kNotFound, where, "name of a shape",
+  throw Error(ErrorCode::kNotFound, Field{field}, "name of a shape",
               fmt::format("a JSON file or one of {}", fmt::join(known, ", ")),
               "'" + Printable(name) + "'");
 }
@@ -199,10 +199,10 @@ ModelShape FindShape(std::string_view name) {
     if (line.name == name) return ToShape(line);
   }
   if (const char* reason = ReasonAgainst(name)) {
-    throw Error(ErrorCode::kUnsupported, "--shape",
+    throw Error(ErrorCode::kUnsupported, Field{"shape"},
                 fmt::format("{} cannot be made yet: {}", name, reason));
   }
-  ThrowUnknown("--shape", name, ShapeNames());
+  ThrowUnknown("shape", name, ShapeNames());
 }
 
 std::vector<std::string> PlannedShapeNames() {

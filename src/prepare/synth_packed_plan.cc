@@ -30,7 +30,7 @@ class PackedPlanner {
   PackedPlanner(const ModelShape& shape, DType quant, const PlantedModel* planted)
       : shape_(shape), quant_(quant), planted_(planted) {
     if (!CanBundle(quant)) {
-      throw Error(ErrorCode::kInvalidArgument, "--quant", "type of the weights of a packed file",
+      throw Error(ErrorCode::kInvalidArgument, Field{"quant"}, "type of the weights of a packed file",
                   "q4_0, q4_1, q8_0 or f16", NameOf(quant));
     }
     if (shape.hidden_size % 32 != 0) {

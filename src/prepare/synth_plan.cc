@@ -199,7 +199,7 @@ std::vector<uint64_t> DimensionsOf(const WeightDecl& decl) {
 
 void CheckType(DType quant) {
   if (!CanSynthesize(quant)) {
-    throw Error(ErrorCode::kUnsupported, "--quant", "type of the weights",
+    throw Error(ErrorCode::kUnsupported, Field{"quant"}, "type of the weights",
                 "F32, F16, BF16, Q4_0, Q4_1 or Q8_0", NameOf(quant));
   }
 }

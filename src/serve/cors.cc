@@ -33,7 +33,7 @@ AllowedOrigins::AllowedOrigins(std::vector<std::string> origins)
       has_all_(std::find(origins_.begin(), origins_.end(), kAll) != origins_.end()) {
   for (const std::string& origin : origins_) {
     if (IsOrigin(origin)) continue;
-    throw Error(hearth::ErrorCode::kInvalidArgument, "--cors", "origin",
+    throw Error(hearth::ErrorCode::kInvalidArgument, Field{"cors"}, "origin",
                 "one such as https://example.com, in small letters and without a path, or *",
                 Printable(origin));
   }

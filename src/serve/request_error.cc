@@ -25,30 +25,7 @@ nlohmann::ordered_json OrNull(const std::string& text) {
   return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
 }
 
-// A field of requests, and how the library's words of it begin.
-struct FieldWords {
-  std::string_view words;
-  std::string_view field;
-};
 constexpr char kContextWords[] = "This model's maximum context length is";
-constexpr FieldWords kFieldWords[] = {
-    {"prompt: ", "prompt"},         {"messages: ", "messages"},
-    {"logit_bias: ", "logit_bias"}, {"JSON schema: ", "response_format"},
-    {"function '", "tools"},        {"tools: ", "tools"},
-};
-
-// The field that the words begin with, empty where they do not say.
-std::string FieldOf(std::string_view words) {
-  // With the path to what is wrong inside of it.
-  for (const std::string_view whole : {"messages[", "chat_template_kwargs"}) {
-    if (words.substr(0, whole.size()) == whole)
-      return std::string(words.substr(0, words.find(": ")));
-  }
-  for (const FieldWords& known : kFieldWords) {
-    if (words.substr(0, known.words.size()) == known.words) return std::string(known.field);
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -69,7 +46,8 @@ RequestError Overloaded() {
 
 RequestError FromModel(const api::Error& error, std::string_view text_field) {
   std::string words = error.what();
-  std::string field = FieldOf(words);
+  std::string field = error.field();
+  if (field == "json_schema") field = "response_format";
   if (field == "prompt" && field != text_field) {
     words.replace(0, field.size(), text_field);
     field = text_field;

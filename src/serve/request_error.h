@@ -62,7 +62,7 @@ class RequestError : public std::runtime_error {
 // What clients hold together is as much as the server gives them (serve/allowance.h): 503.
 RequestError Overloaded();
 
-// What the model said no with; param is the field that it is about, where its words begin with one.
+// What the model said no with; param is the field that it is about.
 // text_field: what the request calls the text that the model calls "prompt". A fault of its file is
 // 503: the next request may work.
 RequestError FromModel(const api::Error& error, std::string_view text_field = "prompt");

@@ -40,7 +40,7 @@ TEST_F(RequestErrorTest, TheFieldIsNamed) {
     const auto make = [&] { model_.MakeGrammar(schema); };
     EXPECT_EQ(ErrorOf(make).param(), "response_format") << schema;
   }
-  EXPECT_EQ(FromModel({api::ErrorCode::kUnsupported, "function 'f': JSON schema: no"}).param(),
+  EXPECT_EQ(FromModel({api::ErrorCode::kUnsupported, "tools: function 'f': no", "tools"}).param(),
             "tools");
   EXPECT_EQ(FromModel({api::ErrorCode::kBusy, "too many"}).param(), "");
 }

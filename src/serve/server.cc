@@ -43,7 +43,7 @@ asio::ip::address ParseAddress(const std::string& host) {
   SystemError error;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error) {
-    throw Error(hearth::ErrorCode::kInvalidArgument, "--host", "address",
+    throw Error(hearth::ErrorCode::kInvalidArgument, Field{"host"}, "address",
                 "an IP address or localhost", Printable(host));
   }
   return address;
@@ -264,10 +264,10 @@ std::vector<std::string> ReadKeys(const std::string& path) {
 void CheckExposure(const ServerOptions& options) {
   if (ParseAddress(options.host).is_loopback()) return;
   if (!options.keys.empty() || options.allow_no_key) return;
-  throw Error(hearth::ErrorCode::kInvalidArgument, "--host",
+  throw Error(hearth::ErrorCode::kInvalidArgument, Field{"host"},
               Printable(options.host) +
-                  " can be reached by others: give --api-key-file, or --allow-no-key to let "
-                  "everybody in");
+                  " can be reached by others: give keys (api_key_file), or allow_no_key to "
+                  "let everybody in");
 }
 
 std::chrono::steady_clock::time_point Serve(

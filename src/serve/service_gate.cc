@@ -56,8 +56,8 @@ void Service::CheckOrigin(const RequestHead& head) const {
   if (options_.local_hosts_only && !IsThisMachine(head.host)) {
     throw RequestError(Status::kForbidden,
                        "the host of the request is not this machine: a server that listens "
-                       "elsewhere needs a key (--api-key-file), and one that proxies reach under "
-                       "another name a key or --allow-no-key");
+                       "elsewhere needs a key, and one that proxies reach under another name a key or "
+                       "leave to do without");
   }
   // What a page may read of an answer the browser decides, but work is done before it does.
   if (head.origin.empty() || head.method != "POST") return;
@@ -66,7 +66,7 @@ void Service::CheckOrigin(const RequestHead& head) const {
   if (origins_.Has(head.origin)) return;
   throw RequestError(Status::kForbidden,
                      "pages of other origins may not use this server, unless it is started with "
-                     "--cors ORIGIN");
+                     "leave for their origin");
 }
 
 void Service::CheckKey(const RequestHead& head) const {

@@ -55,7 +55,7 @@ jinja::Context VariablesOf(std::string_view json) {
   for (const char* name :
        {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
     if (!context.Has(name)) continue;
-    throw Error(ErrorCode::kInvalidArgument, std::string(kWhere) + "." + name,
+    throw Error(ErrorCode::kInvalidArgument, Field{std::string(kWhere) + "." + name},
                 "it is not for requests to set");
   }
   return context;
@@ -174,9 +174,9 @@ std::vector<ChatPiece> ChatTemplate::Render(const std::vector<ChatMessage>& mess
   try {
     return RenderMetered(messages, {add_generation_prompt, functions, variables});
   } catch (const jinja::MemoryRefused& refused) {
-    throw Error(ErrorCode::kOutOfBudget, "messages", refused.what());
+    throw Error(ErrorCode::kOutOfBudget, Field{"messages"}, refused.what());
   } catch (const jinja::Failure& failure) {
-    throw Error(ErrorCode::kInvalidArgument, "messages", failure.what());
+    throw Error(ErrorCode::kInvalidArgument, Field{"messages"}, failure.what());
   }
 }
 

@@ -49,7 +49,7 @@ class ToolGrammarMaker {
     try {
       return builder_.Build(answer.index);
     } catch (const Error& error) {
-      throw Error(error.code(), "tools", error.what());
+      throw Error(error.code(), Field{"tools"}, error.what());
     }
   }
 
@@ -78,7 +78,8 @@ class ToolGrammarMaker {
       const bool is_about_schema =
           error.code() == ErrorCode::kUnsupported || error.code() == ErrorCode::kInvalidArgument;
       if (is_about_schema && !function.strict) return AnyArguments();
-      throw Error(error.code(), "function '" + Printable(function.name) + "'", error.what());
+      throw Error(error.code(), Field{"tools"},
+                  "function '" + Printable(function.name) + "': " + error.what());
     }
   }
 

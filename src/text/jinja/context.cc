@@ -75,7 +75,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
   };
 
   [[noreturn]] void Fail(const std::string& what) const {
-    throw Error(ErrorCode::kInvalidArgument, where_, what);
+    throw Error(ErrorCode::kInvalidArgument, Field{where_}, what);
   }
 
   bool Open(DictObject* dict) {
@@ -113,7 +113,7 @@ Context Context::FromJson(std::string_view json, std::string_view where) {
   Context context;
   const Value value = JsonReader(*context.heap_).Read(json, where);
   if (!value.Is(Kind::kDict)) {
-    throw Error(ErrorCode::kInvalidArgument, where, "is not a JSON object");
+    throw Error(ErrorCode::kInvalidArgument, Field{where}, "is not a JSON object");
   }
   for (const auto& [key, member] : value.dict().items) context.dict_->SetText(key, member);
   return context;
