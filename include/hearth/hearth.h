@@ -56,6 +56,8 @@ typedef struct hearth_options {
   /* silu, relu, fatrelu[:T] or drelu, of a model file that does not say it; NULL: what the file
    * says, else silu */
   const char* activation;
+  /* chatml, llama-2, llama-3, mistral or zephyr; NULL: the model's own template */
+  const char* chat_format;
 } hearth_options;
 
 /* The defaults: nothing above is 0 by chance. */

@@ -72,6 +72,9 @@ struct LoadOptions {
   // The FFNs' activation, of a file that does not say it: silu, relu, fatrelu[:T] or drelu. Empty:
   // what the file says, else silu. GGUF files that were converted from ReLU models say nothing of it.
   std::string activation;
+  // How chats become prompts, instead of the model's own template: chatml, llama-2, llama-3,
+  // mistral or zephyr. Empty: by that template.
+  std::string chat_format;
   // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that a
   // text that is continued, after a restart too, is not computed again; empty: none. Only
   // one model may use it at a time.

@@ -126,7 +126,8 @@ LoadOptions ToOptions(const hearth_options& from) {
           .parallel = from.parallel,
           .queue = from.queue,
           .plan = from.plan != nullptr ? from.plan : "",
-          .activation = from.activation != nullptr ? from.activation : ""};
+          .activation = from.activation != nullptr ? from.activation : "",
+          .chat_format = from.chat_format != nullptr ? from.chat_format : ""};
 }
 
 Sampling ToSampling(const hearth_sampling& from) {
@@ -183,7 +184,8 @@ void hearth_options_init(hearth_options* options) {
               .parallel = defaults.parallel,
               .queue = defaults.queue,
               .plan = nullptr,
-              .activation = nullptr};
+              .activation = nullptr,
+              .chat_format = nullptr};
 }
 
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,

@@ -19,6 +19,11 @@ std::optional<GivenActivation> GivenOf(const LoadOptions& options) {
   return ParseActivation(options.activation);
 }
 
+std::optional<ChatFormat> ChatFormatOf(const LoadOptions& options) {
+  if (options.chat_format.empty()) return std::nullopt;
+  return ParseChatFormat(options.chat_format);
+}
+
 EngineOptions ToEngine(const LoadOptions& options) {
   EngineOptions engine;
   if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
@@ -100,16 +105,16 @@ Outcome ToApi(const BatchOutcome& from) {
 void CheckRequest(const GenerateRequest& request, int64_t vocab_size) {
   const int top = request.top_logprobs.value_or(0);
   if (top < 0 || top > GenerateRequest::kMostTopLogprobs) {
-    throw Error(ErrorCode::kInvalidArgument, "top_logprobs: expected 0 to " +
-                                                 std::to_string(GenerateRequest::kMostTopLogprobs) +
-                                                 ", found " + std::to_string(top),
+    throw Error(ErrorCode::kInvalidArgument,
+                "top_logprobs: expected 0 to " + std::to_string(GenerateRequest::kMostTopLogprobs) +
+                    ", found " + std::to_string(top),
                 "top_logprobs");
   }
   for (const auto& [id, bias] : request.sampling.logit_bias) {
     if (id >= 0 && id < vocab_size) continue;
-    throw Error(ErrorCode::kInvalidArgument, "logit_bias: expected token ids from 0 to " +
-                                                 std::to_string(vocab_size - 1) + ", found " +
-                                                 std::to_string(id),
+    throw Error(ErrorCode::kInvalidArgument,
+                "logit_bias: expected token ids from 0 to " + std::to_string(vocab_size - 1) +
+                    ", found " + std::to_string(id),
                 "logit_bias");
   }
 }
@@ -163,6 +168,7 @@ std::vector<float> OfLengthOne(std::vector<float> vector) {
 
 std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptions& engine,
                                       const LoadOptions& options) {
+  ChatFormatOf(options);  // a wrong one is told before anything is loaded
   std::unique_ptr<Engine> loaded = Engine::Load(path, engine);
   if (options.on_warning) {
     const GgufFile file = loaded->model().Reopen();
@@ -179,7 +185,7 @@ std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptio
                                       .warn = options.on_warning});
   }
   return std::make_unique<Model::Impl>(std::move(loaded), options.parallel, options.queue,
-                                       std::move(sessions));
+                                       ChatFormatOf(options), std::move(sessions));
 }
 
 }  // namespace

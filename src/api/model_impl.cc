@@ -89,17 +89,19 @@ Error ToApi(const hearth::Error& error) {
 }
 
 Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
-                  std::unique_ptr<SessionKeeper> sessions)
+                  std::optional<ChatFormat> chat_format, std::unique_ptr<SessionKeeper> sessions)
     : engine_(std::move(engine)),
       sessions_(std::move(sessions)),
       scheduler_(*engine_, {.most_running = parallel}, sessions_.get()) {
   if (queue < 0 || queue > kMostQueued) {
-    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"queue"}, "requests that may wait",
-                        "0 to " + std::to_string(kMostQueued), std::to_string(queue));
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"queue"},
+                        "requests that may wait", "0 to " + std::to_string(kMostQueued),
+                        std::to_string(queue));
   }
   const hearth::Model& model = engine_->model();
   try {
-    chat_template_ = ChatTemplate::FromModel(model.metadata(), model.tokenizer());
+    chat_template_ = chat_format ? ChatTemplate::BuiltIn(*chat_format)
+                                 : ChatTemplate::FromModel(model.metadata(), model.tokenizer());
   } catch (const hearth::Error& error) {
     chat_problem_ = error.what();
   }
@@ -139,7 +141,7 @@ const ChatTemplate& Model::Impl::chat_template() const {
     throw hearth::Error(hearth::ErrorCode::kInvalidArgument, info_.name, chat_problem_);
   }
   throw hearth::Error(hearth::ErrorCode::kUnsupported, info_.name,
-                      "the model carries no chat template");
+                      "the model carries no chat template: load it with a chat_format");
 }
 
 Model::Impl::~Impl() { Close(std::chrono::steady_clock::now() + kSaveTime); }

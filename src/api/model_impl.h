@@ -44,8 +44,9 @@ struct Ticket::State {
 
 // Requests wait in an inbox until the thread's next step; only that thread touches the engine.
 struct Model::Impl {
-  // sessions may be null. Throws hearth::Error.
+  // chat_format: instead of the model's own template. sessions may be null. Throws hearth::Error.
   Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
+       std::optional<ChatFormat> chat_format = std::nullopt,
        std::unique_ptr<SessionKeeper> sessions = nullptr);
   ~Impl();
   // Cancels everything; sessions are saved until then, and the thread has ended.

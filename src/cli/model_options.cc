@@ -61,6 +61,17 @@ CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivatio
       ->option_text("silu|relu|fatrelu[:T]|drelu");
 }
 
+CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& format) {
+  return command
+      .add_option_function<std::string>(
+          "--chat-format",
+          [&format](const std::string& name) {
+            format = AsUsage([&] { return ParseChatFormat(name); });
+          },
+          "chatml, llama-2, llama-3, mistral or zephyr (default: the model's own template)")
+      ->option_text("NAME");
+}
+
 void WarnOfActivation(const GgufFile& file) {
   const auto hint = FindActivationHint(file);
   if (!hint) return;

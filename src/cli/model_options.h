@@ -13,6 +13,7 @@
 #include "model/given_activation.h"
 #include "plan/execution_plan.h"
 #include "sparsity/mode.h"
+#include "text/chat_format.h"
 
 namespace hearth::cli {
 
@@ -50,6 +51,9 @@ std::optional<FfnMode> ParseMode(const std::string& name);
 
 // --activation, for every command that opens a model.
 CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given);
+
+// --chat-format, for those that chat.
+CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& format);
 
 // Warns where a model's names make it doubtful that it is a SiLU model, which it runs as.
 void WarnOfActivation(const GgufFile& file);

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/find_model.h"
 #include "cli/option_values.h"
+#include "cli/output.h"
 #include "cli/plan_model.h"
 #include "cli/plan_placement.h"
 

@@ -24,12 +24,6 @@ namespace {
 
 constexpr int64_t kDefaultTokens = 256;
 
-ChatFormat ParseChatFormat(const std::string& name) {
-  if (const auto format = ChatFormatFromName(name)) return *format;
-  throw UsageError("--chat-format: expected chatml, llama-2, llama-3, mistral or zephyr, found '" +
-                   Printable(name) + "'");
-}
-
 // Flags that would do nothing are refused, so that nobody believes they did something.
 void RefuseFlagsWithoutEffect(const CLI::App& command, const RunOptions& options, bool is_chat) {
   const auto given = [&](const char* flag) { return command.count(flag) > 0; };
@@ -173,12 +167,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
       ->allow_extra_args(false)
       ->take_all()
       ->check(NotEmpty());
-  command
-      ->add_option_function<std::string>(
-          "--chat-format",
-          [options](const std::string& name) { options->chat_format = ParseChatFormat(name); },
-          "chatml, llama-2, llama-3, mistral or zephyr (default: the model's own template)")
-      ->option_text("NAME");
+  AddChatFormatOption(*command, options->chat_format);
   command->add_option("--system", options->system, "system message of a chat")
       ->option_text("TEXT")
       ->check(NotEmpty());

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "api/model_impl.h"
@@ -35,6 +36,7 @@ constexpr std::chrono::milliseconds kMostSaveTime{10'000};
 struct ServeArguments {
   ModelOptions model;
   serve::ServerOptions server;
+  std::optional<ChatFormat> chat_format;  // nothing: the model's own template
   std::string key_file;
   int parallel = 8;
   int queue = 64;
@@ -67,6 +69,7 @@ int RunServer(const ServeArguments& arguments) {
     CheckExposure(server);
     static_cast<void>(serve::AllowedOrigins(server.cors));
   });
+  serve::CheckAddress(server);
   ModelOptions options = arguments.model;
   options.model = FindModel(options.model);
   options.kv_sequences = arguments.parallel;
@@ -90,7 +93,8 @@ int RunServer(const ServeArguments& arguments) {
                                       }});
   }
   api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,
-                                                      arguments.queue, std::move(sessions)));
+                                                      arguments.queue, arguments.chat_format,
+                                                      std::move(sessions)));
   const auto grace_end = serve::Serve(model, server, [&](uint16_t port) {
     const bool is_ipv6 = server.host.find(':') != std::string::npos;
     PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
@@ -200,6 +204,7 @@ void AddServeCommand(CLI::App& app, Action& action) {
       app.add_subcommand("serve", "Answer requests of the OpenAI API over HTTP (docs/server.md)");
   AddModelOptions(*command, arguments->model);
   AddModeOption(*command, arguments->model);
+  AddChatFormatOption(*command, arguments->chat_format);
   AddServerOptions(*command, *arguments);
   AddClientOptions(*command, *arguments);
   AddSessionOptions(*command, *arguments);

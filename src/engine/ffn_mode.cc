@@ -20,9 +20,8 @@ std::vector<FfnMode> ModesOfPacked(FfnActivation activation, bool has_predictors
 
 std::string MissingForMode(FfnMode mode, FfnActivation activation) {
   if (!CanSkipNeurons(activation)) {
-    return fmt::format(
-        "mode {} leaves out neurons that add nothing, and with {} all add something",
-        FfnModeName(mode), FfnActivationName(activation));
+    return fmt::format("mode {} leaves out neurons that add nothing, and with {} all add something",
+                       FfnModeName(mode), FfnActivationName(activation));
   }
   return fmt::format("mode {} needs predictors, which hearth pack makes from a text",
                      FfnModeName(mode));

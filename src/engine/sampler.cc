@@ -29,8 +29,9 @@ void ValidateSampling(const SamplingOptions& options) {
   CheckRange("presence_penalty", options.presence_penalty, -100, 100);
   for (const auto& [id, bias] : options.logit_bias) {
     if (std::isfinite(bias) || bias == -INFINITY) continue;
-    throw Error(ErrorCode::kInvalidArgument, Field{"logit_bias"}, "value of token " + std::to_string(id),
-                "a finite number or -inf", std::to_string(bias));
+    throw Error(ErrorCode::kInvalidArgument, Field{"logit_bias"},
+                "value of token " + std::to_string(id), "a finite number or -inf",
+                std::to_string(bias));
   }
 }
 

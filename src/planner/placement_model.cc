@@ -38,8 +38,8 @@ uint64_t AttentionBytes(const ModelShape& shape, DType quant) {
 
 std::vector<double> RatesOfLaw(const ModelShape& shape, const AssumedRates& assumed) {
   if (!(assumed.active >= 0.001 && assumed.active <= 0.9)) {
-    throw Error(ErrorCode::kInvalidArgument, Field{"active"}, "share of the neurons", "0.001 to 0.9",
-                fmt::format("{:.3g}", assumed.active));
+    throw Error(ErrorCode::kInvalidArgument, Field{"active"}, "share of the neurons",
+                "0.001 to 0.9", fmt::format("{:.3g}", assumed.active));
   }
   const SkewRange range = SkewRangeOf(assumed.active);
   const double skew = assumed.skew.value_or(std::max(kDefaultPlacementSkew, range.least));

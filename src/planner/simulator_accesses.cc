@@ -92,8 +92,8 @@ class ChanceTable {
 
 void CheckRange(const char* field, double value, double low, double high) {
   if (value >= low && value <= high) return;
-  throw Error(ErrorCode::kInvalidArgument, Field{field}, "value", fmt::format("{} to {}", low, high),
-              fmt::format("{}", value));
+  throw Error(ErrorCode::kInvalidArgument, Field{field}, "value",
+              fmt::format("{} to {}", low, high), fmt::format("{}", value));
 }
 
 std::vector<float> ThresholdsOf(const std::vector<double>& rates) {

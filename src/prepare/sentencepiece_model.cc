@@ -10,7 +10,7 @@ namespace {
 
 enum class Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-struct Field {
+struct MessageField {
   uint32_t number = 0;
   Wire wire = Wire::kVarint;
   uint64_t value = 0;      // of a varint or a fixed number
@@ -22,7 +22,7 @@ class MessageReader {
  public:
   MessageReader(std::string_view rest, const std::string& path) : rest_(rest), path_(path) {}
 
-  bool Next(Field* field) {
+  bool Next(MessageField* field) {
     if (rest_.empty()) return false;
     const uint64_t tag = Varint();
     field->number = static_cast<uint32_t>(tag >> 3);
@@ -85,7 +85,7 @@ void ReadPiece(std::string_view message, const std::string& path, SentencePieceM
   std::string text;
   float score = 0;
   int32_t type = 1;
-  Field field;
+  MessageField field;
   MessageReader reader(message, path);
   while (reader.Next(&field)) {
     if (field.number == kText && field.wire == Wire::kBytes) text = std::string(field.bytes);
@@ -112,7 +112,7 @@ void ReadTrainer(std::string_view message, const std::string& path, SentencePiec
   constexpr uint32_t kModelType = 3, kSuffixSpace = 24, kUnk = 40, kBos = 41, kEos = 42, kPad = 43;
   constexpr uint64_t kBpe = 2;
   uint64_t model_type = 1;  // Unigram, where the field is missing
-  Field field;
+  MessageField field;
   MessageReader reader(message, path);
   while (reader.Next(&field)) {
     if (field.wire != Wire::kVarint) continue;
@@ -136,7 +136,7 @@ void ReadNormalizer(std::string_view message, const std::string& path, SentenceP
   constexpr uint32_t kName = 1, kCharsMap = 2, kDummyPrefix = 3, kRemovesSpaces = 4, kEscapes = 5;
   std::string name = "a map of characters";
   bool has_map = false, removes_spaces = true, escapes = true;
-  Field field;
+  MessageField field;
   MessageReader reader(message, path);
   while (reader.Next(&field)) {
     if (field.number == kName && field.wire == Wire::kBytes) name = std::string(field.bytes);
@@ -158,7 +158,7 @@ SentencePieceModel ParseSentencePieceModel(const std::string& bytes, const std::
   constexpr uint32_t kPiece = 1, kTrainer = 2, kNormalizer = 3;
   SentencePieceModel model;
   std::string_view trainer, normalizer;
-  Field field;
+  MessageField field;
   MessageReader reader(bytes, path);
   while (reader.Next(&field)) {
     if (field.wire != Wire::kBytes) continue;

@@ -30,8 +30,8 @@ class PackedPlanner {
   PackedPlanner(const ModelShape& shape, DType quant, const PlantedModel* planted)
       : shape_(shape), quant_(quant), planted_(planted) {
     if (!CanBundle(quant)) {
-      throw Error(ErrorCode::kInvalidArgument, Field{"quant"}, "type of the weights of a packed file",
-                  "q4_0, q4_1, q8_0 or f16", NameOf(quant));
+      throw Error(ErrorCode::kInvalidArgument, Field{"quant"},
+                  "type of the weights of a packed file", "q4_0, q4_1, q8_0 or f16", NameOf(quant));
     }
     if (shape.hidden_size % 32 != 0) {
       throw Error(ErrorCode::kInvalidArgument, shape.name, "hidden_size",

@@ -54,7 +54,7 @@ const char* Reason(Status status) {
   return "Unknown";
 }
 
-std::string Field(const boost::beast::string_view& value) { return {value.data(), value.size()}; }
+std::string Value(const boost::beast::string_view& value) { return {value.data(), value.size()}; }
 
 // Of a hexadecimal digit; -1 of others.
 int DigitOf(char c) {
@@ -88,14 +88,14 @@ std::string CommonFields(bool keep_alive) {
 }  // namespace
 
 RequestHead ReadRequestHead(const HttpRequestHead& message) {
-  RequestHead head = {.method = Field(message.method_string()),
-                      .target = Field(message.target()),
-                      .authorization = Field(message[http::field::authorization]),
-                      .api_key = Field(message["X-Api-Key"]),
-                      .host = Field(message[http::field::host]),
-                      .origin = Field(message[http::field::origin]),
-                      .asked_method = Field(message[http::field::access_control_request_method]),
-                      .asked_fields = Field(message[http::field::access_control_request_headers])};
+  RequestHead head = {.method = Value(message.method_string()),
+                      .target = Value(message.target()),
+                      .authorization = Value(message[http::field::authorization]),
+                      .api_key = Value(message["X-Api-Key"]),
+                      .host = Value(message[http::field::host]),
+                      .origin = Value(message[http::field::origin]),
+                      .asked_method = Value(message[http::field::access_control_request_method]),
+                      .asked_fields = Value(message[http::field::access_control_request_headers])};
   const std::string scheme = "http://";
   if (boost::beast::iequals(head.target.substr(0, scheme.size()), scheme)) {
     const size_t path =

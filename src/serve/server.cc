@@ -49,6 +49,19 @@ asio::ip::address ParseAddress(const std::string& host) {
   return address;
 }
 
+void Listen(const ServerOptions& options, tcp::acceptor& acceptor) {
+  const tcp::endpoint endpoint(ParseAddress(options.host), options.port);
+  try {
+    acceptor.open(endpoint.protocol());
+    acceptor.set_option(tcp::acceptor::reuse_address(true));
+    acceptor.bind(endpoint);
+    acceptor.listen(asio::socket_base::max_listen_connections);
+  } catch (const boost::system::system_error& error) {
+    throw Error(hearth::ErrorCode::kIo, fmt::format("{} port {}", options.host, options.port),
+                "cannot listen: " + error.code().message());
+  }
+}
+
 // As many open files as the connections need, where the system permits; how many connections that
 // lets be.
 int AllowConnections(const ServerOptions& options) {
@@ -110,7 +123,7 @@ class Server {
                 work = nullptr;
               });
             }) {
-    Open();
+    Listen(options_, acceptor_);
   }
 
   std::chrono::steady_clock::time_point grace_end() const { return grace_end_; }
@@ -131,19 +144,6 @@ class Server {
   }
 
  private:
-  void Open() {
-    const tcp::endpoint endpoint(ParseAddress(options_.host), options_.port);
-    try {
-      acceptor_.open(endpoint.protocol());
-      acceptor_.set_option(tcp::acceptor::reuse_address(true));
-      acceptor_.bind(endpoint);
-      acceptor_.listen(asio::socket_base::max_listen_connections);
-    } catch (const boost::system::system_error& error) {
-      throw Error(hearth::ErrorCode::kIo, fmt::format("{} port {}", options_.host, options_.port),
-                  "cannot listen: " + error.code().message());
-    }
-  }
-
   void Accept() {
     acceptor_.async_accept([this](SystemError error, tcp::socket socket) {
       if (!acceptor_.is_open()) return;
@@ -268,6 +268,12 @@ void CheckExposure(const ServerOptions& options) {
               Printable(options.host) +
                   " can be reached by others: give keys (api_key_file), or allow_no_key to "
                   "let everybody in");
+}
+
+void CheckAddress(const ServerOptions& options) {
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  Listen(options, acceptor);
 }
 
 std::chrono::steady_clock::time_point Serve(

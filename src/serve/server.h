@@ -51,6 +51,10 @@ std::vector<std::string> ReadKeys(const std::string& path);
 // it though no key is asked for.
 void CheckExposure(const ServerOptions& options);
 
+// Throws hearth::Error where the address cannot be listened on just now: to be asked before a model
+// is loaded for it.
+void CheckAddress(const ServerOptions& options);
+
 // Serves until SIGTERM, SIGINT or SIGHUP; then running requests may finish within the grace, new
 // ones and those that have not finished by then get 503, and it returns when the grace will be
 // over. A second signal ends it at once. on_listening is told the port. Throws hearth::Error where

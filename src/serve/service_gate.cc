@@ -54,10 +54,11 @@ std::string Service::EndpointOf(const std::string& target) {
 
 void Service::CheckOrigin(const RequestHead& head) const {
   if (options_.local_hosts_only && !IsThisMachine(head.host)) {
-    throw RequestError(Status::kForbidden,
-                       "the host of the request is not this machine: a server that listens "
-                       "elsewhere needs a key, and one that proxies reach under another name a key or "
-                       "leave to do without");
+    throw RequestError(
+        Status::kForbidden,
+        "the host of the request is not this machine: a server that listens "
+        "elsewhere needs a key, and one that proxies reach under another name a key or "
+        "leave to do without");
   }
   // What a page may read of an answer the browser decides, but work is done before it does.
   if (head.origin.empty() || head.method != "POST") return;

@@ -169,6 +169,12 @@ std::optional<ChatFormat> ChatFormatFromName(std::string_view name) {
   return std::nullopt;
 }
 
+ChatFormat ParseChatFormat(std::string_view name) {
+  if (const auto format = ChatFormatFromName(name)) return *format;
+  throw Error(ErrorCode::kInvalidArgument, Field{"chat_format"}, "name of a format",
+              "chatml, llama-2, llama-3, mistral or zephyr", "'" + Printable(name) + "'");
+}
+
 std::optional<ChatFormat> DetectChatFormat(std::string_view jinja_template) {
   // Phi-4 separates role and content with a marker of its own.
   if (Contains(jinja_template, "<|im_start|>") && Contains(jinja_template, "<|im_end|>") &&

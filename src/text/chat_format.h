@@ -14,6 +14,8 @@ enum class ChatFormat { kChatMl, kLlama2, kLlama3, kMistral, kZephyr };
 
 const char* ChatFormatName(ChatFormat format);  // "chatml", "llama-2", "llama-3", ...
 std::optional<ChatFormat> ChatFormatFromName(std::string_view name);
+// The same; throws Error(kInvalidArgument) of chat_format for a name that is not one.
+ChatFormat ParseChatFormat(std::string_view name);
 
 // Recognizes the format of a Jinja chat template by its markers; nothing where none fits. Says what
 // such a model's answers stop at (ChatStopStrings), and what a reader may expect.

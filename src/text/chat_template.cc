@@ -245,7 +245,7 @@ std::vector<ChatPiece> ChatTemplate::RenderKnownTools(const std::vector<ChatMess
       for (ToolCall& call : message.tool_calls) call.arguments.clear();
     }
     if (!Rendered([&] { return RenderFolded(without, rest, true); })) throw;
-    throw Error(ErrorCode::kInvalidArgument, *bad,
+    throw Error(ErrorCode::kInvalidArgument, Field{*bad},
                 "expected a JSON object: this model's chat template takes no other arguments");
   }
 }

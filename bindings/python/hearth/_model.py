@@ -29,6 +29,8 @@ class Model:
     mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
     activation of a file that does not say its FFNs': "silu", "relu", "fatrelu", "fatrelu:0.01" or
                "drelu"; None: what the file says, else SiLU
+    chat_format how chats become prompts: "chatml", "llama-2", "llama-3", "mistral" or "zephyr";
+               None: by the model's own template
     plan       a file that `hearth plan` wrote for this model on this machine; it says memory,
                threads, context and mode
     parallel   requests that are computed together, 1 to 256
@@ -42,7 +44,7 @@ class Model:
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
-                 activation: str | None = None,
+                 activation: str | None = None, chat_format: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4,
                  queue: int = 64) -> None:
         self._native = _native.Model(
@@ -53,7 +55,8 @@ class Model:
             parallel=_arguments.whole(parallel, "parallel", INT32),
             queue=_arguments.whole(queue, "queue", INT32),
             plan=b"" if plan is None else _arguments.path(plan, "plan"),
-            activation=b"" if activation is None else _arguments.text(activation, "activation"))
+            activation=b"" if activation is None else _arguments.text(activation, "activation"),
+            chat_format=b"" if chat_format is None else _arguments.text(chat_format, "chat_format"))
         self._info = ModelInfo(**self._native.info())
         _open_models.add(self)
 

@@ -23,6 +23,7 @@ class Model:
         queue: int,
         plan: bytes,
         activation: bytes,
+        chat_format: bytes,
     ) -> None: ...
     def close(self) -> None: ...
     @property

@@ -12,7 +12,8 @@ namespace py = pybind11;
 
 std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes, int threads,
                                   int64_t context, const std::string& mode, int parallel, int queue,
-                                  const std::string& plan, const std::string& activation) {
+                                  const std::string& plan, const std::string& activation,
+                                  const std::string& chat_format) {
   return std::make_unique<NativeModel>(path, api::LoadOptions{.memory_bytes = memory_bytes,
                                                               .threads = threads,
                                                               .context = context,
@@ -20,7 +21,8 @@ std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes
                                                               .parallel = parallel,
                                                               .queue = queue,
                                                               .plan = plan,
-                                                              .activation = activation});
+                                                              .activation = activation,
+                                                              .chat_format = chat_format});
 }
 
 // Arguments are those of hearth.Sampling, in a dictionary.
@@ -213,7 +215,7 @@ void BindModel(py::module_& module) {
   py::class_<NativeModel>(module, "Model")
       .def(py::init(&Load), py::arg("path"), py::kw_only(), py::arg("memory_bytes"),
            py::arg("threads"), py::arg("context"), py::arg("mode"), py::arg("parallel"),
-           py::arg("queue"), py::arg("plan"), py::arg("activation"))
+           py::arg("queue"), py::arg("plan"), py::arg("activation"), py::arg("chat_format"))
       .def("close", &NativeModel::Close)
       .def_property_readonly("is_closed", &NativeModel::is_closed)
       .def("info", &NativeModel::Info)

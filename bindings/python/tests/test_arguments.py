@@ -109,6 +109,7 @@ def test_paths_need_not_be_utf8(dense_path: Path, tmp_path: Path) -> None:
     ({"plan": "p\0"}, hearth.Error, "plan: no file"),
     ({"mode": 5}, TypeError, "mode: expected"),
     ({"activation": 5}, TypeError, "activation: expected"),
+    ({"chat_format": "klingon"}, hearth.Error, "chat_format: name of a format: expected chatml"),
     ({"threads": "2"}, TypeError, "threads: expected"),
     ({"queue": (1 << 31) - 1}, hearth.Error, "queue: "),
     ({"memory": True}, TypeError, "memory: expected"),
