@@ -154,6 +154,8 @@ void ChatTemplate::LearnToolStyle() {
 
 // Some templates refuse a system's message, others leave it out.
 void ChatTemplate::LearnSystemRole() {
+  jinja::MemoryMeter meter(kTrialBytes);
+  const jinja::MeterScope scope(meter);
   const std::vector<ToolFunction> none;
   const ChatMessage question = {"user", "probe_question"};
   const auto render = [&](const std::vector<ChatMessage>& messages) {

@@ -44,7 +44,7 @@ class MemoryGroup:
 
 
 def run(command, group=None, **more):
-    return subprocess.run(command, capture_output=True, text=True, timeout=120,
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120,
                           preexec_fn=group.enter if group else None, **more)
 
 
@@ -56,7 +56,8 @@ class Server:
             if group:
                 group.enter()
         self.process = subprocess.Popen([hearth, "serve", model, "--port", "0", *options],
-                                        stderr=subprocess.PIPE, text=True, preexec_fn=prepare)
+                                        stderr=subprocess.PIPE, text=True, errors="replace",
+                                        preexec_fn=prepare)
         self.said, self.port = "", 0
         for line in self.process.stderr:
             self.said += line
@@ -157,7 +158,8 @@ class GgufBytes:
         self.offsets = {}
         for _ in range(tensors):
             name = self.text()
-            self.at += 8 * self.read("<I")[0] + 4
+            dimensions = self.read("<I")[0]
+            self.at += 8 * dimensions + 4
             self.offsets[name] = self.read("<Q")[0]
         self.num_tensors, self.directory = tensors, self.data[begin:self.at]
         raw = self.entries.get("general.alignment")
@@ -172,7 +174,8 @@ class GgufBytes:
     def text(self):
         length = self.read("<Q")[0]
         self.at += length
-        return self.data[self.at - length:self.at].decode()
+        # Tokens may be any bytes.
+        return self.data[self.at - length:self.at].decode(errors="surrogateescape")
 
     def skip(self, kind):
         if kind == 8:

@@ -38,6 +38,11 @@ def schema_chat():
                                         "json_schema": {"name": "s", "schema": schema}}}
 
 
+def use_many_files():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def with_template(name, template):
     path = f"{FOLDER}/{name}.gguf"
     model = GgufBytes(MODEL)
@@ -124,7 +129,7 @@ class GoodClient(unittest.TestCase):
         def attack(server):
             held.append(server.connect())
             time.sleep(0.001)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+        use_many_files()
         self.beside(MODEL, attack)
         for connection in held:
             connection.close()
@@ -132,7 +137,7 @@ class GoodClient(unittest.TestCase):
 
 class Connections(unittest.TestCase):
     def test_silent_ones_shut_nobody_out(self):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+        use_many_files()
         with Server(HEARTH, MODEL) as server:
             silent = [server.connect() for _ in range(2100)]
             for _ in range(20):
@@ -265,7 +270,7 @@ class Containers(unittest.TestCase):
     def test_limits_above_the_container_are_warned_of(self):
         group = self.group(200 * MIB)
         done = run([HEARTH, "run", MODEL, "-p", "a", "-n", "2", "--memory", "400M"], group)
-        self.assertIn("warning: --memory 400M is more than", done.stderr)
+        self.assertIn("warning: --memory 400 MiB is more than", done.stderr)
 
 
 if __name__ == "__main__":
