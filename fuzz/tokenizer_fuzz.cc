@@ -1,8 +1,8 @@
 // Tokenizers on hostile text and hostile vocabularies.
 //
 // The first byte chooses: a fixed vocabulary of either kind with the rest as text, whose bytes
-// must come back (in NFC where the tokenizer normalizes); or a GGUF parsed from the rest, whose tokenizer must be refused with
-// hearth::Error or work.
+// must come back (in NFC where the tokenizer normalizes); or a GGUF parsed from the rest, whose
+// tokenizer must be refused with hearth::Error or work.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

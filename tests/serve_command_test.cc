@@ -359,6 +359,26 @@ TEST(ServeStartTest, RefusesWhatWouldLetEverybodyIn) {
   EXPECT_EQ(RunHearth({"serve", Stories(), "--api-key-file", "/nowhere"}).exit_code, 1);
 }
 
+TEST(ServeStartTest, LooksAtTheAddressBeforeTheModel) {
+  ServerProcess server(Stories(), {"--threads", "1"});
+  const ProgramResult result =
+      RunHearth({"serve", "/nowhere.gguf", "--port", std::to_string(server.port())});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cannot listen"));
+}
+
+TEST(ServeStartTest, AModelWithoutATemplateChatsInAChosenFormat) {
+  const std::string model = SourcePath("tests/goldens/llama.gguf");
+  const json chat = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"max_tokens", 2}};
+  ServerProcess without(model, {"--threads", "1"});
+  const HttpResponse refused = without.Connect().Post("/v1/chat/completions", chat);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("chat_format"));
+  ServerProcess with(model, {"--threads", "1", "--chat-format", "llama-2"});
+  EXPECT_EQ(with.Connect().Post("/v1/chat/completions", chat).status, 200);
+  EXPECT_EQ(RunHearth({"serve", model, "--chat-format", "klingon"}).exit_code, 2);
+}
+
 TEST(ServeStopTest, FinishesWhatRunsAndRefusesWhatIsNew) {
   ServerProcess server(Stories(), {"--threads", "1", "--isa", "scalar", "--grace", "60"});
   HttpClient running = server.Connect(), other = server.Connect();

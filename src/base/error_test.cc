@@ -26,6 +26,17 @@ TEST(Error, LeavesOutAnEmptyPlace) {
   EXPECT_STREQ(Error(ErrorCode::kInternal, "", "x", "1", "2").what(), "x: expected 1, found 2");
 }
 
+TEST(Error, SaysWhichSettingItIsAbout) {
+  const Error error(ErrorCode::kInvalidArgument, Field{"top_p"}, "value", "0 to 1", "7");
+  EXPECT_STREQ(error.what(), "top_p: value: expected 0 to 1, found 7");
+  EXPECT_EQ(error.field(), "top_p");
+  EXPECT_EQ(error.problem(), "value: expected 0 to 1, found 7");
+  const Error file(ErrorCode::kCorrupt, "a.gguf", "it ends early");
+  EXPECT_EQ(file.field(), "");
+  EXPECT_EQ(file.problem(), "it ends early");
+  EXPECT_EQ(Error(ErrorCode::kIo, "", "no room").problem(), "no room");
+}
+
 TEST(Error, NamesEveryCode) {
   std::set<std::string_view> names;
   for (int i = 0; i <= static_cast<int>(ErrorCode::kInternal); ++i) {

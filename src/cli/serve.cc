@@ -66,7 +66,12 @@ int RunServer(const ServeArguments& arguments) {
     WarnOfReaders(arguments.key_file);
   }
   AsUsage([&] {
-    CheckExposure(server);
+    if (IsOpenToAll(server)) {
+      throw UsageError(fmt::format(
+          "--host: {} can be reached by others: give --api-key-file, or --allow-no-key to let "
+          "everybody in",
+          Printable(server.host)));
+    }
     static_cast<void>(serve::AllowedOrigins(server.cors));
   });
   serve::CheckAddress(server);

@@ -127,12 +127,11 @@ void TakeRates(const GgufFile& file, const FfnSpec& ffn, PlacementModel& model) 
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
     const GgufTensor* const tensor = file.FindTensorOrNull(BundleRateName(layer));
     if (tensor == nullptr) {
-      throw Error(ErrorCode::kNotFound,
-                  file.metadata().FindString("general.name") != nullptr
-                      ? Printable(*file.metadata().FindString("general.name"))
-                      : "model",
-                  "the file does not say how often its neurons fire: give a profile, which "
-                  "hearth profile makes");
+      const std::string* name = file.metadata().FindString("general.name");
+      throw Error(ErrorCode::kNotFound, Field{"profile"},
+                  fmt::format("{} does not say how often its neurons fire: give what 'hearth "
+                              "profile' wrote of it",
+                              name != nullptr ? Printable(*name) : "the model"));
     }
     std::vector<float> stored(neurons * static_cast<size_t>(model.ffns_per_layer));
     if (tensor->bytes != stored.size() * sizeof(float)) {

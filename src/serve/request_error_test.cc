@@ -29,6 +29,7 @@ class RequestErrorTest : public ::testing::Test {
 
 TEST_F(RequestErrorTest, TheFieldIsNamed) {
   EXPECT_EQ(Generate({.prompt = {1 << 30}}).param(), "prompt");
+  EXPECT_EQ(Generate({.prompt = {1}, .sampling = {.top_p = 7}}).param(), "top_p");
   const std::vector<api::TokenId> too_long(static_cast<size_t>(model_.info().context) + 1, 1);
   EXPECT_EQ(Generate({.prompt = too_long}).param(), "prompt");
   EXPECT_EQ(Generate({.prompt = too_long}).code(), "context_length_exceeded");

@@ -261,13 +261,8 @@ std::vector<std::string> ReadKeys(const std::string& path) {
   return keys;
 }
 
-void CheckExposure(const ServerOptions& options) {
-  if (ParseAddress(options.host).is_loopback()) return;
-  if (!options.keys.empty() || options.allow_no_key) return;
-  throw Error(hearth::ErrorCode::kInvalidArgument, Field{"host"},
-              Printable(options.host) +
-                  " can be reached by others: give keys (api_key_file), or allow_no_key to "
-                  "let everybody in");
+bool IsOpenToAll(const ServerOptions& options) {
+  return !ParseAddress(options.host).is_loopback() && options.keys.empty() && !options.allow_no_key;
 }
 
 void CheckAddress(const ServerOptions& options) {
@@ -279,7 +274,10 @@ void CheckAddress(const ServerOptions& options) {
 std::chrono::steady_clock::time_point Serve(
     api::Model& model, const ServerOptions& options,
     const std::function<void(uint16_t port)>& on_listening) {
-  CheckExposure(options);
+  if (IsOpenToAll(options)) {
+    throw Error(hearth::ErrorCode::kInvalidArgument, Field{"host"},
+                Printable(options.host) + " can be reached by others, and no key is asked for");
+  }
   mallopt(M_MMAP_THRESHOLD, kLargeBuffer);
   Server server(model, options);
   on_listening(server.port());

@@ -47,9 +47,9 @@ struct ServerOptions {
 // hearth::Error where it cannot be read or holds none, or one that no header can carry.
 std::vector<std::string> ReadKeys(const std::string& path);
 
-// Throws hearth::Error(kInvalidArgument) for a host that is no address, and where others can reach
-// it though no key is asked for.
-void CheckExposure(const ServerOptions& options);
+// Whether others can reach it though no key is asked for, which Serve refuses. Throws
+// hearth::Error(kInvalidArgument) for a host that is not an address.
+bool IsOpenToAll(const ServerOptions& options);
 
 // Throws hearth::Error where the address cannot be listened on just now: to be asked before a model
 // is loaded for it.
