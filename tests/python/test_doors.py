@@ -109,7 +109,8 @@ class DoorsTest(unittest.TestCase):
         for stream in (False, True):
             if stream:
                 with self.openai.responses.stream(model="any", input=QUESTION, tools=tools,
-                                                  tool_choice="required") as events:
+                                                  tool_choice="required", parallel_tool_calls=False,
+                                                  temperature=0) as events:
                     response = events.get_final_response()
             else:
                 response = self.respond(tools=tools, tool_choice="required", max_output_tokens=100)
