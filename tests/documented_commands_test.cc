@@ -10,9 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/test_data.h"
+#include "cli/output.h"
 #include "server_process.h"
 
 namespace hearth {
@@ -155,6 +159,36 @@ TEST_F(DocumentedCommandsTest, WorkAsWritten) {
       SCOPED_TRACE(command);
       CheckAnswer(command, Run(command));
     }
+  }
+}
+
+// The settings that errors are about, as the library's sources name them.
+std::set<std::string> FieldsOfErrors() {
+  const std::regex field(R"re((?:Field\{|CheckRange\(|CheckShare\(|ThrowUnknown\()"([^"]+)")re");
+  std::set<std::string> fields;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(SourcePath("src"))) {
+    const std::string path = entry.path().string();
+    if (!path.ends_with(".cc") || path.ends_with("_test.cc")) continue;
+    const std::string source = ReadWholeFile(path);
+    for (std::sregex_iterator it(source.begin(), source.end(), field), end; it != end; ++it) {
+      fields.insert((*it)[1]);
+    }
+  }
+  return fields;
+}
+
+// Else the command line names an option that it does not have.
+TEST(ErrorFieldsTest, AreOptionsOfTheCommandLine) {
+  const std::string page = ReadWholeFile(SourcePath("docs/commands.md"));
+  const std::set<std::string> of_requests = {"messages", "tools", "top_logprobs"};
+  const std::set<std::string> of_the_library = {"router_topic_share", "topic_stay", "topics"};
+  const std::set<std::string> fields = FieldsOfErrors();
+  EXPECT_EQ(fields.count("top_p"), 1u) << "the sources are found";
+  for (const std::string& field : fields) {
+    if (of_requests.count(field) > 0 || of_the_library.count(field) > 0) continue;
+    const std::string option =
+        cli::OptionName(Error(ErrorCode::kInvalidArgument, Field{field}, ""));
+    EXPECT_NE(page.find("--" + option + " "), std::string::npos) << field;
   }
 }
 

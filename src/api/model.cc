@@ -33,8 +33,8 @@ EngineOptions ToEngine(const LoadOptions& options) {
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
-      throw Error(ErrorCode::kInvalidArgument, "mode: expected auto, dense, gated or predicted",
-                  "mode");
+      throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"mode"}, "name of a mode",
+                          "auto, dense, gated or predicted", "'" + Printable(options.mode) + "'");
     }
   }
   return engine;
@@ -46,9 +46,9 @@ void CheckPlanIsAlone(const LoadOptions& options) {
       options.context == defaults.context && options.mode == defaults.mode) {
     return;
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              "plan: it says how much memory, which threads, context and mode: give none of them",
-              "plan");
+  throw hearth::Error(
+      hearth::ErrorCode::kInvalidArgument, Field{"plan"},
+      "it says how much memory, which threads, context and mode: give none of them");
 }
 
 SamplingOptions ToEngine(const Sampling& sampling) {
@@ -105,17 +105,14 @@ Outcome ToApi(const BatchOutcome& from) {
 void CheckRequest(const GenerateRequest& request, int64_t vocab_size) {
   const int top = request.top_logprobs.value_or(0);
   if (top < 0 || top > GenerateRequest::kMostTopLogprobs) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "top_logprobs: expected 0 to " + std::to_string(GenerateRequest::kMostTopLogprobs) +
-                    ", found " + std::to_string(top),
-                "top_logprobs");
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"top_logprobs"}, "value",
+                        "0 to " + std::to_string(GenerateRequest::kMostTopLogprobs),
+                        std::to_string(top));
   }
   for (const auto& [id, bias] : request.sampling.logit_bias) {
     if (id >= 0 && id < vocab_size) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                "logit_bias: expected token ids from 0 to " + std::to_string(vocab_size - 1) +
-                    ", found " + std::to_string(id),
-                "logit_bias");
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"logit_bias"}, "token id",
+                        "0 to " + std::to_string(vocab_size - 1), std::to_string(id));
   }
 }
 
@@ -147,9 +144,16 @@ std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schem
                                          const std::shared_ptr<const ToolFormat>& tools,
                                          const Tokenizer& tokenizer,
                                          const std::shared_ptr<GrammarMemory>& memory) {
-  if (tools) return tools->impl().MakeGrammar(schema, tokenizer, memory);
-  if (!schema) return nullptr;
-  return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema, memory);
+  try {
+    if (tools) return tools->impl().MakeGrammar(schema, tokenizer, memory);
+    if (!schema) return nullptr;
+    return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema, memory);
+  } catch (const hearth::Error& error) {
+    // Of tools it says so itself.
+    if (!schema || !error.field().empty()) throw;
+    const Error said = api::ToApi(error);
+    throw Error(said.code(), said.what(), "json_schema");
+  }
 }
 
 bool HaveOneGrammar(const GenerateRequest& a, const GenerateRequest& b) {
@@ -290,26 +294,11 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages, const Too
   });
 }
 
-// What fn throws of no other field is about the schema.
-template <typename Fn>
-auto AboutSchema(Fn&& fn) {
-  try {
-    return fn();
-  } catch (const hearth::Error& error) {
-    if (!error.field().empty()) throw;
-    const Error said = ToApi(error);
-    throw Error(said.code(), said.what(), "json_schema");
-  }
-}
-
 std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
     const std::optional<std::string>& json_schema, const std::shared_ptr<const ToolFormat>& tools,
     const std::optional<Thinking>& thinking) const {
   return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
-    const auto grammar_of = [&] {
-      return GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
-    };
-    auto grammar = json_schema ? AboutSchema(grammar_of) : grammar_of();
+    auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
     if (!grammar) return nullptr;
     if (thinking) {
       grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer(),

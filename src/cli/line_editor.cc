@@ -182,8 +182,8 @@ unsigned char LineEditor::Impl::Paste(EditLine* editor, int /*key*/) {
 }
 
 bool LineEditor::Impl::ReadLine(std::wstring& line) {
-  // libedit would only do this after the prompt, and a Ctrl-D typed in between would be lost: what
-  // comes before counts as an end of file, which is gone with the mode it belongs to.
+  // libedit would only do this after the prompt, and lose a Ctrl-D typed in between: until then the
+  // terminal takes it for an end of file, and forgets that when its mode changes.
   el_wset(editor, EL_PREP_TERM, 1);
   int count = 0;
   const wchar_t* read = el_wgets(editor, &count);

@@ -1,5 +1,7 @@
 #include "engine/sampler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,7 +14,7 @@ namespace {
 void CheckRange(const char* field, float value, float low, float high) {
   if (!(value >= low && value <= high)) {
     throw Error(ErrorCode::kInvalidArgument, Field{field}, "value",
-                std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
+                fmt::format("{} to {}", low, high), fmt::format("{}", value));
   }
 }
 
@@ -31,7 +33,7 @@ void ValidateSampling(const SamplingOptions& options) {
     if (std::isfinite(bias) || bias == -INFINITY) continue;
     throw Error(ErrorCode::kInvalidArgument, Field{"logit_bias"},
                 "value of token " + std::to_string(id), "a finite number or -inf",
-                std::to_string(bias));
+                fmt::format("{}", bias));
   }
 }
 

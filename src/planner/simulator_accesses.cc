@@ -129,9 +129,9 @@ SyntheticAccesses::SyntheticAccesses(const SimModel& model, const SyntheticOptio
       options_(options),
       ffns_(static_cast<size_t>(model.num_ffns())),
       walk_(StreamFor(options.seed, SimStream::kWalk, 0, 0)) {
-  CheckRange("topic share", options.topic_share, 0, 0.999);
-  CheckRange("topic share of routers", options.router_topic_share, 0, 1);
-  CheckRange("tokens of a topic", options.topic_stay, 1, 1e9);
+  CheckRange("topic_share", options.topic_share, 0, 0.999);
+  CheckRange("router_topic_share", options.router_topic_share, 0, 1);
+  CheckRange("topic_stay", options.topic_stay, 1, 1e9);
   CheckRange("topics", static_cast<double>(options.topics), 1, 1e6);
   if (profile != nullptr) {
     if (profile->num_layers != model.num_layers || profile->ffns_per_layer() != model.num_experts ||

@@ -318,7 +318,7 @@ TEST(SimulatorTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(SimErrorOf([&] { SyntheticAccesses(model, {.active = 0}, nullptr); }),
               HasSubstr("active: "));
   EXPECT_THAT(SimErrorOf([&] { SyntheticAccesses(model, {.topic_share = 1}, nullptr); }),
-              HasSubstr("topic share"));
+              HasSubstr("topic_share: "));
   SimOptions options;
   options.tokens = 0;
   SyntheticAccesses accesses(model, {}, nullptr);

@@ -56,18 +56,18 @@ void Service::CheckOrigin(const RequestHead& head) const {
   if (options_.local_hosts_only && !IsThisMachine(head.host)) {
     throw RequestError(
         Status::kForbidden,
-        "the host of the request is not this machine: a server that listens "
-        "elsewhere needs a key, and one that proxies reach under another name a key or "
-        "leave to do without");
+        "the request's host is not this machine: a server that is reached under other names must "
+        "ask for a key, or be told that it need not (allow_no_key)");
   }
   // What a page may read of an answer the browser decides, but work is done before it does.
   if (head.origin.empty() || head.method != "POST") return;
   const size_t scheme = head.origin.find("://");
   if (scheme != std::string::npos && head.origin.substr(scheme + 3) == head.host) return;
   if (origins_.Has(head.origin)) return;
-  throw RequestError(Status::kForbidden,
-                     "pages of other origins may not use this server, unless it is started with "
-                     "leave for their origin");
+  throw RequestError(
+      Status::kForbidden,
+      "pages of other origins may not use this server, unless its options name their "
+      "origin (cors)");
 }
 
 void Service::CheckKey(const RequestHead& head) const {

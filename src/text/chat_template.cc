@@ -98,6 +98,8 @@ std::optional<ChatTemplate> ChatTemplate::FromModel(const GgufMetadata& metadata
   chat.thinking_ = DetectThinking(*source);
   const std::string* for_tools = metadata.FindString(kToolUseKey);
   chat.syntax_ = DetectToolSyntax(for_tools != nullptr ? *for_tools : *source);
+  jinja::MemoryMeter meter(kTrialBytes);
+  const jinja::MeterScope scope(meter);
   if (chat.syntax_ != nullptr) chat.LearnToolStyle();
   chat.LearnSystemRole();
   return chat;
@@ -116,8 +118,6 @@ std::string ChatTemplate::Describe() const {
 // Tries the template with small conversations: whether functions appear in what it writes, and in
 // which form calls do.
 void ChatTemplate::LearnToolStyle() {
-  jinja::MemoryMeter meter(kTrialBytes);
-  const jinja::MeterScope scope(meter);
   const std::vector<ToolFunction> functions = {{.name = "probe_function", .description = "probe"}};
   const std::vector<ToolFunction> none;
   const ChatMessage question = {"user", "probe_question"};
@@ -154,8 +154,6 @@ void ChatTemplate::LearnToolStyle() {
 
 // Some templates refuse a system's message, others leave it out.
 void ChatTemplate::LearnSystemRole() {
-  jinja::MemoryMeter meter(kTrialBytes);
-  const jinja::MeterScope scope(meter);
   const std::vector<ToolFunction> none;
   const ChatMessage question = {"user", "probe_question"};
   const auto render = [&](const std::vector<ChatMessage>& messages) {
