@@ -287,6 +287,7 @@ TEST(CliTest, RunPrintsTheSameTextInEveryForm) {
   EXPECT_THAT(plain.err, HasSubstr("tok/s"));
   EXPECT_EQ(RunHearth(with({}), "abc").out, plain.out) << "the prompt on standard input";
   EXPECT_EQ(RunHearth(with({"-f", MakeFile("prompt.txt", "abc")})).out, plain.out);
+  EXPECT_EQ(RunHearth(with({"-f", "-"}), "abc").out, plain.out);
   EXPECT_EQ(RunHearth(with({"-p", "abc", "--threads", "1"})).out, plain.out);
   const ProgramResult other =
       RunHearth({"run", Golden("llama"), "-p", "abc", "-n", "12", "--seed", "8"});

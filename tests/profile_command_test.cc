@@ -181,6 +181,30 @@ TEST_F(ProfileCommandTest, WhatCannotWorkIsRefused) {
   EXPECT_EQ(FilesLeft().size(), 2u) << "text and the empty file";
 }
 
+// What it needs itself is in the plan of a model whose experts are read.
+TEST_F(ProfileCommandTest, TheSmallestMemoryNamedWorksForAStreamedMixture) {
+  std::ofstream(folder_ + "shape.json")
+      << R"({"hidden_size": 256, "intermediate_size": 512, "num_layers": 8, "num_heads": 4,
+             "vocab_size": 400, "num_experts": 64, "num_experts_per_token": 4})";
+  const std::string model = folder_ + "moe.gguf";
+  ASSERT_EQ(RunHearth({"synth", "--shape", folder_ + "shape.json", "-o", model}).exit_code, 0);
+  const std::vector<std::string> options = {"--tokens", "40", "--ctx", "64"};
+  const auto within = [&](const std::string& memory) {
+    std::vector<std::string> all = options;
+    all.insert(all.end(), {"--memory", memory});
+    return Profile(all, model);
+  };
+  const ProgramResult refused = within("20M");
+  EXPECT_EQ(refused.exit_code, 1);
+  const std::string words = "the smallest that can is ";
+  const size_t at = refused.err.find(words);
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const uint64_t least = std::stoull(refused.err.substr(at + words.size()));
+  ASSERT_LT(least << 20, fs::file_size(model)) << "it is streamed";
+  const ProgramResult done = within(std::to_string(least) + "M");
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+}
+
 TEST_F(ProfileCommandTest, PackedModelsFireAsTheirSources) {
   const std::string packed = folder_ + "packed.gguf";
   ASSERT_EQ(RunHearth({"pack", SourcePath("models/hearth-stories-5m.gguf"), "-o", packed, "--mode",

@@ -1,9 +1,11 @@
 // `hearth serve` from outside: what clients see, good ones and others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -357,6 +359,18 @@ TEST(ServeStartTest, RefusesWhatWouldLetEverybodyIn) {
   EXPECT_EQ(RunHearth({"serve", Stories(), "--port", "70000"}).exit_code, 2);
   EXPECT_EQ(RunHearth({"serve", Stories(), "--parallel", "0"}).exit_code, 2);
   EXPECT_EQ(RunHearth({"serve", Stories(), "--api-key-file", "/nowhere"}).exit_code, 1);
+}
+
+TEST(ServeStartTest, KeysThatOthersCanReadAreWarnedOf) {
+  const std::string keys = ::testing::TempDir() + "hearth_keys." + std::to_string(getpid());
+  std::ofstream(keys) << "secret\n";
+  for (const unsigned mode : {0644u, 0600u}) {
+    std::filesystem::permissions(keys, static_cast<std::filesystem::perms>(mode));
+    const ProgramResult result =
+        RunHearth({"serve", "/nowhere.gguf", "--port", "0", "--api-key-file", keys});
+    EXPECT_EQ(result.err.find("other users can read the keys") != std::string::npos, mode == 0644u);
+  }
+  std::filesystem::remove(keys);
 }
 
 TEST(ServeStartTest, LooksAtTheAddressBeforeTheModel) {

@@ -155,6 +155,26 @@ TEST_F(ServerTest, AClientThatDoesNotReadLosesItsStream) {
   EXPECT_THAT(other.ReadToEnd(), HasSubstr("\"ok\""));
 }
 
+// The prompt takes longer than the silence may last.
+TEST_F(ServerTest, AStreamThatSaysNothingSendsComments) {
+  ServerLimits limits;
+  limits.silence = std::chrono::milliseconds(1);
+  Start(limits);
+  std::string ids = "1";
+  for (int64_t i = 2; i < model_.info().context; ++i) ids += ", 5";
+  const std::string body = R"({"max_tokens": 1, "stream": true, "prompt": [)" + ids + "]}";
+  const RawClient client(port_);
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string stream = client.ReadToEnd();
+  EXPECT_THAT(stream, StartsWith("HTTP/1.1 200 "));
+  const size_t comment = stream.find("\n:"), first = stream.find("data: ");
+  EXPECT_LT(comment, first) << "before the first token: " << stream;
+  EXPECT_THAT(stream, HasSubstr("data: [DONE]"));
+}
+
 TEST_F(ServerTest, ATakenPortIsSaidSo) {
   Start({});
   ServerOptions same;
