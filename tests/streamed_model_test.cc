@@ -33,12 +33,14 @@ class StreamedModelTest : public testing::Test {
     return Engine::Load(Path(), options);
   }
 
+  static constexpr int kTokens = 17;
+
   static std::vector<TokenId> Text(Engine& engine) {
     const Model& model = engine.model();
     const auto topics = TopicMap::FromMetadata(model.metadata(), model.spec().vocab_size);
-    if (topics) return TopicWalk(*topics).Take(24);
+    if (topics) return TopicWalk(*topics).Take(kTokens);
     std::vector<TokenId> tokens;
-    for (TokenId i = 0; i < 24; ++i) tokens.push_back(3 + 97 * i % 1900);
+    for (TokenId i = 0; i < kTokens; ++i) tokens.push_back(3 + 97 * i % 1900);
     return tokens;
   }
 

@@ -20,7 +20,7 @@
 
 namespace hearth::micro {
 
-inline constexpr size_t kLargestPiece = size_t{4} << 20;
+inline constexpr size_t kLargestPiece = size_t{16} << 20;
 
 // A large block of memory whose bytes make sense as codes, scales and floats of every type (they
 // are small normal numbers). Read-only, shared by all benchmarks and threads.
