@@ -1,5 +1,5 @@
 # hearth_library(<folder> DEPS ... LIBS ... TEST_LIBS ... MODEL_TESTS ...): the static library of one
-# folder of src/, and its test programs.
+# folder of src/, or of one of its rooms (<folder>_<room>), and its test programs.
 #   DEPS         folders it may include (targets hearth_<dep>)
 #   LIBS         third-party targets; TEST_LIBS those that only tests use
 #   MODEL_TESTS  test files that run whole models for many seconds
@@ -62,8 +62,7 @@ find_package(Threads REQUIRED)
 function(hearth_library name)
   cmake_parse_arguments(ARG "ALONE;QUICK_DEBUG" "" "DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/jinja/*.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/doors/*.cc)
+       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/doors/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   add_library(hearth_${name} STATIC ${sources})
   list(TRANSFORM ARG_DEPS PREPEND hearth_)
@@ -87,8 +86,7 @@ function(hearth_folder_tests name)
   endif()
   cmake_parse_arguments(ARG "" "" "LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc ${CMAKE_CURRENT_SOURCE_DIR}/jinja/*_test.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/doors/*_test.cc)
+       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc ${CMAKE_CURRENT_SOURCE_DIR}/doors/*_test.cc)
   if(ARG_MODEL_TESTS)
     list(TRANSFORM ARG_MODEL_TESTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     list(REMOVE_ITEM tests ${ARG_MODEL_TESTS})

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/grammar_matcher.h"
-#include "text/json_schema_grammar.h"
-#include "text/test_vocabularies.h"
-#include "text/tool_call_grammar.h"
-#include "text/tool_call_reader.h"
+#include "text/grammar/grammar_matcher.h"
+#include "text/grammar/json_schema_grammar.h"
+#include "text/tokenizer/test_vocabularies.h"
+#include "text/tools/tool_call_grammar.h"
+#include "text/tools/tool_call_reader.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "text/jinja/template.h"
 
 namespace {

@@ -15,11 +15,11 @@
 #include "base/error.h"
 #include "format/gguf.h"
 #include "storage/block_reader.h"
-#include "text/chat_format.h"
-#include "text/normal_form.h"
-#include "text/pretokenizers.h"
-#include "text/test_vocabularies.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat_format.h"
+#include "text/tokenizer/normal_form.h"
+#include "text/tokenizer/pretokenizers.h"
+#include "text/tokenizer/test_vocabularies.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

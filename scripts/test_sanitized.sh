@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tests=("$@")
 [ "${#tests[@]}" -gt 0 ] || tests=(base_test tensor_test storage_test plan_test cache_test format_test
-  kv_test text_test model_test sparsity_test serve_test)
+  kv_test text_tokenizer_test text_grammar_test text_jinja_test text_tools_test text_chat_test model_test
+  sparsity_test serve_test)
 scripts/build.sh fuzz "${tests[@]}"
 ctest --preset fuzz -j "$(nproc)" -R "^($(IFS='|'; echo "${tests[*]}"))\$"

@@ -15,7 +15,7 @@
 #include "format/gguf.h"
 #include "program.h"
 #include "terminal.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {

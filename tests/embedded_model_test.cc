@@ -10,8 +10,8 @@
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/session.h"
-#include "text/chat_template.h"
-#include "text/json_schema_grammar.h"
+#include "text/chat/chat_template.h"
+#include "text/grammar/json_schema_grammar.h"
 
 namespace hearth {
 namespace {

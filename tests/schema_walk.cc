@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/grammar_matcher.h"
-#include "text/json_schema_grammar.h"
-#include "text/test_vocabularies.h"
+#include "text/grammar/grammar_matcher.h"
+#include "text/grammar/json_schema_grammar.h"
+#include "text/tokenizer/test_vocabularies.h"
 
 namespace hearth {
 namespace {

@@ -54,6 +54,8 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "serve": ({"api", "base", "plan"}, {"boost", "nlohmann"}),
     "cli": (below(9, "kernels") | {"serve"}, {"CLI", "nlohmann"}),
 }
+# Rooms of a folder, from the lowest: a file may include what is in its room and in lower ones.
+ROOMS = {"text": ["tokenizer", "grammar", "jinja", "tools", "chat"]}
 # Folders of include/, and the folder of src/ whose door they are.
 PUBLIC = {"hearth": "api"}
 # Headers of the language and the system need no entry: they have no folder, or one of these.
@@ -65,7 +67,7 @@ THIRD_PARTY_FILES = {
     "pcre2.h": "pcre2", "z3++.h": "z3", "z3.h": "z3",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-DEPS = re.compile(r"DEPS\s+([a-z\s]+?)(?:\bLIBS\b|\bTEST_LIBS\b|\))")
+DEPS = re.compile(r"DEPS\s+([a-z_\s]+?)(?:\bLIBS\b|\bTEST_LIBS\b|\))")
 
 
 def third_party(header: str) -> str | None:
@@ -98,6 +100,8 @@ def check_file(path: Path, folder: str) -> list[str]:
                 out.append(f'{where}: "{header}" needs its folder in front')
             elif target not in RULES:
                 out.append(f'{where}: "{header}" is in no known folder')
+            elif target == folder and not keeps_to_room(path, header):
+                out.append(f"{where}: a lower room may not include {header}")
             elif target != folder and target not in folders and not (
                     is_test and target in below_or_beside(folder)):
                 out.append(f"{where}: {folder}/ may not include {target}/")
@@ -107,6 +111,16 @@ def check_file(path: Path, folder: str) -> list[str]:
             if library and library not in allowed:
                 out.append(f"{where}: {folder}/ may not include <{header}>")
     return out
+
+
+def keeps_to_room(path: Path, header: str) -> bool:
+    """Whether a header of the file's own folder is in its room or in a lower one."""
+    folder, *rest = path.relative_to(ROOT / "src").parts
+    rooms = ROOMS.get(folder)
+    if not rooms:
+        return True
+    used = header.split("/")[1]
+    return used in rooms and rest[0] in rooms and rooms.index(used) <= rooms.index(rest[0])
 
 
 def check_binding(path: Path) -> list[str]:
@@ -133,11 +147,16 @@ def below_or_beside(folder: str) -> set[str]:
 
 def check_cmake(folder: str) -> list[str]:
     """Complaints about the folders that a folder's CMake target links."""
-    text = (ROOT / "src" / folder / "CMakeLists.txt").read_text()
-    folders = RULES[folder][0]
-    return [f"src/{folder}/CMakeLists.txt: DEPS names {dep}"
-            for match in DEPS.finditer(text) for dep in match.group(1).split()
-            if dep not in folders]
+    out = []
+    rooms = ROOMS.get(folder, [])
+    for path in [ROOT / "src" / folder / "CMakeLists.txt",
+                 *(ROOT / "src" / folder / room / "CMakeLists.txt" for room in rooms)]:
+        below_it = rooms[:rooms.index(path.parent.name)] if path.parent.name in rooms else []
+        may = RULES[folder][0] | {f"{folder}_{room}" for room in below_it}
+        out += [f"{path.relative_to(ROOT)}: DEPS names {dep}"
+                for match in DEPS.finditer(path.read_text()) for dep in match.group(1).split()
+                if dep not in may]
+    return out
 
 
 def main() -> int:

@@ -9,7 +9,7 @@
 #include "engine/ffn_mode.h"
 #include "engine/obey_plan.h"
 #include "engine/prompt.h"
-#include "text/json_schema_grammar.h"
+#include "text/grammar/json_schema_grammar.h"
 
 namespace hearth::api {
 namespace {

@@ -18,8 +18,8 @@
 #include "engine/engine.h"
 #include "engine/session_keeper.h"
 #include "hearth/hearth.hpp"
-#include "text/chat_template.h"
-#include "text/grammar_matcher.h"
+#include "text/chat/chat_template.h"
+#include "text/grammar/grammar_matcher.h"
 
 namespace hearth::api {
 

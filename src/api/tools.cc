@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/tool_call_reader.h"
+#include "text/tools/tool_call_reader.h"
 
 namespace hearth::api {
 namespace {

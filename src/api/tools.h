@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
-#include "text/call_body.h"
-#include "text/chat_format.h"
-#include "text/thinking.h"
-#include "text/tool_call_grammar.h"
-#include "text/tool_prompt.h"
-#include "text/tool_syntax.h"
+#include "text/chat/chat_format.h"
+#include "text/chat/thinking.h"
+#include "text/chat/tool_prompt.h"
+#include "text/tools/call_body.h"
+#include "text/tools/tool_call_grammar.h"
+#include "text/tools/tool_syntax.h"
 
 namespace hearth::api {
 

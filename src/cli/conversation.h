@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/session.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 
 namespace hearth::cli {
 

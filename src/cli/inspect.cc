@@ -23,7 +23,7 @@
 #include "format/packed_file.h"
 #include "prepare/verify.h"
 #include "tensor/op_names.h"
-#include "text/chat_format.h"
+#include "text/chat/chat_format.h"
 
 namespace hearth::cli {
 namespace {

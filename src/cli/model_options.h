@@ -13,7 +13,7 @@
 #include "model/given_activation.h"
 #include "plan/execution_plan.h"
 #include "sparsity/mode.h"
-#include "text/chat_format.h"
+#include "text/chat/chat_format.h"
 
 namespace hearth::cli {
 

@@ -6,8 +6,8 @@
 
 #include "cli/model_options.h"
 #include "engine/session.h"
-#include "text/chat_format.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_format.h"
+#include "text/chat/chat_template.h"
 
 namespace hearth::cli {
 

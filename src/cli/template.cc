@@ -16,7 +16,7 @@
 #include "cli/text_input.h"
 #include "format/gguf.h"
 #include "storage/block_reader.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 
 namespace hearth::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "cli/report.h"
 #include "cli/text_input.h"
 #include "format/gguf.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth::cli {
 namespace {

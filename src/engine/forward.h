@@ -24,7 +24,7 @@
 #include "pipeline/streamed_matrices.h"
 #include "sparsity/selector.h"
 #include "tensor/view.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -15,8 +15,8 @@
 #include "engine/sampler.h"
 #include "engine/stop_strings.h"
 #include "engine/token_scores.h"
-#include "text/grammar_matcher.h"
-#include "text/tokenizer.h"
+#include "text/grammar/grammar_matcher.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

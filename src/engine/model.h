@@ -22,7 +22,7 @@
 #include "ops/compute.h"
 #include "sparsity/predictor.h"
 #include "storage/async_reader.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

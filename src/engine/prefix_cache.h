@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kv/kv_cache.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/normal_form.h"
+#include "text/tokenizer/normal_form.h"
 
 namespace hearth {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "text/grammar_matcher.h"
-#include "text/tokenizer.h"
+#include "text/grammar/grammar_matcher.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -11,7 +11,7 @@
 #include "storage/atomic_file.h"
 #include "storage/block_reader.h"
 #include "tensor/kv_layout.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

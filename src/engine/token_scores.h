@@ -10,7 +10,7 @@
 #include "engine/forward.h"
 #include "kv/kv_cache.h"
 #include "sparsity/selector.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -10,7 +10,7 @@
 
 #include "base/random_words.h"
 #include "format/gguf.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

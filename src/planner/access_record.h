@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "engine/work_estimate.h"
 #include "sparsity/access_sequence.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -16,8 +16,8 @@
 #include "prepare/published_steps.h"
 #include "prepare/published_tokens.h"
 #include "prepare/sentencepiece_model.h"
-#include "text/pretokenizers.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer/pretokenizers.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace hearth {
 namespace {

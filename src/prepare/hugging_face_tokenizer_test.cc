@@ -8,8 +8,8 @@
 #include "format/gguf_view.h"
 #include "prepare/sentencepiece_model.h"
 #include "prepare/test_model_folder.h"
-#include "text/byte_letters.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/byte_letters.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "engine/topic_walk.h"
 #include "prepare/weight_generator.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace hearth {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "text/pretokenizers.h"
+#include "text/tokenizer/pretokenizers.h"
 
 namespace hearth {
 namespace {

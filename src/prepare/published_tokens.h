@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "prepare/hugging_face_json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -3,7 +3,7 @@
 
 #include "format/gguf_view.h"
 #include "prepare/test_model_folder.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {

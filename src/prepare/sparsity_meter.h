@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/forward.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 

@@ -19,7 +19,7 @@
 #include "model/weights.h"
 #include "prepare/synth_plan.h"
 #include "prepare/test_same_spec.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "prepare/shapes.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {

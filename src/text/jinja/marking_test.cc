@@ -6,7 +6,7 @@
 #include <string>
 
 #include "text/jinja/test_rendering.h"
-#include "text/test_vocabularies.h"
+#include "text/tokenizer/test_vocabularies.h"
 
 namespace hearth::jinja {
 namespace {

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "text/chat_piece.h"
 #include "text/jinja/context.h"
 #include "text/jinja/limits.h"
+#include "text/tokenizer/chat_piece.h"
 
 namespace hearth::jinja {
 

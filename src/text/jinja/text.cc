@@ -1,6 +1,6 @@
 #include "text/jinja/text.h"
 
-#include "text/utf8.h"
+#include "text/tokenizer/utf8.h"
 
 namespace hearth::jinja {
 
