@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/test_data.h"
+#include "pass/test_passes.h"
 
 namespace hearth {
 
@@ -49,27 +50,27 @@ GoldenRunner::GoldenRunner(const GoldenCase& golden, const RunSetup& setup)
   model_ =
       Model::Load(file, std::move(plan), Tokenizer::FromGguf(file.metadata()), budget_, compute_);
   if (setup.change_weights) setup.change_weights(*weights);
-  const ForwardLimits limits{.max_tokens = 64, .max_context = 128, .kv_dtype = setup.kv};
-  pool_ = std::make_unique<KvPool>(budget_, Forward::LayoutFor(model_->spec(), setup.kv), 512);
-  forward_ =
-      std::make_unique<Forward>(model_->spec(), model_->weights(), compute_, budget_, limits);
+  const PassLimits limits{.max_tokens = 64, .max_context = 128, .kv_dtype = setup.kv};
+  pool_ = std::make_unique<KvPool>(budget_, KvLayoutFor(model_->spec(), setup.kv), 512);
+  pass_ = std::make_unique<TransformerPass>(model_->spec(), model_->weights(), compute_, budget_,
+                                            limits);
 }
 
 void GoldenRunner::Step(KvSequence& kv, std::span<const TokenId> tokens,
-                        ActivationSelector& selector, ForwardObserver* observer) {
+                        ActivationSelector& selector, PassObserver* observer) {
   const int64_t first = kv.length();
   const BatchSequence sequence{&kv, tokens};
-  forward_->Run({&sequence, 1}, selector, observer);
+  pass_->Run(ShapeOf(sequence), selector, observer);
   for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
     if (!std::binary_search(golden_.positions.begin(), golden_.positions.end(), first + i)) {
       continue;
     }
-    const FloatView row = forward_->Logits(i, 1);
+    const FloatView row = pass_->Logits(i, 1);
     logits_.insert(logits_.end(), row.row(0), row.row(0) + row.cols);
   }
 }
 
-std::vector<float> GoldenRunner::Run(ActivationSelector& selector, ForwardObserver* observer) {
+std::vector<float> GoldenRunner::Run(ActivationSelector& selector, PassObserver* observer) {
   logits_.clear();
   KvSequence kv(*pool_);
   const std::span<const TokenId> prompt(golden_.prompt);

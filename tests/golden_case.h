@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/budget.h"
-#include "engine/forward.h"
 #include "engine/model.h"
+#include "pass/transformer_pass.h"
 #include "sparsity/selector.h"
 
 namespace hearth {
@@ -42,13 +42,13 @@ class GoldenRunner {
   GoldenRunner(const GoldenCase& golden, const RunSetup& setup);
 
   // Logits [positions][vocab] of prompt (in chunks) and decode steps (one token each).
-  std::vector<float> Run(ActivationSelector& selector, ForwardObserver* observer = nullptr);
+  std::vector<float> Run(ActivationSelector& selector, PassObserver* observer = nullptr);
 
   const ModelSpec& spec() const { return model_->spec(); }
 
  private:
   void Step(KvSequence& kv, std::span<const TokenId> tokens, ActivationSelector& selector,
-            ForwardObserver* observer);
+            PassObserver* observer);
 
   const GoldenCase& golden_;
   RunSetup setup_;
@@ -56,7 +56,7 @@ class GoldenRunner {
   Compute compute_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<Forward> forward_;
+  std::unique_ptr<TransformerPass> pass_;
   std::vector<float> logits_;
 };
 

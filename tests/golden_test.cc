@@ -47,7 +47,7 @@ TEST_P(GoldenTest, HalfPrecisionKvStaysClose) {
 }
 
 // Records which neurons fire, for the oracle.
-class FiringRecorder : public ForwardObserver {
+class FiringRecorder : public PassObserver {
  public:
   explicit FiringRecorder(OracleSelector& oracle) : oracle_(oracle) {}
   void OnFfnActivation(int64_t layer, int64_t expert, std::span<const int64_t> tokens,

@@ -16,6 +16,7 @@
 #include "base/test_data.h"
 #include "engine/engine.h"
 #include "ops/compute.h"
+#include "pass/test_passes.h"
 #include "prepare/pack.h"
 #include "prepare/pack_test_models.h"
 
@@ -47,9 +48,9 @@ std::string HashOf(const std::string& path, std::optional<FfnMode> mode, const s
   for (size_t begin = 0; begin < kTokens;) {
     const size_t count = begin == 0 ? kPrompt : 1;
     const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
-    engine->forward().Run({&sequence, 1},
-                          begin == 0 ? engine->prefill_selector() : engine->selector());
-    const FloatView logits = engine->forward().Logits(0, static_cast<int64_t>(count));
+    engine->pass().Run(ShapeOf(sequence),
+                       begin == 0 ? engine->prefill_selector() : engine->selector());
+    const FloatView logits = engine->pass().Logits(0, static_cast<int64_t>(count));
     for (int64_t r = 0; r < logits.rows; ++r) {
       all.insert(all.end(), logits.row(r), logits.row(r) + logits.cols);
     }

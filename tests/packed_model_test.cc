@@ -13,6 +13,7 @@
 #include "base/test_data.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
+#include "pass/test_passes.h"
 #include "prepare/pack.h"
 
 namespace hearth {
@@ -71,16 +72,16 @@ class PackedModelTest : public testing::Test {
 
   // Logits after every token of the text, in passes of `chunk` tokens.
   static std::vector<float> Logits(Engine& engine, ActivationSelector& selector, size_t chunk,
-                                   ForwardObserver* observer = nullptr) {
+                                   PassObserver* observer = nullptr) {
     const std::vector<TokenId> tokens = Text(engine);
     KvSequence kv(engine.kv_pool());
     std::vector<float> all;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
       const size_t count = std::min(chunk, tokens.size() - begin);
       const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
-      engine.forward().Run({&sequence, 1}, selector, observer);
+      engine.pass().Run(ShapeOf(sequence), selector, observer);
       for (size_t i = 0; i < count; ++i) {
-        const FloatView logits = engine.forward().Logits(static_cast<int64_t>(i), 1);
+        const FloatView logits = engine.pass().Logits(static_cast<int64_t>(i), 1);
         all.insert(all.end(), logits.data, logits.data + logits.cols);
       }
     }
@@ -108,13 +109,13 @@ TEST_F(PackedModelTest, GatedIsDenseBitForBitOnEveryIsaAndNumberOfThreads) {
     for (const std::string& isa : isas) {
       const auto dense_engine = Load(file, FfnMode::kDense, 1, isa.c_str());
       const std::vector<float> dense = Logits(*dense_engine);
-      EXPECT_EQ(dense_engine->forward().ffn_counts().up, dense_engine->forward().ffn_counts().gate);
+      EXPECT_EQ(dense_engine->pass().ffn_counts().up, dense_engine->pass().ffn_counts().gate);
       // How work is cut among threads does not depend on the instruction set: all numbers with one.
       const auto numbers = isa == isas.back() ? std::vector<int>{1, 2, 3} : std::vector<int>{3};
       for (const int threads : numbers) {
         const auto engine = Load(file, FfnMode::kGated, threads, isa.c_str());
         EXPECT_EQ(Logits(*engine), dense) << file << " " << isa << " " << threads;
-        const SparseFfnCounts& counts = engine->forward().ffn_counts();
+        const SparseFfnCounts counts = engine->pass().ffn_counts();
         EXPECT_LT(counts.up, counts.gate / 4) << "it computed more than what fires";
         EXPECT_LT(counts.active, counts.up);
       }
@@ -122,21 +123,43 @@ TEST_F(PackedModelTest, GatedIsDenseBitForBitOnEveryIsaAndNumberOfThreads) {
   }
 }
 
+// More tokens than from which a prompt's are computed together.
+TEST_F(PackedModelTest, VerifyingHasTheBitsOfDecoding) {
+  constexpr size_t kGuessed = 13;
+  for (const char* file : kBothFiles) {
+    for (const FfnMode mode : {FfnMode::kDense, FfnMode::kGated}) {
+      const auto engine = Load(file, mode);
+      const std::vector<TokenId> tokens = Text(*engine);
+      const std::vector<float> decoded = Logits(*engine);
+      KvSequence kv(engine->kv_pool());
+      const BatchSequence some{&kv, std::span(tokens).first(kGuessed)};
+      engine->pass().Run({PassKind::kVerify, {&some, 1}}, engine->selector());
+      std::vector<float> verified;
+      for (size_t i = 0; i < kGuessed; ++i) {
+        const FloatView logits = engine->pass().Logits(static_cast<int64_t>(i), 1);
+        verified.insert(verified.end(), logits.data, logits.data + logits.cols);
+      }
+      EXPECT_TRUE(std::equal(verified.begin(), verified.end(), decoded.begin()))
+          << file << " " << FfnModeName(mode);
+    }
+  }
+}
+
 TEST_F(PackedModelTest, PromptsHaveTheSameBitsInDenseAndWatched) {
   const auto gated = Load("packed_none.gguf", FfnMode::kGated);
   const auto dense = Load("packed_none.gguf", FfnMode::kDense, 1);
-  ForwardObserver nobody;
+  PassObserver nobody;
   for (const size_t chunk : {1, 7, 20, 48}) {
     const std::vector<float> expected = Logits(*gated, gated->selector(), chunk);
     EXPECT_EQ(Logits(*dense, dense->selector(), chunk), expected) << chunk;
     EXPECT_EQ(Logits(*gated, gated->selector(), chunk, &nobody), expected) << chunk;
   }
-  const SparseFfnCounts& counts = dense->forward().ffn_counts();
+  const SparseFfnCounts counts = dense->pass().ffn_counts();
   EXPECT_EQ(counts.active, counts.gate) << "dense computes everything";
 }
 
 // Keeps who was active, for an oracle.
-class ActiveRecorder : public ForwardObserver {
+class ActiveRecorder : public PassObserver {
  public:
   explicit ActiveRecorder(OracleSelector& oracle) : oracle_(oracle) {}
   void OnFfnNeurons(const NeuronObservation& observed) override {
@@ -204,7 +227,7 @@ TEST_F(PackedModelTest, PredictorsDecideWhatIsComputed) {
   // Nothing is: the FFNs add nothing, and not one row is read.
   const auto nobody = Load("packed_nobody.gguf", FfnMode::kPredicted);
   EXPECT_GT(RelativeError(Logits(*nobody), exact), 0.1);
-  EXPECT_EQ(nobody->forward().ffn_counts().gate, 0);
+  EXPECT_EQ(nobody->pass().ffn_counts().gate, 0);
   // But prompts are exact.
   EXPECT_EQ(Logits(*nobody, nobody->prefill_selector(), 1), exact);
 }

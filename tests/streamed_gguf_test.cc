@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "pass/test_passes.h"
 #include "prepare/shapes.h"
 #include "prepare/synth.h"
 #include "test_budgets.h"
@@ -48,8 +49,8 @@ class StreamedGgufTest : public testing::TestWithParam<GgufCase> {
     for (size_t begin = 0; begin < tokens.size();) {
       const size_t count = begin == 0 ? 12 : 1;
       const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
-      engine.forward().Run({&sequence, 1}, engine.selector());
-      const FloatView logits = engine.forward().Logits(static_cast<int64_t>(count) - 1, 1);
+      engine.pass().Run(ShapeOf(sequence), engine.selector());
+      const FloatView logits = engine.pass().Logits(static_cast<int64_t>(count) - 1, 1);
       all.insert(all.end(), logits.data, logits.data + logits.cols);
       begin += count;
     }
@@ -90,7 +91,7 @@ TEST_P(StreamedGgufTest, AFileThatChangesFailsTheNextTokenOnly) {
   const TokenId token = 100;
   const auto pass = [&] {
     const BatchSequence sequence{&kv, {&token, 1}};
-    engine->forward().Run({&sequence, 1}, engine->selector());
+    engine->pass().Run({PassKind::kDecode, {&sequence, 1}}, engine->selector());
   };
   pass();
   std::filesystem::resize_file(Path(), std::filesystem::file_size(Path()) / 2);

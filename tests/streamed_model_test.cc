@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/topic_walk.h"
+#include "pass/test_passes.h"
 #include "prepare/pack_test_models.h"
 #include "test_budgets.h"
 
@@ -52,16 +53,16 @@ class StreamedModelTest : public testing::Test {
 
   // Logits of a prompt of `prompt` tokens, and after every token that follows.
   static std::vector<float> Logits(Engine& engine, size_t prompt,
-                                   ForwardObserver* observer = nullptr) {
+                                   PassObserver* observer = nullptr) {
     const std::vector<TokenId> tokens = Text(engine);
     KvSequence kv(engine.kv_pool());
     std::vector<float> all;
     for (size_t begin = 0; begin < tokens.size();) {
       const size_t count = begin == 0 ? prompt : 1;
       const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
-      engine.forward().Run({&sequence, 1},
-                           begin == 0 ? engine.prefill_selector() : engine.selector(), observer);
-      const FloatView logits = engine.forward().Logits(static_cast<int64_t>(count) - 1, 1);
+      engine.pass().Run(ShapeOf(sequence),
+                        begin == 0 ? engine.prefill_selector() : engine.selector(), observer);
+      const FloatView logits = engine.pass().Logits(static_cast<int64_t>(count) - 1, 1);
       all.insert(all.end(), logits.data, logits.data + logits.cols);
       begin += count;
     }
@@ -69,7 +70,7 @@ class StreamedModelTest : public testing::Test {
   }
 };
 
-class ActivityCounter : public ForwardObserver {
+class ActivityCounter : public PassObserver {
  public:
   void OnFfnNeurons(const NeuronObservation& observed) override { counts += observed.all; }
   SparseFfnCounts counts;
@@ -141,15 +142,15 @@ std::vector<std::vector<float>> DecodedLogits(Engine& engine, size_t sequences, 
     texts.push_back(TopicWalk(topics, i).Take(kPrompt + kDecoded));
     kv.emplace_back(engine.kv_pool());
     const BatchSequence prompt{&kv[i], std::span(texts[i]).first(kPrompt)};
-    engine.forward().Run({&prompt, 1}, engine.prefill_selector());
+    engine.pass().Run({PassKind::kPrefill, {&prompt, 1}}, engine.prefill_selector());
   }
   const auto step = [&](size_t first, size_t count, size_t token) {
     std::vector<BatchSequence> batch;
     for (size_t i = first; i < first + count; ++i) {
       batch.push_back({&kv[i], std::span(texts[i]).subspan(token, 1)});
     }
-    engine.forward().Run(batch, engine.selector());
-    const FloatView rows = engine.forward().Logits(0, static_cast<int64_t>(count));
+    engine.pass().Run({PassKind::kDecode, batch}, engine.selector());
+    const FloatView rows = engine.pass().Logits(0, static_cast<int64_t>(count));
     for (size_t i = 0; i < count; ++i) {
       const float* row = rows.row(static_cast<int64_t>(i));
       logits[first + i].insert(logits[first + i].end(), row, row + rows.cols);
@@ -232,7 +233,7 @@ TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresho
       EXPECT_TRUE(engine->streamed()->store().plan().holds_gates);
       EXPECT_EQ(Logits(*engine, 12), expected) << PipelineName(AllPipelines()[i]);
       EXPECT_GT(CountsOfLists(*engine).misses, 0);
-      EXPECT_LT(CountsOfLists(*engine).neurons, engine->forward().ffn_counts().gate / 4);
+      EXPECT_LT(CountsOfLists(*engine).neurons, engine->pass().ffn_counts().gate / 4);
     }
   }
   std::filesystem::remove(path);
@@ -300,7 +301,7 @@ TEST_P(StreamedModes, AFileThatChangesFailsTheNextTokenOnly) {
   KvSequence kv(engine->kv_pool());
   const auto pass = [&] {
     const BatchSequence sequence{&kv, std::span(tokens).first(1)};
-    engine->forward().Run({&sequence, 1}, engine->selector());
+    engine->pass().Run(ShapeOf(sequence), engine->selector());
   };
   pass();
   const auto size = std::filesystem::file_size(copy);

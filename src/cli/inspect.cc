@@ -18,9 +18,9 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "engine/ffn_mode.h"
-#include "engine/forward.h"
 #include "engine/model.h"
 #include "format/packed_file.h"
+#include "pass/transformer_pass.h"
 #include "prepare/verify.h"
 #include "tensor/op_names.h"
 #include "text/chat/chat_format.h"
@@ -132,7 +132,7 @@ Json RunJson(const GgufFile& file, bool has_tensors) {
     if (has_tensors) CheckRopeFactors(file);
     Json conversions = Json::object();
     for (const auto& [from, to] : plan.conversions) conversions[NameOf(from)] = NameOf(to);
-    const KvLayout layout = Forward::LayoutFor(plan.spec, DType::kF16);
+    const KvLayout layout = KvLayoutFor(plan.spec, DType::kF16);
     return {{"runnable", true},
             {"modes", ModeNames(plan)},
             {"auto_mode", FfnModeName(ResolveMode(file, plan, std::nullopt))},

@@ -38,7 +38,7 @@ ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
       PlanProfile(engine.model().spec(), ModelHash(engine.model().Reopen()), tokens,
                   {.bos = engine.model().tokenizer().special().bos,
                    .context = engine.context(),
-                   .kv_dtype = engine.forward().limits().kv_dtype});
+                   .kv_dtype = engine.pass().limits().kv_dtype});
   ProfileRunOptions run;
   if (!state_dir.empty()) {
     const std::string path = ProfileIn(state_dir);
@@ -120,7 +120,7 @@ TextScore ScoreSource(Engine& engine, std::span<const TokenId> sample) {
     StopWhereInterrupted(options.model);
     line.Update(done, all);
   };
-  return ScoreText(engine.forward(), engine.kv_pool(), engine.selector(), sample, options);
+  return ScoreText(engine.pass(), engine.kv_pool(), engine.selector(), sample, options);
 }
 
 // Of an engine whose thresholds are sought: with a context that does not follow from the memory, so

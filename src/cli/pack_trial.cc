@@ -55,7 +55,7 @@ TextScore ScorePacked(Engine& engine, const PackTrialOptions& options) {
     StopWhereInterrupted("pack");
     line.Update(done, all);
   };
-  return ScoreText(engine.forward(), engine.kv_pool(), exact, options.sample, score);
+  return ScoreText(engine.pass(), engine.kv_pool(), exact, options.sample, score);
 }
 
 std::vector<ModeSpeed> MeasureSpeeds(Engine& engine, const PackTrialOptions& options) {

@@ -25,9 +25,9 @@ std::vector<OpRow> Rows(const OpSeconds& seconds, const WorkByOp& work, int64_t 
   const double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   const double to_ms = 1000 / static_cast<double>(tokens);
   std::vector<OpRow> rows;
-  for (size_t op = 0; op < kNumForwardOps; ++op) {
+  for (size_t op = 0; op < kNumPassOps; ++op) {
     if (seconds[op] == 0) continue;
-    OpRow row{ForwardOpName(static_cast<ForwardOp>(op)), seconds[op] * to_ms, seconds[op] / all,
+    OpRow row{PassOpName(static_cast<PassOp>(op)), seconds[op] * to_ms, seconds[op] / all,
               std::nullopt};
     if (result.read_bytes_per_s) {
       row.floor_ms =

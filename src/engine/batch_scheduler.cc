@@ -61,7 +61,7 @@ Error CurrentError() {
 BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, SessionKeeper* sessions)
     : engine_(engine), limits_(limits), sessions_(sessions), prefixes_(limits.most_prefixes) {
   // Each adds a token to a pass, which has no more tokens than the context.
-  const int64_t most = engine.forward().limits().max_tokens;
+  const int64_t most = engine.pass().limits().max_tokens;
   if (limits.most_running < 1 || limits.most_running > most) {
     throw Error(ErrorCode::kInvalidArgument, Field{"parallel"},
                 fmt::format("requests that run together with a context of {}", engine.context()),
@@ -168,9 +168,9 @@ void BatchScheduler::StartWaiting() {
 
 // The next tokens of these requests, `rows` of each. False where that failed: they have ended then,
 // or nobody waits for them.
-bool BatchScheduler::RunPass(const Pass& pass, ActivationSelector& selector) {
-  Forward& forward = engine_.forward();
-  forward.StopWhen([&pass] {
+bool BatchScheduler::RunPass(PassKind kind, const Pass& pass, ActivationSelector& selector) {
+  TransformerPass& transformer = engine_.pass();
+  transformer.StopWhen([&pass] {
     return std::all_of(pass.begin(), pass.end(), [](const Request* request) {
       return request->asked.generate.IsCancelled();
     });
@@ -188,9 +188,9 @@ bool BatchScheduler::RunPass(const Pass& pass, ActivationSelector& selector) {
     MakeRoom(pages);
     std::vector<BatchSequence> batch;
     for (Request* request : pass) batch.push_back({&request->kv, request->NextTokens()});
-    forward.Run(batch, selector);
+    transformer.Run({kind, batch}, selector);
   });
-  forward.StopWhen({});
+  transformer.StopWhen({});
   if (error) {
     fail(*error);
   } else {
@@ -209,9 +209,9 @@ void BatchScheduler::Decode() {
   const Stopwatch watch;
   const StreamCounts before = engine_.stream_counts();
   if (map_ != nullptr) map_->Begin(std::ssize(pass));
-  engine_.forward().Watch(map_);
-  const bool worked = RunPass(pass, engine_.selector());
-  engine_.forward().Watch(nullptr);
+  engine_.pass().Watch(map_);
+  const bool worked = RunPass(PassKind::kDecode, pass, engine_.selector());
+  engine_.pass().Watch(nullptr);
   if (map_ != nullptr && worked) map_->Finish();
   StreamCounts read = engine_.stream_counts();
   counts_.decode_stream += read -= before;
@@ -226,20 +226,20 @@ void BatchScheduler::Decode() {
 
 // In the order of arrival, as many as a pass takes.
 BatchScheduler::Pass BatchScheduler::ChoosePrompts() {
-  int64_t room = engine_.forward().limits().max_tokens;
+  int64_t room = engine_.pass().limits().max_tokens;
   if (IsGenerating() && !engine_.is_streamed()) room = std::min(room, kPromptTokensInCompany);
   Pass pass;
   for (const auto& request : running_) {
     if (request->is_generating || WaitsForPrefix(*request, pass)) continue;
     // A few tokens of a long prompt are not worth a chunk of their own.
-    const bool fits = request->left() <= room || room >= 2 * Forward::kPrefillTokens;
+    const bool fits = request->left() <= room || room >= 2 * TransformerPass::kPrefillTokens;
     if (room == 0 || (!pass.empty() && !fits)) break;
     if (IsRestoring(*request)) continue;
     if (!std::exchange(request->has_begun, true)) {
       request->outcome.wait_ms = MsOf(std::exchange(request->watch, {}));
       SharePrefix(*request);
     }
-    request->rows = Forward::ChunkOf(request->left(), room);
+    request->rows = TransformerPass::ChunkOf(request->left(), room);
     room -= request->rows;
     pass.push_back(request.get());
   }
@@ -250,7 +250,7 @@ void BatchScheduler::Prefill() {
   const Pass pass = ChoosePrompts();
   if (pass.empty()) return;
   const Stopwatch watch;
-  if (RunPass(pass, engine_.prefill_selector())) {
+  if (RunPass(PassKind::kPrefill, pass, engine_.prefill_selector())) {
     int64_t first_row = 0;
     for (Request* request : pass) {
       counts_.prompt_tokens += request->rows;
@@ -273,14 +273,14 @@ void BatchScheduler::TakeTokens(const Pass& pass) {
   const auto take = [&] {
     if (next.empty()) return;
     const auto count = std::ssize(next);
-    const FloatView logits = engine_.forward().Logits(row - count, count);
+    const FloatView logits = engine_.pass().Logits(row - count, count);
     for (int64_t i = 0; i < count; ++i) {
       TakeToken(*next[static_cast<size_t>(i)], {logits.row(i), static_cast<size_t>(logits.cols)});
     }
     next.clear();
   };
   for (Request* request : pass) {
-    if (request->rows > 1 || std::ssize(next) == Forward::kMaxLogitRows) take();
+    if (request->rows > 1 || std::ssize(next) == TransformerPass::kMaxLogitRows) take();
     row += request->rows;
     if (request->left() == 0 && !request->is_generating) EndPrompt(*request);
     if (request->left() > 0 || request->has_ended) {
@@ -350,7 +350,7 @@ void BatchScheduler::ShowText(Request& request) {
 }
 
 void BatchScheduler::AddToEmbedding(Request& request, int64_t first_row) {
-  const FloatView states = engine_.forward().FinalStates();
+  const FloatView states = engine_.pass().FinalStates();
   const PoolingKind pooling = engine_.model().spec().pooling;
   int64_t begin = first_row;
   int64_t end = first_row + request.rows;
@@ -375,8 +375,8 @@ void BatchScheduler::ScorePrompt(Request& request, int64_t first_row) {
   const int64_t count = std::min(request.rows, request.outcome.prompt_tokens - 1 - first_token);
   const auto error = ErrorOf([&] {
     for (int64_t done = 0; done < count;) {
-      const int64_t some = std::min<int64_t>(count - done, Forward::kMaxLogitRows);
-      const FloatView logits = engine_.forward().Logits(first_row + done, some);
+      const int64_t some = std::min<int64_t>(count - done, TransformerPass::kMaxLogitRows);
+      const FloatView logits = engine_.pass().Logits(first_row + done, some);
       for (int64_t row = 0; row < some; ++row, ++done) {
         const auto next = static_cast<size_t>(first_token + done + 1);
         request.prompt_scores.push_back(

@@ -156,7 +156,7 @@ class BatchScheduler {
   void SharePrefix(Request& request);
   bool IsRestoring(Request& request);
   void StartRestore(Request& request);
-  bool RunPass(const Pass& pass, ActivationSelector& selector);
+  bool RunPass(PassKind kind, const Pass& pass, ActivationSelector& selector);
   void MakeRoom(int64_t pages);
   void LetGo(std::optional<PrefixCache::Entry> entry);
   void SaveAhead();

@@ -93,7 +93,7 @@ TEST(BatchSchedulerTest, PromptsAreScoredAsTextsAre) {
   const std::vector<TokenId> prompt = RandomTokens(random, 100);
   std::vector<ScoredToken> expected;
   ForAllLogits(
-      engine->forward(), engine->kv_pool(), prompt, engine->prefill_selector(), nullptr,
+      engine->pass(), engine->kv_pool(), prompt, engine->prefill_selector(), nullptr,
       [&](size_t position, std::span<const float> logits) {
         if (position + 1 == prompt.size()) return;
         expected.push_back(ScoreToken(logits.first(engine->model().tokenizer().vocab_size()),
@@ -322,18 +322,18 @@ TEST(BatchSchedulerTest, CancelEndsAPromptBetweenLayers) {
   const std::vector<TokenId> prompt = RandomTokens(random, 90);
   // Says yes when it is asked for the third time: when the pass is under way.
   int asked = 0;
-  engine->forward().StopWhen([&asked] { return ++asked == 3; });
+  engine->pass().StopWhen([&asked] { return ++asked == 3; });
   KvSequence kv(engine->kv_pool());
   const BatchSequence sequence{&kv, prompt};
   try {
-    engine->forward().Run({&sequence, 1}, engine->prefill_selector());
+    engine->pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine->prefill_selector());
     // A model of fewer layers than that.
     EXPECT_LT(engine->model().spec().num_layers, 3);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCancelled);
     EXPECT_EQ(kv.length(), 0) << "as if it had never begun";
   }
-  engine->forward().StopWhen({});
+  engine->pass().StopWhen({});
   kv.Truncate(0);
   Told told;
   scheduler.Add(MakeRequest(prompt, Sampled(1, 5), told));
@@ -471,8 +471,8 @@ TEST(BatchSchedulerTest, EmbeddingsAreMeansOfLastStatesWhateverTheChunks) {
   // The oracle: one pass, summed by hand.
   KvSequence kv(engine->kv_pool());
   const BatchSequence sequence{&kv, text};
-  engine->forward().Run({&sequence, 1}, engine->prefill_selector());
-  const FloatView states = engine->forward().FinalStates();
+  engine->pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine->prefill_selector());
+  const FloatView states = engine->pass().FinalStates();
   std::vector<double> mean(static_cast<size_t>(states.cols));
   for (int64_t row = 0; row < states.rows; ++row) {
     for (size_t i = 0; i < mean.size(); ++i) {

@@ -26,31 +26,29 @@ constexpr int64_t kQualityTokens = 64;
 // Records the ops of passes while it lives; null records nothing.
 class OpRecording {
  public:
-  OpRecording(Forward& forward, OpSeconds* seconds) : forward_(forward) {
-    forward_.RecordOps(seconds);
-  }
-  ~OpRecording() { forward_.RecordOps(nullptr); }
+  OpRecording(TransformerPass& pass, OpSeconds* seconds) : pass_(pass) { pass_.RecordOps(seconds); }
+  ~OpRecording() { pass_.RecordOps(nullptr); }
   OpRecording(const OpRecording&) = delete;
   OpRecording& operator=(const OpRecording&) = delete;
 
  private:
-  Forward& forward_;
+  TransformerPass& pass_;
 };
 
 // Counts the neurons of passes while it lives.
 class FfnCounting {
  public:
-  FfnCounting(const Forward& forward, SparseFfnCounts& counts)
-      : forward_(forward), counts_(counts), before_(forward.ffn_counts()) {}
+  FfnCounting(const TransformerPass& pass, SparseFfnCounts& counts)
+      : pass_(pass), counts_(counts), before_(pass.ffn_counts()) {}
   ~FfnCounting() {
-    counts_ += forward_.ffn_counts();
+    counts_ += pass_.ffn_counts();
     counts_ -= before_;
   }
   FfnCounting(const FfnCounting&) = delete;
   FfnCounting& operator=(const FfnCounting&) = delete;
 
  private:
-  const Forward& forward_;
+  const TransformerPass& pass_;
   SparseFfnCounts& counts_;
   const SparseFfnCounts before_;
 };
@@ -106,7 +104,7 @@ class Bench {
   BenchResult Result() const {
     const ModelSpec& spec = engine_.model().spec();
     const ModelWeights& weights = engine_.model().weights();
-    const ForwardLimits& limits = engine_.forward().limits();
+    const PassLimits& limits = engine_.pass().limits();
     BenchResult result;
     for (size_t i = 0; i < options_.prefill_tokens.size(); ++i) {
       const int64_t tokens = options_.prefill_tokens[i];
@@ -115,7 +113,7 @@ class Bench {
                                                limits.kv_dtype, Activity(prefill_ffn_[i], tokens)),
                                 Divided(prefill_ops_[i], options_.repetitions)});
     }
-    const PassShape mean_token{
+    const EstimatedPass mean_token{
         .tokens = 1,
         .context = options_.decode_context + (options_.decode_tokens - 1) / 2,
         .logit_rows = 1,
@@ -166,9 +164,8 @@ class Bench {
   void MeasurePrefill(size_t index) {
     const int64_t tokens = options_.prefill_tokens[index];
     const std::string measure = fmt::format("prefill {}", tokens);
-    const OpRecording recording(engine_.forward(),
-                                options_.profile ? &prefill_ops_[index] : nullptr);
-    const FfnCounting counting(engine_.forward(), prefill_ffn_[index]);
+    const OpRecording recording(engine_.pass(), options_.profile ? &prefill_ops_[index] : nullptr);
+    const FfnCounting counting(engine_.pass(), prefill_ffn_[index]);
     const Stopwatch watch;
     Prompt(texts_.front(), tokens, measure, true);
     prefill_tok_s_[index].push_back(static_cast<double>(tokens) / watch.Seconds());
@@ -176,13 +173,13 @@ class Bench {
 
   void MeasureDecode() {
     KvSequence kv = Prompt(texts_.front(), options_.decode_context, "decode", true);
-    const OpRecording recording(engine_.forward(), options_.profile ? &decode_ops_ : nullptr);
-    const FfnCounting counting(engine_.forward(), decode_ffn_);
+    const OpRecording recording(engine_.pass(), options_.profile ? &decode_ops_ : nullptr);
+    const FfnCounting counting(engine_.pass(), decode_ffn_);
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
       const StreamCounts before = engine_.stream_counts();
       const Stopwatch watch;
-      Pass(texts_.front(), kv, 1, true, engine_.selector());
+      Pass(PassKind::kDecode, texts_.front(), kv, 1, true, engine_.selector());
       const double elapsed = watch.Seconds();
       CountStreamed(before);
       latencies_ms_.push_back(1000 * elapsed);
@@ -202,7 +199,7 @@ class Bench {
     for (size_t i = 0; i < sequences; ++i) {
       kv.push_back(Prompt(texts_[i], options_.decode_context, measure, true));
     }
-    const OpRecording recording(engine_.forward(), options_.profile ? &together.ops : nullptr);
+    const OpRecording recording(engine_.pass(), options_.profile ? &together.ops : nullptr);
     const StreamCounts before = engine_.stream_counts();
     double seconds = 0;
     for (int64_t i = 0; i < options_.decode_tokens; ++i) {
@@ -212,11 +209,11 @@ class Bench {
         batch.push_back(
             {&kv[j], std::span(texts_[j]).subspan(static_cast<size_t>(kv[j].length()), 1)});
       }
-      engine_.forward().Run(batch, engine_.selector());
-      for (size_t first = 0; first < sequences; first += Forward::kMaxLogitRows) {
+      engine_.pass().Run({PassKind::kDecode, batch}, engine_.selector());
+      for (size_t first = 0; first < sequences; first += TransformerPass::kMaxLogitRows) {
         const auto left = static_cast<int64_t>(sequences - first);
-        engine_.forward().Logits(static_cast<int64_t>(first),
-                                 std::min(left, Forward::kMaxLogitRows));
+        engine_.pass().Logits(static_cast<int64_t>(first),
+                              std::min(left, TransformerPass::kMaxLogitRows));
       }
       seconds += watch.Seconds();
       done_tokens_ += sequences;
@@ -232,22 +229,23 @@ class Bench {
   KvSequence Prompt(const std::vector<TokenId>& text, int64_t tokens, const std::string& measure,
                     bool counts) {
     KvSequence kv(engine_.kv_pool());
-    const int64_t limit = engine_.forward().limits().max_tokens;
+    const int64_t limit = engine_.pass().limits().max_tokens;
     while (kv.length() < tokens) {
       const int64_t count = std::min(limit, tokens - kv.length());
-      Pass(text, kv, count, kv.length() + count == tokens, engine_.prefill_selector());
+      Pass(PassKind::kPrefill, text, kv, count, kv.length() + count == tokens,
+           engine_.prefill_selector());
       if (counts) done_tokens_ += static_cast<uint64_t>(count);
       Report(measure);
     }
     return kv;
   }
 
-  void Pass(const std::vector<TokenId>& text, KvSequence& kv, int64_t count, bool wants_logits,
-            ActivationSelector& selector) {
+  void Pass(PassKind kind, const std::vector<TokenId>& text, KvSequence& kv, int64_t count,
+            bool wants_logits, ActivationSelector& selector) {
     const auto begin = static_cast<size_t>(kv.length());
     const BatchSequence sequence{&kv, std::span(text).subspan(begin, static_cast<size_t>(count))};
-    engine_.forward().Run({&sequence, 1}, selector);
-    if (wants_logits) engine_.forward().Logits(count - 1, 1);
+    engine_.pass().Run({kind, {&sequence, 1}}, selector);
+    if (wants_logits) engine_.pass().Logits(count - 1, 1);
   }
 
   void CountStreamed(const StreamCounts& before) {
@@ -269,7 +267,7 @@ class Bench {
     Report("quality");
     meter_.emplace(engine_.model().spec());
     const int64_t count = std::min<int64_t>(
-        {kQualityTokens, engine_.forward().limits().max_tokens, std::ssize(texts_.front())});
+        {kQualityTokens, engine_.pass().limits().max_tokens, std::ssize(texts_.front())});
     std::vector<TokenId> likeliest;
     if (engine_.mode() != FfnMode::kDense) {
       DenseSelector dense;
@@ -281,10 +279,10 @@ class Bench {
 
   // The likeliest successors of the first `count` tokens.
   std::vector<TokenId> Likeliest(int64_t count, ActivationSelector& selector,
-                                 ForwardObserver* observer) {
+                                 PassObserver* observer) {
     std::vector<TokenId> best;
     ForAllLogits(
-        engine_.forward(), engine_.kv_pool(),
+        engine_.pass(), engine_.kv_pool(),
         std::span(texts_.front()).first(static_cast<size_t>(count)), selector, observer,
         [&](size_t, std::span<const float> logits) { best.push_back(LikeliestToken(logits)); });
     return best;
@@ -365,7 +363,7 @@ BenchResult RunBench(Engine& engine, const ProbeMemory& memory, const BenchOptio
     throw Error(ErrorCode::kInvalidArgument, "bench", "tokens that it needs in the context",
                 fmt::format("at most {}", engine.context()), std::to_string(BenchContext(options)));
   }
-  const int64_t most = engine.forward().limits().max_tokens;
+  const int64_t most = engine.pass().limits().max_tokens;
   if (MostParallel(options) > most) {
     throw Error(ErrorCode::kInvalidArgument, "bench", "sequences in a pass",
                 fmt::format("at most {}", most), std::to_string(MostParallel(options)));

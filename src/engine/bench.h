@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/op_laps.h"
 #include "engine/probe_memory.h"
 #include "engine/quality.h"
 #include "engine/statistics.h"
 #include "engine/work_estimate.h"
+#include "pass/pass_seam.h"
 
 namespace hearth {
 

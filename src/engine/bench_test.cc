@@ -53,9 +53,9 @@ TEST(BenchTest, AProfileHasAllOpsOfTheModel) {
   EXPECT_EQ(RunBench(*engine, memory, options).decode.op_seconds, OpSeconds{});
   options.profile = true;
   const BenchResult result = RunBench(*engine, memory, options);
-  for (size_t op = 0; op < kNumForwardOps; ++op) {
-    const auto name = static_cast<ForwardOp>(op);
-    const bool has = name != ForwardOp::kRouter && name != ForwardOp::kFfnPredictor;
+  for (size_t op = 0; op < kNumPassOps; ++op) {
+    const auto name = static_cast<PassOp>(op);
+    const bool has = name != PassOp::kRouter && name != PassOp::kFfnPredictor;
     EXPECT_EQ(result.decode.op_seconds[op] > 0, has) << op;
     EXPECT_EQ(result.prefill[0].op_seconds[op] > 0, has) << op;
   }

@@ -33,7 +33,7 @@ std::optional<double> Engine::ProbeStorage(double seconds) {
 }
 
 std::optional<NeuronMap> Engine::MakeNeuronMap() const {
-  if (!forward_->limits().ffn_of_neurons) return std::nullopt;
+  if (!pass_->limits().ffn_of_neurons) return std::nullopt;
   const ModelSpec& spec = model_->spec();
   int64_t experts = 1, neurons = 1;
   for (const LayerSpec& layer : spec.layers) {
@@ -43,9 +43,9 @@ std::optional<NeuronMap> Engine::MakeNeuronMap() const {
   return NeuronMap(spec.num_layers, experts, neurons);
 }
 
-std::unique_ptr<Forward> Engine::MakeForward(const ModelSpec& spec, const ForwardLimits& limits) {
-  return std::make_unique<Forward>(spec, model_->weights(), compute_, budget_, limits,
-                                   StreamedWeights{streamed_.get(), matrices_.get()});
+std::unique_ptr<TransformerPass> Engine::MakePass(const ModelSpec& spec, const PassLimits& limits) {
+  return std::make_unique<TransformerPass>(spec, model_->weights(), compute_, budget_, limits,
+                                           StreamedWeights{streamed_.get(), matrices_.get()});
 }
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
@@ -65,12 +65,12 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
   engine->kv_pool_ = std::make_unique<KvPool>(
-      engine->budget_, Forward::LayoutFor(spec, plan.limits.kv_dtype), plan.kv_tokens);
-  engine->forward_ = engine->MakeForward(spec, plan.limits);
+      engine->budget_, KvLayoutFor(spec, plan.limits.kv_dtype), plan.kv_tokens);
+  engine->pass_ = engine->MakePass(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
     engine->selector_ = std::make_unique<PredictorSelector>(
         spec, *engine->model_->predictors(), engine->compute_, engine->budget_,
-        Forward::TokensOfQuery(plan.limits), plan.limits.tokens_together);
+        TransformerPass::TokensOfQuery(plan.limits), plan.limits.tokens_together);
   } else {
     engine->selector_ = std::make_unique<DenseSelector>(plan.mode);
   }

@@ -15,11 +15,11 @@
 #include "base/budget.h"
 #include "engine/engine_options.h"
 #include "engine/engine_plan.h"
-#include "engine/forward.h"
 #include "engine/matrix_streaming.h"
 #include "engine/model.h"
 #include "engine/streaming.h"
 #include "ops/compute.h"
+#include "pass/transformer_pass.h"
 #include "sparsity/mode.h"
 #include "sparsity/selector.h"
 
@@ -39,11 +39,11 @@ class Engine {
   Compute& compute() { return compute_; }
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
-  Forward& forward() { return *forward_; }
+  TransformerPass& pass() { return *pass_; }
   KvPool& kv_pool() { return *kv_pool_; }
   const KvLayout& kv_layout() const { return kv_pool_->layout(); }
   const char* isa() const { return compute_.isa(); }
-  // How FFNs are computed, and the selector that says so to Forward.
+  // How FFNs are computed, and the selector that says so to TransformerPass.
   FfnMode mode() const { return selector_->mode(); }
   ActivationSelector& selector() { return *selector_; }
   // For prompts: exact in every mode. What a predictor would save there, gating saves too.
@@ -65,7 +65,7 @@ class Engine {
   WeightView MatrixOf(int64_t layer, int64_t expert, FfnMatrix which, Buffer& copy);
   // Another pass over the same weights, in memory or not, for a spec that differs in the activation
   // alone and outlives it. Charged as the engine's own; one of the two at a time.
-  std::unique_ptr<Forward> MakeForward(const ModelSpec& spec, const ForwardLimits& limits);
+  std::unique_ptr<TransformerPass> MakePass(const ModelSpec& spec, const PassLimits& limits);
   // Bytes per second of reads as decoding makes them, while nothing is computed; between passes.
   // Nothing where nothing is streamed.
   std::optional<double> ProbeStorage(double seconds);
@@ -73,10 +73,10 @@ class Engine {
   StreamCounts stream_counts() const {
     return streamed_ ? streamed_->counts() : matrices_ ? matrices_->counts() : StreamCounts();
   }
-  // For Forward::Watch; nothing where FFNs are no single neurons.
+  // For TransformerPass::Watch; nothing where FFNs are no single neurons.
   std::optional<NeuronMap> MakeNeuronMap() const;
   int threads() const { return compute_.threads(); }
-  int64_t context() const { return forward_->limits().max_context; }
+  int64_t context() const { return pass_->limits().max_context; }
   // What the budget promised at load, by name; the sum is what the run may take.
   const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
 
@@ -95,7 +95,7 @@ class Engine {
   std::unique_ptr<StreamedFfns> streamed_;
   std::unique_ptr<StreamedMatrices> matrices_;
   std::unique_ptr<KvPool> kv_pool_;
-  std::unique_ptr<Forward> forward_;
+  std::unique_ptr<TransformerPass> pass_;
   std::unique_ptr<ActivationSelector> selector_;
   DenseSelector gated_selector_{FfnMode::kGated};
 };

@@ -40,9 +40,9 @@ int64_t ChooseContext(const EngineOptions& options, const ModelSpec& spec,
   return options.context;
 }
 
-ForwardLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
-                           const std::string& path) {
-  ForwardLimits limits;
+PassLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
+                        const std::string& path) {
+  PassLimits limits;
   limits.max_context = ChooseContext(options, plan.spec, path);
   limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
   limits.kv_dtype = options.kv_dtype;
@@ -53,13 +53,13 @@ ForwardLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
 }
 
 // Of all sequences that the KV cache is to hold at once.
-int64_t ChooseKvTokens(const EngineOptions& options, const ForwardLimits& limits,
+int64_t ChooseKvTokens(const EngineOptions& options, const PassLimits& limits,
                        const ModelSpec& spec, uint64_t limit_bytes) {
   if (options.kv_sequences < 1) {
     throw Error(ErrorCode::kInvalidArgument, "kv cache", "sequences", "at least 1",
                 std::to_string(options.kv_sequences));
   }
-  const uint64_t page = Forward::LayoutFor(spec, limits.kv_dtype).page_bytes();
+  const uint64_t page = KvLayoutFor(spec, limits.kv_dtype).page_bytes();
   const int64_t wanted = KvLayout::PagesFor(limits.max_context) * options.kv_sequences;
   const auto affordable =
       static_cast<int64_t>(limit_bytes / kKvShare / std::max<uint64_t>(page, 1));
@@ -67,19 +67,20 @@ int64_t ChooseKvTokens(const EngineOptions& options, const ForwardLimits& limits
 }
 
 // What a model that is in memory as a whole takes, by name.
-std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const ForwardLimits& limits,
+std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const PassLimits& limits,
                                           int64_t kv_tokens, FfnMode mode, int threads,
                                           uint64_t program_bytes) {
-  const KvLayout layout = Forward::LayoutFor(plan.spec, limits.kv_dtype);
+  const KvLayout layout = KvLayoutFor(plan.spec, limits.kv_dtype);
   const uint64_t selector =
       mode == FfnMode::kPredicted
           ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec,
-                                            Forward::TokensOfQuery(limits), limits.tokens_together)
+                                            TransformerPass::TokensOfQuery(limits),
+                                            limits.tokens_together)
           : 0;
   return {{"program", program_bytes + kUnnamedBytes},
           {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
           {"kv cache", KvPool::ChargedBytes(layout, kv_tokens)},
-          {"activations", Forward::ChargedBytes(plan.spec, limits, threads) + selector}};
+          {"activations", TransformerPass::ChargedBytes(plan.spec, limits, threads) + selector}};
 }
 
 // Of tables that say where pages lie; a memory cgroup counts them too.
@@ -93,7 +94,7 @@ uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
 
 // Gives back so many bytes of the KV cache, or what it has beside one context.
 void ShrinkKv(uint64_t bytes, EnginePlan& plan) {
-  const KvLayout layout = Forward::LayoutFor(plan.load.spec, plan.limits.kv_dtype);
+  const KvLayout layout = KvLayoutFor(plan.load.spec, plan.limits.kv_dtype);
   const auto pages = static_cast<int64_t>(bytes / layout.page_bytes()) + 1;
   plan.kv_tokens =
       std::max(plan.kv_tokens - pages * KvLayout::kPageTokens, plan.limits.max_context);

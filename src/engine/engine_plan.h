@@ -8,11 +8,11 @@
 #include <string>
 
 #include "engine/engine_options.h"
-#include "engine/forward.h"
 #include "engine/matrix_streaming.h"
 #include "engine/model.h"
 #include "engine/streaming.h"
 #include "format/gguf.h"
+#include "pass/transformer_pass.h"
 #include "sparsity/mode.h"
 
 namespace hearth {
@@ -22,7 +22,7 @@ struct EnginePlan {
   bool limit_is_users = false;  // else what is free
   int threads = 1;
   LoadPlan load;  // without FFNs that are streamed
-  ForwardLimits limits;
+  PassLimits limits;
   int64_t kv_tokens = 0;  // of all sequences together
   FfnMode mode = FfnMode::kDense;
   // What will be charged, by name. More than the limit where the model cannot run in it.

@@ -52,9 +52,9 @@ class Evaluation {
   }
 
  private:
-  void Run(std::span<const TokenId> window, ActivationSelector& selector, ForwardObserver* observer,
+  void Run(std::span<const TokenId> window, ActivationSelector& selector, PassObserver* observer,
            const LogitsFn& fn) {
-    ForAllLogits(engine_.forward(), engine_.kv_pool(), window, selector, observer, fn);
+    ForAllLogits(engine_.pass(), engine_.kv_pool(), window, selector, observer, fn);
   }
 
   // The logits of a position foretell the next token of the window.
@@ -89,7 +89,7 @@ std::vector<TokenId> SampleToScore(std::span<const TokenId> text) {
 
 double TextScore::perplexity() const { return std::exp(nll_per_token); }
 
-TextScore ScoreText(Forward& forward, KvPool& kv_pool, ActivationSelector& selector,
+TextScore ScoreText(TransformerPass& pass, KvPool& kv_pool, ActivationSelector& selector,
                     std::span<const TokenId> tokens, const ScoreOptions& options) {
   CheckText(tokens, options.bos, options.context);
   const TextWindows windows(tokens, options.bos, options.context);
@@ -97,7 +97,7 @@ TextScore ScoreText(Forward& forward, KvPool& kv_pool, ActivationSelector& selec
   uint64_t done = 0;
   for (uint64_t i = 0; i < windows.size(); ++i) {
     const std::vector<TokenId> window = windows.Window(i);
-    ForAllLogits(forward, kv_pool, window, selector, nullptr,
+    ForAllLogits(pass, kv_pool, window, selector, nullptr,
                  [&](size_t position, std::span<const float> logits) {
                    if (options.progress) options.progress(++done, windows.total_tokens());
                    if (position + 1 == window.size()) return;

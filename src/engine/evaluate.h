@@ -30,7 +30,7 @@ struct ScoreOptions {
 // Scores `tokens` (a text without BOS) in windows as EvaluateText does, and looks at nothing else.
 // Throws Error(kInvalidArgument) for a text with nothing to score, Error(kCorrupt) where logits are
 // no numbers.
-TextScore ScoreText(Forward& forward, KvPool& kv_pool, ActivationSelector& selector,
+TextScore ScoreText(TransformerPass& pass, KvPool& kv_pool, ActivationSelector& selector,
                     std::span<const TokenId> tokens, const ScoreOptions& options);
 
 // Perplexities that are only compared with each other are those of this part of a text: at most

@@ -56,8 +56,8 @@ TEST(PoolingTest, AnEmbeddingIsOneTokensWhereTheFileSaysSo) {
     const auto engine = LoadPooled(pooling);
     KvSequence kv(engine->kv_pool());
     const BatchSequence sequence{&kv, text};
-    engine->forward().Run({&sequence, 1}, engine->prefill_selector());
-    const FloatView states = engine->forward().FinalStates();
+    engine->pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine->prefill_selector());
+    const FloatView states = engine->pass().FinalStates();
     const float* const row = states.row(pooling == 2 ? 0 : states.rows - 1);
     const std::vector<float> expected(row, row + states.cols);
     kv.Truncate(0);

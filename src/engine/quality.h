@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/forward.h"
+#include "pass/transformer_pass.h"
 
 namespace hearth {
 
@@ -21,7 +21,7 @@ struct Quality {
 };
 
 // Watches passes and adds up. FFNs of matrices count as computed whole.
-class QualityMeter : public ForwardObserver {
+class QualityMeter : public PassObserver {
  public:
   explicit QualityMeter(const ModelSpec& spec) : spec_(spec) {}
 

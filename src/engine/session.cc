@@ -32,16 +32,17 @@ void Session::Truncate(int64_t new_length) {
 // wanted (other sessions may have used the engine since). False when cancelled half-way.
 bool Session::ComputePending(const GenerateOptions& options, ActivationSelector& selector) {
   kv_.Truncate(std::min(kv_.length(), static_cast<int64_t>(history_.size()) - 1));
-  const int64_t limit = engine_.forward().limits().max_tokens;
+  const int64_t limit = engine_.pass().limits().max_tokens;
   const int64_t before = kv_.length();
   const bool is_prompt = std::ssize(history_) - before > 1;
   while (static_cast<size_t>(kv_.length()) < history_.size()) {
     if (options.IsCancelled()) return false;
     const auto done = static_cast<size_t>(kv_.length());
-    const auto count =
-        static_cast<size_t>(Forward::ChunkOf(static_cast<int64_t>(history_.size() - done), limit));
+    const auto count = static_cast<size_t>(
+        TransformerPass::ChunkOf(static_cast<int64_t>(history_.size() - done), limit));
     const BatchSequence sequence{&kv_, std::span(history_).subspan(done, count)};
-    engine_.forward().Run({&sequence, 1}, selector);
+    engine_.pass().Run({is_prompt ? PassKind::kPrefill : PassKind::kDecode, {&sequence, 1}},
+                       selector);
     last_rows_ = static_cast<int64_t>(count);
     if (options.on_prefill && is_prompt) {
       options.on_prefill(kv_.length() - before, static_cast<int64_t>(history_.size()) - before);
@@ -51,7 +52,7 @@ bool Session::ComputePending(const GenerateOptions& options, ActivationSelector&
 }
 
 std::span<const float> Session::NextLogits() {
-  const FloatView logits = engine_.forward().Logits(last_rows_ - 1, 1);
+  const FloatView logits = engine_.pass().Logits(last_rows_ - 1, 1);
   return {logits.row(0), static_cast<size_t>(logits.cols)};
 }
 

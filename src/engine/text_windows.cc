@@ -35,14 +35,14 @@ std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, 
   return chosen;
 }
 
-bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
-                 ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after) {
+bool RunInChunks(TransformerPass& pass, KvSequence& kv, std::span<const TokenId> tokens,
+                 ActivationSelector& selector, PassObserver* observer, const ChunkFn& after) {
   size_t count = 0;
   for (size_t begin = 0; begin < tokens.size(); begin += count) {
-    count = static_cast<size_t>(
-        Forward::ChunkOf(static_cast<int64_t>(tokens.size() - begin), forward.limits().max_tokens));
+    count = static_cast<size_t>(TransformerPass::ChunkOf(
+        static_cast<int64_t>(tokens.size() - begin), pass.limits().max_tokens));
     const BatchSequence sequence{&kv, tokens.subspan(begin, count)};
-    forward.Run({&sequence, 1}, selector, observer);
+    pass.Run({PassKind::kPrefill, {&sequence, 1}}, selector, observer);
     if (!after(begin, count)) return false;
   }
   return true;

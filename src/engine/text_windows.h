@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/forward.h"
 #include "kv/kv_cache.h"
+#include "pass/transformer_pass.h"
 #include "sparsity/selector.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -42,8 +42,8 @@ std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, 
 using ChunkFn = std::function<bool(size_t begin, size_t count)>;
 
 // Runs `tokens` after what `kv` holds, as many at a time as a batch takes. False where `after`
-// stopped it. Throws what Forward::Run throws.
-bool RunInChunks(Forward& forward, KvSequence& kv, std::span<const TokenId> tokens,
-                 ActivationSelector& selector, ForwardObserver* observer, const ChunkFn& after);
+// stopped it. Throws what TransformerPass::Run throws.
+bool RunInChunks(TransformerPass& pass, KvSequence& kv, std::span<const TokenId> tokens,
+                 ActivationSelector& selector, PassObserver* observer, const ChunkFn& after);
 
 }  // namespace hearth

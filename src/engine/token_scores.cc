@@ -39,13 +39,13 @@ ScoredToken ScoreToken(std::span<const float> logits, TokenId token, int count) 
   return scored;
 }
 
-void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> tokens,
-                  ActivationSelector& selector, ForwardObserver* observer, const LogitsFn& fn) {
+void ForAllLogits(TransformerPass& pass, KvPool& kv_pool, std::span<const TokenId> tokens,
+                  ActivationSelector& selector, PassObserver* observer, const LogitsFn& fn) {
   KvSequence kv(kv_pool);
-  RunInChunks(forward, kv, tokens, selector, observer, [&](size_t begin, size_t count) {
-    for (size_t i = 0; i < count; i += Forward::kMaxLogitRows) {
-      const size_t rows = std::min<size_t>(Forward::kMaxLogitRows, count - i);
-      const FloatView logits = forward.Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows));
+  RunInChunks(pass, kv, tokens, selector, observer, [&](size_t begin, size_t count) {
+    for (size_t i = 0; i < count; i += TransformerPass::kMaxLogitRows) {
+      const size_t rows = std::min<size_t>(TransformerPass::kMaxLogitRows, count - i);
+      const FloatView logits = pass.Logits(static_cast<int64_t>(i), static_cast<int64_t>(rows));
       for (size_t r = 0; r < rows; ++r) {
         fn(begin + i + r, {logits.row(static_cast<int64_t>(r)), static_cast<size_t>(logits.cols)});
       }

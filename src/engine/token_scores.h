@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/forward.h"
 #include "kv/kv_cache.h"
+#include "pass/transformer_pass.h"
 #include "sparsity/selector.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -38,8 +38,8 @@ ScoredToken ScoreToken(std::span<const float> logits, TokenId token, int count);
 using LogitsFn = std::function<void(size_t position, std::span<const float> logits)>;
 
 // Runs `tokens` in an empty context, as many at a time as a batch takes, and calls fn for every
-// position in order. Throws what Forward::Run and fn throw.
-void ForAllLogits(Forward& forward, KvPool& kv_pool, std::span<const TokenId> tokens,
-                  ActivationSelector& selector, ForwardObserver* observer, const LogitsFn& fn);
+// position in order. Throws what TransformerPass::Run and fn throw.
+void ForAllLogits(TransformerPass& pass, KvPool& kv_pool, std::span<const TokenId> tokens,
+                  ActivationSelector& selector, PassObserver* observer, const LogitsFn& fn);
 
 }  // namespace hearth

@@ -11,34 +11,34 @@ class Estimate {
  public:
   explicit Estimate(int64_t tokens) : tokens_(static_cast<double>(tokens)) {}
 
-  void Vector(ForwardOp op, const WeightView& vector) {
+  void Vector(PassOp op, const WeightView& vector) {
     if (vector.rows > 0) At(op).bytes += static_cast<double>(vector.expert_bytes());
   }
 
   // A matrix that every token is multiplied with.
-  void Matrix(ForwardOp op, const WeightView& matrix) { Matrices(op, matrix, 1, tokens_); }
+  void Matrix(PassOp op, const WeightView& matrix) { Matrices(op, matrix, 1, tokens_); }
 
   // Rows of single neurons: `per_token` of each token, of `all` there are.
-  void Rows(ForwardOp op, const RowsView& rows, double per_token, double all) {
+  void Rows(PassOp op, const RowsView& rows, double per_token, double all) {
     OpWork& work = At(op);
     work.bytes += std::min(per_token * tokens_, all) * static_cast<double>(rows.row_bytes());
     const double macs = per_token * tokens_ * static_cast<double>(rows.cols);
     if (!HasRowGroups(rows.dtype)) {
       work.float_macs += macs;
-    } else if (op == ForwardOp::kFfnGateUp) {
+    } else if (op == PassOp::kFfnGateUp) {
       work.int8_macs += macs;
     }
   }
 
   // Of a matrix per expert: `read` different ones, `products` vectors multiplied in all.
-  void Matrices(ForwardOp op, const WeightView& matrix, double read, double products) {
+  void Matrices(PassOp op, const WeightView& matrix, double read, double products) {
     OpWork& work = At(op);
     work.bytes += read * static_cast<double>(matrix.expert_bytes());
     const double macs = products * static_cast<double>(matrix.rows * matrix.cols);
     (InfoOf(matrix.dtype).block_size > 1 ? work.int8_macs : work.float_macs) += macs;
   }
 
-  OpWork& At(ForwardOp op) { return work_[static_cast<size_t>(op)]; }
+  OpWork& At(PassOp op) { return work_[static_cast<size_t>(op)]; }
   const WorkByOp& work() const { return work_; }
 
  private:
@@ -60,7 +60,7 @@ struct ExpertLoadEstimate {
   }
 };
 
-double VisiblePositions(const AttentionSpec& attention, const PassShape& pass) {
+double VisiblePositions(const AttentionSpec& attention, const EstimatedPass& pass) {
   int64_t positions = pass.context + pass.tokens;
   if (attention.sliding_window > 0) {
     positions = std::min(positions, attention.sliding_window + pass.tokens - 1);
@@ -68,26 +68,26 @@ double VisiblePositions(const AttentionSpec& attention, const PassShape& pass) {
   return static_cast<double>(positions);
 }
 
-void AddAttention(const AttentionSpec& spec, const LayerWeights& w, const PassShape& pass,
+void AddAttention(const AttentionSpec& spec, const LayerWeights& w, const EstimatedPass& pass,
                   Estimate& estimate) {
-  estimate.Vector(ForwardOp::kNorm, w.attn_norm);
-  estimate.Matrix(ForwardOp::kAttentionQkv, w.attn_q);
-  estimate.Matrix(ForwardOp::kAttentionQkv, w.attn_k);
-  estimate.Matrix(ForwardOp::kAttentionQkv, w.attn_v);
-  estimate.Matrix(ForwardOp::kAttentionOutput, w.attn_output);
+  estimate.Vector(PassOp::kNorm, w.attn_norm);
+  estimate.Matrix(PassOp::kAttentionQkv, w.attn_q);
+  estimate.Matrix(PassOp::kAttentionQkv, w.attn_k);
+  estimate.Matrix(PassOp::kAttentionQkv, w.attn_v);
+  estimate.Matrix(PassOp::kAttentionOutput, w.attn_output);
   const double position_bytes = static_cast<double>(
       2 * RowBytes(pass.kv_dtype, static_cast<size_t>(spec.num_kv_heads * spec.head_dim)));
-  estimate.At(ForwardOp::kAttention).bytes += VisiblePositions(spec, pass) * position_bytes;
+  estimate.At(PassOp::kAttention).bytes += VisiblePositions(spec, pass) * position_bytes;
 }
 
 void AddFfn(const FfnSpec& spec, const LayerWeights& w, int64_t tokens, Estimate& estimate) {
-  estimate.Vector(ForwardOp::kNorm, w.ffn_norm);
-  if (spec.num_experts > 0) estimate.Matrix(ForwardOp::kRouter, w.ffn_router);
+  estimate.Vector(PassOp::kNorm, w.ffn_norm);
+  if (spec.num_experts > 0) estimate.Matrix(PassOp::kRouter, w.ffn_router);
   if (w.has_rows()) return;
   const ExpertLoadEstimate load(spec, tokens);
-  estimate.Matrices(ForwardOp::kFfnGateUp, w.ffn_gate, load.read, load.products);
-  estimate.Matrices(ForwardOp::kFfnGateUp, w.ffn_up, load.read, load.products);
-  estimate.Matrices(ForwardOp::kFfnDown, w.ffn_down, load.read, load.products);
+  estimate.Matrices(PassOp::kFfnGateUp, w.ffn_gate, load.read, load.products);
+  estimate.Matrices(PassOp::kFfnGateUp, w.ffn_up, load.read, load.products);
+  estimate.Matrices(PassOp::kFfnDown, w.ffn_down, load.read, load.products);
 }
 
 void AddPredictor(const FfnSpec& spec, const ModelPredictors::Layer& predictor, int64_t tokens,
@@ -95,7 +95,7 @@ void AddPredictor(const FfnSpec& spec, const ModelPredictors::Layer& predictor, 
   if (predictor.down.rows == 0) return;
   const ExpertLoadEstimate load(spec, tokens);
   for (const WeightView* matrix : {&predictor.down, &predictor.up}) {
-    estimate.Matrices(ForwardOp::kFfnPredictor, *matrix, load.read, load.products);
+    estimate.Matrices(PassOp::kFfnPredictor, *matrix, load.read, load.products);
   }
 }
 
@@ -106,9 +106,9 @@ void AddNeurons(const ModelWeights& weights, const FfnActivity& ffn, Estimate& e
     all += static_cast<double>(layer.gate_rows.rows * layer.gate_rows.experts);
   }
   const LayerWeights& w = weights.layers.front();
-  estimate.Rows(ForwardOp::kFfnGateUp, w.gate_rows, ffn.gate, all);
-  estimate.Rows(ForwardOp::kFfnGateUp, w.up_rows, ffn.up, all);
-  estimate.Rows(ForwardOp::kFfnDown, w.down_rows, ffn.down, all);
+  estimate.Rows(PassOp::kFfnGateUp, w.gate_rows, ffn.gate, all);
+  estimate.Rows(PassOp::kFfnGateUp, w.up_rows, ffn.up, all);
+  estimate.Rows(PassOp::kFfnDown, w.down_rows, ffn.down, all);
 }
 
 }  // namespace
@@ -120,7 +120,8 @@ OpWork& OpWork::operator+=(const OpWork& other) {
   return *this;
 }
 
-WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const PassShape& pass) {
+WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights,
+                      const EstimatedPass& pass) {
   Estimate estimate(pass.tokens);
   for (size_t l = 0; l < weights.layers.size(); ++l) {
     AddAttention(spec.layers[l].attention, weights.layers[l], pass, estimate);
@@ -130,9 +131,9 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const 
     }
   }
   if (weights.layers.front().has_rows()) AddNeurons(weights, pass.ffn, estimate);
-  estimate.Vector(ForwardOp::kNorm, weights.output_norm);
+  estimate.Vector(PassOp::kNorm, weights.output_norm);
   if (pass.logit_rows > 0) {
-    estimate.Matrices(ForwardOp::kLogits, weights.output, 1, static_cast<double>(pass.logit_rows));
+    estimate.Matrices(PassOp::kLogits, weights.output, 1, static_cast<double>(pass.logit_rows));
   }
   return estimate.work();
 }
@@ -142,11 +143,11 @@ WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int6
   WorkByOp sum{};
   for (int64_t done = 0; done < tokens; done += batch_tokens) {
     const int64_t count = std::min(batch_tokens, tokens - done);
-    const PassShape pass{.tokens = count,
-                         .context = done,
-                         .logit_rows = done + count == tokens ? 1 : 0,
-                         .kv_dtype = kv_dtype,
-                         .ffn = ffn};
+    const EstimatedPass pass{.tokens = count,
+                             .context = done,
+                             .logit_rows = done + count == tokens ? 1 : 0,
+                             .kv_dtype = kv_dtype,
+                             .ffn = ffn};
     const WorkByOp work = EstimatePass(spec, weights, pass);
     for (size_t op = 0; op < sum.size(); ++op) sum[op] += work[op];
   }

@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 
-#include "engine/forward_op.h"
 #include "model/model_spec.h"
 #include "model/weights.h"
+#include "pass/pass_op.h"
 #include "sparsity/predictor.h"
 
 namespace hearth {
@@ -19,7 +19,7 @@ struct OpWork {
 
   OpWork& operator+=(const OpWork& other);
 };
-using WorkByOp = std::array<OpWork, kNumForwardOps>;
+using WorkByOp = std::array<OpWork, kNumPassOps>;
 
 // What FFNs of single neurons compute for a token, all layers together: rows of neurons, on
 // average, and the predictors that are asked (null: none).
@@ -31,7 +31,7 @@ struct FfnActivity {
 };
 
 // New tokens of one sequence in one pass.
-struct PassShape {
+struct EstimatedPass {
   int64_t tokens = 1;
   int64_t context = 0;  // tokens in the cache before
   int64_t logit_rows = 1;
@@ -43,7 +43,8 @@ struct PassShape {
 // many different ones as choices at random would hit. Of single neurons what pass.ffn says, but
 // several tokens read none more than once. Rows of the embedding and activations are
 // left out: they are small, and the latter stay in the caches.
-WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights, const PassShape& pass);
+WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights,
+                      const EstimatedPass& pass);
 
 // A prompt in an empty context, in passes of at most `batch_tokens`, with logits of its last token.
 WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int64_t tokens,

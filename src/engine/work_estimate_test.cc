@@ -38,32 +38,30 @@ struct Model {
     }
   }
 
-  WorkByOp Pass(const PassShape& pass) const { return EstimatePass(spec, weights, pass); }
+  WorkByOp Pass(const EstimatedPass& pass) const { return EstimatePass(spec, weights, pass); }
 };
 
-OpWork Of(const WorkByOp& work, ForwardOp op) { return work[static_cast<size_t>(op)]; }
+OpWork Of(const WorkByOp& work, PassOp op) { return work[static_cast<size_t>(op)]; }
 
 // The figures that FORMATS.md gives to check oneself against.
 TEST(WorkEstimateTest, ATokenOfMistral7bInQ4_0) {
   const WorkByOp work = Model(kMistral7b, DType::kQ4_0).Pass({});
   EXPECT_NEAR(Total(work).bytes, 4.00e9, 0.005e9);
-  EXPECT_NEAR(
-      Of(work, ForwardOp::kAttentionQkv).bytes + Of(work, ForwardOp::kAttentionOutput).bytes, 755e6,
-      1e6);
-  EXPECT_NEAR(Of(work, ForwardOp::kLogits).bytes, 74e6, 1e6);
-  EXPECT_NEAR(Of(work, ForwardOp::kFfnGateUp).bytes + Of(work, ForwardOp::kFfnDown).bytes, 3171e6,
-              1e6);
-  EXPECT_NEAR(Total(work).int8_macs - Of(work, ForwardOp::kLogits).int8_macs, 6.98e9, 0.005e9);
+  EXPECT_NEAR(Of(work, PassOp::kAttentionQkv).bytes + Of(work, PassOp::kAttentionOutput).bytes,
+              755e6, 1e6);
+  EXPECT_NEAR(Of(work, PassOp::kLogits).bytes, 74e6, 1e6);
+  EXPECT_NEAR(Of(work, PassOp::kFfnGateUp).bytes + Of(work, PassOp::kFfnDown).bytes, 3171e6, 1e6);
+  EXPECT_NEAR(Total(work).int8_macs - Of(work, PassOp::kLogits).int8_macs, 6.98e9, 0.005e9);
 }
 
 TEST(WorkEstimateTest, APromptReadsWeightsOncePerPassAndTheHeadOnce) {
   const Model model(kMistral7b, DType::kQ4_0);
   const WorkByOp one = EstimatePrompt(model.spec, model.weights, 256, 256, DType::kF16, {});
   const WorkByOp two = EstimatePrompt(model.spec, model.weights, 512, 256, DType::kF16, {});
-  EXPECT_EQ(Of(two, ForwardOp::kFfnDown).bytes, 2 * Of(one, ForwardOp::kFfnDown).bytes);
-  EXPECT_EQ(Of(one, ForwardOp::kFfnDown).bytes, Of(model.Pass({}), ForwardOp::kFfnDown).bytes);
-  EXPECT_EQ(Of(two, ForwardOp::kLogits).bytes, Of(one, ForwardOp::kLogits).bytes);
-  EXPECT_EQ(Of(two, ForwardOp::kLogits).int8_macs, 4096.0 * 32000);
+  EXPECT_EQ(Of(two, PassOp::kFfnDown).bytes, 2 * Of(one, PassOp::kFfnDown).bytes);
+  EXPECT_EQ(Of(one, PassOp::kFfnDown).bytes, Of(model.Pass({}), PassOp::kFfnDown).bytes);
+  EXPECT_EQ(Of(two, PassOp::kLogits).bytes, Of(one, PassOp::kLogits).bytes);
+  EXPECT_EQ(Of(two, PassOp::kLogits).int8_macs, 4096.0 * 32000);
   EXPECT_NEAR(Total(two).int8_macs / 512, 6.98e9, 0.005e9);
 }
 
@@ -71,7 +69,7 @@ TEST(WorkEstimateTest, TheKvCacheGrowsWithTheContextUpToTheWindow) {
   Model model(kMistral7b, DType::kQ4_0);
   const double position = 2.0 * 8 * 128 * 2 * 32;  // keys and values, KV heads, F16, layers
   const auto attention = [&](int64_t context, DType kv) {
-    return Of(model.Pass({.context = context, .kv_dtype = kv}), ForwardOp::kAttention).bytes;
+    return Of(model.Pass({.context = context, .kv_dtype = kv}), PassOp::kAttention).bytes;
   };
   EXPECT_EQ(attention(0, DType::kF16), position);
   EXPECT_EQ(attention(99, DType::kF16), 100 * position);
@@ -85,16 +83,16 @@ TEST(WorkEstimateTest, OfExpertsOnlyTheChosenOnesCount) {
   shape.experts = 8;
   shape.experts_per_token = 2;
   const Model dense(kMistral7b, DType::kQ4_0), mixture(shape, DType::kQ4_0);
-  const double one = Of(dense.Pass({}), ForwardOp::kFfnDown).bytes;
-  EXPECT_EQ(Of(mixture.Pass({}), ForwardOp::kFfnDown).bytes, 2 * one);
-  EXPECT_EQ(Of(mixture.Pass({}), ForwardOp::kFfnDown).int8_macs,
-            2 * Of(dense.Pass({}), ForwardOp::kFfnDown).int8_macs);
+  const double one = Of(dense.Pass({}), PassOp::kFfnDown).bytes;
+  EXPECT_EQ(Of(mixture.Pass({}), PassOp::kFfnDown).bytes, 2 * one);
+  EXPECT_EQ(Of(mixture.Pass({}), PassOp::kFfnDown).int8_macs,
+            2 * Of(dense.Pass({}), PassOp::kFfnDown).int8_macs);
   const WorkByOp two = mixture.Pass({.tokens = 2});
-  EXPECT_NEAR(Of(two, ForwardOp::kFfnDown).bytes, 3.5 * one, 1) << "8 * (1 - (6/8)^2)";
+  EXPECT_NEAR(Of(two, PassOp::kFfnDown).bytes, 3.5 * one, 1) << "8 * (1 - (6/8)^2)";
   const WorkByOp many = mixture.Pass({.tokens = 256});
-  EXPECT_NEAR(Of(many, ForwardOp::kFfnDown).bytes, 8 * one, 1);
-  EXPECT_EQ(Of(many, ForwardOp::kFfnDown).int8_macs,
-            512 * Of(dense.Pass({}), ForwardOp::kFfnDown).int8_macs);
+  EXPECT_NEAR(Of(many, PassOp::kFfnDown).bytes, 8 * one, 1);
+  EXPECT_EQ(Of(many, PassOp::kFfnDown).int8_macs,
+            512 * Of(dense.Pass({}), PassOp::kFfnDown).int8_macs);
 }
 
 TEST(WorkEstimateTest, FloatWeightsMakeNoInt8Products) {

@@ -41,7 +41,7 @@ TraceHeader HeaderOf(const Engine& engine, uint64_t model_hash) {
 }
 
 // Of a batch of tokens after the other.
-class AccessRecorder : public ForwardObserver {
+class AccessRecorder : public PassObserver {
  public:
   virtual void BeginBatch(std::span<const TokenId> tokens, bool starts_sequence) = 0;
   virtual void EndBatch() = 0;
@@ -211,11 +211,11 @@ void RecordAccesses(Engine& engine, uint64_t model_hash, std::span<const TokenId
   }
   const auto recorder = RecorderFor(engine, stem, model_hash);
   KvSequence kv(engine.kv_pool());
-  const auto batch = static_cast<size_t>(engine.forward().limits().max_tokens);
+  const auto batch = static_cast<size_t>(engine.pass().limits().max_tokens);
   for (size_t done = 0; done < tokens.size();) {
     const BatchSequence part{&kv, tokens.subspan(done, std::min(batch, tokens.size() - done))};
     recorder->BeginBatch(part.tokens, done == 0);
-    engine.forward().Run({&part, 1}, engine.selector(), recorder.get());
+    engine.pass().Run({PassKind::kPrefill, {&part, 1}}, engine.selector(), recorder.get());
     recorder->EndBatch();
     done += part.tokens.size();
     if (progress) progress(done, tokens.size());

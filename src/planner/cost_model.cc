@@ -16,9 +16,9 @@ constexpr int kSequentialDepth = kBusyQueueDepth;
 // Most of them that pipeline/extent_reader.h has in flight.
 constexpr int kExtentDepth = 32;
 
-double BytesOf(const WorkByOp& work, std::initializer_list<ForwardOp> ops) {
+double BytesOf(const WorkByOp& work, std::initializer_list<PassOp> ops) {
   double bytes = 0;
-  for (const ForwardOp op : ops) bytes += work[static_cast<size_t>(op)].bytes;
+  for (const PassOp op : ops) bytes += work[static_cast<size_t>(op)].bytes;
   return bytes;
 }
 
@@ -139,25 +139,25 @@ TokenCost CostOfToken(const CostInputs& in) {
                                       .logit_rows = 1,
                                       .kv_dtype = in.plan.limits.kv_dtype,
                                       .ffn = in.activity});
-  const double matrices = BytesOf(work, {ForwardOp::kAttentionQkv, ForwardOp::kAttentionOutput,
-                                         ForwardOp::kRouter, ForwardOp::kLogits});
-  const double cached = BytesOf(work, {ForwardOp::kAttention});
+  const double matrices = BytesOf(
+      work, {PassOp::kAttentionQkv, PassOp::kAttentionOutput, PassOp::kRouter, PassOp::kLogits});
+  const double cached = BytesOf(work, {PassOp::kAttention});
   const double sections = kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
   TokenCost cost;
   cost.time.attention_ms =
       1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
               Over(cached, speed.dot_bytes_per_s.median) + sections * speed.section_seconds.median);
   cost.time.predictor_ms =
-      1000 * Over(BytesOf(work, {ForwardOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
+      1000 * Over(BytesOf(work, {PassOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
   const bool is_of_neurons = in.plan.load.weights->layers.front().has_rows();
   if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
-    const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {ForwardOp::kLogits}),
+    const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {PassOp::kLogits}),
                                                               speed.matrix_bytes_per_s.median);
     AddFfns(in, of_layers / static_cast<double>(in.plan.load.spec.num_layers), cost);
     return cost;
   }
-  const double ffn = BytesOf(work, {ForwardOp::kFfnGateUp, ForwardOp::kFfnDown});
+  const double ffn = BytesOf(work, {PassOp::kFfnGateUp, PassOp::kFfnDown});
   const double rate =
       is_of_neurons ? speed.dot_bytes_per_s.median : speed.matrix_bytes_per_s.median;
   if (in.strategy == IoStrategy::kExperts) {

@@ -95,7 +95,7 @@ TEST_F(MixturePlanTest, WhatIsReplayedIsWhatAnEngineReads) {
     KvSequence kv(engine->kv_pool());
     for (const TokenId token : Tokens()) {
       const BatchSequence one{&kv, {&token, 1}};
-      engine->forward().Run({&one, 1}, engine->selector());
+      engine->pass().Run({PassKind::kDecode, {&one, 1}}, engine->selector());
     }
     const StreamCounts counts = engine->stream_counts();
     EXPECT_EQ(replay.tokens, kMixtureTokens);

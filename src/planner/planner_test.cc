@@ -209,8 +209,8 @@ TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
     std::vector<float> last;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const BatchSequence one{&kv, std::span(tokens).subspan(i, 1)};
-      engine.forward().Run({&one, 1}, engine.selector());
-      const FloatView row = engine.forward().Logits(0, 1);
+      engine.pass().Run({PassKind::kDecode, {&one, 1}}, engine.selector());
+      const FloatView row = engine.pass().Logits(0, 1);
       last.assign(row.row(0), row.row(0) + row.cols);
     }
     return last;

@@ -7,14 +7,14 @@
 #include <span>
 #include <vector>
 
-#include "engine/forward.h"
 #include "ops/compute.h"
+#include "pass/transformer_pass.h"
 #include "sparsity/profile.h"
 #include "sparsity/trace.h"
 
 namespace hearth {
 
-class ActivationCounter : public ForwardObserver {
+class ActivationCounter : public PassObserver {
  public:
   // `profile` has its FFNs; it, the model's spec and the team must outlive the counter. after_ffn,
   // where given, is called behind every FFN with its layer.

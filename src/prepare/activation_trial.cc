@@ -90,7 +90,7 @@ class Trial {
     for (uint64_t i = 0; i < windows_.size(); ++i) {
       const std::vector<TokenId> window = windows_.Window(i);
       ForAllLogits(
-          engine_.forward(), engine_.kv_pool(), window, dense_, nullptr,
+          engine_.pass(), engine_.kv_pool(), window, dense_, nullptr,
           [&](size_t position, std::span<const float> logits) {
             if (progress_) progress_(++done_, total_);
             if (position + 1 == window.size()) return;

@@ -39,7 +39,7 @@ using TrialProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 // activation and with relu, fatrelu (with the engine's threshold or 0.01), drelu and silu. Computes
 // densely, allocates nothing large and leaves the engine as it was, also where it throws. Between
 // passes; no sequence may be in use. Nothing for a text of fewer than kLeastTrialTokens and for
-// FFNs whose SiLU is thresholded. Throws what Forward::Run and `progress` throw.
+// FFNs whose SiLU is thresholded. Throws what TransformerPass::Run and `progress` throw.
 std::optional<ActivationTrial> TryActivations(Engine& engine, std::span<const TokenId> tokens,
                                               const TrialProgressFn& progress = {});
 

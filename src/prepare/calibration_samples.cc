@@ -18,7 +18,7 @@ void ToHalf(const float* in, int64_t count, uint16_t* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = FloatToHalf(in[i]);
 }
 
-class Collector : public ForwardObserver {
+class Collector : public PassObserver {
  public:
   Collector(int64_t first, std::span<LayerSamples> layers) : first_(first), layers_(layers) {}
 
@@ -98,7 +98,7 @@ void CollectSamples(Engine& engine, std::span<const TokenId> tokens, int64_t fir
     const std::vector<TokenId> window = windows.Window(i);
     KvSequence kv(engine.kv_pool());
     collector.StartPass(done, extra);
-    RunInChunks(engine.forward(), kv, window, dense, &collector, [&](size_t begin, size_t count) {
+    RunInChunks(engine.pass(), kv, window, dense, &collector, [&](size_t begin, size_t count) {
       done += static_cast<int64_t>(count) - (begin == 0 ? extra : 0);
       collector.StartPass(done, 0);
       if (progress) progress(done, static_cast<int64_t>(tokens.size()));

@@ -16,7 +16,7 @@ namespace hearth {
 namespace {
 
 // Rows as the engine shows them, by layer, expert and token of the text.
-class Recorder : public ForwardObserver {
+class Recorder : public PassObserver {
  public:
   using Key = std::tuple<int64_t, int64_t, int64_t>;
 
@@ -54,12 +54,12 @@ Recorder Record(Engine& engine, const std::vector<TokenId>& text) {
     if (extra > 0) window.push_back(bos);
     for (size_t i = begin; i < std::min(begin + piece, text.size()); ++i) window.push_back(text[i]);
     KvSequence kv(engine.kv_pool());
-    const size_t chunk = static_cast<size_t>(engine.forward().limits().max_tokens);
+    const size_t chunk = static_cast<size_t>(engine.pass().limits().max_tokens);
     for (size_t at = 0; at < window.size(); at += chunk) {
       const BatchSequence sequence{
           &kv, std::span<const TokenId>(window).subspan(at, std::min(chunk, window.size() - at))};
       recorder.first_ = static_cast<int64_t>(begin + at) - static_cast<int64_t>(extra);
-      engine.forward().Run({&sequence, 1}, dense, &recorder);
+      engine.pass().Run({PassKind::kPrefill, {&sequence, 1}}, dense, &recorder);
     }
   }
   return recorder;

@@ -30,24 +30,24 @@ class ModeMeter {
     ActivationSelector& single = predicts ? engine_.selector() : exact;
     ActivationSelector& prompt = predicts ? gated : exact;
     KvSequence kv(engine_.kv_pool());
-    const int64_t limit = engine_.forward().limits().max_tokens;
+    const int64_t limit = engine_.pass().limits().max_tokens;
     const Stopwatch prompt_watch;
     for (int64_t done = 0; done < kPromptTokens; done += std::min(limit, kPromptTokens - done)) {
-      Pass(kv, std::min(limit, kPromptTokens - done), prompt);
+      Pass(PassKind::kPrefill, kv, std::min(limit, kPromptTokens - done), prompt);
     }
     ModeSpeed speed{mode, 0, static_cast<double>(kPromptTokens) / prompt_watch.Seconds()};
     const Stopwatch decode_watch;
-    for (int64_t i = 0; i < kDecodeTokens; ++i) Pass(kv, 1, single);
+    for (int64_t i = 0; i < kDecodeTokens; ++i) Pass(PassKind::kDecode, kv, 1, single);
     speed.decode_tok_s = static_cast<double>(kDecodeTokens) / decode_watch.Seconds();
     return speed;
   }
 
  private:
-  void Pass(KvSequence& kv, int64_t count, ActivationSelector& selector) {
+  void Pass(PassKind kind, KvSequence& kv, int64_t count, ActivationSelector& selector) {
     const auto begin = static_cast<size_t>(kv.length());
     const BatchSequence sequence{&kv, tokens_.subspan(begin, static_cast<size_t>(count))};
-    engine_.forward().Run({&sequence, 1}, selector);
-    engine_.forward().Logits(count - 1, 1);
+    engine_.pass().Run({kind, {&sequence, 1}}, selector);
+    engine_.pass().Logits(count - 1, 1);
   }
 
   Engine& engine_;

@@ -57,7 +57,7 @@ class PlantedPredictorTest : public ::testing::Test {
     KvSequence kv(engine.kv_pool());
     for (size_t begin = 0; begin < tokens.size(); begin += 256) {
       const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, 256)};
-      engine.forward().Run({&sequence, 1}, engine.selector(), &meter);
+      engine.pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine.selector(), &meter);
     }
     return meter.Result();
   }
@@ -158,7 +158,7 @@ TEST_F(PlantedPredictorTest, NeuronsAreSortedByHowOftenTheyFire) {
   const auto engine =
       Load(Make(SmallShape(R"("activation": "relu")"), {.packed = true}), FfnMode::kGated);
   const auto map = TopicMap::FromMetadata(engine->model().metadata(), 4000);
-  class Counter : public ForwardObserver {
+  class Counter : public PassObserver {
    public:
     void OnFfnNeurons(const NeuronObservation& observed) override {
       for (const int32_t neuron : observed.active) quarters[neuron / 256] += 1;
@@ -168,7 +168,7 @@ TEST_F(PlantedPredictorTest, NeuronsAreSortedByHowOftenTheyFire) {
   KvSequence kv(engine->kv_pool());
   const std::vector<TokenId> tokens = TopicWalk(*map).Take(256);
   const BatchSequence sequence{&kv, tokens};
-  engine->forward().Run({&sequence, 1}, engine->selector(), &counter);
+  engine->pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine->selector(), &counter);
   for (int i = 1; i < 4; ++i) EXPECT_GT(counter.quarters[i - 1], 1.3 * counter.quarters[i]);
 }
 
@@ -193,8 +193,8 @@ TEST_F(PlantedPredictorTest, ShapesWithoutZerosArePackedWithoutPredictors) {
   KvSequence kv(engine->kv_pool());
   const TokenId tokens[] = {300, 400};
   const BatchSequence sequence{&kv, tokens};
-  engine->forward().Run({&sequence, 1}, engine->selector());
-  EXPECT_TRUE(std::isfinite(engine->forward().Logits(0, 1).row(0)[0]));
+  engine->pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine->selector());
+  EXPECT_TRUE(std::isfinite(engine->pass().Logits(0, 1).row(0)[0]));
 }
 
 TEST_F(PlantedPredictorTest, SameBytesForEveryThreadCount) {

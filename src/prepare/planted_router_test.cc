@@ -52,7 +52,7 @@ Choices ReadTrace(const std::string& path) {
   return choices;
 }
 
-class ChoiceRecorder : public ForwardObserver {
+class ChoiceRecorder : public PassObserver {
  public:
   ChoiceRecorder(size_t tokens, size_t layers)
       : choices(tokens, std::vector<std::set<int64_t>>(layers)) {}
@@ -127,7 +127,7 @@ Choices RunPlanted(Locality locality, size_t tokens, FfnActivation activation) {
   ChoiceRecorder recorder(tokens, static_cast<size_t>(shape.num_layers));
   KvSequence kv(engine->kv_pool());
   const BatchSequence sequence{&kv, text};
-  engine->forward().Run({&sequence, 1}, engine->selector(), &recorder);
+  engine->pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine->selector(), &recorder);
   return recorder.choices;
 }
 

@@ -278,7 +278,7 @@ void PredictorRun::SetThresholds(size_t step) {
 PredictionQuality PredictorRun::Try(size_t step) {
   const HeldPredictors held(set_, engine_.model().spec(), engine_.budget());
   PredictorSelector selector(engine_.model().spec(), held.predictors(), engine_.compute(),
-                             engine_.budget(), engine_.forward().limits().max_tokens);
+                             engine_.budget(), engine_.pass().limits().max_tokens);
   const auto text = std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(task_.held_from));
   const std::string what =
       fmt::format("trying recall {:.2f}%", 100 * RecallSteps(options_.recall)[step]);

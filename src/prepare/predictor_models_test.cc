@@ -29,7 +29,7 @@ PredictionQuality TryOn(Engine& engine, const PredictorSet& set, std::span<const
   const ModelSpec& spec = engine.model().spec();
   const HeldPredictors held(set, spec, engine.budget());
   PredictorSelector selector(spec, held.predictors(), engine.compute(), engine.budget(),
-                             engine.forward().limits().max_tokens);
+                             engine.pass().limits().max_tokens);
   return MeasurePrediction(engine, text, selector);
 }
 

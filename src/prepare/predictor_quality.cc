@@ -12,7 +12,7 @@ namespace hearth {
 namespace {
 
 // Lets the model compute all neurons and compares the selector's lists with what comes out.
-class ListChecker : public ActivationSelector, public ForwardObserver {
+class ListChecker : public ActivationSelector, public PassObserver {
  public:
   ListChecker(ActivationSelector& selector, std::vector<ListQuality>& layers)
       : selector_(selector), layers_(layers) {}
@@ -88,9 +88,9 @@ class SideBySide {
   }
 
  private:
-  void Pass(std::span<const TokenId> window, ActivationSelector& selector,
-            ForwardObserver* observer, std::vector<RowScore>& scores) {
-    ForAllLogits(engine_.forward(), engine_.kv_pool(), window, selector, observer,
+  void Pass(std::span<const TokenId> window, ActivationSelector& selector, PassObserver* observer,
+            std::vector<RowScore>& scores) {
+    ForAllLogits(engine_.pass(), engine_.kv_pool(), window, selector, observer,
                  [&](size_t position, std::span<const float> logits) {
                    if (position + 1 == window.size()) return;
                    scores.push_back({LikeliestToken(logits),

@@ -135,8 +135,8 @@ class ProfileRun {
     const std::span<const TokenId> tokens = window;
     KvSequence kv(engine_.kv_pool());
     const auto poll = [this](size_t, size_t) { return !CancelAsked(); };
-    if (!RunInChunks(engine_.forward(), kv, tokens.first(known), selector_, nullptr, poll)) return;
-    const auto chunk = static_cast<size_t>(engine_.forward().limits().max_tokens);
+    if (!RunInChunks(engine_.pass(), kv, tokens.first(known), selector_, nullptr, poll)) return;
+    const auto chunk = static_cast<size_t>(engine_.pass().limits().max_tokens);
     for (size_t begin = known; begin < tokens.size() && !CancelAsked(); begin += chunk) {
       RunChunk(kv, tokens.subspan(begin, std::min(chunk, tokens.size() - begin)), begin == 0);
     }
@@ -151,7 +151,7 @@ class ProfileRun {
     counter_.SetTrace(traced > 0 ? options_.trace : nullptr, static_cast<int64_t>(traced));
     if (traced > 0) options_.trace->BeginBatch(tokens.first(traced), starts_window);
     const BatchSequence sequence{&kv, tokens};
-    engine_.forward().Run({&sequence, 1}, selector_, &counter_);
+    engine_.pass().Run({PassKind::kPrefill, {&sequence, 1}}, selector_, &counter_);
     if (traced > 0) options_.trace->EndBatch();
     profile_.text_tokens += tokens.size();
     chunk_tokens_ = 0;
@@ -299,8 +299,8 @@ void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& pro
     FillDownNorms(engine, profile);
   }
   if (options.trace != nullptr) {
-    records = engine.budget().Charge(
-        "trace", options.trace->BatchBytes(engine.forward().limits().max_tokens));
+    records = engine.budget().Charge("trace",
+                                     options.trace->BatchBytes(engine.pass().limits().max_tokens));
   }
   ProfileRun(engine, text, profile, options).Run();
 }

@@ -64,7 +64,7 @@ uint64_t ProfileRunBytes(const GgufFile& file, const ModelProfile& profile,
 // side).
 // Charges the budget for what it holds; throws Error(kOutOfBudget) where that has no room,
 // Error(kUnsupported) where the model is streamed, Error(kCorrupt) where activations or weights of
-// down are no numbers, and what Forward::Run, `save` and `trace` throw.
+// down are no numbers, and what TransformerPass::Run, `save` and `trace` throw.
 void RunProfile(Engine& engine, std::span<const TokenId> text, ModelProfile& profile,
                 const ProfileRunOptions& options);
 

@@ -49,7 +49,7 @@ struct Seen {
 };
 
 // Keeps everything, by (layer, expert) and token of the run.
-class FiringRecorder : public ForwardObserver {
+class FiringRecorder : public PassObserver {
  public:
   explicit FiringRecorder(float threshold) : threshold_(threshold) {}
 
@@ -91,7 +91,7 @@ FiringRecorder RecordAll(Engine& engine, std::span<const TokenId> text) {
     if (bos >= 0) window.insert(window.begin(), bos);
     for (const TokenId& token : window) {
       const BatchSequence sequence{&kv, {&token, 1}};
-      engine.forward().Run({&sequence, 1}, dense, &recorder);
+      engine.pass().Run({PassKind::kPrefill, {&sequence, 1}}, dense, &recorder);
       ++recorder.base;
     }
   }
@@ -102,7 +102,7 @@ ModelProfile Plan(Engine& engine, std::span<const TokenId> text) {
   return PlanProfile(engine.model().spec(), 42, text,
                      {.bos = engine.model().tokenizer().special().bos,
                       .context = engine.context(),
-                      .kv_dtype = engine.forward().limits().kv_dtype});
+                      .kv_dtype = engine.pass().limits().kv_dtype});
 }
 
 ModelProfile ProfileOf(Engine& engine, std::span<const TokenId> text,

@@ -58,7 +58,7 @@ struct Spread {
   }
 };
 
-class SpreadObserver : public ForwardObserver {
+class SpreadObserver : public PassObserver {
  public:
   explicit SpreadObserver(int64_t num_layers) : layers(static_cast<size_t>(num_layers)) {}
 
@@ -84,14 +84,14 @@ class Calibration {
         bos_(engine.model().tokenizer().special().bos),
         observer_(engine.model().spec().num_layers),
         spec_(Thresholded(engine.model().spec())),
-        trial_(engine.MakeForward(spec_, engine.forward().limits())) {
+        trial_(engine.MakePass(spec_, engine.pass().limits())) {
     const uint64_t all = TextWindows(sample_, bos_, context_).total_tokens();
     total_tokens_ = all * (kTrials + 1) + std::min<uint64_t>(all, kSpreadTokens);
   }
 
   SiluCalibration Run(double max_change) {
     SiluCalibration best;
-    best.before = best.after = Score(engine_.forward());
+    best.before = best.after = Score(engine_.pass());
     Observe();
     best.thresholds = Thresholds(0);
     best.active = 1;
@@ -120,13 +120,13 @@ class Calibration {
     return spec;
   }
 
-  TextScore Score(Forward& forward) {
+  TextScore Score(TransformerPass& pass) {
     ScoreOptions options;
     options.bos = bos_;
     options.context = context_;
     options.model = engine_.model().path();
     options.progress = [this](uint64_t, uint64_t) { Report(1); };
-    return ScoreText(forward, engine_.kv_pool(), dense_, sample_, options);
+    return ScoreText(pass, engine_.kv_pool(), dense_, sample_, options);
   }
 
   void Observe() {
@@ -134,7 +134,7 @@ class Calibration {
     const TextWindows windows(tokens, bos_, context_);
     for (uint64_t i = 0; i < windows.size(); ++i) {
       KvSequence kv(engine_.kv_pool());
-      RunInChunks(engine_.forward(), kv, windows.Window(i), dense_, &observer_,
+      RunInChunks(engine_.pass(), kv, windows.Window(i), dense_, &observer_,
                   [this](size_t, size_t count) {
                     Report(count);
                     return true;
@@ -174,8 +174,8 @@ class Calibration {
   const TokenId bos_;
   DenseSelector dense_;
   SpreadObserver observer_;
-  ModelSpec spec_;                  // with the thresholds that are tried
-  std::unique_ptr<Forward> trial_;  // reads spec_
+  ModelSpec spec_;                          // with the thresholds that are tried
+  std::unique_ptr<TransformerPass> trial_;  // reads spec_
   uint64_t done_tokens_ = 0;
   uint64_t total_tokens_ = 0;
 };
@@ -184,7 +184,7 @@ class Calibration {
 
 uint64_t SiluCalibrationBytes(const GgufFile& file, const EngineOptions& options) {
   const EnginePlan plan = PlanEngine(file, options);
-  return Forward::ChargedBytes(plan.load.spec, plan.limits, plan.threads);
+  return TransformerPass::ChargedBytes(plan.load.spec, plan.limits, plan.threads);
 }
 
 SiluCalibration CalibrateSilu(Engine& engine, std::span<const TokenId> tokens, double max_change,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "pass/test_passes.h"
 #include "prepare/pack_test_models.h"
 
 namespace hearth {
@@ -36,9 +37,9 @@ class SiluThresholdsTest : public testing::Test {
     std::vector<float> all;
     for (size_t begin = 0; begin < 40; begin += chunk) {
       const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, chunk)};
-      engine.forward().Run({&sequence, 1}, engine.selector());
+      engine.pass().Run(ShapeOf(sequence), engine.selector());
       for (size_t i = 0; i < chunk; ++i) {
-        const FloatView logits = engine.forward().Logits(static_cast<int64_t>(i), 1);
+        const FloatView logits = engine.pass().Logits(static_cast<int64_t>(i), 1);
         all.insert(all.end(), logits.data, logits.data + logits.cols);
       }
     }
@@ -116,10 +117,10 @@ TEST_F(SiluThresholdsTest, GatedIsDenseBitForBitOnEveryIsa) {
       const auto dense = Load("p", {.isa = isa, .mode = FfnMode::kDense});
       const auto gated = Load("p", {.isa = isa, .mode = FfnMode::kGated});
       for (const size_t chunk : {1, 20}) EXPECT_EQ(Logits(*gated, chunk), Logits(*dense, chunk));
-      const SparseFfnCounts& counts = gated->forward().ffn_counts();
+      const SparseFfnCounts counts = gated->pass().ffn_counts();
       EXPECT_LT(counts.up, counts.gate * 3 / 4);
       EXPECT_GT(counts.active, counts.gate / 100);
-      EXPECT_EQ(dense->forward().ffn_counts().up, dense->forward().ffn_counts().gate);
+      EXPECT_EQ(dense->pass().ffn_counts().up, dense->pass().ffn_counts().gate);
     }
   }
 }

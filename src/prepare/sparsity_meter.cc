@@ -17,7 +17,7 @@ namespace {
 constexpr double kActiveQueueShare = 0.9;
 
 // Counts per FFN, and the active neurons of every token as bits.
-class Recorder : public ForwardObserver {
+class Recorder : public PassObserver {
  public:
   Recorder(const ModelSpec& spec, int64_t tokens)
       : spec_(spec),
@@ -205,13 +205,13 @@ SparsityReport MeasureSparsity(Engine& engine, std::span<const TokenId> tokens) 
   }
   Recorder recorder(engine.model().spec(), count);
   KvSequence kv(engine.kv_pool());
-  const int64_t batch = engine.forward().limits().max_tokens;
+  const int64_t batch = engine.pass().limits().max_tokens;
   for (int64_t begin = 0; begin < count; begin += batch) {
     recorder.SetFirst(begin);
     const BatchSequence sequence{
         &kv, tokens.subspan(static_cast<size_t>(begin),
                             static_cast<size_t>(std::min(batch, count - begin)))};
-    engine.forward().Run({&sequence, 1}, engine.selector(), &recorder);
+    engine.pass().Run({PassKind::kPrefill, {&sequence, 1}}, engine.selector(), &recorder);
   }
   SparsityReport report = recorder.Report();
   report.lru = Replay(recorder.bits(), 0);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/forward.h"
+#include "pass/transformer_pass.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace hearth {

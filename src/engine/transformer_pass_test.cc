@@ -1,4 +1,4 @@
-#include "engine/forward.h"
+#include "pass/transformer_pass.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace hearth {
 namespace {
 
-class ForwardTest : public ::testing::TestWithParam<const char*> {
+class TransformerPassTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     EngineOptions options;
@@ -21,14 +21,14 @@ class ForwardTest : public ::testing::TestWithParam<const char*> {
   }
 
   std::vector<float> LastLogits(int64_t row) {
-    const FloatView logits = engine_->forward().Logits(row, 1);
+    const FloatView logits = engine_->pass().Logits(row, 1);
     return {logits.row(0), logits.row(0) + logits.cols};
   }
 
   // The logits after `tokens`, alone in a batch.
   std::vector<float> Alone(KvSequence& kv, std::span<const TokenId> tokens) {
     const BatchSequence sequence{&kv, tokens};
-    engine_->forward().Run({&sequence, 1}, dense_);
+    engine_->pass().Run({PassKind::kPrefill, {&sequence, 1}}, dense_);
     return LastLogits(static_cast<int64_t>(tokens.size()) - 1);
   }
 
@@ -40,7 +40,7 @@ const std::vector<TokenId> kFirst = {1, 25, 71, 269, 100};
 const std::vector<TokenId> kSecond = {1, 200};
 const std::vector<TokenId> kMore = {33};
 
-TEST_P(ForwardTest, ARaggedBatchComputesWhatItsSequencesDoAlone) {
+TEST_P(TransformerPassTest, ARaggedBatchComputesWhatItsSequencesDoAlone) {
   KvPool& pool = engine_->kv_pool();
   std::vector<float> first, second;
   {
@@ -52,12 +52,12 @@ TEST_P(ForwardTest, ARaggedBatchComputesWhatItsSequencesDoAlone) {
   KvSequence a(pool), b(pool);
   Alone(a, kFirst);
   const BatchSequence batch[] = {{&b, kSecond}, {&a, kMore}};
-  engine_->forward().Run(batch, dense_);
+  engine_->pass().Run({PassKind::kPrefill, batch}, dense_);
   EXPECT_EQ(LastLogits(1), second);
   EXPECT_EQ(LastLogits(2), first);
 }
 
-TEST_P(ForwardTest, ForksContinueFromASharedPast) {
+TEST_P(TransformerPassTest, ForksContinueFromASharedPast) {
   KvPool& pool = engine_->kv_pool();
   KvSequence a(pool);
   Alone(a, kFirst);
@@ -66,13 +66,15 @@ TEST_P(ForwardTest, ForksContinueFromASharedPast) {
   EXPECT_EQ(Alone(b, kMore), of_a);
 }
 
-TEST_P(ForwardTest, ARefusedBatchChangesNothing) {
+TEST_P(TransformerPassTest, ARefusedBatchChangesNothing) {
   KvPool& pool = engine_->kv_pool();
   KvSequence a(pool), b(pool);
   Alone(a, kFirst);
   const std::vector<TokenId> outside = {1, 100000};
   const std::vector<TokenId> too_many(128, 3);
-  const auto run = [&](std::vector<BatchSequence> batch) { engine_->forward().Run(batch, dense_); };
+  const auto run = [&](std::vector<BatchSequence> batch) {
+    engine_->pass().Run({PassKind::kPrefill, batch}, dense_);
+  };
   EXPECT_THROW(run({{&a, kMore}, {&b, outside}}), Error);
   EXPECT_THROW(run({{&a, kMore}, {&a, kMore}}), Error);
   EXPECT_THROW(run({{&a, {}}}), Error);
@@ -82,13 +84,13 @@ TEST_P(ForwardTest, ARefusedBatchChangesNothing) {
   EXPECT_EQ(b.length(), 0);
 }
 
-TEST_P(ForwardTest, RunningOutOfPagesLeavesTheOthersAsTheyWere) {
+TEST_P(TransformerPassTest, RunningOutOfPagesLeavesTheOthersAsTheyWere) {
   KvPool& pool = engine_->kv_pool();  // two pages: one context of 128
   KvSequence a(pool), b(pool), c(pool);
   Alone(a, kFirst);
   const BatchSequence batch[] = {{&b, kSecond}, {&c, kSecond}};
   try {
-    engine_->forward().Run(batch, dense_);
+    engine_->pass().Run({PassKind::kPrefill, batch}, dense_);
     FAIL() << "there is no third page";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
@@ -126,17 +128,48 @@ class ResidualChecker : public ActivationSelector {
   int64_t checked_ = 0;
 };
 
-TEST_P(ForwardTest, SelectorsSeeTheResidualBeforeItsNorm) {
+TEST_P(TransformerPassTest, SelectorsSeeTheResidualBeforeItsNorm) {
   KvSequence a(engine_->kv_pool());
   ResidualChecker checker(*engine_);
   const BatchSequence sequence{&a, kFirst};
-  engine_->forward().Run({&sequence, 1}, checker);
+  engine_->pass().Run({PassKind::kPrefill, {&sequence, 1}}, checker);
   const ModelSpec& spec = engine_->model().spec();
   const int64_t ffns = std::max<int64_t>(spec.layers.front().ffn.num_experts_per_token, 1);
   EXPECT_EQ(checker.checked(), spec.num_layers * 5 * ffns);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ForwardTest,
+TEST_P(TransformerPassTest, VerifyingHasTheBitsOfDecoding) {
+  KvPool& pool = engine_->kv_pool();
+  const std::vector<TokenId> guessed = {33, 7, 90, 41, 12, 5, 77, 31, 8, 120, 64};
+  std::vector<std::vector<float>> decoded;
+  {
+    KvSequence a(pool);
+    Alone(a, kFirst);
+    for (const TokenId token : guessed) {
+      const BatchSequence one{&a, {&token, 1}};
+      engine_->pass().Run({PassKind::kDecode, {&one, 1}}, dense_);
+      decoded.push_back(LastLogits(0));
+    }
+  }
+  for (const size_t count : {size_t{1}, size_t{2}, guessed.size()}) {
+    KvSequence a(pool);
+    Alone(a, kFirst);
+    const BatchSequence some{&a, std::span(guessed).first(count)};
+    engine_->pass().Run({PassKind::kVerify, {&some, 1}}, dense_);
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(LastLogits(static_cast<int64_t>(i)), decoded[i]) << i << " of " << count;
+    }
+  }
+}
+
+TEST_P(TransformerPassTest, OneTokenOfASequenceIsDecodedAtATime) {
+  KvSequence a(engine_->kv_pool());
+  const BatchSequence two{&a, kSecond};
+  EXPECT_THROW(engine_->pass().Run({PassKind::kDecode, {&two, 1}}, dense_), Error);
+  EXPECT_EQ(a.length(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TransformerPassTest,
                          ::testing::Values("llama", "mixtral", "qwen3moe", "mistral-window"),
                          [](const auto& param_info) {
                            std::string name = param_info.param;

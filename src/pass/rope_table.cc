@@ -1,4 +1,4 @@
-#include "engine/rope_table.h"
+#include "pass/rope_table.h"
 
 #include <algorithm>
 #include <cmath>

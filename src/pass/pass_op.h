@@ -1,4 +1,4 @@
-// The parts of a forward pass that measurements tell apart.
+// The steps of a pass that measurements tell apart, and between which other work finds its place.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace hearth {
 
 // Quantizing the input of a matrix product belongs to the product.
-enum class ForwardOp : uint8_t {
+enum class PassOp : uint8_t {
   kEmbedding,  // token rows and the angles of their positions
   kNorm,
   kAttentionQkv,
@@ -23,10 +23,10 @@ enum class ForwardOp : uint8_t {
   kResidual,  // adding a block's output
   kLogits,
 };
-inline constexpr size_t kNumForwardOps = 14;
+inline constexpr size_t kNumPassOps = 14;
 
-inline const char* ForwardOpName(ForwardOp op) {
-  constexpr const char* kNames[kNumForwardOps] = {
+inline const char* PassOpName(PassOp op) {
+  constexpr const char* kNames[kNumPassOps] = {
       "embedding",        "norm",   "attention_qkv", "rope",        "kv_store",       "attention",
       "attention_output", "router", "ffn_predictor", "ffn_gate_up", "ffn_activation", "ffn_down",
       "residual",         "logits"};

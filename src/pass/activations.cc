@@ -1,0 +1,73 @@
+#include "pass/activations.h"
+
+#include <algorithm>
+
+#include "ops/attention.h"
+
+namespace hearth {
+
+KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype) {
+  // Families differ in width between models, not between the layers of one.
+  const AttentionSpec& attention = spec.layers.front().attention;
+  return {.dtype = kv_dtype,
+          .num_layers = spec.num_layers,
+          .num_kv_heads = attention.num_kv_heads,
+          .head_dim = attention.head_dim};
+}
+
+PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thread_count)
+    : tokens(limits.max_tokens),
+      threads(thread_count),
+      hidden(spec.hidden_size),
+      rope_pairs(spec.rope.dims / 2),
+      ffn_of_neurons(limits.ffn_of_neurons),
+      tokens_together(limits.tokens_together) {
+  const KvLayout layout = KvLayoutFor(spec, limits.kv_dtype);
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    q = std::max(q, attention.num_heads * attention.head_dim);
+    kv = std::max(kv, attention.num_kv_heads * attention.head_dim);
+    ffn = std::max(ffn, layer.ffn.intermediate_size);
+    experts = std::max(experts, layer.ffn.num_experts);
+    const AttentionScratch scratch =
+        AttentionScratchFor(layout, attention.num_heads, limits.max_context, threads);
+    attention_thread = std::max(attention_thread, scratch.thread_floats);
+    attention_partial = std::max(attention_partial, scratch.partial_floats);
+  }
+}
+
+int64_t PassWidths::widest_input() const { return std::max({hidden, q, ffn_of_neurons ? 0 : ffn}); }
+
+void Activations::Lay(const PassWidths& widths, ScratchLayout& layout) {
+  const int64_t tokens = widths.tokens;
+  for (FloatView* view : {&hidden, &normed, &block_out}) *view = layout.Take(tokens, widths.hidden);
+  q = layout.Take(tokens, widths.q);
+  k = layout.Take(tokens, widths.kv);
+  v = layout.Take(tokens, widths.kv);
+  attended = layout.Take(tokens, widths.q);
+  if (!widths.ffn_of_neurons) {
+    gate = layout.Take(tokens, widths.ffn);
+    up = layout.Take(tokens, widths.ffn);
+  }
+  if (widths.experts > 0) {
+    gathered = layout.Take(tokens, widths.hidden);
+    expert_out = layout.Take(tokens, widths.hidden);
+    router = layout.Take(tokens, widths.experts);
+  }
+  cos = layout.Take(tokens, widths.rope_pairs);
+  sin = layout.Take(tokens, widths.rope_pairs);
+  attention_scratch = layout.Take(widths.threads, widths.attention_thread);
+  attention_partial = layout.Take(1, widths.attention_partial);
+}
+
+Activations Activations::FirstRows(int64_t rows) const {
+  Activations cut = *this;
+  for (FloatView* view : {&cut.hidden, &cut.normed, &cut.block_out, &cut.q, &cut.k, &cut.v,
+                          &cut.attended, &cut.cos, &cut.sin}) {
+    *view = view->Rows(0, rows);
+  }
+  if (router.data != nullptr) cut.router = router.Rows(0, rows);
+  return cut;
+}
+
+}  // namespace hearth

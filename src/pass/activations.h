@@ -1,0 +1,65 @@
+// What the blocks of a pass hand on to each other: matrices of floats with a row per token.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/kv_cache.h"
+#include "model/model_spec.h"
+#include "pass/pass_shape.h"
+#include "pass/scratch_arena.h"
+#include "tensor/view.h"
+
+namespace hearth {
+
+KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype);
+
+// The widest of all layers, and what a machine with so many threads asks for on top.
+struct PassWidths {
+  PassWidths(const ModelSpec& spec, const PassLimits& limits, int threads);
+
+  int64_t tokens = 0;
+  int threads = 1;
+  int64_t hidden = 0;
+  int64_t q = 0;
+  int64_t kv = 0;
+  int64_t ffn = 0;
+  int64_t experts = 0;  // 0: no mixture
+  int64_t rope_pairs = 0;
+  int64_t attention_thread = 0;
+  int64_t attention_partial = 0;
+  bool ffn_of_neurons = false;
+  int64_t tokens_together = 1;
+
+  // Of any matrix product.
+  int64_t widest_input() const;
+};
+
+// Views of max_tokens rows, unless said otherwise; those that a model has no use for are empty.
+struct Activations {
+  FloatView hidden;     // the residual stream
+  FloatView normed;     // what a block reads
+  FloatView block_out;  // what it adds to the residual stream
+
+  // Attention.
+  FloatView q, k, v;
+  FloatView attended;
+  FloatView cos, sin;           // of the positions, a column per rotated pair
+  FloatView attention_scratch;  // a row per thread
+  FloatView attention_partial;  // one row
+
+  // FFNs as matrices.
+  FloatView gate, up;
+
+  // Mixtures.
+  FloatView router;      // the probabilities of experts
+  FloatView gathered;    // tokens of one expert, packed
+  FloatView expert_out;  // what experts make of their tokens
+
+  void Lay(const PassWidths& widths, ScratchLayout& layout);
+
+  // The same for the first `rows` tokens; of gathered, expert_out, gate and up, which experts fill
+  // as they like, all.
+  Activations FirstRows(int64_t rows) const;
+};
+
+}  // namespace hearth

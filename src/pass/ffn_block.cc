@@ -1,0 +1,93 @@
+#include "pass/ffn_block.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/elementwise.h"
+
+namespace hearth {
+
+FfnBlock::FfnBlock(const PassContext& context, const PassWidths& widths, FfnExecutor& executor)
+    : context_(context),
+      executor_(executor),
+      all_rows_(static_cast<size_t>(widths.tokens)),
+      loads_(static_cast<size_t>(widths.experts)),
+      expert_outputs_(static_cast<size_t>(widths.experts)) {
+  std::iota(all_rows_.begin(), all_rows_.end(), 0);
+}
+
+void FfnBlock::Run(int64_t layer, const Activations& a) {
+  RmsNorm(context_.compute, a.hidden, FloatsOf(context_.layer_weights(layer).ffn_norm),
+          context_.layer(layer).norm_epsilon, a.normed);
+  context_.seam.After(PassOp::kNorm);
+  context_.input.Set(a.normed);
+  if (context_.layer(layer).ffn.num_experts == 0) {
+    RunDense(layer, a);
+  } else {
+    RunExperts(layer, a);
+  }
+}
+
+void FfnBlock::RunDense(int64_t layer, const Activations& a) {
+  int32_t only = 0;
+  executor_.BeginLayer(layer, {&only, 1}, false);
+  executor_.Run({layer, 0, {all_rows_.data(), static_cast<size_t>(a.hidden.rows)}, a.block_out});
+  executor_.EndLayer();
+}
+
+void FfnBlock::Route(int64_t layer, const Activations& a) {
+  const FfnSpec& ffn = context_.layer(layer).ffn;
+  const Product router{context_.layer_weights(layer).ffn_router, a.router};
+  MatMul(context_.compute, {&router, 1}, context_.input);
+  RouteTokens(context_.compute, a.router,
+              {.experts_per_token = ffn.num_experts_per_token,
+               .normalize_weights = ffn.normalize_expert_weights,
+               .weight_scale = ffn.expert_weight_scale},
+              loads_);
+  used_.clear();
+  for (size_t expert = 0; expert < loads_.size(); ++expert) {
+    if (!loads_[expert].tokens.empty()) used_.push_back(static_cast<int32_t>(expert));
+  }
+}
+
+// Every expert once for all its tokens. A token's experts are added in ascending index, whoever
+// else is in the pass, and in whatever order they were computed: where all outputs can wait for
+// that, in the executor's.
+void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
+  Route(layer, a);
+  const int64_t outputs = a.hidden.rows * context_.layer(layer).ffn.num_experts_per_token;
+  const bool keeps_outputs = executor_.has_order() && outputs <= a.expert_out.rows;
+  executor_.BeginLayer(layer, used_, keeps_outputs);
+  FillZero(a.block_out);
+  int64_t first_row = 0;
+  for (const int32_t expert : used_) {
+    const ExpertLoad& load = loads_[static_cast<size_t>(expert)];
+    const auto count = static_cast<int64_t>(load.tokens.size());
+    const FloatView gathered = a.gathered.Rows(0, count);
+    const FloatView out = a.expert_out.Rows(first_row, count);
+    GatherRows(a.normed, load.tokens, gathered);
+    context_.input.Set(gathered);
+    context_.seam.After(PassOp::kRouter);
+    executor_.Run({layer, expert, load.tokens, out});
+    expert_outputs_[static_cast<size_t>(expert)] = out;
+    if (keeps_outputs) {
+      first_row += count;
+    } else {
+      AddExpert(expert, a);
+    }
+  }
+  if (keeps_outputs) {
+    std::sort(used_.begin(), used_.end());
+    for (const int32_t expert : used_) AddExpert(expert, a);
+  }
+  executor_.EndLayer();
+  context_.seam.After(PassOp::kRouter);
+}
+
+void FfnBlock::AddExpert(int32_t expert, const Activations& a) {
+  const ExpertLoad& load = loads_[static_cast<size_t>(expert)];
+  ScatterAddRows(context_.compute, expert_outputs_[static_cast<size_t>(expert)], load.tokens,
+                 load.weights, a.block_out);
+}
+
+}  // namespace hearth

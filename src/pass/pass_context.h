@@ -1,0 +1,30 @@
+// What all blocks of a pass work with; outlives them.
+#pragma once
+
+#include "model/model_spec.h"
+#include "model/weights.h"
+#include "ops/compute.h"
+#include "ops/linear.h"
+#include "pass/pass_seam.h"
+
+namespace hearth {
+
+struct PassContext {
+  const ModelSpec& spec;
+  const ModelWeights& weights;
+  Compute& compute;
+  PassSeam& seam;
+  MatMulInput& input;  // of the matrix product that is next
+
+  const LayerSpec& layer(int64_t index) const { return spec.layers[static_cast<size_t>(index)]; }
+  const LayerWeights& layer_weights(int64_t index) const {
+    return weights.layers[static_cast<size_t>(index)];
+  }
+};
+
+// A vector of F32, or null where the model has none.
+inline const float* FloatsOf(const WeightView& vector) {
+  return reinterpret_cast<const float*>(vector.data);
+}
+
+}  // namespace hearth

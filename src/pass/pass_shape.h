@@ -1,0 +1,53 @@
+// What a pass is to compute, said by its caller.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kv/kv_cache.h"
+#include "tensor/dtype.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace hearth {
+
+enum class PassKind : uint8_t {
+  // Tokens of prompts, and of others beside them: where there are many, single neurons are computed
+  // for all of them together.
+  kPrefill,
+  // A new token of each sequence: where neurons are streamed, those of its tokens are read and no
+  // others, however many sequences there are.
+  kDecode,
+  // A few tokens of each sequence, whose logits are all wanted: the bits of decoding them one after
+  // the other.
+  kVerify,
+};
+
+// New tokens of one sequence. They follow what its cache holds and are added to it.
+struct BatchSequence {
+  KvSequence* kv = nullptr;
+  std::span<const TokenId> tokens;
+};
+
+// Rows of a pass are numbered over the sequences in order.
+struct PassShape {
+  PassKind kind = PassKind::kPrefill;
+  std::span<const BatchSequence> sequences;
+};
+
+// What passes are made for.
+struct PassLimits {
+  int64_t max_tokens = 256;      // of one pass, all sequences together
+  int64_t max_context = 4096;    // longest sequence
+  DType kv_dtype = DType::kF16;  // F16 or F32
+  bool ffn_of_neurons = false;   // the model's FFNs are single neurons (a packed file's)
+  // Of those, tokens of different sequences that share a neuron's weights while it is at hand, and
+  // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.
+  int64_t tokens_together = 1;
+};
+
+// Throws Error(kInvalidArgument) for an empty or too large pass, a token outside the vocabulary, a
+// sequence that is there twice, several tokens of one where the pass decodes; Error(kContextFull)
+// past max_context.
+void CheckShape(const PassShape& shape, const PassLimits& limits, int64_t vocab_size);
+
+}  // namespace hearth

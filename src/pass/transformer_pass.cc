@@ -1,0 +1,113 @@
+#include "pass/transformer_pass.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "base/worker_team.h"
+#include "ops/elementwise.h"
+#include "pass/neuron_ffn.h"
+
+namespace hearth {
+
+static_assert(TransformerPass::kPrefillTokens == NeuronFfn::kPrefillTokens);
+
+TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weights,
+                                 Compute& compute, Budget& budget, const PassLimits& limits,
+                                 const StreamedWeights& streamed)
+    : limits_(limits),
+      input_(budget, limits.max_tokens, PassWidths(spec, limits, compute.threads()).widest_input()),
+      context_{spec, weights, compute, seam_, input_},
+      widths_(spec, limits, compute.threads()),
+      scratch_(budget, "activations",
+               [this](ScratchLayout& layout) { activations_.Lay(widths_, layout); }),
+      logits_memory_(budget, "logits",
+                     [this, &spec](ScratchLayout& layout) {
+                       logits_ = layout.Take(kMaxLogitRows, spec.vocab_size);
+                     }),
+      attention_(context_),
+      executor_(MakeFfnExecutor(context_, widths_, budget, activations_, streamed)),
+      ffn_(context_, widths_, *executor_) {
+  if (executor_->waits()) seam_.Tell([this](PassOp op) { executor_->AfterOp(op); });
+}
+
+int64_t TransformerPass::TokensOfQuery(const PassLimits& limits) {
+  return limits.ffn_of_neurons ? std::min(limits.max_tokens, NeuronLists::kTokensOfQuery)
+                               : limits.max_tokens;
+}
+
+uint64_t TransformerPass::ChargedBytes(const ModelSpec& spec, const PassLimits& limits,
+                                       int threads) {
+  const PassWidths widths(spec, limits, threads);
+  Activations activations;
+  return ScratchArena::ChargedBytes(
+             [&](ScratchLayout& layout) { activations.Lay(widths, layout); }) +
+         ScratchArena::ChargedBytes(
+             [&](ScratchLayout& layout) { layout.Take(kMaxLogitRows, spec.vocab_size); }) +
+         MatMulInput::ChargedBytes(limits.max_tokens, widths.widest_input()) +
+         FfnExecutorBytes(widths);
+}
+
+int64_t TransformerPass::ChunkOf(int64_t left, int64_t most) {
+  if (left <= most) return left;
+  const int64_t rest = left - most;
+  if (rest >= kPrefillTokens || most < 2 * kPrefillTokens) return most;
+  return left - kPrefillTokens;
+}
+
+void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
+                          PassObserver* observer) {
+  // Elsewhere nobody sleeps for long, and a caller that may move gets away from other programs.
+  std::optional<WorkerTeam::CallerPin> pin;
+  if (executor_->waits()) pin.emplace(context_.compute.team());
+  CheckShape(shape, limits_, context_.spec.vocab_size);
+  rows_.Place(shape);
+  try {
+    const Activations a = activations_.FirstRows(rows_.count());
+    executor_->Begin({shape.kind, rows_.count(), a.hidden, &selector, observer});
+    RunLayers(a);
+    executor_->End();
+  } catch (...) {
+    // Only reading can fail from here on, or nobody wants the result.
+    RemoveRows(shape);
+    throw;
+  }
+}
+
+// hidden = embedding(tokens); for every layer hidden += attention(hidden), hidden += ffn(hidden);
+// normed = norm(hidden), of which the logits are a product.
+void TransformerPass::RunLayers(const Activations& a) {
+  const ModelSpec& spec = context_.spec;
+  Compute& compute = context_.compute;
+  seam_.Start();
+  attention_.Turn(rows_, a);
+  LookUpRows(compute, context_.weights.token_embedding, rows_.tokens, a.hidden);
+  seam_.After(PassOp::kEmbedding);
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    seam_.BeforeLayer();
+    attention_.Run(layer, rows_, a);
+    Add(compute, a.hidden, a.block_out);
+    seam_.After(PassOp::kResidual);
+    ffn_.Run(layer, a);
+    Add(compute, a.hidden, a.block_out);
+    seam_.After(PassOp::kResidual);
+  }
+  RmsNorm(compute, a.hidden, FloatsOf(context_.weights.output_norm),
+          spec.layers.back().norm_epsilon, a.normed);
+  seam_.After(PassOp::kNorm);
+}
+
+FloatView TransformerPass::Logits(int64_t first, int64_t count) {
+  if (first < 0 || count < 1 || count > kMaxLogitRows || first + count > rows_.count()) {
+    throw Error(ErrorCode::kInternal, "Logits", "rows outside the last pass");
+  }
+  seam_.Start();
+  const FloatView out = logits_.Rows(0, count);
+  input_.Set(activations_.normed.Rows(first, count));
+  const Product head{context_.weights.output, out};
+  MatMul(context_.compute, {&head, 1}, input_);
+  seam_.After(PassOp::kLogits);
+  return out;
+}
+
+}  // namespace hearth
