@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of docs/benchmarks.md from what hearth_micro wrote: table.py micro.json [ISA]
+"""Prints a table of what hearth_micro wrote: table.py micro.json [ISA]
 
 Medians over the repetitions, each with its share of the probe (probe_read, probe_int8) of the same
 run, instruction set and number of threads. GB are 10^9 bytes.

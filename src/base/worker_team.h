@@ -65,8 +65,8 @@ class WorkerTeam {
 
   // Keeps the calling thread, worker 0, off the others' processors while it exists. Without it, one
   // that sleeps for reads was found on a worker's processor half of the time, both wanting to run
-  // (docs/benchmarks.md). Beside another program it cannot give way then. Does nothing where
-  // workers may move.
+  // (docs/decisions/0009-slots-are-rows.md). Beside another program it cannot give way then. Does
+  // nothing where workers may move.
   class CallerPin {
    public:
     explicit CallerPin(const WorkerTeam& team) noexcept;

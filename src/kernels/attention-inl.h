@@ -48,7 +48,7 @@ class NextMatrix {
 
 // Asks for the first lines of every memory page of `bytes` bytes: a processor's own prefetchers
 // begin anew in each, at the second or third line. Two to four lines are as good
-// (docs/benchmarks.md).
+// (docs/decisions/0015-kernels-tried.md).
 HWY_INLINE void FetchBeginnings(const NextRead& next, int64_t bytes) {
   constexpr int64_t kMemoryPage = 4096;
   constexpr int64_t kLines = 3;

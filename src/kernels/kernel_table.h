@@ -79,17 +79,18 @@ using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
 // Whether kernels ask for the next row groups into the first-level cache, not the second-level one:
 // where that has room for the rows in work and as many again. Then even matrices that are read
-// afterwards come sooner, as measured (docs/benchmarks.md).
+// afterwards come sooner, as measured (docs/decisions/0015-kernels-tried.md).
 bool FetchesRowsNear();
 
 // Whether the processor drops requests for lines while as many as it can have are on their way, as
 // AMD's do: then the same line is asked for several times, and lines that follow each other, which
-// its own prefetchers go on with, come soonest (docs/benchmarks.md).
+// its own prefetchers go on with, come soonest (docs/decisions/0015-kernels-tried.md).
 bool DropsFetches();
 
 // Whether row_dot loads rows into the first-level cache before it multiplies them: where requests
 // are dropped and that cache has room. A load waits where a request would be lost, and hundreds of
-// them, with nothing computed in between, wait side by side (docs/benchmarks.md).
+// them, with nothing computed in between, wait side by side
+// (docs/decisions/0015-kernels-tried.md).
 bool LoadsRowsFirst();
 
 // What attention reads next, and how it is fetched meanwhile.
@@ -416,8 +417,8 @@ struct KernelTable {
 bool HasKernel(DType dtype);
 
 // The TileMatMulArgs::side_by_side that is fastest on this processor, as measured
-// (docs/benchmarks.md): 1 on AMD's, which fetch one stream ahead of its use best, kTilesSideBySide
-// on others.
+// (docs/decisions/0005-tiles-of-rows.md): 1 on AMD's, which fetch one stream ahead of its use best,
+// kTilesSideBySide on others.
 int64_t BestSideBySide();
 
 // The best table that `features` allows; never null (the scalar one runs everywhere).

@@ -79,7 +79,7 @@ HWY_INLINE void StoreRows(FloatVec sums, float* out, int v, int64_t rows) {
 }
 
 // How far ahead of its use each of G tiles is asked for that one token is multiplied with side by
-// side. docs/benchmarks.md has what was measured.
+// side. docs/decisions/0005-tiles-of-rows.md has what was measured.
 template <int G>
 inline constexpr uintptr_t kTilePrefetchBytes = G == 1 ? 4096 : 1024;
 

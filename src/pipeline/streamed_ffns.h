@@ -21,7 +21,8 @@
 namespace hearth {
 
 // A neuron of a 7B model in Q4_0, which takes 7 KiB, and no more: eight sequences together are 3 to
-// 5% faster so, as fast with two between them, and slower with more (docs/benchmarks.md).
+// 5% faster so, as fast with two between them, and slower with more
+// (docs/decisions/0013-steps-of-requests.md).
 inline constexpr uint32_t kDefaultMergeGapBytes = 8 << 10;
 
 struct StreamOptions {
