@@ -4,12 +4,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "base/test_data.h"
 #include "hub_server.h"
@@ -55,6 +57,22 @@ class GetCommandTest : public ::testing::Test {
   }
 
   std::string Models() const { return folder_ + "/models"; }
+  // Until a file that is being fetched has so many bytes.
+  void AwaitPart(uintmax_t bytes) const {
+    const auto has_come = [&] {
+      std::error_code gone;
+      for (const auto& entry : fs::recursive_directory_iterator(Models(), gone)) {
+        if (entry.path().extension() == ".part" && fs::file_size(entry.path(), gone) == bytes) {
+          return true;
+        }
+      }
+      return false;
+    };
+    for (int i = 0; i < 3000 && !has_come(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_TRUE(has_come());
+  }
   std::string ModelPath() const { return Models() + "/" + kRepository + "/tiny-llama-F32.gguf"; }
   void Get() const {
     const ProgramResult got = RunHearth({"get", kRepository});
@@ -250,6 +268,7 @@ TEST_F(GetCommandTest, ShowsProgressOnATerminalAndStopsAtCtrlC) {
   {
     TerminalProgram get({"get", kRepository});
     server_.AwaitHeld(1);
+    AwaitPart(100'000);
     get.Type("\x03");
     EXPECT_THAT(get.ReadUntil("goes on from there\n"), HasSubstr("hearth: interrupted"));
     EXPECT_EQ(get.WaitForExit(), 1);
