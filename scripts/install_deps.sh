@@ -14,7 +14,7 @@ build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2
 bench=("${build[@]}" libbenchmark-dev)
 clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver tmux)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
-ci=("${bench[@]}" "${clients[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
+ci=("${bench[@]}" "${clients[@]}" git python3 groff-base clang-format clang-14 libclang-rt-14-dev universal-ctags
     g++-aarch64-linux-gnu qemu-user googletest)
 
 case "${1:-build}" in
