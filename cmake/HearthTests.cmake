@@ -53,6 +53,7 @@ function(hearth_test name)
     add_dependencies(fast_tests ${name})
   endif()
   set_tests_properties(${name} PROPERTIES
-    ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR}"
+    # What programs keep in the user's cache they keep beside the build.
+    ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR};XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test-cache"
     TIMEOUT 1200 LABELS "${ARG_LABELS}")
 endfunction()

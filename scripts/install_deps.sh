@@ -12,9 +12,9 @@ build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2
        libgmock-dev liburing-dev coinor-libcbc-dev libedit-dev libz3-dev libboost-dev libjs-marked
        libjs-katex node-highlight.js libcurl4-openssl-dev libssl-dev curl)
 bench=("${build[@]}" libbenchmark-dev)
-clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver)
+clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver tmux)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
-ci=("${bench[@]}" "${clients[@]}" git python3 clang-format clang-14 libclang-rt-14-dev universal-ctags
+ci=("${bench[@]}" "${clients[@]}" git python3 groff-base clang-format clang-14 libclang-rt-14-dev universal-ctags
     g++-aarch64-linux-gnu qemu-user googletest)
 
 case "${1:-build}" in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a release build into a folder of its own and builds the examples against that alone, with
-# CMake and with pkg-config.
+# Installs a release build into a folder of its own: its manual pages must be clean, its completions lie
+# where shells look, and the examples build against it alone, with CMake and with pkg-config.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(mktemp -d)
@@ -30,4 +30,29 @@ if grep -v -e '^hearth_' -e 'hearth::api::' symbols; then
   exit 1
 fi
 "$root/installed/bin/hearth" --version
+
+# A page for the program and one for every command, without a complaint of roff.
+share=$root/installed/share
+for command in "" $("$root/installed/bin/hearth" help --table | awk -F '\t' '$1 == "command" { print $3 }'); do
+  [ "$command" = help ] && continue
+  page=$share/man/man1/hearth${command:+-$command}.1
+  groff -man -ww -Tascii -P-cbou "$page" >shown 2>complaints
+  if [ -s complaints ]; then
+    cat complaints >&2
+    exit 1
+  fi
+  grep -q "^SYNOPSIS" shown
+  if [ -n "$command" ]; then grep -q "hearth $command" shown; else grep -q "hearth-serve(1)" shown; fi
+done
+groff -man -Tascii -P-cbou "$share/man/man1/hearth-serve.1" | grep -q -e "^ *--verbose"
+# Where bash, zsh and fish look below a prefix that is in XDG_DATA_DIRS, or /usr/local.
+test -f "$share/zsh/site-functions/_hearth"
+test -f "$share/fish/vendor_completions.d/hearth.fish"
+bash -c '
+  PATH=$1/bin:$PATH
+  _init_completion() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words=("${COMP_WORDS[@]}") cword=$COMP_CWORD; }
+  source "$1/share/bash-completion/completions/hearth"
+  COMP_WORDS=(hearth se) COMP_CWORD=1
+  _hearth hearth se hearth
+  [ "${COMPREPLY[*]}" = serve ]' - "$root/installed"
 echo "the installed library works"

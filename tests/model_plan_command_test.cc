@@ -44,6 +44,8 @@ class ModelPlanCommandTest : public testing::Test {
     unsetenv("XDG_CACHE_HOME");
   }
 
+  void SetUp() override { setenv("XDG_CACHE_HOME", folder_->Path("cache").c_str(), 1); }
+
   static std::string Model() { return folder_->Path("model.gguf"); }
   static std::string PlanPath() { return folder_->Path("plan.json"); }
   static ProgramResult Plan(std::vector<std::string> more) {
@@ -58,6 +60,14 @@ class ModelPlanCommandTest : public testing::Test {
     if (std::filesystem::exists(folder_->Path("cache/hearth/hardware.json"))) return;
     const ProgramResult doctor = RunHearth({"doctor", "--quick", "--dir", folder_->Path("")});
     ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
+  }
+  // The machine is known in it, and nothing of any model.
+  static void UseFreshCache(const std::string& name) {
+    Measure();
+    std::filesystem::create_directories(folder_->Path(name + "/hearth"));
+    std::filesystem::copy_file(folder_->Path("cache/hearth/hardware.json"),
+                               folder_->Path(name + "/hearth/hardware.json"));
+    setenv("XDG_CACHE_HOME", folder_->Path(name).c_str(), 1);
   }
   static ProgramResult Run(std::vector<std::string> more) {
     std::vector<std::string> arguments = {"run", Model(), "-p", "", "-n", "4", "--verbose"};
@@ -152,13 +162,52 @@ TEST_F(ModelPlanCommandTest, PlansOnTheFly) {
   }
 }
 
+TEST_F(ModelPlanCommandTest, WhatPackLearnedFromATextNeedsNoOtherText) {
+  UseFreshCache("packed");
+  const std::string stories = SourcePath("models/hearth-stories-5m.gguf");
+  const std::string text = folder_->Path("text"), learned = folder_->Path("learned.gguf"),
+                    plain = folder_->Path("plain.gguf");
+  std::ofstream(text) << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 1500);
+  const ProgramResult packed = RunHearth({"pack", stories, "--text", text, "-o", learned});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_EQ(packed.err, "");
+  for (const char* mode : {"auto", "gated", "predicted"}) {
+    const ProgramResult plan =
+        RunHearth({"plan", learned, "--memory", "2G", "--ctx", "128", "--mode", mode});
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    EXPECT_EQ(plan.err, "") << mode << ": nothing was learned again";
+    EXPECT_THAT(plan.out, HasSubstr("tok/s"));
+  }
+  // The same text is no other text.
+  const ProgramResult same = RunHearth(
+      {"plan", learned, "--memory", "2G", "--ctx", "128", "--mode", "gated", "--text", text});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+
+  ASSERT_EQ(RunHearth({"pack", stories, "-o", plain, "--mode", "gated"}).exit_code, 0);
+  const ProgramResult refused = RunHearth({"plan", plain, "--memory", "2G"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("what this model needs for a token is not known yet: 'hearth "
+                                     "plan " +
+                                     plain + " --text FILE' says on what to learn it"));
+}
+
+// Without a folder to keep it in the packed file is there all the same.
+TEST_F(ModelPlanCommandTest, PackSaysWherePlanWillNeedAText) {
+  const std::string text = folder_->Path("text"), packed = folder_->Path("unlearned.gguf");
+  std::ofstream(text) << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 1500);
+  std::ofstream(folder_->Path("no-folder")) << "";
+  setenv("XDG_CACHE_HOME", folder_->Path("no-folder").c_str(), 1);
+  const ProgramResult result = RunHearth(
+      {"pack", SourcePath("models/hearth-stories-5m.gguf"), "--text", text, "-o", packed});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(packed));
+  EXPECT_THAT(result.err, HasSubstr("warning: 'hearth plan' will need a --text for " + packed));
+}
+
 // Also where it has to be learned first what the model needs.
 TEST_F(ModelPlanCommandTest, TheSmallestMemoryNamedWorks) {
-  Measure();
-  std::filesystem::create_directories(folder_->Path("fresh/hearth"));
-  std::filesystem::copy_file(folder_->Path("cache/hearth/hardware.json"),
-                             folder_->Path("fresh/hearth/hardware.json"));
-  setenv("XDG_CACHE_HOME", folder_->Path("fresh").c_str(), 1);
+  UseFreshCache("fresh");
   const ProgramResult refused = Plan({"--memory", "1M"});
   EXPECT_EQ(refused.exit_code, 1);
   const std::string words = "the smallest that can is ";

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -78,6 +79,20 @@ int64_t ServerProcess::ResidentBytes() const {
 }
 
 void ServerProcess::Signal(int number) const { kill(pid_, number); }
+
+std::string ServerProcess::ReadNotices(const std::string& words) const {
+  constexpr int kPatienceMs = 20'000;
+  std::string text;
+  std::array<char, 512> buffer;
+  while (text.find(words) == std::string::npos) {
+    pollfd readable = {errors_, POLLIN, 0};
+    if (poll(&readable, 1, kPatienceMs) <= 0) break;
+    const ssize_t got = read(errors_, buffer.data(), buffer.size());
+    if (got <= 0) break;
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
 
 int ServerProcess::Wait() {
   int status = 0;

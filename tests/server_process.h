@@ -30,6 +30,9 @@ class ServerProcess {
   int Wait();
   // What it said until it listened.
   const std::string& notices() const { return notices_; }
+  // What it says from then on: up to where `words` are in it, or to its end; nothing more where it
+  // says nothing for twenty seconds.
+  std::string ReadNotices(const std::string& words) const;
 
  private:
   pid_t pid_ = -1;

@@ -10,22 +10,18 @@
 #include "base/error.h"
 #include "base/memory_info.h"
 #include "cli/cache_folder.h"
+#include "cli/learned_accesses.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/text_input.h"
 #include "engine/bench.h"
 #include "engine/topic_walk.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
 #include "planner/hardware_age.h"
-#include "storage/atomic_file.h"
 
 namespace hearth::cli {
 namespace {
-
-constexpr int64_t kTokensToRecord = 256;
-constexpr size_t kLeastTokensToRecord = 8;
 
 PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   PlanRequest request;
@@ -63,7 +59,7 @@ HardwareProfile HardwareOf(const PlanWishes& wishes) {
 // What is computed to learn what it needs.
 std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const GgufFile& file) {
   const ModelSpec spec = ReadModelSpec(file);
-  const int64_t most = std::min(wishes.tokens.value_or(kTokensToRecord), spec.context_length);
+  const int64_t most = std::min(wishes.tokens.value_or(kTokensToLearnFrom), spec.context_length);
   std::vector<TokenId> tokens;
   if (!wishes.text.empty()) {
     tokens = Tokenizer::FromGguf(file.metadata())->Encode(ReadTextFile(wishes.text));
@@ -76,35 +72,11 @@ std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const GgufFile& fi
                     Printable(wishes.model.model)));
   }
   tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
-  if (tokens.size() < kLeastTokensToRecord) {
+  if (tokens.size() < kLeastTokensToLearnFrom) {
     throw Error(ErrorCode::kInvalidArgument, wishes.text,
-                fmt::format("the text has no {} tokens to learn from", kLeastTokensToRecord));
+                fmt::format("the text has no {} tokens to learn from", kLeastTokensToLearnFrom));
   }
   return tokens;
-}
-
-std::string FolderOfAccesses() {
-  const std::string cache = CacheFolder();
-  if (cache.empty()) {
-    throw Error(ErrorCode::kNotFound, "the folder for what was learned of models",
-                "neither XDG_CACHE_HOME nor HOME says where it is");
-  }
-  const std::string folder = cache + "/accesses";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw Error(ErrorCode::kIo, folder, "cannot be made: " + error.message());
-  return folder;
-}
-
-// What earlier commands left; nothing where there is none, or where it cannot be used any more.
-std::optional<AccessRecord> SavedRecord(const std::string& stem, uint64_t model_hash,
-                                        FfnMode mode) {
-  try {
-    return ReadAccessRecord(stem, model_hash, mode);
-  } catch (const Error& error) {
-    PrintSentence(fmt::format("warning: {}; it is learned again", error.what()));
-  }
-  return std::nullopt;
 }
 
 // Whether it is of the tokens that `bench` decodes, as those of earlier versions were: a plan that
@@ -124,13 +96,11 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
         "the model is here: plan its file, or with more memory");
   }
   const uint64_t model_hash = ModelHash(file);
-  const std::string folder = FolderOfAccesses();
-  const std::string stem = fmt::format("{}/{:016x}-{}", folder, model_hash, FfnModeName(mode));
   const bool says_what = !wishes.text.empty() || wishes.tokens;
   std::vector<TokenId> tokens;
   if (wishes.record || says_what) tokens = TokensToRecord(wishes, file);
   if (!wishes.record) {
-    auto record = SavedRecord(stem, model_hash, mode);
+    auto record = FindAccesses(model_hash, mode);
     if (record && IsOfBench(*record, file)) record.reset();
     if (record && says_what && record->tokens_hash != HashOfRecorded(tokens)) {
       throw UsageError(
@@ -140,18 +110,9 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
     if (record) return std::move(*record);
   }
   if (tokens.empty()) tokens = TokensToRecord(wishes, file);
-  RemoveAbandoned(folder);
-  PrintNotice(fmt::format("learning what {} tokens need (kept in {})\n", tokens.size(), folder));
-  ModelOptions options = wishes.model;
-  options.context = std::ssize(tokens);
-  options.mode = mode;
-  options.kv_sequences = 1;
-  options.doubts = false;  // MakePlanHere has warned
-  const auto engine = LoadEngine(options);
-  ProgressLine progress("learning", ProgressUnit::kTokens);
-  RecordAccesses(*engine, model_hash, tokens, stem,
-                 [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
-  return *ReadAccessRecord(stem, model_hash, mode);
+  PrintNotice(fmt::format("learning what {} tokens need (kept in {})\n", tokens.size(),
+                          FolderOfAccesses()));
+  return LearnAccesses(wishes.model, model_hash, mode, tokens);
 }
 
 }  // namespace

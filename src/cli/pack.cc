@@ -14,6 +14,7 @@
 #include "cli/command_files.h"
 #include "cli/commands.h"
 #include "cli/find_model.h"
+#include "cli/learned_accesses.h"
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/output.h"
@@ -23,6 +24,8 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "engine/ffn_mode.h"
+#include "engine/model.h"
+#include "format/packed_file.h"
 #include "model/registry.h"
 #include "ops/silent_gates.h"
 #include "prepare/hugging_face.h"
@@ -175,6 +178,28 @@ PackReport WriteAndTry(const GgufFile& source, PackOptions pack, std::optional<T
   return report;
 }
 
+// What `plan` needs to know of the packed file, for every mode in which neurons can be left out.
+// The file is written by now: what goes wrong costs a warning.
+void KeepAccesses(const PackCommandOptions& options, const TextLessons& lessons) {
+  if (lessons.beginning.size() < kLeastTokensToLearnFrom) return;
+  ModelOptions model;
+  model.model = options.output;
+  model.memory_bytes = options.memory_bytes;
+  model.threads = options.threads;
+  model.advises = false;
+  try {
+    const GgufFile packed = GgufFile::Open(options.output);
+    for (const FfnMode mode : UsableModes(PlanLoad(packed))) {
+      if (mode == FfnMode::kDense) continue;  // every token needs the same
+      LearnAccesses(model, ModelHash(packed), mode, lessons.beginning);
+    }
+  } catch (const Error& error) {
+    const std::string why = error.code() == ErrorCode::kCancelled ? "interrupted" : Sentence(error);
+    PrintSentence(fmt::format("warning: 'hearth plan' will need a --text for {}: {}",
+                              Printable(options.output), why));
+  }
+}
+
 int Pack(const PackCommandOptions& options) {
   CheckFiles(
       {{"MODEL", options.source}, {"--text", options.text_file}, {"--profile", options.profile}},
@@ -214,6 +239,7 @@ int Pack(const PackCommandOptions& options) {
   if (pack.predictors != nullptr) {
     ForgetLessons(StateFolder(options), ReadModelSpec(source).num_layers);
   }
+  if (report.lessons) KeepAccesses(options, *report.lessons);
   PrintAboutOrder(options, pack.profile);
   WriteOutput(options.json ? DumpJson(PackJson(report)) : PackText(report));
   return kExitDone;
@@ -242,8 +268,10 @@ void AddPackCommand(CLI::App& app, Action& action) {
       ->option_text("FILE")
       ->check(NotEmpty());
   command
-      ->add_option("--text", options->text_file,
-                   "text to learn from: how often neurons fire, and predictors of who will")
+      ->add_option(
+          "--text", options->text_file,
+          "text to learn from: how often neurons fire, predictors of who will, and what 'hearth "
+          "plan' needs to know")
       ->option_text("FILE")
       ->check(NotEmpty());
   command

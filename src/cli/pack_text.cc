@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cli/activation_check.h"
+#include "cli/learned_accesses.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -193,6 +194,8 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   if (makes_predictors) CheckPredictorState(*engine, tokens, predictors);
   TextLessons lessons;
   lessons.sample = SampleToScore(tokens);
+  const int64_t most = std::min(kTokensToLearnFrom, ReadModelSpec(file).context_length);
+  lessons.beginning.assign(tokens.begin(), tokens.begin() + std::min(most, std::ssize(tokens)));
   lessons.activations = CheckActivation(*engine, lessons.sample);
   const FfnActivation activation = engine->model().spec().layers.front().ffn.activation;
   const bool fits = !lessons.activations || !lessons.activations->better;

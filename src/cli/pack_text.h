@@ -19,6 +19,7 @@ namespace hearth::cli {
 struct TextLessons {
   ModelProfile profile;
   std::vector<TokenId> sample;                 // SampleToScore of the text
+  std::vector<TokenId> beginning;              // of the text, to learn from what a token needs
   TextScore source;                            // of the sample, by the model as it is
   std::optional<ActivationTrial> activations;  // where the file does not say its own
   std::optional<SiluCalibration> silu;         // where it was asked for

@@ -153,7 +153,8 @@ void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
       ->check(NotEmpty());
   command
       .add_option("--text", arguments.wishes.text,
-                  "learn from this text which neurons the model needs (once per model and mode)")
+                  "learn from this text which neurons the model needs (once per model and mode; "
+                  "not where pack learned it from its --text)")
       ->option_text("FILE")
       ->check(NotEmpty());
   command.add_option("--tokens", arguments.wishes.tokens, "tokens of it (256)")

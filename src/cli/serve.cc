@@ -1,5 +1,6 @@
 // hearth serve: a model behind the OpenAI API.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,6 +21,7 @@
 #include "cli/report.h"
 #include "cli/service_manager.h"
 #include "cli/settle_plan.h"
+#include "serve/access_log.h"
 #include "serve/cors.h"
 #include "serve/server.h"
 
@@ -100,6 +102,8 @@ int RunServer(const ServeArguments& arguments) {
   api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,
                                                       arguments.queue, arguments.chat_format,
                                                       std::move(sessions)));
+  std::optional<serve::AccessLog> log;
+  if (arguments.verbose) server.access_log = &log.emplace(STDERR_FILENO);
   const auto grace_end = serve::Serve(model, server, [&](uint16_t port) {
     const bool is_ipv6 = server.host.find(':') != std::string::npos;
     PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
@@ -214,7 +218,7 @@ void AddServeCommand(CLI::App& app, Action& action) {
   AddClientOptions(*command, *arguments);
   AddSessionOptions(*command, *arguments);
   command->add_flag("--verbose", arguments->verbose,
-                    "also print the kernels and the memory ledger");
+                    "also print the kernels and the memory ledger, and a line for every request");
   command->callback(
       [arguments, &action] { action = [arguments] { return RunServer(*arguments); }; });
 }

@@ -32,10 +32,11 @@ constexpr std::chrono::milliseconds kGuestTime{2000};
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, Service& service, const ServerLimits& limits,
-                       std::function<void()> on_close)
+                       RequestTrace trace, std::function<void()> on_close)
     : socket_(std::move(socket)),
       service_(service),
       limits_(limits),
+      trace_(std::move(trace)),
       on_close_(std::move(on_close)),
       timer_(socket_.get_executor()),
       silence_timer_(socket_.get_executor()),
@@ -75,7 +76,8 @@ void Connection::End(const RequestError& error) {
     if (!is_answering()) Abort();
     return;
   }
-  std::exchange(exchange_, nullptr)->Abandon();
+  DropExchange();
+  report_.failure = static_cast<int>(error.status());
   if (is_streaming_) {
     SendEvent("", error.ToJson());
     EndStream();
@@ -85,8 +87,16 @@ void Connection::End(const RequestError& error) {
 }
 
 void Connection::Abort() {
-  if (exchange_) std::exchange(exchange_, nullptr)->Abandon();
+  DropExchange();
+  if (is_answering()) trace_.End(head_, report_, true);
   Close();
+}
+
+// Ends the work on a request, and keeps what is known of it for the log.
+void Connection::DropExchange() {
+  if (!exchange_) return;
+  report_ = exchange_->Report();
+  std::exchange(exchange_, nullptr)->Abandon();
 }
 
 void Connection::SetDeadline(std::chrono::milliseconds time) {
@@ -164,7 +174,9 @@ void Connection::OnHeard(ErrorCode error, size_t bytes) {
 void Connection::ReadHead() {
   SetState(State::kReading);
   head_ = {};
+  report_ = {};
   keep_alive_ = false;
+  trace_.Begin();
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes));
   parser_->body_limit(limits_.body_bytes);
@@ -184,6 +196,8 @@ bool Connection::RefuseBadRead(ErrorCode error) {
     SendError({Status::kHeaderTooLarge,
                fmt::format("the head of a request may have {} bytes", limits_.header_bytes)});
   } else if (error == http::error::body_limit) {
+    // Of a length that is too large the head says so itself, and has not been taken yet.
+    head_ = ReadRequestHead(parser_->get());
     SendError({Status::kPayloadTooLarge,
                fmt::format("the body of a request may have {} bytes", limits_.body_bytes)});
   } else if (error.category() == http::make_error_code(http::error::bad_version).category() &&
@@ -283,6 +297,7 @@ void Connection::Send(Response response) {
   service_.metrics().CountResponse(Service::EndpointOf(head_.target),
                                    static_cast<int>(response.status));
   if (state_ != State::kAnswering) return;
+  trace_.SetStatus(static_cast<int>(response.status));
   for (auto& field : service_.CorsFields(head_.origin)) {
     response.headers.push_back(std::move(field));
   }
@@ -296,6 +311,7 @@ void Connection::Send(Response response) {
 void Connection::BeginStream() {
   service_.metrics().CountResponse(Service::EndpointOf(head_.target), 200);
   if (state_ != State::kAnswering) return;
+  trace_.SetStatus(static_cast<int>(Status::kOk));
   is_streaming_ = true;
   keep_alive_ = keep_alive_ && is_chunked_ && !service_.is_stopping();
   to_write_ += StreamHead(is_chunked_, keep_alive_, service_.CorsFields(head_.origin));
@@ -359,6 +375,7 @@ void Connection::WriteSome() {
 
 void Connection::OnWritten(ErrorCode error, size_t bytes) {
   written_ += bytes;
+  trace_.AddSent(bytes);
   const bool is_closed = state_ == State::kClosed;
   if (!error && !is_closed && written_ < being_written_.size()) return WriteSome();
   is_writing_ = false;
@@ -368,7 +385,9 @@ void Connection::OnWritten(ErrorCode error, size_t bytes) {
   ++deadline_;
   if (!to_write_.empty()) return Write();
   if (!answer_complete_) return;
+  if (exchange_) report_ = exchange_->Report();
   exchange_.reset();
+  trace_.End(head_, report_, false);
   GiveBack();
   if (keep_alive_) {
     WaitForRequest();

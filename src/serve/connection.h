@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "serve/access_log.h"
 #include "serve/allowance.h"
 #include "serve/http_message.h"
 #include "serve/places.h"
@@ -31,7 +32,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
  public:
   // on_close is called once, from the destructor.
   Connection(boost::asio::ip::tcp::socket socket, Service& service, const ServerLimits& limits,
-             std::function<void()> on_close);
+             RequestTrace trace, std::function<void()> on_close);
   ~Connection() override;
 
   // Of a guest only GET /health is answered; whatever else it asks gets 503.
@@ -69,6 +70,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   void WriteSome();
   void OnWritten(ErrorCode error, size_t bytes);
   void GiveBack();
+  void DropExchange();
   void Linger();
   void Discard();
   void Close();
@@ -81,6 +83,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   boost::asio::ip::tcp::socket socket_;
   Service& service_;
   const ServerLimits& limits_;
+  RequestTrace trace_;
   std::function<void()> on_close_;
   std::unique_ptr<Place> place_;
   boost::asio::steady_timer timer_;
@@ -103,6 +106,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   AllowanceShare answer_share_;
   uint64_t deadline_ = 0;  // number of the deadline in force
   std::shared_ptr<Exchange> exchange_;
+  ExchangeReport report_;  // of the exchange, where it has been dropped
   size_t discarded_ = 0;
 };
 

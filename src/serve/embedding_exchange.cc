@@ -64,8 +64,13 @@ void EmbeddingExchange::Abandon() {
   for (const api::Ticket& ticket : tickets_) ticket.Cancel();
 }
 
+ExchangeReport EmbeddingExchange::Report() const {
+  return {.prompt_tokens = tokens_, .failure = failure_};
+}
+
 void EmbeddingExchange::Fail(const RequestError& error) {
   const std::shared_ptr<Reply> reply = reply_;
+  failure_ = static_cast<int>(error.status());
   Abandon();
   reply->Send(ErrorResponse(error));
 }

@@ -25,6 +25,7 @@ class EmbeddingExchange : public Exchange, public std::enable_shared_from_this<E
   // Throws RequestError where they cannot start.
   void Start(std::vector<std::vector<api::TokenId>> texts);
   void Abandon() override;
+  ExchangeReport Report() const override;
 
  private:
   void CheckSize(size_t texts) const;
@@ -43,6 +44,7 @@ class EmbeddingExchange : public Exchange, public std::enable_shared_from_this<E
   std::vector<Embedding> embeddings_;
   int64_t running_ = 0;
   int64_t tokens_ = 0;
+  int failure_ = 0;  // the status of the error it ended with
   size_t ended_ = 0;
 };
 

@@ -104,6 +104,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   std::vector<api::Listener> listeners;
   for (const std::vector<api::TokenId>& prompt : prompts) {
     for (int64_t number = 0; number < settings_.n; ++number) {
+      prompt_tokens_.push_back(std::ssize(prompt));
       listeners.push_back(MakeListener(requests.size(), prompt));
       requests.push_back(MakeRequest(prompt, number));
     }
@@ -115,7 +116,6 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
     if (form_.thinking) choices_[i].thinking.emplace(*form_.thinking);
     if (form_.tools) choices_[i].reader.emplace(form_.tools);
   }
-  prompt_tokens_.resize(choices_.size());
   reused_tokens_.resize(choices_.size());
   tickets_ = context_.model.Start(std::move(requests), std::move(listeners));
   context_.active += std::ssize(tickets_);
@@ -164,6 +164,13 @@ void GenerationExchange::Abandon() {
   reply_.reset();
   held_.Resize(0);
   for (const api::Ticket& ticket : tickets_) ticket.Cancel();
+}
+
+ExchangeReport GenerationExchange::Report() const {
+  const Usage usage = UsageSoFar();
+  return {.prompt_tokens = usage.prompt_tokens,
+          .completion_tokens = usage.completion_tokens,
+          .failure = failure_};
 }
 
 void GenerationExchange::AddParts(const std::vector<api::AnswerPart>& parts, Answer& to) {
@@ -218,6 +225,7 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
     context_.metrics.AddTimeToFirstToken(Seconds(when - arrived_));
   }
   choice.last_token = when;
+  ++choice.tokens;
   if (!reply_ || settings_.max_tokens == 0) return;
   Answer& answer = choice.answer;
   if (settings_.stream) {
@@ -242,9 +250,8 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   --context_.active;
   Choice& choice = choices_[index];
   ++ended_;
-  prompt_tokens_[index] = outcome.prompt_tokens;
   reused_tokens_[index] = outcome.reused_tokens;
-  if (settings_.max_tokens != 0) generated_tokens_ += std::ssize(outcome.generated);
+  choice.tokens = std::ssize(outcome.generated);
   if (!reply_) return;
   if (outcome.error) return Fail(FromModel(*outcome.error));
   if (outcome.finish_reason == api::FinishReason::kCancelled) {
@@ -283,6 +290,7 @@ bool GenerationExchange::Hold(const std::string& text, const std::vector<NamedTo
 // What has been streamed cannot be taken back: the error is its last event.
 void GenerationExchange::Fail(const RequestError& error) {
   const std::shared_ptr<Reply> reply = reply_;
+  failure_ = static_cast<int>(error.status());
   Abandon();
   if (is_streaming_) {
     const StreamEvent event = writer_->Failure(error);
@@ -293,14 +301,20 @@ void GenerationExchange::Fail(const RequestError& error) {
   }
 }
 
-void GenerationExchange::Finish() {
+Usage GenerationExchange::UsageSoFar() const {
   Usage usage;
-  usage.completion_tokens = generated_tokens_;
   // Of every prompt once.
   for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(settings_.n)) {
     usage.prompt_tokens += prompt_tokens_[i];
     usage.cached_tokens += reused_tokens_[i];
   }
+  if (settings_.max_tokens == 0) return usage;
+  for (const Choice& choice : choices_) usage.completion_tokens += choice.tokens;
+  return usage;
+}
+
+void GenerationExchange::Finish() {
+  const Usage usage = UsageSoFar();
   if (!settings_.stream) return SendAnswers(usage);
   const std::shared_ptr<Reply> reply = std::exchange(reply_, nullptr);
   SendEvents(*reply, writer_->End(usage));

@@ -56,6 +56,7 @@ class GenerationExchange : public Exchange,
   // n answers to every prompt. Throws api::Error where they cannot start.
   void Start(std::vector<std::vector<api::TokenId>> prompts);
   void Abandon() override;
+  ExchangeReport Report() const override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -63,6 +64,7 @@ class GenerationExchange : public Exchange,
     Answer answer;         // collected; of a stream what it has sent
     bool is_open = false;  // the stream has said so
     bool has_token = false;
+    int64_t tokens = 0;                         // generated, so far
     std::optional<ThinkingReader> thinking;     // where it may think
     std::optional<api::ToolCallReader> reader;  // where tools may be called
     Clock::time_point last_token;
@@ -80,6 +82,7 @@ class GenerationExchange : public Exchange,
   // answered.
   bool Hold(const std::string& text, const std::vector<NamedToken>& scores);
   void Fail(const RequestError& error);
+  Usage UsageSoFar() const;
   void Finish();
   void SendAnswers(const Usage& usage);
   // Puts what is new of the text, or its end, into an answer or a part of one.
@@ -98,8 +101,8 @@ class GenerationExchange : public Exchange,
   std::vector<api::Ticket> tickets_;
   std::vector<Choice> choices_;
   std::vector<int64_t> prompt_tokens_, reused_tokens_;
-  int64_t generated_tokens_ = 0;
   size_t ended_ = 0;
+  int failure_ = 0;  // the status of the error that it ended with
   bool is_streaming_ = false;
   const Clock::time_point arrived_ = Clock::now();
 };

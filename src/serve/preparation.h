@@ -31,6 +31,7 @@ class Preparation : public Exchange, public std::enable_shared_from_this<Prepara
   // prepare: reads the request, on any thread.
   void Start(std::function<AnswerFn()> prepare);
   void Abandon() override;
+  ExchangeReport Report() const override { return next_ ? next_->Report() : ExchangeReport(); }
 
  private:
   void GoOn(const AnswerFn& answer, const std::exception_ptr& error);

@@ -1,7 +1,9 @@
 // Where the answer to one HTTP request goes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,12 +39,21 @@ class Reply {
   virtual void EndStream() = 0;
 };
 
+// What is known of a request that the model works on, for the log.
+struct ExchangeReport {
+  std::optional<int64_t> prompt_tokens;
+  std::optional<int64_t> completion_tokens;  // so far
+  int failure = 0;                           // the status of the error that it ended with; 0: none
+};
+
 // A request that is being worked on. Whoever holds the connection ends it when the client is gone.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   // Nobody waits for the answer any more: the reply is not used again.
   virtual void Abandon() = 0;
+  // Also after its end.
+  virtual ExchangeReport Report() const { return {}; }
 };
 
 }  // namespace hearth::serve

@@ -165,13 +165,14 @@ class Server {
     const auto client = socket.remote_endpoint(error);
     if (error) return;  // it has gone
     service_.metrics().AddConnections(1);
+    const std::string address = client.address().to_string();
     const auto connection = std::make_shared<Connection>(
-        std::move(socket), service_, limits_, [this] { service_.metrics().AddConnections(-1); });
+        std::move(socket), service_, limits_, RequestTrace(options_.access_log, address),
+        [this] { service_.metrics().AddConnections(-1); });
     connections_.push_back(connection);
-    connection->Start(
-        places_.Take(client.address().to_string(), [weak = std::weak_ptr<Connection>(connection)] {
-          if (const auto given_up = weak.lock()) given_up->Abort();
-        }));
+    connection->Start(places_.Take(address, [weak = std::weak_ptr<Connection>(connection)] {
+      if (const auto given_up = weak.lock()) given_up->Abort();
+    }));
   }
 
   void Stop() {

@@ -12,6 +12,8 @@
 
 namespace hearth::serve {
 
+class AccessLog;
+
 // What one client may take.
 struct ServerLimits {
   size_t header_bytes = size_t{16} << 10;
@@ -39,6 +41,7 @@ struct ServerOptions {
   bool lenient = false;                    // as ServiceOptions
   std::vector<std::string> cors;           // as ServiceOptions
   ServerLimits limits;
+  AccessLog* access_log = nullptr;  // of requests that were answered; outlives the server
   // Told what the system withholds, as a sentence.
   std::function<void(const std::string& sentence)> warn;
 };

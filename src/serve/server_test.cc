@@ -2,6 +2,7 @@
 #include "serve/server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -14,11 +15,13 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
 #include "base/test_data.h"
+#include "serve/access_log.h"
 #include "serve/service.h"
 
 namespace hearth::serve {
@@ -75,6 +78,13 @@ class ServerTest : public ::testing::Test {
       Serve(model_, options_, [&port](uint16_t chosen) { port.set_value(chosen); });
     });
     port_ = port.get_future().get();
+  }
+  // Of the key "right", on a connection of its own.
+  std::string Ask(const std::string& method_and_path, const std::string& body) const {
+    const RawClient client(port_);
+    client.Send(method_and_path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\nx-api-key: right\r\n\r\n" + body);
+    return client.ReadToEnd();
   }
   void TearDown() override {
     if (!thread_.joinable()) return;
@@ -181,6 +191,54 @@ TEST_F(ServerTest, AStreamThatSaysNothingSendsComments) {
   const size_t comment = stream.find("\n:"), first = stream.find("data: ");
   EXPECT_LT(comment, first) << "before the first token: " << stream;
   EXPECT_THAT(stream, HasSubstr("data: [DONE]"));
+}
+
+// What went to a log, and what was never to: bodies, keys, queries.
+TEST_F(ServerTest, TheLogHasALineForEveryAnswer) {
+  const std::string path = ::testing::TempDir() + "hearth_access_log";
+  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+  AccessLog log(file);
+  options_.access_log = &log;
+  options_.keys = {"right"};
+  ServerLimits limits;
+  limits.wrong_key = std::chrono::milliseconds(1);
+  limits.request = std::chrono::milliseconds(150);
+  limits.unsent_bytes = 0;  // of a stream: it ends with its first event
+  Start(limits);
+  const std::string answer =
+      Ask("POST /v1/completions?key=secret", R"({"prompt": [1, 5, 6, 9], "max_tokens": 3,
+          "logit_bias": {"1": -100, "2": -100}})");
+  Ask("POST /v1/completions", "secret");
+  Ask("GET /%0a\\path", "");
+  const RawClient wrong(port_), slow(port_), large(port_);  // each is answered in its turn
+  wrong.Send("GET /v1/models HTTP/1.1\r\nHost: a\r\nx-api-key: secret\r\n\r\n");
+  wrong.ReadToEnd();
+  slow.Send("GET /secret HT");
+  slow.ReadToEnd();
+  large.Send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nx-api-key: right\r\n"
+      "Content-Length: 99999999\r\n\r\n");
+  large.ReadToEnd();
+  Ask("POST /v1/completions", R"({"prompt": [1, 5, 6], "max_tokens": 9, "stream": true})");
+  kill(getpid(), SIGTERM);
+  thread_.join();
+  close(file);
+  const std::string text = ReadWholeFile(path);
+  const std::string time = R"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z 127\.0\.0\.1 )";
+  const std::string bytes = R"( bytes=\d+ ms=\d+\.\d)";
+  const std::string lines[] = {
+      "POST /v1/completions 200 bytes=" + std::to_string(answer.size()) +
+          R"( ms=\d+\.\d prompt=4 completion=3)",
+      "POST /v1/completions 400" + bytes,
+      R"(GET /%0a\\x5cpath 404)" + bytes,
+      "GET /v1/models 401" + bytes,
+      "- - 408" + bytes,
+      "POST /tokenize 413" + bytes,
+      "POST /v1/completions 200" + bytes + R"( prompt=3 completion=\d+ aborted)",
+  };
+  std::string all;
+  for (const std::string& line : lines) all += time + line + "\n";
+  EXPECT_TRUE(std::regex_match(text, std::regex(all))) << text;
 }
 
 TEST_F(ServerTest, ATakenPortIsSaidSo) {
