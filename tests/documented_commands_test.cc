@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/test_data.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "server_process.h"
 
 namespace hearth {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
-#include "cli/output.h"
+#include "cli/screen/output.h"
 #include "cli/version.h"
 
 namespace {

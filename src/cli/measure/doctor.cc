@@ -1,0 +1,113 @@
+// hearth doctor: what this machine can do, and what of it will hurt.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <system_error>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/measure/doctor_report.h"
+#include "cli/models/cache_folder.h"
+#include "cli/options/command_files.h"
+#include "cli/options/option_values.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
+#include "cli/screen/report.h"
+#include "planner/hardware.h"
+#include "planner/hardware_plot.h"
+#include "planner/hardware_profiler.h"
+#include "storage/atomic_file.h"
+
+namespace hearth::cli {
+namespace {
+
+struct DoctorCommand {
+  ProfilerOptions profiler;
+  std::string output;
+  std::string plot;
+  bool quick = false;
+  bool json = false;
+};
+
+// Where other commands look for it. What was measured is worth printing where that fails.
+void SaveForOthers(const std::string& text) {
+  const std::string path = SavedHardwarePath();
+  std::string why_not = "neither XDG_CACHE_HOME nor HOME names a folder";
+  if (!path.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(CacheFolder(), failed);
+    try {
+      WriteFileAtomically(path, text);
+      return;
+    } catch (const Error& error) {
+      why_not = error.what();
+    }
+  }
+  PrintSentence("the profile is not saved for other commands: " + why_not);
+}
+
+int Diagnose(const DoctorCommand& options) {
+  // Better known before the measuring.
+  CheckFiles({{"--file", options.profiler.file}},
+             {{"--output", options.output}, {"--plot", options.plot}});
+  CheckFiles({{"the saved profile", SavedHardwarePath()}}, {{"--plot", options.plot}});
+  if (!options.output.empty()) CheckWritable(options.output);
+  if (!options.plot.empty()) CheckWritable(options.plot);
+  HardwareProfile profile;
+  {
+    ProgressLine progress("measuring", ProgressUnit::kShare);
+    profile = MeasureHardware(options.profiler, [&](double done, const std::string& what) {
+      progress.UpdateShare(done, what);
+    });
+  }
+  const std::string document = DumpJson(HardwareJson(profile));
+  SaveForOthers(document);
+  if (!options.output.empty()) WriteFileAtomically(options.output, document);
+  if (!options.plot.empty()) WriteFileAtomically(options.plot, PlotReads(profile));
+  WriteOutput(options.json ? document : HardwareText(profile));
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, Action& action) {
+  auto options = std::make_shared<DoctorCommand>();
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Measure this machine: cores, memory, storage; say what will hurt");
+  CLI::Option* directory =
+      command
+          ->add_option("--dir", options->profiler.directory,
+                       "folder on the disk that models lie on: a file of 1G is written there, read "
+                       "and gone afterwards (default: the current folder)")
+          ->option_text("DIR")
+          ->check(NotEmpty());
+  command
+      ->add_option("--file", options->profiler.file,
+                   "large file, a model say, to read instead; nothing is written")
+      ->option_text("FILE")
+      ->check(NotEmpty())
+      ->excludes(directory);
+  command->add_flag(
+      "--quick", options->quick,
+      "take some seconds instead of half a minute: smaller, less often, less precise");
+  command->add_option("-o,--output", options->output, "file to write the profile to (JSON)")
+      ->option_text("HW")
+      ->check(NotEmpty());
+  command->add_option("--plot", options->plot, "picture of the reads to write (SVG)")
+      ->option_text("FILE")
+      ->check(NotEmpty());
+  command->add_flag("--json", options->json, "print the profile as one JSON document");
+  command->footer(
+      "Run nothing else meanwhile. The profile is also saved as hearth/hardware.json in\n"
+      "$XDG_CACHE_HOME (default ~/.cache), where other commands find it.");
+  command->callback([options, &action] {
+    action = [options] {
+      if (options->quick) options->profiler.effort = QuickEffort();
+      return Diagnose(*options);
+    };
+  });
+}
+
+}  // namespace hearth::cli

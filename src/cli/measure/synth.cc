@@ -1,0 +1,135 @@
+// hearth synth: a model file of any shape, with random weights or planted sparsity.
+#include "prepare/synth.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/options/command_files.h"
+#include "cli/options/option_values.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
+#include "cli/screen/terminal.h"
+#include "prepare/shapes.h"
+#include "prepare/weight_generator.h"
+
+namespace hearth::cli {
+namespace {
+
+struct SynthCommandOptions {
+  std::string shape;
+  std::string output;
+  DType quant = DType::kQ4_0;
+  uint64_t seed = 0;
+  int threads = 0;
+  bool packed = false;
+  std::optional<PlantedOptions> planted;  // where one of its flags was given
+};
+
+DType ParseQuant(const std::string& name) {
+  const std::optional<DType> type = DTypeFromName(name);
+  if (type && CanSynthesize(*type)) return *type;
+  throw UsageError("--quant: expected f32, f16, bf16, q4_0, q4_1 or q8_0, found '" +
+                   Printable(name) + "'");
+}
+
+PlantedOptions& Planted(std::optional<PlantedOptions>& planted) {
+  return planted ? *planted : planted.emplace();
+}
+
+// For shapes whose activation leaves zeros.
+void AddPlantedOptions(CLI::App& command, std::optional<PlantedOptions>& planted) {
+  command
+      .add_option_function<double>(
+          "--active", [&planted](double share) { Planted(planted).active = share; },
+          "ReLU shapes: share of the neurons that a token activates (0.1)")
+      ->option_text("SHARE");
+  command
+      .add_option_function<double>(
+          "--gate", [&planted](double share) { Planted(planted).gate = share; },
+          "drelu shapes: share of the gates that fire (twice --active)")
+      ->option_text("SHARE");
+  command
+      .add_option_function<double>(
+          "--skew", [&planted](double share) { Planted(planted).skew = share; },
+          "ReLU shapes: share of the neurons that 80% of activations belong to (0.28)")
+      ->option_text("SHARE");
+  command
+      .add_option_function<std::string>(
+          "--locality",
+          [&planted](const std::string& name) {
+            const std::optional<Locality> locality = LocalityFromName(name);
+            if (!locality) {
+              throw UsageError("--locality: expected high, medium or low, found '" +
+                               Printable(name) + "'");
+            }
+            Planted(planted).locality = *locality;
+          },
+          "ReLU shapes and experts: how slowly the active set moves: high, medium, low (medium)")
+      ->option_text("HOW");
+  command
+      .add_option_function<int64_t>(
+          "--rank", [&planted](int64_t rank) { Planted(planted).rank = rank; },
+          "ReLU shapes: directions per layer that neurons look at (256)")
+      ->check(WholeIn(1, int64_t{1} << 20))
+      ->option_text("K");
+}
+
+int Synth(const SynthCommandOptions& options) {
+  CheckFiles({{"--shape", PathUnlessName(options.shape)}}, {{"--output", options.output}});
+  const ModelShape shape = ResolveShape(options.shape);
+  if (options.planted) AsUsage([&] { return DecideShares(shape, *options.planted); });
+  SynthOptions synth{.quant = options.quant, .seed = options.seed};
+  synth.planted = options.planted;
+  synth.packed = options.packed;
+  synth.threads = options.threads == 0 ? AvailableCpus() : options.threads;
+  SynthResult result;
+  CatchInterrupts(true);  // an interrupted run must not leave gigabytes behind
+  {
+    ProgressLine progress("writing", ProgressUnit::kBytes);
+    result = SynthesizeModel(shape, synth, options.output, [&](uint64_t done, uint64_t total) {
+      StopWhereInterrupted(options.output);
+      progress.Update(done, total);
+    });
+  }
+  WriteOutput(fmt::format("wrote {}: {}, {}{} in {}, {}\n", options.output, shape.name,
+                          CanPlant(shape) ? "planted sparsity" : "random weights",
+                          options.packed ? ", packed" : "", NameOf(options.quant),
+                          FormatSize(result.file_bytes)));
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddSynthCommand(CLI::App& app, Action& action) {
+  auto options = std::make_shared<SynthCommandOptions>();
+  CLI::App* command =
+      app.add_subcommand("synth", "Make a model file of any shape, without real weights");
+  std::string names;
+  for (const std::string& name : ShapeNames()) names += (names.empty() ? "" : ", ") + name;
+  command->add_option("--shape", options->shape, "a JSON file, or one of " + names)
+      ->option_text("NAME|FILE")
+      ->check(NotEmpty())
+      ->required();
+  command->add_option("-o,--output", options->output, "file to write (GGUF)")
+      ->option_text("FILE")
+      ->check(NotEmpty())
+      ->required();
+  command
+      ->add_option_function<std::string>(
+          "--quant", [options](const std::string& name) { options->quant = ParseQuant(name); },
+          "type of the matrices: f32, f16, bf16, q4_0, q4_1, q8_0 (q4_0)")
+      ->option_text("TYPE");
+  AddPlantedOptions(*command, options->planted);
+  command->add_flag("--packed", options->packed,
+                    "write a packed file, with planted predictors where sparsity is planted");
+  AddSeedOption(*command, options->seed, "same seed, same file (0)");
+  AddThreadsOption(*command, options->threads);
+  command->callback([options, &action] { action = [options] { return Synth(*options); }; });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,191 @@
+#include "cli/options/model_options.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/memory_info.h"
+#include "base/units.h"
+#include "cli/help_format.h"
+#include "cli/models/find_model.h"
+#include "cli/options/option_values.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
+#include "engine/obey_plan.h"
+#include "ops/compute.h"
+
+namespace hearth::cli {
+namespace {
+
+void CheckIsa(const std::string& name) {
+  std::string known = "auto";
+  if (name == known) return;
+  for (const std::string& usable : UsableIsaNames()) {
+    if (name == usable) return;
+    known += ", " + usable;
+  }
+  throw UsageError("--isa: expected one that runs on this processor (" + known + "), found '" +
+                   Printable(name) + "'");
+}
+
+// What a plan decides cannot be said beside it.
+void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
+  if (options.plan.empty()) return;
+  std::vector<std::string> decided = options.streaming.given;
+  const auto add_given = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (command.count(name) > 0) decided.emplace_back(name);
+    }
+  };
+  add_given({"--isa"});
+  if (!options.makes_plan()) add_given({"--memory", "--threads", "--ctx", "--kv", "--mode"});
+  if (decided.empty()) return;
+  throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", decided.front(),
+                               Printable(options.plan)));
+}
+
+}  // namespace
+
+CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given) {
+  return command
+      .add_option_function<std::string>(
+          "--activation",
+          [&given](const std::string& text) {
+            try {
+              given = ParseActivation(text);
+            } catch (const Error& error) {
+              throw UsageError(Sentence(error));
+            }
+          },
+          "of the FFNs, where the file does not say it (default silu); fatrelu's T is the gate's "
+          "threshold (0.01)")
+      ->option_text("silu|relu|fatrelu[:T]|drelu");
+}
+
+CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& format) {
+  return command
+      .add_option_function<std::string>(
+          "--chat-format",
+          [&format](const std::string& name) {
+            format = AsUsage([&] { return ParseChatFormat(name); });
+          },
+          "chatml, llama-2, llama-3, mistral or zephyr (default: the model's own template)")
+      ->option_text("NAME");
+}
+
+void WarnOfActivation(const GgufFile& file) {
+  const auto hint = FindActivationHint(file);
+  if (!hint) return;
+  PrintSentence(
+      fmt::format("warning: {}: --activation {} runs it as such; 'hearth profile' with "
+                  "--text compares them",
+                  ActivationWarning(file.path(), hint), ActivationText(hint->probable)));
+}
+
+void AddModelOptions(CLI::App& command, ModelOptions& options) {
+  command.add_option("MODEL", options.model, kModelHelp)->required()->check(NotEmpty());
+  AddThreadsOption(command, options.threads);
+  command
+      .add_option("--ctx", options.context,
+                  "tokens that a conversation may have (the model's, at most 4096)")
+      ->option_text("N")
+      ->group(kMemoryGroup)
+      ->check(WholeIn(1, int64_t{1} << 31));
+  command.add_option("--kv", options.kv, "type of the KV cache (f16)")
+      ->option_text("f16|f32")
+      ->group(kMemoryGroup)
+      ->check(CLI::IsMember({"f16", "f32"}));
+  AddMemoryOption(command, options.memory_bytes);
+  AddActivationOption(command, options.activation);
+  command
+      .add_option_function<std::string>(
+          "--isa",
+          [&options](const std::string& name) {
+            CheckIsa(name);
+            options.isa = name;
+          },
+          "kernels to use, e.g. scalar, avx2 (the best here)")
+      ->option_text("NAME")
+      ->group(kExperimentGroup);
+}
+
+std::optional<FfnMode> ParseMode(const std::string& name) {
+  const std::optional<FfnMode> mode = FfnModeFromName(name);
+  if (mode || name == "auto") return mode;
+  throw UsageError("--mode: expected auto, dense, gated or predicted, found '" + Printable(name) +
+                   "'");
+}
+
+void AddModeOption(CLI::App& command, ModelOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--mode", [&options](const std::string& name) { options.mode = ParseMode(name); },
+          "dense: all neurons; gated: only active ones, same result; predicted: those that a "
+          "predictor expects, fastest (auto: what 'hearth pack' measured as fastest)")
+      ->option_text("auto|dense|gated|predicted")
+      ->group(kMemoryGroup);
+  AddStreamingOptions(command, options.streaming);
+  command
+      .add_option("--plan", options.plan,
+                  "use settings that 'hearth plan' saved; auto: plan now, within --memory, "
+                  "--threads, --ctx, --kv and --mode")
+      ->option_text("PLAN|auto")
+      ->group(kMemoryGroup)
+      ->check(NotEmpty());
+  command.parse_complete_callback([&command, &options] { CheckPlanUsage(command, options); });
+}
+
+namespace {
+
+// What the options ask of the engine, by themselves.
+EngineOptions OptionsOf(const ModelOptions& options) {
+  EngineOptions engine;
+  engine.memory_bytes = options.memory_bytes;
+  engine.threads = options.threads;
+  engine.isa = options.isa;
+  engine.context = options.context;
+  engine.mode = options.mode;
+  engine.activation = options.activation;
+  engine.streaming = options.streaming.options;
+  engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
+  return engine;
+}
+
+void WarnOfMemory(std::optional<uint64_t> memory_bytes) {
+  const uint64_t most = MemoryLimitBytes();
+  if (!memory_bytes || *memory_bytes <= most) return;
+  PrintSentence(fmt::format(
+      "warning: --memory {} is more than the {} that this machine or its container has: where that "
+      "much is taken the system kills the program without a word",
+      FormatSize(*memory_bytes), FormatSize(most)));
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
+  WarnOfMemory(options.memory_bytes);
+  CheckStreaming(options.streaming);
+  if (!options.plan.empty() && !options.planned) {
+    throw Error(ErrorCode::kInternal, "LoadEngine", "a plan that was not settled");
+  }
+  EngineOptions engine =
+      options.planned ? ObeyPlan(*options.planned, options.plan, options.model, options.activation)
+                      : OptionsOf(options);
+  engine.may_stream = engine.may_stream && options.may_stream;
+  engine.silu_thresholds = options.silu_thresholds;
+  engine.reserved_bytes = options.reserved_bytes;
+  MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
+  ProgressLine progress("loading", ProgressUnit::kBytes);
+  std::unique_ptr<Engine> loaded = Engine::Load(
+      options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
+  CheckStreamingUsed(options.streaming, *loaded);
+  if (options.doubts) {
+    WarnOfActivation(loaded->model().Reopen());
+    for (const std::string& warning : loaded->model().tokenizer().warnings()) {
+      PrintSentence("warning: " + warning);
+    }
+  }
+  if (options.advises) PrintNotice(PackingAdvice(*loaded));
+  return loaded;
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,70 @@
+// The options that every command which loads a model shares.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options/streaming_options.h"
+#include "engine/engine.h"
+#include "model/given_activation.h"
+#include "plan/execution_plan.h"
+#include "sparsity/mode.h"
+#include "text/chat/chat_format.h"
+
+namespace hearth::cli {
+
+// A plan that is made from cached profiles, within what the other options allow.
+inline constexpr char kMakePlan[] = "auto";
+
+struct ModelOptions {
+  std::string model;
+  std::optional<uint64_t> memory_bytes;  // nothing: what is free
+  int threads = 0;
+  std::string isa = "auto";
+  int64_t context = 0;
+  std::string kv = "f16";
+  StreamingArguments streaming;
+  std::optional<FfnMode> mode;  // nothing: the file decides
+  // No options: as EngineOptions has them.
+  std::vector<float> silu_thresholds;
+  bool may_stream = true;
+  bool advises = true;          // whether packing would help, and what the tokenizer warns of
+  uint64_t reserved_bytes = 0;  // as EngineOptions has it
+  // Of a file that does not say it: as EngineOptions has it.
+  std::optional<GivenActivation> activation;
+  bool doubts = true;  // a name of a ReLU model is warned of, where it runs as SiLU
+  // An execution plan's file, which says the rest, or kMakePlan; empty: none.
+  std::string plan;
+  std::optional<ExecutionPlan> planned;  // of it (cli/plan/settle_plan.h)
+  int64_t kv_sequences = 1;
+  uint64_t more_program_bytes = 0;  // what the program will take besides, beyond what it takes now
+
+  bool makes_plan() const { return plan == kMakePlan; }
+};
+
+// "auto" is nothing. Throws UsageError.
+std::optional<FfnMode> ParseMode(const std::string& name);
+
+// --activation, for every command that opens a model.
+CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given);
+
+// --chat-format, for those that chat.
+CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& format);
+
+// Warns where a model's names make it doubtful that it is a SiLU model, which it runs as.
+void WarnOfActivation(const GgufFile& file);
+
+// MODEL and --threads, --ctx, --kv, --memory, --isa, --activation.
+void AddModelOptions(CLI::App& command, ModelOptions& options);
+
+// --plan, --mode and the options of streaming, for commands that compute with the model.
+void AddModeOption(CLI::App& command, ModelOptions& options);
+
+// Loads with a progress line on a terminal. A plan must be settled (cli/plan/settle_plan.h).
+std::unique_ptr<Engine> LoadEngine(const ModelOptions& options);
+
+}  // namespace hearth::cli

@@ -1,0 +1,41 @@
+// Values of options: what CLI11 would let pass, or refuse with the wrong exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/screen/output.h"
+
+namespace hearth::cli {
+
+// Calls `parse`; a value that it refuses as senseless is wrong usage.
+template <typename Parse>
+auto AsUsage(Parse&& parse) {
+  try {
+    return std::forward<Parse>(parse)();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInvalidArgument) throw UsageError(Sentence(error));
+    throw;
+  }
+}
+
+// Refuses ''.
+CLI::Validator NotEmpty();
+
+// A whole number from `least` to `most`; any number from `least` to `most`, which NaN is not.
+CLI::Validator WholeIn(int64_t least, int64_t most);
+CLI::Validator NumberIn(double least, double most);
+
+// --memory, a size like 2.5G; --threads.
+CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes);
+CLI::Option* AddThreadsOption(CLI::App& command, int& threads);
+
+// --seed: 0 to 2^64 - 1.
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string& description);
+
+}  // namespace hearth::cli

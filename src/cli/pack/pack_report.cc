@@ -1,0 +1,172 @@
+#include "cli/pack/pack_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "sparsity/profile_stats.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where more neurons than this are active, computing only those gains nothing in memory.
+constexpr double kSparseShare = 0.5;
+
+double Change(const TextScore& from, const TextScore& to) {
+  return to.perplexity() / from.perplexity() - 1;
+}
+
+std::string CostText(const PackReport& report) {
+  std::string text;
+  if (report.result.down_error > 0) {
+    text += fmt::format(
+        "down was quantized anew, along hidden: {:.2f}% root mean square error on its weights\n",
+        100 * report.result.down_error);
+  }
+  if (!report.trial.score || !report.lessons) {
+    return text + fmt::format("what packing costs in perplexity was not measured: {}\n",
+                              report.lessons ? report.trial.missing : "there is no --text");
+  }
+  const TextScore& source = report.lessons->source;
+  return text + fmt::format(
+                    "perplexity {:.4f} before packing, {:.4f} packed ({:+.2f}%), over {} tokens of "
+                    "the text\n",
+                    source.perplexity(), report.trial.score->perplexity(),
+                    100 * Change(source, *report.trial.score), source.tokens);
+}
+
+std::string PredictorText(const MadePredictors& made, bool are_good) {
+  const ListQuality quality = made.quality.Total();
+  std::string text = fmt::format(
+      "predictors list {:.1f}%, find {:.2f}% of the activation and move perplexity by {:+.2f}%, "
+      "{} ({:.1f}% of the model)\n",
+      100 * quality.computed_share(), 100 * quality.recall(),
+      100 * (made.quality.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share);
+  if (!are_good) {
+    text += "that is less than is promised of them: only --mode predicted uses them\n";
+  }
+  return text;
+}
+
+// Where the text speaks against the activation that was packed; empty where it does not.
+std::string ActivationDoubt(const TextLessons& lessons) {
+  if (!lessons.activations || !lessons.activations->better) return "";
+  const ActivationTrial& trial = *lessons.activations;
+  const std::string better = ActivationText(trial.scores[*trial.better].activation);
+  return fmt::format(
+      "its text is foreseen far better with {}: pack it again with --activation {}\n", better,
+      better);
+}
+
+std::string LessonsText(const TextLessons& lessons) {
+  if (!lessons.predictors && !lessons.silu) {
+    return ActivationDoubt(lessons) +
+           "no neuron of this model is ever silent: there are no predictors, and packing only "
+           "helps streaming (--silu-threshold leaves out the quietest, at a cost that you state)\n";
+  }
+  const double active = Summarize(lessons.profile, -1).active_rate;
+  std::string text = fmt::format("{:.1f}% of neurons are active; ", 100 * active);
+  if (lessons.silu) {
+    text += fmt::format(
+        "the thresholds of SiLU that leave out the others move perplexity from {:.4f} to {:.4f} "
+        "({:+.2f}%)\n",
+        lessons.silu->before.perplexity(), lessons.silu->after.perplexity(),
+        100 * Change(lessons.silu->before, lessons.silu->after));
+  } else {
+    text += PredictorText(*lessons.predictors, lessons.predictors_are_good);
+  }
+  text += ActivationDoubt(lessons);
+  if (active > kSparseShare) text += "so many are active that packing will only help streaming\n";
+  return text;
+}
+
+std::string ModeText(const PackReport& report) {
+  const PackTrial& trial = report.trial;
+  std::string text;
+  for (const ModeSpeed& speed : trial.speeds) {
+    text += fmt::format("{:<10}{:>10.2f} tok/s, prompts {:>10.1f} tok/s\n", FfnModeName(speed.mode),
+                        speed.decode_tok_s, speed.prefill_tok_s);
+  }
+  const std::string why =
+      report.mode_was_given    ? ", as --mode says"
+      : !trial.speeds.empty()  ? ": the fastest here, where a lead of up to 3% is none"
+      : !trial.missing.empty() ? fmt::format("; speeds were not measured: {}", trial.missing)
+                               : ", the only one for it";
+  return text + fmt::format("--mode auto is {} for this file{}\n", FfnModeName(trial.mode), why);
+}
+
+Json PerplexityJson(const PackReport& report) {
+  if (!report.trial.score || !report.lessons) return nullptr;
+  return {{"tokens", report.trial.score->tokens},
+          {"source", report.lessons->source.perplexity()},
+          {"packed", report.trial.score->perplexity()},
+          {"change", Change(report.lessons->source, *report.trial.score)}};
+}
+
+Json SiluJson(const PackReport& report) {
+  if (!report.lessons || !report.lessons->silu) return nullptr;
+  const SiluCalibration& silu = *report.lessons->silu;
+  return {{"tokens", silu.before.tokens},
+          {"perplexity_before", silu.before.perplexity()},
+          {"perplexity_after", silu.after.perplexity()},
+          {"active", silu.active},
+          {"thresholds", silu.thresholds}};
+}
+
+Json PredictorJson(const PackReport& report) {
+  if (!report.lessons || !report.lessons->predictors) return nullptr;
+  const MadePredictors& made = *report.lessons->predictors;
+  const ListQuality quality = made.quality.Total();
+  return {{"listed", quality.computed_share()},
+          {"recall", quality.recall()},
+          {"precision", quality.precision()},
+          {"top1_agreement", made.quality.top1_agreement},
+          {"perplexity_change", made.quality.perplexity_ratio() - 1},
+          {"bytes", made.bytes},
+          {"bytes_share", made.bytes_share},
+          {"meet_targets", report.lessons->predictors_are_good}};
+}
+
+Json SpeedsJson(const PackTrial& trial) {
+  Json speeds = Json::array();
+  for (const ModeSpeed& speed : trial.speeds) {
+    speeds.push_back({{"mode", FfnModeName(speed.mode)},
+                      {"decode_tok_s", speed.decode_tok_s},
+                      {"prefill_tok_s", speed.prefill_tok_s}});
+  }
+  return speeds.empty() ? Json(nullptr) : speeds;
+}
+
+}  // namespace
+
+std::string PackText(const PackReport& report) {
+  const PackResult& result = report.result;
+  return fmt::format("wrote {}: {} neurons in bundles of {} bytes ({}), {}\n", report.path,
+                     result.neurons, result.layout.stride, NameOf(result.quant),
+                     FormatSize(result.file_bytes)) +
+         CostText(report) + (report.lessons ? LessonsText(*report.lessons) : "") + ModeText(report);
+}
+
+Json PackJson(const PackReport& report) {
+  const PackResult& result = report.result;
+  const std::string& missing = report.trial.missing;
+  Json active = nullptr;
+  if (report.lessons) active = Summarize(report.lessons->profile, -1).active_rate;
+  return {{"file", report.path},
+          {"bytes", result.file_bytes},
+          {"neurons", result.neurons},
+          {"bundle", {{"type", NameOf(result.quant)}, {"stride", result.layout.stride}}},
+          {"down_error", result.down_error},
+          {"perplexity", PerplexityJson(report)},
+          {"active", active},
+          {"silu", SiluJson(report)},
+          {"predictors", PredictorJson(report)},
+          {"mode", FfnModeName(report.trial.mode)},
+          {"speeds", SpeedsJson(report.trial)},
+          {"not_measured", missing.empty() ? Json(nullptr) : Json(missing)}};
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,331 @@
+#include "cli/plan/plan_placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/options/model_options.h"
+#include "cli/options/option_values.h"
+#include "cli/screen/output.h"
+#include "cli/screen/progress.h"
+#include "cli/screen/report.h"
+#include "ops/compute.h"
+#include "ops/probe.h"
+#include "prepare/weight_generator.h"
+#include "sparsity/profile.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kGigabyte = 1e9;
+constexpr double kMaxGigabytes = 1e6;  // per second
+
+// Options that mean nothing without --device-memory.
+constexpr std::array kOptions = {"--device-bandwidth", "--link-bandwidth", "--link-latency",
+                                 "--memory-bandwidth", "--dense",          "--profile",
+                                 "--active",           "--skew",           "--quant"};
+
+bool IsShape(const std::string& model) {
+  const std::vector<std::string> names = PlannedShapeNames();
+  return model.ends_with(".json") || std::find(names.begin(), names.end(), model) != names.end();
+}
+
+PlacementModel ReadModel(const std::string& model, const PlacementArguments& arguments) {
+  if (IsShape(model)) {
+    if (!arguments.profile.empty()) {
+      throw UsageError("--profile: a shape has no neurons of its own; name the model's file");
+    }
+    return AsUsage([&] {
+      return PlacementModelOf(ResolvePlannedShape(model), arguments.quant, arguments.assumed);
+    });
+  }
+  const GgufFile file = OpenModel(model, arguments.activation);
+  WarnOfActivation(file);
+  if (arguments.profile.empty()) return PlacementModelOf(file, nullptr);
+  const ModelProfile profile = LoadProfile(arguments.profile);
+  return PlacementModelOf(file, &profile);
+}
+
+// The bandwidth of this machine's memory: the median of a few passes on all threads.
+double MeasuredBandwidth() {
+  constexpr size_t kBytes = size_t{512} << 20;
+  constexpr int kPasses = 5;
+  ProgressLine progress("measuring memory", ProgressUnit::kShare);
+  Compute compute("auto", AvailableCpus());
+  const std::vector<std::byte> memory(kBytes, std::byte{1});
+  std::vector<double> rates;
+  for (int i = 0; i < kPasses; ++i) {
+    rates.push_back(ProbeRead(compute, memory).PerSecond());
+    progress.Update(static_cast<uint64_t>(i + 1), kPasses);
+  }
+  std::nth_element(rates.begin(), rates.begin() + kPasses / 2, rates.end());
+  return rates[kPasses / 2];
+}
+
+// Of one layer, all its FFNs together.
+struct LayerShare {
+  int64_t device_neurons = 0;
+  int64_t neurons = 0;
+  double device_impact = 0;
+  double impact = 0;
+
+  bool operator==(const LayerShare&) const = default;
+};
+
+std::vector<LayerShare> LayerShares(const PlacedModel& placed) {
+  std::vector<LayerShare> layers(static_cast<size_t>(placed.problem.num_layers()));
+  for (size_t f = 0; f < placed.problem.ffns.size(); ++f) {
+    const PlacementFfn& ffn = placed.problem.ffns[f];
+    LayerShare& layer = layers[static_cast<size_t>(ffn.layer)];
+    layer.device_neurons += placed.placement.device_neurons[f];
+    layer.neurons += ffn.neurons;
+    for (size_t b = 0; b < ffn.impacts.size(); ++b) {
+      const auto begin = static_cast<int64_t>(b) * kPlacementBatch;
+      layer.impact += ffn.impacts[b];
+      if (begin < placed.placement.device_neurons[f]) layer.device_impact += ffn.impacts[b];
+    }
+  }
+  return layers;
+}
+
+double ShareOf(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+double ToMs(double seconds) { return 1000 * seconds; }
+
+Json TimeJson(const TokenTime& time) {
+  return {{"dense", ToMs(time.dense_seconds)},
+          {"ffn", ToMs(time.ffn_seconds)},
+          {"sync", ToMs(time.sync_seconds)},
+          {"total", ToMs(time.total())}};
+}
+
+Json PlacementJson(const PlacementModel& model, const PlacementMachine& machine,
+                   const PlacedModel& placed) {
+  const Placement& placement = placed.placement;
+  const auto least = LeastNeurons(placed.problem);
+  Json layers = Json::array();
+  for (size_t f = 0; f < placed.problem.ffns.size(); ++f) {
+    const auto layer = static_cast<size_t>(placed.problem.ffns[f].layer);
+    if (layer == layers.size()) layers.push_back({{"device_neurons", Json::array()}});
+    layers[layer]["device_neurons"].push_back(placement.device_neurons[f]);
+  }
+  const uint64_t dense = model.dense_bytes;
+  return {{"model", model.name},
+          {"rates", model.rates_are_assumed ? "assumed" : "measured"},
+          {"batch_neurons", kPlacementBatch},
+          {"neuron_bytes", model.neuron_bytes},
+          {"neurons_per_ffn", model.neurons},
+          {"device",
+           {{"memory_bytes", machine.device_bytes},
+            {"gb_s", machine.device_bytes_per_s / kGigabyte},
+            {"neurons_bytes", placement.device_bytes},
+            {"dense_bytes", placed.dense_on_device ? dense : 0}}},
+          {"host",
+           {{"memory_bytes", machine.host_bytes ? Json(*machine.host_bytes) : Json(nullptr)},
+            {"gb_s", machine.host_bytes_per_s / kGigabyte},
+            {"neurons_bytes", placement.host_bytes},
+            {"dense_bytes", (placed.dense_on_device ? 0 : dense) + model.embedding_bytes}}},
+          {"sync_ms", ToMs(placed.problem.sync_seconds)},
+          {"least_neurons", least ? Json(*least) : Json(nullptr)},
+          {"bound", PlacementBoundName(placement.bound)},
+          {"device_activations", ShareOf(placement.impact, placement.all_impact)},
+          {"token_ms", TimeJson(placed.time)},
+          {"decode_tok_s", 1 / placed.time.total()},
+          {"host_only",
+           {{"token_ms", ToMs(placed.host_time.total())},
+            {"decode_tok_s", 1 / placed.host_time.total()}}},
+          {"layers", std::move(layers)}};
+}
+
+std::string LayersText(const PlacedModel& placed) {
+  const std::vector<LayerShare> layers = LayerShares(placed);
+  std::string text = fmt::format("{:<10}{:>18}{:>12}{:>14}\n", "layers", "neurons on device",
+                                 "of them", "activations");
+  for (size_t first = 0; first < layers.size();) {
+    size_t end = first + 1;
+    while (end < layers.size() && layers[end] == layers[first]) ++end;
+    const LayerShare& layer = layers[first];
+    text += fmt::format(
+        "{:<10}{:>18}{:>11.1f}%{:>13.1f}%\n",
+        end == first + 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, end - 1),
+        layer.device_neurons,
+        100 *
+            ShareOf(static_cast<double>(layer.device_neurons), static_cast<double>(layer.neurons)),
+        100 * ShareOf(layer.device_impact, layer.impact));
+    first = end;
+  }
+  return text;
+}
+
+const char* BoundText(PlacementBound bound) {
+  switch (bound) {
+    case PlacementBound::kNone:
+      return "nothing: the device has all neurons";
+    case PlacementBound::kDeviceMemory:
+      return "device memory (P1 constraint 6): no further 64 neurons fit";
+    case PlacementBound::kCommunication:
+      return "communication (P1 constraint 4): there is room, but too little for a further layer "
+             "to be worth its synchronization";
+  }
+  return "?";
+}
+
+std::string PlacementText(const PlacementModel& model, const PlacementMachine& machine,
+                          const PlacedModel& placed, bool measured) {
+  const Placement& placement = placed.placement;
+  const auto least = LeastNeurons(placed.problem);
+  std::string text =
+      fmt::format("{}: {} layers of {} neurons, {} bytes each; rates {}\n", model.name,
+                  model.num_layers, model.neurons * model.ffns_per_layer, model.neuron_bytes,
+                  model.rates_are_assumed ? "assumed (a power law)" : "measured");
+  text += fmt::format(
+      "device {} at {:.1f} GB/s, host {}at {:.1f} GB/s{}, synchronization {:.1f} us per layer\n",
+      FormatSize(machine.device_bytes), machine.device_bytes_per_s / kGigabyte,
+      machine.host_bytes ? FormatSize(*machine.host_bytes) + " " : "",
+      machine.host_bytes_per_s / kGigabyte, measured ? " (measured here)" : "",
+      1e6 * placed.problem.sync_seconds);
+  text += least ? fmt::format("a layer is worth it from {} neurons on\n\n", *least)
+                : std::string("the device computes no neuron sooner than the host\n\n");
+  text += LayersText(placed);
+  text += fmt::format("\n{:<14}{:>14}{:>14}\n", "", "device", "host");
+  text += fmt::format("{:<14}{:>14}{:>14}\n", "neurons", FormatSize(placement.device_bytes),
+                      FormatSize(placement.host_bytes));
+  const std::string dense = FormatSize(model.dense_bytes);
+  text += fmt::format("{:<14}{:>14}{:>14}   attention, predictors, output\n", "dense",
+                      placed.dense_on_device ? dense : "-", placed.dense_on_device ? "-" : dense);
+  text += fmt::format("{:<14}{:>13.1f}%{:>13.1f}%\n\n", "activations",
+                      100 * ShareOf(placement.impact, placement.all_impact),
+                      100 - 100 * ShareOf(placement.impact, placement.all_impact));
+  text += fmt::format("bound by     {}\n", BoundText(placement.bound));
+  text += fmt::format(
+      "a token      {:.2f} ms (dense {:.2f}, neurons {:.2f}, synchronization {:.2f}): {:.2f} "
+      "tok/s\n"
+      "without it   {:.2f} ms: {:.2f} tok/s\n",
+      ToMs(placed.time.total()), ToMs(placed.time.dense_seconds), ToMs(placed.time.ffn_seconds),
+      ToMs(placed.time.sync_seconds), 1 / placed.time.total(), ToMs(placed.host_time.total()),
+      1 / placed.host_time.total());
+  return text;
+}
+
+CLI::Option* AddRate(CLI::App& command, const char* name, double& rate, const char* what) {
+  return command.add_option(name, rate, what)
+      ->option_text("GB/s")
+      ->check(NumberIn(1e-3, kMaxGigabytes));
+}
+
+void AddAssumptions(CLI::App& command, PlacementArguments& arguments) {
+  command
+      .add_option("--active", arguments.assumed.active,
+                  "of shapes: mean share of neurons that a token activates (0.1)")
+      ->option_text("SHARE");
+  command
+      .add_option("--skew", arguments.assumed.skew,
+                  "of shapes: share of neurons with 80% of activations (0.28)")
+      ->option_text("SHARE");
+  command
+      .add_option_function<std::string>(
+          "--quant",
+          [&arguments](const std::string& name) {
+            const std::optional<DType> type = DTypeFromName(name);
+            if (!type || !CanSynthesize(*type)) {
+              throw UsageError("--quant: expected f32, f16, bf16, q4_0, q4_1 or q8_0, found '" +
+                               Printable(name) + "'");
+            }
+            arguments.quant = *type;
+          },
+          "of shapes: type of the matrices (q4_0)")
+      ->option_text("TYPE");
+}
+
+}  // namespace
+
+bool NamesShape(const std::string& model) {
+  return IsShape(model) && (model.ends_with(".json") || !std::filesystem::exists(model));
+}
+
+void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
+  command
+      .add_option_function<std::string>(
+          "--device-memory",
+          [&arguments](const std::string& text) {
+            arguments.device_bytes = AsUsage([&] { return ParseSize(text, "--device-memory"); });
+          },
+          "place neurons on a device (a GPU) that has so much memory for weights, like 24G")
+      ->option_text("SIZE");
+  AddRate(command, "--device-bandwidth", arguments.device_gb_s, "of the device's memory");
+  AddRate(command, "--link-bandwidth", arguments.link_gb_s, "between host and device");
+  command
+      .add_option("--link-latency", arguments.link_us,
+                  "microseconds that starting a transfer takes (10)")
+      ->option_text("US")
+      ->check(NumberIn(0.0, 1e6));
+  command
+      .add_option("--memory-bandwidth", arguments.memory_gb_s,
+                  "of the host's memory (measured here)")
+      ->option_text("GB/s")
+      ->check(NumberIn(1e-3, kMaxGigabytes));
+  command
+      .add_option_function<std::string>(
+          "--dense",
+          [&arguments](const std::string& name) {
+            const std::optional<DensePlace> place = DensePlaceFromName(name);
+            if (!place) {
+              throw UsageError("--dense: expected auto, device or host, found '" + Printable(name) +
+                               "'");
+            }
+            arguments.dense = *place;
+          },
+          "where attention, predictors and output lie: auto (the faster), device, host")
+      ->option_text("WHERE");
+  command.add_option("--profile", arguments.profile, "how often neurons fire, of hearth profile")
+      ->option_text("FILE")
+      ->check(NotEmpty());
+  AddAssumptions(command, arguments);
+}
+
+void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& arguments) {
+  for (const char* name : kOptions) {
+    if (command.count(name) > 0 && !arguments.device_bytes) {
+      throw UsageError(fmt::format("{} has no effect without --device-memory", name));
+    }
+  }
+  if (!arguments.device_bytes) return;
+  for (const char* name : {"--device-bandwidth", "--link-bandwidth"}) {
+    if (command.count(name) == 0) throw UsageError(fmt::format("--device-memory needs {}", name));
+  }
+  const std::string model = command.get_option("MODEL")->as<std::string>();
+  if (IsShape(model)) return;
+  for (const char* name : {"--active", "--skew", "--quant"}) {
+    if (command.count(name) > 0) {
+      throw UsageError(fmt::format("{}: MODEL is no shape, it has its own", name));
+    }
+  }
+}
+
+int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
+                  const PlacementArguments& arguments, bool json) {
+  const PlacementModel sizes = ReadModel(model, arguments);
+  const double host =
+      arguments.memory_gb_s ? *arguments.memory_gb_s * kGigabyte : MeasuredBandwidth();
+  const PlacementMachine machine{.device_bytes = *arguments.device_bytes,
+                                 .device_bytes_per_s = arguments.device_gb_s * kGigabyte,
+                                 .host_bytes = host_bytes,
+                                 .host_bytes_per_s = host,
+                                 .link_bytes_per_s = arguments.link_gb_s * kGigabyte,
+                                 .link_seconds = arguments.link_us * 1e-6};
+  const PlacedModel placed = PlaceModel(sizes, machine, arguments.dense);
+  WriteOutput(json ? DumpJson(PlacementJson(sizes, machine, placed))
+                   : PlacementText(sizes, machine, placed, !arguments.memory_gb_s));
+  return kExitDone;
+}
+
+}  // namespace hearth::cli

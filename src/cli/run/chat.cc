@@ -1,0 +1,113 @@
+// The chat of `hearth run`: one question from the command line, or a conversation on a terminal.
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/options/sampling_options.h"
+#include "cli/run/chat_commands.h"
+#include "cli/run/conversation.h"
+#include "cli/run/run_options.h"
+#include "cli/screen/line_editor.h"
+#include "cli/screen/output.h"
+#include "cli/screen/report.h"
+#include "cli/screen/terminal.h"
+
+namespace hearth::cli {
+namespace {
+
+GenerateOptions ChatOptions(const RunOptions& options, const Engine& engine) {
+  GenerateOptions generate = options.generate;
+  generate.cancel = &InterruptFlag();
+  // No answer is longer than the context.
+  generate.max_tokens = options.max_tokens.value_or(engine.context());
+  return generate;
+}
+
+bool Print(std::string_view text) {
+  WriteOutput(text);
+  return true;
+}
+
+// What an answer came with.
+void PrintSpeed(const GenerateResult& result) {
+  PrintNotice(fmt::format("({:.1f} tok/s{})\n", result.decode.TokensPerSecond(),
+                          result.finish_reason == FinishReason::kCancelled ? ", stopped"
+                          : result.finish_reason == FinishReason::kLength
+                              ? ", cut at the length limit"
+                              : ""));
+}
+
+// Asks through `ask` and shows the answer.
+template <typename Ask>
+void ShowAnswer(ChatCommands& commands, Ask&& ask) {
+  const std::optional<GenerateResult> result = ask();
+  ClearInterrupt();
+  if (!result) return;
+  WriteOutput("\n");
+  PrintSpeed(*result);
+  commands.Remember(*result);
+}
+
+}  // namespace
+
+int RunChat(const RunOptions& options) {
+  CheckTemplate(options.chat_format, options.model.model);
+  const auto engine = LoadEngine(options.model);
+  ChatTemplate chat_template = ChooseTemplate(options.chat_format, engine->model());
+  CheckLogitBias(options.generate.sampling, engine->model().tokenizer());
+  CatchInterrupts();
+  if (options.verbose) {
+    PrintNotice(EngineText(*engine, options.model) + "memory\n" + LedgerText(*engine));
+  }
+  PrintNotice(
+      fmt::format("{} ({}), context {} tokens. /help lists commands, Ctrl-C stops an "
+                  "answer, Ctrl-D leaves.\n",
+                  options.model.model, chat_template.Describe(), engine->context()));
+  Conversation conversation(*engine, std::move(chat_template), options.system,
+                            ChatOptions(options, *engine));
+  ChatCommands* shown = nullptr;
+  ChatCommands commands(conversation,
+                        [&] { ShowAnswer(*shown, [&] { return conversation.AskAgain(Print); }); });
+  shown = &commands;
+  LineEditor input("> ", ChatHistoryPath());
+  std::string message;
+  for (;;) {
+    switch (input.Read(message)) {
+      case LineEditor::Result::kMessage:
+        if (message.empty()) break;
+        if (ChatCommands::IsCommand(message)) {
+          if (!commands.Run(message)) return kExitDone;
+          break;
+        }
+        ShowAnswer(commands, [&] { return conversation.Ask(message, Print); });
+        break;
+      case LineEditor::Result::kInterrupted:
+        PrintNotice("\n(Ctrl-D leaves)\n");
+        break;
+      case LineEditor::Result::kEnd:
+        PrintNotice("\n");
+        return kExitDone;
+    }
+  }
+}
+
+GenerateResult AnswerOnce(const RunOptions& options, Engine& engine, ChatTemplate chat_template,
+                          const std::string& question) {
+  CatchInterrupts();
+  Conversation conversation(engine, std::move(chat_template), options.system,
+                            ChatOptions(options, engine));
+  std::optional<GenerateResult> result = conversation.Ask(
+      question, options.json ? TextFn([](std::string_view) { return true; }) : TextFn(Print));
+  if (!result) {
+    throw Error(ErrorCode::kContextFull, "prompt",
+                fmt::format("it does not fit into the context of {} tokens; a larger --ctx holds "
+                            "more",
+                            engine.context()));
+  }
+  return *std::move(result);
+}
+
+}  // namespace hearth::cli

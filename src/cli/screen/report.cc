@@ -1,0 +1,83 @@
+#include "cli/screen/report.h"
+
+#include <fmt/format.h>
+
+#include "base/memory_info.h"
+#include "base/units.h"
+
+namespace hearth::cli {
+
+nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& options) {
+  nlohmann::ordered_json ledger = nlohmann::ordered_json::object();
+  for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
+  nlohmann::ordered_json budget = nullptr;
+  if (options.memory_bytes || !options.plan.empty()) budget = engine.budget().limit_bytes();
+  return {{"budget_bytes", budget}, {"rss_peak_bytes", PeakResidentBytes()}, {"ledger", ledger}};
+}
+
+nlohmann::ordered_json QualityJson(const Quality& quality) {
+  const auto or_null = [](const std::optional<double>& share) {
+    return share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json(nullptr);
+  };
+  return {{"active", or_null(quality.active)},
+          {"gate", or_null(quality.gate)},
+          {"computed", quality.computed},
+          {"listed", or_null(quality.listed)},
+          {"recall", or_null(quality.recall)},
+          {"precision", or_null(quality.precision)},
+          {"top1_agreement", or_null(quality.top1_agreement)}};
+}
+
+std::string QualityText(const Quality& quality) {
+  std::string text;
+  const auto add = [&text](const char* what, const std::optional<double>& share) {
+    if (share) text += fmt::format("{}{:.1f}% {}", text.empty() ? "" : ", ", 100 * *share, what);
+  };
+  add("of neurons active", quality.active);
+  add("listed", quality.listed);
+  if (quality.active) add("computed", quality.computed);
+  add("of the activation found", quality.recall);
+  add("of the listed active", quality.precision);
+  add("of likeliest tokens as dense", quality.top1_agreement);
+  return text;
+}
+
+nlohmann::ordered_json PhaseJson(const PhaseTime& phase) {
+  return {{"tokens", phase.tokens}, {"ms", phase.ms}, {"tok_s", phase.TokensPerSecond()}};
+}
+
+namespace {
+
+std::string PlanLine(const ModelOptions& options) {
+  if (!options.planned) return "";
+  const ExecutionPlan& plan = *options.planned;
+  return fmt::format(
+      "plan {}: {:.1f} tok/s decoding, bound by {}, in {}; {} processors, reads: {}\n",
+      options.plan, plan.decode_tok_s, plan.bound, FormatSize(plan.budget_bytes), plan.threads(),
+      plan.io_strategy);
+}
+
+}  // namespace
+
+std::string EngineText(Engine& engine, const ModelOptions& options) {
+  return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
+                     options.model, engine.compute().threads(), engine.compute().isa(),
+                     engine.context(), FfnModeName(engine.mode())) +
+         PlanLine(options) + StreamedText(engine);
+}
+
+std::string LedgerText(const Engine& engine) {
+  std::string text;
+  for (const auto& [name, bytes] : engine.budget().Ledger()) {
+    text += fmt::format("  {:<14}{:>12}\n", name, FormatSize(bytes));
+  }
+  return text + fmt::format("  {:<14}{:>12} of {}\n", "sum",
+                            FormatSize(engine.budget().used_bytes()),
+                            FormatSize(engine.budget().limit_bytes()));
+}
+
+std::string DumpJson(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,226 @@
+// hearth serve: a model behind the OpenAI API.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "api/model_impl.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/help_format.h"
+#include "cli/models/find_model.h"
+#include "cli/options/model_options.h"
+#include "cli/options/option_values.h"
+#include "cli/plan/settle_plan.h"
+#include "cli/screen/output.h"
+#include "cli/screen/report.h"
+#include "cli/serve/service_manager.h"
+#include "serve/access_log.h"
+#include "serve/cors.h"
+#include "serve/server.h"
+
+namespace hearth::cli {
+namespace {
+
+// Connections, requests being parsed, grammars of schemas, and candidates for the next token of
+// every request.
+constexpr uint64_t kServerBytes = uint64_t{32} << 20;
+// Of the grace, one part in so many is kept for saving sessions, but not more than this.
+constexpr int kSaveShare = 4;
+constexpr std::chrono::milliseconds kMostSaveTime{10'000};
+
+struct ServeArguments {
+  ModelOptions model;
+  serve::ServerOptions server;
+  std::optional<ChatFormat> chat_format;  // nothing: the model's own template
+  std::string key_file;
+  int parallel = 8;
+  int queue = 64;
+  int64_t grace_seconds = 30;
+  std::string session_folder;
+  uint64_t session_limit_bytes = SessionStoreOptions().limit_bytes;
+  bool verbose = false;
+};
+
+// Anybody who can read the keys can use the server.
+void WarnOfReaders(const std::string& key_file) {
+  using std::filesystem::perms;
+  std::error_code ignored;
+  const perms of_others = std::filesystem::status(key_file, ignored).permissions() &
+                          (perms::group_read | perms::others_read);
+  if (of_others == perms::none) return;
+  PrintSentence(fmt::format("warning: other users can read the keys in {}: chmod 600 it",
+                            Printable(key_file)));
+}
+
+int RunServer(const ServeArguments& arguments) {
+  serve::ServerOptions server = arguments.server;
+  server.grace = std::chrono::seconds(arguments.grace_seconds);
+  server.warn = [](const std::string& sentence) { PrintSentence("warning: " + sentence); };
+  if (!arguments.key_file.empty()) {
+    server.keys = serve::ReadKeys(arguments.key_file);
+    WarnOfReaders(arguments.key_file);
+  }
+  AsUsage([&] {
+    if (IsOpenToAll(server)) {
+      throw UsageError(fmt::format(
+          "--host: {} can be reached by others: give --api-key-file, or --allow-no-key to let "
+          "everybody in",
+          Printable(server.host)));
+    }
+    static_cast<void>(serve::AllowedOrigins(server.cors));
+  });
+  serve::CheckAddress(server);
+  ModelOptions options = arguments.model;
+  options.model = FindModel(options.model);
+  options.kv_sequences = arguments.parallel;
+  options.more_program_bytes = kServerBytes;
+  if (!arguments.session_folder.empty()) {
+    options.more_program_bytes += SessionKeeper::kMemoryBytes;
+  }
+  SettlePlan(options);
+  std::unique_ptr<Engine> engine = LoadEngine(options);
+  if (arguments.verbose) {
+    PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
+  }
+  std::unique_ptr<SessionKeeper> sessions;
+  if (!arguments.session_folder.empty()) {
+    server.save_time =
+        std::min(std::chrono::milliseconds(server.grace) / kSaveShare, kMostSaveTime);
+    sessions = OpenSessions(*engine, {.folder = arguments.session_folder,
+                                      .limit_bytes = arguments.session_limit_bytes,
+                                      .warn = [](const std::string& sentence) {
+                                        PrintSentence("warning: " + sentence);
+                                      }});
+  }
+  api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,
+                                                      arguments.queue, arguments.chat_format,
+                                                      std::move(sessions)));
+  std::optional<serve::AccessLog> log;
+  if (arguments.verbose) server.access_log = &log.emplace(STDERR_FILENO);
+  const auto grace_end = serve::Serve(model, server, [&](uint16_t port) {
+    const bool is_ipv6 = server.host.find(':') != std::string::npos;
+    PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
+                            is_ipv6 ? "[" + server.host + "]" : server.host, port));
+    TellServiceManager("READY=1");
+  });
+  model.Close(std::chrono::duration_cast<std::chrono::milliseconds>(
+      grace_end - std::chrono::steady_clock::now()));
+  PrintNotice("hearth: stopped\n");
+  return kExitDone;
+}
+
+void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
+  const std::string group = kServerGroup;
+  command.add_option("--host", arguments.server.host, "address to listen on (127.0.0.1)")
+      ->option_text("ADDRESS")
+      ->check(NotEmpty())
+      ->group(group);
+  command.add_option("--port", arguments.server.port, "port; 0: a free one (8080)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 65535))
+      ->group(group);
+  command.add_option("--parallel", arguments.parallel, "requests that are computed together (8)")
+      ->option_text("N")
+      ->check(CLI::Range(1, 256))
+      ->group(group);
+  command
+      .add_option("--queue", arguments.queue,
+                  "requests that may wait beside them; further ones get 429 (64)")
+      ->option_text("N")
+      ->check(CLI::Range(0, 100'000))
+      ->group(group);
+  command.add_option("--name", arguments.server.model_name, "what clients call the model")
+      ->option_text("NAME")
+      ->check(NotEmpty())
+      ->group(group);
+  command
+      .add_option("--grace", arguments.grace_seconds,
+                  "seconds that running requests have when the server is told to stop (30)")
+      ->option_text("S")
+      ->check(CLI::Range(int64_t{0}, int64_t{86400}))
+      ->group(group);
+}
+
+void AddClientOptions(CLI::App& command, ServeArguments& arguments) {
+  const std::string group = "Server";
+  auto* keys = command
+                   .add_option("--api-key-file", arguments.key_file,
+                               "file of keys, one a line; clients must send one of them")
+                   ->option_text("FILE")
+                   ->check(NotEmpty())
+                   ->group(group);
+  command
+      .add_flag("--allow-no-key", arguments.server.allow_no_key,
+                "let everybody in who can reach the address, under whatever name")
+      ->excludes(keys)
+      ->group(group);
+  command
+      .add_option("--cors", arguments.server.cors,
+                  "origin whose pages may use the server; * for all; may be repeated")
+      ->option_text("ORIGIN")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->check(NotEmpty())
+      ->group(group);
+  command
+      .add_flag("--strict-model", arguments.server.strict_model,
+                "refuse requests that name another model")
+      ->group(group);
+  command
+      .add_flag("--lenient", arguments.server.lenient,
+                "ignore parameters that nobody knows, rather than refuse them")
+      ->group(group);
+}
+
+void AddSessionOptions(CLI::App& command, ServeArguments& arguments) {
+  const std::string group = kServerGroup;
+  auto* folder =
+      command
+          .add_option("--session-dir", arguments.session_folder,
+                      "keep what conversations computed there: it outlives memory and restarts")
+          ->option_text("DIR")
+          ->check(NotEmpty())
+          ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--session-limit",
+          [&arguments](const std::string& size) {
+            arguments.session_limit_bytes =
+                AsUsage([&] { return ParseSize(size, "--session-limit"); });
+            if (arguments.session_limit_bytes == 0) {
+              throw UsageError("--session-limit: expected more than 0");
+            }
+          },
+          "most bytes of its files; those that were not used for longest go first (4G)")
+      ->option_text("SIZE")
+      ->needs(folder)
+      ->group(group);
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<ServeArguments>();
+  CLI::App* command =
+      app.add_subcommand("serve", "Answer requests of the OpenAI API over HTTP (docs/server.md)");
+  AddModelOptions(*command, arguments->model);
+  AddModeOption(*command, arguments->model);
+  AddChatFormatOption(*command, arguments->chat_format);
+  AddServerOptions(*command, *arguments);
+  AddClientOptions(*command, *arguments);
+  AddSessionOptions(*command, *arguments);
+  command->add_flag("--verbose", arguments->verbose,
+                    "also print the kernels and the memory ledger, and a line for every request");
+  command->callback(
+      [arguments, &action] { action = [arguments] { return RunServer(*arguments); }; });
+}
+
+}  // namespace hearth::cli
