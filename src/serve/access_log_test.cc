@@ -48,8 +48,10 @@ TEST(LogLineTest, NoClientForgesALine) {
   request.target = "/a b\n2026 \"\\\x1b[2J\x7f\x80\xc3\xa9";
   EXPECT_THAT(LogLine(request), HasSubstr(" GET /a\\x20b\\x0a2026\\x20\\x22\\x5c\\x1b[2J\\x7f\\x80"
                                           "\\xc3\\xa9 "));
-  request.target = "/" + std::string(20'000, '\n');
-  request.method = std::string(20'000, '\r');
+  const std::string long_target = "/" + std::string(20'000, '\n');
+  const std::string long_method(20'000, '\r');
+  request.target = long_target;
+  request.method = long_method;
   EXPECT_LT(LogLine(request).size(), 4096u) << "a pipe takes it whole";
   EXPECT_THAT(LogLine(request), HasSubstr("... "));
   for (const char* target : {"user:secret@host", "", "*"}) {
