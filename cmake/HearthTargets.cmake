@@ -4,7 +4,6 @@
 #   LIBS         third-party targets; TEST_LIBS those that only tests use
 #   MODEL_TESTS  test files that run whole models for many seconds
 #   ALONE        compiles every file alone (see hearth_compile_together)
-#   QUICK_DEBUG  is not optimized in Debug builds, where sanitizers double what optimizing costs
 # Sources are the folder's .cc files but *_test.cc; each *_test.cc becomes part of <folder>_test, or
 # of <folder>_models_test, labelled "slow", where MODEL_TESTS names it. The lists follow the folder,
 # so that adding a file needs no edit here.
@@ -60,16 +59,13 @@ endif()
 find_package(Threads REQUIRED)
 
 function(hearth_library name)
-  cmake_parse_arguments(ARG "ALONE;QUICK_DEBUG" "" "DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "" "DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc
        ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/doors/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   add_library(hearth_${name} STATIC ${sources})
   list(TRANSFORM ARG_DEPS PREPEND hearth_)
   target_link_libraries(hearth_${name} PUBLIC hearth_options ${ARG_DEPS} ${ARG_LIBS})
-  if(ARG_QUICK_DEBUG)
-    target_compile_options(hearth_${name} PRIVATE $<$<CONFIG:Debug>:-O0>)
-  endif()
   if(NOT ARG_ALONE)
     hearth_compile_together(hearth_${name})
   endif()

@@ -96,8 +96,8 @@ TEST(SafetensorsTest, SaysWhatIsWrong) {
 // Files that were not fetched, or not as files.
 TEST(SafetensorsTest, SaysWhatAnotherFileIs) {
   const auto message = [](const std::string& text) {
-    std::vector<std::byte> bytes(text.size());
-    std::memcpy(bytes.data(), text.data(), text.size());
+    std::vector<std::byte> bytes;
+    for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
     try {
       Read(std::move(bytes));
     } catch (const Error& error) {
