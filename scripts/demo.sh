@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install_deps.sh build
-scripts/build.sh release hearth hearth_shared  # all that `cmake --install build/release` needs
+scripts/build.sh release hearth_installable
 model=models/hearth-stories-5m.gguf
 hearth=build/release/bin/hearth
 work=$(mktemp -d)

@@ -7,6 +7,11 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 model=$PWD/models/hearth-stories-5m.gguf
 cmake --install build/release --prefix "$root/installed" >/dev/null
+# scripts/demo.sh builds no more than this target: it must have the program, the library and the pages.
+ninja -C build/release -t inputs hearth_installable >"$root/inputs"
+for needed in bin/hearth src/api/libhearth.so packaging/man_pages.sh; do
+  grep -q "$needed" "$root/inputs"
+done
 cp -r examples "$root/examples"
 cd "$root"
 cmake -S examples -B built -DCMAKE_PREFIX_PATH="$root/installed" >/dev/null
