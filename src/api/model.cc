@@ -149,7 +149,7 @@ std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schem
     if (!schema) return nullptr;
     return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema, memory);
   } catch (const hearth::Error& error) {
-    // Of tools it says so itself.
+    // An error about tools names its own field.
     if (!schema || !error.field().empty()) throw;
     const Error said = api::ToApi(error);
     throw Error(said.code(), said.what(), "json_schema");

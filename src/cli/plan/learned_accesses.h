@@ -12,7 +12,8 @@
 
 namespace hearth::cli {
 
-// As many tokens of a text are learned from, unless the user says otherwise, and at least as many.
+// How many tokens of a text are learned from, unless the user says otherwise, and the fewest that
+// will do.
 inline constexpr int64_t kTokensToLearnFrom = 256;
 inline constexpr size_t kLeastTokensToLearnFrom = 8;
 
