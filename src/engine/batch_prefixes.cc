@@ -95,8 +95,7 @@ bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) co
 std::span<const TokenId> BatchScheduler::Sharable(const Request& request) const {
   // Of single neurons a few tokens are computed in another way than those of a prompt: enough are
   // left that repeating a request gives the same bits.
-  const int64_t fewest =
-      engine_.pass().limits().ffn_of_neurons ? TransformerPass::kPrefillTokens : 1;
+  const int64_t fewest = engine_.pass().limits().ffn_of_neurons ? PassShape::kPrefillTokens : 1;
   const auto prompt = std::span<const TokenId>(request.history);
   if (request.needs_whole_prompt() || std::ssize(prompt) <= fewest) return {};
   return prompt.first(prompt.size() - static_cast<size_t>(fewest));

@@ -232,14 +232,14 @@ BatchScheduler::Pass BatchScheduler::ChoosePrompts() {
   for (const auto& request : running_) {
     if (request->is_generating || WaitsForPrefix(*request, pass)) continue;
     // A few tokens of a long prompt are not worth a chunk of their own.
-    const bool fits = request->left() <= room || room >= 2 * TransformerPass::kPrefillTokens;
+    const bool fits = request->left() <= room || room >= 2 * PassShape::kPrefillTokens;
     if (room == 0 || (!pass.empty() && !fits)) break;
     if (IsRestoring(*request)) continue;
     if (!std::exchange(request->has_begun, true)) {
       request->outcome.wait_ms = MsOf(std::exchange(request->watch, {}));
       SharePrefix(*request);
     }
-    request->rows = TransformerPass::ChunkOf(request->left(), room);
+    request->rows = PassShape::ChunkOf(request->left(), room);
     room -= request->rows;
     pass.push_back(request.get());
   }

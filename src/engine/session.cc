@@ -39,7 +39,7 @@ bool Session::ComputePending(const GenerateOptions& options, ActivationSelector&
     if (options.IsCancelled()) return false;
     const auto done = static_cast<size_t>(kv_.length());
     const auto count = static_cast<size_t>(
-        TransformerPass::ChunkOf(static_cast<int64_t>(history_.size() - done), limit));
+        PassShape::ChunkOf(static_cast<int64_t>(history_.size() - done), limit));
     const BatchSequence sequence{&kv_, std::span(history_).subspan(done, count)};
     engine_.pass().Run({is_prompt ? PassKind::kPrefill : PassKind::kDecode, {&sequence, 1}},
                        selector);

@@ -39,8 +39,8 @@ bool RunInChunks(TransformerPass& pass, KvSequence& kv, std::span<const TokenId>
                  ActivationSelector& selector, PassObserver* observer, const ChunkFn& after) {
   size_t count = 0;
   for (size_t begin = 0; begin < tokens.size(); begin += count) {
-    count = static_cast<size_t>(TransformerPass::ChunkOf(
-        static_cast<int64_t>(tokens.size() - begin), pass.limits().max_tokens));
+    count = static_cast<size_t>(
+        PassShape::ChunkOf(static_cast<int64_t>(tokens.size() - begin), pass.limits().max_tokens));
     const BatchSequence sequence{&kv, tokens.subspan(begin, count)};
     pass.Run({PassKind::kPrefill, {&sequence, 1}}, selector, observer);
     if (!after(begin, count)) return false;

@@ -6,15 +6,6 @@
 
 namespace hearth {
 
-KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype) {
-  // Families differ in width between models, not between the layers of one.
-  const AttentionSpec& attention = spec.layers.front().attention;
-  return {.dtype = kv_dtype,
-          .num_layers = spec.num_layers,
-          .num_kv_heads = attention.num_kv_heads,
-          .head_dim = attention.head_dim};
-}
-
 PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thread_count)
     : tokens(limits.max_tokens),
       threads(thread_count),

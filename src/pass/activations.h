@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "kv/kv_cache.h"
 #include "model/model_spec.h"
 #include "pass/pass_shape.h"
 #include "pass/scratch_arena.h"
@@ -11,9 +10,7 @@
 
 namespace hearth {
 
-KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype);
-
-// The widest of all layers, and what a machine with so many threads asks for on top.
+// How wide activations are: of every kind, what the widest layer needs.
 struct PassWidths {
   PassWidths(const ModelSpec& spec, const PassLimits& limits, int threads);
 

@@ -47,7 +47,7 @@ class FfnExecutor {
   // should be run first are put first.
   virtual void BeginLayer(int64_t /*layer*/, std::span<int32_t> /*experts*/, bool /*reorder*/) {}
   virtual void EndLayer() {}
-  // Whether it has an order of its own that experts should be run in.
+  // Whether experts are best run in an order that the executor chooses.
   virtual bool has_order() const { return false; }
   // Throws Error(kIo), Error(kCorrupt) where it reads; nothing is in flight then.
   virtual void Run(const FfnCall& call) = 0;

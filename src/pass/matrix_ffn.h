@@ -56,7 +56,7 @@ class StreamedMatrixFfn : public MatrixFfn {
     matrices_.BeginLayer(layer, experts, reorder);
   }
   void EndLayer() override { matrices_.EndLayer(); }
-  // Experts that must be read come last.
+  // Experts that must be read are run last.
   bool has_order() const override { return true; }
   bool waits() const override { return true; }
 

@@ -77,7 +77,7 @@ void NeuronFfn::Watch(NeuronMap* map) {
 
 void NeuronFfn::Run(const FfnCall& call) {
   const FloatView x = context_.input.x();
-  is_prompt_ = x.rows >= kPrefillTokens && pass_.kind == PassKind::kPrefill;
+  is_prompt_ = x.rows >= PassShape::kPrefillTokens && pass_.kind == PassKind::kPrefill;
   const bool may_list = pass_.selector->mode() == FfnMode::kPredicted;
   const int64_t most = is_prompt_ || !may_list ? x.rows : NeuronLists::kTokensOfQuery;
   for (int64_t first = 0; first < x.rows; first += most) {
@@ -143,8 +143,9 @@ SparsePrefill::BlockFn NeuronFfn::Gather(std::vector<Observed>& of_tokens) {
   };
 }
 
-void NeuronFfn::TellObserver(const std::vector<Observed>& of_tokens, NeuronObservation observed,
-                             const FfnCall& call, int64_t neurons) {
+void NeuronFfn::TellObserver(const std::vector<Observed>& of_tokens, const FfnCall& call,
+                             int64_t neurons) {
+  NeuronObservation observed = ObservationOf(call);
   for (size_t i = 0; i < of_tokens.size(); ++i) {
     observed.token = call.tokens[i];
     observed.listed = lists_.Of(static_cast<int64_t>(i));
@@ -170,7 +171,7 @@ void NeuronFfn::DrawFired(const FfnCall& call, int64_t tokens, const Operator& o
   }
 }
 
-NeuronObservation ResidentNeuronFfn::ObservationOf(const FfnCall& call) const {
+NeuronObservation NeuronFfn::ObservationOf(const FfnCall& call) const {
   NeuronObservation observed;
   observed.layer = call.layer;
   observed.expert = call.expert;
@@ -203,7 +204,7 @@ void ResidentNeuronFfn::RunMany(const FfnNeurons& ffn, const FfnCall& call) {
     std::vector<Observed> all(call.tokens.size());
     many.Run(context_.compute, ffn, context_.input, {false, CanSkipNeurons(ffn.activation)},
              call.out, Gather(all));
-    TellObserver(all, ObservationOf(call), call, ffn.gate.rows);
+    TellObserver(all, call, ffn.gate.rows);
   }
   SparsePrefill::BlockFn draw;
   if (map_ != nullptr) draw = [&] { DrawFired(call, call.out.rows, many); };

@@ -26,14 +26,14 @@ struct NeuronOperators {
   SparsePrefill many;
 };
 
-// Whom a token's neurons concern: the lists of a selector, asked for some tokens at a time.
+// The neurons that each token computes. A selector tells of some tokens at a time.
 class NeuronLists {
  public:
   // Tokens that a selector is asked about at a time, at most.
   static constexpr int64_t kTokensOfQuery = 32;
 
-  // Asks; tells `prompt`, where it is given, of the lists of all tokens, and keeps those of the
-  // last ones itself. With fewer tokens than kTokensOfQuery these are all.
+  // Asks the selector. `prompt`, where it is not null, is told the lists of all tokens; without it
+  // `query` has at most kTokensOfQuery tokens, whose lists are kept here.
   void Ask(Compute& compute, ActivationSelector& selector, const SelectionQuery& query,
            SparsePrefill* prompt);
   // visit(first, lists) for some tokens at a time, `first` being their place in query.tokens. Ends
@@ -58,40 +58,40 @@ class NeuronLists {
 // What FFNs of single neurons have in common, wherever the neurons are.
 class NeuronFfn : public FfnExecutor {
  public:
-  // Tokens of a prompt from which neurons are computed for all together.
-  static constexpr int64_t kPrefillTokens = 8;
-
   NeuronFfn(const PassContext& context, const PassWidths& widths, Budget& budget);
   void Begin(const FfnPass& pass) override { pass_ = pass; }
-  // Where tokens that are decoded list neurons, no more of them than the selector tells of in a
-  // step: only of a prompt its answers are kept.
+  // In steps: outside of prompts, only the selector's last answer is kept, so that a step has no
+  // more tokens than it answers for at a time.
   void Run(const FfnCall& call) final;
   SparseFfnCounts counts() const override { return counts_; }
   void Watch(NeuronMap* map) override;
 
  protected:
-  // The same for as many tokens as one step may have.
+  // Runs the tokens of one step.
   virtual void RunStep(const FfnCall& call) = 0;
 
   void Select(const FfnCall& call);
-  // What to ask the predictor of the next layer, a guess of its list; nothing where there is none.
-  // `scratch` has a row per token.
+  // What to ask the predictor of the next layer, to guess its lists; nothing where there is none.
+  // Uses call.out as scratch.
   std::optional<SelectionQuery> QueryOfNext(const FfnCall& call) const;
   void ObserveInput(const FfnCall& call);
   // run(x, lists, out) for the rows of the input, as many at a time as are computed together.
   using BatchFn = std::function<void(FloatView x, SparseBatch::Lists lists, FloatView out)>;
   void ForEachBatch(FloatView out, const BatchFn& run);
-  // Of what operators_.many computes: TellObserver tells of it once there are all blocks.
+  // What operators_.many computed for a token. Gather collects it block by block, and TellObserver
+  // passes it on after the last one.
   struct Observed {
     std::vector<int32_t> fired, active;
     std::vector<float> factors;
   };
   SparsePrefill::BlockFn Gather(std::vector<Observed>& of_tokens);
-  void TellObserver(const std::vector<Observed>& of_tokens, NeuronObservation observed,
-                    const FfnCall& call, int64_t neurons);
+  void TellObserver(const std::vector<Observed>& of_tokens, const FfnCall& call, int64_t neurons);
+  // What all tokens of the call have in common.
+  NeuronObservation ObservationOf(const FfnCall& call) const;
   // Whether neurons that add nothing are left out.
   bool SkipsSilent(const FfnCall& call) const;
-  // Of an operator that computed `tokens` together: draws what fired, of neurons in memory.
+  // Draws the neurons that fired, all of them in memory, after an operator computed `tokens`
+  // together.
   template <class Operator>
   void DrawFired(const FfnCall& call, int64_t tokens, const Operator& op);
 
@@ -116,7 +116,6 @@ class ResidentNeuronFfn : public NeuronFfn {
   void RunMany(const FfnNeurons& ffn, const FfnCall& call);
   void RunFew(const FfnNeurons& ffn, const FfnCall& call);
   void RunOneByOne(const FfnNeurons& ffn, const FfnCall& call);
-  NeuronObservation ObservationOf(const FfnCall& call) const;
 };
 
 }  // namespace hearth

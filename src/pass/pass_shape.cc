@@ -34,6 +34,22 @@ void CheckSequence(const BatchSequence& sequence, const PassShape& shape, const 
 
 }  // namespace
 
+KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype) {
+  // Families differ in width between models, not between the layers of one.
+  const AttentionSpec& attention = spec.layers.front().attention;
+  return {.dtype = kv_dtype,
+          .num_layers = spec.num_layers,
+          .num_kv_heads = attention.num_kv_heads,
+          .head_dim = attention.head_dim};
+}
+
+int64_t PassShape::ChunkOf(int64_t left, int64_t most) {
+  if (left <= most) return left;
+  const int64_t rest = left - most;
+  if (rest >= kPrefillTokens || most < 2 * kPrefillTokens) return most;
+  return left - kPrefillTokens;
+}
+
 void CheckShape(const PassShape& shape, const PassLimits& limits, int64_t vocab_size) {
   int64_t rows = 0;
   for (const BatchSequence& sequence : shape.sequences) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kv/kv_cache.h"
+#include "model/model_spec.h"
 #include "tensor/dtype.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -30,6 +31,14 @@ struct BatchSequence {
 
 // Rows of a pass are numbered over the sequences in order.
 struct PassShape {
+  // From so many tokens of a prompt on, single neurons are computed for all tokens together.
+  static constexpr int64_t kPrefillTokens = 8;
+
+  // How many tokens of a prompt to run next where `left` are left and a pass takes `most`: as many
+  // as it takes. Where that would leave fewer than kPrefillTokens for the last pass, some are kept
+  // for it, so that all tokens of a prompt are computed in one way however it is cut.
+  static int64_t ChunkOf(int64_t left, int64_t most);
+
   PassKind kind = PassKind::kPrefill;
   std::span<const BatchSequence> sequences;
 };
@@ -44,6 +53,9 @@ struct PassLimits {
   // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.
   int64_t tokens_together = 1;
 };
+
+// Of the caches that passes fill.
+KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype);
 
 // Throws Error(kInvalidArgument) for an empty or too large pass, a token outside the vocabulary, a
 // sequence that is there twice, several tokens of one where the pass decodes; Error(kContextFull)

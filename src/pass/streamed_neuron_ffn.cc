@@ -61,11 +61,7 @@ void StreamedNeuronFfn::Observe(const FfnCall& call) {
   const SparseFfnCounts before = counts_;
   RunMany(call, {false, CanSkipNeurons(context_.layer(call.layer).ffn.activation)}, Gather(all));
   counts_ = before;
-  NeuronObservation observed;
-  observed.layer = call.layer;
-  observed.expert = call.expert;
-  observed.skips_silent = SkipsSilent(call);
-  TellObserver(all, observed, call, streamed_.store().source().neurons);
+  TellObserver(all, call, streamed_.store().source().neurons);
 }
 
 void StreamedNeuronFfn::RunMany(const FfnCall& call, const SparsePrefill::Choice& choice,

@@ -10,15 +10,13 @@
 
 namespace hearth {
 
-static_assert(TransformerPass::kPrefillTokens == NeuronFfn::kPrefillTokens);
-
 TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weights,
                                  Compute& compute, Budget& budget, const PassLimits& limits,
                                  const StreamedWeights& streamed)
     : limits_(limits),
-      input_(budget, limits.max_tokens, PassWidths(spec, limits, compute.threads()).widest_input()),
-      context_{spec, weights, compute, seam_, input_},
       widths_(spec, limits, compute.threads()),
+      input_(budget, limits.max_tokens, widths_.widest_input()),
+      context_{spec, weights, compute, seam_, input_},
       scratch_(budget, "activations",
                [this](ScratchLayout& layout) { activations_.Lay(widths_, layout); }),
       logits_memory_(budget, "logits",
@@ -46,13 +44,6 @@ uint64_t TransformerPass::ChargedBytes(const ModelSpec& spec, const PassLimits& 
              [&](ScratchLayout& layout) { layout.Take(kMaxLogitRows, spec.vocab_size); }) +
          MatMulInput::ChargedBytes(limits.max_tokens, widths.widest_input()) +
          FfnExecutorBytes(widths);
-}
-
-int64_t TransformerPass::ChunkOf(int64_t left, int64_t most) {
-  if (left <= most) return left;
-  const int64_t rest = left - most;
-  if (rest >= kPrefillTokens || most < 2 * kPrefillTokens) return most;
-  return left - kPrefillTokens;
 }
 
 void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,

@@ -24,12 +24,6 @@ namespace hearth {
 // The scratch memory of passes and the passes themselves. One thread at a time.
 class TransformerPass {
  public:
-  // Tokens of a prompt from which single neurons are computed for all together.
-  static constexpr int64_t kPrefillTokens = 8;
-  // Tokens of a prompt to run next where `left` are left and a pass takes `most`: as many as it
-  // takes, but for some where fewer than kPrefillTokens would be left over, so that all tokens of a
-  // prompt are computed in one way however it is cut.
-  static int64_t ChunkOf(int64_t left, int64_t most);
   // Logit rows that one call of Logits may ask for.
   static constexpr int64_t kMaxLogitRows = 16;
 
@@ -78,10 +72,10 @@ class TransformerPass {
   void RunLayers(const Activations& a);
 
   const PassLimits limits_;
+  const PassWidths widths_;
   PassSeam seam_;
   MatMulInput input_;
   const PassContext context_;
-  const PassWidths widths_;
   Activations activations_;
   FloatView logits_;  // kMaxLogitRows rows
   const ScratchArena scratch_, logits_memory_;
