@@ -63,11 +63,13 @@ struct LoadOptions {
   int threads = 0;            // 0: one per processor
   int64_t context = 0;        // tokens of a request, prompt included; 0: the model's, at most 4096
   std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
+  std::string kv = "f16";     // type of the KV cache; or f32
+  std::string isa = "auto";   // kernels to use, as scalar or avx2; the best here
   int parallel = 4;           // requests that are computed together, 1 to 256
   int queue = 64;             // requests that may wait beside them, at most 100000
   // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,
-  // context and mode, which must be as they are by default; the model's threads keep to its
-  // processors. Empty: none.
+  // context, mode, kv and isa, which must be as they are by default; the model's threads keep to
+  // its processors. Empty: none.
   std::string plan;
   // The FFNs' activation, of a file that does not say it: silu, relu, fatrelu[:T] or drelu. Empty:
   // what the file says, else silu. GGUF files that were converted from ReLU models say nothing of it.
@@ -83,6 +85,10 @@ struct LoadOptions {
   // Told, one sentence each and from any thread, of session files that cannot be used or written,
   // and of a model that may have another activation than the one that it runs with.
   std::function<void(const std::string& sentence)> on_warning;
+  // Told, while loading and from a thread of its own choice, how much was read of what must be. A
+  // model that does not fit is read in two parts, each from 0 to its own total. What it throws ends
+  // the loading, and passes on.
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> on_progress;
 };
 
 // How tokens are chosen. Values outside their ranges are refused with Error(kInvalidArgument).
@@ -164,8 +170,11 @@ struct GenerateResult {
 };
 
 // What a request tells, from the model's thread; must return soon and not throw: a request whose
-// on_token throws fails. Any may be empty.
+// on_prefill or on_token throws fails. Any may be empty.
 struct Listener {
+  // After every pass over the prompt: how many of its tokens are computed, those that were in the
+  // KV cache included. The last time they are all.
+  std::function<void(int64_t done_tokens, int64_t total_tokens)> on_prefill;
   // Where it is given: once, before on_token, with the scores of the prompt's tokens but the first,
   // as GenerateRequest::top_logprobs says. All of the prompt is computed then.
   std::function<void(std::vector<ScoredToken> scores)> on_prompt;
@@ -271,6 +280,35 @@ class ToolCallReader {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// Tells what a model thinks from what it answers, while it writes. How the answer is cut into
+// pieces changes nothing of the sum. White space at the borders of the thoughts, and before what
+// follows them, is part of neither. One thread.
+class ThinkingReader {
+ public:
+  explicit ThinkingReader(Thinking thinking);
+
+  struct Parts {
+    std::string thoughts;
+    std::string answer;
+  };
+  // What the next piece of an answer adds.
+  Parts Push(std::string_view text);
+  // The answer has ended, perhaps in its thoughts: what was held back.
+  Parts Finish();
+
+ private:
+  enum class State { kStart, kThinking, kBehind, kAnswer };
+
+  void Feed(char byte, Parts& parts);
+  void ShowThoughts(std::string_view text, Parts& parts);
+
+  Thinking marks_;
+  State state_;
+  std::string held_;  // that may be the beginning of a mark, with the white space before the first
+  std::string spaces_;  // of thoughts, after which more may follow
+  bool has_thoughts_ = false;
 };
 
 // A conversation as the model was trained to read it, ready for its answer.

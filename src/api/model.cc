@@ -30,6 +30,12 @@ EngineOptions ToEngine(const LoadOptions& options) {
   engine.threads = options.threads;
   engine.context = options.context;
   engine.activation = GivenOf(options);
+  engine.isa = options.isa;
+  if (options.kv != "f16" && options.kv != "f32") {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"kv"}, "type of the KV cache",
+                        "f16 or f32", "'" + Printable(options.kv) + "'");
+  }
+  engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
@@ -43,12 +49,14 @@ EngineOptions ToEngine(const LoadOptions& options) {
 void CheckPlanIsAlone(const LoadOptions& options) {
   const LoadOptions defaults;
   if (options.memory_bytes == defaults.memory_bytes && options.threads == defaults.threads &&
-      options.context == defaults.context && options.mode == defaults.mode) {
+      options.context == defaults.context && options.mode == defaults.mode &&
+      options.kv == defaults.kv && options.isa == defaults.isa) {
     return;
   }
   throw hearth::Error(
       hearth::ErrorCode::kInvalidArgument, Field{"plan"},
-      "it says how much memory, which threads, context and mode: give none of them");
+      "it says how much memory, which threads, context, mode, KV cache and kernels: give none of "
+      "them");
 }
 
 SamplingOptions ToEngine(const Sampling& sampling) {
@@ -123,6 +131,7 @@ BatchRequest ToEngine(GenerateRequest request, Listener listener) {
   batch.generate.sampling = ToEngine(request.sampling);
   batch.generate.stop = std::move(request.stop);
   batch.generate.top_logprobs = request.top_logprobs;
+  batch.generate.on_prefill = std::move(listener.on_prefill);
   if (listener.on_token) {
     batch.on_token = [tell = std::move(listener.on_token)](
                          std::string_view text, const std::vector<hearth::ScoredToken>& scores) {
@@ -139,6 +148,9 @@ BatchRequest ToEngine(GenerateRequest request, Listener listener) {
   return batch;
 }
 
+// Where a schema is wrong, for errors that are about nothing else.
+constexpr std::string_view kSchemaPlace = "JSON schema";
+
 // Null where answers may say anything.
 std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schema,
                                          const std::shared_ptr<const ToolFormat>& tools,
@@ -151,8 +163,9 @@ std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schem
   } catch (const hearth::Error& error) {
     // An error about tools names its own field.
     if (!schema || !error.field().empty()) throw;
-    const Error said = api::ToApi(error);
-    throw Error(said.code(), said.what(), "json_schema");
+    const bool says_so = error.where() == kSchemaPlace;
+    const std::string problem(says_so ? error.problem() : std::string_view(error.what()));
+    throw Error(api::ToApi(error).code(), "json_schema: " + problem, "json_schema");
   }
 }
 
@@ -170,14 +183,23 @@ std::vector<float> OfLengthOne(std::vector<float> vector) {
   return vector;
 }
 
+// Tokens of a pass, of which each request has one.
+constexpr int kMostParallel = 256;
+
 std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptions& engine,
                                       const LoadOptions& options) {
-  ChatFormatOf(options);  // a wrong one is told before anything is loaded
-  std::unique_ptr<Engine> loaded = Engine::Load(path, engine);
+  // What is wrong is told before anything is loaded.
+  ChatFormatOf(options);
+  if (options.parallel < 1 || options.parallel > kMostParallel) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"parallel"},
+                        "requests that are computed together",
+                        "1 to " + std::to_string(kMostParallel), std::to_string(options.parallel));
+  }
+  std::unique_ptr<Engine> loaded = Engine::Load(path, engine, options.on_progress);
   if (options.on_warning) {
     const GgufFile file = loaded->model().Reopen();
     const std::string doubt = ActivationWarning(path, FindActivationHint(file));
-    if (!doubt.empty()) options.on_warning(doubt + ": see LoadOptions::activation");
+    if (!doubt.empty()) options.on_warning(doubt + ": the option 'activation' says it");
     for (const std::string& warning : loaded->model().tokenizer().warnings()) {
       options.on_warning(warning);
     }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
 #include <filesystem>
@@ -126,6 +127,65 @@ TEST(ApiModelTest, AListenerThatThrowsEndsItsRequestAlone) {
   EXPECT_EQ(no_memory.get_future().get().error->code(), ErrorCode::kOutOfBudget);
   EXPECT_EQ(broken.get_future().get().error->code(), ErrorCode::kInternal);
   EXPECT_EQ(model.Generate(Story(model, 5)).outcome.generated.size(), 5u);
+}
+
+TEST(ApiModelTest, TellsHowFarLoadingIsAndEndsWhereThatThrows) {
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  Model::Load(Path(), {.threads = 2, .on_progress = [&](uint64_t done, uint64_t total) {
+                         told.emplace_back(done, total);
+                       }});
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back().first, told.back().second);
+  EXPECT_GT(told.back().second, uint64_t{1} << 20);
+  struct Mine {};
+  EXPECT_THROW(Model::Load(Path(), {.threads = 2, .on_progress = [](auto, auto) { throw Mine(); }}),
+               Mine);
+}
+
+TEST(ApiModelTest, TellsHowFarAPromptIsAndFailsWhereThatThrows) {
+  Model model = Model::Load(Path(), {.threads = 2});
+  GenerateRequest request = Story(model, 2);
+  while (request.prompt.size() < 300) request.prompt.push_back(request.prompt.back());
+  std::vector<std::pair<int64_t, int64_t>> told;
+  std::promise<Outcome> done, failed;
+  Listener listener;
+  listener.on_prefill = [&](int64_t some, int64_t all) { told.emplace_back(some, all); };
+  listener.on_done = [&](const Outcome& outcome) { done.set_value(outcome); };
+  model.Start({request}, {listener});
+  EXPECT_FALSE(done.get_future().get().error);
+  EXPECT_GE(told.size(), 2u) << "it takes more than one pass";
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), (std::pair<int64_t, int64_t>(300, 300)));
+  request.prompt[0] = request.prompt[1];  // nothing of it is known
+  listener.on_prefill = [](auto, auto) { throw std::runtime_error("x"); };
+  listener.on_done = [&](const Outcome& outcome) { failed.set_value(outcome); };
+  model.Start({request}, {listener});
+  const Outcome outcome = failed.get_future().get();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code(), ErrorCode::kInternal);
+  EXPECT_TRUE(outcome.generated.empty());
+  EXPECT_EQ(model.Generate(Story(model, 5)).outcome.generated.size(), 5u);
+}
+
+TEST(ApiModelTest, KvCacheAndKernelsCanBeChosen) {
+  const auto kv_bytes = [](const std::string& kv) {
+    return Model::Load(Path(), {.threads = 1, .context = 128, .kv = kv})
+        .stats()
+        .ledger.at("kv cache");
+  };
+  // All of it but the list of pages.
+  EXPECT_GT(static_cast<double>(kv_bytes("f32")), 1.99 * static_cast<double>(kv_bytes("f16")));
+  EXPECT_EQ(Model::Load(Path(), {.threads = 1, .isa = "scalar"}).info().instruction_set, "scalar");
+  for (const auto& [options, field] :
+       {std::pair<LoadOptions, std::string>{{.kv = "f8"}, "kv"}, {{.isa = "abacus"}, "isa"}}) {
+    try {
+      Model::Load(Path(), options);
+      ADD_FAILURE() << field;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.field(), field);
+    }
+  }
 }
 
 TEST(ApiModelTest, EmptyFunctionsAreNotCalled) {

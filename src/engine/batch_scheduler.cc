@@ -90,7 +90,7 @@ void BatchScheduler::Check(const BatchRequest& request) const {
   }
   ValidateSampling(request.generate.sampling);
   if (request.generate.max_tokens < 1) {
-    throw Error(ErrorCode::kInvalidArgument, "request", "tokens to generate", "at least 1",
+    throw Error(ErrorCode::kInvalidArgument, Field{"max_tokens"}, "value", "at least 1",
                 std::to_string(request.generate.max_tokens));
   }
 }
@@ -256,6 +256,7 @@ void BatchScheduler::Prefill() {
       counts_.prompt_tokens += request->rows;
       if (request->asked.wants_embedding) AddToEmbedding(*request, first_row);
       if (request->asked.on_prompt) ScorePrompt(*request, first_row);
+      if (!request->has_ended) TellPrefill(*request);
       first_row += request->rows;
     }
     TakeTokens(pass);
@@ -292,6 +293,14 @@ void BatchScheduler::TakeTokens(const Pass& pass) {
     }
   }
   take();
+}
+
+void BatchScheduler::TellPrefill(Request& request) {
+  if (!request.asked.generate.on_prefill) return;
+  const auto error = ErrorOf([&] {
+    request.asked.generate.on_prefill(request.kv.length(), request.outcome.prompt_tokens);
+  });
+  if (error) Fail(request, *error);
 }
 
 void BatchScheduler::EndPrompt(Request& request) {

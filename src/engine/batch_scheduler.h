@@ -64,6 +64,8 @@ struct BatchRequest {
   // likeliest as generate.top_logprobs says. All of the prompt is computed then, whatever is in the
   // cache.
   std::function<void(std::vector<ScoredToken> scores)> on_prompt;
+  // generate.on_prefill is called by Step after every pass over the prompt; where it throws, the
+  // request fails of that.
   // Called by Step, in this order: once for every token, perhaps without text where text is held
   // back, and once more at the end where something still was; and then, once, that it ended. Where
   // on_token throws, the request fails of that; on_done must not.
@@ -160,6 +162,7 @@ class BatchScheduler {
   void MakeRoom(int64_t pages);
   void LetGo(std::optional<PrefixCache::Entry> entry);
   void SaveAhead();
+  void TellPrefill(Request& request);
   void TakeTokens(const Pass& pass);
   void TakeToken(Request& request, std::span<const float> logits);
   static void ShowText(Request& request);

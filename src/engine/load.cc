@@ -89,7 +89,8 @@ void PlaceRows(const LoadChunk& chunk, std::span<const std::byte> stored, std::b
                converted);
 }
 
-// Reads all chunks on all threads; the calling thread reports progress between its own chunks.
+// Reads all chunks on all threads; the calling thread reports progress between its own chunks,
+// and the end.
 // The first error of any thread stops the others and is thrown here.
 class ParallelLoad {
  public:
@@ -122,6 +123,7 @@ class ParallelLoad {
     // What the ends of chunks share with bytes that are not loaded.
     if (source_.drops_cache()) source_.file().DropCached();
     if (error_) std::rethrow_exception(error_);
+    if (progress_) progress_(total_bytes_, total_bytes_);
   }
 
  private:

@@ -188,11 +188,11 @@ void GenerationExchange::AddParts(const std::vector<api::AnswerPart>& parts, Ans
 
 void GenerationExchange::AddText(Choice& choice, std::string text, bool at_end, Answer& to) {
   if (choice.thinking) {
-    ThinkingReader::Parts parts = choice.thinking->Push(text);
+    api::ThinkingReader::Parts parts = choice.thinking->Push(text);
     to.thoughts += parts.thoughts;
     text = std::move(parts.answer);
     if (at_end) {
-      const ThinkingReader::Parts rest = choice.thinking->Finish();
+      const api::ThinkingReader::Parts rest = choice.thinking->Finish();
       to.thoughts += rest.thoughts;
       text += rest.answer;
     }

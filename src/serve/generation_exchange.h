@@ -15,7 +15,6 @@
 #include "serve/metrics.h"
 #include "serve/reply.h"
 #include "serve/requests.h"
-#include "serve/thinking_reader.h"
 
 namespace hearth::serve {
 
@@ -64,9 +63,9 @@ class GenerationExchange : public Exchange,
     Answer answer;         // collected; of a stream what it has sent
     bool is_open = false;  // the stream has said so
     bool has_token = false;
-    int64_t tokens = 0;                         // generated, so far
-    std::optional<ThinkingReader> thinking;     // where it may think
-    std::optional<api::ToolCallReader> reader;  // where tools may be called
+    int64_t tokens = 0;                           // generated, so far
+    std::optional<api::ThinkingReader> thinking;  // where it may think
+    std::optional<api::ToolCallReader> reader;    // where tools may be called
     Clock::time_point last_token;
   };
 

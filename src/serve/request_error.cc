@@ -47,7 +47,10 @@ RequestError Overloaded() {
 RequestError FromModel(const api::Error& error, std::string_view text_field) {
   std::string words = error.what();
   std::string field = error.field();
-  if (field == "json_schema") field = "response_format";
+  if (field == "json_schema") {
+    words.replace(0, field.size(), "JSON schema");
+    field = "response_format";
+  }
   if (field == "prompt" && field != text_field) {
     words.replace(0, field.size(), text_field);
     field = text_field;

@@ -16,26 +16,31 @@ Load the model in the child, or start processes with multiprocessing's "spawn".
 import importlib.metadata
 
 from ._errors import Error, ErrorCode
-from ._generation import Generation
+from ._generation import AsyncGeneration, Generation
 from ._model import Model
 from ._session import Session
-from ._types import (ChatPrompt, Message, ModelInfo, Result, Sampling, ScoredToken, Stats,
-                     TokenScore)
+from ._types import (ChatPrompt, GenerateOptions, Message, ModelInfo, Result, Sampling,
+                     SamplingOptions, ScoredToken, Stats, TokenScore, Tool, ToolCall)
 
 __version__ = importlib.metadata.version("hearth-llm")
 
 __all__ = [
+    "AsyncGeneration",
     "ChatPrompt",
     "Error",
     "ErrorCode",
+    "GenerateOptions",
     "Generation",
     "Message",
     "Model",
     "ModelInfo",
     "Result",
     "Sampling",
+    "SamplingOptions",
     "ScoredToken",
     "Session",
     "Stats",
     "TokenScore",
+    "Tool",
+    "ToolCall",
 ]

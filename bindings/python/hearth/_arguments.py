@@ -5,6 +5,7 @@ Wrong types are TypeErrors, wrong values Errors; both name the parameter and rep
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import operator
@@ -33,7 +34,7 @@ def _wrong_type(name: str, expected: str, value: object) -> TypeError:
 
 
 def _refused(name: str, problem: str) -> Error:
-    return Error(f"{name}: {problem}", ErrorCode.INVALID_ARGUMENT)
+    return Error(f"{name}: {problem}", ErrorCode.INVALID_ARGUMENT, name)
 
 
 def whole(value: object, name: str, bounds: tuple[int, int]) -> int:
@@ -92,15 +93,11 @@ def stop_texts(stop: object) -> list[bytes]:
     return [text(one, "stop") for one in each(stop, "stop", "a list of texts")]
 
 
-def messages(conversation: object) -> list[tuple[bytes, bytes]]:
-    pairs = []
-    for message in each(conversation, "messages", "a list of messages"):
-        if not isinstance(message, Mapping):
-            raise _wrong_type("messages", "a role and a content in each", message)
-        if "role" not in message or "content" not in message:
-            raise _refused("messages", "each needs a role and a content")
-        pairs.append((text(message["role"], "role"), text(message["content"], "content")))
-    return pairs
+def function(value: object, name: str) -> Any:
+    """What can be called, or None."""
+    if value is not None and not callable(value):
+        raise _wrong_type(name, "a function", value)
+    return value
 
 
 def path(value: object, name: str) -> bytes:
@@ -116,7 +113,11 @@ def path(value: object, name: str) -> bytes:
     return encoded
 
 
-def memory_bytes(size: object) -> int:
+def optional_path(value: object, name: str) -> bytes:
+    return b"" if value is None else path(value, name)
+
+
+def size_in_bytes(size: object, name: str) -> int:
     """Of a number, or of "2.5G"; 0 of None."""
     if size is None:
         return 0
@@ -125,20 +126,21 @@ def memory_bytes(size: object) -> int:
         scaled = math.ldexp(float(match[1]), _SHIFTS[(match[2] or "").upper()]) if match else 0.0
         count = int(scaled) if scaled <= _MOST_MEMORY else 0
     elif isinstance(size, bool):
-        raise _wrong_type("memory", "bytes, or a size like '2.5G'", size)
+        raise _wrong_type(name, "bytes, or a size like '2.5G'", size)
     else:
-        count = whole(size, "memory", INT64)
+        count = whole(size, name, INT64)
     if not 0 < count <= _MOST_MEMORY:
-        raise _refused("memory", "expected bytes, or a size like '2.5G'")
+        raise _refused(name, "expected bytes, or a size like '2.5G'")
     return count
 
 
-def sampling(chosen: object) -> dict[str, Any]:
-    """The fields of a Sampling."""
+def sampling(chosen: object, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a Sampling, where they were not given by name."""
     if chosen is None:
         chosen = Sampling()
     if not isinstance(chosen, Sampling):
         raise _wrong_type("sampling", "hearth.Sampling", chosen)
+    chosen = dataclasses.replace(chosen, **given)
     if not isinstance(chosen.logit_bias, Mapping):
         raise _wrong_type("logit_bias", "a mapping of token ids", chosen.logit_bias)
     fields: dict[str, Any] = {
@@ -152,12 +154,40 @@ def sampling(chosen: object) -> dict[str, Any]:
     return fields
 
 
+def json_text(document: object, name: str) -> bytes:
+    """A mapping as JSON."""
+    if not isinstance(document, Mapping):
+        raise _wrong_type(name, "a mapping", document)
+    try:
+        return text(json.dumps(document), name)
+    except (TypeError, ValueError, RecursionError):
+        raise _refused(name, "it is no JSON document") from None
+
+
 def json_schema(schema: object) -> bytes | None:
     if schema is None:
         return None
     if isinstance(schema, Mapping):
-        try:
-            schema = json.dumps(schema)
-        except (TypeError, ValueError, RecursionError):
-            raise _refused("json_schema", "it is no JSON document") from None
+        return json_text(schema, "json_schema")
     return text(schema, "json_schema")
+
+
+_SAMPLING = {field.name for field in dataclasses.fields(Sampling)}
+
+
+def request(options: Mapping[str, Any]) -> dict[str, Any]:
+    """GenerateOptions, as the native part takes them; a name that is none of them is a TypeError."""
+    rest = dict(options)
+    given = {name: rest.pop(name) for name in options if name in _SAMPLING}
+    top_logprobs = rest.pop("top_logprobs", None)
+    checked = {
+        "max_tokens": whole(rest.pop("max_tokens", 256), "max_tokens", INT64),
+        "sampling": sampling(rest.pop("sampling", None), given),
+        "stop": stop_texts(rest.pop("stop", ())),
+        "top_logprobs": (None if top_logprobs is None
+                         else whole(top_logprobs, "top_logprobs", INT32)),
+        "json_schema": json_schema(rest.pop("json_schema", None)),
+        "tells_progress": function(rest.pop("progress", None), "progress") is not None}
+    if rest:
+        raise TypeError(f"there is no argument {next(iter(rest))!r}")
+    return checked

@@ -31,11 +31,16 @@ class ErrorCode(enum.Enum):
 
 
 class Error(Exception):
-    """One sentence that says what went wrong, and its kind in `code`."""
+    """One sentence that says what went wrong, and its kind in `code`.
 
-    def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL) -> None:
-        super().__init__(message, code)
+    `field` is the argument that it is about, as it is called here ("top_p", "prompt",
+    "messages[1].content"), with which the sentence begins; empty where it is about none.
+    """
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL, field: str = "") -> None:
+        super().__init__(message, code, field)
         self.code = code
+        self.field = field
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import atexit
 import os
+import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import _arguments, _native
+from . import _arguments, _conversation, _native
 from ._arguments import INT32, INT64
-from ._generation import Generation
-from ._types import ChatPrompt, Message, ModelInfo, Sampling, Stats
+from ._generation import AsyncGeneration, Generation
+from ._types import ChatPrompt, GenerateOptions, Message, ModelInfo, Stats, Tool
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Mode = Literal["auto", "dense", "gated", "predicted"]
+ToolChoice = str | Mapping[str, Any]
 
 
 class Model:
@@ -27,42 +32,61 @@ class Model:
     threads    that compute; 0: one per processor
     context    tokens of a request, prompt included; 0: the model's, at most 4096
     mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
+    kv         type of the KV cache: "f16" or "f32"
+    isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
     activation of a file that does not say its FFNs': "silu", "relu", "fatrelu", "fatrelu:0.01" or
                "drelu"; None: what the file says, else SiLU
     chat_format how chats become prompts: "chatml", "llama-2", "llama-3", "mistral" or "zephyr";
                None: by the model's own template
     plan       a file that `hearth plan` wrote for this model on this machine; it says memory,
-               threads, context and mode
+               threads, context, mode, kv and isa
     parallel   requests that are computed together, 1 to 256
     queue      requests that may wait beside them; further ones raise Error with ErrorCode.BUSY
+    session_folder a folder for what leaves the KV cache, so that a text that is continued, after a
+               restart too, is not computed again; None: none. One model may use it at a time
+    session_limit the most that its files take, in bytes or as "4G"
+    progress   called while it loads, with the bytes that were read and all of them; a model that
+               does not fit is read in two parts, each from 0. What it raises ends the loading
 
     Loading and all methods raise Error. They may be called from any thread; while they compute or
     wait, other Python threads run. Close it, or use it in a `with` block, to give the memory back at a
     time of your choice; models that are still open are closed when the interpreter exits. It refuses
-    to work in a forked child.
+    to work in a forked child. Ctrl-C ends the loading. What is doubtful about a model, or its session
+    folder, is a UserWarning.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
+                 kv: Literal["f16", "f32"] = "f16", isa: str = "auto",
                  activation: str | None = None, chat_format: str | None = None,
-                 plan: str | os.PathLike[str] | None = None, parallel: int = 4,
-                 queue: int = 64) -> None:
-        self._native = _native.Model(
-            _arguments.path(path, "path"), memory_bytes=_arguments.memory_bytes(memory),
-            threads=_arguments.whole(threads, "threads", INT32),
-            context=_arguments.whole(context, "context", INT64),
-            mode=_arguments.text(mode, "mode"),
-            parallel=_arguments.whole(parallel, "parallel", INT32),
-            queue=_arguments.whole(queue, "queue", INT32),
-            plan=b"" if plan is None else _arguments.path(plan, "plan"),
-            activation=b"" if activation is None else _arguments.text(activation, "activation"),
-            chat_format=b"" if chat_format is None else _arguments.text(chat_format, "chat_format"))
+                 plan: str | os.PathLike[str] | None = None, parallel: int = 4, queue: int = 64,
+                 session_folder: str | os.PathLike[str] | None = None,
+                 session_limit: int | str = "4G",
+                 progress: Callable[[int, int], object] | None = None) -> None:
+        self._native = _native.Model(_arguments.path(path, "path"), {
+            "memory": _arguments.size_in_bytes(memory, "memory"),
+            "threads": _arguments.whole(threads, "threads", INT32),
+            "context": _arguments.whole(context, "context", INT64),
+            "mode": _arguments.text(mode, "mode"),
+            "kv": _arguments.text(kv, "kv"),
+            "isa": _arguments.text(isa, "isa"),
+            "parallel": _arguments.whole(parallel, "parallel", INT32),
+            "queue": _arguments.whole(queue, "queue", INT32),
+            "plan": _arguments.optional_path(plan, "plan"),
+            "activation": b"" if activation is None else _arguments.text(activation, "activation"),
+            "chat_format": (b"" if chat_format is None
+                            else _arguments.text(chat_format, "chat_format")),
+            "session_folder": _arguments.optional_path(session_folder, "session_folder"),
+            "session_limit": _arguments.size_in_bytes(session_limit, "session_limit"),
+        }, _arguments.function(progress, "progress"))
         self._info = ModelInfo(**self._native.info())
         _open_models.add(self)
+        self._warn()
 
     def close(self) -> None:
         """Ends what is under way and frees the memory; again without effect."""
         self._native.close()
+        self._warn()
 
     def __enter__(self) -> Model:
         return self
@@ -96,38 +120,63 @@ class Model:
         """Bytes that a token stands for; may be part of a character."""
         return self._native.token_bytes(_arguments.whole(id, "token id", INT32))
 
-    def encode_chat(self, messages: Iterable[Message]) -> ChatPrompt:
-        """A conversation in the model's own chat template."""
-        tokens, stop = self._native.encode_chat(_arguments.messages(messages))
-        return ChatPrompt(tuple(tokens), tuple(stop))
+    def encode_chat(self, messages: Iterable[Message], *, tools: Iterable[Tool] = (),
+                    tool_choice: ToolChoice = "auto", parallel_tool_calls: bool = True,
+                    chat_template_kwargs: Mapping[str, Any] | None = None) -> ChatPrompt:
+        """A conversation in the model's own chat template, as `chat` would answer it."""
+        return self._encoder(messages, tools, tool_choice, parallel_tool_calls,
+                             chat_template_kwargs)()
 
-    def generate(self, prompt: str | Sequence[int], *, max_tokens: int = 256,
-                 sampling: Sampling | None = None, stop: Sequence[str] = (),
-                 top_logprobs: int | None = None,
-                 json_schema: str | Mapping[str, Any] | None = None) -> Generation:
-        """Starts to continue a text, or tokens, and returns what streams it.
+    def generate(self, prompt: str | Sequence[int] | ChatPrompt,
+                 **options: Unpack[GenerateOptions]) -> Generation:
+        """Starts to continue a text, tokens, or a conversation, and returns what streams it.
 
-        max_tokens     at most; the context may end earlier
+        max_tokens     at most (256); the context may end earlier
         stop           texts to end at, which are not part of the answer
         top_logprobs   scores of every token, and of so many of the likeliest (at most 1000), in the
                        result
         json_schema    only documents of this JSON Schema are generated; of "": any JSON object
+        progress       called with the prompt's tokens that are computed and all of them, while the
+                       generation is waited for; what it raises ends it
+        temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, frequency_penalty,
+        presence_penalty, logit_bias, seed: the fields of Sampling
+        sampling       a Sampling, for what of that is not given by name
         """
-        tokens = self._tokens_of(prompt, "prompt")
-        return Generation(self, self._start(tokens, max_tokens, sampling, stop, top_logprobs,
-                                            json_schema))
+        return Generation(self, self._starter(prompt, options)(), options.get("progress"))
 
-    def chat(self, messages: Iterable[Message], *, max_tokens: int = 256,
-             sampling: Sampling | None = None, stop: Sequence[str] = (),
-             top_logprobs: int | None = None,
-             json_schema: str | Mapping[str, Any] | None = None) -> Generation:
-        """Starts an answer to a conversation, which `encode_chat` encodes; else as `generate`.
+    def agenerate(self, prompt: str | Sequence[int] | ChatPrompt,
+                  **options: Unpack[GenerateOptions]) -> AsyncGeneration:
+        """As `generate`, for asyncio: what `async for` streams, and `await` waits for."""
+        return AsyncGeneration(self, self._starter(prompt, options), options.get("progress"))
 
-        What was said before is usually found in the KV cache, so that only what is new costs time.
+    def chat(self, messages: Iterable[Message], *, tools: Iterable[Tool] = (),
+             tool_choice: ToolChoice = "auto", parallel_tool_calls: bool = True,
+             chat_template_kwargs: Mapping[str, Any] | None = None,
+             **options: Unpack[GenerateOptions]) -> Generation:
+        """Starts an answer to a conversation; else as `generate`.
+
+        tools          functions that the model may ask for; the result's `tool_calls` has the calls
+        tool_choice    "auto": as it likes; "none"; "required": it must call one; or the name of the
+                       one that it must call. What it must call keeps to the tool's parameters
+        parallel_tool_calls  an answer may have several calls
+        chat_template_kwargs further variables of the template, as enable_thinking
+
+        Call what it asks for, and go on with the result's `message` and, for each call, a message
+        {"role": "tool", "tool_call_id": call.id, "content": ...}. What was said before is usually
+        found in the KV cache, so that only what is new costs time.
         """
-        prompt = self.encode_chat(messages)
-        return Generation(self, self._start(prompt.tokens, max_tokens, sampling, stop, top_logprobs,
-                                            json_schema, prompt.stop))
+        start = self._chat_starter(self._encoder(messages, tools, tool_choice, parallel_tool_calls,
+                                                 chat_template_kwargs), options)
+        return Generation(self, start(), options.get("progress"))
+
+    def achat(self, messages: Iterable[Message], *, tools: Iterable[Tool] = (),
+              tool_choice: ToolChoice = "auto", parallel_tool_calls: bool = True,
+              chat_template_kwargs: Mapping[str, Any] | None = None,
+              **options: Unpack[GenerateOptions]) -> AsyncGeneration:
+        """As `chat`, for asyncio: what `async for` streams, and `await` waits for."""
+        start = self._chat_starter(self._encoder(messages, tools, tool_choice, parallel_tool_calls,
+                                                 chat_template_kwargs), options)
+        return AsyncGeneration(self, start, options.get("progress"))
 
     def embed(self, text: str | Sequence[int]) -> list[float]:
         """The last hidden states, pooled as the model's file says (else their mean), of length 1."""
@@ -143,23 +192,52 @@ class Model:
             return self._native.tokenize_for_embedding(_arguments.text(text, name))
         return _arguments.token_ids(text, name, "a text or token ids")
 
-    def _tokens_of(self, prompt: str | Sequence[int], name: str, *,
-                   as_prompt: bool = True) -> list[int]:
+    def _reader(self, prompt: str | Sequence[int], *,
+                as_prompt: bool = True) -> Callable[[], list[int]]:
+        """Checks a prompt; what it returns makes tokens of it."""
         if isinstance(prompt, str):
-            return self._native.tokenize(_arguments.text(prompt, name), as_prompt)
-        return _arguments.token_ids(prompt, name, "a text or token ids")
+            text = _arguments.text(prompt, "prompt")
+            return lambda: self._native.tokenize(text, as_prompt)
+        tokens = _arguments.token_ids(prompt, "prompt", "a text or token ids")
+        return lambda: tokens
 
-    def _start(self, tokens: Sequence[int], max_tokens: int, sampling: Sampling | None,
-               stop: Sequence[str], top_logprobs: int | None,
-               json_schema: str | Mapping[str, Any] | None,
-               template_stop: Sequence[str] = ()) -> _native.Stream:
-        return self._native.start(
-            tokens, max_tokens=_arguments.whole(max_tokens, "max_tokens", INT64),
-            sampling=_arguments.sampling(sampling),
-            stop=[*_arguments.stop_texts(template_stop), *_arguments.stop_texts(stop)],
-            top_logprobs=(None if top_logprobs is None
-                          else _arguments.whole(top_logprobs, "top_logprobs", INT32)),
-            json_schema=_arguments.json_schema(json_schema))
+    def _encoder(self, messages: Iterable[Message], tools: Iterable[Tool], tool_choice: ToolChoice,
+                 parallel_tool_calls: bool,
+                 chat_template_kwargs: Mapping[str, Any] | None) -> Callable[[], ChatPrompt]:
+        """Checks a conversation; what it returns encodes it."""
+        checked = _conversation.messages(messages)
+        chosen = _conversation.tool_options(tools, tool_choice, parallel_tool_calls)
+        variables = _conversation.template_variables(chat_template_kwargs)
+
+        def encode() -> ChatPrompt:
+            tokens, stop, form = self._native.encode_chat(checked, chosen, variables)
+            return ChatPrompt(tuple(tokens), tuple(stop), form)
+
+        return encode
+
+    def _starter(self, prompt: str | Sequence[int] | ChatPrompt,
+                 options: GenerateOptions) -> Callable[[], _native.Stream]:
+        """Checks a request; what it returns starts it."""
+        if isinstance(prompt, ChatPrompt):
+            return self._chat_starter(lambda: prompt, options)
+        request = _arguments.request(options)
+        read = self._reader(prompt)
+        return lambda: self._native.start(read(), request, _native.AnswerForm())
+
+    def _chat_starter(self, encode: Callable[[], ChatPrompt],
+                      options: GenerateOptions) -> Callable[[], _native.Stream]:
+        request = _arguments.request(options)
+
+        def start() -> _native.Stream:
+            prompt = encode()
+            stop = [*_arguments.stop_texts(prompt.stop), *request["stop"]]
+            return self._native.start(prompt.tokens, {**request, "stop": stop}, prompt._form)
+
+        return start
+
+    def _warn(self) -> None:
+        for sentence in self._native.take_warnings():
+            warnings.warn(sentence, stacklevel=3)
 
 
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from . import _arguments
 from ._errors import Error, ErrorCode
-from ._generation import Generation
+from ._generation import AsyncGeneration, Generation
 from ._model import Model
-from ._types import Result, Sampling
+from ._native import AnswerForm, Stream
+from ._types import GenerateOptions, Result
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Session:
@@ -22,7 +27,7 @@ class Session:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._history: tuple[int, ...] = ()
-        self._current: weakref.ref[Generation] | None = None
+        self._current: weakref.ref[Generation | AsyncGeneration] | None = None
         self._turn = object()  # another one for each generation
         self._is_cancelled = False
 
@@ -41,34 +46,50 @@ class Session:
         self._turn = object()
         self._history = self._history[:max(length, 0)]
 
-    def generate(self, prompt: str | Sequence[int] = (), *, max_tokens: int = 256,
-                 sampling: Sampling | None = None, stop: Sequence[str] = (),
-                 top_logprobs: int | None = None,
-                 json_schema: str | Mapping[str, Any] | None = None) -> Generation:
+    def generate(self, prompt: str | Sequence[int] = (),
+                 **options: Unpack[GenerateOptions]) -> Generation:
         """Adds the prompt and generates as `Model.generate` does; what comes is added too.
 
         Both are added when the generation is iterated to its end, closed, or asked for its
         `result()`; one that fails or is dropped adds nothing. One at a time.
         """
+        start, keep = self._begin(prompt, options)
+        generation = Generation(self._model, start(), options.get("progress"), keep)
+        self._current = weakref.ref(generation)
+        if self._is_cancelled:  # while it was started
+            generation.cancel()
+        return generation
+
+    def agenerate(self, prompt: str | Sequence[int] = (),
+                  **options: Unpack[GenerateOptions]) -> AsyncGeneration:
+        """As `generate`, for asyncio."""
+        start, keep = self._begin(prompt, options)
+        generation = AsyncGeneration(self._model, start, options.get("progress"), keep)
+        self._current = weakref.ref(generation)
+        return generation
+
+    def _begin(self, prompt: str | Sequence[int], options: GenerateOptions
+               ) -> tuple[Callable[[], Stream], Callable[[Result], None]]:
+        """What starts a generation, and what keeps its result."""
         self._refuse_while_generating()
         self._is_cancelled = False
-        added = self._model._tokens_of(prompt, "prompt", as_prompt=not self._history)
-        tokens = (*self._history, *added)
-
+        request = _arguments.request(options)
+        history = self._history
+        read = self._model._reader(prompt, as_prompt=not history)
         self._turn = turn = object()
+        tokens = history
+
+        def start() -> Stream:
+            nonlocal tokens
+            tokens = (*history, *read())
+            return self._model._native.start(tokens, request, AnswerForm())
 
         def keep(result: Result) -> None:
             if self._turn is turn:
                 # The last token of a full context is not remembered.
                 self._history = (*tokens, *result.tokens)[:self._model.info.context]
 
-        generation = Generation(
-            self._model,
-            self._model._start(tokens, max_tokens, sampling, stop, top_logprobs, json_schema), keep)
-        self._current = weakref.ref(generation)
-        if self._is_cancelled:  # while it was started
-            generation.cancel()
-        return generation
+        return start, keep
 
     def cancel(self) -> None:
         """Ends what it generates, within one token; from any thread. Else without effect."""

@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
-FinishReason = Literal["stop", "length", "cancelled"]
+from ._errors import Error, ErrorCode
+from ._native import AnswerForm
+
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 
 
-class Message(TypedDict):
+class CalledFunction(TypedDict):
+    """What a call of a message calls."""
+
+    name: str
+    arguments: str
+    """JSON"""
+
+
+class MessageToolCall(TypedDict):
+    """A call in a message of an assistant, as in the OpenAI API."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class _Role(TypedDict):
+    role: str
+    """"system", "user", "assistant" or "tool\""""
+
+
+class Message(_Role, total=False):
     """A part of a conversation, as in the OpenAI API."""
 
-    role: str
-    """"system", "user" or "assistant\""""
-    content: str
+    content: str | None
+    """what was said; an assistant that calls tools need not have said anything"""
+    tool_calls: list[MessageToolCall]
+    """of an assistant"""
+    tool_call_id: str
+    """of a tool: the call that this is the result of"""
+    reasoning_content: str
+    """of an assistant: what it thought before, which some templates show"""
+
+
+class _FunctionName(TypedDict):
+    name: str
+    """1 to 64 letters, digits, "_" and "-\""""
+
+
+class Function(_FunctionName, total=False):
+    """What a tool does."""
+
+    description: str
+    parameters: Mapping[str, Any]
+    """a JSON Schema of an object; none: it takes nothing"""
+    strict: bool
+    """arguments keep to the schema even where no call is forced"""
+
+
+class Tool(TypedDict):
+    """A function that the model may ask for, as in the OpenAI API."""
+
+    type: Literal["function"]
+    function: Function
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +95,62 @@ class Sampling:
     """the same seed gives the same tokens"""
 
 
+class SamplingOptions(TypedDict, total=False):
+    """The fields of Sampling, as arguments by name."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    repetition_window: int
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float]
+    seed: int
+
+
+class GenerateOptions(SamplingOptions, total=False):
+    """Arguments by name of all that generates."""
+
+    sampling: Sampling
+    """how tokens are chosen, where no argument of that name says otherwise"""
+    max_tokens: int
+    """at most (256); the context may end earlier"""
+    stop: Sequence[str]
+    """texts to end at, which are not part of the answer"""
+    top_logprobs: int | None
+    """scores of every token, and of so many of the likeliest (at most 1000), in the result"""
+    json_schema: str | Mapping[str, Any] | None
+    """only documents of this JSON Schema are generated; of "": any JSON object"""
+    progress: Callable[[int, int], object] | None
+    """called with the prompt's tokens that are computed and all of them, while the generation is
+    waited for; what it raises ends the generation"""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A function that the model asks for."""
+
+    id: str
+    """names the call, for its result"""
+    name: str
+    arguments_json: str
+    """as the model wrote them; may be malformed, unless a call was forced or the tool is strict"""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name. Raises Error (CORRUPT) where they are no JSON object."""
+        try:
+            parsed = json.loads(self.arguments_json)
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise Error(f"the model called {self.name!r} with arguments that are no JSON object",
+                        ErrorCode.CORRUPT)
+        return parsed
+
+
 @dataclass(frozen=True)
 class TokenScore:
     """A token and the natural logarithm of its probability, before any option of Sampling."""
@@ -64,7 +172,9 @@ class Result:
     """A generation that has ended."""
 
     text: str
+    """without thoughts and calls"""
     finish_reason: FinishReason
+    """"tool_calls": it stopped to have tools called"""
     prompt_tokens: int
     reused_tokens: int
     """of the prompt, which were in the KV cache already"""
@@ -78,6 +188,23 @@ class Result:
     """from there to the first token"""
     decode_ms: float
     """from there to the end"""
+    reasoning: str = ""
+    """what it thought before it answered a conversation"""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """in a conversation with tools"""
+
+    @property
+    def message(self) -> Message:
+        """The answer as a message, to go on with the conversation."""
+        message: Message = {"role": "assistant", "content": self.text}
+        if self.reasoning:
+            message["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function",
+                 "function": {"name": call.name, "arguments": call.arguments_json}}
+                for call in self.tool_calls]
+        return message
 
 
 @dataclass(frozen=True)
@@ -87,6 +214,7 @@ class ChatPrompt:
     tokens: tuple[int, ...]
     stop: tuple[str, ...]
     """texts that an answer ends at, even without an end token"""
+    _form: AnswerForm = field(default_factory=AnswerForm, repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

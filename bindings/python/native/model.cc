@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "loading.h"
 #include "text.h"
 #include "without_gil.h"
 
@@ -10,19 +11,26 @@ namespace {
 
 namespace py = pybind11;
 
-std::unique_ptr<NativeModel> Load(const std::string& path, uint64_t memory_bytes, int threads,
-                                  int64_t context, const std::string& mode, int parallel, int queue,
-                                  const std::string& plan, const std::string& activation,
-                                  const std::string& chat_format) {
-  return std::make_unique<NativeModel>(path, api::LoadOptions{.memory_bytes = memory_bytes,
-                                                              .threads = threads,
-                                                              .context = context,
-                                                              .mode = mode,
-                                                              .parallel = parallel,
-                                                              .queue = queue,
-                                                              .plan = plan,
-                                                              .activation = activation,
-                                                              .chat_format = chat_format});
+// Options are those of hearth.Model, in a dictionary.
+std::unique_ptr<NativeModel> Load(const std::string& path, const py::dict& options,
+                                  const py::object& progress) {
+  const auto text = [&](const char* name) { return options[name].cast<std::string>(); };
+  return std::make_unique<NativeModel>(
+      path,
+      api::LoadOptions{.memory_bytes = options["memory"].cast<uint64_t>(),
+                       .threads = options["threads"].cast<int>(),
+                       .context = options["context"].cast<int64_t>(),
+                       .mode = text("mode"),
+                       .kv = text("kv"),
+                       .isa = text("isa"),
+                       .parallel = options["parallel"].cast<int>(),
+                       .queue = options["queue"].cast<int>(),
+                       .plan = text("plan"),
+                       .activation = text("activation"),
+                       .chat_format = text("chat_format"),
+                       .session_folder = text("session_folder"),
+                       .session_limit_bytes = options["session_limit"].cast<uint64_t>()},
+      progress);
 }
 
 // Arguments are those of hearth.Sampling, in a dictionary.
@@ -41,26 +49,68 @@ api::Sampling ToSampling(const py::dict& from) {
           .seed = from["seed"].cast<uint64_t>()};
 }
 
+// Options are those of hearth.Model.generate, in a dictionary.
 std::unique_ptr<Stream> StartOf(const NativeModel& model, std::vector<api::TokenId> prompt,
-                                int64_t max_tokens, const py::dict& sampling,
-                                std::vector<std::string> stop, std::optional<int> top_logprobs,
-                                std::optional<std::string> json_schema) {
+                                const py::dict& options, const AnswerForm& form) {
   api::GenerateRequest request;
   request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.sampling = ToSampling(sampling);
-  request.stop = std::move(stop);
-  request.top_logprobs = top_logprobs;
-  request.json_schema = std::move(json_schema);
-  return model.Start(std::move(request));
+  request.max_tokens = options["max_tokens"].cast<int64_t>();
+  request.sampling = ToSampling(options["sampling"]);
+  request.stop = options["stop"].cast<std::vector<std::string>>();
+  request.top_logprobs = options["top_logprobs"].cast<std::optional<int>>();
+  request.json_schema = options["json_schema"].cast<std::optional<std::string>>();
+  return model.Start(std::move(request), form, options["tells_progress"].cast<bool>());
+}
+
+api::ToolOptions ToTools(const py::dict& from) {
+  api::ToolOptions options = {.tools = {},
+                              .must_call = from["must_call"].cast<bool>(),
+                              .function = from["function"].cast<std::string>(),
+                              .parallel = from["parallel"].cast<bool>()};
+  for (const py::handle tool : from["tools"]) {
+    options.tools.push_back({.name = tool["name"].cast<std::string>(),
+                             .description = tool["description"].cast<std::string>(),
+                             .parameters = tool["parameters"].cast<std::string>(),
+                             .strict = tool["strict"].cast<bool>()});
+  }
+  return options;
+}
+
+api::ChatMessage ToMessage(const py::handle& from) {
+  api::ChatMessage message = {.role = from["role"].cast<std::string>(),
+                              .content = from["content"].cast<std::string>(),
+                              .tool_call_id = from["tool_call_id"].cast<std::string>(),
+                              .reasoning = from["reasoning_content"].cast<std::string>()};
+  for (const py::handle call : from["tool_calls"]) {
+    message.tool_calls.push_back({.id = call["id"].cast<std::string>(),
+                                  .name = call["name"].cast<std::string>(),
+                                  .arguments = call["arguments"].cast<std::string>()});
+  }
+  return message;
+}
+
+// (tokens, stop texts, how the answer is read)
+py::tuple EncodeChatOf(const NativeModel& model, const py::list& messages, const py::dict& tools,
+                       const std::string& variables) {
+  std::vector<api::ChatMessage> conversation;
+  for (const py::handle message : messages) conversation.push_back(ToMessage(message));
+  const api::ChatPrompt prompt = model.EncodeChat(conversation, ToTools(tools), variables);
+  py::list stop;
+  for (const std::string& text : prompt.stop) stop.append(ToStr(text));
+  return py::make_tuple(prompt.tokens, stop, AnswerForm{prompt.tools, prompt.thinking});
 }
 
 }  // namespace
 
-NativeModel::NativeModel(const std::string& path, const api::LoadOptions& options)
-    : model_(WithoutGil(
-          [&] { return std::make_shared<api::Model>(api::Model::Load(path, options)); })),
-      owner_(getpid()) {}
+NativeModel::NativeModel(const std::string& path, api::LoadOptions options,
+                         const py::object& progress)
+    : owner_(getpid()) {
+  options.on_warning = [warnings = warnings_](const std::string& sentence) {
+    const std::lock_guard lock(warnings->mutex);
+    warnings->sentences.push_back(sentence);
+  };
+  model_ = LoadModel(path, std::move(options), progress);
+}
 
 NativeModel::~NativeModel() { Close(); }
 
@@ -85,6 +135,15 @@ std::shared_ptr<api::Model> NativeModel::Get() const {
     throw api::Error(api::ErrorCode::kInvalidArgument, "the model is closed");
   }
   return model_;
+}
+
+py::list NativeModel::TakeWarnings() const {
+  py::list taken;
+  const std::lock_guard lock(warnings_->mutex);
+  for (const std::string& sentence : std::exchange(warnings_->sentences, {})) {
+    taken.append(ToStr(sentence));
+  }
+  return taken;
 }
 
 py::dict NativeModel::Info() const {
@@ -156,29 +215,33 @@ std::string NativeModel::Detokenize(const std::vector<api::TokenId>& tokens) con
   return WithoutGil([&] { return model->Detokenize(tokens); });
 }
 
-std::pair<std::vector<api::TokenId>, std::vector<std::string>> NativeModel::EncodeChat(
-    const std::vector<std::pair<std::string, std::string>>& messages) const {
+api::ChatPrompt NativeModel::EncodeChat(const std::vector<api::ChatMessage>& messages,
+                                        const api::ToolOptions& tools,
+                                        const std::string& variables) const {
   const auto model = Get();
-  api::ChatPrompt prompt = WithoutGil([&] {
-    std::vector<api::ChatMessage> conversation;
-    for (const auto& [role, content] : messages) conversation.push_back({role, content});
-    return model->EncodeChat(conversation);
-  });
-  return {std::move(prompt.tokens), std::move(prompt.stop)};
+  return WithoutGil([&] { return model->EncodeChat(messages, tools, variables); });
 }
 
-std::unique_ptr<Stream> NativeModel::Start(api::GenerateRequest request) const {
+std::unique_ptr<Stream> NativeModel::Start(api::GenerateRequest request, const AnswerForm& form,
+                                           bool tells_progress) const {
+  request.tools = form.tools;
+  request.thinking = form.thinking;
   const auto model = Get();
   auto mailbox = std::make_shared<Mailbox>();
   api::Ticket ticket = WithoutGil([&] {
     api::Listener listener;
+    if (tells_progress) {
+      listener.on_prefill = [mailbox](int64_t done, int64_t total) {
+        mailbox->PutProgress(done, total);
+      };
+    }
     listener.on_token = [mailbox](std::string_view text, std::vector<api::ScoredToken> scores) {
       mailbox->PutText(text, std::move(scores));
     };
     listener.on_done = [mailbox](const api::Outcome& outcome) { mailbox->PutEnd(outcome); };
     return model->Start({std::move(request)}, {std::move(listener)}).front();
   });
-  return std::make_unique<Stream>(std::move(mailbox), std::move(ticket));
+  return std::make_unique<Stream>(std::move(mailbox), std::move(ticket), form);
 }
 
 std::vector<std::vector<float>> NativeModel::Embed(
@@ -213,20 +276,19 @@ std::vector<std::vector<float>> NativeModel::Embed(
 
 void BindModel(py::module_& module) {
   py::class_<NativeModel>(module, "Model")
-      .def(py::init(&Load), py::arg("path"), py::kw_only(), py::arg("memory_bytes"),
-           py::arg("threads"), py::arg("context"), py::arg("mode"), py::arg("parallel"),
-           py::arg("queue"), py::arg("plan"), py::arg("activation"), py::arg("chat_format"))
+      .def(py::init(&Load), py::arg("path"), py::arg("options"), py::arg("progress"))
       .def("close", &NativeModel::Close)
       .def_property_readonly("is_closed", &NativeModel::is_closed)
+      .def("take_warnings", &NativeModel::TakeWarnings)
       .def("info", &NativeModel::Info)
       .def("stats", &NativeModel::Stats)
       .def("tokenize", &NativeModel::Tokenize, py::arg("text"), py::arg("as_prompt"))
       .def("token_bytes", &NativeModel::TokenBytes, py::arg("id"))
       .def("tokenize_for_embedding", &NativeModel::TokenizeForEmbedding, py::arg("text"))
       .def("detokenize", &NativeModel::Detokenize, py::arg("tokens"))
-      .def("encode_chat", &NativeModel::EncodeChat, py::arg("messages"))
-      .def("start", &StartOf, py::arg("prompt"), py::kw_only(), py::arg("max_tokens"),
-           py::arg("sampling"), py::arg("stop"), py::arg("top_logprobs"), py::arg("json_schema"))
+      .def("encode_chat", &EncodeChatOf, py::arg("messages"), py::arg("tools"),
+           py::arg("variables"))
+      .def("start", &StartOf, py::arg("prompt"), py::arg("options"), py::arg("form"))
       .def("embed", &NativeModel::Embed, py::arg("texts"));
 }
 

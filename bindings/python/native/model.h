@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <hearth/hearth.hpp>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "stream.h"
@@ -20,7 +19,8 @@ namespace hearth::python {
 // guards model_. A forked child can only forget it.
 class NativeModel {
  public:
-  NativeModel(const std::string& path, const api::LoadOptions& options);
+  // progress: as LoadModel takes it.
+  NativeModel(const std::string& path, api::LoadOptions options, const pybind11::object& progress);
   ~NativeModel();
   NativeModel(const NativeModel&) = delete;
   NativeModel& operator=(const NativeModel&) = delete;
@@ -29,22 +29,30 @@ class NativeModel {
   void Close();
   bool is_closed() const { return model_ == nullptr; }
 
+  // One sentence each, since the last call; also of a closed model.
+  pybind11::list TakeWarnings() const;
   pybind11::dict Info() const;
   pybind11::dict Stats() const;
   std::vector<api::TokenId> Tokenize(const std::string& text, bool as_prompt) const;
   pybind11::bytes TokenBytes(api::TokenId id) const;
   std::vector<api::TokenId> TokenizeForEmbedding(const std::string& text) const;
   std::string Detokenize(const std::vector<api::TokenId>& tokens) const;
-  // (tokens, stop texts)
-  std::pair<std::vector<api::TokenId>, std::vector<std::string>> EncodeChat(
-      const std::vector<std::pair<std::string, std::string>>& messages) const;
-  std::unique_ptr<Stream> Start(api::GenerateRequest request) const;
+  api::ChatPrompt EncodeChat(const std::vector<api::ChatMessage>& messages,
+                             const api::ToolOptions& tools, const std::string& variables) const;
+  // tells_progress: the stream tells of the prompt too.
+  std::unique_ptr<Stream> Start(api::GenerateRequest request, const AnswerForm& form,
+                                bool tells_progress) const;
   std::vector<std::vector<float>> Embed(const std::vector<std::vector<api::TokenId>>& texts) const;
 
  private:
   // Throws api::Error where it is closed, or in a forked child.
   std::shared_ptr<api::Model> Get() const;
 
+  struct Warnings {
+    std::mutex mutex;
+    std::vector<std::string> sentences;  // guarded by mutex
+  };
+  const std::shared_ptr<Warnings> warnings_ = std::make_shared<Warnings>();
   std::shared_ptr<api::Model> model_;
   const pid_t owner_;
 };

@@ -18,7 +18,8 @@ void RaiseAsPython(std::exception_ptr thrown) {
   } catch (const hearth::api::Error& error) {
     const py::module_ errors = py::module_::import("hearth._errors");
     const py::object code = errors.attr("ErrorCode")(hearth::api::ErrorCodeName(error.code()));
-    const py::object raised = errors.attr("Error")(hearth::python::ToStr(error.what()), code);
+    const py::object raised = errors.attr("Error")(hearth::python::ToStr(error.what()), code,
+                                                   hearth::python::ToStr(error.field()));
     PyErr_SetObject(errors.attr("Error").ptr(), raised.ptr());
   }
 }

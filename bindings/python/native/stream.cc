@@ -1,8 +1,13 @@
 #include "stream.h"
 
 #include <pybind11/stl.h>
+#include <sys/eventfd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "text.h"
@@ -37,22 +42,81 @@ void CheckProcess(pid_t owner) {
                    "the model was loaded before this process was forked: load it here");
 }
 
-void Mailbox::PutText(std::string_view text, std::vector<api::ScoredToken> scores) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!text.empty()) texts_.emplace_back(text);
-    std::move(scores.begin(), scores.end(), std::back_inserter(scores_));
+AnswerReader::AnswerReader(const AnswerForm& form) {
+  if (form.thinking) thinking_.emplace(*form.thinking);
+  if (form.tools) reader_.emplace(form.tools);
+}
+
+std::string AnswerReader::Push(std::string_view piece) {
+  std::string text(piece);
+  if (thinking_) {
+    api::ThinkingReader::Parts parts = thinking_->Push(piece);
+    thoughts_ += parts.thoughts;
+    text = std::move(parts.answer);
   }
+  return reader_ ? AddParts(reader_->Push(text)) : text;
+}
+
+std::string AnswerReader::Finish() {
+  std::string text;
+  if (thinking_) {
+    api::ThinkingReader::Parts parts = thinking_->Finish();
+    thoughts_ += parts.thoughts;
+    text = std::move(parts.answer);
+  }
+  if (!reader_) return text;
+  text = AddParts(reader_->Push(text));
+  return text + AddParts(reader_->Finish());
+}
+
+bool AnswerReader::ends_in_calls() const {
+  return reader_ && reader_->num_calls() > 0 && !reader_->is_inside_call();
+}
+
+std::string AnswerReader::AddParts(const std::vector<api::AnswerPart>& parts) {
+  std::string text;
+  for (const api::AnswerPart& part : parts) {
+    if (!part.call) {
+      text += part.text;
+      continue;
+    }
+    calls_.resize(std::max(calls_.size(), static_cast<size_t>(*part.call) + 1));
+    api::ToolCall& call = calls_[static_cast<size_t>(*part.call)];
+    call.name += part.name;
+    call.arguments += part.text;
+  }
+  return text;
+}
+
+Mailbox::~Mailbox() {
+  if (event_ >= 0) close(event_);
+}
+
+// With mutex_.
+void Mailbox::Signal() {
   changed_.notify_all();
+  if (event_ >= 0) eventfd_write(event_, 1);  // fails only where it is signaled already
+}
+
+void Mailbox::PutProgress(int64_t done_tokens, int64_t total_tokens) {
+  const std::lock_guard lock(mutex_);
+  progress_ = {done_tokens, total_tokens};
+  Signal();
+}
+
+void Mailbox::PutText(std::string_view text, std::vector<api::ScoredToken> scores) {
+  const std::lock_guard lock(mutex_);
+  std::move(scores.begin(), scores.end(), std::back_inserter(scores_));
+  if (text.empty()) return;
+  texts_.emplace_back(text);
+  Signal();
 }
 
 void Mailbox::PutEnd(api::Outcome outcome, std::vector<float> embedding) {
-  {
-    const std::lock_guard lock(mutex_);
-    embedding_ = std::move(embedding);
-    outcome_ = std::move(outcome);
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  embedding_ = std::move(embedding);
+  outcome_ = std::move(outcome);
+  Signal();
 }
 
 template <typename Ready>
@@ -70,17 +134,35 @@ void Mailbox::WaitUntil(const Ready& ready, const std::function<void()>& on_inte
   }
 }
 
-std::optional<std::string> Mailbox::TakeText(const std::function<void()>& on_interrupt) {
+bool Mailbox::IsReady() {
+  const std::lock_guard lock(mutex_);
+  if (HasItem()) return true;
+  eventfd_t ignored = 0;
+  if (event_ >= 0) eventfd_read(event_, &ignored);
+  return false;
+}
+
+int Mailbox::Descriptor() {
+  const std::lock_guard lock(mutex_);
+  if (event_ < 0) {
+    event_ = eventfd(HasItem() ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_ < 0) throw api::Error(api::ErrorCode::kIo, std::strerror(errno));
+  }
+  return event_;
+}
+
+std::optional<Mailbox::Item> Mailbox::TakeItem(const std::function<void()>& on_interrupt) {
   for (;;) {
-    WaitUntil([this] { return !texts_.empty() || outcome_; }, on_interrupt);
+    WaitUntil([this] { return HasItem(); }, on_interrupt);
     const std::lock_guard lock(mutex_);
+    if (progress_) return Item{std::exchange(progress_, std::nullopt), {}};
     if (!texts_.empty()) {
-      std::string text = std::move(texts_.front());
+      Item item = {{}, std::move(texts_.front())};
       texts_.pop_front();
-      return text;
+      return item;
     }
     if (outcome_) return std::nullopt;
-    // Another thread took the text.
+    // Another thread took it.
   }
 }
 
@@ -89,25 +171,38 @@ const api::Outcome& Mailbox::WaitForEnd(const std::function<void()>& on_interrup
   return *outcome_;
 }
 
-Stream::Stream(std::shared_ptr<Mailbox> mailbox, api::Ticket ticket)
-    : mailbox_(std::move(mailbox)), ticket_(std::move(ticket)) {}
+Stream::Stream(std::shared_ptr<Mailbox> mailbox, api::Ticket ticket, const AnswerForm& form)
+    : mailbox_(std::move(mailbox)), ticket_(std::move(ticket)), reader_(form) {}
 
 void Stream::Cancel() { ticket_.Cancel(); }
 
-py::object Stream::Next() {
+py::object Stream::Next(bool wait) {
   CheckProcess(owner_);
-  const std::optional<std::string> text = mailbox_->TakeText([this] { Cancel(); });
-  if (text) return ToStr(*text);
-  if (mailbox_->outcome().error) throw *mailbox_->outcome().error;
-  return py::none();
+  for (;;) {
+    if (!wait && !mailbox_->IsReady()) return py::str("");
+    const auto item = mailbox_->TakeItem([this] { Cancel(); });
+    if (item && item->progress) return py::cast(*item->progress);
+    if (!item && mailbox_->outcome().error) throw *mailbox_->outcome().error;
+    if (!item && std::exchange(is_read_, true)) return py::none();
+    const std::string text = item ? reader_.Push(item->text) : reader_.Finish();
+    if (!text.empty()) return ToStr(text);
+  }
 }
+
+py::str Stream::Thoughts() const { return ToStr(reader_.thoughts()); }
 
 py::dict Stream::Finish() {
   CheckProcess(owner_);
   const api::Outcome& outcome = mailbox_->WaitForEnd([this] { Cancel(); });
   if (outcome.error) throw *outcome.error;
   py::dict result;
-  result["finish_reason"] = api::FinishReasonName(outcome.finish_reason);
+  const bool calls = outcome.finish_reason == api::FinishReason::kStop && reader_.ends_in_calls();
+  result["finish_reason"] = calls ? "tool_calls" : api::FinishReasonName(outcome.finish_reason);
+  py::list made;
+  for (const api::ToolCall& call : reader_.calls()) {
+    made.append(py::make_tuple(ToStr(call.name), ToStr(call.arguments)));
+  }
+  result["tool_calls"] = made;
   result["prompt_tokens"] = outcome.prompt_tokens;
   result["reused_tokens"] = outcome.reused_tokens;
   result["generated"] = outcome.generated;
@@ -119,8 +214,11 @@ py::dict Stream::Finish() {
 }
 
 void BindStream(py::module_& module) {
+  py::class_<AnswerForm>(module, "AnswerForm").def(py::init<>());
   py::class_<Stream>(module, "Stream")
-      .def("next", &Stream::Next)
+      .def("next", &Stream::Next, py::arg("wait"))
+      .def("fileno", &Stream::Descriptor)
+      .def_property_readonly("reasoning", &Stream::Thoughts)
       .def("finish", &Stream::Finish)
       .def("cancel", &Stream::Cancel);
 }

@@ -55,6 +55,22 @@ def stories_path() -> Path:
 
 
 @pytest.fixture(scope="session")
+def thinking_path(folder: Path, stories_path: Path) -> Path:
+    """The story model with a template that opens a block of thoughts."""
+    contents = stories_path.read_bytes()
+    key = b"tokenizer.chat_template"
+    start = contents.index(key) + len(key) + 4  # behind the value's type
+    length = int.from_bytes(contents[start:start + 8], "little")
+    template = (b"{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                b"{% if enable_thinking is false %}No{% else %}<think>\n{% endif %}{# </think>")
+    template = template.ljust(length - 2) + b"#}"  # of the same length, so that nothing moves
+    assert len(template) == length
+    path = folder / "thinking.gguf"
+    path.write_bytes(contents[:start + 8] + template + contents[start + 8 + length:])
+    return path
+
+
+@pytest.fixture(scope="session")
 def stories(stories_path: Path) -> Iterator[hearth.Model]:
     with hearth.Model(stories_path, threads=2) as model:
         yield model

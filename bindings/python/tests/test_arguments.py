@@ -24,7 +24,7 @@ def model(dense_path: Path) -> Iterator[Any]:
 
 def said_of(raised: pytest.ExceptionInfo[Exception]) -> str:
     said = str(raised.value)
-    assert len(said) < 200
+    assert len(said) < 300
     assert PROMPT not in said
     return said
 
@@ -37,6 +37,9 @@ def said_of(raised: pytest.ExceptionInfo[Exception]) -> str:
     ({"top_logprobs": "5"}, "top_logprobs"),
     ({"json_schema": 5}, "json_schema"),
     ({"sampling": {"seed": 3}}, "sampling"),
+    ({"seed": 2.5}, "seed"),
+    ({"logit_bias": [1]}, "logit_bias"),
+    ({"progress": 5}, "progress"),
     ({"sampling": Sampling(seed=None)}, "seed"),  # type: ignore[arg-type]
     ({"sampling": Sampling(temperature="x")}, "temperature"),  # type: ignore[arg-type]
     ({"sampling": Sampling(logit_bias=[1])}, "logit_bias"),  # type: ignore[arg-type]
@@ -55,6 +58,17 @@ def test_types(model: Any, arguments: dict[str, Any], name: str) -> None:
     ({"stop": ["\ud800"]}, "stop"),
     ({"json_schema": "\ud800"}, "json_schema"),
     ({"json_schema": {"const": object()}}, "json_schema"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"temperature": -1}, "temperature"),
+    ({"top_k": -1}, "top_k"),
+    ({"top_p": 2}, "top_p"),
+    ({"min_p": 2}, "min_p"),
+    ({"repetition_penalty": -1}, "repetition_penalty"),
+    ({"repetition_window": -2}, "repetition_window"),
+    ({"frequency_penalty": 1e9}, "frequency_penalty"),
+    ({"presence_penalty": -1e9}, "presence_penalty"),
+    ({"logit_bias": {300: 1}}, "logit_bias"),
+    ({"json_schema": "{"}, "json_schema"),
     ({"sampling": Sampling(seed=-1)}, "seed"),
     ({"sampling": Sampling(temperature=10 ** 400)}, "temperature"),
     ({"sampling": Sampling(min_p=1e300)}, "min_p"),
@@ -63,8 +77,26 @@ def test_types(model: Any, arguments: dict[str, Any], name: str) -> None:
 def test_values(model: Any, arguments: dict[str, Any], name: str) -> None:
     with pytest.raises(hearth.Error) as raised:
         model.generate(PROMPT, **arguments)
-    assert raised.value.code is ErrorCode.INVALID_ARGUMENT
+    assert raised.value.code in {ErrorCode.INVALID_ARGUMENT, ErrorCode.CORRUPT}
+    assert raised.value.field == name
     assert said_of(raised).startswith(f"{name}: ")
+
+
+def test_names_that_are_no_arguments(model: Any) -> None:
+    session: Any = hearth.Session(model)
+    for use in (model.generate, model.agenerate, session.generate):
+        with pytest.raises(TypeError, match="there is no argument 'temprature'"):
+            use(PROMPT, temprature=0.5)
+
+
+def test_arguments_by_name_are_those_of_sampling(stories: hearth.Model) -> None:
+    chosen = Sampling(temperature=1.5, top_k=7, seed=9)
+    expected = stories.generate("The fox", max_tokens=12, sampling=chosen).result().tokens
+    named = stories.generate("The fox", max_tokens=12, temperature=1.5, top_k=7, seed=9)
+    assert named.result().tokens == expected
+    mixed = stories.generate("The fox", max_tokens=12, sampling=Sampling(temperature=1.5, seed=3),
+                             top_k=7, seed=9)
+    assert mixed.result().tokens == expected
 
 
 def test_prompts_texts_and_conversations(model: Any) -> None:
@@ -80,9 +112,15 @@ def test_prompts_texts_and_conversations(model: Any) -> None:
         (hearth.Error, lambda: model.token_bytes(1 << 40), "token id: expected"),
         (TypeError, lambda: model.embed_many(PROMPT), "texts: expected"),
         (TypeError, lambda: model.chat(PROMPT), "messages: expected"),
-        (TypeError, lambda: model.chat([PROMPT]), "messages: expected"),
-        (hearth.Error, lambda: model.chat([{}]), "messages: each needs"),
-        (TypeError, lambda: model.chat([{"role": "user", "content": None}]), "content: expected"),
+        (TypeError, lambda: model.chat([PROMPT]), "messages[0]: expected"),
+        (hearth.Error, lambda: model.chat([{}]), "messages[0]: it needs a role"),
+        (TypeError, lambda: model.chat([{"role": "user", "content": None}]),
+         "messages[0].content: expected"),
+        (hearth.Error, lambda: model.chat([{"role": "user"}]), "messages[0]: it needs a content"),
+        (hearth.Error, lambda: model.chat([{"role": "tool", "tool_call_id": "a", "content": ""}]),
+         "messages[0].tool_call_id: expected the id of a call in a message before"),
+        (TypeError, lambda: model.chat([], chat_template_kwargs="{}"),
+         "chat_template_kwargs: expected"),
     ]
     for kind, use, beginning in wrong:
         with pytest.raises(kind) as raised:
@@ -111,6 +149,17 @@ def test_paths_need_not_be_utf8(dense_path: Path, tmp_path: Path) -> None:
     ({"activation": 5}, TypeError, "activation: expected"),
     ({"chat_format": "klingon"}, hearth.Error, "chat_format: name of a format: expected chatml"),
     ({"threads": "2"}, TypeError, "threads: expected"),
+    ({"threads": -1}, hearth.Error, "threads: "),
+    ({"mode": "fast"}, hearth.Error, "mode: "),
+    ({"kv": "f8"}, hearth.Error, "kv: "),
+    ({"isa": "abacus"}, hearth.Error, "isa: "),
+    ({"activation": "gelu"}, hearth.Error, "activation: "),
+    ({"context": -1}, hearth.Error, "context: "),
+    ({"parallel": 0}, hearth.Error, "parallel: "),
+    ({"memory": "1M"}, hearth.Error, "memory: "),
+    ({"session_folder": 5}, TypeError, "session_folder: expected"),
+    ({"session_limit": "much"}, hearth.Error, "session_limit: expected"),
+    ({"progress": 5}, TypeError, "progress: expected"),
     ({"queue": (1 << 31) - 1}, hearth.Error, "queue: "),
     ({"memory": True}, TypeError, "memory: expected"),
     ({"memory": 2.5}, TypeError, "memory: expected"),

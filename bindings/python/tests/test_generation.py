@@ -175,13 +175,18 @@ def test_a_session_keeps_what_was_closed_and_forgets_what_was_dropped(model: hea
 def test_cancelling_a_session_that_is_starting(model: hearth.Model,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     session = hearth.Session(model)
-    start = model._start
+    reader = model._reader
 
-    def cancel_and_start(*arguments: Any) -> Any:
-        session.cancel()
-        return start(*arguments)
+    def cancelling_reader(*arguments: Any, **options: Any) -> Any:
+        read = reader(*arguments, **options)
 
-    monkeypatch.setattr(model, "_start", cancel_and_start)
+        def cancel_and_read() -> list[int]:
+            session.cancel()
+            return read()
+
+        return cancel_and_read
+
+    monkeypatch.setattr(model, "_reader", cancelling_reader)
     result = session.generate([7], max_tokens=LONG, sampling=ENDLESS).result()
     assert result.finish_reason == "cancelled"
     monkeypatch.undo()

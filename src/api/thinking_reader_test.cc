@@ -1,11 +1,11 @@
-#include "serve/thinking_reader.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-namespace hearth::serve {
+#include "hearth/hearth.hpp"
+
+namespace hearth::api {
 namespace {
 
 using Sum = std::pair<std::string, std::string>;
@@ -51,4 +51,4 @@ TEST(ThinkingReader, TellsThoughtsFromAnswers) {
 }
 
 }  // namespace
-}  // namespace hearth::serve
+}  // namespace hearth::api

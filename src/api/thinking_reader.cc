@@ -1,16 +1,16 @@
-#include "serve/thinking_reader.h"
-
 #include <algorithm>
 #include <utility>
 
-namespace hearth::serve {
+#include "hearth/hearth.hpp"
+
+namespace hearth::api {
 namespace {
 
 bool IsSpace(char byte) { return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r'; }
 
 }  // namespace
 
-ThinkingReader::ThinkingReader(api::Thinking thinking)
+ThinkingReader::ThinkingReader(Thinking thinking)
     : marks_(std::move(thinking)), state_(marks_.is_open ? State::kThinking : State::kStart) {}
 
 ThinkingReader::Parts ThinkingReader::Push(std::string_view text) {
@@ -80,4 +80,4 @@ ThinkingReader::Parts ThinkingReader::Finish() {
   return parts;
 }
 
-}  // namespace hearth::serve
+}  // namespace hearth::api
