@@ -48,6 +48,7 @@ std::string OptionName(const Error& error) {
   }
   if (name == "temperature") return "temp";
   if (name == "context") return "ctx";
+  if (name == "max_tokens") return "tokens";
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
