@@ -58,6 +58,9 @@ class Error : public std::runtime_error {
   std::string field_;
 };
 
+// Requests that a model computes together, at most: each has a token in a pass.
+inline constexpr int kMostParallel = 256;
+
 struct LoadOptions {
   uint64_t memory_bytes = 0;  // most memory to use; 0: what is free, less a margin
   int threads = 0;            // 0: one per processor
@@ -65,7 +68,7 @@ struct LoadOptions {
   std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
   std::string kv = "f16";     // type of the KV cache; or f32
   std::string isa = "auto";   // kernels to use, as scalar or avx2; the best here
-  int parallel = 4;           // requests that are computed together, 1 to 256
+  int parallel = 4;           // requests that are computed together, 1 to kMostParallel
   int queue = 64;             // requests that may wait beside them, at most 100000
   // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,
   // context, mode, kv and isa, which must be as they are by default; the model's threads keep to
@@ -85,9 +88,9 @@ struct LoadOptions {
   // Told, one sentence each and from any thread, of session files that cannot be used or written,
   // and of a model that may have another activation than the one that it runs with.
   std::function<void(const std::string& sentence)> on_warning;
-  // Told, while loading and from a thread of its own choice, how much was read of what must be. A
-  // model that does not fit is read in two parts, each from 0 to its own total. What it throws ends
-  // the loading, and passes on.
+  // Called while the model is loaded, from one of the threads that load it, with the bytes read so
+  // far and those to read in all. A model that does not fit is read in two parts, each from 0 to its
+  // own total. An exception of it ends the loading, and Load throws it.
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> on_progress;
 };
 
@@ -172,8 +175,8 @@ struct GenerateResult {
 // What a request tells, from the model's thread; must return soon and not throw: a request whose
 // on_prefill or on_token throws fails. Any may be empty.
 struct Listener {
-  // After every pass over the prompt: how many of its tokens are computed, those that were in the
-  // KV cache included. The last time they are all.
+  // Called after every pass over the prompt with the number of its tokens that are computed, those
+  // found in the KV cache included, and of all. In the last call they are equal.
   std::function<void(int64_t done_tokens, int64_t total_tokens)> on_prefill;
   // Where it is given: once, before on_token, with the scores of the prompt's tokens but the first,
   // as GenerateRequest::top_logprobs says. All of the prompt is computed then.
@@ -282,9 +285,9 @@ class ToolCallReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Tells what a model thinks from what it answers, while it writes. How the answer is cut into
-// pieces changes nothing of the sum. White space at the borders of the thoughts, and before what
-// follows them, is part of neither. One thread.
+// Separates what a model thinks from what it answers, while it writes. The pieces in which the text
+// comes do not change the result. White space around the thoughts, and between them and the answer,
+// belongs to neither. One thread at a time.
 class ThinkingReader {
  public:
   explicit ThinkingReader(Thinking thinking);

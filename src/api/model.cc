@@ -31,11 +31,12 @@ EngineOptions ToEngine(const LoadOptions& options) {
   engine.context = options.context;
   engine.activation = GivenOf(options);
   engine.isa = options.isa;
-  if (options.kv != "f16" && options.kv != "f32") {
+  const std::optional<DType> kv = KvTypeFromName(options.kv);
+  if (!kv) {
     throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"kv"}, "type of the KV cache",
                         "f16 or f32", "'" + Printable(options.kv) + "'");
   }
-  engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
+  engine.kv_dtype = *kv;
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
@@ -182,9 +183,6 @@ std::vector<float> OfLengthOne(std::vector<float> vector) {
   for (float& x : vector) x = static_cast<float>(static_cast<double>(x) * scale);
   return vector;
 }
-
-// Tokens of a pass, of which each request has one.
-constexpr int kMostParallel = 256;
 
 std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptions& engine,
                                       const LoadOptions& options) {

@@ -64,11 +64,10 @@ struct BatchRequest {
   // likeliest as generate.top_logprobs says. All of the prompt is computed then, whatever is in the
   // cache.
   std::function<void(std::vector<ScoredToken> scores)> on_prompt;
-  // generate.on_prefill is called by Step after every pass over the prompt; where it throws, the
-  // request fails of that.
-  // Called by Step, in this order: once for every token, perhaps without text where text is held
-  // back, and once more at the end where something still was; and then, once, that it ended. Where
-  // on_token throws, the request fails of that; on_done must not.
+  // Called by Step, in this order: generate.on_prefill after every pass over the prompt; on_token
+  // once for every token, perhaps without text where text is held back, and once more at the end
+  // where something still was; and then, once, on_done. Where one of the first two throws, the
+  // request fails of that; on_done must not.
   std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
   std::function<void(const BatchOutcome& outcome)> on_done;
 };

@@ -89,9 +89,8 @@ void PlaceRows(const LoadChunk& chunk, std::span<const std::byte> stored, std::b
                converted);
 }
 
-// Reads all chunks on all threads; the calling thread reports progress between its own chunks,
-// and the end.
-// The first error of any thread stops the others and is thrown here.
+// Reads all chunks on all threads; the calling thread reports progress between its own chunks, and
+// the end. The first error of any thread stops the others and is thrown here.
 class ParallelLoad {
  public:
   ParallelLoad(const GgufFile& file, const LoadPlan& plan, int threads, std::byte* weights,

@@ -11,6 +11,7 @@
 #include "model/registry.h"
 #include "ops/compute.h"
 #include "plan/machine_hash.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth {
 
@@ -92,7 +93,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
   options.memory_bytes = plan.budget_bytes;
   options.threads = plan.threads();
   options.context = plan.context;
-  options.kv_dtype = plan.kv_dtype == "f32" ? DType::kF32 : DType::kF16;
+  options.kv_dtype = KvTypeFromName(plan.kv_dtype).value();
   options.mode = FfnModeFromName(plan.mode);
   options.neurons = plan.stream;
   // What was planned to be in memory must not be streamed silently.

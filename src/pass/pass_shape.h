@@ -31,7 +31,7 @@ struct BatchSequence {
 
 // Rows of a pass are numbered over the sequences in order.
 struct PassShape {
-  // From so many tokens of a prompt on, single neurons are computed for all tokens together.
+  // A prompt of at least this many tokens computes single neurons for all of them together.
   static constexpr int64_t kPrefillTokens = 8;
 
   // How many tokens of a prompt to run next where `left` are left and a pass takes `most`: as many
@@ -54,7 +54,7 @@ struct PassLimits {
   int64_t tokens_together = 1;
 };
 
-// Of the caches that passes fill.
+// How the KV caches that passes fill are laid out.
 KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype);
 
 // Throws Error(kInvalidArgument) for an empty or too large pass, a token outside the vocabulary, a

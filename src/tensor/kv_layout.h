@@ -9,10 +9,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "tensor/dtype.h"
 
 namespace hearth {
+
+// The type of a KV cache that users name "f16" or "f32"; nothing for other names.
+inline std::optional<DType> KvTypeFromName(std::string_view name) {
+  if (name == "f16") return DType::kF16;
+  if (name == "f32") return DType::kF32;
+  return std::nullopt;
+}
 
 struct KvLayout {
   static constexpr int64_t kPageTokens = 64;

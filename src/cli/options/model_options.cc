@@ -12,6 +12,7 @@
 #include "cli/screen/progress.h"
 #include "engine/obey_plan.h"
 #include "ops/compute.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth::cli {
 namespace {
@@ -146,7 +147,7 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   engine.mode = options.mode;
   engine.activation = options.activation;
   engine.streaming = options.streaming.options;
-  engine.kv_dtype = options.kv == "f32" ? DType::kF32 : DType::kF16;
+  engine.kv_dtype = KvTypeFromName(options.kv).value();
   return engine;
 }
 

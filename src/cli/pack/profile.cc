@@ -26,6 +26,7 @@
 #include "prepare/profile_plot.h"
 #include "prepare/profiler.h"
 #include "storage/atomic_file.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth::cli {
 namespace {
@@ -109,7 +110,7 @@ ProfileJob PlanJob(const ProfileCommand& options) {
   job.profile = PlanProfile(spec, ModelHash(file), job.text,
                             {.bos = tokenizer->special().bos,
                              .context = context,
-                             .kv_dtype = options.model.kv == "f32" ? DType::kF32 : DType::kF16});
+                             .kv_dtype = KvTypeFromName(options.model.kv).value()});
   job.num_experts_per_token = spec.layers.front().ffn.num_experts_per_token;
   return job;
 }

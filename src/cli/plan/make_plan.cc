@@ -19,6 +19,7 @@
 #include "format/packed_file.h"
 #include "model/registry.h"
 #include "planner/hardware_age.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth::cli {
 namespace {
@@ -30,7 +31,7 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   request.engine.program_bytes = program_bytes;
   request.engine.context = wishes.model.context;
   request.engine.kv_sequences = wishes.model.kv_sequences;
-  request.engine.kv_dtype = wishes.model.kv == "f32" ? DType::kF32 : DType::kF16;
+  request.engine.kv_dtype = KvTypeFromName(wishes.model.kv).value();
   request.engine.mode = wishes.model.mode;
   request.engine.activation = wishes.model.activation;
   request.engine.isa = wishes.model.isa;

@@ -128,7 +128,7 @@ void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
       ->group(group);
   command.add_option("--parallel", arguments.parallel, "requests that are computed together (8)")
       ->option_text("N")
-      ->check(CLI::Range(1, 256))
+      ->check(CLI::Range(1, api::kMostParallel))
       ->group(group);
   command
       .add_option("--queue", arguments.queue,
