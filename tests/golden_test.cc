@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 #include "golden_case.h"
 
@@ -70,6 +71,10 @@ class FiringRecorder : public PassObserver {
   int64_t neurons_ = 0;
 };
 
+bool LeavesNeuronsOut(FfnActivation activation) {
+  return activation != FfnActivation::kSilu && activation != FfnActivation::kGelu;
+}
+
 TEST_P(GoldenTest, AnOraclesActiveSetsGiveTheSameBits) {
   GoldenCase golden = LoadGolden(GetParam());
   golden.decode.clear();  // one pass, so that the recorded rows are the batch's
@@ -81,7 +86,7 @@ TEST_P(GoldenTest, AnOraclesActiveSetsGiveTheSameBits) {
   FiringRecorder recorder(oracle);
   DenseSelector dense;
   const std::vector<float> expected = runner.Run(dense, &recorder);
-  if (runner.spec().layers.front().ffn.activation != FfnActivation::kSilu) {
+  if (LeavesNeuronsOut(runner.spec().layers.front().ffn.activation)) {
     EXPECT_LT(recorder.share(), 0.8) << "a ReLU model must leave neurons out";
   }
   EXPECT_EQ(runner.Run(oracle), expected);
@@ -97,20 +102,40 @@ bool ForLayers(ModelSpec& spec, const std::function<void(LayerSpec&)>& change) {
   return true;
 }
 
+bool ForRopes(ModelSpec& spec, const std::function<void(RopeSpec&)>& change) {
+  return ForLayers(spec, [&](LayerSpec& layer) {
+    if (layer.attention.rope) change(*layer.attention.rope);
+  });
+}
+
 std::vector<Mutation> SpecMutations() {
   return {
-      {"rope base", [](ModelSpec& s) { return s.rope.base *= 1.5, true; }},
+      {"rope base", [](ModelSpec& s) { return ForRopes(s, [](RopeSpec& r) { r.base *= 1.5; }); }},
       {"rope layout",
        [](ModelSpec& s) {
-         s.rope.layout =
-             s.rope.layout == RopeLayout::kAdjacent ? RopeLayout::kHalves : RopeLayout::kAdjacent;
-         return true;
+         return ForRopes(s, [](RopeSpec& r) {
+           r.layout =
+               r.layout == RopeLayout::kAdjacent ? RopeLayout::kHalves : RopeLayout::kAdjacent;
+         });
        }},
       {"rope scaling",
        [](ModelSpec& s) {
-         const bool applies = s.rope.scaling != RopeScalingKind::kNone;
-         s.rope.scaling = RopeScalingKind::kNone;
-         s.rope.attention_factor = 1;
+         bool applies = false;
+         ForRopes(s, [&](RopeSpec& r) {
+           applies |= r.scaling != RopeScalingKind::kNone;
+           r.scaling = RopeScalingKind::kNone;
+           r.attention_factor = 1;
+         });
+         return applies;
+       }},
+      {"original context",
+       [](ModelSpec& s) {
+         bool applies = false;
+         ForRopes(s, [&](RopeSpec& r) {
+           if (r.scaling != RopeScalingKind::kLong) return;
+           r.original_context = 1 << 20;  // short factors
+           applies = true;
+         });
          return applies;
        }},
       {"norm epsilon",
@@ -128,8 +153,8 @@ std::vector<Mutation> SpecMutations() {
       {"activation",
        [](ModelSpec& s) {
          return ForLayers(s, [](LayerSpec& l) {
-           l.ffn.activation = l.ffn.activation == FfnActivation::kSilu ? FfnActivation::kRelu
-                                                                       : FfnActivation::kSilu;
+           l.ffn.activation =
+               LeavesNeuronsOut(l.ffn.activation) ? FfnActivation::kSilu : FfnActivation::kRelu;
          });
        }},
       {"experts per token",
@@ -139,8 +164,48 @@ std::vector<Mutation> SpecMutations() {
        }},
       {"expert weights",
        [](ModelSpec& s) {
-         ForLayers(s, [](LayerSpec& l) { l.ffn.normalize_expert_weights = false; });
+         ForLayers(s, [](LayerSpec& l) {
+           l.ffn.normalize_expert_weights = !l.ffn.normalize_expert_weights;
+         });
          return s.layers.front().ffn.num_experts > 0;
+       }},
+      {"layers without positions",
+       [](ModelSpec& s) {
+         bool applies = false;
+         const RopeSpec rope = s.layers.front().attention.rope.value();
+         ForLayers(s, [&](LayerSpec& l) {
+           applies |= !l.attention.rope;
+           l.attention.rope = rope;
+         });
+         return applies;
+       }},
+      {"norm behind blocks",
+       [](ModelSpec& s) {
+         const bool applies = s.layers.front().norm_after;
+         ForLayers(s, [](LayerSpec& l) { l.norm_after = false; });
+         return applies;
+       }},
+      {"norm before blocks",
+       [](ModelSpec& s) {
+         const bool applies = s.layers.front().norm_before;
+         ForLayers(s, [](LayerSpec& l) { l.norm_before = false; });
+         return applies;
+       }},
+      {"cap of scores",
+       [](ModelSpec& s) {
+         const bool applies = s.layers.front().attention.softcap > 0;
+         ForLayers(s, [](LayerSpec& l) { l.attention.softcap = 0; });
+         return applies;
+       }},
+      {"cap of logits", [](ModelSpec& s) { return std::exchange(s.logit_softcap, 0) > 0; }},
+      {"scale of logits", [](ModelSpec& s) { return std::exchange(s.logit_scale, 1) != 1; }},
+      {"scale of embeddings",
+       [](ModelSpec& s) { return std::exchange(s.embedding_scale, 1) != 1; }},
+      {"scale of residuals",
+       [](ModelSpec& s) {
+         const bool applies = s.layers.front().residual_scale != 1;
+         ForLayers(s, [](LayerSpec& l) { l.residual_scale = 1; });
+         return applies;
        }},
   };
 }

@@ -23,7 +23,8 @@ std::vector<LoadChunk> SplitIntoChunks(const std::vector<ResidentTensor>& tensor
   for (const ResidentTensor& tensor : tensors) {
     const auto rows = static_cast<uint64_t>(tensor.decl.rows);
     const auto experts = static_cast<uint64_t>(tensor.decl.experts);
-    const uint64_t row_bytes = std::max<uint64_t>(tensor.stored->bytes / (rows * experts), 1);
+    const uint64_t row_bytes =
+        std::max<uint64_t>(LoadChunk{&tensor, 0, 0, 1}.stored_row_bytes(), 1);
     const uint64_t unit = tensor.is_tiled ? TileLayout::kRows : 1;
     const uint64_t rows_per_chunk = std::max<uint64_t>(1, most_bytes / (row_bytes * unit)) * unit;
     for (uint64_t expert = 0; expert < experts; ++expert) {

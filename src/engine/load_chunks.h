@@ -34,7 +34,8 @@ struct LoadChunk {
   uint64_t stored_bytes() const { return rows * stored_row_bytes(); }
   // Where it begins in the tensor's stored bytes, and in the file.
   uint64_t stored_offset() const {
-    return (expert * static_cast<uint64_t>(tensor->decl.rows) + first_row) * stored_row_bytes();
+    return tensor->stored_begin() +
+           (expert * tensor->stored_rows() + first_row) * stored_row_bytes();
   }
   uint64_t file_offset() const { return tensor->stored->offset + stored_offset(); }
 };

@@ -50,7 +50,6 @@ void CheckRunnable(const ModelSpec& spec, const std::string& file) {
   for (const LayerSpec& layer : spec.layers) {
     if (layer.norm != NormKind::kRms) refuse("a model with LayerNorm");
     if (layer.parallel_attention) refuse("a model with parallel attention");
-    if (layer.attention.fused_qkv) refuse("a model with fused QKV");
     if (layer.ffn.kind != FfnKind::kGated || layer.ffn.bias) {
       refuse("a model with a two-matrix FFN or FFN biases");
     }
@@ -191,17 +190,27 @@ WeightView ResidentTensor::View(const std::byte* buffer) const {
           .is_tiled = is_tiled};
 }
 
+uint64_t ResidentTensor::stored_rows() const {
+  return static_cast<uint64_t>(decl.of > 0 && !decl.is_vector ? decl.of : decl.rows);
+}
+
+uint64_t ResidentTensor::stored_begin() const {
+  const auto first = static_cast<size_t>(decl.first);
+  return decl.is_vector ? RowBytes(stored->dtype, first)
+                        : first * RowBytes(stored->dtype, static_cast<size_t>(decl.cols));
+}
+
 LoadPlan PlanLoad(const GgufFile& file) {
   file.RefuseForeignTensors();
   LoadPlan plan;
   plan.spec = ReadModelSpec(file);
-  RefuseUnsupportedTensors(file);
   CheckRunnable(plan.spec, file.path());
   plan.weights = std::make_unique<ModelWeights>();
   plan.is_packed = IsPacked(file.metadata());
   if (plan.is_packed) CheckPackedFile(file);
   std::vector<WeightDecl> decls = DeclareWeights(
       plan.spec, *plan.weights, plan.is_packed ? FfnStorage::kBundles : FfnStorage::kMatrices);
+  RefuseUnsupportedTensors(file, decls);
   if (plan.is_packed) DeclarePredictorsOf(file, plan, decls);
   for (WeightDecl& decl : decls) {
     ResidentTensor tensor = PlanMatrix(file, std::move(decl), plan.spec.tied_embeddings);

@@ -13,7 +13,8 @@ ExtentMatrix MatrixOf(const ResidentTensor& tensor) {
   view.data = nullptr;
   view.experts = 1;
   return {.part = tensor.stored->file_index,
-          .offset = tensor.stored->offset,
+          .offset = tensor.stored->offset + tensor.stored_begin(),
+          .rows_of_expert = static_cast<int64_t>(tensor.stored_rows()),
           .stored = tensor.stored->dtype,
           .view = view};
 }

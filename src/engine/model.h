@@ -56,6 +56,10 @@ struct ResidentTensor {
   // The matrix or vector, where it lies in the buffer; without data where that is null. Not for
   // bundles.
   WeightView View(const std::byte* buffer) const;
+  // Rows that the tensor has of each expert, and where those of this one begin in the first, in
+  // bytes of the tensor: where it is a part of it, more and behind others.
+  uint64_t stored_rows() const;
+  uint64_t stored_begin() const;
   // Neurons of all experts.
   uint64_t neurons() const { return static_cast<uint64_t>(decl.rows * decl.experts); }
 };

@@ -141,6 +141,13 @@ HWY_INLINE FloatVec Activate(FloatVec g, FloatVec u, FloatVec threshold) {
   } else if constexpr (kind == FfnActivation::kThresholdedSilu) {
     const FloatVec silu = hn::Mul(g, Sigmoid(g));
     return hn::IfThenElseZero(hn::Gt(hn::Abs(silu), threshold), hn::Mul(silu, u));
+  } else if constexpr (kind == FfnActivation::kGelu) {
+    // (1 + tanh(z)) / 2 is the sigmoid of 2 z. Beyond 40 that is 1 or 0, and no cube overflows.
+    const FloatVec most = hn::Set(kFloats, 40.0f);
+    const FloatVec near = hn::Max(hn::Min(g, most), hn::Neg(most));
+    const FloatVec cubic = hn::MulAdd(hn::Mul(near, near), hn::Set(kFloats, 0.0713548163f),
+                                      hn::Set(kFloats, 1.59576912f));
+    return hn::Mul(hn::Mul(g, Sigmoid(hn::Mul(near, cubic))), u);
   } else {
     const auto active = hn::And(hn::Gt(g, zero), hn::Gt(u, zero));
     return hn::IfThenElseZero(active, hn::Mul(g, u));

@@ -175,6 +175,11 @@ float Activate(float g, float u, float threshold) {
       const double silu = g / (1.0 + std::exp(-double{g}));
       return std::abs(silu) > double{threshold} ? static_cast<float>(silu * u) : 0.0f;
     }
+    case FfnActivation::kGelu: {
+      // (1 + tanh(z)) / 2 as a sigmoid: 1 + tanh(z) loses all its digits far below 0.
+      const double z = 0.79788456080286536 * (g + 0.044715 * double{g} * g * g);
+      return static_cast<float>(g / (1.0 + std::exp(-2 * z)) * u);
+    }
   }
   return 0.0f;
 }
@@ -300,6 +305,7 @@ constexpr KernelTable MakeTable() {
   t.ffn_activation[static_cast<int>(FfnActivation::kDRelu)] = ActivateFfn<FfnActivation::kDRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
       ActivateFfn<FfnActivation::kThresholdedSilu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kGelu)] = ActivateFfn<FfnActivation::kGelu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = ToHalf;

@@ -55,6 +55,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.ffn_activation[static_cast<int>(FfnActivation::kDRelu)] = ActivateFfn<FfnActivation::kDRelu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
       ActivateFfn<FfnActivation::kThresholdedSilu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kGelu)] = ActivateFfn<FfnActivation::kGelu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = FloatToHalf;

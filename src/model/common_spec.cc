@@ -9,73 +9,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/arch_keys.h"
 #include "tensor/op_names.h"
 
 namespace hearth {
 namespace {
-
-// Reads "<architecture>.<key>" of one file.
-class ArchKeys {
- public:
-  explicit ArchKeys(const GgufFile& file)
-      : metadata_(file.metadata()), prefix_(metadata_.GetString("general.architecture") + ".") {}
-
-  // A number, or one per layer where all are equal.
-  int64_t Int(const char* key) const {
-    if (IsArray(key)) return OfEveryLayer(key);
-    return Checked(key, metadata_.GetUint(prefix_ + key));
-  }
-  int64_t Int(const char* key, int64_t fallback) const { return Has(key) ? Int(key) : fallback; }
-  double Float(const char* key, double fallback) const {
-    return metadata_.FindFloat(prefix_ + key).value_or(fallback);
-  }
-  const std::string* String(const char* key) const { return metadata_.FindString(prefix_ + key); }
-  bool Bool(const char* key, bool fallback) const {
-    return metadata_.FindBool(prefix_ + key).value_or(fallback);
-  }
-  bool Has(const char* key) const { return metadata_.Has(prefix_ + key); }
-  std::string Name(const char* key) const { return prefix_ + key; }
-
- private:
-  bool IsArray(const char* key) const {
-    const GgufValue* value = metadata_.FindOrNull(prefix_ + key);
-    return value != nullptr && value->type == GgufType::kArray;
-  }
-
-  int64_t OfEveryLayer(const char* key) const {
-    const std::vector<int64_t> values = metadata_.FindInts(prefix_ + key).value();
-    const auto refuse = [&](ErrorCode code, const std::string& expected, const std::string& found) {
-      throw Error(code, metadata_.file_name(), prefix_ + key, expected, found);
-    };
-    const uint64_t layers = metadata_.GetUint(prefix_ + "block_count");
-    if (values.empty() || values.size() != layers) {
-      refuse(ErrorCode::kCorrupt, std::to_string(layers) + " numbers, one per layer",
-             std::to_string(values.size()));
-    }
-    const auto other = std::find_if(values.begin(), values.end(),
-                                    [&](int64_t value) { return value != values.front(); });
-    if (other != values.end()) {
-      refuse(ErrorCode::kUnsupported, "the same number for every layer (others cannot be run yet)",
-             std::to_string(values.front()) + " and " + std::to_string(*other));
-    }
-    if (values.front() < 0) {
-      refuse(ErrorCode::kCorrupt, "numbers of 0 or more", std::to_string(values.front()));
-    }
-    return Checked(key, static_cast<uint64_t>(values.front()));
-  }
-
-  // Sizes beyond 32 bits are refused here, so that ValidateSpec can compute with them.
-  int64_t Checked(const char* key, uint64_t value) const {
-    if (value > std::numeric_limits<uint32_t>::max()) {
-      throw Error(ErrorCode::kCorrupt, metadata_.file_name(), prefix_ + key, "at most 4294967295",
-                  std::to_string(value));
-    }
-    return static_cast<int64_t>(value);
-  }
-
-  const GgufMetadata& metadata_;
-  std::string prefix_;
-};
 
 // YaRN's own rule for the attention temperature (Peng et al. 2023, equation 22).
 double YarnAttentionFactor(double factor) {
@@ -97,16 +35,24 @@ RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length
     rope.scaling = RopeScalingKind::kLinear;
   } else if (*type == "yarn") {
     rope.scaling = RopeScalingKind::kYarn;
+  } else if (*type == "longrope") {
+    rope.scaling = RopeScalingKind::kLong;
   } else if (*type != "none") {
     throw Error(ErrorCode::kUnsupported, file, keys.Name("rope.scaling.type"),
-                "none, linear or yarn", "'" + Printable(*type) + "'");
+                "none, linear, yarn or longrope", "'" + Printable(*type) + "'");
   }
-  const bool has_factor = keys.Has("rope.scaling.factor") || keys.Has("rope.scale_linear");
+  // The factors of LongRoPE are tensors.
+  if (rope.scaling == RopeScalingKind::kLong) rope.factor = 1;
+  const bool has_factor = rope.scaling == RopeScalingKind::kLong ||
+                          keys.Has("rope.scaling.factor") || keys.Has("rope.scale_linear");
   if (rope.scaling != RopeScalingKind::kNone && !has_factor) {
     throw Error(ErrorCode::kCorrupt, file, keys.Name("rope.scaling.factor"),
                 "a number, which rope.scaling.type " + *type + " needs", "nothing");
   }
   rope.original_context = keys.Int("rope.scaling.original_context_length", context_length);
+  if (rope.scaling == RopeScalingKind::kLong) {
+    rope.attention_factor = keys.Float("rope.scaling.attn_factor", 1);
+  }
   if (rope.scaling == RopeScalingKind::kYarn) {
     rope.yarn_beta_fast = keys.Float("rope.scaling.yarn_beta_fast", 32);
     rope.yarn_beta_slow = keys.Float("rope.scaling.yarn_beta_slow", 1);
@@ -147,6 +93,9 @@ AttentionSpec ReadAttention(const ArchKeys& keys, int64_t hidden_size, const Ggu
   attention.qkv_bias = HasLayerTensor(file, "attn_q.bias") || HasLayerTensor(file, "attn_k.bias") ||
                        HasLayerTensor(file, "attn_v.bias");
   attention.output_bias = HasLayerTensor(file, "attn_output.bias");
+  attention.fused_qkv = HasLayerTensor(file, "attn_qkv.weight");
+  attention.qkv_bias |= attention.fused_qkv && HasLayerTensor(file, "attn_qkv.bias");
+  attention.softcap = keys.Float("attn_logit_softcapping", 0);
   return attention;
 }
 
@@ -202,7 +151,8 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
                 std::to_string(said_vocab));
   }
   spec.tied_embeddings = !file.FindShape("output.weight");
-  spec.rope_factors = file.FindShape("rope_freqs.weight").has_value();
+  spec.embedding_scale = keys.Float("embedding_scale", 1);
+  spec.logit_softcap = keys.Float("final_logit_softcapping", 0);
   spec.pooling = ReadPooling(file);
 
   LayerSpec layer;
@@ -212,10 +162,15 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
   layer.ffn.num_experts_per_token = keys.Int("expert_used_count", 0);
   layer.ffn.normalize_expert_weights = keys.Bool("expert_weights_norm", true);
   layer.ffn.expert_weight_scale = keys.Float("expert_weights_scale", 1);
+  layer.ffn.fused_gate_up = HasLayerTensor(file, "ffn_gate_up_exps.weight");
+  layer.ffn.shared_intermediate_size = keys.Int("expert_shared_feed_forward_length", 0);
+  layer.ffn.shared_gate = HasLayerTensor(file, "ffn_gate_inp_shexp.weight");
   layer.ffn.intermediate_size = layer.ffn.num_experts > 0 && keys.Has("expert_feed_forward_length")
                                     ? keys.Int("expert_feed_forward_length")
                                     : keys.Int("feed_forward_length");
-  spec.rope = ReadRope(keys, layer.attention.head_dim, spec.context_length, file.path());
+  layer.residual_scale = keys.Float("residual_scale", 1);
+  layer.attention.rope = ReadRope(keys, layer.attention.head_dim, spec.context_length, file.path());
+  layer.attention.rope->has_factors = file.FindShape("rope_freqs.weight").has_value();
   if (spec.num_layers < 1 || spec.num_layers > 4096) {
     throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("block_count"), "1 to 4096",
                 std::to_string(spec.num_layers));
@@ -224,13 +179,20 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
   return spec;
 }
 
+void SetRopeLayout(RopeLayout layout, ModelSpec* spec) {
+  for (LayerSpec& layer : spec->layers) {
+    if (layer.attention.rope) layer.attention.rope->layout = layout;
+  }
+}
+
 void SetFfnActivation(const GgufFile& file, FfnActivation activation, float threshold,
                       ModelSpec* spec) {
   if (const std::string* name = file.metadata().FindString(kFfnActivationKey)) {
     const std::optional<FfnActivation> known = FfnActivationFromName(*name);
     if (!known) {
       throw Error(ErrorCode::kUnsupported, file.path(), std::string(kFfnActivationKey),
-                  "silu, relu, fatrelu, drelu or thresholded_silu", "'" + Printable(*name) + "'");
+                  "silu, gelu, relu, fatrelu, drelu or thresholded_silu",
+                  "'" + Printable(*name) + "'");
     }
     activation = *known;
   }

@@ -18,6 +18,9 @@ inline constexpr std::string_view kFfnThresholdsKey = "hearth.ffn_thresholds";
 // reading itself depends on; ValidateSpec checks the rest.
 ModelSpec ReadCommonSpec(const GgufFile& file);
 
+// Which components rotary embeddings rotate together, in all layers.
+void SetRopeLayout(RopeLayout layout, ModelSpec* spec);
+
 // Sets the FFN activation of all layers from hearth.ffn_activation and hearth.ffn_threshold (or, by
 // layer, hearth.ffn_thresholds) where the file has them; otherwise to `activation` and `threshold`.
 void SetFfnActivation(const GgufFile& file, FfnActivation activation, float threshold,

@@ -17,8 +17,7 @@ namespace hearth {
 namespace {
 
 [[noreturn]] void RefuseText(std::string_view text) {
-  throw Error(ErrorCode::kInvalidArgument, Field{"activation"},
-              text == "gelu" ? "gelu cannot be run yet" : "name of an FFN activation",
+  throw Error(ErrorCode::kInvalidArgument, Field{"activation"}, "name of an FFN activation",
               kGivenActivationNames, "'" + Printable(text) + "'");
 }
 
@@ -123,6 +122,7 @@ GivenActivation ParseActivation(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   const std::optional<FfnActivation> activation = FfnActivationFromName(name);
+  // What no file leaves open.
   if (!activation || *activation == FfnActivation::kThresholdedSilu) RefuseText(text);
   GivenActivation given = {*activation, std::nullopt};
   if (colon == std::string_view::npos) return given;

@@ -24,10 +24,10 @@ struct GivenActivation {
   bool operator==(const GivenActivation&) const = default;
 };
 
-inline constexpr std::string_view kGivenActivationNames = "silu, relu, fatrelu[:T] or drelu";
+inline constexpr std::string_view kGivenActivationNames = "silu, gelu, relu, fatrelu[:T] or drelu";
 
-// "silu", "relu", "fatrelu", "fatrelu:0.02" or "drelu". Throws Error(kInvalidArgument) for all
-// else, gelu among it, which cannot be run yet.
+// "silu", "gelu", "relu", "fatrelu", "fatrelu:0.02" or "drelu". Throws Error(kInvalidArgument) for
+// all else.
 GivenActivation ParseActivation(std::string_view text);
 // The same backwards.
 std::string ActivationText(const GivenActivation& given);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -33,6 +34,10 @@ class Checker {
       throw Error(ErrorCode::kCorrupt, file_, field, "a positive number", std::to_string(value));
     }
   }
+  void NotNegative(const char* field, double value) const {
+    if (value == 0) return;
+    Positive(field, value);
+  }
   void Share(const char* field, float value) const {
     if (value >= 0 && value <= 1) return;  // false for NaN
     throw Error(ErrorCode::kCorrupt, file_, field, "a number from 0 to 1",
@@ -48,14 +53,15 @@ class Checker {
   const std::string& file_;
 };
 
-void CheckRope(const Checker& check, const ModelSpec& spec) {
-  const RopeSpec& rope = spec.rope;
-  const int64_t head_dim = spec.layers.front().attention.head_dim;
+void CheckRope(const Checker& check, const RopeSpec& rope, int64_t head_dim) {
   check.Range("rope.dimension_count", rope.dims, 2, head_dim);
   check.Holds(rope.dims % 2 == 0, "rope.dimension_count", "an even number", rope.dims);
   check.Positive("rope.freq_base", rope.base);
   check.Positive("rope.scaling.factor", rope.factor);
   check.Positive("rope.scaling.attn_factor", rope.attention_factor);
+  if (rope.scaling == RopeScalingKind::kLong) {
+    check.Range("rope.scaling.original_context_length", rope.original_context, 1, kMaxContext);
+  }
   if (rope.scaling == RopeScalingKind::kYarn) {
     check.Range("rope.scaling.original_context_length", rope.original_context, 1, kMaxContext);
     check.Positive("rope.scaling.yarn_beta_fast", rope.yarn_beta_fast);
@@ -72,12 +78,18 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
               attention.num_kv_heads);
   check.Range("attention.key_length", attention.head_dim, 1, kMaxHeadDim);
   check.Range("attention.sliding_window", attention.sliding_window, 0, kMaxContext);
+  check.Positive("attention.scale", attention.query_scale);
+  check.NotNegative("attn_logit_softcapping", attention.softcap);
+  if (attention.rope) CheckRope(check, *attention.rope, attention.head_dim);
   check.Range("feed_forward_length", layer.ffn.intermediate_size, 1, kMaxWidth);
   check.Range("expert_count", layer.ffn.num_experts, 0, kMaxExperts);
   if (layer.ffn.num_experts > 0) {
     check.Range("expert_used_count", layer.ffn.num_experts_per_token, 1, layer.ffn.num_experts);
   }
+  check.Range("expert_shared_feed_forward_length", layer.ffn.shared_intermediate_size, 0,
+              kMaxWidth);
   check.Share("attention.layer_norm_rms_epsilon", layer.norm_epsilon);
+  check.Positive("residual_scale", layer.residual_scale);
 }
 
 }  // namespace
@@ -110,8 +122,19 @@ void ValidateSpec(const ModelSpec& spec, const std::string& file) {
   check.Range("context_length", spec.context_length, 1, kMaxContext);
   check.Holds(static_cast<int64_t>(spec.layers.size()) == spec.num_layers, "layers",
               std::to_string(spec.num_layers), static_cast<int64_t>(spec.layers.size()));
+  check.Positive("embedding_scale", spec.embedding_scale);
+  check.Positive("logit_scale", spec.logit_scale);
+  check.NotNegative("final_logit_softcapping", spec.logit_softcap);
   for (const LayerSpec& layer : spec.layers) CheckLayer(check, layer);
-  if (spec.positions == PositionKind::kRope) CheckRope(check, spec);
+}
+
+std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {
+  std::vector<RopeSpec> ropes;
+  for (const LayerSpec& layer : spec.layers) {
+    const std::optional<RopeSpec>& rope = layer.attention.rope;
+    if (rope && std::find(ropes.begin(), ropes.end(), *rope) == ropes.end()) ropes.push_back(*rope);
+  }
+  return ropes;
 }
 
 }  // namespace hearth

@@ -3,11 +3,12 @@
 // architecture it has before it.
 //
 // Sizes use Hugging Face's words. The description can say more than the engine runs today
-// (LayerNorm, learned positions, parallel attention, fused QKV, two-matrix FFNs); the engine
-// refuses by name what it cannot run.
+// (LayerNorm, learned positions, parallel attention, two-matrix FFNs); the engine refuses by name
+// what it cannot run.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,9 @@ enum class FfnKind : uint8_t { kGated, kTwoMatrix };
 // of one token. kNone: the model makes none.
 enum class PoolingKind : uint8_t { kMean, kFirst, kLast, kNone };
 
-enum class RopeScalingKind : uint8_t { kNone, kLinear, kYarn };
+// kLong: frequencies are divided by factors of the file, of which it has two sets: for contexts up
+// to the original one and beyond (LongRoPE, Ding et al. 2024).
+enum class RopeScalingKind : uint8_t { kNone, kLinear, kYarn, kLong };
 
 // Rotary position embeddings. Llama 3's scaling is not a kind: such files carry a tensor of
 // factors (`rope_freqs.weight`) that the frequencies are divided by.
@@ -34,11 +37,18 @@ struct RopeSpec {
   double base = 10000;
   RopeScalingKind scaling = RopeScalingKind::kNone;
   double factor = 1;             // context extension
-  int64_t original_context = 0;  // tokens the model was first trained on (YaRN)
+  int64_t original_context = 0;  // tokens the model was first trained on (YaRN, LongRoPE)
   double yarn_beta_fast = 32;    // rotations over which YaRN leaves a frequency alone
   double yarn_beta_slow = 1;     // and under which it interpolates fully
   double attention_factor = 1;   // multiplies cos and sin
+  bool has_factors = false;      // the file's rope_freqs.weight applies
+
+  bool operator==(const RopeSpec&) const = default;
 };
+
+// Which queries and keys an RMS norm makes alike before they are rotated: every head by itself
+// (Qwen3, Gemma 3), or all heads of a token together (OLMo 2).
+enum class QkNorm : uint8_t { kNone, kHeads, kAllHeads };
 
 struct AttentionSpec {
   int64_t num_heads = 0;
@@ -46,10 +56,12 @@ struct AttentionSpec {
   int64_t head_dim = 0;
   int64_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
   double query_scale = 0;      // 1/sqrt(head_dim) unless the architecture says otherwise
+  double softcap = 0;          // scores s become softcap * tanh(s / softcap); 0: they stay
+  std::optional<RopeSpec> rope = RopeSpec{};  // nothing: this layer is told no positions
   bool qkv_bias = false;
   bool output_bias = false;
-  bool qk_norm = false;    // RMS norm over head_dim of each query and key head
-  bool fused_qkv = false;  // one matrix for q, k and v
+  QkNorm qk_norm = QkNorm::kNone;
+  bool fused_qkv = false;  // the file has q, k and v in one matrix, attn_qkv
 };
 
 struct FfnSpec {
@@ -58,15 +70,25 @@ struct FfnSpec {
   float threshold = 0;  // kFatRelu, kThresholdedSilu
   int64_t intermediate_size = 0;
   bool bias = false;
-  int64_t num_experts = 0;  // 0: one dense FFN
+  bool fused_gate_up = false;  // the file has gate and up in one matrix, under the name of up
+  int64_t num_experts = 0;     // 0: one dense FFN
   int64_t num_experts_per_token = 0;
   bool normalize_expert_weights = true;  // the chosen experts' weights sum to 1
   double expert_weight_scale = 1;
+  // An FFN beside the experts that every token goes through, of so many neurons; 0: none. Where it
+  // has a gate, a sigmoid of the token weighs it.
+  int64_t shared_intermediate_size = 0;
+  bool shared_gate = false;
 };
 
+// What a layer adds to the residual stream: for attention and FFN alike
+// residual_scale * norm_after(block(norm_before(hidden))).
 struct LayerSpec {
   NormKind norm = NormKind::kRms;
   float norm_epsilon = 1e-5f;
+  bool norm_before = true;
+  bool norm_after = false;
+  double residual_scale = 1;
   bool parallel_attention = false;  // attention and FFN read the same norm, are added together
   AttentionSpec attention;
   FfnSpec ffn;
@@ -80,12 +102,16 @@ struct ModelSpec {
   int64_t vocab_size = 0;
   int64_t context_length = 0;  // longest the model was made for
   PositionKind positions = PositionKind::kRope;
-  RopeSpec rope;
   bool tied_embeddings = false;  // the output matrix is the token embedding
-  bool rope_factors = false;     // the file has rope_freqs.weight
+  double embedding_scale = 1;    // multiplies what the embedding gives
+  double logit_scale = 1;        // multiplies logits, before their softcap
+  double logit_softcap = 0;      // as AttentionSpec::softcap
   PoolingKind pooling = PoolingKind::kMean;
   std::vector<LayerSpec> layers;  // num_layers entries
 };
+
+// The rotary embeddings of a model's layers, each once, in the order in which they come first.
+std::vector<RopeSpec> RopesOf(const ModelSpec& spec);
 
 // Makes the FFNs of a SiLU model leave out neurons whose |silu(gate)| is at most its layer's
 // threshold (P1 section 8.4). Throws Error(kInvalidArgument) for a model with another activation,

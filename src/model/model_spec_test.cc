@@ -47,9 +47,10 @@ TEST(ModelSpecTest, ReadsSizesAndDefaults) {
   const ModelSpec spec = Read(SmallLlama());
   EXPECT_EQ(spec.hidden_size, 64);
   EXPECT_EQ(spec.vocab_size, 10);
-  EXPECT_EQ(spec.rope.dims, 16) << "hidden / heads where the file says nothing";
-  EXPECT_EQ(spec.rope.base, 10000);
-  EXPECT_EQ(spec.rope.layout, RopeLayout::kAdjacent);
+  EXPECT_EQ(spec.layers[0].attention.rope->dims, 16)
+      << "hidden / heads where the file says nothing";
+  EXPECT_EQ(spec.layers[0].attention.rope->base, 10000);
+  EXPECT_EQ(spec.layers[0].attention.rope->layout, RopeLayout::kAdjacent);
   EXPECT_TRUE(spec.tied_embeddings);
   const LayerSpec& layer = spec.layers.front();
   EXPECT_FLOAT_EQ(layer.norm_epsilon, 1e-6f);
@@ -107,7 +108,7 @@ TEST(ModelSpecTest, RefusesWhatContradictsItself) {
       {"llama.vocab_size: expected 10, the rows of token_embd.weight, found 11",
        [](auto& m) { m.SetUint32("llama.vocab_size", 11); }},
       {"expert_used_count", [](auto& m) { m.SetUint32("llama.expert_count", 4); }},
-      {"'gelu'", [](auto& m) { m.SetString("hearth.ffn_activation", "gelu"); }},
+      {"'mish'", [](auto& m) { m.SetString("hearth.ffn_activation", "mish"); }},
       {"value_length", [](auto& m) { m.SetUint32("llama.attention.value_length", 8); }},
       {"'gpt9'", [](auto& m) { m.SetString("general.architecture", "gpt9"); }},
   };
@@ -142,13 +143,13 @@ TEST(ModelSpecTest, AFactorOfZeroIsNone) {
     GgufMetadata m = SmallLlama();
     m.SetString("llama.rope.scaling.type", type);
     m.SetFloat32("llama.rope.scaling.factor", 0);
-    const RopeSpec rope = Read(m).rope;
+    const RopeSpec rope = *Read(m).layers[0].attention.rope;
     EXPECT_EQ(rope.factor, 1) << type;
     EXPECT_EQ(rope.attention_factor, 1) << type;
   }
   GgufMetadata old = SmallLlama();
   old.SetFloat32("llama.rope.scale_linear", 0);
-  EXPECT_EQ(Read(old).rope.scaling, RopeScalingKind::kNone);
+  EXPECT_EQ(Read(old).layers[0].attention.rope->scaling, RopeScalingKind::kNone);
 }
 
 TEST(ModelSpecTest, ReadsHowEmbeddingsArePooled) {
@@ -221,8 +222,9 @@ TEST(WeightsTest, ExpertsBiasesAndNormsAreDeclared) {
   ModelSpec spec = Read(SmallLlama());
   LayerSpec& layer = spec.layers[0];
   layer.ffn.num_experts = 6;
-  layer.attention.qkv_bias = layer.attention.output_bias = layer.attention.qk_norm = true;
-  spec.rope_factors = true;
+  layer.attention.qkv_bias = layer.attention.output_bias = true;
+  layer.attention.qk_norm = QkNorm::kHeads;
+  spec.layers[0].attention.rope->has_factors = true;
   ModelWeights weights;
   const auto decls = DeclareWeights(spec, weights);
   const auto find = [&](const std::string& name) -> const WeightDecl* {

@@ -17,6 +17,15 @@ constexpr Architecture kArchitectures[] = {
     {"qwen2", archs::ReadQwen2},
     {"qwen3", archs::ReadQwen3},
     {"qwen3moe", archs::ReadQwen3Moe},
+    {"qwen2moe", archs::ReadQwen2Moe},
+    {"gemma2", archs::ReadGemma2, true},
+    {"gemma3", archs::ReadGemma3, true},
+    {"phi3", archs::ReadPhi3},
+    {"olmo2", archs::ReadOlmo2},
+    {"smollm3", archs::ReadSmolLm3},
+    {"granite", archs::ReadGranite},
+    {"granitemoe", archs::ReadGranite},
+    {"glm4", archs::ReadGlm4},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "model/unsupported.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -14,8 +15,6 @@ constexpr char kMlpBias[] = "biases of FFNs (mlp_bias) cannot be run yet";
 constexpr char kOldExperts[] =
     "a Mixtral file from before April 2024, in which every expert is a tensor of its own: get a "
     "newer file of the model, or convert it again";
-constexpr char kMergedExperts[] =
-    "gate and up of the experts in one tensor (ffn_gate_up_exps) cannot be run yet";
 constexpr char kLayerFactors[] = "RoPE factors of single layers cannot be run yet";
 constexpr char kExtraNorms[] = "norms after attention or FFN cannot be run yet";
 constexpr char kHead[] = "the head of a classifier or ranking model cannot be run";
@@ -26,7 +25,6 @@ struct Variant {
   const char* sentence;
 };
 constexpr Variant kLayerVariants[] = {
-    {"ffn_gate_up_exps.", kMergedExperts},
     {"ffn_gate_exps.bias", kMlpBias},
     {"ffn_up_exps.bias", kMlpBias},
     {"ffn_down_exps.bias", kMlpBias},
@@ -39,7 +37,6 @@ constexpr Variant kLayerVariants[] = {
     {"ffn_gate_shexp.", "shared experts cannot be run yet"},
     {"ffn_up_shexp.", "shared experts cannot be run yet"},
     {"ffn_down_shexp.", "shared experts cannot be run yet"},
-    {"attn_qkv.", "q, k and v in one matrix (attn_qkv) cannot be run yet"},
     {"attn_sinks", "attention sinks cannot be run yet"},
     {"rope_freqs", kLayerFactors},
     {"rope_factors_", kLayerFactors},
@@ -50,7 +47,7 @@ constexpr Variant kLayerVariants[] = {
 constexpr Variant kModelVariants[] = {
     {"cls.", kHead},
     {"cls_", kHead},
-    {"rope_factors_", "LongRoPE's two tables of factors cannot be run yet"},
+    {"rope_factors_", "LongRoPE's two tables of factors cannot be run in this family yet"},
     {"position_embd.", "learned positions cannot be run yet"},
 };
 
@@ -115,10 +112,12 @@ void RefuseOtherKinds(const GgufFile& file) {
   }
 }
 
-void RefuseUnsupportedTensors(const GgufFile& file) {
+void RefuseUnsupportedTensors(const GgufFile& file, std::span<const WeightDecl> declared) {
+  std::set<std::string_view> known;
+  for (const WeightDecl& decl : declared) known.insert(decl.name);
   for (const GgufTensor& tensor : file.tensors()) {
     const char* const sentence = FindVariant(tensor.name);
-    if (sentence == nullptr) continue;
+    if (sentence == nullptr || known.contains(tensor.name)) continue;
     throw Error(ErrorCode::kUnsupported, file.path(),
                 "tensor '" + Printable(tensor.name) + "': " + sentence);
   }

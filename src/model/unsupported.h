@@ -2,7 +2,10 @@
 // each is refused by its name.
 #pragma once
 
+#include <span>
+
 #include "format/gguf.h"
+#include "model/weights.h"
 
 namespace hearth {
 
@@ -11,7 +14,8 @@ namespace hearth {
 void RefuseOtherKinds(const GgufFile& file);
 
 // Throws Error(kUnsupported), saying what it is, for a tensor of a variant that is known and cannot
-// be run yet. Returns where there is none; tensors that nobody knows are the loader's to refuse.
-void RefuseUnsupportedTensors(const GgufFile& file);
+// be run yet: of those that the model does not declare. Returns where there is none; tensors that
+// nobody knows are the loader's to refuse.
+void RefuseUnsupportedTensors(const GgufFile& file, std::span<const WeightDecl> declared);
 
 }  // namespace hearth

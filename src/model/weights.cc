@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace hearth {
@@ -12,20 +14,32 @@ std::string ShapeText(uint64_t cols, uint64_t rows, uint64_t experts) {
   return text + "]";
 }
 
+// A part of a tensor that holds several matrices, or vectors, one behind the other.
+struct Part {
+  int64_t first = 0;
+  int64_t of = 0;
+};
+
 // Collects the declarations of one layer, adding its name prefix.
 class LayerDeclarer {
  public:
   LayerDeclarer(int64_t layer, std::vector<WeightDecl>* out)
       : prefix_("blk." + std::to_string(layer) + "."), out_(out) {}
 
-  void Matrix(const char* name, int64_t cols, int64_t rows, WeightView* slot, int64_t experts = 1) {
+  void Matrix(const char* name, int64_t cols, int64_t rows, WeightView* slot, int64_t experts = 1,
+              Part part = {}) {
     WeightDecl decl{.name = prefix_ + name + ".weight", .cols = cols, .rows = rows};
     decl.experts = experts;
+    decl.first = part.first;
+    decl.of = part.of;
     decl.slot = slot;
     out_->push_back(std::move(decl));
   }
-  void Vector(const char* name, const char* suffix, int64_t cols, WeightView* slot) {
+  void Vector(const char* name, const char* suffix, int64_t cols, WeightView* slot,
+              Part part = {}) {
     WeightDecl decl{.name = prefix_ + name + suffix, .cols = cols};
+    decl.first = part.first;
+    decl.of = part.of;
     decl.is_vector = true;
     decl.slot = slot;
     out_->push_back(std::move(decl));
@@ -36,44 +50,95 @@ class LayerDeclarer {
   std::vector<WeightDecl>* out_;
 };
 
-void DeclareAttention(const AttentionSpec& spec, int64_t hidden, LayerWeights& w,
-                      LayerDeclarer& declare) {
+void DeclareQkv(const AttentionSpec& spec, int64_t hidden, LayerWeights& w,
+                LayerDeclarer& declare) {
   const int64_t q = spec.num_heads * spec.head_dim;
   const int64_t kv = spec.num_kv_heads * spec.head_dim;
-  declare.Vector("attn_norm", ".weight", hidden, &w.attn_norm);
-  declare.Matrix("attn_q", hidden, q, &w.attn_q);
-  declare.Matrix("attn_k", hidden, kv, &w.attn_k);
-  declare.Matrix("attn_v", hidden, kv, &w.attn_v);
-  if (spec.qkv_bias) {
-    declare.Vector("attn_q", ".bias", q, &w.attn_q_bias);
-    declare.Vector("attn_k", ".bias", kv, &w.attn_k_bias);
-    declare.Vector("attn_v", ".bias", kv, &w.attn_v_bias);
+  struct Projection {
+    const char* name;
+    int64_t rows;
+    int64_t first;
+    WeightView* weight;
+    WeightView* bias;
+  };
+  const Projection all[] = {{"attn_q", q, 0, &w.attn_q, &w.attn_q_bias},
+                            {"attn_k", kv, q, &w.attn_k, &w.attn_k_bias},
+                            {"attn_v", kv, q + kv, &w.attn_v, &w.attn_v_bias}};
+  for (const auto& [name, rows, first, weight, bias] : all) {
+    const Part part = spec.fused_qkv ? Part{first, q + 2 * kv} : Part{};
+    const char* const stored = spec.fused_qkv ? "attn_qkv" : name;
+    declare.Matrix(stored, hidden, rows, weight, 1, part);
+    if (spec.qkv_bias) declare.Vector(stored, ".bias", rows, bias, part);
   }
-  if (spec.qk_norm) {
-    declare.Vector("attn_q_norm", ".weight", spec.head_dim, &w.attn_q_norm);
-    declare.Vector("attn_k_norm", ".weight", spec.head_dim, &w.attn_k_norm);
-  }
-  declare.Matrix("attn_output", q, hidden, &w.attn_output);
-  if (spec.output_bias) declare.Vector("attn_output", ".bias", hidden, &w.attn_output_bias);
+  if (spec.qk_norm == QkNorm::kNone) return;
+  const bool is_of_head = spec.qk_norm == QkNorm::kHeads;
+  declare.Vector("attn_q_norm", ".weight", is_of_head ? spec.head_dim : q, &w.attn_q_norm);
+  declare.Vector("attn_k_norm", ".weight", is_of_head ? spec.head_dim : kv, &w.attn_k_norm);
 }
 
-void DeclareFfn(const FfnSpec& spec, int64_t hidden, FfnStorage storage, LayerWeights& w,
+void DeclareAttention(const LayerSpec& layer, int64_t hidden, LayerWeights& w,
+                      LayerDeclarer& declare) {
+  const AttentionSpec& spec = layer.attention;
+  if (layer.norm_before) declare.Vector("attn_norm", ".weight", hidden, &w.attn_norm);
+  DeclareQkv(spec, hidden, w, declare);
+  declare.Matrix("attn_output", spec.num_heads * spec.head_dim, hidden, &w.attn_output);
+  if (spec.output_bias) declare.Vector("attn_output", ".bias", hidden, &w.attn_output_bias);
+  if (layer.norm_after) {
+    declare.Vector("post_attention_norm", ".weight", hidden, &w.attn_after_norm);
+  }
+}
+
+void DeclareSharedExpert(const FfnSpec& spec, int64_t hidden, LayerWeights& w,
+                         LayerDeclarer& declare) {
+  const int64_t ffn = spec.shared_intermediate_size;
+  if (ffn == 0) return;
+  if (spec.shared_gate) {
+    declare.Vector("ffn_gate_inp_shexp", ".weight", hidden, &w.shared_router);
+  }
+  declare.Matrix("ffn_gate_shexp", hidden, ffn, &w.shared_gate);
+  declare.Matrix("ffn_up_shexp", hidden, ffn, &w.shared_up);
+  declare.Matrix("ffn_down_shexp", ffn, hidden, &w.shared_down);
+}
+
+void DeclareFfn(const LayerSpec& layer, int64_t hidden, FfnStorage storage, LayerWeights& w,
                 LayerDeclarer& declare) {
+  const FfnSpec& spec = layer.ffn;
   const int64_t ffn = spec.intermediate_size;
-  declare.Vector("ffn_norm", ".weight", hidden, &w.ffn_norm);
-  if (spec.num_experts > 0) {
-    declare.Matrix("ffn_gate_inp", hidden, spec.num_experts, &w.ffn_router);
-  }
+  if (layer.norm_before) declare.Vector("ffn_norm", ".weight", hidden, &w.ffn_norm);
+  if (layer.norm_after) declare.Vector("post_ffw_norm", ".weight", hidden, &w.ffn_after_norm);
+  const bool is_mixture = spec.num_experts > 0;
+  if (is_mixture) declare.Matrix("ffn_gate_inp", hidden, spec.num_experts, &w.ffn_router);
+  DeclareSharedExpert(spec, hidden, w, declare);
   if (storage == FfnStorage::kBundles) return;
-  if (spec.num_experts == 0) {
-    declare.Matrix("ffn_gate", hidden, ffn, &w.ffn_gate);
-    declare.Matrix("ffn_up", hidden, ffn, &w.ffn_up);
-    declare.Matrix("ffn_down", ffn, hidden, &w.ffn_down);
-    return;
+  const int64_t experts = is_mixture ? spec.num_experts : 1;
+  const char* const fused = is_mixture ? "ffn_gate_up_exps" : "ffn_up";
+  const Part gate = spec.fused_gate_up ? Part{0, 2 * ffn} : Part{};
+  const Part up = spec.fused_gate_up ? Part{ffn, 2 * ffn} : Part{};
+  const auto stored = [&](const char* of_one, const char* of_many) {
+    return spec.fused_gate_up ? fused : is_mixture ? of_many : of_one;
+  };
+  declare.Matrix(stored("ffn_gate", "ffn_gate_exps"), hidden, ffn, &w.ffn_gate, experts, gate);
+  declare.Matrix(stored("ffn_up", "ffn_up_exps"), hidden, ffn, &w.ffn_up, experts, up);
+  declare.Matrix(is_mixture ? "ffn_down_exps" : "ffn_down", ffn, hidden, &w.ffn_down, experts);
+}
+
+// The factors that the model's rotary embeddings divide frequencies by.
+void DeclareRopeFactors(const ModelSpec& spec, ModelWeights& w, std::vector<WeightDecl>& out) {
+  int64_t pairs = 0, long_pairs = 0;
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    if (rope.has_factors) pairs = std::max(pairs, rope.dims / 2);
+    if (rope.scaling == RopeScalingKind::kLong) long_pairs = std::max(long_pairs, rope.dims / 2);
   }
-  declare.Matrix("ffn_gate_exps", hidden, ffn, &w.ffn_gate, spec.num_experts);
-  declare.Matrix("ffn_up_exps", hidden, ffn, &w.ffn_up, spec.num_experts);
-  declare.Matrix("ffn_down_exps", ffn, hidden, &w.ffn_down, spec.num_experts);
+  const auto declare = [&](const char* name, int64_t count, WeightView* slot) {
+    if (count == 0) return;
+    WeightDecl factors{.name = name, .cols = count};
+    factors.is_vector = true;
+    factors.slot = slot;
+    out.push_back(std::move(factors));
+  };
+  declare("rope_freqs.weight", pairs, &w.rope_factors);
+  declare("rope_factors_short.weight", long_pairs, &w.rope_factors);
+  declare("rope_factors_long.weight", long_pairs, &w.long_rope_factors);
 }
 
 }  // namespace
@@ -86,19 +151,14 @@ std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weig
   embedding.is_embedding = !spec.tied_embeddings;
   embedding.slot = &weights.token_embedding;
   out.push_back(std::move(embedding));
-  if (spec.rope_factors) {
-    WeightDecl factors{.name = "rope_freqs.weight", .cols = spec.rope.dims / 2};
-    factors.is_vector = true;
-    factors.slot = &weights.rope_factors;
-    out.push_back(std::move(factors));
-  }
+  DeclareRopeFactors(spec, weights, out);
   weights.layers.assign(static_cast<size_t>(spec.num_layers), {});
   for (int64_t l = 0; l < spec.num_layers; ++l) {
     LayerDeclarer declare(l, &out);
     LayerWeights& w = weights.layers[static_cast<size_t>(l)];
     const LayerSpec& layer = spec.layers[static_cast<size_t>(l)];
-    DeclareAttention(layer.attention, hidden, w, declare);
-    DeclareFfn(layer.ffn, hidden, ffn, w, declare);
+    DeclareAttention(layer, hidden, w, declare);
+    DeclareFfn(layer, hidden, ffn, w, declare);
   }
   WeightDecl norm{.name = "output_norm.weight", .cols = hidden};
   norm.is_vector = true;
@@ -114,8 +174,9 @@ std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weig
 
 const GgufTensor& MatchTensor(const GgufFile& file, const WeightDecl& decl) {
   const GgufTensor& tensor = file.GetTensor(decl.name);
-  const auto cols = static_cast<uint64_t>(decl.cols);
-  const auto rows = static_cast<uint64_t>(decl.rows);
+  const bool is_part = decl.of > 0;
+  const auto cols = static_cast<uint64_t>(is_part && decl.is_vector ? decl.of : decl.cols);
+  const auto rows = static_cast<uint64_t>(is_part && !decl.is_vector ? decl.of : decl.rows);
   const auto experts = static_cast<uint64_t>(decl.experts);
   if (tensor.ne[0] != cols || tensor.ne[1] != rows || tensor.ne[2] != experts ||
       tensor.ne[3] != 1) {

@@ -27,10 +27,16 @@ struct LayerWeights {
   WeightView attn_k_bias;
   WeightView attn_v_bias;
   WeightView attn_output_bias;
-  WeightView attn_q_norm;  // [head_dim]
-  WeightView attn_k_norm;  // [head_dim]
-  WeightView ffn_norm;     // [hidden]
-  WeightView ffn_router;   // [experts][hidden]; GGUF ffn_gate_inp
+  WeightView attn_q_norm;      // [head_dim], or of all heads
+  WeightView attn_k_norm;      // likewise
+  WeightView attn_after_norm;  // [hidden]; GGUF post_attention_norm
+  WeightView ffn_norm;         // [hidden]
+  WeightView ffn_after_norm;   // [hidden]; GGUF post_ffw_norm
+  WeightView ffn_router;       // [experts][hidden]; GGUF ffn_gate_inp
+  WeightView shared_router;    // [hidden]; GGUF ffn_gate_inp_shexp
+  WeightView shared_gate;      // [shared intermediate][hidden]; GGUF ffn_gate_shexp
+  WeightView shared_up;        // [shared intermediate][hidden]
+  WeightView shared_down;      // [hidden][shared intermediate]
   // An FFN is three matrices, or, in a packed file, rows of single neurons (FORMATS.md); these have
   // types and shapes but no data where the FFNs are not all in memory (pipeline/streamed_ffns.h).
   WeightView ffn_gate;  // [experts or 1][intermediate][hidden]
@@ -47,19 +53,23 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  WeightView token_embedding;  // [vocab][hidden]
-  WeightView output_norm;      // [hidden]
-  WeightView output;           // [vocab][hidden]; the embedding itself where tied
-  WeightView rope_factors;     // [rope dims / 2]
+  WeightView token_embedding;    // [vocab][hidden]
+  WeightView output_norm;        // [hidden]
+  WeightView output;             // [vocab][hidden]; the embedding itself where tied
+  WeightView rope_factors;       // [rope dims / 2]; of LongRoPE for short contexts
+  WeightView long_rope_factors;  // [rope dims / 2]; of LongRoPE for others
   std::vector<LayerWeights> layers;
 };
 
-// One tensor that a model needs.
+// One matrix or vector that a model needs: a tensor of the file, or, where families keep several in
+// one tensor, its part of that. Parts of a matrix are rows of it, those of a vector numbers.
 struct WeightDecl {
-  std::string name;  // GGUF's, e.g. "blk.3.attn_q.weight"
+  std::string name;  // of the tensor, GGUF's, e.g. "blk.3.attn_q.weight"
   int64_t cols = 0;  // GGUF ne[0]
   int64_t rows = 1;
   int64_t experts = 1;
+  int64_t first = 0;           // row of each expert's, or number of a vector, that it begins with
+  int64_t of = 0;              // rows, or numbers, of the tensor; 0: it is the whole tensor
   bool is_vector = false;      // norms, biases, factors: kept in F32
   bool is_embedding = false;   // only looked up by row, never multiplied
   WeightView* slot = nullptr;  // where the loader puts it

@@ -64,6 +64,16 @@ void QueryBlock::ComputeScores(Span page, int64_t head, const Workspace& w) cons
   scores({w.q + query * head_dim_, head_dim_, head_queries_, KeysAt(page.begin, head),
           IndexInBlock(page.begin), page.count(), head_dim_,
           w.scores + query * KvLayout::kPageTokens, KvLayout::kPageTokens, next});
+  if (args_.softcap > 0) CapScores(page, QueriesOf(head), w);
+}
+
+void QueryBlock::CapScores(Span page, Queries queries, const Workspace& w) const {
+  for (int64_t i = queries.begin; i < queries.begin + queries.count; ++i) {
+    float* scores = w.scores + i * KvLayout::kPageTokens;
+    for (int64_t p = 0; p < page.count(); ++p) {
+      scores[p] = args_.softcap * std::tanh(scores[p] / args_.softcap);
+    }
+  }
 }
 
 void QueryBlock::WeighScores(Span page, Span positions, Queries queries, const Workspace& w,

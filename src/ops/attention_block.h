@@ -182,6 +182,9 @@ class QueryBlock {
   // Scores of a head's queries with all positions of a page that are seen.
   void ComputeScores(Span page, int64_t head, const Workspace& w) const;
 
+  // The same scores, kept within AttentionArgs::softcap of zero.
+  void CapScores(Span page, Queries queries, const Workspace& w) const;
+
   // Scores of some queries with some positions of a page become weights (AttentionWeightsArgs).
   // Asks for the beginnings of the keys that are read `next`, and of their values, where that is
   // not null.

@@ -1,5 +1,7 @@
 #include "ops/elementwise.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -42,6 +44,26 @@ void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, FloatV
     for (int64_t h = 0; h < heads; ++h) {
       rope(x.row(r) + h * head_dim, cos.row(r), sin.row(r), cos.cols, layout);
     }
+  });
+}
+
+void Copy(Compute& compute, FloatView x, FloatView out) {
+  ForRows(compute, x.rows, [&](int64_t r) { std::copy_n(x.row(r), x.cols, out.row(r)); });
+}
+
+void Softcap(Compute& compute, FloatView x, float cap) {
+  ForRows(compute, x.rows, [&](int64_t r) {
+    float* row = x.row(r);
+    for (int64_t i = 0; i < x.cols; ++i) row[i] = cap * std::tanh(row[i] / cap);
+  });
+}
+
+void ScaleBySigmoid(Compute& compute, FloatView x, const float* weight, FloatView out) {
+  ForRows(compute, x.rows, [&](int64_t r) {
+    double sum = 0;
+    for (int64_t i = 0; i < x.cols; ++i) sum += double{x.row(r)[i]} * double{weight[i]};
+    const auto share = static_cast<float>(1 / (1 + std::exp(-sum)));
+    for (int64_t i = 0; i < out.cols; ++i) out.row(r)[i] *= share;
   });
 }
 

@@ -22,6 +22,15 @@ void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim
 void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, FloatView cos,
           FloatView sin, RopeLayout layout);
 
+// out = x, of the same shape.
+void Copy(Compute& compute, FloatView x, FloatView out);
+
+// x = cap * tanh(x / cap): what is far from zero stays within cap of it.
+void Softcap(Compute& compute, FloatView x, float cap);
+
+// out[r] *= sigmoid(weight . x[r]). weight: x.cols floats.
+void ScaleBySigmoid(Compute& compute, FloatView x, const float* weight, FloatView out);
+
 // x *= scale.
 void Scale(Compute& compute, FloatView x, float scale);
 

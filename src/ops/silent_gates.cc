@@ -36,7 +36,9 @@ SilentGates OfThresholdedSilu(double threshold) {
 
 }  // namespace
 
-bool CanSkipNeurons(FfnActivation activation) { return activation != FfnActivation::kSilu; }
+bool CanSkipNeurons(FfnActivation activation) {
+  return activation != FfnActivation::kSilu && activation != FfnActivation::kGelu;
+}
 
 SilentGates SilentGatesOf(FfnActivation activation, float threshold) {
   switch (activation) {
@@ -45,6 +47,7 @@ SilentGates SilentGatesOf(FfnActivation activation, float threshold) {
     case FfnActivation::kFatRelu:
       return {threshold, kInfinity, -kInfinity};
     case FfnActivation::kSilu:
+    case FfnActivation::kGelu:
     case FfnActivation::kRelu:
     case FfnActivation::kDRelu:
       break;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <vector>
 
@@ -14,9 +15,12 @@
 namespace hearth {
 namespace {
 
-constexpr FfnActivation kActivations[] = {FfnActivation::kSilu, FfnActivation::kRelu,
-                                          FfnActivation::kFatRelu, FfnActivation::kDRelu,
-                                          FfnActivation::kThresholdedSilu};
+constexpr FfnActivation kActivations[] = {FfnActivation::kSilu,
+                                          FfnActivation::kRelu,
+                                          FfnActivation::kFatRelu,
+                                          FfnActivation::kDRelu,
+                                          FfnActivation::kThresholdedSilu,
+                                          FfnActivation::kGelu};
 
 class FfnProblem {
  public:
@@ -81,6 +85,9 @@ class FfnProblem {
         const double silu = g / (1 + std::exp(-g));
         return std::abs(silu) > double{ffn_.threshold} ? silu * u : 0;
       }
+      case FfnActivation::kGelu:
+        return 0.5 * g *
+               (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g))) * u;
     }
     return 0;
   }

@@ -10,9 +10,12 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
     : tokens(limits.max_tokens),
       threads(thread_count),
       hidden(spec.hidden_size),
-      rope_pairs(spec.rope.dims / 2),
       ffn_of_neurons(limits.ffn_of_neurons),
       tokens_together(limits.tokens_together) {
+  for (const RopeSpec& rope : RopesOf(spec)) {
+    ++ropes;
+    rope_pairs = std::max(rope_pairs, rope.dims / 2);
+  }
   const KvLayout layout = KvLayoutFor(spec, limits.kv_dtype);
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
@@ -20,6 +23,7 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
     kv = std::max(kv, attention.num_kv_heads * attention.head_dim);
     ffn = std::max(ffn, layer.ffn.intermediate_size);
     experts = std::max(experts, layer.ffn.num_experts);
+    shared = std::max(shared, layer.ffn.shared_intermediate_size);
     const AttentionScratch scratch =
         AttentionScratchFor(layout, attention.num_heads, limits.max_context, threads);
     attention_thread = std::max(attention_thread, scratch.thread_floats);
@@ -27,7 +31,9 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
   }
 }
 
-int64_t PassWidths::widest_input() const { return std::max({hidden, q, ffn_of_neurons ? 0 : ffn}); }
+int64_t PassWidths::widest_input() const {
+  return std::max({hidden, q, shared, ffn_of_neurons ? 0 : ffn});
+}
 
 void Activations::Lay(const PassWidths& widths, ScratchLayout& layout) {
   const int64_t tokens = widths.tokens;
@@ -45,19 +51,29 @@ void Activations::Lay(const PassWidths& widths, ScratchLayout& layout) {
     expert_out = layout.Take(tokens, widths.hidden);
     router = layout.Take(tokens, widths.experts);
   }
-  cos = layout.Take(tokens, widths.rope_pairs);
-  sin = layout.Take(tokens, widths.rope_pairs);
+  if (widths.shared > 0) {
+    shared_gate = layout.Take(tokens, widths.shared);
+    shared_up = layout.Take(tokens, widths.shared);
+    shared_out = layout.Take(tokens, widths.hidden);
+  }
+  cos = layout.Take(widths.ropes * tokens, widths.rope_pairs);
+  sin = layout.Take(widths.ropes * tokens, widths.rope_pairs);
   attention_scratch = layout.Take(widths.threads, widths.attention_thread);
   attention_partial = layout.Take(1, widths.attention_partial);
 }
 
 Activations Activations::FirstRows(int64_t rows) const {
   Activations cut = *this;
-  for (FloatView* view : {&cut.hidden, &cut.normed, &cut.block_out, &cut.q, &cut.k, &cut.v,
-                          &cut.attended, &cut.cos, &cut.sin}) {
+  for (FloatView* view :
+       {&cut.hidden, &cut.normed, &cut.block_out, &cut.q, &cut.k, &cut.v, &cut.attended}) {
     *view = view->Rows(0, rows);
   }
   if (router.data != nullptr) cut.router = router.Rows(0, rows);
+  if (shared_out.data != nullptr) {
+    for (FloatView* view : {&cut.shared_gate, &cut.shared_up, &cut.shared_out}) {
+      *view = view->Rows(0, rows);
+    }
+  }
   return cut;
 }
 

@@ -20,8 +20,10 @@ struct PassWidths {
   int64_t q = 0;
   int64_t kv = 0;
   int64_t ffn = 0;
-  int64_t experts = 0;  // 0: no mixture
-  int64_t rope_pairs = 0;
+  int64_t experts = 0;     // 0: no mixture
+  int64_t shared = 0;      // neurons of the FFN beside the experts
+  int64_t ropes = 0;       // rotary embeddings that layers differ in
+  int64_t rope_pairs = 0;  // of any
   int64_t attention_thread = 0;
   int64_t attention_partial = 0;
   bool ffn_of_neurons = false;
@@ -40,7 +42,8 @@ struct Activations {
   // Attention.
   FloatView q, k, v;
   FloatView attended;
-  FloatView cos, sin;           // of the positions, a column per rotated pair
+  FloatView cos,
+      sin;  // of the positions: max_tokens rows of each rotary embedding, a column per pair
   FloatView attention_scratch;  // a row per thread
   FloatView attention_partial;  // one row
 
@@ -48,14 +51,15 @@ struct Activations {
   FloatView gate, up;
 
   // Mixtures.
-  FloatView router;      // the probabilities of experts
-  FloatView gathered;    // tokens of one expert, packed
-  FloatView expert_out;  // what experts make of their tokens
+  FloatView router;                              // the probabilities of experts
+  FloatView gathered;                            // tokens of one expert, packed
+  FloatView expert_out;                          // what experts make of their tokens
+  FloatView shared_gate, shared_up, shared_out;  // of the FFN beside them
 
   void Lay(const PassWidths& widths, ScratchLayout& layout);
 
   // The same for the first `rows` tokens; of gathered, expert_out, gate and up, which experts fill
-  // as they like, all.
+  // as they like, all; and all angles.
   Activations FirstRows(int64_t rows) const;
 };
 

@@ -1,50 +1,78 @@
 #include "pass/attention_block.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "ops/attention.h"
 #include "ops/elementwise.h"
+#include "pass/block_norms.h"
 #include "pass/rope_table.h"
 
 namespace hearth {
 
-AttentionBlock::AttentionBlock(const PassContext& context) : context_(context) {
-  const RopeSpec& rope = context.spec.rope;
-  std::span<const float> factors;
-  if (!context.weights.rope_factors.empty()) {
-    factors = {FloatsOf(context.weights.rope_factors), static_cast<size_t>(rope.dims / 2)};
+AttentionBlock::AttentionBlock(const PassContext& context, int64_t max_context)
+    : context_(context) {
+  const std::vector<RopeSpec> ropes = RopesOf(context.spec);
+  for (const RopeSpec& rope : ropes) {
+    std::span<const float> factors;
+    if (rope.has_factors || rope.scaling == RopeScalingKind::kLong) {
+      factors = {FloatsOf(FactorsOf(rope, max_context)), static_cast<size_t>(rope.dims / 2)};
+    }
+    tables_.push_back({rope, RopeFrequencies(rope, factors)});
   }
-  frequencies_ = RopeFrequencies(rope, factors);
+  for (const LayerSpec& layer : context.spec.layers) {
+    const std::optional<RopeSpec>& rope = layer.attention.rope;
+    table_of_layer_.push_back(rope ? std::find(ropes.begin(), ropes.end(), *rope) - ropes.begin()
+                                   : -1);
+  }
+}
+
+const WeightView& AttentionBlock::FactorsOf(const RopeSpec& rope, int64_t max_context) const {
+  const bool is_long =
+      rope.scaling == RopeScalingKind::kLong && max_context > rope.original_context;
+  return is_long ? context_.weights.long_rope_factors : context_.weights.rope_factors;
+}
+
+FloatView AttentionBlock::AnglesOf(const FloatView& all, int64_t table,
+                                   const PassRows& rows) const {
+  const int64_t most_rows = all.rows / static_cast<int64_t>(tables_.size());
+  FloatView angles = all.Rows(table * most_rows, rows.count());
+  angles.cols = tables_[static_cast<size_t>(table)].rope.dims / 2;
+  return angles;
 }
 
 void AttentionBlock::Turn(const PassRows& rows, const Activations& a) const {
-  const double factor = context_.spec.rope.attention_factor;
-  context_.compute.team().ParallelFor(rows.count(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t r = begin; r < end; ++r) {
-      const auto position = static_cast<double>(rows.positions[static_cast<size_t>(r)]);
-      for (int64_t i = 0; i < a.cos.cols; ++i) {
-        const double angle = position * frequencies_[static_cast<size_t>(i)];
-        a.cos.row(r)[i] = static_cast<float>(std::cos(angle) * factor);
-        a.sin.row(r)[i] = static_cast<float>(std::sin(angle) * factor);
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    const Table& table = tables_[t];
+    const FloatView cos = AnglesOf(a.cos, static_cast<int64_t>(t), rows);
+    const FloatView sin = AnglesOf(a.sin, static_cast<int64_t>(t), rows);
+    context_.compute.team().ParallelFor(rows.count(), 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        const auto position = static_cast<double>(rows.positions[static_cast<size_t>(r)]);
+        for (int64_t i = 0; i < cos.cols; ++i) {
+          const double angle = position * table.frequencies[static_cast<size_t>(i)];
+          cos.row(r)[i] = static_cast<float>(std::cos(angle) * table.rope.attention_factor);
+          sin.row(r)[i] = static_cast<float>(std::sin(angle) * table.rope.attention_factor);
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations& a) const {
   const LayerWeights& w = context_.layer_weights(layer);
-  RmsNorm(context_.compute, a.hidden, FloatsOf(w.attn_norm), context_.layer(layer).norm_epsilon,
-          a.normed);
-  context_.seam.After(PassOp::kNorm);
+  NormBefore(context_, layer, w.attn_norm, a);
   Project(layer, a);
-  Rotate(layer, a);
+  Rotate(layer, rows, a);
   Store(layer, rows, a);
   Attend(layer, rows, a);
   context_.input.Set(a.attended);
   const Product output{w.attn_output, a.block_out, FloatsOf(w.attn_output_bias)};
   MatMul(context_.compute, {&output, 1}, context_.input);
   context_.seam.After(PassOp::kAttentionOutput);
+  NormAfter(context_, layer, w.attn_after_norm, a);
 }
 
 // q, k and v of what a.normed holds; heads of q and k are normed where the model does that.
@@ -57,19 +85,34 @@ void AttentionBlock::Project(int64_t layer, const Activations& a) const {
                          {w.attn_v, a.v, FloatsOf(w.attn_v_bias)}};
   MatMul(context_.compute, qkv, context_.input);
   context_.seam.After(PassOp::kAttentionQkv);
-  if (!spec.attention.qk_norm) return;
-  RmsNormHeads(context_.compute, a.q, spec.attention.num_heads, spec.attention.head_dim,
-               FloatsOf(w.attn_q_norm), spec.norm_epsilon);
-  RmsNormHeads(context_.compute, a.k, spec.attention.num_kv_heads, spec.attention.head_dim,
-               FloatsOf(w.attn_k_norm), spec.norm_epsilon);
+  NormQueriesAndKeys(spec, w, a);
+}
+
+void AttentionBlock::NormQueriesAndKeys(const LayerSpec& spec, const LayerWeights& w,
+                                        const Activations& a) const {
+  const AttentionSpec& attention = spec.attention;
+  if (attention.qk_norm == QkNorm::kNone) return;
+  // The pieces that are normed by themselves.
+  const bool is_of_head = attention.qk_norm == QkNorm::kHeads;
+  const int64_t q = attention.num_heads * attention.head_dim;
+  const int64_t kv = attention.num_kv_heads * attention.head_dim;
+  const int64_t q_piece = is_of_head ? attention.head_dim : q;
+  const int64_t kv_piece = is_of_head ? attention.head_dim : kv;
+  RmsNormHeads(context_.compute, a.q, q / q_piece, q_piece, FloatsOf(w.attn_q_norm),
+               spec.norm_epsilon);
+  RmsNormHeads(context_.compute, a.k, kv / kv_piece, kv_piece, FloatsOf(w.attn_k_norm),
+               spec.norm_epsilon);
   context_.seam.After(PassOp::kNorm);
 }
 
-void AttentionBlock::Rotate(int64_t layer, const Activations& a) const {
+void AttentionBlock::Rotate(int64_t layer, const PassRows& rows, const Activations& a) const {
   const AttentionSpec& spec = context_.layer(layer).attention;
-  const RopeLayout layout = context_.spec.rope.layout;
-  Rope(context_.compute, a.q, spec.num_heads, spec.head_dim, a.cos, a.sin, layout);
-  Rope(context_.compute, a.k, spec.num_kv_heads, spec.head_dim, a.cos, a.sin, layout);
+  if (spec.rope) {
+    const int64_t table = table_of_layer_[static_cast<size_t>(layer)];
+    const FloatView cos = AnglesOf(a.cos, table, rows), sin = AnglesOf(a.sin, table, rows);
+    Rope(context_.compute, a.q, spec.num_heads, spec.head_dim, cos, sin, spec.rope->layout);
+    Rope(context_.compute, a.k, spec.num_kv_heads, spec.head_dim, cos, sin, spec.rope->layout);
+  }
   Scale(context_.compute, a.q, static_cast<float>(spec.query_scale));
   context_.seam.After(PassOp::kRope);
 }
@@ -92,6 +135,7 @@ void AttentionBlock::Attend(int64_t layer, const PassRows& rows, const Activatio
                                .layer = layer,
                                .num_heads = spec.num_heads,
                                .sliding_window = spec.sliding_window,
+                               .softcap = static_cast<float>(spec.softcap),
                                .q = a.q,
                                .out = a.attended,
                                .positions = rows.positions,

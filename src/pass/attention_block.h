@@ -13,7 +13,8 @@ namespace hearth {
 // One thread at a time. Allocates nothing after its construction.
 class AttentionBlock {
  public:
-  explicit AttentionBlock(const PassContext& context);
+  // max_context: of any sequence; LongRoPE goes by it.
+  AttentionBlock(const PassContext& context, int64_t max_context);
 
   // Fills a.cos and a.sin for the positions of the rows; once per pass.
   void Turn(const PassRows& rows, const Activations& a) const;
@@ -24,12 +25,24 @@ class AttentionBlock {
 
  private:
   void Project(int64_t layer, const Activations& a) const;
-  void Rotate(int64_t layer, const Activations& a) const;
+  void NormQueriesAndKeys(const LayerSpec& spec, const LayerWeights& w, const Activations& a) const;
+  void Rotate(int64_t layer, const PassRows& rows, const Activations& a) const;
   void Store(int64_t layer, const PassRows& rows, const Activations& a) const;
   void Attend(int64_t layer, const PassRows& rows, const Activations& a) const;
 
+  const WeightView& FactorsOf(const RopeSpec& rope, int64_t max_context) const;
+  // Where Turn leaves the angles of a rotary embedding; number `table` of tables_.
+  FloatView AnglesOf(const FloatView& all, int64_t table, const PassRows& rows) const;
+
+  // A rotary embedding that layers have.
+  struct Table {
+    RopeSpec rope;
+    std::vector<double> frequencies;  // radians per position, a value per rotated pair
+  };
+
   const PassContext& context_;
-  std::vector<double> frequencies_;  // radians per position, a value per rotated pair
+  std::vector<Table> tables_;
+  std::vector<int64_t> table_of_layer_;  // -1: nothing is rotated
 };
 
 }  // namespace hearth

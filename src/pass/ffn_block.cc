@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/elementwise.h"
+#include "pass/block_norms.h"
 
 namespace hearth {
 
@@ -17,15 +18,16 @@ FfnBlock::FfnBlock(const PassContext& context, const PassWidths& widths, FfnExec
 }
 
 void FfnBlock::Run(int64_t layer, const Activations& a) {
-  RmsNorm(context_.compute, a.hidden, FloatsOf(context_.layer_weights(layer).ffn_norm),
-          context_.layer(layer).norm_epsilon, a.normed);
-  context_.seam.After(PassOp::kNorm);
+  const LayerWeights& w = context_.layer_weights(layer);
+  NormBefore(context_, layer, w.ffn_norm, a);
   context_.input.Set(a.normed);
   if (context_.layer(layer).ffn.num_experts == 0) {
     RunDense(layer, a);
   } else {
     RunExperts(layer, a);
+    if (context_.layer(layer).ffn.shared_intermediate_size > 0) AddShared(layer, a);
   }
+  NormAfter(context_, layer, w.ffn_after_norm, a);
 }
 
 void FfnBlock::RunDense(int64_t layer, const Activations& a) {
@@ -81,6 +83,26 @@ void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
     for (const int32_t expert : used_) AddExpert(expert, a);
   }
   executor_.EndLayer();
+  context_.seam.After(PassOp::kRouter);
+}
+
+// block_out += weight * ffn(normed); the weight is sigmoid(w . normed), or 1.
+void FfnBlock::AddShared(int64_t layer, const Activations& a) {
+  const FfnSpec& ffn = context_.layer(layer).ffn;
+  const LayerWeights& w = context_.layer_weights(layer);
+  Compute& compute = context_.compute;
+  context_.input.Set(a.normed);
+  const Product gate_up[] = {{w.shared_gate, a.shared_gate}, {w.shared_up, a.shared_up}};
+  MatMul(compute, gate_up, context_.input);
+  context_.seam.After(PassOp::kFfnGateUp);
+  ApplyFfnActivation(compute, ffn.activation, ffn.threshold, a.shared_gate, a.shared_up);
+  context_.seam.After(PassOp::kFfnActivation);
+  context_.input.Set(a.shared_gate);
+  const Product down{w.shared_down, a.shared_out};
+  MatMul(compute, {&down, 1}, context_.input);
+  context_.seam.After(PassOp::kFfnDown);
+  if (ffn.shared_gate) ScaleBySigmoid(compute, a.normed, FloatsOf(w.shared_router), a.shared_out);
+  Add(compute, a.block_out, a.shared_out);
   context_.seam.After(PassOp::kRouter);
 }
 

@@ -24,6 +24,7 @@ class FfnBlock {
   void RunExperts(int64_t layer, const Activations& a);
   void Route(int64_t layer, const Activations& a);
   void AddExpert(int32_t expert, const Activations& a);
+  void AddShared(int64_t layer, const Activations& a);
 
   const PassContext& context_;
   FfnExecutor& executor_;

@@ -23,7 +23,7 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
                      [this, &spec](ScratchLayout& layout) {
                        logits_ = layout.Take(kMaxLogitRows, spec.vocab_size);
                      }),
-      attention_(context_),
+      attention_(context_, limits.max_context),
       executor_(MakeFfnExecutor(context_, widths_, budget, activations_, streamed)),
       ffn_(context_, widths_, *executor_) {
   if (executor_->waits()) seam_.Tell([this](PassOp op) { executor_->AfterOp(op); });
@@ -73,6 +73,9 @@ void TransformerPass::RunLayers(const Activations& a) {
   seam_.Start();
   attention_.Turn(rows_, a);
   LookUpRows(compute, context_.weights.token_embedding, rows_.tokens, a.hidden);
+  if (spec.embedding_scale != 1) {
+    Scale(compute, a.hidden, static_cast<float>(spec.embedding_scale));
+  }
   seam_.After(PassOp::kEmbedding);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     seam_.BeforeLayer();
@@ -97,6 +100,11 @@ FloatView TransformerPass::Logits(int64_t first, int64_t count) {
   input_.Set(activations_.normed.Rows(first, count));
   const Product head{context_.weights.output, out};
   MatMul(context_.compute, {&head, 1}, input_);
+  const ModelSpec& spec = context_.spec;
+  if (spec.logit_scale != 1) Scale(context_.compute, out, static_cast<float>(spec.logit_scale));
+  if (spec.logit_softcap > 0) {
+    Softcap(context_.compute, out, static_cast<float>(spec.logit_softcap));
+  }
   seam_.After(PassOp::kLogits);
   return out;
 }

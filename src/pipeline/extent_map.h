@@ -17,8 +17,9 @@ namespace hearth {
 
 // A matrix of the FFNs of one layer: as the file has it, and as it is multiplied.
 struct ExtentMatrix {
-  size_t part = 0;      // of a split set
-  uint64_t offset = 0;  // in that file, of the first expert's
+  size_t part = 0;             // of a split set
+  uint64_t offset = 0;         // in that file, of the first expert's
+  int64_t rows_of_expert = 0;  // from one expert's to the next one's; 0: those of view
   DType stored = DType::kF32;
   WeightView view;  // of one expert, without data: what it is in memory
 
@@ -33,8 +34,10 @@ struct Extent {
 
   uint64_t stored_bytes() const { return static_cast<uint64_t>(rows) * matrix->stored_row_bytes(); }
   uint64_t file_offset() const {
-    return matrix->offset + static_cast<uint64_t>(expert * matrix->view.rows + first_row) *
-                                matrix->stored_row_bytes();
+    const int64_t of_expert =
+        matrix->rows_of_expert > 0 ? matrix->rows_of_expert : matrix->view.rows;
+    return matrix->offset +
+           static_cast<uint64_t>(expert * of_expert + first_row) * matrix->stored_row_bytes();
   }
   // The rows, where they lie at `data`.
   WeightView View(const std::byte* data) const;

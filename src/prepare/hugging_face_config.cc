@@ -39,10 +39,8 @@ constexpr PublishedFamily kFamilies[] = {
 constexpr struct {
   const char* published;
   const char* name;
-} kActivations[] = {{"silu", "silu"},
-                    {"swish", "silu"},
-                    {"relu", "relu"},
-                    {"fatrelu", "fatrelu"},
+} kActivations[] = {{"silu", "silu"},     {"swish", "silu"}, {"gelu_pytorch_tanh", "gelu"},
+                    {"gelu_new", "gelu"}, {"relu", "relu"},  {"fatrelu", "fatrelu"},
                     {"drelu", "drelu"}};
 
 Error Unsupported(const PublishedJson& json, const std::string& what, const std::string& expected,
@@ -159,7 +157,7 @@ class ConfigReader {
     const auto* found = std::find_if(std::begin(kActivations), std::end(kActivations),
                                      [&](const auto& a) { return published == a.published; });
     if (found == std::end(kActivations)) {
-      throw Unsupported(config_, "hidden_act", "silu, relu, fatrelu or drelu",
+      throw Unsupported(config_, "hidden_act", "silu, gelu_pytorch_tanh, relu, fatrelu or drelu",
                         "'" + published + "'");
     }
     const std::string name = found->name;

@@ -82,7 +82,7 @@ TEST_F(ModelFolderTest, FatReluAndStretchedRopeFollowTheConfig) {
   for (const char* name : {"llama-rope-linear", "llama-rope-yarn", "llama-rope-yarn-attn"}) {
     SCOPED_TRACE(name);
     const GgufFile golden = Golden(name);
-    const RopeSpec rope = ReadModelSpec(golden).rope;
+    const RopeSpec rope = *ReadModelSpec(golden).layers[0].attention.rope;
     Json scaling = {{"rope_type", rope.scaling == RopeScalingKind::kYarn ? "yarn" : "linear"},
                     {"factor", rope.factor}};
     if (rope.scaling == RopeScalingKind::kYarn) {
@@ -180,7 +180,7 @@ TEST_F(ModelFolderTest, BrokenFoldersAreRefused) {
 TEST_F(ModelFolderTest, RopeParametersMayBeNestedWhereLayersAgree) {
   const GgufFile golden = Golden("llama");
   const auto base = [&](const Json& changes) {
-    return ReadModelSpec(Publish(golden, "llama", changes)).rope.base;
+    return ReadModelSpec(Publish(golden, "llama", changes)).layers[0].attention.rope->base;
   };
   const auto message = [&](const Json& changes) {
     try {

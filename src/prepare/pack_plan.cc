@@ -122,6 +122,12 @@ class Planner {
       throw Error(ErrorCode::kUnsupported, source_.path(), "hidden size",
                   "a multiple of 32, the weights of a block", std::to_string(plan.hidden));
     }
+    for (const LayerSpec& layer : spec().layers) {
+      if (layer.ffn.fused_gate_up) {
+        throw Error(ErrorCode::kUnsupported, source_.path(),
+                    "gate and up of FFNs in one matrix cannot be packed yet");
+      }
+    }
     for (int64_t l = 0; l < spec().num_layers; ++l) plan.layers.push_back(PlanLayer(l));
     const GgufTensor& gate = *plan.layers.front().gate;
     plan.quant =

@@ -53,7 +53,7 @@ FfnActivation ReadActivation(JsonObject& object) {
   const auto activation = FfnActivationFromName(name);
   // Thresholds of SiLU are calibrated for weights, not made with a shape.
   if (activation && *activation != FfnActivation::kThresholdedSilu) return *activation;
-  object.Fail("activation", "silu, relu, fatrelu or drelu", name);
+  object.Fail("activation", "silu, gelu, relu, fatrelu or drelu", name);
 }
 
 // hidden_size / num_heads, where that is what it must be.

@@ -30,6 +30,7 @@ constexpr double kBiasStd = 0.1;
 double ActivationScale(FfnActivation activation) {
   switch (activation) {
     case FfnActivation::kSilu:
+    case FfnActivation::kGelu:
     case FfnActivation::kThresholdedSilu:
       return 0.6;
     case FfnActivation::kRelu:
@@ -215,7 +216,12 @@ ModelSpec SpecOf(const ModelShape& shape) {
   layer.attention.sliding_window = shape.sliding_window;
   layer.attention.query_scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   layer.attention.qkv_bias = shape.qkv_bias;
-  layer.attention.qk_norm = shape.qk_norm;
+  layer.attention.qk_norm = shape.qk_norm ? QkNorm::kHeads : QkNorm::kNone;
+  RopeSpec& rope = *layer.attention.rope;
+  rope.layout = shape.architecture == "llama" ? RopeLayout::kAdjacent : RopeLayout::kHalves;
+  rope.dims = shape.head_dim;
+  rope.base = static_cast<float>(shape.rope_base);
+  rope.original_context = shape.context_length;
   layer.ffn.activation = shape.activation;
   layer.ffn.threshold = static_cast<float>(shape.threshold);
   layer.ffn.intermediate_size = shape.intermediate_size;
@@ -228,10 +234,6 @@ ModelSpec SpecOf(const ModelShape& shape) {
   spec.num_layers = shape.num_layers;
   spec.vocab_size = shape.vocab_size;
   spec.context_length = shape.context_length;
-  spec.rope.layout = shape.architecture == "llama" ? RopeLayout::kAdjacent : RopeLayout::kHalves;
-  spec.rope.dims = shape.head_dim;
-  spec.rope.base = static_cast<float>(shape.rope_base);
-  spec.rope.original_context = shape.context_length;
   spec.tied_embeddings = shape.tied_embeddings;
   spec.layers.assign(static_cast<size_t>(shape.num_layers), layer);
   return spec;

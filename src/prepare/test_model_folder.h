@@ -52,7 +52,7 @@ class Publisher {
                              {"intermediate_size", layer.ffn.intermediate_size},
                              {"max_position_embeddings", spec_.context_length},
                              {"rms_norm_eps", layer.norm_epsilon},
-                             {"rope_theta", spec_.rope.base},
+                             {"rope_theta", layer.attention.rope->base},
                              {"tie_word_embeddings", spec_.tied_embeddings},
                              {"hidden_act", "silu"},
                              {"bos_token_id", 1},
@@ -126,7 +126,8 @@ class Publisher {
       return;
     }
     if (module.ends_with("_exps")) return PublishExperts(prefix, module, std::move(out));
-    if (spec_.rope.layout == RopeLayout::kAdjacent && (module == "attn_q" || module == "attn_k")) {
+    if (spec_.layers[0].attention.rope->layout == RopeLayout::kAdjacent &&
+        (module == "attn_q" || module == "attn_k")) {
       SplitHeads(&out);
     }
     for (const ModuleNames& known : kModuleNames) {

@@ -12,8 +12,9 @@ enum class FfnActivation : uint8_t {
   kFatRelu,          // (g > threshold ? g : 0) * u
   kDRelu,            // relu(g) * relu(u)
   kThresholdedSilu,  // (|silu(g)| > threshold ? silu(g) : 0) * u
+  kGelu,             // gelu(g) * u, gelu as approximated with tanh
 };
-inline constexpr int kNumFfnActivations = 5;
+inline constexpr int kNumFfnActivations = 6;
 
 // Which components rotary embeddings rotate together.
 enum class RopeLayout : uint8_t {

@@ -3,8 +3,8 @@
 namespace hearth {
 namespace {
 
-constexpr const char* kNames[kNumFfnActivations] = {"silu", "relu", "fatrelu", "drelu",
-                                                    "thresholded_silu"};
+constexpr const char* kNames[kNumFfnActivations] = {
+    "silu", "relu", "fatrelu", "drelu", "thresholded_silu", "gelu"};
 
 }  // namespace
 

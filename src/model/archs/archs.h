@@ -13,5 +13,13 @@ void ReadProSparse(const GgufFile& file, ModelSpec* spec);
 void ReadQwen2(const GgufFile& file, ModelSpec* spec);
 void ReadQwen3(const GgufFile& file, ModelSpec* spec);
 void ReadQwen3Moe(const GgufFile& file, ModelSpec* spec);
+void ReadQwen2Moe(const GgufFile& file, ModelSpec* spec);
+void ReadGemma2(const GgufFile& file, ModelSpec* spec);
+void ReadGemma3(const GgufFile& file, ModelSpec* spec);
+void ReadPhi3(const GgufFile& file, ModelSpec* spec);
+void ReadOlmo2(const GgufFile& file, ModelSpec* spec);
+void ReadSmolLm3(const GgufFile& file, ModelSpec* spec);
+void ReadGranite(const GgufFile& file, ModelSpec* spec);  // with granitemoe
+void ReadGlm4(const GgufFile& file, ModelSpec* spec);
 
 }  // namespace hearth::archs

@@ -9,7 +9,7 @@ namespace {
 
 void ReadLlamaWith(const GgufFile& file, FfnActivation activation, float threshold,
                    ModelSpec* spec) {
-  spec->rope.layout = RopeLayout::kAdjacent;
+  SetRopeLayout(RopeLayout::kAdjacent, spec);
   SetFfnActivation(file, activation, threshold, spec);
 }
 

@@ -5,7 +5,7 @@
 namespace hearth::archs {
 
 void ReadQwen2(const GgufFile& file, ModelSpec* spec) {
-  spec->rope.layout = RopeLayout::kHalves;
+  SetRopeLayout(RopeLayout::kHalves, spec);
   SetFfnActivation(file, FfnActivation::kSilu, 0, spec);
 }
 

@@ -5,8 +5,8 @@
 namespace hearth::archs {
 
 void ReadQwen3(const GgufFile& file, ModelSpec* spec) {
-  spec->rope.layout = RopeLayout::kHalves;
-  for (LayerSpec& layer : spec->layers) layer.attention.qk_norm = true;
+  SetRopeLayout(RopeLayout::kHalves, spec);
+  for (LayerSpec& layer : spec->layers) layer.attention.qk_norm = QkNorm::kHeads;
   SetFfnActivation(file, FfnActivation::kSilu, 0, spec);
 }
 

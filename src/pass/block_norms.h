@@ -1,0 +1,21 @@
+// What stands around the attention and the FFN of a layer (LayerSpec): norms, and the scale of what
+// they add.
+#pragma once
+
+#include <cstdint>
+
+#include "pass/activations.h"
+#include "pass/pass_context.h"
+
+namespace hearth {
+
+// a.normed = what the block reads: a.hidden, normed with `weight` where the layer does that.
+void NormBefore(const PassContext& context, int64_t layer, const WeightView& weight,
+                const Activations& a);
+
+// a.block_out = what the block adds to a.hidden, of what it computed: normed with `weight` and
+// scaled where the layer does that.
+void NormAfter(const PassContext& context, int64_t layer, const WeightView& weight,
+               const Activations& a);
+
+}  // namespace hearth
