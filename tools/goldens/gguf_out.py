@@ -52,7 +52,7 @@ def llama3_frequency_divisors(case: Case) -> np.ndarray:
     return (1.0 / (unscaled_share + (1.0 - unscaled_share) / factor)).astype(np.float32)
 
 
-def _add_tokenizer(writer: GGUFWriter) -> None:
+def add_tokenizer(writer: GGUFWriter) -> None:
     """A SentencePiece vocabulary: 3 control pieces, 256 bytes, then PIECES."""
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
@@ -176,7 +176,7 @@ def write_gguf(case: Case, model: nn.Module, path: Path) -> None:
     """Writes the float32 model; the same case gives the same bytes."""
     writer = GGUFWriter(path, case.arch)
     _add_metadata(writer, case)
-    _add_tokenizer(writer)
+    add_tokenizer(writer)
     for name, values in gguf_tensors(case, model).items():
         writer.add_tensor(name, np.ascontiguousarray(values, dtype=np.float32),
                           raw_dtype=GGMLQuantizationType.F32)

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from families import CONTEXT_LENGTH, RMS_EPS, VOCAB_SIZE, Case, patch_activation
+from families import CONTEXT_LENGTH, RMS_EPS, VOCAB_SIZE, Case
 from gguf_out import permute_rope_rows
+from models import build_model, patch_activation
+from reference import router_of
 
 # max |delta| / max |reference| that a mutation must exceed.
 MIN_RELATIVE_CHANGE = 1e-3
@@ -55,7 +57,10 @@ def _head_rows(heads: list[int], head_dim: int) -> torch.Tensor:
 def _rope(case: Case, **changes: Any) -> dict[str, Any]:
     """A config change of RoPE parameters; None drops the field."""
     values = {"rope_type": "default"} | case.rope_scaling | {"rope_theta": case.rope_theta}
-    values |= changes
+    values = case.config.get("rope_parameters", values)
+    if "full_attention" in values:
+        return {"rope_parameters": {kind: rope | changes for kind, rope in values.items()}}
+    values = values | changes
     return {"rope_parameters": {k: v for k, v in values.items() if v is not None}}
 
 
@@ -66,17 +71,15 @@ def _common(case: Case) -> Iterator[Mutation]:
     yield Mutation("no causal mask", unmasked=True)
 
     def norm_to_one(module: str) -> Edit:
-        return _each_layer(lambda layer: layer.get_submodule(module).weight.fill_(1.0))
+        return _each_layer(
+            lambda layer: layer.get_submodule(module).weight.fill_(1.0 - case.norm_offset))
 
-    yield Mutation("attn_norm weight ignored", edit=norm_to_one("input_layernorm"))
-    yield Mutation("ffn_norm weight ignored", edit=norm_to_one("post_attention_layernorm"))
+    for module, name in _norms(case):
+        yield Mutation(f"{name} weight ignored", edit=norm_to_one(module))
     if case.has_qk_norm:
-        yield Mutation("attn_q_norm weight ignored", edit=norm_to_one("self_attn.q_norm"))
-        yield Mutation("attn_k_norm weight ignored", edit=norm_to_one("self_attn.k_norm"))
-
         def other_eps(layer: nn.Module) -> None:
-            layer.self_attn.q_norm.variance_epsilon = 1e-6
-            layer.self_attn.k_norm.variance_epsilon = 1e-6
+            for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
+                setattr(norm, "eps" if hasattr(norm, "eps") else "variance_epsilon", 1e-6)
 
         yield Mutation("q/k norms with eps 1e-6", edit=_each_layer(other_eps))
 
@@ -87,30 +90,60 @@ def _common(case: Case) -> Iterator[Mutation]:
         yield Mutation("q/k norms missing", edit=_each_layer(no_norm))
 
 
+def _norms(case: Case) -> Iterator[tuple[str, str]]:
+    """The norms of a layer as modules of HF, and what mutations call them."""
+    names = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+             "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+    for module, _ in build_model(case).model.layers[0].named_modules():
+        if module.endswith("norm"):
+            yield module, module if case.is_converted else names[module]
+
+
+def _pairs_of_heads(case: Case, num_heads: int) -> torch.Tensor:
+    """Rows of q or k in an order in which RoPE takes other rows for a pair."""
+    rows = torch.arange(num_heads * case.head_dim).reshape(num_heads, case.head_dim)
+    dims = case.rope_dims or case.head_dim
+    rotated = permute_rope_rows(rows[:, :dims].reshape(-1).numpy(), num_heads)
+    rows[:, :dims] = torch.from_numpy(rotated.reshape(num_heads, dims))
+    return rows.reshape(-1)
+
+
+def _reorder_qkv(case: Case, attention: nn.Module, **orders: torch.Tensor) -> None:
+    """Reorders rows of q, k or v, whether they are three matrices or one."""
+    heads = {"q": case.num_heads, "k": case.num_kv_heads, "v": case.num_kv_heads}
+    if not hasattr(attention, "qkv_proj"):
+        for name, order in orders.items():
+            _reorder_rows(getattr(attention, f"{name}_proj"), order)
+        return
+    parts, first = [], 0
+    for name, count in heads.items():
+        rows = count * case.head_dim
+        parts.append(first + orders.get(name, torch.arange(rows)))
+        first += rows
+    _reorder_rows(attention.qkv_proj, torch.cat(parts))
+
+
 def _heads(case: Case) -> Iterator[Mutation]:
     def other_pairs(layer: nn.Module) -> None:
-        for linear, heads in ((layer.self_attn.q_proj, case.num_heads),
-                              (layer.self_attn.k_proj, case.num_kv_heads)):
-            rows = torch.arange(heads * case.head_dim).numpy()
-            _reorder_rows(linear, torch.from_numpy(permute_rope_rows(rows, heads)))
-        for name in ("q_norm", "k_norm"):
-            if hasattr(layer.self_attn, name):
-                weight = layer.self_attn.get_submodule(name).weight
-                order = permute_rope_rows(torch.arange(case.head_dim).numpy(), 1)
-                weight.copy_(weight[torch.from_numpy(order)])
+        orders = {"q": _pairs_of_heads(case, case.num_heads),
+                  "k": _pairs_of_heads(case, case.num_kv_heads)}
+        _reorder_qkv(case, layer.self_attn, **orders)
+        if case.has_qk_norm:
+            for name, order in orders.items():
+                weight = layer.self_attn.get_submodule(f"{name}_norm").weight
+                weight.copy_(weight[order[: len(weight)]])
 
     yield Mutation("other RoPE pairs", edit=_each_layer(other_pairs))
 
     def swap_q(layer: nn.Module) -> None:
         heads = [1, 0, *range(2, case.num_heads)]
-        _reorder_rows(layer.self_attn.q_proj, _head_rows(heads, case.head_dim))
+        _reorder_qkv(case, layer.self_attn, q=_head_rows(heads, case.head_dim))
 
     yield Mutation("q heads 0 and 1 swapped", edit=_each_layer(swap_q))
 
     def swap_kv(layer: nn.Module) -> None:
         order = _head_rows([1, 0, *range(2, case.num_kv_heads)], case.head_dim)
-        _reorder_rows(layer.self_attn.k_proj, order)
-        _reorder_rows(layer.self_attn.v_proj, order)
+        _reorder_qkv(case, layer.self_attn, k=order, v=order)
 
     yield Mutation("kv heads 0 and 1 swapped", edit=_each_layer(swap_kv))
     if case.num_kv_heads != case.num_heads:
@@ -122,7 +155,7 @@ def _heads(case: Case) -> Iterator[Mutation]:
         order = _head_rows(heads, case.head_dim)
 
         def tile(layer: nn.Module) -> None:
-            _reorder_rows(layer.self_attn.q_proj, order)
+            _reorder_qkv(case, layer.self_attn, q=order)
             o_proj = layer.self_attn.o_proj
             o_proj.weight.copy_(o_proj.weight[:, order])
 
@@ -141,7 +174,7 @@ def _biases(case: Case) -> Iterator[Mutation]:
     if case.has_qkv_bias:
         for name in ("q_proj", "k_proj", "v_proj"):
             yield Mutation(f"{name} bias missing", edit=without(name))
-    if case.attention_bias:
+    if case.attention_bias and case.family != "glm4":
         yield Mutation("o_proj bias missing", edit=without("o_proj"))
 
 
@@ -169,14 +202,15 @@ def _positions(case: Case) -> Iterator[Mutation]:
                        {"rope_parameters": {"rope_type": "linear",
                                             "rope_theta": case.rope_theta,
                                             "factor": case.rope_scaling["factor"]}})
-    if case.sliding_window is not None:
+    if case.sliding_window is not None and not case.family.startswith("gemma"):
         yield Mutation("no sliding window", {"sliding_window": None})
+    if case.sliding_window is not None:
         for window in (case.sliding_window - 1, case.sliding_window + 1):
             yield Mutation(f"sliding window {window}", {"sliding_window": window})
 
 
 def _activations(case: Case) -> Iterator[Mutation]:
-    if case.activation != "silu":
+    if case.activation not in ("silu", "gelu"):
         def to_silu(layer: nn.Module) -> None:
             layer.mlp.act_fn = nn.SiLU()
             if "forward" in vars(layer.mlp):  # drelu's patch
@@ -206,7 +240,8 @@ def _experts(case: Case) -> Iterator[Mutation]:
 
     def swap(layer: nn.Module) -> None:
         order = torch.tensor([1, 0, *range(2, case.num_experts)])
-        layer.mlp.gate.weight.copy_(layer.mlp.gate.weight[order])
+        router = router_of(layer)
+        router.weight.copy_(router.weight[order])
 
     yield Mutation("experts 0 and 1 swapped", edit=_each_layer(swap))
 
@@ -216,15 +251,31 @@ def _experts(case: Case) -> Iterator[Mutation]:
             logits, _, chosen = out
             return logits, logits.softmax(-1).gather(-1, chosen), chosen
 
-        layer.mlp.gate.register_forward_hook(hook)
+        router_of(layer).register_forward_hook(hook)
 
-    yield Mutation("expert weights not normalized", edit=_each_layer(softmax_only))
+    if case.family == "qwen2_moe":
+        yield from _shared_expert()
+    else:
+        yield Mutation("expert weights not normalized", edit=_each_layer(softmax_only))
+
+
+def _shared_expert() -> Iterator[Mutation]:
+    def no_shared(layer: nn.Module) -> None:
+        layer.mlp.shared_expert.down_proj.weight.zero_()
+
+    def no_gate(layer: nn.Module) -> None:
+        # The sigmoid of 30 is 1 to float32.
+        layer.mlp.shared_expert_gate.register_forward_hook(
+            lambda _, __, out: torch.full_like(out, 30.0))
+
+    yield Mutation("no shared expert", edit=_each_layer(no_shared))
+    yield Mutation("shared expert not gated", edit=_each_layer(no_gate))
 
 
 def _head(case: Case) -> Iterator[Mutation]:
     @torch.no_grad()
     def flat_norm(model: nn.Module) -> None:
-        model.model.norm.weight.fill_(1.0)
+        model.model.norm.weight.fill_(1.0 - case.norm_offset)
 
     yield Mutation("output_norm weight ignored", edit=flat_norm)
 
@@ -236,7 +287,20 @@ def _head(case: Case) -> Iterator[Mutation]:
     yield Mutation("output rows off by one", edit=roll)
 
 
+def _of_family(case: Case) -> Iterator[Mutation]:
+    for name, change in case.mistakes.items():
+        yield Mutation(name, change)
+    if case.activation == "gelu":
+        yield Mutation("silu instead", {"hidden_activation": "silu"})
+    if case.norm_offset:
+        def other_scale(model: nn.Module) -> None:
+            model.model.embed_tokens.embed_scale.fill_(1.0)
+
+        yield Mutation("embeddings not scaled", edit=other_scale)
+
+
 def mutations_for(case: Case) -> Iterator[Mutation]:
     """All mistakes that make sense for the case."""
-    for group in (_common, _heads, _biases, _positions, _activations, _experts, _head):
+    for group in (_common, _heads, _biases, _positions, _activations, _experts, _head,
+                  _of_family):
         yield from group(case)

@@ -37,7 +37,7 @@ def to_float64(model: nn.Module) -> nn.Module:
     model.double()
     with Float64Mode():
         rotary = type(model.model.rotary_emb)(model.config)
-    if rotary.inv_freq.dtype != torch.float64:
+    if any(values.dtype != torch.float64 for values in rotary.buffers()):
         raise RuntimeError("RoPE frequencies are not float64")
     model.model.rotary_emb = rotary
     return model
@@ -93,6 +93,13 @@ def attention_entropy(model: nn.Module, tokens: list[int], window: int | None) -
     return float(np.mean(shares))
 
 
+def router_of(layer: nn.Module) -> nn.Module | None:
+    """The module that chooses a layer's experts; None where it has none."""
+    if hasattr(layer, "block_sparse_moe"):
+        return layer.block_sparse_moe.router
+    return layer.mlp.gate if hasattr(layer.mlp, "experts") else None
+
+
 @torch.no_grad()
 def decision_gap(model: nn.Module, tokens: list[int], threshold: float | None) -> float:
     """How near any discontinuous choice is to going the other way.
@@ -115,8 +122,9 @@ def decision_gap(model: nn.Module, tokens: list[int], threshold: float | None) -
     for layer in model.model.layers:
         if threshold is not None:
             handles.append(layer.mlp.gate_proj.register_forward_hook(on_gate))
-        if hasattr(layer.mlp, "experts"):
-            handles.append(layer.mlp.gate.register_forward_hook(on_router))
+        router = router_of(layer)
+        if router is not None:
+            handles.append(router.register_forward_hook(on_router))
     full_logits(model, tokens)
     for handle in handles:
         handle.remove()
