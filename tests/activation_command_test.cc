@@ -146,8 +146,9 @@ TEST_F(ActivationCommandTest, EveryCommandTakesIt) {
     more.back() = "mish";
     const ProgramResult later = Hearth(command, StoriesPath(), more);
     EXPECT_EQ(later.exit_code, 2) << command;
-    EXPECT_THAT(later.err,
-                HasSubstr("expected silu, gelu, relu, fatrelu[:T] or drelu, found 'mish'"))
+    EXPECT_THAT(
+        later.err,
+        HasSubstr("expected silu, gelu, gelu_erf, relu, fatrelu[:T] or drelu, found 'mish'"))
         << command;
     more.back() = "drelu";
     // The one would stay, the other needs a profile.

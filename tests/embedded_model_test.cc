@@ -29,7 +29,7 @@ TEST(EmbeddedModelTest, IsSmallSparseByNatureAndMadeForChat) {
   EXPECT_LE(std::filesystem::file_size(ModelPath()), kMaxFileBytes);
   const auto engine = Engine::Load(ModelPath(), {});
   const ModelSpec& spec = engine->model().spec();
-  const FfnSpec& ffn = spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(spec);
   EXPECT_EQ(ffn.activation, FfnActivation::kDRelu);
   EXPECT_GE(ffn.intermediate_size, 4 * spec.hidden_size);
   EXPECT_EQ(spec.hidden_size % 32, 0);

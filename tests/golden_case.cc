@@ -47,13 +47,20 @@ GoldenRunner::GoldenRunner(const GoldenCase& golden, const RunSetup& setup)
   LoadPlan plan = PlanLoad(file);
   if (setup.change_spec) setup.change_spec(plan.spec);
   ModelWeights* weights = plan.weights.get();
+  StreamedFfnMatrices matrices;
+  if (setup.extents_in_memory > 0) matrices = StreamedFfnMatrices::TakeFrom(plan, file);
   model_ =
       Model::Load(file, std::move(plan), Tokenizer::FromGguf(file.metadata()), budget_, compute_);
   if (setup.change_weights) setup.change_weights(*weights);
   const PassLimits limits{.max_tokens = 64, .max_context = 128, .kv_dtype = setup.kv};
   pool_ = std::make_unique<KvPool>(budget_, KvLayoutFor(model_->spec(), setup.kv), 512);
+  if (setup.extents_in_memory > 0) {
+    const ExtentPlan extents{.cache_slots = setup.extents_in_memory, .read_buffers = 2};
+    streamed_ = matrices.Open(budget_, extents, {});
+    streamed_->Fill(compute_, [](uint64_t, uint64_t) {});
+  }
   pass_ = std::make_unique<TransformerPass>(model_->spec(), model_->weights(), compute_, budget_,
-                                            limits);
+                                            limits, StreamedWeights{.matrices = streamed_.get()});
 }
 
 void GoldenRunner::Step(KvSequence& kv, std::span<const TokenId> tokens,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/budget.h"
+#include "engine/matrix_streaming.h"
 #include "engine/model.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/selector.h"
@@ -32,6 +33,7 @@ struct RunSetup {
   int threads = 2;
   DType kv = DType::kF32;
   int64_t chunk = 64;                           // prompt tokens per pass
+  int64_t extents_in_memory = 0;                // of FFNs that are read meanwhile; 0: all
   std::function<void(ModelSpec&)> change_spec;  // mutations
   std::function<void(ModelWeights&)> change_weights;
 };
@@ -55,6 +57,7 @@ class GoldenRunner {
   Budget budget_;
   Compute compute_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<StreamedMatrices> streamed_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<TransformerPass> pass_;
   std::vector<float> logits_;

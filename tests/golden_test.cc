@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "golden_case.h"
+#include "ops/silent_gates.h"
 
 namespace hearth {
 namespace {
@@ -40,6 +41,14 @@ TEST_P(GoldenTest, IsBitIdenticalForAnyChunkingAndThreadCount) {
   }
 }
 
+TEST_P(GoldenTest, FfnsThatAreReadMeanwhileGiveTheSameBits) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  const std::vector<float> expected = RunDense(golden, {});
+  for (const int64_t extents : {1, 4}) {
+    EXPECT_EQ(RunDense(golden, {.chunk = 5, .extents_in_memory = extents}), expected) << extents;
+  }
+}
+
 TEST_P(GoldenTest, HalfPrecisionKvStaysClose) {
   const GoldenCase golden = LoadGolden(GetParam());
   const double error = RelativeError(RunDense(golden, {.kv = DType::kF16}), golden.logits);
@@ -71,22 +80,18 @@ class FiringRecorder : public PassObserver {
   int64_t neurons_ = 0;
 };
 
-bool LeavesNeuronsOut(FfnActivation activation) {
-  return activation != FfnActivation::kSilu && activation != FfnActivation::kGelu;
-}
-
 TEST_P(GoldenTest, AnOraclesActiveSetsGiveTheSameBits) {
   GoldenCase golden = LoadGolden(GetParam());
   golden.decode.clear();  // one pass, so that the recorded rows are the batch's
   golden.positions = {0, static_cast<int64_t>(golden.prompt.size()) - 1};
   GoldenRunner runner(golden, {});
-  const int64_t experts = std::max<int64_t>(1, runner.spec().layers.front().ffn.num_experts);
+  const int64_t experts = std::max<int64_t>(1, MainFfn(runner.spec()).num_experts);
   OracleSelector oracle(runner.spec().num_layers, experts,
                         static_cast<int64_t>(golden.prompt.size()));
   FiringRecorder recorder(oracle);
   DenseSelector dense;
   const std::vector<float> expected = runner.Run(dense, &recorder);
-  if (LeavesNeuronsOut(runner.spec().layers.front().ffn.activation)) {
+  if (CanSkipNeurons(MainFfn(runner.spec()).activation)) {
     EXPECT_LT(recorder.share(), 0.8) << "a ReLU model must leave neurons out";
   }
   EXPECT_EQ(runner.Run(oracle), expected);
@@ -103,9 +108,13 @@ bool ForLayers(ModelSpec& spec, const std::function<void(LayerSpec&)>& change) {
 }
 
 bool ForRopes(ModelSpec& spec, const std::function<void(RopeSpec&)>& change) {
-  return ForLayers(spec, [&](LayerSpec& layer) {
-    if (layer.attention.rope) change(*layer.attention.rope);
+  bool applies = false;
+  ForLayers(spec, [&](LayerSpec& layer) {
+    if (!layer.attention.rope) return;
+    change(*layer.attention.rope);
+    applies = true;
   });
+  return applies;
 }
 
 std::vector<Mutation> SpecMutations() {
@@ -126,6 +135,17 @@ std::vector<Mutation> SpecMutations() {
            r.scaling = RopeScalingKind::kNone;
            r.attention_factor = 1;
          });
+         return applies;
+       }},
+      {"first position",
+       [](ModelSpec& s) {
+         // A row later, which the table has in front.
+         return s.position_offset > 0 && s.position_offset-- > 0;
+       }},
+      {"attention and FFN beside each other",
+       [](ModelSpec& s) {
+         const bool applies = s.layers.front().parallel_attention;
+         ForLayers(s, [](LayerSpec& l) { l.parallel_attention = false; });
          return applies;
        }},
       {"original context",
@@ -154,28 +174,35 @@ std::vector<Mutation> SpecMutations() {
        [](ModelSpec& s) {
          return ForLayers(s, [](LayerSpec& l) {
            l.ffn.activation =
-               LeavesNeuronsOut(l.ffn.activation) ? FfnActivation::kSilu : FfnActivation::kRelu;
+               CanSkipNeurons(l.ffn.activation) ? FfnActivation::kSilu : FfnActivation::kRelu;
          });
        }},
       {"experts per token",
        [](ModelSpec& s) {
          ForLayers(s, [](LayerSpec& l) { --l.ffn.num_experts_per_token; });
-         return s.layers.front().ffn.num_experts > 0;
+         return MainFfn(s).num_experts > 0;
        }},
+  };
+}
+
+// Of what a few families have.
+std::vector<Mutation> FamilyMutations() {
+  return {
       {"expert weights",
        [](ModelSpec& s) {
          ForLayers(s, [](LayerSpec& l) {
            l.ffn.normalize_expert_weights = !l.ffn.normalize_expert_weights;
          });
-         return s.layers.front().ffn.num_experts > 0;
+         return MainFfn(s).num_experts > 0;
        }},
       {"layers without positions",
        [](ModelSpec& s) {
          bool applies = false;
-         const RopeSpec rope = s.layers.front().attention.rope.value();
+         const std::vector<RopeSpec> ropes = RopesOf(s);
+         if (ropes.empty()) return false;
          ForLayers(s, [&](LayerSpec& l) {
            applies |= !l.attention.rope;
-           l.attention.rope = rope;
+           l.attention.rope = ropes.front();
          });
          return applies;
        }},
@@ -201,6 +228,43 @@ std::vector<Mutation> SpecMutations() {
       {"scale of logits", [](ModelSpec& s) { return std::exchange(s.logit_scale, 1) != 1; }},
       {"scale of embeddings",
        [](ModelSpec& s) { return std::exchange(s.embedding_scale, 1) != 1; }},
+      {"scores of experts",
+       [](ModelSpec& s) {
+         bool applies = false;
+         ForLayers(s, [&](LayerSpec& l) {
+           applies |= l.ffn.router_score == RouterScore::kSigmoid;
+           l.ffn.router_score = RouterScore::kSoftmax;
+         });
+         return applies;
+       }},
+      {"groups of experts",
+       [](ModelSpec& s) {
+         const bool applies = MainFfn(s).num_expert_groups > 1;
+         ForLayers(s,
+                   [](LayerSpec& l) { l.ffn.num_groups_per_token = l.ffn.num_expert_groups = 1; });
+         return applies;
+       }},
+      {"scale of experts",
+       [](ModelSpec& s) {
+         const bool applies = MainFfn(s).expert_weight_scale != 1;
+         ForLayers(s, [](LayerSpec& l) { l.ffn.expert_weight_scale = 1; });
+         return applies;
+       }},
+      {"YaRN's ramp",
+       [](ModelSpec& s) {
+         bool applies = false;
+         ForRopes(s, [&](RopeSpec& r) {
+           applies |= !r.yarn_whole_ramp;
+           r.yarn_whole_ramp = true;
+         });
+         return applies;
+       }},
+      {"threshold of the activation",
+       [](ModelSpec& s) {
+         const bool applies = MainFfn(s).threshold > 0;
+         ForLayers(s, [](LayerSpec& l) { l.ffn.threshold /= 2; });
+         return applies;
+       }},
       {"scale of residuals",
        [](ModelSpec& s) {
          const bool applies = s.layers.front().residual_scale != 1;
@@ -212,7 +276,9 @@ std::vector<Mutation> SpecMutations() {
 
 TEST_P(GoldenTest, EveryMutationOfTheSpecIsSeen) {
   const GoldenCase golden = LoadGolden(GetParam());
-  for (const Mutation& mutation : SpecMutations()) {
+  std::vector<Mutation> mutations = SpecMutations();
+  for (Mutation& mutation : FamilyMutations()) mutations.push_back(std::move(mutation));
+  for (const Mutation& mutation : mutations) {
     bool applies = false;
     const RunSetup setup{.change_spec = [&](ModelSpec& spec) { applies = mutation.change(spec); }};
     const std::vector<float> logits = RunDense(golden, setup);
@@ -243,6 +309,68 @@ TEST_P(GoldenTest, TheOrderOfHeadsIsSeen) {
               for (LayerWeights& layer : w.layers) SwapHeads(layer.*slot, head_dim, 0, 1);
             }};
     EXPECT_GT(RelativeError(RunDense(golden, setup), golden.logits), kMutationEffect);
+  }
+}
+
+struct NamedVector {
+  const char* name;
+  WeightView LayerWeights::*slot;
+};
+constexpr NamedVector kVectors[] = {
+    {"q bias", &LayerWeights::attn_q_bias},
+    {"k bias", &LayerWeights::attn_k_bias},
+    {"v bias", &LayerWeights::attn_v_bias},
+    {"attention output bias", &LayerWeights::attn_output_bias},
+    {"bias of the norm before attention", &LayerWeights::attn_norm_bias},
+    {"bias of the norm before FFNs", &LayerWeights::ffn_norm_bias},
+    {"sinks", &LayerWeights::attn_sinks},
+    {"norm behind attention", &LayerWeights::attn_after_norm},
+    {"norm behind FFNs", &LayerWeights::ffn_after_norm},
+    {"router bias", &LayerWeights::router_bias},
+    {"bias of choice", &LayerWeights::choice_bias},
+    {"gate of the shared expert", &LayerWeights::shared_router},
+    {"gate bias", &LayerWeights::ffn_gate_bias},
+    {"up bias", &LayerWeights::ffn_up_bias},
+    {"down bias", &LayerWeights::ffn_down_bias},
+};
+
+TEST_P(GoldenTest, EveryVectorIsUsed) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  const bool is_told_positions_otherwise =
+      GoldenRunner(golden, {}).spec().positions == PositionKind::kLearned;
+  for (const NamedVector& vector : kVectors) {
+    bool applies = false;
+    const auto clear = [&](ModelWeights& weights) {
+      for (LayerWeights& layer : weights.layers) {
+        const WeightView& view = layer.*vector.slot;
+        // Without rotation a bias of keys adds the same to all scores of a query.
+        const bool is_k_bias = vector.slot == &LayerWeights::attn_k_bias;
+        if (view.data == nullptr || (is_k_bias && is_told_positions_otherwise)) continue;
+        applies = true;
+        std::memset(const_cast<std::byte*>(view.data), 0,
+                    view.row_bytes() * static_cast<size_t>(view.rows));
+      }
+    };
+    const std::vector<float> logits = RunDense(golden, {.change_weights = clear});
+    if (applies) {
+      EXPECT_GT(RelativeError(logits, golden.logits), kMutationEffect) << vector.name;
+    }
+  }
+}
+
+TEST(OutputBiasTest, IsAddedToLogits) {
+  const GoldenCase golden = LoadGolden("llama");
+  std::vector<float> bias(static_cast<size_t>(golden.vocab));
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.25f * static_cast<float>(i % 9);
+  const auto add_bias = [&](ModelWeights& weights) {
+    weights.output_bias = {.data = reinterpret_cast<const std::byte*>(bias.data()),
+                           .dtype = DType::kF32,
+                           .cols = golden.vocab,
+                           .rows = 1};
+  };
+  const std::vector<float> logits = RunDense(golden, {.change_weights = add_bias});
+  for (size_t i = 0; i < logits.size(); ++i) {
+    ASSERT_NEAR(logits[i], golden.logits[i] + bias[i % bias.size()], 1e-4) << i;
   }
 }
 

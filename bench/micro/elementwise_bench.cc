@@ -92,8 +92,8 @@ void RegisterPackFired(const Context& context) {
 
 void RegisterActivations(const Context& context) {
   const KernelTable& table = context.table;
-  static constexpr const char* kNames[] = {"silu", "relu", "fatrelu", "drelu", "thresholded_silu",
-                                           "gelu"};
+  static constexpr const char* kNames[] = {
+      "silu", "relu", "fatrelu", "drelu", "thresholded_silu", "gelu", "gelu_erf", "clamped_swiglu"};
   static_assert(std::size(kNames) == kernels::kNumFfnActivations);
   for (size_t kind = 0; kind < std::size(kNames); ++kind) {
     Register(context, std::string("ffn_activation/") + kNames[kind], BoundBy::kCompute,

@@ -53,8 +53,8 @@ typedef struct hearth_options {
   int32_t parallel;      /* requests that are computed together */
   int32_t queue;         /* requests that may wait beside them */
   const char* plan;      /* file of `hearth plan`, which says the first four; NULL: none */
-  /* silu, gelu, relu, fatrelu[:T] or drelu, of a model file that does not say it; NULL: what the
-   * file says, else silu */
+  /* silu, gelu, gelu_erf, relu, fatrelu[:T] or drelu, of a model file that does not say it; NULL:
+   * what the file says, else silu */
   const char* activation;
   /* chatml, llama-2, llama-3, mistral or zephyr; NULL: the model's own template */
   const char* chat_format;

@@ -74,7 +74,8 @@ struct LoadOptions {
   // context, mode, kv and isa, which must be as they are by default; the model's threads keep to
   // its processors. Empty: none.
   std::string plan;
-  // The FFNs' activation, of a file that does not say it: silu, gelu, relu, fatrelu[:T] or drelu.
+  // The FFNs' activation, of a file that does not say it: silu, gelu, gelu_erf, relu, fatrelu[:T]
+  // or drelu.
   // Empty: what the file says, else silu. GGUF files that were converted from ReLU models say
   // nothing of it.
   std::string activation;

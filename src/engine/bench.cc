@@ -258,9 +258,7 @@ class Bench {
   }
 
   // Where neurons can be silent.
-  bool HasQuality() const {
-    return CanSkipNeurons(engine_.model().spec().layers.front().ffn.activation);
-  }
+  bool HasQuality() const { return CanSkipNeurons(MainFfn(engine_.model().spec()).activation); }
 
   // Runs some of the text once more, watched, and densely to compare.
   void MeasureQuality() {

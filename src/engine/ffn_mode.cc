@@ -29,7 +29,7 @@ std::string MissingForMode(FfnMode mode, FfnActivation activation) {
 
 std::vector<FfnMode> UsableModes(const LoadPlan& plan) {
   if (!plan.is_packed) return {FfnMode::kDense};
-  return ModesOfPacked(plan.spec.layers.front().ffn.activation, plan.predictors != nullptr);
+  return ModesOfPacked(MainFfn(plan.spec).activation, plan.predictors != nullptr);
 }
 
 FfnMode ResolveMode(const GgufFile& file, const LoadPlan& plan, std::optional<FfnMode> wanted) {
@@ -47,7 +47,7 @@ FfnMode ResolveMode(const GgufFile& file, const LoadPlan& plan, std::optional<Ff
     throw Error(
         ErrorCode::kUnsupported, file.path(),
         plan.is_packed
-            ? MissingForMode(*wanted, plan.spec.layers.front().ffn.activation)
+            ? MissingForMode(*wanted, MainFfn(plan.spec).activation)
             : fmt::format("mode {} needs single neurons: hearth pack makes a file that has them",
                           FfnModeName(*wanted)));
   }

@@ -42,22 +42,9 @@ DType DecideType(const GgufFile& file, const WeightDecl& decl, const GgufTensor&
   return ResidentType(tensor.dtype, sample, decl.cols);
 }
 
-void CheckRunnable(const ModelSpec& spec, const std::string& file) {
-  const auto refuse = [&](const char* what) {
-    throw Error(ErrorCode::kUnsupported, file, std::string(what) + " cannot be run yet");
-  };
-  if (spec.positions != PositionKind::kRope) refuse("a model with learned positions");
-  for (const LayerSpec& layer : spec.layers) {
-    if (layer.norm != NormKind::kRms) refuse("a model with LayerNorm");
-    if (layer.parallel_attention) refuse("a model with parallel attention");
-    if (layer.ffn.kind != FfnKind::kGated || layer.ffn.bias) {
-      refuse("a model with a two-matrix FFN or FFN biases");
-    }
-  }
-}
-
 // A tensor that no declaration names would be left out of the computation silently.
-void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor>& used) {
+void RefuseUnknownTensors(const GgufFile& file, const ModelSpec& spec,
+                          const std::vector<ResidentTensor>& used) {
   std::set<std::string_view> known;
   for (const ResidentTensor& tensor : used) known.insert(tensor.decl.name);
   for (const GgufTensor& tensor : file.tensors()) {
@@ -66,7 +53,8 @@ void RefuseUnknownTensors(const GgufFile& file, const std::vector<ResidentTensor
     // Facts about neurons that tools read and running does not need.
     const bool is_for_tools =
         tensor.name.ends_with(".ffn_order") || tensor.name.ends_with(".ffn_rate");
-    if (!is_derived && !is_for_tools && known.count(tensor.name) == 0) {
+    const bool is_used = known.count(tensor.name) != 0 || IsOfGuessingLayer(spec, tensor.name);
+    if (!is_derived && !is_for_tools && !is_used) {
       throw Error(ErrorCode::kUnsupported, file.path(),
                   "tensor '" + Printable(tensor.name) + "' is not part of a '" +
                       Printable(file.metadata().GetString("general.architecture")) +
@@ -204,13 +192,12 @@ LoadPlan PlanLoad(const GgufFile& file) {
   file.RefuseForeignTensors();
   LoadPlan plan;
   plan.spec = ReadModelSpec(file);
-  CheckRunnable(plan.spec, file.path());
   plan.weights = std::make_unique<ModelWeights>();
   plan.is_packed = IsPacked(file.metadata());
   if (plan.is_packed) CheckPackedFile(file);
   std::vector<WeightDecl> decls = DeclareWeights(
       plan.spec, *plan.weights, plan.is_packed ? FfnStorage::kBundles : FfnStorage::kMatrices);
-  RefuseUnsupportedTensors(file, decls);
+  RefuseUnsupportedTensors(file, plan.spec, decls);
   if (plan.is_packed) DeclarePredictorsOf(file, plan, decls);
   for (WeightDecl& decl : decls) {
     ResidentTensor tensor = PlanMatrix(file, std::move(decl), plan.spec.tied_embeddings);
@@ -222,7 +209,7 @@ LoadPlan PlanLoad(const GgufFile& file) {
   for (int64_t l = 0; plan.is_packed && l < plan.spec.num_layers; ++l) {
     Place(PlanBundles(file, plan.spec, l), plan);
   }
-  RefuseUnknownTensors(file, plan.tensors);
+  RefuseUnknownTensors(file, plan.spec, plan.tensors);
   return plan;
 }
 

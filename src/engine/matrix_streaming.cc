@@ -14,6 +14,7 @@ ExtentMatrix MatrixOf(const ResidentTensor& tensor) {
   view.experts = 1;
   return {.part = tensor.stored->file_index,
           .offset = tensor.stored->offset + tensor.stored_begin(),
+          .experts = tensor.decl.experts,
           .rows_of_expert = static_cast<int64_t>(tensor.stored_rows()),
           .stored = tensor.stored->dtype,
           .view = view};
@@ -31,6 +32,7 @@ StreamedFfnMatrices StreamedFfnMatrices::TakeFrom(LoadPlan& plan, const GgufFile
       const auto tensor =
           std::find_if(plan.tensors.begin(), plan.tensors.end(),
                        [&](const ResidentTensor& t) { return t.decl.slot == slots[m]; });
+      if (tensor == plan.tensors.end()) continue;  // the gate of a two-matrix FFN
       layers[l][m] = MatrixOf(*tensor);
       // What estimates of work need to know.
       *slots[m] = layers[l][m].view;
@@ -42,8 +44,7 @@ StreamedFfnMatrices StreamedFfnMatrices::TakeFrom(LoadPlan& plan, const GgufFile
     return std::find(taken.begin(), taken.end(), tensor.decl.slot) != taken.end();
   });
   StreamedFfnMatrices streamed;
-  const int64_t experts = plan.spec.layers.front().ffn.num_experts;
-  streamed.map_ = ExtentMap(std::move(layers), std::max<int64_t>(experts, 1));
+  streamed.map_ = ExtentMap(std::move(layers));
   for (size_t part = 0; part < file.num_parts(); ++part) {
     streamed.paths_.push_back(file.part(part).name());
   }
@@ -73,8 +74,7 @@ uint64_t StreamedFfnMatrices::BytesOutside(const ExtentPlan& plan) const {
   for (int64_t layer = 0; layer < map_.num_layers(); ++layer) {
     for (size_t m = 0; m < kNumFfnMatrices; ++m) {
       const ExtentMatrix& matrix = map_.Matrix(layer, static_cast<FfnMatrix>(m));
-      all +=
-          static_cast<uint64_t>(map_.num_experts() * matrix.view.rows) * matrix.stored_row_bytes();
+      all += static_cast<uint64_t>(matrix.experts * matrix.view.rows) * matrix.stored_row_bytes();
     }
   }
   const auto extents = static_cast<double>(std::max<int64_t>(map_.num_extents(), 1));

@@ -57,7 +57,7 @@ void CheckStrategy(const ExecutionPlan& plan) {
 void CheckKind(const ExecutionPlan& plan, const GgufFile& file) {
   if (plan.stream || plan.io_strategy == "none") return;
   if (IsPacked(file.metadata())) RefuseStrategy(plan, "a packed model without stream", "none");
-  const bool is_mixture = ReadModelSpec(file).layers.front().ffn.num_experts > 0;
+  const bool is_mixture = MainFfn(ReadModelSpec(file)).num_experts > 0;
   const char* expected = is_mixture ? "experts" : "sequential";
   if (plan.io_strategy != expected) RefuseStrategy(plan, "the model", expected);
 }
@@ -69,7 +69,7 @@ void CheckLayers(const ExecutionPlan& plan, const ModelSpec& spec) {
                 std::to_string(found));
   };
   require("layers: their number", spec.num_layers, plan.num_layers);
-  require("layers: neurons in each", spec.layers.front().ffn.intermediate_size, plan.neurons);
+  require("layers: neurons in each", MainFfn(spec).intermediate_size, plan.neurons);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void QualityMeter::CountTop1(bool agrees) {
 
 Quality QualityMeter::Result() const {
   Quality quality;
-  if (CanSkipNeurons(spec_.layers.front().ffn.activation)) {
+  if (CanSkipNeurons(MainFfn(spec_).activation)) {
     quality.active = Share(active_, neurons_);
     quality.gate = Share(fired_, neurons_);
   }

@@ -14,7 +14,7 @@ constexpr double kDefaultPinnedShare = 0.5;
 }  // namespace
 
 bool CanLookAhead(const ModelSpec& spec, FfnMode mode) {
-  return mode == FfnMode::kPredicted && spec.layers.front().ffn.num_experts == 0;
+  return mode == FfnMode::kPredicted && MainFfn(spec).num_experts == 0;
 }
 
 StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode) {
@@ -23,7 +23,7 @@ StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, 
                 "a packed model in several files cannot be streamed");
   }
   StreamedBundles bundles;
-  const FfnSpec& ffn = plan.spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(plan.spec);
   bundles.hidden_size = plan.spec.hidden_size;
   bundles.num_layers = plan.spec.num_layers;
   bundles.num_experts = std::max<int64_t>(ffn.num_experts, 1);

@@ -134,7 +134,7 @@ TEST_P(TransformerPassTest, SelectorsSeeTheResidualBeforeItsNorm) {
   const BatchSequence sequence{&a, kFirst};
   engine_->pass().Run({PassKind::kPrefill, {&sequence, 1}}, checker);
   const ModelSpec& spec = engine_->model().spec();
-  const int64_t ffns = std::max<int64_t>(spec.layers.front().ffn.num_experts_per_token, 1);
+  const int64_t ffns = std::max<int64_t>(MainFfn(spec).num_experts_per_token, 1);
   EXPECT_EQ(checker.checked(), spec.num_layers * 5 * ffns);
 }
 

@@ -105,7 +105,7 @@ void AddNeurons(const ModelWeights& weights, const FfnActivity& ffn, Estimate& e
   for (const LayerWeights& layer : weights.layers) {
     all += static_cast<double>(layer.gate_rows.rows * layer.gate_rows.experts);
   }
-  const LayerWeights& w = weights.layers.front();
+  const LayerWeights& w = weights.main_layer();
   estimate.Rows(PassOp::kFfnGateUp, w.gate_rows, ffn.gate, all);
   estimate.Rows(PassOp::kFfnGateUp, w.up_rows, ffn.up, all);
   estimate.Rows(PassOp::kFfnDown, w.down_rows, ffn.down, all);
@@ -130,7 +130,7 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights,
       AddPredictor(spec.layers[l].ffn, pass.ffn.predictors->layers[l], pass.tokens, estimate);
     }
   }
-  if (weights.layers.front().has_rows()) AddNeurons(weights, pass.ffn, estimate);
+  if (weights.ffns_have_rows()) AddNeurons(weights, pass.ffn, estimate);
   estimate.Vector(PassOp::kNorm, weights.output_norm);
   if (pass.logit_rows > 0) {
     estimate.Matrices(PassOp::kLogits, weights.output, 1, static_cast<double>(pass.logit_rows));

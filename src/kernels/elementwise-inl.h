@@ -127,6 +127,22 @@ HWY_INLINE FloatVec Sigmoid(FloatVec g) {
   return hn::Div(numerator, hn::Add(one, e));
 }
 
+// The share of a normal distribution below g. Its error is at most 1.5e-7
+// (Abramowitz and Stegun, Handbook of Mathematical Functions, formula 7.1.26).
+HWY_INLINE FloatVec NormalShare(FloatVec g) {
+  const FloatTag d;
+  const FloatVec one = hn::Set(d, 1.0f), zero = hn::Zero(d);
+  const FloatVec z = hn::Mul(hn::Abs(g), hn::Set(d, 0.707106781f));
+  const FloatVec t = hn::Div(one, hn::MulAdd(z, hn::Set(d, 0.3275911f), one));
+  FloatVec sum = hn::Set(d, 1.061405429f);
+  for (const float factor : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) {
+    sum = hn::MulAdd(sum, t, hn::Set(d, factor));
+  }
+  const FloatVec far = hn::Mul(hn::Mul(sum, t), hn::Exp(d, hn::Neg(hn::Mul(z, z))));
+  const FloatVec tail = hn::Mul(far, hn::Set(d, 0.5f));  // beyond |g|, on one side
+  return hn::IfThenElse(hn::Lt(g, zero), tail, hn::Sub(one, tail));
+}
+
 // "Active" is a comparison, not a maximum: it gives the zeros of the contract for NaN as well,
 // and is the same test that selects neurons for sparse execution.
 template <FfnActivation kind>
@@ -148,6 +164,13 @@ HWY_INLINE FloatVec Activate(FloatVec g, FloatVec u, FloatVec threshold) {
     const FloatVec cubic = hn::MulAdd(hn::Mul(near, near), hn::Set(kFloats, 0.0713548163f),
                                       hn::Set(kFloats, 1.59576912f));
     return hn::Mul(hn::Mul(g, Sigmoid(hn::Mul(near, cubic))), u);
+  } else if constexpr (kind == FfnActivation::kGeluErf) {
+    return hn::Mul(hn::Mul(g, NormalShare(g)), u);
+  } else if constexpr (kind == FfnActivation::kClampedSwiglu) {
+    const FloatVec most = hn::Min(g, threshold);
+    const FloatVec clamped = hn::Max(hn::Min(u, threshold), hn::Neg(threshold));
+    const FloatVec swish = hn::Mul(most, Sigmoid(hn::Mul(most, hn::Set(kFloats, 1.702f))));
+    return hn::Mul(swish, hn::Add(clamped, hn::Set(kFloats, 1.0f)));
   } else {
     const auto active = hn::And(hn::Gt(g, zero), hn::Gt(u, zero));
     return hn::IfThenElseZero(active, hn::Mul(g, u));

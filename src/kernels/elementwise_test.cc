@@ -184,9 +184,13 @@ TEST_P(ElementwiseTest, FfnActivations) {
         if (kind == static_cast<int>(FfnActivation::kSilu) ||
             kind == static_cast<int>(FfnActivation::kThresholdedSilu)) {
           ASSERT_NEAR(out[i], e, std::abs(e) * 16 * kFloatEpsilon + 1e-37) << n << " " << i;
-        } else if (kind == static_cast<int>(FfnActivation::kGelu)) {
-          // Its exponential is of up to 87, whose last bits weigh that much.
+        } else if (kind == static_cast<int>(FfnActivation::kGelu) ||
+                   kind == static_cast<int>(FfnActivation::kClampedSwiglu)) {
+          // Exponentials of up to 87, whose last bits weigh that much.
           ASSERT_NEAR(out[i], e, std::abs(e) * 512 * kFloatEpsilon + 1e-37) << n << " " << i;
+        } else if (kind == static_cast<int>(FfnActivation::kGeluErf)) {
+          ASSERT_NEAR(out[i], e, 3e-7f * std::abs(g[static_cast<size_t>(i)] * up[i]) + 1e-37f)
+              << n << " " << i;
         } else {
           ASSERT_EQ(out[i], e) << kind << " " << n << " " << i;
         }

@@ -383,10 +383,12 @@ struct KernelTable {
   void (*softmax)(float* x, int64_t n) noexcept;
 
   // out[i] = act(gate[i], up[i]): silu(g)*u | relu(g)*u | (g > t ? g : 0)*u | relu(g)*relu(u) |
-  // (|silu(g)| > t ? silu(g) : 0)*u | gelu(g)*u, by FfnActivation; gelu(g) is
-  // g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))). threshold is used by kFatRelu and
-  // kThresholdedSilu only. out may be gate or up. A result of an inactive neuron is exactly +0 or
-  // -0.
+  // (|silu(g)| > t ? silu(g) : 0)*u | gelu(g)*u | m*sigmoid(1.702 m)*(c + 1) with m = min(g, t) and
+  // c = min(max(u, -t), t), by FfnActivation; gelu(g) is
+  // g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))), or for kGeluErf g/2 (1 + erf(g/sqrt(2))), within
+  // 3e-7 |g u|. threshold is used by kFatRelu,
+  // kThresholdedSilu and kClampedSwiglu only. out may be gate or up. A result of an inactive neuron
+  // is exactly +0 or -0.
   void (*ffn_activation[kNumFfnActivations])(const float* gate, const float* up, int64_t n,
                                              float threshold, float* out) noexcept;
 

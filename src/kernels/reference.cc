@@ -180,6 +180,13 @@ float Activate(float g, float u, float threshold) {
       const double z = 0.79788456080286536 * (g + 0.044715 * double{g} * g * g);
       return static_cast<float>(g / (1.0 + std::exp(-2 * z)) * u);
     }
+    case FfnActivation::kGeluErf:
+      return static_cast<float>(0.5 * g * std::erfc(-double{g} * 0.70710678118654752) * u);
+    case FfnActivation::kClampedSwiglu: {
+      const double most = double{std::min(g, threshold)};
+      const double factor = double{std::clamp(u, -threshold, threshold)} + 1;
+      return static_cast<float>(most / (1.0 + std::exp(-1.702 * most)) * factor);
+    }
   }
   return 0.0f;
 }
@@ -306,6 +313,10 @@ constexpr KernelTable MakeTable() {
   t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
       ActivateFfn<FfnActivation::kThresholdedSilu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kGelu)] = ActivateFfn<FfnActivation::kGelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kGeluErf)] =
+      ActivateFfn<FfnActivation::kGeluErf>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kClampedSwiglu)] =
+      ActivateFfn<FfnActivation::kClampedSwiglu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = ToHalf;

@@ -56,6 +56,10 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
       ActivateFfn<FfnActivation::kThresholdedSilu>;
   t.ffn_activation[static_cast<int>(FfnActivation::kGelu)] = ActivateFfn<FfnActivation::kGelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kGeluErf)] =
+      ActivateFfn<FfnActivation::kGeluErf>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kClampedSwiglu)] =
+      ActivateFfn<FfnActivation::kClampedSwiglu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
   t.float_to_half = FloatToHalf;

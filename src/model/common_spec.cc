@@ -1,5 +1,7 @@
 #include "model/common_spec.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -130,6 +132,50 @@ void SetSiluThresholds(const GgufFile& file, ModelSpec* spec) {
   }
 }
 
+RouterScore ReadRouterScore(const ArchKeys& keys, const GgufFile& file) {
+  const int64_t number = keys.Int("expert_gating_func", 0);
+  switch (number) {
+    case 0:
+    case 1:
+      return RouterScore::kSoftmax;
+    case 2:
+      return RouterScore::kSigmoid;
+    default:
+      throw Error(ErrorCode::kUnsupported, file.path(), keys.Name("expert_gating_func"),
+                  "1 (softmax) or 2 (sigmoid)", std::to_string(number));
+  }
+}
+
+// What a file says of experts, but their number and size.
+void ReadMixture(const ArchKeys& keys, const GgufFile& file, FfnSpec* ffn) {
+  ffn->num_experts_per_token = keys.Int("expert_used_count", 0);
+  ffn->router_score = ReadRouterScore(keys, file);
+  ffn->router_bias = HasLayerTensor(file, "ffn_gate_inp.bias");
+  ffn->choice_bias = HasLayerTensor(file, "exp_probs_b.bias");
+  ffn->bias = HasLayerTensor(file, "ffn_down_exps.bias");
+  ffn->num_expert_groups = keys.Int("expert_group_count", 1);
+  ffn->num_groups_per_token = keys.Int("expert_group_used_count", 1);
+  ffn->normalize_expert_weights = keys.Bool("expert_weights_norm", true);
+  ffn->expert_weight_scale = keys.Float("expert_weights_scale", 1);
+  const int64_t shared = keys.Int("expert_shared_count", 0) * ffn->intermediate_size;
+  ffn->shared_intermediate_size = keys.Int("expert_shared_feed_forward_length", shared);
+  ffn->shared_gate = HasLayerTensor(file, "ffn_gate_inp_shexp.weight");
+}
+
+// The first layers of some mixtures have one FFN each, of another size.
+void MakeLeadingLayersDense(const ArchKeys& keys, const GgufFile& file, ModelSpec* spec) {
+  const int64_t dense = keys.Int("leading_dense_block_count", 0);
+  if (dense >= spec->num_layers) {
+    throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("leading_dense_block_count"),
+                "below the number of layers, " + std::to_string(spec->num_layers),
+                std::to_string(dense));
+  }
+  for (size_t l = 0; l < static_cast<size_t>(dense); ++l) {
+    const bool bias = HasLayerTensor(file, "ffn_down.bias");
+    spec->layers[l].ffn = {.intermediate_size = keys.Int("feed_forward_length"), .bias = bias};
+  }
+}
+
 }  // namespace
 
 ModelSpec ReadCommonSpec(const GgufFile& file) {
@@ -151,23 +197,23 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
                 std::to_string(said_vocab));
   }
   spec.tied_embeddings = !file.FindShape("output.weight");
+  spec.output_bias = file.FindShape("output.bias").has_value();
   spec.embedding_scale = keys.Float("embedding_scale", 1);
   spec.logit_softcap = keys.Float("final_logit_softcapping", 0);
   spec.pooling = ReadPooling(file);
 
   LayerSpec layer;
-  layer.norm_epsilon = static_cast<float>(keys.Float("attention.layer_norm_rms_epsilon", 1e-5));
+  layer.norm_epsilon = static_cast<float>(keys.Float(
+      "attention.layer_norm_rms_epsilon", keys.Float("attention.layer_norm_epsilon", 1e-5)));
   layer.attention = ReadAttention(keys, spec.hidden_size, file);
   layer.ffn.num_experts = keys.Int("expert_count", 0);
-  layer.ffn.num_experts_per_token = keys.Int("expert_used_count", 0);
-  layer.ffn.normalize_expert_weights = keys.Bool("expert_weights_norm", true);
-  layer.ffn.expert_weight_scale = keys.Float("expert_weights_scale", 1);
   layer.ffn.fused_gate_up = HasLayerTensor(file, "ffn_gate_up_exps.weight");
-  layer.ffn.shared_intermediate_size = keys.Int("expert_shared_feed_forward_length", 0);
-  layer.ffn.shared_gate = HasLayerTensor(file, "ffn_gate_inp_shexp.weight");
   layer.ffn.intermediate_size = layer.ffn.num_experts > 0 && keys.Has("expert_feed_forward_length")
                                     ? keys.Int("expert_feed_forward_length")
                                     : keys.Int("feed_forward_length");
+  layer.ffn.bias = HasLayerTensor(file, "ffn_gate.bias") || HasLayerTensor(file, "ffn_up.bias") ||
+                   HasLayerTensor(file, "ffn_down.bias");
+  if (layer.ffn.num_experts > 0) ReadMixture(keys, file, &layer.ffn);
   layer.residual_scale = keys.Float("residual_scale", 1);
   layer.attention.rope = ReadRope(keys, layer.attention.head_dim, spec.context_length, file.path());
   layer.attention.rope->has_factors = file.FindShape("rope_freqs.weight").has_value();
@@ -175,8 +221,36 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
     throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("block_count"), "1 to 4096",
                 std::to_string(spec.num_layers));
   }
+  spec.guessing_layers = keys.Int("nextn_predict_layers", 0);
+  if (spec.guessing_layers >= spec.num_layers) {
+    throw Error(ErrorCode::kCorrupt, file.path(), keys.Name("nextn_predict_layers"),
+                "below block_count " + std::to_string(spec.num_layers),
+                std::to_string(spec.guessing_layers));
+  }
+  spec.num_layers -= spec.guessing_layers;
   spec.layers.assign(static_cast<size_t>(spec.num_layers), layer);
+  if (layer.ffn.num_experts > 0) MakeLeadingLayersDense(keys, file, &spec);
   return spec;
+}
+
+void SetTwoMatrixFfns(ModelSpec* spec) {
+  for (LayerSpec& layer : spec->layers) {
+    layer.norm = NormKind::kLayer;
+    layer.ffn.kind = FfnKind::kTwoMatrix;
+  }
+}
+
+void SetLearnedPositions(const GgufFile& file, ModelSpec* spec) {
+  spec->positions = PositionKind::kLearned;
+  const GgufTensor& table = file.GetTensor("position_embd.weight");
+  spec->position_offset =
+      static_cast<int64_t>(std::min<uint64_t>(table.ne[1], 1u << 31)) - spec->context_length;
+  if (spec->position_offset != 0 && spec->position_offset != 2) {
+    throw Error(ErrorCode::kCorrupt, file.path(), "rows of position_embd.weight",
+                fmt::format("the context length {}, or 2 more", spec->context_length),
+                std::to_string(table.ne[1]));
+  }
+  for (LayerSpec& layer : spec->layers) layer.attention.rope.reset();
 }
 
 void SetRopeLayout(RopeLayout layout, ModelSpec* spec) {
@@ -191,7 +265,7 @@ void SetFfnActivation(const GgufFile& file, FfnActivation activation, float thre
     const std::optional<FfnActivation> known = FfnActivationFromName(*name);
     if (!known) {
       throw Error(ErrorCode::kUnsupported, file.path(), std::string(kFfnActivationKey),
-                  "silu, gelu, relu, fatrelu, drelu or thresholded_silu",
+                  "silu, gelu, relu, fatrelu, drelu, thresholded_silu or clamped_swiglu",
                   "'" + Printable(*name) + "'");
     }
     activation = *known;

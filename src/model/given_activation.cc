@@ -105,7 +105,7 @@ std::optional<ActivationHint> HintInMetadata(const GgufMetadata& metadata) {
 
 // What the file says, where it does.
 GivenActivation SaidBy(const GgufFile& file) {
-  const FfnSpec ffn = ReadModelSpec(file).layers.front().ffn;
+  const FfnSpec ffn = MainFfn(ReadModelSpec(file));
   return {ffn.activation,
           ffn.activation == FfnActivation::kFatRelu ? std::optional(ffn.threshold) : std::nullopt};
 }
@@ -123,7 +123,10 @@ GivenActivation ParseActivation(std::string_view text) {
   const std::string_view name = text.substr(0, colon);
   const std::optional<FfnActivation> activation = FfnActivationFromName(name);
   // What no file leaves open.
-  if (!activation || *activation == FfnActivation::kThresholdedSilu) RefuseText(text);
+  if (!activation || *activation == FfnActivation::kThresholdedSilu ||
+      *activation == FfnActivation::kClampedSwiglu) {
+    RefuseText(text);
+  }
   GivenActivation given = {*activation, std::nullopt};
   if (colon == std::string_view::npos) return given;
   const std::string_view number = text.substr(colon + 1);

@@ -24,7 +24,8 @@ struct GivenActivation {
   bool operator==(const GivenActivation&) const = default;
 };
 
-inline constexpr std::string_view kGivenActivationNames = "silu, gelu, relu, fatrelu[:T] or drelu";
+inline constexpr std::string_view kGivenActivationNames =
+    "silu, gelu, gelu_erf, relu, fatrelu[:T] or drelu";
 
 // "silu", "gelu", "relu", "fatrelu", "fatrelu:0.02" or "drelu". Throws Error(kInvalidArgument) for
 // all else.

@@ -86,6 +86,18 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
   if (layer.ffn.num_experts > 0) {
     check.Range("expert_used_count", layer.ffn.num_experts_per_token, 1, layer.ffn.num_experts);
   }
+  check.Range("expert_group_count", layer.ffn.num_expert_groups, 1,
+              std::max<int64_t>(layer.ffn.num_experts, 1));
+  check.Holds(layer.ffn.num_experts % layer.ffn.num_expert_groups == 0, "expert_group_count",
+              "a divisor of expert_count " + std::to_string(layer.ffn.num_experts),
+              layer.ffn.num_expert_groups);
+  check.Range("expert_group_used_count", layer.ffn.num_groups_per_token, 1,
+              layer.ffn.num_expert_groups);
+  check.Holds(layer.ffn.num_experts == 0 || layer.ffn.num_experts / layer.ffn.num_expert_groups *
+                                                    layer.ffn.num_groups_per_token >=
+                                                layer.ffn.num_experts_per_token,
+              "expert_used_count", "no more than the chosen groups have",
+              layer.ffn.num_experts_per_token);
   check.Range("expert_shared_feed_forward_length", layer.ffn.shared_intermediate_size, 0,
               kMaxWidth);
   check.Share("attention.layer_norm_rms_epsilon", layer.norm_epsilon);
@@ -126,6 +138,14 @@ void ValidateSpec(const ModelSpec& spec, const std::string& file) {
   check.Positive("logit_scale", spec.logit_scale);
   check.NotNegative("final_logit_softcapping", spec.logit_softcap);
   for (const LayerSpec& layer : spec.layers) CheckLayer(check, layer);
+}
+
+bool HasEqualFfns(const ModelSpec& spec) {
+  const FfnSpec& main = MainFfn(spec);
+  return std::all_of(spec.layers.begin(), spec.layers.end(), [&](const LayerSpec& layer) {
+    return layer.ffn.num_experts == main.num_experts &&
+           layer.ffn.intermediate_size == main.intermediate_size;
+  });
 }
 
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec) {

@@ -2,9 +2,7 @@
 // how. One architecture file (archs/) fills it from a GGUF's metadata; no other code asks which
 // architecture it has before it.
 //
-// Sizes use Hugging Face's words. The description can say more than the engine runs today
-// (LayerNorm, learned positions, parallel attention, two-matrix FFNs); the engine refuses by name
-// what it cannot run.
+// Sizes use Hugging Face's words.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +15,13 @@
 
 namespace hearth {
 
+// kLayer: LayerNorm, with biases.
 enum class NormKind : uint8_t { kRms, kLayer };
 enum class PositionKind : uint8_t { kRope, kLearned };
 enum class FfnKind : uint8_t { kGated, kTwoMatrix };
+
+// What a router makes of its products, one per expert: shares of all experts, or of each by itself.
+enum class RouterScore : uint8_t { kSoftmax, kSigmoid };
 
 // How an embedding of a text is made of the last hidden states of its tokens: their mean, or that
 // of one token. kNone: the model makes none.
@@ -40,6 +42,7 @@ struct RopeSpec {
   int64_t original_context = 0;  // tokens the model was first trained on (YaRN, LongRoPE)
   double yarn_beta_fast = 32;    // rotations over which YaRN leaves a frequency alone
   double yarn_beta_slow = 1;     // and under which it interpolates fully
+  bool yarn_whole_ramp = true;   // YaRN's ramp begins and ends at whole numbers of a pair
   double attention_factor = 1;   // multiplies cos and sin
   bool has_factors = false;      // the file's rope_freqs.weight applies
 
@@ -61,18 +64,26 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
+  bool sinks = false;      // the softmax has one more score for each head, with no value
   bool fused_qkv = false;  // the file has q, k and v in one matrix, attn_qkv
 };
 
 struct FfnSpec {
   FfnKind kind = FfnKind::kGated;
   FfnActivation activation = FfnActivation::kSilu;
-  float threshold = 0;  // kFatRelu, kThresholdedSilu
+  float threshold = 0;  // kFatRelu, kThresholdedSilu, kClampedSwiglu
   int64_t intermediate_size = 0;
   bool bias = false;
   bool fused_gate_up = false;  // the file has gate and up in one matrix, under the name of up
   int64_t num_experts = 0;     // 0: one dense FFN
   int64_t num_experts_per_token = 0;
+  RouterScore router_score = RouterScore::kSoftmax;
+  bool router_bias = false;  // added to the router's products
+  // Added to scores where experts are chosen, and not where they are weighed.
+  bool choice_bias = false;
+  // Experts are chosen from the groups whose two best scores have the largest sums.
+  int64_t num_expert_groups = 1;
+  int64_t num_groups_per_token = 1;
   bool normalize_expert_weights = true;  // the chosen experts' weights sum to 1
   double expert_weight_scale = 1;
   // An FFN beside the experts that every token goes through, of so many neurons; 0: none. Where it
@@ -88,8 +99,10 @@ struct LayerSpec {
   float norm_epsilon = 1e-5f;
   bool norm_before = true;
   bool norm_after = false;
+  const char* attention_norm_name = "attn_norm";  // what the file calls the norm before attention
+  const char* ffn_norm_name = "ffn_norm";         // what the file calls the norm before the FFN
   double residual_scale = 1;
-  bool parallel_attention = false;  // attention and FFN read the same norm, are added together
+  bool parallel_attention = false;  // attention and FFN read the same residual stream
   AttentionSpec attention;
   FfnSpec ffn;
 };
@@ -102,13 +115,24 @@ struct ModelSpec {
   int64_t vocab_size = 0;
   int64_t context_length = 0;  // longest the model was made for
   PositionKind positions = PositionKind::kRope;
+  int64_t position_offset = 0;   // kLearned: the row of the first position
   bool tied_embeddings = false;  // the output matrix is the token embedding
+  bool output_bias = false;      // added to logits, before they are scaled
   double embedding_scale = 1;    // multiplies what the embedding gives
   double logit_scale = 1;        // multiplies logits, before their softcap
   double logit_softcap = 0;      // as AttentionSpec::softcap
   PoolingKind pooling = PoolingKind::kMean;
   std::vector<LayerSpec> layers;  // num_layers entries
+  // Layers that the file has behind those, and that nothing here runs: they guess further tokens.
+  int64_t guessing_layers = 0;
 };
+
+// The FFN of most layers, which stands for all where one figure is asked for: in models whose first
+// layers have no experts it is that of the others.
+inline const FfnSpec& MainFfn(const ModelSpec& spec) { return spec.layers.back().ffn; }
+
+// Whether the FFNs of all layers have one shape.
+bool HasEqualFfns(const ModelSpec& spec);
 
 // The rotary embeddings of a model's layers, each once, in the order in which they come first.
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec);

@@ -26,6 +26,11 @@ constexpr Architecture kArchitectures[] = {
     {"granite", archs::ReadGranite},
     {"granitemoe", archs::ReadGranite},
     {"glm4", archs::ReadGlm4},
+    {"glm4moe", archs::ReadGlm4Moe},
+    {"gpt-oss", archs::ReadGptOss, true},
+    {"gpt2", archs::ReadGpt2},
+    {"opt", archs::ReadOpt},
+    {"falcon", archs::ReadFalcon},
 };
 
 }  // namespace

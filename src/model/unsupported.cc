@@ -11,7 +11,6 @@
 namespace hearth {
 namespace {
 
-constexpr char kMlpBias[] = "biases of FFNs (mlp_bias) cannot be run yet";
 constexpr char kOldExperts[] =
     "a Mixtral file from before April 2024, in which every expert is a tensor of its own: get a "
     "newer file of the model, or convert it again";
@@ -25,19 +24,11 @@ struct Variant {
   const char* sentence;
 };
 constexpr Variant kLayerVariants[] = {
-    {"ffn_gate_exps.bias", kMlpBias},
-    {"ffn_up_exps.bias", kMlpBias},
-    {"ffn_down_exps.bias", kMlpBias},
-    {"ffn_gate.bias", kMlpBias},
-    {"ffn_up.bias", kMlpBias},
-    {"ffn_down.bias", kMlpBias},
-    {"ffn_gate_inp.bias", "biases of routers cannot be run yet"},
-    {"exp_probs_b.", "biases of routers cannot be run yet"},
     {"ffn_gate_inp_shexp.", "shared experts cannot be run yet"},
     {"ffn_gate_shexp.", "shared experts cannot be run yet"},
     {"ffn_up_shexp.", "shared experts cannot be run yet"},
     {"ffn_down_shexp.", "shared experts cannot be run yet"},
-    {"attn_sinks", "attention sinks cannot be run yet"},
+    {"attn_sinks", "attention sinks cannot be run in this family yet"},
     {"rope_freqs", kLayerFactors},
     {"rope_factors_", kLayerFactors},
     {"post_attention_norm.", kExtraNorms},
@@ -48,7 +39,7 @@ constexpr Variant kModelVariants[] = {
     {"cls.", kHead},
     {"cls_", kHead},
     {"rope_factors_", "LongRoPE's two tables of factors cannot be run in this family yet"},
-    {"position_embd.", "learned positions cannot be run yet"},
+    {"position_embd.", "learned positions cannot be run in this family yet"},
 };
 
 // After "blk.N."; empty for tensors of the whole model.
@@ -112,12 +103,21 @@ void RefuseOtherKinds(const GgufFile& file) {
   }
 }
 
-void RefuseUnsupportedTensors(const GgufFile& file, std::span<const WeightDecl> declared) {
+bool IsOfGuessingLayer(const ModelSpec& spec, std::string_view tensor) {
+  for (int64_t l = 0; l < spec.guessing_layers; ++l) {
+    if (tensor.starts_with("blk." + std::to_string(spec.num_layers + l) + ".")) return true;
+  }
+  return false;
+}
+
+void RefuseUnsupportedTensors(const GgufFile& file, const ModelSpec& spec,
+                              std::span<const WeightDecl> declared) {
   std::set<std::string_view> known;
   for (const WeightDecl& decl : declared) known.insert(decl.name);
   for (const GgufTensor& tensor : file.tensors()) {
     const char* const sentence = FindVariant(tensor.name);
     if (sentence == nullptr || known.contains(tensor.name)) continue;
+    if (IsOfGuessingLayer(spec, tensor.name)) continue;
     throw Error(ErrorCode::kUnsupported, file.path(),
                 "tensor '" + Printable(tensor.name) + "': " + sentence);
   }

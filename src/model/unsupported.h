@@ -16,6 +16,10 @@ void RefuseOtherKinds(const GgufFile& file);
 // Throws Error(kUnsupported), saying what it is, for a tensor of a variant that is known and cannot
 // be run yet: of those that the model does not declare. Returns where there is none; tensors that
 // nobody knows are the loader's to refuse.
-void RefuseUnsupportedTensors(const GgufFile& file, std::span<const WeightDecl> declared);
+void RefuseUnsupportedTensors(const GgufFile& file, const ModelSpec& spec,
+                              std::span<const WeightDecl> declared);
+
+// Whether a tensor belongs to one of ModelSpec::guessing_layers.
+bool IsOfGuessingLayer(const ModelSpec& spec, std::string_view tensor);
 
 }  // namespace hearth

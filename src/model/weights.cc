@@ -35,9 +35,10 @@ class LayerDeclarer {
     decl.slot = slot;
     out_->push_back(std::move(decl));
   }
-  void Vector(const char* name, const char* suffix, int64_t cols, WeightView* slot,
-              Part part = {}) {
-    WeightDecl decl{.name = prefix_ + name + suffix, .cols = cols};
+  // rows: of biases of experts, one behind the other.
+  void Vector(const char* name, const char* suffix, int64_t cols, WeightView* slot, Part part = {},
+              int64_t rows = 1) {
+    WeightDecl decl{.name = prefix_ + name + suffix, .cols = cols, .rows = rows};
     decl.first = part.first;
     decl.of = part.of;
     decl.is_vector = true;
@@ -49,6 +50,12 @@ class LayerDeclarer {
   std::string prefix_;
   std::vector<WeightDecl>* out_;
 };
+
+void DeclareNorm(const LayerSpec& layer, const char* name, int64_t hidden, WeightView* weight,
+                 WeightView* bias, LayerDeclarer& declare) {
+  declare.Vector(name, ".weight", hidden, weight);
+  if (layer.norm == NormKind::kLayer) declare.Vector(name, ".bias", hidden, bias);
+}
 
 void DeclareQkv(const AttentionSpec& spec, int64_t hidden, LayerWeights& w,
                 LayerDeclarer& declare) {
@@ -79,9 +86,12 @@ void DeclareQkv(const AttentionSpec& spec, int64_t hidden, LayerWeights& w,
 void DeclareAttention(const LayerSpec& layer, int64_t hidden, LayerWeights& w,
                       LayerDeclarer& declare) {
   const AttentionSpec& spec = layer.attention;
-  if (layer.norm_before) declare.Vector("attn_norm", ".weight", hidden, &w.attn_norm);
+  if (layer.norm_before) {
+    DeclareNorm(layer, layer.attention_norm_name, hidden, &w.attn_norm, &w.attn_norm_bias, declare);
+  }
   DeclareQkv(spec, hidden, w, declare);
   declare.Matrix("attn_output", spec.num_heads * spec.head_dim, hidden, &w.attn_output);
+  if (spec.sinks) declare.Vector("attn_sinks", ".weight", spec.num_heads, &w.attn_sinks);
   if (spec.output_bias) declare.Vector("attn_output", ".bias", hidden, &w.attn_output_bias);
   if (layer.norm_after) {
     declare.Vector("post_attention_norm", ".weight", hidden, &w.attn_after_norm);
@@ -104,10 +114,14 @@ void DeclareFfn(const LayerSpec& layer, int64_t hidden, FfnStorage storage, Laye
                 LayerDeclarer& declare) {
   const FfnSpec& spec = layer.ffn;
   const int64_t ffn = spec.intermediate_size;
-  if (layer.norm_before) declare.Vector("ffn_norm", ".weight", hidden, &w.ffn_norm);
+  if (layer.norm_before) {
+    DeclareNorm(layer, layer.ffn_norm_name, hidden, &w.ffn_norm, &w.ffn_norm_bias, declare);
+  }
   if (layer.norm_after) declare.Vector("post_ffw_norm", ".weight", hidden, &w.ffn_after_norm);
   const bool is_mixture = spec.num_experts > 0;
   if (is_mixture) declare.Matrix("ffn_gate_inp", hidden, spec.num_experts, &w.ffn_router);
+  if (spec.router_bias) declare.Vector("ffn_gate_inp", ".bias", spec.num_experts, &w.router_bias);
+  if (spec.choice_bias) declare.Vector("exp_probs_b", ".bias", spec.num_experts, &w.choice_bias);
   DeclareSharedExpert(spec, hidden, w, declare);
   if (storage == FfnStorage::kBundles) return;
   const int64_t experts = is_mixture ? spec.num_experts : 1;
@@ -117,9 +131,20 @@ void DeclareFfn(const LayerSpec& layer, int64_t hidden, FfnStorage storage, Laye
   const auto stored = [&](const char* of_one, const char* of_many) {
     return spec.fused_gate_up ? fused : is_mixture ? of_many : of_one;
   };
-  declare.Matrix(stored("ffn_gate", "ffn_gate_exps"), hidden, ffn, &w.ffn_gate, experts, gate);
+  const bool is_gated = spec.kind == FfnKind::kGated;
+  if (is_gated) {
+    declare.Matrix(stored("ffn_gate", "ffn_gate_exps"), hidden, ffn, &w.ffn_gate, experts, gate);
+  }
   declare.Matrix(stored("ffn_up", "ffn_up_exps"), hidden, ffn, &w.ffn_up, experts, up);
-  declare.Matrix(is_mixture ? "ffn_down_exps" : "ffn_down", ffn, hidden, &w.ffn_down, experts);
+  const char* const down = is_mixture ? "ffn_down_exps" : "ffn_down";
+  declare.Matrix(down, ffn, hidden, &w.ffn_down, experts);
+  if (!spec.bias) return;
+  if (is_gated) {
+    declare.Vector(stored("ffn_gate", "ffn_gate_exps"), ".bias", ffn, &w.ffn_gate_bias, gate,
+                   experts);
+  }
+  declare.Vector(stored("ffn_up", "ffn_up_exps"), ".bias", ffn, &w.ffn_up_bias, up, experts);
+  declare.Vector(down, ".bias", hidden, &w.ffn_down_bias, {}, experts);
 }
 
 // The factors that the model's rotary embeddings divide frequencies by.
@@ -151,6 +176,13 @@ std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weig
   embedding.is_embedding = !spec.tied_embeddings;
   embedding.slot = &weights.token_embedding;
   out.push_back(std::move(embedding));
+  if (spec.positions == PositionKind::kLearned) {
+    WeightDecl positions{.name = "position_embd.weight", .cols = hidden};
+    positions.rows = spec.context_length + spec.position_offset;
+    positions.is_vector = true;
+    positions.slot = &weights.position_embedding;
+    out.push_back(std::move(positions));
+  }
   DeclareRopeFactors(spec, weights, out);
   weights.layers.assign(static_cast<size_t>(spec.num_layers), {});
   for (int64_t l = 0; l < spec.num_layers; ++l) {
@@ -160,10 +192,17 @@ std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weig
     DeclareAttention(layer, hidden, w, declare);
     DeclareFfn(layer, hidden, ffn, w, declare);
   }
-  WeightDecl norm{.name = "output_norm.weight", .cols = hidden};
-  norm.is_vector = true;
-  norm.slot = &weights.output_norm;
-  out.push_back(std::move(norm));
+  const auto declare_vector = [&](const char* name, int64_t cols, WeightView* slot) {
+    WeightDecl vector{.name = name, .cols = cols};
+    vector.is_vector = true;
+    vector.slot = slot;
+    out.push_back(std::move(vector));
+  };
+  declare_vector("output_norm.weight", hidden, &weights.output_norm);
+  if (spec.layers.back().norm == NormKind::kLayer) {
+    declare_vector("output_norm.bias", hidden, &weights.output_norm_bias);
+  }
+  if (spec.output_bias) declare_vector("output.bias", spec.vocab_size, &weights.output_bias);
   if (!spec.tied_embeddings) {
     WeightDecl output{.name = "output.weight", .cols = hidden, .rows = spec.vocab_size};
     output.slot = &weights.output;

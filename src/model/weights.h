@@ -29,36 +29,55 @@ struct LayerWeights {
   WeightView attn_output_bias;
   WeightView attn_q_norm;      // [head_dim], or of all heads
   WeightView attn_k_norm;      // likewise
+  WeightView attn_sinks;       // [heads]
   WeightView attn_after_norm;  // [hidden]; GGUF post_attention_norm
   WeightView ffn_norm;         // [hidden]
+  WeightView attn_norm_bias;   // [hidden], of LayerNorm
+  WeightView ffn_norm_bias;    // [hidden]
   WeightView ffn_after_norm;   // [hidden]; GGUF post_ffw_norm
   WeightView ffn_router;       // [experts][hidden]; GGUF ffn_gate_inp
+  WeightView router_bias;      // [experts]
+  WeightView choice_bias;      // [experts]; GGUF exp_probs_b
   WeightView shared_router;    // [hidden]; GGUF ffn_gate_inp_shexp
   WeightView shared_gate;      // [shared intermediate][hidden]; GGUF ffn_gate_shexp
   WeightView shared_up;        // [shared intermediate][hidden]
   WeightView shared_down;      // [hidden][shared intermediate]
   // An FFN is three matrices, or, in a packed file, rows of single neurons (FORMATS.md); these have
   // types and shapes but no data where the FFNs are not all in memory (pipeline/streamed_ffns.h).
-  WeightView ffn_gate;  // [experts or 1][intermediate][hidden]
-  WeightView ffn_up;    // [experts or 1][intermediate][hidden]
-  WeightView ffn_down;  // [experts or 1][hidden][intermediate]
-  RowsView gate_rows;   // [experts or 1][intermediate][hidden]
-  RowsView up_rows;     // [experts or 1][intermediate][hidden]
-  RowsView down_rows;   // [experts or 1][intermediate][hidden]: columns of down
+  WeightView ffn_gate;                    // [experts or 1][intermediate][hidden]
+  WeightView ffn_up;                      // [experts or 1][intermediate][hidden]
+  WeightView ffn_down;                    // [experts or 1][hidden][intermediate]
+  WeightView ffn_gate_bias, ffn_up_bias;  // [experts or 1][intermediate]
+  WeightView ffn_down_bias;               // [experts or 1][hidden]
+  RowsView gate_rows;                     // [experts or 1][intermediate][hidden]
+  RowsView up_rows;                       // [experts or 1][intermediate][hidden]
+  RowsView down_rows;                     // [experts or 1][intermediate][hidden]: columns of down
 
   bool has_rows() const { return gate_rows.rows > 0; }
   const WeightView& Matrix(FfnMatrix which) const {
     return which == FfnMatrix::kGate ? ffn_gate : which == FfnMatrix::kUp ? ffn_up : ffn_down;
   }
+  const WeightView& Bias(FfnMatrix which) const {
+    return which == FfnMatrix::kGate ? ffn_gate_bias
+           : which == FfnMatrix::kUp ? ffn_up_bias
+                                     : ffn_down_bias;
+  }
 };
 
 struct ModelWeights {
-  WeightView token_embedding;    // [vocab][hidden]
-  WeightView output_norm;        // [hidden]
-  WeightView output;             // [vocab][hidden]; the embedding itself where tied
-  WeightView rope_factors;       // [rope dims / 2]; of LongRoPE for short contexts
-  WeightView long_rope_factors;  // [rope dims / 2]; of LongRoPE for others
+  WeightView token_embedding;     // [vocab][hidden]
+  WeightView position_embedding;  // [positions][hidden]
+  WeightView output_norm;         // [hidden]
+  WeightView output_norm_bias;    // [hidden], of LayerNorm
+  WeightView output;              // [vocab][hidden]; the embedding itself where tied
+  WeightView output_bias;         // [vocab]
+  WeightView rope_factors;        // [rope dims / 2]; of LongRoPE for short contexts
+  WeightView long_rope_factors;   // [rope dims / 2]; of LongRoPE for others
   std::vector<LayerWeights> layers;
+
+  // Of the layer that MainFfn describes.
+  const LayerWeights& main_layer() const { return layers.back(); }
+  bool ffns_have_rows() const { return main_layer().has_rows(); }
 };
 
 // One matrix or vector that a model needs: a tensor of the file, or, where families keep several in

@@ -19,11 +19,12 @@ namespace hearth {
 struct AttentionArgs {
   const KvLayout* layout = nullptr;
   int64_t layer = 0;
-  int64_t num_heads = 0;       // a multiple of layout->num_kv_heads
-  int64_t sliding_window = 0;  // newest positions that a query sees, its own included; 0: all
-  float softcap = 0;           // scores s become softcap * tanh(s / softcap); 0: they stay
-  FloatView q;                 // [tokens][num_heads * head_dim], already scaled
-  FloatView out;               // the same shape
+  int64_t num_heads = 0;         // a multiple of layout->num_kv_heads
+  int64_t sliding_window = 0;    // newest positions that a query sees, its own included; 0: all
+  const float* sinks = nullptr;  // [num_heads]: a score of each with no value; null: there is none
+  float softcap = 0;             // scores s become softcap * tanh(s / softcap); 0: they stay
+  FloatView q;                   // [tokens][num_heads * head_dim], already scaled
+  FloatView out;                 // the same shape
   // Per token: its position, and the pages of its sequence (which hold positions up to its own).
   // Tokens of a sequence are neighbours with ascending positions.
   std::span<const int64_t> positions;

@@ -132,10 +132,20 @@ void QueryBlock::Merge(const Partial& total, const Partial& split, bool is_first
   }
 }
 
+float QueryBlock::ScaleOf(const Partial& total, int64_t query) const {
+  const float sum = total.sum[query];
+  if (args_.sinks == nullptr) return 1.0f / sum;
+  const float above = args_.sinks[HeadOf(query)] - total.max[query];
+  // Neither exponential can overflow.
+  if (above <= 0) return 1.0f / (sum + std::exp(above));
+  const float shrunk = std::exp(-above);
+  return shrunk / (sum * shrunk + 1);
+}
+
 void QueryBlock::WriteResult(const Partial& total) const {
   for (int64_t i = 0; i < queries_; ++i) {
     float* out = RowOf(args_.out, i);
-    const float scale = 1.0f / total.sum[i];
+    const float scale = ScaleOf(total, i);
     const float* values = total.values + i * head_dim_;
     for (int64_t d = 0; d < head_dim_; ++d) out[d] = values[d] * scale;
   }

@@ -137,9 +137,11 @@ class QueryBlock {
     return {(head - heads_.begin) * head_queries_, head_queries_};
   }
 
+  int64_t HeadOf(int64_t query) const {
+    return (heads_.begin + query / head_queries_) * group_ + query % group_;
+  }
   float* RowOf(const FloatView& view, int64_t query) const {
-    const int64_t kv_head = heads_.begin + query / head_queries_;
-    return view.row(TokenOf(query)) + (kv_head * group_ + query % group_) * head_dim_;
+    return view.row(TokenOf(query)) + HeadOf(query) * head_dim_;
   }
   int64_t TokenOf(int64_t query) const { return tokens_.begin + query % head_queries_ / group_; }
   size_t RowBytesOfHead() const { return static_cast<size_t>(head_dim_) * sizeof(float); }
@@ -195,6 +197,9 @@ class QueryBlock {
   // (null: nothing).
   void AddValues(Span page, Span positions, Queries queries, const Workspace& w, const Partial& out,
                  const std::byte* next) const;
+
+  // What the weights of a query's values, with that of its head's sink, are divided by.
+  float ScaleOf(const Partial& total, int64_t query) const;
 
   const kernels::KernelTable& table_;
   const AttentionArgs& args_;

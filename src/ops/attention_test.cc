@@ -14,6 +14,11 @@ namespace {
 
 struct Shape {
   int64_t heads, kv_heads, head_dim, length, window;
+  float softcap = 0;
+  bool has_sinks = false;
+
+  // Below and above the scores of heads.
+  float Sink(int64_t head) const { return static_cast<float>(3 * head - 4); }
 };
 
 // Keys and values of one sequence, in pages and as plain numbers.
@@ -92,9 +97,11 @@ double Reference(const Sequence& s, const Shape& shape, const float* q, int64_t 
     for (int64_t i = 0; i < shape.head_dim; ++i) {
       score += static_cast<double>(q[head * shape.head_dim + i]) * s.Key(kv_head, p, i);
     }
+    if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
     sum += std::exp(score);
     out += std::exp(score) * s.Value(kv_head, p, component);
   }
+  if (shape.has_sinks) sum += std::exp(double{shape.Sink(head)});
   return out / sum;
 }
 
@@ -122,6 +129,8 @@ class Batch {
     std::vector<float> of_threads(static_cast<size_t>(scratch.thread_floats * threads));
     std::vector<float> partial(static_cast<size_t>(scratch.partial_floats));
     std::vector<float> out(q_.size());
+    std::vector<float> sinks;
+    for (int64_t head = 0; head < shape_.heads; ++head) sinks.push_back(shape_.Sink(head));
     for (int64_t t = 0; t < tokens(); t += chunk) {
       const int64_t count = std::min(chunk, tokens() - t);
       std::vector<std::span<std::byte* const>> pages;
@@ -132,6 +141,8 @@ class Batch {
            .layer = 1,
            .num_heads = shape_.heads,
            .sliding_window = shape_.window,
+           .sinks = shape_.has_sinks ? sinks.data() : nullptr,
+           .softcap = shape_.softcap,
            .q = {q_.data() + t * width(), count, width(), width()},
            .out = {out.data() + t * width(), count, width(), width()},
            .positions =
@@ -153,10 +164,13 @@ class Batch {
   std::vector<float> q_;
 };
 
-constexpr Shape kShapes[] = {{4, 2, 16, 1, 0},     {4, 2, 16, 64, 0},  {6, 3, 8, 65, 0},
-                             {5, 5, 24, 130, 0},   {8, 1, 20, 300, 0}, {4, 4, 16, 350, 70},
-                             {3, 1, 33, 100, 1},   {4, 2, 16, 600, 0}, {2, 1, 8, 1000, 300},
-                             {40, 1, 8, 257, 256}, {8, 4, 8, 1100, 0}, {6, 6, 8, 1500, 200}};
+constexpr Shape kShapes[] = {
+    {4, 2, 16, 1, 0},         {4, 2, 16, 64, 0},         {6, 3, 8, 65, 0},
+    {5, 5, 24, 130, 0},       {8, 1, 20, 300, 0},        {4, 4, 16, 350, 70},
+    {3, 1, 33, 100, 1},       {4, 2, 16, 600, 0},        {2, 1, 8, 1000, 300},
+    {40, 1, 8, 257, 256},     {8, 4, 8, 1100, 0},        {6, 6, 8, 1500, 200},
+    {4, 2, 16, 600, 0, 0.7f}, {6, 3, 8, 65, 0, 0, true}, {8, 4, 16, 1100, 70, 2, true},
+    {8, 1, 16, 1, 0, 0, true}};
 
 TEST(AttentionTest, AgreesWithTheDefinition) {
   for (const std::string& isa : UsableIsaNames()) {

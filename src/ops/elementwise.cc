@@ -1,6 +1,7 @@
 #include "ops/elementwise.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -24,6 +25,24 @@ void ForRows(Compute& compute, int64_t rows, F&& fn) {
 void RmsNorm(Compute& compute, FloatView x, const float* weight, float epsilon, FloatView out) {
   const auto norm = compute.kernels().rms_norm;
   ForRows(compute, x.rows, [&](int64_t r) { norm(x.row(r), weight, x.cols, epsilon, out.row(r)); });
+}
+
+void LayerNorm(Compute& compute, FloatView x, const float* weight, const float* bias, float epsilon,
+               FloatView out) {
+  ForRows(compute, x.rows, [&](int64_t r) {
+    const float* const from = x.row(r);
+    float* const to = out.row(r);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < x.cols; ++i) sum += double{from[i]};
+    const double mean = sum / static_cast<double>(x.cols);
+    for (int64_t i = 0; i < x.cols; ++i) {
+      squares += (double{from[i]} - mean) * (double{from[i]} - mean);
+    }
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(x.cols) + double{epsilon});
+    for (int64_t i = 0; i < x.cols; ++i) {
+      to[i] = static_cast<float>((double{from[i]} - mean) * scale) * weight[i] + bias[i];
+    }
+  });
 }
 
 void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim,
@@ -79,11 +98,32 @@ void Add(Compute& compute, FloatView x, FloatView y) {
   ForRows(compute, x.rows, [&](int64_t r) { add(y.row(r), x.cols, x.row(r)); });
 }
 
+void AddToRows(Compute& compute, FloatView x, const float* row) {
+  const auto add = compute.kernels().add;
+  ForRows(compute, x.rows, [&](int64_t r) { add(row, x.cols, x.row(r)); });
+}
+
 void ApplyFfnActivation(Compute& compute, FfnActivation activation, float threshold, FloatView gate,
                         FloatView up) {
   const auto act = compute.kernels().ffn_activation[static_cast<size_t>(activation)];
   ForRows(compute, gate.rows,
           [&](int64_t r) { act(gate.row(r), up.row(r), gate.cols, threshold, gate.row(r)); });
+}
+
+void ApplyActivation(Compute& compute, FfnActivation activation, float threshold, FloatView x) {
+  constexpr int64_t kPiece = 256;
+  constexpr auto kOnes = [] {
+    std::array<float, kPiece> ones{};
+    ones.fill(1.0f);
+    return ones;
+  }();
+  const auto act = compute.kernels().ffn_activation[static_cast<size_t>(activation)];
+  ForRows(compute, x.rows, [&](int64_t r) {
+    for (int64_t i = 0; i < x.cols; i += kPiece) {
+      float* const at = x.row(r) + i;
+      act(at, kOnes.data(), std::min(kPiece, x.cols - i), threshold, at);
+    }
+  });
 }
 
 void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int32_t> ids,

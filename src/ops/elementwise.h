@@ -13,6 +13,11 @@ namespace hearth {
 // out[r] = rms_norm(x[r]) * weight. weight: x.cols floats. out may be x.
 void RmsNorm(Compute& compute, FloatView x, const float* weight, float epsilon, FloatView out);
 
+// out[r] = (x[r] - mean) / sqrt(variance + epsilon) * weight + bias, of x.cols floats each.
+// out may be x.
+void LayerNorm(Compute& compute, FloatView x, const float* weight, const float* bias, float epsilon,
+               FloatView out);
+
 // In place, on `heads` consecutive pieces of head_dim in every row.
 void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim,
                   const float* weight, float epsilon);
@@ -37,6 +42,9 @@ void Scale(Compute& compute, FloatView x, float scale);
 // x += y.
 void Add(Compute& compute, FloatView x, FloatView y);
 
+// x[r] += row, of x.cols floats.
+void AddToRows(Compute& compute, FloatView x, const float* row);
+
 // gate[r] = act(gate[r], up[r]).
 void ApplyFfnActivation(Compute& compute, FfnActivation activation, float threshold, FloatView gate,
                         FloatView up);
@@ -44,6 +52,9 @@ void ApplyFfnActivation(Compute& compute, FfnActivation activation, float thresh
 // out[i] = row ids[i] of the matrix, as float32. Works for every stored type.
 void LookUpRows(Compute& compute, const WeightView& matrix, std::span<const int32_t> ids,
                 FloatView out);
+
+// x[r] = act(x[r]), where nothing is multiplied with it.
+void ApplyActivation(Compute& compute, FfnActivation activation, float threshold, FloatView x);
 
 void FillZero(FloatView x);
 

@@ -19,13 +19,16 @@ struct ExpertLoad {
 
 struct RoutingRule {
   int64_t experts_per_token = 0;
-  bool normalize_weights = true;  // the chosen probabilities are divided by their sum
+  bool sigmoid = false;           // scores are sigmoids of logits, and not their softmax
+  const float* bias = nullptr;    // [experts], added to scores where experts are chosen; or null
+  int64_t groups = 1;             // divides the number of experts
+  int64_t groups_per_token = 1;   // those whose two best scores have the largest sums
+  bool normalize_weights = true;  // the chosen scores are divided by their sum
   double weight_scale = 1;
 };
 
-// For each row of `logits` [tokens][experts] (overwritten by probabilities: softmax over all
-// experts) the experts with the largest probability; ties go to the lower index. `loads` has an
-// entry per expert.
+// For each row of `logits` [tokens][experts] (overwritten by scores) the experts with the largest
+// scores; ties go to the lower index. `loads` has an entry per expert.
 void RouteTokens(Compute& compute, FloatView logits, const RoutingRule& rule,
                  std::span<ExpertLoad> loads);
 

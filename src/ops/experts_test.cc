@@ -31,6 +31,45 @@ TEST(ExpertsTest, KeepsProbabilitiesWhereTheyAreNotNormalized) {
   EXPECT_NEAR(loads[0].weights[0], 0.5, 1e-6) << "a quarter, scaled by two";
 }
 
+TEST(ExpertsTest, ABiasChoosesAndDoesNotWeigh) {
+  Compute compute("auto", 1);
+  std::vector<float> logits = {1, 0, -1, -8};
+  const std::vector<float> bias = {0, 0, 0, 2};
+  std::vector<ExpertLoad> loads(4);
+  RouteTokens(
+      compute, {logits.data(), 1, 4, 4},
+      {.experts_per_token = 2, .sigmoid = true, .bias = bias.data(), .normalize_weights = false},
+      loads);
+  EXPECT_TRUE(loads[1].tokens.empty());
+  EXPECT_TRUE(loads[2].tokens.empty());
+  ASSERT_EQ(loads[3].tokens.size(), 1u);
+  EXPECT_NEAR(loads[0].weights[0], 1 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(loads[3].weights[0], 1 / (1 + std::exp(8.0)), 1e-6);
+}
+
+// The best expert's group has no other good one; groups of one are their expert.
+TEST(ExpertsTest, ExpertsComeFromTheBestGroups) {
+  Compute compute("auto", 1);
+  const std::vector<float> logits = {3, -9, 1, 2, -5, -4};
+  const auto chosen = [&](int64_t groups, int64_t used) {
+    std::vector<float> copy = logits;
+    std::vector<ExpertLoad> loads(6);
+    RouteTokens(
+        compute, {copy.data(), 1, 6, 6},
+        {.experts_per_token = 2, .sigmoid = true, .groups = groups, .groups_per_token = used},
+        loads);
+    std::vector<size_t> experts;
+    for (size_t e = 0; e < loads.size(); ++e) {
+      if (!loads[e].tokens.empty()) experts.push_back(e);
+    }
+    return experts;
+  };
+  EXPECT_EQ(chosen(1, 1), (std::vector<size_t>{0, 3}));
+  EXPECT_EQ(chosen(3, 1), (std::vector<size_t>{2, 3}));
+  EXPECT_EQ(chosen(3, 2), (std::vector<size_t>{0, 3}));
+  EXPECT_EQ(chosen(6, 2), (std::vector<size_t>{0, 3}));
+}
+
 TEST(ExpertsTest, GatherAndScatterAreInverse) {
   Compute compute("auto", 1);
   std::vector<float> x = {1, 2, 3, 4, 5, 6};

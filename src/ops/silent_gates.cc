@@ -37,7 +37,8 @@ SilentGates OfThresholdedSilu(double threshold) {
 }  // namespace
 
 bool CanSkipNeurons(FfnActivation activation) {
-  return activation != FfnActivation::kSilu && activation != FfnActivation::kGelu;
+  return activation != FfnActivation::kSilu && activation != FfnActivation::kGelu &&
+         activation != FfnActivation::kGeluErf && activation != FfnActivation::kClampedSwiglu;
 }
 
 SilentGates SilentGatesOf(FfnActivation activation, float threshold) {
@@ -48,6 +49,8 @@ SilentGates SilentGatesOf(FfnActivation activation, float threshold) {
       return {threshold, kInfinity, -kInfinity};
     case FfnActivation::kSilu:
     case FfnActivation::kGelu:
+    case FfnActivation::kGeluErf:
+    case FfnActivation::kClampedSwiglu:
     case FfnActivation::kRelu:
     case FfnActivation::kDRelu:
       break;

@@ -20,7 +20,9 @@ constexpr FfnActivation kActivations[] = {FfnActivation::kSilu,
                                           FfnActivation::kFatRelu,
                                           FfnActivation::kDRelu,
                                           FfnActivation::kThresholdedSilu,
-                                          FfnActivation::kGelu};
+                                          FfnActivation::kGelu,
+                                          FfnActivation::kGeluErf,
+                                          FfnActivation::kClampedSwiglu};
 
 class FfnProblem {
  public:
@@ -85,6 +87,12 @@ class FfnProblem {
         const double silu = g / (1 + std::exp(-g));
         return std::abs(silu) > double{ffn_.threshold} ? silu * u : 0;
       }
+      case FfnActivation::kClampedSwiglu: {
+        const double t = ffn_.threshold, most = std::min(g, t);
+        return most / (1 + std::exp(-1.702 * most)) * (std::clamp(u, -t, t) + 1);
+      }
+      case FfnActivation::kGeluErf:
+        return 0.5 * g * std::erfc(-g / std::numbers::sqrt2) * u;
       case FfnActivation::kGelu:
         return 0.5 * g *
                (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g))) * u;

@@ -21,6 +21,7 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
     const AttentionSpec& attention = layer.attention;
     q = std::max(q, attention.num_heads * attention.head_dim);
     kv = std::max(kv, attention.num_kv_heads * attention.head_dim);
+    parallel_attention |= layer.parallel_attention;
     ffn = std::max(ffn, layer.ffn.intermediate_size);
     experts = std::max(experts, layer.ffn.num_experts);
     shared = std::max(shared, layer.ffn.shared_intermediate_size);
@@ -38,6 +39,7 @@ int64_t PassWidths::widest_input() const {
 void Activations::Lay(const PassWidths& widths, ScratchLayout& layout) {
   const int64_t tokens = widths.tokens;
   for (FloatView* view : {&hidden, &normed, &block_out}) *view = layout.Take(tokens, widths.hidden);
+  if (widths.parallel_attention) attention_out = layout.Take(tokens, widths.hidden);
   q = layout.Take(tokens, widths.q);
   k = layout.Take(tokens, widths.kv);
   v = layout.Take(tokens, widths.kv);
@@ -68,6 +70,7 @@ Activations Activations::FirstRows(int64_t rows) const {
        {&cut.hidden, &cut.normed, &cut.block_out, &cut.q, &cut.k, &cut.v, &cut.attended}) {
     *view = view->Rows(0, rows);
   }
+  if (attention_out.data != nullptr) cut.attention_out = attention_out.Rows(0, rows);
   if (router.data != nullptr) cut.router = router.Rows(0, rows);
   if (shared_out.data != nullptr) {
     for (FloatView* view : {&cut.shared_gate, &cut.shared_up, &cut.shared_out}) {

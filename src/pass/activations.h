@@ -17,6 +17,7 @@ struct PassWidths {
   int64_t tokens = 0;
   int threads = 1;
   int64_t hidden = 0;
+  bool parallel_attention = false;
   int64_t q = 0;
   int64_t kv = 0;
   int64_t ffn = 0;
@@ -35,9 +36,10 @@ struct PassWidths {
 
 // Views of max_tokens rows, unless said otherwise; those that a model has no use for are empty.
 struct Activations {
-  FloatView hidden;     // the residual stream
-  FloatView normed;     // what a block reads
-  FloatView block_out;  // what it adds to the residual stream
+  FloatView hidden;         // the residual stream
+  FloatView normed;         // what a block reads
+  FloatView block_out;      // what it adds to the residual stream
+  FloatView attention_out;  // what attention adds, where it waits for the FFN beside it
 
   // Attention.
   FloatView q, k, v;

@@ -63,7 +63,7 @@ void AttentionBlock::Turn(const PassRows& rows, const Activations& a) const {
 
 void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations& a) const {
   const LayerWeights& w = context_.layer_weights(layer);
-  NormBefore(context_, layer, w.attn_norm, a);
+  NormBefore(context_, layer, {w.attn_norm, w.attn_norm_bias}, a);
   Project(layer, a);
   Rotate(layer, rows, a);
   Store(layer, rows, a);
@@ -135,6 +135,7 @@ void AttentionBlock::Attend(int64_t layer, const PassRows& rows, const Activatio
                                .layer = layer,
                                .num_heads = spec.num_heads,
                                .sliding_window = spec.sliding_window,
+                               .sinks = FloatsOf(context_.layer_weights(layer).attn_sinks),
                                .softcap = static_cast<float>(spec.softcap),
                                .q = a.q,
                                .out = a.attended,

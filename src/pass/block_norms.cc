@@ -4,11 +4,21 @@
 
 namespace hearth {
 
-void NormBefore(const PassContext& context, int64_t layer, const WeightView& weight,
+void Norm(const PassContext& context, const LayerSpec& spec, const NormWeights& weights,
+          FloatView x, FloatView out) {
+  if (spec.norm == NormKind::kLayer) {
+    LayerNorm(context.compute, x, FloatsOf(weights.weight), FloatsOf(weights.bias),
+              spec.norm_epsilon, out);
+  } else {
+    RmsNorm(context.compute, x, FloatsOf(weights.weight), spec.norm_epsilon, out);
+  }
+}
+
+void NormBefore(const PassContext& context, int64_t layer, const NormWeights& weights,
                 const Activations& a) {
   const LayerSpec& spec = context.layer(layer);
   if (spec.norm_before) {
-    RmsNorm(context.compute, a.hidden, FloatsOf(weight), spec.norm_epsilon, a.normed);
+    Norm(context, spec, weights, a.hidden, a.normed);
   } else {
     Copy(context.compute, a.hidden, a.normed);
   }

@@ -9,8 +9,18 @@
 
 namespace hearth {
 
-// a.normed = what the block reads: a.hidden, normed with `weight` where the layer does that.
-void NormBefore(const PassContext& context, int64_t layer, const WeightView& weight,
+// The weights of a norm, and the biases of a LayerNorm.
+struct NormWeights {
+  const WeightView& weight;
+  const WeightView& bias;
+};
+
+// out = norm(x), of the layer's kind. out may be x.
+void Norm(const PassContext& context, const LayerSpec& spec, const NormWeights& weights,
+          FloatView x, FloatView out);
+
+// a.normed = what the block reads: a.hidden, normed where the layer does that.
+void NormBefore(const PassContext& context, int64_t layer, const NormWeights& weights,
                 const Activations& a);
 
 // a.block_out = what the block adds to a.hidden, of what it computed: normed with `weight` and

@@ -19,7 +19,7 @@ FfnBlock::FfnBlock(const PassContext& context, const PassWidths& widths, FfnExec
 
 void FfnBlock::Run(int64_t layer, const Activations& a) {
   const LayerWeights& w = context_.layer_weights(layer);
-  NormBefore(context_, layer, w.ffn_norm, a);
+  NormBefore(context_, layer, {w.ffn_norm, w.ffn_norm_bias}, a);
   context_.input.Set(a.normed);
   if (context_.layer(layer).ffn.num_experts == 0) {
     RunDense(layer, a);
@@ -39,16 +39,22 @@ void FfnBlock::RunDense(int64_t layer, const Activations& a) {
 
 void FfnBlock::Route(int64_t layer, const Activations& a) {
   const FfnSpec& ffn = context_.layer(layer).ffn;
-  const Product router{context_.layer_weights(layer).ffn_router, a.router};
+  const LayerWeights& w = context_.layer_weights(layer);
+  const std::span<ExpertLoad> loads(loads_.data(), static_cast<size_t>(ffn.num_experts));
+  const Product router{w.ffn_router, a.router, FloatsOf(w.router_bias)};
   MatMul(context_.compute, {&router, 1}, context_.input);
   RouteTokens(context_.compute, a.router,
               {.experts_per_token = ffn.num_experts_per_token,
+               .sigmoid = ffn.router_score == RouterScore::kSigmoid,
+               .bias = FloatsOf(w.choice_bias),
+               .groups = ffn.num_expert_groups,
+               .groups_per_token = ffn.num_groups_per_token,
                .normalize_weights = ffn.normalize_expert_weights,
                .weight_scale = ffn.expert_weight_scale},
-              loads_);
+              loads);
   used_.clear();
-  for (size_t expert = 0; expert < loads_.size(); ++expert) {
-    if (!loads_[expert].tokens.empty()) used_.push_back(static_cast<int32_t>(expert));
+  for (size_t expert = 0; expert < loads.size(); ++expert) {
+    if (!loads[expert].tokens.empty()) used_.push_back(static_cast<int32_t>(expert));
   }
 }
 

@@ -26,8 +26,12 @@ void KeepListed(std::span<const std::span<const int32_t>> lists, FloatView out) 
 void MatrixFfn::Run(const FfnCall& call) {
   const FfnSpec& ffn = context_.layer(call.layer).ffn;
   const FloatView x = context_.input.x();
-  const FloatView gate = gate_.Rows(0, call.out.rows), up = up_.Rows(0, call.out.rows);
-  const FfnProduct gate_up[] = {{FfnMatrix::kGate, gate}, {FfnMatrix::kUp, up}};
+  FloatView gate = gate_.Rows(0, call.out.rows), up = up_.Rows(0, call.out.rows);
+  gate.cols = up.cols = ffn.intermediate_size;  // layers may differ
+  const FfnProduct both[] = {{FfnMatrix::kGate, gate}, {FfnMatrix::kUp, up}};
+  const FfnProduct alone = {FfnMatrix::kUp, gate};  // of a two-matrix FFN
+  const bool is_gated = ffn.kind == FfnKind::kGated;
+  const std::span<const FfnProduct> gate_up = is_gated ? both : std::span(&alone, 1);
   const FfnProduct down = {FfnMatrix::kDown, call.out};
   PassObserver* const observer = pass_.observer;
   if (observer != nullptr) {
@@ -36,17 +40,37 @@ void MatrixFfn::Run(const FfnCall& call) {
   pass_.selector->Select({call.layer, call.expert, call.tokens, x, pass_.residual}, active_);
   if (active_.all()) {
     Multiply(call.layer, call.expert, gate_up);
+    AddBiases(call, gate_up);
   } else {
     MultiplyListed(call.layer, call.expert, gate_up, active_.lists());
+    if (AddBiases(call, gate_up)) {
+      for (const FfnProduct& product : gate_up) KeepListed(active_.lists(), product.out);
+    }
   }
   context_.seam.After(PassOp::kFfnGateUp);
-  if (observer != nullptr) observer->OnFfnGateUp(call.layer, call.expert, call.tokens, gate, up);
-  ApplyFfnActivation(context_.compute, ffn.activation, ffn.threshold, gate, up);
+  if (observer != nullptr) {
+    observer->OnFfnGateUp(call.layer, call.expert, call.tokens, gate, is_gated ? up : gate);
+  }
+  if (is_gated) {
+    ApplyFfnActivation(context_.compute, ffn.activation, ffn.threshold, gate, up);
+  } else {
+    ApplyActivation(context_.compute, ffn.activation, ffn.threshold, gate);
+  }
   if (observer != nullptr) observer->OnFfnActivation(call.layer, call.expert, call.tokens, gate);
   context_.seam.After(PassOp::kFfnActivation);
   context_.input.Set(gate);
   Multiply(call.layer, call.expert, {&down, 1});
+  AddBiases(call, {&down, 1});
   context_.seam.After(PassOp::kFfnDown);
+}
+
+bool MatrixFfn::AddBiases(const FfnCall& call, std::span<const FfnProduct> products) const {
+  if (!context_.layer(call.layer).ffn.bias) return false;
+  for (const FfnProduct& product : products) {
+    const float* const all = FloatsOf(context_.layer_weights(call.layer).Bias(product.which));
+    AddToRows(context_.compute, product.out, all + call.expert * product.out.cols);
+  }
+  return true;
 }
 
 WeightView ResidentMatrixFfn::Matrix(int64_t layer, int64_t expert, FfnMatrix which) const {

@@ -27,6 +27,9 @@ class MatrixFfn : public FfnExecutor {
   const PassContext& context_;
 
  private:
+  // Adds the rows' biases; false where the layer has none.
+  bool AddBiases(const FfnCall& call, std::span<const FfnProduct> products) const;
+
   FloatView gate_, up_;
   FfnPass pass_;
   ActiveSets active_;

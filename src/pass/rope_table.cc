@@ -17,9 +17,14 @@ double PairWithRotations(const RopeSpec& rope, double rotations) {
 
 // Share of interpolation for each pair: 0 leaves a frequency alone, 1 divides it by the factor.
 double YarnShare(const RopeSpec& rope, double pair) {
-  const double low = std::max(0.0, std::floor(PairWithRotations(rope, rope.yarn_beta_fast)));
-  double high = std::min(static_cast<double>(rope.dims) - 1,
-                         std::ceil(PairWithRotations(rope, rope.yarn_beta_slow)));
+  double low = PairWithRotations(rope, rope.yarn_beta_fast);
+  double high = PairWithRotations(rope, rope.yarn_beta_slow);
+  if (rope.yarn_whole_ramp) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(0.0, low);
+  high = std::min(static_cast<double>(rope.dims) - 1, high);
   if (high == low) high += 0.001;  // a step instead of a division by zero
   return std::clamp((pair - low) / (high - low), 0.0, 1.0);
 }

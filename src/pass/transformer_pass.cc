@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/worker_team.h"
 #include "ops/elementwise.h"
+#include "pass/block_norms.h"
 #include "pass/neuron_ffn.h"
 
 namespace hearth {
@@ -76,19 +77,34 @@ void TransformerPass::RunLayers(const Activations& a) {
   if (spec.embedding_scale != 1) {
     Scale(compute, a.hidden, static_cast<float>(spec.embedding_scale));
   }
+  if (spec.positions == PositionKind::kLearned) AddPositions(a);
   seam_.After(PassOp::kEmbedding);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     seam_.BeforeLayer();
     attention_.Run(layer, rows_, a);
-    Add(compute, a.hidden, a.block_out);
+    if (context_.layer(layer).parallel_attention) {
+      Copy(compute, a.block_out, a.attention_out);
+    } else {
+      Add(compute, a.hidden, a.block_out);
+    }
     seam_.After(PassOp::kResidual);
     ffn_.Run(layer, a);
     Add(compute, a.hidden, a.block_out);
+    if (context_.layer(layer).parallel_attention) Add(compute, a.hidden, a.attention_out);
     seam_.After(PassOp::kResidual);
   }
-  RmsNorm(compute, a.hidden, FloatsOf(context_.weights.output_norm),
-          spec.layers.back().norm_epsilon, a.normed);
+  Norm(context_, spec.layers.back(),
+       {context_.weights.output_norm, context_.weights.output_norm_bias}, a.hidden, a.normed);
   seam_.After(PassOp::kNorm);
+}
+
+void TransformerPass::AddPositions(const Activations& a) {
+  const ModelSpec& spec = context_.spec;
+  const float* const table = FloatsOf(context_.weights.position_embedding);
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    const int64_t row = rows_.positions[static_cast<size_t>(r)] + spec.position_offset;
+    AddToRows(context_.compute, a.hidden.Rows(r, 1), table + row * spec.hidden_size);
+  }
 }
 
 FloatView TransformerPass::Logits(int64_t first, int64_t count) {
@@ -98,7 +114,7 @@ FloatView TransformerPass::Logits(int64_t first, int64_t count) {
   seam_.Start();
   const FloatView out = logits_.Rows(0, count);
   input_.Set(activations_.normed.Rows(first, count));
-  const Product head{context_.weights.output, out};
+  const Product head{context_.weights.output, out, FloatsOf(context_.weights.output_bias)};
   MatMul(context_.compute, {&head, 1}, input_);
   const ModelSpec& spec = context_.spec;
   if (spec.logit_scale != 1) Scale(context_.compute, out, static_cast<float>(spec.logit_scale));

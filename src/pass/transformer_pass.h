@@ -70,6 +70,7 @@ class TransformerPass {
 
  private:
   void RunLayers(const Activations& a);
+  void AddPositions(const Activations& a);
 
   const PassLimits limits_;
   const PassWidths widths_;

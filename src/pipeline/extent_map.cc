@@ -22,13 +22,13 @@ WeightView Extent::View(const std::byte* data) const {
   return view;
 }
 
-ExtentMap::ExtentMap(std::vector<Layer> layers, int64_t num_experts, uint64_t most_bytes)
-    : layers_(std::move(layers)), num_experts_(num_experts) {
+ExtentMap::ExtentMap(std::vector<Layer> layers, uint64_t most_bytes) : layers_(std::move(layers)) {
   for (const Layer& layer : layers_) {
     std::array<int64_t, kNumFfnMatrices> counts{}, rows{};
     int64_t keys = 0;
     for (size_t m = 0; m < kNumFfnMatrices; ++m) {
       const WeightView& view = layer[m].view;
+      if (view.rows == 0) continue;
       // As many as it takes, of equal size.
       const auto bytes = static_cast<int64_t>(view.expert_bytes());
       const int64_t tiles = DivideUp(view.rows, TileLayout::kRows);
@@ -41,7 +41,8 @@ ExtentMap::ExtentMap(std::vector<Layer> layers, int64_t num_experts, uint64_t mo
     counts_.push_back(counts);
     rows_.push_back(rows);
     keys_of_expert_ = std::max(keys_of_expert_, keys);
-    num_extents_ += keys * num_experts_;
+    num_experts_ = std::max(num_experts_, layer.front().experts);
+    num_extents_ += keys * layer.front().experts;
   }
   if (num_keys() > NeuronCache::kMaxKeys) {
     throw Error(ErrorCode::kUnsupported, "extents",

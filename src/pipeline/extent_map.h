@@ -17,8 +17,9 @@ namespace hearth {
 
 // A matrix of the FFNs of one layer: as the file has it, and as it is multiplied.
 struct ExtentMatrix {
-  size_t part = 0;             // of a split set
-  uint64_t offset = 0;         // in that file, of the first expert's
+  size_t part = 0;      // of a split set
+  uint64_t offset = 0;  // in that file, of the first expert's
+  int64_t experts = 1;
   int64_t rows_of_expert = 0;  // from one expert's to the next one's; 0: those of view
   DType stored = DType::kF32;
   WeightView view;  // of one expert, without data: what it is in memory
@@ -53,12 +54,14 @@ class ExtentMap {
   using Layer = std::array<ExtentMatrix, kNumFfnMatrices>;
 
   ExtentMap() = default;
-  // Extents of at most `most_bytes` in memory, or of one tile. num_experts: 1 where layers have one
-  // FFN. Throws Error(kUnsupported) where there are too many to number.
-  ExtentMap(std::vector<Layer> layers, int64_t num_experts, uint64_t most_bytes = kMostBytes);
+  // Extents of at most `most_bytes` in memory, or of one tile. The matrices of a layer have as many
+  // experts each. Throws Error(kUnsupported) where there are too many to number.
+  explicit ExtentMap(std::vector<Layer> layers, uint64_t most_bytes = kMostBytes);
 
   int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
+  // Of the layer that has most, and of one; 1 where a layer has one FFN.
   int64_t num_experts() const { return num_experts_; }
+  int64_t ExpertsOf(int64_t layer) const { return Matrix(layer, FfnMatrix::kGate).experts; }
   int64_t num_extents() const { return num_extents_; }
   int64_t keys_of_layer() const { return num_experts_ * keys_of_expert_; }
   int64_t num_keys() const { return num_layers() * keys_of_layer(); }

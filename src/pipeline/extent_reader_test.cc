@@ -24,7 +24,7 @@ constexpr int kBuffers = 5;
 // Two layers of random bytes, some extents to a matrix.
 class ExtentReaderTest : public testing::Test {
  protected:
-  ExtentReaderTest() : map_(Layers(), 1, 8192) {
+  ExtentReaderTest() : map_(Layers(), 8192) {
     std::mt19937_64 random(1);
     for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
   }

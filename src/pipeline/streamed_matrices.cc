@@ -39,6 +39,7 @@ std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots) {
   std::vector<int32_t> all;
   for (int64_t expert = 0; expert < map.num_experts(); ++expert) {
     for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
+      if (expert >= map.ExpertsOf(layer)) continue;
       const int32_t first = map.FirstKey(layer) + map.FirstOf(layer, expert, FfnMatrix::kGate);
       for (int64_t i = 0; i < map.CountOfFfn(layer); ++i) {
         all.push_back(first + static_cast<int32_t>(i));
@@ -143,7 +144,7 @@ double StreamedMatrices::ProbeReads(double seconds) {
   for (int64_t i = 0; watch.Seconds() < seconds; ++i) {
     // Layer by layer the extents of one FFN, so that other FFNs' come only after all layers.
     const int64_t layer = i % map_.num_layers();
-    const int64_t expert = i / map_.num_layers() % map_.num_experts();
+    const int64_t expert = i / map_.num_layers() % map_.ExpertsOf(layer);
     const int32_t first = map_.FirstKey(layer) + map_.FirstOf(layer, expert, FfnMatrix::kGate);
     for (int64_t k = 0; k < map_.CountOfFfn(layer); ++k) {
       reader_.Ask(first + static_cast<int32_t>(k));

@@ -40,7 +40,7 @@ class Model {
   }
 
   const Sizes& sizes() const { return sizes_; }
-  ExtentMap Map() const { return ExtentMap(layers_, sizes_.experts, sizes_.most_bytes); }
+  ExtentMap Map() const { return ExtentMap(layers_, sizes_.most_bytes); }
 
   std::unique_ptr<AsyncFile> File(Budget& budget, uint64_t completion_seed) const {
     Buffer copy(budget, "file", bytes_.size());
@@ -69,6 +69,7 @@ class Model {
     ExtentMatrix& matrix = layers_[static_cast<size_t>(layer)][static_cast<size_t>(which)];
     matrix = {
         .offset = bytes_.size(),
+        .experts = sizes_.experts,
         .stored = stored,
         .view = {
             .dtype = dtype, .cols = cols, .rows = rows, .is_tiled = TileLayout::IsTiled(dtype)}};

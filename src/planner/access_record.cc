@@ -30,7 +30,7 @@ std::string CountsPath(const std::string& stem) { return stem + ".json"; }
 
 TraceHeader HeaderOf(const Engine& engine, uint64_t model_hash) {
   const ModelSpec& spec = engine.model().spec();
-  const FfnSpec& ffn = spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(spec);
   return {.model_name = engine.model().spec().name,
           .model_hash = model_hash,
           .activation = ffn.activation,
@@ -166,8 +166,8 @@ std::unique_ptr<AccessRecorder> RecorderFor(const Engine& engine, const std::str
 
 // Where every token needs the same there is nothing to record.
 bool HasAccesses(const Engine& engine) {
-  const bool is_packed = engine.model().weights().layers.front().has_rows();
-  const bool is_mixture = engine.model().spec().layers.front().ffn.num_experts > 0;
+  const bool is_packed = engine.model().weights().ffns_have_rows();
+  const bool is_mixture = MainFfn(engine.model().spec()).num_experts > 0;
   return is_packed ? engine.mode() != FfnMode::kDense : is_mixture;
 }
 

@@ -35,7 +35,7 @@ double BytesOutside(const EnginePlan& plan) {
 
 // Of the FFNs of a layer, what one token is routed to.
 double ChosenShare(const ModelSpec& spec) {
-  const FfnSpec& ffn = spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(spec);
   return ffn.num_experts == 0 ? 1
                               : static_cast<double>(ffn.num_experts_per_token) /
                                     static_cast<double>(ffn.num_experts);
@@ -150,7 +150,7 @@ TokenCost CostOfToken(const CostInputs& in) {
   cost.time.predictor_ms =
       1000 * Over(BytesOf(work, {PassOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
-  const bool is_of_neurons = in.plan.load.weights->layers.front().has_rows();
+  const bool is_of_neurons = in.plan.load.weights->ffns_have_rows();
   if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
     const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {PassOp::kLogits}),
                                                               speed.matrix_bytes_per_s.median);
@@ -179,10 +179,10 @@ TokenCost CostOfToken(const CostInputs& in) {
 }
 
 FfnActivity AllNeurons(const LoadPlan& load) {
-  const FfnSpec& ffn = load.spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(load.spec);
   const int64_t chosen = std::max<int64_t>(1, ffn.num_experts_per_token);
   FfnActivity all;
-  all.gate = all.up = all.down = static_cast<double>(load.weights->layers.front().gate_rows.rows *
+  all.gate = all.up = all.down = static_cast<double>(load.weights->main_layer().gate_rows.rows *
                                                      load.spec.num_layers * chosen);
   return all;
 }

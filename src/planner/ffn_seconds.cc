@@ -75,7 +75,7 @@ class FfnClock {
       : in_(in),
         speed_(in.hardware.ForThreads(in.threads)),
         gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
-    const LayerWeights& w = in.plan.load.weights->layers.front();
+    const LayerWeights& w = in.plan.load.weights->main_layer();
     row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
     neurons_ = static_cast<double>(w.gate_rows.rows);
     const double asked = gates_held_ ? in.activity.up : in.activity.gate;

@@ -259,7 +259,7 @@ PlacementModel PlacementModelOf(const ModelShape& shape, DType quant, const Assu
 
 PlacementModel PlacementModelOf(const GgufFile& file, const ModelProfile* profile) {
   const LoadPlan plan = PlanLoad(file);
-  const FfnSpec& ffn = plan.spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(plan.spec);
   PlacementModel model;
   model.name = plan.spec.name;
   model.num_layers = plan.spec.num_layers;

@@ -371,7 +371,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
       chosen.setting.reads_listed() ? ReplayOf(engine, kLookUpsToTell, 0) : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
   const TokenCost cost = CostOfToken(inputs);
-  const FfnSpec& ffn = engine.load.spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(engine.load.spec);
   ExecutionPlan plan;
   plan.model_hash = fmt::format("{:016x}", ModelHash(file_));
   plan.hardware_hash = hardware_.MachineHash();
@@ -413,7 +413,7 @@ std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& r
   const LoadPlan load = PlanLoad(file);
   const FfnMode mode = ResolveMode(file, load, request.engine.mode);
   if (load.is_packed) return mode != FfnMode::kDense ? std::optional(mode) : std::nullopt;
-  if (load.spec.layers.front().ffn.num_experts == 0) return std::nullopt;
+  if (MainFfn(load.spec).num_experts == 0) return std::nullopt;
   const bool may_stream = request.least_tok_s || PlanEngine(file, request.engine).is_streamed();
   return may_stream ? std::optional(FfnMode::kDense) : std::nullopt;
 }

@@ -27,9 +27,7 @@ class OwnActivation {
   const FfnSpec& own() const { return own_; }
 
  private:
-  static const FfnSpec& Current(const Engine& engine) {
-    return engine.model().spec().layers.front().ffn;
-  }
+  static const FfnSpec& Current(const Engine& engine) { return MainFfn(engine.model().spec()); }
 
   Engine& engine_;
   const FfnSpec own_;

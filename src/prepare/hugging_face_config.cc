@@ -39,9 +39,9 @@ constexpr PublishedFamily kFamilies[] = {
 constexpr struct {
   const char* published;
   const char* name;
-} kActivations[] = {{"silu", "silu"},     {"swish", "silu"}, {"gelu_pytorch_tanh", "gelu"},
-                    {"gelu_new", "gelu"}, {"relu", "relu"},  {"fatrelu", "fatrelu"},
-                    {"drelu", "drelu"}};
+} kActivations[] = {{"silu", "silu"},       {"swish", "silu"},    {"gelu_pytorch_tanh", "gelu"},
+                    {"gelu_new", "gelu"},   {"gelu", "gelu_erf"}, {"relu", "relu"},
+                    {"fatrelu", "fatrelu"}, {"drelu", "drelu"}};
 
 Error Unsupported(const PublishedJson& json, const std::string& what, const std::string& expected,
                   const std::string& found) {
@@ -157,7 +157,8 @@ class ConfigReader {
     const auto* found = std::find_if(std::begin(kActivations), std::end(kActivations),
                                      [&](const auto& a) { return published == a.published; });
     if (found == std::end(kActivations)) {
-      throw Unsupported(config_, "hidden_act", "silu, gelu_pytorch_tanh, relu, fatrelu or drelu",
+      throw Unsupported(config_, "hidden_act",
+                        "silu, gelu, gelu_pytorch_tanh, relu, fatrelu or drelu",
                         "'" + published + "'");
     }
     const std::string name = found->name;

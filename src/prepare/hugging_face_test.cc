@@ -76,7 +76,7 @@ TEST_F(ModelFolderTest, EveryFamilyIsItsGolden) {
 
 TEST_F(ModelFolderTest, FatReluAndStretchedRopeFollowTheConfig) {
   const GgufFile fatrelu = Golden("llama-fatrelu");
-  const float threshold = ReadModelSpec(fatrelu).layers.front().ffn.threshold;
+  const float threshold = MainFfn(ReadModelSpec(fatrelu)).threshold;
   ExpectSameModel(fatrelu, Publish(fatrelu, "llama",
                                    {{"hidden_act", "fatrelu"}, {"hidden_act_param", threshold}}));
   for (const char* name : {"llama-rope-linear", "llama-rope-yarn", "llama-rope-yarn-attn"}) {
@@ -112,7 +112,7 @@ TEST_F(ModelFolderTest, WhatIsNotUnderstoodIsNamed) {
   EXPECT_EQ(message({}), "accepted");
   EXPECT_THAT(message({}, "gemma2"), HasSubstr("unsupported"));
   EXPECT_THAT(message({}, "gemma2"), HasSubstr("'gemma2'"));
-  EXPECT_THAT(message({{"hidden_act", "gelu"}}), HasSubstr("'gelu'"));
+  EXPECT_THAT(message({{"hidden_act", "quick_gelu"}}), HasSubstr("'quick_gelu'"));
   EXPECT_THAT(message({{"rope_scaling", {{"type", "longrope"}}}}), HasSubstr("'longrope'"));
   EXPECT_THAT(message({{"quantization_config", {{"bits", 4}}}}), HasSubstr("quantization_config"));
   EXPECT_THAT(message({{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor"));

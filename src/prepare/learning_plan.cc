@@ -37,7 +37,7 @@ LearningPlan PlanLearning(const GgufFile& file, EngineOptions engine,
                           const PredictorOptions& options, int64_t text_tokens) {
   LoadPlan load = PlanLoad(file);
   DescribeWeights(load);
-  const uint64_t copies = PredictorMemory::CopiedBytes(load.weights->layers.front());
+  const uint64_t copies = PredictorMemory::CopiedBytes(load.weights->main_layer());
   const int64_t context = std::min(load.spec.context_length, kDefaultContext);
   const int64_t tokens = std::min(DefaultPredictorTokens(load.spec), text_tokens);
   const int64_t few = std::min(kFewPredictorTokens, tokens);

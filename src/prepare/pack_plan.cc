@@ -95,7 +95,7 @@ class Planner {
 
  private:
   FfnMode ModeToRecord() const {
-    const FfnActivation activation = spec().layers.front().ffn.activation;
+    const FfnActivation activation = MainFfn(spec()).activation;
     const std::vector<FfnMode> usable = ModesOfPacked(activation, options_.predictors != nullptr);
     if (!options_.mode) return usable.back();
     if (std::find(usable.begin(), usable.end(), *options_.mode) == usable.end()) {
@@ -115,6 +115,17 @@ class Planner {
     throw Error(ErrorCode::kInternal, source_.path(), name + " is not part of the load plan");
   }
 
+  void RefuseOtherFfns() const {
+    const auto refuse = [&](const char* what) {
+      throw Error(ErrorCode::kUnsupported, source_.path(),
+                  std::string(what) + " cannot be packed yet");
+    };
+    if (!HasEqualFfns(spec())) refuse("layers with FFNs of different sizes");
+    if (MainFfn(spec()).fused_gate_up) refuse("gate and up of FFNs in one matrix");
+    if (MainFfn(spec()).kind == FfnKind::kTwoMatrix) refuse("FFNs of two matrices");
+    if (MainFfn(spec()).bias) refuse("FFNs with biases");
+  }
+
   void PlanBundles() {
     PackPlan& plan = *plan_;
     plan.hidden = spec().hidden_size;
@@ -122,12 +133,7 @@ class Planner {
       throw Error(ErrorCode::kUnsupported, source_.path(), "hidden size",
                   "a multiple of 32, the weights of a block", std::to_string(plan.hidden));
     }
-    for (const LayerSpec& layer : spec().layers) {
-      if (layer.ffn.fused_gate_up) {
-        throw Error(ErrorCode::kUnsupported, source_.path(),
-                    "gate and up of FFNs in one matrix cannot be packed yet");
-      }
-    }
+    RefuseOtherFfns();
     for (int64_t l = 0; l < spec().num_layers; ++l) plan.layers.push_back(PlanLayer(l));
     const GgufTensor& gate = *plan.layers.front().gate;
     plan.quant =
@@ -209,7 +215,7 @@ class Planner {
       throw Error(ErrorCode::kInvalidArgument, "profile", what, fmt::format("{}", expected),
                   fmt::format("{}", found));
     };
-    const FfnSpec& ffn = spec().layers.front().ffn;
+    const FfnSpec& ffn = MainFfn(spec());
     if (profile.model_hash != model_hash && profile.activation != ffn.activation) {
       refuse("activation of the model that it was made with", FfnActivationName(ffn.activation),
              FfnActivationName(profile.activation));

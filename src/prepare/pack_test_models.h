@@ -106,7 +106,7 @@ inline void Retype(const std::string& from, const std::string& to, const std::st
 // A made-up profile of a model: powers of small numbers, with ties.
 inline ModelProfile MakeProfile(const GgufFile& model, uint32_t seed = 3) {
   const ModelSpec spec = ReadModelSpec(model);
-  const FfnSpec& ffn = spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(spec);
   ModelProfile profile;
   profile.model_name = "tested";
   profile.model_hash = ModelHash(model);

@@ -77,7 +77,7 @@ PackedTensor RowsTensor(std::string name, DType dtype, const PackedLayer& layer,
 }  // namespace
 
 void CheckPredictors(const PredictorSet& set, const ModelSpec& spec) {
-  const FfnSpec& first = spec.layers.front().ffn;
+  const FfnSpec& first = MainFfn(spec);
   const int64_t experts = std::max<int64_t>(first.num_experts, 1);
   const auto ffns = static_cast<size_t>(spec.num_layers * experts);
   if (set.ffns.size() != ffns) {

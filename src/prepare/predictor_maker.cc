@@ -71,7 +71,7 @@ uint64_t FingerprintOf(const Engine& engine, std::span<const TokenId> tokens,
   const ModelSpec& spec = model.spec();
   print.Update(std::as_bytes(std::span<const char>(spec.name.data(), spec.name.size())));
   const int64_t sizes[] = {spec.hidden_size, spec.num_layers, spec.vocab_size, ExpertsOf(spec),
-                           spec.layers.front().ffn.intermediate_size};
+                           MainFfn(spec).intermediate_size};
   print.Update(std::as_bytes(std::span(sizes)));
   const uint64_t weights = ModelHash(model.Reopen());
   print.Update(std::as_bytes(std::span(&weights, 1)));
@@ -135,7 +135,7 @@ class PredictorRun {
   double MacsShare() const;
 
   int64_t hidden() const { return engine_.model().spec().hidden_size; }
-  int64_t neurons() const { return engine_.model().spec().layers.front().ffn.intermediate_size; }
+  int64_t neurons() const { return MainFfn(engine_.model().spec()).intermediate_size; }
 
   Engine& engine_;
   const PredictorOptions& options_;
@@ -174,7 +174,7 @@ void PredictorRun::FindMaxRank() {
   const Budget& budget = engine_.budget();
   const Model& model = engine_.model();
   const uint64_t copies =
-      engine_.is_streamed() ? PredictorMemory::CopiedBytes(model.weights().layers.front()) : 0;
+      engine_.is_streamed() ? PredictorMemory::CopiedBytes(model.weights().main_layer()) : 0;
   const PredictorMemory memory(model.spec(), options_, model_bytes_, copies, std::ssize(tokens_));
   const uint64_t taken = budget.used_bytes() + memory.SampleBytes(options_.sample_bytes);
   const uint64_t left = budget.limit_bytes() > taken ? budget.limit_bytes() - taken : 0;
@@ -291,7 +291,7 @@ PredictionQuality PredictorRun::Try(size_t step) {
 // Multiply-adds of the predictors of a token over those of the dense model.
 double PredictorRun::MacsShare() const {
   const ModelSpec& spec = engine_.model().spec();
-  const FfnSpec& ffn = spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(spec);
   const int64_t per_token = ffn.num_experts > 0 ? ffn.num_experts_per_token : 1;
   double predictors = 0, dense = static_cast<double>(spec.vocab_size * spec.hidden_size);
   for (const LayerPredictors& layer : layers_) {
@@ -359,7 +359,7 @@ std::vector<TokenId> ChooseSample(const Engine& engine, std::span<const TokenId>
 }  // namespace
 
 int64_t DefaultPredictorTokens(const ModelSpec& spec) {
-  return std::clamp(kMaxScores / spec.layers.front().ffn.intermediate_size, kFewPredictorTokens,
+  return std::clamp(kMaxScores / MainFfn(spec).intermediate_size, kFewPredictorTokens,
                     kMaxDefaultTokens);
 }
 

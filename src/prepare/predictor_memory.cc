@@ -27,7 +27,7 @@ uint64_t MadePredictorBytes(int64_t rank, int64_t hidden, int64_t neurons) {
 PredictorMemory::PredictorMemory(const ModelSpec& spec, const PredictorOptions& options,
                                  uint64_t model_bytes, uint64_t matrix_bytes, int64_t tokens)
     : hidden_(spec.hidden_size),
-      neurons_(spec.layers.front().ffn.intermediate_size),
+      neurons_(MainFfn(spec).intermediate_size),
       experts_(ExpertsOf(spec)),
       fit_tokens_(static_cast<int64_t>(static_cast<double>(tokens) * (1 - options.held_out_share))),
       held_tokens_(tokens - fit_tokens_),

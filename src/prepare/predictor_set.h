@@ -46,7 +46,7 @@ struct PredictorSet {
 
 // FFNs of a layer: its experts, or one.
 inline int64_t ExpertsOf(const ModelSpec& model) {
-  return std::max<int64_t>(model.layers.front().ffn.num_experts, 1);
+  return std::max<int64_t>(MainFfn(model).num_experts, 1);
 }
 
 }  // namespace hearth

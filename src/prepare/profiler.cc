@@ -213,7 +213,7 @@ ModelProfile PlanProfile(const ModelSpec& spec, uint64_t model_hash, std::span<c
     throw Error(ErrorCode::kInvalidArgument, "profile", "context", "room for a token behind BOS",
                 std::to_string(settings.context));
   }
-  const FfnSpec& ffn = spec.layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(spec);
   for (const LayerSpec& layer : spec.layers) {
     if (!SameFfn(layer.ffn, ffn)) {
       throw Error(ErrorCode::kUnsupported, spec.name,

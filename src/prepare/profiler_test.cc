@@ -78,7 +78,7 @@ class FiringRecorder : public PassObserver {
 
 // Every window token by token: nothing of this is the profiler's.
 FiringRecorder RecordAll(Engine& engine, std::span<const TokenId> text) {
-  const FfnSpec& ffn = engine.model().spec().layers.front().ffn;
+  const FfnSpec& ffn = MainFfn(engine.model().spec());
   FiringRecorder recorder(ffn.activation == FfnActivation::kFatRelu ? ffn.threshold : 0);
   DenseSelector dense;
   const TokenId bos = engine.model().tokenizer().special().bos;
@@ -321,7 +321,7 @@ TEST_F(ProfilerTest, TheTraceReplaysWhatWasActive) {
     for (const uint64_t most : {uint64_t{UINT64_MAX}, uint64_t{23}}) {
       const auto engine = Engine::Load(path, {.context = 40, .batch_tokens = 16});
       const std::vector<TokenId> text = SomeTokens(*engine, 70);
-      const FfnSpec& ffn = engine->model().spec().layers.front().ffn;
+      const FfnSpec& ffn = MainFfn(engine->model().spec());
       ModelProfile profile = Plan(*engine, text);
       const std::string trace_path = folder_ + "/trace";
       TraceWriter writer(trace_path, TraceHeaderOf(profile, ffn.num_experts_per_token));

@@ -52,7 +52,10 @@ FfnActivation ReadActivation(JsonObject& object) {
   const std::string name = TextOr(object, "activation", "silu");
   const auto activation = FfnActivationFromName(name);
   // Thresholds of SiLU are calibrated for weights, not made with a shape.
-  if (activation && *activation != FfnActivation::kThresholdedSilu) return *activation;
+  if (activation && *activation != FfnActivation::kThresholdedSilu &&
+      *activation != FfnActivation::kClampedSwiglu) {
+    return *activation;
+  }
   object.Fail("activation", "silu, gelu, relu, fatrelu or drelu", name);
 }
 

@@ -193,7 +193,7 @@ SiluCalibration CalibrateSilu(Engine& engine, std::span<const TokenId> tokens, d
     throw Error(ErrorCode::kInvalidArgument, "thresholds of SiLU", "change of perplexity",
                 "a positive number", std::to_string(max_change));
   }
-  if (engine.model().weights().layers.front().has_rows()) {
+  if (engine.model().weights().ffns_have_rows()) {
     throw Error(ErrorCode::kUnsupported, engine.model().path(),
                 "thresholds of SiLU are set for the model that a packed file comes from");
   }

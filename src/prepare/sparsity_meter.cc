@@ -21,8 +21,8 @@ class Recorder : public PassObserver {
  public:
   Recorder(const ModelSpec& spec, int64_t tokens)
       : spec_(spec),
-        experts_(std::max<int64_t>(spec.layers.front().ffn.num_experts, 1)),
-        neurons_(spec.layers.front().ffn.intermediate_size),
+        experts_(std::max<int64_t>(MainFfn(spec).num_experts, 1)),
+        neurons_(MainFfn(spec).intermediate_size),
         ffns_(static_cast<size_t>(spec.num_layers * experts_)),
         bits_(static_cast<size_t>(tokens)) {
     for (Counts& ffn : ffns_) ffn.active.resize(static_cast<size_t>(neurons_));

@@ -31,6 +31,8 @@ double ActivationScale(FfnActivation activation) {
   switch (activation) {
     case FfnActivation::kSilu:
     case FfnActivation::kGelu:
+    case FfnActivation::kGeluErf:
+    case FfnActivation::kClampedSwiglu:
     case FfnActivation::kThresholdedSilu:
       return 0.6;
     case FfnActivation::kRelu:

@@ -107,7 +107,7 @@ std::optional<PredictorSpec> ReadPredictorSpec(const GgufFile& file, const Model
   PredictorSpec spec;
   spec.input = ReadInput(file.metadata());
   spec.relu = ReadRelu(file.metadata());
-  const int64_t ffns = model.num_layers * ExpertsOf(model.layers.front().ffn);
+  const int64_t ffns = model.num_layers * ExpertsOf(MainFfn(model));
   spec.thresholds = ReadThresholds(file.metadata(), static_cast<size_t>(ffns));
   for (int64_t l = 0; l < model.num_layers; ++l) {
     spec.ranks.push_back(ReadRank(file, l, model.layers[static_cast<size_t>(l)].ffn));

@@ -13,8 +13,12 @@ enum class FfnActivation : uint8_t {
   kDRelu,            // relu(g) * relu(u)
   kThresholdedSilu,  // (|silu(g)| > threshold ? silu(g) : 0) * u
   kGelu,             // gelu(g) * u, gelu as approximated with tanh
+  kGeluErf,          // gelu(g) * u, gelu by the error function itself
+  // With c(x) = x kept within the threshold of 0, and m = min(g, threshold):
+  // m * sigmoid(1.702 m) * (c(u) + 1), as in gpt-oss
+  kClampedSwiglu,
 };
-inline constexpr int kNumFfnActivations = 6;
+inline constexpr int kNumFfnActivations = 8;
 
 // Which components rotary embeddings rotate together.
 enum class RopeLayout : uint8_t {

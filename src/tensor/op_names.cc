@@ -4,7 +4,7 @@ namespace hearth {
 namespace {
 
 constexpr const char* kNames[kNumFfnActivations] = {
-    "silu", "relu", "fatrelu", "drelu", "thresholded_silu", "gelu"};
+    "silu", "relu", "fatrelu", "drelu", "thresholded_silu", "gelu", "gelu_erf", "clamped_swiglu"};
 
 }  // namespace
 

@@ -59,7 +59,7 @@ CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivatio
           },
           "of the FFNs, where the file does not say it (default silu); fatrelu's T is the gate's "
           "threshold (0.01)")
-      ->option_text("silu|relu|fatrelu[:T]|drelu");
+      ->option_text("silu|gelu|gelu_erf|relu|fatrelu[:T]|drelu");
 }
 
 CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& format) {

@@ -262,7 +262,7 @@ std::string IoText(const Engine& engine, const StreamCounts& counts, int64_t tok
 
 std::string PackingAdvice(const Engine& engine) {
   if (engine.streamed_matrices() == nullptr) return "";
-  const FfnActivation activation = engine.model().spec().layers.front().ffn.activation;
+  const FfnActivation activation = MainFfn(engine.model().spec()).activation;
   if (CanSkipNeurons(activation)) {
     return fmt::format(
         "{} does not fit into memory and is not packed: with {} most neurons stay "

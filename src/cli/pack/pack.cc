@@ -112,7 +112,7 @@ TextLessons Learn(const PackCommandOptions& options, const std::optional<ModelPr
 // The modes that `auto` may be: predicted only with predictors that are as good as promised.
 std::vector<FfnMode> AllowedModes(const GgufFile& source,
                                   const std::optional<TextLessons>& lessons) {
-  FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
+  FfnActivation activation = MainFfn(ReadModelSpec(source)).activation;
   if (lessons && lessons->silu) activation = FfnActivation::kThresholdedSilu;
   return ModesOfPacked(activation, lessons && lessons->predictors_are_good);
 }
@@ -140,7 +140,7 @@ void CheckBeforeLearning(const GgufFile& source, PackOptions pack,
                 "--text needs a GGUF file: a folder can only be packed without");
   }
   // Neither predictors nor thresholds are there yet, and some models will never have any.
-  const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
+  const FfnActivation activation = MainFfn(ReadModelSpec(source)).activation;
   const bool will_predict = options.mode == FfnMode::kPredicted && CanSkipNeurons(activation);
   if (!will_predict && !options.silu_change) pack.mode = options.mode;
   try {
@@ -216,7 +216,7 @@ int Pack(const PackCommandOptions& options) {
                    .memory_bytes = options.memory_bytes};
   pack.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   // A folder is packed to make a file of it at all.
-  const FfnActivation activation = ReadModelSpec(source).layers.front().ffn.activation;
+  const FfnActivation activation = MainFfn(ReadModelSpec(source)).activation;
   if (options.text_file.empty() && !CanSkipNeurons(activation) && !options.is_forced &&
       !IsModelFolder(options.source)) {
     CheckPack(source, pack, options.output);  // what else is wrong is said first

@@ -76,7 +76,7 @@ std::vector<TokenId> EncodeText(const GgufFile& file, const std::string& text_fi
 }
 
 bool MakesPredictors(const GgufFile& file, const TextLessonOptions& options) {
-  return !options.silu_change && CanSkipNeurons(ReadModelSpec(file).layers.front().ffn.activation);
+  return !options.silu_change && CanSkipNeurons(MainFfn(ReadModelSpec(file)).activation);
 }
 
 LearningPlan PlanMemory(const GgufFile& file, int64_t text_tokens,
@@ -197,7 +197,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   const int64_t most = std::min(kTokensToLearnFrom, ReadModelSpec(file).context_length);
   lessons.beginning.assign(tokens.begin(), tokens.begin() + std::min(most, std::ssize(tokens)));
   lessons.activations = CheckActivation(*engine, lessons.sample);
-  const FfnActivation activation = engine->model().spec().layers.front().ffn.activation;
+  const FfnActivation activation = MainFfn(engine->model().spec()).activation;
   const bool fits = !lessons.activations || !lessons.activations->better;
   if (!CanSkipNeurons(activation) && !options.silu_change && !options.is_forced && fits) {
     RefuseToPack(options.model, activation);

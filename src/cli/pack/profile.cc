@@ -111,7 +111,7 @@ ProfileJob PlanJob(const ProfileCommand& options) {
                             {.bos = tokenizer->special().bos,
                              .context = context,
                              .kv_dtype = KvTypeFromName(options.model.kv).value()});
-  job.num_experts_per_token = spec.layers.front().ffn.num_experts_per_token;
+  job.num_experts_per_token = MainFfn(spec).num_experts_per_token;
   return job;
 }
 

@@ -21,5 +21,10 @@ void ReadOlmo2(const GgufFile& file, ModelSpec* spec);
 void ReadSmolLm3(const GgufFile& file, ModelSpec* spec);
 void ReadGranite(const GgufFile& file, ModelSpec* spec);  // with granitemoe
 void ReadGlm4(const GgufFile& file, ModelSpec* spec);
+void ReadGlm4Moe(const GgufFile& file, ModelSpec* spec);
+void ReadGpt2(const GgufFile& file, ModelSpec* spec);
+void ReadOpt(const GgufFile& file, ModelSpec* spec);
+void ReadFalcon(const GgufFile& file, ModelSpec* spec);
+void ReadGptOss(const GgufFile& file, ModelSpec* spec);
 
 }  // namespace hearth::archs

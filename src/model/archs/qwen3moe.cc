@@ -6,7 +6,7 @@ namespace hearth::archs {
 
 void ReadQwen3Moe(const GgufFile& file, ModelSpec* spec) {
   ReadQwen3(file, spec);
-  if (spec->layers.front().ffn.num_experts == 0) {
+  if (MainFfn(*spec).num_experts == 0) {
     throw Error(ErrorCode::kCorrupt, file.path(), "qwen3moe.expert_count", "at least 1", "none");
   }
 }
