@@ -57,7 +57,7 @@ def long_rope(**changes: object) -> dict:
             "factor": CONTEXT_LENGTH / ORIGINAL_CONTEXT} | changes
 
 
-# Seeds 409, 1912, 1416, 1505 and 809 are those of 20 tried whose decisions lie widest apart
+# Seeds 409, 1912, 1416, 1505, 809, 7311 and 312 are those of 20 or 40 tried whose decisions lie widest apart
 # (reference.decision_gap), so that an engine's rounding takes no other expert.
 CASES: tuple[Case, ...] = (
     Case("llama", 101, hidden_size=48, intermediate_size=80, num_layers=3,
@@ -140,4 +140,49 @@ CASES: tuple[Case, ...] = (
     Case("glm4", 210, family="glm4", arch="glm4", rope_dims=8, attention_bias=True,
          config=PADLESS | {"attention_bias": True, "rope_parameters": phi3_rope()},
          mistakes={"all of a head rotated": {"rope_parameters": phi3_rope(share=1.0)}}),
+    Case("glm4moe", 7311, family="glm4_moe", arch="glm4moe", num_layers=3, rope_dims=8,
+         intermediate_size=20, num_experts=8, num_experts_per_token=3,
+         config=PADLESS | {"attention_bias": True, "use_qk_norm": True,
+                           "rope_parameters": phi3_rope(), "first_k_dense_replace": 1,
+                           "intermediate_size": 28, "moe_intermediate_size": 20,
+                           "n_routed_experts": 8, "num_experts_per_tok": 3,
+                           "n_group": 4, "topk_group": 2, "n_shared_experts": 1,
+                           "routed_scaling_factor": 1.75, "num_nextn_predict_layers": 0},
+         mistakes={"experts of one group": {"n_group": 1, "topk_group": 1},
+                   "expert weights not scaled": {"routed_scaling_factor": 1.0},
+                   "expert weights not normalized": {"norm_topk_prob": False}}),
+    Case("gpt-oss", 312, family="gpt_oss", arch="gpt-oss", num_layers=3, attention_bias=True,
+         intermediate_size=20, num_experts=6, num_experts_per_token=2, sliding_window=7,
+         activation="clamped_swiglu", rope_theta=500.0,
+         rope_scaling=YARN | {"truncate": False},
+         config=PADLESS | {"sliding_window": 7, "num_local_experts": 6,
+                           "num_experts_per_tok": 2},
+         mistakes={"windows in all layers": {"layer_types": ["sliding_attention"] * 3},
+                   "ramp from and to whole pairs": {
+                       "rope_parameters": YARN | {"rope_theta": 500.0}},
+                   "limit of SwiGLU 3": {"swiglu_limit": 3.0},
+                   "silu's factor": {"swiglu_alpha": 1.0}}),
+    Case("llama-mlp-bias", 213, head_dim=8, tied=True, config={"mlp_bias": True}),
+    # The converter takes 4 * hidden for granted, and Falcon's RoPE base.
+    Case("gpt2", 214, family="gpt2", arch="gpt2", num_kv_heads=4, head_dim=8,
+         intermediate_size=128,
+         activation="gelu",
+         faint_mistakes={"gelu by erf": {"activation_function": "gelu"}},
+         mistakes={"relu instead": {"activation_function": "relu"},
+                   "eps 1e-6": {"layer_norm_epsilon": 1e-6}}),
+    Case("opt", 215, family="opt", arch="opt", num_kv_heads=4, head_dim=8, activation="relu",
+         mistakes={"gelu instead": {"activation_function": "gelu"},
+                   "norms behind blocks": {"do_layer_norm_before": False}}),
+    Case("falcon", 216, family="falcon", arch="falcon", num_kv_heads=1, head_dim=8,
+         intermediate_size=128, rope_theta=10000.0,
+         faint_mistakes={"gelu by tanh": {"activation": "gelu_pytorch_tanh"}},
+         mistakes={"one after the other": {"parallel_attn": False},
+                   "rope base x 1.5": {"rope_parameters": {"rope_type": "default",
+                                                           "rope_theta": 15000.0}},
+                   "eps 1e-6": {"layer_norm_epsilon": 1e-6}}),
+    Case("falcon-two-norms", 217, family="falcon", arch="falcon", num_kv_heads=2, head_dim=8,
+         intermediate_size=128, rope_theta=10000.0,
+         config={"new_decoder_architecture": True},
+         faint_mistakes={"gelu by tanh": {"activation": "gelu_pytorch_tanh"}},
+         mistakes={"eps 1e-6": {"layer_norm_epsilon": 1e-6}}),
 )

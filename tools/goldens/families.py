@@ -11,15 +11,20 @@ from typing import Any
 
 import numpy as np
 from transformers import (
+    FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
     Glm4Config,
+    Glm4MoeConfig,
+    GPT2Config,
+    GptOssConfig,
     GraniteConfig,
     GraniteMoeConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
     Olmo2Config,
+    OPTConfig,
     Phi3Config,
     PreTrainedConfig,
     Qwen2Config,
@@ -69,6 +74,8 @@ class Case:
     config: dict[str, Any] = field(default_factory=dict)
     # Mistakes of this family that a change of the config makes, by name.
     mistakes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Such as change little, because two formulas are nearly one.
+    faint_mistakes: dict[str, dict[str, Any]] = field(default_factory=dict)
     prompt_tokens: int = 36
     decode_tokens: int = 8
     # Standard deviation of gate pre-activations; small where a threshold near
@@ -77,11 +84,16 @@ class Case:
 
     @property
     def has_qk_norm(self) -> bool:
-        return self.family in ("qwen3", "qwen3_moe", "gemma3_text", "olmo2")
+        return self.family in ("qwen3", "qwen3_moe", "gemma3_text", "olmo2", "glm4_moe")
 
     @property
     def has_qkv_bias(self) -> bool:
         return self.attention_bias or self.family in ("qwen2", "qwen2_moe")
+
+    @property
+    def is_older(self) -> bool:
+        """Whether the family came before Llama and shares few of its words."""
+        return self.family in _OLDER
 
     @property
     def is_converted(self) -> bool:
@@ -102,11 +114,16 @@ _CONFIGS: dict[str, type[PreTrainedConfig]] = {
     "qwen2": Qwen2Config,
     "qwen3": Qwen3Config,
     "qwen3_moe": Qwen3MoeConfig,
+    "opt": OPTConfig,
 }
 _CONVERTED: dict[str, type[PreTrainedConfig]] = {
+    "falcon": FalconConfig,
     "gemma2": Gemma2Config,
     "gemma3_text": Gemma3TextConfig,
     "glm4": Glm4Config,
+    "glm4_moe": Glm4MoeConfig,
+    "gpt2": GPT2Config,
+    "gpt_oss": GptOssConfig,
     "granite": GraniteConfig,
     "granitemoe": GraniteMoeConfig,
     "olmo2": Olmo2Config,
@@ -114,6 +131,8 @@ _CONVERTED: dict[str, type[PreTrainedConfig]] = {
     "qwen2_moe": Qwen2MoeConfig,
     "smollm3": SmolLM3Config,
 }
+# What came before Llama, with words of its own: modules and fields of configs.
+_OLDER = ("falcon", "gpt2", "opt")
 # Families whose config has no head_dim: it is hidden / heads.
 _WITHOUT_HEAD_DIM = ("qwen2", "qwen2_moe", "phi3", "olmo2", "granite", "granitemoe")
 
@@ -153,7 +172,31 @@ def hf_config(case: Case, **changes: Any) -> PreTrainedConfig:
                    "num_experts_per_tok": case.num_experts_per_token,
                    "moe_intermediate_size": case.intermediate_size,
                    "norm_topk_prob": True}
+    if case.family in _OLDER:
+        values = _older_values(case)
     return (_CONFIGS | _CONVERTED)[case.family](**(values | case.config | changes))
+
+
+def _older_values(case: Case) -> dict[str, Any]:
+    common = {"vocab_size": VOCAB_SIZE, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID,
+              "tie_word_embeddings": True}
+    if case.family == "opt":
+        return common | {
+            "hidden_size": case.hidden_size, "word_embed_proj_dim": case.hidden_size,
+            "ffn_dim": case.intermediate_size, "num_hidden_layers": case.num_layers,
+            "num_attention_heads": case.num_heads, "max_position_embeddings": CONTEXT_LENGTH,
+            "activation_function": case.activation}
+    if case.family == "gpt2":
+        return common | {
+            "n_embd": case.hidden_size, "n_inner": case.intermediate_size,
+            "n_layer": case.num_layers, "n_head": case.num_heads,
+            "n_positions": CONTEXT_LENGTH, "n_ctx": CONTEXT_LENGTH,
+            "layer_norm_epsilon": RMS_EPS}
+    return common | {
+        "hidden_size": case.hidden_size, "ffn_hidden_size": case.intermediate_size,
+        "num_hidden_layers": case.num_layers, "num_attention_heads": case.num_heads,
+        "num_kv_heads": case.num_kv_heads, "layer_norm_epsilon": RMS_EPS,
+        "rope_parameters": {"rope_type": "default", "rope_theta": case.rope_theta}}
 
 
 def make_tokens(case: Case) -> tuple[list[int], list[int]]:

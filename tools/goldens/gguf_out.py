@@ -12,6 +12,7 @@ from torch import nn
 from families import BOS_ID, CONTEXT_LENGTH, EOS_ID, RMS_EPS, VOCAB_SIZE, Case
 
 UNK_ID = 0
+OPT_EPS = 1e-5  # not in its config
 # Words and fragments that merge, so that the tokenizer does more than bytes.
 PIECES = (
     "\u2581", "e", "t", "a", "o", "n", "h", "r", "i", "s", "d", "l", ".", ",",
@@ -106,6 +107,9 @@ def _add_metadata(writer: GGUFWriter, case: Case) -> None:
     writer.add_head_count_kv(case.num_kv_heads)
     writer.add_key_length(case.head_dim)
     writer.add_value_length(case.head_dim)
+    if case.family == "opt":
+        writer.add_layer_norm_eps(OPT_EPS)
+        return
     writer.add_layer_norm_rms_eps(RMS_EPS)
     _add_rope_keys(writer, case)
     if case.sliding_window is not None:
@@ -158,12 +162,40 @@ def _layer_tensors(case: Case, name: str, values: np.ndarray) -> dict[str, np.nd
     return {f"{prefix}{_LAYER_NAMES[module]}.{kind}": values}
 
 
+_OPT_NAMES = {
+    "self_attn_layer_norm": "attn_norm",
+    "final_layer_norm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_output",
+    "fc1": "ffn_up",
+    "fc2": "ffn_down",
+}
+_OPT_TOP_NAMES = {
+    "embed_tokens": "token_embd",
+    "embed_positions": "position_embd",
+    "final_layer_norm": "output_norm",
+}
+
+
+def _opt_name(name: str) -> str:
+    """GGUF's name of HF parameter `model.decoder.<rest>`; no public converter knows OPT."""
+    module, kind = name.removeprefix("model.decoder.").rsplit(".", 1)
+    if not module.startswith("layers."):
+        return f"{_OPT_TOP_NAMES[module]}.{kind}"
+    _, layer, rest = module.split(".", 2)
+    return f"blk.{layer}.{_OPT_NAMES[rest]}.{kind}"
+
+
 def gguf_tensors(case: Case, model: nn.Module) -> dict[str, np.ndarray]:
     """All tensors of the file by GGUF name, in numpy's (reversed) order of axes."""
     tensors: dict[str, np.ndarray] = {}
     for name, parameter in model.named_parameters():
         values = parameter.detach().numpy()
-        if name in _TOP_NAMES:
+        if case.family == "opt":
+            tensors[_opt_name(name)] = values
+        elif name in _TOP_NAMES:
             tensors[_TOP_NAMES[name]] = values
         else:
             tensors |= _layer_tensors(case, name, values)

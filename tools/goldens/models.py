@@ -11,7 +11,11 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+import older
 from families import EMBEDDING_STD, Case, hf_config
+
+# Of the scores that experts are chosen by, which are sigmoids.
+CHOICE_BIAS = 0.2
 
 
 class FatRelu(nn.Module):
@@ -32,6 +36,8 @@ def _drelu_forward(mlp: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 def patch_activation(model: nn.Module, activation: str, threshold: float) -> None:
     """Gives every dense FFN an activation that HF's config cannot name."""
+    if activation not in ("fatrelu", "drelu"):
+        return
     for layer in model.model.layers:
         if activation == "fatrelu":
             layer.mlp.act_fn = FatRelu(threshold)
@@ -47,8 +53,12 @@ def _weight_std(case: Case, name: str, fan_in: int) -> float:
     residual stream drowns another and eps keeps mattering.
     """
     unit = 1.0 / math.sqrt(fan_in)
-    if name.endswith(".bias"):
-        return 0.01 if "o_proj" in name else 0.5
+    if name.endswith("sinks"):
+        return 1.5  # as large as scores
+    if name.endswith(("bias", "_bias")):
+        if "o_proj" in name or "down_proj" in name:
+            return 0.01
+        return 0.02 if case.has_qk_norm else 0.5
     if "embed_tokens" in name:
         return EMBEDDING_STD
     if "qkv_proj" in name:
@@ -60,6 +70,8 @@ def _weight_std(case: Case, name: str, fan_in: int) -> float:
             return 0.5 * unit  # of hidden states that no norm has made larger
         # Under q/k norms the scale is lost again; small makes their eps matter.
         return (0.04 if case.has_qk_norm else 1.4) * unit
+    if case.activation == "clamped_swiglu" and "gate_up_proj" in name:
+        return 5.0 * unit  # beyond the limit of 7
     if "gate_up_proj" in name or "up_proj" in name:
         return unit
     if "gate_proj" in name:
@@ -67,7 +79,7 @@ def _weight_std(case: Case, name: str, fan_in: int) -> float:
     if "o_proj" in name:
         return 0.04 * unit
     if "down_proj" in name:
-        return 0.06 / case.gate_gain * unit
+        return (0.01 if case.activation == "clamped_swiglu" else 0.06) / case.gate_gain * unit
     if name.endswith(("mlp.gate.weight", "router.weight", "shared_expert_gate.weight")):
         return 1.5 * unit
     if name == "lm_head.weight":
@@ -108,13 +120,20 @@ def draw_weights(case: Case, model: nn.Module) -> None:
         for name, parameter in model.named_parameters():
             rng = np.random.default_rng([case.seed, *name.encode()])
             shape = tuple(parameter.shape)
-            if "norm" in name:
+            if case.is_older:
+                values = older.draw(case, name, shape, rng)
+            elif "norm" in name:
                 values = _norm_gain(case, name) * rng.uniform(0.5, 1.5, shape)
                 values -= case.norm_offset
             else:
                 half_width = _weight_std(case, name, shape[-1]) * math.sqrt(3.0)
                 values = rng.uniform(-half_width, half_width, shape)
             parameter.copy_(torch.from_numpy(values.astype(np.float32)))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                rng = np.random.default_rng([case.seed, *name.encode()])
+                values = rng.uniform(-CHOICE_BIAS, CHOICE_BIAS, tuple(buffer.shape))
+                buffer.copy_(torch.from_numpy(values.astype(np.float32)))
 
 
 def build_model(case: Case, **config_changes: Any) -> nn.Module:

@@ -8,7 +8,6 @@ HF side; make_goldens.py fails where a mutation moves the logits too little.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,24 +15,10 @@ from torch import nn
 
 from families import CONTEXT_LENGTH, RMS_EPS, VOCAB_SIZE, Case
 from gguf_out import permute_rope_rows
+import older
 from models import build_model, patch_activation
+from mutation import Edit, Mutation
 from reference import router_of
-
-# max |delta| / max |reference| that a mutation must exceed.
-MIN_RELATIVE_CHANGE = 1e-3
-
-Edit = Callable[[nn.Module], None]
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """Changes to the HF config, an edit of the built model, or both."""
-
-    name: str
-    config: dict[str, Any] = field(default_factory=dict)
-    edit: Edit | None = None
-    unmasked: bool = False
-
 
 def _each_layer(edit: Callable[[nn.Module], None]) -> Edit:
     @torch.no_grad()
@@ -202,7 +187,7 @@ def _positions(case: Case) -> Iterator[Mutation]:
                        {"rope_parameters": {"rope_type": "linear",
                                             "rope_theta": case.rope_theta,
                                             "factor": case.rope_scaling["factor"]}})
-    if case.sliding_window is not None and not case.family.startswith("gemma"):
+    if case.sliding_window is not None and not case.family.startswith(("gemma", "gpt")):
         yield Mutation("no sliding window", {"sliding_window": None})
     if case.sliding_window is not None:
         for window in (case.sliding_window - 1, case.sliding_window + 1):
@@ -210,7 +195,7 @@ def _positions(case: Case) -> Iterator[Mutation]:
 
 
 def _activations(case: Case) -> Iterator[Mutation]:
-    if case.activation not in ("silu", "gelu"):
+    if case.activation not in ("silu", "gelu", "clamped_swiglu"):
         def to_silu(layer: nn.Module) -> None:
             layer.mlp.act_fn = nn.SiLU()
             if "forward" in vars(layer.mlp):  # drelu's patch
@@ -241,7 +226,12 @@ def _experts(case: Case) -> Iterator[Mutation]:
     def swap(layer: nn.Module) -> None:
         order = torch.tensor([1, 0, *range(2, case.num_experts)])
         router = router_of(layer)
-        router.weight.copy_(router.weight[order])
+        if router is None:
+            return
+        for values in (router.weight, getattr(router, "bias", None),
+                       getattr(router, "e_score_correction_bias", None)):
+            if values is not None:
+                values.copy_(values[order])
 
     yield Mutation("experts 0 and 1 swapped", edit=_each_layer(swap))
 
@@ -255,8 +245,36 @@ def _experts(case: Case) -> Iterator[Mutation]:
 
     if case.family == "qwen2_moe":
         yield from _shared_expert()
+    elif case.family == "glm4_moe":
+        yield from _sigmoid_router()
     else:
         yield Mutation("expert weights not normalized", edit=_each_layer(softmax_only))
+
+
+def _sigmoid_router() -> Iterator[Mutation]:
+    def no_bias(layer: nn.Module) -> None:
+        if router_of(layer) is not None:
+            router_of(layer).e_score_correction_bias.zero_()
+
+    def no_shared(layer: nn.Module) -> None:
+        if router_of(layer) is not None:
+            layer.mlp.shared_experts.down_proj.weight.zero_()
+
+    yield Mutation("experts chosen without bias", edit=_each_layer(no_bias))
+    yield Mutation("no shared expert", edit=_each_layer(no_shared))
+
+
+def _gpt_oss() -> Iterator[Mutation]:
+    def zero(find: Callable[[nn.Module], torch.Tensor], value: float = 0.0) -> Edit:
+        return _each_layer(lambda layer: find(layer).fill_(value))
+
+    yield Mutation("no sinks", edit=zero(lambda layer: layer.self_attn.sinks, -40.0))
+    yield Mutation("no router bias", edit=zero(lambda layer: layer.mlp.router.bias))
+    experts = "mlp.experts"
+    yield Mutation("no gate and up biases", edit=zero(
+        lambda layer: layer.get_submodule(experts).gate_up_proj_bias))
+    yield Mutation("no down biases", edit=zero(
+        lambda layer: layer.get_submodule(experts).down_proj_bias))
 
 
 def _shared_expert() -> Iterator[Mutation]:
@@ -288,6 +306,8 @@ def _head(case: Case) -> Iterator[Mutation]:
 
 
 def _of_family(case: Case) -> Iterator[Mutation]:
+    if case.family == "gpt_oss":
+        yield from _gpt_oss()
     for name, change in case.mistakes.items():
         yield Mutation(name, change)
     if case.activation == "gelu":
@@ -301,6 +321,9 @@ def _of_family(case: Case) -> Iterator[Mutation]:
 
 def mutations_for(case: Case) -> Iterator[Mutation]:
     """All mistakes that make sense for the case."""
+    if case.is_older:
+        yield from older.mutations(case, build_model(case))
+        return
     for group in (_common, _heads, _biases, _positions, _activations, _experts, _head,
                   _of_family):
         yield from group(case)

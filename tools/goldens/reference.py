@@ -35,11 +35,14 @@ class Float64Mode(TorchFunctionMode):
 def to_float64(model: nn.Module) -> nn.Module:
     """Converts weights, and recomputes RoPE's frequencies in float64."""
     model.double()
+    base = model.base_model
+    if not hasattr(base, "rotary_emb"):  # learned positions
+        return model
     with Float64Mode():
-        rotary = type(model.model.rotary_emb)(model.config)
+        rotary = type(base.rotary_emb)(model.config)
     if any(values.dtype != torch.float64 for values in rotary.buffers()):
         raise RuntimeError("RoPE frequencies are not float64")
-    model.model.rotary_emb = rotary
+    base.rotary_emb = rotary
     return model
 
 
@@ -97,7 +100,28 @@ def router_of(layer: nn.Module) -> nn.Module | None:
     """The module that chooses a layer's experts; None where it has none."""
     if hasattr(layer, "block_sparse_moe"):
         return layer.block_sparse_moe.router
-    return layer.mlp.gate if hasattr(layer.mlp, "experts") else None
+    if not hasattr(layer.mlp, "experts"):
+        return None
+    return layer.mlp.gate if hasattr(layer.mlp, "gate") else layer.mlp.router
+
+
+def gap_of_choice(router: nn.Module, logits: torch.Tensor) -> float:
+    """The least by which a choice of experts, or of their groups, is the better one."""
+    def least_gap(scores: torch.Tensor, chosen: int) -> float:
+        if chosen == scores.shape[-1]:
+            return math.inf
+        ranked = scores.sort(dim=-1, descending=True).values
+        return float((ranked[:, chosen - 1] - ranked[:, chosen]).min())
+
+    if not hasattr(router, "e_score_correction_bias"):
+        return least_gap(logits, router.top_k)
+    scores = logits.sigmoid() + router.e_score_correction_bias
+    groups = scores.view(len(scores), router.num_group, -1)
+    sums = groups.topk(2, dim=-1).values.sum(-1)
+    best = sums.topk(router.topk_group, dim=-1).indices
+    kept = groups.gather(1, best.unsqueeze(-1).expand(-1, -1, groups.shape[-1]))
+    return min(least_gap(sums, router.topk_group),
+               least_gap(kept.flatten(1), router.top_k))
 
 
 @torch.no_grad()
@@ -115,11 +139,10 @@ def decision_gap(model: nn.Module, tokens: list[int], threshold: float | None) -
         gaps.append(float((gate - threshold).abs().min()))
 
     def on_router(module: nn.Module, _: Any, out: tuple) -> None:
-        ranked = out[0].sort(dim=-1, descending=True).values
-        gaps.append(float((ranked[:, module.top_k - 1] - ranked[:, module.top_k]).min()))
+        gaps.append(gap_of_choice(module, out[0]))
 
     handles = []
-    for layer in model.model.layers:
+    for layer in getattr(model.base_model, "layers", ()):
         if threshold is not None:
             handles.append(layer.mlp.gate_proj.register_forward_hook(on_gate))
         router = router_of(layer)
