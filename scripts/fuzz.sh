@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang and runs each for so long, one per processor at a time:
-# fuzz.sh [SECONDS]. New inputs stay in build/fuzz/corpus-*; a crash is printed and fails the script.
+# fuzz.sh [SECONDS [TARGET...]], all where none is named. New inputs stay in build/fuzz/corpus-*; a crash is printed and fails the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
 shared=${HEARTH_SHARED:-../shared}
-targets=(gguf_fuzz grammar_fuzz packed_fuzz request_fuzz safetensors_fuzz session_fuzz
+shift || true
+targets=("$@")
+[ "${#targets[@]}" -gt 0 ] || targets=(gguf_fuzz grammar_fuzz packed_fuzz request_fuzz safetensors_fuzz session_fuzz
   template_fuzz tokenizer_fuzz)
 scripts/build.sh fuzz "${targets[@]}"
 # Long texts make the tokenizers slow under sanitizers and reach nothing that short ones do not.

@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 declare -A commands=(
   [tests]="scripts/test.sh"
   [sanitizers]="scripts/build.sh asan-ubsan fast_tests && ctest --preset asan-ubsan -j $(nproc)"
+  [arm]="scripts/build.sh arm64 && ctest --preset arm64"
   [threads]="scripts/test_threads.sh"
   [schedules]="build/release/bin/pipeline_test --gtest_filter='StreamStress*' --gtest_shuffle --gtest_repeat=20"
   [fuzz]="scripts/fuzz.sh 600"
@@ -22,7 +23,7 @@ declare -A commands=(
   [ray]="scripts/test_ray.sh"
 )
 # In the order in which they run; the first one builds what most others use.
-steps=(tests schedules schemas hostile soak sanitizers threads fuzz packages container ray)
+steps=(tests schedules schemas hostile soak arm sanitizers threads fuzz packages container ray)
 
 [ "${1:-}" != --list ] || { printf '%s\n' "${steps[@]}"; exit 0; }
 chosen=("$@")
