@@ -325,6 +325,21 @@ TEST(CliTest, InspectDescribesModels) {
   const nlohmann::json document = nlohmann::json::parse(json.out);
   EXPECT_EQ(document["model"]["ffn_activation"], "drelu");
   EXPECT_TRUE(document["run"]["runnable"]);
+  const std::string gemma = RunHearth({"inspect", Golden("gemma3")}).out;
+  EXPECT_THAT(gemma, HasSubstr("ffn 24 (gelu)"));
+  EXPECT_THAT(gemma, HasSubstr("sliding window 7 in 6 of 7 layers"));
+  EXPECT_THAT(RunHearth({"inspect", Golden("glm4moe")}).out,
+              HasSubstr("experts    8, 3 per token in 2 of 3 layers"));
+}
+
+TEST(CliTest, InspectSaysOfEveryFamilyWhatItsSchemaAllows) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("tests/goldens"))) {
+    if (entry.path().extension() != ".gguf") continue;
+    const ProgramResult result = RunHearth({"inspect", entry.path(), "--json"});
+    ASSERT_EQ(result.exit_code, 0) << entry.path() << result.err;
+    EXPECT_THAT(SchemaComplaints(Schema("inspect"), nlohmann::json::parse(result.out)), IsEmpty())
+        << entry.path();
+  }
 }
 
 // Whatever the reason, inspect shows the rest and does not say that the file runs.

@@ -1,6 +1,7 @@
 // hearth inspect: what a model file holds and how it would run.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -37,8 +38,15 @@ struct InspectOptions {
   bool verify = false;
 };
 
+// What differs between layers is that of the last one; the largest window.
 Json SpecJson(const ModelSpec& spec) {
-  const LayerSpec& layer = spec.layers.front();
+  const LayerSpec& layer = spec.layers.back();
+  int64_t window = 0, layers_with_window = 0, layers_with_experts = 0;
+  for (const LayerSpec& any : spec.layers) {
+    window = std::max(window, any.attention.sliding_window);
+    if (any.attention.sliding_window > 0) ++layers_with_window;
+    if (any.ffn.num_experts > 0) ++layers_with_experts;
+  }
   return {{"architecture", spec.architecture},
           {"name", spec.name},
           {"hidden_size", spec.hidden_size},
@@ -47,8 +55,10 @@ Json SpecJson(const ModelSpec& spec) {
           {"num_heads", layer.attention.num_heads},
           {"num_kv_heads", layer.attention.num_kv_heads},
           {"head_dim", layer.attention.head_dim},
-          {"sliding_window", layer.attention.sliding_window},
+          {"sliding_window", window},
+          {"layers_with_window", layers_with_window},
           {"num_experts", layer.ffn.num_experts},
+          {"layers_with_experts", layers_with_experts},
           {"num_experts_per_token", layer.ffn.num_experts_per_token},
           {"vocab_size", spec.vocab_size},
           {"context_length", spec.context_length},
@@ -175,6 +185,12 @@ Json Describe(const GgufFile& file, bool has_tensors) {
   return out;
 }
 
+// " in 5 of 7 layers"; nothing where it is all of them.
+std::string OfLayers(const Json& model, const char* count) {
+  const auto some = model[count].get<int64_t>(), all = model["num_layers"].get<int64_t>();
+  return some == all ? "" : fmt::format(" in {} of {} layers", some, all);
+}
+
 std::string ModelText(const Json& model) {
   if (model.contains("error"))
     return fmt::format("model      {}\n", model["error"].get<std::string>());
@@ -190,11 +206,13 @@ std::string ModelText(const Json& model) {
       model["num_kv_heads"].get<int64_t>(), model["head_dim"].get<int64_t>(),
       model["vocab_size"].get<int64_t>(), model["context_length"].get<int64_t>(),
       model["sliding_window"].get<int64_t>() > 0
-          ? fmt::format(", sliding window {}", model["sliding_window"].get<int64_t>())
+          ? fmt::format(", sliding window {}{}", model["sliding_window"].get<int64_t>(),
+                        OfLayers(model, "layers_with_window"))
           : "");
   if (model["num_experts"].get<int64_t>() > 0) {
-    out += fmt::format("experts    {}, {} per token\n", model["num_experts"].get<int64_t>(),
-                       model["num_experts_per_token"].get<int64_t>());
+    out += fmt::format("experts    {}, {} per token{}\n", model["num_experts"].get<int64_t>(),
+                       model["num_experts_per_token"].get<int64_t>(),
+                       OfLayers(model, "layers_with_experts"));
   }
   return out;
 }
