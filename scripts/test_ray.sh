@@ -7,4 +7,5 @@ cd "$(dirname "$0")/.."
 venv=build/ray-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check -r deploy/ray/requirements.txt
-"$venv/bin/python" tests/python/test_ray.py build/release/bin/hearth models/hearth-stories-5m.gguf "$@"
+# Workers import the deployment by its name.
+PYTHONPATH=$PWD/deploy/ray "$venv/bin/python" tests/python/test_ray.py build/release/bin/hearth models/hearth-stories-5m.gguf "$@"

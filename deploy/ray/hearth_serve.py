@@ -1,6 +1,6 @@
 """Several `hearth serve` processes behind Ray Serve: one address, many replicas.
 
-    serve run deploy/ray/hearth_serve:app model=/srv/models/model.gguf key_file=/srv/keys
+    cd deploy/ray && serve run hearth_serve:app model=/srv/models/model.gguf key_file=/srv/keys
 
 A replica is one `hearth serve` process. Requests of one conversation go to the replica that has its
 beginning in memory (prefix-affine routing), through Ray Serve's routing of multiplexed models. The number
@@ -28,8 +28,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 # Headers that are about one connection, not about the request.
 HOP_HEADERS = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "upgrade"}
-# Times that a request is begun anew where its replica is gone.
-ATTEMPTS = 4
+# Seconds before a request is begun anew where its replica is gone: in all longer than Ray Serve takes to
+# find that out by its health checks and to start another.
+PAUSES = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5)
 
 
 def conversation_key(body: bytes) -> str:
@@ -140,12 +141,13 @@ class HearthRouter:
                    if name.lower() not in HOP_HEADERS}
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         key = conversation_key(body)
-        for attempt in range(ATTEMPTS):
+        for pause in PAUSES:
             try:
                 return await self._ask(request.method, target, headers, body, key)
             except (RayActorError, httpx.TransportError, OSError):
-                # The replica went away before it said anything: another one begins anew.
-                await asyncio.sleep(0.2 * 2**attempt)
+                # The replica went away before it said anything: another one, whichever, begins anew.
+                key = ""
+                await asyncio.sleep(pause)
         return JSONResponse({"error": {"message": "no replica answers", "type": "server_error",
                                        "param": None, "code": "unavailable"}},
                             status_code=503, headers={"Retry-After": "1"})
