@@ -34,8 +34,8 @@ class Model:
     mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
     kv         type of the KV cache: "f16" or "f32"
     isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
-    activation of a file that does not say its FFNs': "silu", "relu", "fatrelu", "fatrelu:0.01" or
-               "drelu"; None: what the file says, else SiLU
+    activation of a file that does not say its FFNs': "silu", "gelu", "gelu_erf", "relu", "fatrelu",
+               "fatrelu:0.01" or "drelu"; None: what the file says, else SiLU
     chat_format how chats become prompts: "chatml", "llama-2", "llama-3", "mistral" or "zephyr";
                None: by the model's own template
     plan       a file that `hearth plan` wrote for this model on this machine; it says memory,

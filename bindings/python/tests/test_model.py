@@ -180,7 +180,7 @@ def test_plans_are_obeyed_or_refused(packed_path: Path, folder: Path,
     ({"memory": "2.5 apples"}, ErrorCode.INVALID_ARGUMENT),
     ({"memory": "1M"}, ErrorCode.OUT_OF_BUDGET),
     ({"plan": "/nowhere.plan"}, ErrorCode.NOT_FOUND),
-    ({"activation": "gelu"}, ErrorCode.INVALID_ARGUMENT),
+    ({"activation": "mish"}, ErrorCode.INVALID_ARGUMENT),
 ])
 def test_refuses_to_load(dense_path: Path, options: dict[str, object], code: ErrorCode) -> None:
     with pytest.raises(hearth.Error) as raised:
