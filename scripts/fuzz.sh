@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang and runs each for so long, one per processor at a time:
-# fuzz.sh [SECONDS [TARGET...]], all where none is named. New inputs stay in build/fuzz/corpus-*; a crash is printed and fails the script.
+# fuzz.sh [SECONDS [TARGET...]]; all targets where none is named. New inputs stay in build/fuzz/corpus-*;
+# a crash is printed and fails the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-30}

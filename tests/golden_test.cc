@@ -142,7 +142,7 @@ std::vector<Mutation> SpecMutations() {
          // A row later, which the table has in front.
          return s.position_offset > 0 && s.position_offset-- > 0;
        }},
-      {"attention and FFN beside each other",
+      {"parallel attention",
        [](ModelSpec& s) {
          const bool applies = s.layers.front().parallel_attention;
          ForLayers(s, [](LayerSpec& l) { l.parallel_attention = false; });
@@ -206,7 +206,7 @@ std::vector<Mutation> FamilyMutations() {
          });
          return applies;
        }},
-      {"norm behind blocks",
+      {"norm after blocks",
        [](ModelSpec& s) {
          const bool applies = s.layers.front().norm_after;
          ForLayers(s, [](LayerSpec& l) { l.norm_after = false; });
@@ -324,8 +324,8 @@ constexpr NamedVector kVectors[] = {
     {"bias of the norm before attention", &LayerWeights::attn_norm_bias},
     {"bias of the norm before FFNs", &LayerWeights::ffn_norm_bias},
     {"sinks", &LayerWeights::attn_sinks},
-    {"norm behind attention", &LayerWeights::attn_after_norm},
-    {"norm behind FFNs", &LayerWeights::ffn_after_norm},
+    {"norm after attention", &LayerWeights::attn_after_norm},
+    {"norm after FFNs", &LayerWeights::ffn_after_norm},
     {"router bias", &LayerWeights::router_bias},
     {"bias of choice", &LayerWeights::choice_bias},
     {"gate of the shared expert", &LayerWeights::shared_router},

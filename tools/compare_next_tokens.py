@@ -59,7 +59,7 @@ class Hearth:
 
 
 def likeliest_of_hearth(hearth: Hearth, tokens: list[int]) -> list[str]:
-    """The likeliest token, as text, behind every token but the last."""
+    """The likeliest token, as text, after every token but the last."""
     scored = hearth.complete(prompt=tokens, max_tokens=0, echo=True, logprobs=1)["logprobs"]
     return [max(top, key=top.get) for top in scored["top_logprobs"][1:]]
 

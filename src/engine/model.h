@@ -56,8 +56,8 @@ struct ResidentTensor {
   // The matrix or vector, where it lies in the buffer; without data where that is null. Not for
   // bundles.
   WeightView View(const std::byte* buffer) const;
-  // Rows that the tensor has of each expert, and where those of this one begin in the first, in
-  // bytes of the tensor: where it is a part of it, more and behind others.
+  // Rows that the file's tensor has for each expert, which are more than this one's where it is a
+  // part of that tensor; and the byte of the first expert at which its part begins.
   uint64_t stored_rows() const;
   uint64_t stored_begin() const;
   // Neurons of all experts.

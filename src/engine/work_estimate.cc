@@ -83,6 +83,9 @@ void AddAttention(const AttentionSpec& spec, const LayerWeights& w, const Estima
 void AddFfn(const FfnSpec& spec, const LayerWeights& w, int64_t tokens, Estimate& estimate) {
   estimate.Vector(PassOp::kNorm, w.ffn_norm);
   if (spec.num_experts > 0) estimate.Matrix(PassOp::kRouter, w.ffn_router);
+  estimate.Matrix(PassOp::kFfnGateUp, w.shared_gate);
+  estimate.Matrix(PassOp::kFfnGateUp, w.shared_up);
+  estimate.Matrix(PassOp::kFfnDown, w.shared_down);
   if (w.has_rows()) return;
   const ExpertLoadEstimate load(spec, tokens);
   estimate.Matrices(PassOp::kFfnGateUp, w.ffn_gate, load.read, load.products);

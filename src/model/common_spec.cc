@@ -233,7 +233,7 @@ ModelSpec ReadCommonSpec(const GgufFile& file) {
   return spec;
 }
 
-void SetTwoMatrixFfns(ModelSpec* spec) {
+void SetLayerNormsAndTwoMatrixFfns(ModelSpec* spec) {
   for (LayerSpec& layer : spec->layers) {
     layer.norm = NormKind::kLayer;
     layer.ffn.kind = FfnKind::kTwoMatrix;
@@ -265,8 +265,7 @@ void SetFfnActivation(const GgufFile& file, FfnActivation activation, float thre
     const std::optional<FfnActivation> known = FfnActivationFromName(*name);
     if (!known) {
       throw Error(ErrorCode::kUnsupported, file.path(), std::string(kFfnActivationKey),
-                  "silu, gelu, relu, fatrelu, drelu, thresholded_silu or clamped_swiglu",
-                  "'" + Printable(*name) + "'");
+                  "one of " + FfnActivationNames(), "'" + Printable(*name) + "'");
     }
     activation = *known;
   }

@@ -18,12 +18,12 @@ inline constexpr std::string_view kFfnThresholdsKey = "hearth.ffn_thresholds";
 // reading itself depends on; ValidateSpec checks the rest.
 ModelSpec ReadCommonSpec(const GgufFile& file);
 
-// Which components rotary embeddings rotate together, in all layers.
-// FFNs of two matrices, without a gate, behind LayerNorms: what came before Llama.
-void SetTwoMatrixFfns(ModelSpec* spec);
+// LayerNorms, and FFNs of two matrices without a gate: the layers of models before Llama.
+void SetLayerNormsAndTwoMatrixFfns(ModelSpec* spec);
 // Rows of position_embd.weight are added to embeddings, and nothing is rotated. Throws
 // Error(kCorrupt) where it has other rows than positions, or 2 more in front, as OPT has.
 void SetLearnedPositions(const GgufFile& file, ModelSpec* spec);
+// Which components rotary embeddings rotate together, in all layers that have them.
 void SetRopeLayout(RopeLayout layout, ModelSpec* spec);
 
 // Sets the FFN activation of all layers from hearth.ffn_activation and hearth.ffn_threshold (or, by

@@ -122,11 +122,7 @@ GivenActivation ParseActivation(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   const std::optional<FfnActivation> activation = FfnActivationFromName(name);
-  // What no file leaves open.
-  if (!activation || *activation == FfnActivation::kThresholdedSilu ||
-      *activation == FfnActivation::kClampedSwiglu) {
-    RefuseText(text);
-  }
+  if (!activation || !IsCommonActivation(*activation)) RefuseText(text);
   GivenActivation given = {*activation, std::nullopt};
   if (colon == std::string_view::npos) return given;
   const std::string_view number = text.substr(colon + 1);

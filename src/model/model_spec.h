@@ -60,7 +60,7 @@ struct AttentionSpec {
   int64_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
   double query_scale = 0;      // 1/sqrt(head_dim) unless the architecture says otherwise
   double softcap = 0;          // scores s become softcap * tanh(s / softcap); 0: they stay
-  std::optional<RopeSpec> rope = RopeSpec{};  // nothing: this layer is told no positions
+  std::optional<RopeSpec> rope = RopeSpec{};  // nothing: the layer rotates nothing
   bool qkv_bias = false;
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
@@ -86,8 +86,8 @@ struct FfnSpec {
   int64_t num_groups_per_token = 1;
   bool normalize_expert_weights = true;  // the chosen experts' weights sum to 1
   double expert_weight_scale = 1;
-  // An FFN beside the experts that every token goes through, of so many neurons; 0: none. Where it
-  // has a gate, a sigmoid of the token weighs it.
+  // Neurons of an FFN that runs for every token beside the experts; 0: there is none. With a gate,
+  // its result is weighed by a sigmoid of the token.
   int64_t shared_intermediate_size = 0;
   bool shared_gate = false;
 };
@@ -123,7 +123,7 @@ struct ModelSpec {
   double logit_softcap = 0;      // as AttentionSpec::softcap
   PoolingKind pooling = PoolingKind::kMean;
   std::vector<LayerSpec> layers;  // num_layers entries
-  // Layers that the file has behind those, and that nothing here runs: they guess further tokens.
+  // Further layers of the file, which guess tokens after the next one. Hearth does not run them.
   int64_t guessing_layers = 0;
 };
 

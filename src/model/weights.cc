@@ -14,7 +14,7 @@ std::string ShapeText(uint64_t cols, uint64_t rows, uint64_t experts) {
   return text + "]";
 }
 
-// A part of a tensor that holds several matrices, or vectors, one behind the other.
+// A part of a tensor that holds several matrices or vectors in sequence.
 struct Part {
   int64_t first = 0;
   int64_t of = 0;
@@ -35,7 +35,7 @@ class LayerDeclarer {
     decl.slot = slot;
     out_->push_back(std::move(decl));
   }
-  // rows: of biases of experts, one behind the other.
+  // rows: experts whose biases the tensor holds, one row each.
   void Vector(const char* name, const char* suffix, int64_t cols, WeightView* slot, Part part = {},
               int64_t rows = 1) {
     WeightDecl decl{.name = prefix_ + name + suffix, .cols = cols, .rows = rows};

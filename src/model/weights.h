@@ -28,7 +28,7 @@ struct LayerWeights {
   WeightView attn_v_bias;
   WeightView attn_output_bias;
   WeightView attn_q_norm;      // [head_dim], or of all heads
-  WeightView attn_k_norm;      // likewise
+  WeightView attn_k_norm;      // [head_dim], or of all heads
   WeightView attn_sinks;       // [heads]
   WeightView attn_after_norm;  // [hidden]; GGUF post_attention_norm
   WeightView ffn_norm;         // [hidden]

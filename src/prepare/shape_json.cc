@@ -51,12 +51,8 @@ std::string ReadArchitecture(JsonObject& object) {
 FfnActivation ReadActivation(JsonObject& object) {
   const std::string name = TextOr(object, "activation", "silu");
   const auto activation = FfnActivationFromName(name);
-  // Thresholds of SiLU are calibrated for weights, not made with a shape.
-  if (activation && *activation != FfnActivation::kThresholdedSilu &&
-      *activation != FfnActivation::kClampedSwiglu) {
-    return *activation;
-  }
-  object.Fail("activation", "silu, gelu, relu, fatrelu or drelu", name);
+  if (activation && IsCommonActivation(*activation)) return *activation;
+  object.Fail("activation", std::string(kCommonActivationNames), name);
 }
 
 // hidden_size / num_heads, where that is what it must be.

@@ -111,7 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, BadShapeTest,
     ::testing::Values(
         BadShape{"unknown arch", Shape(R"("arch": "gpt2")"), "'gpt2'"},
-        BadShape{"unknown activation", Shape(R"("activation": "mish")"), "silu, gelu, relu"},
+        BadShape{"unknown activation", Shape(R"("activation": "mish")"),
+                 "silu, gelu, gelu_erf, relu"},
         BadShape{"heads do not divide",
                  R"({"hidden_size": 64, "intermediate_size": 96, "num_layers": 2,
                      "num_heads": 5, "vocab_size": 300})",

@@ -56,7 +56,7 @@ ModelShape FindPlannedShape(std::string_view name);
 // A shape from a JSON object; `file_name` is for messages and, without its folder and extension,
 // the name where the object has none. Keys: name, arch (also "mistral" and "mixtral", which mean
 // llama), hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim,
-// vocab_size, context_length, rope_base, activation (silu, gelu, relu, fatrelu, drelu), threshold,
+// vocab_size, context_length, rope_base, activation (kCommonActivationNames), threshold,
 // num_experts, num_experts_per_token, tied_embeddings, sliding_window, norm_epsilon. The three
 // sizes, num_heads and vocab_size are required.
 // Throws Error(kInvalidArgument), naming file and key, for anything else.

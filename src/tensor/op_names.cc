@@ -8,6 +8,17 @@ constexpr const char* kNames[kNumFfnActivations] = {
 
 }  // namespace
 
+std::string FfnActivationNames() {
+  std::string all;
+  for (const char* name : kNames) all += (all.empty() ? "" : ", ") + std::string(name);
+  return all;
+}
+
+bool IsCommonActivation(FfnActivation activation) {
+  return activation != FfnActivation::kThresholdedSilu &&
+         activation != FfnActivation::kClampedSwiglu;
+}
+
 const char* FfnActivationName(FfnActivation activation) {
   return kNames[static_cast<size_t>(activation)];
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tensor/op_kinds.h"
@@ -12,5 +13,13 @@ namespace hearth {
 // "silu", "relu", "fatrelu", "drelu": the values of hearth.ffn_activation.
 const char* FfnActivationName(FfnActivation activation);
 std::optional<FfnActivation> FfnActivationFromName(std::string_view name);
+// Every name, for messages: "silu, relu, ...".
+std::string FfnActivationNames();
+
+// Whether a person may name it for a model that does not say its own. The others come with numbers
+// that were calibrated for a model, or belong to one family.
+bool IsCommonActivation(FfnActivation activation);
+inline constexpr std::string_view kCommonActivationNames =
+    "silu, gelu, gelu_erf, relu, fatrelu or drelu";
 
 }  // namespace hearth

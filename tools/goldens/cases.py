@@ -172,7 +172,7 @@ CASES: tuple[Case, ...] = (
                    "eps 1e-6": {"layer_norm_epsilon": 1e-6}}),
     Case("opt", 215, family="opt", arch="opt", num_kv_heads=4, head_dim=8, activation="relu",
          mistakes={"gelu instead": {"activation_function": "gelu"},
-                   "norms behind blocks": {"do_layer_norm_before": False}}),
+                   "norms after blocks": {"do_layer_norm_before": False}}),
     Case("falcon", 216, family="falcon", arch="falcon", num_kv_heads=1, head_dim=8,
          intermediate_size=128, rope_theta=10000.0,
          faint_mistakes={"gelu by tanh": {"activation": "gelu_pytorch_tanh"}},

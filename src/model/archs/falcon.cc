@@ -6,7 +6,7 @@
 namespace hearth::archs {
 
 void ReadFalcon(const GgufFile& file, ModelSpec* spec) {
-  SetTwoMatrixFfns(spec);
+  SetLayerNormsAndTwoMatrixFfns(spec);
   SetRopeLayout(RopeLayout::kHalves, spec);
   SetFfnActivation(file, FfnActivation::kGeluErf, 0, spec);
   const bool has_two_norms = file.FindShape("blk.0.attn_norm_2.weight").has_value();

@@ -1,4 +1,4 @@
-// Gemma 2 and 3: norms before and behind attention and FFN, GELU gates, scaled embeddings, and
+// Gemma 2 and 3: norms before and after attention and FFN, GELU gates, scaled embeddings, and
 // windows in most layers. Gemma 2 caps its scores and logits; Gemma 3 norms queries and keys
 // instead, and rotates them by another base in layers with a window. Files do not say which layers
 // have one.
@@ -17,7 +17,7 @@ constexpr int64_t kLayersOfGemma3With27B = 62;
 
 void ReadGemma(const GgufFile& file, int64_t layers_of_27b, ModelSpec* spec) {
   const ArchKeys keys(file);
-  // As Hugging Face computes it, in float32.
+  // Hugging Face rounds this root to float32, so this code does too.
   spec->embedding_scale = std::sqrt(static_cast<float>(spec->hidden_size));
   SetRopeLayout(RopeLayout::kHalves, spec);
   SetFfnActivation(file, FfnActivation::kGelu, 0, spec);
@@ -31,7 +31,7 @@ void ReadGemma(const GgufFile& file, int64_t layers_of_27b, ModelSpec* spec) {
   }
 }
 
-// Of every `period` layers the last one sees all positions.
+// The last layer of every `period` layers has no window.
 bool SeesAll(size_t layer, size_t period) { return layer % period == period - 1; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// GLM 4 (0414): norms before and behind attention and FFN, gate and up in one matrix, and adjacent
+// GLM 4 (0414): norms before and after attention and FFN, gate and up in one matrix, and adjacent
 // pairs of half of a head rotated.
 #include "model/archs/archs.h"
 #include "model/common_spec.h"

@@ -5,7 +5,7 @@
 namespace hearth::archs {
 
 void ReadGpt2(const GgufFile& file, ModelSpec* spec) {
-  SetTwoMatrixFfns(spec);
+  SetLayerNormsAndTwoMatrixFfns(spec);
   SetLearnedPositions(file, spec);
   SetFfnActivation(file, FfnActivation::kGelu, 0, spec);
 }

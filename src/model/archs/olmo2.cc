@@ -1,4 +1,4 @@
-// OLMo 2: norms behind attention and FFN and none before them, one norm over all query heads and
+// OLMo 2: norms after attention and FFN, none before them, one norm over all query heads and
 // one over all key heads.
 #include "base/error.h"
 #include "model/archs/archs.h"

@@ -7,7 +7,7 @@
 namespace hearth::archs {
 
 void ReadOpt(const GgufFile& file, ModelSpec* spec) {
-  SetTwoMatrixFfns(spec);
+  SetLayerNormsAndTwoMatrixFfns(spec);
   SetLearnedPositions(file, spec);
   SetFfnActivation(file, FfnActivation::kRelu, 0, spec);
 }

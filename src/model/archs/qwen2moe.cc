@@ -1,4 +1,4 @@
-// Qwen2 with experts in every layer and, beside them, an FFN that every token goes through, weighed
+// Qwen2 with experts in every layer and, beside them, an FFN that runs for every token, weighed
 // by a gate of its own. The weights of the chosen experts stay as the softmax over all gave them.
 #include "base/error.h"
 #include "model/arch_keys.h"
