@@ -1,5 +1,5 @@
-// A packed model in its three modes: what computing fewer neurons may and may not change (DESIGN,
-// invariants 2 and 3).
+// A packed model in its three modes: what computing fewer neurons may and may not change
+// (docs/architecture.md, invariants 2 and 3).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

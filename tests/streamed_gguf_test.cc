@@ -1,5 +1,5 @@
 // A model that is not packed and of which only a part is in memory: the same logits, bit for bit,
-// as in memory (DESIGN, invariant 3), for dense layers and for mixtures.
+// as in memory (docs/architecture.md, invariant 3), for dense layers and for mixtures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

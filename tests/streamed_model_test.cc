@@ -1,6 +1,6 @@
 // A packed model of which only a part is in memory: the same logits, bit for bit, as in memory,
-// whatever the budget, the policy, the pipeline, the backend and the number of threads (DESIGN,
-// invariant 3); and what happens when its file changes.
+// whatever the budget, the policy, the pipeline, the backend and the number of threads
+// (docs/architecture.md, invariant 3); and what happens when its file changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

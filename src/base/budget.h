@@ -1,4 +1,4 @@
-// The ledger of large allocations (DESIGN section 5: the memory budget is a promise).
+// The ledger of large allocations (docs/architecture.md, "The budget is a promise").
 //
 // Every large buffer of a run is an entry with a name ("weights", "kv cache", "activations").
 // A budget may have a limit; a charge that would pass it is refused before anything is allocated.

@@ -1,4 +1,4 @@
-// How the ranges of a parallel section are handed out (M section 5.2): every worker begins with a
+// How the ranges of a parallel section are handed out (MNN §5.2): every worker begins with a
 // contiguous share in proportion to its measured speed and takes from its front; who has finished
 // takes from the back of whoever has most left. Pieces get smaller toward the end, so that no
 // worker waits long for another one's last.

@@ -11,7 +11,7 @@ namespace hearth {
 
 enum class CachePolicyKind : uint8_t {
   kLru,         // the least recently used goes
-  kTwoQueue,    // P2 section 4.2: a new entry is inactive until its second access
+  kTwoQueue,    // P2 §4.2: a new entry is inactive until its second access
   kS3Fifo,      // a small queue, a main one, and a memory of what left the small one
   kLfuDecay,    // the least often used goes; counts fade from token to token
   kLayerLfu,    // the same with a clock per layer: counts fade when their layer has its turn

@@ -1,4 +1,4 @@
-// A segment of the neuron cache (DESIGN section 6, P2 section 4.2): slots of one size, filled with
+// A segment of the neuron cache (P2 §4.2): slots of one size, filled with
 // what tokens used lately. It knows which key lies in which slot; it reads nothing and knows no
 // model. What is always resident (the pinned segment) does not belong here: it needs no look-up.
 //

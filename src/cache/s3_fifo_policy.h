@@ -1,4 +1,4 @@
-// S3-FIFO (Yang and others, SOSP 2023). Internal to src/cache.
+// S3-FIFO (Yang et al. 2023). Internal to src/cache.
 //
 // A new entry joins the head of *small*, a tenth of the slots; accesses only count (up to 3). What
 // reaches the tail of small moves to *main* if it was accessed there, else it is evicted and its

@@ -1,4 +1,4 @@
-// P2 section 4.2's two queues. Internal to src/cache.
+// P2 §4.2's two queues. Internal to src/cache.
 //
 // A new entry joins the head of *inactive*; a second access takes it to the head of *active*, and
 // so does every later one. Where active holds more than 90% of the slots, its tail goes to the head

@@ -1,4 +1,4 @@
-// The sliding window of LLM in a Flash (Alizadeh and others, 2023): what the last tokens used
+// The sliding window of LLM in a Flash (Alizadeh et al. 2023): what the last tokens used
 // stays, everything else goes, whether its slot is needed or not. Internal to src/cache.
 //
 // Where the window does not fit, what was not used for longest goes first. There to be compared

@@ -1,4 +1,4 @@
-// Which way an engine computes FFNs (DESIGN section 2).
+// Which way an engine computes FFNs.
 #pragma once
 
 #include <optional>

@@ -39,15 +39,18 @@ struct BundleMemory {
         rests(gates + tensor.neurons() * placement.gate_stride) {}
 
   RowsView Rows(const ResidentTensor& tensor, BundleRole role) const {
-    const bool is_gate = role == BundleRole::kGate;
-    return {.data = is_gate                     ? gates
-                    : role == BundleRole::kDown ? rests + placement.down_offset
-                                                : rests,
-            .dtype = placement.layout.Part(role).dtype,
-            .stride = is_gate ? placement.gate_stride : placement.rest_stride,
-            .cols = placement.hidden_size,
-            .rows = tensor.decl.rows,
-            .experts = tensor.decl.experts};
+    const BundleLayout& layout = placement.layout;
+    RowsView rows;
+    if (role == BundleRole::kGate) {
+      rows = RowsOfPart(layout, role, placement.hidden_size, tensor.decl.rows,
+                        gates - GateChecked(layout).offset, placement.gate_stride);
+    } else if (layout.FindPart(role) != nullptr) {
+      const size_t at = role == BundleRole::kDown ? placement.down_offset : 0;
+      rows = RowsOfPart(layout, role, placement.hidden_size, tensor.decl.rows,
+                        rests + at - layout.Part(role).offset, placement.rest_stride);
+    }
+    rows.experts = tensor.decl.experts;
+    return rows;
   }
 };
 
@@ -56,8 +59,8 @@ void PlaceBundles(const std::string& path, const LoadChunk& chunk,
   const ResidentTensor& tensor = *chunk.tensor;
   const BundleMemory to(tensor, memory);
   const BundleLayout& layout = to.placement.layout;
-  const BundlePart& gate = layout.Part(BundleRole::kGate);
-  const BundlePart& up = layout.Part(BundleRole::kUp);
+  const CheckedPart gate = GateChecked(layout);
+  const BundlePart* const up = layout.FindPart(BundleRole::kUp);
   const BundlePart& down = layout.Part(BundleRole::kDown);
   const uint64_t first = chunk.expert * static_cast<uint64_t>(tensor.decl.rows) + chunk.first_row;
   for (uint64_t i = 0; i < chunk.rows; ++i) {
@@ -70,7 +73,7 @@ void PlaceBundles(const std::string& path, const LoadChunk& chunk,
     const size_t neuron = first + i;
     std::byte* rest = to.rests + neuron * to.placement.rest_stride;
     std::memcpy(to.gates + neuron * to.placement.gate_stride, &bundle[gate.offset], gate.bytes);
-    std::memcpy(rest, &bundle[up.offset], up.bytes);
+    if (up != nullptr) std::memcpy(rest, &bundle[up->offset], up->bytes);
     std::memcpy(rest + to.placement.down_offset, &bundle[down.offset], down.bytes);
   }
 }

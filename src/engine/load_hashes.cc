@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "format/bundle_layout.h"
@@ -16,7 +17,9 @@ LoadHashes::LoadHashes(const GgufFile& file, const std::vector<ResidentTensor>& 
   if (!IsPacked(file.metadata())) return;
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < file.tensors().size(); ++i) places[file.tensors()[i].name] = i;
+  std::set<std::pair<const GgufTensor*, uint64_t>> seen;
   for (const ResidentTensor& tensor : tensors) {
+    if (!seen.emplace(tensor.stored, tensor.stored_begin()).second) repeated_.insert(&tensor);
     const auto stated = StatedTensorHash(file, places.at(tensor.stored->name));
     if (stated && !tensor.bundles) states_[tensor.stored].stated = *stated;
   }
@@ -25,7 +28,7 @@ LoadHashes::LoadHashes(const GgufFile& file, const std::vector<ResidentTensor>& 
 void LoadHashes::Add(const LoadChunk& chunk, std::span<const std::byte> stored) {
   const GgufTensor& tensor = *chunk.tensor->stored;
   const auto found = states_.find(&tensor);
-  if (found == states_.end()) return;
+  if (found == states_.end() || repeated_.count(chunk.tensor) != 0) return;
   State& state = found->second;
   {
     std::unique_lock lock(mutex_);

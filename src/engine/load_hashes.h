@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,8 @@ class LoadHashes {
   };
 
   const GgufFile& file_;
+  // Whose bytes another tensor of the plan has too: a norm of two blocks.
+  std::set<const ResidentTensor*> repeated_;
   std::map<const GgufTensor*, State> states_;
   std::mutex mutex_;
   std::condition_variable moved_on_;

@@ -101,6 +101,14 @@ ResidentTensor PlanBundles(const GgufFile& file, const ModelSpec& spec, int64_t 
   tensor.decl.name = BundleTensorName(layer);
   const uint64_t stride = file.GetTensor(tensor.decl.name).ne[0];
   const BundleLayout layout = ReadBundleLayout(file.metadata(), spec.hidden_size, stride);
+  const BundleKind kind = BundleKindOf(ffn);
+  if (layout.kind() != kind) {
+    const auto text = [](const BundleKind& k) {
+      return k.is_gated ? "gate, up and down" : k.has_bias ? "fc1, bias and fc2" : "fc1 and fc2";
+    };
+    throw Error(ErrorCode::kCorrupt, file.path(), std::string(kBundlePartsKey), text(kind),
+                text(layout.kind()));
+  }
   tensor.decl.cols = static_cast<int64_t>(stride);
   tensor.decl.rows = ffn.intermediate_size;
   tensor.decl.experts = std::max<int64_t>(ffn.num_experts, 1);
@@ -138,7 +146,9 @@ void RemoveTensors(LoadPlan& plan, const std::function<bool(const ResidentTensor
 void DescribeRows(const ResidentTensor& tensor, ModelWeights& weights) {
   const BundlePlacement& bundles = *tensor.bundles;
   const auto rows = [&](BundleRole role) {
-    return RowsView{.dtype = bundles.layout.Part(role).dtype,
+    const BundlePart* const part = bundles.layout.FindPart(role);
+    if (part == nullptr) return RowsView{};
+    return RowsView{.dtype = part->dtype,
                     .stride = bundles.layout.stride,
                     .cols = bundles.hidden_size,
                     .rows = tensor.decl.rows,
@@ -165,8 +175,8 @@ BundlePlacement::BundlePlacement(BundleLayout in_file, int64_t layer_index, int6
     : layout(std::move(in_file)),
       layer(layer_index),
       hidden_size(hidden),
-      gate_stride(AlignedBytes(layout.Part(BundleRole::kGate).bytes)),
-      down_offset(AlignedBytes(layout.Part(BundleRole::kUp).bytes)),
+      gate_stride(AlignedBytes(GateChecked(layout).bytes)),
+      down_offset(layout.kind().is_gated ? AlignedBytes(layout.Part(BundleRole::kUp).bytes) : 0),
       rest_stride(down_offset + AlignedBytes(layout.Part(BundleRole::kDown).bytes)) {}
 
 WeightView ResidentTensor::View(const std::byte* buffer) const {

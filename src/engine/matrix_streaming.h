@@ -1,5 +1,5 @@
 // How a model that is not packed and does not fit into its budget is held: which extents of its
-// FFNs' matrices stay in memory (DESIGN sections 4 to 6).
+// FFNs' matrices stay in memory.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // How a packed model that does not fit into its budget is held: which of its FFNs' neurons stay in
-// memory (DESIGN sections 5 to 7).
+// memory.
 #pragma once
 
 #include <cstdint>

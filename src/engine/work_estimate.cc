@@ -110,7 +110,7 @@ void AddNeurons(const ModelWeights& weights, const FfnActivity& ffn, Estimate& e
   }
   const LayerWeights& w = weights.main_layer();
   estimate.Rows(PassOp::kFfnGateUp, w.gate_rows, ffn.gate, all);
-  estimate.Rows(PassOp::kFfnGateUp, w.up_rows, ffn.up, all);
+  if (w.up_rows.rows > 0) estimate.Rows(PassOp::kFfnGateUp, w.up_rows, ffn.up, all);
   estimate.Rows(PassOp::kFfnDown, w.down_rows, ffn.down, all);
 }
 

@@ -16,12 +16,25 @@ namespace hearth {
 namespace {
 
 constexpr uint64_t kCheckBytes = 2 * sizeof(uint32_t);
-constexpr BundleRole kRoles[] = {BundleRole::kGate, BundleRole::kCheck, BundleRole::kUp,
-                                 BundleRole::kDown};
 
-std::string PartText(const BundlePart& part) {
+// What a role is called in bundles of gated FFNs and of those of two matrices; null where these
+// have no such part.
+struct RoleNames {
+  BundleRole role;
+  const char* gated;
+  const char* two_matrix;
+
+  const char* In(bool is_gated) const { return is_gated ? gated : two_matrix; }
+};
+constexpr RoleNames kRoles[] = {{BundleRole::kGate, "gate", "fc1"},
+                                {BundleRole::kBias, nullptr, "bias"},
+                                {BundleRole::kCheck, "check", "check"},
+                                {BundleRole::kUp, "up", nullptr},
+                                {BundleRole::kDown, "down", "fc2"}};
+
+std::string PartText(const BundleLayout& layout, const BundlePart& part) {
   const bool is_check = part.role == BundleRole::kCheck;
-  return fmt::format("{} {} {} {}", BundleRoleName(part.role),
+  return fmt::format("{} {} {} {}", layout.RoleName(part.role),
                      is_check ? "xxh32" : NameOf(part.dtype), part.offset, part.bytes);
 }
 
@@ -43,7 +56,7 @@ std::optional<uint64_t> ParseNumber(std::string_view word) {
 // Reads what PartText writes.
 class PartReader {
  public:
-  explicit PartReader(const std::string& file) : file_(file) {}
+  PartReader(const std::string& file, bool is_gated) : file_(file), is_gated_(is_gated) {}
 
   BundlePart Read(const std::string& text) const {
     std::string_view rest = text;
@@ -54,12 +67,17 @@ class PartReader {
                   "'" + Printable(text) + "'");
     }
     BundlePart part{.offset = *offset, .bytes = *bytes};
-    const auto found = std::find_if(std::begin(kRoles), std::end(kRoles),
-                                    [&](BundleRole r) { return role == BundleRoleName(r); });
+    const auto found = std::find_if(std::begin(kRoles), std::end(kRoles), [&](const RoleNames& r) {
+      return r.In(is_gated_) != nullptr && role == r.In(is_gated_);
+    });
     if (found == std::end(kRoles)) throw Unknown("role", role);
-    part.role = *found;
+    part.role = found->role;
     if (part.role == BundleRole::kCheck) {
       if (type != "xxh32") throw Unknown("check", type);
+      return part;
+    }
+    if (part.role == BundleRole::kBias) {
+      if (type != NameOf(DType::kF32)) throw Unknown("type of a bias", type);
       return part;
     }
     const std::optional<DType> dtype = DTypeFromName(type);
@@ -75,14 +93,26 @@ class PartReader {
   }
 
   const std::string& file_;
+  const bool is_gated_;
 };
 
 uint64_t BytesOf(const BundlePart& part, int64_t hidden) {
-  return part.role == BundleRole::kCheck ? kCheckBytes : BundleRowBytes(part.dtype, hidden);
+  if (part.role == BundleRole::kCheck) return kCheckBytes;
+  return part.role == BundleRole::kBias ? sizeof(float) : BundleRowBytes(part.dtype, hidden);
+}
+
+bool IsInFront(BundleRole role) { return role != BundleRole::kUp && role != BundleRole::kDown; }
+
+// All from the first byte of one part to the last of the other, which may be null.
+CheckedPart Both(const BundlePart& one, const BundlePart* other) {
+  if (other == nullptr) return {one.offset, one.bytes};
+  const uint64_t begin = std::min(one.offset, other->offset);
+  return {begin, std::max(one.offset + one.bytes, other->offset + other->bytes) - begin};
 }
 
 // Throws unless the layout is one that readers may rely on.
-void CheckLayout(const BundleLayout& layout, int64_t hidden, const std::string& file) {
+void CheckLayout(const BundleLayout& layout, bool is_gated, int64_t hidden,
+                 const std::string& file) {
   const auto refuse = [&](const std::string& what, const std::string& expected,
                           const std::string& found) {
     throw Error(ErrorCode::kCorrupt, file, what, expected, found);
@@ -94,21 +124,21 @@ void CheckLayout(const BundleLayout& layout, int64_t hidden, const std::string& 
     refuse(std::string(kBundleSplitKey), "a multiple of 512 inside the bundle",
            std::to_string(layout.split));
   }
-  for (const BundleRole role : kRoles) {
+  for (const RoleNames& names : kRoles) {
+    if (names.In(is_gated) == nullptr) continue;
     const auto count = std::count_if(layout.parts.begin(), layout.parts.end(),
-                                     [&](const BundlePart& p) { return p.role == role; });
-    if (count != 1) {
-      refuse(fmt::format("{}: parts with role {}", kBundlePartsKey, BundleRoleName(role)), "1",
-             std::to_string(count));
-    }
+                                     [&](const BundlePart& p) { return p.role == names.role; });
+    if (count == 1 || (count == 0 && names.role == BundleRole::kBias)) continue;
+    refuse(fmt::format("{}: parts with role {}", kBundlePartsKey, names.In(is_gated)), "1",
+           std::to_string(count));
   }
   uint64_t free_from = 0;
   for (const BundlePart& part : layout.parts) {
-    const std::string name = fmt::format("part {} of a bundle", BundleRoleName(part.role));
+    const std::string name = fmt::format("part {} of a bundle", layout.RoleName(part.role));
     if (part.bytes != BytesOf(part, hidden)) {
       refuse(name, fmt::format("{} bytes", BytesOf(part, hidden)), std::to_string(part.bytes));
     }
-    const bool in_front = part.role == BundleRole::kGate || part.role == BundleRole::kCheck;
+    const bool in_front = IsInFront(part.role);
     const uint64_t begin = std::max(free_from, in_front ? 0 : layout.split);
     const uint64_t end = in_front ? layout.split : layout.stride;
     if (part.offset < begin || part.offset > end || part.bytes > end - part.offset) {
@@ -117,30 +147,38 @@ void CheckLayout(const BundleLayout& layout, int64_t hidden, const std::string& 
     }
     free_from = part.offset + part.bytes;
   }
+  const CheckedPart gate = GateChecked(layout);
+  const BundlePart& check = layout.Part(BundleRole::kCheck);
+  if (check.offset >= gate.offset && check.offset < gate.offset + gate.bytes) {
+    refuse("part check of a bundle", "outside of what it checks", "between fc1 and bias");
+  }
 }
 
 }  // namespace
 
-const char* BundleRoleName(BundleRole role) {
-  switch (role) {
-    case BundleRole::kGate:
-      return "gate";
-    case BundleRole::kUp:
-      return "up";
-    case BundleRole::kDown:
-      return "down";
-    case BundleRole::kCheck:
-      return "check";
+BundleKind BundleLayout::kind() const {
+  return {.is_gated = FindPart(BundleRole::kUp) != nullptr,
+          .has_bias = FindPart(BundleRole::kBias) != nullptr};
+}
+
+const BundlePart* BundleLayout::FindPart(BundleRole role) const {
+  for (const BundlePart& part : parts) {
+    if (part.role == role) return &part;
   }
-  return "";
+  return nullptr;
 }
 
 const BundlePart& BundleLayout::Part(BundleRole role) const {
-  for (const BundlePart& part : parts) {
-    if (part.role == role) return part;
-  }
+  if (const BundlePart* part = FindPart(role)) return *part;
   throw Error(ErrorCode::kInternal, "BundleLayout",
-              fmt::format("no part '{}'", BundleRoleName(role)));
+              fmt::format("no part of role {}", static_cast<int>(role)));
+}
+
+const char* BundleLayout::RoleName(BundleRole role) const {
+  for (const RoleNames& names : kRoles) {
+    if (names.role == role) return names.In(kind().is_gated);
+  }
+  return nullptr;
 }
 
 bool CanBundle(DType dtype) { return IsRowType(dtype); }
@@ -150,15 +188,22 @@ uint64_t BundleRowBytes(DType dtype, int64_t hidden) {
   return RowBytes(dtype, static_cast<size_t>(hidden));
 }
 
-BundleLayout MakeBundleLayout(DType dtype, int64_t hidden) {
+BundleLayout MakeBundleLayout(DType dtype, int64_t hidden, const BundleKind& kind) {
   const uint64_t row = BundleRowBytes(dtype, hidden);
-  const uint64_t split = RoundUp<uint64_t>(row + kCheckBytes, kBundleAlignment);
-  return {.parts = {{BundleRole::kGate, dtype, 0, row},
-                    {BundleRole::kCheck, DType::kF32, row, kCheckBytes},
-                    {BundleRole::kUp, dtype, split, row},
-                    {BundleRole::kDown, dtype, split + row, row}},
-          .split = split,
-          .stride = RoundUp<uint64_t>(split + 2 * row, kBundleAlignment)};
+  BundleLayout layout;
+  uint64_t end = 0;
+  const auto add = [&](BundleRole role, DType type, uint64_t bytes) {
+    layout.parts.push_back({role, type, end, bytes});
+    end += bytes;
+  };
+  add(BundleRole::kGate, dtype, row);
+  if (kind.has_bias) add(BundleRole::kBias, DType::kF32, sizeof(float));
+  add(BundleRole::kCheck, DType::kF32, kCheckBytes);
+  layout.split = end = RoundUp<uint64_t>(end, kBundleAlignment);
+  if (kind.is_gated) add(BundleRole::kUp, dtype, row);
+  add(BundleRole::kDown, dtype, row);
+  layout.stride = RoundUp<uint64_t>(end, kBundleAlignment);
+  return layout;
 }
 
 bool IsPacked(const GgufMetadata& metadata) { return metadata.Has(kFormatVersionKey); }
@@ -175,10 +220,14 @@ BundleLayout ReadBundleLayout(const GgufMetadata& metadata, int64_t hidden, uint
     throw Error(ErrorCode::kNotFound, file, fmt::format("{} is missing", kBundlePartsKey));
   }
   BundleLayout layout{.split = metadata.GetUint(kBundleSplitKey), .stride = stride};
-  for (const std::string& text : *parts) layout.parts.push_back(PartReader(file).Read(text));
+  const bool is_gated = std::none_of(parts->begin(), parts->end(), [](const std::string& text) {
+    return text.starts_with("fc1 ");
+  });
+  const PartReader reader(file, is_gated);
+  for (const std::string& text : *parts) layout.parts.push_back(reader.Read(text));
   std::sort(layout.parts.begin(), layout.parts.end(),
             [](const BundlePart& a, const BundlePart& b) { return a.offset < b.offset; });
-  CheckLayout(layout, hidden, file);
+  CheckLayout(layout, is_gated, hidden, file);
   return layout;
 }
 
@@ -187,7 +236,7 @@ void WriteBundleLayout(const BundleLayout& layout, GgufMetadata* metadata) {
   metadata->SetUint32(kFormatVersionKey, kPackedFormatVersion);
   metadata->SetUint64(kBundleSplitKey, layout.split);
   std::vector<std::string> parts;
-  for (const BundlePart& part : layout.parts) parts.push_back(PartText(part));
+  for (const BundlePart& part : layout.parts) parts.push_back(PartText(layout, part));
   metadata->SetStrings(kBundlePartsKey, std::move(parts));
 }
 
@@ -195,16 +244,26 @@ std::string BundleTensorName(int64_t layer) { return fmt::format("blk.{}.ffn_bun
 std::string BundleOrderName(int64_t layer) { return fmt::format("blk.{}.ffn_order", layer); }
 std::string BundleRateName(int64_t layer) { return fmt::format("blk.{}.ffn_rate", layer); }
 
+RowsView RowsOfPart(const BundleLayout& layout, BundleRole role, int64_t hidden, int64_t count,
+                    const std::byte* bundle, size_t stride) {
+  const BundlePart* const part = layout.FindPart(role);
+  if (part == nullptr) return {};
+  RowsView rows{.data = bundle + part->offset,
+                .dtype = part->dtype,
+                .stride = stride,
+                .cols = hidden,
+                .rows = count};
+  const BundlePart* const bias = layout.FindPart(BundleRole::kBias);
+  if (role == BundleRole::kGate && bias != nullptr) rows.biases = bundle + bias->offset;
+  return rows;
+}
+
 CheckedPart GateChecked(const BundleLayout& layout) {
-  const BundlePart& gate = layout.Part(BundleRole::kGate);
-  return {gate.offset, gate.bytes};
+  return Both(layout.Part(BundleRole::kGate), layout.FindPart(BundleRole::kBias));
 }
 
 CheckedPart RestChecked(const BundleLayout& layout) {
-  const BundlePart& up = layout.Part(BundleRole::kUp);
-  const BundlePart& down = layout.Part(BundleRole::kDown);
-  const uint64_t begin = std::min(up.offset, down.offset);
-  return {begin, std::max(up.offset + up.bytes, down.offset + down.bytes) - begin};
+  return Both(layout.Part(BundleRole::kDown), layout.FindPart(BundleRole::kUp));
 }
 
 uint32_t GateCheckOf(const BundleLayout& layout, std::span<const std::byte> bundle) {

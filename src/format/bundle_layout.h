@@ -3,8 +3,9 @@
 // the only place in code that knows them.
 //
 // A bundle holds one neuron: its rows of gate and up and its column of down (as a row), each in row
-// groups (tensor/row_groups.h). The gate part can be read alone, and so can the rest: both begin on
-// a multiple of 512 bytes.
+// groups (tensor/row_groups.h); or, of an FFN of two matrices, its row of the first, its bias and
+// its column of the second. What decides whether the neuron fires can be read alone, and so can the
+// rest: both begin on a multiple of 512 bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 
 #include "format/gguf.h"
 #include "tensor/dtype.h"
+#include "tensor/view.h"
 
 namespace hearth {
 
@@ -28,25 +30,37 @@ inline constexpr std::string_view kFormatVersionKey = "hearth.format_version";
 inline constexpr std::string_view kBundlePartsKey = "hearth.bundle.parts";
 inline constexpr std::string_view kBundleSplitKey = "hearth.bundle.split";
 
-enum class BundleRole : uint8_t { kGate, kUp, kDown, kCheck };
-const char* BundleRoleName(BundleRole role);  // "gate", "up", "down", "check"
+// kGate and kDown of an FFN of two matrices are its first and its second one.
+enum class BundleRole : uint8_t { kGate, kBias, kUp, kDown, kCheck };
 
-// A run of bytes of every bundle. Weights are rows of `hidden` weights; a check is two u32.
+// A run of bytes of every bundle. Weights are rows of `hidden` weights; a bias is a float, a check
+// two u32.
 struct BundlePart {
   BundleRole role = BundleRole::kGate;
-  DType dtype = DType::kF32;  // of weights
+  DType dtype = DType::kF32;  // of weights, and of a bias
   uint64_t offset = 0;        // from the start of the bundle
   uint64_t bytes = 0;
 
   bool operator==(const BundlePart&) const = default;
 };
 
+// What the FFNs of a model have.
+struct BundleKind {
+  bool is_gated = true;   // gate, up and down; else two matrices
+  bool has_bias = false;  // of the first of two matrices
+
+  bool operator==(const BundleKind&) const = default;
+};
+
 struct BundleLayout {
-  std::vector<BundlePart> parts;  // in ascending offset; one of each role
-  uint64_t split = 0;             // where up and down begin; gate and check end before
+  std::vector<BundlePart> parts;  // in ascending offset; at most one of each role
+  uint64_t split = 0;             // where up and down begin; gate, bias and check end before
   uint64_t stride = 0;            // from one bundle to the next
 
-  const BundlePart& Part(BundleRole role) const;
+  BundleKind kind() const;
+  const BundlePart* FindPart(BundleRole role) const;  // null where there is none
+  const BundlePart& Part(BundleRole role) const;      // throws Error(kInternal) there
+  const char* RoleName(BundleRole role) const;        // as a file says it: "gate", or "fc1"
   bool operator==(const BundleLayout&) const = default;
 };
 
@@ -57,16 +71,17 @@ bool CanBundle(DType dtype);
 // of 32.
 uint64_t BundleRowBytes(DType dtype, int64_t hidden);
 
-// The layout that Hearth writes: gate, check, zeros to the split, up, down, zeros to the stride.
-BundleLayout MakeBundleLayout(DType dtype, int64_t hidden);
+// The layout that Hearth writes: gate, bias, check, zeros to the split, up, down, zeros to the
+// stride.
+BundleLayout MakeBundleLayout(DType dtype, int64_t hidden, const BundleKind& kind = {});
 
 // True where the file says that it is packed.
 bool IsPacked(const GgufMetadata& metadata);
 
-// What the metadata says, checked for a model of this hidden size: every part once, inside its half
-// and the stride, apart from the others, and as long as its type asks. `stride` is that of the
-// bundle tensors (ne[0]). Throws Error(kCorrupt), or Error(kUnsupported) for a version, type or
-// role that this program does not know.
+// What the metadata says, checked for a model of this hidden size: every part of its kind once,
+// inside its half and the stride, apart from the others, and as long as its type asks. `stride` is
+// that of the bundle tensors (ne[0]). Throws Error(kCorrupt), or Error(kUnsupported) for a version,
+// type or role that this program does not know.
 BundleLayout ReadBundleLayout(const GgufMetadata& metadata, int64_t hidden, uint64_t stride);
 
 // Sets the keys above.
@@ -78,8 +93,14 @@ std::string BundleTensorName(int64_t layer);
 std::string BundleOrderName(int64_t layer);
 std::string BundleRateName(int64_t layer);
 
-// The bytes of a bundle that its two checks are of: the gate's, and all from up's first to down's
-// last.
+// The rows of a part of `count` neurons that lie `stride` bytes apart, with their biases where they
+// are gates: in bundles, or copies of a run of their bytes. `bundle` is where the first byte of the
+// first bundle is or would be. Without data where bundles have no such part.
+RowsView RowsOfPart(const BundleLayout& layout, BundleRole role, int64_t hidden, int64_t count,
+                    const std::byte* bundle, size_t stride);
+
+// The bytes of a bundle that its two checks are of: all from the first of gate and bias to their
+// last, and likewise of up and down.
 struct CheckedPart {
   uint64_t offset;  // in the bundle
   uint64_t bytes;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// FORMATS.md draws these two.
+// docs/formats/bundle.md draws these two.
 TEST(BundleLayoutTest, MatchesTheDrawings) {
   const BundleLayout wide = MakeBundleLayout(DType::kQ4_0, 4096);
   EXPECT_EQ(wide.split, 2560u);
@@ -30,10 +31,52 @@ TEST(BundleLayoutTest, MatchesTheDrawings) {
   EXPECT_EQ(MakeBundleLayout(DType::kF16, 4096).stride, 25088u);
 }
 
+constexpr BundleKind kKinds[] = {{}, {.is_gated = false}, {.is_gated = false, .has_bias = true}};
+
+// docs/formats/bundle.md draws it.
+TEST(BundleLayoutTest, OfTwoMatricesHasABiasAndNoUp) {
+  const BundleLayout opt =
+      MakeBundleLayout(DType::kQ4_0, 4096, {.is_gated = false, .has_bias = true});
+  EXPECT_EQ(opt.Part(BundleRole::kBias), (BundlePart{BundleRole::kBias, DType::kF32, 2304, 4}));
+  EXPECT_EQ(opt.Part(BundleRole::kCheck).offset, 2308u);
+  EXPECT_EQ(opt.split, 2560u);
+  EXPECT_EQ(opt.Part(BundleRole::kDown).offset, 2560u);
+  EXPECT_EQ(opt.stride, 5120u);
+  GgufMetadata metadata("m.gguf");
+  WriteBundleLayout(opt, &metadata);
+  EXPECT_EQ(*metadata.FindStrings(kBundlePartsKey),
+            (std::vector<std::string>{"fc1 Q4_0 0 2304", "bias F32 2304 4", "check xxh32 2308 8",
+                                      "fc2 Q4_0 2560 2304"}));
+}
+
+TEST(BundleLayoutTest, RowsOfPartAreInEveryBundle) {
+  for (const BundleKind& kind : kKinds) {
+    const BundleLayout layout = MakeBundleLayout(DType::kF16, 32, kind);
+    std::vector<std::byte> bundles(3 * layout.stride);
+    const float bias = -2.5f;
+    if (kind.has_bias) {
+      std::memcpy(&bundles[2 * layout.stride + layout.Part(BundleRole::kBias).offset], &bias, 4);
+    }
+    const auto rows = [&](BundleRole role) {
+      return RowsOfPart(layout, role, 32, 3, bundles.data(), layout.stride);
+    };
+    EXPECT_EQ(rows(BundleRole::kGate).data, bundles.data());
+    EXPECT_EQ(rows(BundleRole::kUp).empty(), !kind.is_gated);
+    EXPECT_EQ(rows(BundleRole::kDown).data, bundles.data() + layout.Part(BundleRole::kDown).offset);
+    EXPECT_EQ(rows(BundleRole::kDown).biases, nullptr);
+    EXPECT_EQ(rows(BundleRole::kGate).biases != nullptr, kind.has_bias);
+    if (kind.has_bias) {
+      EXPECT_EQ(rows(BundleRole::kGate).Bias(2), bias);
+    }
+  }
+}
+
 TEST(BundleLayoutTest, IsReadBackForEverySizeAndType) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
     for (int64_t hidden = 32; hidden <= 2048; hidden += 96) {
-      const BundleLayout layout = MakeBundleLayout(dtype, hidden);
+      const BundleKind& kind = kKinds[hidden / 32 % 3];
+      const BundleLayout layout = MakeBundleLayout(dtype, hidden, kind);
+      EXPECT_EQ(layout.kind(), kind);
       GgufMetadata metadata("m.gguf");
       EXPECT_FALSE(IsPacked(metadata));
       WriteBundleLayout(layout, &metadata);
@@ -44,8 +87,8 @@ TEST(BundleLayoutTest, IsReadBackForEverySizeAndType) {
 }
 
 TEST(BundleLayoutTest, EveryAlteredByteOfWeightsOrChecksIsNoticed) {
-  for (const int64_t hidden : {32, 160, 512}) {
-    const BundleLayout layout = MakeBundleLayout(DType::kQ4_1, hidden);
+  for (const int64_t hidden : {32, 96, 160, 512}) {
+    const BundleLayout layout = MakeBundleLayout(DType::kQ4_1, hidden, kKinds[hidden / 32 % 3]);
     std::vector<std::byte> bundle(layout.stride);
     std::mt19937 random(7);
     for (std::byte& b : bundle) b = static_cast<std::byte>(random());
@@ -116,9 +159,31 @@ const LayoutRefusal kLayoutRefusals[] = {
      .parts = Parts("gate Q8_0 99999999999999999999 136"),
      .says = "role type offset bytes"},
     {.name = "Role",
+     .parts = Parts("fc3 Q8_0 0 136"),
+     .code = ErrorCode::kUnsupported,
+     .says = "unknown role 'fc3'"},
+    {.name = "BothKinds",
      .parts = Parts("fc1 Q8_0 0 136"),
      .code = ErrorCode::kUnsupported,
-     .says = "unknown role 'fc1'"},
+     .says = "unknown role 'up'"},
+    {.name = "BiasOfGate",
+     .parts = {"gate Q8_0 0 136", "bias F32 136 4", "check xxh32 140 8", "up Q8_0 512 136",
+               "down Q8_0 648 136"},
+     .code = ErrorCode::kUnsupported,
+     .says = "unknown role 'bias'"},
+    {.name = "TwoMatricesOneMissing",
+     .parts = {"fc1 Q8_0 0 136", "check xxh32 136 8"},
+     .says = "role fc2: expected 1, found 0"},
+    {.name = "TypeOfBias",
+     .parts = {"fc1 Q8_0 0 136", "bias F16 136 2", "check xxh32 138 8", "fc2 Q8_0 512 136"},
+     .code = ErrorCode::kUnsupported,
+     .says = "unknown type of a bias 'F16'"},
+    {.name = "CheckInsideOfWhatItChecks",
+     .parts = {"fc1 Q8_0 0 136", "check xxh32 136 8", "bias F32 144 4", "fc2 Q8_0 512 136"},
+     .says = "part check of a bundle"},
+    {.name = "BiasAfterTheSplit",
+     .parts = {"fc1 Q8_0 0 136", "check xxh32 136 8", "fc2 Q8_0 512 136", "bias F32 648 4"},
+     .says = "part bias of a bundle"},
     {.name = "Type",
      .parts = Parts("gate Q6_K 0 136"),
      .code = ErrorCode::kUnsupported,

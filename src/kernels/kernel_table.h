@@ -22,7 +22,7 @@
 namespace hearth::kernels {
 
 // 32 activations quantized to int8 (symmetric, scale = max|x| / 127), the right-hand operand of
-// quantized weights (M section 5.1: W4A8, W8A8).
+// quantized weights (MNN §5.1: W4A8, W8A8).
 struct BlockQ8 {
   float scale;
   // -8 times the sum of the codes: what integer sums start from to take off the offset of Q4_0's
@@ -334,7 +334,7 @@ struct KernelTable {
   MatMulFn matmul[kNumDTypes];
   TileMatMulFn matmul_tiles[kNumDTypes];
   int64_t panel_tokens;  // tokens whose activations matmul_tiles wants next to each other
-  // With those tokens (e_p of M section 5.1): the rows whose sums matmul_tiles keeps in registers
+  // With those tokens (e_p of MNN §5.1): the rows whose sums matmul_tiles keeps in registers
   // meanwhile (h_p), and the columns that one instruction adds up (l_p). To be shown.
   int64_t tile_rows;
   int64_t tile_columns;

@@ -1,4 +1,4 @@
-// KV pages and the sequences that share them (FORMATS.md, "KV cache").
+// KV pages and the sequences that share them (docs/formats/kv.md).
 //
 // A KvPool owns the memory of a fixed number of pages, reserved and counted in the budget when it
 // is made, so that a running sequence never fails for lack of memory it was promised. A KvSequence

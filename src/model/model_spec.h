@@ -138,7 +138,7 @@ bool HasEqualFfns(const ModelSpec& spec);
 std::vector<RopeSpec> RopesOf(const ModelSpec& spec);
 
 // Makes the FFNs of a SiLU model leave out neurons whose |silu(gate)| is at most its layer's
-// threshold (P1 section 8.4). Throws Error(kInvalidArgument) for a model with another activation,
+// threshold (P1 §8.4). Throws Error(kInvalidArgument) for a model with another activation,
 // and unless there is one threshold per layer, each finite and not negative.
 void ThresholdSilu(std::span<const float> thresholds, ModelSpec* spec);
 

@@ -123,8 +123,10 @@ void DeclareFfn(const LayerSpec& layer, int64_t hidden, FfnStorage storage, Laye
   if (spec.router_bias) declare.Vector("ffn_gate_inp", ".bias", spec.num_experts, &w.router_bias);
   if (spec.choice_bias) declare.Vector("exp_probs_b", ".bias", spec.num_experts, &w.choice_bias);
   DeclareSharedExpert(spec, hidden, w, declare);
-  if (storage == FfnStorage::kBundles) return;
   const int64_t experts = is_mixture ? spec.num_experts : 1;
+  const char* const down = is_mixture ? "ffn_down_exps" : "ffn_down";
+  if (spec.bias) declare.Vector(down, ".bias", hidden, &w.ffn_down_bias, {}, experts);
+  if (storage == FfnStorage::kBundles) return;
   const char* const fused = is_mixture ? "ffn_gate_up_exps" : "ffn_up";
   const Part gate = spec.fused_gate_up ? Part{0, 2 * ffn} : Part{};
   const Part up = spec.fused_gate_up ? Part{ffn, 2 * ffn} : Part{};
@@ -136,7 +138,6 @@ void DeclareFfn(const LayerSpec& layer, int64_t hidden, FfnStorage storage, Laye
     declare.Matrix(stored("ffn_gate", "ffn_gate_exps"), hidden, ffn, &w.ffn_gate, experts, gate);
   }
   declare.Matrix(stored("ffn_up", "ffn_up_exps"), hidden, ffn, &w.ffn_up, experts, up);
-  const char* const down = is_mixture ? "ffn_down_exps" : "ffn_down";
   declare.Matrix(down, ffn, hidden, &w.ffn_down, experts);
   if (!spec.bias) return;
   if (is_gated) {
@@ -144,7 +145,6 @@ void DeclareFfn(const LayerSpec& layer, int64_t hidden, FfnStorage storage, Laye
                    experts);
   }
   declare.Vector(stored("ffn_up", "ffn_up_exps"), ".bias", ffn, &w.ffn_up_bias, up, experts);
-  declare.Vector(down, ".bias", hidden, &w.ffn_down_bias, {}, experts);
 }
 
 // The factors that the model's rotary embeddings divide frequencies by.
@@ -167,6 +167,11 @@ void DeclareRopeFactors(const ModelSpec& spec, ModelWeights& w, std::vector<Weig
 }
 
 }  // namespace
+
+BundleKind BundleKindOf(const FfnSpec& ffn) {
+  const bool is_gated = ffn.kind == FfnKind::kGated;
+  return {.is_gated = is_gated, .has_bias = !is_gated && ffn.bias};
+}
 
 std::vector<WeightDecl> DeclareWeights(const ModelSpec& spec, ModelWeights& weights,
                                        FfnStorage ffn) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "format/bundle_layout.h"
 #include "format/gguf.h"
 #include "model/model_spec.h"
 #include "tensor/view.h"
@@ -42,8 +43,9 @@ struct LayerWeights {
   WeightView shared_gate;      // [shared intermediate][hidden]; GGUF ffn_gate_shexp
   WeightView shared_up;        // [shared intermediate][hidden]
   WeightView shared_down;      // [hidden][shared intermediate]
-  // An FFN is three matrices, or, in a packed file, rows of single neurons (FORMATS.md); these have
-  // types and shapes but no data where the FFNs are not all in memory (pipeline/streamed_ffns.h).
+  // An FFN is three matrices, or two (up and down), or, in a packed file, rows of single neurons
+  // (docs/formats/bundle.md), where the first of two matrices is the gate; these have types and
+  // shapes but no data where the FFNs are not all in memory (pipeline/streamed_ffns.h).
   WeightView ffn_gate;                    // [experts or 1][intermediate][hidden]
   WeightView ffn_up;                      // [experts or 1][intermediate][hidden]
   WeightView ffn_down;                    // [experts or 1][hidden][intermediate]
@@ -93,6 +95,9 @@ struct WeightDecl {
   bool is_embedding = false;   // only looked up by row, never multiplied
   WeightView* slot = nullptr;  // where the loader puts it
 };
+
+// What bundles of these FFNs have.
+BundleKind BundleKindOf(const FfnSpec& ffn);
 
 // How a file holds FFNs: as matrices, or as bundles, which are no matrices and not declared here.
 enum class FfnStorage : uint8_t { kMatrices, kBundles };

@@ -1,6 +1,6 @@
 #include "ops/neuron_cluster.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "tensor/row_groups.h"
 
@@ -22,7 +22,7 @@ void MultiplyRows(const kernels::KernelTable& table, const RowsView& rows, const
 
 NeuronInput PrepareInput(const kernels::KernelTable& table, const FfnNeurons& ffn, const float* x,
                          kernels::GroupQ8* groups) noexcept {
-  if (HasRowGroups(ffn.gate.dtype) || HasRowGroups(ffn.up.dtype)) {
+  if (HasRowGroups(ffn.gate.dtype) || (ffn.is_gated() && HasRowGroups(ffn.up.dtype))) {
     table.quantize_q8_groups(x, ffn.gate.cols, groups);
   }
   return {x, groups};
@@ -32,6 +32,8 @@ void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
                    const NeuronInput& input, const int32_t* rows, int64_t count,
                    float* gate) noexcept {
   MultiplyRows(table, gates, input, rows, count, gate);
+  if (gates.biases == nullptr) return;
+  for (int64_t i = 0; i < count; ++i) gate[i] += gates.Bias(rows[i]);
 }
 
 int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent, const int32_t* rows,
@@ -47,7 +49,11 @@ ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons&
   float* gate = cluster.gate;
   int32_t* neurons = cluster.fired;
   const int64_t fired = PackFired(table, silent, cluster.rows, gate, cluster.count, neurons, gate);
-  MultiplyRows(table, ffn.up, input, neurons, fired, cluster.up);
+  if (ffn.is_gated()) {
+    MultiplyRows(table, ffn.up, input, neurons, fired, cluster.up);
+  } else {
+    std::fill_n(cluster.up, fired, 1.0f);
+  }
   float* factors = cluster.factors;
   table.ffn_activation[static_cast<size_t>(ffn.activation)](gate, cluster.up, fired, ffn.threshold,
                                                             factors);

@@ -1,4 +1,4 @@
-// What a thread computes of an FFN for one token: the products of a few neurons (P1 section 5.4).
+// What a thread computes of an FFN for one token: the products of a few neurons (P1 §5.4).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct NeuronCluster {
 };
 
 struct ClusterCounts {
-  int64_t fired = 0;   // up rows multiplied
+  int64_t fired = 0;   // up rows multiplied, where there are any
   int64_t active = 0;  // entries of active and factors
 };
 
@@ -42,7 +42,7 @@ ClusterCounts ComputeCluster(const kernels::KernelTable& table, const FfnNeurons
                              const NeuronInput& input, const SilentGates* silent,
                              const NeuronCluster& cluster) noexcept;
 
-// Its two parts. gate[i] = the product of row rows[i] with the token.
+// Its two parts. gate[i] = the product of row rows[i] with the token, plus the row's bias.
 void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
                    const NeuronInput& input, const int32_t* rows, int64_t count,
                    float* gate) noexcept;

@@ -15,7 +15,7 @@ namespace hearth {
 bool IsWeightType(DType stored);
 
 // The type that a matrix of this stored type has in memory: itself where a kernel takes it. Where
-// FORMATS.md leaves a choice (4-bit types without a kernel: Q4_1 or Q8_0), the smaller one unless
+// there is a choice (4-bit types without a kernel: Q4_1 or Q8_0), the smaller one unless
 // its error on `sample` (some rows of the matrix, `cols` weights each) is over 1% of the weights'
 // root mean square. Throws Error(kUnsupported) for types that are no weights (I8, F64, ...).
 DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols);

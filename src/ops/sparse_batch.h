@@ -1,11 +1,11 @@
 // An FFN by single neurons for a few tokens that are decoded together, one of each of some
-// sequences (P1 section 8.2).
+// sequences (P1 §8.2).
 //
 // Every token lists neurons of its own, or all. A neuron that several of them list comes from
 // memory once: token after token meets some neurons while a core's cache holds them. A token's
 // result is, bit for bit, what SparseFfn gives it alone: its products
 // depend on nothing but the row and the token, and down rows are added in ascending order of
-// neurons (FORMATS.md, "One order of addition").
+// neurons (docs/architecture.md, "One order of addition").
 #pragma once
 
 #include <array>

@@ -27,10 +27,11 @@ class SparseBatchTest : public ::testing::Test {
   void MakeFfn(DType dtype, FfnActivation activation) {
     hidden_ = 32 * Pick(1, 40);
     neurons_ = Pick(1, 200);
-    gate_.emplace(dtype, hidden_, neurons_, random_);
+    const bool is_gated = Pick(0, 2) > 0;  // else of two matrices, with biases
+    gate_.emplace(dtype, hidden_, neurons_, random_, !is_gated);
     up_.emplace(dtype, hidden_, neurons_, random_);
     down_.emplace(dtype, hidden_, neurons_, random_);
-    ffn_ = {gate_->view, up_->view, down_->view, activation, 0.1f};
+    ffn_ = {gate_->view, is_gated ? up_->view : RowsView{}, down_->view, activation, 0.1f};
   }
 
   // Tokens, a little apart, and what each lists: nothing, some or all.

@@ -31,6 +31,7 @@ void CheckNeurons(const FfnNeurons& ffn, int64_t max_hidden, int64_t max_neurons
     throw Error(ErrorCode::kInternal, "FfnNeurons", "rows that lie anywhere");
   }
   for (const RowsView* view : {&ffn.gate, &ffn.up, &ffn.down}) {
+    if (view == &ffn.up && !ffn.is_gated()) continue;
     if (view->rows != ffn.gate.rows || view->cols != ffn.gate.cols || view->cols % 32 != 0 ||
         view->cols > max_hidden || view->rows > max_neurons || !IsRowType(view->dtype)) {
       throw Error(ErrorCode::kInternal, "FfnNeurons", "rows of neurons that do not fit");

@@ -1,12 +1,12 @@
-// An FFN by single neurons, for one token at a time (P1 section 5.4): the neuron-aware operators
+// An FFN by single neurons, for one token at a time (P1 §5.4): the neuron-aware operators
 // that decoding uses. Gate and up rows of listed neurons are multiplied with the token; down rows
 // of those that are active are scaled and added.
 //
 // Two sections of the team: one over neurons (gate, and up where the gate fires), one over columns
 // of the output. Nothing is locked on the way. A neuron's products do not depend on who computes
-// them, and down rows are added in ascending order of neurons in every column (FORMATS.md, "One
-// order of addition"), so that the bits are the same for every number of threads, and the same
-// whether an inactive neuron was skipped or computed.
+// them, and down rows are added in ascending order of neurons in every column
+// (docs/architecture.md, "One order of addition"), so that the bits are the same for every number
+// of threads, and the same whether an inactive neuron was skipped or computed.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,19 @@
 
 namespace hearth {
 
-// The neurons of one FFN; rows of the three views with the same number belong together.
+// The neurons of one FFN; rows of the three views with the same number belong together. An FFN of
+// two matrices has no up: its neurons hand act(gate) to down.
 struct FfnNeurons {
-  RowsView gate;  // [neurons][hidden]
-  RowsView up;    // [neurons][hidden]
+  RowsView gate;  // [neurons][hidden], and their biases
+  RowsView up;    // [neurons][hidden], or nothing
   RowsView down;  // [neurons][hidden]: columns of the down matrix
   FfnActivation activation = FfnActivation::kRelu;
   float threshold = 0;  // kFatRelu and kThresholdedSilu only
   // The row of each neuron in all three views, where rows lie anywhere (SparsePrefill alone takes
   // them, of row groups); null: row i is neuron i.
   const int32_t* slots = nullptr;
+
+  bool is_gated() const { return !up.empty(); }
 };
 
 // Told, by the thread that will read them next, that rows of neurons [begin, begin + count) are

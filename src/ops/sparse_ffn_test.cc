@@ -24,11 +24,13 @@ constexpr FfnActivation kActivations[] = {FfnActivation::kSilu,
                                           FfnActivation::kGeluErf,
                                           FfnActivation::kClampedSwiglu};
 
+// Gated, or of two matrices with biases.
 class FfnProblem {
  public:
-  FfnProblem(DType dtype, int64_t hidden, int64_t neurons, FfnActivation activation, uint32_t seed)
+  FfnProblem(DType dtype, int64_t hidden, int64_t neurons, FfnActivation activation, uint32_t seed,
+             bool is_gated = true)
       : random_(seed),
-        gate_(dtype, hidden, neurons, random_),
+        gate_(dtype, hidden, neurons, random_, !is_gated),
         up_(dtype, hidden, neurons, random_),
         down_(dtype, hidden, neurons, random_),
         x_(static_cast<size_t>(hidden)) {
@@ -37,7 +39,7 @@ class FfnProblem {
       const int code = i % 32 == 5 ? 127 : static_cast<int>(random_() % 255) - 127;
       x_[i] = static_cast<float>(code) / 64;
     }
-    ffn_ = {gate_.view, up_.view, down_.view, activation, 0.2f};
+    ffn_ = {gate_.view, is_gated ? up_.view : RowsView{}, down_.view, activation, 0.2f};
   }
 
   std::vector<float> Run(int threads, std::optional<std::span<const int32_t>> listed, bool skip,
@@ -63,7 +65,7 @@ class FfnProblem {
         g += double{gate_.weights[j][i]} * x_[i];
         u += double{up_.weights[j][i]} * x_[i];
       }
-      const double a = Activate(g, u);
+      const double a = ffn_.is_gated() ? Activate(g, u) : Activate(g + double{gate_.biases[j]}, 1);
       for (size_t i = 0; i < x_.size(); ++i) out[i] += a * down_.weights[j][i];
     }
     return out;
@@ -120,9 +122,12 @@ TEST(SparseFfnTest, ComputesTheFormula) {
   for (const FfnActivation activation : kActivations) {
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
       for (const int64_t hidden : {32, 160, 544, 1024}) {
-        FfnProblem problem(dtype, hidden, 77, activation, seed++);
-        EXPECT_LT(RelativeError(problem.Run(2, std::nullopt, false), problem.Expected()), 1e-5)
-            << NameOf(dtype) << " " << hidden << " " << static_cast<int>(activation);
+        for (const bool is_gated : {true, false}) {
+          FfnProblem problem(dtype, hidden, 77, activation, seed++, is_gated);
+          EXPECT_LT(RelativeError(problem.Run(2, std::nullopt, false), problem.Expected()), 1e-5)
+              << NameOf(dtype) << " " << hidden << " " << static_cast<int>(activation) << " "
+              << is_gated;
+        }
       }
     }
   }
@@ -134,7 +139,8 @@ TEST(SparseFfnTest, ThreadsListsAndSkippingChangeNoBit) {
     for (const int64_t neurons : {1, 15, 16, 17, 300}) {
       // Both kinds of rows.
       const DType dtype = seed % 2 == 0 ? DType::kQ4_0 : DType::kF16;
-      FfnProblem problem(dtype, 1184, neurons, activation, seed++);
+      FfnProblem problem(dtype, 1184, neurons, activation, seed, seed % 3 != 0);
+      ++seed;
       const std::vector<float> dense = problem.Run(1, std::nullopt, false);
       EXPECT_EQ(problem.counts.gate, neurons);
       EXPECT_EQ(problem.counts.active, neurons);

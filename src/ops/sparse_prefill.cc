@@ -168,6 +168,7 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
     job.table.matmul[type]({gate.data + gate.stride * static_cast<size_t>(first), gate.stride,
                             job.hidden, job.x.data, job.x.stride, job.tokens, work.gates,
                             kRowsOfBatch, 0, count});
+    AddBiases(job, work, first, count);
     return;
   }
   const size_t tile_bytes = TileLayout(gate.dtype, job.hidden).tile_bytes();
@@ -180,6 +181,19 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
   }
   job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.panels, job.tokens,
                                 work.gates, kRowsOfBatch, count, 0, tiles});
+  AddBiases(job, work, first, count);
+}
+
+void SparsePrefill::AddBiases(const Job& job, const Workspace& work, int64_t first,
+                              int64_t count) const {
+  const RowsView& gate = job.ffn.gate;
+  if (gate.biases == nullptr) return;
+  float biases[kRowsOfBatch];
+  for (int64_t n = 0; n < count; ++n) biases[n] = gate.Bias(job.row_of[first + n]);
+  for (int64_t t = 0; t < job.tokens; ++t) {
+    float* const gates = work.gates + t * kRowsOfBatch;
+    for (int64_t n = 0; n < count; ++n) gates[n] += biases[n];
+  }
 }
 
 // Of a batch of the block.
@@ -252,7 +266,11 @@ void SparsePrefill::ActivateBatch(Job& job, const Workspace& work, int64_t first
   if (job.range.arrive != nullptr) (*job.range.arrive)(first, count);
   MultiplyGates(job, work, first, count);
   const int64_t entries = ListEntries(job, work.gates, first, count, list);
-  MultiplyUp(job, work, first, list);
+  if (ffn.is_gated()) {
+    MultiplyUp(job, work, first, list);
+  } else {
+    std::fill_n(work.up, entries, 1.0f);
+  }
   job.table.ffn_activation[static_cast<size_t>(ffn.activation)](list.gate, work.up, entries,
                                                                 ffn.threshold, list.gate);
   job.fired.fetch_add(entries, std::memory_order_relaxed);
@@ -315,7 +333,9 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
       (choice.skip_silent && !CanSkipNeurons(ffn.activation))) {
     throw Error(ErrorCode::kInternal, "SparsePrefill", "a batch that does not fit the scratch");
   }
-  if (range.is_first && HasRowGroups(ffn.up.dtype)) QuantizeGroups(compute, job.x);
+  if (range.is_first && ffn.is_gated() && HasRowGroups(ffn.up.dtype)) {
+    QuantizeGroups(compute, job.x);
+  }
   num_tokens_ = job.tokens;
   rows_of_sums_ = job.rows_of_sums;
   for (; job.begin < job.neurons; job.begin = job.end) {

@@ -91,6 +91,7 @@ class SparsePrefill {
   struct Job;        // a RunRange in progress
   void QuantizeGroups(Compute& compute, FloatView x);
   void MultiplyGates(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
+  void AddBiases(const Job& job, const Workspace& work, int64_t first, int64_t count) const;
   int64_t ListEntries(const Job& job, const float* gates_of, int64_t first, int64_t count,
                       const Entries& list);
   void MultiplyUp(const Job& job, const Workspace& work, int64_t first, const Entries& list) const;

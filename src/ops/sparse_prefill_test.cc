@@ -20,6 +20,7 @@ struct Case {
   int64_t hidden = 0;
   int64_t neurons = 0;
   int64_t tokens = 0;
+  bool is_gated = true;  // else of two matrices, with biases
 };
 
 class PrefillProblem {
@@ -27,13 +28,13 @@ class PrefillProblem {
   PrefillProblem(const Case& c, uint32_t seed)
       : case_(c),
         random_(seed),
-        gate_(c.dtype, c.hidden, c.neurons, random_),
+        gate_(c.dtype, c.hidden, c.neurons, random_, !c.is_gated),
         up_(c.dtype, c.hidden, c.neurons, random_),
         down_(c.dtype, c.hidden, c.neurons, random_),
         x_(static_cast<size_t>(c.hidden * c.tokens)) {
     std::normal_distribution<float> normal;
     for (float& v : x_) v = normal(random_);
-    ffn_ = {gate_.view, up_.view, down_.view, c.activation, 0.3f};
+    ffn_ = {gate_.view, c.is_gated ? up_.view : RowsView{}, down_.view, c.activation, 0.3f};
   }
 
   // Tokens [first, first + count) together.
@@ -85,7 +86,11 @@ class PrefillProblem {
     ffn.slots = slots.data();
     RowsView* views[3] = {&ffn.gate, &ffn.up, &ffn.down};
     for (int v = 0; v < 3; ++v) {
+      if (views[v]->empty()) continue;
       memory[v].assign(views[v]->stride * slots.size(), std::byte{0xff});
+      if (views[v]->biases != nullptr) {
+        views[v]->biases = memory[v].data() + (views[v]->biases - views[v]->data);
+      }
       views[v]->data = memory[v].data();
     }
     const RowsView from[3] = {ffn_.gate, ffn_.up, ffn_.down};
@@ -93,6 +98,7 @@ class PrefillProblem {
       for (int64_t n = begin; n < begin + count; ++n) {
         const auto slot = static_cast<size_t>(slots[static_cast<size_t>(n)]);
         for (int v = 0; v < 3; ++v) {
+          if (from[v].empty()) continue;
           const size_t stride = from[v].stride;
           std::copy_n(from[v].data + static_cast<size_t>(n) * stride, stride,
                       memory[v].data() + slot * stride);
@@ -176,7 +182,8 @@ TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
       for (const int64_t hidden : {32, 544, 1024}) {
         for (const int64_t neurons : {1, 31, 64, 200}) {
-          PrefillProblem problem({dtype, activation, hidden, neurons, 9}, seed++);
+          PrefillProblem problem({dtype, activation, hidden, neurons, 9, seed % 3 != 0}, seed);
+          ++seed;
           const std::vector<float> expected = problem.OneByOne();
           const SparseFfnCounts counts = problem.counts;
           EXPECT_LT(RelativeError(problem.Together(2, 0, 9), expected), 1e-5)
@@ -192,7 +199,7 @@ TEST(SparsePrefillTest, AgreesWithOneTokenAtATime) {
 
 TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
   for (const DType dtype : {DType::kQ4_0, DType::kF16}) {
-    PrefillProblem problem({dtype, FfnActivation::kDRelu, 1184, 333, 40}, 7);
+    PrefillProblem problem({dtype, FfnActivation::kDRelu, 1184, 333, 40, dtype == DType::kF16}, 7);
     const std::vector<float> all = problem.Together(1, 0, 40);
     for (const int threads : {2, 3, 5}) EXPECT_EQ(problem.Together(threads, 0, 40), all);
     for (const int64_t first : {0, 13, 39}) {
@@ -205,10 +212,12 @@ TEST(SparsePrefillTest, ThreadsAndCompanyChangeNoBit) {
 
 TEST(SparsePrefillTest, RowsOfFloatsGiveTheBitsOfOneTokenAtATime) {
   for (const std::string& isa : UsableIsaNames()) {
-    PrefillProblem problem({DType::kF16, FfnActivation::kFatRelu, 1120, 133, 20}, 11);
-    EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
-    problem.ListHalf();
-    EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
+    for (const bool is_gated : {true, false}) {
+      PrefillProblem problem({DType::kF16, FfnActivation::kFatRelu, 1120, 133, 20, is_gated}, 11);
+      EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
+      problem.ListHalf();
+      EXPECT_EQ(problem.Together(3, 0, 20, isa.c_str()), problem.OneByOne(isa.c_str())) << isa;
+    }
   }
 }
 
@@ -216,7 +225,8 @@ TEST(SparsePrefillTest, RowsMayLieAnywhereAndArriveOnlyWhenTheyAreNeeded) {
   uint32_t seed = 1;
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     for (const int64_t neurons : {1, 63, 200, 500}) {
-      PrefillProblem problem({dtype, FfnActivation::kDRelu, 544, neurons, 9}, seed++);
+      PrefillProblem problem({dtype, FfnActivation::kDRelu, 544, neurons, 9, seed % 2 != 0}, seed);
+      ++seed;
       const std::vector<float> expected = problem.Together(1, 0, 9);
       EXPECT_EQ(problem.Arriving(1), expected) << neurons;
       EXPECT_EQ(problem.Arriving(3), expected) << neurons;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -12,13 +13,15 @@
 
 namespace hearth::testing {
 
-// Rows of random weights, packed, and the same as doubles.
+// Rows of random weights, packed, and the same as floats; with biases where that is asked for.
 struct TestRows {
   std::vector<std::byte> bytes;
   std::vector<std::vector<float>> weights;
+  std::vector<float> biases;
   RowsView view;
 
-  TestRows(DType dtype, int64_t hidden, int64_t neurons, std::mt19937& random) {
+  TestRows(DType dtype, int64_t hidden, int64_t neurons, std::mt19937& random,
+           bool has_biases = false) {
     view = {.dtype = dtype, .cols = hidden, .rows = neurons};
     view.stride = view.row_bytes() + 64;
     const size_t stride = view.stride;
@@ -38,8 +41,12 @@ struct TestRows {
         std::copy(blocks.begin(), blocks.end(), to);
       }
       weights.push_back(std::move(row));
+      if (!has_biases) continue;
+      biases.push_back(normal(random) * 10);
+      std::memcpy(to + view.row_bytes() + 1, &biases.back(), sizeof(float));
     }
     view.data = bytes.data();
+    if (has_biases) view.biases = bytes.data() + view.row_bytes() + 1;
   }
 };
 

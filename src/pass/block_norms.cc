@@ -14,14 +14,19 @@ void Norm(const PassContext& context, const LayerSpec& spec, const NormWeights& 
   }
 }
 
-void NormBefore(const PassContext& context, int64_t layer, const NormWeights& weights,
-                const Activations& a) {
+void NormInput(const PassContext& context, int64_t layer, const NormWeights& weights, FloatView x,
+               FloatView out) {
   const LayerSpec& spec = context.layer(layer);
   if (spec.norm_before) {
-    Norm(context, spec, weights, a.hidden, a.normed);
+    Norm(context, spec, weights, x, out);
   } else {
-    Copy(context.compute, a.hidden, a.normed);
+    Copy(context.compute, x, out);
   }
+}
+
+void NormBefore(const PassContext& context, int64_t layer, const NormWeights& weights,
+                const Activations& a) {
+  NormInput(context, layer, weights, a.hidden, a.normed);
   context.seam.After(PassOp::kNorm);
 }
 

@@ -19,7 +19,11 @@ struct NormWeights {
 void Norm(const PassContext& context, const LayerSpec& spec, const NormWeights& weights,
           FloatView x, FloatView out);
 
-// a.normed = what the block reads: a.hidden, normed where the layer does that.
+// out = what a block reads of the residual x: normed where the layer does that.
+void NormInput(const PassContext& context, int64_t layer, const NormWeights& weights, FloatView x,
+               FloatView out);
+
+// a.normed = what the block reads of a.hidden.
 void NormBefore(const PassContext& context, int64_t layer, const NormWeights& weights,
                 const Activations& a);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/elementwise.h"
+#include "pass/block_norms.h"
 
 namespace hearth {
 namespace {
@@ -88,6 +89,9 @@ void NeuronFfn::Run(const FfnCall& call) {
     step.out = call.out.Rows(first, count);
     RunStep(step);
   }
+  if (!context_.layer(call.layer).ffn.bias) return;
+  const float* const biases = FloatsOf(context_.layer_weights(call.layer).ffn_down_bias);
+  AddToRows(context_.compute, call.out, biases + call.expert * call.out.cols);
 }
 
 void NeuronFfn::Select(const FfnCall& call) {
@@ -104,8 +108,8 @@ std::optional<SelectionQuery> NeuronFfn::QueryOfNext(const FfnCall& call) const 
   if (next == context_.spec.num_layers || context_.layer(next).ffn.num_experts > 0) {
     return std::nullopt;
   }
-  RmsNorm(context_.compute, pass_.residual, FloatsOf(context_.layer_weights(next).ffn_norm),
-          context_.layer(next).norm_epsilon, call.out);
+  const LayerWeights& w = context_.layer_weights(next);
+  NormInput(context_, next, {w.ffn_norm, w.ffn_norm_bias}, pass_.residual, call.out);
   return SelectionQuery{next, 0, call.tokens, call.out, pass_.residual, true};
 }
 

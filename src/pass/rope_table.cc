@@ -8,7 +8,7 @@ namespace hearth {
 namespace {
 
 // The (fractional) pair whose wave turns `rotations` times over the original context
-// (YaRN, Peng et al. 2023, section 3.2).
+// (YaRN, Peng et al. 2023, §3.2).
 double PairWithRotations(const RopeSpec& rope, double rotations) {
   return static_cast<double>(rope.dims) *
          std::log(static_cast<double>(rope.original_context) / (rotations * 2 * std::numbers::pi)) /

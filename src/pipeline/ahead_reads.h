@@ -1,6 +1,6 @@
-// Neurons that are read before their FFN's turn, on a guess of its list (DESIGN section 7,
-// lookahead): where they are put, and which of them have come. They have slots of their own, so
-// that the cache does not see what was read in vain.
+// Neurons that are read before their FFN's turn, on a guess of its list
+// (docs/decisions/0014-lookahead.md): where they are put, and which of them have come. They have
+// slots of their own, so that the cache does not see what was read in vain.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ NeuronCacheOptions CacheOptions(const StreamShape& shape, const StreamPlan& plan
 constexpr uint64_t kGateAlignment = 64;
 
 uint64_t GateStride(const BundleLayout& layout) {
-  return RoundUp<uint64_t>(layout.Part(BundleRole::kGate).bytes, kGateAlignment);
+  return RoundUp<uint64_t>(GateChecked(layout).bytes, kGateAlignment);
 }
 
 void CheckAlignment(const AsyncFile& file, uint64_t unit, const char* whose) {
@@ -115,20 +115,13 @@ std::span<std::byte> BundleStore::RangeBuffer(int64_t buffer) const {
 FfnNeurons BundleStore::Rows(const StreamedFfn& ffn, int64_t first, int64_t count,
                              const std::byte* data, uint64_t stride, uint64_t begin) const {
   const auto rows = [&](BundleRole role) {
-    const BundlePart& part = source_.layout.Part(role);
-    return RowsView{.data = data + part.offset - begin,
-                    .dtype = part.dtype,
-                    .stride = stride,
-                    .cols = source_.hidden_size,
-                    .rows = count};
+    return RowsOfPart(source_.layout, role, source_.hidden_size, count, data - begin, stride);
   };
   const auto held_gates = [&] {
     const size_t index = NeuronIndex(FfnIndex(ffn.layer, ffn.expert), first);
-    return RowsView{.data = gates_.data() + index * gate_stride_,
-                    .dtype = source_.layout.Part(BundleRole::kGate).dtype,
-                    .stride = gate_stride_,
-                    .cols = source_.hidden_size,
-                    .rows = count};
+    const std::byte* const held = gates_.data() + index * gate_stride_;
+    return RowsOfPart(source_.layout, BundleRole::kGate, source_.hidden_size, count,
+                      held - GateChecked(source_.layout).offset, gate_stride_);
   };
   return {.gate = plan_.holds_gates ? held_gates() : rows(BundleRole::kGate),
           .up = rows(BundleRole::kUp),
@@ -156,7 +149,9 @@ FfnNeurons BundleStore::RowsOfBundles(const StreamedFfn& ffn, int64_t first, int
 
 FfnNeurons BundleStore::RowsInSlots(const StreamedFfn& ffn, std::span<const int32_t> slots) const {
   FfnNeurons rows = RowsOfSlots(ffn);
-  rows.gate.rows = rows.up.rows = rows.down.rows = std::ssize(slots);
+  for (RowsView* view : {&rows.gate, &rows.up, &rows.down}) {
+    if (!view->empty()) view->rows = std::ssize(slots);
+  }
   rows.slots = slots.data();
   return rows;
 }
@@ -170,7 +165,7 @@ void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
   const BundleLayout& layout = source_.layout;
   if (plan_.holds_gates) {
     const size_t index = NeuronIndex(ffn, neuron);
-    const BundlePart& gate = layout.Part(BundleRole::kGate);
+    const CheckedPart gate = GateChecked(layout);
     std::memcpy(gates_.data() + index * gate_stride_, bundle + gate.offset, gate.bytes);
     rest_checks_[index] = StoredChecks(layout, {bundle, layout.stride}).rest;
   }

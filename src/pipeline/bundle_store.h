@@ -1,4 +1,4 @@
-// The FFNs of a packed model of which only a part is in memory (DESIGN sections 4 to 6).
+// The FFNs of a packed model of which only a part is in memory (P2 §4.2).
 //
 // All bundles that are in memory lie in slots of one arena, as they lie in the file:
 //

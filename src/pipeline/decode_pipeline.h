@@ -1,5 +1,5 @@
 // One FFN for one token, or for a few together, of which some neurons are on storage: predict, look
-// up, read, compute (DESIGN section 7; P2 section 4.4).
+// up, read, compute (P2 §4.4).
 //
 // States of a listed neuron:
 //
@@ -10,7 +10,7 @@
 // arrived as soon as they have. There is no barrier between gate, up and down: a thread that finds
 // nothing ready adds down rows of the computed prefix to columns of its own. Down rows are added in
 // ascending order of neurons whatever the order of arrival, so that the bits are those of an FFN
-// that is in memory (FORMATS.md, "One order of addition").
+// that is in memory (docs/architecture.md, "One order of addition").
 //
 // Where the store holds all gates, they are multiplied first, and the neurons that fire take the
 // place of the list: exact without a predictor. What is looked up, read and computed of them is the

@@ -1,5 +1,5 @@
 // The FFNs of a model that is not packed, cut into what is read and kept as one: extents, runs of
-// rows of one matrix of one FFN (DESIGN section 6: "cluster chunks of dense experts").
+// rows of one matrix of one FFN.
 //
 // Extents are numbered layer by layer, as many numbers in each; within a layer expert by expert,
 // and there gate, up, down, by rows. The number is the key of the cache.

@@ -1,5 +1,5 @@
 // Reads extents in the order in which they are asked for, some of them ahead of whoever takes them
-// (DESIGN section 8). Storage does not serve reads in order, so that of some that are wanted the
+// . Storage does not serve reads in order, so that of some that are wanted the
 // first that has come can be taken.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Whether reading ahead pays (DESIGN section 7): what it costs and brings depends on the disk, the
+// Whether reading ahead pays: what it costs and brings depends on the disk, the
 // model and the memory, so that it is tried, and left alone where it does not win.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Sequential reads of FFNs, ahead of whoever computes them (DESIGN section 8; P2 section 4.1.1).
+// Sequential reads of FFNs, ahead of whoever computes them (P2 §4.1.1).
 //
 // An FFN is given out as ranges of neurons in ascending order: first what is pinned, then the rest
 // through the spare slots of the store, one range of them while the next ones are being read. Runs

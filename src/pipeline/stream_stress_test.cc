@@ -75,7 +75,8 @@ class StreamStressTest : public StreamedFfnsTest {
          .experts = Pick(1, 2),
          .neurons = Pick(1, 260),
          .hidden = 32 * Pick(1, 6),
-         .dtype = Of(std::vector{DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16})},
+         .dtype = Of(std::vector{DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}),
+         .kind = KindOfTrial(static_cast<int>(Pick(0, 3)))},
         static_cast<uint32_t>(random_()));
   }
 

@@ -1,5 +1,5 @@
 // Streamed FFNs against the same FFNs in memory: the same bits whatever is pinned, cached, read in
-// which order, by how many threads (FORMATS.md, "One order of addition").
+// which order, by how many threads (docs/architecture.md, "One order of addition").
 #include "pipeline/streamed_ffns.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,8 @@ TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
                                .experts = 1 + trial % 2,
                                .neurons = 40 + 37 * (trial % 7),
                                .hidden = 32 * (1 + trial % 20),
-                               .dtype = dtype},
+                               .dtype = dtype,
+                               .kind = KindOfTrial(trial)},
                               static_cast<uint32_t>(trial));
       UseIsa(static_cast<size_t>(trial));
       Compute compute(isa_, 1 + trial % 4);
@@ -77,7 +78,8 @@ TEST_F(StreamedFfnsTest, GatesInMemoryChooseTheNeuronsOfEveryActivation) {
     const TestBundles model({.experts = 1 + trial % 2,
                              .neurons = 60 + 53 * (trial % 5),
                              .hidden = 32 * (1 + trial % 19),
-                             .dtype = trial % 4 == 3 ? DType::kF16 : DType::kQ4_0},
+                             .dtype = trial % 4 == 3 ? DType::kF16 : DType::kQ4_0,
+                             .kind = KindOfTrial(trial / 4)},
                             static_cast<uint32_t>(trial));
     UseIsa(static_cast<size_t>(trial));
     Compute compute(isa_, 1 + trial % 4);
@@ -109,7 +111,8 @@ TEST_F(StreamedFfnsTest, PromptsInRangesAreTheBitsOfMemory) {
     const TestBundles model({.layers = 3,
                              .experts = 1 + trial % 2,
                              .neurons = 300 + 41 * trial,
-                             .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16},
+                             .dtype = trial % 4 < 2 ? DType::kQ4_0 : DType::kF16,
+                             .kind = KindOfTrial(trial)},
                             5);
     StreamedFfns streamed(budget_, model.Source(model.File(budget_, 3)),
                           RandomPlan(model.shape(), trial % 3 == 0), {});

@@ -26,20 +26,35 @@ struct TestSizes {
   int64_t neurons = 200;
   int64_t hidden = 160;
   DType dtype = DType::kQ4_0;
+  BundleKind kind{};
 };
+
+// All kinds, by turns.
+inline BundleKind KindOfTrial(int trial) {
+  constexpr BundleKind kKinds[] = {
+      {}, {.is_gated = false, .has_bias = true}, {}, {.is_gated = false}};
+  return kKinds[trial % 4];
+}
 
 // The bundles of a model of random weights, as they lie in a file.
 class TestBundles {
  public:
   explicit TestBundles(const TestSizes& sizes, uint32_t seed)
-      : sizes_(sizes), layout_(MakeBundleLayout(sizes.dtype, sizes.hidden)), random_(seed) {
+      : sizes_(sizes),
+        layout_(MakeBundleLayout(sizes.dtype, sizes.hidden, sizes.kind)),
+        random_(seed) {
     bytes_.resize(kBundleAlignment +
                   static_cast<size_t>(sizes.layers * sizes.experts * sizes.neurons) *
                       layout_.stride);
     for (size_t at = kBundleAlignment; at < bytes_.size(); at += layout_.stride) {
       const std::span<std::byte> bundle = std::span(bytes_).subspan(at, layout_.stride);
-      for (const BundleRole role : {BundleRole::kGate, BundleRole::kUp, BundleRole::kDown}) {
-        WriteRow(bundle.subspan(layout_.Part(role).offset));
+      for (const BundlePart& part : layout_.parts) {
+        if (part.role == BundleRole::kBias) {
+          const float bias = std::normal_distribution<float>(0, 1)(random_);
+          std::memcpy(&bundle[part.offset], &bias, sizeof(bias));
+        } else if (part.role != BundleRole::kCheck) {
+          WriteRow(bundle.subspan(part.offset));
+        }
       }
       SetBundleChecks(layout_, bundle);
     }
@@ -80,14 +95,10 @@ class TestBundles {
 
   // The FFN as it would lie in memory.
   FfnNeurons Resident(const StreamedFfn& ffn) const {
+    const std::byte* const first =
+        bytes_.data() + OffsetOf(ffn.layer * sizes_.experts + ffn.expert, 0);
     const auto rows = [&](BundleRole role) {
-      const BundlePart& part = layout_.Part(role);
-      return RowsView{.data = bytes_.data() + OffsetOf(ffn.layer * sizes_.experts + ffn.expert, 0) +
-                              part.offset,
-                      .dtype = part.dtype,
-                      .stride = layout_.stride,
-                      .cols = sizes_.hidden,
-                      .rows = sizes_.neurons};
+      return RowsOfPart(layout_, role, sizes_.hidden, sizes_.neurons, first, layout_.stride);
     };
     return {rows(BundleRole::kGate), rows(BundleRole::kUp), rows(BundleRole::kDown), ffn.activation,
             ffn.threshold};

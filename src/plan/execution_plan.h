@@ -1,4 +1,4 @@
-// How a model is to be run on a machine: what the planner writes (P2 section 5.1) and an engine
+// How a model is to be run on a machine: what the planner writes (P2 §5.1) and an engine
 // obeys. Plain data; as JSON it is a document of its own (docs/formats/json.md).
 #pragma once
 

@@ -1,5 +1,5 @@
 // How the memory that is left for the FFNs of a model that is not packed is shared out where they
-// do not all fit (DESIGN sections 4 to 6). Their matrices, those of single experts in a mixture,
+// do not all fit. Their matrices, those of single experts in a mixture,
 // are held and read in extents: runs of rows.
 #pragma once
 

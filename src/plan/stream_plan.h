@@ -1,5 +1,5 @@
 // How the memory that is left for a packed model's FFNs is shared out where they do not all fit
-// (DESIGN sections 2, 5 and 6): neurons that stay, slots of the neuron cache, room for reads.
+// (P2 §4.2): neurons that stay, slots of the neuron cache, room for reads.
 //
 // Neurons lie in a packed file by how often they fire, so what stays is a prefix of every FFN.
 // Where gates decide who is computed, those of all neurons stay, and slots hold what is left of a

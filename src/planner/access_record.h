@@ -1,6 +1,6 @@
 // Which neurons a model asks for, token by token, in the mode in which it is to run, or which
 // experts where it is a mixture that is not packed: what P_miss(m) and the shares of computed
-// neurons in the cost model come from (P2 section 5.2, the model's rows of Table 2).
+// neurons in the cost model come from (P2 §5.2, the model's rows of Table 2).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How long a model takes for a token (P2 section 5.3, equations 1, 2, 6 to 11), with the speeds of
+// How long a model takes for a token (P2 §5.3, equations 1, 2, 6 to 11), with the speeds of
 // a measured machine. Two things that the paper leaves out are in it: single tokens are bound by
 // memory, so that computing is bytes over the bandwidth at which a kernel takes weights in; and
 // reading costs processor time (docs/decisions/0012-cost-model.md).
@@ -19,7 +19,7 @@ namespace hearth {
 // How what is not in memory is read.
 enum class IoStrategy : uint8_t {
   kNone,        // everything is in memory
-  kWhole,       // a neuron at a time (P2 section 4.4)
+  kWhole,       // a neuron at a time (P2 §4.4)
   kHalves,      // its gate, then the rest, with a barrier after each (P2 Figure 4a)
   kSequential,  // everything, in order
   kExperts,     // of a mixture that is not packed: the experts that a token is routed to

@@ -33,7 +33,7 @@ struct SimDevice {
   double compute_macs_per_s() const;  // of all that compute
 };
 
-// OnePlus 12: PowerInfer-2 section 2.3, Tables 1 and 3. What the paper does not give is named as
+// OnePlus 12: P2 §2.3, Tables 1 and 3. What the paper does not give is named as
 // free where it is set, and in docs/simulator.md.
 SimDevice OnePlus12();
 

@@ -79,7 +79,7 @@ class FfnClock {
     row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
     neurons_ = static_cast<double>(w.gate_rows.rows);
     const double asked = gates_held_ ? in.activity.up : in.activity.gate;
-    up_share_ = asked > 0 ? in.activity.up / asked : 0;
+    up_share_ = asked > 0 && w.up_rows.rows > 0 ? in.activity.up / asked : 0;
     down_share_ = asked > 0 ? in.activity.down / asked : 0;
     if (in.plan.bundles) {
       const BundleLayout& layout = in.plan.bundles->layout;

@@ -1,4 +1,4 @@
-// What a machine can do, measured by `hearth doctor` and used by the planner (P2 section 5.2, the
+// What a machine can do, measured by `hearth doctor` and used by the planner (P2 §5.2, the
 // hardware's rows of Table 2): speeds of its cores, of its memory and of its storage, as spreads,
 // because on shared machines they change from minute to minute.
 #pragma once
@@ -68,7 +68,7 @@ struct StorageProfile {
   std::vector<IoSpeed> reads;
 };
 
-// How much of a product with several tokens stays in registers (M section 5.1, equations 2-4; the
+// How much of a product with several tokens stays in registers (MNN §5.1, equations 2-4; the
 // same names in kernels::KernelTable).
 struct KernelTiles {
   int64_t tokens = 1;   // e_p

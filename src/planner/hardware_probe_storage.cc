@@ -1,4 +1,4 @@
-// How fast storage serves reads, by size, number in flight, range and issuing core (P2 section 2.3,
+// How fast storage serves reads, by size, number in flight, range and issuing core (P2 §2.3,
 // Figure 1b).
 #include <fmt/format.h>
 #include <sys/vfs.h>

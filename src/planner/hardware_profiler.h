@@ -1,4 +1,4 @@
-// Measures a machine (P2 section 5.2, "hardware profiler"): what `hearth doctor` does.
+// Measures a machine (P2 §5.2, "hardware profiler"): what `hearth doctor` does.
 //
 // Speeds of shared machines change within a minute, so nothing is measured once: all quantities are
 // measured in turn, round after round, and each is kept as a spread. What disturbs a round disturbs

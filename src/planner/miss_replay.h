@@ -1,4 +1,4 @@
-// P_miss(m) of P2 section 5.2: what a streamed model would have to read, token by token, with its
+// P_miss(m) of P2 §5.2: what a streamed model would have to read, token by token, with its
 // memory for neurons shared out in some way, by replaying recorded accesses.
 #pragma once
 

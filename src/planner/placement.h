@@ -1,9 +1,9 @@
 // Which neurons a device with memory of its own (a GPU) holds, and which the host: the integer
-// linear program of PowerInfer (P1 section 6, equations 1 to 8), solved by CBC.
+// linear program of PowerInfer (P1 §6, equations 1 to 8), solved by CBC.
 //
 // A batch is up to 64 neurons of one FFN that fire about equally often. Neurons are sorted by how
 // often they fire, so that an FFN's batches descend in impact, and what the device holds of an FFN
-// is a prefix: the range [0, n) of DESIGN section 1.
+// is a prefix: a range [0, n).
 //
 //   maximize    sum of the impacts on the device                              (1, 2)
 //   subject to  every batch on the device or on the host                      (3)
@@ -22,7 +22,7 @@
 
 namespace hearth {
 
-inline constexpr int64_t kPlacementBatch = 64;  // neurons (P1 section 6.3.3)
+inline constexpr int64_t kPlacementBatch = 64;  // neurons (P1 §6.3.3)
 
 // The batches of one FFN: of a layer, or of one of its experts. FFNs of the same layer follow each
 // other; a layer's are of one size.

@@ -16,7 +16,7 @@
 namespace hearth {
 namespace {
 
-// P1 section 8.3.4 and Table 6: predictors' share of a model's weights, on average.
+// P1 §8.3.4 and Table 6: predictors' share of a model's weights, on average.
 constexpr double kPredictorShare = 0.0709;
 constexpr double kDefaultPlacementSkew = 0.28;  // as synth (prepare/planted_options.h)
 constexpr uint64_t kFloatBytes = sizeof(float);
@@ -69,8 +69,11 @@ bool IsFfnMatrix(const std::string& name) {
 }
 
 uint64_t WeightBytesOfBundle(const BundleLayout& layout) {
-  return layout.Part(BundleRole::kGate).bytes + layout.Part(BundleRole::kUp).bytes +
-         layout.Part(BundleRole::kDown).bytes;
+  uint64_t bytes = 0;
+  for (const BundlePart& part : layout.parts) {
+    bytes += part.role != BundleRole::kCheck ? part.bytes : 0;
+  }
+  return bytes;
 }
 
 // Shares out the bytes of a load plan. Sizes are those in memory.

@@ -41,7 +41,7 @@ struct AssumedRates {
   std::optional<double> skew;  // share of them with 80% of activations; nothing: as synth
 };
 
-// Predictors are taken to add 7.09% to the model (P1 section 8.3.4). Throws
+// Predictors are taken to add 7.09% to the model (P1 §8.3.4). Throws
 // Error(kInvalidArgument) for rates or a type that make no sense.
 PlacementModel PlacementModelOf(const ModelShape& shape, DType quant, const AssumedRates& assumed);
 

@@ -1,4 +1,4 @@
-// Choosing from a menu of settings whose speeds are tabulated, with Z3 (P2 section 5.3: an SMT
+// Choosing from a menu of settings whose speeds are tabulated, with Z3 (P2 §5.3: an SMT
 // solver maximizes speed under the user's constraints). Tables and linear arithmetic over small
 // integers: the solver's optimizer gives up on products of reals.
 #pragma once

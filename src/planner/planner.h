@@ -1,5 +1,5 @@
 // Start here: from a model's file, a machine's profile and what a user allows to an execution plan
-// (P2 section 5; DESIGN section 10).
+// (P2 §5).
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ struct SimOptions {
   int64_t tokens = 256;        // measured
   int64_t warmup_tokens = 64;  // before them
   int64_t cluster_neurons = 32;
-  // Of the neurons that are listed, those whose gate fires: P2 section 4.3's 80%.
+  // Of the neurons that are listed, those whose gate fires: P2 §4.3's 80%.
   double gate_fires = 0.8;
   uint64_t seed = 0;                                          // of which gates fire
   std::function<void(int64_t done, int64_t total)> progress;  // in tokens

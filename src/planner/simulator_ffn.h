@@ -1,5 +1,5 @@
-// The FFNs of one layer and one token on a simulated device, event by event (P2 section 4.4,
-// DESIGN section 7). Internal to the simulator.
+// The FFNs of one layer and one token on a simulated device, event by event (P2 §4.4). Internal to
+// the simulator.
 //
 //   Pred -> [GIO] -> GC -> [UDIO] -> UDC -> done      of a cluster of listed neurons
 //

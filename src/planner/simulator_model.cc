@@ -7,11 +7,11 @@
 namespace hearth {
 namespace {
 
-// TurboSparse-Mixtral-47B's predictors take 2.6 GB (P2 section 7.2.3): in 4 bits this share of its
+// TurboSparse-Mixtral-47B's predictors take 2.6 GB (P2 §7.2.3): in 4 bits this share of its
 // FFNs' weights. Free: that other models' predictors are as large, and 4-bit.
 constexpr double kSimPredictorShare = 0.1025;
-constexpr uint64_t kSimRuntimeBytes = 300'000'000;  // P2 section 7.2.3
-constexpr int64_t kFlashBlock = 4096;               // P2 section 4.3: the smallest read
+constexpr uint64_t kSimRuntimeBytes = 300'000'000;  // P2 §7.2.3
+constexpr int64_t kFlashBlock = 4096;               // P2 §4.3: the smallest read
 
 }  // namespace
 

@@ -25,7 +25,7 @@ struct SimModel {
 
   uint64_t dense_bytes = 0;      // attention, embedding, output, norms
   uint64_t predictor_bytes = 0;  // of all FFNs
-  uint64_t scale_bytes = 0;      // of all FFNs: resident, as P2 section 7.2.3 has it
+  uint64_t scale_bytes = 0;      // of all FFNs: resident, as P2 §7.2.3 has it
   uint64_t runtime_bytes = 0;    // KV cache, intermediate results
   uint64_t slot_bytes = 0;       // codes of a neuron, in the cache
   uint64_t bundle_bytes = 0;     // of a neuron on flash

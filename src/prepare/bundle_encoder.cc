@@ -12,12 +12,14 @@ namespace hearth {
 BundleEncoder::BundleEncoder(BundleLayout layout, int64_t hidden)
     : layout_(std::move(layout)), hidden_(hidden) {}
 
-void BundleEncoder::Encode(const StoredRow& gate, const StoredRow& up, const StoredRow& down,
-                           std::span<std::byte> bundle) {
+void BundleEncoder::Encode(const NeuronRows& neuron, std::span<std::byte> bundle) {
   std::memset(bundle.data(), 0, layout_.stride);
-  PutRow(gate, layout_.Part(BundleRole::kGate), bundle);
-  PutRow(up, layout_.Part(BundleRole::kUp), bundle);
-  PutRow(down, layout_.Part(BundleRole::kDown), bundle);
+  PutRow(neuron.gate, layout_.Part(BundleRole::kGate), bundle);
+  if (const BundlePart* up = layout_.FindPart(BundleRole::kUp)) PutRow(neuron.up, *up, bundle);
+  PutRow(neuron.down, layout_.Part(BundleRole::kDown), bundle);
+  if (const BundlePart* bias = layout_.FindPart(BundleRole::kBias)) {
+    std::memcpy(bundle.data() + bias->offset, &neuron.bias, sizeof(neuron.bias));
+  }
   SetBundleChecks(layout_, bundle);
 }
 

@@ -21,6 +21,15 @@ inline StoredRow FloatRow(const float* row) {
   return {DType::kF32, reinterpret_cast<const std::byte*>(row)};
 }
 
+// What a bundle is made of. `down` is the neuron's column of the down matrix, as a row; up and bias
+// count where the layout has such parts.
+struct NeuronRows {
+  StoredRow gate;
+  StoredRow up;
+  StoredRow down;
+  float bias = 0;
+};
+
 // One per thread: it holds a row to work in.
 class BundleEncoder {
  public:
@@ -30,10 +39,8 @@ class BundleEncoder {
   const BundleLayout& layout() const { return layout_; }
 
   // Writes all layout().stride bytes of a bundle, checks and zeros included. A row of the type that
-  // its part has is moved exactly, any other is converted (kernels::Convert). `down` is the
-  // neuron's column of the down matrix, as a row.
-  void Encode(const StoredRow& gate, const StoredRow& up, const StoredRow& down,
-              std::span<std::byte> bundle);
+  // its part has is moved exactly, any other is converted (kernels::Convert).
+  void Encode(const NeuronRows& neuron, std::span<std::byte> bundle);
 
  private:
   void PutRow(const StoredRow& row, const BundlePart& part, std::span<std::byte> bundle);

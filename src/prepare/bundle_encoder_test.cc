@@ -58,7 +58,7 @@ TEST(BundleEncoderTest, EveryTypeAndSizeReadsBack) {
         const std::vector<float> down = RandomRow(hidden, seed + 2);
         // What was in the buffer before must not show.
         std::vector<std::byte> bundle(encoder.layout().stride, std::byte{0xa5});
-        encoder.Encode({stored, gate.data()}, {stored, up.data()}, FloatRow(down.data()), bundle);
+        encoder.Encode({{stored, gate.data()}, {stored, up.data()}, FloatRow(down.data())}, bundle);
         EXPECT_TRUE(BundleIsIntact(encoder.layout(), bundle));
         EXPECT_EQ(PartOf(encoder.layout(), BundleRole::kGate, hidden, bundle),
                   Converted(stored, gate, hidden, dtype));
@@ -76,7 +76,7 @@ TEST(BundleEncoderTest, BytesBetweenPartsAreZeros) {
     BundleEncoder encoder(MakeBundleLayout(dtype, hidden), hidden);
     const std::vector<float> row(static_cast<size_t>(hidden), 1.5f);
     std::vector<std::byte> bundle(encoder.layout().stride, std::byte{0xff});
-    encoder.Encode(FloatRow(row.data()), FloatRow(row.data()), FloatRow(row.data()), bundle);
+    encoder.Encode({FloatRow(row.data()), FloatRow(row.data()), FloatRow(row.data())}, bundle);
     for (const BundlePart& part : encoder.layout().parts) {
       std::memset(bundle.data() + part.offset, 0, part.bytes);
     }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "ops/elementwise.h"
 #include "ops/linear.h"
+#include "pass/pass_context.h"
 
 namespace hearth {
 namespace {
@@ -13,25 +15,31 @@ namespace {
 // Tokens that enter a product at a time; bounds the memory of their quantized form.
 constexpr int64_t kPassTokens = 256;
 
-// gate and up of all rows of x.
+// gate and up of all rows of x; up has no rows where the FFN has none.
 void ComputeProducts(Engine& engine, const FfnMatrices& matrices, FloatView x, FloatView gate,
                      FloatView up) {
   MatMulInput input(engine.budget(), kPassTokens, x.cols);
   for (int64_t t = 0; t < x.rows; t += kPassTokens) {
     const int64_t count = std::min(kPassTokens, x.rows - t);
     input.Set(x.Rows(t, count));
-    const Product products[] = {{matrices.gate(), gate.Rows(t, count)},
-                                {matrices.up(), up.Rows(t, count)}};
-    MatMul(engine.compute(), products, input);
+    const Product both[] = {{matrices.gate(), gate.Rows(t, count)},
+                            {matrices.up(), up.rows > 0 ? up.Rows(t, count) : up}};
+    const std::span<const Product> products(both);
+    MatMul(engine.compute(), up.rows > 0 ? products : products.first(1), input);
   }
+  if (matrices.biases() != nullptr) AddToRows(engine.compute(), gate, matrices.biases());
 }
 
-// mass = |act(gate, up)|.
+// mass = |act(gate, up)|, or |act(gate)|.
 void ComputeMass(Engine& engine, int64_t layer, const FloatMatrix& gate, const FloatMatrix& up,
                  FloatMatrix& mass) {
   const FfnSpec& ffn = engine.model().spec().layers[static_cast<size_t>(layer)].ffn;
   std::copy(gate.values().begin(), gate.values().end(), mass.values().begin());
-  ApplyFfnActivation(engine.compute(), ffn.activation, ffn.threshold, mass.view(), up.view());
+  if (up.rows() > 0) {
+    ApplyFfnActivation(engine.compute(), ffn.activation, ffn.threshold, mass.view(), up.view());
+  } else {
+    ApplyActivation(engine.compute(), ffn.activation, ffn.threshold, mass.view());
+  }
   for (float& m : mass.values()) m = std::abs(m);
 }
 
@@ -56,6 +64,18 @@ FloatMatrix ReadInputs(Budget& budget, const LayerSamples& samples, PredictorInp
 
 }  // namespace
 
+FfnMatrices::FfnMatrices(Engine& engine, int64_t layer, int64_t expert) {
+  const FfnSpec& ffn = engine.model().spec().layers[static_cast<size_t>(layer)].ffn;
+  const BundleKind kind = BundleKindOf(ffn);
+  const FfnMatrix first = kind.is_gated ? FfnMatrix::kGate : FfnMatrix::kUp;
+  gate_ = engine.MatrixOf(layer, expert, first, gate_copy_);
+  if (kind.is_gated) up_ = engine.MatrixOf(layer, expert, FfnMatrix::kUp, up_copy_);
+  const LayerWeights& weights = engine.model().weights().layers[static_cast<size_t>(layer)];
+  if (kind.has_bias) {
+    biases_ = FloatsOf(weights.Bias(first)) + expert * ffn.intermediate_size;
+  }
+}
+
 FfnData ComputeFfnData(Engine& engine, const FfnMatrices& matrices, const LayerSamples& samples,
                        int64_t layer, int64_t expert, PredictorInput input, int64_t held_from) {
   Budget& budget = engine.budget();
@@ -69,14 +89,16 @@ FfnData ComputeFfnData(Engine& engine, const FfnMatrices& matrices, const LayerS
   FfnData data;
   data.fit_inputs = ReadInputs(budget, samples, PredictorInput::kFfnInput, fit);
   data.fit_gate = FloatMatrix(budget, fit_tokens, neurons);
-  data.fit_up = FloatMatrix(budget, fit_tokens, neurons);
+  const bool is_gated = !matrices.up().empty();
+  if (is_gated) data.fit_up = FloatMatrix(budget, fit_tokens, neurons);
   data.fit_mass = FloatMatrix(budget, fit_tokens, neurons);
   ComputeProducts(engine, matrices, data.fit_inputs.view(), data.fit_gate.view(),
                   data.fit_up.view());
   ComputeMass(engine, layer, data.fit_gate, data.fit_up, data.fit_mass);
   data.held_inputs = ReadInputs(budget, samples, PredictorInput::kFfnInput, held);
   data.held_mass = FloatMatrix(budget, held_tokens, neurons);
-  FloatMatrix gate(budget, held_tokens, neurons), up(budget, held_tokens, neurons);
+  FloatMatrix gate(budget, held_tokens, neurons), up;
+  if (is_gated) up = FloatMatrix(budget, held_tokens, neurons);
   ComputeProducts(engine, matrices, data.held_inputs.view(), gate.view(), up.view());
   ComputeMass(engine, layer, gate, up, data.held_mass);
   if (input == PredictorInput::kResidual) {

@@ -14,29 +14,30 @@
 namespace hearth {
 
 // The matrices that say when the neurons of one FFN are active: the model's own, or copies where
-// it streams them (Engine::MatrixOf).
+// it streams them (Engine::MatrixOf). Of an FFN of two matrices, its first is the gate.
 class FfnMatrices {
  public:
   // The model is not packed. Throws Error(kIo), Error(kOutOfBudget).
-  FfnMatrices(Engine& engine, int64_t layer, int64_t expert)
-      : gate_(engine.MatrixOf(layer, expert, FfnMatrix::kGate, gate_copy_)),
-        up_(engine.MatrixOf(layer, expert, FfnMatrix::kUp, up_copy_)) {}
+  FfnMatrices(Engine& engine, int64_t layer, int64_t expert);
   FfnMatrices(const FfnMatrices&) = delete;
   FfnMatrices& operator=(const FfnMatrices&) = delete;
 
   const WeightView& gate() const { return gate_; }
-  const WeightView& up() const { return up_; }
+  const WeightView& up() const { return up_; }  // empty for two matrices
+  // Of the gate, [neurons]; null where it has none.
+  const float* biases() const { return biases_; }
 
  private:
   Buffer gate_copy_, up_copy_;  // before the views of them
   WeightView gate_, up_;
+  const float* biases_ = nullptr;
 };
 
 // Tokens to make a predictor from, and later ones to judge it by. Rows are tokens.
 struct FfnData {
   FloatMatrix fit_inputs;   // [tokens][hidden], what the predictor will see
-  FloatMatrix fit_gate;     // [tokens][neurons], products before the activation
-  FloatMatrix fit_up;       // likewise
+  FloatMatrix fit_gate;     // [tokens][neurons], what the activation takes
+  FloatMatrix fit_up;       // likewise; without rows for two matrices
   FloatMatrix fit_mass;     // [tokens][neurons], |product that reaches down|
   FloatMatrix held_inputs;  // of the held-out tokens
   FloatMatrix held_mass;

@@ -49,7 +49,8 @@ uint64_t ThreadBytes(const PackPlan& plan) {
   const auto run = static_cast<uint64_t>(BundlesPerRun(plan));
   uint64_t bytes = 0;
   for (const PackedLayer& layer : plan.layers) {
-    const uint64_t rows = RowBytesOf(*layer.gate) + RowBytesOf(*layer.up);
+    const uint64_t up = layer.up.tensor != nullptr ? RowBytesOf(*layer.up.tensor) : 0;
+    const uint64_t rows = RowBytesOf(*layer.gate.tensor) + up;
     bytes = std::max(bytes, run * (plan.layout.stride + rows));
     bytes = std::max(bytes, uint64_t{kPanelRows} * RowBytesOf(*layer.down));
   }
@@ -75,8 +76,9 @@ uint64_t PackMemory::CachedBytes(const PackPlan& plan) const {
   if (!drop_page_cache) return 0;
   uint64_t ffn = 0;
   for (const PackedLayer& layer : plan.layers) {
-    ffn = std::max(ffn, layer.ffn_bytes(*layer.gate) + layer.ffn_bytes(*layer.up) +
-                            layer.ffn_bytes(*layer.down));
+    uint64_t bytes = 0;
+    for (const GgufTensor* matrix : layer.matrices()) bytes += layer.ffn_bytes(*matrix);
+    ffn = std::max(ffn, bytes);
   }
   return kPageCacheBytes + (fetch_whole_ffns ? ffn : 0);
 }
@@ -156,7 +158,8 @@ void FfnPacker::Pack(const WriteFn& write, const std::function<void()>& tick) {
     for (size_t slot = 0; slot < slot_of_.size(); ++slot) {
       slot_of_[static_cast<size_t>(ffn.order()[slot])] = static_cast<int32_t>(slot);
     }
-    for (const GgufTensor* tensor : {layer.down, layer.gate, layer.up}) Fetch(*tensor, ffn);
+    for (const GgufTensor* tensor : layer.matrices()) Fetch(*tensor, ffn);
+    ReadBiases(ffn);
     for (int64_t begin = 0; begin < layer.neurons; begin += held) {
       const Range range{begin, std::min(begin + held, layer.neurons)};
       TurnRange(ffn, range, tick);
@@ -255,25 +258,47 @@ void FfnPacker::TurnTile(const Ffn& ffn, const Range& range, size_t panel,
 // Bundles at the front of the scratch, behind them the rows they are made of.
 void FfnPacker::MakeBundles(const Ffn& ffn, const Range& bundles, const Range& held,
                             BundleEncoder& encoder, std::span<std::byte> scratch) {
-  const GgufTensor& gate = *ffn.layer.gate;
-  const GgufTensor& up = *ffn.layer.up;
+  const GgufTensor& gate = *ffn.layer.gate.tensor;
+  const GgufTensor* const up = ffn.layer.up.tensor;
+  const uint64_t up_row = up != nullptr ? RowBytesOf(*up) : 0;
   const uint64_t stride = plan_.layout.stride;
   const auto count = static_cast<uint64_t>(bundles.count());
   const std::span<std::byte> out = scratch.first(count * stride);
   const std::span<std::byte> gates = scratch.subspan(count * stride, count * RowBytesOf(gate));
   const std::span<std::byte> ups =
-      scratch.subspan(count * (stride + RowBytesOf(gate)), count * RowBytesOf(up));
-  ReadRows(ffn, gate, bundles, gates);
-  ReadRows(ffn, up, bundles, ups);
+      scratch.subspan(count * (stride + RowBytesOf(gate)), count * up_row);
+  ReadRows(ffn, ffn.layer.gate, bundles, gates);
+  if (up != nullptr) ReadRows(ffn, ffn.layer.up, bundles, ups);
   const uint64_t down_row = DownRowBytes(plan_);
   const std::byte* const downs =
       down_.data() + static_cast<uint64_t>(bundles.begin - held.begin) * down_row;
   for (uint64_t i = 0; i < count; ++i) {
-    encoder.Encode({gate.dtype, gates.data() + i * RowBytesOf(gate)},
-                   {up.dtype, ups.data() + i * RowBytesOf(up)}, {plan_.quant, downs + i * down_row},
-                   out.subspan(i * stride, stride));
-    CheckRow(gate, gates.data() + i * RowBytesOf(gate));
-    CheckRow(up, ups.data() + i * RowBytesOf(up));
+    NeuronRows neuron{.gate = {gate.dtype, gates.data() + i * RowBytesOf(gate)},
+                      .down = {plan_.quant, downs + i * down_row}};
+    CheckRow(gate, neuron.gate.data);
+    if (up != nullptr) {
+      neuron.up = {up->dtype, ups.data() + i * up_row};
+      CheckRow(*up, neuron.up.data);
+    }
+    if (!biases_.empty()) {
+      const auto bundle = static_cast<size_t>(bundles.begin) + i;
+      neuron.bias = biases_[static_cast<size_t>(ffn.order()[bundle])];
+    }
+    encoder.Encode(neuron, out.subspan(i * stride, stride));
+  }
+}
+
+void FfnPacker::ReadBiases(const Ffn& ffn) {
+  const GgufTensor* const tensor = ffn.layer.bias;
+  if (tensor == nullptr) return;
+  std::vector<std::byte> stored(ffn.layer.ffn_bytes(*tensor));
+  source_.ReadTensor(*tensor, ffn.Begin(*tensor), stored);
+  biases_.resize(static_cast<size_t>(ffn.layer.neurons));
+  kernels::Dequantize(tensor->dtype, stored.data(), ffn.layer.neurons, biases_.data());
+  for (const float bias : biases_) {
+    if (std::isfinite(bias)) continue;
+    throw Error(ErrorCode::kCorrupt, source_.path(),
+                fmt::format("{} holds biases that are no numbers", Printable(tensor->name)));
   }
 }
 
@@ -297,15 +322,17 @@ void FfnPacker::CheckWeights(const GgufTensor& tensor, std::span<const float> we
 }
 
 // The rows of these bundles' neurons, neighbours in one read.
-void FfnPacker::ReadRows(const Ffn& ffn, const GgufTensor& tensor, const Range& bundles,
+void FfnPacker::ReadRows(const Ffn& ffn, const NeuronMatrix& matrix, const Range& bundles,
                          std::span<std::byte> out) {
+  const GgufTensor& tensor = *matrix.tensor;
   const uint64_t row_bytes = RowBytesOf(tensor);
   const std::vector<int32_t>& order = ffn.order();
   for (int64_t slot = bundles.begin; slot < bundles.end;) {
     const int32_t first = order[static_cast<size_t>(slot)];
     int64_t run = 1;
     while (slot + run < bundles.end && order[static_cast<size_t>(slot + run)] == first + run) ++run;
-    const uint64_t begin = ffn.Begin(tensor) + static_cast<uint64_t>(first) * row_bytes;
+    const uint64_t row = matrix.first_row + static_cast<uint64_t>(first);
+    const uint64_t begin = ffn.Begin(tensor) + row * row_bytes;
     const uint64_t bytes = static_cast<uint64_t>(run) * row_bytes;
     source_.ReadTensor(tensor, begin,
                        out.subspan(static_cast<uint64_t>(slot - bundles.begin) * row_bytes, bytes));

@@ -75,8 +75,9 @@ class FfnPacker {
   // Throw Error(kCorrupt) for what is no number, or cannot be one in the bundles.
   void CheckRow(const GgufTensor& tensor, const std::byte* row) const;
   void CheckWeights(const GgufTensor& tensor, std::span<const float> weights) const;
-  void ReadRows(const Ffn& ffn, const GgufTensor& tensor, const Range& bundles,
+  void ReadRows(const Ffn& ffn, const NeuronMatrix& matrix, const Range& bundles,
                 std::span<std::byte> out);
+  void ReadBiases(const Ffn& ffn);
   void Fetch(const GgufTensor& tensor, const Ffn& ffn);
   void DropAll();
 
@@ -88,6 +89,7 @@ class FfnPacker {
   Buffer scratch_;                       // thread_bytes per thread
   Buffer down_;                          // [bundle of the range][hidden] in the bundles' type
   std::vector<int32_t> slot_of_;         // of the FFN at hand: neuron to bundle
+  std::vector<float> biases_;            // of its neurons; empty where they have none
   std::vector<double> errors_;           // squared, per panel of hidden
   std::vector<double> norms_;
 };

@@ -121,9 +121,9 @@ class Planner {
                   std::string(what) + " cannot be packed yet");
     };
     if (!HasEqualFfns(spec())) refuse("layers with FFNs of different sizes");
-    if (MainFfn(spec()).fused_gate_up) refuse("gate and up of FFNs in one matrix");
-    if (MainFfn(spec()).kind == FfnKind::kTwoMatrix) refuse("FFNs of two matrices");
-    if (MainFfn(spec()).bias) refuse("FFNs with biases");
+    if (MainFfn(spec()).kind == FfnKind::kGated && MainFfn(spec()).bias) {
+      refuse("gated FFNs with biases");
+    }
   }
 
   void PlanBundles() {
@@ -135,14 +135,14 @@ class Planner {
     }
     RefuseOtherFfns();
     for (int64_t l = 0; l < spec().num_layers; ++l) plan.layers.push_back(PlanLayer(l));
-    const GgufTensor& gate = *plan.layers.front().gate;
+    const GgufTensor& gate = *plan.layers.front().gate.tensor;
     plan.quant =
         options_.quant ? *options_.quant : ChooseBundleType(gate.dtype, ResidentTypeOf(gate.name));
     if (!CanBundle(plan.quant)) {
       throw Error(ErrorCode::kInvalidArgument, Field{"quant"}, "type of bundles",
                   "q4_0, q4_1, q8_0 or f16", NameOf(plan.quant));
     }
-    plan.layout = MakeBundleLayout(plan.quant, plan.hidden);
+    plan.layout = MakeBundleLayout(plan.quant, plan.hidden, BundleKindOf(MainFfn(spec())));
   }
 
   PackedLayer PlanLayer(int64_t index) {
@@ -153,13 +153,20 @@ class Planner {
     layer.experts = std::max<int64_t>(ffn.num_experts, 1);
     layer.neurons = ffn.intermediate_size;
     plan_->neurons += static_cast<uint64_t>(layer.experts * layer.neurons);
-    const auto tensor = [&](const char* role) {
+    const auto tensor = [&](const char* role, const char* what) {
       return &source_.GetTensor(
-          fmt::format("blk.{}.ffn_{}{}.weight", index, role, layer.is_moe ? "_exps" : ""));
+          fmt::format("blk.{}.ffn_{}{}.{}", index, role, layer.is_moe ? "_exps" : "", what));
     };
-    layer.gate = tensor("gate");
-    layer.up = tensor("up");
-    layer.down = tensor("down");
+    const BundleKind kind = BundleKindOf(ffn);
+    if (ffn.fused_gate_up) {
+      layer.gate.tensor = layer.up.tensor = tensor(layer.is_moe ? "gate_up" : "up", "weight");
+      layer.up.first_row = static_cast<uint64_t>(ffn.intermediate_size);
+    } else {
+      layer.gate.tensor = tensor(kind.is_gated ? "gate" : "up", "weight");
+      if (kind.is_gated) layer.up.tensor = tensor("up", "weight");
+    }
+    layer.down = tensor("down", "weight");
+    if (kind.has_bias) layer.bias = tensor("up", "bias");
     for (int64_t e = 0; e < layer.experts; ++e) {
       const FfnProfile* profile =
           options_.profile != nullptr ? &options_.profile->At(index, e) : nullptr;
@@ -172,7 +179,7 @@ class Planner {
   void PlanOthers() {
     std::set<const GgufTensor*> in_bundles;
     for (const PackedLayer& layer : plan_->layers) {
-      in_bundles.insert({layer.gate, layer.up, layer.down});
+      in_bundles.insert({layer.gate.tensor, layer.up.tensor, layer.down, layer.bias});
     }
     for (const GgufTensor& tensor : source_.tensors()) {
       if (in_bundles.count(&tensor) == 0) plan_->others.push_back(Copy(tensor));

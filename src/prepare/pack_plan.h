@@ -15,17 +15,29 @@
 
 namespace hearth {
 
+// A matrix with a row per neuron: a tensor of the source, or some rows of each of its experts.
+struct NeuronMatrix {
+  const GgufTensor* tensor = nullptr;  // null: the FFN has none
+  uint64_t first_row = 0;
+};
+
 // The FFNs of one layer in the source, and how their neurons will lie.
 struct PackedLayer {
   int64_t layer = 0;
   bool is_moe = false;
   int64_t experts = 1;                      // 1 for a dense FFN
   int64_t neurons = 0;                      // of one expert
-  const GgufTensor* gate = nullptr;         // [experts][neurons][hidden]
-  const GgufTensor* up = nullptr;           // likewise
+  NeuronMatrix gate;                        // [experts][neurons][hidden]; the first of two matrices
+  NeuronMatrix up;                          // likewise; nothing for two matrices
   const GgufTensor* down = nullptr;         // [experts][hidden][neurons]
+  const GgufTensor* bias = nullptr;         // [experts][neurons], of gate; null where there is none
   std::vector<std::vector<int32_t>> order;  // per expert: the neuron of every bundle
 
+  // What bundles are made of, without biases.
+  std::vector<const GgufTensor*> matrices() const {
+    if (up.tensor == nullptr || up.tensor == gate.tensor) return {down, gate.tensor};
+    return {down, gate.tensor, up.tensor};
+  }
   uint64_t ffn_bytes(const GgufTensor& tensor) const {
     return tensor.bytes / static_cast<uint64_t>(experts);
   }

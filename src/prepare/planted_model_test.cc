@@ -80,7 +80,7 @@ TEST_F(PlantedModelTest, FewNeuronsCarryMostActivations) {
   }
 }
 
-// P2 section 7.2.4: 3.5% on average, 18.9% at P99.
+// P2 §7.2.4: 3.5% on average, 18.9% at P99.
 TEST_F(PlantedModelTest, CachesMissAsInThePaper) {
   for (const ModelShape& shape : {Relu(), DRelu()}) {
     const SparsityReport report = Measure(shape, {});

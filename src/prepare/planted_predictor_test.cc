@@ -118,7 +118,7 @@ void ExpectSameRows(const GgufFile& plain, const GgufFile& packed, int64_t layer
       const size_t expert = slot / static_cast<size_t>(neurons);
       const size_t from = expert * static_cast<size_t>(neurons) + static_cast<size_t>(order[slot]);
       ASSERT_EQ(std::memcmp(row.data(), rows.data() + from * row_bytes, row_bytes), 0)
-          << BundleRoleName(role) << " " << slot;
+          << layout.RoleName(role) << " " << slot;
     }
   }
 }

@@ -1,4 +1,4 @@
-// `pack` makes a model's predictors here, from the model and a text alone (P1 section 5.1).
+// `pack` makes a model's predictors here, from the model and a text alone (P1 §5.1).
 //
 // The model reads the text densely; what enters its FFNs is kept, as many layers at a time as the
 // memory for samples allows. Each layer then gets a predictor that is made from its own weights

@@ -12,7 +12,7 @@ namespace {
 // ProSparse's published threshold (Song et al. 2024).
 constexpr double kProSparseThreshold = 0.01;
 
-// A line of FORMATS.md's table; what it leaves out is the published configuration's.
+// A named shape; what it leaves out is the published configuration's.
 struct NamedShape {
   const char* name;
   const char* architecture;
@@ -57,7 +57,7 @@ constexpr NamedShape kShapes[] = {
 };
 // clang-format on
 
-// Names of FORMATS.md whose graphs Hearth does not run yet: two-matrix FFNs with biases.
+// Names that can be planned and not made: their FFNs have two matrices and biases.
 // clang-format off
 constexpr NamedShape kTwoMatrixShapes[] = {
     {"opt-6.7b",   "opt",     4096, 16384, 32,  32, 32, 128, 50272, 2048, 1e4, 1e-5, kRelu},
@@ -69,7 +69,7 @@ constexpr NamedShape kTwoMatrixShapes[] = {
 };
 // clang-format on
 
-// Why a name of FORMATS.md cannot be made; null for others.
+// Why a name cannot be made; null for others.
 const char* ReasonAgainst(std::string_view name) {
   if (name == "smallthinker-21b") return "its router reads the layer's input before attention";
   for (const NamedShape& line : kTwoMatrixShapes) {

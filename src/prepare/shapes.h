@@ -1,4 +1,4 @@
-// The sizes of a model without its weights: the named shapes of FORMATS.md ("Shapes") and shapes
+// The sizes of a model without its weights: named shapes of published models and shapes
 // from JSON files. `hearth synth` makes a model of any of them.
 #pragma once
 
@@ -42,14 +42,14 @@ struct ModelShape {
 // Fewer tokens cannot hold the three control tokens, 256 bytes and the word mark.
 inline constexpr int64_t kMinVocabSize = 260;
 
-// The shapes that can be made, in the order of FORMATS.md, aliases included.
+// The shapes that can be made, aliases included.
 std::vector<std::string> ShapeNames();
 
-// A named shape. Throws Error(kUnsupported) for a name of FORMATS.md that cannot be made yet, and
+// A named shape. Throws Error(kUnsupported) for a name that can only be planned for, and
 // Error(kNotFound), listing those that can, for any other.
 ModelShape FindShape(std::string_view name);
 
-// The same and those of FORMATS.md that can only be planned for, not made or run yet.
+// The same and those that can only be planned for, not made.
 std::vector<std::string> PlannedShapeNames();
 ModelShape FindPlannedShape(std::string_view name);
 

@@ -27,7 +27,7 @@ std::string MessageOf(const std::function<void()>& call) {
   return "";
 }
 
-// Weights of an FFN's three matrices in all layers, by FORMATS.md's columns.
+// Weights of an FFN's three matrices in all layers.
 int64_t FfnWeights(const ModelShape& shape) {
   return 3 * shape.hidden_size * shape.intermediate_size * shape.num_layers *
          std::max<int64_t>(shape.num_experts, 1);

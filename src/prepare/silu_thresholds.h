@@ -1,4 +1,4 @@
-// Thresholds that let a SiLU model go sparse (P1 section 8.4, after CATS): a neuron whose
+// Thresholds that let a SiLU model go sparse (P1 §8.4, after CATS): a neuron whose
 // |silu(gate)| is at most its layer's threshold is taken for silent.
 //
 // Every layer gives up the same share of its energy, the sum of (silu(gate) * up)^2 over a text;

@@ -1,6 +1,6 @@
 // What the neurons of a model do over a text, measured by running it: how often gates fire and
 // neurons are active, how unevenly, and what of it a cache of neurons would hold (P2
-// section 7.2.4).
+// §7.2.4).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct SparsityReport {
   double gate = 0;                // over all pairs
   double active = 0;
   // A cache that holds half of all neurons and starts empty, over the tokens after the first
-  // quarter. Two queues as in P2 section 4.2: a new entry joins inactive, a second access moves it
+  // quarter. Two queues as in P2 §4.2: a new entry joins inactive, a second access moves it
   // to active, which holds 90%; inactive's tail leaves.
   MissRates lru;
   MissRates two_queues;

@@ -141,9 +141,10 @@ void SynthTensorMaker::MakeBundles(const SynthTensor& tensor, uint64_t first,
     const int64_t neuron = order[row % static_cast<uint64_t>(neurons_)];
     if (plants_gate) planted_->GateRow(*basis, tensor.layer, expert, neuron, gate.data());
     if (plants_up) planted_->UpRow(*basis, tensor.layer, expert, neuron, up.data());
-    encoder.Encode(plants_gate ? FloatRow(gate.data()) : draw(tensor.gate, row, random[0]),
-                   plants_up ? FloatRow(up.data()) : draw(tensor.up, row, random[1]),
-                   draw(tensor.down, row, random[2]), out.subspan(at, stride));
+    encoder.Encode({plants_gate ? FloatRow(gate.data()) : draw(tensor.gate, row, random[0]),
+                    plants_up ? FloatRow(up.data()) : draw(tensor.up, row, random[1]),
+                    draw(tensor.down, row, random[2])},
+                   out.subspan(at, stride));
   }
 }
 

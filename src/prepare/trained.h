@@ -1,4 +1,4 @@
-// Predictors by logistic regression (P1 section 5.1): whether a neuron is active, learned from what
+// Predictors by logistic regression (P1 §5.1): whether a neuron is active, learned from what
 // it did over a text. Training starts from a predictor that was made without it.
 #pragma once
 

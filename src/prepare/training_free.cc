@@ -5,10 +5,12 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "ops/elementwise.h"
+#include "pass/pass_context.h"
 #include "prepare/neuron_shifts.h"
 #include "prepare/predictor_trial.h"
 
@@ -29,6 +31,24 @@ double StandardDeviation(const std::vector<float>& values) {
   }
   const auto count = static_cast<double>(std::max<size_t>(values.size(), 1));
   return std::sqrt(std::max(squares / count - sum / count * (sum / count), 0.0));
+}
+
+float MeanOf(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v);
+  return static_cast<float>(sum / static_cast<double>(values.size()));
+}
+
+// What a norm divides a residual by: its root mean square, of LayerNorm after its mean is taken
+// off.
+float SizeOf(std::span<const float> residual, NormKind norm) {
+  const float mean = norm == NormKind::kLayer ? MeanOf(residual) : 0;
+  double squares = 0;
+  for (const float v : residual) {
+    const auto x = static_cast<double>(v - mean);
+    squares += x * x;
+  }
+  return static_cast<float>(std::sqrt(squares / static_cast<double>(residual.size())));
 }
 
 // What one neuron does over the tokens.
@@ -96,24 +116,18 @@ TrainingFreeMaker::TrainingFreeMaker(Engine& engine, const FfnMatrices& matrices
       input_(input),
       max_rank_(max_rank),
       up_shares_(static_cast<size_t>(data.neurons())) {
-  ChooseUpShares(data, layer);
+  ChooseUpShares(data);
+  const LayerSpec& spec = layer_spec();
+  const auto hidden = static_cast<size_t>(data_.hidden());
   engine.compute().team().ParallelFor(
       data.fit_gate.rows(), 16, [&](int64_t begin, int64_t end, int) {
         for (int64_t t = begin; t < end; ++t) {
           float* score = data_.fit_gate.row(t);
-          const float* up = data_.fit_up.row(t);
-          for (int64_t n = 0; n < data_.neurons(); ++n) {
-            score[n] += up_shares_[static_cast<size_t>(n)] * up[n];
+          for (int64_t n = 0; data_.fit_up.rows() > 0 && n < data_.neurons(); ++n) {
+            score[n] += up_shares_[static_cast<size_t>(n)] * data_.fit_up.row(t)[n];
           }
-          if (input_ == PredictorInput::kFfnInput) continue;
-          // The residual has not been divided by its root mean square.
-          double squares = 0;
-          for (int64_t i = 0; i < data_.hidden(); ++i) {
-            const auto x = static_cast<double>(data_.fit_inputs.row(t)[i]);
-            squares += x * x;
-          }
-          const auto size =
-              static_cast<float>(std::sqrt(squares / static_cast<double>(data_.hidden())));
+          if (!is_normed()) continue;
+          const float size = SizeOf({data_.fit_inputs.row(t), hidden}, spec.norm);
           for (int64_t n = 0; n < data_.neurons(); ++n) score[n] *= size;
         }
       });
@@ -126,9 +140,8 @@ int64_t TrainingFreeMaker::FactorRanks() const {
   return std::min({data_.fit_gate.rows(), kMaxFactorTokens, data_.hidden() - 1}) / 32 * 32;
 }
 
-void TrainingFreeMaker::ChooseUpShares(const FfnData& data, int64_t layer) {
-  const FfnSpec& ffn = engine_.model().spec().layers[static_cast<size_t>(layer)].ffn;
-  if (ffn.activation != FfnActivation::kDRelu) return;
+void TrainingFreeMaker::ChooseUpShares(const FfnData& data) {
+  if (layer_spec().ffn.activation != FfnActivation::kDRelu || data.fit_up.rows() == 0) return;
   constexpr size_t kUnsure = std::size(kUpShares);
   const auto neurons = static_cast<size_t>(data.neurons());
   std::vector<size_t> choice(neurons, kUnsure);
@@ -163,17 +176,24 @@ void TrainingFreeMaker::ReadRows(int64_t begin, int64_t end, FloatMatrix& out) c
   const LayerWeights& w = engine_.model().weights().layers[static_cast<size_t>(layer_)];
   std::vector<int32_t> ids(static_cast<size_t>(end - begin));
   std::iota(ids.begin(), ids.end(), static_cast<int32_t>(begin));
-  FloatMatrix up(engine_.budget(), end - begin, data_.hidden());
+  const auto hidden = static_cast<size_t>(data_.hidden());
   LookUpRows(engine_.compute(), matrices_.gate(), ids, out.view().Rows(0, end - begin));
-  LookUpRows(engine_.compute(), matrices_.up(), ids, up.view());
-  const auto* norm = reinterpret_cast<const float*>(w.ffn_norm.data);
-  for (int64_t r = 0; r < end - begin; ++r) {
-    const float share = up_shares_[static_cast<size_t>(begin + r)];
-    float* row = out.row(r);
-    for (int64_t c = 0; c < data_.hidden(); ++c) {
-      row[c] += share * up.row(r)[c];
-      if (input_ == PredictorInput::kResidual) row[c] *= norm[c];
+  if (!matrices_.up().empty()) {
+    FloatMatrix up(engine_.budget(), end - begin, data_.hidden());
+    LookUpRows(engine_.compute(), matrices_.up(), ids, up.view());
+    for (int64_t r = 0; r < end - begin; ++r) {
+      const float share = up_shares_[static_cast<size_t>(begin + r)];
+      for (size_t c = 0; c < hidden; ++c) out.row(r)[c] += share * up.row(r)[c];
     }
+  }
+  if (!is_normed()) return;
+  const float* const norm = FloatsOf(w.ffn_norm);
+  for (int64_t r = 0; r < end - begin; ++r) {
+    float* const row = out.row(r);
+    for (size_t c = 0; c < hidden; ++c) row[c] *= norm[c];
+    if (layer_spec().norm != NormKind::kLayer) continue;
+    const float mean = MeanOf({row, hidden});
+    for (size_t c = 0; c < hidden; ++c) row[c] -= mean;
   }
 }
 

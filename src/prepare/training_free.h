@@ -42,7 +42,12 @@ class TrainingFreeMaker {
   MadePredictor Make(int64_t rank, DType dtype, double recall);
 
  private:
-  void ChooseUpShares(const FfnData& data, int64_t layer);
+  const LayerSpec& layer_spec() const {
+    return engine_.model().spec().layers[static_cast<size_t>(layer_)];
+  }
+  // Whether predictors look at what the layer's norm has yet to divide.
+  bool is_normed() const { return input_ == PredictorInput::kResidual && layer_spec().norm_before; }
+  void ChooseUpShares(const FfnData& data);
   // Singular vectors that the samples have, less than the hidden size.
   int64_t FactorRanks() const;
   void Factorize();

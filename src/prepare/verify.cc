@@ -159,9 +159,12 @@ class Verifier {
   // Which part is not as it was written, or null. A check that was altered blames its part.
   static const char* FlawOfBundle(const BundleLayout& layout, std::span<std::byte> bundle) {
     const BundleChecks checks = StoredChecks(layout, bundle);
-    if (checks.gate != GateCheckOf(layout, bundle)) return "its gate or the check of it";
+    const bool is_gated = layout.kind().is_gated;
+    if (checks.gate != GateCheckOf(layout, bundle)) {
+      return is_gated ? "its gate or the check of it" : "its fc1, its bias or the check of them";
+    }
     if (checks.rest != RestCheckOf(layout, bundle.subspan(layout.split))) {
-      return "its up, its down or the check of them";
+      return is_gated ? "its up, its down or the check of them" : "its fc2 or the check of it";
     }
     uint64_t at = 0;
     for (const BundlePart& part : layout.parts) {

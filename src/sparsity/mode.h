@@ -1,4 +1,4 @@
-// The three ways to compute an FFN (DESIGN section 2).
+// The three ways to compute an FFN.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Predictors: which neurons of an FFN will be active, told from its input before its weights are
-// read (P1 section 5.1, P2 section 2.2).
+// read (P1 §5.1, P2 §2.2).
 //
 //   logit = up * relu?(down * h) + bias; a neuron is expected to be active where logit > threshold
 //

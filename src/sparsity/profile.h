@@ -1,5 +1,5 @@
 // What neurons do over a text: the activation statistics that pack, predictors and plans are made
-// from (P1 section 4, P2 section 4.1), and their file (docs/formats/profile.md).
+// from (P1 §4, P2 §4.1), and their file (docs/formats/profile.md).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What a profile says of a model: rates, and the smallest sets of neurons that carry a share of
-// the activations or of the output (P1 section 3, Figures 4 and 5).
+// the activations or of the output (P1 §3, Figures 4 and 5).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Activation selectors: which neurons of an FFN a token computes (DESIGN section 2).
+// Activation selectors: which neurons of an FFN a token computes.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ class DenseSelector : public ActivationSelector {
   FfnMode mode_;
 };
 
-// Repeats active sets that were recorded before (the oracle of DESIGN, invariant 2): entries are
-// indexed by [layer][expert][token of the batch].
+// Repeats active sets that were recorded before (the oracle of docs/architecture.md, invariant 2):
+// entries are indexed by [layer][expert][token of the batch].
 class OracleSelector : public ActivationSelector {
  public:
   using NeuronList = std::vector<int32_t>;

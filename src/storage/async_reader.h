@@ -1,4 +1,4 @@
-// Many reads of one file in flight at a time (DESIGN sections 3 and 7).
+// Many reads of one file in flight at a time (P2 §4.4).
 //
 // An AsyncFile is opened once; every thread that reads opens a ReadQueue of its own, submits a
 // batch of reads and polls for completions between other work. Backends: io_uring, a pool of

@@ -42,7 +42,7 @@ struct DeviceProfile {
 // The kinds of core of Ufs40().
 enum class PhoneCore { kBig, kMid, kLittle };
 
-// UFS 4.0 of a Snapdragon 8 Gen 3, from PowerInfer-2 section 2.3 and Table 1. What the paper does
+// UFS 4.0 of a Snapdragon 8 Gen 3, from P2 §2.3 and Table 1. What the paper does
 // not give is marked as free where it is set (device_profile.cc).
 DeviceProfile Ufs40();
 

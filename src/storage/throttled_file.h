@@ -1,4 +1,4 @@
-// A file read at the speed of another device (P2 section 2.3), over a file in memory, or over any
+// A file read at the speed of another device (P2 §2.3), over a file in memory, or over any
 // other that is faster.
 #pragma once
 

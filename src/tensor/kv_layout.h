@@ -1,4 +1,4 @@
-// Where the keys and values of a KV page lie (FORMATS.md, "KV cache").
+// Where the keys and values of a KV page lie (docs/formats/kv.md).
 //
 // A page holds 64 tokens of every layer and KV head. For a (layer, head) pair the values are a
 // matrix [64][head_dim]; in front of it are the keys, in blocks of 16 tokens, each of which is a

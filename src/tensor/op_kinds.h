@@ -5,7 +5,7 @@
 
 namespace hearth {
 
-// How an FFN turns gate g and up u of a neuron into what down multiplies (FORMATS.md).
+// How an FFN turns gate g and up u of a neuron into what down multiplies.
 enum class FfnActivation : uint8_t {
   kSilu,             // silu(g) * u
   kRelu,             // relu(g) * u

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "tensor/dtype.h"
 #include "tensor/row_groups.h"
@@ -47,8 +48,16 @@ struct RowsView {
   int64_t cols = 0;
   int64_t rows = 0;  // of one expert
   int64_t experts = 1;
+  // A float that is added to what row 0 gives, and those of other rows as far apart as the rows;
+  // null where there is none. Need no alignment.
+  const std::byte* biases = nullptr;
 
   bool empty() const { return data == nullptr; }
+  float Bias(int64_t row) const {
+    float bias;
+    std::memcpy(&bias, biases + stride * static_cast<size_t>(row), sizeof(bias));
+    return bias;
+  }
   // Of a row, without what lies between rows.
   size_t row_bytes() const {
     return HasRowGroups(dtype) ? static_cast<size_t>(RowGroupsOf(dtype, cols).bytes)
@@ -56,7 +65,9 @@ struct RowsView {
   }
   RowsView Expert(int64_t index) const {
     RowsView view = *this;
-    view.data = data + stride * static_cast<size_t>(rows * index);
+    const size_t skipped = stride * static_cast<size_t>(rows * index);
+    view.data = data + skipped;
+    if (biases != nullptr) view.biases = biases + skipped;
     view.experts = 1;
     return view;
   }

@@ -1,5 +1,5 @@
 // How matrices of 4- and 8-bit weights lie in memory: 16 rows at a time, so that one vector holds
-// the same few columns of 16 rows and no sum ever crosses lanes (M section 5.1, the rearranged
+// the same few columns of 16 rows and no sum ever crosses lanes (MNN §5.1, the rearranged
 // weights of MNN; the tile's height fits every vector width from 128 to 512 bits).
 //
 // A tile is 16 rows; the last one of a matrix is padded with rows of zeros. Its blocks of 32

@@ -78,7 +78,7 @@ Json LayoutJson(const BundleLayout& layout) {
   Json parts = Json::array();
   for (const BundlePart& part : layout.parts) {
     const bool is_check = part.role == BundleRole::kCheck;
-    parts.push_back({{"role", BundleRoleName(part.role)},
+    parts.push_back({{"role", layout.RoleName(part.role)},
                      {"type", is_check ? "xxh32" : NameOf(part.dtype)},
                      {"offset", part.offset},
                      {"bytes", part.bytes}});

@@ -1,4 +1,4 @@
-// Parts of JSON documents and statistics that several commands print (FORMATS.md).
+// Parts of JSON documents and statistics that several commands print (docs/formats/json.md).
 #pragma once
 
 #include <nlohmann/json.hpp>

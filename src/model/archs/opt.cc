@@ -1,4 +1,4 @@
-// OPT, whose ReLU leaves out most neurons (P1 section 2): learned positions, LayerNorm, FFNs of two
+// OPT, whose ReLU leaves out most neurons (P1 §2): learned positions, LayerNorm, FFNs of two
 // matrices, biases everywhere. No public converter writes it; names are those of GPT-2's tensors
 // with q, k and v apart.
 #include "model/archs/archs.h"
