@@ -1,5 +1,6 @@
-# hearth_library(<folder> DEPS ... LIBS ... TEST_LIBS ... MODEL_TESTS ...): the static library of one
-# folder of src/, or of one of its rooms (<folder>_<room>), and its test programs.
+# hearth_library(<folder> ROOMS ... DEPS ... LIBS ... TEST_LIBS ... MODEL_TESTS ...): the static
+# library of one folder of src/, or of one of its rooms (<folder>_<room>), and its test programs.
+#   ROOMS        sub-folders that belong to it
 #   DEPS         folders it may include (targets hearth_<dep>)
 #   LIBS         third-party targets; TEST_LIBS those that only tests use
 #   MODEL_TESTS  test files that run whole models for many seconds
@@ -59,9 +60,9 @@ endif()
 find_package(Threads REQUIRED)
 
 function(hearth_library name)
-  cmake_parse_arguments(ARG "ALONE" "" "DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/doors/*.cc)
+  cmake_parse_arguments(ARG "ALONE" "" "ROOMS;DEPS;LIBS;TEST_LIBS;MODEL_TESTS" ${ARGN})
+  list(TRANSFORM ARG_ROOMS REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*.cc" OUTPUT_VARIABLE in_rooms)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${in_rooms})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   add_library(hearth_${name} STATIC ${sources})
   list(TRANSFORM ARG_DEPS PREPEND hearth_)
@@ -69,7 +70,8 @@ function(hearth_library name)
   if(NOT ARG_ALONE)
     hearth_compile_together(hearth_${name})
   endif()
-  hearth_folder_tests(${name} LIBS ${ARG_TEST_LIBS} MODEL_TESTS ${ARG_MODEL_TESTS})
+  hearth_folder_tests(${name} ROOMS ${ARG_ROOMS} LIBS ${ARG_TEST_LIBS}
+                      MODEL_TESTS ${ARG_MODEL_TESTS})
   if(ARG_ALONE AND TARGET ${name}_test)
     set_target_properties(${name}_test PROPERTIES UNITY_BUILD OFF)
   endif()
@@ -80,9 +82,9 @@ function(hearth_folder_tests name)
   if(NOT HEARTH_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "LIBS;MODEL_TESTS" ${ARGN})
-  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc
-       ${CMAKE_CURRENT_SOURCE_DIR}/archs/*_test.cc ${CMAKE_CURRENT_SOURCE_DIR}/doors/*_test.cc)
+  cmake_parse_arguments(ARG "" "" "ROOMS;LIBS;MODEL_TESTS" ${ARGN})
+  list(TRANSFORM ARG_ROOMS REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*_test.cc" OUTPUT_VARIABLE in_rooms)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc ${in_rooms})
   if(ARG_MODEL_TESTS)
     list(TRANSFORM ARG_MODEL_TESTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     list(REMOVE_ITEM tests ${ARG_MODEL_TESTS})

@@ -19,7 +19,7 @@
 #include "format/gguf_parse.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
-#include "prepare/verify.h"
+#include "prepare/pack/verify.h"
 #include "sparsity/predictor.h"
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "engine/session_file.h"
+#include "engine/session/session_file.h"
 #include "kv/kv_file.h"
 
 namespace {

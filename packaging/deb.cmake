@@ -63,8 +63,9 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(CPACK_DEBIAN_HEARTH_PACKAGE_NAME hearth)
 set(CPACK_DEBIAN_HEARTH_PACKAGE_SECTION science)
-# Loaded by `hearth get` alone (src/hub/system_libraries.h).
-set(CPACK_DEBIAN_HEARTH_PACKAGE_RECOMMENDS "libcurl4, libssl3, ca-certificates")
+# Loaded by the commands that need them (src/base/system_library.h): get, and plan.
+set(CPACK_DEBIAN_HEARTH_PACKAGE_RECOMMENDS
+    "libcurl4, libssl3, ca-certificates, libz3-4, coinor-libcbc3")
 set(CPACK_DEBIAN_HEARTH_PACKAGE_CONTROL_EXTRA
     ${CMAKE_CURRENT_SOURCE_DIR}/conffiles ${CMAKE_CURRENT_SOURCE_DIR}/postinst
     ${CMAKE_CURRENT_SOURCE_DIR}/prerm ${CMAKE_CURRENT_SOURCE_DIR}/postrm)

@@ -9,7 +9,7 @@
 
 #include "base/test_data.h"
 #include "format/gguf.h"
-#include "prepare/pack_test_models.h"
+#include "prepare/pack/test_pack_models.h"
 #include "program.h"
 
 namespace hearth {

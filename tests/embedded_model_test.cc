@@ -8,8 +8,8 @@
 
 #include "base/test_data.h"
 #include "engine/engine.h"
-#include "engine/evaluate.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
+#include "measure/evaluate.h"
 #include "text/chat/chat_template.h"
 #include "text/grammar/json_schema_grammar.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/budget.h"
-#include "engine/matrix_streaming.h"
-#include "engine/model.h"
+#include "engine/load/matrix_streaming.h"
+#include "engine/load/model.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/selector.h"
 

@@ -17,8 +17,8 @@
 #include "engine/engine.h"
 #include "ops/compute.h"
 #include "pass/test_passes.h"
-#include "prepare/pack.h"
-#include "prepare/pack_test_models.h"
+#include "prepare/pack/pack.h"
+#include "prepare/pack/test_pack_models.h"
 
 namespace hearth {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "base/checksum.h"
 #include "base/test_data.h"
-#include "engine/bench.h"
 #include "hub_server.h"
 #include "json_schema.h"
-#include "prepare/pack_test_models.h"
+#include "measure/bench.h"
+#include "prepare/pack/test_pack_models.h"
 #include "program.h"
 #include "sparsity/trace.h"
 #include "storage/block_reader.h"

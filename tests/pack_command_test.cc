@@ -12,7 +12,7 @@
 #include "format/bundle_layout.h"
 #include "format/gguf.h"
 #include "json_schema.h"
-#include "prepare/pack_test_models.h"
+#include "prepare/pack/test_pack_models.h"
 #include "program.h"
 
 namespace hearth {

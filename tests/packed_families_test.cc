@@ -17,8 +17,8 @@
 #include "golden_case.h"
 #include "model/given_activation.h"
 #include "pass/test_passes.h"
-#include "prepare/pack.h"
-#include "prepare/verify.h"
+#include "prepare/pack/pack.h"
+#include "prepare/pack/verify.h"
 
 namespace hearth {
 namespace {

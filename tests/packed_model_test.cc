@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "base/test_data.h"
 #include "engine/engine.h"
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "pass/test_passes.h"
-#include "prepare/pack.h"
+#include "prepare/pack/pack.h"
 
 namespace hearth {
 namespace {

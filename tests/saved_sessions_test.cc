@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/test_data.h"
-#include "engine/batch_scheduler.h"
-#include "prepare/pack_test_models.h"
+#include "engine/session/batch_scheduler.h"
+#include "prepare/pack/test_pack_models.h"
 
 namespace hearth {
 namespace {

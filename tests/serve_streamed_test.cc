@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "json_schema.h"
-#include "prepare/pack_test_models.h"
+#include "prepare/pack/test_pack_models.h"
 #include "program.h"
 #include "server_process.h"
 #include "test_budgets.h"

@@ -3,8 +3,8 @@
 
 #include "base/test_data.h"
 #include "engine/engine.h"
-#include "engine/evaluate.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
+#include "measure/evaluate.h"
 
 namespace hearth {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "pass/test_passes.h"
-#include "prepare/shapes.h"
-#include "prepare/synth.h"
+#include "prepare/shapes/shapes.h"
+#include "prepare/synth/synth.h"
 #include "test_budgets.h"
 
 namespace hearth {

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
-#include "engine/topic_walk.h"
+#include "measure/topic_walk.h"
 #include "pass/test_passes.h"
-#include "prepare/pack_test_models.h"
+#include "prepare/pack/test_pack_models.h"
 #include "test_budgets.h"
 
 namespace hearth {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "json_schema.h"
-#include "prepare/pack_test_models.h"
+#include "prepare/pack/test_pack_models.h"
 #include "program.h"
 #include "test_budgets.h"
 

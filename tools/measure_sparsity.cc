@@ -8,8 +8,8 @@
 #include <exception>
 
 #include "engine/engine.h"
-#include "engine/topic_walk.h"
-#include "prepare/sparsity_meter.h"
+#include "measure/topic_walk.h"
+#include "prepare/profile/sparsity_meter.h"
 
 int main(int argc, char** argv) {
   using namespace hearth;

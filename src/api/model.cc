@@ -6,9 +6,9 @@
 #include "api/model_impl.h"
 #include "api/tools.h"
 #include "base/memory_info.h"
-#include "engine/ffn_mode.h"
-#include "engine/obey_plan.h"
-#include "engine/prompt.h"
+#include "engine/load/ffn_mode.h"
+#include "engine/load/obey_plan.h"
+#include "engine/session/prompt.h"
 #include "text/grammar/json_schema_grammar.h"
 
 namespace hearth::api {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/batch_scheduler.h"
 #include "engine/engine.h"
-#include "engine/session_keeper.h"
+#include "engine/session/batch_scheduler.h"
+#include "engine/session/session_keeper.h"
 #include "hearth/hearth.hpp"
 #include "text/chat/chat_template.h"
 #include "text/grammar/grammar_matcher.h"

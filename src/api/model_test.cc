@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/test_data.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "hearth/hearth.hpp"
 
 namespace hearth::api {

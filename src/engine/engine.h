@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/budget.h"
-#include "engine/engine_options.h"
-#include "engine/engine_plan.h"
-#include "engine/matrix_streaming.h"
-#include "engine/model.h"
-#include "engine/streaming.h"
+#include "engine/load/engine_options.h"
+#include "engine/load/engine_plan.h"
+#include "engine/load/matrix_streaming.h"
+#include "engine/load/model.h"
+#include "engine/load/streaming.h"
 #include "ops/compute.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/mode.h"

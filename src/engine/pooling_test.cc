@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/test_data.h"
-#include "engine/batch_scheduler.h"
-#include "engine/prompt.h"
+#include "engine/session/batch_scheduler.h"
+#include "engine/session/prompt.h"
 #include "format/gguf_writer.h"
 
 namespace hearth {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "format/gguf.h"
-#include "format/gguf_test_bytes.h"
+#include "format/test_gguf_bytes.h"
 
 namespace hearth {
 namespace {

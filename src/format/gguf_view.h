@@ -8,7 +8,7 @@
 
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
-#include "storage/spliced_reader.h"
+#include "storage/async/spliced_reader.h"
 
 namespace hearth {
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/test_data.h"
 #include "format/gguf_parse.h"
-#include "format/gguf_test_bytes.h"
+#include "format/test_gguf_bytes.h"
 
 namespace hearth {
 namespace {

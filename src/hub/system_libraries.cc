@@ -1,11 +1,7 @@
 #include "hub/system_libraries.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
-#include <string>
-
 #include "base/error.h"
+#include "base/system_library.h"
 
 namespace hearth::hub {
 namespace {
@@ -14,40 +10,10 @@ namespace {
 constexpr const char* kCurlNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 constexpr const char* kCryptoNames[] = {"libcrypto.so.3", "libcrypto.so.1.1"};
 
-class LoadedLibrary {
- public:
-  template <size_t kCount>
-  LoadedLibrary(const char* const (&file_names)[kCount], const char* package) : package_(package) {
-    for (const char* name : file_names) {
-      handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      if (handle_ != nullptr) return;
-      const char* reason = dlerror();
-      if (reason_.empty() && reason != nullptr) reason_ = reason;
-    }
-    Fail(file_names[0]);
-  }
-
-  template <typename Function>
-  void Find(const char* name, Function& function) {
-    reason_ = fmt::format("it has no {}", name);
-    function = reinterpret_cast<Function>(dlsym(handle_, name));
-    if (function == nullptr) Fail(name);
-  }
-
- private:
-  [[noreturn]] void Fail(const char* what) const {
-    throw Error(ErrorCode::kUnsupported, what,
-                fmt::format("cannot be loaded ({}): fetching models needs the package {}", reason_,
-                            package_));
-  }
-
-  const char* package_;
-  void* handle_ = nullptr;  // never closed: libcrypto does not survive that
-  std::string reason_;
-};
+constexpr const char* kPurpose = "fetching models";
 
 CurlFunctions FindCurl() {
-  LoadedLibrary library(kCurlNames, "libcurl4");
+  const SystemLibrary library(kCurlNames, kPurpose, "libcurl4");
   decltype(&::curl_global_init) global_init = nullptr;
   library.Find("curl_global_init", global_init);
   CurlFunctions curl;
@@ -66,7 +32,7 @@ CurlFunctions FindCurl() {
 }
 
 DigestFunctions FindDigests() {
-  LoadedLibrary library(kCryptoNames, "libssl3");
+  const SystemLibrary library(kCryptoNames, kPurpose, "libssl3");
   DigestFunctions digests;
   library.Find("EVP_MD_CTX_new", digests.make);
   library.Find("EVP_MD_CTX_free", digests.free);

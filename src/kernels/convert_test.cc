@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convert_test_encoders.h"
 #include "kernels/dequantize.h"
+#include "kernels/test_encoders.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 

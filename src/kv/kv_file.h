@@ -1,5 +1,5 @@
 // The bytes of saved KV pages (docs/formats/kv.md): a header, then every page and its checksum. Who
-// writes and reads them, and for which tokens, is others' business (engine/session_file.h).
+// writes and reads them, and for which tokens, is others' business (engine/session/session_file.h).
 #pragma once
 
 #include <array>

@@ -22,7 +22,7 @@
 #include "format/bundle_layout.h"
 #include "ops/sparse_ffn.h"
 #include "plan/stream_plan.h"
-#include "storage/async_reader.h"
+#include "storage/async/async_reader.h"
 
 namespace hearth {
 

@@ -12,8 +12,8 @@
 #include "base/budget.h"
 #include "base/buffer.h"
 #include "pipeline/extent_map.h"
-#include "storage/async_reader.h"
-#include "storage/piece_reads.h"
+#include "storage/async/async_reader.h"
+#include "storage/async/piece_reads.h"
 
 namespace hearth {
 

@@ -117,7 +117,8 @@ void NeuronFetch::ReadAhead() noexcept {
           {.offset = store_.FileOffset(expected_ffn_, neuron) + store_.slot_offset(),
            .data = store_.Slots(ahead_.slot(place), 1).data(),
            .bytes = static_cast<uint32_t>(store_.slot_bytes()),
-           .tag = kAheadTag | static_cast<uint64_t>(place)});
+           .tag = kAheadTag | static_cast<uint64_t>(place),
+           .is_guess = true});
     }
     const size_t taken = queue_->Submit(ahead_requests_);
     // All of them; the queue has room for a list and for all places.
@@ -135,6 +136,7 @@ void NeuronFetch::ReadAhead() noexcept {
 void NeuronFetch::StopAhead() noexcept {
   is_expecting_ = false;
   ahead_.Begin(-1);
+  queue_->WithdrawGuesses();
   while (queue_->in_flight() > 0) Reap(true);
 }
 
@@ -174,6 +176,8 @@ void NeuronFetch::FetchMore(SlotPart part) noexcept {
 // the former come those that were read ahead and have come.
 void NeuronFetch::LookUp() noexcept {
   if (ahead_.most() > 0) {
+    // What has not begun is read as wanted, if the list has it.
+    queue_->WithdrawGuesses();
     while (Reap(false)) {
     }
     ahead_.BeginList(ffn_);
@@ -253,6 +257,11 @@ bool NeuronFetch::Reap(bool wait) noexcept {
     auto position = static_cast<int32_t>(done[i].tag);
     if ((done[i].tag & kAheadTag) != 0) {
       num_reading_ahead_.fetch_sub(1, std::memory_order_relaxed);
+      if (done[i].error == ECANCELED) {
+        --counts_.reads_ahead;
+        --counts_.reads;
+        counts_.bytes_read -= store_.slot_bytes();
+      }
       position = ahead_.Arrived(position, done[i].error == 0);
     }
     if (position < 0) continue;  // nobody has asked for it yet

@@ -15,7 +15,7 @@
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_map.h"
 #include "pipeline/stream_counts.h"
-#include "storage/async_reader.h"
+#include "storage/async/async_reader.h"
 
 namespace hearth {
 

@@ -27,10 +27,12 @@ class NeuronFetchTest : public ::testing::Test {
     }
   }
   // What is guessed of an FFN is read while another list is at hand.
-  void Guess(int64_t ffn, const std::vector<int32_t>& list) {
+  // Begins to read what is guessed; with `arrives`, all of it comes before the FFN's turn.
+  void Guess(int64_t ffn, const std::vector<int32_t>& list, bool arrives = true) {
     fetch_.Expect(ffn, list);
     Bring(0, {2, 3});
     fetch_.ReadAhead();
+    while (arrives && fetch_.is_reading_ahead()) fetch_.Poll(false);
     fetch_.End(-1);
   }
   void ExpectBundlesOf(int64_t ffn, const std::vector<int32_t>& list) {
@@ -62,6 +64,20 @@ TEST_F(NeuronFetchTest, WhatWasGuessedIsNotReadAgain) {
   EXPECT_EQ(fetch_.counts().used_ahead, 2);
   EXPECT_EQ(fetch_.counts().reads, 2 + 3 + 1);
   EXPECT_EQ(fetch_.counts().misses, 2 + 3);
+}
+
+// A file in memory begins a read when it is polled.
+TEST_F(NeuronFetchTest, AGuessWhoseReadHasNotBegunIsReadAsWanted) {
+  Guess(1, {1, 5, 9}, false);
+  EXPECT_EQ(fetch_.counts().reads_ahead, 3);
+  const std::vector<int32_t> listed = {1, 4, 9};
+  Bring(1, listed);
+  ExpectBundlesOf(1, listed);
+  fetch_.End(-1);
+  EXPECT_EQ(fetch_.counts().reads_ahead, 0);
+  EXPECT_EQ(fetch_.counts().used_ahead, 0);
+  EXPECT_EQ(fetch_.counts().reads, 2 + 3);
+  EXPECT_EQ(fetch_.counts().bytes_read, 5 * store_.slot_bytes());
 }
 
 TEST_F(NeuronFetchTest, WhatWasReadAheadIsDrawnWhereItBelongs) {

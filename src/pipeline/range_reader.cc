@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "pipeline/bundle_checks.h"
-#include "storage/piece_reads.h"
+#include "storage/async/piece_reads.h"
 
 namespace hearth {
 namespace {

@@ -20,7 +20,7 @@
 #include "ops/compute.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/stream_counts.h"
-#include "storage/async_reader.h"
+#include "storage/async/async_reader.h"
 
 namespace hearth {
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "pipeline/test_bundles.h"
-#include "storage/faulty_file.h"
+#include "storage/async/faulty_file.h"
 
 namespace hearth {
 namespace {

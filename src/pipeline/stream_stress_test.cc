@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "ops/sparse_prefill.h"
 #include "pipeline/test_bundles.h"
-#include "storage/faulty_file.h"
+#include "storage/async/faulty_file.h"
 
 namespace hearth {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "ops/repack.h"
-#include "storage/faulty_file.h"
-#include "storage/memory_file.h"
+#include "storage/async/faulty_file.h"
+#include "storage/async/memory_file.h"
 
 namespace hearth {
 namespace {

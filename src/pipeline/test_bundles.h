@@ -15,7 +15,7 @@
 #include "kernels/dequantize.h"
 #include "kernels/row_pack.h"
 #include "pipeline/streamed_ffns.h"
-#include "storage/memory_file.h"
+#include "storage/async/memory_file.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "format/gguf_test_bytes.h"
+#include "format/test_gguf_bytes.h"
 
 namespace hearth {
 namespace {

@@ -1,5 +1,5 @@
 // hearth bench: how fast a model runs here, and how much faster it could.
-#include "engine/bench.h"
+#include "measure/bench.h"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,7 @@
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
-#include "prepare/replay_plot.h"
+#include "prepare/profile/replay_plot.h"
 #include "sparsity/access_sequence.h"
 #include "sparsity/cache_replay.h"
 #include "storage/atomic_file.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/options/model_options.h"
-#include "engine/bench.h"
+#include "measure/bench.h"
 
 namespace hearth::cli {
 

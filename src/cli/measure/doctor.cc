@@ -15,9 +15,9 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "planner/hardware.h"
-#include "planner/hardware_plot.h"
-#include "planner/hardware_profiler.h"
+#include "planner/doctor/hardware.h"
+#include "planner/doctor/hardware_plot.h"
+#include "planner/doctor/hardware_profiler.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/hardware.h"
+#include "planner/doctor/hardware.h"
 
 namespace hearth::cli {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/bench.h"
+#include "measure/bench.h"
 
 namespace hearth::cli {
 

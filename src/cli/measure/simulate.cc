@@ -18,7 +18,7 @@
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
-#include "planner/simulator_plot.h"
+#include "planner/simulator/simulator_plot.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/simulator.h"
+#include "planner/simulator/simulator.h"
 #include "sparsity/access_sequence.h"
 #include "sparsity/profile.h"
 

@@ -1,5 +1,5 @@
 // hearth synth: a model file of any shape, with random weights or planted sparsity.
-#include "prepare/synth.h"
+#include "prepare/synth/synth.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/terminal.h"
-#include "prepare/shapes.h"
-#include "prepare/weight_generator.h"
+#include "prepare/shapes/shapes.h"
+#include "prepare/synth/weight_generator.h"
 
 namespace hearth::cli {
 namespace {

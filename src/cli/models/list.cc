@@ -19,7 +19,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
-#include "engine/model.h"
+#include "engine/load/model.h"
 
 namespace hearth::cli {
 namespace {

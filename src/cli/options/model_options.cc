@@ -10,7 +10,7 @@
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
-#include "engine/obey_plan.h"
+#include "engine/load/obey_plan.h"
 #include "ops/compute.h"
 #include "tensor/kv_layout.h"
 

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "engine/sampler.h"
+#include "engine/session/sampler.h"
 
 namespace hearth::cli {
 

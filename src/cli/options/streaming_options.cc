@@ -9,7 +9,7 @@
 #include "cli/help_format.h"
 #include "cli/options/option_values.h"
 #include "ops/sparse_ffn.h"
-#include "planner/device_model.h"
+#include "planner/simulator/device_model.h"
 #include "tensor/op_names.h"
 
 namespace hearth::cli {

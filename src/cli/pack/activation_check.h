@@ -5,7 +5,7 @@
 #include <span>
 
 #include "engine/engine.h"
-#include "prepare/activation_trial.h"
+#include "prepare/profile/activation_trial.h"
 
 namespace hearth::cli {
 

@@ -1,5 +1,5 @@
 // hearth pack: a packed file from a plain model file.
-#include "prepare/pack.h"
+#include "prepare/pack/pack.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -23,12 +23,12 @@
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
-#include "engine/ffn_mode.h"
-#include "engine/model.h"
+#include "engine/load/ffn_mode.h"
+#include "engine/load/model.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
 #include "ops/silent_gates.h"
-#include "prepare/hugging_face.h"
+#include "prepare/import/hugging_face.h"
 
 namespace hearth::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cli/pack/pack_text.h"
 #include "cli/pack/pack_trial.h"
-#include "prepare/pack.h"
+#include "prepare/pack/pack.h"
 
 namespace hearth::cli {
 

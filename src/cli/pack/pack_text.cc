@@ -17,13 +17,13 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/terminal.h"
-#include "engine/engine_plan.h"
+#include "engine/load/engine_plan.h"
 #include "format/packed_file.h"
 #include "model/registry.h"
 #include "ops/sparse_ffn.h"
-#include "prepare/learning_plan.h"
-#include "prepare/predictor_state.h"
-#include "prepare/profiler.h"
+#include "prepare/predict/learning_plan.h"
+#include "prepare/predict/predictor_state.h"
+#include "prepare/profile/profiler.h"
 #include "tensor/op_names.h"
 
 namespace hearth::cli {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/evaluate.h"
+#include "measure/evaluate.h"
 #include "model/given_activation.h"
-#include "prepare/activation_trial.h"
-#include "prepare/predictor_maker.h"
-#include "prepare/silu_thresholds.h"
+#include "prepare/pack/silu_thresholds.h"
+#include "prepare/predict/predictor_maker.h"
+#include "prepare/profile/activation_trial.h"
 #include "sparsity/profile.h"
 
 namespace hearth::cli {

@@ -7,7 +7,7 @@
 #include "cli/options/model_options.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/terminal.h"
-#include "engine/bench.h"
+#include "measure/bench.h"
 #include "model/registry.h"
 
 namespace hearth::cli {

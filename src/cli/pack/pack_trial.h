@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/evaluate.h"
-#include "prepare/mode_choice.h"
+#include "measure/evaluate.h"
+#include "prepare/pack/mode_choice.h"
 
 namespace hearth::cli {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cli/options/model_options.h"
-#include "planner/access_record.h"
+#include "planner/cost/access_record.h"
 
 namespace hearth::cli {
 

@@ -14,11 +14,11 @@
 #include "cli/options/text_input.h"
 #include "cli/plan/learned_accesses.h"
 #include "cli/screen/output.h"
-#include "engine/bench.h"
-#include "engine/topic_walk.h"
 #include "format/packed_file.h"
+#include "measure/bench.h"
+#include "measure/topic_walk.h"
 #include "model/registry.h"
-#include "planner/hardware_age.h"
+#include "planner/doctor/hardware_age.h"
 #include "tensor/kv_layout.h"
 
 namespace hearth::cli {
@@ -37,6 +37,7 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   request.engine.isa = wishes.model.isa;
   request.cores = wishes.cores;
   request.least_tok_s = wishes.min_speed;
+  request.uses_solver = wishes.uses_solver;
   return request;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/options/model_options.h"
-#include "planner/planner.h"
+#include "planner/cost/planner.h"
 
 namespace hearth::cli {
 
@@ -21,6 +21,7 @@ struct PlanWishes {
   std::optional<int64_t> tokens;    // of it; nothing: 256, or what the text has
   bool record = false;              // also where that was learned before
   bool is_header = false;           // the file has a header alone: nothing can be learned from it
+  bool uses_solver = true;          // PlanRequest
 };
 
 // Learns what the model needs where that is not known yet, with a notice, and keeps it. Warns of a

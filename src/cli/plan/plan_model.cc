@@ -19,8 +19,8 @@
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
-#include "prepare/shapes.h"
-#include "prepare/synth.h"
+#include "prepare/shapes/shapes.h"
+#include "prepare/synth/synth.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {

@@ -18,7 +18,7 @@
 #include "cli/screen/report.h"
 #include "ops/compute.h"
 #include "ops/probe.h"
-#include "prepare/weight_generator.h"
+#include "prepare/synth/weight_generator.h"
 #include "sparsity/profile.h"
 
 namespace hearth::cli {

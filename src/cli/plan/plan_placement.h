@@ -7,7 +7,7 @@
 #include <string>
 
 #include "model/given_activation.h"
-#include "planner/placement_model.h"
+#include "planner/placement/placement_model.h"
 
 namespace hearth::cli {
 

@@ -23,6 +23,7 @@ ExecutionPlan PlanOnTheFly(const ModelOptions& options) {
   wishes.model.more_program_bytes = 0;
   wishes.model.may_stream = true;
   wishes.model.doubts = false;  // LoadEngine will warn
+  wishes.uses_solver = false;
   const auto program_with_model = [&] {
     return ProgramBytesWith(options.model) + options.more_program_bytes;
   };

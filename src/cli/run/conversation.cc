@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
-#include "engine/prompt.h"
+#include "engine/session/prompt.h"
 
 namespace hearth::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "text/chat/chat_template.h"
 
 namespace hearth::cli {

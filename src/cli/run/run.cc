@@ -17,7 +17,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "engine/prompt.h"
+#include "engine/session/prompt.h"
 
 namespace hearth::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/options/model_options.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "text/chat/chat_format.h"
 #include "text/chat/chat_template.h"
 

@@ -6,8 +6,8 @@
 
 #include "cli/options/model_options.h"
 #include "engine/engine.h"
-#include "engine/quality.h"
-#include "engine/session.h"
+#include "engine/session/session.h"
+#include "measure/quality.h"
 
 namespace hearth::cli {
 

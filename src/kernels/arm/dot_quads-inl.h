@@ -3,7 +3,7 @@
 
 #include <arm_neon.h>
 
-#include "kernels/quads-inl.h"
+#include "kernels/simd/quads-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

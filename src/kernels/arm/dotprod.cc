@@ -18,7 +18,7 @@ inline constexpr int64_t kPanelTokens = 3;
 #include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
 #include "kernels/arm/lane_products-inl.h"
-#include "kernels/table-inl.h"
+#include "kernels/simd/table-inl.h"
 
 namespace hearth::kernels {
 constinit const KernelTable kDotProdKernels =

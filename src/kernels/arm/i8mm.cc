@@ -19,7 +19,7 @@ inline constexpr int64_t kPanelTokens = 6;
 #include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
 #include "kernels/arm/row_pairs-inl.h"
-#include "kernels/table-inl.h"
+#include "kernels/simd/table-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

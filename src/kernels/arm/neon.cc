@@ -2,7 +2,7 @@
 #define HEARTH_ISA neon
 #include <arm_neon.h>
 
-#include "kernels/quads-inl.h"
+#include "kernels/simd/quads-inl.h"
 #include "kernels/tables.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -30,7 +30,7 @@ using NibbleSums = WideSums<DotQuads>;
 #include "kernels/arm/partial_neon-inl.h"
 #include "kernels/arm/registers-inl.h"
 // The bodies use what is defined above.
-#include "kernels/table-inl.h"
+#include "kernels/simd/table-inl.h"
 
 namespace hearth::kernels {
 constinit const KernelTable kNeonKernels = HEARTH_ISA::MakeTable("neon");

@@ -1,7 +1,7 @@
 // Loads and stores of a part of a vector. NEON has no masks, so they go through a copy.
 #pragma once
 
-#include "kernels/vector-inl.h"
+#include "kernels/simd/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

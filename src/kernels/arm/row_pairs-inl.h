@@ -8,7 +8,7 @@
 
 #include <arm_neon.h>
 
-#include "kernels/matmul_tiles-inl.h"
+#include "kernels/simd/matmul_tiles-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

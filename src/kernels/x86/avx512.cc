@@ -2,7 +2,7 @@
 #define HEARTH_ISA avx512
 #include <immintrin.h>
 
-#include "kernels/quads-inl.h"
+#include "kernels/simd/quads-inl.h"
 #include "kernels/tables.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -36,7 +36,7 @@ HWY_INLINE IntVec DotQ8_0(IntVec sums, Bytes w, Bytes x) {
 #include "kernels/x86/partial_avx-inl.h"
 #include "kernels/x86/registers-inl.h"
 // The bodies use what is defined above.
-#include "kernels/table-inl.h"
+#include "kernels/simd/table-inl.h"
 
 namespace hearth::kernels {
 constinit const KernelTable kAvx512Kernels = HEARTH_ISA::MakeTable("avx512");

@@ -2,7 +2,7 @@
 #define HEARTH_ISA avx512_vnni
 #include <immintrin.h>
 
-#include "kernels/quads-inl.h"
+#include "kernels/simd/quads-inl.h"
 #include "kernels/tables.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -26,7 +26,7 @@ using NibbleSums = WideSums<DotQuads>;
 #include "kernels/x86/partial_avx-inl.h"
 #include "kernels/x86/registers-inl.h"
 // The bodies use what is defined above.
-#include "kernels/table-inl.h"
+#include "kernels/simd/table-inl.h"
 
 namespace hearth::kernels {
 constinit const KernelTable kAvx512VnniKernels = HEARTH_ISA::MakeTable("avx512-vnni");

@@ -4,7 +4,7 @@
 //   IntVec SumOfPairs(Pairs)               the sums of two
 #pragma once
 
-#include "kernels/quads-inl.h"
+#include "kernels/simd/quads-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

@@ -2,7 +2,7 @@
 // do not touch the memory of lanes that are off.
 #pragma once
 
-#include "kernels/vector-inl.h"
+#include "kernels/simd/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

@@ -1,7 +1,7 @@
 // The vector registers of x86, for probe-inl.h.
 #pragma once
 
-#include "kernels/vector-inl.h"
+#include "kernels/simd/vector-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 

@@ -1,0 +1,50 @@
+// What a user may ask of an engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/load/streaming.h"
+#include "model/given_activation.h"
+#include "plan/stream_plan.h"
+#include "sparsity/mode.h"
+#include "tensor/dtype.h"
+
+namespace hearth {
+
+inline constexpr int64_t kDefaultContext = 4096;
+
+struct EngineOptions {
+  std::optional<uint64_t> memory_bytes;  // limit; nothing: what is free, less a margin
+  // Of the limit, what the program takes besides the model; nothing: what it takes now.
+  std::optional<uint64_t> program_bytes;
+  uint64_t reserved_bytes = 0;  // of the limit, what the caller will charge besides
+  int threads = 0;              // 0: one per processor this process may use
+  std::string isa = "auto";
+  int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
+  // The KV cache has room for so many sequences of this context, where they take no more than an
+  // eighth of the limit; else for what does, at least one.
+  int64_t kv_sequences = 1;
+  DType kv_dtype = DType::kF16;
+  int64_t batch_tokens = 256;   // most tokens of one pass
+  std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
+  // Of a file that does not say its FFN activation; nothing: as ReadModelSpec takes it.
+  std::optional<GivenActivation> activation;
+  // Of a SiLU model, one per layer: it runs as a file with these thresholds would (ThresholdSilu);
+  // empty: as it is.
+  std::vector<float> silu_thresholds;
+  StreamingOptions streaming;  // where the model does not fit
+  // How memory for neurons is shared out where a packed model does not fit, from an execution plan
+  // (plan/execution_plan.h); nothing: in closed form.
+  std::optional<StreamPlan> neurons;
+  // Of `neurons`, up to half of the slots of the cache are given up where what these options ask
+  // for besides needs their memory (more sequences, a program that takes more); then the sequences
+  // are fewer.
+  bool cache_may_shrink = false;
+  // False: a model that does not fit as a whole is refused.
+  bool may_stream = true;
+};
+
+}  // namespace hearth

@@ -1,0 +1,50 @@
+// What a run of a model takes and how it is held in memory, decided from the header of its file
+// before anything large is allocated.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engine/load/engine_options.h"
+#include "engine/load/matrix_streaming.h"
+#include "engine/load/model.h"
+#include "engine/load/streaming.h"
+#include "format/gguf.h"
+#include "pass/transformer_pass.h"
+#include "sparsity/mode.h"
+
+namespace hearth {
+
+struct EnginePlan {
+  uint64_t limit_bytes = 0;
+  bool limit_is_users = false;  // else what is free
+  int threads = 1;
+  LoadPlan load;  // without FFNs that are streamed
+  PassLimits limits;
+  int64_t kv_tokens = 0;  // of all sequences together
+  FfnMode mode = FfnMode::kDense;
+  // What will be charged, by name. More than the limit where the model cannot run in it.
+  std::map<std::string, uint64_t> ledger;
+  // FFNs that do not all fit: of a packed model or of another one; neither where they do.
+  std::optional<StreamedBundles> bundles;
+  StreamPlan neurons;
+  std::optional<StreamedFfnMatrices> matrices;
+  ExtentPlan extents;
+
+  bool is_streamed() const { return bundles || matrices; }
+  uint64_t needed_bytes() const;
+};
+
+// The limit where the user sets none: what is free, less a margin.
+uint64_t DefaultLimitBytes();
+
+// Throws hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget)
+// for options.neurons that do not fit into the limit.
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options);
+
+// Throws Error(kOutOfBudget), with the smallest limit that would do, where a plan passes its own.
+void CheckBudget(const EnginePlan& plan, const std::string& path);
+
+}  // namespace hearth

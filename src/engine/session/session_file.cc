@@ -1,0 +1,169 @@
+#include "engine/session/session_file.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "kv/kv_file.h"
+
+namespace hearth {
+namespace {
+
+constexpr char kSessionMagic[8] = {'H', 'R', 'T', 'H', 'S', 'E', 'S', 'S'};
+constexpr uint32_t kSessionVersion = 1;
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+struct FileHead {
+  char magic[8];
+  uint32_t version;
+  uint32_t mode;  // as FfnMode numbers it: 0 dense, 1 gated, 2 predicted
+  uint64_t model_hash;
+  char isa[16];
+  uint64_t num_tokens;
+  uint64_t hash;  // XXH3 of the bytes before it and of the tokens
+};
+static_assert(sizeof(FileHead) == 56);
+static_assert(sizeof(TokenId) == 4);
+static_assert(static_cast<int>(FfnMode::kDense) == 0 && static_cast<int>(FfnMode::kGated) == 1 &&
+              static_cast<int>(FfnMode::kPredicted) == 2);
+
+uint64_t HashOf(const FileHead& head, std::span<const TokenId> tokens) {
+  ChecksumStream hash;
+  hash.Update(std::as_bytes(std::span(&head, 1)).first(offsetof(FileHead, hash)));
+  hash.Update(std::as_bytes(tokens));
+  return hash.Digest();
+}
+
+FileHead HeadFor(const SessionIdentity& identity, std::span<const TokenId> tokens) {
+  FileHead head{};
+  std::memcpy(head.magic, kSessionMagic, sizeof(kSessionMagic));
+  head.version = kSessionVersion;
+  head.mode = static_cast<uint32_t>(identity.mode);
+  head.model_hash = identity.model_hash;
+  std::memcpy(head.isa, identity.isa.data(), std::min(identity.isa.size(), sizeof(head.isa)));
+  head.num_tokens = tokens.size();
+  head.hash = HashOf(head, tokens);
+  return head;
+}
+
+uint64_t KvOffset(uint64_t num_tokens) { return sizeof(FileHead) + num_tokens * sizeof(TokenId); }
+
+// Calls fn(offset, bytes) for the pieces of a page; false where it said so.
+template <typename Fn>
+bool ForEachPiece(uint64_t page_bytes, Fn&& fn) {
+  for (uint64_t at = 0; at < page_bytes; at += kPieceBytes) {
+    if (!fn(at, static_cast<size_t>(std::min<uint64_t>(kPieceBytes, page_bytes - at)))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+uint64_t SessionFileBytes(const SessionIdentity& identity, int64_t tokens) {
+  return KvOffset(static_cast<uint64_t>(tokens)) + SavedKvBytes(identity.layout, tokens, "session");
+}
+
+uint64_t SessionHashOf(const SessionIdentity& identity, std::span<const TokenId> tokens) {
+  return HeadFor(identity, tokens).hash;
+}
+
+bool WriteSession(AtomicFile& file, const SessionIdentity& identity,
+                  std::span<const TokenId> tokens, const CopyPageFn& copy) {
+  const FileHead head = HeadFor(identity, tokens);
+  file.Write(std::as_bytes(std::span(&head, 1)));
+  file.Write(std::as_bytes(tokens));
+  file.Write(MakeKvHeader(identity.layout, std::ssize(tokens)));
+  std::vector<std::byte> piece(kPieceBytes);
+  ChecksumStream hash;
+  for (int64_t page = 0; page < KvLayout::PagesFor(std::ssize(tokens)); ++page) {
+    hash.Restart();
+    const bool goes_on = ForEachPiece(identity.layout.page_bytes(), [&](uint64_t at, size_t bytes) {
+      const auto part = std::span(piece).first(bytes);
+      if (!copy(page, at, part)) return false;
+      hash.Update(part);
+      file.Write(part);
+      return true;
+    });
+    if (!goes_on) return false;
+    const uint64_t digest = hash.Digest();
+    file.Write(std::as_bytes(std::span(&digest, 1)));
+  }
+  return true;
+}
+
+SessionHead ReadSessionHead(const BlockReader& file, const SessionIdentity& identity) {
+  FileHead head{};
+  const uint64_t size = file.size_bytes();
+  if (size >= sizeof(head)) file.ReadAt(0, std::as_writable_bytes(std::span(&head, 1)));
+  if (std::memcmp(head.magic, kSessionMagic, sizeof(kSessionMagic)) != 0) {
+    throw Error(ErrorCode::kInvalidArgument, file.name(), "it is no saved session");
+  }
+  if (head.version != kSessionVersion) {
+    throw Error(ErrorCode::kUnsupported, file.name(), "saved session: version", "1",
+                std::to_string(head.version));
+  }
+  if (head.num_tokens > (size - sizeof(head)) / sizeof(TokenId)) {
+    throw Error(ErrorCode::kCorrupt, file.name(), "saved session: it was cut short");
+  }
+  if (head.num_tokens > static_cast<uint64_t>(kMostSessionTokens)) {
+    throw Error(ErrorCode::kInvalidArgument, file.name(), "saved session: tokens",
+                "at most " + std::to_string(kMostSessionTokens), std::to_string(head.num_tokens));
+  }
+  SessionHead out;
+  out.tokens.resize(static_cast<size_t>(head.num_tokens));
+  file.ReadAt(sizeof(head), std::as_writable_bytes(std::span(out.tokens)));
+  if (head.hash != HashOf(head, out.tokens)) {
+    throw Error(ErrorCode::kCorrupt, file.name(),
+                "saved session: the head's checksum does not match");
+  }
+  const FileHead expected = HeadFor(identity, out.tokens);
+  if (std::memcmp(&head, &expected, sizeof(head)) != 0) {
+    throw Error(ErrorCode::kUnsupported, file.name(),
+                "saved session: it is of another model, mode or instruction set");
+  }
+  out.hash = head.hash;
+  out.kv_offset = KvOffset(head.num_tokens);
+  KvHeader kv;
+  if (size < out.kv_offset + kv.size()) {
+    throw Error(ErrorCode::kCorrupt, file.name(), "saved session: it was cut short");
+  }
+  file.ReadAt(out.kv_offset, kv);
+  const int64_t length = CheckKvHeader(kv, identity.layout, file.name());
+  if (length != std::ssize(out.tokens) ||
+      size != out.kv_offset + SavedKvBytes(identity.layout, length, file.name())) {
+    throw Error(ErrorCode::kCorrupt, file.name(),
+                "saved session: its size is not that of its tokens");
+  }
+  return out;
+}
+
+bool ReadSessionPages(const BlockReader& file, const SessionIdentity& identity,
+                      const SessionHead& head, int64_t pages, const TakePageFn& take) {
+  std::vector<std::byte> piece(kPieceBytes);
+  const uint64_t page_bytes = identity.layout.page_bytes();
+  ChecksumStream hash;
+  for (int64_t page = 0; page < pages; ++page) {
+    const uint64_t offset = head.kv_offset + KvPageOffset(identity.layout, page);
+    hash.Restart();
+    const bool goes_on = ForEachPiece(page_bytes, [&](uint64_t at, size_t bytes) {
+      const auto part = std::span(piece).first(bytes);
+      file.ReadAt(offset + at, part);
+      hash.Update(part);
+      return take(page, at, part);
+    });
+    if (!goes_on) return false;
+    uint64_t digest = 0;
+    file.ReadAt(offset + page_bytes, std::as_writable_bytes(std::span(&digest, 1)));
+    if (digest != hash.Digest()) {
+      throw Error(ErrorCode::kCorrupt, file.name(),
+                  "saved session: a page's checksum does not match");
+    }
+    file.DropCached(offset, page_bytes);
+  }
+  return true;
+}
+
+}  // namespace hearth

@@ -1,0 +1,77 @@
+// The kernel table of an instruction set, from the bodies that all of them share.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/simd/attention-inl.h"
+#include "kernels/simd/elementwise-inl.h"
+#include "kernels/simd/fired-inl.h"
+#include "kernels/simd/float_rows-inl.h"
+#include "kernels/simd/matmul_float-inl.h"
+#include "kernels/simd/matmul_tiles-inl.h"
+#include "kernels/simd/narrow-inl.h"
+#include "kernels/simd/probe-inl.h"
+#include "kernels/simd/row_batches-inl.h"
+#include "kernels/simd/rows-inl.h"
+#include "kernels/simd/xxh32-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+// Chunk is how tiles are multiplied with several tokens (matmul_tiles-inl.h).
+template <template <int> class Chunk = UnpackedTiles>
+constexpr KernelTable MakeTable(const char* isa) {
+  KernelTable t{};
+  t.isa = isa;
+  t.matmul[static_cast<int>(DType::kF32)] = MatMul<FloatFamily<F32Weights>>;
+  t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
+  t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
+  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<Q8_0Tiles, Chunk>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<Q4_0Tiles, Chunk>;
+  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles, Chunk>;
+  t.panel_tokens = kPanelTokens;
+  t.tile_rows = kTilesAtOnce * kLineLanes;
+  t.tile_columns = 4;  // a quad
+  t.quantize_q8 = QuantizeQ8;
+  t.quantize_q8_groups = QuantizeQ8Groups;
+  t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;
+  t.row_dot[static_cast<int>(DType::kQ4_0)] = RowDot<Q4_0Rows>;
+  t.row_dot[static_cast<int>(DType::kQ4_1)] = RowDot<Q4_1Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ8_0)] = RowScaledAdd<Q8_0Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ4_0)] = RowScaledAdd<Q4_0Rows>;
+  t.row_scaled_add[static_cast<int>(DType::kQ4_1)] = RowScaledAdd<Q4_1Rows>;
+  SetRowBatches<Q8_0Rows>(t);
+  SetRowBatches<Q4_0Rows>(t);
+  SetRowBatches<Q4_1Rows>(t);
+  SetFloatRows<F16Weights>(t, DType::kF16);
+  t.sums_to_columns = SumsToColumns;
+  t.pack_fired = PackFired;
+  t.xxh32_rows = Xxh32Rows;
+  t.rms_norm = RmsNorm;
+  t.rope = Rope;
+  t.softmax = Softmax;
+  t.ffn_activation[static_cast<int>(FfnActivation::kSilu)] = ActivateFfn<FfnActivation::kSilu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kRelu)] = ActivateFfn<FfnActivation::kRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kFatRelu)] =
+      ActivateFfn<FfnActivation::kFatRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kDRelu)] = ActivateFfn<FfnActivation::kDRelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kThresholdedSilu)] =
+      ActivateFfn<FfnActivation::kThresholdedSilu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kGelu)] = ActivateFfn<FfnActivation::kGelu>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kGeluErf)] =
+      ActivateFfn<FfnActivation::kGeluErf>;
+  t.ffn_activation[static_cast<int>(FfnActivation::kClampedSwiglu)] =
+      ActivateFfn<FfnActivation::kClampedSwiglu>;
+  t.add = Add;
+  t.scaled_add = ScaledAdd;
+  t.float_to_half = FloatToHalf;
+  t.attn_scores_f32 = AttentionScores<F32Weights>;
+  t.attn_scores_f16 = AttentionScores<F16Weights>;
+  t.attn_weights = AttentionWeights;
+  t.attn_values_f32 = AttentionValues<F32Weights>;
+  t.attn_values_f16 = AttentionValues<F16Weights>;
+  t.probe_int8 = ProbeInt8<NibbleSums, 4 * kLanes>;
+  t.probe_float = ProbeFloat;
+  t.probe_read = ProbeRead;
+  return t;
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA

@@ -1,0 +1,208 @@
+#include "planner/cost/cost_model.h"
+
+#include <algorithm>
+
+#include "planner/cost/ffn_seconds.h"
+
+namespace hearth {
+namespace {
+
+// Parallel sections of a layer: queries, keys and values; attention and its merge; its output; the
+// predictor's two matrices; FFN; and what the calling thread does between them, in such sections.
+constexpr double kSectionsOfLayer = 8;
+// Sequential reads are of this size, a few in flight.
+constexpr uint64_t kSequentialBlock = kBusyBlockBytes;
+constexpr int kSequentialDepth = kBusyQueueDepth;
+// Most of them that pipeline/extent_reader.h has in flight.
+constexpr int kExtentDepth = 32;
+
+double BytesOf(const WorkByOp& work, std::initializer_list<PassOp> ops) {
+  double bytes = 0;
+  for (const PassOp op : ops) bytes += work[static_cast<size_t>(op)].bytes;
+  return bytes;
+}
+
+// What is read of FFNs in a pass that needs all of them.
+double BytesOutside(const EnginePlan& plan) {
+  if (plan.bundles) {
+    const StreamShape& shape = plan.bundles->shape;
+    const auto outside =
+        static_cast<double>(shape.all_neurons() - plan.neurons.pinned_slots(shape));
+    return outside * static_cast<double>(shape.bundle_bytes);
+  }
+  return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
+}
+
+// Of the FFNs of a layer, what one token is routed to.
+double ChosenShare(const ModelSpec& spec) {
+  const FfnSpec& ffn = MainFfn(spec);
+  return ffn.num_experts == 0 ? 1
+                              : static_cast<double>(ffn.num_experts_per_token) /
+                                    static_cast<double>(ffn.num_experts);
+}
+
+// How many sequential reads are in flight.
+int SequentialDepth(const EnginePlan& plan) {
+  if (!plan.matrices) return kSequentialDepth;
+  const uint64_t ahead =
+      static_cast<uint64_t>(plan.extents.read_buffers) * plan.matrices->map().shape().read_bytes;
+  return static_cast<int>(std::clamp<uint64_t>(ahead / kSequentialBlock, 1, kExtentDepth));
+}
+
+// What was read of matrices is laid out anew before it is multiplied: memory reads it and takes it
+// in again. Processor time of the reads with it.
+double UnpackSeconds(const CostInputs& in, double bytes) {
+  const double reads = bytes / static_cast<double>(kSequentialBlock);
+  const double cpu =
+      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads;
+  return Over(2 * bytes, in.hardware.ForThreads(in.threads).read_bytes_per_s.median) + reads * cpu;
+}
+
+double SequentialSeconds(const CostInputs& in, double bytes) {
+  return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
+}
+
+// Layer by layer the larger of computing, and of reading the experts that are not there and
+// multiplying the last of what comes. `ffn_bytes`: of all experts of a token.
+void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
+  const ExtentMap& map = in.plan.matrices->map();
+  const double rate = in.hardware.ForThreads(in.threads).matrix_bytes_per_s.median;
+  const double extents = in.replay->listed_per_token();
+  const double resident_bytes = extents > 0 ? ffn_bytes / extents : 0;
+  ExtentPlan nothing_kept = in.plan.extents;
+  nothing_kept.cache_slots = 0;
+  const double stored_bytes = static_cast<double>(in.plan.matrices->BytesOutside(nothing_kept)) /
+                              static_cast<double>(map.num_extents());
+  const double unpack = UnpackSeconds(in, stored_bytes);
+  const double read_one = SequentialSeconds(in, stored_bytes);
+  const double last = Over(resident_bytes, rate) + unpack;
+  const double share = in.hardware.BusyIoShare(in.threads);
+  double compute = 0, read = 0, both = 0;
+  for (const FfnAccess& layer : in.replay->ffns) {
+    const double c = Over(layer.listed * resident_bytes, rate) + layer.misses * unpack;
+    const double r =
+        SecondsBeside(share, layer.misses * read_one, c - (layer.misses > 0 ? last : 0));
+    compute += c;
+    read += r;
+    both += layer.misses > 0 ? std::max(c, r + last) : c;
+  }
+  const double per_token = 1000 * in.replay->weight / static_cast<double>(in.replay->tokens);
+  cost.time.ffn_ms = cost.beside_ms = compute * per_token;
+  cost.time.io_ms = read * per_token;
+  cost.time.token_ms += both * per_token;
+  cost.bytes_read = in.replay->misses_per_token() * stored_bytes;
+}
+
+// `between`: seconds from one FFN to the next.
+void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
+  const auto num_layers = static_cast<double>(in.plan.load.spec.num_layers);
+  if (in.replay == nullptr) {
+    cost.time.ffn_ms = cost.beside_ms =
+        1000 * num_layers * SecondsOfFfnInMemory(in, in.activity.gate / num_layers);
+    cost.time.token_ms += cost.time.ffn_ms;
+    return;
+  }
+  const double per_token = 1000 * in.replay->weight / static_cast<double>(in.replay->tokens);
+  const double guess = cost.time.predictor_ms / 1000 / num_layers;
+  const FfnSeconds ffns = SecondsOfFfns(in, between, guess);
+  cost.time.ffn_ms = cost.beside_ms = ffns.compute * per_token;
+  cost.time.io_ms = ffns.read * per_token;
+  cost.time.token_ms += ffns.both * per_token;
+  cost.bytes_read = ffns.bytes_read * per_token / 1000;
+}
+
+}  // namespace
+
+const char* IoStrategyName(IoStrategy strategy) {
+  switch (strategy) {
+    case IoStrategy::kNone:
+      return "none";
+    case IoStrategy::kWhole:
+      return "whole";
+    case IoStrategy::kHalves:
+      return "halves";
+    case IoStrategy::kSequential:
+      return "sequential";
+    case IoStrategy::kExperts:
+      return "experts";
+  }
+  return "";
+}
+
+const char* TokenCost::bound() const { return time.io_ms > beside_ms ? "flash" : "memory"; }
+
+TokenCost CostOfToken(const CostInputs& in) {
+  const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
+  const WorkByOp work = EstimatePass(in.plan.load.spec, *in.plan.load.weights,
+                                     {.tokens = 1,
+                                      .context = in.context,
+                                      .logit_rows = 1,
+                                      .kv_dtype = in.plan.limits.kv_dtype,
+                                      .ffn = in.activity});
+  const double matrices = BytesOf(
+      work, {PassOp::kAttentionQkv, PassOp::kAttentionOutput, PassOp::kRouter, PassOp::kLogits});
+  const double cached = BytesOf(work, {PassOp::kAttention});
+  const double sections = kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
+  TokenCost cost;
+  cost.time.attention_ms =
+      1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
+              Over(cached, speed.dot_bytes_per_s.median) + sections * speed.section_seconds.median);
+  cost.time.predictor_ms =
+      1000 * Over(BytesOf(work, {PassOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
+  cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
+  const bool is_of_neurons = in.plan.load.weights->ffns_have_rows();
+  if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
+    const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {PassOp::kLogits}),
+                                                              speed.matrix_bytes_per_s.median);
+    AddFfns(in, of_layers / static_cast<double>(in.plan.load.spec.num_layers), cost);
+    return cost;
+  }
+  const double ffn = BytesOf(work, {PassOp::kFfnGateUp, PassOp::kFfnDown});
+  const double rate =
+      is_of_neurons ? speed.dot_bytes_per_s.median : speed.matrix_bytes_per_s.median;
+  if (in.strategy == IoStrategy::kExperts) {
+    AddExperts(in, ffn, cost);
+    return cost;
+  }
+  cost.bytes_read = in.strategy == IoStrategy::kSequential
+                        ? BytesOutside(in.plan) * ChosenShare(in.plan.load.spec)
+                        : 0;
+  cost.time.ffn_ms = 1000 * Over(ffn, rate);
+  if (in.plan.matrices) cost.time.ffn_ms += 1000 * UnpackSeconds(in, cost.bytes_read);
+  // Reading goes on while attention is computed.
+  cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
+  cost.time.io_ms =
+      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads),
+                           SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
+  cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
+  return cost;
+}
+
+FfnActivity AllNeurons(const LoadPlan& load) {
+  const FfnSpec& ffn = MainFfn(load.spec);
+  const int64_t chosen = std::max<int64_t>(1, ffn.num_experts_per_token);
+  FfnActivity all;
+  all.gate = all.up = all.down = static_cast<double>(load.weights->main_layer().gate_rows.rows *
+                                                     load.spec.num_layers * chosen);
+  return all;
+}
+
+double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
+  const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
+  const WorkByOp work =
+      EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens, in.plan.limits.max_tokens,
+                     in.plan.limits.kv_dtype, AllNeurons(in.plan.load));
+  const OpWork total = Total(work);
+  const auto passes =
+      static_cast<double>((tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens);
+  const double sections =
+      passes * kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
+  const double compute = Over(total.int8_macs, speed.prompt_macs_per_s.median) +
+                         Over(total.float_macs, in.hardware.FloatMacsPerSecond(in.threads)) +
+                         sections * speed.section_seconds.median;
+  const double from_memory = Over(total.bytes, speed.read_bytes_per_s.median);
+  const double from_storage = SequentialSeconds(in, passes * BytesOutside(in.plan));
+  return Over(static_cast<double>(tokens), std::max({compute, from_memory, from_storage}));
+}
+
+}  // namespace hearth

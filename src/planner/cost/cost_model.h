@@ -1,0 +1,65 @@
+// How long a model takes for a token (P2 §5.3, equations 1, 2, 6 to 11), with the speeds of
+// a measured machine. Two things that the paper leaves out are in it: single tokens are bound by
+// memory, so that computing is bytes over the bandwidth at which a kernel takes weights in; and
+// reading costs processor time (docs/decisions/0012-cost-model.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/load/engine_plan.h"
+#include "measure/work_estimate.h"
+#include "pipeline/streamed_ffns.h"
+#include "plan/execution_plan.h"
+#include "planner/cost/miss_replay.h"
+#include "planner/doctor/hardware.h"
+
+namespace hearth {
+
+// How what is not in memory is read.
+enum class IoStrategy : uint8_t {
+  kNone,        // everything is in memory
+  kWhole,       // a neuron at a time (P2 §4.4)
+  kHalves,      // its gate, then the rest, with a barrier after each (P2 Figure 4a)
+  kSequential,  // everything, in order
+  kExperts,     // of a mixture that is not packed: the experts that a token is routed to
+};
+const char* IoStrategyName(IoStrategy strategy);
+
+struct CostInputs {
+  const EnginePlan& plan;  // described (DescribeWeights)
+  const HardwareProfile& hardware;
+  int threads = 1;
+  int64_t context = 0;  // tokens in the KV cache
+  // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.
+  FfnActivity activity;
+  IoStrategy strategy = IoStrategy::kNone;
+  const MissReplay* replay = nullptr;  // where a token reads what it alone needs
+  std::optional<uint32_t> merge_gap_bytes = kDefaultMergeGapBytes;  // of single neurons' reads
+};
+
+// Per-token times, and what they are bound by. attention + predictor + FFN by FFN the larger of
+// computing and reading, over the tokens of the replay.
+struct TokenCost {
+  PlannedTime time;
+  double bytes_read = 0;  // per token
+  double beside_ms = 0;   // of computing, beside which reading goes on
+
+  double tok_s() const { return time.token_ms > 0 ? 1000 / time.token_ms : 0; }
+  // "flash" where reading takes longer than what is computed beside it, "memory" else; "compute" is
+  // what prompts are bound by.
+  const char* bound() const;
+};
+
+// Every neuron of every FFN that a token is routed to, without predictors; zeros where FFNs are no
+// single neurons. `load` is described.
+FfnActivity AllNeurons(const LoadPlan& load);
+
+TokenCost CostOfToken(const CostInputs& inputs);
+
+// Tokens per second of a prompt of `tokens`, everything computed; weights are read from memory, and
+// what is not pinned in sequential runs from storage meanwhile, once per pass. Float weights count
+// with the speed of float32 in registers, which no prompt reaches.
+double PromptTokensPerSecond(const CostInputs& inputs, int64_t tokens);
+
+}  // namespace hearth

@@ -1,0 +1,266 @@
+#include "planner/cost/ffn_seconds.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+// Seconds until the last of so many reads of one size is there that are given to the system
+// together: straight lines between the measured numbers, and behind the largest of them that may
+// be in flight at once at the rate with so many.
+class ReadClock {
+ public:
+  ReadClock() = default;
+  // All of them from one range of the file.
+  ReadClock(const HardwareProfile& hardware, uint64_t bytes, uint64_t range_bytes,
+            int queue_depth) {
+    const double gain = hardware.IoRangeGain(bytes, range_bytes);
+    std::set<int> depths;
+    for (const IoSpeed& read : hardware.storage.reads) {
+      if (read.queue_depth <= queue_depth) depths.insert(read.queue_depth);
+    }
+    if (depths.empty()) depths.insert(queue_depth);
+    for (const int depth : depths) {
+      const double seconds = hardware.IoBatchSeconds(bytes, depth) / gain;
+      // More reads never take less time, whatever a noisy measurement says.
+      points_.push_back({static_cast<double>(depth), std::max(seconds, points_.back().seconds)});
+    }
+    const auto seconds_of = [&](uint64_t size) {
+      return Over(static_cast<double>(size), gain * hardware.IoBytesPerSecond(size, queue_depth));
+    };
+    further_ = seconds_of(bytes);
+    byte_ = std::max(0.0, seconds_of(2 * bytes) - further_) / static_cast<double>(bytes);
+  }
+
+  // Where they have so many bytes more, all together, because some are longer.
+  double Seconds(double reads, double more_bytes) const {
+    return SecondsOfEqual(reads) + more_bytes * byte_;
+  }
+
+ private:
+  struct Point {
+    double reads, seconds;
+  };
+
+  double SecondsOfEqual(double reads) const {
+    const Point& last = points_.back();
+    if (reads >= last.reads) return last.seconds + (reads - last.reads) * further_;
+    const auto above = std::find_if(points_.begin(), points_.end(),
+                                    [&](const Point& point) { return point.reads > reads; });
+    const Point &high = *above, &low = *(above - 1);
+    return low.seconds +
+           (high.seconds - low.seconds) * (reads - low.reads) / (high.reads - low.reads);
+  }
+
+  std::vector<Point> points_ = {{0, 0}};
+  double further_ = 0;  // of one more
+  double byte_ = 0;     // of a longer one
+};
+
+// Seconds of an FFN of single neurons, by what it is asked for and reads.
+class FfnClock {
+ public:
+  // Neurons: those that are asked for, those of them that are not pinned, those that were not
+  // there, and those of these that nobody has begun to read on a guess.
+  struct Asked {
+    double listed = 0;
+    double looked_up = 0;
+    double misses = 0;
+    double reads = 0;
+  };
+
+  explicit FfnClock(const CostInputs& in)
+      : in_(in),
+        speed_(in.hardware.ForThreads(in.threads)),
+        gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
+    const LayerWeights& w = in.plan.load.weights->main_layer();
+    row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
+    neurons_ = static_cast<double>(w.gate_rows.rows);
+    const double asked = gates_held_ ? in.activity.up : in.activity.gate;
+    up_share_ = asked > 0 && w.up_rows.rows > 0 ? in.activity.up / asked : 0;
+    down_share_ = asked > 0 ? in.activity.down / asked : 0;
+    if (in.plan.bundles) {
+      const BundleLayout& layout = in.plan.bundles->layout;
+      stride_ = layout.stride;
+      read_bytes_ = gates_held_ ? layout.stride - layout.split : layout.stride;
+      const int depth = in.plan.neurons.queue_depth;
+      const uint64_t range = static_cast<uint64_t>(neurons_) * layout.stride;  // an FFN's
+      read_cpu_seconds_ = in.hardware.IoCpuSecondsPerRead(read_bytes_, depth);
+      if (in.strategy == IoStrategy::kHalves) {
+        reads_ = {{ReadClock(in.hardware, layout.split, range, depth), layout.split},
+                  {ReadClock(in.hardware, layout.stride - layout.split, range, depth),
+                   layout.stride - layout.split}};
+      } else {
+        reads_ = {{ReadClock(in.hardware, read_bytes_, range, depth), read_bytes_}};
+      }
+    }
+  }
+
+  // On all threads; one that looks up and submits leaves the rest to the others meanwhile.
+  double Compute(const Asked& ffn) const {
+    const double gates = gates_held_ ? neurons_ : ffn.listed;
+    const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
+    return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) + Submit(ffn.reads) +
+           LookUp(ffn) / in_.threads +
+           Over(ffn.misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
+  }
+
+  // Processor time that reading neurons takes from the threads.
+  double Submit(double neurons) const {
+    return neurons * static_cast<double>(reads_.size()) * read_cpu_seconds_ / in_.threads;
+  }
+
+  // On one thread, before the first read.
+  double LookUp(const Asked& ffn) const { return ffn.looked_up * in_.hardware.LookUpSeconds(); }
+
+  // Down rows are added in ascending order, and those that are read are spread over what is not
+  // pinned: they, and all behind the first of them, are added once the last has come.
+  double AfterReads(const Asked& ffn) const { return Add(ffn.looked_up); }
+
+  double Add(double asked) const {
+    return Over(asked * down_share_ * row_bytes_, speed_.add_bytes_per_s.median);
+  }
+
+  // Of `neurons` of an FFN, of which threads compute for `busy` seconds.
+  double Read(double neurons, const FfnAccess& access, double busy) const {
+    double seconds = 0;
+    for (const Part& part : reads_) {
+      const Together together = ReadTogether(part, neurons, access);
+      const double more = together.neurons * static_cast<double>(part.bytes) + together.gap_bytes;
+      seconds += part.clock.Seconds(neurons - together.neurons, more);
+    }
+    return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads), seconds, busy);
+  }
+
+  // What is read for so many of its neurons.
+  double BytesRead(double neurons, const FfnAccess& access) const {
+    double bytes = 0;
+    for (const Part& part : reads_) {
+      bytes +=
+          neurons * static_cast<double>(part.bytes) + ReadTogether(part, neurons, access).gap_bytes;
+    }
+    return bytes;
+  }
+
+ private:
+  // Of a neuron, what is read at once.
+  struct Part {
+    ReadClock clock;
+    uint64_t bytes = 0;
+  };
+
+  // Neurons that come with the one before them, and what lies between.
+  struct Together {
+    double neurons = 0;
+    double gap_bytes = 0;
+  };
+
+  // Only what waits is read together: as many as are in flight at once go alone.
+  Together ReadTogether(const Part& part, double neurons, const FfnAccess& access) const {
+    const double waiting = neurons - in_.plan.neurons.queue_depth;
+    if (waiting <= 0 || access.misses == 0 || !in_.merge_gap_bytes) return {};
+    Together together;
+    const auto add = [&](int32_t of_misses, uint64_t gap) {
+      if (gap > *in_.merge_gap_bytes) return;
+      const double more = waiting * of_misses / access.misses;
+      together.neurons += more;
+      together.gap_bytes += more * static_cast<double>(gap);
+    };
+    add(access.next_to, stride_ - part.bytes);
+    add(access.one_between, 2 * stride_ - part.bytes);
+    return together;
+  }
+
+  const CostInputs& in_;
+  const ThreadSpeed& speed_;
+  const bool gates_held_;
+  double row_bytes_ = 0;
+  double neurons_ = 0;
+  double up_share_ = 0, down_share_ = 0;
+  uint64_t stride_ = 0;
+  uint64_t read_bytes_ = 0;
+  double read_cpu_seconds_ = 0;
+  std::vector<Part> reads_;  // one after the other
+};
+
+// FFN by FFN the larger of computing, and of reading with what comes before and after it; halves
+// have a barrier between them, which costs what does not overlap.
+FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
+  FfnSeconds sum;
+  for (const FfnAccess& access : replay.ffns) {
+    const auto misses = static_cast<double>(access.misses);
+    const FfnClock::Asked ffn = {static_cast<double>(access.listed),
+                                 static_cast<double>(access.listed - access.pinned), misses,
+                                 misses};
+    const double compute = clock.Compute(ffn), read = clock.Read(misses, access, compute);
+    sum.compute += compute;
+    sum.read += read;
+    sum.both +=
+        misses > 0 ? std::max(compute, clock.LookUp(ffn) + read + clock.AfterReads(ffn)) : compute;
+    sum.bytes_read += clock.BytesRead(misses, access);
+  }
+  return sum;
+}
+
+// The same where each FFN's guessed neurons are read from the moment on in which the reads of the
+// FFN before it have ended (docs/decisions/0014-lookahead.md): of those FFNs before which threads
+// waited for `guess` seconds, in which they found out what to read. `between`: seconds from one FFN
+// to the next.
+FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, double between,
+                               double guess) {
+  FfnSeconds sum;
+  double idle = 0;  // seconds for which storage has had nothing else to do when an FFN begins
+  bool is_guessed = false;  // the FFN at hand
+  for (const FfnAccess& access : replay.ffns) {
+    const auto misses = static_cast<double>(access.misses);
+    const double ahead = is_guessed ? static_cast<double>(access.ahead) : 0;
+    const double late = misses - (is_guessed ? static_cast<double>(access.used_ahead) : 0);
+    const FfnClock::Asked ffn = {static_cast<double>(access.listed),
+                                 static_cast<double>(access.listed - access.pinned), misses, late};
+    const double compute = clock.Compute(ffn);
+    // It comes while the threads are at what is between two FFNs, and takes their time from that.
+    const double between_both = between + clock.Submit(ahead);
+    // Beside the FFN before this one, taken to compute as long, and what is between the two.
+    const double read_ahead = clock.Read(ahead, access, between_both + compute);
+    const double ahead_end = std::max(0.0, read_ahead - idle);
+    const double begin = late > 0 ? std::max(clock.LookUp(ffn), ahead_end) : ahead_end;
+    const double read_late = clock.Read(late, access, compute);
+    const double read_end = begin + read_late;
+    const bool waits = misses > 0 && read_end > 0;
+    const double both = waits ? std::max(compute, read_end + clock.AfterReads(ffn)) : compute;
+    idle = both - read_end + between;
+    is_guessed = both - compute >= guess;
+    sum.compute += compute + clock.Submit(ahead);
+    sum.read += read_ahead + read_late;
+    sum.both += both + clock.Submit(ahead);
+    sum.bytes_read += clock.BytesRead(late, access) + clock.BytesRead(ahead, access);
+  }
+  return sum;
+}
+
+bool HasReadsAhead(const MissReplay& replay) {
+  return std::any_of(replay.ffns.begin(), replay.ffns.end(),
+                     [](const FfnAccess& ffn) { return ffn.ahead > 0; });
+}
+
+}  // namespace
+
+double SecondsBeside(double share, double alone, double busy) {
+  return alone > busy * share ? alone + busy * (1 - share) : Over(alone, share);
+}
+
+double SecondsOfFfnInMemory(const CostInputs& in, double listed) {
+  return FfnClock(in).Compute({listed, 0, 0, 0});
+}
+
+FfnSeconds SecondsOfFfns(const CostInputs& in, double between, double guess) {
+  const FfnClock clock(in);
+  const FfnSeconds in_turn = SecondsInTurn(clock, *in.replay);
+  if (in.strategy != IoStrategy::kWhole || !HasReadsAhead(*in.replay)) return in_turn;
+  const FfnSeconds ahead = SecondsLookingAhead(clock, *in.replay, between, guess);
+  return ahead.both < in_turn.both ? ahead : in_turn;
+}
+
+}  // namespace hearth

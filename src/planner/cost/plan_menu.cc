@@ -1,0 +1,243 @@
+#include "planner/cost/plan_menu.h"
+
+#include <fmt/format.h>
+#include <z3.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "base/system_library.h"
+
+namespace hearth {
+namespace {
+
+bool IsWithin(const MenuEntry& entry, const MenuLimits& limits) {
+  return (!limits.most_threads || entry.threads <= *limits.most_threads) &&
+         (!limits.most_bytes || entry.bytes <= *limits.most_bytes) &&
+         (!limits.most_token_us || entry.token_us <= *limits.most_token_us);
+}
+
+// A time that no measurement tells apart from this one.
+uint64_t NearlyAsFast(uint64_t token_us) { return token_us + token_us / 100; }
+
+std::tuple<uint64_t, uint64_t, uint64_t> RankOf(const MenuEntry& entry, MenuGoal goal) {
+  if (goal == MenuGoal::kFastest) return {entry.prompt_us, entry.token_us, entry.bytes};
+  return {entry.bytes, entry.token_us, entry.prompt_us};
+}
+
+// The limits, and as fast as this one, nearly.
+MenuLimits WithinReachOf(const MenuEntry& fastest, MenuLimits limits) {
+  const uint64_t nearly = NearlyAsFast(fastest.token_us);
+  limits.most_token_us = std::min(limits.most_token_us.value_or(nearly), nearly);
+  return limits;
+}
+
+std::string PlaceOf(const MenuEntry& entry) {
+  return fmt::format("(and (= threads {}) (= strategy {}) (= split {}) (= budget {}))",
+                     entry.threads, entry.strategy, entry.split, entry.budget);
+}
+
+// Z3's functions. The program gives it SMT-LIB, and links none of it: its code takes 23 MB.
+struct Z3 {
+  decltype(&::Z3_mk_config) make_config = nullptr;
+  decltype(&::Z3_del_config) delete_config = nullptr;
+  decltype(&::Z3_mk_context) make_context = nullptr;
+  decltype(&::Z3_del_context) delete_context = nullptr;
+  decltype(&::Z3_set_error_handler) set_error_handler = nullptr;
+  decltype(&::Z3_get_error_code) error_code = nullptr;
+  decltype(&::Z3_get_error_msg) error_text = nullptr;
+  decltype(&::Z3_mk_optimize) make_optimizer = nullptr;
+  decltype(&::Z3_optimize_inc_ref) keep = nullptr;
+  decltype(&::Z3_optimize_dec_ref) release = nullptr;
+  decltype(&::Z3_optimize_from_string) read = nullptr;
+  decltype(&::Z3_optimize_check) check = nullptr;
+  decltype(&::Z3_optimize_get_model) model = nullptr;
+  decltype(&::Z3_model_to_string) print_model = nullptr;
+
+  Z3() {
+    constexpr const char* kNames[] = {"libz3.so.4", "libz3.so"};
+    const SystemLibrary library(kNames, "planning", "libz3-4");
+    library.Find("Z3_mk_config", make_config);
+    library.Find("Z3_del_config", delete_config);
+    library.Find("Z3_mk_context", make_context);
+    library.Find("Z3_del_context", delete_context);
+    library.Find("Z3_set_error_handler", set_error_handler);
+    library.Find("Z3_get_error_code", error_code);
+    library.Find("Z3_get_error_msg", error_text);
+    library.Find("Z3_mk_optimize", make_optimizer);
+    library.Find("Z3_optimize_inc_ref", keep);
+    library.Find("Z3_optimize_dec_ref", release);
+    library.Find("Z3_optimize_from_string", read);
+    library.Find("Z3_optimize_check", check);
+    library.Find("Z3_optimize_get_model", model);
+    library.Find("Z3_model_to_string", print_model);
+  }
+};
+
+// A script of declarations, assertions and objectives, solved.
+class Solver {
+ public:
+  Solver(const Z3& z3, const std::string& script) : z3_(z3) {
+    const Z3_config config = z3_.make_config();
+    context_ = z3_.make_context(config);
+    z3_.delete_config(config);
+    z3_.set_error_handler(context_, [](Z3_context, Z3_error_code) {});  // asked for below
+    optimizer_ = z3_.make_optimizer(context_);
+    z3_.keep(context_, optimizer_);
+    z3_.read(context_, optimizer_, script.c_str());
+  }
+  ~Solver() {
+    z3_.release(context_, optimizer_);
+    z3_.delete_context(context_);
+  }
+  Solver(const Solver&) = delete;
+  Solver& operator=(const Solver&) = delete;
+
+  // What the variables are where all assertions hold, and the objectives are least in the order in
+  // which they are named; nothing where the assertions contradict each other. Throws
+  // Error(kInternal) where the solver gives up.
+  std::optional<std::map<std::string, int64_t>> Solve() {
+    const Z3_lbool found = z3_.check(context_, optimizer_, 0, nullptr);
+    const Z3_error_code code = z3_.error_code(context_);
+    if (code != Z3_OK || found == Z3_L_UNDEF) {
+      throw Error(ErrorCode::kInternal, "plan",
+                  std::string("the solver failed: ") + z3_.error_text(context_, code));
+    }
+    if (found == Z3_L_FALSE) return std::nullopt;
+    return Values(z3_.print_model(context_, z3_.model(context_, optimizer_)));
+  }
+
+ private:
+  // "threads -> 2\nsplit -> 0\n..."
+  static std::map<std::string, int64_t> Values(const std::string& printed) {
+    std::map<std::string, int64_t> values;
+    std::istringstream lines(printed);
+    std::string name, arrow;
+    int64_t value = 0;
+    while (lines >> name >> arrow >> value) values[name] = value;
+    return values;
+  }
+
+  const Z3& z3_;
+  Z3_context context_ = nullptr;
+  Z3_optimize optimizer_ = nullptr;
+};
+
+// A limit by name, and as a formula.
+using NamedLimit = std::pair<const char*, std::string>;
+
+std::vector<NamedLimit> FormulasOf(const MenuLimits& limits) {
+  std::vector<NamedLimit> all;
+  if (limits.most_threads) {
+    all.emplace_back("threads", fmt::format("(<= threads {})", *limits.most_threads));
+  }
+  if (limits.most_bytes)
+    all.emplace_back("memory", fmt::format("(<= bytes {})", *limits.most_bytes));
+  if (limits.most_token_us) {
+    all.emplace_back("speed", fmt::format("(<= token_us {})", *limits.most_token_us));
+  }
+  return all;
+}
+
+// The axes as variables, and speed and memory as tables over them.
+std::string ScriptOf(const std::vector<MenuEntry>& menu) {
+  std::string script;
+  for (const char* name :
+       {"threads", "strategy", "split", "budget", "token_us", "prompt_us", "bytes"}) {
+    script += fmt::format("(declare-const {} Int)\n", name);
+  }
+  std::string any;
+  for (const MenuEntry& entry : menu) {
+    const std::string here = PlaceOf(entry);
+    any += " " + here;
+    script += fmt::format("(assert (=> {} (and (= token_us {}) (= prompt_us {}) (= bytes {}))))\n",
+                          here, entry.token_us, entry.prompt_us, entry.bytes);
+  }
+  return script + "(assert (or false" + any + "))\n";
+}
+
+std::string Asserted(const std::vector<NamedLimit>& limits) {
+  std::string script;
+  for (const auto& [name, formula] : limits) script += "(assert " + formula + ")\n";
+  return script;
+}
+
+// Which limits contradict each other: an unsatisfiable core, made minimal.
+std::vector<std::string> ConflictOf(const Z3& z3, const std::string& tables,
+                                    const MenuLimits& limits) {
+  std::vector<NamedLimit> given = FormulasOf(limits);
+  for (size_t i = 0; i < given.size();) {
+    std::vector<NamedLimit> others = given;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    if (Solver(z3, tables + Asserted(others)).Solve()) {
+      ++i;
+    } else {
+      given = std::move(others);
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, formula] : given) names.emplace_back(name);
+  return names;
+}
+
+// The entry that meets the objectives, in the order in which they are named; nothing: no entry is
+// within the limits.
+std::optional<size_t> Optimize(const Z3& z3, const std::vector<MenuEntry>& menu,
+                               const std::string& tables, const MenuLimits& limits,
+                               std::initializer_list<const char*> objectives) {
+  std::string script = tables + Asserted(FormulasOf(limits));
+  for (const char* objective : objectives) script += fmt::format("(minimize {})\n", objective);
+  const auto found = Solver(z3, script).Solve();
+  if (!found) return std::nullopt;
+  const auto place = [&](const char* axis) {
+    const auto value = found->find(axis);
+    return value != found->end() ? value->second : -1;
+  };
+  const auto is_at = [&](const MenuEntry& entry) {
+    return place("threads") == entry.threads && place("strategy") == entry.strategy &&
+           place("split") == entry.split && place("budget") == entry.budget;
+  };
+  for (size_t i = 0; i < menu.size(); ++i) {
+    if (is_at(menu[i])) return i;
+  }
+  throw Error(ErrorCode::kInternal, "plan", "the solver chose what is not on the menu");
+}
+
+}  // namespace
+
+MenuChoice SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal) {
+  static const Z3 z3;
+  const std::string tables = ScriptOf(menu);
+  std::optional<size_t> entry;
+  if (goal == MenuGoal::kLeastMemory) {
+    entry = Optimize(z3, menu, tables, limits, {"bytes", "token_us", "prompt_us"});
+  } else if (const auto fastest = Optimize(z3, menu, tables, limits, {"token_us"})) {
+    entry = Optimize(z3, menu, tables, WithinReachOf(menu[*fastest], limits),
+                     {"prompt_us", "token_us", "bytes"});
+  }
+  if (!entry) return {{}, ConflictOf(z3, tables, limits)};
+  return {entry, {}};
+}
+
+MenuChoice SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal) {
+  const auto best = [&](const MenuLimits& within, const auto& rank_of) {
+    std::optional<size_t> found;
+    for (size_t i = 0; i < menu.size(); ++i) {
+      if (!IsWithin(menu[i], within)) continue;
+      if (!found || rank_of(menu[i]) < rank_of(menu[*found])) found = i;
+    }
+    return found;
+  };
+  const auto rank = [goal](const MenuEntry& entry) { return RankOf(entry, goal); };
+  if (goal == MenuGoal::kLeastMemory) return {best(limits, rank), {}};
+  const auto fastest = best(limits, [](const MenuEntry& entry) { return entry.token_us; });
+  if (!fastest) return {};
+  return {best(WithinReachOf(menu[*fastest], limits), rank), {}};
+}
+
+}  // namespace hearth

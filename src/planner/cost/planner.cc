@@ -1,0 +1,454 @@
+#include "planner/cost/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <future>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cache/cache_policy.h"
+#include "engine/load/engine_plan.h"
+#include "engine/load/ffn_mode.h"
+#include "format/packed_file.h"
+#include "planner/cost/cost_model.h"
+#include "planner/cost/miss_replay.h"
+#include "planner/cost/plan_menu.h"
+
+namespace hearth {
+namespace {
+
+constexpr std::array kSplits = {0.0, 0.25, 0.5, 0.75};
+// Of a trace, the part that fills the cache.
+constexpr int64_t kWarmUpPart = 4;
+// Look-ups of a replay, at most, where settings are compared, and where the chosen one is told of:
+// some layers speak for the others where there are more.
+constexpr int64_t kLookUpsToCompare = int64_t{1} << 20;
+constexpr int64_t kLookUpsToTell = int64_t{8} << 20;
+// Tokens in the KV cache when a token's time is told, and of the prompt whose speed is.
+constexpr int64_t kPlannedContext = 64;
+constexpr int64_t kPlannedPrompt = 128;
+constexpr uint64_t kOneGib = uint64_t{1} << 30;
+// Budgets that are tried for a speed, and how often the gap between two is halved.
+constexpr int kBudgets = 9;
+constexpr int kHalvings = 6;
+// Where it still is not enough, memory grows by this part of the distance between two such budgets,
+// then by twice as much, and so on.
+constexpr uint64_t kLittleSteps = 16;
+// Caches that differ by less than one part in so many of a model's neurons find the same.
+constexpr int64_t kSlotSteps = 128;
+// Up to here every number of threads is tried; from there on powers of 2 and all, as `doctor`
+// measures them.
+constexpr int kEveryThreads = 4;
+
+// A setting of one budget.
+struct Setting {
+  uint64_t limit_bytes = 0;
+  int threads = 1;
+  IoStrategy strategy = IoStrategy::kNone;
+  size_t split = 0;
+
+  // What a token asks for, and nothing else.
+  bool reads_listed() const {
+    return strategy != IoStrategy::kNone && strategy != IoStrategy::kSequential;
+  }
+};
+
+struct Evaluated {
+  Setting setting;
+  MenuEntry entry;
+  TokenCost cost;
+};
+
+class Planner {
+ public:
+  Planner(const PlanRequest& request, const HardwareProfile& hardware, const AccessRecord* accesses)
+      : request_(request),
+        hardware_(hardware),
+        accesses_(accesses),
+        file_(OpenModel(request.model, request.engine.activation)) {
+    if (request.cores.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "plan", "no processor may be used");
+    }
+  }
+
+  // What all in memory takes, and the least that the model can run in.
+  uint64_t ResidentLimit() const {
+    EngineOptions options = request_.engine;
+    options.may_stream = false;
+    return Limited(options, UINT64_MAX / 2).needed_bytes();
+  }
+  uint64_t SmallestLimit() const {
+    EngineOptions options = request_.engine;
+    options.threads = 1;  // others have activations of their own
+    return Limited(options, 1).needed_bytes() + (uint64_t{4} << 20);
+  }
+
+  // All settings within a budget; none where the model cannot run in it.
+  const std::vector<Evaluated>& At(uint64_t limit_bytes) {
+    const auto [found, is_new] = evaluated_.try_emplace(limit_bytes);
+    if (is_new) found->second = Evaluate(limit_bytes);
+    return found->second;
+  }
+
+  // Whether any setting fits, which takes no record to know.
+  bool AnyFits() const {
+    return PlanOfSetting({Most(), 1, IoStrategy::kNone, 0}).needed_bytes() <= Most();
+  }
+
+  // The fastest of them.
+  std::optional<Evaluated> FastestAt(uint64_t limit_bytes) {
+    const std::vector<Evaluated>& all = At(limit_bytes);
+    const MenuChoice choice = Choose(all, Limits(limit_bytes), MenuGoal::kFastest);
+    if (!choice.entry) return std::nullopt;
+    return all[*choice.entry];
+  }
+
+  // The least memory at which the fastest setting is fast enough.
+  Evaluated LeastMemory(double tok_s) {
+    const uint64_t smallest = SmallestLimit();
+    const uint64_t most = std::min(ResidentLimit(), Most());
+    std::vector<Evaluated> all;
+    for (int i = 0; i < kBudgets; ++i) {
+      const uint64_t limit = most <= smallest ? most
+                                              : smallest + (most - smallest) / (kBudgets - 1) *
+                                                               static_cast<uint64_t>(i);
+      for (Evaluated one : At(i == kBudgets - 1 ? most : limit)) {
+        one.entry.budget = i;
+        all.push_back(one);
+      }
+      if (most <= smallest) break;
+    }
+    MenuLimits limits = Limits(Most());
+    limits.most_token_us = static_cast<uint64_t>(1e6 / tok_s);
+    const MenuChoice choice = Choose(all, limits, MenuGoal::kLeastMemory);
+    if (!choice.entry) RefuseSpeed(tok_s, most);
+    const uint64_t step = most > smallest ? (most - smallest) / (kBudgets - 1) : 0;
+    const uint64_t enough = Narrow(all[*choice.entry].setting.limit_bytes, tok_s, smallest, step);
+    return LeastThatIsTold(enough, most, step, tok_s);
+  }
+
+  ExecutionPlan PlanOf(const Evaluated& chosen);
+
+  uint64_t Most() const { return request_.engine.memory_bytes.value_or(DefaultLimitBytes()); }
+
+  [[noreturn]] void RefuseMemory() const {
+    const uint64_t mib = (SmallestLimit() >> 20) + 1;
+    throw Error(ErrorCode::kOutOfBudget, Field{"memory"},
+                fmt::format("{} does not fit into {}: the smallest that can is {}M", request_.model,
+                            FormatSize(Most()), mib));
+  }
+
+ private:
+  MenuChoice Choose(const std::vector<Evaluated>& all, const MenuLimits& limits,
+                    MenuGoal goal) const {
+    std::vector<MenuEntry> entries;
+    for (const Evaluated& one : all) entries.push_back(one.entry);
+    return request_.uses_solver ? SolveMenu(entries, limits, goal)
+                                : SearchMenu(entries, limits, goal);
+  }
+
+  MenuLimits Limits(uint64_t limit_bytes) const {
+    return {.most_threads = static_cast<int>(request_.cores.size()), .most_bytes = limit_bytes};
+  }
+
+  EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
+    options.memory_bytes = limit_bytes;
+    return PlanEngine(file_, options);
+  }
+
+  EnginePlan PlanOfSetting(const Setting& setting) const {
+    EngineOptions options = request_.engine;
+    options.threads = setting.threads;
+    options.streaming.pinned_share = kSplits[setting.split];
+    if (setting.strategy == IoStrategy::kHalves) {
+      options.streaming.pipeline.pipeline = PipelineKind::kMatrix;
+    }
+    options.streaming.may_hold_gates = setting.strategy != IoStrategy::kSequential;
+    EnginePlan plan = Limited(options, setting.limit_bytes);
+    DescribeWeights(plan.load);
+    return plan;
+  }
+
+  // How a model is read that does not fit.
+  std::vector<IoStrategy> StrategiesOf(const EnginePlan& plan) const {
+    if (!plan.is_streamed()) return {IoStrategy::kNone};
+    if (plan.matrices && plan.matrices->map().num_experts() > 1) {
+      // Without a record this is only reached to say what less memory would do.
+      if (accesses_ == nullptr) return {};
+      return {IoStrategy::kExperts};
+    }
+    const bool reads_all = plan.matrices || plan.mode == FfnMode::kDense ||
+                           (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
+    if (reads_all) return {IoStrategy::kSequential};
+    if (plan.neurons.holds_gates) return {IoStrategy::kWhole, IoStrategy::kSequential};
+    return {IoStrategy::kWhole, IoStrategy::kHalves};
+  }
+
+  std::vector<int> ThreadNumbers() const {
+    const auto most = static_cast<int>(request_.cores.size());
+    std::vector<int> numbers;
+    for (int n = 1; n < most; n = n < kEveryThreads ? n + 1 : 2 * n) numbers.push_back(n);
+    numbers.push_back(most);
+    return numbers;
+  }
+
+  std::vector<Evaluated> Evaluate(uint64_t limit_bytes) {
+    if (accesses_ != nullptr) ReplayAllSplits(limit_bytes);
+    std::vector<Evaluated> all;
+    for (const int threads : ThreadNumbers()) {
+      for (size_t split = 0; split < kSplits.size(); ++split) {
+        const Setting any = {limit_bytes, threads, IoStrategy::kNone, split};
+        const EnginePlan plan = PlanOfSetting(any);
+        if (plan.needed_bytes() > limit_bytes) continue;
+        for (const IoStrategy strategy : StrategiesOf(plan)) {
+          Setting setting = any;
+          setting.strategy = strategy;
+          all.push_back(EvaluateOne(PlanOfSetting(setting), setting));
+        }
+        if (!plan.bundles) break;  // nothing to split
+      }
+    }
+    return all;
+  }
+
+  Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
+    const MissReplay* replay =
+        setting.reads_listed() ? ReplayOf(plan, kLookUpsToCompare, kSlotSteps) : nullptr;
+    const CostInputs inputs = InputsOf(plan, setting, replay);
+    Evaluated one{.setting = setting, .entry = {}, .cost = CostOfToken(inputs)};
+    one.entry = {.threads = setting.threads,
+                 .strategy = static_cast<int>(setting.strategy),
+                 .split = static_cast<int>(setting.split),
+                 .token_us = Microseconds(one.cost.time.token_ms / 1000),
+                 .prompt_us = Microseconds(1 / PromptTokensPerSecond(inputs, kPlannedPrompt)),
+                 .bytes = plan.needed_bytes()};
+    return one;
+  }
+
+  // For the menu: whole numbers, of whatever a profile leads to.
+  static uint64_t Microseconds(double seconds) {
+    constexpr double kMost = 1e15;
+    return static_cast<uint64_t>(seconds < kMost / 1e6 ? std::max(1.0, 1e6 * seconds) : kMost);
+  }
+
+  CostInputs InputsOf(const EnginePlan& plan, const Setting& setting,
+                      const MissReplay* replay) const {
+    FfnActivity activity;
+    if (accesses_ != nullptr) activity = accesses_->activity;
+    if (accesses_ == nullptr && plan.load.is_packed) {
+      activity = AllNeurons(plan.load);
+    }
+    if (plan.mode == FfnMode::kPredicted) activity.predictors = plan.load.predictors.get();
+    return {.plan = plan,
+            .hardware = hardware_,
+            .threads = setting.threads,
+            .context = std::min(kPlannedContext, plan.limits.max_context - 1),
+            .activity = activity,
+            .strategy = setting.strategy,
+            .replay = replay,
+            .merge_gap_bytes = request_.engine.streaming.pipeline.merge_gap_bytes};
+  }
+
+  // What tells replays apart: what is in memory, and how many layers were replayed.
+  struct ReplayKey {
+    int64_t pinned = 0;
+    int64_t slots = 0;
+    bool holds_gates = false;
+    int64_t step = 1;
+    int64_t grain = 1;  // slots are told apart in steps of so many
+    auto operator<=>(const ReplayKey&) const = default;
+  };
+
+  // `slot_steps`: sizes of caches that are told apart; 0: all of them.
+  static ReplayKey KeyOf(const EnginePlan& plan, int64_t step, int64_t slot_steps) {
+    if (plan.matrices) return {.slots = plan.extents.cache_slots, .step = step};
+    const int64_t all = plan.bundles->shape.all_neurons();
+    const int64_t grain = slot_steps > 0 ? std::max<int64_t>(1, all / slot_steps) : 1;
+    return {.pinned = plan.neurons.pinned_neurons,
+            .slots = plan.neurons.cache_slots / grain,
+            .holds_gates = plan.neurons.holds_gates,
+            .step = step,
+            .grain = grain};
+  }
+
+  const MissReplay* ReplayOf(const EnginePlan& plan, int64_t look_ups, int64_t slot_steps) {
+    const int64_t step = LayerStep(look_ups);
+    const auto [found, is_new] = replays_.try_emplace(KeyOf(plan, step, slot_steps));
+    if (is_new) found->second = Replay(plan, step);
+    return &found->second;
+  }
+
+  int64_t LayerStep(int64_t look_ups) const {
+    return std::max<int64_t>(1, (accesses_->lists.num_accesses() + look_ups - 1) / look_ups);
+  }
+
+  MissReplay Replay(const EnginePlan& plan, int64_t step) const {
+    const CachePolicyKind policy = request_.engine.streaming.pipeline.cache_policy();
+    const int64_t skipped = accesses_->tokens / kWarmUpPart;
+    if (plan.matrices) {
+      return ReplayExperts(accesses_->lists, plan.matrices->map(), plan.extents, policy, skipped);
+    }
+    return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, skipped, step,
+                        accesses_->guesses ? &*accesses_->guesses : nullptr);
+  }
+
+  // What takes the time of planning: the replays of a budget, at once.
+  void ReplayAllSplits(uint64_t limit_bytes) {
+    const int64_t step = LayerStep(kLookUpsToCompare);
+    std::vector<std::future<void>> running;
+    for (const int threads : ThreadNumbers()) {
+      for (size_t split = 0; split < kSplits.size(); ++split) {
+        EnginePlan plan = PlanOfSetting({limit_bytes, threads, IoStrategy::kWhole, split});
+        if (!plan.bundles || plan.needed_bytes() > limit_bytes) continue;
+        const auto [found, is_new] = replays_.try_emplace(KeyOf(plan, step, kSlotSteps));
+        if (!is_new) continue;
+        MissReplay& replay = found->second;
+        running.push_back(std::async(
+            std::launch::async,
+            [this, &replay, step, plan = std::move(plan)] { replay = Replay(plan, step); }));
+      }
+    }
+    for (std::future<void>& one : running) one.get();
+  }
+
+  // Between a budget that is enough and the one before it on the menu: the least that is enough.
+  uint64_t Narrow(uint64_t enough, double tok_s, uint64_t smallest, uint64_t step) {
+    uint64_t high = enough;
+    uint64_t low = std::max(smallest, high > step ? high - step : 0);
+    for (int i = 0; i < kHalvings && high > low + (uint64_t{8} << 20); ++i) {
+      const uint64_t middle = low + (high - low) / 2;
+      const auto fastest = FastestAt(middle);
+      if (fastest && fastest->cost.tok_s() >= tok_s) {
+        high = middle;
+      } else {
+        low = middle;
+      }
+    }
+    return high;
+  }
+
+  // Settings are compared by what some layers do, and chosen ones told of by what more of them do:
+  // where that is less, with a little more memory.
+  Evaluated LeastThatIsTold(uint64_t limit_bytes, uint64_t most, uint64_t step, double tok_s) {
+    uint64_t more = std::max(step / kLittleSteps, uint64_t{1} << 20);
+    for (;; more *= 2) {
+      const auto fastest = FastestAt(limit_bytes);
+      if (fastest && PlanOf(*fastest).decode_tok_s >= tok_s) return *fastest;
+      if (limit_bytes >= most) RefuseSpeed(tok_s, most);
+      limit_bytes += std::min(more, most - limit_bytes);
+    }
+  }
+
+  [[noreturn]] void RefuseSpeed(double tok_s, uint64_t most) {
+    const auto best = FastestAt(most);
+    if (!best) RefuseMemory();
+    const uint64_t resident = ResidentLimit();
+    const auto all = most < resident ? FastestAt(resident) : best;
+    std::string more = "no memory would make it that fast here";
+    if (all && all->cost.tok_s() >= tok_s) {
+      more = fmt::format("with all {} of it in memory it decodes at {:.1f}", FormatSize(resident),
+                         all->cost.tok_s());
+    }
+    throw Error(ErrorCode::kOutOfBudget, Field{"min_speed"},
+                fmt::format("{:.1f} tok/s cannot be had within {}: the fastest is {:.1f} tok/s; {}",
+                            tok_s, FormatSize(most), best->cost.tok_s(), more));
+  }
+
+  const PlanRequest& request_;
+  const HardwareProfile& hardware_;
+  const AccessRecord* accesses_;
+  const GgufFile file_;
+  std::map<uint64_t, std::vector<Evaluated>> evaluated_;
+  std::map<ReplayKey, MissReplay> replays_;
+};
+
+ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
+  const EnginePlan engine = PlanOfSetting(chosen.setting);
+  const MissReplay* misses =
+      chosen.setting.reads_listed() ? ReplayOf(engine, kLookUpsToTell, 0) : nullptr;
+  const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
+  const TokenCost cost = CostOfToken(inputs);
+  const FfnSpec& ffn = MainFfn(engine.load.spec);
+  ExecutionPlan plan;
+  plan.model_hash = fmt::format("{:016x}", ModelHash(file_));
+  plan.hardware_hash = hardware_.MachineHash();
+  plan.decode_tok_s = cost.tok_s();
+  plan.prefill_tok_s = PromptTokensPerSecond(inputs, kPlannedPrompt);
+  plan.bound = cost.bound();
+  plan.time = cost.time;
+  plan.miss_rate = inputs.replay != nullptr ? inputs.replay->miss_rate() : 0;
+  plan.bytes_read_per_token = static_cast<uint64_t>(cost.bytes_read);
+  plan.budget_bytes = chosen.setting.limit_bytes;
+  plan.ledger = engine.ledger;
+  plan.compute_cores.assign(request_.cores.begin(),
+                            request_.cores.begin() + chosen.setting.threads);
+  plan.io_strategy = IoStrategyName(chosen.setting.strategy);
+  if (engine.is_streamed()) {
+    plan.io_backend = hardware_.storage.backend;
+    plan.cache_policy = CachePolicyName(request_.engine.streaming.pipeline.cache_policy());
+  }
+  plan.mode = FfnModeName(engine.mode);
+  plan.num_layers = engine.load.spec.num_layers;
+  plan.neurons = ffn.intermediate_size;
+  if (engine.bundles) plan.stream = engine.neurons;
+  plan.kv_dtype = engine.limits.kv_dtype == DType::kF32 ? "f32" : "f16";
+  plan.context = engine.limits.max_context;
+  return plan;
+}
+
+// With other memory; nothing where that changes nothing, or the model cannot run in it.
+std::optional<double> SpeedAt(Planner& planner, uint64_t limit_bytes, double planned_tok_s) {
+  const auto fastest = planner.FastestAt(limit_bytes);
+  if (!fastest) return std::nullopt;
+  const double tok_s = planner.PlanOf(*fastest).decode_tok_s;
+  return tok_s != planned_tok_s ? std::optional(tok_s) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& request) {
+  const LoadPlan load = PlanLoad(file);
+  const FfnMode mode = ResolveMode(file, load, request.engine.mode);
+  if (load.is_packed) return mode != FfnMode::kDense ? std::optional(mode) : std::nullopt;
+  if (MainFfn(load.spec).num_experts == 0) return std::nullopt;
+  const bool may_stream = request.least_tok_s || PlanEngine(file, request.engine).is_streamed();
+  return may_stream ? std::optional(FfnMode::kDense) : std::nullopt;
+}
+
+void CheckPlanMemory(const PlanRequest& request, const HardwareProfile& hardware) {
+  const Planner planner(request, hardware, nullptr);
+  if (!planner.AnyFits()) planner.RefuseMemory();
+}
+
+PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
+                    const AccessRecord* accesses) {
+  if (accesses == nullptr &&
+      RecordedModeOf(OpenModel(request.model, request.engine.activation), request)) {
+    throw Error(ErrorCode::kInvalidArgument, request.model,
+                "a plan for it needs a record of what its tokens ask for");
+  }
+  Planner planner(request, hardware, accesses);
+  std::optional<Evaluated> chosen;
+  if (request.least_tok_s) {
+    chosen = planner.LeastMemory(*request.least_tok_s);
+  } else {
+    chosen = planner.FastestAt(planner.Most());
+    if (!chosen) planner.RefuseMemory();
+  }
+  PlannedRun run;
+  run.plan = planner.PlanOf(*chosen);
+  const uint64_t budget = run.plan.budget_bytes;
+  const double speed = run.plan.decode_tok_s;
+  run.tok_s_with_more = SpeedAt(planner, budget + kOneGib, speed);
+  if (budget > kOneGib) {
+    run.tok_s_with_less = SpeedAt(planner, budget - kOneGib, speed);
+  }
+  return run;
+}
+
+}  // namespace hearth

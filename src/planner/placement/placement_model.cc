@@ -1,0 +1,331 @@
+#include "planner/placement/placement_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+#include "base/rounding.h"
+#include "base/units.h"
+#include "engine/load/model.h"
+#include "format/packed_file.h"
+#include "prepare/synth/planted_options.h"
+
+namespace hearth {
+namespace {
+
+// P1 §8.3.4 and Table 6: predictors' share of a model's weights, on average.
+constexpr double kPredictorShare = 0.0709;
+constexpr double kDefaultPlacementSkew = 0.28;  // as synth (prepare/synth/planted_options.h)
+constexpr uint64_t kFloatBytes = sizeof(float);
+
+uint64_t MatrixBytes(DType quant, int64_t rows, int64_t cols) {
+  return RowBytes(quant, static_cast<size_t>(RoundUp<int64_t>(cols, 32))) *
+         static_cast<uint64_t>(rows);
+}
+
+uint64_t AttentionBytes(const ModelShape& shape, DType quant) {
+  const int64_t q = shape.num_heads * shape.head_dim;
+  const int64_t kv = shape.num_kv_heads * shape.head_dim;
+  const uint64_t norms = 2 * static_cast<uint64_t>(shape.hidden_size) * kFloatBytes;
+  const uint64_t router =
+      static_cast<uint64_t>(shape.num_experts * shape.hidden_size) * kFloatBytes;
+  return MatrixBytes(quant, q + 2 * kv, shape.hidden_size) +
+         MatrixBytes(quant, shape.hidden_size, q) + norms + router;
+}
+
+std::vector<double> RatesOfLaw(const ModelShape& shape, const AssumedRates& assumed) {
+  if (!(assumed.active >= 0.001 && assumed.active <= 0.9)) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"active"}, "share of the neurons",
+                "0.001 to 0.9", fmt::format("{:.3g}", assumed.active));
+  }
+  const SkewRange range = SkewRangeOf(assumed.active);
+  const double skew = assumed.skew.value_or(std::max(kDefaultPlacementSkew, range.least));
+  if (!(skew >= range.least && skew <= range.greatest)) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"skew"}, "share of the neurons",
+                fmt::format("{:.3g} to {:.3g}", range.least, range.greatest),
+                fmt::format("{:.3g}", skew));
+  }
+  std::vector<double> rates = PowerLawRates(shape.intermediate_size, assumed.active, skew);
+  if (shape.num_experts > 0) {
+    const double routed =
+        static_cast<double>(shape.num_experts_per_token) / static_cast<double>(shape.num_experts);
+    for (double& rate : rates) rate *= routed;
+  }
+  return rates;
+}
+
+// ---- from files ----
+
+bool IsFfnMatrix(const std::string& name) {
+  return name.find(".ffn_gate.") != std::string::npos ||
+         name.find(".ffn_up.") != std::string::npos ||
+         name.find(".ffn_down.") != std::string::npos ||
+         name.find(".ffn_gate_exps.") != std::string::npos ||
+         name.find(".ffn_up_exps.") != std::string::npos ||
+         name.find(".ffn_down_exps.") != std::string::npos;
+}
+
+uint64_t WeightBytesOfBundle(const BundleLayout& layout) {
+  uint64_t bytes = 0;
+  for (const BundlePart& part : layout.parts) {
+    bytes += part.role != BundleRole::kCheck ? part.bytes : 0;
+  }
+  return bytes;
+}
+
+// Shares out the bytes of a load plan. Sizes are those in memory.
+void CountBytes(const LoadPlan& plan, PlacementModel& model) {
+  uint64_t ffn_bytes = 0;
+  for (const ResidentTensor& tensor : plan.tensors) {
+    if (tensor.bundles) {
+      ffn_bytes += tensor.neurons() * WeightBytesOfBundle(tensor.bundles->layout);
+    } else if (IsFfnMatrix(tensor.decl.name)) {
+      ffn_bytes += tensor.bytes;
+    } else if (tensor.decl.is_embedding) {
+      model.embedding_bytes += tensor.bytes;
+    } else {
+      model.dense_bytes += tensor.bytes;
+    }
+  }
+  const auto neurons =
+      static_cast<uint64_t>(model.num_layers * model.ffns_per_layer * model.neurons);
+  model.neuron_bytes = DivideUp(ffn_bytes, neurons);
+}
+
+void CheckProfileFits(const GgufFile& file, const PlacementModel& model,
+                      const ModelProfile& profile) {
+  const uint64_t source = file.metadata().FindUint(kSourceHashKey).value_or(0);
+  const bool same_model =
+      profile.model_hash == ModelHash(file) || (source != 0 && profile.model_hash == source);
+  if (!same_model || profile.num_layers != model.num_layers ||
+      profile.ffns_per_layer() != model.ffns_per_layer ||
+      profile.intermediate_size != model.neurons) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"profile"},
+                fmt::format("it is of {}, another model", Printable(profile.model_name)));
+  }
+  if (profile.text_tokens == 0) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"profile"}, "it holds no tokens");
+  }
+}
+
+void TakeRates(const ModelProfile& profile, PlacementModel& model) {
+  for (const FfnProfile& ffn : profile.ffns) {
+    std::vector<double>& rates = model.rates.emplace_back();
+    for (const uint64_t active : ffn.active) {
+      rates.push_back(static_cast<double>(active) / static_cast<double>(profile.text_tokens));
+    }
+    std::sort(rates.begin(), rates.end(), std::greater<>());
+  }
+}
+
+// A packed file says how often a neuron fires where its FFN computes a token.
+void TakeRates(const GgufFile& file, const FfnSpec& ffn, PlacementModel& model) {
+  const double routed = ffn.num_experts > 0 ? static_cast<double>(ffn.num_experts_per_token) /
+                                                  static_cast<double>(ffn.num_experts)
+                                            : 1;
+  const auto neurons = static_cast<size_t>(model.neurons);
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const GgufTensor* const tensor = file.FindTensorOrNull(BundleRateName(layer));
+    if (tensor == nullptr) {
+      const std::string* name = file.metadata().FindString("general.name");
+      throw Error(ErrorCode::kNotFound, Field{"profile"},
+                  fmt::format("{} does not say how often its neurons fire: give what 'hearth "
+                              "profile' wrote of it",
+                              name != nullptr ? Printable(*name) : "the model"));
+    }
+    std::vector<float> stored(neurons * static_cast<size_t>(model.ffns_per_layer));
+    if (tensor->bytes != stored.size() * sizeof(float)) {
+      throw Error(ErrorCode::kCorrupt, BundleRateName(layer), "it does not have a rate per neuron");
+    }
+    file.ReadTensor(*tensor, 0, std::as_writable_bytes(std::span(stored)));
+    for (int64_t expert = 0; expert < model.ffns_per_layer; ++expert) {
+      std::vector<double>& rates = model.rates.emplace_back();
+      for (size_t i = 0; i < neurons; ++i) {
+        const double rate = stored[static_cast<size_t>(expert) * neurons + i];
+        if (!(rate >= 0 && rate <= 1)) {
+          throw Error(ErrorCode::kCorrupt, BundleRateName(layer), "a rate is no share");
+        }
+        rates.push_back(rate * routed);
+      }
+      std::sort(rates.begin(), rates.end(), std::greater<>());
+    }
+  }
+}
+
+// ---- placing ----
+
+PlacementProblem ProblemOf(const PlacementModel& model, const PlacementMachine& machine,
+                           bool dense_on_device) {
+  const auto without = [](uint64_t bytes, uint64_t taken) {
+    return bytes > taken ? bytes - taken : 0;
+  };
+  PlacementProblem problem;
+  problem.neuron_bytes = model.neuron_bytes;
+  problem.device_bytes = without(machine.device_bytes, dense_on_device ? model.dense_bytes : 0);
+  if (machine.host_bytes) {
+    problem.host_bytes = without(*machine.host_bytes,
+                                 model.embedding_bytes + (dense_on_device ? 0 : model.dense_bytes));
+  }
+  problem.device_bytes_per_s = machine.device_bytes_per_s;
+  problem.host_bytes_per_s = machine.host_bytes_per_s;
+  problem.sync_seconds = SyncSeconds(model, machine);
+  for (size_t f = 0; f < model.rates.size(); ++f) {
+    const bool is_first = f == 0 || model.rates[f] != model.rates[f - 1];
+    problem.ffns.push_back(is_first ? BatchNeurons(0, model.rates[f]) : problem.ffns.back());
+    problem.ffns.back().layer = static_cast<int64_t>(f) / model.ffns_per_layer;
+  }
+  return problem;
+}
+
+TokenTime TimeOf(const PlacementModel& model, const PlacementProblem& problem,
+                 const Placement& placement, bool dense_on_device) {
+  const auto dense = static_cast<double>(model.dense_bytes);
+  const auto neuron = static_cast<double>(problem.neuron_bytes);
+  TokenTime time;
+  time.dense_seconds =
+      dense / (dense_on_device ? problem.device_bytes_per_s : problem.host_bytes_per_s);
+  for (size_t f = 0; f < problem.ffns.size();) {
+    const int64_t layer = problem.ffns[f].layer;
+    double device = 0, all = 0;
+    int64_t on_device = 0, neurons = 0;
+    for (; f < problem.ffns.size() && problem.ffns[f].layer == layer; ++f) {
+      const std::vector<double>& impacts = problem.ffns[f].impacts;
+      const int64_t batches = DivideUp(placement.device_neurons[f], kPlacementBatch);
+      for (size_t b = 0; b < impacts.size(); ++b) {
+        all += impacts[b];
+        if (static_cast<int64_t>(b) < batches) device += impacts[b];
+      }
+      on_device += placement.device_neurons[f];
+      neurons += problem.ffns[f].neurons;
+    }
+    time.ffn_seconds += std::max(device * neuron / problem.device_bytes_per_s,
+                                 (all - device) * neuron / problem.host_bytes_per_s);
+    const bool uses_device = dense_on_device || on_device > 0;
+    const bool uses_host = !dense_on_device || on_device < neurons;
+    if (uses_device && uses_host) time.sync_seconds += problem.sync_seconds;
+  }
+  return time;
+}
+
+PlacedModel PlaceWith(const PlacementModel& model, const PlacementMachine& machine,
+                      bool dense_on_device) {
+  PlacedModel placed;
+  placed.dense_on_device = dense_on_device;
+  placed.problem = ProblemOf(model, machine, dense_on_device);
+  placed.placement = SolvePlacement(placed.problem);
+  placed.time = TimeOf(model, placed.problem, placed.placement, dense_on_device);
+  const Placement nothing{.device_neurons = std::vector<int64_t>(placed.problem.ffns.size(), 0)};
+  placed.host_time = TimeOf(model, placed.problem, nothing, false);
+  placed.host_time.sync_seconds = 0;
+  return placed;
+}
+
+void CheckDense(const PlacementModel& model, const PlacementMachine& machine, bool on_device) {
+  const uint64_t needed = on_device ? model.dense_bytes : model.embedding_bytes + model.dense_bytes;
+  if (on_device ? needed <= machine.device_bytes
+                : !machine.host_bytes || needed <= *machine.host_bytes) {
+    return;
+  }
+  throw Error(ErrorCode::kOutOfBudget, "placement",
+              fmt::format("{} memory: attention, predictors and output take {} beside the neurons, "
+                          "and there are {}",
+                          on_device ? "device" : "host", FormatSize(needed),
+                          FormatSize(on_device ? machine.device_bytes : *machine.host_bytes)));
+}
+
+}  // namespace
+
+PlacementModel PlacementModelOf(const ModelShape& shape, DType quant, const AssumedRates& assumed) {
+  PlacementModel model;
+  model.name = shape.name;
+  model.num_layers = shape.num_layers;
+  model.ffns_per_layer = std::max<int64_t>(1, shape.num_experts);
+  model.hidden_size = shape.hidden_size;
+  model.neurons = shape.intermediate_size;
+  model.neuron_bytes = MatrixBytes(quant, shape.gated_ffn ? 3 : 2, shape.hidden_size) +
+                       (shape.gated_ffn ? 0 : kFloatBytes);  // its bias
+  const uint64_t output = MatrixBytes(quant, shape.vocab_size, shape.hidden_size);
+  const uint64_t weights =
+      static_cast<uint64_t>(shape.num_layers) * AttentionBytes(shape, quant) + output;
+  const auto predictors =
+      static_cast<uint64_t>(kPredictorShare * static_cast<double>(weights + model.ffn_bytes()));
+  model.dense_bytes = weights + predictors;
+  model.embedding_bytes = shape.tied_embeddings ? 0 : output;
+  model.rates.assign(static_cast<size_t>(model.num_layers * model.ffns_per_layer),
+                     RatesOfLaw(shape, assumed));
+  model.rates_are_assumed = true;
+  return model;
+}
+
+PlacementModel PlacementModelOf(const GgufFile& file, const ModelProfile* profile) {
+  const LoadPlan plan = PlanLoad(file);
+  const FfnSpec& ffn = MainFfn(plan.spec);
+  PlacementModel model;
+  model.name = plan.spec.name;
+  model.num_layers = plan.spec.num_layers;
+  model.ffns_per_layer = std::max<int64_t>(1, ffn.num_experts);
+  model.hidden_size = plan.spec.hidden_size;
+  model.neurons = ffn.intermediate_size;
+  CountBytes(plan, model);
+  if (profile != nullptr) {
+    CheckProfileFits(file, model, *profile);
+    TakeRates(*profile, model);
+  } else {
+    TakeRates(file, ffn, model);
+  }
+  return model;
+}
+
+const char* DensePlaceName(DensePlace place) {
+  switch (place) {
+    case DensePlace::kAuto:
+      return "auto";
+    case DensePlace::kDevice:
+      return "device";
+    case DensePlace::kHost:
+      return "host";
+  }
+  return "?";
+}
+
+std::optional<DensePlace> DensePlaceFromName(std::string_view name) {
+  for (const DensePlace place : {DensePlace::kAuto, DensePlace::kDevice, DensePlace::kHost}) {
+    if (name == DensePlaceName(place)) return place;
+  }
+  return std::nullopt;
+}
+
+double SyncSeconds(const PlacementModel& model, const PlacementMachine& machine) {
+  const auto vector_bytes = static_cast<double>(model.hidden_size) * kFloatBytes;
+  return 2 * (machine.link_seconds + vector_bytes / machine.link_bytes_per_s);
+}
+
+PlacedModel PlaceModel(const PlacementModel& model, const PlacementMachine& machine,
+                       DensePlace dense) {
+  if (!(machine.link_bytes_per_s > 0)) {
+    throw Error(ErrorCode::kInvalidArgument, "placement", "the link's bandwidth must be above 0");
+  }
+  if (dense != DensePlace::kAuto) {
+    CheckDense(model, machine, dense == DensePlace::kDevice);
+    return PlaceWith(model, machine, dense == DensePlace::kDevice);
+  }
+  std::optional<PlacedModel> best;
+  std::optional<Error> refusal;
+  for (const bool on_device : {true, false}) {
+    try {
+      CheckDense(model, machine, on_device);
+      PlacedModel placed = PlaceWith(model, machine, on_device);
+      if (!best || placed.time.total() < best->time.total()) best = std::move(placed);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kOutOfBudget) throw;
+      refusal = error;
+    }
+  }
+  if (!best) throw *refusal;
+  return std::move(*best);
+}
+
+}  // namespace hearth
