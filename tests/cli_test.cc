@@ -404,17 +404,6 @@ TEST(CliTest, TokenizeTakesTheBytesOfAFile) {
   EXPECT_THAT(special.out, StartsWith("1 "));
 }
 
-TEST(CliTest, EvalPrintsPerplexity) {
-  const std::string file = MakeFile("eval.txt", "Some text of no meaning, long enough to score.");
-  const ProgramResult json =
-      RunHearth({"eval", Golden("llama-relu"), "--text", file, "--ctx", "16", "--json"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
-  const nlohmann::json document = nlohmann::json::parse(json.out);
-  EXPECT_NEAR(std::exp(document["nll_per_token"].get<double>()),
-              document["perplexity"].get<double>(), 1e-6);
-  EXPECT_LT(document["quality"]["active"], 0.9);
-}
-
 TEST(CliTest, SynthMakesAModelThatRuns) {
   const std::string shape = MakeFile("shape.json", R"({"arch": "llama", "hidden_size": 64,
       "intermediate_size": 128, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,

@@ -56,6 +56,8 @@ void ProgressLine::Update(uint64_t done, uint64_t total, const std::string& note
                         FormatSize(static_cast<uint64_t>(rate)))
       : unit_ == ProgressUnit::kTokens
           ? fmt::format("{} of {} tokens, {:.0f} tok/s", done, total, rate)
+      : unit_ == ProgressUnit::kQuestions
+          ? fmt::format("{} of {} questions, {:.1f}/s", done, total, rate)
           : FormatDuration(elapsed);
   PrintNotice(fmt::format("\r\033[K{} {:3.0f}%  {}, {} left{}{}", label_,
                           100.0 * static_cast<double>(done) / static_cast<double>(total), amount,

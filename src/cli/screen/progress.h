@@ -10,7 +10,7 @@
 namespace hearth::cli {
 
 // kShare: work that has no unit.
-enum class ProgressUnit { kBytes, kTokens, kShare };
+enum class ProgressUnit { kBytes, kTokens, kQuestions, kShare };
 
 class ProgressLine {
  public:
