@@ -56,7 +56,7 @@ typedef struct hearth_options {
   /* silu, gelu, gelu_erf, relu, fatrelu[:T] or drelu, of a model file that does not say it; NULL:
    * what the file says, else silu */
   const char* activation;
-  /* chatml, llama-2, llama-3, mistral or zephyr; NULL: the model's own template */
+  /* chatml, llama-2, llama-3, mistral, zephyr or harmony; NULL: the model's own template */
   const char* chat_format;
 } hearth_options;
 

@@ -80,7 +80,7 @@ struct LoadOptions {
   // nothing of it.
   std::string activation;
   // How chats become prompts, instead of the model's own template: chatml, llama-2, llama-3,
-  // mistral or zephyr. Empty: by that template.
+  // mistral, zephyr or harmony. Empty: by that template.
   std::string chat_format;
   // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that a
   // text that is continued, after a restart too, is not computed again; empty: none. Only
@@ -131,6 +131,8 @@ struct Thinking {
   std::string begin;
   std::string end;
   bool is_open = false;  // the prompt ends with `begin`; else an answer may begin with it
+  // The marks are Harmony's: channels say what is thought, what is called and what is answered.
+  bool has_channels = false;
 
   bool operator==(const Thinking&) const = default;
 };
@@ -260,60 +262,36 @@ class AnswerGrammar {
   std::unique_ptr<const Impl> impl_;
 };
 
-// A piece of an answer that may call tools.
+// A piece of an answer.
 struct AnswerPart {
-  std::optional<int64_t> call;  // of this call, counted from 0; nothing: of the text
-  std::string name;             // of its function; in a call's first part only
-  std::string text;             // or arguments, JSON
+  enum class Kind { kText, kThought, kCall };
+
+  Kind kind = Kind::kText;
+  int64_t call = 0;  // of kCall: which one, counted from 0
+  std::string name;  // of kCall: of its function; in the call's first part only
+  std::string text;  // of kCall: arguments, JSON
 };
 
-// Finds the calls in an answer while it comes. One thread.
-class ToolCallReader {
+// Tells an answer's text from its thoughts and its calls, while it comes. The pieces in which it
+// comes change nothing of the sum. One thread.
+class AnswerReader {
  public:
-  // Throws Error(kInvalidArgument) for null.
-  explicit ToolCallReader(std::shared_ptr<const ToolFormat> format);
-  ToolCallReader(ToolCallReader&&) noexcept;
-  ToolCallReader& operator=(ToolCallReader&&) noexcept;
-  ~ToolCallReader();
+  // Of the ChatPrompt that is answered. Without both, all of an answer is text.
+  AnswerReader(const std::optional<Thinking>& thinking, std::shared_ptr<const ToolFormat> tools);
+  AnswerReader(AnswerReader&&) noexcept;
+  AnswerReader& operator=(AnswerReader&&) noexcept;
+  ~AnswerReader();
 
+  // What the next piece of the answer adds.
   std::vector<AnswerPart> Push(std::string_view text);
   // At the answer's end: what was held back.
   std::vector<AnswerPart> Finish();
-  int64_t num_calls() const;
-  bool is_inside_call() const;  // the arguments of the last call are not whole yet
+  // It called something, and the arguments of the last call are whole.
+  bool ends_in_calls() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-// Separates what a model thinks from what it answers, while it writes. The pieces in which the text
-// comes do not change the result. White space around the thoughts, and between them and the answer,
-// belongs to neither. One thread at a time.
-class ThinkingReader {
- public:
-  explicit ThinkingReader(Thinking thinking);
-
-  struct Parts {
-    std::string thoughts;
-    std::string answer;
-  };
-  // What the next piece of an answer adds.
-  Parts Push(std::string_view text);
-  // The answer has ended, perhaps in its thoughts: what was held back.
-  Parts Finish();
-
- private:
-  enum class State { kStart, kThinking, kBehind, kAnswer };
-
-  void Feed(char byte, Parts& parts);
-  void ShowThoughts(std::string_view text, Parts& parts);
-
-  Thinking marks_;
-  State state_;
-  std::string held_;  // that may be the beginning of a mark, with the white space before the first
-  std::string spaces_;  // of thoughts, after which more may follow
-  bool has_thoughts_ = false;
 };
 
 // A conversation as the model was trained to read it, ready for its answer.

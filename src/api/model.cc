@@ -9,6 +9,7 @@
 #include "engine/load/ffn_mode.h"
 #include "engine/load/obey_plan.h"
 #include "engine/session/prompt.h"
+#include "text/chat/harmony_grammar.h"
 #include "text/grammar/json_schema_grammar.h"
 
 namespace hearth::api {
@@ -155,9 +156,14 @@ constexpr std::string_view kSchemaPlace = "JSON schema";
 // Null where answers may say anything.
 std::shared_ptr<const Grammar> GrammarOf(const std::optional<std::string>& schema,
                                          const std::shared_ptr<const ToolFormat>& tools,
-                                         const Tokenizer& tokenizer,
+                                         bool has_channels, const Tokenizer& tokenizer,
                                          const std::shared_ptr<GrammarMemory>& memory) {
   try {
+    if (has_channels) {
+      if (!tools) return HarmonyGrammar({}, {.answer_schema = schema}, tokenizer, memory);
+      const ToolFormat::Impl& format = tools->impl();
+      return HarmonyGrammar(format.functions, format.GrammarOptions(schema), tokenizer, memory);
+    }
     if (tools) return tools->impl().MakeGrammar(schema, tokenizer, memory);
     if (!schema) return nullptr;
     return schema->empty() ? JsonObjectGrammar() : JsonSchemaGrammar(*schema, memory);
@@ -308,7 +314,7 @@ ChatPrompt Model::EncodeChat(const std::vector<ChatMessage>& messages, const Too
     prompt.stop = impl_->info().chat_stop;
     prompt.tools = MakeToolFormat(tools, std::move(functions), chat.tool_syntax());
     if (const auto thinking = chat.ThinkingOf(pieces)) {
-      prompt.thinking = {thinking->begin, thinking->end, thinking->is_open};
+      prompt.thinking = {thinking->begin, thinking->end, thinking->is_open, thinking->has_channels};
     }
     return prompt;
   });
@@ -318,9 +324,11 @@ std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
     const std::optional<std::string>& json_schema, const std::shared_ptr<const ToolFormat>& tools,
     const std::optional<Thinking>& thinking) const {
   return Translated([&]() -> std::shared_ptr<const AnswerGrammar> {
-    auto grammar = GrammarOf(json_schema, tools, impl_->tokenizer(), impl_->grammar_memory());
+    const bool has_channels = thinking && thinking->has_channels;
+    auto grammar =
+        GrammarOf(json_schema, tools, has_channels, impl_->tokenizer(), impl_->grammar_memory());
     if (!grammar) return nullptr;
-    if (thinking) {
+    if (thinking && !has_channels) {
       grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer(),
                                impl_->grammar_memory());
     }
@@ -351,7 +359,8 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
     std::vector<BatchRequest> batch;
     std::vector<Ticket> tickets;
     for (size_t i = 0; i < requests.size(); ++i) {
-      auto visible = VisibleTokens(requests[i].tools, requests[i].thinking, impl_->tokenizer());
+      auto visible =
+          VisibleTokens(FormOf(requests[i].tools, requests[i].thinking), impl_->tokenizer());
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
       batch.back().generate.visible_tokens = std::move(visible);
       if (grammars[i]) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/tools/tool_call_reader.h"
 
 namespace hearth::api {
 namespace {
@@ -18,7 +17,10 @@ namespace {
 std::vector<AnswerPart> ToApi(std::vector<hearth::AnswerPart> parts) {
   std::vector<AnswerPart> out;
   for (hearth::AnswerPart& part : parts) {
-    out.push_back({part.call, std::move(part.name), std::move(part.text)});
+    const auto kind = part.call         ? AnswerPart::Kind::kCall
+                      : part.is_thought ? AnswerPart::Kind::kThought
+                                        : AnswerPart::Kind::kText;
+    out.push_back({kind, part.call.value_or(0), std::move(part.name), std::move(part.text)});
   }
   return out;
 }
@@ -34,10 +36,13 @@ std::shared_ptr<const Grammar> ToolFormat::Impl::MakeGrammar(
   const bool any_strict = std::any_of(functions.begin(), functions.end(),
                                       [](const ToolFunction& function) { return function.strict; });
   if (!must_call && !any_strict && parallel && !answer_schema) return nullptr;
-  return ToolCallGrammar(
-      syntax, functions,
-      {.must_call = must_call, .takes_many = parallel, .answer_schema = answer_schema}, tokenizer,
-      std::move(memory));
+  return ToolCallGrammar(syntax, functions, GrammarOptions(answer_schema), tokenizer,
+                         std::move(memory));
+}
+
+ToolGrammarOptions ToolFormat::Impl::GrammarOptions(
+    const std::optional<std::string>& answer_schema) const {
+  return {.must_call = must_call, .takes_many = parallel, .answer_schema = answer_schema};
 }
 
 std::vector<ToolFunction> ToEngine(const ToolOptions& options) {
@@ -85,40 +90,38 @@ std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messag
 }
 
 hearth::Thinking ToEngine(const Thinking& thinking) {
-  return {thinking.begin, thinking.end, thinking.is_open};
+  return {thinking.begin, thinking.end, thinking.is_open, thinking.has_channels};
 }
 
-std::vector<TokenId> VisibleTokens(const std::shared_ptr<const ToolFormat>& tools,
-                                   const std::optional<Thinking>& thinking,
-                                   const Tokenizer& tokenizer) {
-  std::vector<TokenId> tokens;
-  if (tools) tokens = ToolMarkerTokens(tools->impl().syntax, tokenizer);
-  if (thinking) {
-    const std::vector<TokenId> marks = ThinkingTokens(ToEngine(*thinking), tokenizer);
-    tokens.insert(tokens.end(), marks.begin(), marks.end());
+AnswerForm FormOf(const std::shared_ptr<const ToolFormat>& tools,
+                  const std::optional<Thinking>& thinking) {
+  AnswerForm form;
+  if (thinking) form.thinking = ToEngine(*thinking);
+  if (tools) {
+    form.syntax = &tools->impl().syntax;
+    form.functions = tools->impl().callable;
   }
-  return tokens;
+  return form;
 }
 
-struct ToolCallReader::Impl {
-  std::shared_ptr<const ToolFormat> format;  // whose syntax the reader uses
-  hearth::ToolCallReader reader;
+struct AnswerReader::Impl {
+  std::shared_ptr<const ToolFormat> tools;  // whose syntax the reader uses
+  hearth::AnswerReader reader;
 };
 
-ToolCallReader::ToolCallReader(std::shared_ptr<const ToolFormat> format) {
-  if (!format) throw Error(ErrorCode::kInvalidArgument, "a reader of calls needs tools");
-  hearth::ToolCallReader reader(format->impl().syntax, format->impl().callable);
-  impl_ = std::make_unique<Impl>(Impl{std::move(format), std::move(reader)});
+AnswerReader::AnswerReader(const std::optional<Thinking>& thinking,
+                           std::shared_ptr<const ToolFormat> tools) {
+  const AnswerForm form = FormOf(tools, thinking);
+  impl_ = std::make_unique<Impl>(Impl{std::move(tools), hearth::AnswerReader(form)});
 }
-ToolCallReader::ToolCallReader(ToolCallReader&&) noexcept = default;
-ToolCallReader& ToolCallReader::operator=(ToolCallReader&&) noexcept = default;
-ToolCallReader::~ToolCallReader() = default;
+AnswerReader::AnswerReader(AnswerReader&&) noexcept = default;
+AnswerReader& AnswerReader::operator=(AnswerReader&&) noexcept = default;
+AnswerReader::~AnswerReader() = default;
 
-std::vector<AnswerPart> ToolCallReader::Push(std::string_view text) {
+std::vector<AnswerPart> AnswerReader::Push(std::string_view text) {
   return ToApi(impl_->reader.Push(text));
 }
-std::vector<AnswerPart> ToolCallReader::Finish() { return ToApi(impl_->reader.Finish()); }
-int64_t ToolCallReader::num_calls() const { return impl_->reader.num_calls(); }
-bool ToolCallReader::is_inside_call() const { return impl_->reader.is_inside_call(); }
+std::vector<AnswerPart> AnswerReader::Finish() { return ToApi(impl_->reader.Finish()); }
+bool AnswerReader::ends_in_calls() const { return impl_->reader.ends_in_calls(); }
 
 }  // namespace hearth::api

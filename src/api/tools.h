@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
+#include "text/chat/answer_reader.h"
 #include "text/chat/chat_format.h"
 #include "text/chat/thinking.h"
 #include "text/chat/tool_prompt.h"
@@ -23,10 +24,12 @@ struct ToolFormat::Impl {
   bool parallel = true;
   std::shared_ptr<const CallableFunctions> callable;  // the same functions, for readers
 
-  // What answers are constrained to; null where nothing is demanded of them.
+  // What answers are constrained to; null where nothing is demanded of them. Of Harmony's channels
+  // HarmonyGrammar says it.
   std::shared_ptr<const Grammar> MakeGrammar(const std::optional<std::string>& answer_schema,
                                              const Tokenizer& tokenizer,
                                              std::shared_ptr<GrammarMemory> memory) const;
+  ToolGrammarOptions GrammarOptions(const std::optional<std::string>& answer_schema) const;
 };
 
 // Throws hearth::Error(kInvalidArgument) for names that are empty or twice there, and for a
@@ -39,9 +42,8 @@ std::shared_ptr<const ToolFormat> MakeToolFormat(const ToolOptions& options,
 std::vector<hearth::ChatMessage> ToEngine(const std::vector<ChatMessage>& messages);
 hearth::Thinking ToEngine(const Thinking& thinking);
 
-// Control tokens whose texts readers of an answer must see: marks of calls and of thoughts.
-std::vector<TokenId> VisibleTokens(const std::shared_ptr<const ToolFormat>& tools,
-                                   const std::optional<Thinking>& thinking,
-                                   const Tokenizer& tokenizer);
+// How an answer to a prompt of these is written. The tools must outlive it.
+AnswerForm FormOf(const std::shared_ptr<const ToolFormat>& tools,
+                  const std::optional<Thinking>& thinking);
 
 }  // namespace hearth::api

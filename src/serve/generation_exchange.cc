@@ -113,8 +113,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].answer.index = static_cast<int64_t>(i);
     if (settings_.top_logprobs) choices_[i].answer.scores.emplace();
-    if (form_.thinking) choices_[i].thinking.emplace(*form_.thinking);
-    if (form_.tools) choices_[i].reader.emplace(form_.tools);
+    choices_[i].reader.emplace(form_.thinking, form_.tools);
   }
   reused_tokens_.resize(choices_.size());
   tickets_ = context_.model.Start(std::move(requests), std::move(listeners));
@@ -175,35 +174,23 @@ ExchangeReport GenerationExchange::Report() const {
 
 void GenerationExchange::AddParts(const std::vector<api::AnswerPart>& parts, Answer& to) {
   for (const api::AnswerPart& part : parts) {
-    if (!part.call) {
+    if (part.kind == api::AnswerPart::Kind::kText) {
       to.text += part.text;
-    } else if (part.name.empty() && !to.calls.empty() && to.calls.back().index == *part.call) {
+    } else if (part.kind == api::AnswerPart::Kind::kThought) {
+      to.thoughts += part.text;
+    } else if (part.name.empty() && !to.calls.empty() && to.calls.back().index == part.call) {
       to.calls.back().arguments += part.text;
     } else {
       const std::string id = part.name.empty() ? "" : NewCallId();
-      to.calls.push_back({*part.call, id, part.name, part.text});
+      to.calls.push_back({part.call, id, part.name, part.text});
     }
   }
 }
 
-void GenerationExchange::AddText(Choice& choice, std::string text, bool at_end, Answer& to) {
-  if (choice.thinking) {
-    api::ThinkingReader::Parts parts = choice.thinking->Push(text);
-    to.thoughts += parts.thoughts;
-    text = std::move(parts.answer);
-    if (at_end) {
-      const api::ThinkingReader::Parts rest = choice.thinking->Finish();
-      to.thoughts += rest.thoughts;
-      text += rest.answer;
-    }
-  }
-  if (!choice.reader) {
-    to.text += text;
-    return;
-  }
+void GenerationExchange::AddText(Choice& choice, const std::string& text, bool at_end, Answer& to) {
   AddParts(choice.reader->Push(text), to);
   if (at_end) AddParts(choice.reader->Finish(), to);
-  to.ends_in_calls = choice.reader->num_calls() > 0 && !choice.reader->is_inside_call();
+  to.ends_in_calls = choice.reader->ends_in_calls();
 }
 
 void GenerationExchange::SendDelta(Choice& choice, Answer delta) {
@@ -230,7 +217,7 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
   Answer& answer = choice.answer;
   if (settings_.stream) {
     Answer delta;
-    AddText(choice, std::move(text), false, delta);
+    AddText(choice, text, false, delta);
     const bool is_empty = delta.text.empty() && delta.thoughts.empty() && delta.calls.empty();
     if (is_empty && scores.empty()) return;
     delta.text_offset = answer.text_offset;
@@ -240,7 +227,7 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
     return;
   }
   if (!Hold(text, scores)) return;
-  AddText(choice, std::move(text), false, answer);
+  AddText(choice, text, false, answer);
   if (answer.scores) {
     std::move(scores.begin(), scores.end(), std::back_inserter(*answer.scores));
   }

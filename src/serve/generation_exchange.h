@@ -63,9 +63,8 @@ class GenerationExchange : public Exchange,
     Answer answer;         // collected; of a stream what it has sent
     bool is_open = false;  // the stream has said so
     bool has_token = false;
-    int64_t tokens = 0;                           // generated, so far
-    std::optional<api::ThinkingReader> thinking;  // where it may think
-    std::optional<api::ToolCallReader> reader;    // where tools may be called
+    int64_t tokens = 0;                       // generated, so far
+    std::optional<api::AnswerReader> reader;  // from the start on
     Clock::time_point last_token;
   };
 
@@ -85,7 +84,7 @@ class GenerationExchange : public Exchange,
   void Finish();
   void SendAnswers(const Usage& usage);
   // Puts what is new of the text, or its end, into an answer or a part of one.
-  static void AddText(Choice& choice, std::string text, bool at_end, Answer& to);
+  static void AddText(Choice& choice, const std::string& text, bool at_end, Answer& to);
   static void AddParts(const std::vector<api::AnswerPart>& parts, Answer& to);
   void SendDelta(Choice& choice, Answer delta);
   static void SendEvents(Reply& reply, const std::vector<StreamEvent>& events);

@@ -42,46 +42,21 @@ void CheckProcess(pid_t owner) {
                    "the model was loaded before this process was forked: load it here");
 }
 
-AnswerReader::AnswerReader(const AnswerForm& form) {
-  if (form.thinking) thinking_.emplace(*form.thinking);
-  if (form.tools) reader_.emplace(form.tools);
-}
+AnswerReader::AnswerReader(const AnswerForm& form) : reader_(form.thinking, form.tools) {}
 
-std::string AnswerReader::Push(std::string_view piece) {
-  std::string text(piece);
-  if (thinking_) {
-    api::ThinkingReader::Parts parts = thinking_->Push(piece);
-    thoughts_ += parts.thoughts;
-    text = std::move(parts.answer);
-  }
-  return reader_ ? AddParts(reader_->Push(text)) : text;
-}
+std::string AnswerReader::Push(std::string_view piece) { return AddParts(reader_.Push(piece)); }
 
-std::string AnswerReader::Finish() {
-  std::string text;
-  if (thinking_) {
-    api::ThinkingReader::Parts parts = thinking_->Finish();
-    thoughts_ += parts.thoughts;
-    text = std::move(parts.answer);
-  }
-  if (!reader_) return text;
-  text = AddParts(reader_->Push(text));
-  return text + AddParts(reader_->Finish());
-}
-
-bool AnswerReader::ends_in_calls() const {
-  return reader_ && reader_->num_calls() > 0 && !reader_->is_inside_call();
-}
+std::string AnswerReader::Finish() { return AddParts(reader_.Finish()); }
 
 std::string AnswerReader::AddParts(const std::vector<api::AnswerPart>& parts) {
   std::string text;
   for (const api::AnswerPart& part : parts) {
-    if (!part.call) {
-      text += part.text;
+    if (part.kind != api::AnswerPart::Kind::kCall) {
+      (part.kind == api::AnswerPart::Kind::kText ? text : thoughts_) += part.text;
       continue;
     }
-    calls_.resize(std::max(calls_.size(), static_cast<size_t>(*part.call) + 1));
-    api::ToolCall& call = calls_[static_cast<size_t>(*part.call)];
+    calls_.resize(std::max(calls_.size(), static_cast<size_t>(part.call) + 1));
+    api::ToolCall& call = calls_[static_cast<size_t>(part.call)];
     call.name += part.name;
     call.arguments += part.text;
   }

@@ -36,13 +36,12 @@ class AnswerReader {
   // Without ids.
   const std::vector<api::ToolCall>& calls() const { return calls_; }
   // It called something, and the last call is whole.
-  bool ends_in_calls() const;
+  bool ends_in_calls() const { return reader_.ends_in_calls(); }
 
  private:
   std::string AddParts(const std::vector<api::AnswerPart>& parts);
 
-  std::optional<api::ThinkingReader> thinking_;
-  std::optional<api::ToolCallReader> reader_;
+  api::AnswerReader reader_;
   std::string thoughts_;
   std::vector<api::ToolCall> calls_;
 };

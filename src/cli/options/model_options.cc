@@ -69,7 +69,8 @@ CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& f
           [&format](const std::string& name) {
             format = AsUsage([&] { return ParseChatFormat(name); });
           },
-          "chatml, llama-2, llama-3, mistral or zephyr (default: the model's own template)")
+          "chatml, llama-2, llama-3, mistral, zephyr or harmony (default: the model's own "
+          "template)")
       ->option_text("NAME");
 }
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/harmony_prompt.h"
+#include "text/chat/piece_list.h"
 #include "text/tokenizer/white_space.h"
 
 namespace hearth {
@@ -13,36 +15,16 @@ struct NamedFormat {
   ChatFormat format;
   const char* name;
 };
-constexpr std::array<NamedFormat, 5> kFormats = {{{ChatFormat::kChatMl, "chatml"},
+constexpr std::array<NamedFormat, 6> kFormats = {{{ChatFormat::kChatMl, "chatml"},
                                                   {ChatFormat::kLlama2, "llama-2"},
                                                   {ChatFormat::kLlama3, "llama-3"},
                                                   {ChatFormat::kMistral, "mistral"},
-                                                  {ChatFormat::kZephyr, "zephyr"}}};
+                                                  {ChatFormat::kZephyr, "zephyr"},
+                                                  {ChatFormat::kHarmony, "harmony"}}};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
-
-// Collects pieces; neighbours of the same kind become one, empty ones none.
-class PieceList {
- public:
-  void Marker(std::string_view text) { Add(text, true); }
-  void Content(std::string_view text) { Add(text, false); }
-  bool empty() const { return pieces_.empty(); }
-  std::vector<ChatPiece> Take() { return std::move(pieces_); }
-
- private:
-  void Add(std::string_view text, bool trusted) {
-    if (text.empty()) return;
-    if (!pieces_.empty() && pieces_.back().trusted == trusted) {
-      pieces_.back().text += text;
-    } else {
-      pieces_.push_back({std::string(text), trusted});
-    }
-  }
-
-  std::vector<ChatPiece> pieces_;
-};
 
 using Messages = std::vector<ChatMessage>;
 
@@ -172,7 +154,7 @@ std::optional<ChatFormat> ChatFormatFromName(std::string_view name) {
 ChatFormat ParseChatFormat(std::string_view name) {
   if (const auto format = ChatFormatFromName(name)) return *format;
   throw Error(ErrorCode::kInvalidArgument, Field{"chat_format"}, "name of a format",
-              "chatml, llama-2, llama-3, mistral or zephyr", "'" + Printable(name) + "'");
+              "chatml, llama-2, llama-3, mistral, zephyr or harmony", "'" + Printable(name) + "'");
 }
 
 std::optional<ChatFormat> DetectChatFormat(std::string_view jinja_template) {
@@ -186,6 +168,10 @@ std::optional<ChatFormat> DetectChatFormat(std::string_view jinja_template) {
   }
   if (Contains(jinja_template, "[INST]") && Contains(jinja_template, "[/INST]")) {
     return Contains(jinja_template, "<<SYS>>") ? ChatFormat::kLlama2 : ChatFormat::kMistral;
+  }
+  if (Contains(jinja_template, kHarmonyStart) && Contains(jinja_template, kHarmonyChannel) &&
+      Contains(jinja_template, kHarmonyMessage)) {
+    return ChatFormat::kHarmony;
   }
   if (IsZephyr(jinja_template)) return ChatFormat::kZephyr;
   return std::nullopt;
@@ -211,6 +197,8 @@ std::vector<ChatPiece> RenderChat(ChatFormat format, const std::vector<ChatMessa
     case ChatFormat::kZephyr:
       RenderZephyr(messages, add_generation_prompt, &pieces);
       break;
+    case ChatFormat::kHarmony:
+      return RenderHarmonyChat(messages, add_generation_prompt, {}, {});
   }
   return pieces.Take();
 }
@@ -228,6 +216,8 @@ std::vector<std::string> ChatStopStrings(ChatFormat format) {
       return {"<|eot_id|>", "<|start_header_id|>"};
     case ChatFormat::kZephyr:
       return {"<|user|>", "<|system|>"};
+    case ChatFormat::kHarmony:  // somebody else's message
+      return {"<|start|>user", "<|start|>system", "<|start|>developer"};
   }
   return {};
 }

@@ -10,7 +10,7 @@
 
 namespace hearth {
 
-enum class ChatFormat { kChatMl, kLlama2, kLlama3, kMistral, kZephyr };
+enum class ChatFormat { kChatMl, kLlama2, kLlama3, kMistral, kZephyr, kHarmony };
 
 const char* ChatFormatName(ChatFormat format);  // "chatml", "llama-2", "llama-3", ...
 std::optional<ChatFormat> ChatFormatFromName(std::string_view name);
@@ -38,8 +38,8 @@ struct ChatMessage {
 
 // The conversation as pieces, ending with the opening of the assistant's turn where
 // `add_generation_prompt`. BOS is not part of it (EncodeChat adds it).
-// Throws Error(kInvalidArgument) for a role that the format does not know. Calls of tools are not
-// written: tool_prompt.h puts them into contents.
+// Throws Error(kInvalidArgument) for a role that the format does not know. Only Harmony writes
+// calls of tools; for others tool_prompt.h puts them into contents.
 std::vector<ChatPiece> RenderChat(ChatFormat format, const std::vector<ChatMessage>& messages,
                                   bool add_generation_prompt);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/harmony_prompt.h"
 
 namespace hearth {
 namespace {
@@ -96,6 +97,7 @@ std::optional<ChatTemplate> ChatTemplate::FromModel(const GgufMetadata& metadata
   chat.format_ = DetectChatFormat(*source);
   chat.special_ = SpecialTexts::Of(tokenizer);
   chat.thinking_ = DetectThinking(*source);
+  chat.style_.has_channels = chat.has_channels();
   const std::string* for_tools = metadata.FindString(kToolUseKey);
   chat.syntax_ = DetectToolSyntax(for_tools != nullptr ? *for_tools : *source);
   jinja::MemoryMeter meter(kTrialBytes);
@@ -108,6 +110,11 @@ std::optional<ChatTemplate> ChatTemplate::FromModel(const GgufMetadata& metadata
 ChatTemplate ChatTemplate::BuiltIn(ChatFormat format) {
   ChatTemplate chat;
   chat.format_ = format;
+  if (format == ChatFormat::kHarmony) {
+    chat.thinking_ = HarmonyChannels();
+    chat.syntax_ = &HarmonyToolSyntax();
+    chat.knows_tools_ = true;
+  }
   return chat;
 }
 
@@ -143,7 +150,7 @@ void ChatTemplate::LearnToolStyle() {
   };
   for (const bool parsed : {true, false}) {
     for (const bool null : {true, false}) {
-      const ToolMessageStyle style = {parsed, null, style_.short_ids};
+      const ToolMessageStyle style = {parsed, null, style_.short_ids, style_.has_channels};
       if (!writes_call(style)) continue;
       style_ = style;
       return;
@@ -182,8 +189,23 @@ std::vector<ChatPiece> ChatTemplate::Render(const std::vector<ChatMessage>& mess
 
 std::vector<ChatPiece> ChatTemplate::RenderMetered(const std::vector<ChatMessage>& messages,
                                                    const Rest& rest) const {
-  if (rest.functions.empty() && !MentionsTools(messages)) return RenderPlain(messages, rest);
-  if (knows_tools_) return RenderKnownTools(messages, rest);
+  if (!own_ && format_ == ChatFormat::kHarmony) {
+    return RenderHarmonyChat(messages, rest.add_generation_prompt, rest.functions, rest.variables);
+  }
+  const bool has_tools = !rest.functions.empty() || MentionsTools(messages);
+  return has_tools ? RenderTools(messages, rest) : RenderPlain(messages, rest);
+}
+
+std::vector<ChatPiece> ChatTemplate::RenderTools(const std::vector<ChatMessage>& messages,
+                                                 const Rest& rest) const {
+  if (knows_tools_) {
+    return RenderKnownTools(has_channels() ? WithOneCallEach(messages) : messages, rest);
+  }
+  // Words that ask for calls in the text contradict the channels that the model knows.
+  if (has_channels()) {
+    throw Error(ErrorCode::kUnsupported, Field{"tools"},
+                "this model's chat template does not write tools: choose the chat format harmony");
+  }
   return RenderInWords(messages, rest);
 }
 

@@ -71,6 +71,9 @@ class ChatTemplate {
     return thinking_ ? ThinkingAfter(*thinking_, pieces) : std::nullopt;
   }
 
+  // Answers are messages of Harmony's channels.
+  bool has_channels() const { return thinking_ && thinking_->has_channels; }
+
   // How a model that was given functions calls them.
   const ToolSyntax& tool_syntax() const { return knows_tools_ ? *syntax_ : GenericToolSyntax(); }
 
@@ -94,6 +97,8 @@ class ChatTemplate {
                                         bool for_tools, const ToolMessageStyle& style) const;
   std::vector<ChatPiece> RenderFolded(const std::vector<ChatMessage>& messages, const Rest& rest,
                                       bool for_tools) const;
+  std::vector<ChatPiece> RenderTools(const std::vector<ChatMessage>& messages,
+                                     const Rest& rest) const;
   std::vector<ChatPiece> RenderKnownTools(const std::vector<ChatMessage>& messages,
                                           const Rest& rest) const;
   std::vector<ChatPiece> RenderInWords(const std::vector<ChatMessage>& messages,

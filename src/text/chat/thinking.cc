@@ -1,11 +1,11 @@
 #include "text/chat/thinking.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
 
-#include "text/grammar/grammar_matcher.h"
+#include "text/chat/harmony.h"
+#include "text/chat/mark_grammar.h"
 #include "text/tokenizer/white_space.h"
 
 namespace hearth {
@@ -23,53 +23,17 @@ constexpr std::array<Marks, 5> kMarks = {{
     {"<thought>", "</thought>"},                 // EXAONE Deep
 }};
 
-constexpr size_t kControlTokenByte = 0xFF;  // that ControlTokenBytes begins with
-constexpr int64_t kMostSpaces = 4;          // between the block and what surrounds it
-
-TokenId ControlMark(const Tokenizer& tokenizer, const std::string& mark) {
-  const TokenId id = tokenizer.FindToken(mark);
-  return id >= 0 && tokenizer.type(id) == TokenType::kControl ? id : -1;
-}
-
-std::string MarkBytes(const Tokenizer& tokenizer, const std::string& mark) {
-  const TokenId id = ControlMark(tokenizer, mark);
-  return id >= 0 ? ControlTokenBytes(id) : mark;
-}
-
-// How much of the beginning of `mark` a text ends with.
-size_t EndsWithBeginning(const std::string& text, const std::string& mark) {
-  size_t longest = std::min(text.size(), mark.size());
-  while (text.compare(text.size() - longest, longest, mark, 0, longest) != 0) --longest;
-  return longest;
-}
-
-// Any text up to the first `mark`, then `next`: a rule for every length of the beginning of the
-// mark that the text so far ends with. Of control tokens only the mark may come.
-GrammarBuilder::Symbol TextUpTo(GrammarBuilder& builder, const std::string& mark,
-                                GrammarBuilder::Symbol next) {
-  const bool is_control = static_cast<uint8_t>(mark[0]) == kControlTokenByte;
-  std::vector<uint32_t> rules;
-  for (size_t i = 0; i < mark.size(); ++i) rules.push_back(builder.NewRule());
-  for (size_t i = 0; i < mark.size(); ++i) {
-    std::vector<ByteSet> sets(mark.size() + 1);  // by the length that they lead to
-    for (size_t byte = 0; byte < 256; ++byte) {
-      const size_t length = EndsWithBeginning(mark.substr(0, i) + static_cast<char>(byte), mark);
-      const bool leaves_control = is_control && i > 0 && length != i + 1;
-      if (leaves_control || (byte == kControlTokenByte && length == 0)) continue;
-      sets[length].set(byte);
-    }
-    for (size_t length = 0; length <= mark.size(); ++length) {
-      if (sets[length].none()) continue;
-      const auto then = length == mark.size() ? next : GrammarBuilder::Rule(rules[length]);
-      builder.AddAlternative(rules[i], {builder.Bytes(sets[length]), then});
-    }
-  }
-  return GrammarBuilder::Rule(rules[0]);
-}
+constexpr int64_t kMostSpaces = 4;  // between the block and what surrounds it
 
 }  // namespace
 
 std::optional<Thinking> DetectThinking(std::string_view jinja_template) {
+  const auto holds = [&](std::string_view part) {
+    return jinja_template.find(part) != std::string_view::npos;
+  };
+  if (holds(kHarmonyStart) && holds(kHarmonyChannel) && holds(kHarmonyMessage)) {
+    return HarmonyChannels();
+  }
   for (const Marks& marks : kMarks) {
     if (jinja_template.find(marks.end) == std::string_view::npos) continue;
     return Thinking{.begin = marks.begin, .end = marks.end};
@@ -77,7 +41,14 @@ std::optional<Thinking> DetectThinking(std::string_view jinja_template) {
   return std::nullopt;
 }
 
+Thinking HarmonyChannels() {
+  return {.begin = std::string(kHarmonyChannel) + "analysis" + std::string(kHarmonyMessage),
+          .end = std::string(kHarmonyEnd),
+          .has_channels = true};
+}
+
 std::optional<Thinking> ThinkingAfter(Thinking marks, const std::vector<ChatPiece>& pieces) {
+  if (marks.has_channels) return marks;
   // What a user wrote opens nothing.
   if (pieces.empty() || !pieces.back().trusted) return marks;
   const std::string_view written = TrimEnd(pieces.back().text);

@@ -52,6 +52,14 @@ std::string CallsJson(const std::vector<ToolCall>& calls, const ToolMessageStyle
   return json + "]";
 }
 
+// What an assistant thought; joins: with what it said.
+std::string ThoughtsJson(const ChatMessage& message, bool joins, const ToolMessageStyle& style) {
+  std::string text = message.reasoning;
+  if (joins && !message.content.empty()) text += "\n\n" + message.content;
+  return std::string(style.has_channels ? ", \"thinking\": " : ", \"reasoning_content\": ") +
+         JsonText(text);
+}
+
 std::string CallsText(const ChatMessage& message) {
   const ToolSyntax& syntax = GenericToolSyntax();
   std::string text = message.content;
@@ -90,11 +98,11 @@ std::string MessagesJson(const std::vector<ChatMessage>& messages, const ToolMes
     json += json.empty() ? "[" : ", ";
     json += "{\"role\": " + JsonText(message.role) + ", \"content\": ";
     const bool has_calls = !message.tool_calls.empty();
-    const bool is_null = has_calls && message.content.empty() && style.null_content;
-    json += is_null ? "null" : JsonText(message.content);
-    if (!message.reasoning.empty()) {
-      json += ", \"reasoning_content\": " + JsonText(message.reasoning);
-    }
+    const bool joins = style.has_channels && has_calls && !message.reasoning.empty();
+    const std::string content = joins ? "" : message.content;
+    const bool is_null = has_calls && content.empty() && style.null_content;
+    json += is_null ? "null" : JsonText(content);
+    if (!message.reasoning.empty()) json += ThoughtsJson(message, joins, style);
     if (has_calls) json += ", \"tool_calls\": " + CallsJson(message.tool_calls, style);
     for (const ToolCall& call : message.tool_calls) names[call.id] = call.name;
     if (message.role == "tool") {

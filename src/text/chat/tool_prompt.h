@@ -16,6 +16,8 @@ struct ToolMessageStyle {
   bool parsed_arguments = true;  // arguments as a mapping, not as its JSON text
   bool null_content = true;      // of an assistant that only called; else an empty text
   bool short_ids = false;        // ids of nine letters and digits
+  // Of Harmony: thoughts are "thinking", and what is said beside a call is one of them.
+  bool has_channels = false;
 };
 
 bool MentionsTools(const std::vector<ChatMessage>& messages);

@@ -22,6 +22,22 @@ TokenId ControlToken(const Tokenizer& tokenizer, std::string_view text) {
   return id >= 0 && tokenizer.type(id) == TokenType::kControl ? id : -1;
 }
 
+// What `of_schema` makes where the arguments keep to the function's schema, else what `any` makes.
+template <typename AnyFn, typename SchemaFn>
+Symbol KeptArguments(const ToolFunction& function, const ToolGrammarOptions& options, AnyFn&& any,
+                     SchemaFn&& of_schema) {
+  if (!options.must_call && !function.strict) return any();
+  try {
+    return of_schema();
+  } catch (const Error& error) {
+    const bool is_about_schema =
+        error.code() == ErrorCode::kUnsupported || error.code() == ErrorCode::kInvalidArgument;
+    if (is_about_schema && !function.strict) return any();
+    throw Error(error.code(), Field{"tools"},
+                "function '" + Printable(function.name) + "': " + error.what());
+  }
+}
+
 class ToolGrammarMaker {
  public:
   ToolGrammarMaker(const ToolSyntax& syntax, const std::vector<ToolFunction>& functions,
@@ -66,21 +82,11 @@ class ToolGrammarMaker {
     sequence.insert(sequence.end(), literal.begin(), literal.end());
   }
 
-  Symbol AnyArguments() { return syntax_.has_body() ? arguments_.Any() : parts_.object(); }
-
   Symbol Arguments(const ToolFunction& function) {
-    const bool has_body = syntax_.has_body();
-    if (!options_.must_call && !function.strict) return AnyArguments();
-    try {
-      if (has_body) return arguments_.Of(function);
-      return AddJsonSchema(builder_, parts_, ParametersOf(function), JsonKind::kObject);
-    } catch (const Error& error) {
-      const bool is_about_schema =
-          error.code() == ErrorCode::kUnsupported || error.code() == ErrorCode::kInvalidArgument;
-      if (is_about_schema && !function.strict) return AnyArguments();
-      throw Error(error.code(), Field{"tools"},
-                  "function '" + Printable(function.name) + "': " + error.what());
-    }
+    if (!syntax_.has_body()) return AddArguments(builder_, parts_, function, options_);
+    return KeptArguments(
+        function, options_, [&] { return arguments_.Any(); },
+        [&] { return arguments_.Of(function); });
   }
 
   // What follows the name's marker, or "{", up to the end of the call without its marker.
@@ -228,6 +234,13 @@ class ToolGrammarMaker {
 };
 
 }  // namespace
+
+Symbol AddArguments(GrammarBuilder& builder, JsonGrammarParts& parts, const ToolFunction& function,
+                    const ToolGrammarOptions& options) {
+  return KeptArguments(
+      function, options, [&] { return parts.object(); },
+      [&] { return AddJsonSchema(builder, parts, ParametersOf(function), JsonKind::kObject); });
+}
 
 std::shared_ptr<const Grammar> ToolCallGrammar(const ToolSyntax& syntax,
                                                const std::vector<ToolFunction>& functions,

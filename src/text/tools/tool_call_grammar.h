@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/grammar/grammar.h"
+#include "text/grammar/json_grammar_parts.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tools/tool_function.h"
 #include "text/tools/tool_syntax.h"
@@ -30,6 +31,11 @@ std::shared_ptr<const Grammar> ToolCallGrammar(const ToolSyntax& syntax,
                                                const ToolGrammarOptions& options,
                                                const Tokenizer& tokenizer,
                                                std::shared_ptr<GrammarMemory> memory = nullptr);
+
+// A JSON object of a function's arguments, as a part of a larger grammar: the same for other ways
+// to write calls. Throws the same.
+Grammar::Symbol AddArguments(GrammarBuilder& builder, JsonGrammarParts& parts,
+                             const ToolFunction& function, const ToolGrammarOptions& options);
 
 // The control tokens of the model that its calls are marked with: an answer must show their texts.
 std::vector<TokenId> ToolMarkerTokens(const ToolSyntax& syntax, const Tokenizer& tokenizer);

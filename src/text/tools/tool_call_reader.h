@@ -18,6 +18,7 @@ struct AnswerPart {
   std::optional<int64_t> call;  // of this call, counted from 0; nothing: of the text
   std::string name;             // of the function; in a call's first part only
   std::string text;             // or arguments, JSON as the model wrote it
+  bool is_thought = false;      // the text: what the model thinks
 };
 
 // Where a JSON value ends, byte by byte. Counts brackets and knows strings; what stands between is

@@ -95,6 +95,15 @@ const std::vector<Row>& Rows() {
         .end = "<|tool_call_end|>"},
        {"<|tool_call_start|>", "<|tool_call_end|>"},
        {}},
+      // Harmony, of gpt-oss. Its answers are read, and constrained, by their channels (text/chat).
+      {{.name = "harmony",
+        .form = Form::kNamed,
+        .begin = "<|channel|>commentary to=functions.",
+        .end = "",
+        .name_end = " <|constrain|>json<|message|>",
+        .takes_many = false},
+       {"<|start|>", "<|channel|>", "<|message|>", "<|call|>", "functions."},
+       {}},
       // Llama 3.2 and 4, Gemma 3, where their templates ask for it.
       {{.name = "pythonic",
         .form = Form::kPython,
@@ -131,5 +140,9 @@ std::vector<const ToolSyntax*> AllToolSyntaxes() {
 }
 
 const ToolSyntax& GenericToolSyntax() { return Rows().front().syntax; }
+
+const ToolSyntax& HarmonyToolSyntax() {
+  return *DetectToolSyntax("<|start|>functions. <|channel|><|message|><|call|>");
+}
 
 }  // namespace hearth

@@ -51,4 +51,7 @@ std::vector<const ToolSyntax*> AllToolSyntaxes();
 // For templates that teach none, with a description of its own (tool_prompt.h): Hermes' tags.
 const ToolSyntax& GenericToolSyntax();
 
+// Calls of Harmony, whose answers consist of channels.
+const ToolSyntax& HarmonyToolSyntax();
+
 }  // namespace hearth

@@ -1,11 +1,11 @@
+#include "text/chat/thinking_reader.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "hearth/hearth.hpp"
-
-namespace hearth::api {
+namespace hearth {
 namespace {
 
 using Sum = std::pair<std::string, std::string>;
@@ -51,4 +51,4 @@ TEST(ThinkingReader, TellsThoughtsFromAnswers) {
 }
 
 }  // namespace
-}  // namespace hearth::api
+}  // namespace hearth

@@ -1,14 +1,11 @@
+#include "text/chat/thinking_reader.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "hearth/hearth.hpp"
+#include "text/tokenizer/white_space.h"
 
-namespace hearth::api {
-namespace {
-
-bool IsSpace(char byte) { return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r'; }
-
-}  // namespace
+namespace hearth {
 
 ThinkingReader::ThinkingReader(Thinking thinking)
     : marks_(std::move(thinking)), state_(marks_.is_open ? State::kThinking : State::kStart) {}
@@ -27,7 +24,7 @@ ThinkingReader::Parts ThinkingReader::Push(std::string_view text) {
 
 void ThinkingReader::Feed(char byte, Parts& parts) {
   if (state_ == State::kBehind) {
-    if (IsSpace(byte)) return;
+    if (IsJsonSpace(byte)) return;
     state_ = State::kAnswer;
     parts.answer += byte;
     return;
@@ -59,7 +56,7 @@ void ThinkingReader::Feed(char byte, Parts& parts) {
 
 void ThinkingReader::ShowThoughts(std::string_view text, Parts& parts) {
   for (const char byte : text) {
-    if (IsSpace(byte)) {
+    if (IsJsonSpace(byte)) {
       if (has_thoughts_) spaces_ += byte;
       continue;
     }
@@ -80,4 +77,4 @@ ThinkingReader::Parts ThinkingReader::Finish() {
   return parts;
 }
 
-}  // namespace hearth::api
+}  // namespace hearth
