@@ -204,6 +204,23 @@ TEST_F(ChatTest, APromptOfAChatModelIsOneQuestion) {
   EXPECT_NE(raw["text"], answer["text"]);
 }
 
+// A model whose prompt opens a block of thoughts, which these few words do not close.
+TEST_F(ChatTest, ThoughtsAreNoAnswer) {
+  const std::string model = ::testing::TempDir() + "hearth_thinking.gguf";
+  CopyReplacing(Embedded(), model, "{{ '<|im_start|>assistant\n' }}",
+                "{{ '<think>' }}{# </think>  #}");
+  std::vector<std::string> arguments = {"run", model, "-p", "Hi.", "-n", "12", "--temp", "0"};
+  const ProgramResult shown = RunHearth(arguments);
+  arguments.emplace_back("--json");
+  const nlohmann::json answer = nlohmann::json::parse(RunHearth(arguments).out);
+  std::filesystem::remove(model);
+  EXPECT_EQ(answer["text"], "");
+  const std::string reasoning = answer["reasoning"];
+  EXPECT_GT(reasoning.size(), 10u);
+  EXPECT_THAT(shown.err, HasSubstr(reasoning));
+  EXPECT_THAT(shown.out, Not(HasSubstr(reasoning))) << "a pipe gets what is said";
+}
+
 TEST_F(ChatTest, SeedsAreRandomUnlessAskedFor) {
   const std::vector<std::string> arguments = {"run", Embedded(), "-p", "Hi", "-n", "1", "--json"};
   const auto seed = [&] { return nlohmann::json::parse(RunHearth(arguments).out)["seed"]; };

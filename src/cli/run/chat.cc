@@ -26,10 +26,25 @@ GenerateOptions ChatOptions(const RunOptions& options, const Engine& engine) {
   return generate;
 }
 
-bool Print(std::string_view text) {
-  WriteOutput(text);
-  return true;
-}
+// Shows an answer. What a model thinks goes to standard error: a pipe gets what it says.
+class AnswerPrinter {
+ public:
+  bool operator()(std::string_view text, bool is_thought) {
+    if (is_thought) {
+      PrintNotice(Dim(text));
+      has_thoughts_ = true;
+    } else if (!text.empty()) {
+      if (std::exchange(has_thoughts_, false)) PrintNotice("\n\n");
+      WriteOutput(text);
+    }
+    return true;
+  }
+
+ private:
+  bool has_thoughts_ = false;  // since the last text
+};
+
+bool PrintNothing(std::string_view, bool) { return true; }
 
 // What an answer came with.
 void PrintSpeed(const GenerateResult& result) {
@@ -43,12 +58,12 @@ void PrintSpeed(const GenerateResult& result) {
 // Asks through `ask` and shows the answer.
 template <typename Ask>
 void ShowAnswer(ChatCommands& commands, Ask&& ask) {
-  const std::optional<GenerateResult> result = ask();
+  const std::optional<ChatAnswer> answer = ask();
   ClearInterrupt();
-  if (!result) return;
+  if (!answer) return;
   WriteOutput("\n");
-  PrintSpeed(*result);
-  commands.Remember(*result);
+  PrintSpeed(answer->result);
+  commands.Remember(answer->result);
 }
 
 }  // namespace
@@ -69,8 +84,9 @@ int RunChat(const RunOptions& options) {
   Conversation conversation(*engine, std::move(chat_template), options.system,
                             ChatOptions(options, *engine));
   ChatCommands* shown = nullptr;
-  ChatCommands commands(conversation,
-                        [&] { ShowAnswer(*shown, [&] { return conversation.AskAgain(Print); }); });
+  ChatCommands commands(conversation, [&] {
+    ShowAnswer(*shown, [&] { return conversation.AskAgain(AnswerPrinter()); });
+  });
   shown = &commands;
   LineEditor input("> ", ChatHistoryPath());
   std::string message;
@@ -82,7 +98,7 @@ int RunChat(const RunOptions& options) {
           if (!commands.Run(message)) return kExitDone;
           break;
         }
-        ShowAnswer(commands, [&] { return conversation.Ask(message, Print); });
+        ShowAnswer(commands, [&] { return conversation.Ask(message, AnswerPrinter()); });
         break;
       case LineEditor::Result::kInterrupted:
         PrintNotice("\n(Ctrl-D leaves)\n");
@@ -94,20 +110,20 @@ int RunChat(const RunOptions& options) {
   }
 }
 
-GenerateResult AnswerOnce(const RunOptions& options, Engine& engine, ChatTemplate chat_template,
-                          const std::string& question) {
+ChatAnswer AnswerOnce(const RunOptions& options, Engine& engine, ChatTemplate chat_template,
+                      const std::string& question) {
   CatchInterrupts();
   Conversation conversation(engine, std::move(chat_template), options.system,
                             ChatOptions(options, engine));
-  std::optional<GenerateResult> result = conversation.Ask(
-      question, options.json ? TextFn([](std::string_view) { return true; }) : TextFn(Print));
-  if (!result) {
+  std::optional<ChatAnswer> answer =
+      conversation.Ask(question, options.json ? PieceFn(PrintNothing) : PieceFn(AnswerPrinter()));
+  if (!answer) {
     throw Error(ErrorCode::kContextFull, "prompt",
                 fmt::format("it does not fit into the context of {} tokens; a larger --ctx holds "
                             "more",
                             engine.context()));
   }
-  return *std::move(result);
+  return *std::move(answer);
 }
 
 }  // namespace hearth::cli

@@ -52,18 +52,17 @@ Conversation::Conversation(Engine& engine, ChatTemplate chat_template, std::stri
   for (std::string& stop : template_.StopStrings()) generate_.stop.push_back(std::move(stop));
 }
 
-std::optional<GenerateResult> Conversation::Ask(const std::string& question,
-                                                const TextFn& on_text) {
+std::optional<ChatAnswer> Conversation::Ask(const std::string& question, const PieceFn& on_piece) {
   turns_.push_back({"user", question});
-  return Answer(on_text);
+  return Answer(on_piece);
 }
 
-std::optional<GenerateResult> Conversation::AskAgain(const TextFn& on_text) {
+std::optional<ChatAnswer> Conversation::AskAgain(const PieceFn& on_piece) {
   if (turns_.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "conversation", "nothing was asked yet");
   }
   if (turns_.back().role == "assistant") turns_.pop_back();
-  return Answer(on_text);
+  return Answer(on_piece);
 }
 
 bool Conversation::Undo() {
@@ -95,45 +94,67 @@ void Conversation::Replace(std::string system, std::vector<ChatMessage> turns) {
   turns_ = std::move(turns);
 }
 
-std::optional<GenerateResult> Conversation::Answer(const TextFn& on_text) {
-  std::vector<TokenId> tokens = Prompt();
-  if (tokens.empty()) {
+std::optional<ChatAnswer> Conversation::Answer(const PieceFn& on_piece) {
+  Prompt prompt = MakePrompt();
+  if (prompt.tokens.empty()) {
     turns_.pop_back();
     return std::nullopt;
   }
-  KeepCommonPrefix(tokens);
+  KeepCommonPrefix(prompt.tokens);
   std::optional<ProgressLine> progress;
   progress.emplace("reading the prompt", ProgressUnit::kTokens);
   GenerateOptions options = generate_;
+  options.visible_tokens = VisibleTokens(prompt.form, engine_.model().tokenizer());
   options.on_prefill = [&](int64_t done, int64_t total) {
     progress->Update(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
   };
-  GenerateResult result = session_.Generate(tokens, options, [&](std::string_view text) {
+  ChatAnswer answer = Generate(prompt, options, [&](std::string_view text, bool is_thought) {
     progress.reset();
-    return on_text(text);
+    return on_piece(text, is_thought);
   });
-  turns_.push_back({"assistant", result.text});
-  return result;
+  turns_.push_back({.role = "assistant", .content = answer.result.text});
+  turns_.back().reasoning = answer.reasoning;
+  return answer;
+}
+
+ChatAnswer Conversation::Generate(const Prompt& prompt, const GenerateOptions& options,
+                                  const PieceFn& on_piece) {
+  ChatAnswer answer;
+  std::string said;
+  AnswerReader reader(prompt.form);
+  const auto tell = [&](const std::vector<AnswerPart>& parts) {
+    bool is_wanted = true;
+    for (const AnswerPart& part : parts) {
+      (part.is_thought ? answer.reasoning : said) += part.text;
+      is_wanted = on_piece(part.text, part.is_thought) && is_wanted;
+    }
+    return is_wanted;
+  };
+  answer.result = session_.Generate(prompt.tokens, options,
+                                    [&](std::string_view text) { return tell(reader.Push(text)); });
+  tell(reader.Finish());
+  answer.result.text = std::move(said);
+  return answer;
 }
 
 // The conversation with as many of its newest turns as leave room for an answer; none where not
 // even the last question does.
-std::vector<TokenId> Conversation::Prompt() {
+Conversation::Prompt Conversation::MakePrompt() {
   const int64_t context = engine_.context();
   const int64_t room = std::min(kAnswerTokens, context / 4);
   const size_t last = turns_.size() - 1;
   const size_t before = std::min(first_turn_, last);
   for (first_turn_ = before; first_turn_ <= last; first_turn_ += 2) {
-    std::vector<TokenId> tokens = Tokens(first_turn_);
+    Prompt prompt = PromptFrom(first_turn_);
     const int64_t wanted = first_turn_ == last ? 1 : room;
-    if (tokens.empty() || std::ssize(tokens) + wanted > context) continue;
+    if (prompt.tokens.empty() || std::ssize(prompt.tokens) + wanted > context) continue;
     if (first_turn_ > before) {
       PrintNotice(fmt::format(
           "hearth: the context of {} tokens is full: the {} oldest of {} messages are left out; a "
           "larger --ctx holds more\n",
           context, first_turn_, turns_.size()));
     }
-    return tokens;
+    return prompt;
   }
   first_turn_ = before;
   PrintNotice(fmt::format(
@@ -143,7 +164,7 @@ std::vector<TokenId> Conversation::Prompt() {
 }
 
 // Of the turns from this one on; none where there are more than the context holds.
-std::vector<TokenId> Conversation::Tokens(size_t first_turn) const {
+Conversation::Prompt Conversation::PromptFrom(size_t first_turn) const {
   std::vector<ChatMessage> messages;
   if (!system_.empty()) messages.push_back({"system", system_});
   messages.insert(messages.end(), turns_.begin() + static_cast<ptrdiff_t>(first_turn),
@@ -159,7 +180,7 @@ std::vector<TokenId> Conversation::Tokens(size_t first_turn) const {
   size_t bytes = 0;
   for (const ChatPiece& piece : pieces) bytes += piece.text.size();
   if (LeastTokens(tokenizer, bytes) >= engine_.context()) return {};
-  return EncodeChat(tokenizer, pieces);
+  return {EncodeChat(tokenizer, pieces), {.thinking = template_.ThinkingOf(pieces)}};
 }
 
 // Leaves in the session what the new prompt shares with it and drops that from `tokens`. At least

@@ -2,12 +2,15 @@
 // answers.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/session/session.h"
+#include "text/chat/answer_reader.h"
 #include "text/chat/chat_template.h"
 
 namespace hearth::cli {
@@ -20,6 +23,14 @@ ChatTemplate ChooseTemplate(const std::optional<ChatFormat>& format, const Model
 // command: loading may take long.
 void CheckTemplate(const std::optional<ChatFormat>& format, const std::string& model);
 
+// Told of an answer as it comes: of what the model thinks, and of what it says. False stops.
+using PieceFn = std::function<bool(std::string_view text, bool is_thought)>;
+
+struct ChatAnswer {
+  GenerateResult result;  // its text: what the model says
+  std::string reasoning;  // what it thinks
+};
+
 // One thread. The engine must outlive it.
 class Conversation {
  public:
@@ -28,12 +39,12 @@ class Conversation {
   Conversation(Engine& engine, ChatTemplate chat_template, std::string system,
                const GenerateOptions& generate);
 
-  // Asks the question and tells the answer to on_text as it comes, with a progress line for a long
+  // Asks the question and tells the answer to on_piece as it comes, with a progress line for a long
   // prompt. Where the context is too small for all that was said, its oldest turns are left out,
   // with a notice. Nothing, with a notice, where not even the question fits.
-  std::optional<GenerateResult> Ask(const std::string& question, const TextFn& on_text);
+  std::optional<ChatAnswer> Ask(const std::string& question, const PieceFn& on_piece);
   // Answers the last question again. Throws Error(kInvalidArgument) where there is none.
-  std::optional<GenerateResult> AskAgain(const TextFn& on_text);
+  std::optional<ChatAnswer> AskAgain(const PieceFn& on_piece);
   // Takes the last question and its answer out. False where there is none.
   bool Undo();
   // Begins anew with this system message; none where empty.
@@ -52,9 +63,15 @@ class Conversation {
   int64_t context_used() const { return std::ssize(session_.history()); }
 
  private:
-  std::optional<GenerateResult> Answer(const TextFn& on_text);
-  std::vector<TokenId> Prompt();
-  std::vector<TokenId> Tokens(size_t first_turn) const;
+  struct Prompt {
+    std::vector<TokenId> tokens;
+    AnswerForm form;  // of its answer
+  };
+  std::optional<ChatAnswer> Answer(const PieceFn& on_piece);
+  ChatAnswer Generate(const Prompt& prompt, const GenerateOptions& options,
+                      const PieceFn& on_piece);
+  Prompt MakePrompt();
+  Prompt PromptFrom(size_t first_turn) const;
   void KeepCommonPrefix(std::vector<TokenId>& tokens);
 
   Engine& engine_;

@@ -115,14 +115,16 @@ int RunPrompt(const RunOptions& options) {
   if (options.verbose && chat_template) {
     PrintNotice(fmt::format("asked in {}; --raw continues the text\n", chat_template->Describe()));
   }
-  const GenerateResult result = chat_template
-                                    ? AnswerOnce(options, *engine, *std::move(chat_template), text)
-                                    : Complete(options, *engine, text);
+  const ChatAnswer answer = chat_template
+                                ? AnswerOnce(options, *engine, *std::move(chat_template), text)
+                                : ChatAnswer{Complete(options, *engine, text), ""};
+  const GenerateResult& result = answer.result;
   if (!options.json) {
     PrintStatistics(*engine, result, options);
     return kExitDone;
   }
   WriteOutput(DumpJson({{"text", result.text},
+                        {"reasoning", answer.reasoning},
                         {"tokens", result.token_ids.size()},
                         {"token_ids", result.token_ids},
                         {"finish_reason", FinishReasonName(result.finish_reason)},

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/options/model_options.h"
+#include "cli/run/conversation.h"
 #include "engine/session/session.h"
 #include "text/chat/chat_format.h"
 #include "text/chat/chat_template.h"
@@ -32,9 +33,9 @@ int RunPrompt(const RunOptions& options);
 // Multi-turn chat on the terminal until end of input. Ctrl-C stops an answer.
 int RunChat(const RunOptions& options);
 
-// The answer to one question, printed as it comes unless as JSON. Ctrl-C stops it. Throws
-// Error(kContextFull) where the question does not fit.
-GenerateResult AnswerOnce(const RunOptions& options, Engine& engine, ChatTemplate chat_template,
-                          const std::string& question);
+// The answer to one question, printed as it comes unless as JSON (its thoughts to stderr). Ctrl-C
+// stops it. Throws Error(kContextFull) where the question does not fit.
+ChatAnswer AnswerOnce(const RunOptions& options, Engine& engine, ChatTemplate chat_template,
+                      const std::string& question);
 
 }  // namespace hearth::cli

@@ -40,6 +40,11 @@ void WriteOutput(std::string_view text) {
 
 void PrintNotice(std::string_view text) noexcept { WriteAll(STDERR_FILENO, text); }
 
+std::string Dim(std::string_view text) {
+  if (isatty(STDERR_FILENO) != 1) return std::string(text);
+  return "\x1b[2m" + std::string(text) + "\x1b[0m";
+}
+
 std::string OptionName(const Error& error) {
   std::string name = error.field();
   // What a command writes itself, which no option sets.

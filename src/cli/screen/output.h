@@ -16,6 +16,9 @@ void WriteOutput(std::string_view text);
 // prompt of a chat) must never end a command that does its work.
 void PrintNotice(std::string_view text) noexcept;
 
+// The text in dim letters, where standard error is a terminal.
+std::string Dim(std::string_view text);
+
 // Writes "hearth: SENTENCE" as one line of standard error. It may quote the name of a file or an
 // argument: control bytes, which a terminal would obey, become \xNN.
 void PrintSentence(std::string_view sentence);
