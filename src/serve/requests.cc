@@ -136,10 +136,12 @@ std::optional<int64_t> TakeMaxTokens(Fields& fields, int64_t least) {
 std::string TakeVariables(Fields& fields) {
   const Json* given = fields.Take("chat_template_kwargs");
   const auto thinking = fields.TakeBool("enable_thinking");
+  const auto effort = fields.TakeString("reasoning_effort");
   if (given != nullptr && !given->is_object()) fields.Fail("chat_template_kwargs", "an object");
-  if (!thinking) return given != nullptr ? given->dump() : "";
+  if (!thinking && !effort) return given != nullptr ? given->dump() : "";
   Json variables = given != nullptr ? *given : Json::object();
-  variables["enable_thinking"] = *thinking;
+  if (thinking) variables["enable_thinking"] = *thinking;
+  if (effort) variables["reasoning_effort"] = *effort;
   return variables.dump();
 }
 

@@ -127,6 +127,14 @@ TEST(RequestsTest, WhatHasNoEffectIsTaken) {
       << "what is known and would change the answer is refused in any case";
 }
 
+TEST(RequestsTest, VariablesOfTheTemplate) {
+  EXPECT_EQ(ParseChat(R"("reasoning_effort": "low", "enable_thinking": true)").variables,
+            R"({"enable_thinking":true,"reasoning_effort":"low"})");
+  EXPECT_EQ(ParseChat(R"("chat_template_kwargs": {"a": 1}, "reasoning_effort": "low")").variables,
+            R"({"a":1,"reasoning_effort":"low"})");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": 1)").param(), "reasoning_effort");
+}
+
 TEST(RequestsTest, WhatIsDoneAnywayMayBeAskedFor) {
   const auto settings = [](const char* fields) { return ParseChat(fields).settings; };
   EXPECT_EQ(settings(R"("max_tokens": 12.0, "max_completion_tokens": 12)").max_tokens, 12);

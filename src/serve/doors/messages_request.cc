@@ -76,7 +76,12 @@ void TakeUserMessage(Fields& message, std::vector<api::ChatMessage>& messages) {
 void TakeAssistantMessage(Fields& message, std::vector<api::ChatMessage>& messages) {
   api::ChatMessage answer = {.role = "assistant", .content = ""};
   ForEachBlock(message, "content", answer.content, [&](Fields& block, const std::string& type) {
-    if (type == "thinking" || type == "redacted_thinking") return;
+    if (type == "redacted_thinking") return;
+    if (type == "thinking") {
+      if (!answer.reasoning.empty()) answer.reasoning += "\n\n";
+      answer.reasoning += block.TakeString("thinking").value_or("");
+      return;
+    }
     if (type != "tool_use") RefuseBlock(block, "text, thinking or tool_use");
     api::ToolCall& call = answer.tool_calls.emplace_back();
     call.id = TakeId(block, "id");

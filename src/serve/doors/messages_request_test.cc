@@ -23,6 +23,7 @@ TEST(MessagesRequestTest, BlocksBecomeMessages) {
   ASSERT_EQ(messages.size(), 5u);
   EXPECT_EQ(messages[0].role, "system");
   EXPECT_EQ(messages[2].content, "Wait.");
+  EXPECT_EQ(messages[2].reasoning, "hm");
   EXPECT_EQ(messages[2].tool_calls.at(0).arguments, "{\"a\":1}");
   EXPECT_EQ(messages[3].role, "tool");
   EXPECT_EQ(messages[3].content, "Error: no");

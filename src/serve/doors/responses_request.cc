@@ -62,6 +62,21 @@ api::ChatMessage& AnswerFor(std::vector<api::ChatMessage>& messages) {
   return messages.back();
 }
 
+// What an answer thought; others encrypt it.
+std::string TakeReasoning(Fields& item) {
+  std::string text;
+  const Json* content = item.Take("content");
+  if (content == nullptr || !content->is_array()) return text;
+  for (const Json& part : *content) {
+    if (!part.is_object() || part.value("type", Json()) != "reasoning_text") continue;
+    const auto words = part.find("text");
+    if (words == part.end() || !words->is_string()) continue;
+    if (!text.empty()) text += "\n\n";
+    text += words->get<std::string>();
+  }
+  return text;
+}
+
 void TakeMessageItem(Fields& item, std::vector<api::ChatMessage>& messages) {
   std::string role = item.TakeString("role").value_or("");
   if (role == "developer") role = "system";
@@ -71,7 +86,8 @@ void TakeMessageItem(Fields& item, std::vector<api::ChatMessage>& messages) {
   messages.push_back({.role = std::move(role), .content = TakeParts(item, "content")});
 }
 
-void TakeItem(Fields& item, std::vector<api::ChatMessage>& messages) {
+// reasoning: what was thought before the item, of an assistant.
+void TakeItem(Fields& item, std::vector<api::ChatMessage>& messages, std::string& reasoning) {
   const std::string type = item.TakeString("type").value_or("message");
   if (type == "message") {
     TakeMessageItem(item, messages);
@@ -88,11 +104,19 @@ void TakeItem(Fields& item, std::vector<api::ChatMessage>& messages) {
     result.tool_call_id = TakeCallId(item);
     result.content = TakeParts(item, "output");
     messages.push_back(std::move(result));
-  } else if (type != "reasoning") {  // templates leave earlier thoughts out
+  } else if (type == "reasoning") {
+    if (!reasoning.empty()) reasoning += "\n\n";
+    reasoning += TakeReasoning(item);
+    return;
+  } else {
     item.Fail("type",
               "message, function_call, function_call_output, custom_tool_call, "
               "custom_tool_call_output or reasoning");
   }
+  const std::string thoughts = std::exchange(reasoning, {});
+  api::ChatMessage& last = messages.back();
+  if (thoughts.empty() || last.role != "assistant") return;
+  last.reasoning += last.reasoning.empty() ? thoughts : "\n\n" + thoughts;
 }
 
 std::vector<api::ChatMessage> TakeInput(Fields& fields) {
@@ -103,9 +127,10 @@ std::vector<api::ChatMessage> TakeInput(Fields& fields) {
     fields.Fail("input", fmt::format("a text or a list of 1 to {} items", kMostItems));
   }
   std::vector<api::ChatMessage> messages;
+  std::string reasoning;
   for (size_t i = 0; i < input->size(); ++i) {
     Fields item((*input)[i], fmt::format("input[{}]", i));
-    TakeItem(item, messages);
+    TakeItem(item, messages, reasoning);
   }
   return messages;
 }
@@ -213,6 +238,15 @@ GenerationSettings TakeResponsesSettings(Fields& fields) {
   return settings;
 }
 
+// How much the model is to think, for templates that can be told.
+std::string TakeEffort(Fields& fields) {
+  const Json* value = fields.Take("reasoning");
+  if (value == nullptr) return "";
+  Fields reasoning(*value, "reasoning");
+  const auto effort = reasoning.TakeString("effort");
+  return effort ? Json{{"reasoning_effort", *effort}}.dump() : "";
+}
+
 void RefuseOrIgnore(Fields& fields) {
   fields.Refuse("background", "answers are given at once", false);
   fields.Refuse("conversation", "conversations are kept by previous_response_id");
@@ -220,8 +254,8 @@ void RefuseOrIgnore(Fields& fields) {
   fields.Refuse("top_logprobs", "scores are given by /v1/chat/completions", 0);
   // They change nothing of the answer here.
   for (const char* name : {"metadata", "user", "safety_identifier", "prompt_cache_key",
-                           "prompt_cache_retention", "service_tier", "include", "reasoning",
-                           "stream_options", "truncation", "max_tool_calls", "client_metadata"}) {
+                           "prompt_cache_retention", "service_tier", "include", "stream_options",
+                           "truncation", "max_tool_calls", "client_metadata"}) {
     fields.Ignore(name);
   }
 }
@@ -234,6 +268,7 @@ ResponsesRequest ParseResponsesRequest(std::string_view body, ParseOptions optio
   ResponsesRequest request;
   request.chat.settings = TakeResponsesSettings(fields);
   request.chat.messages = TakeInput(fields);
+  request.chat.variables = TakeEffort(fields);
   TakeToolList(fields, request);
   TakeChoice(fields, request.chat.tools);
   request.chat.tools.parallel = fields.TakeBool("parallel_tool_calls").value_or(true);

@@ -29,6 +29,7 @@ class ResponsesWriter : public AnswerWriter {
     last_ = answer;
     if (IsCut() && !output_.empty()) output_.back()["status"] = "incomplete";
     whole_.content = answer.text;
+    whole_.reasoning = answer.thoughts;
     for (const CallOfTool& call : answer.calls) {
       whole_.tool_calls.push_back({call.id, call.name, call.arguments});
     }
@@ -157,6 +158,7 @@ class ResponsesWriter : public AnswerWriter {
       Begin(Open::kReasoning, std::move(item));
     }
     text_ += thoughts;
+    whole_.reasoning += thoughts;
     AddAbout("response.reasoning_text.delta", {{"delta", thoughts}}, true);
   }
   void AddText(const std::string& text) {

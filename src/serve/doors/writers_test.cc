@@ -116,9 +116,11 @@ TEST(ResponsesWriterTest, CustomToolsGetTheirText) {
 }
 
 TEST(ResponsesRequestTest, ItemsBecomeMessages) {
-  const ResponsesRequest request = ParseResponsesRequest(R"({"instructions": "Be kind.", "input": [
+  const ResponsesRequest request = ParseResponsesRequest(R"({"instructions": "Be kind.",
+      "reasoning": {"effort": "low"}, "input": [
       {"role": "developer", "content": "Now."},
-      {"type": "reasoning", "id": "rs_1", "summary": []},
+      {"type": "reasoning", "id": "rs_1", "summary": [],
+       "content": [{"type": "reasoning_text", "text": "Four?"}]},
       {"role": "assistant", "content": [{"type": "output_text", "text": "Wait."}]},
       {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
       {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "4"}]}]})");
@@ -126,6 +128,8 @@ TEST(ResponsesRequestTest, ItemsBecomeMessages) {
   ASSERT_EQ(messages.size(), 3u);
   EXPECT_EQ(messages[0].role, "system");
   EXPECT_EQ(messages[1].content, "Wait.");
+  EXPECT_EQ(messages[1].reasoning, "Four?");
+  EXPECT_EQ(request.chat.variables, R"({"reasoning_effort":"low"})");
   ASSERT_EQ(messages[1].tool_calls.size(), 1u) << "a call belongs to the answer before it";
   EXPECT_EQ(messages[2].role, "tool");
   EXPECT_EQ(messages[2].content, "4");
