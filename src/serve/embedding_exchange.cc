@@ -30,7 +30,7 @@ void EmbeddingExchange::Start(std::vector<std::vector<api::TokenId>> texts) {
     StartMore();
   } catch (const api::Error& error) {
     Abandon();
-    throw FromModel(error, "input");
+    throw FromModel(error, {.prompt = "input"});
   }
 }
 
@@ -83,7 +83,7 @@ void EmbeddingExchange::OnDone(size_t index, std::vector<float> vector,
   tokens_ += outcome.prompt_tokens;
   embeddings_[index].vector = std::move(vector);
   if (!reply_) return;
-  if (outcome.error) return Fail(FromModel(*outcome.error, "input"));
+  if (outcome.error) return Fail(FromModel(*outcome.error, {.prompt = "input"}));
   if (outcome.finish_reason == api::FinishReason::kCancelled) {
     return Fail({Status::kUnavailable, "the server is stopping", "", "stopping"});
   }
@@ -91,7 +91,7 @@ void EmbeddingExchange::OnDone(size_t index, std::vector<float> vector,
     try {
       return StartMore();
     } catch (const api::Error& error) {
-      return Fail(FromModel(error, "input"));
+      return Fail(FromModel(error, {.prompt = "input"}));
     }
   }
   reply_->Send({.body = EmbeddingsDocument(model_, embeddings_, as_base64_, tokens_)});

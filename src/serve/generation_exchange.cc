@@ -240,7 +240,7 @@ void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
   reused_tokens_[index] = outcome.reused_tokens;
   choice.tokens = std::ssize(outcome.generated);
   if (!reply_) return;
-  if (outcome.error) return Fail(FromModel(*outcome.error));
+  if (outcome.error) return Fail(FromModel(*outcome.error, settings_.names));
   if (outcome.finish_reason == api::FinishReason::kCancelled) {
     return Fail({Status::kUnavailable, "the server is stopping", "", "stopping"});
   }

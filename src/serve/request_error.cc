@@ -27,6 +27,16 @@ nlohmann::ordered_json OrNull(const std::string& text) {
 
 constexpr char kContextWords[] = "This model's maximum context length is";
 
+// What the request calls a field of the model's.
+std::string OwnName(const std::string& field, const RequestNames& names) {
+  constexpr std::string_view kMessages = "messages";
+  if (field == "json_schema") return names.json_schema;
+  if (field == "prompt") return names.prompt;
+  if (field == kMessages) return names.messages;
+  const bool is_of_one = field.starts_with(kMessages);
+  return is_of_one && !names.has_same_messages ? names.messages : field;
+}
+
 }  // namespace
 
 std::string RequestError::ToJson() const {
@@ -44,16 +54,17 @@ RequestError Overloaded() {
           "overloaded"};
 }
 
-RequestError FromModel(const api::Error& error, std::string_view text_field) {
+RequestError FromModel(const api::Error& error, const RequestNames& names) {
   std::string words = error.what();
   std::string field = error.field();
-  if (field == "json_schema") {
-    words.replace(0, field.size(), "JSON schema");
-    field = "response_format";
-  }
-  if (field == "prompt" && field != text_field) {
-    words.replace(0, field.size(), text_field);
-    field = text_field;
+  const std::string own = OwnName(field, names);
+  if (own != field) {
+    if (words.starts_with(field)) words.replace(0, field.size(), own);
+    // Where a context is full the sentence names it too.
+    const std::string named = field == "messages" ? "the messages have" : "the " + field + " has";
+    const size_t at = words.find(named);
+    if (at != std::string::npos) words.replace(at, named.size(), "the " + own + " has");
+    field = own;
   }
   switch (error.code()) {
     case api::ErrorCode::kContextFull: {

@@ -62,9 +62,17 @@ class RequestError : public std::runtime_error {
 // What clients hold together is as much as the server gives them (serve/allowance.h): 503.
 RequestError Overloaded();
 
-// What the model said no with; param is the field that it is about.
-// text_field: what the request calls the text that the model calls "prompt". A fault of its file is
-// 503: the next request may work.
-RequestError FromModel(const api::Error& error, std::string_view text_field = "prompt");
+// What a request calls what the model refuses.
+struct RequestNames {
+  std::string prompt = "prompt";
+  std::string messages = "messages";
+  std::string json_schema = "response_format";
+  // Its messages are those of the model, number for number; else only the list can be named.
+  bool has_same_messages = true;
+};
+
+// What the model said no with; param is the field of the request that it is about. A fault of its
+// file is 503: the next request may work.
+RequestError FromModel(const api::Error& error, const RequestNames& names = {});
 
 }  // namespace hearth::serve

@@ -41,6 +41,29 @@ TEST_F(RequestErrorTest, TheFieldIsNamed) {
     const auto make = [&] { model_.MakeGrammar(schema); };
     EXPECT_EQ(ErrorOf(make).param(), "response_format") << schema;
   }
+  const RequestNames responses = {.prompt = "input",
+                                  .messages = "input",
+                                  .json_schema = "text.format",
+                                  .has_same_messages = false};
+  try {
+    model_.MakeGrammar(R"({"type": "thing"})");
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const api::Error& error) {
+    EXPECT_EQ(FromModel(error, responses).param(), "text.format");
+    EXPECT_EQ(std::string(FromModel(error, responses).what()).find("text.format: "), 0u);
+    EXPECT_EQ(std::string(FromModel(error).what()).find("response_format: "), 0u);
+  }
+  const api::Error of_messages(api::ErrorCode::kContextFull,
+                               "messages: This model's maximum context length is 8 tokens, but the "
+                               "messages have 9 tokens",
+                               "messages");
+  EXPECT_STREQ(FromModel(of_messages, responses).what(),
+               "This model's maximum context length is 8 tokens, but the input has 9 tokens");
+  EXPECT_EQ(FromModel(of_messages, responses).param(), "input");
+  const api::Error of_one(api::ErrorCode::kInvalidArgument, "messages[1].content: no",
+                          "messages[1].content");
+  EXPECT_STREQ(FromModel(of_one).what(), "messages[1].content: no");
+  EXPECT_STREQ(FromModel(of_one, responses).what(), "input: no");
   EXPECT_EQ(FromModel({api::ErrorCode::kUnsupported, "tools: function 'f': no", "tools"}).param(),
             "tools");
   EXPECT_EQ(FromModel({api::ErrorCode::kBusy, "too many"}).param(), "");

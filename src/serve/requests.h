@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
+#include "serve/request_error.h"
 
 namespace hearth::serve {
 
@@ -31,6 +32,7 @@ struct GenerationSettings {
   bool stream = false;
   bool include_usage = false;              // in a stream, behind the last choice
   std::optional<std::string> json_schema;  // as api::GenerateRequest has it
+  RequestNames names;                      // of its fields
 };
 
 struct ChatRequest {

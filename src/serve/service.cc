@@ -136,7 +136,7 @@ void Service::CheckCount(size_t requests) const {
 
 // There must be room for one token of an answer. How many are asked for at most is no demand.
 void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
-                        const GenerationSettings& settings, const char* field) const {
+                        const GenerationSettings& settings, std::string_view field) const {
   const int64_t context = model_.info().context;
   for (const std::vector<api::TokenId>& prompt : prompts) {
     const auto length = std::ssize(prompt);
@@ -149,7 +149,7 @@ void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
             "This model's maximum context length is {} tokens, but {} were asked for: {} of "
             "the {} and {} to generate",
             context, length + to_generate, length, field, to_generate),
-        field, "context_length_exceeded");
+        std::string(field), "context_length_exceeded");
   }
 }
 
@@ -189,7 +189,7 @@ std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrT
   }
   return all;
 } catch (const api::Error& error) {
-  throw FromModel(error, field);
+  throw FromModel(error, {.prompt = field});
 }
 
 AnswerHead Service::NewHead(AnswerKind kind) {
@@ -227,16 +227,16 @@ api::ChatPrompt Service::RenderChat(const ChatRequest& request) const {
     if (error.code() != api::ErrorCode::kOutOfBudget) throw;
     if (!is_hopeless) throw Overloaded();
     throw RequestError(Status::kPayloadTooLarge,
-                       "messages: the model's chat template takes more memory for them than one "
-                       "request may have: send a shorter conversation",
-                       "messages", "too_large");
+                       request.settings.names.messages +
+                           ": the model's chat template takes more memory for the conversation "
+                           "than one request may have: send a shorter one",
+                       request.settings.names.messages, "too_large");
   }
 }
 
-AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn writer) {
+AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn writer) try {
   api::ChatPrompt prompt = RenderChat(request);
-  const char* field = kind == AnswerKind::kResponse ? "input" : "messages";
-  CheckRoom({prompt.tokens}, request.settings, field);
+  CheckRoom({prompt.tokens}, request.settings, request.settings.names.messages);
   CheckScores({prompt.tokens}, request.settings);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
@@ -246,8 +246,9 @@ AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn 
   form.tools = std::move(prompt.tools);
   form.thinking = std::move(prompt.thinking);
   form.writer = std::move(writer);
-  return StartGeneration(kind, std::move(request.settings), {std::move(prompt.tokens)},
-                         std::move(form));
+  return StartGeneration(kind, request.settings, {std::move(prompt.tokens)}, std::move(form));
+} catch (const api::Error& error) {
+  throw FromModel(error, request.settings.names);
 }
 
 AnswerFn Service::Complete(std::string_view body) {
@@ -273,7 +274,11 @@ AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
           form = std::move(form)](std::shared_ptr<Reply> reply) {
     auto exchange = std::make_shared<GenerationExchange>(context_, NewHead(kind), settings, form,
                                                          std::move(reply));
-    exchange->Start(prompts);
+    try {
+      exchange->Start(prompts);
+    } catch (const api::Error& error) {
+      throw FromModel(error, settings.names);
+    }
     return exchange;
   };
 }

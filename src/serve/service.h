@@ -86,7 +86,7 @@ class Service {
   void CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
                    const GenerationSettings& settings) const;
   void CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
-                 const GenerationSettings& settings, const char* field) const;
+                 const GenerationSettings& settings, std::string_view field) const;
   // What the tokens of a text are for; with special: those that are written out in it are read.
   enum class TextUse { kPrompt, kWithSpecial, kEmbedding };
   std::vector<std::vector<api::TokenId>> Tokens(const std::vector<TextOrTokens>& texts,

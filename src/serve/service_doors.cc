@@ -26,7 +26,7 @@ AnswerFn Service::Respond(std::string_view body) {
                             std::make_move_iterator(messages.end()));
     messages = std::move(before->messages);
   }
-  CheckToolResults(messages);
+  CheckToolResults(messages, request.chat.settings.names, "call_id");
   const std::vector<api::ChatMessage> conversation = messages;
   if (!request.instructions.empty()) {
     messages.insert(messages.begin(), {.role = "system", .content = request.instructions});
@@ -57,7 +57,11 @@ AnswerFn Service::Message(std::string_view body) {
 AnswerFn Service::CountTokens(std::string_view body) {
   ChatRequest request = ParseMessagesRequest(body, true, parsing());
   return Beside([this, request = std::move(request)] {
-    return Sends({.body = CountedTokensDocument(std::ssize(RenderChat(request).tokens))});
+    try {
+      return Sends({.body = CountedTokensDocument(std::ssize(RenderChat(request).tokens))});
+    } catch (const api::Error& error) {
+      throw FromModel(error, request.settings.names);
+    }
   });
 }
 

@@ -131,16 +131,26 @@ std::vector<api::ToolCall> TakeToolCalls(Fields& message) {
   return calls;
 }
 
-void CheckToolResults(const std::vector<api::ChatMessage>& messages) {
+void CheckToolResults(const std::vector<api::ChatMessage>& messages, const RequestNames& names,
+                      std::string_view id) {
   std::set<std::string> called;
   for (size_t i = 0; i < messages.size(); ++i) {
     for (const api::ToolCall& call : messages[i].tool_calls) called.insert(call.id);
     if (messages[i].role != "tool" || called.count(messages[i].tool_call_id) > 0) continue;
-    const std::string param = fmt::format("messages[{}].tool_call_id", i);
-    throw RequestError(Status::kBadRequest,
-                       fmt::format("{}: expected the id of a call in a message before, found '{}'",
-                                   param, Printable(messages[i].tool_call_id)),
-                       param, "invalid_value");
+    const std::string found = Printable(messages[i].tool_call_id);
+    if (!names.has_same_messages) {
+      throw RequestError(
+          Status::kBadRequest,
+          fmt::format(
+              "{}: expected the {} of a result to be the id of a call before it, found '{}'",
+              names.messages, id, found),
+          names.messages, "invalid_value");
+    }
+    const std::string param = fmt::format("{}[{}].{}", names.messages, i, id);
+    throw RequestError(
+        Status::kBadRequest,
+        fmt::format("{}: expected the id of a call in a message before, found '{}'", param, found),
+        param, "invalid_value");
   }
 }
 

@@ -57,6 +57,11 @@ std::string TakeId(Fields& fields, const std::string& name) {
   return *std::move(id);
 }
 
+// What errors name; TakeFormat adds the format that is given.
+RequestNames NamesOfMessages() {
+  return {.prompt = "messages", .json_schema = "output_format", .has_same_messages = false};
+}
+
 // Results of tools come before what the user says beside them.
 void TakeUserMessage(Fields& message, std::vector<api::ChatMessage>& messages) {
   std::string text;
@@ -119,7 +124,7 @@ std::vector<api::ChatMessage> TakeConversation(Fields& fields) {
       message.Fail("role", "user, assistant or system");
     }
   }
-  CheckToolResults(messages);
+  CheckToolResults(messages, NamesOfMessages(), "tool_use_id");
   return messages;
 }
 
@@ -189,6 +194,7 @@ void TakeFormat(Fields& fields, const std::string& name, GenerationSettings& set
   const Json* schema = format.Take("schema");
   if (schema == nullptr || !schema->is_object()) format.Fail("schema", "a JSON Schema");
   settings.json_schema = schema->dump();
+  settings.names.json_schema = fields.PathOf(name);
 }
 
 void TakeStops(Fields& fields, std::vector<std::string>& stops) {
@@ -219,6 +225,7 @@ std::string TakeThinking(Fields& fields) {
 
 GenerationSettings TakeMessagesSettings(Fields& fields, bool counts_only) {
   GenerationSettings settings;
+  settings.names = NamesOfMessages();
   settings.model = fields.TakeString("model").value_or("");
   settings.max_tokens = fields.TakeInteger("max_tokens", 1, kMostTokens);
   if (!settings.max_tokens && !counts_only) fields.Fail("max_tokens", "a whole number");

@@ -19,6 +19,7 @@ TEST(MessagesRequestTest, BlocksBecomeMessages) {
       "tools": [{"name": "f", "input_schema": {"type": "object"}}], "tool_choice": {"type": "any"},
       "thinking": {"type": "disabled"}, "metadata": {"user_id": "u"}, "stop_sequences": ["END"]})",
                                                    false);
+  EXPECT_EQ(request.settings.names.json_schema, "output_format");
   const auto& messages = request.messages;
   ASSERT_EQ(messages.size(), 5u);
   EXPECT_EQ(messages[0].role, "system");
@@ -32,6 +33,27 @@ TEST(MessagesRequestTest, BlocksBecomeMessages) {
   EXPECT_EQ(request.settings.max_tokens, 9);
   EXPECT_EQ(request.settings.stop.at(0), "END");
   EXPECT_EQ(request.variables, R"({"enable_thinking":false})");
+}
+
+TEST(MessagesRequestTest, ErrorsNameTheFormatThatIsGiven) {
+  const auto name = [](const std::string& more) {
+    const std::string body =
+        R"({"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}])" + more + "}";
+    return ParseMessagesRequest(body, false).settings.names.json_schema;
+  };
+  const std::string format = R"({"type": "json_schema", "schema": {}})";
+  EXPECT_EQ(name(R"(, "output_format": )" + format), "output_format");
+  EXPECT_EQ(name(R"(, "output_config": {"format": )" + format + "}"), "output_config.format");
+  try {
+    ParseMessagesRequest(R"({"max_tokens": 9, "messages": [{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t", "content": "x"}]}]})",
+                         false);
+    FAIL();
+  } catch (const RequestError& error) {
+    EXPECT_STREQ(error.what(),
+                 "messages: expected the tool_use_id of a result to be the id of a call before it, "
+                 "found 't'");
+  }
 }
 
 TEST(MessagesRequestTest, WhatIsNotThereIsRefusedByName) {

@@ -224,6 +224,10 @@ std::optional<std::string> TakeTextFormat(Fields& fields) {
 
 GenerationSettings TakeResponsesSettings(Fields& fields) {
   GenerationSettings settings;
+  settings.names = {.prompt = "input",
+                    .messages = "input",
+                    .json_schema = "text.format",
+                    .has_same_messages = false};
   settings.model = fields.TakeString("model").value_or("");
   settings.max_tokens = fields.TakeInteger("max_output_tokens", 1, kMostTokens);
   const auto take = [&](const char* name, double high) {
