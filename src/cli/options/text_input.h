@@ -5,8 +5,12 @@
 
 namespace hearth::cli {
 
-// The whole file, byte for byte; of "-" standard input. Throws Error(kNotFound/kIo) and refuses
-// files over 1 GiB.
+// Whether the path is read to its end instead of by its size: a pipe ("/dev/stdin" behind one,
+// "<(...)" of a shell), a terminal, another device.
+bool IsStream(const std::string& path);
+
+// The whole file, byte for byte; of "-" standard input. Streams are read to their end. Throws
+// Error(kNotFound/kIo) and refuses texts over 1 GiB.
 std::string ReadTextFile(const std::string& path);
 
 // Everything on standard input.

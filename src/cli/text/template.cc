@@ -32,6 +32,7 @@ constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token",
                                           "sep_token", "cls_token", "mask_token"};
 
 bool IsGguf(const std::string& path) {
+  if (IsStream(path)) return false;
   char magic[4] = {};
   const auto file = OpenFileReader(path);
   if (file->size_bytes() < sizeof magic) return false;

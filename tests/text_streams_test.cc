@@ -1,0 +1,74 @@
+// Texts that are pipes are read to their end, wherever a command takes the name of a file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/test_data.h"
+#include "program.h"
+#include "test_refusals.h"
+
+namespace hearth {
+namespace {
+
+constexpr char kText[] = "Once upon a time there was a text.";
+
+class TextStreamsTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(mkfifo(pipe_.c_str(), 0600), 0); }
+  void TearDown() override {
+    std::remove(pipe_.c_str());
+    std::remove(file_.c_str());
+  }
+
+  // What the command prints where the text comes from a pipe.
+  ProgramResult WithPipe(std::vector<std::string> arguments, const std::string& text) {
+    arguments.push_back(pipe_);
+    std::thread writer([&] { std::ofstream(pipe_, std::ios::binary) << text; });
+    ProgramResult result = RunHearth(arguments);
+    writer.join();
+    return result;
+  }
+
+  ProgramResult WithFile(std::vector<std::string> arguments, const std::string& text) {
+    std::ofstream(file_, std::ios::binary) << text;
+    arguments.push_back(file_);
+    return RunHearth(arguments);
+  }
+
+  const std::string model_ = SourcePath("tests/goldens/llama.gguf");
+  const std::string pipe_ = testing::TempDir() + "text_pipe." + std::to_string(getpid());
+  const std::string file_ = testing::TempDir() + "text_file." + std::to_string(getpid());
+};
+
+TEST_F(TextStreamsTest, ArePrompts) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"tokenize", model_, "-f"},
+        {"run", model_, "--raw", "-n", "3", "--temp", "0", "-f"}}) {
+    const ProgramResult piped = WithPipe(command, kText);
+    EXPECT_EQ(piped.exit_code, 0) << piped.err;
+    EXPECT_EQ(piped.out, WithFile(command, kText).out) << command[0];
+    EXPECT_FALSE(piped.out.empty());
+  }
+}
+
+TEST_F(TextStreamsTest, AreTemplatesAndContexts) {
+  const std::string context = R"({"messages": [{"role": "user", "content": "Hi"}]})";
+  std::ofstream(file_) << context;
+  const ProgramResult as_template =
+      WithPipe({"template", "--context", file_, "--template"}, "{{ messages[0].content }}!");
+  EXPECT_EQ(as_template.out, "Hi!") << as_template.err;
+}
+
+TEST_F(TextStreamsTest, FoldersAreNone) {
+  ExpectRefused(RunHearth({"tokenize", model_, "-f", testing::TempDir()}), 1, "a regular file");
+}
+
+}  // namespace
+}  // namespace hearth
