@@ -31,7 +31,8 @@ hearth_install_for_deb(hearth /etc/hearth hearth.conf)
 hearth_install_for_deb(hearth ${CMAKE_INSTALL_DOCDIR} ${CMAKE_SOURCE_DIR}/docs/howto/package.md
                        ${CMAKE_SOURCE_DIR}/docs/server.md)
 hearth_install_for_deb(libhearth-dev ${CMAKE_INSTALL_DATADIR}/doc/libhearth-dev/examples
-                       ${CMAKE_SOURCE_DIR}/examples/story.c ${CMAKE_SOURCE_DIR}/examples/chat.cc)
+                       ${CMAKE_SOURCE_DIR}/examples/story.c
+                       ${CMAKE_SOURCE_DIR}/examples/tools.c ${CMAKE_SOURCE_DIR}/examples/chat.cc)
 set(library_package libhearth${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 foreach(component hearth libhearth libhearth-dev)
   set(package ${component})

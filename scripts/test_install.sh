@@ -20,12 +20,16 @@ export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$root/installed" -name hearth.pc)")
 libraries=$(dirname "$PKG_CONFIG_PATH")
 # shellcheck disable=SC2046
-cc -Wall -Wextra -Werror -std=c99 -pedantic examples/story.c -o story \
-  $(pkg-config --cflags --libs hearth)
+for example in story tools; do
+  cc -Wall -Wextra -Werror -std=c99 -pedantic "examples/$example.c" -o "$example" \
+    $(pkg-config --cflags --libs hearth)
+done
 export LD_LIBRARY_PATH=$libraries
 ./story "$model" "Once upon a time" >by_pkg_config
 built/story "$model" "Once upon a time" >by_cmake
 cmp by_pkg_config by_cmake
+./tools "$model" "Tell me a story about a fox." >by_tools
+grep -q "[a-z]" by_tools
 printf 'Tell me a story about a fox.\nGo on.\n' | built/chat "$model" >by_chat
 grep -q "tokens were known" by_chat
 grep -q "^Once upon a time" by_cmake

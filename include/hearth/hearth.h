@@ -11,6 +11,9 @@
  * HEARTH_INVALID_ARGUMENT; functions without a status do nothing then, and return 0. Texts are
  * UTF-8. A model may be used from any thread, and several requests at once are computed together; a
  * session by one thread at a time. Nothing aborts or prints.
+ *
+ * Structs that begin with struct_size may grow: set all of them to zero, then struct_size to their
+ * sizeof. Zero and NULL are the defaults. Other structs stay as they are.
  */
 #ifndef HEARTH_HEARTH_H_
 #define HEARTH_HEARTH_H_
@@ -66,6 +69,33 @@ void hearth_options_init(hearth_options* options);
 /* options may be NULL. *model is the caller's, to be given to hearth_free. */
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,
                           hearth_error* error);
+
+/* What else a model may be loaded with. Functions are called from threads of the library while
+ * hearth_load_with runs (on_warning also later): they must return soon, and call nothing here. */
+typedef struct hearth_load_more {
+  size_t struct_size;
+  const char* kv;  /* type of the KV cache: f16 or f32; NULL: f16 */
+  const char* isa; /* kernels to use, as scalar or avx2; NULL: the best here */
+  /* A folder for the KV pages of texts that leave memory, so that a text that goes on, after a
+   * restart too, is not computed again; NULL: none. Only one model may use it at a time. */
+  const char* session_folder;
+  uint64_t session_limit_bytes; /* of its files; 0: 4 GiB */
+  /* Bytes read so far, and to read in all. 0 ends the loading with HEARTH_CANCELLED. A model that
+   * does not fit is read in two parts, each from 0 to its own total. */
+  int (*on_progress)(uint64_t done_bytes, uint64_t total_bytes, void* user);
+  /* One sentence: of session files that cannot be used, and of doubts about the model's file. */
+  void (*on_warning)(const char* sentence, void* user);
+  void* user;
+} hearth_load_more;
+
+/* As hearth_load; more may be NULL. */
+hearth_status hearth_load_with(const char* path, const hearth_options* options,
+                               const hearth_load_more* more, hearth_model** model,
+                               hearth_error* error);
+/* Cancels what is under way, saves what is in the KV cache to the session folder, for at most about
+ * so long, and waits for that. Requests are refused afterwards. hearth_free does the same, with ten
+ * seconds. */
+void hearth_close(hearth_model* model, int64_t most_ms_to_save);
 /* Cancels what is under way, which ends with HEARTH_FINISH_CANCELLED, and waits for its end. Of the
  * model's sessions nothing may be asked afterwards but hearth_session_free. NULL is allowed. */
 void hearth_free(hearth_model* model);
@@ -151,6 +181,9 @@ typedef int (*hearth_text_fn)(const char* text, size_t bytes, void* user);
 hearth_session* hearth_session_new(hearth_model* model);
 void hearth_session_free(hearth_session* session);
 
+/* The tokens so far, to be given to hearth_generate by a later session; as hearth_tokenize. */
+hearth_status hearth_session_tokens(const hearth_session* session, int32_t* tokens, size_t capacity,
+                                    size_t* count, hearth_error* error);
 /* Tokens so far, and the end cut off behind `length` of them. */
 int64_t hearth_session_length(const hearth_session* session);
 void hearth_session_truncate(hearth_session* session, int64_t length);
@@ -163,6 +196,114 @@ hearth_status hearth_generate(hearth_session* session, const int32_t* tokens, si
 /* Ends what the session generates, within one token; from any thread. Without effect where it
  * generates nothing. */
 void hearth_cancel(hearth_session* session);
+
+/* --- Conversations with tools, answers of a schema, scores -------------------------------------
+ */
+
+/* A function that the model may ask for. The caller calls it, and says the result in a turn. */
+typedef struct hearth_tool {
+  const char* name;        /* 1 to 64 letters, digits, '_' and '-' */
+  const char* description; /* NULL: none */
+  const char* parameters;  /* a JSON Schema of an object; NULL: it takes none */
+  int strict;              /* arguments keep to the schema even where no call is forced */
+} hearth_tool;
+
+/* What an assistant called. */
+typedef struct hearth_tool_call {
+  const char* id; /* names the call, for its result */
+  const char* name;
+  const char* arguments; /* JSON */
+} hearth_tool_call;
+
+typedef struct hearth_turn {
+  const char* role;                   /* system, user, assistant or tool */
+  const char* content;                /* NULL: nothing is said */
+  const char* reasoning;              /* of an assistant: what it thought before; NULL: nothing */
+  const hearth_tool_call* tool_calls; /* of an assistant */
+  size_t tool_call_count;
+  const char* tool_call_id; /* of a tool: the call that this is the result of */
+} hearth_turn;
+
+typedef struct hearth_chat {
+  size_t struct_size;
+  const hearth_turn* turns;
+  size_t turn_count;
+  const hearth_tool* tools;
+  size_t tool_count;
+  int must_call;         /* the answer is a call; its arguments keep to the schema */
+  const char* function;  /* with must_call: of this function; NULL: of any */
+  int one_call_at_most;  /* else an answer may have several */
+  const char* variables; /* a JSON object of variables of the chat template; NULL: none */
+} hearth_chat;
+
+/* A conversation as the model was trained to read it, and how its answer is written. Immutable. */
+typedef struct hearth_prompt hearth_prompt;
+/* *prompt is the caller's, to be given to hearth_prompt_free, also after hearth_free. */
+hearth_status hearth_prompt_new(const hearth_model* model, const hearth_chat* chat,
+                                hearth_prompt** prompt, hearth_error* error);
+void hearth_prompt_free(hearth_prompt* prompt);           /* NULL is allowed */
+size_t hearth_prompt_length(const hearth_prompt* prompt); /* in tokens */
+
+typedef enum hearth_part_kind {
+  HEARTH_PART_TEXT = 0,
+  HEARTH_PART_THOUGHT = 1,
+  HEARTH_PART_CALL = 2
+} hearth_part_kind;
+
+/* A piece of an answer, until the function that gets it returns. Later versions may add members. */
+typedef struct hearth_part {
+  hearth_part_kind kind;
+  int64_t call;     /* of a call: which one, counted from 0 */
+  const char* name; /* of a call: of its function, in the call's first part; else NULL */
+  const char* text; /* of a call: arguments, JSON; with a closing zero */
+  size_t bytes;     /* of text */
+} hearth_part;
+
+typedef struct hearth_question {
+  size_t struct_size;
+  /* The whole conversation: it replaces what the session holds. */
+  const hearth_prompt* prompt;
+  /* Without a prompt: tokens that are added to the session, as hearth_generate adds them. */
+  const int32_t* tokens;
+  size_t token_count;
+  /* Only documents of this JSON Schema are said ("": any JSON object); NULL: anything. */
+  const char* json_schema;
+  int wants_scores;   /* of every token */
+  int32_t top_scores; /* and of so many of the likeliest, at most 1000 */
+  /* Gets the answer as it comes; 0 stops. Called as a hearth_text_fn is; NULL: nobody waits. */
+  int (*on_part)(const hearth_part* part, void* user);
+  void* user;
+} hearth_question;
+
+/* An answer that has ended. Immutable; texts and arrays are its own, until hearth_answer_free. */
+typedef struct hearth_answer hearth_answer;
+/* Generates, and waits for the end. request may be NULL; the texts that the conversation's answers
+ * end at need not be in it. *answer is the caller's, to be given to hearth_answer_free. Where it
+ * fails, nothing is added to the session. */
+hearth_status hearth_ask(hearth_session* session, const hearth_question* question,
+                         const hearth_request* request, hearth_answer** answer,
+                         hearth_error* error);
+void hearth_answer_free(hearth_answer* answer); /* NULL is allowed */
+/* NULL or 0 for an answer that is NULL, and for an index behind the last. */
+const char* hearth_answer_text(const hearth_answer* answer);
+const char* hearth_answer_reasoning(const hearth_answer* answer);
+size_t hearth_answer_call_count(const hearth_answer* answer);
+const char* hearth_answer_call_name(const hearth_answer* answer, size_t index);
+const char* hearth_answer_call_arguments(const hearth_answer* answer, size_t index);
+/* Whether it calls something, and the arguments of the last call are whole. */
+int hearth_answer_ends_in_calls(const hearth_answer* answer);
+void hearth_answer_result(const hearth_answer* answer, hearth_result* result);
+
+typedef struct hearth_score {
+  int32_t token;
+  float logprob; /* natural logarithm of its probability, before any option of sampling */
+} hearth_score;
+/* Where scores were asked for: how many tokens have some, the score of one, and of the likeliest in
+ * its place, in falling order. */
+size_t hearth_answer_score_count(const hearth_answer* answer);
+hearth_score hearth_answer_score(const hearth_answer* answer, size_t index);
+const hearth_score* hearth_answer_top_scores(const hearth_answer* answer, size_t index,
+                                             size_t* count);
 
 /* Since the model was loaded. */
 typedef struct hearth_stats {

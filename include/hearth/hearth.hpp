@@ -482,6 +482,10 @@ class Session {
   // for a last token that the context has no room for. Where it throws, nothing is added.
   GenerateResult Generate(GenerateRequest request,
                           const std::function<bool(std::string_view text)>& on_text = {});
+  // The same after dropping what is held: the request's prompt is the whole text. Where it throws,
+  // what was held stays.
+  GenerateResult Replace(GenerateRequest request,
+                         const std::function<bool(std::string_view text)>& on_text = {});
   // Ends a Generate within one token; from any thread. Without effect where there is none.
   void Cancel();
 

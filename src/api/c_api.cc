@@ -1,176 +1,13 @@
 // The C interface over the C++ one. Every function ends exceptions here.
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <new>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "hearth/hearth.h"
-#include "hearth/hearth.hpp"
+#include "api/c_api_support.h"
 
-struct hearth_model {
-  hearth::api::Model model;
-};
-
-struct hearth_session {
-  hearth::api::Session session;
-};
-
-namespace {
-
-using namespace hearth::api;
-
-hearth_status StatusOf(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return HEARTH_INVALID_ARGUMENT;
-    case ErrorCode::kNotFound:
-      return HEARTH_NOT_FOUND;
-    case ErrorCode::kIo:
-      return HEARTH_IO;
-    case ErrorCode::kCorrupt:
-      return HEARTH_CORRUPT;
-    case ErrorCode::kUnsupported:
-      return HEARTH_UNSUPPORTED;
-    case ErrorCode::kOutOfBudget:
-      return HEARTH_OUT_OF_BUDGET;
-    case ErrorCode::kContextFull:
-      return HEARTH_CONTEXT_FULL;
-    case ErrorCode::kCancelled:
-      return HEARTH_CANCELLED;
-    case ErrorCode::kBusy:
-      return HEARTH_BUSY;
-    case ErrorCode::kInternal:
-      break;
-  }
-  return HEARTH_INTERNAL;
-}
-
-// Whether a byte of UTF-8 goes on with a character.
-bool IsInsideCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-hearth_status Report(hearth_error* error, hearth_status status, const char* message) {
-  if (error != nullptr) {
-    error->status = status;
-    size_t length = std::strlen(message);
-    if (length >= sizeof(error->message)) {
-      length = sizeof(error->message) - 1;
-      while (length > 0 && IsInsideCharacter(message[length])) --length;
-    }
-    std::memcpy(error->message, message, length);
-    error->message[length] = '\0';
-  }
-  return status;
-}
-
-// Runs fn, which returns a status, and turns what it throws into one.
-template <typename Fn>
-hearth_status Guarded(hearth_error* error, Fn&& fn) noexcept {
-  try {
-    const hearth_status status = std::forward<Fn>(fn)();
-    return Report(error, status, status == HEARTH_TOO_SMALL ? "the buffer is too small" : "");
-  } catch (const Error& thrown) {
-    return Report(error, StatusOf(thrown.code()), thrown.what());
-  } catch (const std::bad_alloc&) {
-    return Report(error, HEARTH_OUT_OF_BUDGET, "the system has no more memory to give");
-  } catch (const std::exception& thrown) {
-    return Report(error, HEARTH_INTERNAL, thrown.what());
-  } catch (...) {
-    return Report(error, HEARTH_INTERNAL, "an unknown error");
-  }
-}
-
-void Require(bool condition, const char* what) {
-  if (!condition) throw Error(ErrorCode::kInvalidArgument, what);
-}
-
-// For functions that cannot say what went wrong.
-template <typename Fn>
-void Quietly(Fn&& fn) noexcept {
-  Guarded(nullptr, [&] {
-    std::forward<Fn>(fn)();
-    return HEARTH_OK;
-  });
-}
-
-// An array of the caller's, where it can be one.
-template <typename T>
-std::span<const T> Array(const T* first, size_t count, const char* what) {
-  Require(first != nullptr || count == 0, what);
-  Require(count <= PTRDIFF_MAX / sizeof(T), "a count is more than memory holds");
-  return {first, count};
-}
-
-template <typename T>
-void Clear(T* place) {
-  if (place != nullptr) *place = {};
-}
-
-// Copies what there is room for, and says how much there is.
-template <typename T, typename Range>
-hearth_status CopyOut(const Range& from, T* to, size_t capacity, size_t* count) {
-  Require(count != nullptr && (to != nullptr || capacity == 0), "a result needs a place");
-  *count = from.size();
-  std::copy_n(from.begin(), std::min(capacity, from.size()), to);
-  return from.size() > capacity ? HEARTH_TOO_SMALL : HEARTH_OK;
-}
-
-LoadOptions ToOptions(const hearth_options& from) {
-  return {.memory_bytes = from.memory_bytes,
-          .threads = from.threads,
-          .context = from.context,
-          .mode = from.mode != nullptr ? from.mode : "auto",
-          .parallel = from.parallel,
-          .queue = from.queue,
-          .plan = from.plan != nullptr ? from.plan : "",
-          .activation = from.activation != nullptr ? from.activation : "",
-          .chat_format = from.chat_format != nullptr ? from.chat_format : ""};
-}
-
-Sampling ToSampling(const hearth_sampling& from) {
-  Sampling to = {.temperature = from.temperature,
-                 .top_k = from.top_k,
-                 .top_p = from.top_p,
-                 .min_p = from.min_p,
-                 .repetition_penalty = from.repetition_penalty,
-                 .repetition_window = from.repetition_window,
-                 .frequency_penalty = from.frequency_penalty,
-                 .presence_penalty = from.presence_penalty,
-                 .logit_bias = {},
-                 .seed = from.seed};
-  for (const hearth_bias& bias : Array(from.biases, from.bias_count, "biases are missing")) {
-    to.logit_bias[bias.token] = bias.bias;
-  }
-  return to;
-}
-
-GenerateRequest ToRequest(const hearth_request& from) {
-  GenerateRequest to;
-  to.max_tokens = from.max_tokens;
-  to.sampling = ToSampling(from.sampling);
-  for (const char* const stop : Array(from.stop, from.stop_count, "stop texts are missing")) {
-    Require(stop != nullptr, "a stop text is missing");
-    to.stop.emplace_back(stop);
-  }
-  return to;
-}
-
-hearth_result ToResult(const Outcome& outcome) {
-  return {.finish = outcome.finish_reason == FinishReason::kStop     ? HEARTH_FINISH_STOP
-                    : outcome.finish_reason == FinishReason::kLength ? HEARTH_FINISH_LENGTH
-                                                                     : HEARTH_FINISH_CANCELLED,
-          .prompt_tokens = outcome.prompt_tokens,
-          .reused_tokens = outcome.reused_tokens,
-          .generated_tokens = static_cast<int64_t>(outcome.generated.size()),
-          .wait_ms = outcome.wait_ms,
-          .prefill_ms = outcome.prefill_ms,
-          .decode_ms = outcome.decode_ms};
-}
-
-}  // namespace
+using namespace hearth::api;  // what the functions below are made of
 
 extern "C" {
 
@@ -297,10 +134,7 @@ hearth_status hearth_generate(hearth_session* session, const int32_t* tokens, si
   Clear(result);
   return Guarded(error, [&] {
     Require(session != nullptr, "a session is needed");
-    hearth_request settings;
-    hearth_request_init(&settings);
-    if (request != nullptr) settings = *request;
-    GenerateRequest asked = ToRequest(settings);
+    GenerateRequest asked = ToRequest(request);
     const std::span<const int32_t> prompt = Array(tokens, token_count, "tokens are missing");
     asked.prompt.assign(prompt.begin(), prompt.end());
     const GenerateResult generated =

@@ -49,4 +49,15 @@ GenerateResult Session::Generate(GenerateRequest request,
   return result;
 }
 
+GenerateResult Session::Replace(GenerateRequest request,
+                                const std::function<bool(std::string_view text)>& on_text) {
+  std::vector<TokenId> held = std::exchange(history_, {});
+  try {
+    return Generate(std::move(request), on_text);
+  } catch (...) {
+    history_ = std::move(held);
+    throw;
+  }
+}
+
 }  // namespace hearth::api

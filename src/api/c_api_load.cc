@@ -1,0 +1,67 @@
+// The C interface: loading with more than hearth_options says.
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "api/c_api_support.h"
+
+using namespace hearth::api;
+
+namespace {
+
+LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& more) {
+  hearth_options given;
+  hearth_options_init(&given);
+  if (options != nullptr) given = *options;
+  LoadOptions to = hearth::api::ToOptions(given);
+  if (more.kv != nullptr) to.kv = more.kv;
+  if (more.isa != nullptr) to.isa = more.isa;
+  to.session_folder = TextOr(more.session_folder, "");
+  if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;
+  if (more.on_progress != nullptr) {
+    to.on_progress = [more](uint64_t done, uint64_t total) {
+      if (more.on_progress(done, total, more.user) != 0) return;
+      throw Error(ErrorCode::kCancelled, "the caller ended the loading");
+    };
+  }
+  if (more.on_warning != nullptr) {
+    to.on_warning = [more](const std::string& sentence) {
+      more.on_warning(sentence.c_str(), more.user);
+    };
+  }
+  return to;
+}
+
+}  // namespace
+
+extern "C" {
+
+hearth_status hearth_load_with(const char* path, const hearth_options* options,
+                               const hearth_load_more* more, hearth_model** model,
+                               hearth_error* error) {
+  Clear(model);
+  return Guarded(error, [&] {
+    Require(path != nullptr && model != nullptr, "a path and a place for the model are needed");
+    const hearth_load_more all = more != nullptr ? Grown(*more) : hearth_load_more{};
+    *model = new hearth_model{Model::Load(path, ToOptions(options, all))};
+    return HEARTH_OK;
+  });
+}
+
+void hearth_close(hearth_model* model, int64_t most_ms_to_save) {
+  if (model == nullptr) return;
+  Quietly([&] {
+    model->model.Close(std::chrono::milliseconds(std::max<int64_t>(most_ms_to_save, 0)));
+  });
+}
+
+hearth_status hearth_session_tokens(const hearth_session* session, int32_t* tokens, size_t capacity,
+                                    size_t* count, hearth_error* error) {
+  Clear(count);
+  return Guarded(error, [&] {
+    Require(session != nullptr, "a session is needed");
+    return CopyOut(session->session.history(), tokens, capacity, count);
+  });
+}
+
+}  // extern "C"
