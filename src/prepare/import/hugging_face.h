@@ -1,11 +1,11 @@
 // A model folder as published on Hugging Face (config.json, tokenizer.json, *.safetensors), opened
-// as the GGUF file that it would be: nothing is converted, weights are read where they lie.
+// as the GGUF file that it would be: weights are read where they lie.
 //
-// Understood: model_type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe and bamboo, weights in
-// F64, F32, F16 or BF16 under transformers' names (with another prefix or none as well), rope_type
-// default, linear, yarn and llama3, BPE tokenizers (SentencePiece-like with byte fallback, or
-// byte-level with a pre-tokenizer that is built in), and the pooling of sentence-transformers.
-// Everything else is refused in one sentence that names it.
+// Understood: the families of prepare/archs, which are all that run here, with weights in F64, F32,
+// F16 or BF16 under transformers' names (with another prefix or none as well); rope_type default,
+// linear, yarn, llama3 and, for Phi, longrope; BPE tokenizers (SentencePiece-like with byte
+// fallback, or byte-level with a pre-tokenizer that is built in); the pooling of
+// sentence-transformers. Everything else is refused in one sentence that names it.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
 #include "prepare/import/hugging_face_rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -55,15 +57,30 @@ PublishedJson SettingsOfAllLayers(const PublishedJson& config, const PublishedJs
 }
 
 // Newer files have an object of everything about RoPE, older ones a base and what stretches it.
-PublishedJson RopeSettings(const PublishedJson& config) {
+// Where layers with a window have a base of their own, these are the settings of the others.
+PublishedJson RopeSettings(const PublishedJson& config, const PublishedRope& family) {
   const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   const PublishedJson settings = config.Object(key);
-  return IsNested(settings.json()) ? SettingsOfAllLayers(config, settings, key) : settings;
+  if (!IsNested(settings.json())) return settings;
+  if (family.local_theta > 0) return settings.Object("full_attention");
+  return SettingsOfAllLayers(config, settings, key);
+}
+
+// The base of layers with a window, which nothing may stretch.
+double LocalBase(const PublishedJson& config, const PublishedRope& family) {
+  const PublishedJson settings = config.Object("rope_parameters");
+  if (!IsNested(settings.json())) return config.Float("rope_local_base_freq", family.local_theta);
+  const PublishedJson local = settings.Object("sliding_attention");
+  const std::string type = local.Text("rope_type", "default");
+  if (type != "default") {
+    throw UnsupportedRope(local, "rope_type", "default in layers with a window", "'" + type + "'");
+  }
+  return local.Float("rope_theta", family.local_theta);
 }
 
 // What frequencies are divided by: 1 where they turn often in the original context, `factor` where
 // they hardly turn, and mixed frequencies between.
-std::vector<float> Llama3Factors(const PublishedJson& rope, double base, int64_t head_dim) {
+std::vector<float> Llama3Factors(const PublishedJson& rope, double base, int64_t dims) {
   const double factor = rope.Float("factor", 1);
   const double low = rope.Float("low_freq_factor", 1);
   const double high = rope.Float("high_freq_factor", 4);
@@ -73,18 +90,53 @@ std::vector<float> Llama3Factors(const PublishedJson& rope, double base, int64_t
                 "a positive factor and low_freq_factor < high_freq_factor", "others");
   }
   std::vector<float> factors;
-  for (int64_t i = 0; i + 1 < head_dim; i += 2) {
+  for (int64_t i = 0; i + 1 < dims; i += 2) {
     const double wavelength =
-        2 * std::numbers::pi *
-        std::pow(base, static_cast<double>(i) / static_cast<double>(head_dim));
+        2 * std::numbers::pi * std::pow(base, static_cast<double>(i) / static_cast<double>(dims));
     const double kept = std::clamp((context / wavelength - low) / (high - low), 0.0, 1.0);
     factors.push_back(static_cast<float>(1 / (kept + (1 - kept) / factor)));
   }
   return factors;
 }
 
-void SetYarn(const PublishedJson& config, const PublishedJson& rope, const std::string& prefix,
-             GgufMetadata* metadata) {
+// A list of one positive number for each pair.
+std::vector<float> FactorList(const PublishedJson& rope, const char* key, int64_t dims) {
+  const Json* list = rope.Find(key);
+  const auto pairs = static_cast<size_t>(dims / 2);
+  const auto is_positive = [](const Json& v) { return v.is_number() && v.get<double>() > 0; };
+  if (list == nullptr || !list->is_array() || list->size() != pairs ||
+      !std::all_of(list->begin(), list->end(), is_positive)) {
+    throw Error(ErrorCode::kCorrupt, rope.path(), key,
+                fmt::format("a list of {} positive numbers", pairs),
+                list == nullptr ? "nothing" : "another");
+  }
+  return list->get<std::vector<float>>();
+}
+
+// Where the short factors end, and what scores are multiplied by beyond.
+void SetLongRope(const PublishedJson& config, const PublishedJson& rope, const std::string& prefix,
+                 GgufMetadata* metadata) {
+  for (const char* key : {"short_mscale", "long_mscale"}) {
+    if (rope.Has(key)) throw UnsupportedRope(rope, key, "nothing", rope.Find(key)->dump());
+  }
+  const PublishedJson& says = config.Has("original_max_position_embeddings") ? config : rope;
+  const int64_t original = says.Int("original_max_position_embeddings");
+  if (original < 2) {
+    throw Error(ErrorCode::kCorrupt, says.path(), "original_max_position_embeddings", "at least 2",
+                std::to_string(original));
+  }
+  const auto context = static_cast<double>(config.Int("max_position_embeddings"));
+  const double factor = rope.Float("factor", context / static_cast<double>(original));
+  const double usual =
+      factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)));
+  metadata->SetUint32(prefix + "rope.scaling.original_context_length",
+                      static_cast<uint32_t>(original));
+  metadata->SetFloat32(prefix + "rope.scaling.attn_factor",
+                       static_cast<float>(rope.Float("attention_factor", usual)));
+}
+
+void SetYarn(const PublishedJson& config, const PublishedRope& family, const PublishedJson& rope,
+             const std::string& prefix, GgufMetadata* metadata) {
   const auto set = [&](const char* key, double value) {
     metadata->SetFloat32(prefix + "rope.scaling." + key, static_cast<float>(value));
   };
@@ -97,35 +149,66 @@ void SetYarn(const PublishedJson& config, const PublishedJson& rope, const std::
   for (const char* key : {"mscale", "mscale_all_dim"}) {
     if (rope.Has(key)) throw UnsupportedRope(rope, key, "nothing", rope.Find(key)->dump());
   }
-  if (!rope.Bool("truncate", true)) throw UnsupportedRope(rope, "truncate", "true", "false");
+  if (rope.Bool("truncate", true) != family.has_whole_ramp) {
+    const auto name = [](bool value) { return value ? "true" : "false"; };
+    throw UnsupportedRope(rope, "truncate", name(family.has_whole_ramp),
+                          name(!family.has_whole_ramp));
+  }
   const double factor = rope.Float("factor", 1);
   if (rope.Has("attention_factor") && factor > 0) {
     // GGUF's key multiplies YaRN's own factor, the published one replaces it.
-    set("yarn_attn_factor", rope.Float("attention_factor", 1) / (0.1 * std::log(factor) + 1));
+    set("attn_factor", rope.Float("attention_factor", 1) / (0.1 * std::log(factor) + 1));
   }
+}
+
+// How many numbers of a head are rotated.
+int64_t RotatedDims(const PublishedJson& config, const PublishedRope& family,
+                    const PublishedJson& rope, int64_t head_dim) {
+  const PublishedJson& says = rope.Has("partial_rotary_factor") ? rope : config;
+  const double share = says.Float("partial_rotary_factor", family.partial);
+  if (!family.may_be_partial && share != 1) {
+    throw UnsupportedRope(says, "partial_rotary_factor", "1",
+                          says.Find("partial_rotary_factor")->dump());
+  }
+  const auto dims = static_cast<int64_t>(static_cast<double>(head_dim) * share);
+  if (family.may_be_partial && (!(share > 0 && share <= 1) || dims < 2 || dims % 2 != 0)) {
+    throw Error(ErrorCode::kCorrupt, says.path(), "partial_rotary_factor",
+                fmt::format("a share of {} that is even", head_dim), fmt::format("{}", share));
+  }
+  return dims;
 }
 
 }  // namespace
 
-std::vector<float> SetPublishedRope(const PublishedJson& config, const std::string& prefix,
-                                    int64_t head_dim, GgufMetadata* metadata) {
-  const PublishedJson rope = RopeSettings(config);
-  const double base = rope.Float("rope_theta", config.Float("rope_theta", 10000));
+PublishedRopeFactors SetPublishedRope(const PublishedJson& config, const PublishedRope& family,
+                                      const std::string& prefix, int64_t head_dim,
+                                      GgufMetadata* metadata) {
+  const PublishedJson rope = RopeSettings(config, family);
+  const double base = rope.Float("rope_theta", config.Float("rope_theta", family.theta));
   metadata->SetFloat32(prefix + "rope.freq_base", static_cast<float>(base));
-  for (const PublishedJson* json : {&config, &rope}) {
-    if (json->Float("partial_rotary_factor", 1) == 1) continue;
-    throw UnsupportedRope(*json, "partial_rotary_factor", "1",
-                          json->Find("partial_rotary_factor")->dump());
+  if (family.local_theta > 0) {
+    metadata->SetFloat32(prefix + "rope.freq_base_swa",
+                         static_cast<float>(LocalBase(config, family)));
   }
+  const int64_t dims = RotatedDims(config, family, rope, head_dim);
+  metadata->SetUint32(prefix + "rope.dimension_count", static_cast<uint32_t>(dims));
   const std::string type = rope.Text("rope_type", rope.Text("type", "default"));
   if (type == "default") return {};
-  if (type == "llama3") return Llama3Factors(rope, base, head_dim);
+  if (type == "llama3") return {.all = Llama3Factors(rope, base, dims)};
+  if (family.may_be_long && (type == "longrope" || type == "su")) {
+    SetLongRope(config, rope, prefix, metadata);
+    return {.short_contexts = FactorList(rope, "short_factor", dims),
+            .long_contexts = FactorList(rope, "long_factor", dims)};
+  }
   if (type != "linear" && type != "yarn") {
-    throw UnsupportedRope(rope, "rope_type", "default, linear, yarn or llama3", "'" + type + "'");
+    throw UnsupportedRope(rope, "rope_type",
+                          family.may_be_long ? "default, linear, yarn, llama3 or longrope"
+                                             : "default, linear, yarn or llama3",
+                          "'" + type + "'");
   }
   metadata->SetString(prefix + "rope.scaling.type", type);
   metadata->SetFloat32(prefix + "rope.scaling.factor", static_cast<float>(rope.Float("factor", 1)));
-  if (type == "yarn") SetYarn(config, rope, prefix, metadata);
+  if (type == "yarn") SetYarn(config, family, rope, prefix, metadata);
   return {};
 }
 

@@ -6,15 +6,24 @@
 #include <vector>
 
 #include "format/gguf.h"
+#include "prepare/import/archs/published_families.h"
 #include "prepare/import/hugging_face_json.h"
 
 namespace hearth {
 
-// Sets "<prefix>rope.freq_base" and what stretches it, from `rope_parameters` (which may be nested
-// by layer type, where all layers have the same) or from `rope_theta` and `rope_scaling`. Returns
-// what frequencies are divided by (of rope_freqs.weight), empty where they are not. `head_dim`
+// What frequencies are divided by, one number for each pair that is rotated: of rope_freqs.weight,
+// and LongRoPE's for contexts up to the original one and for longer ones. Empty where they are not.
+struct PublishedRopeFactors {
+  std::vector<float> all;
+  std::vector<float> short_contexts;
+  std::vector<float> long_contexts;
+};
+
+// Sets "<prefix>rope.*" from `rope_parameters` (which may be nested by layer type) or from
+// `rope_theta` and `rope_scaling`, with the family's own numbers where they are silent. `head_dim`
 // >= 1. Throws Error(kUnsupported), naming the key, for what GGUF's keys do not carry.
-std::vector<float> SetPublishedRope(const PublishedJson& config, const std::string& prefix,
-                                    int64_t head_dim, GgufMetadata* metadata);
+PublishedRopeFactors SetPublishedRope(const PublishedJson& config, const PublishedRope& family,
+                                      const std::string& prefix, int64_t head_dim,
+                                      GgufMetadata* metadata);
 
 }  // namespace hearth

@@ -110,8 +110,8 @@ TEST_F(ModelFolderTest, WhatIsNotUnderstoodIsNamed) {
     return std::string("accepted");
   };
   EXPECT_EQ(message({}), "accepted");
-  EXPECT_THAT(message({}, "gemma2"), HasSubstr("unsupported"));
-  EXPECT_THAT(message({}, "gemma2"), HasSubstr("'gemma2'"));
+  EXPECT_THAT(message({}, "mamba"), HasSubstr("unsupported"));
+  EXPECT_THAT(message({}, "mamba"), HasSubstr("'mamba'"));
   EXPECT_THAT(message({{"hidden_act", "quick_gelu"}}), HasSubstr("'quick_gelu'"));
   EXPECT_THAT(message({{"rope_scaling", {{"type", "longrope"}}}}), HasSubstr("'longrope'"));
   EXPECT_THAT(message({{"quantization_config", {{"bits", 4}}}}), HasSubstr("quantization_config"));

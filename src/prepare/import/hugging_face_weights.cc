@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "prepare/import/floats_reader.h"
 #include "prepare/import/hugging_face_json.h"
-#include "prepare/import/narrowing_reader.h"
 
 namespace hearth {
 namespace {
@@ -23,7 +23,6 @@ constexpr uint64_t kMaxIndexBytes = uint64_t{16} << 20;
 constexpr size_t kMaxFiles = 4096;
 
 constexpr std::string_view kUsualPrefix = "model.";
-constexpr std::string_view kEmbedding = "embed_tokens.weight";
 constexpr std::string_view kHead = "lm_head.weight";
 
 bool Exists(const std::string& path) {
@@ -39,7 +38,8 @@ bool EndsWithPart(std::string_view name, std::string_view ending) {
 
 }  // namespace
 
-PublishedWeights::PublishedWeights(std::string folder) : folder_(std::move(folder)) {
+PublishedWeights::PublishedWeights(std::string folder, std::string embedding)
+    : folder_(std::move(folder)), embedding_(std::move(embedding)) {
   Open();
   UseUsualNames();
 }
@@ -101,9 +101,9 @@ void PublishedWeights::OpenFile(const std::string& name) {
     SafetensorsTensor& whole = found.tensor;
     if (whole.dtype == DType::kF64) {
       found.source = sources_.size();
-      sources_.push_back(
-          MakeNarrowingReader(*sources_[file], whole.offset, whole.bytes,
-                              fmt::format("{}: tensor '{}'", Path(name), Printable(whole.name))));
+      sources_.push_back(MakeFloatsReader(
+          *sources_[file], {.begin = whole.offset, .count = whole.bytes / sizeof(double)},
+          fmt::format("{}: tensor '{}'", Path(name), Printable(whole.name))));
       whole.dtype = DType::kF32;
       whole.offset = 0;
       whole.bytes = sources_.back()->size_bytes();
@@ -123,12 +123,12 @@ void PublishedWeights::UseUsualNames() {
   std::vector<std::string> embeddings;
   std::vector<std::string> heads;
   for (const auto& [name, tensor] : left_) {
-    if (EndsWithPart(name, kEmbedding)) embeddings.push_back(name);
+    if (EndsWithPart(name, embedding_)) embeddings.push_back(name);
     if (EndsWithPart(name, kHead)) heads.push_back(name);
   }
   if (embeddings.size() != 1) return;
   const std::string prefix =
-      embeddings.front().substr(0, embeddings.front().size() - kEmbedding.size());
+      embeddings.front().substr(0, embeddings.front().size() - embedding_.size());
   if (prefix == kUsualPrefix) return;
   std::map<std::string, PublishedTensor> renamed;
   for (auto& [name, tensor] : left_) {
@@ -155,10 +155,6 @@ PublishedTensor PublishedWeights::Take(const std::string& name) {
   }
   PublishedTensor out = std::move(found->second);
   left_.erase(found);
-  if (out.tensor.shape.empty() || out.tensor.shape.size() > 2) {
-    throw Error(ErrorCode::kCorrupt, folder_, "dimensions of " + name, "1 or 2",
-                std::to_string(out.tensor.shape.size()));
-  }
   return out;
 }
 

@@ -24,13 +24,13 @@ class PublishedWeights {
  public:
   // Opens model.safetensors, or the files that its index names. Throws Error: kNotFound where there
   // are no weights or a file is missing, kCorrupt, kUnsupported, kIo.
-  explicit PublishedWeights(std::string folder);
+  // `embedding` is what the name of the token embedding ends with ("embed_tokens.weight").
+  PublishedWeights(std::string folder, std::string embedding);
 
-  // Names are those of transformers' own models ("model.layers.0...", "lm_head.weight"), also where
-  // the folder's have another prefix before "embed_tokens.weight", or none.
+  // Names are "lm_head.weight" and, for all else, "model." and what the folder has in place of it:
+  // what comes before the token embedding, which may be nothing.
   bool Has(const std::string& name) const { return left_.count(name) > 0; }
-  // Removes a tensor of one or two dimensions from those that are left. Throws Error(kNotFound)
-  // where it is missing.
+  // Removes a tensor from those that are left. Throws Error(kNotFound) where it is missing.
   PublishedTensor Take(const std::string& name);
   const std::map<std::string, PublishedTensor>& left() const { return left_; }
 
@@ -46,6 +46,7 @@ class PublishedWeights {
   void UseUsualNames();
 
   std::string folder_;
+  std::string embedding_;
   std::vector<std::unique_ptr<BlockReader>> sources_;
   std::map<std::string, PublishedTensor> left_;
 };
