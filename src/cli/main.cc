@@ -35,6 +35,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddTokenizeCommand(app, action);
   AddTemplateCommand(app, action);
   AddSynthCommand(app, action);
+  AddConvertCommand(app, action);
   AddPackCommand(app, action);
   AddPlanCommand(app, action);
   AddDoctorCommand(app, action);

@@ -1,0 +1,37 @@
+// Writes a model as a plain GGUF file, in the types that GGUF's readers expect.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "format/gguf.h"
+
+namespace hearth {
+
+struct ConvertOptions {
+  // F32, F16 or BF16, of all matrices; nothing: the type that each has. Vectors, and the few small
+  // matrices that readers add or route by, are F32 always.
+  std::optional<DType> type;
+};
+
+struct ConvertResult {
+  uint64_t file_bytes = 0;
+  size_t num_tensors = 0;
+  DType type = DType::kF32;  // the one that most bytes have
+  uint64_t peak_bytes = 0;   // of all buffers at once, by the ledger
+};
+
+// done and total bytes of the file.
+using ConvertProgressFn = std::function<void(uint64_t done, uint64_t total)>;
+
+// Writes `source` to `path`, a few megabytes at a time. The name appears when the file is complete;
+// whoever throws from `progress` leaves nothing behind. The vocabulary gets as many tokens as the
+// embedding has rows. Throws Error(kUnsupported) for quantized tensors and for numbers beyond the
+// range of the type, Error(kIo) where the file cannot be written.
+ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
+                           const std::string& path, const ConvertProgressFn& progress);
+
+}  // namespace hearth
