@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -10,11 +11,22 @@
 
 namespace hearth {
 
+namespace {
+
+// Another folder of goldens, as tools/check_convert.py makes one.
+constexpr char kFolderVariable[] = "HEARTH_GOLDENS";
+
+std::string GoldenFolder() {
+  const char* other = std::getenv(kFolderVariable);
+  return other != nullptr ? std::string(other) : SourcePath("tests/goldens");
+}
+
+}  // namespace
+
 std::vector<std::string> GoldenNames() {
   std::vector<std::string> names;
   std::error_code missing;  // no names: the test program then says that nothing was instantiated
-  for (const auto& entry :
-       std::filesystem::directory_iterator(SourcePath("tests/goldens"), missing)) {
+  for (const auto& entry : std::filesystem::directory_iterator(GoldenFolder(), missing)) {
     if (entry.path().extension() == ".gguf") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
@@ -22,7 +34,7 @@ std::vector<std::string> GoldenNames() {
 }
 
 GoldenCase LoadGolden(const std::string& name) {
-  const std::string base = SourcePath("tests/goldens/") + name;
+  const std::string base = GoldenFolder() + "/" + name;
   std::ifstream file(base + ".json");
   const nlohmann::json json = nlohmann::json::parse(file);
   GoldenCase golden;
@@ -33,8 +45,7 @@ GoldenCase LoadGolden(const std::string& name) {
   golden.positions = json["positions"].get<std::vector<int64_t>>();
   golden.vocab = json["vocab_size"].get<int64_t>();
   golden.logits.resize(golden.positions.size() * static_cast<size_t>(golden.vocab));
-  std::ifstream raw(SourcePath("tests/goldens/") + json["file"].get<std::string>(),
-                    std::ios::binary);
+  std::ifstream raw(GoldenFolder() + "/" + json["file"].get<std::string>(), std::ios::binary);
   raw.read(reinterpret_cast<char*>(golden.logits.data()),
            static_cast<std::streamsize>(golden.logits.size() * sizeof(float)));
   EXPECT_TRUE(raw.good()) << name;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType, TokenType
@@ -53,9 +54,46 @@ def llama3_frequency_divisors(case: Case) -> np.ndarray:
     return (1.0 / (unscaled_share + (1.0 - unscaled_share) / factor)).astype(np.float32)
 
 
+def _first_tokens() -> list[str]:
+    return ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+
+
+def tokenizer_json() -> dict[str, Any]:
+    """The vocabulary of add_tokenizer as a folder of Hugging Face has it: every way to make a
+    piece of two, best pieces first."""
+    tokens = _first_tokens() + list(PIECES)
+    merges = [[piece[:cut], piece[cut:]] for piece in PIECES for cut in range(1, len(piece))
+              if piece[:cut] in PIECES and piece[cut:] in PIECES]
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+               "special": True}
+    bos = {"id": "<s>", "type_id": 0}
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": i, "content": tokens[i]} | special for i in range(3)],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u2581"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+        "pre_tokenizer": None,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": bos}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"SpecialToken": bos}, {"Sequence": {"id": "A", "type_id": 0}},
+                     {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [BOS_ID], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>",
+                  "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                  "vocab": {token: i for i, token in enumerate(tokens)}, "merges": merges},
+    }
+
+
 def add_tokenizer(writer: GGUFWriter) -> None:
     """A SentencePiece vocabulary: 3 control pieces, 256 bytes, then PIECES."""
-    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    tokens = _first_tokens()
     types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
     types += [TokenType.BYTE] * 256 + [TokenType.NORMAL] * len(PIECES)
     scores = [0.0] * len(tokens) + [-float(i) for i in range(len(PIECES))]

@@ -16,6 +16,7 @@ import hashlib
 import json
 import sys
 import tempfile
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,7 +25,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from cases import CASES
-from convert import write_converted
+from convert import convert_folder, save_folder
 from families import VOCAB_SIZE, Case, make_tokens
 from gguf_out import write_gguf
 from models import build_model
@@ -55,6 +56,14 @@ MAX_TOTAL_BYTES = 8 << 20
 
 class GoldenError(Exception):
     """A case fails a check and would make a poor or wrong golden."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where the public converter is, and where the models' folders are kept."""
+
+    converter: Path | None
+    folders: Path | None
 
 
 def golden_positions(case: Case) -> list[int]:
@@ -135,23 +144,27 @@ def run_case(case: Case) -> tuple[np.ndarray, dict]:
     return logits.astype("<f4"), checks
 
 
-def write_model(case: Case, converter: Path | None, path: Path) -> None:
-    if not case.is_converted:
-        write_gguf(case, build_model(case), path)
-    elif converter is None:
-        raise GoldenError(f"{case.name} is written by llama.cpp's converter: give --converter, "
-                          "an unpacked source package of llama-cpp-python")
-    else:
-        write_converted(build_model(case), f"hearth-golden-{case.name}", converter, path)
+def write_model(case: Case, options: Options, path: Path) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (options.folders or Path(temporary)) / f"hearth-golden-{case.name}"
+        if options.folders or case.is_converted:
+            save_folder(build_model(case), folder)
+        if not case.is_converted:
+            write_gguf(case, build_model(case), path)
+        elif options.converter is None:
+            raise GoldenError(f"{case.name} is written by llama.cpp's converter: give "
+                              "--converter, an unpacked source package of llama-cpp-python")
+        else:
+            convert_folder(folder, options.converter, path)  # its name goes into general.name
 
 
-def write_case(case: Case, converter: Path | None, out: Path) -> dict:
+def write_case(case: Case, options: Options, out: Path) -> dict:
     """Writes the three files of a case; returns what its JSON holds."""
     logits, checks = run_case(case)
     prompt, decode = make_tokens(case)
     gguf_path = out / f"{case.name}.gguf"
     logits_path = out / f"{case.name}.logits.f32"
-    write_model(case, converter, gguf_path)
+    write_model(case, options, gguf_path)
     logits_path.write_bytes(logits.tobytes())
     document = {
         "family": case.family,
@@ -197,9 +210,9 @@ def print_case(document: dict, out: Path) -> None:
           f"{checks['mutations'][weakest]:.1e} ({weakest})", flush=True)
 
 
-def make_all(cases: list[Case], converter: Path | None, out: Path) -> None:
+def make_all(cases: list[Case], options: Options, out: Path) -> None:
     for case in cases:
-        print_case(write_case(case, converter, out), out)
+        print_case(write_case(case, options, out), out)
 
 
 def compare_with_committed(cases: list[Case], made: Path, committed: Path) -> int:
@@ -235,7 +248,10 @@ def main() -> int:
     parser.add_argument("--converter", type=Path, metavar="FOLDER",
                         help="unpacked source package of llama-cpp-python, whose converter "
                              "writes the newer families")
+    parser.add_argument("--folders", type=Path, metavar="FOLDER",
+                        help="keep each model there, as Hugging Face publishes models")
     args = parser.parse_args()
+    options = Options(args.converter, args.folders)
     # Some mutations are odd configs on purpose; HF warns about them.
     transformers_logging.set_verbosity_error()
     # One thread: the order of additions, and so the last bit, stays the same.
@@ -243,10 +259,10 @@ def main() -> int:
     cases = [c for c in CASES if not args.only or c.name in args.only]
     if args.check:
         with tempfile.TemporaryDirectory() as made:
-            make_all(cases, args.converter, Path(made))
+            make_all(cases, options, Path(made))
             return 1 if compare_with_committed(cases, Path(made), args.out) else 0
     args.out.mkdir(parents=True, exist_ok=True)
-    make_all(cases, args.converter, args.out)
+    make_all(cases, options, args.out)
     total = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{len(cases)} cases; {total} bytes in the folder")
     if total > MAX_TOTAL_BYTES:
