@@ -48,27 +48,58 @@ bool IsAlwaysF32(const GgufTensor& tensor) {
          name.ends_with("ffn_gate_inp.weight") || name.ends_with("ffn_gate_inp_shexp.weight");
 }
 
-float LoadFloat(const std::byte* from, DType type) {
-  if (type == DType::kF32) {
-    float value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
+// How each type's numbers become floats and come of them. Rounding may leave their range.
+template <DType type>
+struct Numbers;
+template <>
+struct Numbers<DType::kF32> {
+  using Stored = float;
+  static float Widen(float stored) { return stored; }
+  static float Narrow(float value) { return value; }
+  static bool IsFinite(float stored) { return std::isfinite(stored); }
+};
+template <>
+struct Numbers<DType::kF16> {
+  using Stored = uint16_t;
+  static float Widen(uint16_t stored) { return HalfToFloat(stored); }
+  static uint16_t Narrow(float value) { return FloatToHalf(value); }
+  static bool IsFinite(uint16_t stored) { return (stored & 0x7c00) != 0x7c00; }
+};
+template <>
+struct Numbers<DType::kBF16> {
+  using Stored = uint16_t;
+  static float Widen(uint16_t stored) { return Bf16ToFloat(stored); }
+  static uint16_t Narrow(float value) { return FloatToBf16(value); }
+  static bool IsFinite(uint16_t stored) { return (stored & 0x7f80) != 0x7f80; }
+};
+
+// The index of the first number that is finite in one type and not in the other; `count` where
+// there is none.
+template <DType from, DType to>
+size_t ConvertNumbers(const std::byte* in, size_t count, std::byte* out) {
+  typename Numbers<from>::Stored stored;
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(&stored, in + i * sizeof(stored), sizeof(stored));
+    const auto narrowed = Numbers<to>::Narrow(Numbers<from>::Widen(stored));
+    if (!Numbers<to>::IsFinite(narrowed) && Numbers<from>::IsFinite(stored)) return i;
+    std::memcpy(out + i * sizeof(narrowed), &narrowed, sizeof(narrowed));
   }
-  uint16_t half;
-  std::memcpy(&half, from, sizeof(half));
-  return type == DType::kF16 ? HalfToFloat(half) : Bf16ToFloat(half);
+  return count;
 }
 
-// Whether the number is still finite if it was.
-bool StoreFloat(float value, DType type, std::byte* to) {
-  if (type == DType::kF32) {
-    std::memcpy(to, &value, sizeof(value));
-    return true;
-  }
-  const uint16_t half = type == DType::kF16 ? FloatToHalf(value) : FloatToBf16(value);
-  std::memcpy(to, &half, sizeof(half));
-  const float stored = type == DType::kF16 ? HalfToFloat(half) : Bf16ToFloat(half);
-  return std::isfinite(stored) || !std::isfinite(value);
+using ConvertNumbersFn = size_t (*)(const std::byte* in, size_t count, std::byte* out);
+
+template <DType from>
+ConvertNumbersFn ConverterTo(DType to) {
+  if (to == DType::kF16) return ConvertNumbers<from, DType::kF16>;
+  if (to == DType::kBF16) return ConvertNumbers<from, DType::kBF16>;
+  return ConvertNumbers<from, DType::kF32>;
+}
+
+ConvertNumbersFn FindConverter(DType from, DType to) {
+  if (from == DType::kF16) return ConverterTo<DType::kF16>(to);
+  if (from == DType::kBF16) return ConverterTo<DType::kBF16>(to);
+  return ConverterTo<DType::kF32>(to);
 }
 
 class Converter {
@@ -157,12 +188,16 @@ class Converter {
     const uint64_t piece = std::min(at_most, rows * tensor.ne[0]);
     for (uint64_t begin = 0; begin < tensor.num_weights(); begin += piece) {
       const auto count = static_cast<size_t>(std::min(piece, tensor.num_weights() - begin));
+      const uint64_t next = begin + count;
+      const uint64_t ahead = std::min(piece, tensor.num_weights() - next);
+      if (ahead > 0) source_.WillRead(tensor, next * from_bytes, ahead * from_bytes);
       const std::span<std::byte> in(in_.data(), count * from_bytes);
       source_.ReadTensor(tensor, begin * from_bytes, in);
       if (tensor.dtype == to) {
         writer->Append(in);
       } else {
-        ConvertNumbers(tensor, to, count);
+        const size_t done = FindConverter(tensor.dtype, to)(in.data(), count, out_.data());
+        if (done < count) RefuseNumber(tensor, to, begin + done);
         writer->Append({out_.data(), count * to_bytes});
       }
       source_.DropCached(tensor, begin * from_bytes, in.size());
@@ -170,15 +205,11 @@ class Converter {
     }
   }
 
-  void ConvertNumbers(const GgufTensor& tensor, DType to, size_t count) {
-    const uint64_t from_bytes = InfoOf(tensor.dtype).block_bytes;
-    const uint64_t to_bytes = InfoOf(to).block_bytes;
-    for (size_t i = 0; i < count; ++i) {
-      const float value = LoadFloat(in_.data() + i * from_bytes, tensor.dtype);
-      if (StoreFloat(value, to, out_.data() + i * to_bytes)) continue;
-      throw Error(ErrorCode::kUnsupported, source_.path(), "a number of " + tensor.name,
-                  fmt::format("one within the range of {}", NameOf(to)), fmt::format("{}", value));
-    }
+  [[noreturn]] void RefuseNumber(const GgufTensor& tensor, DType to, uint64_t index) const {
+    throw Error(ErrorCode::kUnsupported, source_.path(),
+                fmt::format("number {} of {}", index, tensor.name),
+                fmt::format("one within the range of {}", NameOf(to)),
+                "a larger one: BF16 and F32 have room for it");
   }
 
   const GgufFile& source_;
