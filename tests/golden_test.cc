@@ -224,6 +224,12 @@ std::vector<Mutation> FamilyMutations() {
          ForLayers(s, [](LayerSpec& l) { l.attention.softcap = 0; });
          return applies;
        }},
+      {"temperature by position",
+       [](ModelSpec& s) {
+         const bool applies = s.layers.front().attention.temperature_scale > 0;
+         ForLayers(s, [](LayerSpec& l) { l.attention.temperature_scale = 0; });
+         return applies;
+       }},
       {"cap of logits", [](ModelSpec& s) { return std::exchange(s.logit_softcap, 0) > 0; }},
       {"scale of logits", [](ModelSpec& s) { return std::exchange(s.logit_scale, 1) != 1; }},
       {"scale of embeddings",

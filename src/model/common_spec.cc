@@ -17,11 +17,6 @@
 namespace hearth {
 namespace {
 
-// YaRN's own rule for the attention temperature (Peng et al. 2023, equation 22).
-double YarnAttentionFactor(double factor) {
-  return factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0;
-}
-
 RopeSpec ReadRope(const ArchKeys& keys, int64_t head_dim, int64_t context_length,
                   const std::string& file) {
   RopeSpec rope;
@@ -177,6 +172,10 @@ void MakeLeadingLayersDense(const ArchKeys& keys, const GgufFile& file, ModelSpe
 }
 
 }  // namespace
+
+double YarnAttentionFactor(double factor, double multiplier) {
+  return factor <= 1 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0;
+}
 
 ModelSpec ReadCommonSpec(const GgufFile& file) {
   const ArchKeys keys(file);

@@ -18,6 +18,10 @@ inline constexpr std::string_view kFfnThresholdsKey = "hearth.ffn_thresholds";
 // reading itself depends on; ValidateSpec checks the rest.
 ModelSpec ReadCommonSpec(const GgufFile& file);
 
+// YaRN's own rule for the attention temperature (Peng et al. 2023, equation 22); `multiplier` is a
+// model's own on the logarithm.
+double YarnAttentionFactor(double factor, double multiplier = 1);
+
 // LayerNorms, and FFNs of two matrices without a gate: the layers of models before Llama.
 void SetLayerNormsAndTwoMatrixFfns(ModelSpec* spec);
 // Rows of position_embd.weight are added to embeddings, and nothing is rotated. Throws

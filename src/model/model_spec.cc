@@ -79,6 +79,11 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
   check.Range("attention.key_length", attention.head_dim, 1, kMaxHeadDim);
   check.Range("attention.sliding_window", attention.sliding_window, 0, kMaxContext);
   check.Positive("attention.scale", attention.query_scale);
+  check.NotNegative("attention.temperature_scale", attention.temperature_scale);
+  if (attention.temperature_scale > 0) {
+    check.Range("rope.scaling.original_context_length", attention.temperature_period, 1,
+                kMaxContext);
+  }
   check.NotNegative("attn_logit_softcapping", attention.softcap);
   if (attention.rope) CheckRope(check, *attention.rope, attention.head_dim);
   check.Range("feed_forward_length", layer.ffn.intermediate_size, 1, kMaxWidth);

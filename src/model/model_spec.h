@@ -59,7 +59,10 @@ struct AttentionSpec {
   int64_t head_dim = 0;
   int64_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
   double query_scale = 0;      // 1/sqrt(head_dim) unless the architecture says otherwise
-  double softcap = 0;          // scores s become softcap * tanh(s / softcap); 0: they stay
+  // Queries at position p are multiplied by 1 + temperature_scale * ln(1 + floor(p / period)).
+  double temperature_scale = 0;    // 0: by nothing
+  int64_t temperature_period = 0;  // tokens
+  double softcap = 0;              // scores s become softcap * tanh(s / softcap); 0: they stay
   std::optional<RopeSpec> rope = RopeSpec{};  // nothing: the layer rotates nothing
   bool qkv_bias = false;
   bool output_bias = false;

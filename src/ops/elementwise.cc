@@ -93,6 +93,16 @@ void Scale(Compute& compute, FloatView x, float scale) {
   });
 }
 
+void ScaleByPosition(Compute& compute, FloatView x, std::span<const int64_t> positions,
+                     PositionScale by) {
+  ForRows(compute, x.rows, [&](int64_t r) {
+    const auto periods = static_cast<double>(positions[static_cast<size_t>(r)] / by.period);
+    const auto scale = static_cast<float>(by.scale * (1 + by.temperature * std::log1p(periods)));
+    float* row = x.row(r);
+    for (int64_t i = 0; i < x.cols; ++i) row[i] *= scale;
+  });
+}
+
 void Add(Compute& compute, FloatView x, FloatView y) {
   const auto add = compute.kernels().add;
   ForRows(compute, x.rows, [&](int64_t r) { add(y.row(r), x.cols, x.row(r)); });

@@ -39,6 +39,16 @@ void ScaleBySigmoid(Compute& compute, FloatView x, const float* weight, FloatVie
 // x *= scale.
 void Scale(Compute& compute, FloatView x, float scale);
 
+// What grows with a position p: scale * (1 + temperature * ln(1 + floor(p / period))).
+struct PositionScale {
+  double scale = 1;
+  double temperature = 0;
+  int64_t period = 1;
+};
+// x[r] *= what `by` is at positions[r].
+void ScaleByPosition(Compute& compute, FloatView x, std::span<const int64_t> positions,
+                     PositionScale by);
+
 // x += y.
 void Add(Compute& compute, FloatView x, FloatView y);
 

@@ -113,7 +113,14 @@ void AttentionBlock::Rotate(int64_t layer, const PassRows& rows, const Activatio
     Rope(context_.compute, a.q, spec.num_heads, spec.head_dim, cos, sin, spec.rope->layout);
     Rope(context_.compute, a.k, spec.num_kv_heads, spec.head_dim, cos, sin, spec.rope->layout);
   }
-  Scale(context_.compute, a.q, static_cast<float>(spec.query_scale));
+  if (spec.temperature_scale > 0) {
+    ScaleByPosition(context_.compute, a.q, rows.positions,
+                    {.scale = spec.query_scale,
+                     .temperature = spec.temperature_scale,
+                     .period = spec.temperature_period});
+  } else {
+    Scale(context_.compute, a.q, static_cast<float>(spec.query_scale));
+  }
   context_.seam.After(PassOp::kRope);
 }
 

@@ -21,6 +21,8 @@ YARN = {
 YARN_ATTN = YARN | {"attention_factor": 1.3125}
 # Wavelengths of the 8 frequencies: 6, 18, 53, 153 .. 10840 positions. The ramp
 # goes from 16/2 to 16/0.25 positions: one unscaled, two on the ramp, five scaled.
+# Large where Ministral 3 has 0.1: prompts end at three times the original context.
+MINISTRAL_YARN = YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.2}
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -162,6 +164,14 @@ CASES: tuple[Case, ...] = (
                        "rope_parameters": YARN | {"rope_theta": 500.0}},
                    "limit of SwiGLU 3": {"swiglu_limit": 3.0},
                    "silu's factor": {"swiglu_alpha": 1.0}}),
+    Case("mistral3", 218, family="ministral3", arch="mistral3", intermediate_size=24,
+         tied=True, rope_theta=500.0, rope_scaling=MINISTRAL_YARN, config=PADLESS,
+         mistakes={"queries do not grow": {
+                       "rope_parameters": MINISTRAL_YARN | {"llama_4_scaling_beta": 0.0,
+                                                            "rope_theta": 500.0}},
+                   "scores by YaRN's factor": {
+                       "rope_parameters": YARN | {"llama_4_scaling_beta": 0.2,
+                                                  "rope_theta": 500.0}}}),
     Case("llama-mlp-bias", 213, head_dim=8, tied=True, config={"mlp_bias": True}),
     # The converter takes 4 * hidden for granted, and Falcon's RoPE base.
     Case("gpt2", 214, family="gpt2", arch="gpt2", num_kv_heads=4, head_dim=8,

@@ -163,30 +163,37 @@ def _biases(case: Case) -> Iterator[Mutation]:
         yield Mutation("o_proj bias missing", edit=without("o_proj"))
 
 
+def _other_rope(case: Case, **values: Any) -> dict[str, Any]:
+    """A config change to RoPE parameters of another kind."""
+    # Of Ministral's queries, which are no part of YaRN.
+    kept = {key: case.rope_scaling[key]
+            for key in ("llama_4_scaling_beta", "original_max_position_embeddings")
+            if "llama_4_scaling_beta" in case.rope_scaling}
+    return {"rope_parameters": kept | {"rope_theta": case.rope_theta} | values}
+
+
 def _positions(case: Case) -> Iterator[Mutation]:
     kind = case.rope_scaling.get("rope_type")
     if kind:
         yield Mutation("rope scaling missing",
-                       {"rope_parameters": {"rope_type": "default",
-                                            "rope_theta": case.rope_theta}})
+                       _other_rope(case, rope_type="default"))
         yield Mutation("rope scaling factor x 1.5",
                        _rope(case, factor=case.rope_scaling["factor"] * 1.5))
     if kind == "yarn":
         yield Mutation("yarn betas 32 and 1", _rope(case, beta_fast=32.0, beta_slow=1.0))
-        yield Mutation("yarn attention factor 1", _rope(case, attention_factor=1.0))
+        if "mscale_all_dim" not in case.rope_scaling:  # which makes it 1
+            yield Mutation("yarn attention factor 1", _rope(case, attention_factor=1.0))
         yield Mutation("linear instead of yarn",
-                       {"rope_parameters": {"rope_type": "linear",
-                                            "rope_theta": case.rope_theta,
-                                            "factor": case.rope_scaling["factor"]}})
+                       _other_rope(case, rope_type="linear",
+                                   factor=case.rope_scaling["factor"]))
         yield Mutation("original context = context length",
                        _rope(case, original_max_position_embeddings=CONTEXT_LENGTH))
         if "attention_factor" in case.rope_scaling:
             yield Mutation("attn_factor key ignored", _rope(case, attention_factor=None))
     if kind == "llama3":
         yield Mutation("linear instead of llama3",
-                       {"rope_parameters": {"rope_type": "linear",
-                                            "rope_theta": case.rope_theta,
-                                            "factor": case.rope_scaling["factor"]}})
+                       _other_rope(case, rope_type="linear",
+                                   factor=case.rope_scaling["factor"]))
     if case.sliding_window is not None and not case.family.startswith(("gemma", "gpt")):
         yield Mutation("no sliding window", {"sliding_window": None})
     if case.sliding_window is not None:

@@ -8,6 +8,7 @@
 namespace hearth::archs {
 
 void ReadLlama(const GgufFile& file, ModelSpec* spec);  // with Mistral and Mixtral
+void ReadMistral3(const GgufFile& file, ModelSpec* spec);
 void ReadBamboo(const GgufFile& file, ModelSpec* spec);
 void ReadProSparse(const GgufFile& file, ModelSpec* spec);
 void ReadQwen2(const GgufFile& file, ModelSpec* spec);

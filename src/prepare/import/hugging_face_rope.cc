@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -135,6 +136,22 @@ void SetLongRope(const PublishedJson& config, const PublishedJson& rope, const s
                        static_cast<float>(rope.Float("attention_factor", usual)));
 }
 
+// YaRN's factor for scores is that of `mscale`, divided by that of `mscale_all_dim`.
+void SetLogMultiplier(const PublishedRope& family, const PublishedJson& rope,
+                      const std::string& prefix, GgufMetadata* metadata) {
+  for (const char* key : {"mscale", "mscale_all_dim"}) {
+    const bool is_known = family.may_have_log_multiplier &&
+                          (key == std::string_view("mscale_all_dim") || rope.Float(key, 1) == 1);
+    if (!rope.Has(key) || is_known) continue;
+    throw UnsupportedRope(rope, key, family.may_have_log_multiplier ? "1" : "nothing",
+                          rope.Find(key)->dump());
+  }
+  // One of them alone changes nothing, and neither do both where the factor itself is given.
+  if (!rope.Has("mscale") || !rope.Has("mscale_all_dim") || rope.Has("attention_factor")) return;
+  metadata->SetFloat32(prefix + "rope.scaling.yarn_log_multiplier",
+                       static_cast<float>(rope.Float("mscale_all_dim", 1)));
+}
+
 void SetYarn(const PublishedJson& config, const PublishedRope& family, const PublishedJson& rope,
              const std::string& prefix, GgufMetadata* metadata) {
   const auto set = [&](const char* key, double value) {
@@ -146,9 +163,7 @@ void SetYarn(const PublishedJson& config, const PublishedRope& family, const Pub
                       static_cast<uint32_t>(context));
   set("yarn_beta_fast", rope.Float("beta_fast", 32));
   set("yarn_beta_slow", rope.Float("beta_slow", 1));
-  for (const char* key : {"mscale", "mscale_all_dim"}) {
-    if (rope.Has(key)) throw UnsupportedRope(rope, key, "nothing", rope.Find(key)->dump());
-  }
+  SetLogMultiplier(family, rope, prefix, metadata);
   if (rope.Bool("truncate", true) != family.has_whole_ramp) {
     const auto name = [](bool value) { return value ? "true" : "false"; };
     throw UnsupportedRope(rope, "truncate", name(family.has_whole_ramp),

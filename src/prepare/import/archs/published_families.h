@@ -70,9 +70,10 @@ struct PublishedRope {
   double theta = 10000;
   bool may_be_partial = false;  // a part of a head is rotated
   double partial = 1;
-  bool may_be_long = false;    // LongRoPE
-  double local_theta = 0;      // of layers with a window, where they have a base of their own
-  bool has_whole_ramp = true;  // YaRN's `truncate`
+  bool may_be_long = false;  // LongRoPE
+  double local_theta = 0;    // of layers with a window, where they have a base of their own
+  bool may_have_log_multiplier = false;  // YaRN's `mscale_all_dim`
+  bool has_whole_ramp = true;            // YaRN's `truncate`
 };
 
 inline constexpr const char* kUsualDerived[] = {".rotary_emb.inv_freq"};
@@ -100,6 +101,8 @@ struct PublishedFamily {
   int64_t context_length = 0;  // 0: config.json must say
   // Whether a layer has a window, in families that mix layers; null where all are alike.
   bool (*has_window)(int64_t layer) = nullptr;
+  // Sizes of models whose config.json leaves them out, as JSON.
+  const char* defaults = "{}";
   // Tensors that follow from others, by what their names end with.
   std::span<const char* const> derived = kUsualDerived;
   // Reads what this family alone says, and refuses what GGUF cannot say of it.

@@ -47,6 +47,22 @@ constexpr PublishedFamily Mixtral() {
   return family;
 }
 
+// What queries grow by, and what YaRN's factor for scores is divided by. The factor has a key of
+// its own only for the divisor.
+void ReadMinistral3(PublishedConfigReader& reader) {
+  const PublishedJson rope = reader.json().Object(
+      reader.json().Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  reader.SetFloat("attention.temperature_scale", rope.Float("llama_4_scaling_beta", 0));
+}
+
+constexpr PublishedFamily Ministral3() {
+  PublishedFamily family = Llama("ministral3", "mistral3");
+  family.rope.theta = 1e6;
+  family.rope.may_have_log_multiplier = true;
+  family.read_config = ReadMinistral3;
+  return family;
+}
+
 constexpr PublishedFamily SmolLm3() {
   PublishedFamily family = Llama("smollm3", "smollm3");
   family.tied_embeddings = true;
@@ -55,8 +71,9 @@ constexpr PublishedFamily SmolLm3() {
   return family;
 }
 
-constexpr PublishedFamily kFamilies[] = {Llama("llama"),       Llama("mistral"), Bamboo(),
-                                         Llama("sparsellama"), Mixtral(),        SmolLm3()};
+constexpr PublishedFamily kFamilies[] = {
+    Llama("llama"), Llama("mistral"), Bamboo(), Llama("sparsellama"),
+    Mixtral(),      Ministral3(),     SmolLm3()};
 
 }  // namespace
 }  // namespace published_llama
