@@ -61,12 +61,15 @@ TEST_F(ConvertCommandTest, WhatCannotBeIsSaid) {
                 "there is no config.json");
   ExpectRefused(RunHearth({"convert", folder_.Path(""), "-o", folder_.Path("config.json")}), 2,
                 "is read as FOLDER");
+  // Tensors that are not as the config says.
+  Publish(Golden("qwen2"), "qwen2", {{"intermediate_size", 41}});
+  ExpectRefused(RunHearth(Command()), 1, "shape of blk.0.ffn_gate.weight");
   std::filesystem::remove(folder_.Path("model.safetensors"));
   ExpectRefused(RunHearth(Command()), 1, "there is neither model.safetensors nor");
   EXPECT_THAT(out_.Files(), testing::ElementsAre());
 }
 
-// As a full disk does, and nothing stays.
+// A limit on the size of files stands for a full disk.
 TEST_F(ConvertCommandTest, AFileThatCannotBeWrittenLeavesNothing) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);

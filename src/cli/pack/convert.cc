@@ -19,7 +19,7 @@
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
-#include "model/registry.h"
+#include "engine/load/model.h"
 #include "prepare/import/hugging_face.h"
 
 namespace hearth::cli {
@@ -58,7 +58,7 @@ int Convert(const ConvertCommandOptions& options) {
   CheckConvert(options);
   const Stopwatch watch;
   const GgufFile source = OpenModelFolder(options.folder);
-  const ModelSpec spec = ReadModelSpec(source);  // refuses what would not run
+  const ModelSpec spec = PlanLoad(source).spec;  // refuses what would not run
   ConvertResult result;
   CatchInterrupts(true);
   {
@@ -68,6 +68,9 @@ int Convert(const ConvertCommandOptions& options) {
                             StopWhereInterrupted(options.output);
                             progress.Update(done, total);
                           });
+  }
+  if (HasImagePart(options.folder)) {
+    PrintNotice("the part that reads images was left out: Hearth reads text only\n");
   }
   if (options.json) {
     WriteOutput(DumpJson({{"file", options.output},

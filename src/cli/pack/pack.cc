@@ -241,6 +241,9 @@ int Pack(const PackCommandOptions& options) {
   }
   if (report.lessons) KeepAccesses(options, *report.lessons);
   PrintAboutOrder(options, pack.profile);
+  if (IsModelFolder(options.source) && HasImagePart(options.source)) {
+    PrintNotice("the part that reads images was left out: Hearth reads text only\n");
+  }
   WriteOutput(options.json ? DumpJson(PackJson(report)) : PackText(report));
   return kExitDone;
 }

@@ -27,9 +27,9 @@ struct ConvertResult {
 // done and total bytes of the file.
 using ConvertProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 
-// Writes `source` to `path`, a few megabytes at a time. The name appears when the file is complete;
-// whoever throws from `progress` leaves nothing behind. The vocabulary gets as many tokens as the
-// embedding has rows. Throws Error(kUnsupported) for quantized tensors and for numbers beyond the
+// Writes `source` to `path`, a few megabytes at a time. The name appears when the file is complete.
+// Where `progress` throws, nothing is left behind. The vocabulary gets a token for every row of the
+// embedding. Throws Error(kUnsupported) for quantized tensors and for numbers beyond the
 // range of the type, Error(kIo) where the file cannot be written.
 ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
                            const std::string& path, const ConvertProgressFn& progress);

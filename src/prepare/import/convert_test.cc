@@ -77,7 +77,7 @@ TEST_F(ConvertTest, NumbersBeyondTheTypeAreRefusedAndNothingIsLeft) {
   EXPECT_NO_THROW(Convert(source, DType::kBF16));
 }
 
-TEST_F(ConvertTest, WhoStopsLeavesNothingBehind) {
+TEST_F(ConvertTest, AStoppedConversionLeavesNothingBehind) {
   const GgufFile source = Open(UsualConfig("qwen2"));
   int calls = 0;
   const auto stop = [&](uint64_t done, uint64_t total) {

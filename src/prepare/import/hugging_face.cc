@@ -22,7 +22,8 @@ class FolderReader {
   }
 
   GgufFile Open() {
-    const PublishedJson json = PublishedJson::Read(Path("config.json"), kMaxConfigBytes);
+    const PublishedJson json =
+        TextPartOf(PublishedJson::Read(Path("config.json"), kMaxConfigBytes));
     PublishedConfig config = PublishedConfigReader(json, NameOfFolder()).Read();
     SetPublishedTokenizer(folder_, json, &config.metadata);
     ReadChatTemplate(&config.metadata);
@@ -67,6 +68,11 @@ class FolderReader {
 bool IsModelFolder(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path + "/config.json", ignored);
+}
+
+bool HasImagePart(const std::string& folder) {
+  return TextPartOf(PublishedJson::Read(folder + "/config.json", kMaxConfigBytes))
+      .Has("vision_config");
 }
 
 GgufFile OpenModelFolder(const std::string& folder) { return FolderReader(folder).Open(); }

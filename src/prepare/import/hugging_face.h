@@ -17,6 +17,10 @@ namespace hearth {
 // True for a folder with a config.json.
 bool IsModelFolder(const std::string& path);
 
+// Whether the folder's model reads images too. OpenModelFolder takes the part that reads text.
+// Throws as it does.
+bool HasImagePart(const std::string& folder);
+
 // Every file of the folder is treated as hostile. Throws Error: kNotFound for a file or tensor that
 // is missing, kCorrupt, kUnsupported, kIo.
 GgufFile OpenModelFolder(const std::string& folder);

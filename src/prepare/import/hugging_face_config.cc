@@ -21,6 +21,9 @@ constexpr struct {
                     {"gelu_new", "gelu"},   {"gelu", "gelu_erf"}, {"relu", "relu"},
                     {"fatrelu", "fatrelu"}, {"drelu", "drelu"}};
 
+// Models that read images, of which the part that reads text can be taken.
+constexpr const char* kWithImages[] = {"gemma3", "mistral3"};
+
 // Keys that change what some families compute, with the value, as JSON, that changes nothing.
 constexpr struct {
   const char* key;
@@ -53,14 +56,37 @@ const PublishedFamily& FindFamily(const PublishedJson& config) {
   throw Unsupported(config, "model_type", "one of " + KnownPublishedFamilies(), "'" + type + "'");
 }
 
+// null and nothing are the same.
+PublishedJson WithDefaults(const PublishedJson& config, const PublishedFamily& family) {
+  Json merged = Json::parse(family.defaults);
+  for (const auto& [key, value] : config.json().items()) {
+    if (!value.is_null()) merged[key] = value;
+  }
+  return {config.path(), std::move(merged)};
+}
+
 }  // namespace
+
+PublishedJson TextPartOf(const PublishedJson& config) {
+  const std::string type = config.Text("model_type", "");
+  const bool has_parts =
+      std::find(std::begin(kWithImages), std::end(kWithImages), type) != std::end(kWithImages);
+  if (!has_parts || !config.Has("text_config")) return config;
+  Json merged = config.json();
+  merged.erase("text_config");
+  merged.erase("model_type");
+  merged.update(config.Object("text_config").json());
+  merged["vision_config"] = Json::object();
+  return {config.path(), std::move(merged)};
+}
 
 PublishedConfigReader::PublishedConfigReader(const PublishedJson& config,
                                              const std::string& model_name)
-    : config_(config),
-      family_(FindFamily(config)),
+    : family_(FindFamily(config)),
+      config_(WithDefaults(config, family_)),
       prefix_(std::string(family_.architecture) + ".") {
   out_.family = &family_;
+  out_.has_images = config.Has("vision_config");
   out_.metadata.SetString("general.architecture", family_.architecture);
   out_.metadata.SetString("general.name", model_name);
 }

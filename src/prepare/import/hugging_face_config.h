@@ -24,8 +24,13 @@ struct PublishedConfig {
   int64_t num_experts = 0;       // 0: one FFN per layer
   int64_t num_dense_layers = 0;  // the first of a mixture that have one FFN
   bool tied_embeddings = false;
+  bool has_images = false;  // the folder's model reads images too, with tensors of their own
   PublishedRopeFactors rope;
 };
+
+// The text model's part of a config, which is a part of its own in models that read images too:
+// all that the config says, but for what the part says otherwise.
+PublishedJson TextPartOf(const PublishedJson& config);
 
 // Reads a config once. What families may call sets a key of their architecture, or holds a value
 // against the only one that GGUF's readers can do: Error(kUnsupported) names the key otherwise.
@@ -64,8 +69,8 @@ class PublishedConfigReader {
   void RefuseVariants() const;
   int64_t ReadNumberOfExperts() const;
 
-  const PublishedJson& config_;
   const PublishedFamily& family_;
+  const PublishedJson config_;
   std::string prefix_;
   std::set<std::string> obeyed_;
   PublishedConfig out_;

@@ -21,6 +21,15 @@ SplicedRange WholeOf(const PublishedTensor& found) {
 
 uint64_t NumberBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
 
+// What names begin with in the parts of a model that see images.
+constexpr const char* kImagePrefixes[] = {"vision_tower.", "multi_modal_projector.",
+                                          "model.vision_tower.", "model.multi_modal_projector."};
+
+bool IsOfImages(const std::string& name) {
+  return std::any_of(std::begin(kImagePrefixes), std::end(kImagePrefixes),
+                     [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
 bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
@@ -245,7 +254,7 @@ std::vector<SplicedRange> PublishedTensors::QkvByKind(const std::string& publish
   const auto heads = static_cast<uint64_t>(config_.num_heads);
   const auto head_dim = static_cast<uint64_t>(config_.head_dim);
   const uint64_t rows = found.tensor.shape.front();
-  if (heads % groups != 0 || rows != (heads + 2 * groups) * head_dim) {
+  if (groups == 0 || heads % groups != 0 || rows != (heads + 2 * groups) * head_dim) {
     RefuseRows(published, fmt::format("{} heads and {} key heads of {}", heads, groups, head_dim),
                rows);
   }
@@ -271,7 +280,7 @@ void PublishedTensors::RefuseLeftOvers() const {
         std::any_of(family.derived.begin(), family.derived.end(),
                     [&](const char* ending) { return tensor.ends_with(ending); });
     const bool is_tied = config_.tied_embeddings && name == "lm_head.weight";
-    if (is_derived || is_tied) continue;
+    if (is_derived || is_tied || (config_.has_images && IsOfImages(name))) continue;
     throw Error(ErrorCode::kUnsupported, folder_,
                 fmt::format("tensor '{}' is not part of a '{}' model as Hearth knows it",
                             Printable(found.tensor.name), family.model_type));

@@ -101,6 +101,61 @@ TEST_F(PublishedFamilyTest, Gemma3HasABaseForLayersWithAWindow) {
   EXPECT_THAT(Message(config), HasSubstr("sliding_window_pattern: expected 6, found 5"));
 }
 
+// A model that reads images has its text part in other words.
+TEST_F(PublishedFamilyTest, ThePartThatReadsTextIsTakenAlone) {
+  AddUsual();
+  AddUsualFfn();
+  for (const char* norm : {"pre_feedforward_layernorm", "post_feedforward_layernorm"}) {
+    AddToLayer(std::string(norm) + ".weight", {kHidden});
+  }
+  AddToLayer("self_attn.q_norm.weight", {2});
+  AddToLayer("self_attn.k_norm.weight", {2});
+  tensors_.erase("lm_head.weight");
+  auto text = std::move(tensors_);
+  tensors_.clear();
+  for (auto& [name, tensor] : text) tensors_["language_model." + name] = std::move(tensor);
+  Add("vision_tower.patch.weight", {2, 2, 2, 2});
+  Json part = UsualConfig("gemma3_text");
+  part["query_pre_attn_scalar"] = 2;
+  const Json config = {
+      {"model_type", "gemma3"}, {"text_config", part}, {"vision_config", {{"hidden_size", 99}}}};
+  const GgufFile file = Open(config);
+  EXPECT_TRUE(HasImagePart(folder_.Path("")));
+  EXPECT_EQ(file.metadata().GetString("general.architecture"), "gemma3");
+  EXPECT_EQ(ReadModelSpec(file).hidden_size, 4);
+  Add("audio_tower.weight", {2});
+  EXPECT_THAT(Message(config), HasSubstr("'audio_tower.weight' is not part"));
+  tensors_.erase("audio_tower.weight");
+  // The sizes that such files leave out.
+  part.erase("num_attention_heads");
+  part.erase("head_dim");
+  EXPECT_THAT(Message({{"model_type", "gemma3"}, {"text_config", part}}),
+              HasSubstr("query_pre_attn_scalar: expected 256, found 2"));
+}
+
+TEST_F(PublishedFamilyTest, Ministral3sQueriesGrowWithThePosition) {
+  AddUsual();
+  AddUsualFfn();
+  Json config = UsualConfig("ministral3");
+  config["rope_parameters"] = {{"rope_type", "yarn"},
+                               {"factor", 8},
+                               {"mscale", 1},
+                               {"mscale_all_dim", 1},
+                               {"llama_4_scaling_beta", 0.5},
+                               {"original_max_position_embeddings", 16}};
+  const AttentionSpec attention = ReadModelSpec(Open(config)).layers[0].attention;
+  EXPECT_EQ(attention.temperature_scale, 0.5);
+  EXPECT_EQ(attention.temperature_period, 16);
+  EXPECT_NEAR(attention.rope->attention_factor, 1, 1e-6);
+  config["rope_parameters"]["mscale_all_dim"] = nullptr;
+  EXPECT_NEAR(ReadModelSpec(Open(config)).layers[0].attention.rope->attention_factor, 1.20794,
+              1e-5);
+  config["rope_parameters"]["mscale"] = 2;
+  EXPECT_THAT(Message(config), HasSubstr("mscale: expected 1, found 2"));
+  config["model_type"] = "llama";
+  EXPECT_THAT(Message(config), HasSubstr("mscale: expected nothing, found 2"));
+}
+
 TEST_F(PublishedFamilyTest, MatricesOfGpt2AreTransposed) {
   Add("wte.weight", {kTokens, kHidden});
   Add("wpe.weight", {32, kHidden});
@@ -169,8 +224,11 @@ TEST_F(PublishedFamilyTest, FalconsHeadsAreSortedByKind) {
   config["alibi"] = true;
   EXPECT_THAT(Message(config), HasSubstr("alibi: expected false, found true"));
   config["alibi"] = false;
-  config["num_kv_heads"] = 4;
-  EXPECT_THAT(Message(config), HasSubstr("4 heads and 4 key heads of 1"));
+  for (const int heads : {0, 3, 4}) {
+    config["num_kv_heads"] = heads;
+    EXPECT_THAT(Message(config),
+                HasSubstr("4 heads and " + std::to_string(heads) + " key heads of 1"));
+  }
 }
 
 TEST_F(PublishedFamilyTest, GranitesExpertsAreCutInHalves) {

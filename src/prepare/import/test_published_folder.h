@@ -50,7 +50,7 @@ class PublishedFolderTest : public ::testing::Test {
     tensors_[name] = {std::move(shape), std::move(values)};
   }
 
-  // Of layer 0, by its name there.
+  // Adds a tensor of layer 0, by its name there.
   void AddToLayer(const std::string& name, std::vector<uint64_t> shape, float first = 0) {
     Add("model.layers.0." + name, std::move(shape), first);
   }

@@ -78,6 +78,8 @@ constexpr PublishedFamily Gemma2() {
 constexpr PublishedFamily Gemma3() {
   PublishedFamily family = Gemma("gemma3_text", "gemma3", kLayerWithNormedHeads);
   family.has_window = [](int64_t layer) { return layer % kPeriodOfGemma3 != kPeriodOfGemma3 - 1; };
+  family.defaults = R"({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+                        "max_position_embeddings": 131072, "vocab_size": 262208})";
   family.rope.theta = 1e6;
   family.rope.local_theta = 10000;
   family.read_config = ReadGemma3;

@@ -35,7 +35,7 @@ constexpr PublishedModule kRouterAndSharedExpert[] = {
     Norm("mlp.shared_experts.down_proj", "ffn_down_shexp")};
 constexpr PublishedExperts kExperts = {
     "mlp.experts", {"gate_proj", "up_proj", "down_proj"}, true, "n_routed_experts"};
-// Of layers that guess tokens ahead.
+// What layers that guess tokens ahead have besides.
 constexpr PublishedModule kGuessing[] = {
     Norm("eh_proj", "nextn.eh_proj"),
     Norm("enorm", "nextn.enorm"),
@@ -62,7 +62,7 @@ void TakeChoiceBias(PublishedTensors& tensors, const std::string& from, const st
   tensors.Take(from + "mlp.gate.e_score_correction_bias", to + "exp_probs_b.bias");
 }
 
-// Layers after the last that guess tokens ahead, where the folder has any.
+// Takes the layers after the last, which guess tokens ahead, where the folder has any.
 void TakeGuessingLayers(PublishedTensors& tensors, PublishedConfig* config) {
   uint32_t count = 0;
   const auto prefix = [&] { return fmt::format("model.layers.{}.", config->num_layers + count); };
