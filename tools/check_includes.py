@@ -131,7 +131,7 @@ def keeps_to_room(path: Path, header: str) -> bool:
     rooms = ROOMS.get(folder)
     if not rooms:
         return True
-    used, own = ("/".join(parts[:-1]) for parts in (header.split("/")[1:], rest))
+    used, own = (parts[0] if len(parts) > 1 else "" for parts in (header.split("/")[1:], rest))
     return used in rooms and own in rooms and rooms.index(used) <= rooms.index(own)
 
 

@@ -23,7 +23,7 @@ LIMITS = {"file": 500, "function": 60, "test": 100, "parameters": 6, "members": 
           "folder": 45}
 REPORTED = {"file": 400, "function": 50}
 # Tables are data, not logic: long by nature.
-TABLES = {"src/text/tokenizer/pretokenizers.cc"}
+TABLES = {"src/text/tokenizer/pretokenizers.cc", "src/text/tools/tool_syntax.cc:Rows"}
 # Goldens are data; the C ABI and the functions of kernel tables have the parameters that they need.
 DATA_FOLDERS = ("tests/goldens", "bench/results")
 ABI = ("include/", "src/api/c_api.cc", "src/kernels/")
@@ -81,7 +81,8 @@ def measure() -> list[tuple[str, str, int]]:
             methods[scope].add(name + signature)
         if tag["kind"] == "function" and "end" in tag:
             lines = tag["end"] - tag["line"] + 1
-            sizes.append(("test" if is_test(path) else "function", f"{path}:{name}", lines))
+            if f"{path}:{name}" not in TABLES:
+                sizes.append(("test" if is_test(path) else "function", f"{path}:{name}", lines))
         if tag["kind"] != "member" and not path.startswith(ABI) and not is_test(path):
             sizes.append(("parameters", f"{path}:{name}", parameters(signature)))
     sizes += [("members", name, len(names)) for name, names in members.items()]

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "prepare/import/test_published_folder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
 namespace {
