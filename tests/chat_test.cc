@@ -216,7 +216,7 @@ TEST_F(ChatTest, ThoughtsAreNoAnswer) {
   std::filesystem::remove(model);
   EXPECT_EQ(answer["text"], "");
   const std::string reasoning = answer["reasoning"];
-  EXPECT_GT(reasoning.size(), 10u);
+  EXPECT_FALSE(reasoning.empty());
   EXPECT_THAT(shown.err, HasSubstr(reasoning));
   EXPECT_THAT(shown.out, Not(HasSubstr(reasoning))) << "a pipe gets what is said";
 }
