@@ -404,6 +404,13 @@ TEST(CliTest, TokenizeTakesTheBytesOfAFile) {
   EXPECT_THAT(special.out, StartsWith("1 "));
 }
 
+// The solvers of plans take 42 MB: a program that linked them would not fit.
+TEST(CliTest, TheEmbeddedModelRunsInLittleMemory) {
+  const ProgramResult run = RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "--raw",
+                                       "-p", "Once upon a time", "-n", "4", "--memory", "56M"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+}
+
 TEST(CliTest, SynthMakesAModelThatRuns) {
   const std::string shape = MakeFile("shape.json", R"({"arch": "llama", "hidden_size": 64,
       "intermediate_size": 128, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,
