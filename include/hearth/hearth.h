@@ -284,7 +284,7 @@ hearth_status hearth_ask(hearth_session* session, const hearth_question* questio
                          const hearth_request* request, hearth_answer** answer,
                          hearth_error* error);
 void hearth_answer_free(hearth_answer* answer); /* NULL is allowed */
-/* NULL or 0 for an answer that is NULL, and for an index behind the last. */
+/* NULL or 0 for an answer that is NULL, and for an index after the last. */
 const char* hearth_answer_text(const hearth_answer* answer);
 const char* hearth_answer_reasoning(const hearth_answer* answer);
 size_t hearth_answer_call_count(const hearth_answer* answer);

@@ -43,7 +43,7 @@ class ReadQueue {
   virtual ~ReadQueue() = default;
 
   // How many reads the system is given at once; those beyond it wait inside, in order, guesses
-  // behind all others.
+  // after all others.
   virtual int depth() const noexcept = 0;
   // How many reads may be in flight, those that wait included.
   virtual size_t capacity() const noexcept = 0;

@@ -54,7 +54,7 @@ class HarmonyReader {
     kStrict,   // what is no message is refused
     kLenient,  // what is no message is the content of one without a channel
   };
-  // role: of the first message, where the text begins behind "<|start|>ROLE"; empty: it begins with
+  // role: of the first message, where the text begins after "<|start|>ROLE"; empty: it begins with
   // a whole header. The sink must outlive it.
   HarmonyReader(std::string role, Rules rules, HarmonySink& sink);
 

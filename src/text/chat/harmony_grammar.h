@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-// Answers behind "<|start|>assistant": any number of thoughts (channel analysis), then one message
+// Answers after "<|start|>assistant": any number of thoughts (channel analysis), then one message
 // on the channel final or one call. What is demanded of an answer is demanded of that last message.
 // A comment before it (channel commentary) may come only where the answer may be any text. Null
 // where nothing is demanded. Throws as ToolCallGrammar does.

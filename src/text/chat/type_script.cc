@@ -16,7 +16,7 @@ std::string JsonOf(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The lines of a text, each behind "// ".
+// The lines of a text, each after "// ".
 std::string Comment(std::string_view text) {
   std::string lines;
   while (!text.empty()) {
