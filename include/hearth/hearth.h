@@ -269,7 +269,7 @@ typedef struct hearth_question {
   /* Only documents of this JSON Schema are said ("": any JSON object); NULL: anything. */
   const char* json_schema;
   int wants_scores;   /* of every token */
-  int32_t top_scores; /* and of so many of the likeliest, at most 1000 */
+  int32_t top_scores; /* likeliest tokens whose scores are told beside it, at most 1000 */
   /* Gets the answer as it comes; 0 stops. Called as a hearth_text_fn is; NULL: nobody waits. */
   int (*on_part)(const hearth_part* part, void* user);
   void* user;

@@ -9,21 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "api/test_c_api.h"
 #include "base/test_data.h"
 #include "hearth/hearth.h"
 
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kPath = hearth::SourcePath("models/hearth-stories-5m.gguf");
-
-hearth_options Options() {
-  hearth_options options;
-  hearth_options_init(&options);
-  options.threads = 1;
-  return options;
-}
 
 template <typename T>
 T Sized() {
@@ -32,11 +24,10 @@ T Sized() {
   return value;
 }
 
-class CApiChatTest : public ::testing::Test {
+class CApiChatTest : public CApiTest {
  protected:
   void SetUp() override {
-    const hearth_options options = Options();
-    ASSERT_EQ(hearth_load(kPath.c_str(), &options, &model_, &error_), HEARTH_OK) << error_.message;
+    CApiTest::SetUp();
     session_ = hearth_session_new(model_);
     hearth_request_init(&request_);
     request_.max_tokens = 100;
@@ -46,17 +37,7 @@ class CApiChatTest : public ::testing::Test {
     hearth_answer_free(answer_);
     hearth_prompt_free(prompt_);
     hearth_session_free(session_);
-    hearth_free(model_);
-  }
-
-  std::vector<int32_t> Tokens(const std::string& text) {
-    std::vector<int32_t> tokens(100);
-    size_t count = 0;
-    EXPECT_EQ(hearth_tokenize(model_, text.data(), text.size(), 1, tokens.data(), tokens.size(),
-                              &count, &error_),
-              HEARTH_OK);
-    tokens.resize(count);
-    return tokens;
+    CApiTest::TearDown();
   }
 
   hearth_status Ask(const hearth_question& question) {
@@ -83,12 +64,10 @@ class CApiChatTest : public ::testing::Test {
     return hearth_prompt_new(model_, &chat, &prompt_, &error_);
   }
 
-  hearth_model* model_ = nullptr;
   hearth_session* session_ = nullptr;
   hearth_prompt* prompt_ = nullptr;
   hearth_answer* answer_ = nullptr;
   hearth_request request_ = {};
-  hearth_error error_ = {};
 };
 
 TEST_F(CApiChatTest, CallsOfToolsAreReadAndKeepToTheirSchema) {
@@ -237,7 +216,7 @@ TEST_F(CApiChatTest, StructsMayBeLargerThanTheLibrarys) {
 }
 
 TEST(CApiLoadTest, KvCacheKernelsAndProgress) {
-  hearth_options options = Options();
+  hearth_options options = OneThread();
   options.context = 128;
   hearth_model* model = nullptr;
   hearth_error error;
@@ -246,7 +225,7 @@ TEST(CApiLoadTest, KvCacheKernelsAndProgress) {
     more.kv = kv;
     more.isa = "scalar";
     uint64_t bytes = 0;
-    EXPECT_EQ(hearth_load_with(kPath.c_str(), &options, &more, &model, &error), HEARTH_OK)
+    EXPECT_EQ(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error), HEARTH_OK)
         << error.message;
     hearth_each_ledger_entry(
         model,
@@ -260,11 +239,11 @@ TEST(CApiLoadTest, KvCacheKernelsAndProgress) {
   EXPECT_GT(kv_bytes("f32"), 1.99 * kv_bytes("f16"));
   auto more = Sized<hearth_load_more>();
   more.kv = "f8";
-  EXPECT_EQ(hearth_load_with(kPath.c_str(), &options, &more, &model, &error),
+  EXPECT_EQ(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error),
             HEARTH_INVALID_ARGUMENT);
   more = Sized<hearth_load_more>();
   more.isa = "abacus";
-  EXPECT_NE(hearth_load_with(kPath.c_str(), &options, &more, &model, &error), HEARTH_OK);
+  EXPECT_NE(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error), HEARTH_OK);
   EXPECT_THAT(error.message, HasSubstr("abacus"));
   more = Sized<hearth_load_more>();
   uint64_t last[2] = {};
@@ -274,12 +253,13 @@ TEST(CApiLoadTest, KvCacheKernelsAndProgress) {
     return 1;
   };
   more.user = last;
-  ASSERT_EQ(hearth_load_with(kPath.c_str(), &options, &more, &model, &error), HEARTH_OK);
+  ASSERT_EQ(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error), HEARTH_OK);
   hearth_free(model);
   EXPECT_GT(last[1], uint64_t{1} << 20);
   EXPECT_EQ(last[0], last[1]);
   more.on_progress = [](uint64_t, uint64_t, void*) { return 0; };
-  EXPECT_EQ(hearth_load_with(kPath.c_str(), &options, &more, &model, &error), HEARTH_CANCELLED);
+  EXPECT_EQ(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error),
+            HEARTH_CANCELLED);
   EXPECT_EQ(model, nullptr);
 }
 
@@ -288,7 +268,7 @@ TEST(CApiLoadTest, ATextGoesOnAfterARestart) {
       testing::TempDir() + "c_api_sessions." + std::to_string(getpid()) + "/";
   std::filesystem::create_directory(folder);
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
-  hearth_options options = Options();
+  hearth_options options = OneThread();
   auto more = Sized<hearth_load_more>();
   more.session_folder = folder.c_str();
   hearth_error error;
@@ -301,7 +281,7 @@ TEST(CApiLoadTest, ATextGoesOnAfterARestart) {
   hearth_result result;
   for (const bool is_second : {false, true}) {
     hearth_model* model = nullptr;
-    ASSERT_EQ(hearth_load_with(kPath.c_str(), &options, &more, &model, &error), HEARTH_OK)
+    ASSERT_EQ(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error), HEARTH_OK)
         << error.message;
     hearth_session* session = hearth_session_new(model);
     if (!is_second) {

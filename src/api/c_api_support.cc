@@ -71,12 +71,12 @@ LoadOptions ToOptions(const hearth_options& from) {
   return {.memory_bytes = from.memory_bytes,
           .threads = from.threads,
           .context = from.context,
-          .mode = from.mode != nullptr ? from.mode : "auto",
+          .mode = TextOr(from.mode, "auto"),
           .parallel = from.parallel,
           .queue = from.queue,
-          .plan = from.plan != nullptr ? from.plan : "",
-          .activation = from.activation != nullptr ? from.activation : "",
-          .chat_format = from.chat_format != nullptr ? from.chat_format : ""};
+          .plan = TextOr(from.plan, ""),
+          .activation = TextOr(from.activation, ""),
+          .chat_format = TextOr(from.chat_format, "")};
 }
 
 GenerateRequest ToRequest(const hearth_request* given) {

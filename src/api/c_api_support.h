@@ -103,7 +103,7 @@ inline const char* TextOr(const char* text, const char* otherwise) {
 }
 
 LoadOptions ToOptions(const hearth_options& from);
-// Of NULL: hearth_request_init's.
+// NULL stands for what hearth_request_init sets.
 GenerateRequest ToRequest(const hearth_request* from);
 hearth_result ToResult(const Outcome& outcome);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/test_c_api.h"
 #include "base/test_data.h"
 #include "hearth/hearth.h"
 
@@ -14,30 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class CApiTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    hearth_options options;
-    hearth_options_init(&options);
-    options.threads = 1;
-    const std::string path = hearth::SourcePath("models/hearth-stories-5m.gguf");
-    ASSERT_EQ(hearth_load(path.c_str(), &options, &model_, &error_), HEARTH_OK) << error_.message;
-  }
-  void TearDown() override { hearth_free(model_); }
-
-  std::vector<int32_t> Tokens(const std::string& text) {
-    std::vector<int32_t> tokens(100);
-    size_t count = 0;
-    EXPECT_EQ(hearth_tokenize(model_, text.data(), text.size(), 1, tokens.data(), tokens.size(),
-                              &count, &error_),
-              HEARTH_OK);
-    tokens.resize(count);
-    return tokens;
-  }
-
-  hearth_model* model_ = nullptr;
-  hearth_error error_ = {};
-};
+;
 
 TEST_F(CApiTest, GeneratesTextAndSaysHow) {
   hearth_session* session = hearth_session_new(model_);

@@ -99,8 +99,8 @@ std::string BundleRateName(int64_t layer);
 RowsView RowsOfPart(const BundleLayout& layout, BundleRole role, int64_t hidden, int64_t count,
                     const std::byte* bundle, size_t stride);
 
-// The bytes of a bundle that its two checks are of: all from the first of gate and bias to their
-// last, and likewise of up and down.
+// The bytes of a bundle that its two checks cover. One covers gate and bias, from the first byte of
+// both to the last; the other covers up and down in the same way.
 struct CheckedPart {
   uint64_t offset;  // in the bundle
   uint64_t bytes;

@@ -13,6 +13,23 @@
 
 namespace hearth {
 
+uint32_t FileTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return 1;
+    case DType::kQ4_0:
+      return 2;
+    case DType::kQ4_1:
+      return 3;
+    case DType::kQ8_0:
+      return 7;
+    case DType::kBF16:
+      return 32;
+    default:
+      return 0;  // F32
+  }
+}
+
 GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
                        std::vector<GgufTensorDecl> tensors)
     : path_(path) {

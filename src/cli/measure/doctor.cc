@@ -83,11 +83,8 @@ void AddDoctorCommand(CLI::App& app, Action& action) {
                        "and gone afterwards (default: the current folder)")
           ->option_text("DIR")
           ->check(NotEmpty());
-  command
-      ->add_option("--file", options->profiler.file,
-                   "large file, a model say, to read instead; nothing is written")
-      ->option_text("FILE")
-      ->check(NotEmpty())
+  AddFileOption(*command, "--file", options->profiler.file,
+                "large file, a model say, to read instead; nothing is written")
       ->excludes(directory);
   command->add_flag(
       "--quick", options->quick,
@@ -95,9 +92,7 @@ void AddDoctorCommand(CLI::App& app, Action& action) {
   command->add_option("-o,--output", options->output, "file to write the profile to (JSON)")
       ->option_text("HW")
       ->check(NotEmpty());
-  command->add_option("--plot", options->plot, "picture of the reads to write (SVG)")
-      ->option_text("FILE")
-      ->check(NotEmpty());
+  AddFileOption(*command, "--plot", options->plot, "picture of the reads to write (SVG)");
   command->add_flag("--json", options->json, "print the profile as one JSON document");
   command->footer(
       "Run nothing else meanwhile. The profile is also saved as hearth/hardware.json in\n"

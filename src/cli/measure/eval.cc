@@ -118,17 +118,14 @@ void AddEvalCommand(CLI::App& app, Action& action) {
       app.add_subcommand("eval", "Measure the perplexity of a text, or answers to questions");
   AddModelOptions(*command, options->model);
   AddModeOption(*command, options->model);
-  CLI::Option* text = command->add_option("--text", options->text_file, "file that holds the text")
-                          ->option_text("FILE")
-                          ->check(NotEmpty());
-  CLI::Option* task =
-      command
-          ->add_option("--task", options->task_file,
-                       "file of questions with known answers, one JSON object a line")
-          ->option_text("FILE")
-          ->excludes(text)
-          ->check(NotEmpty());
-  command->add_option("--questions", options->questions, "of the task, the first so many")
+  CLI::Option* text =
+      AddFileOption(*command, "--text", options->text_file, "file that holds the text");
+  CLI::Option* task = AddFileOption(*command, "--task", options->task_file,
+                                    "file of questions with known answers, one JSON object a line")
+                          ->excludes(text);
+  command
+      ->add_option("--questions", options->questions,
+                   "answer only the first N questions of the task")
       ->option_text("N")
       ->needs(task)
       ->check(CLI::PositiveNumber);

@@ -311,9 +311,7 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
   AddInputs(*command, *options);
   AddRun(*command, *options);
   AddStatistics(*command, *options);
-  command->add_option("--plot", options->plot, "picture to write: speed by memory (SVG)")
-      ->option_text("FILE")
-      ->check(NotEmpty());
+  AddFileOption(*command, "--plot", options->plot, "picture to write: speed by memory (SVG)");
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, command, &action] {
     CheckSimulateUsage(*options, *command);

@@ -115,10 +115,7 @@ void AddSynthCommand(CLI::App& app, Action& action) {
       ->option_text("NAME|FILE")
       ->check(NotEmpty())
       ->required();
-  command->add_option("-o,--output", options->output, "file to write (GGUF)")
-      ->option_text("FILE")
-      ->check(NotEmpty())
-      ->required();
+  AddFileOption(*command, "-o,--output", options->output, "file to write (GGUF)")->required();
   command
       ->add_option_function<std::string>(
           "--quant", [options](const std::string& name) { options->quant = ParseQuant(name); },

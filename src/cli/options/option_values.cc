@@ -42,6 +42,11 @@ CLI::Validator NotEmpty() {
       "", "not empty");
 }
 
+CLI::Option* AddFileOption(CLI::App& command, const std::string& name, std::string& path,
+                           const std::string& what) {
+  return command.add_option(name, path, what)->option_text("FILE")->check(NotEmpty());
+}
+
 CLI::Validator WholeIn(int64_t least, int64_t most) {
   return InRange(least, most, "whole number",
                  fmt::format("{} to {}", BoundText(least), BoundText(most)));

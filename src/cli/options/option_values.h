@@ -27,6 +27,11 @@ auto AsUsage(Parse&& parse) {
 // Refuses ''.
 CLI::Validator NotEmpty();
 
+// Adds an option that takes the path of a file, which may not be empty. `path` must live as long as
+// the command.
+CLI::Option* AddFileOption(CLI::App& command, const std::string& name, std::string& path,
+                           const std::string& what);
+
 // A whole number from `least` to `most`; any number from `least` to `most`, which NaN is not.
 CLI::Validator WholeIn(int64_t least, int64_t most);
 CLI::Validator NumberIn(double least, double most);

@@ -100,10 +100,7 @@ void AddConvertCommand(CLI::App& app, Action& action) {
       ->add_option("FOLDER", options->folder, "folder with config.json, tokenizer and safetensors")
       ->required()
       ->check(NotEmpty());
-  command->add_option("-o,--output", options->output, "file to write (GGUF)")
-      ->option_text("FILE")
-      ->check(NotEmpty())
-      ->required();
+  AddFileOption(*command, "-o,--output", options->output, "file to write (GGUF)")->required();
   command
       ->add_option_function<std::string>(
           "--type", [options](const std::string& name) { options->type = ParseFloatType(name); },

@@ -261,22 +261,14 @@ void AddPackCommand(CLI::App& app, Action& action) {
                    "folder (config.json and safetensors)")
       ->required()
       ->check(NotEmpty());
-  command->add_option("-o,--output", options->output, "packed file to write (GGUF)")
-      ->option_text("FILE")
-      ->check(NotEmpty())
+  AddFileOption(*command, "-o,--output", options->output, "packed file to write (GGUF)")
       ->required();
-  command
-      ->add_option("--profile", options->profile,
-                   "what 'hearth profile' wrote: neurons that fire most come first")
-      ->option_text("FILE")
-      ->check(NotEmpty());
-  command
-      ->add_option(
-          "--text", options->text_file,
-          "text to learn from: how often neurons fire, predictors of who will, and what 'hearth "
-          "plan' needs to know")
-      ->option_text("FILE")
-      ->check(NotEmpty());
+  AddFileOption(*command, "--profile", options->profile,
+                "what 'hearth profile' wrote: neurons that fire most come first");
+  AddFileOption(
+      *command, "--text", options->text_file,
+      "text to learn from: how often neurons fire, predictors of who will, and what 'hearth "
+      "plan' needs to know");
   command
       ->add_option_function<std::string>(
           "--quant", [options](const std::string& name) { options->quant = ParseBundleType(name); },

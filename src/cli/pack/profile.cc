@@ -223,11 +223,6 @@ int Profile(const ProfileCommand& options) {
   Report(options, job.profile, trace ? &*trace : nullptr);
   return kExitDone;
 }
-
-void AddFileOption(CLI::App& command, const char* name, std::string& path, const char* what) {
-  command.add_option(name, path, what)->option_text("FILE")->check(NotEmpty());
-}
-
 }  // namespace
 
 void AddProfileCommand(CLI::App& app, Action& action) {
@@ -235,9 +230,7 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("profile", "Record which neurons a text makes fire, and how often");
   AddModelOptions(*command, options->model);
-  command->add_option("--text", options->text_file, "file that holds the text")
-      ->option_text("FILE")
-      ->check(NotEmpty());
+  AddFileOption(*command, "--text", options->text_file, "file that holds the text");
   command
       ->add_option("--walk", options->walk,
                    "instead: tokens of the topic walk of a synthesized model")

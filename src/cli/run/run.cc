@@ -147,11 +147,8 @@ void AddRunCommand(CLI::App& app, Action& action) {
                                      "the question, or with --raw the text to continue ('' is the "
                                      "bare start of a text)");
   prompt->option_text("TEXT")->excludes(words);
-  command
-      ->add_option("-f,--file", options->prompt_file,
-                   "file that holds the prompt; -: standard input")
-      ->option_text("FILE")
-      ->check(NotEmpty())
+  AddFileOption(*command, "-f,--file", options->prompt_file,
+                "file that holds the prompt; -: standard input")
       ->excludes(prompt)
       ->excludes(words);
   command->add_flag("--raw", options->raw,

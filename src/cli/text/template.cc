@@ -76,18 +76,12 @@ int RenderTemplate(const TemplateOptions& options) {
 void AddTemplateCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<TemplateOptions>();
   CLI::App* command = app.add_subcommand("template", "Render a chat template");
-  command
-      ->add_option("--template", options->file,
-                   "the template: a Jinja file, or a model (GGUF, or its name) with its own")
-      ->option_text("FILE")
-      ->required()
-      ->check(NotEmpty());
-  command
-      ->add_option("--context", options->context,
-                   "JSON object with the variables: messages, tools, add_generation_prompt, ...")
-      ->option_text("FILE")
-      ->required()
-      ->check(NotEmpty());
+  AddFileOption(*command, "--template", options->file,
+                "the template: a Jinja file, or a model (GGUF, or its name) with its own")
+      ->required();
+  AddFileOption(*command, "--context", options->context,
+                "JSON object with the variables: messages, tools, add_generation_prompt, ...")
+      ->required();
   command->add_flag("--json", options->json,
                     "print the pieces as JSON, each with whether it may hold special tokens");
   command->callback(

@@ -85,15 +85,10 @@ void AddTokenizeCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text");
   command->add_option("MODEL", options->model, kModelHelp)->required()->check(NotEmpty());
   auto* text = command->add_option("-p,--prompt", options->text, "the text")->option_text("TEXT");
-  command->add_option("-f,--file", options->file, "file whose bytes are the text")
-      ->option_text("FILE")
-      ->check(NotEmpty())
+  AddFileOption(*command, "-f,--file", options->file, "file whose bytes are the text")
       ->excludes(text);
-  command
-      ->add_option("--json-lines", options->texts,
-                   "file with a text as JSON on every line; prints a line of ids for each")
-      ->option_text("FILE")
-      ->check(NotEmpty())
+  AddFileOption(*command, "--json-lines", options->texts,
+                "file with a text as JSON on every line; prints a line of ids for each")
       ->excludes(text);
   command->add_flag("--special", options->special,
                     "begin with BOS where the model does, and read special tokens in the text");

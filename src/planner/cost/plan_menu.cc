@@ -82,7 +82,7 @@ struct Z3 {
 // A script of declarations, assertions and objectives, solved.
 class Solver {
  public:
-  Solver(const Z3& z3, const std::string& script) : z3_(z3) {
+  explicit Solver(const std::string& script) {
     const Z3_config config = z3_.make_config();
     context_ = z3_.make_context(config);
     z3_.delete_config(config);
@@ -90,6 +90,7 @@ class Solver {
     optimizer_ = z3_.make_optimizer(context_);
     z3_.keep(context_, optimizer_);
     z3_.read(context_, optimizer_, script.c_str());
+    CheckError();
   }
   ~Solver() {
     z3_.release(context_, optimizer_);
@@ -103,16 +104,25 @@ class Solver {
   // Error(kInternal) where the solver gives up.
   std::optional<std::map<std::string, int64_t>> Solve() {
     const Z3_lbool found = z3_.check(context_, optimizer_, 0, nullptr);
-    const Z3_error_code code = z3_.error_code(context_);
-    if (code != Z3_OK || found == Z3_L_UNDEF) {
-      throw Error(ErrorCode::kInternal, "plan",
-                  std::string("the solver failed: ") + z3_.error_text(context_, code));
-    }
+    CheckError();
+    if (found == Z3_L_UNDEF) throw Error(ErrorCode::kInternal, "plan", "the solver gave up");
     if (found == Z3_L_FALSE) return std::nullopt;
     return Values(z3_.print_model(context_, z3_.model(context_, optimizer_)));
   }
 
  private:
+  static const Z3& Loaded() {
+    static const Z3 kZ3;
+    return kZ3;
+  }
+
+  void CheckError() const {
+    const Z3_error_code code = z3_.error_code(context_);
+    if (code == Z3_OK) return;
+    throw Error(ErrorCode::kInternal, "plan",
+                std::string("the solver failed: ") + z3_.error_text(context_, code));
+  }
+
   // "threads -> 2\nsplit -> 0\n..."
   static std::map<std::string, int64_t> Values(const std::string& printed) {
     std::map<std::string, int64_t> values;
@@ -123,7 +133,7 @@ class Solver {
     return values;
   }
 
-  const Z3& z3_;
+  const Z3& z3_ = Loaded();
   Z3_context context_ = nullptr;
   Z3_optimize optimizer_ = nullptr;
 };
@@ -136,8 +146,9 @@ std::vector<NamedLimit> FormulasOf(const MenuLimits& limits) {
   if (limits.most_threads) {
     all.emplace_back("threads", fmt::format("(<= threads {})", *limits.most_threads));
   }
-  if (limits.most_bytes)
+  if (limits.most_bytes) {
     all.emplace_back("memory", fmt::format("(<= bytes {})", *limits.most_bytes));
+  }
   if (limits.most_token_us) {
     all.emplace_back("speed", fmt::format("(<= token_us {})", *limits.most_token_us));
   }
@@ -168,13 +179,12 @@ std::string Asserted(const std::vector<NamedLimit>& limits) {
 }
 
 // Which limits contradict each other: an unsatisfiable core, made minimal.
-std::vector<std::string> ConflictOf(const Z3& z3, const std::string& tables,
-                                    const MenuLimits& limits) {
+std::vector<std::string> ConflictOf(const std::string& tables, const MenuLimits& limits) {
   std::vector<NamedLimit> given = FormulasOf(limits);
   for (size_t i = 0; i < given.size();) {
     std::vector<NamedLimit> others = given;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    if (Solver(z3, tables + Asserted(others)).Solve()) {
+    if (Solver(tables + Asserted(others)).Solve()) {
       ++i;
     } else {
       given = std::move(others);
@@ -187,12 +197,12 @@ std::vector<std::string> ConflictOf(const Z3& z3, const std::string& tables,
 
 // The entry that meets the objectives, in the order in which they are named; nothing: no entry is
 // within the limits.
-std::optional<size_t> Optimize(const Z3& z3, const std::vector<MenuEntry>& menu,
-                               const std::string& tables, const MenuLimits& limits,
+std::optional<size_t> Optimize(const std::vector<MenuEntry>& menu, const std::string& tables,
+                               const MenuLimits& limits,
                                std::initializer_list<const char*> objectives) {
   std::string script = tables + Asserted(FormulasOf(limits));
   for (const char* objective : objectives) script += fmt::format("(minimize {})\n", objective);
-  const auto found = Solver(z3, script).Solve();
+  const auto found = Solver(script).Solve();
   if (!found) return std::nullopt;
   const auto place = [&](const char* axis) {
     const auto value = found->find(axis);
@@ -211,16 +221,15 @@ std::optional<size_t> Optimize(const Z3& z3, const std::vector<MenuEntry>& menu,
 }  // namespace
 
 MenuChoice SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal) {
-  static const Z3 z3;
   const std::string tables = ScriptOf(menu);
   std::optional<size_t> entry;
   if (goal == MenuGoal::kLeastMemory) {
-    entry = Optimize(z3, menu, tables, limits, {"bytes", "token_us", "prompt_us"});
-  } else if (const auto fastest = Optimize(z3, menu, tables, limits, {"token_us"})) {
-    entry = Optimize(z3, menu, tables, WithinReachOf(menu[*fastest], limits),
+    entry = Optimize(menu, tables, limits, {"bytes", "token_us", "prompt_us"});
+  } else if (const auto fastest = Optimize(menu, tables, limits, {"token_us"})) {
+    entry = Optimize(menu, tables, WithinReachOf(menu[*fastest], limits),
                      {"prompt_us", "token_us", "bytes"});
   }
-  if (!entry) return {{}, ConflictOf(z3, tables, limits)};
+  if (!entry) return {{}, ConflictOf(tables, limits)};
   return {entry, {}};
 }
 

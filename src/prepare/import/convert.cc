@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -13,8 +12,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "format/gguf_writer.h"
+#include "kernels/dequantize.h"
 #include "storage/disk_space.h"
-#include "tensor/half.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
@@ -22,20 +21,6 @@ namespace {
 
 // What is read at a time: enough for a disk to be busy.
 constexpr uint64_t kConvertBytes = uint64_t{4} << 20;
-
-constexpr uint32_t kQuantizationVersion = 2;  // of general.quantization_version
-
-// Numbers of general.file_type.
-uint32_t FileTypeOf(DType type) {
-  switch (type) {
-    case DType::kF16:
-      return 1;
-    case DType::kBF16:
-      return 32;
-    default:
-      return 0;
-  }
-}
 
 bool IsFloatType(DType type) {
   return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
@@ -48,58 +33,22 @@ bool IsAlwaysF32(const GgufTensor& tensor) {
          name.ends_with("ffn_gate_inp.weight") || name.ends_with("ffn_gate_inp_shexp.weight");
 }
 
-// How each type's numbers become floats and come of them. Rounding may leave their range.
-template <DType type>
-struct Numbers;
-template <>
-struct Numbers<DType::kF32> {
-  using Stored = float;
-  static float Widen(float stored) { return stored; }
-  static float Narrow(float value) { return value; }
-  static bool IsFinite(float stored) { return std::isfinite(stored); }
-};
-template <>
-struct Numbers<DType::kF16> {
-  using Stored = uint16_t;
-  static float Widen(uint16_t stored) { return HalfToFloat(stored); }
-  static uint16_t Narrow(float value) { return FloatToHalf(value); }
-  static bool IsFinite(uint16_t stored) { return (stored & 0x7c00) != 0x7c00; }
-};
-template <>
-struct Numbers<DType::kBF16> {
-  using Stored = uint16_t;
-  static float Widen(uint16_t stored) { return Bf16ToFloat(stored); }
-  static uint16_t Narrow(float value) { return FloatToBf16(value); }
-  static bool IsFinite(uint16_t stored) { return (stored & 0x7f80) != 0x7f80; }
-};
-
-// The index of the first number that is finite in one type and not in the other; `count` where
+// Returns the index of the first number that is finite in `from` and not in `to`; `count` where
 // there is none.
-template <DType from, DType to>
-size_t ConvertNumbers(const std::byte* in, size_t count, std::byte* out) {
-  typename Numbers<from>::Stored stored;
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(&stored, in + i * sizeof(stored), sizeof(stored));
-    const auto narrowed = Numbers<to>::Narrow(Numbers<from>::Widen(stored));
-    if (!Numbers<to>::IsFinite(narrowed) && Numbers<from>::IsFinite(stored)) return i;
-    std::memcpy(out + i * sizeof(narrowed), &narrowed, sizeof(narrowed));
+size_t ConvertNumbers(DType from, const std::byte* in, size_t count, DType to, std::byte* out) {
+  constexpr size_t kChunk = 256;
+  float given[kChunk], stored[kChunk];
+  for (size_t begin = 0; begin < count; begin += kChunk) {
+    const size_t some = std::min(kChunk, count - begin);
+    std::byte* const to_out = out + RowBytes(to, begin);
+    kernels::Dequantize(from, in + RowBytes(from, begin), static_cast<int64_t>(some), given);
+    kernels::Quantize(to, given, static_cast<int64_t>(some), to_out);
+    kernels::Dequantize(to, to_out, static_cast<int64_t>(some), stored);
+    for (size_t i = 0; i < some; ++i) {
+      if (std::isfinite(given[i]) && !std::isfinite(stored[i])) return begin + i;
+    }
   }
   return count;
-}
-
-using ConvertNumbersFn = size_t (*)(const std::byte* in, size_t count, std::byte* out);
-
-template <DType from>
-ConvertNumbersFn ConverterTo(DType to) {
-  if (to == DType::kF16) return ConvertNumbers<from, DType::kF16>;
-  if (to == DType::kBF16) return ConvertNumbers<from, DType::kBF16>;
-  return ConvertNumbers<from, DType::kF32>;
-}
-
-ConvertNumbersFn FindConverter(DType from, DType to) {
-  if (from == DType::kF16) return ConverterTo<DType::kF16>(to);
-  if (from == DType::kBF16) return ConverterTo<DType::kBF16>(to);
-  return ConverterTo<DType::kF32>(to);
 }
 
 class Converter {
@@ -196,7 +145,7 @@ class Converter {
       if (tensor.dtype == to) {
         writer->Append(in);
       } else {
-        const size_t done = FindConverter(tensor.dtype, to)(in.data(), count, out_.data());
+        const size_t done = ConvertNumbers(tensor.dtype, in.data(), count, to, out_.data());
         if (done < count) RefuseNumber(tensor, to, begin + done);
         writer->Append({out_.data(), count * to_bytes});
       }

@@ -113,32 +113,14 @@ void Plant(const WeightDecl& decl, const ModelShape& shape, const PlantedModel& 
   }
 }
 
-// As llama.cpp numbers what most weights of a file are.
-uint32_t FileType(DType quant) {
-  switch (quant) {
-    case DType::kF16:
-      return 1;
-    case DType::kQ4_0:
-      return 2;
-    case DType::kQ4_1:
-      return 3;
-    case DType::kQ8_0:
-      return 7;
-    case DType::kBF16:
-      return 32;
-    default:
-      return 0;  // F32
-  }
-}
-
 bool IsQuantized(DType dtype) { return InfoOf(dtype).block_size > 1; }
 
 void AddGeneralKeys(const ModelShape& shape, DType quant, uint64_t seed, GgufMetadata* metadata) {
   metadata->SetString("general.architecture", shape.architecture);
   metadata->SetString("general.name", shape.name);
   metadata->SetString("general.description", "random weights, made by hearth synth");
-  metadata->SetUint32("general.file_type", FileType(quant));
-  if (IsQuantized(quant)) metadata->SetUint32("general.quantization_version", 2);
+  metadata->SetUint32("general.file_type", FileTypeOf(quant));
+  if (IsQuantized(quant)) metadata->SetUint32("general.quantization_version", kQuantizationVersion);
   metadata->SetUint64(kSynthSeedKey, seed);
   if (shape.activation == FfnActivation::kSilu) return;
   metadata->SetString("hearth.ffn_activation", FfnActivationName(shape.activation));

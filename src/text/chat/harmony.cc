@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/mark_grammar.h"
 #include "text/tokenizer/white_space.h"
 
 namespace hearth {
@@ -236,9 +237,8 @@ std::vector<HarmonyMessage> ParseHarmony(std::string_view text, const std::strin
 std::vector<TokenId> HarmonyTokens(const Tokenizer& tokenizer) {
   std::vector<TokenId> tokens;
   for (const std::string_view marker : kHarmonyMarkers) {
-    const TokenId id = tokenizer.FindToken(marker);
-    if (id < 0 || tokenizer.type(id) != TokenType::kControl) continue;
-    if (!tokenizer.IsEndOfGeneration(id)) tokens.push_back(id);
+    const TokenId id = ControlMark(tokenizer, marker);
+    if (id >= 0 && !tokenizer.IsEndOfGeneration(id)) tokens.push_back(id);
   }
   return tokens;
 }
