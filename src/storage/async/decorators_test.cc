@@ -101,7 +101,6 @@ TEST_F(ThrottledFileTest, ReadsBeyondItsDepthAreIssuedWhenItIsPolled) {
   EXPECT_EQ(clock_.NowNs() - start_ns_, 11000);
 }
 
-// Neither a delay below nor one above keeps back what is done.
 // 200 guesses are on their way, 8 of them in the device: what somebody waits for is next.
 TEST_F(ThrottledFileTest, AWantedReadOvertakesAFullQueueOfGuesses) {
   const auto file = Open();
@@ -138,6 +137,7 @@ TEST_F(ThrottledFileTest, GuessesThatHaveNotBegunAreWithdrawn) {
   EXPECT_EQ(clock_.NowNs() - start_ns_, 18 * 100);
 }
 
+// Neither a delay below nor one above keeps back what is done.
 TEST_F(ThrottledFileTest, AStalledReadDoesNotHoldUpOthers) {
   DeviceProfile profile;
   profile.random = {{1, 1e9}};

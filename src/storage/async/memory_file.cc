@@ -43,19 +43,22 @@ class MemoryQueue final : public ReadQueue {
   }
 
   size_t Poll(std::span<ReadCompletion> completions) noexcept override {
-    const size_t most = std::min(completions.size(), in_flight());
-    return Complete(completions, shuffled_ ? random_.NextBelow(most + 1) : most);
+    return Complete(completions, 0);
   }
 
   size_t Wait(std::span<ReadCompletion> completions) noexcept override {
-    const size_t most = std::min(completions.size(), in_flight());
-    return Complete(completions, shuffled_ && most > 0 ? 1 + random_.NextBelow(most) : most);
+    return Complete(completions, 1);
   }
 
   void WithdrawGuesses() noexcept override { waiting_.WithdrawGuesses(withdrawn_); }
 
  private:
-  size_t Complete(std::span<ReadCompletion> completions, size_t count) noexcept {
+  // What was withdrawn, and of the rest all or, with `shuffled`, a random part that makes it at
+  // least `least` where that many are in flight.
+  size_t Complete(std::span<ReadCompletion> completions, size_t least) noexcept {
+    const size_t most = std::min(completions.size(), in_flight());
+    least = std::clamp(withdrawn_.size(), std::min(least, most), most);
+    const size_t count = shuffled_ ? least + random_.NextBelow(most - least + 1) : most;
     for (size_t i = 0; i < count; ++i) {
       if (!withdrawn_.empty()) {
         completions[i] = withdrawn_.Pop();
