@@ -2,6 +2,8 @@
 //
 // Every large buffer of a run is an entry with a name ("weights", "kv cache", "activations").
 // A budget may have a limit; a charge that would pass it is refused before anything is allocated.
+// That is the backstop: what a user asks for is refused earlier, with the smallest limit that
+// works, by CheckBudget (engine/load/engine_plan.h).
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ constexpr Lists kLists = MakeLists();
 }  // namespace
 
 bool HasKernel(DType dtype) {
-  // All tables hold the same kernels (kernels_test.cc), so that one of them answers for all.
+  // All tables hold the same kernels (dispatch_test.cc), so that one of them answers for all.
   const auto i = static_cast<size_t>(dtype);
   return kScalarKernels.matmul[i] != nullptr || kScalarKernels.matmul_tiles[i] != nullptr;
 }

@@ -1,4 +1,6 @@
-// Rotation speeds of rotary position embeddings, context extension included.
+// Frequencies of rotary position embeddings (RoPE), with linear scaling and YaRN; the factors of
+// LongRoPE and Llama 3 come with the weights. YaRN's temperature is YarnAttentionFactor in
+// model/common_spec.h.
 #pragma once
 
 #include <span>

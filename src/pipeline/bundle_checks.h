@@ -1,6 +1,7 @@
 // Whether bundles that were read are as they were written: XXH32 of many at once, in the vectors of
 // the machine, at the rate at which memory is read (a bundle at a time it took an eighth of all
-// processor time in prompts of a model of which half is on storage).
+// processor time in prompts of a model of which half is on storage). Loading and `hearth inspect
+// --verify` check with BundleIsIntact and its like (format/bundle_layout.h).
 #pragma once
 
 #include <cstdint>

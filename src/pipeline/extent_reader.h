@@ -1,6 +1,6 @@
-// Reads extents in the order in which they are asked for, some of them ahead of whoever takes them
-// . Storage does not serve reads in order, so that of some that are wanted the
-// first that has come can be taken.
+// Reads extents in the order in which they are asked for, some of them ahead of whoever takes them.
+// Storage does not serve reads in order, so that of some that are wanted the first that has come
+// can be taken.
 #pragma once
 
 #include <cstddef>

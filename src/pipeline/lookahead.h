@@ -1,5 +1,5 @@
-// Whether reading ahead pays: what it costs and brings depends on the disk, the
-// model and the memory, so that it is tried, and left alone where it does not win.
+// Whether reading ahead pays: what it costs and brings depends on the disk, the model and the
+// memory, so that it is tried, and left alone where it does not win.
 #pragma once
 
 #include <array>

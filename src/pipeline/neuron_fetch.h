@@ -37,7 +37,8 @@ class NeuronFetch {
   // every list of that length fits.
   static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
   int64_t max_listed() const { return max_listed_; }
-  // Of an ascending list, how many from the first on one call of Begin takes: at least one.
+  // How many neurons, from the first of an ascending list on, one call of Begin takes: at least
+  // one.
   int64_t CountThatFits(std::span<const int32_t> listed) const;
   // Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
   // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.

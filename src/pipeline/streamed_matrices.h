@@ -1,6 +1,6 @@
-// Start here: the FFNs of a model that is not packed and larger than the memory it was given.
-// The matrices of dense layers and of experts lie on storage as the
-// file has them; some extents of them are in memory in the layout that is multiplied.
+// Start here: the FFNs of a model that is not packed and larger than the memory it was given. The
+// matrices of dense layers and of experts lie on storage as the file has them; some extents of them
+// are in memory in the layout that is multiplied.
 //
 // A dense FFN needs all of its extents for every token, in the same order every time: what is in
 // memory stays there, spread evenly, and the rest is read in order, into the next layer, so that

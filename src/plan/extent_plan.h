@@ -1,6 +1,6 @@
 // How the memory that is left for the FFNs of a model that is not packed is shared out where they
-// do not all fit. Their matrices, those of single experts in a mixture,
-// are held and read in extents: runs of rows.
+// do not all fit. Their matrices, those of single experts in a mixture, are held and read in
+// extents: runs of rows.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ class Reply {
 
   // "text/event-stream", then any number of events, then the end.
   virtual void BeginStream() = 0;
-  // `name`: its "event" field, none where empty.
+  // Framed as a server-sent event by the connection. `name`: its "event" field, none where empty.
   virtual void SendEvent(std::string_view name, std::string_view data) = 0;
   virtual void EndStream() = 0;
 };

@@ -1,6 +1,7 @@
 // Element types of tensors, as they lie in a GGUF file and in memory.
 //
-// Quantized types store blocks along a row (ne[0]); every row starts a new block.
+// Quantized types store blocks along a row (ne[0]); every row starts a new block. How to add one:
+// docs/howto/add-quant-type.md.
 #pragma once
 
 #include <cstddef>
