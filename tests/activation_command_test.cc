@@ -75,17 +75,24 @@ TEST_F(ActivationCommandTest, WarnsInOneLineWhereANameSpeaksOfRelu) {
   EXPECT_THAT(Hearth("inspect", StoriesPath(), {}).err, IsEmpty());
 }
 
-TEST_F(ActivationCommandTest, PackAndProfileNameTheOneThatFits) {
-  const ProgramResult packed =
-      Hearth("pack", Silent(), {"--text", Text(), "-o", folder_.Path("p")});
-  ASSERT_EQ(packed.exit_code, 0) << packed.err;
-  const auto names_it = AllOf(HasSubstr("foreseen far better with drelu than with silu"),
-                              HasSubstr("add --activation drelu"));
-  EXPECT_THAT(packed.err, names_it);
-  EXPECT_THAT(packed.out, HasSubstr("pack it again with --activation drelu"));
+TEST_F(ActivationCommandTest, PackAndProfileRefuseWhereAnotherOneFits) {
+  const auto names_it =
+      AllOf(HasSubstr("foreseen far better with drelu than with silu"),
+            HasSubstr("add --activation drelu"), HasSubstr("or --activation silu to go on"));
+  const std::vector<std::string> pack_it = {"--text", Text(), "-o", folder_.Path("p"), "--force"};
+  const ProgramResult refused = Hearth("pack", Silent(), pack_it);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, names_it);
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("p")));
   const ProgramResult profile = Hearth("profile", Silent(), {"--text", Text(), "--tokens", "60"});
+  EXPECT_EQ(profile.exit_code, 1);
   EXPECT_THAT(profile.err, names_it);
-  // What a user says is doubted alike, what the file says is not.
+  // What a user says is doubted, and done; what the file says is not doubted.
+  std::vector<std::string> insist = pack_it;
+  insist.insert(insist.end(), {"--activation", "silu"});
+  const ProgramResult packed = Hearth("pack", Silent(), insist);
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_THAT(packed.out, HasSubstr("pack it again with --activation drelu"));
   EXPECT_THAT(Hearth("profile", Silent(), {"--text", Text(), "--activation", "relu"}).err,
               HasSubstr("with drelu than with relu"));
   for (const ProgramResult& right :

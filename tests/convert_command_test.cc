@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "import/test_model_folder.h"
 #include "json_schema.h"
-#include "prepare/import/test_model_folder.h"
 #include "program.h"
 #include "test_refusals.h"
 

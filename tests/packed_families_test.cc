@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "golden_case.h"
+#include "import/open_model.h"
 #include "model/given_activation.h"
 #include "pass/test_passes.h"
 #include "prepare/pack/pack.h"

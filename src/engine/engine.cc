@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "import/open_model.h"
 #include "sparsity/predictor_selector.h"
 
 namespace hearth {

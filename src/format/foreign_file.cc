@@ -156,7 +156,7 @@ void RefuseModelFolder(const std::string& path) {
   if (fs::exists(path + "/config.json", missing)) {
     refuse(
         fmt::format("is a folder as published on Hugging Face: convert it first, with "
-                    "'hearth pack {} -o FILE.gguf'",
+                    "'hearth convert {} -o FILE.gguf'",
                     Printable(path)));
   }
   if (const std::string name = FirstFile(path, ".gguf"); !name.empty()) {

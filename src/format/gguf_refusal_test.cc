@@ -313,7 +313,7 @@ std::vector<Refusal> ForeignFiles() {
       {"safetensors",
        Bytes().U64(14).Raw("{\"__metadata__\":{}}").Zeros(9),
        kUnsupported,
-       {"a safetensors file", "hearth pack FOLDER -o FILE.gguf"}},
+       {"a safetensors file", "hearth convert FOLDER -o FILE.gguf"}},
   };
 }
 

@@ -172,13 +172,6 @@ void GiveActivation(const GivenActivation& given, GgufFile* file) {
                {GgufType::kString, std::string(FfnActivationName(given.activation))});
 }
 
-GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given,
-                   ForeignTensors foreign) {
-  GgufFile file = GgufFile::Open(path, foreign);
-  if (given) GiveActivation(*given, &file);
-  return file;
-}
-
 std::optional<ActivationHint> FindActivationHint(const GgufFile& file) {
   if (file.metadata().Has(kFfnActivationKey) || SaysActivation(file)) return std::nullopt;
   const std::string& path = file.path();

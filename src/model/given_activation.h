@@ -42,11 +42,6 @@ bool SaysActivation(const GgufFile& file);
 // says another, and Error as ReadModelSpec does for one that says what cannot be read.
 void GiveActivation(const GivenActivation& given, GgufFile* file);
 
-// Opens a model file, and gives it `given` where there is one. Throws as GgufFile::Open and
-// GiveActivation do.
-GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given,
-                   ForeignTensors foreign = ForeignTensors::kRefuse);
-
 // A name that speaks of a ReLU model.
 struct ActivationHint {
   std::string where;         // "its file name", or a metadata key

@@ -48,6 +48,7 @@ class FileReader final : public BlockReader {
 
   const std::string& name() const override { return path_; }
   uint64_t size_bytes() const override { return size_; }
+  bool is_file() const noexcept override { return true; }
 
   void ReadAt(uint64_t offset, std::span<std::byte> out) const override {
     CheckRange(path_, size_, offset, out.size());

@@ -17,6 +17,9 @@ class BlockReader {
 
   virtual const std::string& name() const = 0;  // for messages: the path, or a made-up name
   virtual uint64_t size_bytes() const = 0;
+  // Whether name() is the path of a file that has these bytes, so that it can be opened for other
+  // ways of reading (storage/async/).
+  virtual bool is_file() const noexcept { return false; }
 
   // Fills `out` from `offset`. Throws Error(kCorrupt) when the range passes the end and
   // Error(kIo) when the system fails; short reads are retried.

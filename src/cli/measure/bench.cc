@@ -19,6 +19,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
+#include "import/open_model.h"
 #include "model/registry.h"
 
 namespace hearth::cli {

@@ -21,6 +21,7 @@
 #include "engine/load/ffn_mode.h"
 #include "engine/load/model.h"
 #include "format/packed_file.h"
+#include "import/open_model.h"
 #include "pass/transformer_pass.h"
 #include "prepare/pack/verify.h"
 #include "tensor/op_names.h"
@@ -326,7 +327,8 @@ void AddInspectCommand(CLI::App& app, Action& action) {
   command
       ->add_option(
           "MODEL", options->model,
-          "model file (GGUF), name of a model that 'hearth list' shows, or OWNER/REPO[:QUANT] "
+          "model file (GGUF), folder (config.json and safetensors), name of a model that 'hearth "
+          "list' shows, or OWNER/REPO[:QUANT] "
           "on the hub, of which the header alone is read")
       ->required()
       ->check(NotEmpty());

@@ -11,6 +11,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "engine/load/obey_plan.h"
+#include "import/hugging_face.h"
 #include "ops/compute.h"
 #include "tensor/kv_layout.h"
 
@@ -72,6 +73,11 @@ CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& f
           "chatml, llama-2, llama-3, mistral, zephyr or harmony (default: the model's own "
           "template)")
       ->option_text("NAME");
+}
+
+void SayWhatIsLeftOut(const std::string& model) {
+  if (!IsModelFolder(model)) return;
+  for (const std::string& what : WhatIsLeftOut(model)) PrintNotice(what + "\n");
 }
 
 void WarnOfActivation(const GgufFile& file) {
@@ -186,7 +192,10 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
       PrintSentence("warning: " + warning);
     }
   }
-  if (options.advises) PrintNotice(PackingAdvice(*loaded));
+  if (options.advises) {
+    SayWhatIsLeftOut(options.model);
+    PrintNotice(PackingAdvice(*loaded));
+  }
   return loaded;
 }
 

@@ -55,6 +55,9 @@ CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivatio
 // --chat-format, for those that chat.
 CLI::Option* AddChatFormatOption(CLI::App& command, std::optional<ChatFormat>& format);
 
+// Says of a model folder what of it is not used (import/hugging_face.h).
+void SayWhatIsLeftOut(const std::string& model);
+
 // Warns where a model's names make it doubtful that it is a SiLU model, which it runs as.
 void WarnOfActivation(const GgufFile& file);
 

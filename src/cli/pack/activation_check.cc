@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/terminal.h"
+#include "model/common_spec.h"
 
 namespace hearth::cli {
 
 std::optional<ActivationTrial> CheckActivation(Engine& engine, std::span<const TokenId> text) {
   const std::string& path = engine.model().path();
-  if (SaysActivation(engine.model().Reopen())) return std::nullopt;
+  const GgufFile file = engine.model().Reopen();
+  if (SaysActivation(file)) return std::nullopt;
   std::optional<ActivationTrial> trial;
   {
     ProgressLine line("trying activations", ProgressUnit::kTokens);
@@ -21,11 +24,16 @@ std::optional<ActivationTrial> CheckActivation(Engine& engine, std::span<const T
   }
   if (!trial || !trial->better) return trial;
   const std::string better = ActivationText(trial->scores[*trial->better].activation);
-  PrintSentence(
-      fmt::format("warning: {}: its text is foreseen far better with {} than with {}, which it "
-                  "runs as ({}): add --activation {}",
-                  path, better, ActivationText(trial->scores.front().activation),
-                  ActivationTrialText(*trial), better));
+  const std::string own = ActivationText(trial->scores.front().activation);
+  const std::string doubt = fmt::format(
+      "its text is foreseen far better with {} than with {}, which it runs as ({}): add "
+      "--activation {}",
+      better, own, ActivationTrialText(*trial), better);
+  if (!file.assumed().Has(kFfnActivationKey)) {
+    throw Error(ErrorCode::kInvalidArgument, path,
+                fmt::format("{}, or --activation {} to go on all the same", doubt, own));
+  }
+  PrintSentence(fmt::format("warning: {}: {}", path, doubt));
   return trial;
 }
 

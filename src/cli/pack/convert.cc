@@ -1,5 +1,5 @@
 // hearth convert: a plain GGUF file from a model folder.
-#include "prepare/import/convert.h"
+#include "prepare/convert/convert.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
 #include "engine/load/model.h"
-#include "prepare/import/hugging_face.h"
+#include "import/hugging_face.h"
 
 namespace hearth::cli {
 namespace {
@@ -69,9 +69,7 @@ int Convert(const ConvertCommandOptions& options) {
                             progress.Update(done, total);
                           });
   }
-  if (HasImagePart(options.folder)) {
-    PrintNotice("the part that reads images was left out: Hearth reads text only\n");
-  }
+  SayWhatIsLeftOut(options.folder);
   if (options.json) {
     WriteOutput(DumpJson({{"file", options.output},
                           {"bytes", result.file_bytes},

@@ -26,9 +26,10 @@
 #include "engine/load/ffn_mode.h"
 #include "engine/load/model.h"
 #include "format/packed_file.h"
+#include "import/hugging_face.h"
+#include "import/open_model.h"
 #include "model/registry.h"
 #include "ops/silent_gates.h"
-#include "prepare/import/hugging_face.h"
 
 namespace hearth::cli {
 namespace {
@@ -135,10 +136,6 @@ void CheckPackUsage(const PackCommandOptions& options) {
 // Before hours of work.
 void CheckBeforeLearning(const GgufFile& source, PackOptions pack,
                          const PackCommandOptions& options) {
-  if (IsModelFolder(options.source)) {
-    throw Error(ErrorCode::kUnsupported, options.source,
-                "--text needs a GGUF file: a folder can only be packed without");
-  }
   // Neither predictors nor thresholds are there yet, and some models will never have any.
   const FfnActivation activation = MainFfn(ReadModelSpec(source)).activation;
   const bool will_predict = options.mode == FfnMode::kPredicted && CanSkipNeurons(activation);
@@ -204,9 +201,7 @@ int Pack(const PackCommandOptions& options) {
   CheckFiles(
       {{"MODEL", options.source}, {"--text", options.text_file}, {"--profile", options.profile}},
       {{"--output", options.output}});
-  GgufFile source = IsModelFolder(options.source) ? OpenModelFolder(options.source)
-                                                  : GgufFile::Open(options.source);
-  if (options.activation) GiveActivation(*options.activation, &source);
+  const GgufFile source = OpenModel(options.source, options.activation);
   WarnOfActivation(source);
   std::optional<ModelProfile> profile;
   if (!options.profile.empty()) profile = LoadProfile(options.profile);
@@ -241,9 +236,7 @@ int Pack(const PackCommandOptions& options) {
   }
   if (report.lessons) KeepAccesses(options, *report.lessons);
   PrintAboutOrder(options, pack.profile);
-  if (IsModelFolder(options.source) && HasImagePart(options.source)) {
-    PrintNotice("the part that reads images was left out: Hearth reads text only\n");
-  }
+  SayWhatIsLeftOut(options.source);
   WriteOutput(options.json ? DumpJson(PackJson(report)) : PackText(report));
   return kExitDone;
 }
@@ -254,13 +247,7 @@ void AddPackCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<PackCommandOptions>();
   CLI::App* command =
       app.add_subcommand("pack", "Make a packed file, whose FFNs can be read neuron by neuron");
-  command
-      ->add_option("MODEL", options->source,
-                   "model file (GGUF; any file of a split set), name of a model that 'hearth list' "
-                   "shows, or "
-                   "folder (config.json and safetensors)")
-      ->required()
-      ->check(NotEmpty());
+  command->add_option("MODEL", options->source, kModelHelp)->required()->check(NotEmpty());
   AddFileOption(*command, "-o,--output", options->output, "packed file to write (GGUF)")
       ->required();
   AddFileOption(*command, "--profile", options->profile,

@@ -19,6 +19,7 @@
 #include "cli/screen/terminal.h"
 #include "engine/load/engine_plan.h"
 #include "format/packed_file.h"
+#include "import/open_model.h"
 #include "model/registry.h"
 #include "ops/sparse_ffn.h"
 #include "prepare/predict/learning_plan.h"

@@ -21,6 +21,7 @@
 #include "cli/screen/terminal.h"
 #include "format/bundle_layout.h"
 #include "format/packed_file.h"
+#include "import/open_model.h"
 #include "measure/topic_walk.h"
 #include "model/registry.h"
 #include "prepare/profile/profile_plot.h"
@@ -139,7 +140,7 @@ void Run(const ProfileCommand& options, ProfileJob& job, TraceWriter* trace) {
   ModelOptions dense = options.model;
   dense.mode = FfnMode::kDense;  // all neurons are looked at
   dense.advises = false;         // reading on from layer to layer is what it does
-  dense.reserved_bytes = ProfileRunBytes(GgufFile::Open(options.model.model), job.profile, trace);
+  dense.reserved_bytes = ProfileRunBytes(OpenModel(options.model.model), job.profile, trace);
   const auto engine = LoadEngine(dense);
   CatchInterrupts(true);
   if (!options.text_file.empty()) CheckActivation(*engine, job.text);

@@ -15,6 +15,7 @@
 #include "cli/plan/learned_accesses.h"
 #include "cli/screen/output.h"
 #include "format/packed_file.h"
+#include "import/open_model.h"
 #include "measure/bench.h"
 #include "measure/topic_walk.h"
 #include "model/registry.h"
@@ -121,7 +122,7 @@ AccessRecord AccessesOf(const PlanWishes& wishes, const GgufFile& file, FfnMode 
 
 uint64_t ProgramBytesWith(const std::string& model) {
   // As Engine::Load has them when it counts.
-  const GgufFile file = GgufFile::Open(model);
+  const GgufFile file = OpenModel(model);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   return ProgramBytes();
 }

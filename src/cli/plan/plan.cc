@@ -80,7 +80,8 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   command
       ->add_option(
           "MODEL", options->plan.wishes.model.model,
-          "a model file (GGUF), the name of a model that 'hearth list' shows, OWNER/REPO[:QUANT] "
+          "a model file (GGUF) or folder, the name of a model that 'hearth list' shows, "
+          "OWNER/REPO[:QUANT] "
           "on the hub (its header is read, nothing is fetched), a shape (hearth help synth "
           "names them; opt-6.7b to opt-175b, falcon-40b) or a shape file (.json)")
       ->required()

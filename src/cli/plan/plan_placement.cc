@@ -16,6 +16,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
+#include "import/open_model.h"
 #include "ops/compute.h"
 #include "ops/probe.h"
 #include "prepare/synth/weight_generator.h"

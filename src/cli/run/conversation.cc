@@ -9,6 +9,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "engine/session/prompt.h"
+#include "import/open_model.h"
 
 namespace hearth::cli {
 namespace {
@@ -38,7 +39,7 @@ ChatTemplate ChooseTemplate(const std::optional<ChatFormat>& format, const Model
 }
 
 void CheckTemplate(const std::optional<ChatFormat>& format, const std::string& model) {
-  if (format || GgufFile::Open(model).metadata().Has("tokenizer.chat_template")) return;
+  if (format || OpenModel(model).metadata().Has("tokenizer.chat_template")) return;
   RefuseToChat(model);
 }
 

@@ -15,6 +15,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
 #include "format/gguf.h"
+#include "import/open_model.h"
 #include "storage/block_reader.h"
 #include "text/chat/chat_template.h"
 
@@ -43,7 +44,7 @@ bool IsGguf(const std::string& path) {
 // The template of the file; what a model adds to the context is added.
 jinja::Template ReadTemplate(const std::string& path, jinja::Context& context) {
   if (!IsGguf(path)) return jinja::Template(ReadTextFile(path), path);
-  const GgufFile file = GgufFile::Open(path);
+  const GgufFile file = OpenModel(path);
   const std::string* source = file.metadata().FindString("tokenizer.chat_template");
   if (source == nullptr) {
     throw Error(ErrorCode::kNotFound, path, "the model carries no chat template");

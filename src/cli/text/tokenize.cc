@@ -16,6 +16,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
 #include "format/gguf.h"
+#include "import/open_model.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace hearth::cli {
@@ -63,7 +64,7 @@ int Tokenize(const TokenizeOptions& options) {
                            : options.text          ? *options.text
                            : !options.file.empty() ? ReadTextFile(options.file)
                                                    : ReadStandardInput();
-  const GgufFile file = GgufFile::Open(FindModel(options.model));
+  const GgufFile file = OpenModel(FindModel(options.model));
   const auto tokenizer = Tokenizer::FromGguf(file.metadata());
   for (const std::string& warning : tokenizer->warnings()) PrintSentence("warning: " + warning);
   if (!options.texts.empty()) return TokenizeTexts(*tokenizer, options.texts, options.special);

@@ -10,6 +10,7 @@
 #include "base/memory_info.h"
 #include "base/units.h"
 #include "engine/load/ffn_mode.h"
+#include "import/hugging_face.h"
 #include "sparsity/predictor_selector.h"
 
 namespace hearth {
@@ -208,7 +209,8 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
                 "a packed file", file.path());
   }
   // An execution plan is obeyed also where the program takes less than it allowed for.
-  if (options.neurons || (options.may_stream && plan.needed_bytes() > plan.limit_bytes)) {
+  const bool may_stream = options.may_stream && !IsModelFolder(file.path());
+  if (options.neurons || (may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
   } else {
     LeaveRoom(0, plan);
@@ -224,11 +226,15 @@ void CheckBudget(const EnginePlan& plan, const std::string& path) {
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, FormatSize(bytes));
   }
   const bool chooses_context = plan.ledger.contains("reserved");  // whoever reserves something
+  const std::string more =
+      IsModelFolder(path)
+          ? "; of a folder all weights are held, and 'hearth convert' makes a file that is streamed"
+          : "";
   const uint64_t mib = (needed + kProgramDriftBytes + (uint64_t{1} << 20) - 1) >> 20;
   const std::string what =
-      fmt::format("{} does not fit into {}: the smallest that can is {}M ({}){}", path,
+      fmt::format("{} does not fit into {}: the smallest that can is {}M ({}){}{}", path,
                   FormatSize(plan.limit_bytes), mib, parts,
-                  chooses_context ? "" : "; a smaller context needs less");
+                  chooses_context ? "" : "; a smaller context needs less", more);
   if (plan.limit_is_users) throw Error(ErrorCode::kOutOfBudget, Field{"memory"}, what);
   throw Error(ErrorCode::kOutOfBudget, "memory", what);
 }

@@ -13,6 +13,7 @@
 #include "engine/load/load_chunks.h"
 #include "engine/load/load_hashes.h"
 #include "engine/load/model.h"
+#include "import/open_model.h"
 #include "ops/repack.h"
 
 namespace hearth {
@@ -211,7 +212,7 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
 }
 
 GgufFile Model::Reopen() const {
-  GgufFile file = GgufFile::Open(path_);
+  GgufFile file = OpenModel(path_);
   for (const auto& [key, value] : assumed_.values()) file.Assume(key, value);
   return file;
 }

@@ -54,9 +54,11 @@ void CacheChoice::Note(uint64_t bytes, double wait_seconds, double work_seconds)
 
 LoadSource::LoadSource(const GgufFile& file, const AsyncFileOptions& io, bool may_cache)
     : file_(file), drops_cache_(!may_cache), choice_(may_cache) {
+  parts_.resize(file.num_parts());
   for (size_t i = 0; i < file.num_parts(); ++i) {
-    parts_.push_back(OpenAsyncFile(file.part(i).name(), io));
-    const AsyncFile& part = *parts_.back();
+    if (!file.part(i).is_file()) continue;
+    parts_[i] = OpenAsyncFile(file.part(i).name(), io);
+    const AsyncFile& part = *parts_[i];
     if (part.size_bytes() != file.part(i).size_bytes()) {
       throw Error(ErrorCode::kIo, part.name(), "it was replaced while it was opened");
     }
@@ -65,6 +67,7 @@ LoadSource::LoadSource(const GgufFile& file, const AsyncFileOptions& io, bool ma
 
 bool LoadSource::ReadsAround(const LoadChunk& chunk) const {
   const size_t index = chunk.tensor->stored->file_index;
+  if (!parts_[index]) return false;
   const AsyncFile& part = *parts_[index];
   const bool can = part.direct() && LoadReader::kAlignment % part.alignment_bytes() == 0 &&
                    LoadReader::kAlignment % part.memory_alignment_bytes() == 0;

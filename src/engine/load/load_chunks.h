@@ -71,11 +71,13 @@ class CacheChoice {
 // What threads that load a model read from. Thread-safe. `file` must outlive it.
 class LoadSource {
  public:
-  // Opens the files once more, for direct reads. may_cache: whether the page cache may keep what is
-  // read; where not, what it keeps all the same is dropped. Throws as OpenAsyncFile.
+  // Opens the files once more, for direct reads; parts that are no files (import/hugging_face.h)
+  // are read as they were opened. may_cache: whether the page cache may keep what is read; where
+  // not, what it keeps all the same is dropped. Throws as OpenAsyncFile.
   LoadSource(const GgufFile& file, const AsyncFileOptions& io, bool may_cache);
 
   const GgufFile& file() const { return file_; }
+  // Of a chunk that ReadsAround.
   AsyncFile& part(size_t index) const { return *parts_[index]; }
   size_t num_parts() const { return parts_.size(); }
   bool drops_cache() const { return drops_cache_; }
@@ -88,7 +90,7 @@ class LoadSource {
   const GgufFile& file_;
   const bool drops_cache_;
   CacheChoice choice_;
-  std::vector<std::unique_ptr<AsyncFile>> parts_;
+  std::vector<std::unique_ptr<AsyncFile>> parts_;  // null: no file
 };
 
 // Reads chunks in the order in which they are asked for, some ahead. One thread at a time.

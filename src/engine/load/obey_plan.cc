@@ -8,6 +8,7 @@
 #include "cache/cache_policy.h"
 #include "engine/load/ffn_mode.h"
 #include "format/packed_file.h"
+#include "import/open_model.h"
 #include "model/registry.h"
 #include "ops/compute.h"
 #include "plan/machine_hash.h"

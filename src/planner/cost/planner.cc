@@ -15,6 +15,7 @@
 #include "engine/load/engine_plan.h"
 #include "engine/load/ffn_mode.h"
 #include "format/packed_file.h"
+#include "import/open_model.h"
 #include "planner/cost/cost_model.h"
 #include "planner/cost/miss_replay.h"
 #include "planner/cost/plan_menu.h"

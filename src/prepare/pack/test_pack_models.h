@@ -1,52 +1,23 @@
 // Small models, profiles and files for the tests of packing.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "base/test_data.h"
+#include "base/test_folder.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
 #include "format/packed_file.h"
+#include "format/test_tensors.h"
 #include "model/registry.h"
 #include "prepare/pack/pack.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
 
 namespace hearth {
-
-// A folder that is removed with everything in it.
-class TestFolder {
- public:
-  explicit TestFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / (name + "." + std::to_string(getpid()))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directory(path_);
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  std::string Path(const std::string& name) const { return path_ / name; }
-  std::vector<std::string> Files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename());
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-  std::string Bytes(const std::string& name) const { return ReadWholeFile(Path(name)); }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string ShapeText(int64_t hidden, int64_t ffn, const std::string& more) {
   return R"({"hidden_size": )" + std::to_string(hidden) + R"(, "intermediate_size": )" +
@@ -127,20 +98,6 @@ inline ModelProfile MakeProfile(const GgufFile& model, uint32_t seed = 3) {
     profile.ffns.push_back(std::move(one));
   }
   return profile;
-}
-
-inline std::vector<std::byte> ReadAll(const GgufFile& file, const GgufTensor& tensor) {
-  std::vector<std::byte> bytes(tensor.bytes);
-  file.ReadTensor(tensor, 0, bytes);
-  return bytes;
-}
-
-template <typename T>
-std::vector<T> ReadValues(const GgufFile& file, const std::string& name) {
-  const std::vector<std::byte> bytes = ReadAll(file, file.GetTensor(name));
-  std::vector<T> out(bytes.size() / sizeof(T));
-  std::memcpy(out.data(), bytes.data(), bytes.size());
-  return out;
 }
 
 }  // namespace hearth

@@ -14,10 +14,10 @@
 
 #include "base/error.h"
 #include "base/test_data.h"
+#include "import/test_same_spec.h"
 #include "kernels/dequantize.h"
 #include "model/registry.h"
 #include "model/weights.h"
-#include "prepare/import/test_same_spec.h"
 #include "prepare/synth/synth_plan.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -54,9 +54,9 @@ class ReadQueue {
   // or allocates. A request that makes no sense is taken, and completes with an error.
   [[nodiscard]] virtual size_t Submit(std::span<const ReadRequest> requests) noexcept = 0;
 
-  // Ends the guesses that wait inside. The next calls of Poll or Wait hand them back with ECANCELED,
-  // before anything else, so that a caller who polls until nothing comes has them all. Never blocks
-  // or allocates.
+  // Ends the guesses that wait inside. The next calls of Poll or Wait hand them back with
+  // ECANCELED, before anything else, so that a caller who polls until nothing comes has them all.
+  // Never blocks or allocates.
   virtual void WithdrawGuesses() noexcept = 0;
 
   // Hands back completions, in any order, and returns how many. Never blocks or allocates. Reads

@@ -1,0 +1,180 @@
+#include "prepare/convert/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "format/gguf_writer.h"
+#include "kernels/dequantize.h"
+#include "storage/disk_space.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace hearth {
+namespace {
+
+// What is read at a time: enough for a disk to be busy.
+constexpr uint64_t kConvertBytes = uint64_t{4} << 20;
+
+bool IsFloatType(DType type) {
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
+}
+
+// Readers multiply by these as they are.
+bool IsAlwaysF32(const GgufTensor& tensor) {
+  const std::string_view name = tensor.name;
+  return tensor.num_dims == 1 || name.ends_with(".bias") || name == "position_embd.weight" ||
+         name.ends_with("ffn_gate_inp.weight") || name.ends_with("ffn_gate_inp_shexp.weight");
+}
+
+// Returns the index of the first number that is finite in `from` and not in `to`; `count` where
+// there is none.
+size_t ConvertNumbers(DType from, const std::byte* in, size_t count, DType to, std::byte* out) {
+  constexpr size_t kChunk = 256;
+  float given[kChunk], stored[kChunk];
+  for (size_t begin = 0; begin < count; begin += kChunk) {
+    const size_t some = std::min(kChunk, count - begin);
+    std::byte* const to_out = out + RowBytes(to, begin);
+    kernels::Dequantize(from, in + RowBytes(from, begin), static_cast<int64_t>(some), given);
+    kernels::Quantize(to, given, static_cast<int64_t>(some), to_out);
+    kernels::Dequantize(to, to_out, static_cast<int64_t>(some), stored);
+    for (size_t i = 0; i < some; ++i) {
+      if (std::isfinite(given[i]) && !std::isfinite(stored[i])) return begin + i;
+    }
+  }
+  return count;
+}
+
+class Converter {
+ public:
+  Converter(const GgufFile& source, const ConvertOptions& options, const std::string& path,
+            const ConvertProgressFn& progress)
+      : source_(source), options_(options), path_(path), progress_(progress) {}
+
+  ConvertResult Convert() {
+    ConvertResult result;
+    const std::vector<GgufTensorDecl> decls = Decls(&result.type);
+    GgufWriter writer(path_, Metadata(result.type), decls);
+    CheckDiskSpace(path_, writer.total_bytes());
+    const uint64_t wide = kConvertBytes / sizeof(uint16_t) * sizeof(float);
+    in_ = Buffer(budget_, "what is read", kConvertBytes);
+    out_ = Buffer(budget_, "what is written", wide);
+    for (size_t i = 0; i < decls.size(); ++i) {
+      WriteTensor(source_.tensors()[i], decls[i].dtype, &writer);
+    }
+    result.file_bytes = writer.total_bytes();
+    result.num_tensors = decls.size();
+    result.peak_bytes = budget_.peak_bytes();
+    writer.Finish();
+    return result;
+  }
+
+ private:
+  std::vector<GgufTensorDecl> Decls(DType* most) const {
+    std::vector<GgufTensorDecl> decls;
+    std::map<DType, uint64_t> weights;
+    for (const GgufTensor& tensor : source_.tensors()) {
+      if (!IsFloatType(tensor.dtype)) {
+        throw Error(ErrorCode::kUnsupported, source_.path(), "type of " + tensor.name,
+                    "F32, F16 or BF16", NameOf(tensor.dtype));
+      }
+      GgufTensorDecl decl{.name = tensor.name, .dtype = tensor.dtype};
+      decl.ne.assign(tensor.ne.begin(), tensor.ne.begin() + tensor.num_dims);
+      if (IsAlwaysF32(tensor)) {
+        decl.dtype = DType::kF32;
+      } else {
+        decl.dtype = options_.type.value_or(tensor.dtype);
+        weights[decl.dtype] += tensor.num_weights();
+      }
+      decls.push_back(std::move(decl));
+    }
+    const auto largest = std::max_element(weights.begin(), weights.end(),
+                                          [](auto& a, auto& b) { return a.second < b.second; });
+    if (largest != weights.end()) *most = largest->first;
+    return decls;
+  }
+
+  GgufMetadata Metadata(DType type) const {
+    GgufMetadata metadata = source_.metadata();
+    metadata.SetString("general.type", "model");
+    metadata.SetUint32("general.file_type", FileTypeOf(type));
+    metadata.SetUint32("general.quantization_version", kQuantizationVersion);
+    PadVocabulary(&metadata);
+    return metadata;
+  }
+
+  // Embeddings often have more rows than there are tokens; readers want a token for each.
+  void PadVocabulary(GgufMetadata* metadata) const {
+    const auto embedding = source_.FindShape("token_embd.weight");
+    const std::vector<std::string>* texts = metadata->FindStrings("tokenizer.ggml.tokens");
+    const auto types = metadata->FindInts("tokenizer.ggml.token_type");
+    if (!embedding || texts == nullptr || !types || texts->size() >= (*embedding)[1]) return;
+    const auto rows = static_cast<size_t>((*embedding)[1]);
+    std::vector<std::string> padded = *texts;
+    std::vector<int32_t> padded_types(types->begin(), types->end());
+    while (padded.size() < rows) padded.push_back(fmt::format("[unused {}]", padded.size()));
+    padded_types.resize(rows, static_cast<int32_t>(TokenType::kUnused));
+    metadata->SetStrings("tokenizer.ggml.tokens", std::move(padded));
+    metadata->SetInt32s("tokenizer.ggml.token_type", std::move(padded_types));
+    if (auto scores = metadata->FindFloats("tokenizer.ggml.scores")) {
+      scores->resize(rows, 0.0f);
+      metadata->SetFloat32s("tokenizer.ggml.scores", std::move(*scores));
+    }
+  }
+
+  // Pieces of whole rows where they fit: rows that are put together from afar are read once.
+  void WriteTensor(const GgufTensor& tensor, DType to, GgufWriter* writer) {
+    const uint64_t from_bytes = InfoOf(tensor.dtype).block_bytes;
+    const uint64_t to_bytes = InfoOf(to).block_bytes;
+    const uint64_t at_most = kConvertBytes / from_bytes;
+    const uint64_t rows = std::max<uint64_t>(1, at_most / tensor.ne[0]);
+    const uint64_t piece = std::min(at_most, rows * tensor.ne[0]);
+    for (uint64_t begin = 0; begin < tensor.num_weights(); begin += piece) {
+      const auto count = static_cast<size_t>(std::min(piece, tensor.num_weights() - begin));
+      const uint64_t next = begin + count;
+      const uint64_t ahead = std::min(piece, tensor.num_weights() - next);
+      if (ahead > 0) source_.WillRead(tensor, next * from_bytes, ahead * from_bytes);
+      const std::span<std::byte> in(in_.data(), count * from_bytes);
+      source_.ReadTensor(tensor, begin * from_bytes, in);
+      if (tensor.dtype == to) {
+        writer->Append(in);
+      } else {
+        const size_t done = ConvertNumbers(tensor.dtype, in.data(), count, to, out_.data());
+        if (done < count) RefuseNumber(tensor, to, begin + done);
+        writer->Append({out_.data(), count * to_bytes});
+      }
+      source_.DropCached(tensor, begin * from_bytes, in.size());
+      if (progress_) progress_(writer->written_bytes(), writer->total_bytes());
+    }
+  }
+
+  [[noreturn]] void RefuseNumber(const GgufTensor& tensor, DType to, uint64_t index) const {
+    throw Error(ErrorCode::kUnsupported, source_.path(),
+                fmt::format("number {} of {}", index, tensor.name),
+                fmt::format("one within the range of {}", NameOf(to)),
+                "a larger one: BF16 and F32 have room for it");
+  }
+
+  const GgufFile& source_;
+  const ConvertOptions& options_;
+  const std::string& path_;
+  const ConvertProgressFn& progress_;
+  Budget budget_;
+  Buffer in_;
+  Buffer out_;
+};
+
+}  // namespace
+
+ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
+                           const std::string& path, const ConvertProgressFn& progress) {
+  return Converter(source, options, path, progress).Convert();
+}
+
+}  // namespace hearth
