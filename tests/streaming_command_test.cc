@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "json_schema.h"
@@ -47,6 +48,16 @@ class StreamingCommandTest : public testing::Test {
                                           "--decode", "8",     "--reps",    "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunHearth(arguments);
+  }
+
+  // Bundles of 1,536 bytes: a gate half of 512, and the rest of what fires. Some gates were in
+  // memory before their rest was read.
+  static void ExpectHalves(const nlohmann::json& io) {
+    const double left = io["rests_left_per_token"];
+    const double missing = (io["reads_per_token"].get<double>() + left) / 2;
+    EXPECT_GT(left, 0);
+    const double expected = missing * 1536 - left * 1024;
+    EXPECT_NEAR(io["bytes_read_per_token"], expected, 0.02 * expected);
   }
 
   static TestFolder* folder_;
@@ -113,11 +124,53 @@ TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
     EXPECT_EQ(io["cache_policy"], "lru");
     EXPECT_EQ(io["pinned_share"], 0);
     EXPECT_EQ(io["gates_pinned"], false);
-    // Matrices read the two halves of a bundle one after the other.
-    const double bytes_per_read = io["bytes_read_per_token"].get<double>() /
-                                  std::max(io["reads_per_token"].get<double>(), 1.0);
-    EXPECT_NEAR(bytes_per_read, std::string(pipeline) == "matrix" ? 768 : 1536, 1);
+    if (std::string(pipeline) == "matrix") {
+      ExpectHalves(io);
+    } else {
+      EXPECT_NEAR(io["bytes_read_per_token"], 1536 * io["reads_per_token"].get<double>(), 1);
+    }
   }
+}
+
+// What is missing is read gate first, and of the rest what fires: the same numbers from fewer
+// bytes.
+TEST_F(StreamingCommandTest, GatesAreReadFirst) {
+  const std::string memory = Memory(14);
+  const auto io_of = [&](const char* reads) {
+    const ProgramResult result =
+        Bench({"--memory", memory, "--json", "--lookahead", "off", "--reads", reads});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["io"];
+  };
+  const nlohmann::json whole = io_of("whole"), gates_first = io_of("gates-first");
+  EXPECT_EQ(whole["rests_left_per_token"], 0);
+  EXPECT_GT(gates_first["rests_left_per_token"], 0);
+  EXPECT_LT(gates_first["bytes_read_per_token"], whole["bytes_read_per_token"]);
+  ExpectHalves(gates_first);
+  EXPECT_THAT(Bench({"--memory", memory, "--reads", "gates-first"}).out,
+              HasSubstr("of what was missing left out"));
+  // In gated, without room for all gates.
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "run",    Model(), "--raw",  "-p",     "a",     "-n",       "6",
+        "--temp", "0",     "--json", "--mode", "gated", "--memory", Memory(0, "gated")};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = RunHearth(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  const nlohmann::json all = run({}), firing = run({"--reads", "gates-first"});
+  EXPECT_EQ(all["token_ids"], firing["token_ids"]);
+  EXPECT_LT(firing["io"]["bytes_read_per_token"].get<double>(),
+            0.65 * all["io"]["bytes_read_per_token"].get<double>());
+  for (const auto& [option, value] : {std::pair{"--pipeline", "blocking"}, {"--merge-gap", "4K"}}) {
+    EXPECT_THAT(Bench({"--memory", memory, "--reads", "gates-first", option, value}).err,
+                HasSubstr("has no effect with"))
+        << option;
+  }
+  EXPECT_THAT(
+      Bench({"--memory", Memory(12, "gated"), "--mode", "gated", "--reads", "gates-first"}).err,
+      HasSubstr("all gates are in memory"));
 }
 
 TEST_F(StreamingCommandTest, NeighboursAreReadTogether) {

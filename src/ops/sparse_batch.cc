@@ -147,16 +147,28 @@ void SparseBatch::ScanGates(Compute& compute, const RowsView& gates) {
   compute.team().ParallelFor(num_neurons_, kGrain, [&](int64_t begin, int64_t end, int) {
     const int32_t* neurons = neurons_ + begin;
     MultiplyGates(compute.kernels(), gates, {neurons, neurons, end - begin});
-    for (int64_t i = begin; skips_silent_ && i < end; ++i) {
-      uint32_t& bits = tokens_of_[neurons_[i]];
-      const float* values = values_of(neurons_[i]);
-      for (uint32_t left = bits; left != 0; left &= left - 1) {
-        const int token = std::countr_zero(left);
-        if (silent_.Contains(values[token])) bits &= ~(uint32_t{1} << token);
-      }
-    }
+    for (int64_t i = begin; i < end; ++i) LeaveFiring(neurons_[i]);
   });
   PackNeurons();
+}
+
+bool SparseBatch::LeaveFiring(int32_t neuron) noexcept {
+  uint32_t& bits = tokens_of_[neuron];
+  const float* values = values_of(neuron);
+  for (uint32_t left = skips_silent_ ? bits : 0; left != 0; left &= left - 1) {
+    const int token = std::countr_zero(left);
+    if (silent_.Contains(values[token])) bits &= ~(uint32_t{1} << token);
+  }
+  return bits != 0;
+}
+
+int64_t SparseBatch::TakeSilent(const Cluster& cluster, int32_t* fired) noexcept {
+  int64_t count = 0;
+  for (int64_t i = 0; i < cluster.count; ++i) {
+    fired[count] = static_cast<int32_t>(i);
+    count += LeaveFiring(cluster.neurons[i]) ? 1 : 0;
+  }
+  return count;
 }
 
 ClusterCounts SparseBatch::Finish(const KernelTable& table, const FfnNeurons& ffn,

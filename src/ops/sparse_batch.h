@@ -76,6 +76,10 @@ class SparseBatch {
   };
   void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
                      const Cluster& cluster) noexcept;
+  // Of neurons whose gates have been multiplied: takes them off the lists of tokens for which they
+  // do not fire. Packs the places in the cluster of those that some token still lists to `fired`,
+  // in order, and returns how many those are; the others are finished.
+  int64_t TakeSilent(const Cluster& cluster, int32_t* fired) noexcept;
   // What reaches down. `knows_gates`: they have been multiplied.
   ClusterCounts Finish(const kernels::KernelTable& table, const FfnNeurons& ffn,
                        const Cluster& cluster, bool knows_gates) noexcept;
@@ -89,6 +93,8 @@ class SparseBatch {
   struct OfToken;  // some neurons that a token lists
 
   float* values_of(int32_t neuron) const { return values_ + neuron * shape_.max_tokens; }
+  // Whether any token is left that fires the neuron, whose gates have been multiplied.
+  bool LeaveFiring(int32_t neuron) noexcept;
   void Unite(int64_t neurons, Lists listed);
   void PackNeurons();
   // visit(token, its neurons) for all tokens, some neurons of the cluster at a time.

@@ -42,9 +42,10 @@ void StreamedNeuronFfn::RunStep(const FfnCall& call) {
   LookAhead(call);
   Select(call);
   if (pass_.observer != nullptr) Observe(call);
-  // Where gates are in memory, only what fires is read.
-  const bool holds_gates = streamed_.store().plan().holds_gates;
-  const bool reads_lists = lists_.has_lists() || (SkipsSilent(call) && holds_gates);
+  // Where gates are in memory, or read first, only what fires is read.
+  const bool finds_firing =
+      streamed_.store().plan().holds_gates || streamed_.options().reads_gates_first();
+  const bool reads_lists = lists_.has_lists() || (SkipsSilent(call) && finds_firing);
   if (map_ != nullptr && (is_prompt_ || !reads_lists)) DrawRanges(call);
   if (is_prompt_) {
     RunMany(call, {lists_.has_lists(), SkipsSilent(call)}, {});

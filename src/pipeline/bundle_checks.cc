@@ -27,17 +27,19 @@ kernels::RowList PartOf(const kernels::RowList& rows, int64_t first) noexcept {
 }  // namespace
 
 int64_t FindDamagedBundle(const kernels::KernelTable& table, const BundleLayout& layout,
-                          const kernels::RowList& bundles) noexcept {
+                          const kernels::RowList& bundles, SlotPart which) noexcept {
   const CheckedPart gate = GateChecked(layout), rest = RestChecked(layout);
   for (int64_t first = 0; first < bundles.count; first += kMostHashed) {
     const kernels::RowList part = PartOf(bundles, first);
-    const Hashes gates = HashRows(table, part, gate.offset, gate.bytes);
-    const Hashes rests = HashRows(table, part, rest.offset, rest.bytes);
+    Hashes gates, rests;
+    if (which != SlotPart::kOtherHalf) gates = HashRows(table, part, gate.offset, gate.bytes);
+    if (which != SlotPart::kGateHalf) rests = HashRows(table, part, rest.offset, rest.bytes);
     for (int64_t i = 0; i < part.count; ++i) {
       const std::byte* bundle = part.base + part.stride * static_cast<size_t>(part.rows[i]);
       const BundleChecks checks = StoredChecks(layout, {bundle, layout.stride});
       const auto at = static_cast<size_t>(i);
-      if (gates[at] != checks.gate || rests[at] != checks.rest) return first + i;
+      if (which != SlotPart::kOtherHalf && gates[at] != checks.gate) return first + i;
+      if (which != SlotPart::kGateHalf && rests[at] != checks.rest) return first + i;
     }
   }
   return -1;

@@ -11,10 +11,13 @@
 
 namespace hearth {
 
-// The place in the list of a bundle whose checks do not fit its bytes; -1 where all do. Rows of the
-// list are whole bundles.
+// The two parts of a bundle that can be read alone.
+enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
+
+// The place in the list of a bundle whose checks do not fit its bytes, or those of one part, which
+// are in the gate half; -1 where all do. Rows of the list are whole bundles.
 int64_t FindDamagedBundle(const kernels::KernelTable& table, const BundleLayout& layout,
-                          const kernels::RowList& bundles) noexcept;
+                          const kernels::RowList& bundles, SlotPart part) noexcept;
 
 // The same of second halves: rows begin at the split, and checks[i] is what row i should have.
 int64_t FindDamagedHalf(const kernels::KernelTable& table, const BundleLayout& layout,

@@ -23,6 +23,11 @@ NeuronCacheOptions CacheOptions(const StreamShape& shape, const StreamPlan& plan
           .policy = policy};
 }
 
+uint64_t OnlyGatesBytes(const StreamShape& shape, const StreamPlan& plan) {
+  const auto keys = static_cast<uint64_t>(CacheOptions(shape, plan, kDefaultCachePolicy).num_keys);
+  return (keys + 63) / 64 * sizeof(uint64_t);
+}
+
 // Every gate row starts on a cache line.
 constexpr uint64_t kGateAlignment = 64;
 
@@ -58,7 +63,8 @@ uint64_t BundleStore::ChargedBytes(const StreamShape& shape, const StreamPlan& p
                                    CachePolicyKind policy) {
   return Buffer::ChargedBytes(plan.arena_bytes(shape)) +
          Buffer::ChargedBytes(plan.gates_bytes(shape)) +
-         NeuronCache::TableBytes(CacheOptions(shape, plan, policy));
+         NeuronCache::TableBytes(CacheOptions(shape, plan, policy)) +
+         Buffer::ChargedBytes(OnlyGatesBytes(shape, plan));
 }
 
 BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan,
@@ -83,6 +89,9 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
   if (plan.pinned_neurons < source_.neurons && source_.num_layers <= NeuronCache::kMaxLayers) {
     options.num_layers = source_.num_layers;
   }
+  only_gates_memory_ = Buffer(budget, "cache tables", OnlyGatesBytes(shape, plan));
+  only_gates_ = {reinterpret_cast<uint64_t*>(only_gates_memory_.data()),
+                 only_gates_memory_.size_bytes() / sizeof(uint64_t)};
   cache_ =
       std::make_unique<NeuronCache>(budget, options, Slots(first_cache_slot_, plan.cache_slots));
 }
@@ -173,13 +182,12 @@ void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
 }
 
 int64_t BundleStore::FindDamaged(const kernels::KernelTable& table, int64_t ffn,
-                                 const int32_t* neurons, const int32_t* slots,
-                                 int64_t count) const noexcept {
-  const kernels::RowList held = {arena_.data(), slot_bytes_, slots, count};
-  if (!plan_.holds_gates) return FindDamagedBundle(table, source_.layout, held);
+                                 const NeuronsInSlots& which, SlotPart part) const noexcept {
+  const kernels::RowList held = {arena_.data(), slot_bytes_, which.slots, which.count};
+  if (!plan_.holds_gates) return FindDamagedBundle(table, source_.layout, held, part);
   std::array<uint32_t, kMostChecked> checks;
-  for (int64_t i = 0; i < count; ++i) {
-    checks[static_cast<size_t>(i)] = rest_checks_[NeuronIndex(ffn, neurons[i])];
+  for (int64_t i = 0; i < which.count; ++i) {
+    checks[static_cast<size_t>(i)] = rest_checks_[NeuronIndex(ffn, which.neurons[i])];
   }
   return FindDamagedHalf(table, source_.layout, held, checks.data());
 }

@@ -21,6 +21,7 @@
 #include "cache/neuron_cache.h"
 #include "format/bundle_layout.h"
 #include "ops/sparse_ffn.h"
+#include "pipeline/bundle_checks.h"
 #include "plan/stream_plan.h"
 #include "storage/async/async_reader.h"
 
@@ -47,6 +48,13 @@ struct StreamedFfn {
   int64_t expert = 0;
   FfnActivation activation = FfnActivation::kRelu;
   float threshold = 0;
+};
+
+// Some neurons of an FFN, and the slots that hold them.
+struct NeuronsInSlots {
+  const int32_t* neurons = nullptr;
+  const int32_t* slots = nullptr;
+  int64_t count = 0;
 };
 
 // One thread at a time. Its parts are handed to the two pipelines, which never run at once.
@@ -82,10 +90,20 @@ class BundleStore {
                                 plan_.pinned_neurons);
   }
 
-  // The slot of a neuron that is not pinned and that the cache has; -1 of others.
+  // The slot of a neuron that is not pinned and that the cache has whole; -1 of others.
   int32_t CachedSlot(int64_t ffn, int64_t neuron) const {
-    const int32_t slot = cache_->ResidentSlot(FirstKey(ffn) + static_cast<int32_t>(neuron));
-    return slot < 0 ? -1 : first_cache_slot_ + slot;
+    const int32_t key = FirstKey(ffn) + static_cast<int32_t>(neuron);
+    const int32_t slot = cache_->ResidentSlot(key);
+    return slot < 0 || has_only_gate(key) ? -1 : first_cache_slot_ + slot;
+  }
+  // Whether the cache has nothing but the gate half of a key, which is resident.
+  bool has_only_gate(int32_t key) const {
+    return (only_gates_[static_cast<size_t>(key) / 64] >> (key % 64) & 1) != 0;
+  }
+  void SetHasOnlyGate(int32_t key, bool has) {
+    uint64_t& word = only_gates_[static_cast<size_t>(key) / 64];
+    const uint64_t bit = uint64_t{1} << (key % 64);
+    word = has ? word | bit : word & ~bit;
   }
 
   std::span<std::byte> Slots(int32_t first, int64_t count) const;
@@ -113,10 +131,11 @@ class BundleStore {
 
   // The most neurons that FindDamaged looks at.
   static constexpr int64_t kMostChecked = 256;
-  // A place in two lists of neurons of an FFN and of the slots that hold them where what is held
-  // does not fit its checks; -1 where all do.
-  int64_t FindDamaged(const kernels::KernelTable& table, int64_t ffn, const int32_t* neurons,
-                      const int32_t* slots, int64_t count) const noexcept;
+  // A place in the lists of some neurons where what is held does not fit its checks; -1 where all
+  // do.
+  // `part`: what of them is looked at; where slots hold gates.
+  int64_t FindDamaged(const kernels::KernelTable& table, int64_t ffn, const NeuronsInSlots& which,
+                      SlotPart part) const noexcept;
   // Throws Error(kUnsupported) where the file cannot read halves of bundles.
   void RequireHalves() const;
   [[noreturn]] void ThrowDamaged(int64_t ffn, int64_t neuron) const;
@@ -142,6 +161,8 @@ class BundleStore {
   int32_t first_cache_slot_ = 0;
   int32_t first_spare_slot_ = 0;
   std::unique_ptr<NeuronCache> cache_;
+  Buffer only_gates_memory_;
+  std::span<uint64_t> only_gates_;  // a bit per key
 };
 
 }  // namespace hearth

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -82,7 +83,8 @@ struct DecodePipeline::Section {
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
   std::atomic<int64_t> idle_ns{0};
-  ListGuess* guess = nullptr;  // what the next FFN lists, in the last segment
+  std::atomic<bool> is_busy{false};  // a processor, with other programs
+  ListGuess* guess = nullptr;        // what the next FFN lists, in the last segment
   std::array<ColumnPart, kMaxColumnParts> columns;
   size_t num_columns = 0;
 
@@ -111,13 +113,14 @@ struct DecodePipeline::Section {
 };
 
 struct DecodePipeline::Places {
-  size_t x, gates, factors, computed, end;
+  size_t x, gates, factors, rests, computed, end;
 
   Places(int64_t hidden, int64_t listed) {
     ScratchPlaces scratch;
     x = scratch.Take(RowGroupCount(hidden), sizeof(kernels::GroupQ8));
     gates = scratch.Take(listed, sizeof(float));
     factors = scratch.Take(listed, sizeof(float));
+    rests = scratch.Take(listed, sizeof(int32_t));
     computed = scratch.Take(listed, sizeof(std::atomic<uint8_t>));
     end = scratch.used();
   }
@@ -131,19 +134,23 @@ uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan
              Places(hidden_size, NeuronFetch::MaxListed(shape, plan, reads_ahead)).end);
 }
 
-DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind,
-                               std::optional<uint32_t> merge_gap_bytes, bool reads_ahead)
+DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeOptions& options)
     : store_(store),
-      kind_(kind),
-      fetch_(budget, store, merge_gap_bytes, reads_ahead),
+      options_(options),
+      fetch_(budget, store, options.merge_gap_bytes, options.reads_ahead),
       memory_(budget, "activations", Places(store.source().hidden_size, fetch_.max_listed()).end) {
-  if (kind == PipelineKind::kMatrix) store.RequireHalves();
+  if (options.kind == PipelineKind::kMatrix || options.gates_first) store.RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
+  if (options.gates_first) {
+    all_.resize(static_cast<size_t>(store.source().neurons));
+    std::iota(all_.begin(), all_.end(), 0);
+  }
   const Places at(store.source().hidden_size, fetch_.max_listed());
   std::byte* base = memory_.data();
   x_ = reinterpret_cast<kernels::GroupQ8*>(base + at.x);
   gates_ = reinterpret_cast<float*>(base + at.gates);
   factors_ = reinterpret_cast<float*>(base + at.factors);
+  rests_ = reinterpret_cast<int32_t*>(base + at.rests);
   computed_ = reinterpret_cast<std::atomic<uint8_t>*>(base + at.computed);
 }
 
@@ -157,9 +164,10 @@ StreamCounts DecodePipeline::counts() const {
 SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, const float* x,
                                     std::optional<std::span<const int32_t>> listed,
                                     bool skip_silent, float* out) {
-  if (!listed && !gate_scan_) {
+  if (!listed && !finds_firing()) {
     throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
   }
+  if (!listed && !gate_scan_) listed = all_;
   const Stopwatch watch;
   const FfnNeurons rows = store_.RowsOfSlots(ffn);
   const SilentGates gates_of_silent = SilentGatesOf(ffn.activation, ffn.threshold);
@@ -183,7 +191,7 @@ SparseFfnCounts DecodePipeline::RunBatch(Compute& compute, SparseBatch& batch,
                                          const StreamedFfn& ffn, FloatView x,
                                          SparseBatch::Lists listed, bool skip_silent,
                                          FloatView out) {
-  if (listed.empty() && !store_.plan().holds_gates) {
+  if (listed.empty() && !finds_firing()) {
     throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
   }
   const Stopwatch watch;
@@ -222,17 +230,19 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
 
 void DecodePipeline::RunSegment(Compute& compute, Section& section) {
   fetch_.Begin(section.ffn, section.work.listed(), section.work.tokens_of());
-  if (kind_ == PipelineKind::kMatrix) {
+  if (options_.kind == PipelineKind::kMatrix) {
     RunMatrices(compute, section);
   } else {
-    section.fetches = kind_ == PipelineKind::kCluster;
+    section.fetches = options_.kind == PipelineKind::kCluster && busy_lists_ == 0;
     if (!section.fetches) {
-      fetch_.Fetch(SlotPart::kAll);
+      fetch_.Fetch(FirstPart(section));
       const Stopwatch watch;
-      while (fetch_.in_flight()) fetch_.Poll(true);
+      while (fetch_.is_awaiting()) fetch_.Poll(true);
       section.idle_ns += static_cast<int64_t>(watch.Seconds() * 1e9) * section.threads;
     }
     RunPhase(compute, section, Step::kFinish, true);
+    if (busy_lists_ > 0) --busy_lists_;
+    if (section.is_busy) busy_lists_ = kBusyLists;
   }
   fetch_.End(section.damaged);
 }
@@ -244,12 +254,37 @@ void DecodePipeline::RunMatrices(Compute& compute, Section& section) {
     RunPhase(compute, section, Step::kGate, false);
     if (fetch_.failed()) return;
     section.work.TakeGates();
-    fetch_.FetchMore(SlotPart::kOtherHalf);
+    ReadFiringRests(section);
   } else {
     fetch_.Fetch(SlotPart::kAll);
   }
   RunPhase(compute, section, Step::kFinish, false);
   RunPhase(compute, section, Step::kNone, true);
+}
+
+// What of missing neurons is read first.
+SlotPart DecodePipeline::FirstPart(const Section& section) const {
+  const bool gates_first = options_.gates_first && !section.work.knows_gates();
+  return gates_first ? SlotPart::kGateHalf : SlotPart::kAll;
+}
+
+// Between the gates and the rest: of what lacks its rest, that of neurons that fire is read.
+void DecodePipeline::ReadFiringRests(Section& section) {
+  std::array<int32_t, kMostOfCluster> positions, slots, fired;
+  int64_t wanted = 0;
+  for (int64_t at = 0; at < section.count;) {
+    int64_t count = 0;
+    for (; at < section.count && count < kMostOfCluster; ++at) {
+      positions[static_cast<size_t>(count)] = static_cast<int32_t>(at);
+      slots[static_cast<size_t>(count)] = fetch_.slot(at);
+      count += fetch_.lacks_rest(at) ? 1 : 0;
+    }
+    const int64_t firing =
+        section.work.TakeSilent({positions.data(), slots.data(), count}, fired.data());
+    std::copy_n(fired.data(), firing, rests_ + wanted);
+    wanted += firing;
+  }
+  fetch_.FetchAllRests(rests_, wanted);
 }
 
 void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, bool adds) {
@@ -261,46 +296,85 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
   }
   compute.team().Run([&](int worker) {
     // The others begin with what is pinned.
-    if (worker == 0 && section.fetches) fetch_.Fetch(SlotPart::kAll);
+    if (worker == 0 && section.fetches) fetch_.Fetch(FirstPart(section));
     Work(section);
   });
 }
 
-// Computes a cluster of what is ready; false where nothing is.
-bool DecodePipeline::ComputeReady(Section& section) {
+// Takes some neurons that are ready in the same way; returns where they begin, -1 where none is.
+int64_t DecodePipeline::TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state) {
+  const ReadyState* states = fetch_.ready_states();
   int64_t first = section.taken.load(std::memory_order_relaxed);
-  int64_t count = 0, num_resident = 0;
   do {
     const int64_t left = fetch_.num_ready() - first;
-    if (left <= 0) return false;
-    num_resident = fetch_.num_resident();  // as those that are ready were counted
-    count =
+    if (left <= 0) return -1;
+    const int64_t most =
         std::min(left, std::clamp(left / (2 * section.threads), kFewestOfCluster, kMostOfCluster));
-    // Only what was read is verified.
-    if (first < num_resident) count = std::min(count, num_resident - first);
-  } while (!section.taken.compare_exchange_weak(first, first + count, std::memory_order_relaxed));
-  const int32_t* positions = fetch_.ready() + first;
+    state = states[first];
+    ready.count = 1;
+    while (ready.count < most && states[first + ready.count] == state) ++ready.count;
+  } while (
+      !section.taken.compare_exchange_weak(first, first + ready.count, std::memory_order_relaxed));
+  ready.positions = fetch_.ready() + first;
+  return first;
+}
+
+// Computes a cluster of what is ready; false where nothing is.
+bool DecodePipeline::ComputeReady(Section& section) {
+  ReadyNeurons ready;
+  ReadyState state;
+  if (TakeReady(section, ready, state) < 0) return false;
   std::array<int32_t, kMostOfCluster> slots;
-  for (int64_t i = 0; i < count; ++i) slots[static_cast<size_t>(i)] = fetch_.slot(positions[i]);
-  const ReadyNeurons ready = {positions, slots.data(), count};
+  for (int64_t i = 0; i < ready.count; ++i) {
+    slots[static_cast<size_t>(i)] = fetch_.slot(ready.positions[i]);
+  }
+  ready.slots = slots.data();
+  int64_t computed = ready.count;
   if (section.step == Step::kGate) {
     section.work.MultiplyGates(ready);
   } else {
-    FinishReady(section, ready, first >= num_resident);
+    if (state == ReadyState::kRead) fetch_.Settle(ready.positions, ready.count);
+    const bool was_read = state != ReadyState::kHere && state != ReadyState::kGateHere;
+    const int64_t damaged = was_read ? fetch_.FindDamaged(section.table, ready.positions,
+                                                          ready.slots, ready.count, state)
+                                     : -1;
+    if (damaged >= 0) section.damaged = damaged;
+    const bool knows_gates = section.work.knows_gates();
+    const bool is_gate = state == ReadyState::kGateHere || state == ReadyState::kGateRead;
+    if (is_gate && !knows_gates) {
+      computed = MultiplyReady(section, ready);
+    } else {
+      FinishReady(section, ready, knows_gates || state == ReadyState::kRestRead);
+    }
   }
-  section.computed.fetch_add(count, std::memory_order_release);
+  section.computed.fetch_add(computed, std::memory_order_release);
   return true;
 }
 
-// The activation of a cluster: what reaches down.
-void DecodePipeline::FinishReady(Section& section, const ReadyNeurons& ready, bool arrived) {
-  if (arrived) {
-    fetch_.Settle(ready.positions, ready.count);
-    const int64_t damaged =
-        fetch_.FindDamaged(section.table, ready.positions, ready.slots, ready.count);
-    if (damaged >= 0) section.damaged = damaged;
+// Gates that came alone: reads the rest of what fires. Returns how many are silent, and computed.
+int64_t DecodePipeline::MultiplyReady(Section& section, const ReadyNeurons& ready) {
+  section.work.MultiplyGates(ready);
+  std::array<int32_t, kMostOfCluster> fired;
+  const int64_t count = section.work.TakeSilent(ready, fired.data());
+  int64_t next = 0;
+  for (int64_t i = 0; i < ready.count; ++i) {
+    const int32_t position = ready.positions[i];
+    if (next < count && fired[static_cast<size_t>(next)] == position) {
+      ++next;
+    } else {
+      computed_[position].store(1, std::memory_order_release);
+    }
   }
-  const ClusterCounts counts = section.work.Finish(ready);
+  if (count > 0) {
+    fetch_.FetchRests(fired.data(), count);
+    fetch_.Poll(false);
+  }
+  return ready.count - count;
+}
+
+// The activation of a cluster: what reaches down.
+void DecodePipeline::FinishReady(Section& section, const ReadyNeurons& ready, bool knows_gates) {
+  const ClusterCounts counts = section.work.Finish(ready, knows_gates);
   for (int64_t i = 0; i < ready.count; ++i) {
     computed_[ready.positions[i]].store(1, std::memory_order_release);
   }
@@ -346,8 +420,9 @@ bool DecodePipeline::Guess(Section& section) {
 void DecodePipeline::Work(Section& section) {
   int spins = 0;
   Stopwatch idle;
+  double looked = 0;  // for work, seconds of `idle`
   while (!section.IsDone()) {
-    const bool has_reads = fetch_.num_ready() < section.count;
+    const bool has_reads = fetch_.is_awaiting();
     if (!has_reads && section.is_last) fetch_.ReadAhead();
     const bool arrived = (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
     const bool computed = section.step != Step::kNone && ComputeReady(section);
@@ -356,9 +431,20 @@ void DecodePipeline::Work(Section& section) {
       spins = 0;
       continue;
     }
-    if (spins++ == 0) idle = Stopwatch();
-    if (spins > kSpins) {
-      if (!has_reads || !fetch_.Poll(true)) std::this_thread::yield();
+    const double now = idle.Seconds();
+    if (spins > 0 && now - looked > options_.busy_gap_seconds) {
+      section.is_busy.store(true, std::memory_order_relaxed);
+    }
+    looked = now;
+    if (spins++ == 0) {
+      idle = Stopwatch();
+      looked = 0;
+    }
+    if (spins <= kSpins) continue;
+    if (has_reads && fetch_.Poll(true)) {
+      looked = idle.Seconds();  // asleep until it came
+    } else {
+      std::this_thread::yield();
     }
   }
   if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);

@@ -12,6 +12,18 @@
 // ascending order of neurons whatever the order of arrival, so that the bits are those of an FFN
 // that is in memory (docs/architecture.md, "One order of addition").
 //
+// Where gates are read first (P2 §4.3), up and down are read of those that fire, and of no others:
+//
+//   missing -> reading its gate -> gate arrived --> silent: computed
+//                                             \--> reading the rest -> arrived -> ready
+//
+// The cache then keeps the gate alone of a silent neuron, which is ready as far as that goes when
+// it is listed again.
+//
+// While other programs take turns with the threads, one that looks for work is taken off its
+// processor just when some arrives. So kCluster then waits asleep, as kBlocking does, until its
+// list is all here, and looks again after kBusyLists lists.
+//
 // Where the store holds all gates, they are multiplied first, and the neurons that fire take the
 // place of the list: exact without a predictor. What is looked up, read and computed of them is the
 // other half.
@@ -22,6 +34,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "ops/compute.h"
 #include "ops/gate_scan.h"
@@ -39,7 +52,7 @@ namespace hearth {
 enum class PipelineKind : uint8_t {
   kBlocking,  // waits for all reads of an FFN before it computes any of it
   kMatrix,    // gates, then up, then down; reads overlap only with computing of the same matrix (P2
-              // Figure 4a). Gate halves are read first, then, in one, up and down
+              // Figure 4a). Gate halves are read first, then, in one, up and down of what fires
   kCluster,   // computes what is there while the rest is read
   kLlmFlash,  // LLM in a Flash: parallel reads, no overlap, and a cache of the last tokens' neurons
 };
@@ -47,29 +60,42 @@ std::span<const PipelineKind> AllPipelines();
 const char* PipelineName(PipelineKind kind);  // "blocking", "matrix", "cluster", "llmflash"
 std::optional<PipelineKind> PipelineFromName(std::string_view name);
 
+inline constexpr double kBusyGapSeconds = 5e-4;
+
+struct DecodeOptions {
+  PipelineKind kind = PipelineKind::kCluster;
+  std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions
+  bool reads_ahead = false;                 // Expect may be called; of kCluster only
+  bool gates_first = false;                 // of missing neurons; of kCluster only
+  // A thread that looks for work and does not get to run for so long shares its processor with
+  // another program.
+  double busy_gap_seconds = kBusyGapSeconds;
+};
+
 // One thread at a time. Owns scratch for one token.
 class DecodePipeline {
  public:
-  // Charged to `budget` as "activations". `store` must outlive the pipeline. merge_gap_bytes: see
-  // QueueOptions. reads_ahead: Expect may be called; of kCluster only. Throws Error(kUnsupported)
-  // where kMatrix cannot read halves of bundles.
-  DecodePipeline(Budget& budget, BundleStore& store, PipelineKind kind,
-                 std::optional<uint32_t> merge_gap_bytes, bool reads_ahead);
+  // Charged to `budget` as "activations". `store` must outlive the pipeline. Throws
+  // Error(kUnsupported) where halves of bundles are to be read and cannot be.
+  DecodePipeline(Budget& budget, BundleStore& store, const DecodeOptions& options);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                int64_t hidden_size, bool reads_ahead);
+
+  // Whether what fires is found before all of it is read: gates are held or read first.
+  bool finds_firing() const { return gate_scan_.has_value() || options_.gates_first; }
 
   // See NeuronFetch.
   void RegisterSlots() { fetch_.RegisterSlots(); }
 
   // out[0..hidden) = the FFN of x, from the listed neurons, ascending; from all (no list) only
-  // where the store holds gates. As SparseFfn: where skip_silent, up and down of neurons that add
+  // where finds_firing(). As SparseFfn: where skip_silent, up and down of neurons that add
   // nothing are left out. Throws Error(kIo) and Error(kCorrupt) when a read fails or brings what
   // its check does not fit; nothing of the list is in flight then, and the next call works.
   SparseFfnCounts Run(Compute& compute, const StreamedFfn& ffn, const float* x,
                       std::optional<std::span<const int32_t>> listed, bool skip_silent, float* out);
 
   // The same for a few tokens, of which a neuron that several list is looked up and read once; a
-  // token's result has the bits that Run gives it. No lists only where the store holds gates.
+  // token's result has the bits that Run gives it. No lists only where finds_firing().
   SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
                            FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
 
@@ -107,26 +133,35 @@ class DecodePipeline {
   ClusterCounts RunList(Compute& compute, const StreamedFfn& ffn, std::span<const int32_t> listed,
                         std::span<const uint8_t> tokens_of, NeuronWork& work);
   void RunSegment(Compute& compute, Section& section);
+  SlotPart FirstPart(const Section& section) const;
   void RunMatrices(Compute& compute, Section& section);
   void RunPhase(Compute& compute, Section& section, Step step, bool adds);
   void Work(Section& section);
   bool ComputeReady(Section& section);
-  void FinishReady(Section& section, const ReadyNeurons& ready, bool arrived);
+  int64_t TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state);
+  int64_t MultiplyReady(Section& section, const ReadyNeurons& ready);
+  void FinishReady(Section& section, const ReadyNeurons& ready, bool knows_gates);
+  void ReadFiringRests(Section& section);
   bool AddComputed(Section& section);
   bool Guess(Section& section);
 
   BundleStore& store_;
-  const PipelineKind kind_;
+  const DecodeOptions options_;
   NeuronFetch fetch_;
   std::optional<GateScan> gate_scan_;  // where the store holds gates
+  std::vector<int32_t> all_;           // neurons, where gates are read first
   Buffer memory_;
   // Views into memory_, an entry per listed neuron (its position) unless said otherwise.
   kernels::GroupQ8* x_;  // the token in row groups
-  float* gates_;         // of kMatrix
+  float* gates_;         // where they are multiplied before the rest is read
   float* factors_;
+  int32_t* rests_;  // positions of which kMatrix reads the rest
   std::atomic<uint8_t>* computed_;
   ListGuess* guess_ = nullptr;  // of the next Run
   int64_t guessed_ffn_ = 0;
+  // Lists for which it still waits asleep, as processors are shared.
+  static constexpr int kBusyLists = 4096;
+  int busy_lists_ = 0;
   double idle_seconds_ = 0;
   double wall_seconds_ = 0;
 };

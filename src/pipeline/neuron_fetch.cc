@@ -11,18 +11,29 @@
 namespace hearth {
 namespace {
 
-// Of the tags of reads, those that were read ahead: the others are positions.
+// Tags of reads: positions, with one of these bits but where all of a neuron is read; what is read
+// ahead has a place instead of a position.
 constexpr uint64_t kAheadTag = uint64_t{1} << 32;
+constexpr uint64_t kGateTag = uint64_t{1} << 33;
+constexpr uint64_t kRestTag = uint64_t{1} << 34;
+
+ReadyState StateOf(uint64_t tag) {
+  if ((tag & kGateTag) != 0) return ReadyState::kGateRead;
+  return (tag & kRestTag) != 0 ? ReadyState::kRestRead : ReadyState::kRead;
+}
 
 }  // namespace
 
 struct NeuronFetch::Places {
-  size_t slots, ready, ahead, entries, requests, missing, end;
+  size_t slots, ready, states, ahead, rests, wanted, entries, requests, missing, end;
 
   Places(int64_t listed, int64_t looked_up) {
     ScratchPlaces scratch;
     slots = scratch.Take(listed, sizeof(int32_t));
-    ready = scratch.Take(listed, sizeof(int32_t));
+    ready = scratch.Take(2 * listed, sizeof(int32_t));
+    states = scratch.Take(2 * listed, sizeof(ReadyState));
+    rests = scratch.Take(listed, sizeof(RestState));
+    wanted = scratch.Take(listed, sizeof(int32_t));
     ahead = scratch.Take(listed, sizeof(int32_t));
     entries = scratch.Take(looked_up, sizeof(CacheEntry));
     requests = scratch.Take(looked_up, sizeof(ReadRequest));
@@ -70,7 +81,10 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
   std::byte* base = memory_.data();
   slots_ = reinterpret_cast<int32_t*>(base + at.slots);
   ready_ = reinterpret_cast<int32_t*>(base + at.ready);
+  ready_states_ = reinterpret_cast<ReadyState*>(base + at.states);
   ahead_places_ = reinterpret_cast<int32_t*>(base + at.ahead);
+  rests_ = reinterpret_cast<RestState*>(base + at.rests);
+  wanted_rests_ = reinterpret_cast<int32_t*>(base + at.wanted);
   entries_ = reinterpret_cast<CacheEntry*>(base + at.entries);
   requests_ = reinterpret_cast<ReadRequest*>(base + at.requests);
   missing_ = reinterpret_cast<int32_t*>(base + at.missing);
@@ -149,31 +163,69 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
   is_looked_up_ = false;
   // Nobody came to read it in time.
   if (ffn == expected_ffn_) is_expecting_ = false;
-  num_missing_ = num_ahead_ = 0;
+  num_missing_ = num_ahead_ = num_added_ = num_submitted_ = 0;
+  num_wanted_ = 0;
+  num_expected_ = std::ssize(listed);
   num_pinned_ = NumPinned(listed);
   for (int64_t i = 0; i < num_pinned_; ++i) {
     slots_[i] = store_.PinnedSlot(ffn) + listed[static_cast<size_t>(i)];
-    ready_[i] = static_cast<int32_t>(i);
+    rests_[i] = RestState::kNotMissing;
+    AddReady(static_cast<int32_t>(i), ReadyState::kHere);
   }
   num_resident_.store(num_pinned_, std::memory_order_relaxed);
-  num_ready_.store(num_pinned_, std::memory_order_release);
+  Publish();
+}
+
+void NeuronFetch::AddReady(int32_t position, ReadyState state) noexcept {
+  ready_[num_added_] = position;
+  ready_states_[num_added_++] = state;
 }
 
 void NeuronFetch::Fetch(SlotPart part) noexcept {
   // Whoever has it takes what was read ahead, and does not wait for more.
   while (polling_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  part_ = part;
   LookUp();
-  Submit(part);
+  Submit({missing_, static_cast<size_t>(num_missing_)}, part,
+         part == SlotPart::kGateHalf ? kGateTag : 0);
   polling_.clear(std::memory_order_release);
 }
 
-void NeuronFetch::FetchMore(SlotPart part) noexcept {
-  num_ready_ = num_resident();
-  Submit(part);
+void NeuronFetch::FetchRests(const int32_t* positions, int64_t count) noexcept {
+  while (wanting_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  num_expected_.fetch_add(count, std::memory_order_release);
+  const int64_t wanted = num_wanted_.load(std::memory_order_relaxed);
+  std::copy_n(positions, count, wanted_rests_ + wanted);
+  num_wanted_.store(wanted + count, std::memory_order_release);
+  wanting_.clear(std::memory_order_release);
 }
 
-// Fills slots_, and splits positions into ready_, those that are in memory, and missing_. Behind
-// the former come those that were read ahead and have come.
+// Of whoever holds polling_.
+void NeuronFetch::SubmitRests() noexcept {
+  const int64_t wanted = num_wanted_.load(std::memory_order_acquire);
+  if (wanted == num_submitted_) return;
+  const std::span<const int32_t> positions(wanted_rests_ + num_submitted_,
+                                           static_cast<size_t>(wanted - num_submitted_));
+  num_submitted_ = wanted;
+  for (const int32_t position : positions) rests_[position] = RestState::kWanted;
+  Submit(positions, SlotPart::kOtherHalf, kRestTag);
+}
+
+void NeuronFetch::FetchAllRests(const int32_t* positions, int64_t count) noexcept {
+  for (int64_t i = 0; i < count; ++i) rests_[positions[i]] = RestState::kWanted;
+  num_added_ = 0;
+  for (int64_t i = 0; i < std::ssize(listed_); ++i) {
+    if (rests_[i] == RestState::kWanted) continue;
+    const bool was_read = i >= num_pinned_ && entries_[i - num_pinned_].found != CacheFound::kHit;
+    AddReady(static_cast<int32_t>(i), was_read ? ReadyState::kGateRead : ReadyState::kHere);
+  }
+  num_expected_ = std::ssize(listed_);
+  Publish();
+  Submit({positions, static_cast<size_t>(count)}, SlotPart::kOtherHalf, 0);
+}
+
+// Fills slots_, and splits positions into those that are in memory, which are ready, and missing_.
+// Behind the latter come those that were read ahead, which are ready where they have come.
 void NeuronFetch::LookUp() noexcept {
   if (ahead_.most() > 0) {
     // What has not begun is read as wanted, if the list has it.
@@ -185,63 +237,72 @@ void NeuronFetch::LookUp() noexcept {
   const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
   store_.cache().Lookup({store_.FirstKey(ffn_), looked_up}, {entries_, looked_up.size()});
   int32_t spare = store_.spare_slot();
-  int64_t resident = num_pinned_;
+  int64_t hits = 0, halves = 0;
+  int32_t* const last = missing_ + looked_up.size();  // hits that lack a half, from the end
   for (size_t k = 0; k < looked_up.size(); ++k) {
     const CacheEntry entry = entries_[k];
     const auto position = static_cast<int32_t>(num_pinned_) + static_cast<int32_t>(k);
     slots_[position] =
         entry.found == CacheFound::kNoSlot ? spare++ : store_.cache_slot() + entry.slot;
     const bool is_hit = entry.found == CacheFound::kHit;
+    const bool is_half = is_hit && store_.has_only_gate(store_.FirstKey(ffn_) + looked_up[k]);
     ahead_places_[position] = is_hit ? -1 : ahead_.Take(looked_up[k], position);
-    if (is_hit) {
-      ready_[resident++] = position;
-    } else if (ahead_places_[position] < 0) {
+    const bool is_missing = !is_hit && ahead_places_[position] < 0;
+    rests_[position] = is_half || (is_missing && part_ == SlotPart::kGateHalf)
+                           ? RestState::kMissing
+                           : RestState::kNotMissing;
+    hits += is_hit ? 1 : 0;
+    if (is_half) {
+      *(last - ++halves) = position;
+    } else if (is_hit) {
+      AddReady(position, ReadyState::kHere);
+    } else if (is_missing) {
       missing_[num_missing_++] = position;
     }
   }
-  int64_t ready = resident;
+  for (int64_t i = 1; i <= halves; ++i) AddReady(*(last - i), ReadyState::kGateHere);
   for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
     const int32_t place = ahead_places_[position];
     if (place < 0) continue;
     missing_[num_missing_ + num_ahead_++] = static_cast<int32_t>(position);
-    if (ahead_.is_here(place)) ready_[ready++] = static_cast<int32_t>(position);
+    if (ahead_.is_here(place)) AddReady(static_cast<int32_t>(position), ReadyState::kRead);
   }
-  num_resident_.store(resident, std::memory_order_relaxed);
-  num_ready_.store(ready, std::memory_order_release);
+  num_resident_.store(num_pinned_ + hits, std::memory_order_relaxed);
+  Publish();
   is_looked_up_.store(true, std::memory_order_release);
   counts_.neurons += std::ssize(listed_);
   counts_.pinned += num_pinned_;
-  counts_.hits += resident - num_pinned_;
+  counts_.hits += hits;
   counts_.misses += num_missing_ + num_ahead_;
   counts_.used_ahead += num_ahead_;
 }
 
-void NeuronFetch::Submit(SlotPart part) noexcept {
+// Of whoever holds polling_, or while nobody polls.
+void NeuronFetch::Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept {
+  if (positions.empty()) return;
   const uint64_t split = store_.source().layout.split;
   const uint64_t begin = part == SlotPart::kOtherHalf ? split : 0;
   const uint64_t end = part == SlotPart::kGateHalf ? split : store_.slot_bytes();
-  for (int64_t i = 0; i < num_missing_; ++i) {
-    const int32_t position = missing_[i];
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const int32_t position = positions[i];
     const int32_t neuron = listed_[static_cast<size_t>(position)];
     requests_[i] = {.offset = store_.FileOffset(ffn_, neuron) + store_.slot_offset() + begin,
                     .data = store_.Slots(slots_[position], 1).data() + begin,
                     .bytes = static_cast<uint32_t>(end - begin),
-                    .tag = static_cast<uint64_t>(position)};
+                    .tag = static_cast<uint64_t>(position) | tag};
   }
-  if (num_missing_ == 0) return;
-  const auto taken =
-      static_cast<int64_t>(queue_->Submit({requests_, static_cast<size_t>(num_missing_)}));
+  const size_t taken = queue_->Submit({requests_, positions.size()});
   // The queue has room for a list and for all that is read ahead.
-  if (taken != num_missing_) error_ = EAGAIN;
-  int64_t ready = num_ready();
-  for (int64_t i = taken; i < num_missing_; ++i) ready_[ready++] = missing_[i];
-  num_ready_.store(ready, std::memory_order_release);
-  counts_.reads += taken;
-  counts_.bytes_read += static_cast<uint64_t>(taken) * (end - begin);
+  if (taken != positions.size()) error_ = EAGAIN;
+  for (size_t i = taken; i < positions.size(); ++i) AddReady(positions[i], StateOf(tag));
+  Publish();
+  counts_.reads += static_cast<int64_t>(taken);
+  counts_.bytes_read += taken * (end - begin);
 }
 
 bool NeuronFetch::Poll(bool wait) noexcept {
   if (polling_.test_and_set(std::memory_order_acquire)) return false;
+  SubmitRests();
   const bool any = Reap(wait && is_looked_up_.load(std::memory_order_relaxed));
   polling_.clear(std::memory_order_release);
   return any;
@@ -252,7 +313,6 @@ bool NeuronFetch::Reap(bool wait) noexcept {
   std::array<ReadCompletion, 64> done;
   size_t count = 0;
   if (queue_->in_flight() > 0) count = wait ? queue_->Wait(done) : queue_->Poll(done);
-  int64_t ready = num_ready_.load(std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
     auto position = static_cast<int32_t>(done[i].tag);
     if ((done[i].tag & kAheadTag) != 0) {
@@ -265,10 +325,10 @@ bool NeuronFetch::Reap(bool wait) noexcept {
       position = ahead_.Arrived(position, done[i].error == 0);
     }
     if (position < 0) continue;  // nobody has asked for it yet
-    ready_[ready++] = position;
+    AddReady(position, StateOf(done[i].tag));
     if (done[i].error != 0) error_ = done[i].error;
   }
-  num_ready_.store(ready, std::memory_order_release);
+  if (count > 0) Publish();
   return count > 0;
 }
 
@@ -282,17 +342,21 @@ void NeuronFetch::Settle(const int32_t* positions, int64_t count) const noexcept
 }
 
 int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
-                                 const int32_t* slots, int64_t count) const noexcept {
+                                 const int32_t* slots, int64_t count,
+                                 ReadyState state) const noexcept {
+  SlotPart part = SlotPart::kAll;
+  if (state == ReadyState::kGateRead) part = SlotPart::kGateHalf;
+  if (state == ReadyState::kRestRead) part = SlotPart::kOtherHalf;
   std::array<int32_t, BundleStore::kMostChecked> neurons;
   for (int64_t i = 0; i < count; ++i) {
     neurons[static_cast<size_t>(i)] = listed_[static_cast<size_t>(positions[i])];
   }
-  const int64_t found = store_.FindDamaged(table, ffn_, neurons.data(), slots, count);
+  const int64_t found = store_.FindDamaged(table, ffn_, {neurons.data(), slots, count}, part);
   return found < 0 ? -1 : positions[found];
 }
 
 // Of the list: where its neurons were.
-void NeuronFetch::Draw() const noexcept {
+void NeuronFetch::Draw() noexcept {
   const auto add = [&](NeuronPlace place, const int32_t* positions, int64_t count) {
     map_->Add(
         ffn_, place, count,
@@ -301,9 +365,15 @@ void NeuronFetch::Draw() const noexcept {
           return tokens_of_.empty() ? 1 : int{tokens_of_[static_cast<size_t>(positions[i])]};
         });
   };
+  // Each ascending. The list is over, so that there is room for what was found.
+  for (int64_t i = 0; i < num_pinned_; ++i) ready_[i] = static_cast<int32_t>(i);
   add(NeuronPlace::kPinned, ready_, num_pinned_);
-  add(NeuronPlace::kCached, ready_ + num_pinned_, num_resident() - num_pinned_);
-  // Each ascending.
+  int64_t hits = 0;
+  for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
+    ready_[hits] = static_cast<int32_t>(position);
+    hits += entries_[position - num_pinned_].found == CacheFound::kHit ? 1 : 0;
+  }
+  add(NeuronPlace::kCached, ready_, hits);
   add(NeuronPlace::kRead, missing_, num_missing_);
   add(NeuronPlace::kRead, missing_ + num_missing_, num_ahead_);
 }
@@ -318,12 +388,20 @@ void NeuronFetch::End(int64_t damaged) {
   gap_bytes_ = queue_->gap_bytes();
   const bool is_good = !failed() && damaged < 0;
   for (size_t k = 0; k < looked_up.size(); ++k) {
-    if (entries_[k].found != CacheFound::kMiss) continue;
-    if (is_good) {
-      cache.Loaded(first_key + looked_up[k]);
-    } else {
-      cache.Failed(first_key + looked_up[k]);
+    const int32_t key = first_key + looked_up[k];
+    const RestState rest = rests_[num_pinned_ + static_cast<int64_t>(k)];
+    if (entries_[k].found == CacheFound::kMiss) {
+      if (is_good) {
+        cache.Loaded(key);
+        store_.SetHasOnlyGate(key, rest == RestState::kMissing);
+      } else {
+        cache.Failed(key);
+      }
+    } else if (rest == RestState::kWanted && entries_[k].found == CacheFound::kHit && is_good) {
+      store_.SetHasOnlyGate(key, false);
     }
+    const bool is_left = rest == RestState::kMissing && entries_[k].found != CacheFound::kHit;
+    counts_.rests_left += is_left ? 1 : 0;
   }
   if (map_ != nullptr) Draw();
   if (failed()) store_.ThrowReadError(error_);

@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "cache/cache_entry.h"
 #include "pipeline/ahead_reads.h"
+#include "pipeline/bundle_checks.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_map.h"
 #include "pipeline/stream_counts.h"
@@ -19,12 +20,21 @@
 
 namespace hearth {
 
-// What is read of a missing neuron at a time. Halves only where slots are whole bundles.
-enum class SlotPart : uint8_t { kAll, kGateHalf, kOtherHalf };
+// What is in the slot of a neuron that is ready. Halves only where slots are whole bundles.
+enum class ReadyState : uint8_t {
+  kHere,      // all that the list needs, checked when it was read
+  kRead,      // all of it, just read
+  kGateHere,  // the gate half alone
+  kGateRead,  // the gate half alone, just read
+  kRestRead,  // the other half, just read: the gate was ready before
+};
 
 // Neurons are named by their positions in the list. One thread makes all calls but Expect, Poll,
-// ReadAhead, Settle, FindDamaged and those of one value, which any thread may make between Begin
-// and End.
+// FetchRests, ReadAhead, Settle, FindDamaged and those of one value, which any thread may make
+// between Begin and End.
+//
+// Where gates are read first (P2 §4.3), a neuron is ready twice: with its gate, and with the rest
+// if FetchRests asks for it. What nobody asks for is not read, and the cache keeps the gate alone.
 class NeuronFetch {
  public:
   // Charged to `budget` as "activations". `store` must outlive the fetch. merge_gap_bytes: see
@@ -60,24 +70,28 @@ class NeuronFetch {
   // Takes an ascending list that fits, which must live until End. Its pinned neurons are ready.
   // tokens_of: for how many tokens each of them is listed, for who watches; empty: one.
   void Begin(int64_t ffn, std::span<const int32_t> listed, std::span<const uint8_t> tokens_of = {});
-  // Looks up where the others lie, and reads this part of all that is missing: once for a list.
-  // What is in memory is ready then, and what arrives joins it.
+  // Looks up where the others lie, and reads this part of all that is missing, kAll or kGateHalf:
+  // once for a list. What is in memory is ready then, and what arrives joins it.
   void Fetch(SlotPart part) noexcept;
-  // Reads another part of what was missing. Nothing is in flight; what is in memory is ready again.
-  void FetchMore(SlotPart part) noexcept;
+  // Reads the rest of some neurons, at the latest in the next Poll. Each had only its gate ready,
+  // and is asked for once.
+  void FetchRests(const int32_t* positions, int64_t count) noexcept;
+  // The same for all that is wanted, after all gates were ready; nothing is in flight. All other
+  // neurons are ready again.
+  void FetchAllRests(const int32_t* positions, int64_t count) noexcept;
   // Takes what has arrived, where `wait` at least one. False where nothing did or another thread is
   // here.
   bool Poll(bool wait) noexcept;
   bool in_flight() const { return queue_->in_flight() > 0; }
   bool is_reading_ahead() const { return num_reading_ahead_.load(std::memory_order_relaxed) > 0; }
   bool failed() const { return error_ != 0; }
-  // Takes what was read ahead for some positions to their slots. Different positions may be settled
-  // at a time.
+  // Takes what was read ahead for some positions that are kRead to their slots. Different positions
+  // may be settled at a time.
   void Settle(const int32_t* positions, int64_t count) const noexcept;
-  // One of up to BundleStore::kMostChecked positions where what was read into their slots, which
-  // are listed too, does not fit its check; -1 where all do.
+  // One of up to BundleStore::kMostChecked positions, which are ready in this state, where what was
+  // read into their slots, which are listed too, does not fit its check; -1 where all do.
   int64_t FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
-                      const int32_t* slots, int64_t count) const noexcept;
+                      const int32_t* slots, int64_t count, ReadyState state) const noexcept;
   // Nothing of the list is in flight. Hands the slots back to the cache. `damaged`: a position
   // whose check does not fit; -1 for none. Throws Error(kIo) where a read failed, Error(kCorrupt)
   // for damage; what was read is forgotten then.
@@ -86,9 +100,15 @@ class NeuronFetch {
   // Of a position, among all of the store's.
   int32_t slot(int64_t position) const { return slots_[position]; }
   const int32_t* slots() const { return slots_; }
-  // Positions in the order in which they may be computed: the first num_resident() were in memory.
+  // Positions in the order in which they may be computed, and how they are ready.
   const int32_t* ready() const { return ready_; }
+  const ReadyState* ready_states() const { return ready_states_; }
   int64_t num_ready() const { return num_ready_.load(std::memory_order_acquire); }
+  // Whether some will be ready that are not.
+  bool is_awaiting() const { return num_ready() < num_expected_.load(std::memory_order_acquire); }
+  // Of a position whose gate is ready and the rest not, nor asked for.
+  bool lacks_rest(int64_t position) const { return rests_[position] == RestState::kMissing; }
+  // How many of the list were in memory, with a gate at least.
   int64_t num_resident() const { return num_resident_.load(std::memory_order_relaxed); }
 
   // Later lists are drawn into `map`; null ends that.
@@ -98,14 +118,23 @@ class NeuronFetch {
 
  private:
   struct Places;  // where things lie in memory_
+  // What a slot lacks of a listed neuron.
+  enum class RestState : uint8_t {
+    kNotMissing,  // nothing, or all of it comes at once
+    kMissing,     // the other half
+    kWanted,      // the other half, which has been asked for
+  };
 
   // The most of a list that are not pinned.
   static int64_t MaxLookedUp(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
   int64_t NumPinned(std::span<const int32_t> listed) const;
   void LookUp() noexcept;
   bool Reap(bool wait) noexcept;
-  void Submit(SlotPart part) noexcept;
-  void Draw() const noexcept;
+  void Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept;
+  void SubmitRests() noexcept;
+  void AddReady(int32_t position, ReadyState state) noexcept;
+  void Publish() noexcept { num_ready_.store(num_added_, std::memory_order_release); }
+  void Draw() noexcept;
 
   BundleStore& store_;
   const int64_t max_listed_;
@@ -114,8 +143,11 @@ class NeuronFetch {
   Buffer memory_;
   // Views into memory_, an entry per position unless said otherwise.
   int32_t* slots_;
-  int32_t* ready_;
-  int32_t* ahead_places_;  // where what is missing was read ahead; -1: it was not
+  int32_t* ready_;            // two entries per position
+  ReadyState* ready_states_;  // likewise
+  int32_t* ahead_places_;     // where what is missing was read ahead; -1: it was not
+  RestState* rests_;          // of the other half
+  int32_t* wanted_rests_;     // positions that FetchRests was asked for
   // An entry per neuron that is looked up.
   CacheEntry* entries_;
   ReadRequest* requests_;
@@ -127,7 +159,14 @@ class NeuronFetch {
   int64_t num_pinned_ = 0;   // positions below are
   int64_t num_missing_ = 0;  // entries of missing_
   int64_t num_ahead_ = 0;    // of them read ahead
+  int64_t num_added_ = 0;    // entries of ready_, published or not; of whoever holds polling_
+  SlotPart part_ = SlotPart::kAll;  // that is read first
+  // Entries of wanted_rests_, and those of them that are submitted.
+  std::atomic_flag wanting_ = ATOMIC_FLAG_INIT;  // whoever holds it appends to wanted_rests_
+  std::atomic<int64_t> num_wanted_{0};
+  int64_t num_submitted_ = 0;
   std::atomic<int64_t> num_ready_{0};
+  std::atomic<int64_t> num_expected_{0};         // of ready_, sooner or later
   std::atomic<int64_t> num_resident_{0};         // until the list is looked up the pinned ones
   std::atomic<int> error_{0};                    // errno of a read that failed
   std::atomic_flag polling_ = ATOMIC_FLAG_INIT;  // whoever holds it uses the queue

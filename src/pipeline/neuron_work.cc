@@ -53,12 +53,21 @@ void TokenWork::MultiplyGates(const ReadyNeurons& ready) noexcept {
   }
 }
 
-ClusterCounts TokenWork::Finish(const ReadyNeurons& ready) noexcept {
+int64_t TokenWork::TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcept {
+  OfCluster<float> gate;
+  for (int64_t i = 0; i < ready.count; ++i) {
+    gate[static_cast<size_t>(i)] = scratch_.gates[ready.positions[i]];
+    scratch_.factors[ready.positions[i]] = 0.0f;
+  }
+  return PackFired(table_, silent_, ready.positions, gate.data(), ready.count, fired, gate.data());
+}
+
+ClusterCounts TokenWork::Finish(const ReadyNeurons& ready, bool knows_gates) noexcept {
   OfCluster<int32_t> fired, active;
   OfCluster<float> gate, up, factors;
   const NeuronCluster cluster = {ready.slots,  ready.count,   gate.data(),   up.data(),
                                  fired.data(), active.data(), factors.data()};
-  if (knows_gates_) {
+  if (knows_gates) {
     for (int64_t i = 0; i < ready.count; ++i) {
       gate[static_cast<size_t>(i)] = gates_[ready.positions[i]];
     }
@@ -100,8 +109,14 @@ void BatchWork::MultiplyGates(const ReadyNeurons& ready) noexcept {
   batch_.MultiplyGates(table_, rows_.gate, NamedNeurons(listed_, ready).In(ready));
 }
 
-ClusterCounts BatchWork::Finish(const ReadyNeurons& ready) noexcept {
-  return batch_.Finish(table_, rows_, NamedNeurons(listed_, ready).In(ready), knows_gates_);
+int64_t BatchWork::TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcept {
+  const int64_t count = batch_.TakeSilent(NamedNeurons(listed_, ready).In(ready), fired);
+  for (int64_t i = 0; i < count; ++i) fired[i] = ready.positions[fired[i]];
+  return count;
+}
+
+ClusterCounts BatchWork::Finish(const ReadyNeurons& ready, bool knows_gates) noexcept {
+  return batch_.Finish(table_, rows_, NamedNeurons(listed_, ready).In(ready), knows_gates);
 }
 
 void BatchWork::AddDown(const int32_t* slots, int64_t begin, int64_t end, int64_t begin_group,

@@ -20,8 +20,8 @@ struct ReadyNeurons {
 };
 
 // A list is computed segment by segment: positions count from the segment's first neuron. Between
-// BeginSegment calls MultiplyGates and Finish may be any threads', of different neurons; AddDown
-// that of one thread at a time for a group of columns.
+// BeginSegment calls MultiplyGates, TakeSilent and Finish may be any threads', of different
+// neurons; AddDown that of one thread at a time for a group of columns.
 class NeuronWork {
  public:
   NeuronWork(const kernels::KernelTable& table, const FfnNeurons& rows)
@@ -42,12 +42,16 @@ class NeuronWork {
   std::span<const int32_t> listed() const { return listed_; }
   std::span<const uint8_t> tokens_of() const { return tokens_of_; }
   bool knows_gates() const { return knows_gates_; }
-  // From now on Finish needs no gates: MultiplyGates had them all.
+  // MultiplyGates had them all.
   void TakeGates() { knows_gates_ = true; }
 
   // At most ReadyNeurons::kMost of them.
   virtual void MultiplyGates(const ReadyNeurons& ready) noexcept = 0;
-  virtual ClusterCounts Finish(const ReadyNeurons& ready) noexcept = 0;
+  // After MultiplyGates of them. Packs the positions of those that fire to `fired`, in order, and
+  // returns how many; the others are finished, and nothing is read of their up and down.
+  virtual int64_t TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcept = 0;
+  // `knows_gates`: MultiplyGates had them.
+  virtual ClusterCounts Finish(const ReadyNeurons& ready, bool knows_gates) noexcept = 0;
   // Adds down rows of positions [begin, end), all finished, to the columns of some groups; calls
   // have ascending positions. slots[i] is that of position i.
   virtual void AddDown(const int32_t* slots, int64_t begin, int64_t end, int64_t begin_group,
@@ -78,7 +82,8 @@ class TokenWork final : public NeuronWork {
             float* out);
 
   void MultiplyGates(const ReadyNeurons& ready) noexcept override;
-  ClusterCounts Finish(const ReadyNeurons& ready) noexcept override;
+  int64_t TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcept override;
+  ClusterCounts Finish(const ReadyNeurons& ready, bool knows_gates) noexcept override;
   void AddDown(const int32_t* slots, int64_t begin, int64_t end, int64_t begin_group,
                int64_t end_group) noexcept override;
 
@@ -100,7 +105,8 @@ class BatchWork final : public NeuronWork {
       : NeuronWork(table, rows), batch_(batch) {}
 
   void MultiplyGates(const ReadyNeurons& ready) noexcept override;
-  ClusterCounts Finish(const ReadyNeurons& ready) noexcept override;
+  int64_t TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcept override;
+  ClusterCounts Finish(const ReadyNeurons& ready, bool knows_gates) noexcept override;
   void AddDown(const int32_t* slots, int64_t begin, int64_t end, int64_t begin_group,
                int64_t end_group) noexcept override;
 

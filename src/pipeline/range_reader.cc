@@ -193,8 +193,8 @@ void RangeReader::Complete(const kernels::KernelTable& table, const Range& range
   std::array<int32_t, kCheckGrain> rows, neurons;
   int64_t num_rows = 0;
   const auto check = [&] {
-    const int64_t found =
-        FindDamagedBundle(table, layout, {range.bundles, layout.stride, rows.data(), num_rows});
+    const int64_t found = FindDamagedBundle(
+        table, layout, {range.bundles, layout.stride, rows.data(), num_rows}, SlotPart::kAll);
     if (found >= 0) damaged_ = neurons[static_cast<size_t>(found)];
     num_rows = 0;
   };

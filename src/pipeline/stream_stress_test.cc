@@ -90,7 +90,9 @@ class StreamStressTest : public StreamedFfnsTest {
     return {.policy = Of(AllCachePolicies()),
             .pipeline = Of(AllPipelines()),
             .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000}),
-            .lookahead = Of(AllLookaheads())};
+            .lookahead = Of(AllLookaheads()),
+            .gates_first = Chance(0.5),
+            .busy_gap_seconds = Chance(0.3) ? 0 : kBusyGapSeconds};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
                                      std::unique_ptr<AsyncFile> file) {

@@ -46,7 +46,12 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
     : options_(options),
       store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
-      decode_(budget, store_, options.pipeline, options.merge_gap_bytes, options.reads_ahead()),
+      decode_(budget, store_,
+              {.kind = options.pipeline,
+               .merge_gap_bytes = options.merge_gap_of_neurons(),
+               .reads_ahead = options.reads_ahead(),
+               .gates_first = options.reads_gates_first(),
+               .busy_gap_seconds = options.busy_gap_seconds}),
       of_one_(options.reads_ahead() ? options.lookahead : Lookahead::kOff),
       of_several_(of_one_) {}
 

@@ -31,10 +31,18 @@ struct StreamOptions {
   // See QueueOptions; of neurons.
   std::optional<uint32_t> merge_gap_bytes = kDefaultMergeGapBytes;
   Lookahead lookahead = Lookahead::kAuto;
+  // Of a neuron that is missing the gate first, and the rest where it fires (P2 §4.3); of kCluster
+  // only. Nothing is merged then: halves are never neighbours.
+  bool gates_first = false;
+  double busy_gap_seconds = kBusyGapSeconds;  // see DecodeOptions
 
   // LLM in a Flash comes with a policy of its own.
   CachePolicyKind cache_policy() const {
     return pipeline == PipelineKind::kLlmFlash ? CachePolicyKind::kWindow : policy;
+  }
+  bool reads_gates_first() const { return gates_first && pipeline == PipelineKind::kCluster; }
+  std::optional<uint32_t> merge_gap_of_neurons() const {
+    return reads_gates_first() ? std::nullopt : merge_gap_bytes;
   }
   bool reads_ahead() const {
     return pipeline == PipelineKind::kCluster && lookahead != Lookahead::kOff;

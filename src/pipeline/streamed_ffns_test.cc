@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "ops/sparse_prefill.h"
 #include "pipeline/test_bundles.h"
 
@@ -294,18 +298,99 @@ TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {
             static_cast<uint64_t>(streamed.counts().misses) * model.shape().half_bytes);
 }
 
-TEST_F(StreamedFfnsTest, MatricesReadTheHalvesOfABundleOneAfterTheOther) {
+// Of what is missing the gates, and the rest of what fires; what is cached of silent neurons is
+// their gates, which need no read when they are listed again.
+TEST_F(StreamedFfnsTest, TheRestIsReadOfWhatFires) {
+  const TestBundles model({.layers = 1, .neurons = 128}, 1);
+  const uint64_t gate_bytes = model.layout().split;
+  const uint64_t rest_bytes = model.layout().stride - gate_bytes;
+  for (const PipelineKind pipeline : {PipelineKind::kMatrix, PipelineKind::kCluster}) {
+    StreamedFfns streamed(
+        budget_, model.Source(model.File(budget_, 0)),
+        {.cache_slots = 128, .range_neurons = 64, .range_buffers = 2},
+        {.pipeline = pipeline, .lookahead = Lookahead::kOff, .gates_first = true});
+    const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+    std::vector<int32_t> list(100);
+    std::iota(list.begin(), list.end(), 3);
+    std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+    std::vector<float> out(x.size());
+    const auto run = [&](bool skip_silent) {
+      const StreamCounts before = streamed.counts();
+      streamed.Run(*compute_, ffn, x.data(), list, skip_silent, out.data());
+      EXPECT_EQ(out, Resident(model, ffn, x, list, skip_silent));
+      StreamCounts counts = streamed.counts();
+      return counts -= before;
+    };
+    const StreamCounts first = run(true);
+    const std::set<int32_t> fired(fired_.begin(), fired_.end());
+    const auto num_fired = static_cast<int64_t>(fired.size());
+    ASSERT_GT(num_fired, 10);
+    ASSERT_LT(num_fired, 90);
+    EXPECT_EQ(first.misses, 100);
+    EXPECT_EQ(first.reads, 100 + num_fired);
+    EXPECT_EQ(first.rests_left, 100 - num_fired);
+    EXPECT_EQ(first.bytes_read, 100 * gate_bytes + static_cast<uint64_t>(num_fired) * rest_bytes);
+    const StreamCounts again = run(true);
+    EXPECT_EQ(again.hits, 100);
+    EXPECT_EQ(again.reads, 0);
+    EXPECT_EQ(again.rests_left, 0);
+    x = RandomFloats(model.sizes().hidden, random_);
+    const StreamCounts other = run(true);
+    const auto is_new = [&](int32_t neuron) { return fired.count(neuron) == 0; };
+    const int64_t num_new = std::count_if(fired_.begin(), fired_.end(), is_new);
+    EXPECT_GT(num_new, 0);
+    EXPECT_EQ(other.reads, num_new);
+    EXPECT_EQ(other.bytes_read, static_cast<uint64_t>(num_new) * rest_bytes);
+    EXPECT_EQ(run(false).reads, 100 - num_fired - num_new) << "the rest of all others";
+    EXPECT_EQ(run(true).reads, 0);
+  }
+}
+
+// A gate that the cache has alone is no bundle for prompts.
+TEST_F(StreamedFfnsTest, PromptsDoNotTakeGatesForBundles) {
   const TestBundles model({.layers = 1, .neurons = 128}, 1);
   StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)),
-                        {.cache_slots = 1, .range_neurons = 64, .range_buffers = 2},
-                        {.pipeline = PipelineKind::kMatrix});
+                        {.cache_slots = 128, .range_neurons = 64, .range_buffers = 2},
+                        {.gates_first = true});
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+  std::vector<int32_t> list(128);
+  std::iota(list.begin(), list.end(), 0);
   const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
   std::vector<float> out(x.size());
-  streamed.Run(*compute_, ffn, x.data(), std::vector<int32_t>{3, 63, 64}, true, out.data());
-  EXPECT_EQ(streamed.counts().misses, 3);
-  EXPECT_EQ(streamed.counts().reads, 6);
-  EXPECT_EQ(streamed.counts().bytes_read, 3 * model.shape().bundle_bytes);
+  streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
+  Resident(model, ffn, x, list);
+  const BundleStore& store = streamed.store();
+  for (int32_t neuron = 0; neuron < 128; ++neuron) {
+    const bool fired = std::binary_search(fired_.begin(), fired_.end(), neuron);
+    EXPECT_EQ(store.CachedSlot(0, neuron) >= 0, fired) << neuron;
+  }
+}
+
+TEST_F(StreamedFfnsTest, DamageOfEitherHalfIsNamed) {
+  for (const bool in_gate : {true, false}) {
+    TestBundles model({.layers = 1, .neurons = 64}, 1);
+    std::vector<int32_t> list(64);
+    std::iota(list.begin(), list.end(), 0);
+    const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+    const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+    Resident(model, ffn, x, list);
+    const int32_t damaged = in_gate ? 7 : fired_.front();
+    const BundleRole role = in_gate ? BundleRole::kGate : BundleRole::kDown;
+    model.bytes()[model.OffsetOf(0, damaged) + model.layout().Part(role).offset + 5] ^=
+        std::byte{1};
+    StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)),
+                          {.cache_slots = 64, .range_neurons = 64, .range_buffers = 2},
+                          {.gates_first = true});
+    std::vector<float> out(x.size());
+    try {
+      streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
+      FAIL() << "damage was not seen";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("neuron " + std::to_string(damaged) + " of"),
+                std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 TEST_F(StreamedFfnsTest, ChargesWhatItSays) {

@@ -63,6 +63,13 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
         return kind.has_value();
       });
+  add("--reads",
+      "of a neuron that is missing read all at once, or its gate first and the rest only where it "
+      "fires (whole)",
+      "whole|gates-first", [](StreamingOptions& options, const std::string& text) {
+        options.pipeline.gates_first = text == "gates-first";
+        return text == "whole" || text == "gates-first";
+      });
   add("--io", "how weights are read (auto: io_uring where it is permitted)", "auto|io_uring|pread",
       [](StreamingOptions& options, const std::string& text) {
         options.io.backend = text == "io_uring" ? IoBackend::kIoUring
@@ -136,6 +143,16 @@ void CheckStreaming(const StreamingArguments& arguments) {
   if (was_given("--cache-policy") && pipeline == PipelineKind::kLlmFlash) {
     throw UsageError("--cache-policy has no effect with --pipeline llmflash, whose window it is");
   }
+  if (was_given("--reads") && pipeline != PipelineKind::kCluster) {
+    throw UsageError(
+        fmt::format("--reads has no effect with --pipeline {}: only cluster can choose",
+                    PipelineName(pipeline)));
+  }
+  if (was_given("--merge-gap") && arguments.options.pipeline.reads_gates_first()) {
+    throw UsageError(
+        "--merge-gap has no effect with --reads gates-first: halves of bundles are "
+        "never neighbours");
+  }
   if (was_given("--lookahead") && pipeline != PipelineKind::kCluster) {
     throw UsageError(
         fmt::format("--lookahead has no effect with --pipeline {}: only cluster reads ahead",
@@ -157,6 +174,14 @@ void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engin
       throw UsageError(name +
                        " has no effect: only predictors of layers without experts can be asked "
                        "ahead of time");
+    }
+    if (name == "--reads" && matrices == nullptr) {
+      if (engine.streamed()->store().plan().holds_gates) {
+        throw UsageError(name + " has no effect: all gates are in memory");
+      }
+      if (engine.mode() == FfnMode::kDense) {
+        throw UsageError(name + " has no effect: in the dense mode every neuron is needed");
+      }
     }
     if (matrices == nullptr || name == "--io" || name == "--io-device") continue;
     if (name != "--cache-policy") {
@@ -230,6 +255,7 @@ nlohmann::ordered_json IoJson(const Engine& engine, const StreamCounts& counts, 
           {"miss_rate_p99", p99},
           {"bytes_read_per_token", PerToken(static_cast<double>(counts.bytes_read), tokens)},
           {"reads_per_token", PerToken(static_cast<double>(counts.reads), tokens)},
+          {"rests_left_per_token", PerToken(static_cast<double>(counts.rests_left), tokens)},
           {"reads_ahead_per_token", PerToken(static_cast<double>(counts.reads_ahead), tokens)},
           {"used_ahead_per_token", PerToken(static_cast<double>(counts.used_ahead), tokens)},
           {"wait_share", thread_seconds > 0 ? counts.idle_seconds / thread_seconds : 0}};
@@ -254,10 +280,17 @@ std::string StreamedText(const Engine& engine) {
 }
 
 std::string IoText(const Engine& engine, const StreamCounts& counts, int64_t tokens) {
+  std::string left;
+  if (counts.rests_left > 0) {
+    left = fmt::format("; up and down of {:.1f}% of what was missing left out",
+                       100 * static_cast<double>(counts.rests_left) /
+                           static_cast<double>(std::max<int64_t>(counts.misses, 1)));
+  }
   return fmt::format(
-      "{:.1f}% of {} found in memory; {:.0f} reads, {} per token", 100 * (1 - MissRate(counts)),
+      "{:.1f}% of {} found in memory; {:.0f} reads, {} per token{}", 100 * (1 - MissRate(counts)),
       FactsOf(engine).unit, PerToken(static_cast<double>(counts.reads), tokens),
-      FormatSize(static_cast<uint64_t>(PerToken(static_cast<double>(counts.bytes_read), tokens))));
+      FormatSize(static_cast<uint64_t>(PerToken(static_cast<double>(counts.bytes_read), tokens))),
+      left);
 }
 
 std::string PackingAdvice(const Engine& engine) {

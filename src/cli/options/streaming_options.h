@@ -16,7 +16,7 @@ struct StreamingArguments {
   std::vector<std::string> given;  // names of those that were, in order
 };
 
-// --pipeline, --io, --cache-policy, --pinned.
+// --pipeline, --reads, --io, --cache-policy, --pinned and their like.
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);
 
 // --io-device; after AddModeOption.

@@ -21,7 +21,7 @@ namespace hearth {
 enum class IoStrategy : uint8_t {
   kNone,        // everything is in memory
   kWhole,       // a neuron at a time (P2 §4.4)
-  kHalves,      // its gate, then the rest, with a barrier after each (P2 Figure 4a)
+  kHalves,      // its gate, and the rest where that fires (P2 §4.3)
   kSequential,  // everything, in order
   kExperts,     // of a mixture that is not packed: the experts that a token is routed to
 };

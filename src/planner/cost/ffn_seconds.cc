@@ -89,11 +89,11 @@ class FfnClock {
       const uint64_t range = static_cast<uint64_t>(neurons_) * layout.stride;  // an FFN's
       read_cpu_seconds_ = in.hardware.IoCpuSecondsPerRead(read_bytes_, depth);
       if (in.strategy == IoStrategy::kHalves) {
-        reads_ = {{ReadClock(in.hardware, layout.split, range, depth), layout.split},
-                  {ReadClock(in.hardware, layout.stride - layout.split, range, depth),
-                   layout.stride - layout.split}};
+        const uint64_t rest = layout.stride - layout.split;
+        reads_ = {{ReadClock(in.hardware, layout.split, range, depth), layout.split, 1},
+                  {ReadClock(in.hardware, rest, range, depth), rest, up_share_}};
       } else {
-        reads_ = {{ReadClock(in.hardware, read_bytes_, range, depth), read_bytes_}};
+        reads_ = {{ReadClock(in.hardware, read_bytes_, range, depth), read_bytes_, 1}};
       }
     }
   }
@@ -104,12 +104,21 @@ class FfnClock {
     const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
     return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) + Submit(ffn.reads) +
            LookUp(ffn) / in_.threads +
-           Over(ffn.misses * static_cast<double>(read_bytes_), speed_.check_bytes_per_s.median);
+           Over(ffn.misses * BytesOfNeuron(), speed_.check_bytes_per_s.median);
   }
 
   // Processor time that reading neurons takes from the threads.
   double Submit(double neurons) const {
-    return neurons * static_cast<double>(reads_.size()) * read_cpu_seconds_ / in_.threads;
+    double reads = 0;
+    for (const Part& part : reads_) reads += neurons * part.share;
+    return reads * read_cpu_seconds_ / in_.threads;
+  }
+
+  // What is read of a neuron, on average.
+  double BytesOfNeuron() const {
+    double bytes = 0;
+    for (const Part& part : reads_) bytes += part.share * static_cast<double>(part.bytes);
+    return bytes;
   }
 
   // On one thread, before the first read.
@@ -129,7 +138,7 @@ class FfnClock {
     for (const Part& part : reads_) {
       const Together together = ReadTogether(part, neurons, access);
       const double more = together.neurons * static_cast<double>(part.bytes) + together.gap_bytes;
-      seconds += part.clock.Seconds(neurons - together.neurons, more);
+      seconds += part.clock.Seconds(neurons * part.share - together.neurons, more);
     }
     return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads), seconds, busy);
   }
@@ -138,8 +147,8 @@ class FfnClock {
   double BytesRead(double neurons, const FfnAccess& access) const {
     double bytes = 0;
     for (const Part& part : reads_) {
-      bytes +=
-          neurons * static_cast<double>(part.bytes) + ReadTogether(part, neurons, access).gap_bytes;
+      bytes += neurons * part.share * static_cast<double>(part.bytes) +
+               ReadTogether(part, neurons, access).gap_bytes;
     }
     return bytes;
   }
@@ -149,6 +158,7 @@ class FfnClock {
   struct Part {
     ReadClock clock;
     uint64_t bytes = 0;
+    double share = 1;  // of the neurons, those of which it is read
   };
 
   // Neurons that come with the one before them, and what lies between.
@@ -160,7 +170,7 @@ class FfnClock {
   // Only what waits is read together: as many as are in flight at once go alone.
   Together ReadTogether(const Part& part, double neurons, const FfnAccess& access) const {
     const double waiting = neurons - in_.plan.neurons.queue_depth;
-    if (waiting <= 0 || access.misses == 0 || !in_.merge_gap_bytes) return {};
+    if (waiting <= 0 || access.misses == 0 || !in_.merge_gap_bytes || reads_.size() > 1) return {};
     Together together;
     const auto add = [&](int32_t of_misses, uint64_t gap) {
       if (gap > *in_.merge_gap_bytes) return;
@@ -182,11 +192,10 @@ class FfnClock {
   uint64_t stride_ = 0;
   uint64_t read_bytes_ = 0;
   double read_cpu_seconds_ = 0;
-  std::vector<Part> reads_;  // one after the other
+  std::vector<Part> reads_;
 };
 
-// FFN by FFN the larger of computing, and of reading with what comes before and after it; halves
-// have a barrier between them, which costs what does not overlap.
+// FFN by FFN the larger of computing, and of reading with what comes before and after it.
 FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
   FfnSeconds sum;
   for (const FfnAccess& access : replay.ffns) {

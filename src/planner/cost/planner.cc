@@ -167,7 +167,7 @@ class Planner {
     options.threads = setting.threads;
     options.streaming.pinned_share = kSplits[setting.split];
     if (setting.strategy == IoStrategy::kHalves) {
-      options.streaming.pipeline.pipeline = PipelineKind::kMatrix;
+      options.streaming.pipeline.gates_first = true;
     }
     options.streaming.may_hold_gates = setting.strategy != IoStrategy::kSequential;
     EnginePlan plan = Limited(options, setting.limit_bytes);
