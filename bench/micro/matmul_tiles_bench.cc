@@ -1,4 +1,4 @@
-// Products of 4- and 8-bit weights: one token (decode, bound by memory) and many (prefill).
+// Products of quantized weights: one token (decode, bound by memory) and many (prefill).
 #include <algorithm>
 
 #include "bench/micro/micro.h"
@@ -10,7 +10,6 @@ namespace {
 using kernels::BlockQ8;
 using kernels::KernelTable;
 
-constexpr DType kTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
 constexpr int64_t kColumns = 4096;
 // A call computes as many rows as ops/linear.cc hands out, of a matrix with so many.
 constexpr int64_t kRows = 64;
@@ -62,7 +61,8 @@ void RunTiles(const KernelTable& table, const Memory& memory, DType dtype, int64
 void RegisterMatMulTiles(const Context& context) {
   const KernelTable& table = context.table;
   const Memory& memory = context.memory;
-  for (const DType dtype : kTypes) {
+  for (const TileFormat& format : kTileFormats) {
+    const DType dtype = format.dtype;
     const std::string name = std::string("matmul_tiles/") + NameOf(dtype) + "/tokens:";
     const auto add = [&](const std::string& what, int64_t tokens, int64_t side_by_side) {
       Register(context, name + what, BoundBy::kMemory,

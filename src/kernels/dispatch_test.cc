@@ -52,7 +52,7 @@ TEST(DispatchTest, FeaturesNeedTheirBase) {
 }
 
 TEST(DispatchTest, TypesWithKernels) {
-  for (DType dtype : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+  for (DType dtype : testing::TiledTypes()) {
     EXPECT_TRUE(TileLayout::IsTiled(dtype));
     EXPECT_TRUE(HasKernel(dtype));
   }
@@ -60,7 +60,6 @@ TEST(DispatchTest, TypesWithKernels) {
     EXPECT_FALSE(TileLayout::IsTiled(dtype));
     EXPECT_TRUE(HasKernel(dtype));
   }
-  EXPECT_FALSE(HasKernel(DType::kQ4_K));
   EXPECT_FALSE(HasKernel(DType::kI32));
 }
 

@@ -29,8 +29,10 @@ struct BlockQ8 {
   // codes (they are stored 8 too large). Other offsets and minimums are multiples of it.
   int32_t minus_8_sum;
   int8_t codes[32];
+  // The same of the first 16 codes alone, for weights with a scale for every 16 columns.
+  int32_t minus_8_sum_of_first;
 };
-static_assert(sizeof(BlockQ8) == 40);
+static_assert(sizeof(BlockQ8) == 44);
 
 // Blocks whose largest magnitude is below this count as zeros (127 / m must stay finite).
 inline constexpr float kMinQ8Magnitude = 0x1p-100f;
@@ -329,8 +331,8 @@ using hearth::RopeLayout;
 struct KernelTable {
   const char* isa;  // "scalar", "avx2", "avx512", "neon", ...
 
-  // By DType; null where the type has no kernel: F32, F16, BF16 have one in `matmul`, Q4_0, Q4_1,
-  // Q8_0 in `matmul_tiles`; other types are converted at load.
+  // By DType; null where the type has no kernel: F32, F16, BF16 have one in `matmul`, those of
+  // kTileFormats (tensor/weight_tiles.h) in `matmul_tiles`; other types are converted at load.
   MatMulFn matmul[kNumDTypes];
   TileMatMulFn matmul_tiles[kNumDTypes];
   int64_t panel_tokens;  // tokens whose activations matmul_tiles wants next to each other

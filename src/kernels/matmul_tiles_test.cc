@@ -13,23 +13,25 @@ namespace {
 using testing::DataKind;
 using testing::GuardedArray;
 
-constexpr DType kTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
-
 // One product with its operands on guarded pages. Strides leave gaps, which must survive.
 class Problem {
  public:
   Problem(DType dtype, int64_t blocks, int64_t rows, int64_t tokens, DataKind kind, uint32_t seed)
-      : dtype_(dtype), layout_(dtype, blocks * 32), rows_(rows), tokens_(tokens) {
+      : dtype_(dtype),
+        layout_(dtype, testing::WholeBlocks(dtype, blocks) * 32),
+        rows_(rows),
+        tokens_(tokens) {
     std::mt19937 random(seed);
     for (int64_t r = 0; r < rows; ++r) {
-      const std::vector<std::byte> row = testing::RandomBlocks(dtype, blocks, random, kind);
+      const std::vector<std::byte> row =
+          testing::RandomBlocks(dtype, layout_.blocks * 32, random, kind);
       weights_.insert(weights_.end(), row.begin(), row.end());
     }
     tiles_ = std::make_unique<GuardedArray<std::byte>>(
         static_cast<int64_t>(layout_.matrix_bytes(rows)),
         seed % 2 == 0 ? testing::Placement::kAtEnd : testing::Placement::kAtStart);
     PackTiles(dtype, layout_, weights_.data(), row_bytes(), rows, tiles_->data());
-    x_ = testing::RandomFloats(random, tokens * blocks * 32, kind);
+    x_ = testing::RandomFloats(random, tokens * layout_.blocks * 32, kind);
   }
 
   // out[t][r], computed with calls of at most `tiles_per_call` tiles and `tokens_per_call` tokens.
@@ -70,14 +72,14 @@ class Problem {
     return result;
   }
 
-  // Largest error that rounding can explain for out[t][r]: every block rounds a few times, in
-  // proportion to the sum of magnitudes so far.
+  // Largest error that rounding can explain for out[t][r]: every part of a block rounds a few
+  // times, in proportion to the sum of magnitudes so far.
   double Tolerance(int64_t t, int64_t r) const {
     double magnitude = 0;
     for (int64_t b = 0; b < layout_.blocks; ++b) magnitude += BlockMagnitude(r, b, t);
     const double denormals = static_cast<double>(layout_.blocks) * 0x1p-140;
-    return magnitude * static_cast<double>(3 * layout_.blocks + 8) * testing::kFloatEpsilon +
-           denormals;
+    const auto parts = static_cast<double>(layout_.blocks * layout_.format.scales_of_block);
+    return magnitude * (3 * parts + 8) * testing::kFloatEpsilon + denormals;
   }
 
  private:
@@ -104,11 +106,12 @@ class Problem {
     return HalfToFloat(bits);
   }
 
-  // Sum of the magnitudes of what is added up for a block. A kernel may add 128 to Q8_0's codes
-  // and 8 to Q4_0's and take it off again, exactly, so that only the whole is rounded.
+  // Sum of the magnitudes of what is added up for a block. A kernel may add an offset to codes and
+  // take it off again, exactly, so that only the whole is rounded.
   double BlockMagnitude(int64_t r, int64_t b, int64_t t) const {
     const size_t block =
-        static_cast<size_t>(r) * row_bytes() + static_cast<size_t>(b) * InfoOf(dtype_).block_bytes;
+        static_cast<size_t>(r) * row_bytes() +
+        RowBytes(dtype_, static_cast<size_t>(b * 32 / block_size() * block_size()));
     double sum = 0;
     float max = 0;
     for (int64_t i = 0; i < 32; ++i) {
@@ -117,11 +120,18 @@ class Problem {
       max = std::max(max, std::abs(v));
     }
     sum += 32.0 * max / 127;  // rounding of the activations
-    const double largest_code = dtype_ == DType::kQ8_0 ? 128 : 15;
-    double bound = std::abs(HalfAt(block)) * largest_code * sum;
-    if (dtype_ == DType::kQ4_1) bound += std::abs(HalfAt(block + 2)) * sum;
+    const testing::HalvesOfBlock at = testing::HalvesOf(dtype_);
+    const bool has_bytes = layout_.format.scales == TileScales::kBytes;
+    const double largest_code = 1 << std::min(layout_.format.code_bits, 7);
+    const double largest_scale = has_bytes ? 128 : 1;
+    double bound = std::abs(HalfAt(block + static_cast<size_t>(at.scale))) * largest_code *
+                   largest_scale * sum;
+    if (at.minimum >= 0) {
+      bound += std::abs(HalfAt(block + static_cast<size_t>(at.minimum))) * largest_scale * sum;
+    }
     return bound;
   }
+  int64_t block_size() const { return InfoOf(dtype_).block_size; }
 
   DType dtype_;
   TileLayout layout_;
@@ -165,7 +175,7 @@ class MatMulTilesTest : public testing::TableTest {
 // Whole and partial chunks of blocks, whole and partial tiles, all sizes of panels.
 TEST_P(MatMulTilesTest, AgreesWithOracleForAllShapes) {
   uint32_t seed = 1;
-  for (DType dtype : kTypes) {
+  for (DType dtype : testing::TiledTypes()) {
     for (int64_t tokens = 0; tokens <= 13; ++tokens) {
       for (int64_t rows : {1, 7, 8, 9, 16, 17, 24, 33, 48, 61}) {
         Check(dtype, 1 + (rows + 5 * tokens) % 37, rows, tokens, DataKind::kNormal, seed++);
@@ -177,7 +187,7 @@ TEST_P(MatMulTilesTest, AgreesWithOracleForAllShapes) {
 // The same with so many tokens that tiles are unpacked for them.
 TEST_P(MatMulTilesTest, AgreesWithOracleForManyTokens) {
   uint32_t seed = 1000;
-  for (DType dtype : kTypes) {
+  for (DType dtype : testing::TiledTypes()) {
     for (int64_t tokens : {24, 25, 28, 31, 97}) {
       for (int64_t rows : {1, 17, 48, 61}) {
         Check(dtype, 1 + (rows + 5 * tokens) % 37, rows, tokens, DataKind::kNormal, seed++);
@@ -188,7 +198,7 @@ TEST_P(MatMulTilesTest, AgreesWithOracleForManyTokens) {
 
 TEST_P(MatMulTilesTest, AgreesWithOracleForAdversarialData) {
   uint32_t seed = 2000;
-  for (DType dtype : kTypes) {
+  for (DType dtype : testing::TiledTypes()) {
     for (DataKind kind : testing::kAllDataKinds) {
       Check(dtype, 5, 22, 1, kind, seed++);
       Check(dtype, 19, 38, 7, kind, seed++);
@@ -198,7 +208,7 @@ TEST_P(MatMulTilesTest, AgreesWithOracleForAdversarialData) {
 
 TEST_P(MatMulTilesTest, AgreesWithOracleForRealSizes) {
   uint32_t seed = 3000;
-  for (DType dtype : kTypes) {
+  for (DType dtype : testing::TiledTypes()) {
     Check(dtype, 128, 67, 14, DataKind::kNormal, seed++);
     Check(dtype, 448, 16, 2, DataKind::kNormal, seed++);
     Check(dtype, 3, 20, 203, DataKind::kNormal, seed++);  // more tokens than go by at once
@@ -206,22 +216,24 @@ TEST_P(MatMulTilesTest, AgreesWithOracleForRealSizes) {
 }
 
 TEST_P(MatMulTilesTest, NonFiniteActivationsShowInTheResult) {
-  std::vector<float> x(128, 1.0f);
+  constexpr int64_t kBlocks = 8;
+  std::vector<float> x(kBlocks * 32, 1.0f);
   x[40] = std::numeric_limits<float>::quiet_NaN();
   for (const int64_t tokens : {1, 2}) {
-    BlockQ8 blocks[4];
+    BlockQ8 blocks[2 * kBlocks];
     for (int64_t t = 0; t < tokens; ++t) {
-      table().quantize_q8(x.data(), 64, blocks + t, tokens);
+      table().quantize_q8(x.data(), kBlocks * 32, blocks + t, tokens);
     }
-    for (DType dtype : kTypes) {
+    for (DType dtype : testing::TiledTypes()) {
       std::mt19937 random(7);
-      const std::vector<std::byte> row = testing::RandomBlocks(dtype, 2, random, DataKind::kNormal);
-      const TileLayout layout(dtype, 64);
+      const TileLayout layout(dtype, kBlocks * 32);
+      const std::vector<std::byte> row =
+          testing::RandomBlocks(dtype, kBlocks * 32, random, DataKind::kNormal);
       std::vector<std::byte> tiles(layout.matrix_bytes(1));
       PackTiles(dtype, layout, row.data(), row.size(), 1, tiles.data());
       float out[2] = {0, 0};
       table().matmul_tiles[static_cast<int>(dtype)](
-          {tiles.data(), layout.tile_bytes(), 2, blocks, tokens, out, 1, 1, 0, 1});
+          {tiles.data(), layout.tile_bytes(), kBlocks, blocks, tokens, out, 1, 1, 0, 1});
       for (int64_t t = 0; t < tokens; ++t) EXPECT_TRUE(std::isnan(out[t])) << NameOf(dtype);
     }
   }

@@ -69,11 +69,14 @@ TEST_P(NarrowTest, QuantizeRoundsTiesToEven) {
   const BlockQ8 block = Quantize(table(), x)[0];
   EXPECT_EQ(block.scale, 1.0f);
   int32_t sum = 0;
+  int32_t sum_of_first = 0;
   for (int i = 0; i < 32; ++i) {
     EXPECT_EQ(block.codes[i], std::nearbyint(x[static_cast<size_t>(i)])) << i;
     sum += block.codes[i];
+    if (i == 15) sum_of_first = sum;
   }
   EXPECT_EQ(block.minus_8_sum, -8 * sum);
+  EXPECT_EQ(block.minus_8_sum_of_first, -8 * sum_of_first);
 }
 
 TEST_P(NarrowTest, QuantizeOfZerosAndNonFinite) {

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "kernels/reference_rows.h"
+#include "kernels/reference_tiles.h"
 #include "kernels/tables.h"
 #include "tensor/half.h"
-#include "tensor/weight_tiles.h"
 
 namespace hearth::kernels {
 namespace {
@@ -46,66 +46,6 @@ void MatMul(const MatMulArgs& a) noexcept {
   }
 }
 
-// One row of a matrix of tiles, code by code as tensor/weight_tiles.h describes it.
-template <DType dtype>
-class TileRow {
- public:
-  TileRow(const TileMatMulArgs& a, int64_t row)
-      : layout_(dtype, a.blocks * TileLayout::kBlockColumns),
-        tile_(reinterpret_cast<const uint8_t*>(a.tiles) +
-              static_cast<size_t>(row / TileLayout::kRows) * a.tile_bytes),
-        lane_(row % TileLayout::kRows) {}
-
-  double Dot(int64_t block, const BlockQ8& x) const {
-    int32_t products = 0;
-    int32_t sum = 0;
-    for (int i = 0; i < 32; ++i) {
-      products += Code(block, i) * x.codes[i];
-      sum += x.codes[i];
-    }
-    if (dtype == DType::kQ4_0) products -= 8 * sum;
-    double result = HalfAt(layout_.scales_offset(block)) * products;
-    if (dtype == DType::kQ4_1) result += HalfAt(layout_.minimums_offset(block)) * sum;
-    return result * double{x.scale};
-  }
-
- private:
-  int32_t Code(int64_t block, int i) const {
-    const uint8_t* lane = tile_ + layout_.codes_offset(block) + lane_ * 4;
-    if (dtype == DType::kQ8_0) return static_cast<int8_t>(lane[i / 4 * 64 + i % 4]);
-    const uint8_t both = lane[i / 8 * 64 + i % 4];
-    return i % 8 < 4 ? both & 15 : both >> 4;
-  }
-  double HalfAt(size_t offset) const {
-    const uint8_t* p = tile_ + offset + lane_ * 2;
-    return HalfToFloat(LoadAs<uint16_t>(reinterpret_cast<const std::byte*>(p)));
-  }
-
-  TileLayout layout_;
-  const uint8_t* tile_;
-  int64_t lane_;
-};
-
-// Not a divisor of the other tables' sizes, so that a mix-up shows in tests.
-constexpr int64_t kPanelTokens = 5;
-
-template <DType dtype>
-void MatMulTiles(const TileMatMulArgs& a) noexcept {
-  const int64_t row_begin = a.tile_begin * TileLayout::kRows;
-  const int64_t row_end = std::min(a.rows, a.tile_end * TileLayout::kRows);
-  for (int64_t t = 0; t < a.tokens; ++t) {
-    const int64_t panel = t / kPanelTokens * kPanelTokens;
-    const int64_t panel_size = std::min(kPanelTokens, a.tokens - panel);
-    const BlockQ8* x = a.x + panel * a.blocks + (t - panel);
-    for (int64_t r = row_begin; r < row_end; ++r) {
-      const TileRow<dtype> row(a, r);
-      double sum = 0;
-      for (int64_t b = 0; b < a.blocks; ++b) sum += row.Dot(b, x[b * panel_size]);
-      a.out[t * a.out_stride + r - row_begin] = static_cast<float>(sum);
-    }
-  }
-}
-
 // The float operations are part of the contract (kernel_table.h), so no double here.
 void QuantizeBlock(const float* x, BlockQ8* out) {
   uint32_t max_bits = 0;
@@ -126,6 +66,7 @@ void QuantizeBlock(const float* x, BlockQ8* out) {
     const int32_t code = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
     out->codes[i] = static_cast<int8_t>(code);
     out->minus_8_sum -= 8 * code;
+    if (i < 16) out->minus_8_sum_of_first -= 8 * code;
   }
 }
 
@@ -294,10 +235,7 @@ constexpr KernelTable MakeTable() {
   t.matmul[static_cast<int>(DType::kF32)] = MatMul<F32Weight>;
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<F16Weight>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<BF16Weight>;
-  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<DType::kQ8_0>;
-  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<DType::kQ4_0>;
-  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<DType::kQ4_1>;
-  t.panel_tokens = kPanelTokens;
+  SetReferenceTiles(t);
   t.tile_rows = 1;
   t.tile_columns = 1;
   t.quantize_q8 = QuantizeQ8;

@@ -134,7 +134,7 @@ void ReferenceRowsToTile(const RowsToTileArgs& args) noexcept {
         byte |= !kIs8Bit && i % 8 >= 4 ? code << 4 : code;
       }
       put_half(tile.scales_offset(b), r, row.Scale(b));
-      if (tile.has_minimums) put_half(tile.minimums_offset(b), r, row.Minimum(b));
+      if (tile.format.has_minimums) put_half(tile.minimums_offset(b), r, row.Minimum(b));
     }
   }
 }

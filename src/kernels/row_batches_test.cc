@@ -33,7 +33,7 @@ struct Rows {
   Rows(DType type, int64_t columns, int64_t rows, uint32_t seed)
       : dtype(type), k(columns), count(rows) {
     std::mt19937 random(seed);
-    blocks = testing::RandomBlocks(dtype, rows * k / 32, random, DataKind::kNormal);
+    blocks = testing::RandomBlocks(dtype, rows * k, random, DataKind::kNormal);
     const auto row_bytes = static_cast<size_t>(RowGroupsOf(dtype, k).bytes);
     stride = row_bytes + seed % 5;
     std::vector<std::byte> all(stride * static_cast<size_t>(rows - 1) + row_bytes);

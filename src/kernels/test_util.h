@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -16,7 +17,9 @@
 
 #include "base/cpu.h"
 #include "kernels/kernel_table.h"
+#include "tensor/blocks.h"
 #include "tensor/half.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth::kernels::testing {
 
@@ -104,26 +107,67 @@ void Append(std::vector<std::byte>& out, T value) {
   out.insert(out.end(), bytes, bytes + sizeof(value));
 }
 
-// A row of Q4_0, Q4_1 or Q8_0 blocks. Codes are uniform, so that the extreme ones occur too (Q8_0's
-// -128 among them), but with kOnes and kMinusOnes.
-inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t blocks, std::mt19937& random,
+// Where a block has its scale and its minimum (or the factors of its scales and minimums), both
+// binary16; -1 where it has none.
+struct HalvesOfBlock {
+  int scale;
+  int minimum;
+};
+inline HalvesOfBlock HalvesOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+      return {0, 2};
+    case DType::kQ4_K:
+      return {offsetof(BlockQ4_K, d), offsetof(BlockQ4_K, dmin)};
+    case DType::kQ6_K:
+      return {offsetof(BlockQ6_K, d), -1};
+    default:
+      return {0, -1};
+  }
+}
+
+// A row of `columns` weights of a type of kTileFormats. Codes and the scales of sub-blocks are
+// uniform, so that the extreme ones occur too (Q8_0's -128 among them), but with kOnes and
+// kMinusOnes, where all are extreme.
+inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t columns, std::mt19937& random,
                                            DataKind kind) {
-  std::vector<std::byte> row;
-  for (int64_t b = 0; b < blocks; ++b) {
+  const DTypeInfo& info = InfoOf(dtype);
+  const bool is_extreme = kind == DataKind::kOnes || kind == DataKind::kMinusOnes;
+  const auto put_half = [&](std::byte* block, int at, float value) {
+    const uint16_t half = FloatToHalf(value);
+    if (at >= 0) std::memcpy(block + at, &half, sizeof(half));
+  };
+  std::vector<std::byte> row(RowBytes(dtype, static_cast<size_t>(columns)));
+  for (size_t begin = 0; begin < row.size(); begin += info.block_bytes) {
+    std::byte* block = row.data() + begin;
+    for (uint32_t i = 0; i < info.block_bytes; ++i) {
+      const auto code = static_cast<uint8_t>(random());
+      block[i] = std::byte{is_extreme ? uint8_t{0xFF} : code};
+      if (is_extreme && dtype == DType::kQ8_0) block[i] = std::byte{0x80};
+    }
+    if (is_extreme && dtype == DType::kQ6_K) {
+      std::memset(block + offsetof(BlockQ6_K, scales), 0x80, sizeof(BlockQ6_K::scales));
+    }
     float scale = 0.1f * RandomFloat(random, DataKind::kNormal);
     if (kind == DataKind::kZeros) scale = 0;
     if (kind == DataKind::kDenormal) scale *= 1e-6f;
-    Append(row, FloatToHalf(scale));
-    if (dtype == DType::kQ4_1) Append(row, FloatToHalf(RandomFloat(random, DataKind::kNormal)));
-    const int bytes = dtype == DType::kQ8_0 ? 32 : 16;
-    const bool is_extreme = kind == DataKind::kOnes || kind == DataKind::kMinusOnes;
-    const auto extreme = static_cast<uint8_t>(dtype == DType::kQ8_0 ? -128 : 0xFF);
-    for (int i = 0; i < bytes; ++i) {
-      const auto code = static_cast<uint8_t>(random());
-      Append(row, is_extreme ? extreme : code);
-    }
+    put_half(block, HalvesOf(dtype).scale, scale);
+    put_half(block, HalvesOf(dtype).minimum, RandomFloat(random, DataKind::kNormal));
   }
   return row;
+}
+
+// All types that tiles hold.
+inline std::vector<DType> TiledTypes() {
+  std::vector<DType> types;
+  for (const TileFormat& format : kTileFormats) types.push_back(format.dtype);
+  return types;
+}
+
+// At least `blocks` blocks of 32 columns that make whole GGUF blocks of the type.
+inline int64_t WholeBlocks(DType dtype, int64_t blocks) {
+  const int64_t multiple = InfoOf(dtype).block_size / 32;
+  return (blocks + multiple - 1) / multiple * multiple;
 }
 
 inline bool SameBits(const void* a, const void* b, size_t bytes) {

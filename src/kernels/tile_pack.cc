@@ -1,9 +1,11 @@
 #include "kernels/tile_pack.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "kernels/lane_pack.h"
+#include "kernels/plane_pack.h"
 #include "tensor/blocks.h"
 
 namespace hearth::kernels {
@@ -85,7 +87,7 @@ void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes,
   if (layout.blocks % 2 != 0) {
     const int64_t none = layout.blocks;
     std::memset(tile + layout.scales_offset(none), 0, TileLayout::kScalesBytes);
-    if (layout.has_minimums) {
+    if (layout.format.has_minimums) {
       std::memset(tile + layout.minimums_offset(none), 0, TileLayout::kScalesBytes);
     }
   }
@@ -118,6 +120,13 @@ void WithBlock(DType dtype, F&& fn) {
 
 void PackTiles(DType dtype, const TileLayout& layout, const std::byte* rows, size_t row_bytes,
                int64_t num_rows, std::byte* tiles) {
+  for (int64_t first = 0; first < num_rows; first += TileLayout::kRows) {
+    const size_t tile = static_cast<size_t>(first / TileLayout::kRows) * layout.tile_bytes();
+    const bool is_packed = PackPlaneTile(
+        dtype, layout, rows + static_cast<size_t>(first) * row_bytes, row_bytes,
+        std::min(TileLayout::kRows, num_rows - first), reinterpret_cast<uint8_t*>(tiles + tile));
+    if (!is_packed) break;
+  }
   WithBlock(dtype, [&]<class Block>(Block) {
     for (int64_t first = 0; first < num_rows; first += TileLayout::kRows) {
       auto* tile = reinterpret_cast<uint8_t*>(tiles);
@@ -133,10 +142,11 @@ void PackTiles(DType dtype, const TileLayout& layout, const std::byte* rows, siz
 
 void UnpackTileRow(DType dtype, const TileLayout& layout, const std::byte* tiles, int64_t row,
                    std::byte* blocks) {
+  const size_t tile = static_cast<size_t>(row / TileLayout::kRows) * layout.tile_bytes();
+  const auto* from = reinterpret_cast<const uint8_t*>(tiles + tile);
+  if (UnpackPlaneRow(dtype, layout, from, row % TileLayout::kRows, blocks)) return;
   WithBlock(dtype, [&]<class Block>(Block) {
-    const auto tile = static_cast<size_t>(row / TileLayout::kRows);
-    UnpackRow<Block>(layout, reinterpret_cast<const uint8_t*>(tiles + tile * layout.tile_bytes()),
-                     row % TileLayout::kRows, blocks);
+    UnpackRow<Block>(layout, from, row % TileLayout::kRows, blocks);
   });
 }
 

@@ -9,18 +9,16 @@ namespace {
 using testing::DataKind;
 using testing::GuardedArray;
 
-constexpr DType kTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
-
 TEST(TilePackTest, RowsComeBackExactly) {
-  for (DType dtype : kTypes) {
+  for (DType dtype : testing::TiledTypes()) {
     for (const int64_t rows : {1, 15, 16, 17, 40}) {
-      const int64_t blocks = 1 + rows % 5;
+      const int64_t blocks = testing::WholeBlocks(dtype, 1 + rows % 5);
       const TileLayout layout(dtype, blocks * 32);
       std::mt19937 random(static_cast<uint32_t>(rows));
       std::vector<std::byte> matrix;
       for (int64_t r = 0; r < rows; ++r) {
         const std::vector<std::byte> row =
-            testing::RandomBlocks(dtype, blocks, random, DataKind::kNormal);
+            testing::RandomBlocks(dtype, blocks * 32, random, DataKind::kNormal);
         matrix.insert(matrix.end(), row.begin(), row.end());
       }
       const size_t row_bytes = matrix.size() / static_cast<size_t>(rows);
@@ -73,6 +71,18 @@ TEST(TilePackTest, PutsBlocksTwoAndTwo) {
   EXPECT_EQ(layout.scales_offset(2), 64u + 2 * 256);
   EXPECT_EQ(layout.tile_bytes(), 64u + 2 * 256 + 64 + 256);
   EXPECT_EQ(TileLayout(DType::kQ8_0, 2 * 32).tile_bytes(), 64u + 2 * 512);
+}
+
+// Memory that a matrix takes is that of its file, but for the bytes that 6-bit scales take.
+TEST(TilePackTest, TilesTakeLittleMoreThanBlocks) {
+  for (DType dtype : testing::TiledTypes()) {
+    const TileLayout layout(dtype, 2048);
+    EXPECT_EQ(layout.tile_bytes() % 64, 0u) << NameOf(dtype);
+    EXPECT_GE(layout.tile_bytes(), 16 * RowBytes(dtype, 2048)) << NameOf(dtype);
+    EXPECT_LE(static_cast<double>(layout.tile_bytes()),
+              1.03 * 16 * static_cast<double>(RowBytes(dtype, 2048)))
+        << NameOf(dtype);
+  }
 }
 
 }  // namespace

@@ -33,5 +33,13 @@ inline ScaleAndMin UnpackScaleAndMin(const uint8_t (&packed)[12], int index) {
   return {(packed[index + 4] & 15) | ((packed[index - 4] >> 6) << 4),
           (packed[index + 4] >> 4) | ((packed[index] >> 6) << 4)};
 }
+// The way back, for all eight.
+inline void PackScalesAndMins(const uint8_t* scales, const uint8_t* mins, uint8_t (&packed)[12]) {
+  for (int i = 0; i < 4; ++i) {
+    packed[i] = static_cast<uint8_t>(scales[i] | (scales[i + 4] >> 4) << 6);
+    packed[i + 4] = static_cast<uint8_t>(mins[i] | (mins[i + 4] >> 4) << 6);
+    packed[i + 8] = static_cast<uint8_t>((scales[i + 4] & 15) | (mins[i + 4] & 15) << 4);
+  }
+}
 
 }  // namespace hearth::kernels

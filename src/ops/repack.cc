@@ -55,6 +55,10 @@ DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols
     throw Error(ErrorCode::kUnsupported, "weights",
                 std::string("type ") + NameOf(stored) + " cannot be multiplied");
   }
+  return ConvertedType(stored, sample, cols);
+}
+
+DType ConvertedType(DType stored, std::span<const std::byte> sample, int64_t cols) {
   const kernels::ConversionTargets targets = kernels::ConversionTargetsOf(stored);
   const size_t row_bytes = RowBytes(stored, static_cast<size_t>(cols));
   const auto rows = static_cast<int64_t>(row_bytes > 0 ? sample.size() / row_bytes : 0);

@@ -14,11 +14,15 @@ namespace hearth {
 // Float or quantized: whether matrices of this stored type can be multiplied.
 bool IsWeightType(DType stored);
 
-// The type that a matrix of this stored type has in memory: itself where a kernel takes it. Where
-// there is a choice (4-bit types without a kernel: Q4_1 or Q8_0), the smaller one unless
-// its error on `sample` (some rows of the matrix, `cols` weights each) is over 1% of the weights'
-// root mean square. Throws Error(kUnsupported) for types that are no weights (I8, F64, ...).
+// The type that a matrix of this stored type has in memory: itself where a kernel takes it, else
+// ConvertedType. Throws Error(kUnsupported) for types that are no weights (I8, F64, ...).
 DType ResidentType(DType stored, std::span<const std::byte> sample, int64_t cols);
+
+// The type that weights are converted to for kernels that do not take their own: itself where
+// conversion has no target for it. Where there is a choice (4-bit types: Q4_1 or Q8_0), the smaller
+// one unless its error on `sample` (some rows of the matrix, `cols` weights each) is over 1% of the
+// weights' root mean square.
+DType ConvertedType(DType stored, std::span<const std::byte> sample, int64_t cols);
 
 // Converts rows * cols weights. cols is a multiple of both block sizes.
 void RepackRows(DType from, std::span<const std::byte> in, int64_t rows, int64_t cols, DType to,

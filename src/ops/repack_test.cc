@@ -9,22 +9,33 @@
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 #include "tensor/view.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth {
 namespace {
 
 TEST(RepackTest, TypesWithAKernelStayAsTheyAre) {
-  for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     EXPECT_EQ(ResidentType(dtype, {}, 256), dtype);
+    EXPECT_EQ(ConvertedType(dtype, {}, 256), dtype);
+  }
+  for (const TileFormat& format : kTileFormats) {
+    EXPECT_EQ(ResidentType(format.dtype, {}, 256), format.dtype);
   }
 }
 
 TEST(RepackTest, OthersBecomeWhatFormatsSays) {
-  EXPECT_EQ(ResidentType(DType::kQ2_K, {}, 256), DType::kQ4_1);
-  EXPECT_EQ(ResidentType(DType::kQ3_K, {}, 256), DType::kQ4_1);
+  for (const DType dtype : {DType::kQ2_K, DType::kQ3_K}) {
+    EXPECT_EQ(ConvertedType(dtype, {}, 256), DType::kQ4_1);
+    if (!TileLayout::IsTiled(dtype)) {
+      EXPECT_EQ(ResidentType(dtype, {}, 256), DType::kQ4_1);
+    }
+  }
   for (const DType dtype : {DType::kQ5_0, DType::kQ5_1, DType::kQ5_K, DType::kQ6_K}) {
-    EXPECT_EQ(ResidentType(dtype, {}, 256), DType::kQ8_0);
+    EXPECT_EQ(ConvertedType(dtype, {}, 256), DType::kQ8_0);
+    if (!TileLayout::IsTiled(dtype)) {
+      EXPECT_EQ(ResidentType(dtype, {}, 256), DType::kQ8_0);
+    }
   }
   EXPECT_THROW(ResidentType(DType::kI32, {}, 256), Error);
   EXPECT_THROW(ResidentType(DType::kF64, {}, 256), Error);
@@ -47,11 +58,11 @@ TEST(RepackTest, TheErrorDecidesWhereFormatsLeavesAChoice) {
     b.d = FloatToHalf(0.01f);
     b.dmin = FloatToHalf(0.02f);
   });
-  EXPECT_EQ(ResidentType(DType::kQ4_K, q4_k, 256), DType::kQ4_1) << "nearly exact";
+  EXPECT_EQ(ConvertedType(DType::kQ4_K, q4_k, 256), DType::kQ4_1) << "nearly exact";
   const auto iq4 = RandomBlocks<BlockIQ4_NL>(64, [](BlockIQ4_NL& b) { b.d = FloatToHalf(0.01f); });
-  EXPECT_EQ(ResidentType(DType::kIQ4_NL, iq4, 256), DType::kQ8_0) << "its steps are not even";
+  EXPECT_EQ(ConvertedType(DType::kIQ4_NL, iq4, 256), DType::kQ8_0) << "its steps are not even";
   const auto mx = RandomBlocks<BlockMXFP4>(64, [](BlockMXFP4& b) { b.e = 124; });
-  EXPECT_EQ(ResidentType(DType::kMXFP4, mx, 256), DType::kQ8_0);
+  EXPECT_EQ(ConvertedType(DType::kMXFP4, mx, 256), DType::kQ8_0);
 }
 
 TEST(RepackTest, ConvertedWeightsMeanTheSame) {

@@ -1,16 +1,29 @@
-// How matrices of 4- and 8-bit weights lie in memory: 16 rows at a time, so that one vector holds
-// the same few columns of 16 rows and no sum ever crosses lanes (MNN §5.1, the rearranged
-// weights of MNN; the tile's height fits every vector width from 128 to 512 bits).
+// How matrices of quantized weights lie in memory: 16 rows at a time, so that one vector holds the
+// same few columns of 16 rows and no sum ever crosses lanes (MNN §5.1, the rearranged weights of
+// MNN; the tile's height fits every vector width from 128 to 512 bits). kTileFormats has a row for
+// each type.
 //
-// A tile is 16 rows; the last one of a matrix is padded with rows of zeros. Its blocks of 32
-// columns lie two and two, so that whoever multiplies walks through memory without a gap. A pair is
-//   scales    2 times 16 binary16, one per row
-//   minimums  likewise, Q4_1 only
-//   codes     2 times 4 lines (4-bit) or 8 lines (8-bit) of 64 bytes. Lane r (32 bits) of a line
-//             belongs to row r. 4-bit: byte i of line j holds code 8j + i in its low nibble and
-//             code 8j + 4 + i in its high one. 8-bit: byte i of line j is code 4j + i.
-// Of an odd number of blocks the last has zeros for the scales (and minimums) of its neighbour, and
-// no codes for it. Codes are those of the GGUF block types.
+// A tile is 16 rows; the last one of a matrix is padded with rows of zeros. Its columns are cut
+// into blocks of 32. Some blocks in a row form a group, which lies without a gap: a head with the
+// scales of all its blocks, then the codes of each block.
+//
+// Codes of a block: as many lines of 64 bytes as a code has bits. Lane r (32 bits) of a line
+// belongs to row r. A quad is four columns in a row; byte i of a lane belongs to column i of its
+// quads. 8-bit codes take a line for each of the 8 quads. Shorter ones are split into planes, which
+// follow each other:
+//   4 bits   line j of 4 has quad 2j in its low nibbles and quad 2j + 1 in its high ones
+//   2 bits   line j of 2 has quads 4j .. 4j + 3, two bits each, from the lowest bits on
+//   1 bit    bit q of the only line belongs to quad q
+// Codes of 5 and 6 bits have their low four bits in the first plane.
+//
+// Heads (TileScales):
+//   kHalves  groups of 2 blocks: two times 16 binary16 scales, one for each row; then two times 16
+//            minimums where the type has them. A matrix with an odd number of blocks ends with
+//            half a group, whose head has zeros for the block that is missing.
+//   kBytes   groups of 8 blocks, the super blocks of K types: 16 binary16 factors of scales, 16
+//            negated factors of minimums (zeros where there are none); then 16 bytes for each
+//            scale, block by block, and as many for the minimums.
+// Codes and scales are those of the GGUF block types.
 #pragma once
 
 #include <cstddef>
@@ -20,56 +33,108 @@
 
 namespace hearth {
 
-struct TileLayout {
+enum class TileScales : uint8_t { kHalves, kBytes };
+
+struct TileFormat {
+  DType dtype;
+  int code_bits = 0;             // 0: the type has no tiles
+  int code_offset = 0;           // a weight is scale * (code - offset) + minimum
+  int scales_of_block = 1;       // 2: of 16 columns each
+  bool has_minimums = false;     // as many as scales
+  bool is_signed_scale = false;  // kBytes only
+  TileScales scales = TileScales::kHalves;
+
   static constexpr int64_t kRows = 16;
+  static constexpr int64_t kHalvesBytes = 2 * kRows;  // 16 binary16
+
+  constexpr int64_t blocks_of_group() const { return scales == TileScales::kBytes ? 8 : 2; }
+  // Of all scales of a block, or of all its minimums.
+  constexpr int64_t scales_bytes() const {
+    return scales == TileScales::kBytes ? scales_of_block * kRows : kHalvesBytes;
+  }
+  // Where the scales of a group begin; its minimums follow after them.
+  constexpr int64_t scales_begin() const {
+    return scales == TileScales::kBytes ? 2 * kHalvesBytes : 0;
+  }
+  constexpr int64_t minimums_begin() const {
+    return scales_begin() + blocks_of_group() * scales_bytes();
+  }
+  constexpr int64_t head_bytes() const {
+    return minimums_begin() + (has_minimums ? blocks_of_group() * scales_bytes() : 0);
+  }
+};
+
+inline constexpr TileFormat kTileFormats[] = {
+    {.dtype = DType::kQ4_0, .code_bits = 4, .code_offset = 8},
+    {.dtype = DType::kQ4_1, .code_bits = 4, .has_minimums = true},
+    {.dtype = DType::kQ8_0, .code_bits = 8},
+    {.dtype = DType::kQ4_K, .code_bits = 4, .has_minimums = true, .scales = TileScales::kBytes},
+    {.dtype = DType::kQ6_K,
+     .code_bits = 6,
+     .code_offset = 32,
+     .scales_of_block = 2,
+     .is_signed_scale = true,
+     .scales = TileScales::kBytes},
+};
+
+constexpr TileFormat TileFormatOf(DType dtype) {
+  for (const TileFormat& format : kTileFormats) {
+    if (format.dtype == dtype) return format;
+  }
+  return {.dtype = dtype};
+}
+
+struct TileLayout {
+  static constexpr int64_t kRows = TileFormat::kRows;
   static constexpr int64_t kBlockColumns = 32;
   static constexpr size_t kLineBytes = 64;
-  static constexpr size_t kScalesBytes = 2 * kRows;  // of one block of all rows
+  static constexpr size_t kScalesBytes = TileFormat::kHalvesBytes;  // kHalves: of one block
 
-  int64_t blocks = 0;          // per row
-  int64_t lines_of_block = 0;  // of codes
-  bool has_minimums = false;
+  TileFormat format;
+  int64_t blocks = 0;  // per row
 
-  // dtype is one that IsTiled; cols a multiple of 32.
+  // dtype is one that IsTiled; cols a multiple of 32, of 256 for K types.
   TileLayout(DType dtype, int64_t cols)
-      : blocks(cols / kBlockColumns),
-        lines_of_block(dtype == DType::kQ8_0 ? 8 : 4),
-        has_minimums(dtype == DType::kQ4_1) {}
+      : format(TileFormatOf(dtype)), blocks(cols / kBlockColumns) {}
 
-  static constexpr bool IsTiled(DType dtype) {
-    return dtype == DType::kQ4_0 || dtype == DType::kQ4_1 || dtype == DType::kQ8_0;
-  }
+  static constexpr bool IsTiled(DType dtype) { return TileFormatOf(dtype).code_bits > 0; }
   static int64_t TilesFor(int64_t rows) { return (rows + kRows - 1) / kRows; }
 
-  size_t block_code_bytes() const { return static_cast<size_t>(lines_of_block) * kLineBytes; }
-  // Of a pair's scales and minimums.
-  size_t pair_scales_bytes() const { return (has_minimums ? 2 : 1) * 2 * kScalesBytes; }
-  size_t pair_bytes() const { return pair_scales_bytes() + 2 * block_code_bytes(); }
+  size_t block_code_bytes() const { return static_cast<size_t>(format.code_bits) * kLineBytes; }
+  size_t head_bytes() const { return static_cast<size_t>(format.head_bytes()); }
+  size_t group_bytes() const {
+    return head_bytes() + static_cast<size_t>(format.blocks_of_group()) * block_code_bytes();
+  }
 
-  // Where a block's parts begin in its tile.
-  size_t scales_offset(int64_t block) const { return PartOffset(block, 0, kScalesBytes); }
+  // Where the parts of a block, or of its group, begin in its tile.
+  size_t group_offset(int64_t block) const {
+    return static_cast<size_t>(block / format.blocks_of_group()) * group_bytes();
+  }
+  size_t scales_offset(int64_t block) const {
+    return PartOffset(block, format.scales_begin(), format.scales_bytes());
+  }
   size_t minimums_offset(int64_t block) const {
-    return PartOffset(block, 2 * kScalesBytes, kScalesBytes);
+    return PartOffset(block, format.minimums_begin(), format.scales_bytes());
   }
   size_t codes_offset(int64_t block) const {
-    return PartOffset(block, pair_scales_bytes(), block_code_bytes());
+    return PartOffset(block, format.head_bytes(), static_cast<int64_t>(block_code_bytes()));
   }
 
   // A multiple of kLineBytes.
   size_t tile_bytes() const {
-    const auto pairs = static_cast<size_t>(blocks / 2);
-    const auto single = static_cast<size_t>(blocks % 2);
-    return pairs * pair_bytes() + single * (pair_scales_bytes() + block_code_bytes());
+    const int64_t rest = blocks % format.blocks_of_group();
+    const size_t rest_bytes = head_bytes() + static_cast<size_t>(rest) * block_code_bytes();
+    return group_offset(blocks) + (rest > 0 ? rest_bytes : 0);
   }
   size_t matrix_bytes(int64_t rows) const {
     return static_cast<size_t>(TilesFor(rows)) * tile_bytes();
   }
 
  private:
-  // Of the part that begins `in_pair` bytes into a pair and is `bytes` long for each block.
-  size_t PartOffset(int64_t block, size_t in_pair, size_t bytes) const {
-    return static_cast<size_t>(block / 2) * pair_bytes() + in_pair +
-           static_cast<size_t>(block % 2) * bytes;
+  // Of the part that begins `in_group` bytes into a group and is `bytes` long for each block.
+  size_t PartOffset(int64_t block, int64_t in_group, int64_t bytes) const {
+    return group_offset(block) +
+           static_cast<size_t>(in_group + block % format.blocks_of_group() * bytes);
   }
 };
 

@@ -9,13 +9,13 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 struct LaneProducts {
-  template <class Codes, int T, int V>
+  template <class Codes, int kFirst, int T, int V>
   static HWY_INLINE void Add(const uint8_t* quads, const BlockQ8* x, IntVec (&products)[T][V]) {
     constexpr int kQuadsOfVector = 4;
-    for (int q = 0; q < kQuadsOfBlock; q += kQuadsOfVector) {
+    for (int q = kFirst; q < kFirst + kQuadsOfPart<Codes>; q += kQuadsOfVector) {
       int8x16_t columns[T];
       for (int t = 0; t < T; ++t) columns[t] = vld1q_s8(x[t].codes + 4 * q);
-      const uint8_t* from = quads + q * V * kVectorBytes;
+      const uint8_t* from = quads + (q - kFirst) * V * kVectorBytes;
       AddQuad<0>(from, columns, products);
       AddQuad<1>(from + V * kVectorBytes, columns, products);
       AddQuad<2>(from + 2 * V * kVectorBytes, columns, products);

@@ -37,10 +37,10 @@ static_assert(kPanelTokens % 2 == 0);
 // A block's weights of a group of rows, in the order of their use.
 struct RowPairsBlock {
   HWY_ALIGN uint8_t codes[kSteps][kRowPairs][kVectorBytes];  // signed: 8 columns of two rows
-  HWY_ALIGN float scales[kRowPairs][kLanes];                 // of rows 0, 1, 0, 1
+  HWY_ALIGN float scales[kMaxParts][kRowPairs][kLanes];      // of rows 0, 1, 0, 1
 };
 struct RowPairsMinimums {
-  HWY_ALIGN float minimums[kRowPairs][kLanes];  // likewise
+  HWY_ALIGN float minimums[kMaxParts][kRowPairs][kLanes];  // likewise
 };
 
 // Writes the four rows of v as two pairs.
@@ -100,7 +100,7 @@ template <int P>
 struct TokenPairsBlock {
   HWY_ALIGN uint8_t codes[kSteps][P][kVectorBytes];  // 8 columns of two tokens
   HWY_ALIGN float scales[P][kLanes];                 // of tokens 0, 0, 1, 1
-  HWY_ALIGN float sums[P][kLanes];                   // RealSum, likewise; for minimums
+  HWY_ALIGN float sums[kMaxParts][P][kLanes];        // RealSum, likewise; for minimums
 
   template <class Codes>
   HWY_INLINE void Pack(const BlockQ8* x, PanelTokens<P> tokens) {
@@ -114,21 +114,25 @@ struct TokenPairsBlock {
         hn::Store(hn::ConcatUpperUpper(ByteTag(), b, a), ByteTag(), codes[step + 1][p]);
       }
       hn::Store(PairOf(x0.scale, x1.scale), kFloats, scales[p]);
-      if constexpr (Codes::kHasMinimum) {
-        hn::Store(PairOf(RealSum(x0), RealSum(x1)), kFloats, sums[p]);
+      if constexpr (kHasMinimums<Codes>) {
+        Unrolled<kPartsOf<Codes>>([&]<int kPart>() HEARTH_INLINED {
+          const float real0 = RealSum<Codes, kPart>(x0);
+          hn::Store(PairOf(real0, RealSum<Codes, kPart>(x1)), kFloats, sums[kPart][p]);
+        });
       }
     }
   }
 };
 
-// The exact sums of a block.
-template <int P>
-HWY_INLINE void MultiplyBlock(const RowPairsBlock& w, const TokenPairsBlock<P>& x,
-                              IntVec (&products)[P][kRowPairs]) {
+// The exact sums of part kPart of a block.
+template <class Codes, int kPart, int P>
+HWY_INLINE void MultiplyPart(const RowPairsBlock& w, const TokenPairsBlock<P>& x,
+                             IntVec (&products)[P][kRowPairs]) {
+  constexpr int kStepsOfPart = kSteps / kPartsOf<Codes>;
   for (auto& of_tokens : products) {
     for (IntVec& product : of_tokens) product = hn::Zero(IntTag());
   }
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = kPart * kStepsOfPart; step < (kPart + 1) * kStepsOfPart; ++step) {
     Bytes tokens[P];
     for (int p = 0; p < P; ++p) tokens[p] = hn::Load(ByteTag(), x.codes[step][p]);
     Bytes rows[kRowPairs];
@@ -156,11 +160,13 @@ struct RowPairTiles {
         const int group = v / kVectorsOfGroup;
         const int pair = v % kVectorsOfGroup * 2;
         UnpackCodes<Codes>(parts.codes(), v, blocks[group][b], pair);
-        StorePairs(LoadHalves(parts.scales() + 2 * v * kLanes), blocks[group][b].scales + pair);
-        if constexpr (Codes::kHasMinimum) {
-          StorePairs(LoadHalves(parts.minimums() + 2 * v * kLanes),
-                     minimums[group][b].minimums + pair);
-        }
+        Unrolled<kPartsOf<Codes>>([&]<int kPart>() HEARTH_INLINED {
+          StorePairs(ScalesOf<Codes, kPart>(parts, v), blocks[group][b].scales[kPart] + pair);
+          if constexpr (kHasMinimums<Codes>) {
+            StorePairs(MinimumsOf<Codes, kPart>(parts, v),
+                       minimums[group][b].minimums[kPart] + pair);
+          }
+        });
       }
     }
   }
@@ -176,16 +182,16 @@ struct RowPairTiles {
   template <class Codes>
   static HWY_INLINE void UnpackCodes(const uint8_t* from, int v, RowPairsBlock& to, int pair) {
     const Bytes offset = hn::Set(ByteTag(), uint8_t{Codes::kOffset});
-    for (int step = 0; step < kSteps; ++step) {
-      const Bytes left = hn::Sub(QuadOf<Codes>(from, 2 * step, v), offset);
-      const Bytes right = hn::Sub(QuadOf<Codes>(from, 2 * step + 1, v), offset);
+    Unrolled<kSteps>([&]<int step>() HEARTH_INLINED {
+      const Bytes left = hn::Sub(QuadOf<Codes, 2 * step>(from, v), offset);
+      const Bytes right = hn::Sub(QuadOf<Codes, 2 * step + 1>(from, v), offset);
       const IntVec a = hn::BitCast(IntTag(), left);
       const IntVec b = hn::BitCast(IntTag(), right);
       hn::Store(hn::BitCast(ByteTag(), hn::InterleaveLower(IntTag(), a, b)), ByteTag(),
                 to.codes[step][pair]);
       hn::Store(hn::BitCast(ByteTag(), hn::InterleaveUpper(IntTag(), a, b)), ByteTag(),
                 to.codes[step][pair + 1]);
-    }
+    });
   }
 
   // For a panel of at most P pairs.
@@ -209,26 +215,28 @@ struct RowPairTiles {
       } else {
         s.Load(of_group, indices);
       }
-      for (int64_t b = 0; b < count; ++b) AddBlock<Codes>(group, b, packed[b], s);
+      for (int64_t b = 0; b < count; ++b) {
+        Unrolled<kPartsOf<Codes>>(
+            [&]<int kPart>() HEARTH_INLINED { AddPart<Codes, kPart>(group, b, packed[b], s); });
+      }
       s.Store(of_group, indices);
     }
   }
 
-  template <class Codes, int P>
-  HWY_INLINE void AddBlock(int group, int64_t b, const TokenPairsBlock<P>& x,
-                           PairSums<P>& s) const {
+  template <class Codes, int kPart, int P>
+  HWY_INLINE void AddPart(int group, int64_t b, const TokenPairsBlock<P>& x, PairSums<P>& s) const {
     const RowPairsBlock& w = blocks[group][b];
     IntVec products[P][kRowPairs];
-    MultiplyBlock<P>(w, x, products);
+    MultiplyPart<Codes, kPart>(w, x, products);
     for (int p = 0; p < P; ++p) {
       const FloatVec x_scale = hn::Load(kFloats, x.scales[p]);
       for (int r = 0; r < kRowPairs; ++r) {
         FloatVec& sum = s.sums[p][r];
-        const FloatVec scale = hn::Mul(hn::Load(kFloats, w.scales[r]), x_scale);
+        const FloatVec scale = hn::Mul(hn::Load(kFloats, w.scales[kPart][r]), x_scale);
         sum = hn::MulAdd(hn::ConvertTo(kFloats, products[p][r]), scale, sum);
-        if constexpr (Codes::kHasMinimum) {
-          const FloatVec minimum = hn::Load(kFloats, minimums[group][b].minimums[r]);
-          sum = hn::MulAdd(minimum, hn::Load(kFloats, x.sums[p]), sum);
+        if constexpr (kHasMinimums<Codes>) {
+          const FloatVec minimum = hn::Load(kFloats, minimums[group][b].minimums[kPart][r]);
+          sum = hn::MulAdd(minimum, hn::Load(kFloats, x.sums[kPart][p]), sum);
         }
       }
     }

@@ -1,7 +1,8 @@
-// Products of weight tiles (Q4_0, Q4_1, Q8_0) with int8 activations.
+// Products of weight tiles (tile_types-inl.h) with int8 activations.
 //
 // A lane is a row. A block of 32 columns gives one exact integer per row and token, made of eight
-// byte products; it is scaled by the row's and the token's scale and added to a float. One token
+// byte products; it is scaled by the row's and the token's scale and added to a float. A type with
+// a scale for every 16 columns does that twice, for the two parts of a block. One token
 // (decode), or a few (sequences decoded together), read the tiles as they lie. Many (prefill) first
 // unpack some blocks of a few tiles into bytes, which stay in the first-level cache while many
 // tokens go by; the float sums of a row and token pause in memory between such chunks, so that
@@ -21,52 +22,9 @@
 #pragma once
 
 #include "kernels/kernel_table.h"
-#include "kernels/simd/quads-inl.h"
-#include "kernels/simd/tile_parts-inl.h"
+#include "kernels/simd/tile_types-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
-
-// A weight type. Codes in a tile stand for more by an offset than what they are multiplied as
-// (kernel_table.h, BlockQ8); integer sums start from what that makes too much.
-struct Q4_0Tiles {
-  using Sums = NibbleSums;
-  static constexpr int kLines = 4;
-  static constexpr int32_t kOffset = kOffsetQ4_0;
-  static constexpr bool kHasMinimum = false;
-  static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum; }
-};
-
-struct Q4_1Tiles {
-  using Sums = NibbleSums;
-  static constexpr int kLines = 4;
-  static constexpr int32_t kOffset = 0;
-  static constexpr bool kHasMinimum = true;
-  static HWY_INLINE int32_t Start(const BlockQ8&) { return 0; }
-};
-
-struct Q8_0Tiles {
-  using Sums = WideSums<DotQ8_0>;
-  static constexpr int kLines = 8;
-  static constexpr int32_t kOffset = kOffsetQ8_0;
-  static constexpr bool kHasMinimum = false;
-  static HWY_INLINE int32_t Start(const BlockQ8& x) { return x.minus_8_sum * (kOffsetQ8_0 / 8); }
-};
-
-// What a minimum is multiplied with: the sum of the token's activations in real units.
-HWY_INLINE float RealSum(const BlockQ8& x) {
-  return x.scale * (-0.125f * static_cast<float>(x.minus_8_sum));
-}
-
-// Vector v of quad q of a block whose codes begin at `block`.
-template <class Codes>
-HWY_INLINE Bytes QuadOf(const uint8_t* block, int q, int v) {
-  if constexpr (Codes::kLines == 4) {
-    const Bytes both = LoadBytes(block + (q / 2) * kLineBytes + v * kVectorBytes);
-    return q % 2 == 0 ? LowNibbles(both) : HighNibbles(both);
-  } else {
-    return PrepareQ8_0(LoadBytes(block + q * kLineBytes + v * kVectorBytes));
-  }
-}
 
 // Writes the rows that vector v of a tile's lanes stands for; `rows` of the tile exist.
 HWY_INLINE void StoreRows(FloatVec sums, float* out, int v, int64_t rows) {
@@ -88,60 +46,79 @@ struct TokenSums {
   FloatVec of_vector[kVectorsPerLine];
 };
 
-// Adds a block. Asks for its half of the pair that begins at `ahead`, which may lie past the
-// weights, where that does nothing.
-template <class Codes, int kWhich>
-HWY_INLINE void AddBlockOfToken(const uint8_t* pair, const BlockQ8& x, uintptr_t ahead,
-                                TokenSums& sums) {
+// Adds part kPart of a block.
+template <class Codes, int kPart>
+HWY_INLINE void AddPartOfToken(TileParts<Codes> parts, const BlockQ8& x, TokenSums& sums) {
   constexpr int kVectors = kVectorsPerLine;
-  const TileParts<Codes> parts = {pair, kWhich};
-  constexpr int64_t kHalf = (parts.kPairBytes / kLineBytes / 2) * kLineBytes;
-  for (int64_t at = kWhich * kHalf; at < (kWhich == 0 ? kHalf : parts.kPairBytes);
-       at += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(at)));
-  }
   typename Codes::Sums products[kVectors];
-  for (auto& product : products) product.Start(hn::Set(IntTag(), Codes::Start(x)));
-  for (int q = 0; q < kQuadsOfBlock; ++q) {
+  for (auto& product : products) product.Start(StartOfSums<Codes, kPart>(x));
+  Unrolled<kQuadsOfPart<Codes>>([&]<int i>() HEARTH_INLINED {
+    constexpr int q = kPart * kQuadsOfPart<Codes> + i;
     const Bytes quad = BroadcastQuad(x.codes + 4 * q);
     for (int v = 0; v < kVectors; ++v) {
-      products[v].Add(QuadOf<Codes>(parts.codes(), q, v), quad);
+      products[v].Add(QuadOf<Codes, q>(parts.codes(), v), quad);
     }
-  }
+  });
   const FloatVec x_scale = hn::Set(kFloats, x.scale);
   for (int v = 0; v < kVectors; ++v) {
     FloatVec& sum = sums.of_vector[v];
-    const FloatVec scale = hn::Mul(LoadHalves(parts.scales() + 2 * v * kLanes), x_scale);
+    const FloatVec scale = hn::Mul(ScalesOf<Codes, kPart>(parts, v), x_scale);
     sum = hn::MulAdd(hn::ConvertTo(kFloats, products[v].Total()), scale, sum);
-    if constexpr (Codes::kHasMinimum) {
-      const FloatVec x_sum = hn::Set(kFloats, RealSum(x));
-      sum = hn::MulAdd(LoadHalves(parts.minimums() + 2 * v * kLanes), x_sum, sum);
+    if constexpr (kHasMinimums<Codes>) {
+      const FloatVec x_sum = hn::Set(kFloats, RealSum<Codes, kPart>(x));
+      sum = hn::MulAdd(MinimumsOf<Codes, kPart>(parts, v), x_sum, sum);
     }
   }
+}
+
+// Adds a block. Asks for its share of the group that lies `distance` bytes ahead, which may lie
+// past the weights, where that does nothing.
+template <class Codes>
+HWY_INLINE void AddBlockOfToken(TileParts<Codes> parts, const BlockQ8& x, uintptr_t distance,
+                                TokenSums& sums) {
+  using Parts = TileParts<Codes>;
+  if constexpr (Parts::kGroupBlocks == 2) {
+    const uintptr_t ahead = reinterpret_cast<uintptr_t>(parts.group) + distance;
+    constexpr int64_t kHalf = (Parts::kGroupBytes / kLineBytes / 2) * kLineBytes;
+    for (int64_t at = parts.which * kHalf; at < (parts.which == 0 ? kHalf : Parts::kGroupBytes);
+         at += kLineBytes) {
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(at)));
+    }
+  } else {
+    FetchBlockAhead<Codes, true>(parts, distance);
+  }
+  Unrolled<kPartsOf<Codes>>([&]<int kPart>()
+                                HEARTH_INLINED { AddPartOfToken<Codes, kPart>(parts, x, sums); });
 }
 
 // One token times G tiles, read side by side as so many streams.
 template <class Codes, int G>
 HWY_INLINE void TilesTimesToken(const TileMatMulArgs& a, int64_t first_tile) {
-  const uint8_t* pair =
+  using Parts = TileParts<Codes>;
+  const uint8_t* group =
       reinterpret_cast<const uint8_t*>(a.tiles) + static_cast<size_t>(first_tile) * a.tile_bytes;
   TokenSums sums[G];
   for (TokenSums& of_tile : sums) {
     for (FloatVec& sum : of_tile.of_vector) sum = hn::Zero(kFloats);
   }
-  const auto add_block = [&]<int kWhich>(const BlockQ8& x) HEARTH_INLINED {
+  const auto add_block = [&](int64_t which, const BlockQ8& x) HEARTH_INLINED {
     for (int g = 0; g < G; ++g) {
-      const uint8_t* of_tile = pair + static_cast<size_t>(g) * a.tile_bytes;
-      const uintptr_t ahead = reinterpret_cast<uintptr_t>(of_tile) + kTilePrefetchBytes<G>;
-      AddBlockOfToken<Codes, kWhich>(of_tile, x, ahead, sums[g]);
+      const Parts parts = {group + static_cast<size_t>(g) * a.tile_bytes, which};
+      AddBlockOfToken<Codes>(parts, x, kTilePrefetchBytes<G>, sums[g]);
     }
   };
   int64_t b = 0;
-  for (; b + 2 <= a.blocks; b += 2, pair += TileParts<Codes>::kPairBytes) {
-    add_block.template operator()<0>(a.x[b]);
-    add_block.template operator()<1>(a.x[b + 1]);
+  for (; b + Parts::kGroupBlocks <= a.blocks; b += Parts::kGroupBlocks) {
+    if constexpr (Parts::kGroupBlocks == 2) {
+      add_block(0, a.x[b]);
+      add_block(1, a.x[b + 1]);
+    } else {
+      for (int64_t which = 0; which < Parts::kGroupBlocks; ++which)
+        add_block(which, a.x[b + which]);
+    }
+    group += Parts::kGroupBytes;
   }
-  if (b < a.blocks) add_block.template operator()<0>(a.x[b]);
+  if (b < a.blocks) add_block(0, a.x[b]);  // of a pair
   for (int g = 0; g < G; ++g) {
     const int64_t tile_index = first_tile + g;
     for (int v = 0; v < kVectorsPerLine; ++v) {
@@ -161,18 +138,39 @@ HWY_INLINE void AllTilesTimesToken(const TileMatMulArgs& a) {
 // How far ahead of its use a tile is asked for: about a chunk, as below.
 inline constexpr uintptr_t kUnpackPrefetchBytes = 4096;
 
-// A block's lines and one of scales. The address may lie past the weights, where this does nothing.
-template <class Codes>
-HWY_INLINE void PrefetchBlock(uintptr_t address) {
-  for (int line = 0; line <= Codes::kLines; ++line) {
-    FetchAhead(reinterpret_cast<const void*>(address + line * kLineBytes));
-  }
-}
-
 // Up to so many panels of tokens are multiplied with the quads as they come out of the tile, once
 // for each panel: storing them as bytes and loading them again takes longer. That is with 32
 // vectors of 512 bits; elsewhere the sums of a panel do not stay in registers beside all else.
 inline constexpr int64_t kPanelsWithoutChunk = kLanes == 16 ? 4 : 0;
+
+// Adds part kPart of a block for T tokens, whose blocks lie next to each other from `x` on.
+template <class Codes, int kPart, int T>
+HWY_INLINE void AddPartOfPanel(TileParts<Codes> parts, const BlockQ8* x,
+                               FloatVec (&sums)[T][kVectorsPerLine]) {
+  constexpr int kVectors = kVectorsPerLine;
+  typename Codes::Sums products[T][kVectors];
+  Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
+    products[i / kVectors][i % kVectors].Start(StartOfSums<Codes, kPart>(x[i / kVectors]));
+  });
+  Unrolled<kQuadsOfPart<Codes> * kVectors>([&]<int i>() HEARTH_INLINED {
+    constexpr int q = kPart * kQuadsOfPart<Codes> + i / kVectors, v = i % kVectors;
+    const Bytes quads = QuadOf<Codes, q>(parts.codes(), v);
+    Unrolled<T>([&]<int t>() HEARTH_INLINED {
+      products[t][v].Add(quads, BroadcastQuad(x[t].codes + 4 * q));
+    });
+  });
+  Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
+    constexpr int t = i / kVectors, v = i % kVectors;
+    const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
+    const FloatVec scale = hn::Mul(ScalesOf<Codes, kPart>(parts, v), x_scale);
+    const FloatVec product = hn::ConvertTo(kFloats, products[t][v].Total());
+    sums[t][v] = hn::MulAdd(product, scale, sums[t][v]);
+    if constexpr (kHasMinimums<Codes>) {
+      const FloatVec x_sum = hn::Set(kFloats, RealSum<Codes, kPart>(x[t]));
+      sums[t][v] = hn::MulAdd(MinimumsOf<Codes, kPart>(parts, v), x_sum, sums[t][v]);
+    }
+  });
+}
 
 // A panel of T tokens, whose blocks lie next to each other from `x` on, times one tile. Writes the
 // results of these tokens, which begin at number `token`.
@@ -187,29 +185,9 @@ HWY_INLINE void TileTimesPanel(const TileMatMulArgs& a, int64_t tile, const Bloc
       [&]<int i>() HEARTH_INLINED { sums[i / kVectors][i % kVectors] = hn::Zero(kFloats); });
   for (int64_t b = 0; b < a.blocks; ++b, x += T) {
     const auto parts = TileParts<Codes>::Of(weights, b);
-    PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(parts.codes()) + kUnpackPrefetchBytes);
-    typename Codes::Sums products[T][kVectors];
-    Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
-      products[i / kVectors][i % kVectors].Start(hn::Set(IntTag(), Codes::Start(x[i / kVectors])));
-    });
-    Unrolled<kQuadsOfBlock * kVectors>([&]<int i>() HEARTH_INLINED {
-      constexpr int q = i / kVectors, v = i % kVectors;
-      const Bytes quads = QuadOf<Codes>(parts.codes(), q, v);
-      Unrolled<T>([&]<int t>() HEARTH_INLINED {
-        products[t][v].Add(quads, BroadcastQuad(x[t].codes + 4 * q));
-      });
-    });
-    Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
-      constexpr int t = i / kVectors, v = i % kVectors;
-      const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
-      const FloatVec scale = hn::Mul(LoadHalves(parts.scales() + 2 * v * kLanes), x_scale);
-      const FloatVec product = hn::ConvertTo(kFloats, products[t][v].Total());
-      sums[t][v] = hn::MulAdd(product, scale, sums[t][v]);
-      if constexpr (Codes::kHasMinimum) {
-        const FloatVec x_sum = hn::Set(kFloats, RealSum(x[t]));
-        sums[t][v] = hn::MulAdd(LoadHalves(parts.minimums() + 2 * v * kLanes), x_sum, sums[t][v]);
-      }
-    });
+    FetchBlockAhead(parts, kUnpackPrefetchBytes);
+    Unrolled<kPartsOf<Codes>>(
+        [&]<int kPart>() HEARTH_INLINED { AddPartOfPanel<Codes, kPart, T>(parts, x, sums); });
   }
   Unrolled<T * kVectors>([&]<int i>() HEARTH_INLINED {
     constexpr int t = i / kVectors, v = i % kVectors;
@@ -241,8 +219,8 @@ struct UnpackedTiles {
   static constexpr int64_t kFloatsOfBlock = G * kLineLanes;
 
   HWY_ALIGN uint8_t quads[kChunkBlocks * kQuadsOfBlock * G * kLineBytes];
-  HWY_ALIGN float scales[kChunkBlocks * kFloatsOfBlock];
-  HWY_ALIGN float minimums[kChunkBlocks * kFloatsOfBlock];
+  HWY_ALIGN float scales[kChunkBlocks * kMaxParts * kFloatsOfBlock];  // part by part
+  HWY_ALIGN float minimums[kChunkBlocks * kMaxParts * kFloatsOfBlock];
 
   // Blocks [first, first + count) of the G tiles from `tile` on.
   template <class Codes>
@@ -251,15 +229,17 @@ struct UnpackedTiles {
     for (int g = 0; g < G; ++g, tile += a.tile_bytes) {
       for (int64_t b = 0; b < count; ++b) {
         const auto parts = TileParts<Codes>::Of(tile, first + b);
-        PrefetchBlock<Codes>(reinterpret_cast<uintptr_t>(parts.codes()) + kUnpackPrefetchBytes);
-        for (int q = 0; q < kQuadsOfBlock; ++q) {
+        FetchBlockAhead(parts, kUnpackPrefetchBytes);
+        Unrolled<kQuadsOfBlock>([&]<int q>() HEARTH_INLINED {
           uint8_t* to = quads + ((b * kQuadsOfBlock + q) * G + g) * kLineBytes;
           for (int v = 0; v < kVectorsPerLine; ++v) {
-            hn::Store(QuadOf<Codes>(parts.codes(), q, v), ByteTag(), to + v * kVectorBytes);
+            hn::Store(QuadOf<Codes, q>(parts.codes(), v), ByteTag(), to + v * kVectorBytes);
           }
-        }
-        UnpackHalves(parts.scales(), b, g, scales);
-        if constexpr (Codes::kHasMinimum) UnpackHalves(parts.minimums(), b, g, minimums);
+        });
+        Unrolled<kPartsOf<Codes>>([&]<int kPart>() HEARTH_INLINED {
+          UnpackScales<Codes, kPart>(
+              parts, (b * kPartsOf<Codes> + kPart) * kFloatsOfBlock + g * kLineLanes);
+        });
       }
     }
   }
@@ -269,25 +249,28 @@ struct UnpackedTiles {
                                 int64_t tokens) const;
 
  private:
-  // A block's numbers of tile g.
-  static HWY_INLINE void UnpackHalves(const uint8_t* halves, int64_t b, int g, float* to) {
-    for (int v = 0; v < kVectorsPerLine; ++v) {
-      hn::Store(LoadHalves(halves + 2 * v * kLanes), kFloats,
-                to + b * kFloatsOfBlock + g * kLineLanes + v * kLanes);
+  // A part's scales and minimums become those from number `to` on.
+  template <class Codes, int kPart>
+  HWY_INLINE void UnpackScales(TileParts<Codes> parts, int64_t to) {
+    for (int v = 0; v < kVectorsPerLine; ++v, to += kLanes) {
+      hn::Store(ScalesOf<Codes, kPart>(parts, v), kFloats, scales + to);
+      if constexpr (kHasMinimums<Codes>) {
+        hn::Store(MinimumsOf<Codes, kPart>(parts, v), kFloats, minimums + to);
+      }
     }
   }
 };
 
-// Adds a block's products for T tokens to what their integer sums start from: quad by quad, each in
-// all lanes.
+// Adds the products of a part of a block, whose first quad is number kFirst, for T tokens to what
+// their integer sums start from: quad by quad, each in all lanes.
 struct BroadcastProducts {
-  template <class Codes, int T, int V>
+  template <class Codes, int kFirst, int T, int V>
   static HWY_INLINE void Add(const uint8_t* quads, const BlockQ8* x, IntVec (&products)[T][V]) {
     typename Codes::Sums sums[T][V];
     for (int t = 0; t < T; ++t) {
       for (int v = 0; v < V; ++v) sums[t][v].Start(products[t][v]);
     }
-    for (int q = 0; q < kQuadsOfBlock; ++q, quads += V * kVectorBytes) {
+    for (int q = kFirst; q < kFirst + kQuadsOfPart<Codes>; ++q, quads += V * kVectorBytes) {
       Bytes weights[V];
       for (int v = 0; v < V; ++v) weights[v] = hn::Load(ByteTag(), quads + v * kVectorBytes);
       for (int t = 0; t < T; ++t) {
@@ -300,6 +283,35 @@ struct BroadcastProducts {
     }
   }
 };
+
+// Adds part kPart of block b of a chunk for T tokens, whose blocks lie next to each other from `x`
+// on.
+template <class Codes, class Products, int kPart, int G, int T>
+HWY_INLINE void AddPartOfChunk(const UnpackedTiles<G>& w, int64_t b, const BlockQ8* x,
+                               FloatVec (&sums)[T][UnpackedTiles<G>::kVectors]) {
+  constexpr int kVectors = UnpackedTiles<G>::kVectors;
+  constexpr int kQuads = kQuadsOfPart<Codes>;
+  const int64_t part = b * kPartsOf<Codes> + kPart;
+  IntVec products[T][kVectors];
+  for (int t = 0; t < T; ++t) {
+    for (IntVec& product : products[t]) product = StartOfSums<Codes, kPart>(x[t]);
+  }
+  Products::template Add<Codes, kPart * kQuads>(w.quads + part * kQuads * kVectors * kVectorBytes,
+                                                x, products);
+  const float* scales = w.scales + part * UnpackedTiles<G>::kFloatsOfBlock;
+  const float* minimums = w.minimums + part * UnpackedTiles<G>::kFloatsOfBlock;
+  for (int t = 0; t < T; ++t) {
+    const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
+    for (int v = 0; v < kVectors; ++v) {
+      const FloatVec scale = hn::Mul(hn::Load(kFloats, scales + v * kLanes), x_scale);
+      sums[t][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[t][v]), scale, sums[t][v]);
+      if constexpr (kHasMinimums<Codes>) {
+        const FloatVec x_sum = hn::Set(kFloats, RealSum<Codes, kPart>(x[t]));
+        sums[t][v] = hn::MulAdd(hn::Load(kFloats, minimums + v * kLanes), x_sum, sums[t][v]);
+      }
+    }
+  }
+}
 
 // Adds a chunk's products for T tokens, whose blocks lie next to each other from `x` on, to the
 // sums of these tokens, a row of kFloatsOfBlock each.
@@ -314,27 +326,9 @@ HWY_INLINE void AddChunk(const UnpackedTiles<G>& w, const BlockQ8* x, int64_t co
       sums[t][v] = is_first ? hn::Zero(kFloats) : hn::Load(kFloats, from);
     }
   }
-  const uint8_t* quads = w.quads;
   for (int64_t b = 0; b < count; ++b, x += T) {
-    IntVec products[T][kVectors];
-    for (int t = 0; t < T; ++t) {
-      for (IntVec& product : products[t]) product = hn::Set(IntTag(), Codes::Start(x[t]));
-    }
-    Products::template Add<Codes>(quads, x, products);
-    quads += kQuadsOfBlock * kVectors * kVectorBytes;
-    const float* scales = w.scales + b * UnpackedTiles<G>::kFloatsOfBlock;
-    const float* minimums = w.minimums + b * UnpackedTiles<G>::kFloatsOfBlock;
-    for (int t = 0; t < T; ++t) {
-      const FloatVec x_scale = hn::Set(kFloats, x[t].scale);
-      for (int v = 0; v < kVectors; ++v) {
-        const FloatVec scale = hn::Mul(hn::Load(kFloats, scales + v * kLanes), x_scale);
-        sums[t][v] = hn::MulAdd(hn::ConvertTo(kFloats, products[t][v]), scale, sums[t][v]);
-        if constexpr (Codes::kHasMinimum) {
-          const FloatVec x_sum = hn::Set(kFloats, RealSum(x[t]));
-          sums[t][v] = hn::MulAdd(hn::Load(kFloats, minimums + v * kLanes), x_sum, sums[t][v]);
-        }
-      }
-    }
+    Unrolled<kPartsOf<Codes>>(
+        [&]<int kPart>() HEARTH_INLINED { AddPartOfChunk<Codes, Products, kPart>(w, b, x, sums); });
   }
   for (int t = 0; t < T; ++t) {
     for (int v = 0; v < kVectors; ++v) {

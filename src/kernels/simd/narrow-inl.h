@@ -31,14 +31,17 @@ HWY_INLINE void QuantizeBlock(const float* x, BlockQ8* out) {
 
   const IntTag d;
   const hn::Rebind<int8_t, FloatTag> d8;
+  auto sum_of_first = hn::Zero(d);
   auto sum = hn::Zero(d);
   for (int64_t i = 0; i < 32; i += kLanes) {
+    if (i == 16) sum_of_first = sum;
     const FloatVec v = finite ? hn::LoadU(kFloats, x + i) : hn::Zero(kFloats);
     const auto codes = hn::NearestInt(hn::Mul(v, hn::Set(kFloats, inverse)));
     sum = hn::Add(sum, codes);
     hn::StoreU(hn::DemoteTo(d8, codes), d8, out->codes + i);
   }
   out->minus_8_sum = -8 * hn::GetLane(hn::SumOfLanes(d, sum));
+  out->minus_8_sum_of_first = -8 * hn::GetLane(hn::SumOfLanes(d, sum_of_first));
 }
 
 inline void QuantizeQ8(const float* x, int64_t n, BlockQ8* out, int64_t stride) noexcept {

@@ -92,13 +92,13 @@ struct TilePlaces {
   // For the rows from `row` on.
   HWY_INLINE BlockPlaces Codes(int64_t line, int64_t row) const {
     return {tile + Parts::kCodesBegin + line * kLineBytes + 4 * row, Parts::kBlockBytes,
-            Parts::kPairBytes};
+            Parts::kGroupBytes};
   }
   HWY_INLINE BlockPlaces Scales(int64_t row) const {
-    return {tile + 2 * row, Parts::kScalesBytes, Parts::kPairBytes};
+    return {tile + 2 * row, Parts::kScalesBytes, Parts::kGroupBytes};
   }
   HWY_INLINE BlockPlaces Minimums(int64_t row) const {
-    return {tile + 2 * Parts::kScalesBytes + 2 * row, Parts::kScalesBytes, Parts::kPairBytes};
+    return {tile + Parts::kMinimumsBegin + 2 * row, Parts::kScalesBytes, Parts::kGroupBytes};
   }
 };
 

@@ -16,6 +16,11 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
+template <template <int> class Chunk, class... Types>
+constexpr void SetTiles(KernelTable& t) {
+  ((t.matmul_tiles[static_cast<int>(Types::kDType)] = MatMulTiles<Types, Chunk>), ...);
+}
+
 // Chunk is how tiles are multiplied with several tokens (matmul_tiles-inl.h).
 template <template <int> class Chunk = UnpackedTiles>
 constexpr KernelTable MakeTable(const char* isa) {
@@ -24,9 +29,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul[static_cast<int>(DType::kF32)] = MatMul<FloatFamily<F32Weights>>;
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
-  t.matmul_tiles[static_cast<int>(DType::kQ8_0)] = MatMulTiles<Q8_0Tiles, Chunk>;
-  t.matmul_tiles[static_cast<int>(DType::kQ4_0)] = MatMulTiles<Q4_0Tiles, Chunk>;
-  t.matmul_tiles[static_cast<int>(DType::kQ4_1)] = MatMulTiles<Q4_1Tiles, Chunk>;
+  SetTiles<Chunk, Q8_0Tiles, Q4_0Tiles, Q4_1Tiles, Q4_KTiles, Q6_KTiles>(t);
   t.panel_tokens = kPanelTokens;
   t.tile_rows = kTilesAtOnce * kLineLanes;
   t.tile_columns = 4;  // a quad

@@ -50,9 +50,9 @@ struct PackResult {
 using PackProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
 // The type of bundles where the user names none: that of the source's gates where there are kernels
-// for single rows of it, else the one that they would have in memory, else (float types) Q8_0,
-// which costs next to nothing.
-DType ChooseBundleType(DType stored, DType resident);
+// for single rows of it, else the one that they are converted to (ConvertedType), else (float
+// types) Q8_0, which costs next to nothing.
+DType ChooseBundleType(DType stored, DType converted);
 
 // Writes `path`, replacing a file that is there once all is written. Gate and up rows of the bundle
 // type are moved exactly, others converted; down is quantized along hidden. The bytes depend on the

@@ -15,12 +15,16 @@
 #include "engine/load/model.h"
 #include "format/packed_file.h"
 #include "model/common_spec.h"
+#include "ops/repack.h"
 #include "prepare/pack/packed_predictors.h"
 #include "tensor/op_names.h"
 #include "tensor/row_groups.h"
 
 namespace hearth {
 namespace {
+
+// Rows looked at where the bundles' type depends on the weights.
+constexpr uint64_t kSampleRows = 8;
 
 // Rows made by a function as a tensor: fill of PackedTensor.
 template <typename T, typename RowFn>
@@ -107,12 +111,14 @@ class Planner {
 
   const ModelSpec& spec() const { return load_.spec; }
 
-  // The type that a matrix of the source would have in memory.
-  DType ResidentTypeOf(const std::string& name) const {
-    for (const ResidentTensor& tensor : load_.tensors) {
-      if (tensor.decl.name == name) return tensor.dtype;
-    }
-    throw Error(ErrorCode::kInternal, source_.path(), name + " is not part of the load plan");
+  // The type of bundles whose gates are rows of this tensor.
+  DType BundleTypeOf(const GgufTensor& gate) const {
+    const uint64_t cols = gate.ne[0];
+    const uint64_t row_bytes = RowBytes(gate.dtype, cols);
+    std::vector<std::byte> sample(std::min(gate.bytes, kSampleRows * row_bytes));
+    source_.ReadTensor(gate, 0, sample);
+    return ChooseBundleType(gate.dtype,
+                            ConvertedType(gate.dtype, sample, static_cast<int64_t>(cols)));
   }
 
   void RefuseOtherFfns() const {
@@ -136,8 +142,7 @@ class Planner {
     RefuseOtherFfns();
     for (int64_t l = 0; l < spec().num_layers; ++l) plan.layers.push_back(PlanLayer(l));
     const GgufTensor& gate = *plan.layers.front().gate.tensor;
-    plan.quant =
-        options_.quant ? *options_.quant : ChooseBundleType(gate.dtype, ResidentTypeOf(gate.name));
+    plan.quant = options_.quant ? *options_.quant : BundleTypeOf(gate);
     if (!CanBundle(plan.quant)) {
       throw Error(ErrorCode::kInvalidArgument, Field{"quant"}, "type of bundles",
                   "q4_0, q4_1, q8_0 or f16", NameOf(plan.quant));
@@ -255,9 +260,9 @@ class Planner {
 
 }  // namespace
 
-DType ChooseBundleType(DType stored, DType resident) {
+DType ChooseBundleType(DType stored, DType converted) {
   if (HasRowGroups(stored)) return stored;
-  return HasRowGroups(resident) ? resident : DType::kQ8_0;
+  return HasRowGroups(converted) ? converted : DType::kQ8_0;
 }
 
 std::vector<GgufTensorDecl> PackPlan::Decls() const {

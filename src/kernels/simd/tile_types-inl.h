@@ -1,0 +1,159 @@
+// Weight types of tiles (tensor/weight_tiles.h): what their codes, scales and minimums are
+// multiplied as.
+//
+// A type has
+//   kDType     its row of kTileFormats
+//   kOffset    codes stand for less by this than what they are multiplied as
+//   Sums       DotQuads of the quads of a block, or of a part of it
+//   MapCodes   codes as they lie in a tile to what they are multiplied as
+// A block of 32 columns has a scale, or two for its halves. What belongs to one scale is a part:
+// its integer sums are exact, and start from what the offset makes too much (kernel_table.h,
+// BlockQ8).
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/simd/quads-inl.h"
+#include "kernels/simd/tile_parts-inl.h"
+
+namespace hearth::kernels::HEARTH_ISA {
+
+// Unsigned codes as they are. The products of two neighbours fit 16 bits (kernels/x86/pair_sums-inl.h).
+template <DType dtype, class SumsOfType, int32_t offset>
+struct UnsignedTiles {
+  using Sums = SumsOfType;
+  static constexpr DType kDType = dtype;
+  static constexpr int32_t kOffset = offset;
+  static HWY_INLINE Bytes MapCodes(Bytes codes) { return codes; }
+};
+
+using Q4_0Tiles = UnsignedTiles<DType::kQ4_0, NibbleSums, kOffsetQ4_0>;
+using Q4_1Tiles = UnsignedTiles<DType::kQ4_1, NibbleSums, 0>;
+using Q4_KTiles = UnsignedTiles<DType::kQ4_K, NibbleSums, 0>;
+using Q6_KTiles = UnsignedTiles<DType::kQ6_K, WideSums<DotQuads>, 32>;
+
+struct Q8_0Tiles {
+  using Sums = WideSums<DotQ8_0>;
+  static constexpr DType kDType = DType::kQ8_0;
+  static constexpr int32_t kOffset = kOffsetQ8_0;
+  static HWY_INLINE Bytes MapCodes(Bytes codes) { return PrepareQ8_0(codes); }
+};
+
+template <class Codes>
+inline constexpr TileFormat kFormatOf = TileFormatOf(Codes::kDType);
+template <class Codes>
+inline constexpr int kPartsOf = kFormatOf<Codes>.scales_of_block;
+template <class Codes>
+inline constexpr int kQuadsOfPart = kQuadsOfBlock / kPartsOf<Codes>;
+template <class Codes>
+inline constexpr bool kHasMinimums = kFormatOf<Codes>.has_minimums;
+inline constexpr int kMaxParts = 2;
+
+// -8 times the sum of a part's activations.
+template <class Codes, int kPart>
+HWY_INLINE int32_t Minus8Sum(const BlockQ8& x) {
+  if constexpr (kPartsOf<Codes> == 1) return x.minus_8_sum;
+  if constexpr (kPart == 0) return x.minus_8_sum_of_first;
+  return x.minus_8_sum - x.minus_8_sum_of_first;
+}
+
+// What the integer sums of a part start from.
+template <class Codes, int kPart>
+HWY_INLINE IntVec StartOfSums(const BlockQ8& x) {
+  static_assert(Codes::kOffset % 8 == 0);
+  if constexpr (Codes::kOffset == 0) return hn::Zero(IntTag());
+  return hn::Set(IntTag(), Minus8Sum<Codes, kPart>(x) * (Codes::kOffset / 8));
+}
+
+// What a minimum is multiplied with: the sum of the token's activations in real units.
+template <class Codes, int kPart>
+HWY_INLINE float RealSum(const BlockQ8& x) {
+  return x.scale * (-0.125f * static_cast<float>(Minus8Sum<Codes, kPart>(x)));
+}
+
+// The lanes' bits moved up by n, or down by -n; what crosses the bounds of bytes is the caller's to
+// mask.
+template <int n>
+HWY_INLINE Bytes ShiftBits(Bytes v) {
+  const hn::Repartition<uint16_t, FloatTag> pairs;
+  if constexpr (n == 0) return v;
+  if constexpr (n > 0) return hn::BitCast(ByteTag(), hn::ShiftLeft<n>(hn::BitCast(pairs, v)));
+  return hn::BitCast(ByteTag(), hn::ShiftRight < n < 0 ? -n : 1 > (hn::BitCast(pairs, v)));
+}
+
+// Vector v of quad q's two bits in a plane of such, shifted to `position` of every byte.
+template <int q, int position>
+HWY_INLINE Bytes TwoBits(const uint8_t* plane, int v) {
+  const Bytes line = LoadBytes(plane + q / 4 * kLineBytes + v * kVectorBytes);
+  const Bytes mask = hn::Set(ByteTag(), static_cast<uint8_t>(3 << position));
+  return hn::And(ShiftBits<position - q % 4 * 2>(line), mask);
+}
+
+// Vector v of quad q of a block whose codes begin at `block`.
+template <class Codes, int q>
+HWY_INLINE Bytes QuadOf(const uint8_t* block, int v) {
+  constexpr int kBits = kFormatOf<Codes>.code_bits;
+  if constexpr (kBits == 8) {
+    return Codes::MapCodes(LoadBytes(block + q * kLineBytes + v * kVectorBytes));
+  } else {
+    const Bytes both = LoadBytes(block + q / 2 * kLineBytes + v * kVectorBytes);
+    Bytes codes = q % 2 == 0 ? LowNibbles(both) : HighNibbles(both);
+    if constexpr (kBits == 6) codes = hn::Or(codes, TwoBits<q, 4>(block + 4 * kLineBytes, v));
+    return Codes::MapCodes(codes);
+  }
+}
+
+// kLanes bytes at p as floats.
+template <bool kSigned>
+HWY_INLINE FloatVec LoadBytesAsFloats(const uint8_t* p) {
+  if constexpr (kSigned) {
+    const hn::Rebind<int8_t, FloatTag> d8;
+    const auto bytes = hn::LoadU(d8, reinterpret_cast<const int8_t*>(p));
+    return hn::ConvertTo(kFloats, hn::PromoteTo(IntTag(), bytes));
+  } else {
+    const hn::Rebind<uint8_t, FloatTag> d8;
+    return hn::ConvertTo(kFloats, hn::PromoteTo(IntTag(), hn::LoadU(d8, p)));
+  }
+}
+
+// The scales of a part, or its minimums, of the rows of vector v. Exact: a factor has 11 bits, a
+// byte 8.
+template <class Codes, int kPart>
+HWY_INLINE FloatVec ScalesOf(TileParts<Codes> parts, int v) {
+  constexpr TileFormat kFormat = kFormatOf<Codes>;
+  const int64_t rows = v * kLanes;
+  if constexpr (kFormat.scales == TileScales::kHalves) {
+    return LoadHalves(parts.scales() + 2 * rows);
+  } else {
+    const uint8_t* bytes = parts.scales() + kPart * kLineLanes + rows;
+    return hn::Mul(LoadHalves(parts.group + 2 * rows),
+                   LoadBytesAsFloats<kFormat.is_signed_scale>(bytes));
+  }
+}
+template <class Codes, int kPart>
+HWY_INLINE FloatVec MinimumsOf(TileParts<Codes> parts, int v) {
+  const int64_t rows = v * kLanes;
+  if constexpr (kFormatOf<Codes>.scales == TileScales::kHalves) {
+    return LoadHalves(parts.minimums() + 2 * rows);
+  } else {
+    const uint8_t* bytes = parts.minimums() + kPart * kLineLanes + rows;
+    return hn::Mul(LoadHalves(parts.group + TileFormat::kHalvesBytes + 2 * rows),
+                   LoadBytesAsFloats<false>(bytes));
+  }
+}
+
+// Asks for a block's lines of codes and for one of its group's head, in the group that lies
+// `distance` bytes ahead. It may lie past the weights, where this does nothing. Into the
+// first-level cache where kNear, else into the second-level one.
+template <class Codes, bool kNear = false>
+HWY_INLINE void FetchBlockAhead(TileParts<Codes> parts, uintptr_t distance) {
+  using Parts = TileParts<Codes>;
+  const uintptr_t codes = reinterpret_cast<uintptr_t>(parts.codes()) + distance;
+  for (int line = 0; line < kFormatOf<Codes>.code_bits; ++line) {
+    FetchAhead(reinterpret_cast<const void*>(codes + line * kLineBytes), kNear);
+  }
+  static_assert(Parts::kCodesBegin <= Parts::kGroupBlocks * kLineBytes, "a line for each block");
+  const uintptr_t head = reinterpret_cast<uintptr_t>(parts.group) + distance;
+  FetchAhead(reinterpret_cast<const void*>(head + parts.which * kLineBytes), kNear);
+}
+
+}  // namespace hearth::kernels::HEARTH_ISA
