@@ -31,31 +31,65 @@ inline void OrWord(uint8_t* p, uint32_t bits) {
 template <class Block>
 struct BlockQuads;
 
-// Q4_K: columns 64j .. 64j + 31 lie in the low nibbles of bytes 32j .. 32j + 31, the next 32
-// columns in their high nibbles.
+// Q5_0, Q5_1: columns 0 .. 15 in low nibbles, 16 .. 31 in high ones, and a bit for each of them in
+// order.
+template <class Block>
+struct FiveBitQuads {
+  static constexpr int kColumns = 32;
+
+  static size_t At(int q) { return static_cast<size_t>(4 * (q % 4)); }
+  template <class Word, class Load>
+  static Word Read(const Load& load, int, int q) {
+    const Word low = load(offsetof(Block, qs) + At(q)) >> (4 * (q / 4)) & 0x0f0f0f0f;
+    // Bit i of the four that belong to the quad goes to byte i: copies of them, 7 bits apart.
+    const Word bits = load(offsetof(Block, qh)) >> (4 * q) & 15;
+    return low | (bits * 0x00204081 & 0x01010101) << 4;
+  }
+  static void Write(Block& block, int, int q, uint32_t quad) {
+    OrWord(block.qs + At(q), (quad & 0x0f0f0f0f) << (4 * (q / 4)));
+    // The bits come together in the uppermost four.
+    OrWord(block.qh, ((quad >> 4 & 0x01010101) * 0x10204080) >> 28 << (4 * q));
+  }
+};
 template <>
-struct BlockQuads<BlockQ4_K> {
+struct BlockQuads<BlockQ5_0> : FiveBitQuads<BlockQ5_0> {};
+template <>
+struct BlockQuads<BlockQ5_1> : FiveBitQuads<BlockQ5_1> {};
+
+// Q4_K, Q5_K: columns 64j .. 64j + 31 lie in the low nibbles of bytes 32j .. 32j + 31, the next 32
+// columns in their high nibbles. Fifth bits: bit b of byte i belongs to column 32b + i.
+template <class Block>
+struct SuperBlockQuads {
   static constexpr int kColumns = 256;
-  static constexpr uint32_t kNibbles = 0x0f0f0f0f;
+  static constexpr bool kHasFifthBits = requires { Block::qh; };
 
   static size_t At(int b, int q) { return static_cast<size_t>(32 * (b / 2) + 4 * q); }
   template <class Word, class Load>
   static Word Read(const Load& load, int b, int q) {
-    return load(offsetof(BlockQ4_K, qs) + At(b, q)) >> (4 * (b % 2)) & kNibbles;
+    Word quad = load(offsetof(Block, qs) + At(b, q)) >> (4 * (b % 2)) & 0x0f0f0f0f;
+    if constexpr (kHasFifthBits) {
+      quad |= (load(offsetof(Block, qh) + static_cast<size_t>(4 * q)) >> b & 0x01010101) << 4;
+    }
+    return quad;
   }
-  static void Write(BlockQ4_K& block, int b, int q, uint32_t quad) {
-    OrWord(block.qs + At(b, q), quad << (4 * (b % 2)));
+  static void Write(Block& block, int b, int q, uint32_t quad) {
+    OrWord(block.qs + At(b, q), (quad & 0x0f0f0f0f) << (4 * (b % 2)));
+    if constexpr (kHasFifthBits) OrWord(block.qh + 4 * q, (quad >> 4 & 0x01010101) << b);
   }
-  static uint8_t ScaleByte(const BlockQ4_K& block, int i) {
+  static uint8_t ScaleByte(const Block& block, int i) {
     return static_cast<uint8_t>(UnpackScaleAndMin(block.scales, i).scale);
   }
-  static uint8_t MinimumByte(const BlockQ4_K& block, int i) {
+  static uint8_t MinimumByte(const Block& block, int i) {
     return static_cast<uint8_t>(UnpackScaleAndMin(block.scales, i).min);
   }
-  static void PutScales(BlockQ4_K& block, const uint8_t* scales, const uint8_t* minimums) {
+  static void PutScales(Block& block, const uint8_t* scales, const uint8_t* minimums) {
     PackScalesAndMins(scales, minimums, block.scales);
   }
 };
+template <>
+struct BlockQuads<BlockQ4_K> : SuperBlockQuads<BlockQ4_K> {};
+template <>
+struct BlockQuads<BlockQ5_K> : SuperBlockQuads<BlockQ5_K> {};
 
 // Q6_K: in each half of 128 columns, 32 columns share 32 bytes of upper bits with three times as
 // many others, and lower bits with one.

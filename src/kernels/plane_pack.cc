@@ -1,6 +1,7 @@
 #include "kernels/plane_pack.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/block_quads.h"
 
@@ -21,9 +22,14 @@ void StorePlanes(const Word (&quads)[kQuads], uint8_t* lane) {
     std::memcpy(lane, &word, sizeof(word));
     lane += kLine;
   };
-  static_assert(code_bits == 4 || code_bits == 6);
+  static_assert(code_bits >= 4 && code_bits <= 6);
   for (int q = 0; q < kQuads; q += 2) {
     store((quads[q] & 0x0f0f0f0f) | (quads[q + 1] & 0x0f0f0f0f) << 4);
+  }
+  if constexpr (code_bits == 5) {
+    Word line = quads[0] >> 4 & 0x01010101;
+    for (int q = 1; q < kQuads; ++q) line |= (quads[q] >> 4 & 0x01010101) << q;
+    store(line);
   }
   if constexpr (code_bits == 6) {
     for (int q = 0; q < kQuads; q += 4) {
@@ -44,6 +50,7 @@ void LoadPlanes(const uint8_t* lane, uint32_t (&quads)[kQuads]) {
   };
   for (int q = 0; q < kQuads; ++q) {
     quads[q] = line(q / 2) >> (q % 2 * 4) & 0x0f0f0f0f;
+    if (code_bits == 5) quads[q] |= (line(4) >> q & 0x01010101) << 4;
     if (code_bits == 6) quads[q] |= (line(4 + q / 4) >> (q % 4 * 2) & 0x03030303) << 4;
   }
 }
@@ -63,19 +70,49 @@ struct FourRows {
   }
 };
 
-constexpr HalfBits kSignOfHalf = 0x8000;
+void PutHalf(HalfBits half, uint8_t* to) { std::memcpy(to, &half, sizeof(half)); }
 
-// Heads of groups with a byte for every scale (TileScales::kBytes).
+HalfBits HalfAt(const uint8_t* from) {
+  HalfBits half;
+  std::memcpy(&half, from, sizeof(half));
+  return half;
+}
+
+// What of a GGUF block's scales, whose first 32 columns are block `first` of the tile, lies in the
+// head of its group. Here TileScales::kHalves.
 template <class Block>
-struct ByteHead {
+struct HalvesHead {
+  static constexpr bool kHasMinimums = requires { Block::m; };
+
+  static void Pack(const TileLayout& layout, int64_t first, const Block& block, int64_t lane,
+                   uint8_t* tile) {
+    PutHalf(block.d, tile + layout.scales_offset(first) + 2 * lane);
+    if constexpr (kHasMinimums) {
+      PutHalf(block.m, tile + layout.minimums_offset(first) + 2 * lane);
+    }
+  }
+  static void Unpack(const TileLayout& layout, int64_t first, const uint8_t* tile, int64_t lane,
+                     Block& block) {
+    block.d = HalfAt(tile + layout.scales_offset(first) + 2 * lane);
+    if constexpr (kHasMinimums) block.m = HalfAt(tile + layout.minimums_offset(first) + 2 * lane);
+  }
+};
+
+// TileScales::kBytes.
+template <class Block>
+struct BytesHead {
   using Quads = BlockQuads<Block>;
   static constexpr bool kHasMinimums = requires { Quads::MinimumByte; };
-  static constexpr int kScales = 16;  // at most
+  static constexpr HalfBits kSign = 0x8000;
+  static constexpr int kMaxScales = 16;
 
-  static void Pack(const TileFormat& format, const Block& block, int64_t lane, uint8_t* head) {
-    PutHalf(block.d, head + 2 * lane);
+  static void Pack(const TileLayout& layout, int64_t first, const Block& block, int64_t lane,
+                   uint8_t* tile) {
+    const TileFormat& format = layout.format;
+    uint8_t* head = tile + layout.group_offset(first);
     HalfBits dmin = 0;
-    if constexpr (kHasMinimums) dmin = block.dmin ^ kSignOfHalf;
+    if constexpr (kHasMinimums) dmin = block.dmin ^ kSign;
+    PutHalf(block.d, head + 2 * lane);
     PutHalf(dmin, head + TileFormat::kHalvesBytes + 2 * lane);
     for (int i = 0; i < NumScales(format); ++i) {
       head[format.scales_begin() + i * kRows + lane] = Quads::ScaleByte(block, i);
@@ -84,13 +121,16 @@ struct ByteHead {
       }
     }
   }
-  static void Unpack(const TileFormat& format, const uint8_t* head, int64_t lane, Block& block) {
+  static void Unpack(const TileLayout& layout, int64_t first, const uint8_t* tile, int64_t lane,
+                     Block& block) {
+    const TileFormat& format = layout.format;
+    const uint8_t* head = tile + layout.group_offset(first);
     block.d = HalfAt(head + 2 * lane);
     if constexpr (kHasMinimums) {
-      block.dmin = HalfAt(head + TileFormat::kHalvesBytes + 2 * lane) ^ kSignOfHalf;
+      block.dmin = HalfAt(head + TileFormat::kHalvesBytes + 2 * lane) ^ kSign;
     }
-    uint8_t scales[kScales] = {};
-    uint8_t minimums[kScales] = {};
+    uint8_t scales[kMaxScales] = {};
+    uint8_t minimums[kMaxScales] = {};
     for (int i = 0; i < NumScales(format); ++i) {
       scales[i] = head[format.scales_begin() + i * kRows + lane];
       if constexpr (kHasMinimums) minimums[i] = head[format.minimums_begin() + i * kRows + lane];
@@ -102,13 +142,11 @@ struct ByteHead {
   static int NumScales(const TileFormat& format) {
     return static_cast<int>(format.blocks_of_group()) * format.scales_of_block;
   }
-  static void PutHalf(HalfBits half, uint8_t* to) { std::memcpy(to, &half, sizeof(half)); }
-  static HalfBits HalfAt(const uint8_t* from) {
-    HalfBits half;
-    std::memcpy(&half, from, sizeof(half));
-    return half;
-  }
 };
+
+template <class Block>
+using Head =
+    std::conditional_t<BlockQuads<Block>::kColumns == 256, BytesHead<Block>, HalvesHead<Block>>;
 
 template <class Block>
 constexpr Block kZeroBlock = {};
@@ -126,7 +164,7 @@ void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes,
     for (int64_t lane = 0; lane < kRows; ++lane) {
       Block block;
       std::memcpy(&block, row(lane), sizeof(block));
-      ByteHead<Block>::Pack(layout.format, block, lane, tile + layout.group_offset(first));
+      Head<Block>::Pack(layout, first, block, lane, tile);
     }
     for (int64_t lane = 0; lane < kRows; lane += 4) {
       const FourRows load = {{row(lane), row(lane + 1), row(lane + 2), row(lane + 3)}};
@@ -137,6 +175,9 @@ void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes,
       }
     }
   }
+  for (int64_t none = layout.blocks; none % layout.format.blocks_of_group() != 0; ++none) {
+    for (int64_t lane = 0; lane < kRows; ++lane) Head<Block>::Pack(layout, none, {}, lane, tile);
+  }
 }
 
 template <class Block, int code_bits>
@@ -145,7 +186,7 @@ void UnpackRow(const TileLayout& layout, const uint8_t* tile, int64_t lane, std:
   constexpr int kBlocks = Quads::kColumns / 32;
   for (int64_t first = 0; first < layout.blocks; first += kBlocks, to += sizeof(Block)) {
     Block block = {};
-    ByteHead<Block>::Unpack(layout.format, tile + layout.group_offset(first), lane, block);
+    Head<Block>::Unpack(layout, first, tile, lane, block);
     for (int b = 0; b < kBlocks; ++b) {
       uint32_t quads[kQuads];
       LoadPlanes<code_bits>(tile + layout.codes_offset(first + b) + lane * 4, quads);
@@ -163,6 +204,12 @@ bool WithBlock(DType dtype, const F& fn) {
     return true;
   };
   switch (dtype) {
+    case DType::kQ5_0:
+      return call.template operator()<BlockQ5_0, DType::kQ5_0>();
+    case DType::kQ5_1:
+      return call.template operator()<BlockQ5_1, DType::kQ5_1>();
+    case DType::kQ5_K:
+      return call.template operator()<BlockQ5_K, DType::kQ5_K>();
     case DType::kQ4_K:
       return call.template operator()<BlockQ4_K, DType::kQ4_K>();
     case DType::kQ6_K:

@@ -45,7 +45,8 @@ class TileRow {
     if (kFormat.code_bits == 8) return static_cast<int8_t>(lane[quad * 64]);
     const int low = lane[quad / 2 * 64] >> (quad % 2 * 4) & 15;
     if (kFormat.code_bits == 4) return low;
-    const int high = lane[(4 + quad / 4) * 64] >> (quad % 4 * 2) & 3;
+    const int high = kFormat.code_bits == 5 ? lane[4 * 64] >> quad & 1
+                                            : lane[(4 + quad / 4) * 64] >> (quad % 4 * 2) & 3;
     return low | high << 4;
   }
   double Scale(int64_t block, int part) const {
@@ -94,8 +95,11 @@ void ReferenceMatMulTiles(const TileMatMulArgs& a) noexcept {
 
 template void ReferenceMatMulTiles<DType::kQ4_0>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ4_1>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kQ5_0>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kQ5_1>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ8_0>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ4_K>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kQ5_K>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ6_K>(const TileMatMulArgs&) noexcept;
 
 }  // namespace hearth::kernels

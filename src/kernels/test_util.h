@@ -116,8 +116,10 @@ struct HalvesOfBlock {
 inline HalvesOfBlock HalvesOf(DType dtype) {
   switch (dtype) {
     case DType::kQ4_1:
+    case DType::kQ5_1:
       return {0, 2};
     case DType::kQ4_K:
+    case DType::kQ5_K:
       return {offsetof(BlockQ4_K, d), offsetof(BlockQ4_K, dmin)};
     case DType::kQ6_K:
       return {offsetof(BlockQ6_K, d), -1};

@@ -67,8 +67,11 @@ struct TileFormat {
 inline constexpr TileFormat kTileFormats[] = {
     {.dtype = DType::kQ4_0, .code_bits = 4, .code_offset = 8},
     {.dtype = DType::kQ4_1, .code_bits = 4, .has_minimums = true},
+    {.dtype = DType::kQ5_0, .code_bits = 5, .code_offset = 16},
+    {.dtype = DType::kQ5_1, .code_bits = 5, .has_minimums = true},
     {.dtype = DType::kQ8_0, .code_bits = 8},
     {.dtype = DType::kQ4_K, .code_bits = 4, .has_minimums = true, .scales = TileScales::kBytes},
+    {.dtype = DType::kQ5_K, .code_bits = 5, .has_minimums = true, .scales = TileScales::kBytes},
     {.dtype = DType::kQ6_K,
      .code_bits = 6,
      .code_offset = 32,

@@ -17,7 +17,8 @@
 
 namespace hearth::kernels::HEARTH_ISA {
 
-// Unsigned codes as they are. The products of two neighbours fit 16 bits (kernels/x86/pair_sums-inl.h).
+// Unsigned codes as they are. The products of two neighbours fit 16 bits
+// (kernels/x86/pair_sums-inl.h).
 template <DType dtype, class SumsOfType, int32_t offset>
 struct UnsignedTiles {
   using Sums = SumsOfType;
@@ -28,7 +29,10 @@ struct UnsignedTiles {
 
 using Q4_0Tiles = UnsignedTiles<DType::kQ4_0, NibbleSums, kOffsetQ4_0>;
 using Q4_1Tiles = UnsignedTiles<DType::kQ4_1, NibbleSums, 0>;
+using Q5_0Tiles = UnsignedTiles<DType::kQ5_0, WideSums<DotQuads>, 16>;
+using Q5_1Tiles = UnsignedTiles<DType::kQ5_1, WideSums<DotQuads>, 0>;
 using Q4_KTiles = UnsignedTiles<DType::kQ4_K, NibbleSums, 0>;
+using Q5_KTiles = UnsignedTiles<DType::kQ5_K, WideSums<DotQuads>, 0>;
 using Q6_KTiles = UnsignedTiles<DType::kQ6_K, WideSums<DotQuads>, 32>;
 
 struct Q8_0Tiles {
@@ -88,6 +92,13 @@ HWY_INLINE Bytes TwoBits(const uint8_t* plane, int v) {
   return hn::And(ShiftBits<position - q % 4 * 2>(line), mask);
 }
 
+// The same of a plane of single bits.
+template <int q, int position>
+HWY_INLINE Bytes OneBit(const uint8_t* plane, int v) {
+  const Bytes mask = hn::Set(ByteTag(), static_cast<uint8_t>(1 << position));
+  return hn::And(ShiftBits<position - q>(LoadBytes(plane + v * kVectorBytes)), mask);
+}
+
 // Vector v of quad q of a block whose codes begin at `block`.
 template <class Codes, int q>
 HWY_INLINE Bytes QuadOf(const uint8_t* block, int v) {
@@ -97,6 +108,7 @@ HWY_INLINE Bytes QuadOf(const uint8_t* block, int v) {
   } else {
     const Bytes both = LoadBytes(block + q / 2 * kLineBytes + v * kVectorBytes);
     Bytes codes = q % 2 == 0 ? LowNibbles(both) : HighNibbles(both);
+    if constexpr (kBits == 5) codes = hn::Or(codes, OneBit<q, 4>(block + 4 * kLineBytes, v));
     if constexpr (kBits == 6) codes = hn::Or(codes, TwoBits<q, 4>(block + 4 * kLineBytes, v));
     return Codes::MapCodes(codes);
   }
