@@ -51,6 +51,24 @@ struct FiveBitQuads {
     OrWord(block.qh, ((quad >> 4 & 0x01010101) * 0x10204080) >> 28 << (4 * q));
   }
 };
+// IQ4_NL, MXFP4: the same without the bits.
+template <class Block>
+struct FourBitQuads {
+  static constexpr int kColumns = 32;
+
+  static size_t At(int q) { return static_cast<size_t>(4 * (q % 4)); }
+  template <class Word, class Load>
+  static Word Read(const Load& load, int, int q) {
+    return load(offsetof(Block, qs) + At(q)) >> (4 * (q / 4)) & 0x0f0f0f0f;
+  }
+  static void Write(Block& block, int, int q, uint32_t quad) {
+    OrWord(block.qs + At(q), quad << (4 * (q / 4)));
+  }
+};
+template <>
+struct BlockQuads<BlockIQ4_NL> : FourBitQuads<BlockIQ4_NL> {};
+template <>
+struct BlockQuads<BlockMXFP4> : FourBitQuads<BlockMXFP4> {};
 template <>
 struct BlockQuads<BlockQ5_0> : FiveBitQuads<BlockQ5_0> {};
 template <>
@@ -121,5 +139,35 @@ struct BlockQuads<BlockQ6_K> {
     std::memcpy(block.scales, scales, sizeof(block.scales));
   }
 };
+
+// Q2_K, Q3_K: in each half of 128 columns, four times 32 columns share 32 bytes, two bits each.
+// Third bits: bit b of byte i belongs to column 32b + i. The bytes of scales are the tile's.
+template <class Block>
+struct TwoBitQuads {
+  static constexpr int kColumns = 256;
+  static constexpr bool kHasThirdBits = requires { Block::hmask; };
+
+  static size_t At(int b, int q) { return static_cast<size_t>(32 * (b / 4) + 4 * q); }
+  template <class Word, class Load>
+  static Word Read(const Load& load, int b, int q) {
+    Word quad = load(offsetof(Block, qs) + At(b, q)) >> (2 * (b % 4)) & 0x03030303;
+    if constexpr (kHasThirdBits) {
+      quad |= (load(offsetof(Block, hmask) + static_cast<size_t>(4 * q)) >> b & 0x01010101) << 2;
+    }
+    return quad;
+  }
+  static void Write(Block& block, int b, int q, uint32_t quad) {
+    OrWord(block.qs + At(b, q), (quad & 0x03030303) << (2 * (b % 4)));
+    if constexpr (kHasThirdBits) OrWord(block.hmask + 4 * q, (quad >> 2 & 0x01010101) << b);
+  }
+  static uint8_t ScaleByte(const Block& block, int i) { return block.scales[i]; }
+  static void PutScales(Block& block, const uint8_t* scales, const uint8_t*) {
+    std::memcpy(block.scales, scales, sizeof(block.scales));
+  }
+};
+template <>
+struct BlockQuads<BlockQ2_K> : TwoBitQuads<BlockQ2_K> {};
+template <>
+struct BlockQuads<BlockQ3_K> : TwoBitQuads<BlockQ3_K> {};
 
 }  // namespace hearth::kernels

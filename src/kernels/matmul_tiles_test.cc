@@ -4,6 +4,7 @@
 
 #include "kernels/test_util.h"
 #include "kernels/tile_pack.h"
+#include "kernels/weight_tables.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 
@@ -121,11 +122,13 @@ class Problem {
     }
     sum += 32.0 * max / 127;  // rounding of the activations
     const testing::HalvesOfBlock at = testing::HalvesOf(dtype_);
-    const bool has_bytes = layout_.format.scales == TileScales::kBytes;
-    const double largest_code = 1 << std::min(layout_.format.code_bits, 7);
-    const double largest_scale = has_bytes ? 128 : 1;
-    double bound = std::abs(HalfAt(block + static_cast<size_t>(at.scale))) * largest_code *
-                   largest_scale * sum;
+    const bool is_code = dtype_ != DType::kIQ4_NL && dtype_ != DType::kMXFP4;
+    const double largest_code = is_code ? 1 << std::min(layout_.format.code_bits, 7) : 128;
+    const double largest_scale = layout_.format.has_factors() ? 128 : 1;
+    const double scale = dtype_ == DType::kMXFP4
+                             ? Mxfp4HalfScale(static_cast<uint8_t>(weights_[block]))
+                             : std::abs(HalfAt(block + static_cast<size_t>(at.scale)));
+    double bound = scale * largest_code * largest_scale * sum;
     if (at.minimum >= 0) {
       bound += std::abs(HalfAt(block + static_cast<size_t>(at.minimum))) * largest_scale * sum;
     }

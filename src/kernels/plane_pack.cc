@@ -15,44 +15,54 @@ constexpr int64_t kRows = TileLayout::kRows;
 // Words of four rows; compilers turn these into what the machine has.
 typedef uint32_t Words __attribute__((vector_size(16)));
 
-// The quads of a block's 32 columns as its lines of code_bits planes. `lane` is the first line's.
-template <int code_bits, class Word>
-void StorePlanes(const Word (&quads)[kQuads], uint8_t* lane) {
-  const auto store = [&](Word word) {
-    std::memcpy(lane, &word, sizeof(word));
-    lane += kLine;
-  };
-  static_assert(code_bits >= 4 && code_bits <= 6);
-  for (int q = 0; q < kQuads; q += 2) {
-    store((quads[q] & 0x0f0f0f0f) | (quads[q + 1] & 0x0f0f0f0f) << 4);
-  }
-  if constexpr (code_bits == 5) {
-    Word line = quads[0] >> 4 & 0x01010101;
-    for (int q = 1; q < kQuads; ++q) line |= (quads[q] >> 4 & 0x01010101) << q;
-    store(line);
-  }
-  if constexpr (code_bits == 6) {
-    for (int q = 0; q < kQuads; q += 4) {
-      Word line = quads[q] >> 4 & 0x03030303;
-      for (int i = 1; i < 4; ++i) line |= (quads[q + i] >> 4 & 0x03030303) << (2 * i);
-      store(line);
-    }
+// Bits of a code in the first plane.
+template <int code_bits>
+constexpr int kLowBits = code_bits < 4 ? 2 : 4;
+
+// Bits [begin, begin + count) of all codes, at the bottom of their bytes.
+template <int begin, int count, class Word>
+Word BitsOf(Word quad) {
+  constexpr uint32_t kMask = ((1u << count) - 1) * 0x01010101;
+  return quad >> begin & kMask;
+}
+
+// The plane of bits [begin, begin + count) of a block's quads, line after line from `lane` on.
+template <int begin, int count, class Word>
+void StorePlane(const Word (&quads)[kQuads], uint8_t* lane) {
+  constexpr int kQuadsOfLine = 8 / count;
+  for (int q = 0; q < kQuads; q += kQuadsOfLine, lane += kLine) {
+    Word line = BitsOf<begin, count>(quads[q]);
+    for (int i = 1; i < kQuadsOfLine; ++i)
+      line |= BitsOf<begin, count>(quads[q + i]) << (count * i);
+    std::memcpy(lane, &line, sizeof(line));
   }
 }
 
-// The way back for one row.
+// The way back for one row; quads begin as zeros.
+template <int begin, int count>
+void LoadPlane(const uint8_t* lane, uint32_t (&quads)[kQuads]) {
+  constexpr int kQuadsOfLine = 8 / count;
+  for (int q = 0; q < kQuads; ++q) {
+    uint32_t line;
+    std::memcpy(&line, lane + static_cast<size_t>(q / kQuadsOfLine) * kLine, sizeof(line));
+    quads[q] |= BitsOf<0, count>(line >> (count * (q % kQuadsOfLine))) << begin;
+  }
+}
+
+template <int code_bits, class Word>
+void StorePlanes(const Word (&quads)[kQuads], uint8_t* lane) {
+  constexpr int kLow = kLowBits<code_bits>;
+  StorePlane<0, kLow>(quads, lane);
+  if constexpr (code_bits > kLow) {
+    StorePlane<kLow, code_bits - kLow>(quads, lane + kLow * kLine);
+  }
+}
+
 template <int code_bits>
 void LoadPlanes(const uint8_t* lane, uint32_t (&quads)[kQuads]) {
-  const auto line = [&](int j) {
-    uint32_t word;
-    std::memcpy(&word, lane + static_cast<size_t>(j) * kLine, sizeof(word));
-    return word;
-  };
-  for (int q = 0; q < kQuads; ++q) {
-    quads[q] = line(q / 2) >> (q % 2 * 4) & 0x0f0f0f0f;
-    if (code_bits == 5) quads[q] |= (line(4) >> q & 0x01010101) << 4;
-    if (code_bits == 6) quads[q] |= (line(4 + q / 4) >> (q % 4 * 2) & 0x03030303) << 4;
-  }
+  constexpr int kLow = kLowBits<code_bits>;
+  LoadPlane<0, kLow>(lane, quads);
+  if constexpr (code_bits > kLow) LoadPlane<kLow, code_bits - kLow>(lane + kLow * kLine, quads);
 }
 
 // The rows of a tile that lie side by side in a vector. Those that are missing are zeros.
@@ -98,11 +108,26 @@ struct HalvesHead {
   }
 };
 
-// TileScales::kBytes.
+// TileScales::kPowers.
+template <class Block>
+struct PowersHead {
+  static void Pack(const TileLayout& layout, int64_t first, const Block& block, int64_t lane,
+                   uint8_t* tile) {
+    tile[layout.scales_offset(first) + static_cast<size_t>(lane)] = block.e;
+  }
+  static void Unpack(const TileLayout& layout, int64_t first, const uint8_t* tile, int64_t lane,
+                     Block& block) {
+    block.e = tile[layout.scales_offset(first) + static_cast<size_t>(lane)];
+  }
+};
+
+// Super blocks.
 template <class Block>
 struct BytesHead {
   using Quads = BlockQuads<Block>;
   static constexpr bool kHasMinimums = requires { Quads::MinimumByte; };
+  static constexpr bool kHasMinimumFactor = requires { Block::dmin; };
+  static constexpr bool kIsPacked = std::is_same_v<Block, BlockQ3_K>;  // TileScales::kSixBits
   static constexpr HalfBits kSign = 0x8000;
   static constexpr int kMaxScales = 16;
 
@@ -111,7 +136,7 @@ struct BytesHead {
     const TileFormat& format = layout.format;
     uint8_t* head = tile + layout.group_offset(first);
     HalfBits dmin = 0;
-    if constexpr (kHasMinimums) dmin = block.dmin ^ kSign;
+    if constexpr (kHasMinimumFactor) dmin = block.dmin ^ kSign;
     PutHalf(block.d, head + 2 * lane);
     PutHalf(dmin, head + TileFormat::kHalvesBytes + 2 * lane);
     for (int i = 0; i < NumScales(format); ++i) {
@@ -126,7 +151,7 @@ struct BytesHead {
     const TileFormat& format = layout.format;
     const uint8_t* head = tile + layout.group_offset(first);
     block.d = HalfAt(head + 2 * lane);
-    if constexpr (kHasMinimums) {
+    if constexpr (kHasMinimumFactor) {
       block.dmin = HalfAt(head + TileFormat::kHalvesBytes + 2 * lane) ^ kSign;
     }
     uint8_t scales[kMaxScales] = {};
@@ -140,13 +165,18 @@ struct BytesHead {
 
  private:
   static int NumScales(const TileFormat& format) {
-    return static_cast<int>(format.blocks_of_group()) * format.scales_of_block;
+    return kIsPacked ? 12 : static_cast<int>(format.blocks_of_group()) * format.scales_of_block;
   }
 };
 
 template <class Block>
+using SmallHead = std::conditional_t < requires {
+  Block::e;
+}
+, PowersHead<Block>, HalvesHead < Block >> ;
+template <class Block>
 using Head =
-    std::conditional_t<BlockQuads<Block>::kColumns == 256, BytesHead<Block>, HalvesHead<Block>>;
+    std::conditional_t<BlockQuads<Block>::kColumns == 256, BytesHead<Block>, SmallHead<Block>>;
 
 template <class Block>
 constexpr Block kZeroBlock = {};
@@ -188,7 +218,7 @@ void UnpackRow(const TileLayout& layout, const uint8_t* tile, int64_t lane, std:
     Block block = {};
     Head<Block>::Unpack(layout, first, tile, lane, block);
     for (int b = 0; b < kBlocks; ++b) {
-      uint32_t quads[kQuads];
+      uint32_t quads[kQuads] = {};
       LoadPlanes<code_bits>(tile + layout.codes_offset(first + b) + lane * 4, quads);
       for (int q = 0; q < kQuads; ++q) Quads::Write(block, b, q, quads[q]);
     }
@@ -208,6 +238,14 @@ bool WithBlock(DType dtype, const F& fn) {
       return call.template operator()<BlockQ5_0, DType::kQ5_0>();
     case DType::kQ5_1:
       return call.template operator()<BlockQ5_1, DType::kQ5_1>();
+    case DType::kIQ4_NL:
+      return call.template operator()<BlockIQ4_NL, DType::kIQ4_NL>();
+    case DType::kMXFP4:
+      return call.template operator()<BlockMXFP4, DType::kMXFP4>();
+    case DType::kQ2_K:
+      return call.template operator()<BlockQ2_K, DType::kQ2_K>();
+    case DType::kQ3_K:
+      return call.template operator()<BlockQ3_K, DType::kQ3_K>();
     case DType::kQ5_K:
       return call.template operator()<BlockQ5_K, DType::kQ5_K>();
     case DType::kQ4_K:

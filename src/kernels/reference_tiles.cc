@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "kernels/weight_tables.h"
 #include "tensor/half.h"
 
 namespace hearth::kernels {
@@ -39,29 +40,50 @@ class TileRow {
   }
 
  private:
+  // What a code stands for, but for the offset.
   int32_t Code(int64_t block, int column) const {
     const uint8_t* lane = tile_ + layout_.codes_offset(block) + lane_ * 4 + column % 4;
     const int quad = column / 4;
     if (kFormat.code_bits == 8) return static_cast<int8_t>(lane[quad * 64]);
-    const int low = lane[quad / 2 * 64] >> (quad % 2 * 4) & 15;
-    if (kFormat.code_bits == 4) return low;
-    const int high = kFormat.code_bits == 5 ? lane[4 * 64] >> quad & 1
-                                            : lane[(4 + quad / 4) * 64] >> (quad % 4 * 2) & 3;
-    return low | high << 4;
+    constexpr bool kHasNibbles = kFormat.code_bits >= 4;
+    const int low = kHasNibbles ? lane[quad / 2 * 64] >> (quad % 2 * 4) & 15
+                                : lane[quad / 4 * 64] >> (quad % 4 * 2) & 3;
+    if (dtype == DType::kIQ4_NL) return kIq4NlValues[low];
+    if (dtype == DType::kMXFP4) return kMxfp4DoubledValues[low];
+    constexpr int kLowBits = kHasNibbles ? 4 : 2;
+    if (kFormat.code_bits == kLowBits) return low;
+    const uint8_t* high = lane + kLowBits * 64;
+    if (kFormat.code_bits == kLowBits + 1) return low | (high[0] >> quad & 1) << kLowBits;
+    return low | (high[quad / 4 * 64] >> (quad % 4 * 2) & 3) << kLowBits;
   }
   double Scale(int64_t block, int part) const {
-    return Number(block, layout_.scales_offset(block), 0, part);
+    const uint8_t* own = tile_ + layout_.scales_offset(block) + part * TileLayout::kRows + lane_;
+    const uint8_t* group = tile_ + layout_.group_offset(block);
+    switch (kFormat.scales) {
+      case TileScales::kHalves:
+        return HalfAt(tile_ + layout_.scales_offset(block));
+      case TileScales::kBytes:
+        return HalfAt(group) * (kFormat.is_signed_scale ? static_cast<int8_t>(*own) : *own);
+      case TileScales::kNibbles:
+        return HalfAt(group) * (*own & 15);
+      case TileScales::kSixBits: {
+        uint8_t packed[12];
+        for (int i = 0; i < 12; ++i) {
+          packed[i] = group[kFormat.scales_begin() + i * TileLayout::kRows + lane_];
+        }
+        return HalfAt(group) * Q3Scale(packed, static_cast<int>(block % 8 * 2) + part);
+      }
+      case TileScales::kPowers:
+        break;
+    }
+    return Mxfp4HalfScale(*own);
   }
   double Minimum(int64_t block, int part) const {
-    return Number(block, layout_.minimums_offset(block), TileFormat::kHalvesBytes, part);
-  }
-  // A scale or minimum: one of those of the block, which begin at `own`, with the factor that lies
-  // `factor` bytes into the group.
-  double Number(int64_t block, size_t own, int64_t factor, int part) const {
-    if (kFormat.scales == TileScales::kHalves) return HalfAt(tile_ + own);
-    const uint8_t byte = tile_[own + static_cast<size_t>(part * TileLayout::kRows + lane_)];
-    const int number = kFormat.is_signed_scale ? static_cast<int8_t>(byte) : byte;
-    return HalfAt(tile_ + layout_.group_offset(block) + factor) * number;
+    const uint8_t* own = tile_ + layout_.minimums_offset(block);
+    if (kFormat.scales == TileScales::kHalves) return HalfAt(own);
+    const uint8_t byte = own[part * TileLayout::kRows + lane_];
+    const uint8_t* factors = tile_ + layout_.group_offset(block) + TileFormat::kHalvesBytes;
+    return HalfAt(factors) * (kFormat.scales == TileScales::kNibbles ? byte >> 4 : byte);
   }
   double HalfAt(const uint8_t* halves) const {
     uint16_t half;
@@ -98,6 +120,10 @@ template void ReferenceMatMulTiles<DType::kQ4_1>(const TileMatMulArgs&) noexcept
 template void ReferenceMatMulTiles<DType::kQ5_0>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ5_1>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ8_0>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kIQ4_NL>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kMXFP4>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kQ2_K>(const TileMatMulArgs&) noexcept;
+template void ReferenceMatMulTiles<DType::kQ3_K>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ4_K>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ5_K>(const TileMatMulArgs&) noexcept;
 template void ReferenceMatMulTiles<DType::kQ6_K>(const TileMatMulArgs&) noexcept;

@@ -123,6 +123,12 @@ inline HalvesOfBlock HalvesOf(DType dtype) {
       return {offsetof(BlockQ4_K, d), offsetof(BlockQ4_K, dmin)};
     case DType::kQ6_K:
       return {offsetof(BlockQ6_K, d), -1};
+    case DType::kQ2_K:
+      return {offsetof(BlockQ2_K, d), offsetof(BlockQ2_K, dmin)};
+    case DType::kQ3_K:
+      return {offsetof(BlockQ3_K, d), -1};
+    case DType::kMXFP4:
+      return {-1, -1};
     default:
       return {0, -1};
   }
@@ -153,6 +159,10 @@ inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t columns, std::mt
     float scale = 0.1f * RandomFloat(random, DataKind::kNormal);
     if (kind == DataKind::kZeros) scale = 0;
     if (kind == DataKind::kDenormal) scale *= 1e-6f;
+    if (dtype == DType::kMXFP4) {  // powers of two; 0 and 1 are subnormals
+      const bool is_small = kind == DataKind::kZeros || kind == DataKind::kDenormal;
+      block[0] = std::byte(is_small ? random() % 3 : 120 + random() % 8);
+    }
     put_half(block, HalvesOf(dtype).scale, scale);
     put_half(block, HalvesOf(dtype).minimum, RandomFloat(random, DataKind::kNormal));
   }

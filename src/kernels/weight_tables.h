@@ -42,4 +42,12 @@ inline void PackScalesAndMins(const uint8_t* scales, const uint8_t* mins, uint8_
   }
 }
 
+// Scale `index` (0 to 15) of Q3_K, -32 to 31: low nibbles in bytes 0..7 (first eight in the low
+// halves), upper two bits in bytes 8..11.
+inline int Q3Scale(const uint8_t (&packed)[12], int index) {
+  const int low = index < 8 ? packed[index] & 15 : packed[index - 8] >> 4;
+  const int high = (packed[8 + index % 4] >> (2 * (index / 4))) & 3;
+  return (low | (high << 4)) - 32;
+}
+
 }  // namespace hearth::kernels

@@ -14,7 +14,7 @@
 //   4 bits   line j of 4 has quad 2j in its low nibbles and quad 2j + 1 in its high ones
 //   2 bits   line j of 2 has quads 4j .. 4j + 3, two bits each, from the lowest bits on
 //   1 bit    bit q of the only line belongs to quad q
-// Codes of 5 and 6 bits have their low four bits in the first plane.
+// Codes of 5 and 6 bits have their low four bits in the first plane, those of 3 bits their low two.
 //
 // Heads (TileScales):
 //   kHalves  groups of 2 blocks: two times 16 binary16 scales, one for each row; then two times 16
@@ -23,6 +23,11 @@
 //   kBytes   groups of 8 blocks, the super blocks of K types: 16 binary16 factors of scales, 16
 //            negated factors of minimums (zeros where there are none); then 16 bytes for each
 //            scale, block by block, and as many for the minimums.
+//   kNibbles as kBytes, but a byte holds a scale in its low nibble and a minimum in its high one.
+//   kSixBits as kBytes without minimums, but the bytes are the 12 that Q3_K packs its 16 scales
+//            into, and 32 bytes of zeros before them.
+//   kPowers  groups of 4 blocks: 16 bytes for each block, MXFP4's exponents. A matrix may end with
+//            part of a group, after a whole head.
 // Codes and scales are those of the GGUF block types.
 #pragma once
 
@@ -33,7 +38,7 @@
 
 namespace hearth {
 
-enum class TileScales : uint8_t { kHalves, kBytes };
+enum class TileScales : uint8_t { kHalves, kBytes, kNibbles, kSixBits, kPowers };
 
 struct TileFormat {
   DType dtype;
@@ -47,16 +52,23 @@ struct TileFormat {
   static constexpr int64_t kRows = 16;
   static constexpr int64_t kHalvesBytes = 2 * kRows;  // 16 binary16
 
-  constexpr int64_t blocks_of_group() const { return scales == TileScales::kBytes ? 8 : 2; }
-  // Of all scales of a block, or of all its minimums.
+  // Super blocks, which have factors of scales and minimums.
+  constexpr bool has_factors() const {
+    return scales != TileScales::kHalves && scales != TileScales::kPowers;
+  }
+  constexpr int64_t blocks_of_group() const {
+    if (scales == TileScales::kPowers) return 4;
+    return has_factors() ? 8 : 2;
+  }
+  // Of all scales of a block, or of all its minimums. (Those of kSixBits belong to no block alone.)
   constexpr int64_t scales_bytes() const {
-    return scales == TileScales::kBytes ? scales_of_block * kRows : kHalvesBytes;
+    return scales == TileScales::kHalves ? kHalvesBytes : scales_of_block * kRows;
   }
   // Where the scales of a group begin; its minimums follow after them.
-  constexpr int64_t scales_begin() const {
-    return scales == TileScales::kBytes ? 2 * kHalvesBytes : 0;
-  }
+  constexpr int64_t scales_begin() const { return has_factors() ? 2 * kHalvesBytes : 0; }
   constexpr int64_t minimums_begin() const {
+    if (scales == TileScales::kNibbles) return scales_begin();
+    if (scales == TileScales::kSixBits) return scales_begin() + 12 * kRows;
     return scales_begin() + blocks_of_group() * scales_bytes();
   }
   constexpr int64_t head_bytes() const {
@@ -70,6 +82,18 @@ inline constexpr TileFormat kTileFormats[] = {
     {.dtype = DType::kQ5_0, .code_bits = 5, .code_offset = 16},
     {.dtype = DType::kQ5_1, .code_bits = 5, .has_minimums = true},
     {.dtype = DType::kQ8_0, .code_bits = 8},
+    {.dtype = DType::kIQ4_NL, .code_bits = 4},
+    {.dtype = DType::kMXFP4, .code_bits = 4, .scales = TileScales::kPowers},
+    {.dtype = DType::kQ2_K,
+     .code_bits = 2,
+     .scales_of_block = 2,
+     .has_minimums = true,
+     .scales = TileScales::kNibbles},
+    {.dtype = DType::kQ3_K,
+     .code_bits = 3,
+     .code_offset = 4,
+     .scales_of_block = 2,
+     .scales = TileScales::kSixBits},
     {.dtype = DType::kQ4_K, .code_bits = 4, .has_minimums = true, .scales = TileScales::kBytes},
     {.dtype = DType::kQ5_K, .code_bits = 5, .has_minimums = true, .scales = TileScales::kBytes},
     {.dtype = DType::kQ6_K,

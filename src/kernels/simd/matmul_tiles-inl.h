@@ -118,7 +118,11 @@ HWY_INLINE void TilesTimesToken(const TileMatMulArgs& a, int64_t first_tile) {
     }
     group += Parts::kGroupBytes;
   }
-  if (b < a.blocks) add_block(0, a.x[b]);  // of a pair
+  if constexpr (Parts::kGroupBlocks == 2) {
+    if (b < a.blocks) add_block(0, a.x[b]);
+  } else {
+    for (int64_t which = 0; b < a.blocks; ++which, ++b) add_block(which, a.x[b]);
+  }
   for (int g = 0; g < G; ++g) {
     const int64_t tile_index = first_tile + g;
     for (int v = 0; v < kVectorsPerLine; ++v) {

@@ -30,7 +30,8 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
   SetTiles<Chunk, Q8_0Tiles, Q4_0Tiles, Q4_1Tiles, Q5_0Tiles, Q5_1Tiles>(t);
-  SetTiles<Chunk, Q4_KTiles, Q5_KTiles, Q6_KTiles>(t);
+  SetTiles<Chunk, IQ4_NLTiles, MXFP4Tiles>(t);
+  SetTiles<Chunk, Q2_KTiles, Q3_KTiles, Q4_KTiles, Q5_KTiles, Q6_KTiles>(t);
   t.panel_tokens = kPanelTokens;
   t.tile_rows = kTilesAtOnce * kLineLanes;
   t.tile_columns = 4;  // a quad

@@ -14,6 +14,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/simd/quads-inl.h"
 #include "kernels/simd/tile_parts-inl.h"
+#include "kernels/weight_tables.h"
 
 namespace hearth::kernels::HEARTH_ISA {
 
@@ -31,6 +32,8 @@ using Q4_0Tiles = UnsignedTiles<DType::kQ4_0, NibbleSums, kOffsetQ4_0>;
 using Q4_1Tiles = UnsignedTiles<DType::kQ4_1, NibbleSums, 0>;
 using Q5_0Tiles = UnsignedTiles<DType::kQ5_0, WideSums<DotQuads>, 16>;
 using Q5_1Tiles = UnsignedTiles<DType::kQ5_1, WideSums<DotQuads>, 0>;
+using Q2_KTiles = UnsignedTiles<DType::kQ2_K, NibbleSums, 0>;
+using Q3_KTiles = UnsignedTiles<DType::kQ3_K, NibbleSums, 4>;
 using Q4_KTiles = UnsignedTiles<DType::kQ4_K, NibbleSums, 0>;
 using Q5_KTiles = UnsignedTiles<DType::kQ5_K, WideSums<DotQuads>, 0>;
 using Q6_KTiles = UnsignedTiles<DType::kQ6_K, WideSums<DotQuads>, 32>;
@@ -40,6 +43,35 @@ struct Q8_0Tiles {
   static constexpr DType kDType = DType::kQ8_0;
   static constexpr int32_t kOffset = kOffsetQ8_0;
   static HWY_INLINE Bytes MapCodes(Bytes codes) { return PrepareQ8_0(codes); }
+};
+
+// Codes of 4 bits that stand for signed values of a table, which are offset to be unsigned.
+template <int32_t offset>
+struct CodeTable {
+  HWY_ALIGN uint8_t values[16];
+
+  constexpr explicit CodeTable(const int8_t (&from)[16]) : values{} {
+    for (int i = 0; i < 16; ++i) values[i] = static_cast<uint8_t>(from[i] + offset);
+  }
+  HWY_INLINE Bytes Map(Bytes codes) const {
+    return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), values), codes);
+  }
+};
+inline constexpr CodeTable<kOffsetQ8_0> kIq4NlTable(kIq4NlValues);
+inline constexpr CodeTable<16> kMxfp4Table(kMxfp4DoubledValues);
+
+struct IQ4_NLTiles {
+  using Sums = WideSums<DotQ8_0>;
+  static constexpr DType kDType = DType::kIQ4_NL;
+  static constexpr int32_t kOffset = kOffsetQ8_0;
+  static HWY_INLINE Bytes MapCodes(Bytes codes) { return kIq4NlTable.Map(codes); }
+};
+
+struct MXFP4Tiles {
+  using Sums = WideSums<DotQuads>;
+  static constexpr DType kDType = DType::kMXFP4;
+  static constexpr int32_t kOffset = 16;
+  static HWY_INLINE Bytes MapCodes(Bytes codes) { return kMxfp4Table.Map(codes); }
 };
 
 template <class Codes>
@@ -63,9 +95,13 @@ HWY_INLINE int32_t Minus8Sum(const BlockQ8& x) {
 // What the integer sums of a part start from.
 template <class Codes, int kPart>
 HWY_INLINE IntVec StartOfSums(const BlockQ8& x) {
-  static_assert(Codes::kOffset % 8 == 0);
-  if constexpr (Codes::kOffset == 0) return hn::Zero(IntTag());
-  return hn::Set(IntTag(), Minus8Sum<Codes, kPart>(x) * (Codes::kOffset / 8));
+  if constexpr (Codes::kOffset == 0) {
+    return hn::Zero(IntTag());
+  } else if constexpr (Codes::kOffset % 8 == 0) {
+    return hn::Set(IntTag(), Minus8Sum<Codes, kPart>(x) * (Codes::kOffset / 8));
+  } else {
+    return hn::Set(IntTag(), Minus8Sum<Codes, kPart>(x) * Codes::kOffset / 8);
+  }
 }
 
 // What a minimum is multiplied with: the sum of the token's activations in real units.
@@ -105,6 +141,10 @@ HWY_INLINE Bytes QuadOf(const uint8_t* block, int v) {
   constexpr int kBits = kFormatOf<Codes>.code_bits;
   if constexpr (kBits == 8) {
     return Codes::MapCodes(LoadBytes(block + q * kLineBytes + v * kVectorBytes));
+  } else if constexpr (kBits < 4) {
+    Bytes codes = TwoBits<q, 0>(block, v);
+    if constexpr (kBits == 3) codes = hn::Or(codes, OneBit<q, 2>(block + 2 * kLineBytes, v));
+    return Codes::MapCodes(codes);
   } else {
     const Bytes both = LoadBytes(block + q / 2 * kLineBytes + v * kVectorBytes);
     Bytes codes = q % 2 == 0 ? LowNibbles(both) : HighNibbles(both);
@@ -114,42 +154,82 @@ HWY_INLINE Bytes QuadOf(const uint8_t* block, int v) {
   }
 }
 
-// kLanes bytes at p as floats.
-template <bool kSigned>
-HWY_INLINE FloatVec LoadBytesAsFloats(const uint8_t* p) {
-  if constexpr (kSigned) {
-    const hn::Rebind<int8_t, FloatTag> d8;
-    const auto bytes = hn::LoadU(d8, reinterpret_cast<const int8_t*>(p));
-    return hn::ConvertTo(kFloats, hn::PromoteTo(IntTag(), bytes));
+// kLanes bytes at p as lanes of 32 bits.
+HWY_INLINE IntVec LoadUnsigned(const uint8_t* p) {
+  const hn::Rebind<uint8_t, FloatTag> d8;
+  return hn::PromoteTo(IntTag(), hn::LoadU(d8, p));
+}
+HWY_INLINE IntVec LoadSigned(const uint8_t* p) {
+  const hn::Rebind<int8_t, FloatTag> d8;
+  return hn::PromoteTo(IntTag(), hn::LoadU(d8, reinterpret_cast<const int8_t*>(p)));
+}
+
+// Half of the scales that are powers of two, of MXFP4's exponents (Mxfp4HalfScale). Below 2^-126
+// they are subnormals: a single bit, which the exponent shifts.
+HWY_INLINE FloatVec HalfPowers(IntVec exponents) {
+  const IntVec normal = hn::ShiftLeft<23>(hn::Sub(exponents, hn::Set(IntTag(), 1)));
+  const IntVec bit = hn::Set(IntTag(), 0x00200000);
+  const auto is_zero = hn::Eq(exponents, hn::Zero(IntTag()));
+  const IntVec small = hn::IfThenElse(is_zero, bit, hn::Add(bit, bit));
+  const auto is_small = hn::Lt(exponents, hn::Set(IntTag(), 2));
+  return hn::BitCast(kFloats, hn::IfThenElse(is_small, small, normal));
+}
+
+// Scale i = 0 .. 15 of a super block as Q3_K packs them: low nibbles in 8 bytes, two more bits
+// in 4.
+HWY_INLINE IntVec SixBitScales(const uint8_t* packed, int64_t i) {
+  const IntVec low =
+      hn::ShiftRightSame(LoadUnsigned(packed + i % 8 * kLineLanes), static_cast<int>(i / 8 * 4));
+  const IntVec high = hn::ShiftRightSame(LoadUnsigned(packed + (8 + i % 4) * kLineLanes),
+                                         static_cast<int>(i / 4 * 2));
+  const IntVec code = hn::Or(hn::And(low, hn::Set(IntTag(), 15)),
+                             hn::ShiftLeft<4>(hn::And(high, hn::Set(IntTag(), 3))));
+  return hn::Sub(code, hn::Set(IntTag(), 32));
+}
+
+// What is multiplied with the factors of a super block to be the scales of a part.
+template <class Codes, int kPart>
+HWY_INLINE IntVec ScaleCodes(TileParts<Codes> parts, int64_t rows) {
+  constexpr TileFormat kFormat = kFormatOf<Codes>;
+  const uint8_t* bytes = parts.scales() + kPart * kLineLanes + rows;
+  if constexpr (kFormat.scales == TileScales::kSixBits) {
+    const uint8_t* packed = parts.group + kFormat.scales_begin() + rows;
+    return SixBitScales(packed, parts.which * kPartsOf<Codes> + kPart);
+  } else if constexpr (kFormat.scales == TileScales::kNibbles) {
+    return hn::And(LoadUnsigned(bytes), hn::Set(IntTag(), 15));
+  } else if constexpr (kFormat.is_signed_scale) {
+    return LoadSigned(bytes);
   } else {
-    const hn::Rebind<uint8_t, FloatTag> d8;
-    return hn::ConvertTo(kFloats, hn::PromoteTo(IntTag(), hn::LoadU(d8, p)));
+    return LoadUnsigned(bytes);
   }
 }
 
 // The scales of a part, or its minimums, of the rows of vector v. Exact: a factor has 11 bits, a
-// byte 8.
+// code 8.
 template <class Codes, int kPart>
 HWY_INLINE FloatVec ScalesOf(TileParts<Codes> parts, int v) {
   constexpr TileFormat kFormat = kFormatOf<Codes>;
   const int64_t rows = v * kLanes;
   if constexpr (kFormat.scales == TileScales::kHalves) {
     return LoadHalves(parts.scales() + 2 * rows);
+  } else if constexpr (kFormat.scales == TileScales::kPowers) {
+    return HalfPowers(LoadUnsigned(parts.scales() + rows));
   } else {
-    const uint8_t* bytes = parts.scales() + kPart * kLineLanes + rows;
     return hn::Mul(LoadHalves(parts.group + 2 * rows),
-                   LoadBytesAsFloats<kFormat.is_signed_scale>(bytes));
+                   hn::ConvertTo(kFloats, ScaleCodes<Codes, kPart>(parts, rows)));
   }
 }
 template <class Codes, int kPart>
 HWY_INLINE FloatVec MinimumsOf(TileParts<Codes> parts, int v) {
+  constexpr TileFormat kFormat = kFormatOf<Codes>;
   const int64_t rows = v * kLanes;
-  if constexpr (kFormatOf<Codes>.scales == TileScales::kHalves) {
+  if constexpr (kFormat.scales == TileScales::kHalves) {
     return LoadHalves(parts.minimums() + 2 * rows);
   } else {
-    const uint8_t* bytes = parts.minimums() + kPart * kLineLanes + rows;
+    IntVec codes = LoadUnsigned(parts.minimums() + kPart * kLineLanes + rows);
+    if constexpr (kFormat.scales == TileScales::kNibbles) codes = hn::ShiftRight<4>(codes);
     return hn::Mul(LoadHalves(parts.group + TileFormat::kHalvesBytes + 2 * rows),
-                   LoadBytesAsFloats<false>(bytes));
+                   hn::ConvertTo(kFloats, codes));
   }
 }
 
