@@ -1,4 +1,4 @@
-// Conversion at load of types that have no kernel.
+// Conversion to types that have the kernels which a stored type lacks: of single rows, for `pack`.
 //
 // Root-mean-square error over root-mean-square weight, for normally distributed weights that were
 // first stored in the source type; convert_test.cc asserts the bound on the right:
