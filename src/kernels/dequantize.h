@@ -30,8 +30,9 @@ bool CanQuantize(DType dtype);
 void Quantize(DType dtype, const float* in, int64_t n, std::byte* out) noexcept;
 
 // The type that a stored one is converted to for kernels that do not take it (those of single rows;
-// all, where it has no tiles either), itself where it needs none. Where two targets are sensible (Q4_K, IQ4_NL, MXFP4: Q4_1 or Q8_0) the caller tries both with
-// Convert and keeps the one with the smaller error; see ConversionTargets.
+// all, where it has no tiles either), itself where it needs none. Where two targets are sensible
+// (Q4_K, IQ4_NL, MXFP4: Q4_1 or Q8_0) the caller tries both with Convert and keeps the one with the
+// smaller error; see ConversionTargets.
 struct ConversionTargets {
   DType first;
   DType second;  // equal to first where there is no choice

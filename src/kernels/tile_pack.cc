@@ -120,24 +120,17 @@ void WithBlock(DType dtype, F&& fn) {
 
 void PackTiles(DType dtype, const TileLayout& layout, const std::byte* rows, size_t row_bytes,
                int64_t num_rows, std::byte* tiles) {
+  auto* tile = reinterpret_cast<uint8_t*>(tiles);
   for (int64_t first = 0; first < num_rows; first += TileLayout::kRows) {
-    const size_t tile = static_cast<size_t>(first / TileLayout::kRows) * layout.tile_bytes();
-    const bool is_packed = PackPlaneTile(
-        dtype, layout, rows + static_cast<size_t>(first) * row_bytes, row_bytes,
-        std::min(TileLayout::kRows, num_rows - first), reinterpret_cast<uint8_t*>(tiles + tile));
-    if (!is_packed) break;
-  }
-  WithBlock(dtype, [&]<class Block>(Block) {
-    for (int64_t first = 0; first < num_rows; first += TileLayout::kRows) {
-      auto* tile = reinterpret_cast<uint8_t*>(tiles);
-      const bool whole = num_rows - first >= TileLayout::kRows;
-      if (!whole) std::memset(tile, 0, layout.tile_bytes());
-      const int64_t lanes = whole ? TileLayout::kRows : num_rows - first;
-      PackTile<Block>(layout, rows + static_cast<size_t>(first) * row_bytes, row_bytes, lanes,
-                      tile);
-      tiles += layout.tile_bytes();
+    const std::byte* from = rows + static_cast<size_t>(first) * row_bytes;
+    const int64_t lanes = std::min(TileLayout::kRows, num_rows - first);
+    if (!PackPlaneTile(dtype, layout, from, row_bytes, lanes, tile)) {
+      if (lanes < TileLayout::kRows) std::memset(tile, 0, layout.tile_bytes());
+      WithBlock(dtype,
+                [&]<class Block>(Block) { PackTile<Block>(layout, from, row_bytes, lanes, tile); });
     }
-  });
+    tile += layout.tile_bytes();
+  }
 }
 
 void UnpackTileRow(DType dtype, const TileLayout& layout, const std::byte* tiles, int64_t row,
