@@ -25,11 +25,11 @@ constexpr size_t kHashAt = 48;
 constexpr size_t kTokensAt = 56;
 
 hearth::SessionIdentity Identity() {
-  return {
-      .model_hash = 1,
-      .mode = hearth::FfnMode::kGated,
-      .isa = "avx2",
-      .layout = {.dtype = hearth::DType::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 2}};
+  return {.model_hash = 1,
+          .mode = hearth::FfnMode::kGated,
+          .isa = "avx2",
+          .layout = {
+              .codec = hearth::KvCodec::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 2}};
 }
 
 // Sets the checksums of the head and of all pages that are there to what they should be.

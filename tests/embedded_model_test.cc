@@ -42,7 +42,7 @@ TEST(EmbeddedModelTest, IsSmallSparseByNatureAndMadeForChat) {
 
 TEST(EmbeddedModelTest, PerplexityAndSparsityAreTheCards) {
   EngineOptions options;
-  options.kv_dtype = DType::kF32;
+  options.kv_codec = KvCodec::kF32;
   const auto engine = Engine::Load(ModelPath(), options);
   const std::string text = ReadWholeFile(SourcePath("models/hearth-stories.txt"));
   const EvalResult result = EvaluateText(*engine, engine->model().tokenizer().Encode(text));
@@ -55,7 +55,7 @@ TEST(EmbeddedModelTest, PerplexityAndSparsityAreTheCards) {
 
 TEST(EmbeddedModelTest, GreedyTextIsTheReferences) {
   EngineOptions options;
-  options.kv_dtype = DType::kF32;
+  options.kv_codec = KvCodec::kF32;
   const auto engine = Engine::Load(ModelPath(), options);
   const nlohmann::json expected = Reference()["reference"]["greedy_from_bos"];
   const auto ids = expected["token_ids"].get<std::vector<TokenId>>();

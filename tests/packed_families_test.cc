@@ -75,7 +75,7 @@ class PackedFamiliesTest : public testing::TestWithParam<Family> {
   void Pack(DType quant) { PackModel(Source(), {.quant = quant, .threads = 2}, path_); }
 
   static EngineOptions Options(FfnMode mode) {
-    return {.threads = 2, .context = 64, .kv_dtype = DType::kF32, .mode = mode};
+    return {.threads = 2, .context = 64, .kv_codec = KvCodec::kF32, .mode = mode};
   }
   // A few of each FFN's neurons in memory, some pinned where there are many.
   EngineOptions Streamed(FfnMode mode, bool holds_gates) const {

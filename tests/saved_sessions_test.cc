@@ -35,8 +35,9 @@ struct Answer {
 class Server {
  public:
   Server(const std::string& model, int64_t sequences, const std::string& folder = "",
-         const BatchLimits& limits = {}) {
+         const BatchLimits& limits = {}, KvCodec kv = KvCodec::kF16) {
     EngineOptions options{.threads = 2, .context = kContext, .kv_sequences = sequences};
+    options.kv_codec = kv;
     options.mode = model.ends_with("packed.gguf") ? std::optional(FfnMode::kGated) : std::nullopt;
     engine_ = Engine::Load(model, options);
     if (!folder.empty()) {
@@ -112,10 +113,10 @@ class SavedSessionsTest : public ::testing::Test {
   }
 
   // Random conversations with a server that has room for one of them and is stopped now and then.
-  void Converse(const std::string& model, uint32_t seed) {
+  void Converse(const std::string& model, uint32_t seed, KvCodec kv = KvCodec::kF16) {
     std::mt19937 random(seed);
-    Server calm(model, 20);
-    auto busy = std::make_unique<Server>(model, 1, Sessions());
+    Server calm(model, 20, "", {}, kv);
+    auto busy = std::make_unique<Server>(model, 1, Sessions(), BatchLimits{}, kv);
     const auto beginning = Words(random, 10);
     std::vector<std::vector<TokenId>> chats(5, beginning);
     int64_t restored = 0, saved = 0;
@@ -144,7 +145,7 @@ class SavedSessionsTest : public ::testing::Test {
       saved += busy->counts().saved;
       EXPECT_EQ(busy->warnings(), 0);
       busy.reset();  // and its folder is free
-      busy = std::make_unique<Server>(model, 1, Sessions());
+      busy = std::make_unique<Server>(model, 1, Sessions(), BatchLimits{}, kv);
     }
     EXPECT_GT(restored, 0);
     EXPECT_GT(saved, 0);
@@ -161,6 +162,32 @@ TEST_F(SavedSessionsTest, RandomConversationsWithRestartsAreAsWithout) {
     Converse(Packed(), seed);
     std::filesystem::remove_all(Sessions());
   }
+}
+
+TEST_F(SavedSessionsTest, EveryKvCodecComesBackAsItWas) {
+  for (size_t codec = 2; codec < kKvCodecs.size(); ++codec) {
+    Converse(Stories(), 3, static_cast<KvCodec>(codec));
+    std::filesystem::remove_all(Sessions());
+  }
+}
+
+// They are left alone: what they saved is computed again.
+TEST_F(SavedSessionsTest, SessionsOfAnotherCodecAreNotUsed) {
+  std::mt19937 random(6);
+  const std::vector<TokenId> chat = Words(random, 100);
+  Answer answer;
+  for (const KvCodec kv : {KvCodec::kF16, KvCodec::kK8V8, KvCodec::kF16}) {
+    Server server(Stories(), 1, Sessions(), {}, kv);
+    EXPECT_EQ(server.warnings(), answer.is_done ? 1 : 0) << "of the others";
+    server.Ask(chat, 5, 1, &answer);
+    server.Run();
+    EXPECT_EQ(server.Stop(), 0);
+  }
+  EXPECT_GE(answer.reused, 64) << "the first one's are still there";
+  Server other(Stories(), 1, Sessions(), {}, KvCodec::kK4);
+  other.Ask(chat, 5, 1, &answer);
+  other.Run();
+  EXPECT_EQ(answer.reused, 0);
 }
 
 TEST_F(SavedSessionsTest, ManyThatComeTogetherGetTheirPagesAndMemoryIsKept) {

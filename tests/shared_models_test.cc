@@ -27,17 +27,17 @@ TEST_P(SharedModelTest, GreedyTextIsTheReference) {
   const std::string expected =
       ReadWholeFile(SharedPath("data/models/") + GetParam().name + ".n200.txt");
   for (const std::string& isa : UsableIsaNames()) {
-    for (const DType kv : {DType::kF16, DType::kF32}) {
+    for (const KvCodec kv : {KvCodec::kF16, KvCodec::kF32}) {
       EngineOptions options;
       options.isa = isa;
-      options.kv_dtype = kv;
+      options.kv_codec = kv;
       const auto engine = Load(options);
       GenerateOptions generate;
       generate.max_tokens = 200;
       generate.sampling.temperature = 0;
       const TokenId bos = engine->model().tokenizer().special().bos;
       EXPECT_EQ(Session(*engine).Generate({&bos, 1}, generate).text, expected)
-          << isa << " " << NameOf(kv);
+          << isa << " " << InfoOf(kv).name;
     }
   }
 }
@@ -46,7 +46,7 @@ TEST_P(SharedModelTest, PerplexityIsTheReference) {
   HEARTH_NEED_SHARED("data/models");
   EngineOptions options;
   options.context = 512;
-  options.kv_dtype = DType::kF32;
+  options.kv_codec = KvCodec::kF32;
   const auto engine = Load(options);
   const std::string text = ReadWholeFile(SharedPath("data/text/tinystories_sample.txt"));
   const EvalResult result = EvaluateText(*engine, engine->model().tokenizer().Encode(text));

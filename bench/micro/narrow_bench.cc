@@ -37,7 +37,7 @@ void RegisterNarrow(const Context& context) {
     const std::vector<float> x = SomeFloats(kHeadDim);
     std::vector<uint16_t> out(kHeadDim);
     for (auto _ : state) {
-      table.float_to_half(x.data(), kHeadDim, out.data());
+      table.kv_encoders.to_half(x.data(), kHeadDim, out.data());
       benchmark::ClobberMemory();
     }
     CountItems(state, kHeadDim);

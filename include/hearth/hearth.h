@@ -74,7 +74,8 @@ hearth_status hearth_load(const char* path, const hearth_options* options, heart
  * hearth_load_with runs (on_warning also later): they must return soon, and call nothing here. */
 typedef struct hearth_load_more {
   size_t struct_size;
-  const char* kv;  /* type of the KV cache: f16 or f32; NULL: f16 */
+  /* How the KV cache is stored: f16, f32, k8v8, k4v8, k8 or k4; NULL: f16 */
+  const char* kv;
   const char* isa; /* kernels to use, as scalar or avx2; NULL: the best here */
   /* A folder for the KV pages of texts that leave memory, so that a text that goes on, after a
    * restart too, is not computed again; NULL: none. Only one model may use it at a time. */

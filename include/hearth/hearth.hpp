@@ -66,7 +66,7 @@ struct LoadOptions {
   int threads = 0;            // 0: one per processor
   int64_t context = 0;        // tokens of a request, prompt included; 0: the model's, at most 4096
   std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
-  std::string kv = "f16";     // type of the KV cache; or f32
+  std::string kv = "f16";     // how the KV cache is stored; or f32, k8v8, k4v8, k8, k4
   std::string isa = "auto";   // kernels to use, as scalar or avx2; the best here
   int parallel = 4;           // requests that are computed together, 1 to kMostParallel
   int queue = 64;             // requests that may wait beside them, at most 100000

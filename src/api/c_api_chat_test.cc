@@ -237,6 +237,7 @@ TEST(CApiLoadTest, KvCacheKernelsAndProgress) {
     return static_cast<double>(bytes);
   };
   EXPECT_GT(kv_bytes("f32"), 1.99 * kv_bytes("f16"));
+  EXPECT_LT(kv_bytes("k8v8"), 0.6 * kv_bytes("f16"));
   auto more = Sized<hearth_load_more>();
   more.kv = "f8";
   EXPECT_EQ(hearth_load_with(kEmbeddedModel.c_str(), &options, &more, &model, &error),

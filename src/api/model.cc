@@ -32,12 +32,12 @@ EngineOptions ToEngine(const LoadOptions& options) {
   engine.context = options.context;
   engine.activation = GivenOf(options);
   engine.isa = options.isa;
-  const std::optional<DType> kv = KvTypeFromName(options.kv);
+  const std::optional<KvCodec> kv = KvCodecFromName(options.kv);
   if (!kv) {
     throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"kv"}, "type of the KV cache",
-                        "f16 or f32", "'" + Printable(options.kv) + "'");
+                        kKvCodecNames, "'" + Printable(options.kv) + "'");
   }
-  engine.kv_dtype = *kv;
+  engine.kv_codec = *kv;
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {

@@ -176,6 +176,12 @@ TEST(ApiModelTest, KvCacheAndKernelsCanBeChosen) {
   };
   // All of it but the list of pages.
   EXPECT_GT(static_cast<double>(kv_bytes("f32")), 1.99 * static_cast<double>(kv_bytes("f16")));
+  // Heads of 32: codes with 6 bytes of scales and zeros.
+  const auto f16 = static_cast<double>(kv_bytes("f16"));
+  for (const auto& [kv, share] : {std::pair("k8v8", 70 / 128.0), std::pair("k4v8", 54 / 128.0),
+                                  std::pair("k8", 100 / 128.0), std::pair("k4", 84 / 128.0)}) {
+    EXPECT_NEAR(static_cast<double>(kv_bytes(kv)) / f16, share, 0.01) << kv;
+  }
   EXPECT_EQ(Model::Load(Path(), {.threads = 1, .isa = "scalar"}).info().instruction_set, "scalar");
   for (const auto& [options, field] :
        {std::pair<LoadOptions, std::string>{{.kv = "f8"}, "kv"}, {{.isa = "abacus"}, "isa"}}) {

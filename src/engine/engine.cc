@@ -66,7 +66,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
   engine->kv_pool_ = std::make_unique<KvPool>(
-      engine->budget_, KvLayoutFor(spec, plan.limits.kv_dtype), plan.kv_tokens);
+      engine->budget_, KvLayoutFor(spec, plan.limits.kv_codec), plan.kv_tokens);
   engine->pass_ = engine->MakePass(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
     engine->selector_ = std::make_unique<PredictorSelector>(

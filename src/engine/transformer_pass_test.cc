@@ -16,7 +16,7 @@ class TransformerPassTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     EngineOptions options;
-    options.kv_dtype = DType::kF32;
+    options.kv_codec = KvCodec::kF32;
     engine_ = Engine::Load(SourcePath("tests/goldens/") + GetParam() + ".gguf", options);
   }
 

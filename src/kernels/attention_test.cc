@@ -1,5 +1,6 @@
 // Attention scores and values of every table against the scalar oracle.
 #include "kernels/test_util.h"
+#include "tensor/fp8.h"
 #include "tensor/half.h"
 
 namespace hearth::kernels {
@@ -12,13 +13,73 @@ using testing::RandomFloats;
 constexpr int64_t kHeadDims[] = {1,  2,  3,  4,  5,  7,  8,  9,  15, 16,  17,  23,  24, 31,
                                  32, 33, 40, 48, 63, 64, 72, 80, 96, 100, 128, 129, 256};
 
-std::vector<uint16_t> ToHalf(const std::vector<float>& x) {
-  std::vector<uint16_t> half;
-  for (float v : x) half.push_back(FloatToHalf(v));
-  return half;
+float FloatAt(const std::byte* p) {
+  float value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
 }
-float ToFloat(float v) { return v; }
-float ToFloat(uint16_t v) { return HalfToFloat(v); }
+float HalfAt(const std::byte* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof(half));
+  return HalfToFloat(half);
+}
+void AppendHalves(std::vector<std::byte>& out, const std::vector<float>& x) {
+  for (const float v : x) testing::Append(out, FloatToHalf(v));
+}
+void AppendCodes(std::vector<std::byte>& out, int64_t n, std::mt19937& random) {
+  for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<std::byte>(random()));
+}
+
+// Whole blocks of keys of any type: random numbers, or random codes, scales and zeros.
+std::vector<std::byte> RandomKeys(KeyBlockLayout layout, int64_t blocks, std::mt19937& random) {
+  const int64_t numbers = layout.head_dim * KeyBlockLayout::kTokens;
+  std::vector<std::byte> keys;
+  for (int64_t block = 0; block < blocks; ++block) {
+    if (layout.keys == KvKeys::kF32) {
+      for (const float v : RandomFloats(random, numbers)) testing::Append(keys, v);
+    } else if (layout.keys == KvKeys::kF16) {
+      AppendHalves(keys, RandomFloats(random, numbers));
+    } else {
+      AppendCodes(keys, layout.code_bytes(), random);
+      AppendHalves(keys, RandomFloats(random, 2 * KeyBlockLayout::kTokens));
+    }
+  }
+  return keys;
+}
+
+// What component i of a key is at most while it is computed with, in magnitude.
+double KeyMagnitude(KeyBlockLayout layout, const std::byte* keys, int64_t row, int64_t i) {
+  const int64_t token = row % KeyBlockLayout::kTokens;
+  const std::byte* block = keys + row / KeyBlockLayout::kTokens * layout.bytes();
+  const std::byte* at = block + layout.ComponentAt(token, i);
+  if (layout.keys == KvKeys::kF32) return std::abs(FloatAt(at));
+  if (layout.keys == KvKeys::kF16) return std::abs(HalfAt(at));
+  int code = std::to_integer<int>(*at);
+  if (layout.keys == KvKeys::kInt4) code = i % 2 == 0 ? code & 15 : code >> 4;
+  return std::abs(HalfAt(block + layout.ScaleAt(token))) * code +
+         std::abs(HalfAt(block + layout.ZeroAt(token)));
+}
+
+// Rows of values of any type. fp8 codes are all but that of NaN.
+std::vector<std::byte> RandomValues(KvValues type, int64_t n, std::mt19937& random) {
+  std::vector<std::byte> values;
+  if (type == KvValues::kFp8) {
+    AppendCodes(values, n, random);
+    for (std::byte& code : values) {
+      if ((code & std::byte{0x7f}) == std::byte{0x7f}) code = std::byte{0};
+    }
+  } else if (type == KvValues::kF16) {
+    AppendHalves(values, RandomFloats(random, n));
+  } else {
+    for (const float v : RandomFloats(random, n)) testing::Append(values, v);
+  }
+  return values;
+}
+
+float ValueAt(KvValues type, const std::byte* p) {
+  if (type == KvValues::kFp8) return Fp8ToFloat(std::to_integer<uint8_t>(*p));
+  return type == KvValues::kF16 ? HalfAt(p) : FloatAt(p);
+}
 
 // Distances between queries, scores and outputs leave gaps, which must survive.
 constexpr int64_t kGap = 3;
@@ -26,22 +87,21 @@ constexpr float kUntouched = -77.5f;
 
 class AttentionTest : public testing::TableTest {
  protected:
-  // `cache` has whole blocks of keys; `skipped` of the first one come before those of the scores.
-  template <class T, class Fn>
-  void CheckScores(Fn KernelTable::*kernel, const std::vector<T>& cache, int64_t skipped,
-                   int64_t count, int64_t head_dim, int64_t queries) {
-    const KvLayout layout{.head_dim = head_dim};
-    GuardedArray<T> keys(cache);
+  // `skipped` keys of the first block come before those of the scores.
+  void CheckScores(KeyBlockLayout layout, int64_t skipped, int64_t count, int64_t queries) {
+    const int64_t head_dim = layout.head_dim;
+    const int64_t blocks = (skipped + count + KvLayout::kKeyBlock - 1) / KvLayout::kKeyBlock;
+    GuardedArray<std::byte> keys(RandomKeys(layout, blocks, random_));
     const int64_t q_stride = head_dim + kGap, stride = count + kGap;
     GuardedArray<float> q(RandomFloats(random_, queries * q_stride - kGap));
     const auto run = [&](const KernelTable& kernels, int64_t first, int64_t n, int64_t query,
                          int64_t num_queries) {
       std::vector<float> out(static_cast<size_t>(queries * stride), kUntouched);
-      const int64_t in_block = (skipped + first) % KvLayout::kKeyBlock;
-      const T* block = keys.data() + layout.KeyElement(skipped + first - in_block, 0);
-      (kernels.*kernel)({q.data() + query * q_stride, q_stride, num_queries,
-                         reinterpret_cast<const std::byte*>(block), in_block, n, head_dim,
-                         out.data() + query * stride + first, stride});
+      const int64_t block = (skipped + first) / KvLayout::kKeyBlock;
+      kernels.attn_scores[static_cast<int>(layout.keys)](
+          {q.data() + query * q_stride, q_stride, num_queries, keys.data() + block * layout.bytes(),
+           (skipped + first) % KvLayout::kKeyBlock, n, head_dim,
+           out.data() + query * stride + first, stride});
       return out;
     };
     const std::vector<float> expected = run(oracle(), 0, count, 0, queries);
@@ -55,8 +115,8 @@ class AttentionTest : public testing::TableTest {
         }
         double size = 0;
         for (int64_t d = 0; d < head_dim; ++d) {
-          size += std::abs(double{q[i * q_stride + d]} *
-                           ToFloat(keys[layout.KeyElement(skipped + j, d)]));
+          size += std::abs(double{q[i * q_stride + d]}) *
+                  KeyMagnitude(layout, keys.data(), skipped + j, d);
         }
         const double steps = static_cast<double>(head_dim) / 4 + 8;
         ASSERT_NEAR(actual[at], expected[at], size * steps * kFloatEpsilon);
@@ -66,33 +126,46 @@ class AttentionTest : public testing::TableTest {
     }
   }
 
-  template <class T, class Fn>
-  void CheckValues(Fn KernelTable::*kernel, const std::vector<T>& cache, int64_t count,
-                   int64_t head_dim, int64_t queries) {
-    GuardedArray<T> values(cache);
+  void CheckValues(KvValues type, int64_t count, int64_t head_dim, int64_t queries) {
+    const int64_t bytes = BytesOf(type);
+    GuardedArray<std::byte> values(RandomValues(type, count * head_dim, random_));
+    std::vector<std::byte> some_scales;
+    AppendHalves(some_scales, RandomFloats(random_, count));
+    GuardedArray<std::byte> scales(some_scales);
     const int64_t stride = head_dim + kGap, weight_stride = count + kGap;
     GuardedArray<float> weights(RandomFloats(random_, queries * weight_stride));
     const std::vector<float> before = RandomFloats(random_, queries * stride - kGap);
     const auto run = [&](const KernelTable& kernels, std::vector<float> start, int64_t first,
                          int64_t n, int64_t query, int64_t num_queries) {
       GuardedArray<float> out(start);
-      (kernels.*kernel)({weights.data() + query * weight_stride + first, weight_stride, num_queries,
-                         reinterpret_cast<const std::byte*>(values.data() + first * head_dim), n,
-                         head_dim, out.data() + query * stride, stride});
+      kernels.attn_values[static_cast<int>(type)](
+          {.weights = weights.data() + query * weight_stride + first,
+           .weight_stride = weight_stride,
+           .queries = num_queries,
+           .values = values.data() + first * head_dim * bytes,
+           .count = n,
+           .head_dim = head_dim,
+           .out = out.data() + query * stride,
+           .out_stride = stride,
+           .next = {},
+           .scales = scales.data() + first * KeyBlockLayout::kHalfBytes});
       return out.ToVector();
     };
     const std::vector<float> expected = run(oracle(), before, 0, count, 0, queries);
     const std::vector<float> actual = run(table(), before, 0, count, 0, queries);
+    const auto scale_of = [&](int64_t j) {
+      return type == KvValues::kFp8 ? std::abs(HalfAt(scales.data() + 2 * j)) : 1.0f;
+    };
     for (int64_t i = 0; i < queries; ++i) {
       for (int64_t d = 0; d < (i + 1 < queries ? stride : head_dim); ++d) {
         const auto at = static_cast<size_t>(i * stride + d);
         double size = std::abs(before[at]);
         for (int64_t j = 0; d < head_dim && j < count; ++j) {
-          size +=
-              std::abs(double{weights[i * weight_stride + j]} * ToFloat(values[j * head_dim + d]));
+          const float value = ValueAt(type, values.data() + (j * head_dim + d) * bytes);
+          size += std::abs(double{weights[i * weight_stride + j]} * scale_of(j) * value);
         }
         const double tolerance =
-            d < head_dim ? size * static_cast<double>(count + 2) * kFloatEpsilon : 0;
+            d < head_dim ? size * static_cast<double>(count + 3) * kFloatEpsilon : 0;
         ASSERT_NEAR(actual[at], expected[at], tolerance);
       }
     }
@@ -162,11 +235,9 @@ TEST_P(AttentionTest, Scores) {
     for (int64_t count : {0, 1, 3, 16, 18, 64, 67}) {
       queries = queries % 9 + 1;
       const int64_t skipped = (head_dim + count) % KvLayout::kKeyBlock;
-      const int64_t blocks = (skipped + count + KvLayout::kKeyBlock - 1) / KvLayout::kKeyBlock;
-      const std::vector<float> cache =
-          RandomFloats(random_, blocks * KvLayout::kKeyBlock * head_dim);
-      CheckScores(&KernelTable::attn_scores_f32, cache, skipped, count, head_dim, queries);
-      CheckScores(&KernelTable::attn_scores_f16, ToHalf(cache), skipped, count, head_dim, queries);
+      for (int keys = 0; keys < kNumKvKeys; ++keys) {
+        CheckScores({static_cast<KvKeys>(keys), head_dim}, skipped, count, queries);
+      }
     }
   }
 }
@@ -174,11 +245,11 @@ TEST_P(AttentionTest, Scores) {
 TEST_P(AttentionTest, Values) {
   int64_t queries = 0;
   for (int64_t head_dim : kHeadDims) {
-    for (int64_t count : {0, 1, 2, 7, 33}) {
+    for (int64_t count : {0, 1, 2, 7, 33, 70}) {
       queries = queries % 9 + 1;
-      const std::vector<float> cache = RandomFloats(random_, count * head_dim);
-      CheckValues(&KernelTable::attn_values_f32, cache, count, head_dim, queries);
-      CheckValues(&KernelTable::attn_values_f16, ToHalf(cache), count, head_dim, queries);
+      for (int values = 0; values < kNumKvValues; ++values) {
+        CheckValues(static_cast<KvValues>(values), count, head_dim, queries);
+      }
     }
   }
 }

@@ -76,8 +76,10 @@ TEST_P(TableContentTest, HasEveryKernel) {
   EXPECT_GE(t.panel_tokens, 1);
   for (const auto& activation : t.ffn_activation) EXPECT_NE(activation, nullptr);
   EXPECT_TRUE(t.quantize_q8 && t.rms_norm && t.rope && t.softmax && t.add && t.scaled_add);
-  EXPECT_TRUE(t.float_to_half && t.attn_scores_f32 && t.attn_scores_f16);
-  EXPECT_TRUE(t.attn_weights && t.attn_values_f32 && t.attn_values_f16);
+  EXPECT_TRUE(t.kv_encoders.to_half && t.kv_encoders.key_range && t.kv_encoders.key_codes);
+  EXPECT_TRUE(t.kv_encoders.to_fp8 && t.attn_weights);
+  for (const auto& scores : t.attn_scores) EXPECT_NE(scores, nullptr);
+  for (const auto& values : t.attn_values) EXPECT_NE(values, nullptr);
   EXPECT_TRUE(t.probe_int8 && t.probe_float && t.probe_read);
   EXPECT_GE(t.tile_rows, 1);
   EXPECT_GE(t.tile_columns, 1);

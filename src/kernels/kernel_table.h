@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/cpu.h"
+#include "kernels/kv_ranges.h"
 #include "tensor/dtype.h"
 #include "tensor/kv_layout.h"
 #include "tensor/op_kinds.h"
@@ -104,8 +105,8 @@ struct NextRead {
 };
 
 // Attention over part of one KV head, whose keys and values lie as in a page (tensor/kv_layout.h),
-// in the type that the kernel's name says. Several queries (of the head's group, of several tokens)
-// read them together.
+// in the type that the kernel is for. Several queries (of the head's group, of several tokens) read
+// them together.
 //
 // scores[i * score_stride + j] = q_i . keys[first + j], 0 <= j < count, in float32; the queries are
 // already scaled. Blocks of keys are read as a whole.
@@ -121,6 +122,8 @@ struct AttentionScoresArgs {
   int64_t score_stride;
   NextRead next;
 };
+using AttentionScoresFn = void (*)(const AttentionScoresArgs&) noexcept;
+
 // The next `count` >= 1 scores of queries whose softmax runs along with their values. Of query i,
 //   m = max(max[i], its scores), which is finite
 //   its scores become exp(score - m)
@@ -143,7 +146,7 @@ struct AttentionWeightsArgs {
   int64_t next_bytes = 0;
 };
 // out_i[0..head_dim) += sum_j weights[i * weight_stride + j] * values[j], j ascending; `values` are
-// `count` rows of head_dim.
+// `count` rows of head_dim. Of fp8 values the product of weight and scale is rounded first.
 struct AttentionValuesArgs {
   const float* weights;
   int64_t weight_stride;
@@ -154,6 +157,21 @@ struct AttentionValuesArgs {
   float* out;
   int64_t out_stride;
   NextRead next;
+  const std::byte* scales = nullptr;  // of fp8 values: a binary16 one per position
+};
+using AttentionValuesFn = void (*)(const AttentionValuesArgs&) noexcept;
+
+// How keys and values of the KV cache are encoded (kernels/kv_ranges.h). The same bits on every
+// ISA.
+struct KvEncoders {
+  // float to binary16, round to nearest even.
+  void (*to_half)(const float* x, int64_t n, uint16_t* out) noexcept;
+  // The range of a key's n >= 1 components for codes 0..most_code.
+  KeyRange (*key_range)(const float* x, int64_t n, int32_t most_code) noexcept;
+  // The codes of some components of a key with this range, a byte each.
+  void (*key_codes)(const float* x, int64_t n, const KeyRange& range, uint8_t* out) noexcept;
+  // A value's n >= 1 components as fp8 numbers; returns their binary16 scale.
+  uint16_t (*to_fp8)(const float* x, int64_t n, uint8_t* out) noexcept;
 };
 
 // 16 blocks of 32 activations as a row group meets them (tensor/row_groups.h): quad q of block b
@@ -397,14 +415,11 @@ struct KernelTable {
   void (*add)(const float* a, int64_t n, float* out) noexcept;                  // out += a
   void (*scaled_add)(const float* a, float s, int64_t n, float* out) noexcept;  // out += s * a
 
-  // float to binary16, round to nearest even, as the KV cache stores it.
-  void (*float_to_half)(const float* x, int64_t n, uint16_t* out) noexcept;
+  KvEncoders kv_encoders;
 
-  void (*attn_scores_f32)(const AttentionScoresArgs&) noexcept;
-  void (*attn_scores_f16)(const AttentionScoresArgs&) noexcept;
+  AttentionScoresFn attn_scores[kNumKvKeys];  // by KvKeys
   void (*attn_weights)(const AttentionWeightsArgs&) noexcept;
-  void (*attn_values_f32)(const AttentionValuesArgs&) noexcept;
-  void (*attn_values_f16)(const AttentionValuesArgs&) noexcept;
+  AttentionValuesFn attn_values[kNumKvValues];  // by KvValues
 
   // To measure the machine, not to compute (ops/probe.h). Multiplies and adds bytes, in registers
   // alone, with the instructions of the matmul kernels; returns how many multiply-adds it did,

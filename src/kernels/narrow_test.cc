@@ -111,7 +111,7 @@ TEST_P(NarrowTest, HalfHasTheBitsOfTheOracle) {
     if (std::isfinite(v) && std::isfinite(next)) x.push_back((v + next) / 2);  // a tie
   }
   std::vector<uint16_t> actual(x.size());
-  table().float_to_half(x.data(), static_cast<int64_t>(x.size()), actual.data());
+  table().kv_encoders.to_half(x.data(), static_cast<int64_t>(x.size()), actual.data());
   for (size_t i = 0; i < x.size(); ++i) {
     if (std::isnan(x[i])) {
       ASSERT_TRUE(std::isnan(HalfToFloat(actual[i]))) << std::hexfloat << x[i];
@@ -125,7 +125,7 @@ TEST_P(NarrowTest, HalfOfEverySize) {
   for (int64_t n = 0; n <= 50; ++n) {
     GuardedArray<float> x(RandomFloats(random_, n));
     GuardedArray<uint16_t> out(n);
-    table().float_to_half(x.data(), n, out.data());
+    table().kv_encoders.to_half(x.data(), n, out.data());
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out[i], FloatToHalf(x[i]));
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/reference_kv.h"
 #include "kernels/reference_rows.h"
 #include "kernels/reference_tiles.h"
 #include "kernels/tables.h"
@@ -169,12 +170,14 @@ void AttentionWeights(const AttentionWeightsArgs& a) noexcept {
 
 template <class Weight>
 void AttentionScores(const AttentionScoresArgs& a) noexcept {
-  const KvLayout layout{.head_dim = a.head_dim};
+  constexpr int64_t kBlock = KvLayout::kKeyBlock;
   for (int64_t i = 0; i < a.queries; ++i) {
     for (int64_t j = 0; j < a.count; ++j) {
+      const int64_t block = (a.first + j) / kBlock, token = (a.first + j) % kBlock;
       double sum = 0;
       for (int64_t d = 0; d < a.head_dim; ++d) {
-        const std::byte* key = a.keys + layout.KeyElement(a.first + j, d) * Weight::kBytes;
+        const std::byte* key =
+            a.keys + ((block * a.head_dim + d) * kBlock + token) * Weight::kBytes;
         sum += double{a.q[i * a.q_stride + d]} * Weight::Load(key);
       }
       a.scores[i * a.score_stride + j] = static_cast<float>(sum);
@@ -257,12 +260,13 @@ constexpr KernelTable MakeTable() {
       ActivateFfn<FfnActivation::kClampedSwiglu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
-  t.float_to_half = ToHalf;
-  t.attn_scores_f32 = AttentionScores<F32Weight>;
-  t.attn_scores_f16 = AttentionScores<F16Weight>;
+  t.kv_encoders.to_half = ToHalf;
+  t.attn_scores[static_cast<int>(KvKeys::kF32)] = AttentionScores<F32Weight>;
+  t.attn_scores[static_cast<int>(KvKeys::kF16)] = AttentionScores<F16Weight>;
   t.attn_weights = AttentionWeights;
-  t.attn_values_f32 = AttentionValues<F32Weight>;
-  t.attn_values_f16 = AttentionValues<F16Weight>;
+  t.attn_values[static_cast<int>(KvValues::kF32)] = AttentionValues<F32Weight>;
+  t.attn_values[static_cast<int>(KvValues::kF16)] = AttentionValues<F16Weight>;
+  SetReferenceKv(t);
   t.probe_int8 = ProbeInt8;
   t.probe_float = ProbeFloat;
   t.probe_read = ProbeRead;

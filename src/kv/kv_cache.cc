@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kv/kv_row_writer.h"
 
 namespace hearth {
 
@@ -21,33 +22,6 @@ size_t PoolBytes(const KvLayout& layout, int64_t max_tokens) {
                     " tokens needs more memory than any machine has");
   }
   return bytes;
-}
-
-// Asks for the lines that the key of a page's token `row` goes to, whose writes would wait for one
-// after the other.
-void FetchKey(const KvLayout& layout, int64_t row, const std::byte* page_keys) {
-  constexpr int64_t kLineBytes = 64;
-  const auto element_bytes = static_cast<int64_t>(layout.element_bytes());
-  const int64_t per_line = std::max<int64_t>(1, kLineBytes / (KvLayout::kKeyBlock * element_bytes));
-  for (int64_t i = 0; i < layout.head_dim; i += per_line) {
-    __builtin_prefetch(page_keys + layout.KeyElement(row, i) * element_bytes, 1);
-  }
-}
-
-// The key of a page's token `row`, head_dim components, goes to its places in their blocks.
-void ScatterKey(const KvLayout& layout, int64_t row, const float* key, float* page_keys) {
-  for (int64_t i = 0; i < layout.head_dim; ++i) page_keys[layout.KeyElement(row, i)] = key[i];
-}
-
-void ScatterKey(const KvLayout& layout, int64_t row, const float* key, KvSequence::ToHalfFn to_half,
-                uint16_t* page_keys) {
-  constexpr int64_t kAtOnce = 64;
-  uint16_t halves[kAtOnce];
-  for (int64_t first = 0; first < layout.head_dim; first += kAtOnce) {
-    const int64_t count = std::min(kAtOnce, layout.head_dim - first);
-    to_half(key + first, count, halves);
-    for (int64_t i = 0; i < count; ++i) page_keys[layout.KeyElement(row, first + i)] = halves[i];
-  }
 }
 
 }  // namespace
@@ -155,28 +129,15 @@ KvSequence KvSequence::Fork() const {
 }
 
 void KvSequence::Store(int64_t layer, int64_t position, const float* keys, const float* values,
-                       ToHalfFn to_half) noexcept {
+                       const kernels::KvEncoders& encoders) noexcept {
   const KvLayout& layout = pool_->layout();
+  const KvRowWriter writer(layout, position % KvLayout::kPageTokens, encoders);
   std::byte* page = page_data_[static_cast<size_t>(position / KvLayout::kPageTokens)];
-  const int64_t row = position % KvLayout::kPageTokens;
-  FetchKey(layout, row, page + layout.KeysOffset(layer, 0));
+  writer.FetchKey(page + layout.KeysOffset(layer, 0));
   for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
-    if (head + 1 < layout.num_kv_heads) {
-      FetchKey(layout, row, page + layout.KeysOffset(layer, head + 1));
-    }
-    std::byte* page_keys = page + layout.KeysOffset(layer, head);
-    std::byte* page_values = page + layout.ValuesOffset(layer, head);
-    const float* key = keys + head * layout.head_dim;
-    const float* value = values + head * layout.head_dim;
-    if (layout.dtype == DType::kF16) {
-      ScatterKey(layout, row, key, to_half, reinterpret_cast<uint16_t*>(page_keys));
-      to_half(value, layout.head_dim,
-              reinterpret_cast<uint16_t*>(page_values) + layout.ValueElement(row, 0));
-    } else {
-      ScatterKey(layout, row, key, reinterpret_cast<float*>(page_keys));
-      std::copy_n(value, layout.head_dim,
-                  reinterpret_cast<float*>(page_values) + layout.ValueElement(row, 0));
-    }
+    if (head + 1 < layout.num_kv_heads) writer.FetchKey(page + layout.KeysOffset(layer, head + 1));
+    writer.WriteKey(keys + head * layout.head_dim, page + layout.KeysOffset(layer, head));
+    writer.WriteValue(values + head * layout.head_dim, page + layout.ValuesOffset(layer, head));
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/budget.h"
 #include "base/buffer.h"
+#include "kernels/kernel_table.h"
 #include "tensor/kv_layout.h"
 
 namespace hearth {
@@ -86,11 +87,10 @@ class KvSequence {
   std::span<std::byte* const> pages() const { return page_data_; }
 
   // Stores keys and values of token `position` for one layer: num_kv_heads * head_dim floats
-  // each, converted to the page's dtype by `to_half` where that is F16. Distinct (layer,
-  // position) pairs may be stored from several threads at once.
-  using ToHalfFn = void (*)(const float* x, int64_t n, uint16_t* out) noexcept;
+  // each, in the page's codec as `encoders` make it. Touches no other token's bytes: distinct
+  // (layer, position) pairs may be stored from several threads at once.
   void Store(int64_t layer, int64_t position, const float* keys, const float* values,
-             ToHalfFn to_half) noexcept;
+             const kernels::KvEncoders& encoders) noexcept;
 
  private:
   void PushPage(KvPool::PageId page);

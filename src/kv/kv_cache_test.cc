@@ -2,15 +2,23 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/kernel_table.h"
+#include "tensor/fp8.h"
+#include "tensor/half.h"
 
 namespace hearth {
 namespace {
 
-const KvLayout kLayout{.dtype = DType::kF32, .num_layers = 2, .num_kv_heads = 3, .head_dim = 5};
+const KvLayout kLayout{.codec = KvCodec::kF32, .num_layers = 2, .num_kv_heads = 3, .head_dim = 5};
+
+const kernels::KvEncoders& Encoders() { return kernels::UsableKernels({})[0]->kv_encoders; }
 
 // Marks a token's keys and values of all layers with numbers derived from `tag`.
 void StoreToken(KvSequence& sequence, int64_t position, float tag) {
@@ -21,15 +29,17 @@ void StoreToken(KvSequence& sequence, int64_t position, float tag) {
       keys[i] = tag + static_cast<float>(layer) * 1000 + static_cast<float>(i);
       values[i] = -keys[i];
     }
-    sequence.Store(layer, position, keys.data(), values.data(), nullptr);
+    sequence.Store(layer, position, keys.data(), values.data(), Encoders());
   }
 }
 
 float KeyAt(const KvSequence& sequence, int64_t layer, int64_t head, int64_t position, int64_t i) {
   const std::byte* page = sequence.pages()[static_cast<size_t>(position / 64)];
-  const auto* keys =
-      reinterpret_cast<const float*>(page + sequence.layout().KeysOffset(layer, head));
-  return keys[sequence.layout().KeyElement(position % 64, i)];
+  const KvLayout& layout = sequence.layout();
+  const int64_t row = position % 64;
+  return *reinterpret_cast<const float*>(page + layout.KeysOffset(layer, head) +
+                                         layout.KeyBlockAt(row) +
+                                         layout.key_block().ComponentAt(row % 16, i));
 }
 
 TEST(KvCacheTest, StoresEveryHeadWhereTheLayoutSays) {
@@ -49,17 +59,120 @@ TEST(KvCacheTest, StoresEveryHeadWhereTheLayoutSays) {
 
 TEST(KvCacheTest, ConvertsToHalf) {
   KvLayout layout = kLayout;
-  layout.dtype = DType::kF16;
+  layout.codec = KvCodec::kF16;
   Budget budget;
   KvPool pool(budget, layout, 1);
   KvSequence sequence(pool);
   sequence.Append(1);
   const std::vector<float> x(15, 1.5f);
-  sequence.Store(0, 0, x.data(), x.data(), kernels::UsableKernels({})[0]->float_to_half);
+  sequence.Store(0, 0, x.data(), x.data(), Encoders());
   const auto* half =
       reinterpret_cast<const uint16_t*>(sequence.pages()[0] + layout.ValuesOffset(0, 2));
   EXPECT_EQ(half[4], 0x3e00);
 }
+
+// Every codec and shape: a stored token is what its encoders say, and no byte of another changes.
+class KvCodecTest : public ::testing::TestWithParam<int> {
+ protected:
+  static KvCodec Codec() { return static_cast<KvCodec>(GetParam()); }
+  static std::vector<float> Random(int64_t n, std::mt19937& random) {
+    std::vector<float> x(static_cast<size_t>(n));
+    for (float& v : x) v = std::normal_distribution<float>(1, 2)(random);
+    return x;
+  }
+  static float HalfAt(const std::byte* p) {
+    uint16_t half;
+    std::memcpy(&half, p, sizeof(half));
+    return HalfToFloat(half);
+  }
+  static float Number(const std::byte* p, bool is_half) {
+    float value;
+    std::memcpy(&value, p, sizeof(value));
+    return is_half ? HalfAt(p) : value;
+  }
+  // Component i of the key of a page's token `row`, and half of its step.
+  static std::pair<float, float> Key(const KvLayout& layout, const std::byte* keys, int64_t row,
+                                     int64_t i) {
+    const KeyBlockLayout block = layout.key_block();
+    const std::byte* at = keys + layout.KeyBlockAt(row);
+    const std::byte* component = at + block.ComponentAt(row % 16, i);
+    if (!block.has_codes()) {
+      const float key = Number(component, block.keys == KvKeys::kF16);
+      return {key, std::abs(key) * 0x1p-11f};
+    }
+    const int byte = std::to_integer<int>(*component);
+    const int code = block.keys == KvKeys::kInt8 ? byte : i % 2 == 0 ? byte & 15 : byte >> 4;
+    const float scale = HalfAt(at + block.ScaleAt(row % 16));
+    return {HalfAt(at + block.ZeroAt(row % 16)) + scale * static_cast<float>(code),
+            scale * 0.5001f};
+  }
+  static std::pair<float, float> Value(const KvLayout& layout, const std::byte* values, int64_t row,
+                                       int64_t i) {
+    const std::byte* at = values + layout.ValueAt(row) + i * BytesOf(layout.values());
+    if (!layout.has_value_scales()) {
+      const float value = Number(at, layout.values() == KvValues::kF16);
+      return {value, std::abs(value) * 0x1p-11f};
+    }
+    const float scale = HalfAt(values + layout.ValueScaleAt(row));
+    const float value = scale * Fp8ToFloat(std::to_integer<uint8_t>(*at));
+    return {value, std::max(std::abs(value) * 0x1p-4f, scale * 0x1p-10f) * 1.001f};
+  }
+};
+
+TEST_P(KvCodecTest, StoresWhatItReadsAndTouchesNoOtherToken) {
+  std::mt19937 random(3);
+  for (const int64_t head_dim : {1, 2, 5, 16, 63, 64, 65, 80, 96, 112, 128, 256}) {
+    const KvLayout layout{Codec(), 2, 3, head_dim};
+    Budget budget;
+    KvPool pool(budget, layout, 64);
+    KvSequence sequence(pool);
+    sequence.Append(64);
+    std::byte* page = sequence.pages()[0];
+    std::vector<std::byte> before(page, page + layout.page_bytes());
+    std::vector<int> writers(layout.page_bytes());
+    for (int64_t row = 0; row < 64; ++row) {
+      for (int64_t layer = 0; layer < 2; ++layer) {
+        const std::vector<float> keys = Random(3 * head_dim, random);
+        const std::vector<float> values = Random(3 * head_dim, random);
+        // Whatever was there: bytes that this token has are written whole.
+        sequence.Store(layer, row, keys.data(), values.data(), Encoders());
+        for (int64_t head = 0; head < 3; ++head) {
+          for (int64_t i = 0; i < head_dim; ++i) {
+            const auto at = static_cast<size_t>(head * head_dim + i);
+            const auto [key, key_step] = Key(layout, page + layout.KeysOffset(layer, head), row, i);
+            ASSERT_NEAR(key, keys[at], key_step + std::abs(key) * 0x1p-22f);
+            const auto [value, value_step] =
+                Value(layout, page + layout.ValuesOffset(layer, head), row, i);
+            ASSERT_NEAR(value, values[at], value_step);
+          }
+        }
+        for (size_t i = 0; i < before.size(); ++i) {
+          if (page[i] != before[i]) ++writers[i];
+          before[i] = page[i];
+        }
+      }
+    }
+    for (const int count : writers) ASSERT_LE(count, 1) << "a byte belongs to two tokens";
+  }
+}
+
+TEST_P(KvCodecTest, TakesTheBytesThatItsTypesNeed) {
+  for (const int64_t head_dim : {64, 80, 96, 112, 128, 256}) {
+    const KvLayout layout{Codec(), 3, 2, head_dim};
+    const auto [keys, values] = std::pair(BitsOf(layout.keys()), BytesOf(layout.values()));
+    const int64_t of_head =
+        head_dim * keys / 8 + (keys < 16 ? 4 : 0) + head_dim * values + (values == 1 ? 2 : 0);
+    EXPECT_EQ(layout.token_bytes(), static_cast<size_t>(6 * of_head));
+    EXPECT_EQ(layout.page_bytes(), 64 * layout.token_bytes());
+  }
+  EXPECT_EQ(KvCodecFromName(InfoOf(Codec()).name), Codec());
+  EXPECT_EQ(KvCodecFromNumber(static_cast<uint32_t>(Codec())), Codec());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KvCodecTest, ::testing::Range(0, static_cast<int>(kKvCodecs.size())),
+                         [](const auto& of_test) {
+                           return std::string(kKvCodecs[static_cast<size_t>(of_test.param)].name);
+                         });
 
 TEST(KvCacheTest, ForkSharesPagesAndCopiesBeforeWriting) {
   Budget budget;

@@ -14,7 +14,7 @@ constexpr size_t kMagicWithoutVersion = 6;
 
 struct KvFileHeader {
   char magic[8];
-  uint32_t dtype_gguf_id;
+  uint32_t codec;
   uint32_t page_tokens;
   uint64_t num_layers;
   uint64_t num_kv_heads;
@@ -33,7 +33,7 @@ uint64_t HashOf(const KvFileHeader& header) {
 KvHeader MakeKvHeader(const KvLayout& layout, int64_t length) {
   KvFileHeader header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  header.dtype_gguf_id = InfoOf(layout.dtype).gguf_id;
+  header.codec = static_cast<uint32_t>(layout.codec);
   header.page_tokens = static_cast<uint32_t>(KvLayout::kPageTokens);
   header.num_layers = static_cast<uint64_t>(layout.num_layers);
   header.num_kv_heads = static_cast<uint64_t>(layout.num_kv_heads);

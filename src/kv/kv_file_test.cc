@@ -8,7 +8,7 @@ namespace hearth {
 namespace {
 
 const KvLayout kSavedLayout{
-    .dtype = DType::kF16, .num_layers = 2, .num_kv_heads = 3, .head_dim = 32};
+    .codec = KvCodec::kF16, .num_layers = 2, .num_kv_heads = 3, .head_dim = 32};
 
 TEST(KvFileTest, AHeaderSaysItsLengthAndNothingElse) {
   for (const int64_t length : {0, 1, 64, 65, 4096}) {
@@ -24,7 +24,7 @@ TEST(KvFileTest, AHeaderSaysItsLengthAndNothingElse) {
 
 TEST(KvFileTest, AnotherLayoutIsForeignNotCorrupt) {
   KvLayout other = kSavedLayout;
-  other.dtype = DType::kF32;
+  other.codec = KvCodec::kF32;
   try {
     CheckKvHeader(MakeKvHeader(other, 5), kSavedLayout, "f");
     FAIL();
@@ -32,6 +32,12 @@ TEST(KvFileTest, AnotherLayoutIsForeignNotCorrupt) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   }
   EXPECT_THROW(CheckKvHeader(MakeKvHeader(kSavedLayout, -5), kSavedLayout, "f"), Error);
+  for (size_t codec = 0; codec < kKvCodecs.size(); ++codec) {
+    other.codec = static_cast<KvCodec>(codec);
+    EXPECT_EQ(CheckKvHeader(MakeKvHeader(other, 5), other, "f"), 5);
+    if (other == kSavedLayout) continue;
+    EXPECT_THROW(CheckKvHeader(MakeKvHeader(other, 5), kSavedLayout, "f"), Error);
+  }
 }
 
 TEST(KvFileTest, AnotherVersionIsForeignAndAnotherMarkIsCorrupt) {

@@ -110,14 +110,14 @@ class Bench {
       const int64_t tokens = options_.prefill_tokens[i];
       result.prefill.push_back({tokens, SpreadOf(prefill_tok_s_[i]),
                                 EstimatePrompt(spec, weights, tokens, limits.max_tokens,
-                                               limits.kv_dtype, Activity(prefill_ffn_[i], tokens)),
+                                               limits.kv_codec, Activity(prefill_ffn_[i], tokens)),
                                 Divided(prefill_ops_[i], options_.repetitions)});
     }
     const EstimatedPass mean_token{
         .tokens = 1,
         .context = options_.decode_context + (options_.decode_tokens - 1) / 2,
         .logit_rows = 1,
-        .kv_dtype = limits.kv_dtype,
+        .kv_codec = limits.kv_codec,
         .ffn = Activity(decode_ffn_, options_.decode_tokens)};
     result.decode = {options_.decode_tokens,
                      options_.decode_context,

@@ -75,8 +75,11 @@ void AddAttention(const AttentionSpec& spec, const LayerWeights& w, const Estima
   estimate.Matrix(PassOp::kAttentionQkv, w.attn_k);
   estimate.Matrix(PassOp::kAttentionQkv, w.attn_v);
   estimate.Matrix(PassOp::kAttentionOutput, w.attn_output);
-  const double position_bytes = static_cast<double>(
-      2 * RowBytes(pass.kv_dtype, static_cast<size_t>(spec.num_kv_heads * spec.head_dim)));
+  const KvLayout layout{.codec = pass.kv_codec,
+                        .num_layers = 1,
+                        .num_kv_heads = spec.num_kv_heads,
+                        .head_dim = spec.head_dim};
+  const auto position_bytes = static_cast<double>(layout.token_bytes());
   estimate.At(PassOp::kAttention).bytes += VisiblePositions(spec, pass) * position_bytes;
 }
 
@@ -142,14 +145,14 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights,
 }
 
 WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int64_t tokens,
-                        int64_t batch_tokens, DType kv_dtype, const FfnActivity& ffn) {
+                        int64_t batch_tokens, KvCodec kv_codec, const FfnActivity& ffn) {
   WorkByOp sum{};
   for (int64_t done = 0; done < tokens; done += batch_tokens) {
     const int64_t count = std::min(batch_tokens, tokens - done);
     const EstimatedPass pass{.tokens = count,
                              .context = done,
                              .logit_rows = done + count == tokens ? 1 : 0,
-                             .kv_dtype = kv_dtype,
+                             .kv_codec = kv_codec,
                              .ffn = ffn};
     const WorkByOp work = EstimatePass(spec, weights, pass);
     for (size_t op = 0; op < sum.size(); ++op) sum[op] += work[op];

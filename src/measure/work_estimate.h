@@ -9,6 +9,7 @@
 #include "model/weights.h"
 #include "pass/pass_op.h"
 #include "sparsity/predictor.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth {
 
@@ -35,7 +36,7 @@ struct EstimatedPass {
   int64_t tokens = 1;
   int64_t context = 0;  // tokens in the cache before
   int64_t logit_rows = 1;
-  DType kv_dtype = DType::kF16;
+  KvCodec kv_codec = KvCodec::kF16;
   FfnActivity ffn;
 };
 
@@ -48,7 +49,7 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights,
 
 // A prompt in an empty context, in passes of at most `batch_tokens`, with logits of its last token.
 WorkByOp EstimatePrompt(const ModelSpec& spec, const ModelWeights& weights, int64_t tokens,
-                        int64_t batch_tokens, DType kv_dtype, const FfnActivity& ffn);
+                        int64_t batch_tokens, KvCodec kv_codec, const FfnActivity& ffn);
 
 OpWork Total(const WorkByOp& work);
 

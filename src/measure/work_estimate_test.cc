@@ -56,8 +56,8 @@ TEST(WorkEstimateTest, ATokenOfMistral7bInQ4_0) {
 
 TEST(WorkEstimateTest, APromptReadsWeightsOncePerPassAndTheHeadOnce) {
   const Model model(kMistral7b, DType::kQ4_0);
-  const WorkByOp one = EstimatePrompt(model.spec, model.weights, 256, 256, DType::kF16, {});
-  const WorkByOp two = EstimatePrompt(model.spec, model.weights, 512, 256, DType::kF16, {});
+  const WorkByOp one = EstimatePrompt(model.spec, model.weights, 256, 256, KvCodec::kF16, {});
+  const WorkByOp two = EstimatePrompt(model.spec, model.weights, 512, 256, KvCodec::kF16, {});
   EXPECT_EQ(Of(two, PassOp::kFfnDown).bytes, 2 * Of(one, PassOp::kFfnDown).bytes);
   EXPECT_EQ(Of(one, PassOp::kFfnDown).bytes, Of(model.Pass({}), PassOp::kFfnDown).bytes);
   EXPECT_EQ(Of(two, PassOp::kLogits).bytes, Of(one, PassOp::kLogits).bytes);
@@ -68,14 +68,17 @@ TEST(WorkEstimateTest, APromptReadsWeightsOncePerPassAndTheHeadOnce) {
 TEST(WorkEstimateTest, TheKvCacheGrowsWithTheContextUpToTheWindow) {
   Model model(kMistral7b, DType::kQ4_0);
   const double position = 2.0 * 8 * 128 * 2 * 32;  // keys and values, KV heads, F16, layers
-  const auto attention = [&](int64_t context, DType kv) {
-    return Of(model.Pass({.context = context, .kv_dtype = kv}), PassOp::kAttention).bytes;
+  const auto attention = [&](int64_t context, KvCodec kv) {
+    return Of(model.Pass({.context = context, .kv_codec = kv}), PassOp::kAttention).bytes;
   };
-  EXPECT_EQ(attention(0, DType::kF16), position);
-  EXPECT_EQ(attention(99, DType::kF16), 100 * position);
-  EXPECT_EQ(attention(99, DType::kF32), 200 * position);
+  EXPECT_EQ(attention(0, KvCodec::kF16), position);
+  EXPECT_EQ(attention(99, KvCodec::kF16), 100 * position);
+  EXPECT_EQ(attention(99, KvCodec::kF32), 200 * position);
+  // Codes, scale and zero of keys; numbers and scale of values.
+  EXPECT_EQ(attention(99, KvCodec::kK8V8), 100.0 * 8 * (128 + 4 + 128 + 2) * 32);
+  EXPECT_EQ(attention(99, KvCodec::kK4), 100.0 * 8 * (64 + 4 + 256) * 32);
   for (LayerSpec& layer : model.spec.layers) layer.attention.sliding_window = 50;
-  EXPECT_EQ(attention(99, DType::kF16), 50 * position);
+  EXPECT_EQ(attention(99, KvCodec::kF16), 50 * position);
 }
 
 TEST(WorkEstimateTest, OfExpertsOnlyTheChosenOnesCount) {

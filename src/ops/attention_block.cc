@@ -58,12 +58,16 @@ void QueryBlock::AddPage(Span page, const Workspace& w, const Partial& out,
 }
 
 void QueryBlock::ComputeScores(Span page, int64_t head, const Workspace& w) const {
-  const auto scores = is_half_ ? table_.attn_scores_f16 : table_.attn_scores_f32;
   const int64_t query = QueriesOf(head).begin;
-  const kernels::NextRead next{ValuesAt(page.begin, head)};
-  scores({w.q + query * head_dim_, head_dim_, head_queries_, KeysAt(page.begin, head),
-          IndexInBlock(page.begin), page.count(), head_dim_,
-          w.scores + query * KvLayout::kPageTokens, KvLayout::kPageTokens, next});
+  // Their values, as many bytes as the keys have. Where values have more, their first ones were
+  // asked for after these keys, while the values of the page before were computed with.
+  const auto keys_bytes = static_cast<int64_t>(args_.layout->keys_bytes());
+  const auto values_bytes = static_cast<int64_t>(args_.layout->values_bytes());
+  const kernels::NextRead next{ValuesAt(page.begin, head) +
+                               std::max<int64_t>(0, values_bytes - keys_bytes)};
+  scores_({w.q + query * head_dim_, head_dim_, head_queries_, KeysAt(page.begin, head),
+           IndexInBlock(page.begin), page.count(), head_dim_,
+           w.scores + query * KvLayout::kPageTokens, KvLayout::kPageTokens, next});
   if (args_.softcap > 0) CapScores(page, QueriesOf(head), w);
 }
 
@@ -90,23 +94,23 @@ void QueryBlock::WeighScores(Span page, Span positions, Queries queries, const W
        head_dim_,
        head_dim_,
        {next},
-       2 * static_cast<int64_t>(args_.layout->matrix_bytes())});
+       static_cast<int64_t>(args_.layout->head_bytes())});
 }
 
 void QueryBlock::AddValues(Span page, Span positions, Queries queries, const Workspace& w,
                            const Partial& out, const std::byte* next) const {
   if (positions.empty()) return;
   const int64_t head = heads_.begin + queries.begin / head_queries_;
-  const auto add = is_half_ ? table_.attn_values_f16 : table_.attn_values_f32;
-  add({w.scores + queries.begin * KvLayout::kPageTokens + (positions.begin - page.begin),
-       KvLayout::kPageTokens,
-       queries.count,
-       ValuesAt(positions.begin, head),
-       positions.count(),
-       head_dim_,
-       out.values + queries.begin * head_dim_,
-       head_dim_,
-       {next}});
+  add_values_({w.scores + queries.begin * KvLayout::kPageTokens + (positions.begin - page.begin),
+               KvLayout::kPageTokens,
+               queries.count,
+               ValuesAt(positions.begin, head),
+               positions.count(),
+               head_dim_,
+               out.values + queries.begin * head_dim_,
+               head_dim_,
+               {next},
+               ValueScalesAt(positions.begin, head)});
 }
 
 void QueryBlock::Merge(const Partial& total, const Partial& split, bool is_first) const {

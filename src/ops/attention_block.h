@@ -100,10 +100,8 @@ class QueryBlock {
         head_queries_((tokens.end - tokens.begin) * group_),
         queries_(head_queries_ * heads.count()),
         head_dim_(args.layout->head_dim),
-        element_bytes_(args.layout->element_bytes()),
-        matrix_bytes_(args.layout->matrix_bytes()),
-        layer_offset_(args.layout->KeysOffset(args.layer, 0)),
-        is_half_(args.layout->dtype == DType::kF16) {}
+        scores_(table.attn_scores[static_cast<int>(args.layout->keys())]),
+        add_values_(table.attn_values[static_cast<int>(args.layout->values())]) {}
 
   int64_t queries() const { return queries_; }
   int64_t num_splits() const { return SplitsOf(Positions(tokens_.end - 1).end); }
@@ -160,22 +158,26 @@ class QueryBlock {
 
   // The block of keys that has `position`'s, and the row of its values (KvLayout).
   const std::byte* KeysAt(int64_t position, int64_t head) const {
-    const int64_t row = position % KvLayout::kPageTokens;
-    return MatrixAt(position, 2 * head, args_.layout->KeyElement(row - IndexInBlock(position), 0));
+    return PageOf(position) + args_.layout->KeysOffset(args_.layer, head) +
+           args_.layout->KeyBlockAt(RowInPage(position));
   }
   const std::byte* ValuesAt(int64_t position, int64_t head) const {
-    const int64_t row = position % KvLayout::kPageTokens;
-    return MatrixAt(position, 2 * head + 1, args_.layout->ValueElement(row, 0));
+    return PageOf(position) + args_.layout->ValuesOffset(args_.layer, head) +
+           args_.layout->ValueAt(RowInPage(position));
+  }
+  // Of its values; null where the codec has none.
+  const std::byte* ValueScalesAt(int64_t position, int64_t head) const {
+    if (!args_.layout->has_value_scales()) return nullptr;
+    return PageOf(position) + args_.layout->ValuesOffset(args_.layer, head) +
+           args_.layout->ValueScaleAt(RowInPage(position));
   }
   // Which of its block of keys a position is.
   static int64_t IndexInBlock(int64_t position) { return position % KvLayout::kKeyBlock; }
 
-  // An element of one of the matrices that the page of `position` has of this layer.
-  const std::byte* MatrixAt(int64_t position, int64_t matrix, int64_t element) const {
+  static int64_t RowInPage(int64_t position) { return position % KvLayout::kPageTokens; }
+  const std::byte* PageOf(int64_t position) const {
     const auto& pages = args_.pages[static_cast<size_t>(tokens_.begin)];
-    return pages[static_cast<size_t>(position / KvLayout::kPageTokens)] + layer_offset_ +
-           static_cast<size_t>(matrix) * matrix_bytes_ +
-           static_cast<size_t>(element) * element_bytes_;
+    return pages[static_cast<size_t>(position / KvLayout::kPageTokens)];
   }
 
   // Adds what positions of one page give all queries. Asks for what is read `next`.
@@ -209,10 +211,8 @@ class QueryBlock {
   int64_t head_queries_;
   int64_t queries_;
   int64_t head_dim_;
-  size_t element_bytes_;
-  size_t matrix_bytes_;
-  size_t layer_offset_;  // of the layer's matrices in a page
-  bool is_half_;
+  kernels::AttentionScoresFn scores_;  // of the layout's types
+  kernels::AttentionValuesFn add_values_;
 };
 
 }  // namespace hearth::attention

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "tensor/fp8.h"
 #include "tensor/half.h"
 
 namespace hearth {
@@ -21,7 +23,7 @@ struct Shape {
   float Sink(int64_t head) const { return static_cast<float>(3 * head - 4); }
 };
 
-// Keys and values of one sequence, in pages and as plain numbers.
+// Keys and values of one sequence, in pages and as plain numbers: those that the pages hold.
 class Sequence {
  public:
   Sequence(const KvLayout& layout, int64_t length, unsigned seed) : layout_(layout) {
@@ -31,38 +33,50 @@ class Sequence {
     for (int64_t p = 0; p < KvLayout::PagesFor(length); ++p) {
       pages_.push_back(memory_.data() + static_cast<size_t>(p) * layout.page_bytes());
     }
+    std::vector<float> row(static_cast<size_t>(layout.head_dim));
     for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
       for (int64_t p = 0; p < length; ++p) {
-        for (int64_t i = 0; i < layout.head_dim; ++i) {
-          Set(KeyAddress(head, p, i), normal(random));
-          Set(ValueAddress(head, p, i), normal(random));
-        }
+        for (float& v : row) v = normal(random);
+        SetKey(head, p, row);
+        for (float& v : row) v = normal(random);
+        SetValue(head, p, row);
       }
     }
   }
   double Key(int64_t head, int64_t position, int64_t i) const {
-    return Get(KeyAddress(head, position, i));
+    const KeyBlockLayout block = layout_.key_block();
+    const int64_t token = position % KeyBlockLayout::kTokens;
+    const std::byte* keys = KeyBlock(head, position);
+    const std::byte* at = keys + block.ComponentAt(token, i);
+    if (!block.has_codes()) return Number(at, block.keys == KvKeys::kF16);
+    const int byte = std::to_integer<int>(*at);
+    const int code = block.keys == KvKeys::kInt8 ? byte : i % 2 == 0 ? byte & 15 : byte >> 4;
+    return Number(keys + block.ZeroAt(token), true) +
+           Number(keys + block.ScaleAt(token), true) * code;
   }
   double Value(int64_t head, int64_t position, int64_t i) const {
-    return Get(ValueAddress(head, position, i));
+    const std::byte* values = Values(head, position);
+    const int64_t row = position % KvLayout::kPageTokens;
+    const std::byte* at = values + layout_.ValueAt(row) + i * BytesOf(layout_.values());
+    if (!layout_.has_value_scales()) return Number(at, layout_.values() == KvValues::kF16);
+    return Number(values + layout_.ValueScaleAt(row), true) *
+           static_cast<double>(Fp8ToFloat(std::to_integer<uint8_t>(*at)));
   }
   std::span<std::byte* const> pages() const { return pages_; }
 
  private:
-  std::byte* KeyAddress(int64_t head, int64_t position, int64_t i) const {
-    const int64_t row = position % KvLayout::kPageTokens;
-    return Address(layout_.KeysOffset(1, head), position, layout_.KeyElement(row, i));
+  std::byte* KeyBlock(int64_t head, int64_t position) const {
+    return Page(position) + layout_.KeysOffset(1, head) +
+           layout_.KeyBlockAt(position % KvLayout::kPageTokens);
   }
-  std::byte* ValueAddress(int64_t head, int64_t position, int64_t i) const {
-    const int64_t row = position % KvLayout::kPageTokens;
-    return Address(layout_.ValuesOffset(1, head), position, layout_.ValueElement(row, i));
+  std::byte* Values(int64_t head, int64_t position) const {
+    return Page(position) + layout_.ValuesOffset(1, head);
   }
-  std::byte* Address(size_t offset, int64_t position, int64_t element) const {
-    return pages_[static_cast<size_t>(position / KvLayout::kPageTokens)] + offset +
-           static_cast<size_t>(element) * layout_.element_bytes();
+  std::byte* Page(int64_t position) const {
+    return pages_[static_cast<size_t>(position / KvLayout::kPageTokens)];
   }
-  double Get(const std::byte* at) const {
-    if (layout_.dtype == DType::kF32) {
+  static double Number(const std::byte* at, bool is_half) {
+    if (!is_half) {
       float value;
       std::memcpy(&value, at, sizeof(value));
       return static_cast<double>(value);
@@ -71,12 +85,53 @@ class Sequence {
     std::memcpy(&half, at, sizeof(half));
     return static_cast<double>(HalfToFloat(half));
   }
-  void Set(std::byte* at, float value) {
+  static void SetNumber(std::byte* at, float value, bool is_half) {
     const uint16_t half = FloatToHalf(value);
-    if (layout_.dtype == DType::kF32) {
-      std::memcpy(at, &value, sizeof(value));
-    } else {
+    if (is_half) {
       std::memcpy(at, &half, sizeof(half));
+    } else {
+      std::memcpy(at, &value, sizeof(value));
+    }
+  }
+  void SetKey(int64_t head, int64_t position, const std::vector<float>& key) {
+    const KeyBlockLayout block = layout_.key_block();
+    const int64_t token = position % KeyBlockLayout::kTokens;
+    std::byte* keys = KeyBlock(head, position);
+    const float scale = 6.0f / static_cast<float>(std::max(1, MostCodeOf(block.keys)));
+    const float zero = -3.0f;
+    if (block.has_codes()) {
+      SetNumber(keys + block.ScaleAt(token), scale, true);
+      SetNumber(keys + block.ZeroAt(token), zero, true);
+    }
+    for (int64_t i = 0; i < layout_.head_dim; ++i) {
+      const float number = key[static_cast<size_t>(i)];
+      std::byte* at = keys + block.ComponentAt(token, i);
+      if (!block.has_codes()) {
+        SetNumber(at, number, block.keys == KvKeys::kF16);
+        continue;
+      }
+      const auto most = static_cast<float>(MostCodeOf(block.keys));
+      const auto code =
+          static_cast<uint8_t>(std::clamp(std::nearbyint((number - zero) / scale), 0.0f, most));
+      const bool is_high = block.keys == KvKeys::kInt4 && i % 2 == 1;
+      *at = is_high ? *at | static_cast<std::byte>(code << 4) : static_cast<std::byte>(code);
+    }
+  }
+  void SetValue(int64_t head, int64_t position, const std::vector<float>& value) {
+    std::byte* values = Values(head, position);
+    const int64_t row = position % KvLayout::kPageTokens;
+    constexpr float kScale = 0.0123f;
+    if (layout_.has_value_scales()) {
+      SetNumber(values + layout_.ValueScaleAt(row), kScale, true);
+    }
+    for (int64_t i = 0; i < layout_.head_dim; ++i) {
+      const float number = value[static_cast<size_t>(i)];
+      std::byte* at = values + layout_.ValueAt(row) + i * BytesOf(layout_.values());
+      if (layout_.has_value_scales()) {
+        *at = static_cast<std::byte>(FloatToFp8(number / kScale));
+      } else {
+        SetNumber(at, number, layout_.values() == KvValues::kF16);
+      }
     }
   }
 
@@ -165,18 +220,19 @@ class Batch {
 };
 
 constexpr Shape kShapes[] = {
-    {4, 2, 16, 1, 0},         {4, 2, 16, 64, 0},         {6, 3, 8, 65, 0},
-    {5, 5, 24, 130, 0},       {8, 1, 20, 300, 0},        {4, 4, 16, 350, 70},
-    {3, 1, 33, 100, 1},       {4, 2, 16, 600, 0},        {2, 1, 8, 1000, 300},
-    {40, 1, 8, 257, 256},     {8, 4, 8, 1100, 0},        {6, 6, 8, 1500, 200},
-    {4, 2, 16, 600, 0, 0.7f}, {6, 3, 8, 65, 0, 0, true}, {8, 4, 16, 1100, 70, 2, true},
-    {8, 1, 16, 1, 0, 0, true}};
+    {4, 2, 16, 1, 0},          {4, 2, 16, 64, 0},         {6, 3, 8, 65, 0},
+    {5, 5, 24, 130, 0},        {8, 1, 20, 300, 0},        {4, 4, 16, 350, 70},
+    {3, 1, 33, 100, 1},        {4, 2, 16, 600, 0},        {2, 1, 8, 1000, 300},
+    {40, 1, 8, 257, 256},      {8, 4, 8, 1100, 0},        {6, 6, 8, 1500, 200},
+    {4, 2, 16, 600, 0, 0.7f},  {6, 3, 8, 65, 0, 0, true}, {8, 4, 16, 1100, 70, 2, true},
+    {8, 1, 16, 1, 0, 0, true}, {4, 2, 80, 300, 0},        {3, 1, 112, 200, 90},
+    {6, 2, 96, 130, 0},        {2, 1, 256, 600, 64}};
 
 TEST(AttentionTest, AgreesWithTheDefinition) {
   for (const std::string& isa : UsableIsaNames()) {
-    for (const DType dtype : {DType::kF32, DType::kF16}) {
+    for (size_t codec = 0; codec < kKvCodecs.size(); ++codec) {
       for (const Shape& shape : kShapes) {
-        const KvLayout layout{dtype, 2, shape.kv_heads, shape.head_dim};
+        const KvLayout layout{static_cast<KvCodec>(codec), 2, shape.kv_heads, shape.head_dim};
         const Sequence a(layout, shape.length, 1), b(layout, shape.length, 2);
         // A ragged batch: two tokens of one sequence, one of another.
         const std::vector<int64_t> positions = {shape.length / 2, shape.length - 1,
@@ -190,7 +246,7 @@ TEST(AttentionTest, AgreesWithTheDefinition) {
                         Reference(batch.Owner(t), shape, batch.q(t), head,
                                   positions[static_cast<size_t>(t)], i),
                         2e-5)
-                << isa << " " << NameOf(dtype) << " head_dim " << shape.head_dim;
+                << isa << " " << kKvCodecs[codec].name << " head_dim " << shape.head_dim;
           }
         }
       }
@@ -201,8 +257,10 @@ TEST(AttentionTest, AgreesWithTheDefinition) {
 // Invariant 3: neither threads (with few KV heads they share splits) nor chunks change a bit.
 TEST(AttentionTest, BitsDependNeitherOnThreadsNorOnChunks) {
   for (const std::string& isa : UsableIsaNames()) {
-    for (const Shape& shape : kShapes) {
-      const KvLayout layout{DType::kF16, 2, shape.kv_heads, shape.head_dim};
+    for (size_t i = 0; i < std::size(kShapes); ++i) {
+      const Shape& shape = kShapes[i];
+      const auto codec = static_cast<KvCodec>(i % kKvCodecs.size());
+      const KvLayout layout{codec, 2, shape.kv_heads, shape.head_dim};
       const Sequence sequence(layout, shape.length, 3);
       std::vector<int64_t> positions;
       for (int64_t p = std::max<int64_t>(0, shape.length - 37); p < shape.length; ++p) {

@@ -18,9 +18,7 @@ class Compute {
   Compute(std::string_view isa, int threads);
 
   const kernels::KernelTable& kernels() const { return *kernels_; }  // for ops only
-  // How the KV cache rounds to half precision.
-  using ToHalfFn = void (*)(const float* x, int64_t n, uint16_t* out) noexcept;
-  ToHalfFn to_half() const { return kernels_->float_to_half; }
+  const kernels::KvEncoders& kv_encoders() const { return kernels_->kv_encoders; }
   WorkerTeam& team() { return team_; }
   int threads() const { return team_.size(); }
   const char* isa() const { return kernels_->isa; }

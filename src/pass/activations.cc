@@ -16,7 +16,7 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
     ++ropes;
     rope_pairs = std::max(rope_pairs, rope.dims / 2);
   }
-  const KvLayout layout = KvLayoutFor(spec, limits.kv_dtype);
+  const KvLayout layout = KvLayoutFor(spec, limits.kv_codec);
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     q = std::max(q, attention.num_heads * attention.head_dim);

@@ -9,6 +9,7 @@
 #include "ops/elementwise.h"
 #include "pass/block_norms.h"
 #include "pass/rope_table.h"
+#include "pass/spread_heads.h"
 
 namespace hearth {
 
@@ -121,15 +122,19 @@ void AttentionBlock::Rotate(int64_t layer, const PassRows& rows, const Activatio
   } else {
     Scale(context_.compute, a.q, static_cast<float>(spec.query_scale));
   }
+  if (rows.sequences.front()->layout().has_spread_keys()) {
+    SpreadHeads(context_.compute, a.q, spec.num_heads, spec.head_dim);
+    SpreadHeads(context_.compute, a.k, spec.num_kv_heads, spec.head_dim);
+  }
   context_.seam.After(PassOp::kRope);
 }
 
 void AttentionBlock::Store(int64_t layer, const PassRows& rows, const Activations& a) const {
-  const auto to_half = context_.compute.to_half();
+  const kernels::KvEncoders& encoders = context_.compute.kv_encoders();
   context_.compute.team().ParallelFor(rows.count(), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
       const auto row = static_cast<size_t>(r);
-      rows.sequences[row]->Store(layer, rows.positions[row], a.k.row(r), a.v.row(r), to_half);
+      rows.sequences[row]->Store(layer, rows.positions[row], a.k.row(r), a.v.row(r), encoders);
     }
   });
   context_.seam.After(PassOp::kKvStore);

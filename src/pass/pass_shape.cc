@@ -34,10 +34,10 @@ void CheckSequence(const BatchSequence& sequence, const PassShape& shape, const 
 
 }  // namespace
 
-KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype) {
+KvLayout KvLayoutFor(const ModelSpec& spec, KvCodec kv_codec) {
   // Families differ in width between models, not between the layers of one.
   const AttentionSpec& attention = spec.layers.front().attention;
-  return {.dtype = kv_dtype,
+  return {.codec = kv_codec,
           .num_layers = spec.num_layers,
           .num_kv_heads = attention.num_kv_heads,
           .head_dim = attention.head_dim};

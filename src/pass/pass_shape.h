@@ -6,7 +6,7 @@
 
 #include "kv/kv_cache.h"
 #include "model/model_spec.h"
-#include "tensor/dtype.h"
+#include "tensor/kv_layout.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
@@ -45,17 +45,17 @@ struct PassShape {
 
 // What passes are made for.
 struct PassLimits {
-  int64_t max_tokens = 256;      // of one pass, all sequences together
-  int64_t max_context = 4096;    // longest sequence
-  DType kv_dtype = DType::kF16;  // F16 or F32
-  bool ffn_of_neurons = false;   // the model's FFNs are single neurons (a packed file's)
+  int64_t max_tokens = 256;    // of one pass, all sequences together
+  int64_t max_context = 4096;  // longest sequence
+  KvCodec kv_codec = KvCodec::kF16;
+  bool ffn_of_neurons = false;  // the model's FFNs are single neurons (a packed file's)
   // Of those, tokens of different sequences that share a neuron's weights while it is at hand, and
   // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.
   int64_t tokens_together = 1;
 };
 
 // How the KV caches that passes fill are laid out.
-KvLayout KvLayoutFor(const ModelSpec& spec, DType kv_dtype);
+KvLayout KvLayoutFor(const ModelSpec& spec, KvCodec kv_codec);
 
 // Throws Error(kInvalidArgument) for an empty or too large pass, a token outside the vocabulary, a
 // sequence that is there twice, several tokens of one where the pass decodes; Error(kContextFull)

@@ -139,7 +139,7 @@ void ReadIo(JsonObject& fields, ExecutionPlan& plan) {
 }
 
 void ReadKv(JsonObject kv, ExecutionPlan& plan) {
-  plan.kv_dtype = kv.OneOf("dtype", {"f16", "f32"});
+  plan.kv_codec = kv.OneOf("dtype", {"f16", "f32", "k8v8", "k4v8", "k8", "k4"});
   kv.OneOf("place", {"memory"});
   plan.context = kv.Int("context", 1, kMostBytes);
   kv.Finish();
@@ -183,7 +183,7 @@ ordered_json PlanJson(const ExecutionPlan& plan) {
           {"cache_policy", plan.cache_policy},
           {"stream", StreamJson(plan)},
           {"layers", layers},
-          {"kv", {{"dtype", plan.kv_dtype}, {"place", "memory"}, {"context", plan.context}}},
+          {"kv", {{"dtype", plan.kv_codec}, {"place", "memory"}, {"context", plan.context}}},
           {"prefill_device", "cpu"},
           {"model_hash", plan.model_hash},
           {"hardware_hash", plan.hardware_hash}};

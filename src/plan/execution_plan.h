@@ -45,7 +45,7 @@ struct ExecutionPlan {
   std::string cache_policy;
   // Where a packed model does not fit; its numbers are of single FFNs.
   std::optional<StreamPlan> stream;
-  std::string kv_dtype;  // "f16" or "f32"; the cache is in memory
+  std::string kv_codec;  // the name of a KvCodec; the cache is in memory
   int64_t context = 0;   // tokens
 
   uint64_t ledger_bytes() const;

@@ -33,7 +33,7 @@ ExecutionPlan SomePlan() {
                  .range_neurons = 128,
                  .range_buffers = 3,
                  .queue_depth = 32};
-  plan.kv_dtype = "f16";
+  plan.kv_codec = "f16";
   plan.context = 512;
   return plan;
 }

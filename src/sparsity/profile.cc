@@ -41,7 +41,7 @@ struct ProfileHeader {
   uint64_t num_layers;
   uint64_t num_experts;
   uint64_t intermediate_size;
-  uint32_t kv_dtype;    // as GGUF numbers it
+  uint32_t kv_codec;    // the number of a KvCodec
   uint32_t activation;  // as FfnActivation numbers it
   float threshold;
   uint32_t reserved;  // 0
@@ -85,7 +85,7 @@ ProfileHeader HeaderOf(const ModelProfile& profile) {
   header.num_layers = static_cast<uint64_t>(profile.num_layers);
   header.num_experts = static_cast<uint64_t>(profile.num_experts);
   header.intermediate_size = static_cast<uint64_t>(profile.intermediate_size);
-  header.kv_dtype = InfoOf(profile.kv_dtype).gguf_id;
+  header.kv_codec = static_cast<uint32_t>(profile.kv_codec);
   header.activation = static_cast<uint32_t>(profile.activation);
   header.threshold = profile.threshold;
   return header;
@@ -168,15 +168,15 @@ class ProfileReader {
   }
 
   ModelProfile Describe(const ProfileHeader& header) const {
-    const std::optional<DType> kv_dtype = DTypeFromGguf(header.kv_dtype);
-    if (!kv_dtype) Refuse("KV type", "a tensor type", std::to_string(header.kv_dtype));
+    const std::optional<KvCodec> kv_codec = KvCodecFromNumber(header.kv_codec);
+    if (!kv_codec) Refuse("KV type", "the number of one", std::to_string(header.kv_codec));
     ModelProfile profile;
     profile.model_hash = header.model_hash;
     profile.text_hash = header.text_hash;
     profile.text_tokens = header.text_tokens;
     profile.total_tokens = header.total_tokens;
     profile.context = static_cast<int64_t>(header.context);
-    profile.kv_dtype = *kv_dtype;
+    profile.kv_codec = *kv_codec;
     profile.activation = static_cast<FfnActivation>(header.activation);
     profile.threshold = header.threshold;
     profile.num_layers = static_cast<int64_t>(header.num_layers);

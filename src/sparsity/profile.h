@@ -9,7 +9,7 @@
 
 #include "ops/sparse_ffn.h"
 #include "storage/block_reader.h"
-#include "tensor/dtype.h"
+#include "tensor/kv_layout.h"
 #include "tensor/op_kinds.h"
 
 namespace hearth {
@@ -39,7 +39,7 @@ struct ModelProfile {
   uint64_t text_tokens = 0;   // that the statistics hold
   uint64_t total_tokens = 0;  // of the whole run
   int64_t context = 0;
-  DType kv_dtype = DType::kF16;
+  KvCodec kv_codec = KvCodec::kF16;
 
   FfnActivation activation = FfnActivation::kSilu;
   float threshold = 0;  // kFatRelu

@@ -32,7 +32,7 @@ ModelProfile RandomProfile(const Shape& shape, uint32_t seed) {
   profile.total_tokens = random() >> 20;
   profile.text_tokens = profile.total_tokens / 2;
   profile.context = 777;
-  profile.kv_dtype = DType::kF32;
+  profile.kv_codec = KvCodec::kF32;
   profile.activation = FfnActivation::kFatRelu;
   profile.threshold = 0.01f;
   profile.num_layers = shape.layers;
@@ -58,7 +58,7 @@ void ExpectSame(const ModelProfile& a, const ModelProfile& b) {
   EXPECT_EQ(a.text_tokens, b.text_tokens);
   EXPECT_EQ(a.total_tokens, b.total_tokens);
   EXPECT_EQ(a.context, b.context);
-  EXPECT_EQ(a.kv_dtype, b.kv_dtype);
+  EXPECT_EQ(a.kv_codec, b.kv_codec);
   EXPECT_EQ(a.activation, b.activation);
   EXPECT_EQ(a.threshold, b.threshold);
   EXPECT_EQ(a.num_layers, b.num_layers);

@@ -63,7 +63,7 @@ GoldenRunner::GoldenRunner(const GoldenCase& golden, const RunSetup& setup)
   model_ =
       Model::Load(file, std::move(plan), Tokenizer::FromGguf(file.metadata()), budget_, compute_);
   if (setup.change_weights) setup.change_weights(*weights);
-  const PassLimits limits{.max_tokens = 64, .max_context = 128, .kv_dtype = setup.kv};
+  const PassLimits limits{.max_tokens = 64, .max_context = 128, .kv_codec = setup.kv};
   pool_ = std::make_unique<KvPool>(budget_, KvLayoutFor(model_->spec(), setup.kv), 512);
   if (setup.extents_in_memory > 0) {
     const ExtentPlan extents{.cache_slots = setup.extents_in_memory, .read_buffers = 2};

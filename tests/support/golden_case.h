@@ -31,7 +31,7 @@ GoldenCase LoadGolden(const std::string& name);
 struct RunSetup {
   std::string isa = "auto";
   int threads = 2;
-  DType kv = DType::kF32;
+  KvCodec kv = KvCodec::kF32;
   int64_t chunk = 64;                           // prompt tokens per pass
   int64_t extents_in_memory = 0;                // of FFNs that are read meanwhile; 0: all
   std::function<void(ModelSpec&)> change_spec;  // mutations

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Mode = Literal["auto", "dense", "gated", "predicted"]
+KvCodec = Literal["f16", "f32", "k8v8", "k4v8", "k8", "k4"]
 ToolChoice = str | Mapping[str, Any]
 
 
@@ -32,7 +33,8 @@ class Model:
     threads    that compute; 0: one per processor
     context    tokens of a request, prompt included; 0: the model's, at most 4096
     mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
-    kv         type of the KV cache: "f16" or "f32"
+    kv         how the KV cache is stored: "f16" or "f32"; "k8v8" takes about half of f16, "k4v8" a
+               little more than a third; "k8" and "k4" keep values as f16
     isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
     activation of a file that does not say its FFNs': "silu", "gelu", "gelu_erf", "relu", "fatrelu",
                "fatrelu:0.01" or "drelu"; None: what the file says, else SiLU
@@ -57,7 +59,7 @@ class Model:
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
-                 kv: Literal["f16", "f32"] = "f16", isa: str = "auto",
+                 kv: KvCodec = "f16", isa: str = "auto",
                  activation: str | None = None, chat_format: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4, queue: int = 64,
                  session_folder: str | os.PathLike[str] | None = None,

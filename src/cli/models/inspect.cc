@@ -143,12 +143,12 @@ Json RunJson(const GgufFile& file, bool has_tensors) {
     if (has_tensors) CheckRopeFactors(file);
     Json conversions = Json::object();
     for (const auto& [from, to] : plan.conversions) conversions[NameOf(from)] = NameOf(to);
-    const KvLayout layout = KvLayoutFor(plan.spec, DType::kF16);
+    const KvLayout layout = KvLayoutFor(plan.spec, KvCodec::kF16);
     return {{"runnable", true},
             {"modes", ModeNames(plan)},
             {"auto_mode", FfnModeName(ResolveMode(file, plan, std::nullopt))},
             {"weights_bytes", plan.weights_bytes},
-            {"kv_bytes_per_token", layout.page_bytes() / KvLayout::kPageTokens},
+            {"kv_bytes_per_token", layout.token_bytes()},
             {"converted_at_load", conversions}};
   } catch (const Error& error) {
     return {{"runnable", false}, {"reason", error.what()}};

@@ -98,10 +98,7 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->option_text("N")
       ->group(kMemoryGroup)
       ->check(WholeIn(1, int64_t{1} << 31));
-  command.add_option("--kv", options.kv, "type of the KV cache (f16)")
-      ->option_text("f16|f32")
-      ->group(kMemoryGroup)
-      ->check(CLI::IsMember({"f16", "f32"}));
+  AddKvOption(command, options.kv)->group(kMemoryGroup);
   AddMemoryOption(command, options.memory_bytes);
   AddActivationOption(command, options.activation);
   command
@@ -154,7 +151,7 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   engine.mode = options.mode;
   engine.activation = options.activation;
   engine.streaming = options.streaming.options;
-  engine.kv_dtype = KvTypeFromName(options.kv).value();
+  engine.kv_codec = KvCodecFromName(options.kv).value();
   return engine;
 }
 

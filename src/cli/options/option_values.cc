@@ -4,9 +4,12 @@
 
 #include <bit>
 #include <charconv>
+#include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "cli/help_format.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth::cli {
 namespace {
@@ -88,6 +91,14 @@ CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string&
           },
           description)
       ->option_text("S");
+}
+
+CLI::Option* AddKvOption(CLI::App& command, std::string& name) {
+  std::vector<std::string> names;
+  for (const KvCodecInfo& codec : kKvCodecs) names.emplace_back(codec.name);
+  return command.add_option("--kv", name, "how the KV cache is stored (f16)")
+      ->option_text(kKvCodecNames)
+      ->check(CLI::IsMember(names));
 }
 
 }  // namespace hearth::cli

@@ -40,6 +40,9 @@ CLI::Validator NumberIn(double least, double most);
 CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes);
 CLI::Option* AddThreadsOption(CLI::App& command, int& threads);
 
+// --kv: the name of a KvCodec.
+CLI::Option* AddKvOption(CLI::App& command, std::string& name);
+
 // --seed: 0 to 2^64 - 1.
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed, const std::string& description);
 

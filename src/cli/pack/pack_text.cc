@@ -40,7 +40,7 @@ ModelProfile ProfileText(Engine& engine, std::span<const TokenId> tokens,
       PlanProfile(engine.model().spec(), ModelHash(engine.model().Reopen()), tokens,
                   {.bos = engine.model().tokenizer().special().bos,
                    .context = engine.context(),
-                   .kv_dtype = engine.pass().limits().kv_dtype});
+                   .kv_codec = engine.pass().limits().kv_codec});
   ProfileRunOptions run;
   if (!state_dir.empty()) {
     const std::string path = ProfileIn(state_dir);

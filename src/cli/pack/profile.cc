@@ -111,7 +111,7 @@ ProfileJob PlanJob(const ProfileCommand& options) {
   job.profile = PlanProfile(spec, ModelHash(file), job.text,
                             {.bos = tokenizer->special().bos,
                              .context = context,
-                             .kv_dtype = KvTypeFromName(options.model.kv).value()});
+                             .kv_codec = KvCodecFromName(options.model.kv).value()});
   job.num_experts_per_token = MainFfn(spec).num_experts_per_token;
   return job;
 }

@@ -32,7 +32,7 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   request.engine.program_bytes = program_bytes;
   request.engine.context = wishes.model.context;
   request.engine.kv_sequences = wishes.model.kv_sequences;
-  request.engine.kv_dtype = KvTypeFromName(wishes.model.kv).value();
+  request.engine.kv_codec = KvCodecFromName(wishes.model.kv).value();
   request.engine.mode = wishes.model.mode;
   request.engine.activation = wishes.model.activation;
   request.engine.isa = wishes.model.isa;

@@ -168,9 +168,7 @@ void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
   command.add_option("--ctx", arguments.wishes.model.context, "context in tokens, as for run")
       ->option_text("N")
       ->check(WholeIn(1, int64_t{1} << 31));
-  command.add_option("--kv", arguments.wishes.model.kv, "type of the KV cache (default f16)")
-      ->option_text("f16|f32")
-      ->check(CLI::IsMember({"f16", "f32"}));
+  AddKvOption(command, arguments.wishes.model.kv);
   command
       .add_option_function<std::string>(
           "--mode",

@@ -10,7 +10,7 @@
 #include "model/given_activation.h"
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"
-#include "tensor/dtype.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth {
 
@@ -27,7 +27,7 @@ struct EngineOptions {
   // The KV cache has room for so many sequences of this context, where they take no more than an
   // eighth of the limit; else for what does, at least one.
   int64_t kv_sequences = 1;
-  DType kv_dtype = DType::kF16;
+  KvCodec kv_codec = KvCodec::kF16;
   int64_t batch_tokens = 256;   // most tokens of one pass
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
   // Of a file that does not say its FFN activation; nothing: as ReadModelSpec takes it.

@@ -46,7 +46,7 @@ PassLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
   PassLimits limits;
   limits.max_context = ChooseContext(options, plan.spec, path);
   limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
-  limits.kv_dtype = options.kv_dtype;
+  limits.kv_codec = options.kv_codec;
   limits.ffn_of_neurons = plan.is_packed;
   limits.tokens_together = std::min(
       std::clamp<int64_t>(options.kv_sequences, 1, SparseBatch::kMostTokens), limits.max_tokens);
@@ -60,7 +60,7 @@ int64_t ChooseKvTokens(const EngineOptions& options, const PassLimits& limits,
     throw Error(ErrorCode::kInvalidArgument, "kv cache", "sequences", "at least 1",
                 std::to_string(options.kv_sequences));
   }
-  const uint64_t page = KvLayoutFor(spec, limits.kv_dtype).page_bytes();
+  const uint64_t page = KvLayoutFor(spec, limits.kv_codec).page_bytes();
   const int64_t wanted = KvLayout::PagesFor(limits.max_context) * options.kv_sequences;
   const auto affordable =
       static_cast<int64_t>(limit_bytes / kKvShare / std::max<uint64_t>(page, 1));
@@ -71,7 +71,7 @@ int64_t ChooseKvTokens(const EngineOptions& options, const PassLimits& limits,
 std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const PassLimits& limits,
                                           int64_t kv_tokens, FfnMode mode, int threads,
                                           uint64_t program_bytes) {
-  const KvLayout layout = KvLayoutFor(plan.spec, limits.kv_dtype);
+  const KvLayout layout = KvLayoutFor(plan.spec, limits.kv_codec);
   const uint64_t selector =
       mode == FfnMode::kPredicted
           ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec,
@@ -95,7 +95,7 @@ uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
 
 // Gives back so many bytes of the KV cache, or what it has beside one context.
 void ShrinkKv(uint64_t bytes, EnginePlan& plan) {
-  const KvLayout layout = KvLayoutFor(plan.load.spec, plan.limits.kv_dtype);
+  const KvLayout layout = KvLayoutFor(plan.load.spec, plan.limits.kv_codec);
   const auto pages = static_cast<int64_t>(bytes / layout.page_bytes()) + 1;
   plan.kv_tokens =
       std::max(plan.kv_tokens - pages * KvLayout::kPageTokens, plan.limits.max_context);

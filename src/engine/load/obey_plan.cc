@@ -94,7 +94,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
   options.memory_bytes = plan.budget_bytes;
   options.threads = plan.threads();
   options.context = plan.context;
-  options.kv_dtype = KvTypeFromName(plan.kv_dtype).value();
+  options.kv_codec = KvCodecFromName(plan.kv_codec).value();
   options.mode = FfnModeFromName(plan.mode);
   options.neurons = plan.stream;
   // What was planned to be in memory must not be streamed silently.

@@ -12,12 +12,15 @@ namespace {
 
 constexpr char kSessionMagic[8] = {'H', 'R', 'T', 'H', 'S', 'E', 'S', 'S'};
 constexpr uint32_t kSessionVersion = 1;
+// f16 is 0, as in the files of those who knew no other field here.
+constexpr uint16_t kHalfCodec = static_cast<uint16_t>(KvCodec::kF16);
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 struct FileHead {
   char magic[8];
   uint32_t version;
-  uint32_t mode;  // as FfnMode numbers it: 0 dense, 1 gated, 2 predicted
+  uint16_t mode;   // as FfnMode numbers it: 0 dense, 1 gated, 2 predicted
+  uint16_t codec;  // of the KV pages: its number ^ kHalfCodec
   uint64_t model_hash;
   char isa[16];
   uint64_t num_tokens;
@@ -39,7 +42,8 @@ FileHead HeadFor(const SessionIdentity& identity, std::span<const TokenId> token
   FileHead head{};
   std::memcpy(head.magic, kSessionMagic, sizeof(kSessionMagic));
   head.version = kSessionVersion;
-  head.mode = static_cast<uint32_t>(identity.mode);
+  head.mode = static_cast<uint16_t>(identity.mode);
+  head.codec = static_cast<uint16_t>(identity.layout.codec) ^ kHalfCodec;
   head.model_hash = identity.model_hash;
   std::memcpy(head.isa, identity.isa.data(), std::min(identity.isa.size(), sizeof(head.isa)));
   head.num_tokens = tokens.size();
@@ -122,7 +126,7 @@ SessionHead ReadSessionHead(const BlockReader& file, const SessionIdentity& iden
   const FileHead expected = HeadFor(identity, out.tokens);
   if (std::memcmp(&head, &expected, sizeof(head)) != 0) {
     throw Error(ErrorCode::kUnsupported, file.name(),
-                "saved session: it is of another model, mode or instruction set");
+                "saved session: it is of another model, mode, instruction set or KV codec");
   }
   out.hash = head.hash;
   out.kv_offset = KvOffset(head.num_tokens);

@@ -20,7 +20,7 @@ struct SavedPages {
       .model_hash = 77,
       .mode = FfnMode::kGated,
       .isa = "avx2",
-      .layout = {.dtype = DType::kF16, .num_layers = 2, .num_kv_heads = 1, .head_dim = 32}};
+      .layout = {.codec = KvCodec::kF16, .num_layers = 2, .num_kv_heads = 1, .head_dim = 32}};
   std::vector<TokenId> tokens;
   std::vector<std::vector<std::byte>> pages;
 
@@ -171,7 +171,7 @@ TEST_F(SessionFileTest, FilesOfOthersAreForeign) {
     if (i == 0) ++other.model_hash;
     if (i == 1) other.mode = FfnMode::kPredicted;
     if (i == 2) other.isa = "avx2x";
-    if (i == 3) other.layout.dtype = DType::kF32;
+    if (i == 3) other.layout.codec = KvCodec::kK8V8;
     if (i == 4) other.layout.num_layers = 3;
     EXPECT_EQ(CodeOf([&] { ReadSessionHead(*File(), other); }), ErrorCode::kUnsupported) << i;
   }

@@ -13,7 +13,7 @@ namespace hearth {
 namespace {
 
 const KvLayout kTransferLayout{
-    .dtype = DType::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 32};
+    .codec = KvCodec::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 32};
 
 class PageTransferTest : public ::testing::Test {
  protected:

@@ -55,7 +55,7 @@ class SessionStoreTest : public ::testing::Test {
     return {.model_hash = model,
             .mode = FfnMode::kDense,
             .isa = "scalar",
-            .layout = {.dtype = DType::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 32}};
+            .layout = {.codec = KvCodec::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 32}};
   }
   static uint64_t FileBytes(int64_t tokens) { return SessionFileBytes(Identity(), tokens); }
 

@@ -1,7 +1,8 @@
-// Attention over one KV head, for caches in float or binary16.
+// Attention over one KV head, for caches of all types (kv_types-inl.h).
 #pragma once
 
 #include "kernels/simd/elementwise-inl.h"
+#include "kernels/simd/kv_types-inl.h"
 #include "kernels/simd/matmul_float-inl.h"
 #include "kernels/simd/quads-inl.h"
 #include "kernels/simd/vector-inl.h"
@@ -57,8 +58,12 @@ HWY_INLINE void FetchBeginnings(const NextRead& next, int64_t bytes) {
   }
 }
 
-// Steps of a loop that ask for lines together: with two, AVX-512 asks at four places for halves.
-inline constexpr int kStepsOfFetch = 2;
+// Steps of a loop, which read `kBytes` bytes each, that ask for lines together: at least two, with
+// which AVX-512 asks at four places for halves, and so many that they read a line.
+template <int64_t kBytes>
+inline constexpr int kStepsOfFetch = 2 * kBytes >= kLineBytes
+                                         ? 2
+                                         : static_cast<int>(kLineBytes / kBytes);
 
 // Queries at once.
 inline constexpr int kQueriesAtOnce = 4;
@@ -110,53 +115,97 @@ HWY_INLINE void StoreScores(const AttentionScoresArgs& a, FloatVec some, int64_t
   }
 }
 
+// The sum of n floats: a fixed function of them.
+HWY_INLINE float SumOfFloats(const float* x, int64_t n) {
+  FloatVec sum = hn::Zero(kFloats);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) sum = hn::Add(sum, hn::LoadU(kFloats, x + i));
+  if (i < n) sum = hn::Add(sum, LoadFirst(kFloats, x + i, n - i));
+  return hn::GetLane(hn::SumOfLanes(kFloats, sum));
+}
+
+// Sums of products with the codes of V vectors of tokens become scores of T queries:
+// q . (zero + scale * codes) = scale * (q . codes) + zero * (sum of q). `scales` are those of the
+// first block, the next ones block_bytes apart.
+template <int V, int T>
+HWY_INLINE void ScaleScores(const AttentionScoresArgs& a, int64_t query, const uint8_t* scales,
+                            int64_t block_bytes, FloatVec (&sums)[V][T]) {
+  constexpr int64_t kBytes = KeyBlockLayout::kHalfBytes;
+  FloatVec of_query[T];
+  Unrolled<T>([&]<int t>() HEARTH_INLINED {
+    of_query[t] = hn::Set(kFloats, SumOfFloats(a.q + (query + t) * a.q_stride, a.head_dim));
+  });
+  Unrolled<V>([&]<int v>() HEARTH_INLINED {
+    const uint8_t* at =
+        scales + v / kVectorsOfBlock * block_bytes + v % kVectorsOfBlock * kLanes * kBytes;
+    const FloatVec scale = LoadHalves(at);
+    const FloatVec zero = LoadHalves(at + KvLayout::kKeyBlock * kBytes);
+    Unrolled<T>([&]<int t>() HEARTH_INLINED {
+      sums[v][t] = hn::MulAdd(scale, sums[v][t], hn::Mul(zero, of_query[t]));
+    });
+  });
+}
+
 // Scores of the keys of B blocks from `block` on and T queries. Every score is one sum over the
 // components in ascending order.
-template <class Weights, int B, int T, bool kFetch>
+template <class Keys, int B, int T, bool kFetch>
 HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next, int64_t block,
                             int64_t query) {
   constexpr int kVectors = B * kVectorsOfBlock;
-  constexpr int64_t kStepBytes = KvLayout::kKeyBlock * Weights::kBytes;  // of a block
-  const int64_t block_bytes = a.head_dim * kStepBytes;
+  constexpr int64_t kStepBytes = KvLayout::kKeyBlock * Keys::kBytes;  // of a block
+  constexpr int kSteps = kStepsOfFetch<B * kStepBytes>;
+  const int64_t block_bytes = KeyBlockBytes<Keys>(a.head_dim);
   const auto* keys = reinterpret_cast<const uint8_t*>(a.keys) + block * block_bytes;
   const float* q = a.q + query * a.q_stride;
   FloatVec sums[kVectors][T];
   Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED { sums[k / T][k % T] = hn::Zero(kFloats); });
-  const auto add_component = [&](int64_t i) HEARTH_INLINED {
-    FloatVec components[kVectors];
+  // The components that a load gives, or the first C of them.
+  const auto add_components = [&]<int C>(int64_t step) HEARTH_INLINED {
+    FloatVec components[kVectors][Keys::kAtOnce];
     Unrolled<kVectors>([&]<int v>() HEARTH_INLINED {
-      components[v] = Weights::Load(keys + v / kVectorsOfBlock * block_bytes + i * kStepBytes +
-                                    v % kVectorsOfBlock * kLanes * Weights::kBytes);
+      Keys::Load(keys + v / kVectorsOfBlock * block_bytes + step * kStepBytes +
+                     v % kVectorsOfBlock * kLanes * Keys::kBytes,
+                 components[v]);
     });
-    Unrolled<T>([&]<int t>() HEARTH_INLINED {
-      const FloatVec of_query = hn::Set(kFloats, q[t * a.q_stride + i]);
+    Unrolled<C * T>([&]<int k>() HEARTH_INLINED {
+      constexpr int c = k / T, t = k % T;
+      const FloatVec of_query = hn::Set(kFloats, q[t * a.q_stride + step * Keys::kAtOnce + c]);
       Unrolled<kVectors>([&]<int v>() HEARTH_INLINED {
-        sums[v][t] = hn::MulAdd(of_query, components[v], sums[v][t]);
+        sums[v][t] = hn::MulAdd(of_query, components[v][c], sums[v][t]);
       });
     });
   };
+  const int64_t steps = a.head_dim / Keys::kAtOnce;
   int64_t i = 0;
-  for (; i + kStepsOfFetch <= a.head_dim; i += kStepsOfFetch) {
+  for (; i + kSteps <= steps; i += kSteps) {
     if constexpr (kFetch) {
-      next.Fetch<kStepsOfFetch * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
+      next.Fetch<kSteps * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
     }
-    Unrolled<kStepsOfFetch>([&]<int step>() HEARTH_INLINED { add_component(i + step); });
+    Unrolled<kSteps>([&]<int step>() HEARTH_INLINED {
+      add_components.template operator()<Keys::kAtOnce>(i + step);
+    });
   }
-  for (; i < a.head_dim; ++i) add_component(i);
+  for (; i < steps; ++i) add_components.template operator()<Keys::kAtOnce>(i);
+  if constexpr (Keys::kAtOnce > 1) {
+    if (steps * Keys::kAtOnce < a.head_dim) add_components.template operator()<1>(steps);
+  }
+  if constexpr (Keys::kCoded) {
+    ScaleScores(a, query, keys + KeyCodeBytes<Keys>(a.head_dim), block_bytes, sums);
+  }
   Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED {
     StoreScores(a, sums[k / T][k % T], query + k % T,
                 block * KvLayout::kKeyBlock + k / T * kLanes - a.first);
   });
 }
 
-template <class Weights>
+template <class Keys>
 void AttentionScores(const AttentionScoresArgs& a) noexcept {
   const int64_t blocks = (a.first + a.count + KvLayout::kKeyBlock - 1) / KvLayout::kKeyBlock;
-  const NextMatrix next(a.next, blocks * KvLayout::kKeyBlock * a.head_dim * Weights::kBytes);
+  const NextMatrix next(a.next, blocks * KeyBlockBytes<Keys>(a.head_dim));
   int64_t block = 0;
   const auto score = [&]<int B>() HEARTH_INLINED {
     ForQueries(a.queries, next.exists(), [&]<int Q, bool kFetch>(int64_t query) HEARTH_INLINED {
-      ScoreBlocks<Weights, B, Q, kFetch>(a, next, block, query);
+      ScoreBlocks<Keys, B, Q, kFetch>(a, next, block, query);
     });
   };
   for (; block + kBlocksAtOnce <= blocks; block += kBlocksAtOnce) {
@@ -209,13 +258,13 @@ inline constexpr int64_t kPositionsAtOnce = 16;
 
 // Elements [i, i + n) of the outputs of Q queries stay in registers over all positions; n is V
 // vectors, or fewer elements where kPartial (and then V is 1).
-template <class Weights, int V, int Q, bool kPartial, bool kFetch>
+template <class Values, int V, int Q, bool kPartial, bool kFetch>
 HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, int64_t query,
                           int64_t i, int64_t n) {
   const float* weights = a.weights + query * a.weight_stride;
   float* out = a.out + query * a.out_stride + i;
-  const int64_t row_bytes = a.head_dim * Weights::kBytes;
-  const auto* row = reinterpret_cast<const uint8_t*>(a.values) + i * Weights::kBytes;
+  const int64_t row_bytes = a.head_dim * Values::kBytes;
+  const auto* row = reinterpret_cast<const uint8_t*>(a.values) + i * Values::kBytes;
   FloatVec sums[Q][V];
   Unrolled<Q * V>([&]<int k>() HEARTH_INLINED {
     const float* from = out + k / V * a.out_stride + k % V * kLanes;
@@ -224,8 +273,8 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, 
   const auto add_position = [&](int64_t j) HEARTH_INLINED {
     FloatVec values[V];
     Unrolled<V>([&]<int v>() HEARTH_INLINED {
-      const uint8_t* from = row + j * row_bytes + v * kLanes * Weights::kBytes;
-      values[v] = kPartial ? Weights::LoadSome(from, n) : Weights::Load(from);
+      const uint8_t* from = row + j * row_bytes + v * kLanes * Values::kBytes;
+      values[v] = kPartial ? Values::LoadSome(from, n) : Values::Load(from);
     });
     Unrolled<Q>([&]<int q>() HEARTH_INLINED {
       const FloatVec weight = hn::Set(kFloats, weights[q * a.weight_stride + j]);
@@ -233,13 +282,14 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, 
                       HEARTH_INLINED { sums[q][v] = hn::MulAdd(weight, values[v], sums[q][v]); });
     });
   };
-  constexpr int64_t kBytes = V * kLanes * Weights::kBytes;
+  constexpr int64_t kBytes = V * kLanes * Values::kBytes;
+  constexpr int kSteps = kStepsOfFetch<kBytes>;
   int64_t j = 0;
-  for (; j + kStepsOfFetch <= a.count; j += kStepsOfFetch) {
+  for (; j + kSteps <= a.count; j += kSteps) {
     if constexpr (kFetch) {
-      next.Fetch<kStepsOfFetch * kBytes>(a.count * i * Weights::kBytes + j * kBytes);
+      next.Fetch<kSteps * kBytes>(a.count * i * Values::kBytes + j * kBytes);
     }
-    Unrolled<kStepsOfFetch>([&]<int step>() HEARTH_INLINED { add_position(j + step); });
+    Unrolled<kSteps>([&]<int step>() HEARTH_INLINED { add_position(j + step); });
   }
   for (; j < a.count; ++j) add_position(j);
   Unrolled<Q * V>([&]<int k>() HEARTH_INLINED {
@@ -253,31 +303,73 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, 
 }
 
 // All elements of the outputs of Q queries.
-template <class Weights, int Q, bool kFetch>
+template <class Values, int Q, bool kFetch>
 HWY_INLINE void SumAllValues(const AttentionValuesArgs& a, const NextMatrix& next, int64_t query) {
   int64_t i = 0;
   for (; i + kVectorsAtOnce * kLanes <= a.head_dim; i += kVectorsAtOnce * kLanes) {
-    SumValues<Weights, kVectorsAtOnce, Q, false, kFetch>(a, next, query, i, 0);
+    SumValues<Values, kVectorsAtOnce, Q, false, kFetch>(a, next, query, i, 0);
   }
   for (; i + kLanes <= a.head_dim; i += kLanes) {
-    SumValues<Weights, 1, Q, false, kFetch>(a, next, query, i, 0);
+    SumValues<Values, 1, Q, false, kFetch>(a, next, query, i, 0);
   }
-  if (i < a.head_dim) SumValues<Weights, 1, Q, true, false>(a, next, query, i, a.head_dim - i);
+  if (i < a.head_dim) SumValues<Values, 1, Q, true, false>(a, next, query, i, a.head_dim - i);
 }
 
-template <class Weights>
+// Positions whose weights are scaled at once: a page's.
+inline constexpr int64_t kScaledAtOnce = KvLayout::kPageTokens;
+
+// Weights of Q queries from `query` on times the scales of `count` <= kScaledAtOnce positions, and
+// times what the values are too small by: scaled[q * kScaledAtOnce + j].
+template <int Q>
+HWY_INLINE void ScaleWeights(const AttentionValuesArgs& a, int64_t query, float factor,
+                             float* scaled) {
+  const auto* scales = reinterpret_cast<const uint8_t*>(a.scales);
+  const FloatVec by = hn::Set(kFloats, factor);
+  for (int64_t j = 0; j < a.count; j += kLanes) {
+    const int64_t n = a.count - j < kLanes ? a.count - j : kLanes;
+    const uint8_t* at = scales + j * KeyBlockLayout::kHalfBytes;
+    const FloatVec scale =
+        hn::Mul(by, n == kLanes ? F16Weights::Load(at) : F16Weights::LoadSome(at, n));
+    Unrolled<Q>([&]<int q>() HEARTH_INLINED {
+      const float* from = a.weights + (query + q) * a.weight_stride + j;
+      const FloatVec weight = n == kLanes ? hn::LoadU(kFloats, from) : LoadFirst(kFloats, from, n);
+      hn::StoreU(hn::Mul(weight, scale), kFloats, scaled + q * kScaledAtOnce + j);
+    });
+  }
+}
+static_assert(kScaledAtOnce % kLanes == 0);
+
+// What some positions give Q queries from `query` on.
+template <class Values, int Q, bool kFetch>
+HWY_INLINE void AddPositions(const AttentionValuesArgs& a, const NextMatrix& next, int64_t query) {
+  if constexpr (Values::kScaled) {
+    HWY_ALIGN float scaled[Q * kScaledAtOnce];
+    ScaleWeights<Q>(a, query, Values::kFactor, scaled);
+    AttentionValuesArgs of_queries = a;
+    of_queries.weights = scaled;
+    of_queries.weight_stride = kScaledAtOnce;
+    of_queries.out = a.out + query * a.out_stride;
+    SumAllValues<Values, Q, kFetch>(of_queries, next, 0);
+  } else {
+    SumAllValues<Values, Q, kFetch>(a, next, query);
+  }
+}
+
+template <class Values>
 void AttentionValues(const AttentionValuesArgs& a) noexcept {
-  const int64_t row_bytes = a.head_dim * Weights::kBytes;
-  const int64_t step = a.queries > kQueriesAtOnce ? kPositionsAtOnce : a.count;
+  const int64_t row_bytes = a.head_dim * Values::kBytes;
+  const int64_t most = Values::kScaled && a.count > kScaledAtOnce ? kScaledAtOnce : a.count;
+  const int64_t step = a.queries > kQueriesAtOnce ? kPositionsAtOnce : most;
   for (int64_t j = 0; j < a.count; j += step) {
     AttentionValuesArgs part = a;
     part.weights += j;
     part.values += j * row_bytes;
+    if constexpr (Values::kScaled) part.scales += j * KeyBlockLayout::kHalfBytes;
     part.count = a.count - j < step ? a.count - j : step;
     if (part.next.data != nullptr) part.next.data += j * row_bytes;
     const NextMatrix next(part.next, part.count * row_bytes);
     ForQueries(a.queries, next.exists(), [&]<int Q, bool kFetch>(int64_t query) HEARTH_INLINED {
-      SumAllValues<Weights, Q, kFetch>(part, next, query);
+      AddPositions<Values, Q, kFetch>(part, next, query);
     });
   }
 }

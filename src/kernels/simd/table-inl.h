@@ -6,6 +6,7 @@
 #include "kernels/simd/elementwise-inl.h"
 #include "kernels/simd/fired-inl.h"
 #include "kernels/simd/float_rows-inl.h"
+#include "kernels/simd/kv_encode-inl.h"
 #include "kernels/simd/matmul_float-inl.h"
 #include "kernels/simd/matmul_tiles-inl.h"
 #include "kernels/simd/narrow-inl.h"
@@ -67,12 +68,15 @@ constexpr KernelTable MakeTable(const char* isa) {
       ActivateFfn<FfnActivation::kClampedSwiglu>;
   t.add = Add;
   t.scaled_add = ScaledAdd;
-  t.float_to_half = FloatToHalf;
-  t.attn_scores_f32 = AttentionScores<F32Weights>;
-  t.attn_scores_f16 = AttentionScores<F16Weights>;
+  t.kv_encoders = {FloatToHalf, KeyRangeOf, KeyCodes, ToFp8};
+  t.attn_scores[static_cast<int>(KvKeys::kF32)] = AttentionScores<FloatKeys<F32Weights>>;
+  t.attn_scores[static_cast<int>(KvKeys::kF16)] = AttentionScores<FloatKeys<F16Weights>>;
+  t.attn_scores[static_cast<int>(KvKeys::kInt8)] = AttentionScores<Int8Keys>;
+  t.attn_scores[static_cast<int>(KvKeys::kInt4)] = AttentionScores<Int4Keys>;
   t.attn_weights = AttentionWeights;
-  t.attn_values_f32 = AttentionValues<F32Weights>;
-  t.attn_values_f16 = AttentionValues<F16Weights>;
+  t.attn_values[static_cast<int>(KvValues::kF32)] = AttentionValues<FloatValues<F32Weights>>;
+  t.attn_values[static_cast<int>(KvValues::kF16)] = AttentionValues<FloatValues<F16Weights>>;
+  t.attn_values[static_cast<int>(KvValues::kFp8)] = AttentionValues<Fp8Values>;
   t.probe_int8 = ProbeInt8<NibbleSums, 4 * kLanes>;
   t.probe_float = ProbeFloat;
   t.probe_read = ProbeRead;

@@ -137,7 +137,7 @@ TokenCost CostOfToken(const CostInputs& in) {
                                      {.tokens = 1,
                                       .context = in.context,
                                       .logit_rows = 1,
-                                      .kv_dtype = in.plan.limits.kv_dtype,
+                                      .kv_codec = in.plan.limits.kv_codec,
                                       .ffn = in.activity});
   const double matrices = BytesOf(
       work, {PassOp::kAttentionQkv, PassOp::kAttentionOutput, PassOp::kRouter, PassOp::kLogits});
@@ -191,7 +191,7 @@ double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
   const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
   const WorkByOp work =
       EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens, in.plan.limits.max_tokens,
-                     in.plan.limits.kv_dtype, AllNeurons(in.plan.load));
+                     in.plan.limits.kv_codec, AllNeurons(in.plan.load));
   const OpWork total = Total(work);
   const auto passes =
       static_cast<double>((tokens + in.plan.limits.max_tokens - 1) / in.plan.limits.max_tokens);

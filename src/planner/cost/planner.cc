@@ -397,7 +397,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   plan.num_layers = engine.load.spec.num_layers;
   plan.neurons = ffn.intermediate_size;
   if (engine.bundles) plan.stream = engine.neurons;
-  plan.kv_dtype = engine.limits.kv_dtype == DType::kF32 ? "f32" : "f16";
+  plan.kv_codec = InfoOf(engine.limits.kv_codec).name;
   plan.context = engine.limits.max_context;
   return plan;
 }

@@ -101,7 +101,7 @@ TEST_P(LearningPlanTest, AStreamedModelFiresTheSame) {
     ModelProfile profile = PlanProfile(engine->model().spec(), ModelHash(file), text_,
                                        {.bos = engine->model().tokenizer().special().bos,
                                         .context = engine->context(),
-                                        .kv_dtype = engine->pass().limits().kv_dtype});
+                                        .kv_codec = engine->pass().limits().kv_codec});
     RunProfile(*engine, text_, profile, {});
     if (!first) {
       first = std::move(profile);

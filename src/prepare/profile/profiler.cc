@@ -226,7 +226,7 @@ ModelProfile PlanProfile(const ModelSpec& spec, uint64_t model_hash, std::span<c
   profile.text_hash = Checksum(std::as_bytes(text));
   profile.total_tokens = TextWindows(text, settings.bos, settings.context).total_tokens();
   profile.context = settings.context;
-  profile.kv_dtype = settings.kv_dtype;
+  profile.kv_codec = settings.kv_codec;
   profile.activation = ffn.activation;
   profile.threshold = ffn.activation == FfnActivation::kFatRelu ? ffn.threshold : 0;
   profile.num_layers = spec.num_layers;
@@ -248,7 +248,7 @@ std::string DifferenceOfRuns(const ModelProfile& saved, const ModelProfile& plan
   if (saved.context != planned.context) {
     return fmt::format("windows of {} tokens instead of {}", saved.context, planned.context);
   }
-  if (saved.kv_dtype != planned.kv_dtype) return "another type of KV cache";
+  if (saved.kv_codec != planned.kv_codec) return "another type of KV cache";
   if (saved.text_hash != planned.text_hash || saved.total_tokens != planned.total_tokens) {
     return "another text";
   }

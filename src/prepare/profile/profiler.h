@@ -13,6 +13,7 @@
 #include "model/model_spec.h"
 #include "sparsity/profile.h"
 #include "sparsity/trace.h"
+#include "tensor/kv_layout.h"
 
 namespace hearth {
 
@@ -20,7 +21,7 @@ namespace hearth {
 struct ProfileSettings {
   TokenId bos = -1;     // negative where the model has none
   int64_t context = 0;  // tokens of a window
-  DType kv_dtype = DType::kF16;
+  KvCodec kv_codec = KvCodec::kF16;
 };
 
 // The profile of a run that has not begun: what is to be run, and no statistics yet. Throws

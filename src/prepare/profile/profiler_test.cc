@@ -102,7 +102,7 @@ ModelProfile Plan(Engine& engine, std::span<const TokenId> text) {
   return PlanProfile(engine.model().spec(), 42, text,
                      {.bos = engine.model().tokenizer().special().bos,
                       .context = engine.context(),
-                      .kv_dtype = engine.pass().limits().kv_dtype});
+                      .kv_codec = engine.pass().limits().kv_codec});
 }
 
 ModelProfile ProfileOf(Engine& engine, std::span<const TokenId> text,
@@ -272,7 +272,7 @@ TEST_F(ProfilerTest, ARunOfAnotherKindIsNotContinued) {
   other.context = 30;
   EXPECT_THAT(DifferenceOfRuns(other, plan), HasSubstr("windows of 30 tokens instead of 40"));
   other = plan;
-  other.kv_dtype = DType::kF32;
+  other.kv_codec = KvCodec::kF32;
   EXPECT_THAT(DifferenceOfRuns(other, plan), HasSubstr("KV cache"));
   text[10] ^= 1;
   EXPECT_EQ(DifferenceOfRuns(Plan(*engine, text), plan), "another text");
