@@ -14,8 +14,8 @@ namespace hearth {
 
 // In place, on `heads` consecutive pieces of head_dim in every row: an orthogonal transform, the
 // same for all. With p the largest power of two up to head_dim: some signs are changed, then the
-// first p components become H x / sqrt(p), with H the Hadamard matrix; where p is less than head_dim
-// the same follows with the last p and other signs. The same bits on every ISA.
+// first p components become H x / sqrt(p), with H the Hadamard matrix; where p is less than
+// head_dim the same follows with the last p and other signs. The same bits on every ISA.
 void SpreadHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim);
 
 }  // namespace hearth
