@@ -446,7 +446,7 @@ TEST(CliTest, SynthMakesAModelThatRuns) {
     ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", flag, value}), 2, flag);
   }
   ExpectOneSentence(RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--locality", "no"}), 2,
-                    "high, medium or low");
+                    "high, medium, low or measured");
   ExpectOneSentence(
       RunHearth({"synth", "--shape", shape, "-o", "x.gguf", "--packed", "--quant", "f32"}), 1,
       "packed file");

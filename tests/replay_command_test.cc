@@ -46,6 +46,32 @@ class ReplayCommandTest : public testing::Test {
   const std::string folder_;
 };
 
+TEST_F(ReplayCommandTest, SynthPlantsWhatATraceShows) {
+  const auto write_shape =
+      [&](const std::string& name, const std::string& more) {
+        std::ofstream(folder_ + name)
+            << R"({"name": "small", "hidden_size": 64, "intermediate_size": 64, "num_layers": 2,
+               "num_heads": 2, "vocab_size": 400, )" +
+                   more + "}";
+        return folder_ + name;
+      };
+  const std::string experts =
+      write_shape("e.json", R"("num_experts": 10, "num_experts_per_token": 2)");
+  const std::string trace = folder_ + "a.route.csv";
+  const ProgramResult like =
+      RunHearth({"synth", "--shape", experts, "-o", folder_ + "e.gguf", "--like", trace});
+  EXPECT_EQ(like.exit_code, 0) << like.err;
+  EXPECT_THAT(like.out, HasSubstr("of the experts (asked "));
+  const std::string neurons = write_shape("n.json", R"("activation": "relu")");
+  const std::string out = folder_ + "n.gguf";
+  ExpectRefused(RunHearth({"synth", "--shape", neurons, "-o", out, "--like", trace}), 2, "--like");
+  ExpectRefused(RunHearth({"synth", "--shape", experts, "-o", out, "--like", folder_ + "no"}), 1,
+                "no");
+  const ProgramResult measured =
+      RunHearth({"synth", "--shape", neurons, "-o", out, "--locality", "measured"});
+  EXPECT_THAT(measured.out, HasSubstr("(asked 67.0%)")) << measured.err;
+}
+
 TEST_F(ReplayCommandTest, JsonFitsItsSchemaAndAddsUp) {
   const ProgramResult result =
       Replay({"--policy", "two-queue,static", "--capacity", "10%,12.5%,100%", "--json"});

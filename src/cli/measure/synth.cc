@@ -16,6 +16,7 @@
 #include "cli/screen/terminal.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/weight_generator.h"
+#include "sparsity/access_sequence.h"
 
 namespace hearth::cli {
 namespace {
@@ -28,6 +29,7 @@ struct SynthCommandOptions {
   int threads = 0;
   bool packed = false;
   std::optional<PlantedOptions> planted;  // where one of its flags was given
+  std::string like;
 };
 
 DType ParseQuant(const std::string& name) {
@@ -64,12 +66,13 @@ void AddPlantedOptions(CLI::App& command, std::optional<PlantedOptions>& planted
           [&planted](const std::string& name) {
             const std::optional<Locality> locality = LocalityFromName(name);
             if (!locality) {
-              throw UsageError("--locality: expected high, medium or low, found '" +
+              throw UsageError("--locality: expected high, medium, low or measured, found '" +
                                Printable(name) + "'");
             }
             Planted(planted).locality = *locality;
           },
-          "ReLU shapes and experts: how slowly the active set moves: high, medium, low (medium)")
+          "ReLU shapes and experts: how slowly the active set moves: high, medium, low (medium); "
+          "measured: ReLU shapes only, locality and skew of the embedded model")
       ->option_text("HOW");
   command
       .add_option_function<int64_t>(
@@ -79,12 +82,38 @@ void AddPlantedOptions(CLI::App& command, std::optional<PlantedOptions>& planted
       ->option_text("K");
 }
 
+RecordedFigures ReadLike(const std::string& path) {
+  ProgressLine progress("reading", ProgressUnit::kShare);
+  return RecordedFrom(ReadAccessSequence(
+      OpenFileReader(path), [&](uint64_t done, uint64_t total) { progress.Update(done, total); }));
+}
+
+// What was wanted and what comes of it; empty where nothing was measured.
+std::string FiguresText(const PlantedOptions& planted, const PlantedShares& shares) {
+  if (!shares.reached) return "";
+  const AccessUnit unit = planted.like ? planted.like->unit : AccessUnit::kNeurons;
+  AccessFigures wanted = planted.like ? planted.like->figures : kMeasuredFigures;
+  if (!planted.like) wanted.hot_share = planted.skew.value_or(wanted.hot_share);
+  return fmt::format(
+      "planted: 80% of activations in {:.1f}% of the {} (asked {:.1f}%); a cache of {:.0f}% of "
+      "them finds {:.1f}% (asked {:.1f}%)\n",
+      100 * shares.reached->hot_share, unit == AccessUnit::kNeurons ? "neurons" : "experts",
+      100 * wanted.hot_share, 100 * FiguresCacheShare(unit), 100 * shares.reached->found,
+      100 * wanted.found);
+}
+
 int Synth(const SynthCommandOptions& options) {
-  CheckFiles({{"--shape", PathUnlessName(options.shape)}}, {{"--output", options.output}});
+  CheckFiles({{"--shape", PathUnlessName(options.shape)}, {"--like", options.like}},
+             {{"--output", options.output}});
   const ModelShape shape = ResolveShape(options.shape);
-  if (options.planted) AsUsage([&] { return DecideShares(shape, *options.planted); });
   SynthOptions synth{.quant = options.quant, .seed = options.seed};
   synth.planted = options.planted;
+  if (!options.like.empty()) Planted(synth.planted).like = ReadLike(options.like);
+  std::string figures;
+  if (synth.planted) {
+    const auto shares = AsUsage([&] { return DecideShares(shape, *synth.planted); });
+    figures = FiguresText(*synth.planted, shares);
+  }
   synth.packed = options.packed;
   synth.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   SynthResult result;
@@ -99,7 +128,8 @@ int Synth(const SynthCommandOptions& options) {
   WriteOutput(fmt::format("wrote {}: {}, {}{} in {}, {}\n", options.output, shape.name,
                           CanPlant(shape) ? "planted sparsity" : "random weights",
                           options.packed ? ", packed" : "", NameOf(options.quant),
-                          FormatSize(result.file_bytes)));
+                          FormatSize(result.file_bytes)) +
+              figures);
   return kExitDone;
 }
 
@@ -122,6 +152,9 @@ void AddSynthCommand(CLI::App& app, Action& action) {
           "type of the matrices: f32, f16, bf16, q4_0, q4_1, q8_0 (q4_0)")
       ->option_text("TYPE");
   AddPlantedOptions(*command, options->planted);
+  AddFileOption(*command, "--like", options->like,
+                "plant what this trace shows, instead of --active, --skew and --locality: of "
+                "'profile --trace', or a .route.csv of experts");
   command->add_flag("--packed", options->packed,
                     "write a packed file, with planted predictors where sparsity is planted");
   AddSeedOption(*command, options->seed, "same seed, same file (0)");

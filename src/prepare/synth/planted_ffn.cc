@@ -15,20 +15,10 @@
 namespace hearth {
 namespace {
 
-// Enough that a cold neuron fires in a handful of topics and in none of the others. Cache misses
-// come in bursts where the topic changes, which few topics make rarer and many worse.
-constexpr int64_t kTopics = 32;
-constexpr double kTopicStay = 20;  // tokens
-// Control tokens and bytes (synth_vocabulary.h) are in topics like all others, but not said.
-constexpr int64_t kFirstToken = 259;
-
 // Entries of rho_j, and of what an up row has besides. Few, because a row takes as many passes over
 // a direction; enough that a weighted sum of them is spread like a normal number.
 constexpr int64_t kGateEntries = 16;
 constexpr int64_t kUpEntries = 8;
-// Of an up row with its gate row: the higher, the better one linear function tells both.
-constexpr float kUpCorrelation = 0.9f;
-constexpr float kUpOwnPart = 0.43588989f;  // sqrt(1 - kUpCorrelation^2)
 
 // A predictor's own part, and how it is set: it names this many times as many neurons as are
 // active, which is 1 / precision where it finds all, and its noise is what leaves the wished share
@@ -42,11 +32,8 @@ constexpr float kDReluNoise = 0.42f;
 constexpr float kGateInPredictor = 0.3f;
 constexpr float kUpInPredictor = 0.7f;
 
-// Of the router's logits, as that of random routers, and the part of it that an expert has for all
-// tokens alike, where the part that tokens differ in is 1: some experts are chosen often
-// (planted_router_test.cc).
+// Of the router's logits, as that of random routers.
 constexpr double kPlantedLogitStd = 2;
-constexpr double kRouterBias = 0.82;
 
 constexpr int64_t kSamples = 2048;  // tokens by which thresholds are set
 
@@ -69,15 +56,6 @@ double RoundingEnergyOf(DType quant) {
   }
 }
 
-TopicMap TopicsOf(const ModelShape& shape, uint64_t seed) {
-  return {.seed = seed,
-          // Every one has tokens; kMinVocabSize leaves one.
-          .topics = std::min(kTopics, shape.vocab_size - kFirstToken),
-          .stay = kTopicStay,
-          .first_token = kFirstToken,
-          .vocab_size = shape.vocab_size};
-}
-
 // Directions that only predictors look along: half as many as neurons do, and as many more as make
 // whole blocks of 32.
 int64_t NoiseDirections(int64_t rank) { return (rank + rank / 2 + 31) / 32 * 32 - rank; }
@@ -85,20 +63,6 @@ int64_t NoiseDirections(int64_t rank) { return (rank + rank / 2 + 31) / 32 * 32 
 // Symmetrical about 0; only relative sizes matter.
 float NextWeight(RandomWords& random) {
   return static_cast<float>(random.NextUnit() + random.NextUnit() - 1);
-}
-
-// Above it lie `rate` of the values, as far as that many values can tell. Reorders them.
-float CutOf(std::vector<float>& values, double rate) {
-  const auto count = static_cast<int64_t>(values.size());
-  const double rank = rate * static_cast<double>(count + 1);
-  const auto above = static_cast<int64_t>(rank);
-  if (above >= count) return *std::min_element(values.begin(), values.end()) - 0.5f;
-  if (above == 0) return *std::max_element(values.begin(), values.end());
-  // Between the last that is above and the first that is not.
-  const auto last = values.begin() + (above - 1);
-  std::nth_element(values.begin(), last, values.end(), std::greater<>());
-  const float next = *std::max_element(last + 1, values.end());
-  return *last + static_cast<float>(rank - static_cast<double>(above)) * (next - *last);
 }
 
 template <typename Entries>
@@ -181,7 +145,7 @@ PlantedModel::PlantedModel(const ModelShape& shape, const PlantedOptions& option
       neurons_(shape.intermediate_size),
       rounding_energy_(RoundingEnergyOf(quant)),
       seed_(seed),
-      space_(TopicsOf(shape, seed), shape.hidden_size,
+      space_(PlantedTopics(shape, seed), shape.hidden_size,
              shares_.rank + (has_predictors_ ? NoiseDirections(shares_.rank) : 0),
              {.mean = shares_.topic_share,
               .router = shares_.router_topic_share,
@@ -194,11 +158,7 @@ PlantedModel::PlantedModel(const ModelShape& shape, const PlantedOptions& option
   }
   if (!plants_neurons()) return;
   active_rates_ = PowerLawRates(neurons_, shares_.active, shares_.skew);
-  const double gate_skew = std::max(shares_.skew, SkewRangeOf(shares_.gate).least);
-  gate_rates_ = PowerLawRates(neurons_, shares_.gate, gate_skew);
-  for (size_t i = 0; i < gate_rates_.size(); ++i) {
-    gate_rates_[i] = std::max(gate_rates_[i], active_rates_[i]);
-  }
+  gate_rates_ = PlantedGateRates(active_rates_, shares_.gate, shares_.skew);
   MeasureActivation();
 }
 
@@ -362,9 +322,9 @@ void PlantedModel::RouterRow(int64_t layer, int64_t expert, float* out) const {
   float bias = 0;
   space_.Normals(PlantedSpace::Purpose::kRouterBias,
                  static_cast<uint64_t>(layer * experts_ + expert), 1, &bias);
-  const double std = kPlantedLogitStd / std::sqrt(1 + kRouterBias * kRouterBias);
-  space_.RouterRow(layer, experts_, expert, kRouterBias * std * static_cast<double>(bias), std,
-                   out);
+  const double std = kPlantedLogitStd / std::sqrt(1 + shares_.router_bias * shares_.router_bias);
+  space_.RouterRow(layer, experts_, expert, shares_.router_bias * std * static_cast<double>(bias),
+                   std, out);
 }
 
 void PlantedModel::PredictorRow(int64_t layer, int64_t expert, int64_t neuron, float* out) const {

@@ -101,6 +101,31 @@ TEST_F(PlantedModelTest, LocalityMovesTheActiveSet) {
   EXPECT_LT(1.3 * low, hard);
 }
 
+// What was asked for is measured on the model, within 3 points, not on the draws that found it.
+void ExpectFigures(const SparsityReport& report, const AccessFigures& wanted) {
+  double hot_share = 0;
+  for (const FfnSparsity& ffn : report.ffns) hot_share += ffn.hot_share;
+  EXPECT_NEAR(hot_share / static_cast<double>(report.ffns.size()), wanted.hot_share, 0.03);
+  EXPECT_NEAR(1 - report.lru.mean, wanted.found, 0.03);
+  EXPECT_NEAR(report.active, wanted.active, 0.07 * wanted.active);
+}
+
+TEST_F(PlantedModelTest, MeasuredLocalityIsTheEmbeddedModels) {
+  AccessFigures wanted = kMeasuredFigures;
+  wanted.active = 0.1;
+  for (const ModelShape& shape : {Relu(), DRelu()}) {
+    ExpectFigures(Measure(shape, {.locality = Locality::kMeasured}), wanted);
+  }
+}
+
+TEST_F(PlantedModelTest, ShowsWhatATraceShows) {
+  for (const AccessFigures& wanted :
+       {AccessFigures{0.2, 0.5, 0.8}, AccessFigures{0.05, 0.35, 0.9}}) {
+    const RecordedFigures like = {AccessUnit::kNeurons, wanted, kCountedTokens};
+    ExpectFigures(Measure(DRelu(), {.like = like}), wanted);
+  }
+}
+
 TEST_F(PlantedModelTest, SizesThatAreNoPowersOfTwo) {
   const ModelShape shape = ParseShape(
       R"({"hidden_size": 160, "intermediate_size": 416, "num_layers": 4, "num_heads": 5,

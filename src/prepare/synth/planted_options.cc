@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "prepare/synth/planted_fit.h"
 #include "sparsity/profile_stats.h"
 #include "tensor/op_names.h"
 
@@ -24,6 +25,7 @@ double TopicShareOf(Locality locality) {
     case Locality::kHigh:
       return 0.93;
     case Locality::kMedium:
+    case Locality::kMeasured:  // where neurons are not fitted
       return 0.80;
     case Locality::kLow:
       return 0.30;
@@ -37,6 +39,7 @@ double RouterTopicShareOf(Locality locality) {
     case Locality::kHigh:
       return 0.65;
     case Locality::kMedium:
+    case Locality::kMeasured:  // the model that was measured has no experts
       return 0.42;
     case Locality::kLow:
       return 0.15;
@@ -96,6 +99,60 @@ int64_t DecideRank(const ModelShape& shape, std::optional<int64_t> wanted) {
   return *wanted;
 }
 
+// A trace says what the flags would, and must be of something that the shape has.
+void CheckLike(const ModelShape& shape, const PlantedOptions& options) {
+  if (!options.like) return;
+  const bool is_neurons = options.like->unit == AccessUnit::kNeurons;
+  if (is_neurons ? !PlantsNeurons(shape) : !PlantsRouter(shape)) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"like"},
+                is_neurons ? "a trace of neurons, and those of this shape are never zero"
+                           : "a trace of experts, and this shape has none");
+  }
+  if (options.locality || (is_neurons && (options.active || options.skew))) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"like"},
+                "the trace says how many are active, how unevenly and for how long: leave out "
+                "--active, --skew and --locality");
+  }
+}
+
+// What the fit of neurons is to show; nothing where the locality is a plain one.
+std::optional<FitRequest> RequestOf(const PlantedOptions& options, const PlantedShares& shares) {
+  if (options.like && options.like->unit == AccessUnit::kNeurons) {
+    return FitRequest{options.like->figures, shares.gate, options.like->tokens};
+  }
+  if (options.locality != Locality::kMeasured) return std::nullopt;
+  AccessFigures wanted = kMeasuredFigures;
+  wanted.active = shares.active;
+  wanted.hot_share = options.skew.value_or(wanted.hot_share);
+  return FitRequest{wanted, shares.gate, kMostFitTokens};
+}
+
+void DecideNeurons(const ModelShape& shape, const PlantedOptions& options, PlantedShares* shares) {
+  const bool is_drelu = shape.activation == FfnActivation::kDRelu;
+  if (!is_drelu && options.gate) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"gate"},
+                fmt::format("with {} a neuron is active where its gate fires: leave it out",
+                            FfnActivationName(shape.activation)));
+  }
+  const bool is_like = options.like && options.like->unit == AccessUnit::kNeurons;
+  const double active = is_like ? options.like->figures.active : kDefaultActive;
+  shares->active = options.active.value_or(active);
+  CheckShare("active", shares->active, 0.005, 0.7);
+  shares->gate =
+      options.gate.value_or(is_drelu ? std::min(2 * shares->active, 0.9) : shares->active);
+  CheckShare("gate", shares->gate, shares->active, 0.9);
+  const SkewRange range = SkewRangeOf(shares->active);
+  shares->skew = options.skew.value_or(std::max(kDefaultSkew, range.least));
+  CheckShare("skew", shares->skew, range.least, range.greatest);
+  shares->rank = DecideRank(shape, options.rank);
+  const std::optional<FitRequest> request = RequestOf(options, *shares);
+  if (!request) return;
+  const PlantedFit fit = FitNeurons(shape, *request);
+  shares->skew = fit.skew;
+  shares->topic_share = fit.topic_share;
+  shares->reached = fit.reached;
+}
+
 }  // namespace
 
 const char* LocalityName(Locality locality) {
@@ -106,12 +163,15 @@ const char* LocalityName(Locality locality) {
       return "medium";
     case Locality::kLow:
       return "low";
+    case Locality::kMeasured:
+      return "measured";
   }
   return "?";
 }
 
 std::optional<Locality> LocalityFromName(std::string_view name) {
-  for (const Locality locality : {Locality::kHigh, Locality::kMedium, Locality::kLow}) {
+  for (const Locality locality :
+       {Locality::kHigh, Locality::kMedium, Locality::kLow, Locality::kMeasured}) {
     if (name == LocalityName(locality)) return locality;
   }
   return std::nullopt;
@@ -132,32 +192,45 @@ std::vector<double> PowerLawRates(int64_t n, double mean, double skew) {
   return RatesOf(n, mean, low);
 }
 
+std::vector<double> PlantedGateRates(const std::vector<double>& active, double mean, double skew) {
+  std::vector<double> rates = PowerLawRates(static_cast<int64_t>(active.size()), mean,
+                                            std::max(skew, SkewRangeOf(mean).least));
+  for (size_t i = 0; i < rates.size(); ++i) rates[i] = std::max(rates[i], active[i]);
+  return rates;
+}
+
+RecordedFigures RecordedFrom(const AccessSequence& sequence) {
+  if (sequence.unit == AccessUnit::kNeurons && sequence.num_experts > 1) {
+    throw Error(ErrorCode::kUnsupported, sequence.model_name,
+                "its trace is of neurons in experts, which follow both: --like takes a trace of a "
+                "model without experts, or of experts alone");
+  }
+  return {sequence.unit, FiguresOf(sequence), sequence.num_passes()};
+}
+
 PlantedShares DecideShares(const ModelShape& shape, const PlantedOptions& options) {
+  CheckLike(shape, options);
+  const Locality locality = options.locality.value_or(Locality::kMedium);
   PlantedShares shares;
-  shares.topic_share = TopicShareOf(options.locality);
-  shares.router_topic_share = RouterTopicShareOf(options.locality);
-  if (!PlantsNeurons(shape)) {
-    const bool asks = options.active || options.gate || options.skew || options.rank;
-    if (asks || !PlantsRouter(shape)) {
-      throw Error(ErrorCode::kInvalidArgument, shape.name,
-                  "sparsity cannot be planted where the activation is silu, which is never zero");
-    }
-    return shares;
+  shares.topic_share = TopicShareOf(locality);
+  shares.router_topic_share = RouterTopicShareOf(locality);
+  if (PlantsNeurons(shape)) {
+    DecideNeurons(shape, options, &shares);
+  } else if (options.active || options.gate || options.skew || options.rank ||
+             !PlantsRouter(shape)) {
+    throw Error(ErrorCode::kInvalidArgument, shape.name,
+                "sparsity cannot be planted where the activation is silu, which is never zero");
+  } else if (locality == Locality::kMeasured) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"locality"},
+                "measured is of neurons, and those of this shape are never zero");
   }
-  const bool is_drelu = shape.activation == FfnActivation::kDRelu;
-  if (!is_drelu && options.gate) {
-    throw Error(ErrorCode::kInvalidArgument, Field{"gate"},
-                fmt::format("with {} a neuron is active where its gate fires: leave it out",
-                            FfnActivationName(shape.activation)));
+  if (options.like && options.like->unit == AccessUnit::kExperts) {
+    const PlantedFit fit =
+        FitRouter(shape, {.wanted = options.like->figures, .tokens = options.like->tokens});
+    shares.router_bias = fit.skew;
+    shares.router_topic_share = fit.topic_share;
+    shares.reached = fit.reached;
   }
-  shares.active = options.active.value_or(kDefaultActive);
-  CheckShare("active", shares.active, 0.005, 0.7);
-  shares.gate = options.gate.value_or(is_drelu ? std::min(2 * shares.active, 0.9) : shares.active);
-  CheckShare("gate", shares.gate, shares.active, 0.9);
-  const SkewRange range = SkewRangeOf(shares.active);
-  shares.skew = options.skew.value_or(std::max(kDefaultSkew, range.least));
-  CheckShare("skew", shares.skew, range.least, range.greatest);
-  shares.rank = DecideRank(shape, options.rank);
   return shares;
 }
 

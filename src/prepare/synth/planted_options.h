@@ -7,21 +7,37 @@
 #include <vector>
 
 #include "prepare/shapes/shapes.h"
+#include "sparsity/access_figures.h"
 
 namespace hearth {
 
-// How slowly the active set moves: how much of what tells tokens apart is their topic's.
-enum class Locality : uint8_t { kHigh, kMedium, kLow };
-const char* LocalityName(Locality locality);  // "high", "medium", "low"
+// How slowly the active set moves: how much of what tells tokens apart is their topic's. kMeasured:
+// as in the embedded model (kMeasuredFigures).
+enum class Locality : uint8_t { kHigh, kMedium, kLow, kMeasured };
+const char* LocalityName(Locality locality);  // "high", "medium", "low", "measured"
 std::optional<Locality> LocalityFromName(std::string_view name);
+
+// Of models/hearth-stories-5m.gguf over models/hearth-stories.txt.
+inline constexpr AccessFigures kMeasuredFigures = {
+    .active = 0.079, .hot_share = 0.64, .found = 0.67};
+
+// What a trace shows, to be planted.
+struct RecordedFigures {
+  AccessUnit unit = AccessUnit::kNeurons;
+  AccessFigures figures;
+  int64_t tokens = 0;
+};
+// Throws as FiguresOf does, and Error(kUnsupported) for a trace of neurons in experts.
+RecordedFigures RecordedFrom(const AccessSequence& sequence);
 
 struct PlantedOptions {
   std::optional<double> active;  // mean P(active) of a layer's neurons; nothing: 0.1
   std::optional<double> gate;    // mean P(gate fires); nothing: 2 * active for drelu, else `active`
   // Share of the neurons that 80% of activations belong to; nothing: 0.28, or the least that such a
-  // high `active` allows.
+  // high `active` allows; with kMeasured that of kMeasuredFigures.
   std::optional<double> skew;
-  Locality locality = Locality::kMedium;
+  std::optional<Locality> locality;     // nothing: kMedium
+  std::optional<RecordedFigures> like;  // instead of active, skew and locality
   std::optional<int64_t> rank;  // directions per layer; nothing: 256, less for narrow models
 };
 
@@ -45,6 +61,11 @@ struct PlantedShares {
   // Of the variance among tokens that neurons see, and that routers see.
   double topic_share = 0;
   double router_topic_share = 0;
+  // The part of a router's logits that an expert has for all tokens alike, where the part that
+  // tokens differ in is 1: some experts are chosen often (planted_router_test.cc).
+  double router_bias = 0.82;
+  // Where figures were asked for: what the planted model will show, by a draw of it.
+  std::optional<AccessFigures> reached;
 };
 PlantedShares DecideShares(const ModelShape& shape, const PlantedOptions& options);
 
@@ -54,6 +75,8 @@ inline constexpr double kMaxRate = 0.98;
 // n rates in descending order: a power law of the rank, cut off at kMaxRate, with this mean, whose
 // first skew * n entries sum to 80% of all. n >= 1; mean and skew go together as SkewRangeOf says.
 std::vector<double> PowerLawRates(int64_t n, double mean, double skew);
+// P(gate fires) of the neurons whose P(active) is `active`, at least that and with this mean.
+std::vector<double> PlantedGateRates(const std::vector<double>& active, double mean, double skew);
 
 // The least and the greatest skew of rates with this mean.
 struct SkewRange {

@@ -103,7 +103,8 @@ TEST(PlantedSharesTest, ExpertsWithoutZeros) {
 }
 
 TEST(LocalityTest, NamesReadBack) {
-  for (const Locality locality : {Locality::kHigh, Locality::kMedium, Locality::kLow}) {
+  for (const Locality locality :
+       {Locality::kHigh, Locality::kMedium, Locality::kLow, Locality::kMeasured}) {
     EXPECT_EQ(LocalityFromName(LocalityName(locality)), locality);
   }
   EXPECT_EQ(LocalityFromName("highest"), std::nullopt);

@@ -109,7 +109,7 @@ double KeptShare(const Choices& choices) {
   return kept / all;
 }
 
-Choices RunPlanted(Locality locality, size_t tokens, FfnActivation activation) {
+Choices RunPlanted(const PlantedOptions& planted, size_t tokens, FfnActivation activation) {
   ModelShape shape = ParseShape(
       R"({"arch": "qwen3moe", "hidden_size": 768, "intermediate_size": 32, "num_layers": 12,
           "num_heads": 4, "head_dim": 64, "vocab_size": 4000, "num_experts": 128,
@@ -118,7 +118,7 @@ Choices RunPlanted(Locality locality, size_t tokens, FfnActivation activation) {
   shape.activation = activation;
   const std::string path =
       fs::temp_directory_path() / ("hearth_planted_router_" + std::to_string(getpid()));
-  SynthesizeModel(shape, {.threads = 2, .planted = {{.locality = locality}}}, path);
+  SynthesizeModel(shape, {.threads = 2, .planted = planted}, path);
   const auto engine =
       Engine::Load(path, {.memory_bytes = uint64_t{4} << 30, .threads = 2, .context = 512});
   fs::remove(path);
@@ -137,7 +137,7 @@ TEST(PlantedRouterTest, ChoosesLikeARealModel) {
   const Choices real = ReadTrace(SharedPath(trace));
   ASSERT_EQ(real.size(), 156u);
   for (const FfnActivation activation : {FfnActivation::kSilu, FfnActivation::kRelu}) {
-    const Choices planted = RunPlanted(Locality::kMedium, real.size(), activation);
+    const Choices planted = RunPlanted({}, real.size(), activation);
     for (const double share : {0.1, 0.2, 0.3, 0.5}) {
       EXPECT_NEAR(LruHits(planted, share, 128), LruHits(real, share, 128), 0.06) << share;
     }
@@ -145,10 +145,23 @@ TEST(PlantedRouterTest, ChoosesLikeARealModel) {
   }
 }
 
+// Fitted to the trace.
+TEST(PlantedRouterTest, ChoosesLikeATrace) {
+  const std::string trace = "data/traces/qwen3-30b-a3b.route.csv";
+  HEARTH_NEED_SHARED(trace);
+  const Choices real = ReadTrace(SharedPath(trace));
+  const RecordedFigures like = RecordedFrom(ReadAccessSequence(OpenFileReader(SharedPath(trace))));
+  const Choices planted = RunPlanted({.like = like}, real.size(), FfnActivation::kSilu);
+  for (const double share : {0.1, 0.2, 0.3, 0.5}) {
+    EXPECT_NEAR(LruHits(planted, share, 128), LruHits(real, share, 128), 0.06) << share;
+  }
+}
+
 TEST(PlantedRouterTest, LocalityMakesChoicesStick) {
-  const double high = KeptShare(RunPlanted(Locality::kHigh, 128, FfnActivation::kSilu));
-  const double medium = KeptShare(RunPlanted(Locality::kMedium, 128, FfnActivation::kSilu));
-  const double low = KeptShare(RunPlanted(Locality::kLow, 128, FfnActivation::kSilu));
+  const double high =
+      KeptShare(RunPlanted({.locality = Locality::kHigh}, 128, FfnActivation::kSilu));
+  const double medium = KeptShare(RunPlanted({}, 128, FfnActivation::kSilu));
+  const double low = KeptShare(RunPlanted({.locality = Locality::kLow}, 128, FfnActivation::kSilu));
   EXPECT_GT(high, medium + 0.05);
   EXPECT_GT(medium, low + 0.05);
 }

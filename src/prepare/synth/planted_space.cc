@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 
 namespace hearth {
@@ -11,6 +12,13 @@ namespace {
 constexpr uint64_t kFirstStream = uint64_t{1} << 40;
 // Streams of a layer's directions lie this far from the next layer's.
 constexpr uint64_t kLayerStreams = uint64_t{1} << 24;
+// Enough that a cold neuron fires in a handful of topics and in none of the others. Cache misses
+// come in bursts where the topic changes, which few topics make rarer and many worse.
+constexpr int64_t kTopics = 32;
+constexpr double kTopicStay = 20;  // tokens
+// Control tokens and bytes (synth_vocabulary.h) are in topics like all others, but not said.
+constexpr int64_t kFirstToken = 259;
+
 // Enough for all threads that work on neighbouring layers.
 constexpr size_t kKeptBases = 3;
 
@@ -20,6 +28,15 @@ void ScaleToUnit(float* x, int64_t n) {
 }
 
 }  // namespace
+
+TopicMap PlantedTopics(const ModelShape& shape, uint64_t seed) {
+  return {.seed = seed,
+          // Every one has tokens; kMinVocabSize leaves one.
+          .topics = std::min(kTopics, shape.vocab_size - kFirstToken),
+          .stay = kTopicStay,
+          .first_token = kFirstToken,
+          .vocab_size = shape.vocab_size};
+}
 
 double DotOf(const float* a, const float* b, int64_t n) {
   constexpr int64_t kLanes = 16;
@@ -36,6 +53,19 @@ double DotOf(const float* a, const float* b, int64_t n) {
 
 void AddScaled(float scale, const float* x, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] += scale * x[i];
+}
+
+float CutOf(std::vector<float>& values, double rate) {
+  const auto count = static_cast<int64_t>(values.size());
+  const double rank = rate * static_cast<double>(count + 1);
+  const auto above = static_cast<int64_t>(rank);
+  if (above >= count) return *std::min_element(values.begin(), values.end()) - 0.5f;
+  if (above == 0) return *std::max_element(values.begin(), values.end());
+  // Between the last that is above and the first that is not.
+  const auto last = values.begin() + (above - 1);
+  std::nth_element(values.begin(), last, values.end(), std::greater<>());
+  const float next = *std::max_element(last + 1, values.end());
+  return *last + static_cast<float>(rank - static_cast<double>(above)) * (next - *last);
 }
 
 PlantedSpace::PlantedSpace(const TopicMap& topics, int64_t hidden, int64_t directions,

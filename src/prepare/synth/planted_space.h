@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "measure/topic_walk.h"
+#include "prepare/shapes/shapes.h"
 #include "prepare/synth/weight_generator.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -25,6 +26,13 @@ namespace hearth {
 // Energy of an embedding along u (a^2). Half: what quantization of a neuron's row does along u,
 // where all tokens agree, and across it, where they differ, weighs alike.
 inline constexpr double kCommonShare = 0.5;
+
+// Of an up row with its gate row (drelu): the higher, the better one linear function tells both.
+inline constexpr float kUpCorrelation = 0.9f;
+inline constexpr float kUpOwnPart = 0.43588989f;  // sqrt(1 - kUpCorrelation^2)
+
+// The topics of a planted model, and the tokens that its walk says.
+TopicMap PlantedTopics(const ModelShape& shape, uint64_t seed);
 
 // Orthonormal rows; row 0 is u, the others are a layer's directions: first those that neurons look
 // at, then those that only predictors do.
@@ -90,6 +98,8 @@ class PlantedSpace {
 
 // Sum of products, in a fixed order that vectors can follow.
 double DotOf(const float* a, const float* b, int64_t n);
+// Above it lie `rate` of the values, as far as that many (>= 1) can tell. Reorders them.
+float CutOf(std::vector<float>& values, double rate);
 // y[i] += scale * x[i].
 void AddScaled(float scale, const float* x, int64_t n, float* y);
 
