@@ -44,6 +44,20 @@ std::vector<double> RatesOf(const ModelProfile& profile, int64_t layer,
   return rates;
 }
 
+// Active per firing gate, over the neurons that are not `hot`.
+double CoActiveShare(std::span<const FfnProfile> ffns, const std::vector<bool>& hot) {
+  double fired = 0, active = 0;
+  size_t neuron = 0;
+  for (const FfnProfile& ffn : ffns) {
+    for (size_t j = 0; j < ffn.active.size(); ++j, ++neuron) {
+      if (hot[neuron]) continue;
+      fired += static_cast<double>(ffn.gate_fired[j]);
+      active += static_cast<double>(ffn.active[j]);
+    }
+  }
+  return fired > 0 ? active / fired : 0;
+}
+
 }  // namespace
 
 std::vector<double> NeuronWeights(const ModelProfile& profile, int64_t layer, NeuronWeight kind) {
@@ -119,8 +133,16 @@ ActivationSummary Summarize(const ModelProfile& profile, int64_t layer) {
     summary.gate_rate = fired / pairs;
     summary.active_rate = active / pairs;
   }
-  summary.hot_activations =
-      CarryingShare(NeuronWeights(profile, layer, NeuronWeight::kActivations), kHotShare);
+  const std::vector<double> activations = NeuronWeights(profile, layer, NeuronWeight::kActivations);
+  summary.hot_activations = CarryingShare(activations, kHotShare);
+  if (profile.goes_sparse()) {
+    std::vector<bool> hot(activations.size());
+    summary.co_active = CoActiveShare(FfnsOf(profile, layer), hot);
+    for (const int64_t neuron : SmallestCarryingSet(activations, kHotShare)) {
+      hot[static_cast<size_t>(neuron)] = true;
+    }
+    summary.co_active_cold = CoActiveShare(FfnsOf(profile, layer), hot);
+  }
   summary.hot_output =
       CarryingShare(NeuronWeights(profile, layer, NeuronWeight::kOutput), kHotShare);
   return summary;

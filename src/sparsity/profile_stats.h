@@ -44,6 +44,10 @@ struct ActivationSummary {
   double active_rate = 0;      // P(active)
   double hot_activations = 0;  // share of neurons that carry 80% of the activations
   double hot_output = 0;       // share of neurons that carry 80% of the output
+  // Of the gates that fire, how many belong to active neurons: to those whose up and down are
+  // needed too (P2 §4.3). `co_active_cold`: without the neurons that carry 80% of the activations.
+  double co_active = 0;
+  double co_active_cold = 0;
   int64_t never_active = 0;    // neurons
   int64_t unused_experts = 0;  // to which no token was routed
 };

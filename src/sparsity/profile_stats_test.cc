@@ -87,12 +87,16 @@ TEST(ProfileStatsTest, SummariesCountWhatWasComputed) {
   EXPECT_DOUBLE_EQ(first.gate_rate, 15.0 / 20) << "the unused expert computed nothing";
   EXPECT_DOUBLE_EQ(first.active_rate, 13.0 / 20);
   EXPECT_EQ(first.never_active, 2);
+  EXPECT_DOUBLE_EQ(first.co_active, 13.0 / 15);
+  EXPECT_DOUBLE_EQ(first.co_active_cold, 0) << "two neurons carry all activations";
   EXPECT_EQ(first.unused_experts, 1);
   EXPECT_DOUBLE_EQ(first.hot_activations, 0.5);
   const ActivationSummary all = Summarize(profile, -1);
   EXPECT_EQ(all.neurons, 8);
   EXPECT_DOUBLE_EQ(all.gate_rate, 25.0 / 40);
   EXPECT_DOUBLE_EQ(all.active_rate, 18.0 / 40);
+  EXPECT_DOUBLE_EQ(all.co_active, 18.0 / 25);
+  EXPECT_DOUBLE_EQ(all.co_active_cold, 2.0 / 7) << "8, 5 and 3 of 18 are the hot ones";
   EXPECT_EQ(all.never_active, 4);
   EXPECT_EQ(all.unused_experts, 1);
   EXPECT_DOUBLE_EQ(Summarize(profile, 1).hot_output, 0.5) << "7 of 10 are not enough";

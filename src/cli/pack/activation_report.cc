@@ -25,6 +25,8 @@ Json SummaryJson(const ActivationSummary& s) {
           {"active", s.active_rate},
           {"hot_activations", s.hot_activations},
           {"hot_output", s.hot_output},
+          {"co_active", s.co_active},
+          {"co_active_cold", s.co_active_cold},
           {"never_active", s.never_active},
           {"unused_experts", s.unused_experts}};
 }
@@ -55,7 +57,12 @@ std::string ActivationText(const ModelProfile& profile) {
   }
   const ActivationSummary all = Summarize(profile, -1);
   text += SummaryRow("all", all, has_experts);
-  if (!profile.goes_sparse()) {
+  if (profile.goes_sparse()) {
+    text += fmt::format(
+        "\n{:.1f}% of the gates that fire are of active neurons, whose up and down are needed too; "
+        "{:.1f}% without the neurons that carry 80% of the activations\n",
+        100 * all.co_active, 100 * all.co_active_cold);
+  } else {
     text += fmt::format(
         "\nSiLU is never exactly zero: although only {:.1f}% of gates are over zero, {:.1f}% of "
         "neurons are active for every token, so this model does not go sparse and runs dense.\n",
