@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes docs/benchmarks.md from its frame and the stored results: make_tables.py [--check]
+"""Writes pages of docs/ from their frames and the stored results: make_tables.py [--check]
 
-The frame, docs/benchmarks.in.md, is copied; in place of a line
+The frames, docs/benchmarks.in.md and docs/real_weights.in.md, are copied; in place of a line
   {{machines}}            comes the table of bench/results/*/machine.json,
   {{table EXPERIMENT}}    that of bench/results/*/EXPERIMENT.json and EXPERIMENT.*.json, with what was
                           run, where and when below it.
-Every result must be in the page once. With --check it writes nothing, and fails where the page is not
+Every result must be in one page, once. With --check it writes nothing, and fails where a page is not
 what it would write. docs/formats/results.md describes the files. Exit status: 0 done, 1 not so.
 """
 
@@ -23,9 +23,8 @@ from typing import Any
 
 from results import RESULTS, ROOT, BadResult, read
 
-FRAME = ROOT / "docs/benchmarks.in.md"
-PAGE = ROOT / "docs/benchmarks.md"
-MADE = "<!-- Made by bench/make_tables.py from docs/benchmarks.in.md and bench/results: edit those. -->\n"
+PAGES = ("benchmarks", "real_weights")
+MADE = "<!-- Made by bench/make_tables.py from docs/{}.in.md and bench/results: edit those. -->"
 WEIGHTS = {"real": "real weights", "synthesized": "synthesized weights",
            "embedded": "the embedded model", "none": "no model"}
 # This many single runs are shown one by one; of more the median and the range.
@@ -149,24 +148,41 @@ def load(folder: Path) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, A
     return machines, experiments
 
 
-def page(frame: str, machines: list[dict[str, Any]],
-         experiments: dict[str, list[dict[str, Any]]]) -> str:
-    lines, left = [], set(experiments)
-    for line in frame.splitlines():
+def page(name: str, machines: list[dict[str, Any]], experiments: dict[str, list[dict[str, Any]]],
+         left: set[str]) -> str:
+    """The page of a frame; takes the experiments that it shows from `left`."""
+    frame = ROOT / f"docs/{name}.in.md"
+    lines = []
+    for line in frame.read_text().splitlines():
         if line == "{{machines}}":
             lines += machines_table(machines)
         elif match := re.fullmatch(r"\{\{table ([a-z0-9-]+)\}\}", line):
             if match[1] not in left:
-                raise BadResult(f"{FRAME}: asks for the table of {match[1]}, which has no result or "
+                raise BadResult(f"{frame}: asks for the table of {match[1]}, which has no result or "
                                 "is asked for twice.")
             left.remove(match[1])
             lines += result_table(experiments[match[1]])
         else:
             lines.append(line)
+    heading, *rest = lines
+    return "\n".join([heading, "", MADE.format(name), *rest]) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    machines, experiments = load(RESULTS)
+    left = set(experiments)
+    made = {ROOT / f"docs/{name}.md": page(name, machines, experiments, left) for name in PAGES}
     if left:
-        raise BadResult(f"{FRAME}: does not show {', '.join(sorted(left))}.")
-    title, *rest = lines
-    return "\n".join([title, "", MADE.rstrip(), *rest]) + "\n"
+        raise BadResult(f"docs/: no page shows {', '.join(sorted(left))}.")
+    return made
+
+
+def is_made(path: Path, text: str) -> bool:
+    """False, with the difference printed, where the page is not its frame and results."""
+    there = path.read_text() if path.exists() else ""
+    sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), text.splitlines(True),
+                                               str(path), "as it should be"))
+    return there == text
 
 
 def main() -> int:
@@ -175,20 +191,18 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     try:
-        text = page(FRAME.read_text(), *load(RESULTS))
+        made = pages()
     except BadResult as error:
         print(str(error).replace(f"{ROOT}/", ""), file=sys.stderr)
         return 1
     if not args.check:
-        PAGE.write_text(text)
+        for path, text in made.items():
+            path.write_text(text)
         return 0
-    there = PAGE.read_text() if PAGE.exists() else ""
-    if there == text:
-        print("tables of docs/benchmarks.md: checked")
+    if all([is_made(path, text) for path, text in made.items()]):
+        print(f"tables of {' and '.join(f'docs/{name}.md' for name in PAGES)}: checked")
         return 0
-    sys.stdout.writelines(difflib.unified_diff(there.splitlines(True), text.splitlines(True),
-                                               str(PAGE), "as it should be"))
-    print("docs/benchmarks.md is not what its results say: bench/make_tables.py", file=sys.stderr)
+    print("a page is not what its results say: bench/make_tables.py", file=sys.stderr)
     return 1
 
 
