@@ -54,8 +54,8 @@ int SequentialDepth(const EnginePlan& plan) {
 double UnpackSeconds(const CostInputs& in, double bytes) {
   const double reads = bytes / static_cast<double>(kSequentialBlock);
   const double cpu =
-      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads;
-  return Over(2 * bytes, in.hardware.ForThreads(in.threads).read_bytes_per_s.median) + reads * cpu;
+      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads();
+  return Over(2 * bytes, in.hardware.ForCores(in.cores).read_bytes_per_s.median) + reads * cpu;
 }
 
 double SequentialSeconds(const CostInputs& in, double bytes) {
@@ -66,7 +66,7 @@ double SequentialSeconds(const CostInputs& in, double bytes) {
 // multiplying the last of what comes. `ffn_bytes`: of all experts of a token.
 void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   const ExtentMap& map = in.plan.matrices->map();
-  const double rate = in.hardware.ForThreads(in.threads).matrix_bytes_per_s.median;
+  const double rate = in.hardware.ForCores(in.cores).matrix_bytes_per_s.median;
   const double extents = in.replay->listed_per_token();
   const double resident_bytes = extents > 0 ? ffn_bytes / extents : 0;
   ExtentPlan nothing_kept = in.plan.extents;
@@ -76,7 +76,7 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   const double unpack = UnpackSeconds(in, stored_bytes);
   const double read_one = SequentialSeconds(in, stored_bytes);
   const double last = Over(resident_bytes, rate) + unpack;
-  const double share = in.hardware.BusyIoShare(in.threads);
+  const double share = in.hardware.BusyIoShare(in.threads());
   double compute = 0, read = 0, both = 0;
   for (const FfnAccess& layer : in.replay->ffns) {
     const double c = Over(layer.listed * resident_bytes, rate) + layer.misses * unpack;
@@ -132,7 +132,7 @@ const char* IoStrategyName(IoStrategy strategy) {
 const char* TokenCost::bound() const { return time.io_ms > beside_ms ? "flash" : "memory"; }
 
 TokenCost CostOfToken(const CostInputs& in) {
-  const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
+  const ThreadSpeed speed = in.hardware.ForCores(in.cores);
   const WorkByOp work = EstimatePass(in.plan.load.spec, *in.plan.load.weights,
                                      {.tokens = 1,
                                       .context = in.context,
@@ -172,7 +172,7 @@ TokenCost CostOfToken(const CostInputs& in) {
   // Reading goes on while attention is computed.
   cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
   cost.time.io_ms =
-      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads),
+      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads()),
                            SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
   cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
   return cost;
@@ -188,7 +188,7 @@ FfnActivity AllNeurons(const LoadPlan& load) {
 }
 
 double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
-  const ThreadSpeed& speed = in.hardware.ForThreads(in.threads);
+  const ThreadSpeed speed = in.hardware.ForCores(in.cores);
   const WorkByOp work =
       EstimatePrompt(in.plan.load.spec, *in.plan.load.weights, tokens, in.plan.limits.max_tokens,
                      in.plan.limits.kv_codec, AllNeurons(in.plan.load));
@@ -198,7 +198,7 @@ double PromptTokensPerSecond(const CostInputs& in, int64_t tokens) {
   const double sections =
       passes * kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
   const double compute = Over(total.int8_macs, speed.prompt_macs_per_s.median) +
-                         Over(total.float_macs, in.hardware.FloatMacsPerSecond(in.threads)) +
+                         Over(total.float_macs, in.hardware.FloatMacsPerSecond(in.cores)) +
                          sections * speed.section_seconds.median;
   const double from_memory = Over(total.bytes, speed.read_bytes_per_s.median);
   const double from_storage = SequentialSeconds(in, passes * BytesOutside(in.plan));

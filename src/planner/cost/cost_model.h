@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "engine/load/engine_plan.h"
 #include "measure/work_estimate.h"
@@ -30,13 +31,15 @@ const char* IoStrategyName(IoStrategy strategy);
 struct CostInputs {
   const EnginePlan& plan;  // described (DescribeWeights)
   const HardwareProfile& hardware;
-  int threads = 1;
-  int64_t context = 0;  // tokens in the KV cache
+  std::span<const int> cores;  // that compute, one thread on each
+  int64_t context = 0;         // tokens in the KV cache
   // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.
   FfnActivity activity;
   IoStrategy strategy = IoStrategy::kNone;
   const MissReplay* replay = nullptr;  // where a token reads what it alone needs
   std::optional<uint32_t> merge_gap_bytes = kDefaultMergeGapBytes;  // of single neurons' reads
+
+  int threads() const { return static_cast<int>(cores.size()); }
 };
 
 // Per-token times, and what they are bound by. attention + predictor + FFN by FFN the larger of

@@ -73,7 +73,7 @@ class FfnClock {
 
   explicit FfnClock(const CostInputs& in)
       : in_(in),
-        speed_(in.hardware.ForThreads(in.threads)),
+        speed_(in.hardware.ForCores(in.cores)),
         gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
     const LayerWeights& w = in.plan.load.weights->main_layer();
     row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
@@ -103,7 +103,7 @@ class FfnClock {
     const double gates = gates_held_ ? neurons_ : ffn.listed;
     const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
     return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) + Submit(ffn.reads) +
-           LookUp(ffn) / in_.threads +
+           LookUp(ffn) / in_.threads() +
            Over(ffn.misses * BytesOfNeuron(), speed_.check_bytes_per_s.median);
   }
 
@@ -111,7 +111,7 @@ class FfnClock {
   double Submit(double neurons) const {
     double reads = 0;
     for (const Part& part : reads_) reads += neurons * part.share;
-    return reads * read_cpu_seconds_ / in_.threads;
+    return reads * read_cpu_seconds_ / in_.threads();
   }
 
   // What is read of a neuron, on average.
@@ -140,7 +140,7 @@ class FfnClock {
       const double more = together.neurons * static_cast<double>(part.bytes) + together.gap_bytes;
       seconds += part.clock.Seconds(neurons * part.share - together.neurons, more);
     }
-    return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads), seconds, busy);
+    return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads()), seconds, busy);
   }
 
   // What is read for so many of its neurons.
@@ -184,7 +184,7 @@ class FfnClock {
   }
 
   const CostInputs& in_;
-  const ThreadSpeed& speed_;
+  const ThreadSpeed speed_;
   const bool gates_held_;
   double row_bytes_ = 0;
   double neurons_ = 0;

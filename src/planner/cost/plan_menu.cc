@@ -138,21 +138,16 @@ class Solver {
   Z3_optimize optimizer_ = nullptr;
 };
 
-// A limit by name, and as a formula.
-using NamedLimit = std::pair<const char*, std::string>;
-
-std::vector<NamedLimit> FormulasOf(const MenuLimits& limits) {
-  std::vector<NamedLimit> all;
+std::string FormulasOf(const MenuLimits& limits) {
+  std::string script;
   if (limits.most_threads) {
-    all.emplace_back("threads", fmt::format("(<= threads {})", *limits.most_threads));
+    script += fmt::format("(assert (<= threads {}))\n", *limits.most_threads);
   }
-  if (limits.most_bytes) {
-    all.emplace_back("memory", fmt::format("(<= bytes {})", *limits.most_bytes));
-  }
+  if (limits.most_bytes) script += fmt::format("(assert (<= bytes {}))\n", *limits.most_bytes);
   if (limits.most_token_us) {
-    all.emplace_back("speed", fmt::format("(<= token_us {})", *limits.most_token_us));
+    script += fmt::format("(assert (<= token_us {}))\n", *limits.most_token_us);
   }
-  return all;
+  return script;
 }
 
 // The axes as variables, and speed and memory as tables over them.
@@ -172,27 +167,32 @@ std::string ScriptOf(const std::vector<MenuEntry>& menu) {
   return script + "(assert (or false" + any + "))\n";
 }
 
-std::string Asserted(const std::vector<NamedLimit>& limits) {
-  std::string script;
-  for (const auto& [name, formula] : limits) script += "(assert " + formula + ")\n";
-  return script;
+// Lifts one limit; false where there was none.
+bool Lift(MenuLimit limit, MenuLimits& limits) {
+  const MenuLimits before = limits;
+  if (limit == MenuLimit::kThreads) limits.most_threads.reset();
+  if (limit == MenuLimit::kMemory) limits.most_bytes.reset();
+  if (limit == MenuLimit::kSpeed) limits.most_token_us.reset();
+  return limits.most_threads != before.most_threads || limits.most_bytes != before.most_bytes ||
+         limits.most_token_us != before.most_token_us;
 }
 
-// Which limits contradict each other: an unsatisfiable core, made minimal.
-std::vector<std::string> ConflictOf(const std::string& tables, const MenuLimits& limits) {
-  std::vector<NamedLimit> given = FormulasOf(limits);
-  for (size_t i = 0; i < given.size();) {
-    std::vector<NamedLimit> others = given;
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    if (Solver(tables + Asserted(others)).Solve()) {
-      ++i;
+// Takes away every limit without which nothing is met either. can_meet(limits): whether an entry
+// meets them.
+template <typename CanMeet>
+std::vector<MenuLimit> LeastConflict(MenuLimits limits, const CanMeet& can_meet) {
+  if (can_meet(limits) || !can_meet(MenuLimits{})) return {};
+  std::vector<MenuLimit> conflict;
+  for (const MenuLimit limit : {MenuLimit::kThreads, MenuLimit::kMemory, MenuLimit::kSpeed}) {
+    MenuLimits others = limits;
+    if (!Lift(limit, others)) continue;
+    if (can_meet(others)) {
+      conflict.push_back(limit);
     } else {
-      given = std::move(others);
+      limits = others;
     }
   }
-  std::vector<std::string> names;
-  for (const auto& [name, formula] : given) names.emplace_back(name);
-  return names;
+  return conflict;
 }
 
 // The entry that meets the objectives, in the order in which they are named; nothing: no entry is
@@ -200,7 +200,7 @@ std::vector<std::string> ConflictOf(const std::string& tables, const MenuLimits&
 std::optional<size_t> Optimize(const std::vector<MenuEntry>& menu, const std::string& tables,
                                const MenuLimits& limits,
                                std::initializer_list<const char*> objectives) {
-  std::string script = tables + Asserted(FormulasOf(limits));
+  std::string script = tables + FormulasOf(limits);
   for (const char* objective : objectives) script += fmt::format("(minimize {})\n", objective);
   const auto found = Solver(script).Solve();
   if (!found) return std::nullopt;
@@ -220,20 +220,20 @@ std::optional<size_t> Optimize(const std::vector<MenuEntry>& menu, const std::st
 
 }  // namespace
 
-MenuChoice SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal) {
+std::optional<size_t> SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits,
+                                MenuGoal goal) {
   const std::string tables = ScriptOf(menu);
-  std::optional<size_t> entry;
   if (goal == MenuGoal::kLeastMemory) {
-    entry = Optimize(menu, tables, limits, {"bytes", "token_us", "prompt_us"});
-  } else if (const auto fastest = Optimize(menu, tables, limits, {"token_us"})) {
-    entry = Optimize(menu, tables, WithinReachOf(menu[*fastest], limits),
-                     {"prompt_us", "token_us", "bytes"});
+    return Optimize(menu, tables, limits, {"bytes", "token_us", "prompt_us"});
   }
-  if (!entry) return {{}, ConflictOf(tables, limits)};
-  return {entry, {}};
+  const auto fastest = Optimize(menu, tables, limits, {"token_us"});
+  if (!fastest) return std::nullopt;
+  return Optimize(menu, tables, WithinReachOf(menu[*fastest], limits),
+                  {"prompt_us", "token_us", "bytes"});
 }
 
-MenuChoice SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal) {
+std::optional<size_t> SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits,
+                                 MenuGoal goal) {
   const auto best = [&](const MenuLimits& within, const auto& rank_of) {
     std::optional<size_t> found;
     for (size_t i = 0; i < menu.size(); ++i) {
@@ -243,10 +243,25 @@ MenuChoice SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limi
     return found;
   };
   const auto rank = [goal](const MenuEntry& entry) { return RankOf(entry, goal); };
-  if (goal == MenuGoal::kLeastMemory) return {best(limits, rank), {}};
+  if (goal == MenuGoal::kLeastMemory) return best(limits, rank);
   const auto fastest = best(limits, [](const MenuEntry& entry) { return entry.token_us; });
-  if (!fastest) return {};
-  return {best(WithinReachOf(menu[*fastest], limits), rank), {}};
+  if (!fastest) return std::nullopt;
+  return best(WithinReachOf(menu[*fastest], limits), rank);
+}
+
+std::vector<MenuLimit> SolveConflict(const std::vector<MenuEntry>& menu, const MenuLimits& limits) {
+  const std::string tables = ScriptOf(menu);
+  return LeastConflict(limits, [&](const MenuLimits& some) {
+    return Solver(tables + FormulasOf(some)).Solve().has_value();
+  });
+}
+
+std::vector<MenuLimit> SearchConflict(const std::vector<MenuEntry>& menu,
+                                      const MenuLimits& limits) {
+  return LeastConflict(limits, [&](const MenuLimits& some) {
+    return std::any_of(menu.begin(), menu.end(),
+                       [&](const MenuEntry& entry) { return IsWithin(entry, some); });
+  });
 }
 
 }  // namespace hearth

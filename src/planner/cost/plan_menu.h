@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace hearth {
@@ -34,14 +33,21 @@ enum class MenuGoal : uint8_t {
   kLeastMemory,  // and of those the fastest, and of those the fastest prompts
 };
 
-struct MenuChoice {
-  std::optional<size_t> entry;  // nothing: no entry is within the limits
-  // Then, of "threads", "memory" and "speed", those that contradict each other.
-  std::vector<std::string> conflict;
-};
+// The best entry within the limits, as an index of the menu; nothing where none is within them.
+// Throws Error(kInternal) where the solver fails.
+std::optional<size_t> SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits,
+                                MenuGoal goal);
+// The same by looking at every entry.
+std::optional<size_t> SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits,
+                                 MenuGoal goal);
 
-MenuChoice SolveMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal);
-// The same by looking at every entry, without naming conflicts.
-MenuChoice SearchMenu(const std::vector<MenuEntry>& menu, const MenuLimits& limits, MenuGoal goal);
+enum class MenuLimit : uint8_t { kThreads, kMemory, kSpeed };
+
+// The limits that contradict each other, in the order of MenuLimit: no entry meets all of these,
+// and without any one of them some entry meets the others. Empty where an entry meets all limits,
+// or the menu is empty.
+std::vector<MenuLimit> SolveConflict(const std::vector<MenuEntry>& menu, const MenuLimits& limits);
+// The same by looking at every entry.
+std::vector<MenuLimit> SearchConflict(const std::vector<MenuEntry>& menu, const MenuLimits& limits);
 
 }  // namespace hearth

@@ -17,19 +17,13 @@
 #include "format/packed_file.h"
 #include "import/open_model.h"
 #include "planner/cost/cost_model.h"
-#include "planner/cost/miss_replay.h"
 #include "planner/cost/plan_menu.h"
+#include "planner/cost/replays.h"
 
 namespace hearth {
 namespace {
 
 constexpr std::array kSplits = {0.0, 0.25, 0.5, 0.75};
-// Of a trace, the part that fills the cache.
-constexpr int64_t kWarmUpPart = 4;
-// Look-ups of a replay, at most, where settings are compared, and where the chosen one is told of:
-// some layers speak for the others where there are more.
-constexpr int64_t kLookUpsToCompare = int64_t{1} << 20;
-constexpr int64_t kLookUpsToTell = int64_t{8} << 20;
 // Tokens in the KV cache when a token's time is told, and of the prompt whose speed is.
 constexpr int64_t kPlannedContext = 64;
 constexpr int64_t kPlannedPrompt = 128;
@@ -40,8 +34,6 @@ constexpr int kHalvings = 6;
 // Where it still is not enough, memory grows by this part of the distance between two such budgets,
 // then by twice as much, and so on.
 constexpr uint64_t kLittleSteps = 16;
-// Caches that differ by less than one part in so many of a model's neurons find the same.
-constexpr int64_t kSlotSteps = 128;
 // Up to here every number of threads is tried; from there on powers of 2 and all, as `doctor`
 // measures them.
 constexpr int kEveryThreads = 4;
@@ -49,10 +41,11 @@ constexpr int kEveryThreads = 4;
 // A setting of one budget.
 struct Setting {
   uint64_t limit_bytes = 0;
-  int threads = 1;
+  std::vector<int> cores;  // that compute, ascending
   IoStrategy strategy = IoStrategy::kNone;
   size_t split = 0;
 
+  int threads() const { return static_cast<int>(cores.size()); }
   // What a token asks for, and nothing else.
   bool reads_listed() const {
     return strategy != IoStrategy::kNone && strategy != IoStrategy::kSequential;
@@ -71,7 +64,8 @@ class Planner {
       : request_(request),
         hardware_(hardware),
         accesses_(accesses),
-        file_(OpenModel(request.model, request.engine.activation)) {
+        file_(OpenModel(request.model, request.engine.activation)),
+        replays_(accesses, request.engine.streaming.pipeline) {
     if (request.cores.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "plan", "no processor may be used");
     }
@@ -92,21 +86,21 @@ class Planner {
   // All settings within a budget; none where the model cannot run in it.
   const std::vector<Evaluated>& At(uint64_t limit_bytes) {
     const auto [found, is_new] = evaluated_.try_emplace(limit_bytes);
-    if (is_new) found->second = Evaluate(limit_bytes);
+    if (is_new) found->second = Evaluate(limit_bytes, CoreSets(request_.cores));
     return found->second;
   }
 
   // Whether any setting fits, which takes no record to know.
   bool AnyFits() const {
-    return PlanOfSetting({Most(), 1, IoStrategy::kNone, 0}).needed_bytes() <= Most();
+    return PlanOfSetting({Most(), {request_.cores.front()}}).needed_bytes() <= Most();
   }
 
   // The fastest of them.
   std::optional<Evaluated> FastestAt(uint64_t limit_bytes) {
     const std::vector<Evaluated>& all = At(limit_bytes);
-    const MenuChoice choice = Choose(all, Limits(limit_bytes), MenuGoal::kFastest);
-    if (!choice.entry) return std::nullopt;
-    return all[*choice.entry];
+    const auto chosen = Choose(all, Limits(limit_bytes), MenuGoal::kFastest);
+    if (!chosen) return std::nullopt;
+    return all[*chosen];
   }
 
   // The least memory at which the fastest setting is fast enough.
@@ -124,12 +118,10 @@ class Planner {
       }
       if (most <= smallest) break;
     }
-    MenuLimits limits = Limits(Most());
-    limits.most_token_us = static_cast<uint64_t>(1e6 / tok_s);
-    const MenuChoice choice = Choose(all, limits, MenuGoal::kLeastMemory);
-    if (!choice.entry) RefuseSpeed(tok_s, most);
+    const auto chosen = Choose(all, Limits(Most(), tok_s), MenuGoal::kLeastMemory);
+    if (!chosen) RefuseSpeed(tok_s, most);
     const uint64_t step = most > smallest ? (most - smallest) / (kBudgets - 1) : 0;
-    const uint64_t enough = Narrow(all[*choice.entry].setting.limit_bytes, tok_s, smallest, step);
+    const uint64_t enough = Narrow(all[*chosen].setting.limit_bytes, tok_s, smallest, step);
     return LeastThatIsTold(enough, most, step, tok_s);
   }
 
@@ -145,16 +137,22 @@ class Planner {
   }
 
  private:
-  MenuChoice Choose(const std::vector<Evaluated>& all, const MenuLimits& limits,
-                    MenuGoal goal) const {
-    std::vector<MenuEntry> entries;
-    for (const Evaluated& one : all) entries.push_back(one.entry);
-    return request_.uses_solver ? SolveMenu(entries, limits, goal)
-                                : SearchMenu(entries, limits, goal);
+  static std::vector<MenuEntry> MenuOf(const std::vector<Evaluated>& all) {
+    std::vector<MenuEntry> menu;
+    for (const Evaluated& one : all) menu.push_back(one.entry);
+    return menu;
   }
 
-  MenuLimits Limits(uint64_t limit_bytes) const {
-    return {.most_threads = static_cast<int>(request_.cores.size()), .most_bytes = limit_bytes};
+  std::optional<size_t> Choose(const std::vector<Evaluated>& all, const MenuLimits& limits,
+                               MenuGoal goal) const {
+    return (request_.uses_solver ? SolveMenu : SearchMenu)(MenuOf(all), limits, goal);
+  }
+
+  MenuLimits Limits(uint64_t limit_bytes, std::optional<double> tok_s = {}) const {
+    MenuLimits limits = {.most_threads = static_cast<int>(request_.cores.size()),
+                         .most_bytes = limit_bytes};
+    if (tok_s) limits.most_token_us = static_cast<uint64_t>(1e6 / *tok_s);
+    return limits;
   }
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
@@ -164,7 +162,7 @@ class Planner {
 
   EnginePlan PlanOfSetting(const Setting& setting) const {
     EngineOptions options = request_.engine;
-    options.threads = setting.threads;
+    options.threads = setting.threads();
     options.streaming.pinned_share = kSplits[setting.split];
     if (setting.strategy == IoStrategy::kHalves) {
       options.streaming.pipeline.gates_first = true;
@@ -190,20 +188,23 @@ class Planner {
     return {IoStrategy::kWhole, IoStrategy::kHalves};
   }
 
-  std::vector<int> ThreadNumbers() const {
-    const auto most = static_cast<int>(request_.cores.size());
-    std::vector<int> numbers;
-    for (int n = 1; n < most; n = n < kEveryThreads ? n + 1 : 2 * n) numbers.push_back(n);
-    numbers.push_back(most);
-    return numbers;
+  // By number of threads, the fastest of the allowed processors.
+  std::vector<std::vector<int>> CoreSets(const std::vector<int>& allowed) const {
+    const auto most = static_cast<int>(allowed.size());
+    std::vector<std::vector<int>> sets;
+    for (int n = 1; n < most; n = n < kEveryThreads ? n + 1 : 2 * n) {
+      sets.push_back(hardware_.FastestCores(allowed, n));
+    }
+    sets.push_back(hardware_.FastestCores(allowed, most));
+    return sets;
   }
 
-  std::vector<Evaluated> Evaluate(uint64_t limit_bytes) {
-    if (accesses_ != nullptr) ReplayAllSplits(limit_bytes);
+  std::vector<Evaluated> Evaluate(uint64_t limit_bytes, const std::vector<std::vector<int>>& sets) {
+    if (accesses_ != nullptr) ReplayAllSplits(limit_bytes, sets);
     std::vector<Evaluated> all;
-    for (const int threads : ThreadNumbers()) {
+    for (const std::vector<int>& cores : sets) {
       for (size_t split = 0; split < kSplits.size(); ++split) {
-        const Setting any = {limit_bytes, threads, IoStrategy::kNone, split};
+        const Setting any = {limit_bytes, cores, IoStrategy::kNone, split};
         const EnginePlan plan = PlanOfSetting(any);
         if (plan.needed_bytes() > limit_bytes) continue;
         for (const IoStrategy strategy : StrategiesOf(plan)) {
@@ -217,12 +218,23 @@ class Planner {
     return all;
   }
 
+  // What takes the time of planning: the replays of a budget, at once.
+  void ReplayAllSplits(uint64_t limit_bytes, const std::vector<std::vector<int>>& sets) {
+    std::vector<EnginePlan> plans;
+    for (const std::vector<int>& cores : sets) {
+      for (size_t split = 0; split < kSplits.size(); ++split) {
+        EnginePlan plan = PlanOfSetting({limit_bytes, cores, IoStrategy::kWhole, split});
+        if (plan.bundles && plan.needed_bytes() <= limit_bytes) plans.push_back(std::move(plan));
+      }
+    }
+    replays_.MakeToCompare(plans);
+  }
+
   Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
-    const MissReplay* replay =
-        setting.reads_listed() ? ReplayOf(plan, kLookUpsToCompare, kSlotSteps) : nullptr;
+    const MissReplay* replay = setting.reads_listed() ? replays_.ToCompare(plan) : nullptr;
     const CostInputs inputs = InputsOf(plan, setting, replay);
     Evaluated one{.setting = setting, .entry = {}, .cost = CostOfToken(inputs)};
-    one.entry = {.threads = setting.threads,
+    one.entry = {.threads = setting.threads(),
                  .strategy = static_cast<int>(setting.strategy),
                  .split = static_cast<int>(setting.split),
                  .token_us = Microseconds(one.cost.time.token_ms / 1000),
@@ -247,74 +259,12 @@ class Planner {
     if (plan.mode == FfnMode::kPredicted) activity.predictors = plan.load.predictors.get();
     return {.plan = plan,
             .hardware = hardware_,
-            .threads = setting.threads,
+            .cores = setting.cores,
             .context = std::min(kPlannedContext, plan.limits.max_context - 1),
             .activity = activity,
             .strategy = setting.strategy,
             .replay = replay,
             .merge_gap_bytes = request_.engine.streaming.pipeline.merge_gap_bytes};
-  }
-
-  // What tells replays apart: what is in memory, and how many layers were replayed.
-  struct ReplayKey {
-    int64_t pinned = 0;
-    int64_t slots = 0;
-    bool holds_gates = false;
-    int64_t step = 1;
-    int64_t grain = 1;  // slots are told apart in steps of so many
-    auto operator<=>(const ReplayKey&) const = default;
-  };
-
-  // `slot_steps`: sizes of caches that are told apart; 0: all of them.
-  static ReplayKey KeyOf(const EnginePlan& plan, int64_t step, int64_t slot_steps) {
-    if (plan.matrices) return {.slots = plan.extents.cache_slots, .step = step};
-    const int64_t all = plan.bundles->shape.all_neurons();
-    const int64_t grain = slot_steps > 0 ? std::max<int64_t>(1, all / slot_steps) : 1;
-    return {.pinned = plan.neurons.pinned_neurons,
-            .slots = plan.neurons.cache_slots / grain,
-            .holds_gates = plan.neurons.holds_gates,
-            .step = step,
-            .grain = grain};
-  }
-
-  const MissReplay* ReplayOf(const EnginePlan& plan, int64_t look_ups, int64_t slot_steps) {
-    const int64_t step = LayerStep(look_ups);
-    const auto [found, is_new] = replays_.try_emplace(KeyOf(plan, step, slot_steps));
-    if (is_new) found->second = Replay(plan, step);
-    return &found->second;
-  }
-
-  int64_t LayerStep(int64_t look_ups) const {
-    return std::max<int64_t>(1, (accesses_->lists.num_accesses() + look_ups - 1) / look_ups);
-  }
-
-  MissReplay Replay(const EnginePlan& plan, int64_t step) const {
-    const CachePolicyKind policy = request_.engine.streaming.pipeline.cache_policy();
-    const int64_t skipped = accesses_->tokens / kWarmUpPart;
-    if (plan.matrices) {
-      return ReplayExperts(accesses_->lists, plan.matrices->map(), plan.extents, policy, skipped);
-    }
-    return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, skipped, step,
-                        accesses_->guesses ? &*accesses_->guesses : nullptr);
-  }
-
-  // What takes the time of planning: the replays of a budget, at once.
-  void ReplayAllSplits(uint64_t limit_bytes) {
-    const int64_t step = LayerStep(kLookUpsToCompare);
-    std::vector<std::future<void>> running;
-    for (const int threads : ThreadNumbers()) {
-      for (size_t split = 0; split < kSplits.size(); ++split) {
-        EnginePlan plan = PlanOfSetting({limit_bytes, threads, IoStrategy::kWhole, split});
-        if (!plan.bundles || plan.needed_bytes() > limit_bytes) continue;
-        const auto [found, is_new] = replays_.try_emplace(KeyOf(plan, step, kSlotSteps));
-        if (!is_new) continue;
-        MissReplay& replay = found->second;
-        running.push_back(std::async(
-            std::launch::async,
-            [this, &replay, step, plan = std::move(plan)] { replay = Replay(plan, step); }));
-      }
-    }
-    for (std::future<void>& one : running) one.get();
   }
 
   // Between a budget that is enough and the one before it on the menu: the least that is enough.
@@ -348,16 +298,48 @@ class Planner {
   [[noreturn]] void RefuseSpeed(double tok_s, uint64_t most) {
     const auto best = FastestAt(most);
     if (!best) RefuseMemory();
-    const uint64_t resident = ResidentLimit();
-    const auto all = most < resident ? FastestAt(resident) : best;
-    std::string more = "no memory would make it that fast here";
-    if (all && all->cost.tok_s() >= tok_s) {
-      more = fmt::format("with all {} of it in memory it decodes at {:.1f}", FormatSize(resident),
-                         all->cost.tok_s());
-    }
     throw Error(ErrorCode::kOutOfBudget, Field{"min_speed"},
                 fmt::format("{:.1f} tok/s cannot be had within {}: the fastest is {:.1f} tok/s; {}",
-                            tok_s, FormatSize(most), best->cost.tok_s(), more));
+                            tok_s, FormatSize(most), best->cost.tok_s(), ConflictText(tok_s)));
+  }
+
+  // Which of the user's wishes contradict each other, and what each of them costs: of a menu that
+  // also has more memory and all measured processors.
+  std::string ConflictText(double tok_s) {
+    std::vector<int> cores = request_.cores;
+    for (const CoreSpeed& core : hardware_.cores) {
+      if (std::find(cores.begin(), cores.end(), core.cpu) == cores.end()) cores.push_back(core.cpu);
+    }
+    std::vector<std::vector<int>> sets = CoreSets(request_.cores);
+    for (std::vector<int>& more : CoreSets(cores)) {
+      if (more.size() > request_.cores.size()) sets.push_back(std::move(more));
+    }
+    std::vector<Evaluated> all;
+    const std::array limits = {Most(), std::max(Most(), ResidentLimit())};
+    for (size_t i = 0; i < limits.size(); ++i) {
+      for (Evaluated one : Evaluate(limits[i], sets)) {
+        one.entry.budget = static_cast<int>(i);
+        all.push_back(one);
+      }
+    }
+    const MenuLimits wishes = Limits(Most(), tok_s);
+    std::string others, instead;
+    for (const MenuLimit limit :
+         (request_.uses_solver ? SolveConflict : SearchConflict)(MenuOf(all), wishes)) {
+      MenuLimits without = wishes;
+      if (limit == MenuLimit::kSpeed) continue;
+      if (limit == MenuLimit::kThreads) without.most_threads.reset();
+      if (limit == MenuLimit::kMemory) without.most_bytes.reset();
+      const Evaluated& one = all[Choose(all, without, MenuGoal::kLeastMemory).value()];
+      const bool is_memory = limit == MenuLimit::kMemory;
+      others += std::string(others.empty() ? "" : ", ") + (is_memory ? "memory" : "processors");
+      instead += std::string(instead.empty() ? "" : ", ");
+      instead += is_memory ? fmt::format("with all {} of it in memory", FormatSize(ResidentLimit()))
+                           : fmt::format("on {} processors", one.setting.threads());
+      instead += fmt::format(" it decodes at {:.1f}", one.cost.tok_s());
+    }
+    if (others.empty()) return "no memory would make it that fast here";
+    return fmt::format("the wishes for {} and speed contradict each other: {}", others, instead);
   }
 
   const PlanRequest& request_;
@@ -365,13 +347,12 @@ class Planner {
   const AccessRecord* accesses_;
   const GgufFile file_;
   std::map<uint64_t, std::vector<Evaluated>> evaluated_;
-  std::map<ReplayKey, MissReplay> replays_;
+  Replays replays_;
 };
 
 ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
-  const MissReplay* misses =
-      chosen.setting.reads_listed() ? ReplayOf(engine, kLookUpsToTell, 0) : nullptr;
+  const MissReplay* misses = chosen.setting.reads_listed() ? replays_.ToTell(engine) : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
   const TokenCost cost = CostOfToken(inputs);
   const FfnSpec& ffn = MainFfn(engine.load.spec);
@@ -386,8 +367,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   plan.bytes_read_per_token = static_cast<uint64_t>(cost.bytes_read);
   plan.budget_bytes = chosen.setting.limit_bytes;
   plan.ledger = engine.ledger;
-  plan.compute_cores.assign(request_.cores.begin(),
-                            request_.cores.begin() + chosen.setting.threads);
+  plan.compute_cores = chosen.setting.cores;
   plan.io_strategy = IoStrategyName(chosen.setting.strategy);
   if (engine.is_streamed()) {
     plan.io_backend = hardware_.storage.backend;

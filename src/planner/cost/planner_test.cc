@@ -1,6 +1,7 @@
 // From a small packed model to plans that engines obey.
 #include "planner/cost/planner.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,80 +9,19 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/load/obey_plan.h"
 #include "format/packed_file.h"
-#include "measure/topic_walk.h"
 #include "planner/cost/cost_model.h"
+#include "planner/cost/test_planned_model.h"
 #include "planner/doctor/test_hardware.h"
-#include "prepare/pack/test_pack_models.h"
 
 namespace hearth {
 namespace {
 
-constexpr uint64_t kProgram = uint64_t{8} << 20;
-
-class PlannerTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = new TestFolder("planner_test");
-    SynthesizeSparseModel(folder_->Path("model.gguf"));
-    for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated}) {
-      const auto engine = Engine::Load(Model(), Options(mode));
-      const auto topics = TopicMap::FromMetadata(engine->model().metadata(), 2000);
-      RecordAccesses(*engine, Hash(), TopicWalk(*topics).Take(96), Stem(mode), {});
-    }
-  }
-  static void TearDownTestSuite() {
-    delete folder_;
-    folder_ = nullptr;
-  }
-
-  static std::string Model() { return folder_->Path("model.gguf"); }
-  static std::string Stem(FfnMode mode) { return folder_->Path(FfnModeName(mode)); }
-  static uint64_t Hash() { return ModelHash(GgufFile::Open(Model())); }
-  static EngineOptions Options(FfnMode mode) {
-    return {.program_bytes = kProgram, .threads = 2, .context = 96, .mode = mode};
-  }
-
-  static PlanRequest Request(FfnMode mode, std::optional<uint64_t> memory_bytes) {
-    PlanRequest request{.model = Model(), .engine = Options(mode), .cores = {0, 1}};
-    request.engine.memory_bytes = memory_bytes;
-    return request;
-  }
-  static PlannedRun Plan(FfnMode mode, uint64_t memory_bytes,
-                         std::optional<double> least_tok_s = {}) {
-    PlanRequest request = Request(mode, memory_bytes);
-    request.least_tok_s = least_tok_s;
-    const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
-    return MakePlan(request, testing::SampleHardware(), &*accesses);
-  }
-  // The sample's storage, so many times as fast.
-  static HardwareProfile WithFlash(double factor) {
-    HardwareProfile hardware = testing::SampleHardware();
-    for (IoSpeed& read : hardware.storage.reads) {
-      read.bytes_per_s.median *= factor;
-      read.batch_seconds.median /= factor;
-    }
-    for (ThreadSpeed& speed : hardware.threads) speed.busy_neuron_bytes_per_s.median *= factor;
-    return hardware;
-  }
-  // Of the model in memory as a whole.
-  static uint64_t Resident(FfnMode mode) {
-    return PlanEngine(GgufFile::Open(Model()), Options(mode)).needed_bytes();
-  }
-
-  // With a share of the neurons outside.
-  static uint64_t Memory(FfnMode mode, uint64_t percent_outside) {
-    constexpr uint64_t kNeuronBytes = uint64_t{4} * 6144 * 1536;
-    return Resident(mode) + 100 - kNeuronBytes * percent_outside / 100;
-  }
-
-  static TestFolder* folder_;
-};
-
-TestFolder* PlannerTest::folder_ = nullptr;
+using PlannerTest = PlannedModelTest;
 
 TEST_F(PlannerTest, RecordsWhatTheModeAsksFor) {
   const auto predicted = ReadAccessRecord(Stem(FfnMode::kPredicted), Hash(), FfnMode::kPredicted);
@@ -291,6 +231,53 @@ TEST_F(PlannerTest, SaysWhichLimitCannotBeMet) {
             std::string::npos);
 }
 
+// Which of the wishes contradict each other, and what giving one of them up would bring.
+TEST_F(PlannerTest, SaysWhichWishesContradictEachOther) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  HardwareProfile hardware = testing::SampleHardware();
+  hardware.cores[1] = hardware.cores[0];
+  hardware.cores[1].cpu = 1;
+  const auto speed = [&](uint64_t memory, const std::vector<int>& cores) {
+    PlanRequest request = Request(mode, memory);
+    request.cores = cores;
+    return MakePlan(request, hardware, &*accesses).plan.decode_tok_s;
+  };
+  const auto refusal = [&](uint64_t memory, const std::vector<int>& cores, double tok_s) {
+    PlanRequest request = Request(mode, memory);
+    request.cores = cores;
+    request.least_tok_s = tok_s;
+    std::string said[2];
+    for (const bool solves : {false, true}) {
+      request.uses_solver = solves;
+      try {
+        MakePlan(request, hardware, &*accesses);
+        said[solves] = "taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
+        said[solves] = error.what();
+      }
+    }
+    EXPECT_EQ(said[0], said[1]);
+    return said[1];
+  };
+  const uint64_t all = Resident(mode) + (uint64_t{1} << 20), part = Memory(mode, 45);
+  const double slow = speed(part, {0}), fast = speed(all, {0}), fastest = speed(all, {0, 1});
+  ASSERT_LT(slow, 0.9 * fast);
+  ASSERT_LT(fast, 0.9 * fastest);
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  EXPECT_THAT(refusal(part, {0, 1}, 0.98 * fastest),
+              AllOf(HasSubstr("the wishes for memory and speed contradict each other: with all "),
+                    Not(HasSubstr("processors"))));
+  EXPECT_THAT(refusal(all, {0}, 0.98 * fastest),
+              HasSubstr("the wishes for processors and speed contradict each other: on 2 "
+                        "processors it decodes at "));
+  EXPECT_THAT(refusal(all, {0}, 2 * fastest),
+              AllOf(HasSubstr("no memory would make it that fast here"), Not(HasSubstr("wishes"))));
+}
+
 TEST_F(PlannerTest, PlansOfOthersAreRefusedByName) {
   const ExecutionPlan good = Plan(FfnMode::kPredicted, Memory(FfnMode::kPredicted, 40)).plan;
   const auto refusal = [&](const ExecutionPlan& plan, uint64_t hash) -> std::string {
@@ -379,6 +366,35 @@ TEST_F(PlannerTest, MoreProcessorsAreNeverSlower) {
       before = speed;
     }
   }
+}
+
+// Of unequal processors the fastest are taken, and a plan for slow ones is slower (P2 equation 9).
+TEST_F(PlannerTest, UnequalProcessorsCountAsWhatTheyAre) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  PlanRequest request = Request(mode, Resident(mode) + (uint64_t{1} << 20));
+  HardwareProfile hardware = testing::SampleHardware();  // processor 1 has a quarter of 0's speed
+  for (ThreadSpeed& speed : hardware.threads) speed.section_seconds.median = 0;
+  const auto plan_on = [&](const std::vector<int>& cores) {
+    request.cores = cores;
+    return MakePlan(request, hardware, &*accesses).plan;
+  };
+  const ExecutionPlan big = plan_on({0}), little = plan_on({1});
+  EXPECT_NEAR(little.decode_tok_s / big.decode_tok_s, 0.25, 0.01);
+  EXPECT_EQ(little.compute_cores, std::vector<int>{1});
+  // Two threads were measured on one of each.
+  const ExecutionPlan both = plan_on({0, 1});
+  hardware.cores[1].is_big = true;
+  EXPECT_DOUBLE_EQ(plan_on({0, 1}).decode_tok_s, both.decode_tok_s);
+  EXPECT_DOUBLE_EQ(plan_on({1}).decode_tok_s, big.decode_tok_s) << "rounds differ by chance";
+  // One thread runs on the faster one, whichever it is, and never faster than memory delivers.
+  std::swap(hardware.cores[0].cpu, hardware.cores[1].cpu);
+  std::swap(hardware.cores[0], hardware.cores[1]);
+  hardware.cores[0].is_big = false;
+  hardware.threads.pop_back();
+  const ExecutionPlan first = plan_on({0}), second = plan_on({1});
+  EXPECT_GT(second.decode_tok_s, first.decode_tok_s);
+  EXPECT_LT(second.decode_tok_s, 1.5 * first.decode_tok_s);
 }
 
 // Two flashes: a slow one bounds the token by its reads alone.

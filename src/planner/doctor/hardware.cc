@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -78,6 +76,12 @@ double BusyBytesPerSecond(const HardwareProfile& profile, int threads, Spread Th
     if (more.threads > wanted.threads && !differ) least = std::min(least, (more.*busy).median);
   }
   return least;
+}
+
+const CoreSpeed* CoreOf(const HardwareProfile& profile, int cpu) {
+  const auto found = std::find_if(profile.cores.begin(), profile.cores.end(),
+                                  [cpu](const CoreSpeed& core) { return core.cpu == cpu; });
+  return found != profile.cores.end() ? &*found : nullptr;
 }
 
 }  // namespace
@@ -153,12 +157,51 @@ double HardwareProfile::LookUpSeconds() const {
   return big != cores.end() ? big->look_up_seconds.median : 0;
 }
 
-double HardwareProfile::FloatMacsPerSecond(int wanted) const {
-  std::vector<double> speeds;
-  for (const CoreSpeed& core : cores) speeds.push_back(core.float_ops_per_s.median / 2);
-  std::sort(speeds.begin(), speeds.end(), std::greater<>());
-  speeds.resize(std::min(speeds.size(), static_cast<size_t>(std::max(wanted, 1))));
-  return std::accumulate(speeds.begin(), speeds.end(), 0.0);
+double HardwareProfile::FloatMacsPerSecond(std::span<const int> processors) const {
+  double sum = 0;
+  for (const int cpu : processors) {
+    const CoreSpeed* core = CoreOf(*this, cpu);
+    if (core == nullptr && !cores.empty()) core = &cores.front();
+    if (core != nullptr) sum += core->float_ops_per_s.median / 2;
+  }
+  return sum;
+}
+
+double HardwareProfile::CoreShare(int cpu) const {
+  const CoreSpeed* core = CoreOf(*this, cpu);
+  if (core == nullptr || core->is_big) return 1;
+  double fastest = 0;
+  for (const CoreSpeed& one : cores) fastest = std::max(fastest, one.int8_macs_per_s.median);
+  return fastest > 0 ? core->int8_macs_per_s.median / fastest : 1;
+}
+
+std::vector<int> HardwareProfile::FastestCores(std::span<const int> allowed, int count) const {
+  std::vector<int> processors(allowed.begin(), allowed.end());
+  std::stable_sort(processors.begin(), processors.end(),
+                   [&](int a, int b) { return CoreShare(a) > CoreShare(b); });
+  processors.resize(std::min(processors.size(), static_cast<size_t>(std::max(count, 1))));
+  std::sort(processors.begin(), processors.end());
+  return processors;
+}
+
+ThreadSpeed HardwareProfile::ForCores(std::span<const int> processors) const {
+  ThreadSpeed speed = ForThreads(static_cast<int>(processors.size()));
+  double here = 0, measured = 0;
+  for (const int cpu : processors) here += CoreShare(cpu);
+  const size_t used = std::min(cores.size(), static_cast<size_t>(speed.threads));
+  for (size_t i = 0; i < used; ++i) measured += CoreShare(cores[i].cpu);
+  if (here == 0 || measured == 0) return speed;
+  // Of a core, on average: another number of threads may have been measured.
+  const double factor =
+      here / static_cast<double>(processors.size()) / (measured / static_cast<double>(used));
+  for (Spread ThreadSpeed::*rate :
+       {&ThreadSpeed::matrix_bytes_per_s, &ThreadSpeed::dot_bytes_per_s,
+        &ThreadSpeed::add_bytes_per_s, &ThreadSpeed::check_bytes_per_s}) {
+    double& median = (speed.*rate).median;
+    median = std::min(factor * median, std::max(median, speed.read_bytes_per_s.median));
+  }
+  speed.prompt_macs_per_s.median *= factor;
+  return speed;
 }
 
 void CheckIsThisMachine(const HardwareProfile& profile, const std::string& file) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -119,8 +120,19 @@ struct HardwareProfile {
   double BusyNeuronShare(int threads) const;  // of single neurons
   // Of the median of a big core.
   double LookUpSeconds() const;
-  // Multiply-adds of float32 in registers by the fastest so many cores.
-  double FloatMacsPerSecond(int threads) const;
+  // Multiply-adds of float32 in registers by these processors together.
+  double FloatMacsPerSecond(std::span<const int> processors) const;
+
+  // How fast a processor is, as a share of the fastest: a big one counts 1, because rounds do not
+  // tell big ones apart, and so does one that was not measured.
+  double CoreShare(int cpu) const;
+  // `count` of the allowed processors, or all: the fastest, of equal ones the first. Ascending.
+  std::vector<int> FastestCores(std::span<const int> allowed, int count) const;
+  // What one thread on each of these processors would do together. ForThreads is of the first
+  // processors: where those are faster or slower than these, what is computed takes as much more or
+  // less time (P2 equation 9, which adds up the speeds of cores), but no less than memory needs to
+  // deliver it. Work is shared out as threads ask for it, so that no slow one holds the others up.
+  ThreadSpeed ForCores(std::span<const int> processors) const;
 };
 
 // A core is little where it is slower than this share of the fastest.

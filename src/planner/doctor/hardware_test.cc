@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "base/error.h"
 #include "planner/doctor/hardware_age.h"
@@ -55,6 +56,31 @@ TEST(HardwareTest, TheNearestNumberOfThreadsAnswers) {
   EXPECT_EQ(profile.ForThreads(0).threads, 1);
   profile.threads.clear();
   EXPECT_THROW(profile.ForThreads(1), Error);
+}
+
+TEST(HardwareTest, ProcessorsOfUnequalSpeedAddUp) {
+  HardwareProfile profile = testing::SampleHardware();  // 1 has a quarter of 0's speed
+  EXPECT_EQ(profile.CoreShare(0), 1);
+  EXPECT_EQ(profile.CoreShare(1), 0.25);
+  EXPECT_EQ(profile.CoreShare(7), 1) << "not measured";
+  EXPECT_EQ(profile.FastestCores(std::vector<int>{0, 1}, 1), std::vector<int>{0});
+  EXPECT_EQ(profile.FastestCores(std::vector<int>{1, 5, 9}, 2), (std::vector<int>{5, 9}));
+  EXPECT_EQ(profile.FastestCores(std::vector<int>{1}, 4), std::vector<int>{1});
+  EXPECT_EQ(profile.FloatMacsPerSecond(std::vector<int>{0, 1}), 6.5e10);
+  EXPECT_EQ(profile.FloatMacsPerSecond(std::vector<int>{1}), 1.5e10);
+  const ThreadSpeed& one = profile.ForThreads(1);
+  EXPECT_EQ(profile.ForCores(std::vector<int>{0}).dot_bytes_per_s.median,
+            one.dot_bytes_per_s.median);
+  const ThreadSpeed little = profile.ForCores(std::vector<int>{1});
+  EXPECT_EQ(little.dot_bytes_per_s.median, one.dot_bytes_per_s.median / 4);
+  EXPECT_EQ(little.prompt_macs_per_s.median, one.prompt_macs_per_s.median / 4);
+  EXPECT_EQ(little.read_bytes_per_s.median, one.read_bytes_per_s.median);
+  EXPECT_EQ(profile.ForCores(std::vector<int>{0, 1}).matrix_bytes_per_s.median,
+            profile.ForThreads(2).matrix_bytes_per_s.median);
+  // Two big ones would do more than the two that were measured, but no more than memory delivers.
+  const ThreadSpeed big = profile.ForCores(std::vector<int>{0, 7});
+  EXPECT_EQ(big.matrix_bytes_per_s.median, profile.ForThreads(2).read_bytes_per_s.median);
+  EXPECT_EQ(big.prompt_macs_per_s.median, 1.6 * profile.ForThreads(2).prompt_macs_per_s.median);
 }
 
 TEST(HardwareTest, MeasuredReadsAreWhatWasMeasured) {
