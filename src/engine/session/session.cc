@@ -8,10 +8,10 @@
 namespace hearth {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
-double MsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+double MsSince(Steady::time_point start) {
+  return std::chrono::duration<double, std::milli>(Steady::now() - start).count();
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ bool Session::Prefill(std::span<const TokenId> prompt, const GenerateOptions& op
   }
   history_.insert(history_.end(), prompt.begin(), prompt.end());
   time.tokens = std::max<int64_t>(1, static_cast<int64_t>(history_.size()) - kv_.length());
-  const Clock::time_point start = Clock::now();
+  const Steady::time_point start = Steady::now();
   try {
     const bool completed = ComputePending(options, engine_.prefill_selector());
     time.ms = MsSince(start);
@@ -95,7 +95,7 @@ GenerateResult Session::Generate(std::span<const TokenId> prompt, const Generate
   bool running = Prefill(prompt, options, result.prefill);
   bool cancelled = !running;
   const StreamCounts before = engine_.stream_counts();
-  const Clock::time_point start = Clock::now();
+  const Steady::time_point start = Steady::now();
   while (running && std::ssize(generation.tokens()) < options.max_tokens) {
     const size_t kept = generation.tokens().size();
     running = generation.Take(NextLogits(), history_);

@@ -27,7 +27,7 @@ class EmulatedFile final : private OwnBudget, public FileDecorator {
       : FileDecorator(MakeThrottledFile(
             LoadMemoryFile(path, *budget,
                            {.alignment_bytes = kBlockBytes, .memory_alignment_bytes = kBlockBytes}),
-            {.profile = device.flash, .cores = {device.core}})),
+            {.profile = device.flash, .cores = {device.core}, .clock = device.clock})),
         backend_("emulated " + device.flash.name) {}
 
   const char* backend() const override { return backend_.c_str(); }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "storage/async/async_reader.h"
+#include "storage/clock.h"
 #include "storage/device_profile.h"
 
 namespace hearth {
@@ -13,6 +14,7 @@ namespace hearth {
 struct EmulatedDevice {
   DeviceProfile flash;
   int core = 0;  // kind of the core that issues reads, an index of flash.core_seconds
+  const Clock* clock = nullptr;  // as in ThrottleOptions
 };
 
 // Loads all of the file into memory of its own, which no budget counts: it stands for the device.
