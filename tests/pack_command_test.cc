@@ -151,6 +151,46 @@ TEST_F(PackCommandTest, TheDocumentIsWhatItsSchemaSays) {
   EXPECT_EQ(coarse["speeds"][0]["mode"], "dense");
 }
 
+// Of a text that ends in what no story is, the end alone is reported, and nothing learned from it.
+TEST_F(PackCommandTest, WhatIsReportedIsOfAPartThatNothingWasLearnedFrom) {
+  const std::string stories =
+      ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 3000);
+  std::string noise;
+  uint32_t state = 1;
+  for (int i = 0; i < 200; ++i) {  // about as many tokens, a fifth of all
+    state = state * 1664525 + 1013904223;
+    noise += static_cast<char>('!' + (state >> 24) % 90);
+  }
+  std::ofstream(folder_.Path("stories")) << stories;
+  std::ofstream(folder_.Path("text")) << stories << noise;
+  const auto pack = [&](const std::string& text) {
+    const ProgramResult result = RunHearth({"pack", Stories(), "--text", folder_.Path(text), "-o",
+                                            folder_.Path("p"), "--mode", "predicted", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  const nlohmann::json document = pack("text");
+  const nlohmann::json& perplexity = document["perplexity"];
+  EXPECT_TRUE(perplexity["unseen"]);
+  const nlohmann::json eval = nlohmann::json::parse(
+      RunHearth({"eval", Stories(), "--text", folder_.Path("text"), "--json"}).out);
+  EXPECT_GT(perplexity["source"], 30 * eval["perplexity"].get<double>());
+  // Every token is either learned from or reported on.
+  const nlohmann::json packing =
+      nlohmann::json::parse(RunHearth({"inspect", folder_.Path("p"), "--json"}).out)["packing"];
+  const auto learned = packing["activity"]["profile_tokens"].get<int64_t>();
+  const auto reported = perplexity["tokens"].get<int64_t>();
+  const auto all = eval["tokens"].get<int64_t>();
+  EXPECT_NEAR(static_cast<double>(learned), 0.8 * static_cast<double>(all),
+              0.02 * static_cast<double>(all));
+  EXPECT_NEAR(static_cast<double>(reported), 0.2 * static_cast<double>(all),
+              0.02 * static_cast<double>(all));
+  // Predictors are judged there too: in noise more neurons fire than in stories.
+  EXPECT_EQ(document["predictors"]["tokens"], perplexity["tokens"]);
+  EXPECT_GT(document["predictors"]["listed"],
+            1.4 * pack("stories")["predictors"]["listed"].get<double>());
+}
+
 // The same command writes the same bytes where it is told what to record.
 TEST_F(PackCommandTest, SameBytesWithAMode) {
   for (const std::string name : {"p", "q"}) {

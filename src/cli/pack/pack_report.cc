@@ -33,18 +33,22 @@ std::string CostText(const PackReport& report) {
   const TextScore& source = report.lessons->source;
   return text + fmt::format(
                     "perplexity {:.4f} before packing, {:.4f} packed ({:+.2f}%), over {} tokens of "
-                    "the text\n",
+                    "the text{}\n",
                     source.perplexity(), report.trial.score->perplexity(),
-                    100 * Change(source, *report.trial.score), source.tokens);
+                    100 * Change(source, *report.trial.score), source.tokens,
+                    report.lessons->is_unseen
+                        ? " that nothing was learned from"
+                        : ", which is too short to leave any that nothing was learned from");
 }
 
-std::string PredictorText(const MadePredictors& made, bool are_good) {
-  const ListQuality quality = made.quality.Total();
+std::string PredictorText(const MadePredictors& made, const PredictionQuality& predicted,
+                          bool are_good) {
+  const ListQuality quality = predicted.Total();
   std::string text = fmt::format(
       "predictors list {:.1f}%, find {:.2f}% of the activation and move perplexity by {:+.2f}%, "
       "{} ({:.1f}% of the model)\n",
       100 * quality.computed_share(), 100 * quality.recall(),
-      100 * (made.quality.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share);
+      100 * (predicted.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share);
   if (!are_good) {
     text += "that is less than is promised of them: only --mode predicted uses them\n";
   }
@@ -73,10 +77,10 @@ std::string LessonsText(const TextLessons& lessons) {
     text += fmt::format(
         "the thresholds of SiLU that leave out the others move perplexity from {:.4f} to {:.4f} "
         "({:+.2f}%)\n",
-        lessons.silu->before.perplexity(), lessons.silu->after.perplexity(),
-        100 * Change(lessons.silu->before, lessons.silu->after));
+        lessons.source.perplexity(), lessons.thresholded->perplexity(),
+        100 * Change(lessons.source, *lessons.thresholded));
   } else {
-    text += PredictorText(*lessons.predictors, lessons.predictors_are_good);
+    text += PredictorText(*lessons.predictors, *lessons.predicted, lessons.predictors_are_good);
   }
   text += ActivationDoubt(lessons);
   if (active > kSparseShare) text += "so many are active that packing will only help streaming\n";
@@ -103,15 +107,17 @@ Json PerplexityJson(const PackReport& report) {
   return {{"tokens", report.trial.score->tokens},
           {"source", report.lessons->source.perplexity()},
           {"packed", report.trial.score->perplexity()},
-          {"change", Change(report.lessons->source, *report.trial.score)}};
+          {"change", Change(report.lessons->source, *report.trial.score)},
+          {"unseen", report.lessons->is_unseen}};
 }
 
 Json SiluJson(const PackReport& report) {
   if (!report.lessons || !report.lessons->silu) return nullptr;
   const SiluCalibration& silu = *report.lessons->silu;
-  return {{"tokens", silu.before.tokens},
-          {"perplexity_before", silu.before.perplexity()},
-          {"perplexity_after", silu.after.perplexity()},
+  const TextScore &before = report.lessons->source, &after = *report.lessons->thresholded;
+  return {{"tokens", before.tokens},
+          {"perplexity_before", before.perplexity()},
+          {"perplexity_after", after.perplexity()},
           {"active", silu.active},
           {"thresholds", silu.thresholds}};
 }
@@ -119,12 +125,14 @@ Json SiluJson(const PackReport& report) {
 Json PredictorJson(const PackReport& report) {
   if (!report.lessons || !report.lessons->predictors) return nullptr;
   const MadePredictors& made = *report.lessons->predictors;
-  const ListQuality quality = made.quality.Total();
-  return {{"listed", quality.computed_share()},
+  const PredictionQuality& predicted = *report.lessons->predicted;
+  const ListQuality quality = predicted.Total();
+  return {{"tokens", predicted.tokens},
+          {"listed", quality.computed_share()},
           {"recall", quality.recall()},
           {"precision", quality.precision()},
-          {"top1_agreement", made.quality.top1_agreement},
-          {"perplexity_change", made.quality.perplexity_ratio() - 1},
+          {"top1_agreement", predicted.top1_agreement},
+          {"perplexity_change", predicted.perplexity_ratio() - 1},
           {"bytes", made.bytes},
           {"bytes_share", made.bytes_share},
           {"meet_targets", report.lessons->predictors_are_good}};

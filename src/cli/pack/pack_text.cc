@@ -22,6 +22,7 @@
 #include "import/open_model.h"
 #include "model/registry.h"
 #include "ops/sparse_ffn.h"
+#include "prepare/pack/text_parts.h"
 #include "prepare/predict/learning_plan.h"
 #include "prepare/predict/predictor_state.h"
 #include "prepare/profile/profiler.h"
@@ -112,6 +113,15 @@ MadePredictors MakeFromText(Engine& engine, std::span<const TokenId> tokens,
   });
 }
 
+PredictionQuality JudgePredictors(Engine& engine, const PredictorSet& set,
+                                  std::span<const TokenId> sample) {
+  ProgressLine line("judging predictors", ProgressUnit::kShare);
+  return TryPredictors(engine, set, sample, [&](uint64_t done, uint64_t all) {
+    StopWhereInterrupted(engine.model().path());
+    line.UpdateShare(static_cast<double>(done) / static_cast<double>(all));
+  });
+}
+
 TextScore ScoreSource(Engine& engine, std::span<const TokenId> sample) {
   ProgressLine line("scoring", ProgressUnit::kTokens);
   ScoreOptions options;
@@ -147,6 +157,27 @@ SiluCalibration Calibrate(Engine& engine, std::span<const TokenId> tokens, doubl
   });
 }
 
+ModelOptions SourceOptions(const TextLessonOptions& options) {
+  ModelOptions model;
+  model.model = options.model;
+  model.memory_bytes = options.memory_bytes;
+  model.threads = options.threads;
+  model.activation = options.activation;
+  model.advises = false;
+  model.doubts = false;  // pack has warned
+  return model;
+}
+
+// Where neither the activation nor thresholds leave anything out, unless that is what is wanted.
+void RefuseWithoutSilence(const Engine& engine, const TextLessonOptions& options,
+                          const TextLessons& lessons) {
+  const FfnActivation activation = MainFfn(engine.model().spec()).activation;
+  const bool fits = !lessons.activations || !lessons.activations->better;
+  if (!CanSkipNeurons(activation) && !options.silu_change && !options.is_forced && fits) {
+    RefuseToPack(options.model, activation);
+  }
+}
+
 }  // namespace
 
 void CheckLearningMemory(const TextLessonOptions& options) {
@@ -154,7 +185,8 @@ void CheckLearningMemory(const TextLessonOptions& options) {
   if (options.silu_change) {
     CalibrationOptions(file, options);
   } else if (MakesPredictors(file, options)) {
-    PlanMemory(file, std::ssize(EncodeText(file, options.text_file)), options);
+    const std::vector<TokenId> tokens = EncodeText(file, options.text_file);
+    PlanMemory(file, std::ssize(SplitText(tokens).first), options);
   }
 }
 
@@ -170,19 +202,14 @@ void RefuseToPack(const std::string& model, FfnActivation activation) {
 TextLessons LearnFromText(const TextLessonOptions& options) {
   const GgufFile file = OpenModel(options.model, options.activation);
   const std::vector<TokenId> tokens = EncodeText(file, options.text_file);
-  ModelOptions model;
-  model.model = options.model;
-  model.memory_bytes = options.memory_bytes;
-  model.threads = options.threads;
-  model.activation = options.activation;
-  model.advises = false;
-  model.doubts = false;  // pack has warned
+  const TextParts text = SplitText(tokens);
   const bool makes_predictors = MakesPredictors(file, options);
+  ModelOptions model = SourceOptions(options);
   PredictorOptions predictors;
   if (makes_predictors) {
     MakeFolder(options.state_dir);
     predictors.state_dir = options.state_dir;
-    ShareMemory(file, PlanMemory(file, std::ssize(tokens), options), model, predictors);
+    ShareMemory(file, PlanMemory(file, std::ssize(text.first), options), model, predictors);
   } else if (options.silu_change) {
     const EngineOptions engine = CalibrationOptions(file, options);
     model.context = engine.context;
@@ -192,32 +219,32 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   if (engine->is_streamed()) {
     PrintNotice("the model is larger than this memory: it is read from storage again and again\n");
   }
-  if (makes_predictors) CheckPredictorState(*engine, tokens, predictors);
+  if (makes_predictors) CheckPredictorState(*engine, text.first, predictors);
   TextLessons lessons;
-  lessons.sample = SampleToScore(tokens);
+  lessons.sample = SampleToScore(text.last);
+  lessons.is_unseen = text.are_apart();
   const int64_t most = std::min(kTokensToLearnFrom, ReadModelSpec(file).context_length);
-  lessons.beginning.assign(tokens.begin(), tokens.begin() + std::min(most, std::ssize(tokens)));
-  lessons.activations = CheckActivation(*engine, lessons.sample);
-  const FfnActivation activation = MainFfn(engine->model().spec()).activation;
-  const bool fits = !lessons.activations || !lessons.activations->better;
-  if (!CanSkipNeurons(activation) && !options.silu_change && !options.is_forced && fits) {
-    RefuseToPack(options.model, activation);
-  }
+  const auto beginning =
+      text.first.first(static_cast<size_t>(std::min(most, std::ssize(text.first))));
+  lessons.beginning.assign(beginning.begin(), beginning.end());
+  lessons.activations = CheckActivation(*engine, SampleToScore(text.first));
+  RefuseWithoutSilence(*engine, options, lessons);
+  lessons.source = ScoreSource(*engine, lessons.sample);
   if (options.silu_change) {
-    lessons.silu = Calibrate(*engine, tokens, *options.silu_change);
-    lessons.source = lessons.silu->before;
+    lessons.silu = Calibrate(*engine, text.first, *options.silu_change);
     engine.reset();  // two do not fit
     model.reserved_bytes = 0;
     model.silu_thresholds = lessons.silu->thresholds;
     engine = LoadEngine(model);
-  } else {
-    lessons.source = ScoreSource(*engine, lessons.sample);
+    lessons.thresholded = ScoreSource(*engine, lessons.sample);
   }
-  lessons.profile = options.profile ? *options.profile
-                                    : ProfileText(*engine, tokens, options, predictors.state_dir);
+  lessons.profile = options.profile
+                        ? *options.profile
+                        : ProfileText(*engine, text.first, options, predictors.state_dir);
   if (makes_predictors) {
-    lessons.predictors = MakeFromText(*engine, tokens, predictors);
-    lessons.predictors_are_good = MeetTargets(*lessons.predictors, {});
+    lessons.predictors = MakeFromText(*engine, text.first, predictors);
+    lessons.predicted = JudgePredictors(*engine, lessons.predictors->set, lessons.sample);
+    lessons.predictors_are_good = MeetTargets(*lessons.predicted, {});
   }
   return lessons;
 }

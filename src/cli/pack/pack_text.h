@@ -18,13 +18,17 @@ namespace hearth::cli {
 
 struct TextLessons {
   ModelProfile profile;
-  std::vector<TokenId> sample;                 // SampleToScore of the text
+  // SampleToScore of the part of the text that everything is judged on (prepare/pack/text_parts.h).
+  std::vector<TokenId> sample;
+  bool is_unseen = false;                      // nothing else below was learned from that part
   std::vector<TokenId> beginning;              // of the text, to learn from what a token needs
   TextScore source;                            // of the sample, by the model as it is
   std::optional<ActivationTrial> activations;  // where the file does not say its own
   std::optional<SiluCalibration> silu;         // where it was asked for
+  std::optional<TextScore> thresholded;        // then of the sample, by the source with thresholds
   std::optional<MadePredictors> predictors;    // nothing for SiLU
-  bool predictors_are_good = false;            // MeetTargets
+  std::optional<PredictionQuality> predicted;  // of the sample, with them
+  bool predictors_are_good = false;            // MeetTargets of that
 };
 
 struct TextLessonOptions {

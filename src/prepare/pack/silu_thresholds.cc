@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/load/engine_plan.h"
 #include "engine/session/text_windows.h"
+#include "prepare/pack/text_parts.h"
 
 namespace hearth {
 namespace {
@@ -79,14 +80,15 @@ class Calibration {
   Calibration(Engine& engine, std::span<const TokenId> tokens, const SiluProgressFn& progress)
       : engine_(engine),
         progress_(progress),
-        sample_(SampleToScore(tokens)),
+        parts_(SplitText(tokens)),
+        sample_(SampleToScore(parts_.last)),
         context_(std::min(engine.context(), kSampleContext)),
         bos_(engine.model().tokenizer().special().bos),
         observer_(engine.model().spec().num_layers),
         spec_(Thresholded(engine.model().spec())),
         trial_(engine.MakePass(spec_, engine.pass().limits())) {
     const uint64_t all = TextWindows(sample_, bos_, context_).total_tokens();
-    total_tokens_ = all * (kTrials + 1) + std::min<uint64_t>(all, kSpreadTokens);
+    total_tokens_ = all * (kTrials + 1) + std::min<uint64_t>(parts_.first.size(), kSpreadTokens);
   }
 
   SiluCalibration Run(double max_change) {
@@ -130,7 +132,7 @@ class Calibration {
   }
 
   void Observe() {
-    const std::vector<TokenId> tokens = SpreadSample(sample_, kSpreadTokens, context_);
+    const std::vector<TokenId> tokens = SpreadSample(parts_.first, kSpreadTokens, context_);
     const TextWindows windows(tokens, bos_, context_);
     for (uint64_t i = 0; i < windows.size(); ++i) {
       KvSequence kv(engine_.kv_pool());
@@ -169,6 +171,7 @@ class Calibration {
 
   Engine& engine_;
   const SiluProgressFn& progress_;
+  const TextParts parts_;  // what energies are of, and what their share is tuned on
   const std::vector<TokenId> sample_;
   const int64_t context_;
   const TokenId bos_;

@@ -276,13 +276,10 @@ void PredictorRun::SetThresholds(size_t step) {
 }
 
 PredictionQuality PredictorRun::Try(size_t step) {
-  const HeldPredictors held(set_, engine_.model().spec(), engine_.budget());
-  PredictorSelector selector(engine_.model().spec(), held.predictors(), engine_.compute(),
-                             engine_.budget(), engine_.pass().limits().max_tokens);
   const auto text = std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(task_.held_from));
   const std::string what =
       fmt::format("trying recall {:.2f}%", 100 * RecallSteps(options_.recall)[step]);
-  return MeasurePrediction(engine_, text, selector, [&](uint64_t done, uint64_t total) {
+  return TryPredictors(engine_, set_, text, [&](uint64_t done, uint64_t total) {
     const double part = static_cast<double>(done) / static_cast<double>(total);
     Report(what, 1 - kTrialShare * (1 - part));
   });
@@ -363,9 +360,18 @@ int64_t DefaultPredictorTokens(const ModelSpec& spec) {
                     kMaxDefaultTokens);
 }
 
-bool MeetTargets(const MadePredictors& made, const PredictorOptions& options) {
-  return made.quality.Total().recall() >= kPromisedRecall &&
-         std::abs(made.quality.perplexity_ratio() - 1) <= options.max_perplexity_change;
+PredictionQuality TryPredictors(Engine& engine, const PredictorSet& set,
+                                std::span<const TokenId> tokens,
+                                const QualityProgressFn& progress) {
+  const HeldPredictors held(set, engine.model().spec(), engine.budget());
+  PredictorSelector selector(engine.model().spec(), held.predictors(), engine.compute(),
+                             engine.budget(), engine.pass().limits().max_tokens);
+  return MeasurePrediction(engine, tokens, selector, progress);
+}
+
+bool MeetTargets(const PredictionQuality& quality, const PredictorOptions& options) {
+  return quality.Total().recall() >= kPromisedRecall &&
+         std::abs(quality.perplexity_ratio() - 1) <= options.max_perplexity_change;
 }
 
 void CheckPredictorState(const Engine& engine, std::span<const TokenId> tokens,

@@ -78,15 +78,22 @@ struct MadePredictors {
   PredictorSet set;
   std::vector<PredictorReport> reports;  // [layer][expert]
   double recall = 0;                     // that thresholds were set for
-  PredictionQuality quality;             // of the whole, on the held-out text
+  PredictionQuality quality;  // of the whole, on the held-out text, which thresholds are tuned on
   uint64_t bytes = 0;
   double bytes_share = 0;  // of the model's
   double macs_share = 0;   // multiply-adds of predictors, of those of a dense token
 };
 
-// Whether predictors are good enough to be used unasked: over the held-out text they find 99% of
-// the activation mass and move the perplexity by no more than the options allow.
-bool MeetTargets(const MadePredictors& made, const PredictorOptions& options);
+// What the set costs over a text that it was neither made from nor tuned on. Beside the engine this
+// charges what trying them took when they were made. Throws as MeasurePrediction does, and
+// Error(kOutOfBudget).
+PredictionQuality TryPredictors(Engine& engine, const PredictorSet& set,
+                                std::span<const TokenId> tokens,
+                                const QualityProgressFn& progress = {});
+
+// Whether predictors are good enough to be used unasked: they find 99% of the activation mass and
+// move the perplexity by no more than the options allow.
+bool MeetTargets(const PredictionQuality& quality, const PredictorOptions& options);
 
 // Throws Error where options.state_dir holds finished layers that MakePredictors, called with the
 // same, would refuse: better known before hours of other work.
