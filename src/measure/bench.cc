@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "engine/session/text_windows.h"
 #include "engine/session/token_scores.h"
 #include "measure/topic_walk.h"
 #include "ops/probe.h"
@@ -20,8 +21,9 @@ constexpr uint64_t kTokenSeed = 20;
 constexpr double kInt8ProbeSeconds = 0.03;
 constexpr double kStorageProbeSeconds = 0.2;
 constexpr int64_t kWarmUpTokens = 16;
-// Enough for shares of neurons; a token of a 7B model takes some tenths of a second.
-constexpr int64_t kQualityTokens = 64;
+// Enough to tell an agreement of 99% from one of 98%, in windows as long as most prompts.
+constexpr int64_t kQualityTokens = 1024;
+constexpr int64_t kQualityWindow = 512;
 
 // Records the ops of passes while it lives; null records nothing.
 class OpRecording {
@@ -136,6 +138,7 @@ class Bench {
                                  together.stream, passes * sequences});
     }
     if (meter_) result.quality = meter_->Result();
+    result.quality_tokens = quality_tokens_;
     if (!read_bytes_per_s_.empty()) result.read_bytes_per_s = Median(read_bytes_per_s_);
     result.int8_macs_per_s = Median(int8_macs_per_s_);
     if (!storage_bytes_per_s_.empty()) result.storage_bytes_per_s = Median(storage_bytes_per_s_);
@@ -264,24 +267,27 @@ class Bench {
   void MeasureQuality() {
     Report("quality");
     meter_.emplace(engine_.model().spec());
-    const int64_t count = std::min<int64_t>(
-        {kQualityTokens, engine_.pass().limits().max_tokens, std::ssize(texts_.front())});
-    std::vector<TokenId> likeliest;
-    if (engine_.mode() != FfnMode::kDense) {
-      DenseSelector dense;
-      likeliest = Likeliest(count, dense, nullptr);
+    const std::vector<TokenId> text = BenchTokens(engine_.model(), kQualityTokens);
+    const TextWindows windows(text, -1, std::min(kQualityWindow, engine_.context()));
+    for (uint64_t i = 0; i < windows.size(); ++i) {
+      const std::vector<TokenId> window = windows.Window(i);
+      std::vector<TokenId> likeliest;
+      if (engine_.mode() != FfnMode::kDense) {
+        DenseSelector dense;
+        likeliest = Likeliest(window, dense, nullptr);
+      }
+      const std::vector<TokenId> own = Likeliest(window, engine_.selector(), &*meter_);
+      for (size_t j = 0; j < likeliest.size(); ++j) meter_->CountTop1(own[j] == likeliest[j]);
     }
-    const std::vector<TokenId> own = Likeliest(count, engine_.selector(), &*meter_);
-    for (size_t i = 0; i < likeliest.size(); ++i) meter_->CountTop1(own[i] == likeliest[i]);
+    quality_tokens_ = std::ssize(text);
   }
 
-  // The likeliest successors of the first `count` tokens.
-  std::vector<TokenId> Likeliest(int64_t count, ActivationSelector& selector,
+  // The likeliest successors of a text's tokens.
+  std::vector<TokenId> Likeliest(std::span<const TokenId> text, ActivationSelector& selector,
                                  PassObserver* observer) {
     std::vector<TokenId> best;
     ForAllLogits(
-        engine_.pass(), engine_.kv_pool(),
-        std::span(texts_.front()).first(static_cast<size_t>(count)), selector, observer,
+        engine_.pass(), engine_.kv_pool(), text, selector, observer,
         [&](size_t, std::span<const float> logits) { best.push_back(LikeliestToken(logits)); });
     return best;
   }
@@ -322,6 +328,7 @@ class Bench {
   SparseFfnCounts decode_ffn_;
   std::vector<Together> parallel_;  // per number of sequences
   std::optional<QualityMeter> meter_;
+  int64_t quality_tokens_ = 0;
   std::vector<double> latencies_ms_;
   StreamCounts stream_;  // of decoding
   std::vector<double> miss_rates_;

@@ -70,6 +70,7 @@ struct BenchResult {
   std::vector<ParallelResult> parallel;
   // Over the first tokens of the same text, computed once more; nothing where all is computed.
   std::optional<Quality> quality;
+  int64_t quality_tokens = 0;  // that it is of
   // Medians of probes made between the measurements. Nothing where it could not be measured.
   std::optional<double> read_bytes_per_s;
   double int8_macs_per_s = 0;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/test_data.h"
 
@@ -59,6 +61,24 @@ TEST(BenchTest, AProfileHasAllOpsOfTheModel) {
     EXPECT_EQ(result.decode.op_seconds[op] > 0, has) << op;
     EXPECT_EQ(result.prefill[0].op_seconds[op] > 0, has) << op;
   }
+}
+
+// 62 of 64 tokens are 96.9%, and no measurement.
+TEST(BenchTest, QualityIsOfAThousandTokens) {
+  const auto engine = Engine::Load(SourcePath("tests/goldens/llama-drelu.gguf"), {.threads = 2});
+  const ProbeMemory memory(*engine);
+  const BenchResult result =
+      RunBench(*engine, memory, {.prefill_tokens = {5}, .decode_tokens = 2, .repetitions = 1});
+  ASSERT_TRUE(result.quality);
+  EXPECT_GE(result.quality_tokens, 1024);
+  // The share is that of so many tokens' neurons, and of no 64 tokens'.
+  const ModelSpec& spec = engine->model().spec();
+  const auto active_of = [&](int64_t tokens) {
+    return result.quality->active.value() *
+           static_cast<double>(tokens * spec.num_layers * MainFfn(spec).intermediate_size);
+  };
+  EXPECT_NEAR(active_of(result.quality_tokens), std::round(active_of(result.quality_tokens)), 1e-3);
+  EXPECT_GT(std::abs(active_of(64) - std::round(active_of(64))), 1e-3);
 }
 
 TEST(BenchTest, RefusesWhatDoesNotFitTheContext) {

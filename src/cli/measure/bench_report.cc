@@ -82,6 +82,13 @@ Share MissRateP99(const DecodeResult& decode) {
   return Percentile(decode.miss_rates, 0.99);
 }
 
+// result.quality is there.
+Json BenchQualityJson(const BenchResult& result) {
+  Json quality = {{"tokens", result.quality_tokens}};
+  quality.update(QualityJson(*result.quality));
+  return quality;
+}
+
 Json MachineJson(const BenchResult& result, const ProbeMemory& memory) {
   Share gb_s;
   if (result.read_bytes_per_s) gb_s = *result.read_bytes_per_s / 1e9;
@@ -113,7 +120,7 @@ Json BenchJson(Engine& engine, const ModelOptions& options, const ProbeMemory& m
           {"threads", engine.compute().threads()},
           {"isa", engine.compute().isa()},
           {"mode", FfnModeName(engine.mode())},
-          {"quality", result.quality ? QualityJson(*result.quality) : Json(nullptr)},
+          {"quality", result.quality ? BenchQualityJson(result) : Json(nullptr)},
           {"prefill", PrefillJson(result)},
           {"decode", DecodeJson(result)},
           {"parallel", ParallelJson(engine, result)},
@@ -154,7 +161,8 @@ std::string BenchText(Engine& engine, const ModelOptions& options, const ProbeMe
   out += fmt::format("machine       {}, {:.0f} G int8 multiply-adds/s\n", read,
                      result.int8_macs_per_s / 1e9);
   if (result.quality) {
-    out += fmt::format("neurons       {}\n", QualityText(*result.quality));
+    out += fmt::format("neurons       {}, over {} tokens\n", QualityText(*result.quality),
+                       result.quality_tokens);
   }
   if (engine.is_streamed()) {
     out += fmt::format(
