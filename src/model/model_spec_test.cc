@@ -125,6 +125,35 @@ TEST(ModelSpecTest, RefusesWhatContradictsItself) {
   }
 }
 
+// Run as anything else, such a model would answer, and wrongly. Names are told apart by every
+// letter.
+TEST(ModelSpecTest, UnknownActivationsAreRefusedByName) {
+  const auto message = [](const GgufMetadata& metadata) -> std::string {
+    try {
+      Read(metadata);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  for (const std::string name : {"", "Relu", "relu2", "swish", "gelu_new", "silu ", "none"}) {
+    GgufMetadata m = SmallLlama();
+    m.SetString("hearth.ffn_activation", name);
+    EXPECT_THAT(message(m), ::testing::AllOf(::testing::HasSubstr("hearth.ffn_activation"),
+                                             ::testing::HasSubstr("found '" + name + "'"),
+                                             ::testing::HasSubstr("drelu")))
+        << name;
+  }
+  GgufMetadata number = SmallLlama();
+  number.SetUint32("hearth.ffn_activation", 1);
+  EXPECT_THAT(message(number), ::testing::HasSubstr("hearth.ffn_activation"));
+  for (const char* name : {"silu", "relu", "fatrelu", "drelu"}) {
+    GgufMetadata m = SmallLlama();
+    m.SetString("hearth.ffn_activation", name);
+    EXPECT_EQ(message(m), "accepted");
+  }
+}
+
 // Converters of families whose layers may differ write one number per layer.
 TEST(ModelSpecTest, ReadsArraysOfEqualNumbers) {
   GgufMetadata m = SmallLlama();
