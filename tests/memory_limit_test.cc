@@ -1,0 +1,172 @@
+// The program keeps to --memory: also memory that no ledger names counts here. It runs in a memory
+// cgroup, where one can be made, that kills it a little above its budget; and its peak of resident
+// memory is held against what its ledger names.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/cgroup.h"
+#include "base/test_folder.h"
+#include "prepare/pack/test_pack_models.h"
+#include "program.h"
+#include "test_budgets.h"
+
+namespace hearth {
+namespace {
+
+// By how much the group may pass the budget: page tables and what the kernel keeps of a process.
+constexpr uint64_t kGroupMarginBytes = uint64_t{8} << 20;
+// By how much resident memory may pass what the ledger names, beside what the program has without a
+// model: stacks, allocator slack, code that only larger models need.
+constexpr uint64_t kResidentMarginBytes = uint64_t{12} << 20;
+
+// A memory cgroup (v1) of its own inside that of this process.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(uint64_t limit_bytes) {
+    ForEachCgroup("memory", [&](const std::string& directory, bool is_v2) {
+      if (is_v2 || !home_.empty()) return;
+      std::error_code failure;
+      const std::string path = directory + "/hearth-test-" + std::to_string(getpid());
+      if (!std::filesystem::create_directory(path, failure)) return;
+      home_ = directory;
+      path_ = path;
+    });
+    if (path_.empty()) return;
+    is_usable_ = Write(path_ + "/memory.limit_in_bytes", limit_bytes) &&
+                 Write(path_ + "/cgroup.procs", static_cast<uint64_t>(getpid()));
+    // No swap either; some kernels have none to limit.
+    Write(path_ + "/memory.memsw.limit_in_bytes", limit_bytes);
+  }
+  ~MemoryGroup() {
+    if (path_.empty()) return;
+    Write(home_ + "/cgroup.procs", static_cast<uint64_t>(getpid()));
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+
+  // Whether this process, and what it starts, is in it.
+  bool is_usable() const { return is_usable_; }
+
+ private:
+  static bool Write(const std::string& path, uint64_t number) {
+    std::ofstream file(path);
+    file << number;
+    return static_cast<bool>(file.flush());
+  }
+
+  std::string home_, path_;
+  bool is_usable_ = false;
+};
+
+// What is resident at the most beyond what the ledger names beside the program.
+int64_t UnnamedBytes(const nlohmann::json& memory) {
+  auto bytes = memory["rss_peak_bytes"].get<int64_t>();
+  for (const auto& [name, charged] : memory["ledger"].items()) {
+    if (name != "program") bytes -= charged.get<int64_t>();
+  }
+  return bytes;
+}
+
+uint64_t SumOf(const nlohmann::json& ledger) {
+  uint64_t sum = 0;
+  for (const auto& [name, charged] : ledger.items()) sum += charged.get<uint64_t>();
+  return sum;
+}
+
+class MemoryLimitTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TestFolder("memory_limit");
+    SynthesizeSparseModel(Packed());  // 36 MiB of neurons
+    MakeModel(Plain(),
+              R"({"arch": "llama", "hidden_size": 1024, "intermediate_size": 8192, "num_layers": 4,
+                  "num_heads": 8, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 300})",
+              DType::kQ8_0);  // 102 MiB of matrices
+    MakeModel(Tiny(), ShapeText(64, 96, kDenseShape), DType::kQ8_0);
+  }
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer takes memory of its own";
+#endif
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  static std::string Packed() { return folder_->Path("packed.gguf"); }
+  static std::string Plain() { return folder_->Path("plain.gguf"); }
+  static std::string Tiny() { return folder_->Path("tiny.gguf"); }
+
+  static ProgramResult Bench(const std::string& model, const std::string& mode,
+                             const std::string& memory) {
+    return RunHearth({"bench", model, "--mode", mode, "--memory", memory, "--threads", "2",
+                      "--prefill", "32", "--decode", "16", "--reps", "1", "--json"});
+  }
+  static nlohmann::json MemoryOf(const ProgramResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.exit_code == 0 ? nlohmann::json::parse(result.out)["memory"] : nlohmann::json();
+  }
+
+  static void ExpectKept(const std::string& model, const std::string& mode, uint64_t mib) {
+    SCOPED_TRACE(model + " " + mode + " in " + std::to_string(mib) + "M");
+    const std::string limit = std::to_string(mib) + "M";
+    const nlohmann::json tiny = MemoryOf(Bench(Tiny(), "dense", "2G"));
+    const nlohmann::json memory = MemoryOf(Bench(model, mode, limit));
+    ASSERT_TRUE(memory.is_object() && tiny.is_object());
+    EXPECT_LE(SumOf(memory["ledger"]), mib << 20);
+    EXPECT_LE(UnnamedBytes(memory),
+              UnnamedBytes(tiny) + static_cast<int64_t>(kResidentMarginBytes));
+    EXPECT_LE(memory["rss_peak_bytes"].get<uint64_t>(), (mib << 20) + kGroupMarginBytes);
+
+    const MemoryGroup group((mib << 20) + kGroupMarginBytes);
+    if (!group.is_usable()) return;
+    const ProgramResult result = Bench(model, mode, limit);
+    EXPECT_EQ(result.exit_code, 0) << result.err << " (137: killed for its memory)";
+  }
+
+  static uint64_t SmallestMib(const std::string& model, const std::string& mode) {
+    return LimitOfRefusal(Bench(model, mode, "1M").err) >> 20;
+  }
+
+  static TestFolder* folder_;
+};
+
+TestFolder* MemoryLimitTest::folder_ = nullptr;
+
+TEST_F(MemoryLimitTest, APackedModelInMemory) {
+  const nlohmann::json memory = MemoryOf(Bench(Packed(), "predicted", "4G"));
+  ASSERT_TRUE(memory.is_object());
+  ASSERT_FALSE(memory["ledger"].contains("neurons"));
+  ExpectKept(Packed(), "predicted", (SumOf(memory["ledger"]) >> 20) + 5);
+}
+
+TEST_F(MemoryLimitTest, APackedModelThatIsStreamed) {
+  for (const char* mode : {"predicted", "gated"}) {
+    ExpectKept(Packed(), mode, SmallestMib(Packed(), mode) + 6);
+  }
+}
+
+TEST_F(MemoryLimitTest, APlainModelThatIsStreamed) {
+  ExpectKept(Plain(), "dense", SmallestMib(Plain(), "dense") + 24);
+}
+
+// A model is worth nothing for this that would not be missed.
+TEST_F(MemoryLimitTest, WhatIsHeldIsMuchMoreThanTheMargins) {
+  const nlohmann::json memory = MemoryOf(Bench(Packed(), "predicted", "4G"));
+  ASSERT_TRUE(memory.is_object());
+  EXPECT_GT(memory["ledger"]["weights"].get<uint64_t>(), 2 * kResidentMarginBytes);
+}
+
+}  // namespace
+}  // namespace hearth
