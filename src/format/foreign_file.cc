@@ -122,7 +122,7 @@ std::string ReadHead(const BlockReader& file) {
 std::optional<ForeignFile> RecognizeSignature(std::string_view head, uint64_t file_bytes) {
   if (LooksLikeSafetensors(head, file_bytes)) {
     return ForeignFile{ErrorCode::kUnsupported,
-                       "a safetensors file: convert the folder that it is in, with 'hearth pack "
+                       "a safetensors file: convert the folder that it is in, with 'hearth convert "
                        "FOLDER -o FILE.gguf'"};
   }
   for (const Signature& signature : kSignatures) {

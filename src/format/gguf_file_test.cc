@@ -161,7 +161,7 @@ TEST_F(GgufFileTest, SaysWhatToDoWithAFolder) {
   Write("published/a.gguf", Bytes().Header(0, 0));
   EXPECT_THAT(MessageOf(folder.string()), HasSubstr("name a model file in it, such as a.gguf"));
   Write("published/config.json", Bytes().Raw("{}"));
-  EXPECT_THAT(MessageOf(folder.string()), HasSubstr("'hearth pack " + folder.string() + " -o "));
+  EXPECT_THAT(MessageOf(folder.string()), HasSubstr("'hearth convert " + folder.string() + " -o "));
 }
 
 // Files above a site's limit are cut with split or by hand.

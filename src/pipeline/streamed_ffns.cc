@@ -51,7 +51,7 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
                .merge_gap_bytes = options.merge_gap_of_neurons(),
                .reads_ahead = options.reads_ahead(),
                .gates_first = options.reads_gates_first(),
-               .busy_gap_seconds = options.busy_gap_seconds}),
+               .busy_gap_seconds = options.busy_gap()}),
       of_one_(options.reads_ahead() ? options.lookahead : Lookahead::kOff),
       of_several_(of_one_) {}
 

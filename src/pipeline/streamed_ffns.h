@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -34,11 +35,15 @@ struct StreamOptions {
   // Of a neuron that is missing the gate first, and the rest where it fires (P2 §4.3); of kCluster
   // only. Nothing is merged then: halves are never neighbours.
   bool gates_first = false;
-  double busy_gap_seconds = kBusyGapSeconds;  // see DecodeOptions
+  // See DecodeOptions; of Lookahead::kOn none, for threads that sleep guess nothing.
+  double busy_gap_seconds = kBusyGapSeconds;
 
   // LLM in a Flash comes with a policy of its own.
   CachePolicyKind cache_policy() const {
     return pipeline == PipelineKind::kLlmFlash ? CachePolicyKind::kWindow : policy;
+  }
+  double busy_gap() const {
+    return lookahead == Lookahead::kOn ? std::numeric_limits<double>::infinity() : busy_gap_seconds;
   }
   bool reads_gates_first() const { return gates_first && pipeline == PipelineKind::kCluster; }
   std::optional<uint32_t> merge_gap_of_neurons() const {
