@@ -1,7 +1,7 @@
 // Attention scores and values of every table against the scalar oracle.
 #include "kernels/test_util.h"
-#include "tensor/fp8.h"
 #include "tensor/half.h"
+#include "tensor/test_kv_numbers.h"
 
 namespace hearth::kernels {
 namespace {
@@ -13,16 +13,6 @@ using testing::RandomFloats;
 constexpr int64_t kHeadDims[] = {1,  2,  3,  4,  5,  7,  8,  9,  15, 16,  17,  23,  24, 31,
                                  32, 33, 40, 48, 63, 64, 72, 80, 96, 100, 128, 129, 256};
 
-float FloatAt(const std::byte* p) {
-  float value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-float HalfAt(const std::byte* p) {
-  uint16_t half;
-  std::memcpy(&half, p, sizeof(half));
-  return HalfToFloat(half);
-}
 void AppendHalves(std::vector<std::byte>& out, const std::vector<float>& x) {
   for (const float v : x) testing::Append(out, FloatToHalf(v));
 }
@@ -49,15 +39,10 @@ std::vector<std::byte> RandomKeys(KeyBlockLayout layout, int64_t blocks, std::mt
 
 // What component i of a key is at most while it is computed with, in magnitude.
 double KeyMagnitude(KeyBlockLayout layout, const std::byte* keys, int64_t row, int64_t i) {
-  const int64_t token = row % KeyBlockLayout::kTokens;
   const std::byte* block = keys + row / KeyBlockLayout::kTokens * layout.bytes();
-  const std::byte* at = block + layout.ComponentAt(token, i);
-  if (layout.keys == KvKeys::kF32) return std::abs(FloatAt(at));
-  if (layout.keys == KvKeys::kF16) return std::abs(HalfAt(at));
-  int code = std::to_integer<int>(*at);
-  if (layout.keys == KvKeys::kInt4) code = i % 2 == 0 ? code & 15 : code >> 4;
-  return std::abs(HalfAt(block + layout.ScaleAt(token))) * code +
-         std::abs(HalfAt(block + layout.ZeroAt(token)));
+  const hearth::testing::KeyNumber key =
+      hearth::testing::KeyAt(layout, block, row % KeyBlockLayout::kTokens, i);
+  return std::abs(double{key.zero}) + std::abs(double{key.scale}) * key.code;
 }
 
 // Rows of values of any type. fp8 codes are all but that of NaN.
@@ -74,11 +59,6 @@ std::vector<std::byte> RandomValues(KvValues type, int64_t n, std::mt19937& rand
     for (const float v : RandomFloats(random, n)) testing::Append(values, v);
   }
   return values;
-}
-
-float ValueAt(KvValues type, const std::byte* p) {
-  if (type == KvValues::kFp8) return Fp8ToFloat(std::to_integer<uint8_t>(*p));
-  return type == KvValues::kF16 ? HalfAt(p) : FloatAt(p);
 }
 
 // Distances between queries, scores and outputs leave gaps, which must survive.
@@ -154,14 +134,16 @@ class AttentionTest : public testing::TableTest {
     const std::vector<float> expected = run(oracle(), before, 0, count, 0, queries);
     const std::vector<float> actual = run(table(), before, 0, count, 0, queries);
     const auto scale_of = [&](int64_t j) {
-      return type == KvValues::kFp8 ? std::abs(HalfAt(scales.data() + 2 * j)) : 1.0f;
+      return type == KvValues::kFp8 ? std::abs(hearth::testing::HalfAt(scales.data() + 2 * j))
+                                    : 1.0f;
     };
     for (int64_t i = 0; i < queries; ++i) {
       for (int64_t d = 0; d < (i + 1 < queries ? stride : head_dim); ++d) {
         const auto at = static_cast<size_t>(i * stride + d);
         double size = std::abs(before[at]);
         for (int64_t j = 0; d < head_dim && j < count; ++j) {
-          const float value = ValueAt(type, values.data() + (j * head_dim + d) * bytes);
+          const float value =
+              hearth::testing::ValueAt(type, values.data() + (j * head_dim + d) * bytes);
           size += std::abs(double{weights[i * weight_stride + j]} * scale_of(j) * value);
         }
         const double tolerance =

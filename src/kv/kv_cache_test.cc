@@ -3,15 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/kernel_table.h"
-#include "tensor/fp8.h"
 #include "tensor/half.h"
+#include "tensor/test_kv_numbers.h"
 
 namespace hearth {
 namespace {
@@ -37,9 +36,8 @@ float KeyAt(const KvSequence& sequence, int64_t layer, int64_t head, int64_t pos
   const std::byte* page = sequence.pages()[static_cast<size_t>(position / 64)];
   const KvLayout& layout = sequence.layout();
   const int64_t row = position % 64;
-  return *reinterpret_cast<const float*>(page + layout.KeysOffset(layer, head) +
-                                         layout.KeyBlockAt(row) +
-                                         layout.key_block().ComponentAt(row % 16, i));
+  const std::byte* keys = page + layout.KeysOffset(layer, head) + layout.KeyBlockAt(row);
+  return static_cast<float>(testing::KeyAt(layout.key_block(), keys, row % 16, i).value());
 }
 
 TEST(KvCacheTest, StoresEveryHeadWhereTheLayoutSays) {
@@ -80,41 +78,22 @@ class KvCodecTest : public ::testing::TestWithParam<int> {
     for (float& v : x) v = std::normal_distribution<float>(1, 2)(random);
     return x;
   }
-  static float HalfAt(const std::byte* p) {
-    uint16_t half;
-    std::memcpy(&half, p, sizeof(half));
-    return HalfToFloat(half);
-  }
-  static float Number(const std::byte* p, bool is_half) {
-    float value;
-    std::memcpy(&value, p, sizeof(value));
-    return is_half ? HalfAt(p) : value;
-  }
   // Component i of the key of a page's token `row`, and half of its step.
   static std::pair<float, float> Key(const KvLayout& layout, const std::byte* keys, int64_t row,
                                      int64_t i) {
-    const KeyBlockLayout block = layout.key_block();
-    const std::byte* at = keys + layout.KeyBlockAt(row);
-    const std::byte* component = at + block.ComponentAt(row % 16, i);
-    if (!block.has_codes()) {
-      const float key = Number(component, block.keys == KvKeys::kF16);
-      return {key, std::abs(key) * 0x1p-11f};
-    }
-    const int byte = std::to_integer<int>(*component);
-    const int code = block.keys == KvKeys::kInt8 ? byte : i % 2 == 0 ? byte & 15 : byte >> 4;
-    const float scale = HalfAt(at + block.ScaleAt(row % 16));
-    return {HalfAt(at + block.ZeroAt(row % 16)) + scale * static_cast<float>(code),
-            scale * 0.5001f};
+    const testing::KeyNumber key =
+        testing::KeyAt(layout.key_block(), keys + layout.KeyBlockAt(row), row % 16, i);
+    const auto value = static_cast<float>(key.value());
+    const bool has_codes = layout.key_block().has_codes();
+    return {value, has_codes ? key.scale * 0.5001f : std::abs(value) * 0x1p-11f};
   }
   static std::pair<float, float> Value(const KvLayout& layout, const std::byte* values, int64_t row,
                                        int64_t i) {
     const std::byte* at = values + layout.ValueAt(row) + i * BytesOf(layout.values());
-    if (!layout.has_value_scales()) {
-      const float value = Number(at, layout.values() == KvValues::kF16);
-      return {value, std::abs(value) * 0x1p-11f};
-    }
-    const float scale = HalfAt(values + layout.ValueScaleAt(row));
-    const float value = scale * Fp8ToFloat(std::to_integer<uint8_t>(*at));
+    const float number = testing::ValueAt(layout.values(), at);
+    if (!layout.has_value_scales()) return {number, std::abs(number) * 0x1p-11f};
+    const float scale = testing::HalfAt(values + layout.ValueScaleAt(row));
+    const float value = scale * number;
     return {value, std::max(std::abs(value) * 0x1p-4f, scale * 0x1p-10f) * 1.001f};
   }
 };
@@ -167,6 +146,8 @@ TEST_P(KvCodecTest, TakesTheBytesThatItsTypesNeed) {
   }
   EXPECT_EQ(KvCodecFromName(InfoOf(Codec()).name), Codec());
   EXPECT_EQ(KvCodecFromNumber(static_cast<uint32_t>(Codec())), Codec());
+  const std::string names = "|" + std::string(kKvCodecNames) + "|";
+  EXPECT_NE(names.find("|" + std::string(InfoOf(Codec()).name) + "|"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KvCodecTest, ::testing::Range(0, static_cast<int>(kKvCodecs.size())),

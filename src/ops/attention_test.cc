@@ -10,6 +10,7 @@
 
 #include "tensor/fp8.h"
 #include "tensor/half.h"
+#include "tensor/test_kv_numbers.h"
 
 namespace hearth {
 namespace {
@@ -44,23 +45,17 @@ class Sequence {
     }
   }
   double Key(int64_t head, int64_t position, int64_t i) const {
-    const KeyBlockLayout block = layout_.key_block();
-    const int64_t token = position % KeyBlockLayout::kTokens;
-    const std::byte* keys = KeyBlock(head, position);
-    const std::byte* at = keys + block.ComponentAt(token, i);
-    if (!block.has_codes()) return Number(at, block.keys == KvKeys::kF16);
-    const int byte = std::to_integer<int>(*at);
-    const int code = block.keys == KvKeys::kInt8 ? byte : i % 2 == 0 ? byte & 15 : byte >> 4;
-    return Number(keys + block.ZeroAt(token), true) +
-           Number(keys + block.ScaleAt(token), true) * code;
+    return testing::KeyAt(layout_.key_block(), KeyBlock(head, position),
+                          position % KeyBlockLayout::kTokens, i)
+        .value();
   }
   double Value(int64_t head, int64_t position, int64_t i) const {
     const std::byte* values = Values(head, position);
     const int64_t row = position % KvLayout::kPageTokens;
     const std::byte* at = values + layout_.ValueAt(row) + i * BytesOf(layout_.values());
-    if (!layout_.has_value_scales()) return Number(at, layout_.values() == KvValues::kF16);
-    return Number(values + layout_.ValueScaleAt(row), true) *
-           static_cast<double>(Fp8ToFloat(std::to_integer<uint8_t>(*at)));
+    const double scale =
+        layout_.has_value_scales() ? testing::HalfAt(values + layout_.ValueScaleAt(row)) : 1;
+    return scale * testing::ValueAt(layout_.values(), at);
   }
   std::span<std::byte* const> pages() const { return pages_; }
 
@@ -74,16 +69,6 @@ class Sequence {
   }
   std::byte* Page(int64_t position) const {
     return pages_[static_cast<size_t>(position / KvLayout::kPageTokens)];
-  }
-  static double Number(const std::byte* at, bool is_half) {
-    if (!is_half) {
-      float value;
-      std::memcpy(&value, at, sizeof(value));
-      return static_cast<double>(value);
-    }
-    uint16_t half;
-    std::memcpy(&half, at, sizeof(half));
-    return static_cast<double>(HalfToFloat(half));
   }
   static void SetNumber(std::byte* at, float value, bool is_half) {
     const uint16_t half = FloatToHalf(value);
