@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -120,6 +121,11 @@ class Bench:
             return dense
         return dense + [(f"{cost}%", self.thresholded(model, cost)[0]) for cost in COSTS]
 
+    def all_versions(self, models: list[Model]) -> Iterator[tuple[Model, str, Path]]:
+        for model in models:
+            for kind, path in self.versions(model):
+                yield model, kind, path
+
 
 def version(kind: str) -> str:
     return "as it is" if kind == "dense" else f"thresholds at {kind}"
@@ -175,60 +181,57 @@ def silence(bench: Bench, models: list[Model]) -> list[Row]:
 def activation(bench: Bench, models: list[Model]) -> list[Row]:
     """P1 Figure 4, P2 §4.3: how many neurons carry 80% of the activations, and what follows a gate."""
     rows = []
-    for model in models:
-        for kind, path in bench.versions(model):
-            for text in model.texts:
-                _, document = bench.profiled(model, path, kind, text)
-                figures = document["all"]
-                layers = [layer["hot_activations"] for layer in document["layers"]]
-                row: Row = [model.name, version(kind), text]
-                if document["goes_sparse"]:
-                    row += [percent(figures["active"]), percent(figures["hot_activations"]),
-                            {"min": percent(min(layers)), "max": percent(max(layers))},
-                            percent(figures["hot_output"]), percent(figures["co_active"]),
-                            percent(figures["co_active_cold"])]
-                else:
-                    row += [None, None, None, percent(figures["hot_output"]), None, None]
-                rows.append(row)
+    for model, kind, path in bench.all_versions(models):
+        for text in model.texts:
+            _, document = bench.profiled(model, path, kind, text)
+            figures = document["all"]
+            layers = [layer["hot_activations"] for layer in document["layers"]]
+            row: Row = [model.name, version(kind), text]
+            if document["goes_sparse"]:
+                row += [percent(figures["active"]), percent(figures["hot_activations"]),
+                        {"min": percent(min(layers)), "max": percent(max(layers))},
+                        percent(figures["hot_output"]), percent(figures["co_active"]),
+                        percent(figures["co_active_cold"])]
+            else:
+                row += [None, None, None, percent(figures["hot_output"]), None, None]
+            rows.append(row)
     return rows
 
 
 def overlap(bench: Bench, models: list[Model]) -> list[Row]:
     """P1 Figure 5b: whether the same neurons are hot in other texts."""
     rows = []
-    for model in models:
-        for kind, path in bench.versions(model):
-            profiles = [read_profile(bench.profiled(model, path, kind, text)[0]) for text in model.texts]
-            for other in range(1, len(model.texts)):
-                row: Row = [model.name, version(kind), f"{model.texts[0]}, {model.texts[other]}"]
-                for which in (0, 1):
-                    if which == 0 and kind == "dense" and not model.has_zeros:
-                        row.append(None)
-                        continue
-                    one, two = (top(profiles[i][which], TOP) for i in (0, other))
-                    row.append(percent(len(one & two) / len(one)))
-                rows.append(row)
+    for model, kind, path in bench.all_versions(models):
+        profiles = [read_profile(bench.profiled(model, path, kind, text)[0]) for text in model.texts]
+        for other in range(1, len(model.texts)):
+            row: Row = [model.name, version(kind), f"{model.texts[0]}, {model.texts[other]}"]
+            for which in (0, 1):
+                if which == 0 and kind == "dense" and not model.has_zeros:
+                    row.append(None)
+                    continue
+                one, two = (top(profiles[i][which], TOP) for i in (0, other))
+                row.append(percent(len(one & two) / len(one)))
+            rows.append(row)
     return rows
 
 
 def cache(bench: Bench, models: list[Model]) -> list[Row]:
     """What caches of 10 to 90% of the neurons find."""
     rows = []
-    for model in models:
-        for kind, path in bench.versions(model):
-            if kind == "dense" and not model.has_zeros:
-                continue
-            text = model.texts[0]
-            trace = bench.profiled(model, path, kind, text)[0].with_suffix(".trace")
-            document = bench.run(f"{model.name}-{kind}-replay", "bench", "--trace", trace, "--policy",
-                                 "lru,layer-lfu", "--capacity",
-                                 ",".join(f"{capacity}%" for capacity in CAPACITIES))
-            points = document["points"]
-            for index, name in enumerate(("lru", "layer-lfu")):
-                rows.append([model.name, version(kind), name,
-                             *(percent(point["policies"][index]["hit_rate"]) for point in points)])
-            rows.append([model.name, version(kind), "Bélády",
-                         *(percent(point["belady_hit_rate"]) for point in points)])
+    for model, kind, path in bench.all_versions(models):
+        if kind == "dense" and not model.has_zeros:
+            continue
+        text = model.texts[0]
+        trace = bench.profiled(model, path, kind, text)[0].with_suffix(".trace")
+        document = bench.run(f"{model.name}-{kind}-replay", "bench", "--trace", trace, "--policy",
+                             "lru,layer-lfu", "--capacity",
+                             ",".join(f"{capacity}%" for capacity in CAPACITIES))
+        points = document["points"]
+        for index, name in enumerate(("lru", "layer-lfu")):
+            rows.append([model.name, version(kind), name,
+                         *(percent(point["policies"][index]["hit_rate"]) for point in points)])
+        rows.append([model.name, version(kind), "Bélády",
+                     *(percent(point["belady_hit_rate"]) for point in points)])
     return rows
 
 
@@ -319,8 +322,6 @@ def document_of(args: argparse.Namespace, name: str, rows: list[Row], command: s
     if name == "real-tasks":
         note = (f"The first {QUESTIONS} questions of each; a standard error is 3 to 5 points. PIQA and "
                 "ARC easy by character.")
-    if name == "real-activation":
-        note += " The last two columns were added to the build of that commit."
     return {"schema": 1, "machine": args.machine, "experiment": name, "date": args.date,
             "commit": args.commit or checked_out(), "commands": [command], "model": None,
             "weights": "real", "baseline": None, "repetitions": 1, "note": note,

@@ -71,8 +71,9 @@ void RunToken(const Context& context, KvCodec codec, benchmark::State& state) {
   constexpr int64_t kContext = 4096, kKvHeads = 8, kGroup = 4;
   const KvLayout layout{codec, 1, kKvHeads, kHeadDim};
   const auto scores_of = context.table.attn_scores[static_cast<int>(layout.keys())];
-  // As ops/attention_block.cc has it.
-  const size_t behind = std::max(layout.values_bytes(), layout.keys_bytes()) - layout.keys_bytes();
+  // Where values take more bytes than keys, the first of them were asked for earlier.
+  const size_t asked_for =
+      std::max(layout.values_bytes(), layout.keys_bytes()) - layout.keys_bytes();
   const auto add_values = context.table.attn_values[static_cast<int>(layout.values())];
   Pieces pages(context.memory, layout.page_bytes(), state);
   const std::vector<float> q = SomeFloats(kKvHeads * kGroup * kHeadDim);
@@ -97,7 +98,7 @@ void RunToken(const Context& context, KvCodec codec, benchmark::State& state) {
                    kHeadDim,
                    scores.data(),
                    kPositions,
-                   {values + behind}});
+                   {values + asked_for}});
         context.table.attn_weights({scores.data(),
                                     kPositions,
                                     kGroup,

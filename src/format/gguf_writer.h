@@ -25,8 +25,8 @@ struct GgufTensorDecl {
   std::vector<uint64_t> ne;  // 1 to 4 entries, ne[0] contiguous
 };
 
-// Of general.file_type: what most weights of a file are, as the field numbers it. dtype is one that
-// Hearth writes: a float type, Q4_0, Q4_1 or Q8_0.
+// The value of general.file_type for a file whose weights are mostly of this type: a float type,
+// Q4_0, Q4_1 or Q8_0, the types that Hearth writes.
 uint32_t FileTypeOf(DType dtype);
 inline constexpr uint32_t kQuantizationVersion = 2;  // of general.quantization_version
 

@@ -30,8 +30,8 @@ bool IsOfImages(const std::string& name) {
                      [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-// As TurboSparse folders have them, whose layout nobody has published: the model is the same
-// without.
+// TurboSparse folders hold predictors in a layout that nobody has published. The model computes the
+// same without them.
 bool IsOfPredictor(const std::string& name) { return name.find(".predictor") != name.npos; }
 
 std::string EmbeddingOf(const PublishedConfig& config) {

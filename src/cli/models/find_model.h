@@ -14,8 +14,7 @@ namespace hearth::cli {
 // For help: what MODEL may be.
 inline constexpr char kModelHelp[] =
     "model file (GGUF; any file of a split set), folder as published on Hugging Face (config.json "
-    "and "
-    "safetensors), or the name of a model that 'hearth list' shows";
+    "and safetensors), or the name of a model that 'hearth list' shows";
 
 // Returns the path of the first file of what `name` means: a path that exists, else a model of
 // ModelsFolder. Throws Error(kNotFound) where there is neither, Error(kInvalidArgument) where

@@ -77,7 +77,7 @@ class LoadSource {
   LoadSource(const GgufFile& file, const AsyncFileOptions& io, bool may_cache);
 
   const GgufFile& file() const { return file_; }
-  // Of a chunk that ReadsAround.
+  // The file to read a chunk from if ReadsAround is true for it.
   AsyncFile& part(size_t index) const { return *parts_[index]; }
   size_t num_parts() const { return parts_.size(); }
   bool drops_cache() const { return drops_cache_; }
