@@ -112,8 +112,8 @@ TEST_F(StreamedModelTest, EveryBudgetPolicyAndPipelineGivesTheLogitsOfMemory) {
           EXPECT_GT(single.misses, 0);
           EXPECT_GT(single.hits + single.pinned, 0);
           const bool looks_ahead =
-              mode == FfnMode::kPredicted && options.streaming.pipeline.reads_ahead();
-          EXPECT_EQ(engine->streamed()->options().reads_ahead(), looks_ahead);
+              mode == FfnMode::kPredicted && options.streaming.pipeline.decode().reads_ahead;
+          EXPECT_EQ(engine->streamed()->options().decode().reads_ahead, looks_ahead);
           // Only threads that wait find out what to read ahead.
           if (!looks_ahead) {
             EXPECT_EQ(single.reads_ahead, 0);

@@ -15,8 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-;
-
 TEST_F(CApiTest, GeneratesTextAndSaysHow) {
   hearth_session* session = hearth_session_new(model_);
   const std::vector<int32_t> prompt = Tokens("Once upon a time");

@@ -1,14 +1,14 @@
 // The blocks of GGUF types that weight tiles hold in planes (tensor/weight_tiles.h): their codes a
 // quad (four columns) at a time, and their scales a byte at a time. Facts of the public formats.
 //
-// BlockQuads<Block> has, with `Word` a word of 32 bits or a vector of such, of several rows,
-//   kColumns                 of a block
-//   Read<Word>(load, b, q)   quad q of the block's b-th 32 columns, a code in each byte; load(at)
-//   is
-//                            the word that lies `at` bytes into the GGUF block
-//   Write(block, b, q, quad) the way back. The block's codes were zeros
+// BlockQuads<Block> has
+//   kColumns                 columns of a block
+//   Read<Word>(load, b, q)   quad q of the block's b-th 32 columns, a code in each byte
+//   Write(block, b, q, quad) the way back, into a block whose codes are zeros
 //   ScaleByte, MinimumByte   scale or minimum i of the block, for types whose scales are bytes
 //   PutScales                the way back, from all of a block's bytes
+// `Word` is a word of 32 bits, or a vector with one of each of several rows. load(at) is the word
+// that lies `at` bytes into the GGUF block.
 #pragma once
 
 #include <cstddef>
@@ -31,48 +31,40 @@ inline void OrWord(uint8_t* p, uint32_t bits) {
 template <class Block>
 struct BlockQuads;
 
-// Q5_0, Q5_1: columns 0 .. 15 in low nibbles, 16 .. 31 in high ones, and a bit for each of them in
-// order.
+// Columns 0 .. 15 lie in low nibbles, 16 .. 31 in high ones. Q5_0, Q5_1: and a fifth bit of each
+// of them in order.
 template <class Block>
-struct FiveBitQuads {
+struct NibbleQuads {
   static constexpr int kColumns = 32;
+  static constexpr bool kHasFifthBits = requires { Block::qh; };
 
   static size_t At(int q) { return static_cast<size_t>(4 * (q % 4)); }
   template <class Word, class Load>
   static Word Read(const Load& load, int, int q) {
-    const Word low = load(offsetof(Block, qs) + At(q)) >> (4 * (q / 4)) & 0x0f0f0f0f;
-    // Bit i of the four that belong to the quad goes to byte i: copies of them, 7 bits apart.
-    const Word bits = load(offsetof(Block, qh)) >> (4 * q) & 15;
-    return low | (bits * 0x00204081 & 0x01010101) << 4;
+    Word quad = load(offsetof(Block, qs) + At(q)) >> (4 * (q / 4)) & 0x0f0f0f0f;
+    if constexpr (kHasFifthBits) {
+      // Bit i of the four that belong to the quad goes to byte i: copies of them, 7 bits apart.
+      const Word bits = load(offsetof(Block, qh)) >> (4 * q) & 15;
+      quad |= (bits * 0x00204081 & 0x01010101) << 4;
+    }
+    return quad;
   }
   static void Write(Block& block, int, int q, uint32_t quad) {
     OrWord(block.qs + At(q), (quad & 0x0f0f0f0f) << (4 * (q / 4)));
-    // The bits come together in the uppermost four.
-    OrWord(block.qh, ((quad >> 4 & 0x01010101) * 0x10204080) >> 28 << (4 * q));
-  }
-};
-// IQ4_NL, MXFP4: the same without the bits.
-template <class Block>
-struct FourBitQuads {
-  static constexpr int kColumns = 32;
-
-  static size_t At(int q) { return static_cast<size_t>(4 * (q % 4)); }
-  template <class Word, class Load>
-  static Word Read(const Load& load, int, int q) {
-    return load(offsetof(Block, qs) + At(q)) >> (4 * (q / 4)) & 0x0f0f0f0f;
-  }
-  static void Write(Block& block, int, int q, uint32_t quad) {
-    OrWord(block.qs + At(q), quad << (4 * (q / 4)));
+    if constexpr (kHasFifthBits) {
+      // The bits come together in the uppermost four.
+      OrWord(block.qh, ((quad >> 4 & 0x01010101) * 0x10204080) >> 28 << (4 * q));
+    }
   }
 };
 template <>
-struct BlockQuads<BlockIQ4_NL> : FourBitQuads<BlockIQ4_NL> {};
+struct BlockQuads<BlockIQ4_NL> : NibbleQuads<BlockIQ4_NL> {};
 template <>
-struct BlockQuads<BlockMXFP4> : FourBitQuads<BlockMXFP4> {};
+struct BlockQuads<BlockMXFP4> : NibbleQuads<BlockMXFP4> {};
 template <>
-struct BlockQuads<BlockQ5_0> : FiveBitQuads<BlockQ5_0> {};
+struct BlockQuads<BlockQ5_0> : NibbleQuads<BlockQ5_0> {};
 template <>
-struct BlockQuads<BlockQ5_1> : FiveBitQuads<BlockQ5_1> {};
+struct BlockQuads<BlockQ5_1> : NibbleQuads<BlockQ5_1> {};
 
 // Q4_K, Q5_K: columns 64j .. 64j + 31 lie in the low nibbles of bytes 32j .. 32j + 31, the next 32
 // columns in their high nibbles. Fifth bits: bit b of byte i belongs to column 32b + i.

@@ -170,10 +170,11 @@ struct BytesHead {
 };
 
 template <class Block>
-using SmallHead = std::conditional_t < requires {
+constexpr bool kHasPower = requires {
   Block::e;
-}
-, PowersHead<Block>, HalvesHead < Block >> ;
+};
+template <class Block>
+using SmallHead = std::conditional_t<kHasPower<Block>, PowersHead<Block>, HalvesHead<Block>>;
 template <class Block>
 using Head =
     std::conditional_t<BlockQuads<Block>::kColumns == 256, BytesHead<Block>, SmallHead<Block>>;

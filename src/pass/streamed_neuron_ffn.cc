@@ -43,9 +43,7 @@ void StreamedNeuronFfn::RunStep(const FfnCall& call) {
   Select(call);
   if (pass_.observer != nullptr) Observe(call);
   // Where gates are in memory, or read first, only what fires is read.
-  const bool finds_firing =
-      streamed_.store().plan().holds_gates || streamed_.options().reads_gates_first();
-  const bool reads_lists = lists_.has_lists() || (SkipsSilent(call) && finds_firing);
+  const bool reads_lists = lists_.has_lists() || (SkipsSilent(call) && streamed_.finds_firing());
   if (map_ != nullptr && (is_prompt_ || !reads_lists)) DrawRanges(call);
   if (is_prompt_) {
     RunMany(call, {lists_.has_lists(), SkipsSilent(call)}, {});

@@ -132,8 +132,7 @@ class BundleStore {
   // The most neurons that FindDamaged looks at.
   static constexpr int64_t kMostChecked = 256;
   // A place in the lists of some neurons where what is held does not fit its checks; -1 where all
-  // do.
-  // `part`: what of them is looked at; where slots hold gates.
+  // do. Where slots hold gates, only this part of each is checked.
   int64_t FindDamaged(const kernels::KernelTable& table, int64_t ffn, const NeuronsInSlots& which,
                       SlotPart part) const noexcept;
   // Throws Error(kUnsupported) where the file cannot read halves of bundles.

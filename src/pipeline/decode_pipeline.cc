@@ -113,45 +113,50 @@ struct DecodePipeline::Section {
 };
 
 struct DecodePipeline::Places {
-  size_t x, gates, factors, rests, computed, end;
+  size_t x, gates, factors, rests, computed, all, end;
 
-  Places(int64_t hidden, int64_t listed) {
+  // neurons: of an FFN, where gates are read first; otherwise 0.
+  Places(int64_t hidden, int64_t listed, int64_t neurons) {
     ScratchPlaces scratch;
     x = scratch.Take(RowGroupCount(hidden), sizeof(kernels::GroupQ8));
     gates = scratch.Take(listed, sizeof(float));
     factors = scratch.Take(listed, sizeof(float));
     rests = scratch.Take(listed, sizeof(int32_t));
     computed = scratch.Take(listed, sizeof(std::atomic<uint8_t>));
+    all = scratch.Take(neurons, sizeof(int32_t));
     end = scratch.used();
   }
 };
 
 uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
-                                      int64_t hidden_size, bool reads_ahead) {
-  return NeuronFetch::ChargedBytes(shape, plan, reads_ahead) +
+                                      int64_t hidden_size, const DecodeOptions& options) {
+  const int64_t listed = NeuronFetch::MaxListed(shape, plan, options.reads_ahead);
+  const int64_t all = options.gates_first ? shape.neurons : 0;
+  return NeuronFetch::ChargedBytes(shape, plan, options.reads_ahead) +
          (plan.holds_gates ? GateScan::ChargedBytes(shape.neurons) : 0) +
-         Buffer::ChargedBytes(
-             Places(hidden_size, NeuronFetch::MaxListed(shape, plan, reads_ahead)).end);
+         Buffer::ChargedBytes(Places(hidden_size, listed, all).end);
 }
 
 DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeOptions& options)
     : store_(store),
       options_(options),
       fetch_(budget, store, options.merge_gap_bytes, options.reads_ahead),
-      memory_(budget, "activations", Places(store.source().hidden_size, fetch_.max_listed()).end) {
+      memory_(budget, "activations",
+              Places(store.source().hidden_size, fetch_.max_listed(),
+                     options.gates_first ? store.source().neurons : 0)
+                  .end) {
   if (options.kind == PipelineKind::kMatrix || options.gates_first) store.RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
-  if (options.gates_first) {
-    all_.resize(static_cast<size_t>(store.source().neurons));
-    std::iota(all_.begin(), all_.end(), 0);
-  }
-  const Places at(store.source().hidden_size, fetch_.max_listed());
+  const int64_t all = options.gates_first ? store.source().neurons : 0;
+  const Places at(store.source().hidden_size, fetch_.max_listed(), all);
   std::byte* base = memory_.data();
   x_ = reinterpret_cast<kernels::GroupQ8*>(base + at.x);
   gates_ = reinterpret_cast<float*>(base + at.gates);
   factors_ = reinterpret_cast<float*>(base + at.factors);
   rests_ = reinterpret_cast<int32_t*>(base + at.rests);
   computed_ = reinterpret_cast<std::atomic<uint8_t>*>(base + at.computed);
+  all_ = {reinterpret_cast<int32_t*>(base + at.all), static_cast<size_t>(all)};
+  std::iota(all_.begin(), all_.end(), 0);
 }
 
 StreamCounts DecodePipeline::counts() const {
@@ -301,13 +306,13 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
   });
 }
 
-// Takes some neurons that are ready in the same way; returns where they begin, -1 where none is.
-int64_t DecodePipeline::TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state) {
+// Takes some neurons that are ready in the same way; false where none is.
+bool DecodePipeline::TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state) {
   const ReadyState* states = fetch_.ready_states();
   int64_t first = section.taken.load(std::memory_order_relaxed);
   do {
     const int64_t left = fetch_.num_ready() - first;
-    if (left <= 0) return -1;
+    if (left <= 0) return false;
     const int64_t most =
         std::min(left, std::clamp(left / (2 * section.threads), kFewestOfCluster, kMostOfCluster));
     state = states[first];
@@ -316,14 +321,14 @@ int64_t DecodePipeline::TakeReady(Section& section, ReadyNeurons& ready, ReadySt
   } while (
       !section.taken.compare_exchange_weak(first, first + ready.count, std::memory_order_relaxed));
   ready.positions = fetch_.ready() + first;
-  return first;
+  return true;
 }
 
 // Computes a cluster of what is ready; false where nothing is.
 bool DecodePipeline::ComputeReady(Section& section) {
   ReadyNeurons ready;
   ReadyState state;
-  if (TakeReady(section, ready, state) < 0) return false;
+  if (!TakeReady(section, ready, state)) return false;
   std::array<int32_t, kMostOfCluster> slots;
   for (int64_t i = 0; i < ready.count; ++i) {
     slots[static_cast<size_t>(i)] = fetch_.slot(ready.positions[i]);
@@ -334,14 +339,11 @@ bool DecodePipeline::ComputeReady(Section& section) {
     section.work.MultiplyGates(ready);
   } else {
     if (state == ReadyState::kRead) fetch_.Settle(ready.positions, ready.count);
-    const bool was_read = state != ReadyState::kHere && state != ReadyState::kGateHere;
-    const int64_t damaged = was_read ? fetch_.FindDamaged(section.table, ready.positions,
-                                                          ready.slots, ready.count, state)
-                                     : -1;
+    const int64_t damaged =
+        fetch_.FindDamaged(section.table, ready.positions, ready.slots, ready.count, state);
     if (damaged >= 0) section.damaged = damaged;
     const bool knows_gates = section.work.knows_gates();
-    const bool is_gate = state == ReadyState::kGateHere || state == ReadyState::kGateRead;
-    if (is_gate && !knows_gates) {
+    if (IsGateAlone(state) && !knows_gates) {
       computed = MultiplyReady(section, ready);
     } else {
       FinishReady(section, ready, knows_gates || state == ReadyState::kRestRead);

@@ -34,7 +34,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "ops/compute.h"
 #include "ops/gate_scan.h"
@@ -79,7 +78,7 @@ class DecodePipeline {
   // Error(kUnsupported) where halves of bundles are to be read and cannot be.
   DecodePipeline(Budget& budget, BundleStore& store, const DecodeOptions& options);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
-                               int64_t hidden_size, bool reads_ahead);
+                               int64_t hidden_size, const DecodeOptions& options);
 
   // Whether what fires is found before all of it is read: gates are held or read first.
   bool finds_firing() const { return gate_scan_.has_value() || options_.gates_first; }
@@ -138,7 +137,7 @@ class DecodePipeline {
   void RunPhase(Compute& compute, Section& section, Step step, bool adds);
   void Work(Section& section);
   bool ComputeReady(Section& section);
-  int64_t TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state);
+  bool TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state);
   int64_t MultiplyReady(Section& section, const ReadyNeurons& ready);
   void FinishReady(Section& section, const ReadyNeurons& ready, bool knows_gates);
   void ReadFiringRests(Section& section);
@@ -149,17 +148,17 @@ class DecodePipeline {
   const DecodeOptions options_;
   NeuronFetch fetch_;
   std::optional<GateScan> gate_scan_;  // where the store holds gates
-  std::vector<int32_t> all_;           // neurons, where gates are read first
   Buffer memory_;
   // Views into memory_, an entry per listed neuron (its position) unless said otherwise.
-  kernels::GroupQ8* x_;  // the token in row groups
-  float* gates_;         // where they are multiplied before the rest is read
+  std::span<int32_t> all_;  // neurons of an FFN, where gates are read first
+  kernels::GroupQ8* x_;     // the token in row groups
+  float* gates_;            // where they are multiplied before the rest is read
   float* factors_;
   int32_t* rests_;  // positions of which kMatrix reads the rest
   std::atomic<uint8_t>* computed_;
   ListGuess* guess_ = nullptr;  // of the next Run
   int64_t guessed_ffn_ = 0;
-  // Lists for which it still waits asleep, as processors are shared.
+  // For how many more lists threads sleep until all is read, as other programs want the processors.
   static constexpr int kBusyLists = 4096;
   int busy_lists_ = 0;
   double idle_seconds_ = 0;

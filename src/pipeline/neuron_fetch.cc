@@ -344,6 +344,7 @@ void NeuronFetch::Settle(const int32_t* positions, int64_t count) const noexcept
 int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
                                  const int32_t* slots, int64_t count,
                                  ReadyState state) const noexcept {
+  if (!WasRead(state)) return -1;
   SlotPart part = SlotPart::kAll;
   if (state == ReadyState::kGateRead) part = SlotPart::kGateHalf;
   if (state == ReadyState::kRestRead) part = SlotPart::kOtherHalf;

@@ -28,6 +28,12 @@ enum class ReadyState : uint8_t {
   kGateRead,  // the gate half alone, just read
   kRestRead,  // the other half, just read: the gate was ready before
 };
+constexpr bool WasRead(ReadyState state) {
+  return state != ReadyState::kHere && state != ReadyState::kGateHere;
+}
+constexpr bool IsGateAlone(ReadyState state) {
+  return state == ReadyState::kGateHere || state == ReadyState::kGateRead;
+}
 
 // Neurons are named by their positions in the list. One thread makes all calls but Expect, Poll,
 // FetchRests, ReadAhead, Settle, FindDamaged and those of one value, which any thread may make
@@ -89,7 +95,8 @@ class NeuronFetch {
   // may be settled at a time.
   void Settle(const int32_t* positions, int64_t count) const noexcept;
   // One of up to BundleStore::kMostChecked positions, which are ready in this state, where what was
-  // read into their slots, which are listed too, does not fit its check; -1 where all do.
+  // read into their slots, which are listed too, does not fit its check; -1 where all do, or
+  // nothing was read.
   int64_t FindDamaged(const kernels::KernelTable& table, const int32_t* positions,
                       const int32_t* slots, int64_t count, ReadyState state) const noexcept;
   // Nothing of the list is in flight. Hands the slots back to the cache. `damaged`: a position

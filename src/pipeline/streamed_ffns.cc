@@ -1,6 +1,7 @@
 #include "pipeline/streamed_ffns.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -41,18 +42,27 @@ constexpr int64_t kCopyGrain = 64;
 
 }  // namespace
 
+DecodeOptions StreamOptions::decode() const {
+  const bool is_cluster = pipeline == PipelineKind::kCluster;
+  DecodeOptions decode = {.kind = pipeline,
+                          .merge_gap_bytes = merge_gap_bytes,
+                          .reads_ahead = is_cluster && lookahead != Lookahead::kOff,
+                          .gates_first = is_cluster && gates_first,
+                          .busy_gap_seconds = busy_gap_seconds};
+  if (decode.gates_first) decode.merge_gap_bytes.reset();
+  if (lookahead == Lookahead::kOn) {
+    decode.busy_gap_seconds = std::numeric_limits<double>::infinity();
+  }
+  return decode;
+}
+
 StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan& plan,
                            const StreamOptions& options)
     : options_(options),
       store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
-      decode_(budget, store_,
-              {.kind = options.pipeline,
-               .merge_gap_bytes = options.merge_gap_of_neurons(),
-               .reads_ahead = options.reads_ahead(),
-               .gates_first = options.reads_gates_first(),
-               .busy_gap_seconds = options.busy_gap()}),
-      of_one_(options.reads_ahead() ? options.lookahead : Lookahead::kOff),
+      decode_(budget, store_, options.decode()),
+      of_one_(options.decode().reads_ahead ? options.lookahead : Lookahead::kOff),
       of_several_(of_one_) {}
 
 void StreamedFfns::BeginPass(int64_t decoded) {
@@ -72,7 +82,7 @@ void StreamedFfns::EndToken() noexcept {
 uint64_t StreamedFfns::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                     int64_t hidden_size, const StreamOptions& options) {
   return BundleStore::ChargedBytes(shape, plan, options.cache_policy()) +
-         DecodePipeline::ChargedBytes(shape, plan, hidden_size, options.reads_ahead());
+         DecodePipeline::ChargedBytes(shape, plan, hidden_size, options.decode());
 }
 
 void StreamedFfns::Fill(Compute& compute, const std::function<void(uint64_t, uint64_t)>& progress) {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 
@@ -35,23 +34,15 @@ struct StreamOptions {
   // Of a neuron that is missing the gate first, and the rest where it fires (P2 §4.3); of kCluster
   // only. Nothing is merged then: halves are never neighbours.
   bool gates_first = false;
-  // See DecodeOptions; of Lookahead::kOn none, for threads that sleep guess nothing.
+  // See DecodeOptions. Not with Lookahead::kOn: a thread that sleeps reads nothing ahead.
   double busy_gap_seconds = kBusyGapSeconds;
 
   // LLM in a Flash comes with a policy of its own.
   CachePolicyKind cache_policy() const {
     return pipeline == PipelineKind::kLlmFlash ? CachePolicyKind::kWindow : policy;
   }
-  double busy_gap() const {
-    return lookahead == Lookahead::kOn ? std::numeric_limits<double>::infinity() : busy_gap_seconds;
-  }
-  bool reads_gates_first() const { return gates_first && pipeline == PipelineKind::kCluster; }
-  std::optional<uint32_t> merge_gap_of_neurons() const {
-    return reads_gates_first() ? std::nullopt : merge_gap_bytes;
-  }
-  bool reads_ahead() const {
-    return pipeline == PipelineKind::kCluster && lookahead != Lookahead::kOff;
-  }
+  // What all of this means to the decode pipeline.
+  DecodeOptions decode() const;
 };
 
 // One thread at a time.
@@ -74,7 +65,10 @@ class StreamedFfns {
   // After a pass: the clock of policies that forget.
   void EndToken() noexcept;
 
-  // Whether this pass wants a guess of what the FFN behind the one that is run next will list; see
+  // See DecodePipeline.
+  bool finds_firing() const { return decode_.finds_firing(); }
+
+  // Whether this pass wants a guess of what the FFN after the one that is run next will list; see
   // DecodePipeline::Expect.
   bool looks_ahead() const { return looks_ahead_; }
   void Expect(const StreamedFfn& next, ListGuess& guess) { decode_.Expect(next, guess); }

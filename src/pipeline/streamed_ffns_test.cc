@@ -395,7 +395,8 @@ TEST_F(StreamedFfnsTest, DamageOfEitherHalfIsNamed) {
 
 TEST_F(StreamedFfnsTest, ChargesWhatItSays) {
   const TestBundles model({}, 1);
-  for (const bool holds_gates : {false, true}) {
+  for (const auto& [holds_gates, gates_first] :
+       {std::pair(false, false), {true, false}, {false, true}}) {
     const StreamPlan plan = {.holds_gates = holds_gates,
                              .pinned_neurons = 64,
                              .cache_slots = 10,
@@ -404,9 +405,10 @@ TEST_F(StreamedFfnsTest, ChargesWhatItSays) {
     Budget budget;
     auto file = model.File(budget, 0);
     const uint64_t before = budget.used_bytes();
-    const StreamedFfns streamed(budget, model.Source(std::move(file)), plan, {});
+    const StreamOptions options = {.gates_first = gates_first};
+    const StreamedFfns streamed(budget, model.Source(std::move(file)), plan, options);
     EXPECT_EQ(budget.used_bytes() - before,
-              StreamedFfns::ChargedBytes(model.shape(), plan, model.sizes().hidden, {}));
+              StreamedFfns::ChargedBytes(model.shape(), plan, model.sizes().hidden, options));
     EXPECT_EQ(budget.Ledger().count("gates"), holds_gates ? 1 : 0);
   }
 }

@@ -148,7 +148,7 @@ void CheckStreaming(const StreamingArguments& arguments) {
         fmt::format("--reads has no effect with --pipeline {}: only cluster can choose",
                     PipelineName(pipeline)));
   }
-  if (was_given("--merge-gap") && arguments.options.pipeline.reads_gates_first()) {
+  if (was_given("--merge-gap") && arguments.options.pipeline.decode().gates_first) {
     throw UsageError(
         "--merge-gap has no effect with --reads gates-first: halves of bundles are "
         "never neighbours");

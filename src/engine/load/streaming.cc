@@ -93,8 +93,8 @@ void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const Strea
   if (gate_bytes > 0) ledger["gates"] = gate_bytes;
   ledger["cache tables"] =
       BundleStore::ChargedBytes(shape, plan, options.pipeline.cache_policy()) - slots - gate_bytes;
-  ledger["activations"] += DecodePipeline::ChargedBytes(shape, plan, hidden_size,
-                                                        Possible(options.pipeline).reads_ahead());
+  ledger["activations"] +=
+      DecodePipeline::ChargedBytes(shape, plan, hidden_size, Possible(options.pipeline).decode());
 }
 
 std::unique_ptr<StreamedFfns> StreamedBundles::Open(const std::string& path, Budget& budget,

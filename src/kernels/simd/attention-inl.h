@@ -153,7 +153,7 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
                             int64_t query) {
   constexpr int kVectors = B * kVectorsOfBlock;
   constexpr int64_t kStepBytes = KvLayout::kKeyBlock * Keys::kBytes;  // of a block
-  constexpr int kSteps = kStepsOfFetch<B * kStepBytes>;
+  constexpr int kFetchSteps = kStepsOfFetch<B * kStepBytes>;
   const int64_t block_bytes = KeyBlockBytes<Keys>(a.head_dim);
   const auto* keys = reinterpret_cast<const uint8_t*>(a.keys) + block * block_bytes;
   const float* q = a.q + query * a.q_stride;
@@ -177,11 +177,11 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
   };
   const int64_t steps = a.head_dim / Keys::kAtOnce;
   int64_t i = 0;
-  for (; i + kSteps <= steps; i += kSteps) {
+  for (; i + kFetchSteps <= steps; i += kFetchSteps) {
     if constexpr (kFetch) {
-      next.Fetch<kSteps * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
+      next.Fetch<kFetchSteps * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
     }
-    Unrolled<kSteps>([&]<int step>() HEARTH_INLINED {
+    Unrolled<kFetchSteps>([&]<int step>() HEARTH_INLINED {
       add_components.template operator()<Keys::kAtOnce>(i + step);
     });
   }
@@ -283,13 +283,13 @@ HWY_INLINE void SumValues(const AttentionValuesArgs& a, const NextMatrix& next, 
     });
   };
   constexpr int64_t kBytes = V * kLanes * Values::kBytes;
-  constexpr int kSteps = kStepsOfFetch<kBytes>;
+  constexpr int kFetchSteps = kStepsOfFetch<kBytes>;
   int64_t j = 0;
-  for (; j + kSteps <= a.count; j += kSteps) {
+  for (; j + kFetchSteps <= a.count; j += kFetchSteps) {
     if constexpr (kFetch) {
-      next.Fetch<kSteps * kBytes>(a.count * i * Values::kBytes + j * kBytes);
+      next.Fetch<kFetchSteps * kBytes>(a.count * i * Values::kBytes + j * kBytes);
     }
-    Unrolled<kSteps>([&]<int step>() HEARTH_INLINED { add_position(j + step); });
+    Unrolled<kFetchSteps>([&]<int step>() HEARTH_INLINED { add_position(j + step); });
   }
   for (; j < a.count; ++j) add_position(j);
   Unrolled<Q * V>([&]<int k>() HEARTH_INLINED {

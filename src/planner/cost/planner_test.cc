@@ -175,6 +175,21 @@ TEST_F(PlannerTest, EnginesObeyAndTextsStayTheSame) {
   EXPECT_EQ(logits(*planned), logits(*whole));
 }
 
+// The plan's file names them itself (plan/execution_plan.cc).
+TEST_F(PlannerTest, EveryKvCodecSurvivesThePlansFile) {
+  const FfnMode mode = FfnMode::kPredicted;
+  const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);
+  const HardwareProfile hardware = testing::SampleHardware();
+  for (const KvCodecInfo& codec : kKvCodecs) {
+    PlanRequest request = Request(mode, {});
+    request.engine.kv_codec = KvCodecFromName(codec.name).value();
+    const ExecutionPlan plan = MakePlan(request, hardware, &*accesses).plan;
+    const ExecutionPlan read = PlanFromJson(PlanJson(plan), "plan");
+    EXPECT_EQ(OptionsOfPlan(read, Hash(), hardware.MachineHash()).kv_codec, request.engine.kv_codec)
+        << codec.name;
+  }
+}
+
 TEST_F(PlannerTest, RequestsTogetherTakeFromTheCache) {
   const FfnMode mode = FfnMode::kPredicted;
   const ExecutionPlan plan = Plan(mode, Memory(mode, 40)).plan;
