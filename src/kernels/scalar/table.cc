@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/reference_kv.h"
-#include "kernels/reference_rows.h"
-#include "kernels/reference_tiles.h"
+#include "kernels/scalar/kv.h"
+#include "kernels/scalar/rows.h"
+#include "kernels/scalar/tiles.h"
 #include "kernels/tables.h"
 #include "tensor/half.h"
 

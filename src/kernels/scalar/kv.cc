@@ -1,5 +1,5 @@
 // The scalar table's kernels for coded keys and values of the KV cache.
-#include "kernels/reference_kv.h"
+#include "kernels/scalar/kv.h"
 
 #include <cmath>
 #include <cstring>

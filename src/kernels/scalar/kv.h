@@ -1,4 +1,4 @@
-// The scalar table's kernels for coded keys and values; reference.cc puts them into it.
+// The scalar table's kernels for coded keys and values; table.cc puts them into it.
 #pragma once
 
 #include "kernels/kernel_table.h"

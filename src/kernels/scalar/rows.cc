@@ -1,6 +1,6 @@
 // Bundle rows one weight at a time, found by the description in tensor/row_groups.h. Sums are in
-// double, as in reference.cc, but for those whose order the contract fixes.
-#include "kernels/reference_rows.h"
+// double, as in table.cc, but for those whose order the contract fixes.
+#include "kernels/scalar/rows.h"
 
 #include <cstring>
 

@@ -1,8 +1,8 @@
-// Rows of F16 weights one weight at a time. Sums are in double, as in reference.cc, but for those
+// Rows of F16 weights one weight at a time. Sums are in double, as in table.cc, but for those
 // whose order the contract fixes.
 #include <cstring>
 
-#include "kernels/reference_rows.h"
+#include "kernels/scalar/rows.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 #include "tensor/row_groups.h"

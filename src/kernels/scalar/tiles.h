@@ -1,4 +1,4 @@
-// The scalar table's products of weight tiles; reference.cc puts them into it.
+// The scalar table's products of weight tiles; table.cc puts them into it.
 #pragma once
 
 #include "kernels/kernel_table.h"

@@ -1,5 +1,5 @@
 // Products of weight tiles, code by code as tensor/weight_tiles.h describes them.
-#include "kernels/reference_tiles.h"
+#include "kernels/scalar/tiles.h"
 
 #include <algorithm>
 #include <cstring>

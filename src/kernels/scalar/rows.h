@@ -1,4 +1,4 @@
-// The scalar table's kernels for bundle rows; reference.cc puts them into it.
+// The scalar table's kernels for bundle rows; table.cc puts them into it.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -36,7 +36,7 @@ constexpr void SetReferenceRows(KernelTable& table) {
   table.rows_to_sums[static_cast<int>(dtype)] = ReferenceRowsToSums<dtype>;
 }
 
-// Float rows: reference_float_rows.cc.
+// Float rows: float_rows.cc.
 void ReferenceHalfRowDot(const FloatRowDotArgs& args) noexcept;
 void ReferenceHalfRowScaledAdd(const RowScaledAddArgs& args) noexcept;
 void ReferenceHalfRowTimesTokens(const FloatRowTimesTokensArgs& args) noexcept;
