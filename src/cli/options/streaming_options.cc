@@ -49,6 +49,22 @@ void AddWord(CLI::App& command, StreamingArguments& arguments, const char* name,
       ->group(kExperimentGroup);
 }
 
+bool TakeIo(StreamingOptions& options, const std::string& text) {
+  options.io.backend = text == "io_uring" ? IoBackend::kIoUring
+                       : text == "pread"  ? IoBackend::kPread
+                                          : IoBackend::kAuto;
+  return text == "auto" || text == "io_uring" || text == "pread";
+}
+
+bool TakeMergeGap(StreamingOptions& options, const std::string& text) {
+  options.pipeline.merge_gap_bytes.reset();
+  if (text == "none") return true;
+  const uint64_t bytes = AsUsage([&] { return ParseSize(text, "--merge-gap"); });
+  options.pipeline.merge_gap_bytes =
+      static_cast<uint32_t>(std::min<uint64_t>(bytes, kMaxGapBytes + 1));
+  return bytes <= kMaxGapBytes;
+}
+
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
@@ -71,12 +87,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
         return text == "whole" || text == "gates-first";
       });
   add("--io", "how weights are read (auto: io_uring where it is permitted)", "auto|io_uring|pread",
-      [](StreamingOptions& options, const std::string& text) {
-        options.io.backend = text == "io_uring" ? IoBackend::kIoUring
-                             : text == "pread"  ? IoBackend::kPread
-                                                : IoBackend::kAuto;
-        return text == "auto" || text == "io_uring" || text == "pread";
-      });
+      TakeIo);
   add("--cache-policy",
       fmt::format("which neurons or experts the cache keeps ({})",
                   CachePolicyName(kDefaultCachePolicy)),
@@ -96,14 +107,7 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
       });
   add("--merge-gap",
       fmt::format("join reads that are at most SIZE apart ({})", FormatSize(kDefaultMergeGapBytes)),
-      "SIZE|none", [](StreamingOptions& options, const std::string& text) {
-        options.pipeline.merge_gap_bytes.reset();
-        if (text == "none") return true;
-        const uint64_t bytes = AsUsage([&] { return ParseSize(text, "--merge-gap"); });
-        options.pipeline.merge_gap_bytes =
-            static_cast<uint32_t>(std::min<uint64_t>(bytes, kMaxGapBytes + 1));
-        return bytes <= kMaxGapBytes;
-      });
+      "SIZE|none", TakeMergeGap);
   command
       .add_option_function<double>(
           "--pinned",
