@@ -23,11 +23,6 @@ NeuronCacheOptions CacheOptions(const StreamShape& shape, const StreamPlan& plan
           .policy = policy};
 }
 
-uint64_t OnlyGatesBytes(const StreamShape& shape, const StreamPlan& plan) {
-  const auto keys = static_cast<uint64_t>(CacheOptions(shape, plan, kDefaultCachePolicy).num_keys);
-  return (keys + 63) / 64 * sizeof(uint64_t);
-}
-
 // Every gate row starts on a cache line.
 constexpr uint64_t kGateAlignment = 64;
 
@@ -51,6 +46,8 @@ void CheckSource(const BundleSource& source, const StreamPlan& plan) {
 
 }  // namespace
 
+void BundleSource::RequireHalves() const { CheckAlignment(*file, layout.split, "half a bundle's"); }
+
 StreamShape BundleSource::ShapeOf(const BundleLayout& layout, int64_t num_ffns, int64_t neurons) {
   return {.num_ffns = num_ffns,
           .neurons = neurons,
@@ -61,10 +58,10 @@ StreamShape BundleSource::ShapeOf(const BundleLayout& layout, int64_t num_ffns, 
 
 uint64_t BundleStore::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                    CachePolicyKind policy) {
+  const NeuronCacheOptions options = CacheOptions(shape, plan, policy);
   return Buffer::ChargedBytes(plan.arena_bytes(shape)) +
-         Buffer::ChargedBytes(plan.gates_bytes(shape)) +
-         NeuronCache::TableBytes(CacheOptions(shape, plan, policy)) +
-         Buffer::ChargedBytes(OnlyGatesBytes(shape, plan));
+         Buffer::ChargedBytes(plan.gates_bytes(shape)) + NeuronCache::TableBytes(options) +
+         GateOnlyKeys::ChargedBytes(options.num_keys);
 }
 
 BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan,
@@ -74,7 +71,7 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
       slot_bytes_(plan.slot_bytes(source_.shape())),
       gate_stride_(GateStride(source_.layout)) {
   CheckSource(source_, plan_);
-  if (plan_.holds_gates) RequireHalves();
+  if (plan_.holds_gates) source_.RequireHalves();
   const StreamShape shape = source_.shape();
   arena_ = Buffer(budget, "neurons", plan_.arena_bytes(shape));
   if (plan_.holds_gates) {
@@ -89,9 +86,7 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
   if (plan.pinned_neurons < source_.neurons && source_.num_layers <= NeuronCache::kMaxLayers) {
     options.num_layers = source_.num_layers;
   }
-  only_gates_memory_ = Buffer(budget, "cache tables", OnlyGatesBytes(shape, plan));
-  only_gates_ = {reinterpret_cast<uint64_t*>(only_gates_memory_.data()),
-                 only_gates_memory_.size_bytes() / sizeof(uint64_t)};
+  gate_only_.emplace(budget, options.num_keys);
   cache_ =
       std::make_unique<NeuronCache>(budget, options, Slots(first_cache_slot_, plan.cache_slots));
 }
@@ -190,10 +185,6 @@ int64_t BundleStore::FindDamaged(const kernels::KernelTable& table, int64_t ffn,
     checks[static_cast<size_t>(i)] = rest_checks_[NeuronIndex(ffn, which.neurons[i])];
   }
   return FindDamagedHalf(table, source_.layout, held, checks.data());
-}
-
-void BundleStore::RequireHalves() const {
-  CheckAlignment(*source_.file, source_.layout.split, "half a bundle's");
 }
 
 void BundleStore::ThrowDamaged(int64_t ffn, int64_t neuron) const {

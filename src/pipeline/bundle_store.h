@@ -22,6 +22,7 @@
 #include "format/bundle_layout.h"
 #include "ops/sparse_ffn.h"
 #include "pipeline/bundle_checks.h"
+#include "pipeline/gate_only_keys.h"
 #include "plan/stream_plan.h"
 #include "storage/async/async_reader.h"
 
@@ -40,6 +41,8 @@ struct BundleSource {
   int64_t num_ffns() const { return num_layers * num_experts; }
   StreamShape shape() const { return ShapeOf(layout, num_ffns(), neurons); }
   static StreamShape ShapeOf(const BundleLayout& layout, int64_t num_ffns, int64_t neurons);
+  // Throws Error(kUnsupported) where the file cannot read halves of bundles.
+  void RequireHalves() const;
 };
 
 // One FFN of a layer, and what is done with its products.
@@ -94,17 +97,10 @@ class BundleStore {
   int32_t CachedSlot(int64_t ffn, int64_t neuron) const {
     const int32_t key = FirstKey(ffn) + static_cast<int32_t>(neuron);
     const int32_t slot = cache_->ResidentSlot(key);
-    return slot < 0 || has_only_gate(key) ? -1 : first_cache_slot_ + slot;
+    return slot < 0 || gate_only_->Has(key) ? -1 : first_cache_slot_ + slot;
   }
-  // Whether the cache has nothing but the gate half of a key, which is resident.
-  bool has_only_gate(int32_t key) const {
-    return (only_gates_[static_cast<size_t>(key) / 64] >> (key % 64) & 1) != 0;
-  }
-  void SetHasOnlyGate(int32_t key, bool has) {
-    uint64_t& word = only_gates_[static_cast<size_t>(key) / 64];
-    const uint64_t bit = uint64_t{1} << (key % 64);
-    word = has ? word | bit : word & ~bit;
-  }
+  // Of keys that are resident.
+  GateOnlyKeys& gate_only() { return *gate_only_; }
 
   std::span<std::byte> Slots(int32_t first, int64_t count) const;
   // Where reads go: the slots of the cache and the spare ones, and the latter alone.
@@ -135,8 +131,6 @@ class BundleStore {
   // do. Where slots hold gates, only this part of each is checked.
   int64_t FindDamaged(const kernels::KernelTable& table, int64_t ffn, const NeuronsInSlots& which,
                       SlotPart part) const noexcept;
-  // Throws Error(kUnsupported) where the file cannot read halves of bundles.
-  void RequireHalves() const;
   [[noreturn]] void ThrowDamaged(int64_t ffn, int64_t neuron) const;
   // For a read that failed with an errno.
   [[noreturn]] void ThrowReadError(int error) const;
@@ -160,8 +154,7 @@ class BundleStore {
   int32_t first_cache_slot_ = 0;
   int32_t first_spare_slot_ = 0;
   std::unique_ptr<NeuronCache> cache_;
-  Buffer only_gates_memory_;
-  std::span<uint64_t> only_gates_;  // a bit per key
+  std::optional<GateOnlyKeys> gate_only_;
 };
 
 }  // namespace hearth

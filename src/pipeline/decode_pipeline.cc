@@ -145,7 +145,7 @@ DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeO
               Places(store.source().hidden_size, fetch_.max_listed(),
                      options.gates_first ? store.source().neurons : 0)
                   .end) {
-  if (options.kind == PipelineKind::kMatrix || options.gates_first) store.RequireHalves();
+  if (options.kind == PipelineKind::kMatrix || options.gates_first) store.source().RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
   const int64_t all = options.gates_first ? store.source().neurons : 0;
   const Places at(store.source().hidden_size, fetch_.max_listed(), all);
@@ -242,7 +242,7 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
     if (!section.fetches) {
       fetch_.Fetch(FirstPart(section));
       const Stopwatch watch;
-      while (fetch_.is_awaiting()) fetch_.Poll(true);
+      while (fetch_.ready().is_awaiting()) fetch_.Poll(true);
       section.idle_ns += static_cast<int64_t>(watch.Seconds() * 1e9) * section.threads;
     }
     RunPhase(compute, section, Step::kFinish, true);
@@ -281,7 +281,7 @@ void DecodePipeline::ReadFiringRests(Section& section) {
     int64_t count = 0;
     for (; at < section.count && count < kMostOfCluster; ++at) {
       positions[static_cast<size_t>(count)] = static_cast<int32_t>(at);
-      slots[static_cast<size_t>(count)] = fetch_.slot(at);
+      slots[static_cast<size_t>(count)] = fetch_.slots()[at];
       count += fetch_.lacks_rest(at) ? 1 : 0;
     }
     const int64_t firing =
@@ -308,19 +308,19 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
 
 // Takes some neurons that are ready in the same way; false where none is.
 bool DecodePipeline::TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state) {
-  const ReadyState* states = fetch_.ready_states();
+  const ReadyList& list = fetch_.ready();
   int64_t first = section.taken.load(std::memory_order_relaxed);
   do {
-    const int64_t left = fetch_.num_ready() - first;
+    const int64_t left = list.size() - first;
     if (left <= 0) return false;
     const int64_t most =
         std::min(left, std::clamp(left / (2 * section.threads), kFewestOfCluster, kMostOfCluster));
-    state = states[first];
+    state = list.states()[first];
     ready.count = 1;
-    while (ready.count < most && states[first + ready.count] == state) ++ready.count;
+    while (ready.count < most && list.states()[first + ready.count] == state) ++ready.count;
   } while (
       !section.taken.compare_exchange_weak(first, first + ready.count, std::memory_order_relaxed));
-  ready.positions = fetch_.ready() + first;
+  ready.positions = list.positions() + first;
   return true;
 }
 
@@ -331,7 +331,7 @@ bool DecodePipeline::ComputeReady(Section& section) {
   if (!TakeReady(section, ready, state)) return false;
   std::array<int32_t, kMostOfCluster> slots;
   for (int64_t i = 0; i < ready.count; ++i) {
-    slots[static_cast<size_t>(i)] = fetch_.slot(ready.positions[i]);
+    slots[static_cast<size_t>(i)] = fetch_.slots()[ready.positions[i]];
   }
   ready.slots = slots.data();
   int64_t computed = ready.count;
@@ -424,7 +424,7 @@ void DecodePipeline::Work(Section& section) {
   Stopwatch idle;
   double looked = 0;  // for work, seconds of `idle`
   while (!section.IsDone()) {
-    const bool has_reads = fetch_.is_awaiting();
+    const bool has_reads = fetch_.ready().is_awaiting();
     if (!has_reads && section.is_last) fetch_.ReadAhead();
     const bool arrived = (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
     const bool computed = section.step != Step::kNone && ComputeReady(section);

@@ -22,6 +22,12 @@ ReadyState StateOf(uint64_t tag) {
   return (tag & kRestTag) != 0 ? ReadyState::kRestRead : ReadyState::kRead;
 }
 
+// How many of an ascending list are pinned.
+int64_t NumPinned(const StreamPlan& plan, std::span<const int32_t> listed) {
+  const auto pinned = static_cast<int32_t>(plan.pinned_neurons);
+  return std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
+}
+
 }  // namespace
 
 struct NeuronFetch::Places {
@@ -80,27 +86,22 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
   const Places at(max_listed_, max_looked_up_);
   std::byte* base = memory_.data();
   slots_ = reinterpret_cast<int32_t*>(base + at.slots);
-  ready_ = reinterpret_cast<int32_t*>(base + at.ready);
-  ready_states_ = reinterpret_cast<ReadyState*>(base + at.states);
+  ready_.SetMemory(reinterpret_cast<int32_t*>(base + at.ready),
+                   reinterpret_cast<ReadyState*>(base + at.states));
+  wanted_rests_.SetMemory(reinterpret_cast<int32_t*>(base + at.wanted));
   ahead_places_ = reinterpret_cast<int32_t*>(base + at.ahead);
   rests_ = reinterpret_cast<RestState*>(base + at.rests);
-  wanted_rests_ = reinterpret_cast<int32_t*>(base + at.wanted);
   entries_ = reinterpret_cast<CacheEntry*>(base + at.entries);
   requests_ = reinterpret_cast<ReadRequest*>(base + at.requests);
   missing_ = reinterpret_cast<int32_t*>(base + at.missing);
   if (reads_ahead) {
-    expected_.reserve(static_cast<size_t>(store.source().neurons));
+    expected_.neurons.reserve(static_cast<size_t>(store.source().neurons));
     ahead_requests_.reserve(static_cast<size_t>(ahead_.most()));
   }
 }
 
-int64_t NeuronFetch::NumPinned(std::span<const int32_t> listed) const {
-  const auto pinned = static_cast<int32_t>(store_.plan().pinned_neurons);
-  return std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
-}
-
 int64_t NeuronFetch::CountThatFits(std::span<const int32_t> listed) const {
-  return std::min(std::ssize(listed), NumPinned(listed) + max_looked_up_);
+  return std::min(std::ssize(listed), NumPinned(store_.plan(), listed) + max_looked_up_);
 }
 
 void NeuronFetch::RegisterSlots() {
@@ -109,26 +110,28 @@ void NeuronFetch::RegisterSlots() {
 }
 
 void NeuronFetch::Expect(int64_t ffn, std::span<const int32_t> neurons) noexcept {
-  expected_.assign(neurons.begin() + NumPinned(neurons), neurons.end());  // there is room for all
-  expected_ffn_ = ffn;
-  is_expecting_.store(!expected_.empty() && ahead_.most() > 0, std::memory_order_release);
+  // There is room for all.
+  expected_.neurons.assign(neurons.begin() + NumPinned(store_.plan(), neurons), neurons.end());
+  expected_.ffn = ffn;
+  expected_.is_set.store(!expected_.neurons.empty() && ahead_.most() > 0,
+                         std::memory_order_release);
 }
 
 void NeuronFetch::ReadAhead() noexcept {
-  const bool is_time = is_expecting_.load(std::memory_order_relaxed) &&
+  const bool is_time = expected_.is_set.load(std::memory_order_relaxed) &&
                        is_looked_up_.load(std::memory_order_acquire);
   if (!is_time) return;
   if (polling_.test_and_set(std::memory_order_acquire)) return;
-  if (is_expecting_.exchange(false, std::memory_order_acquire)) {
-    ahead_.Begin(expected_ffn_);
+  if (expected_.is_set.exchange(false, std::memory_order_acquire)) {
+    ahead_.Begin(expected_.ffn);
     ahead_requests_.clear();
-    const int32_t first_key = store_.FirstKey(expected_ffn_);
-    for (const int32_t neuron : expected_) {
+    const int32_t first_key = store_.FirstKey(expected_.ffn);
+    for (const int32_t neuron : expected_.neurons) {
       if (store_.cache().state(first_key + neuron) != CacheState::kAbsent) continue;
       const int32_t place = ahead_.Add(neuron);
       if (place < 0) break;
       ahead_requests_.push_back(
-          {.offset = store_.FileOffset(expected_ffn_, neuron) + store_.slot_offset(),
+          {.offset = store_.FileOffset(expected_.ffn, neuron) + store_.slot_offset(),
            .data = store_.Slots(ahead_.slot(place), 1).data(),
            .bytes = static_cast<uint32_t>(store_.slot_bytes()),
            .tag = kAheadTag | static_cast<uint64_t>(place),
@@ -148,7 +151,7 @@ void NeuronFetch::ReadAhead() noexcept {
 }
 
 void NeuronFetch::StopAhead() noexcept {
-  is_expecting_ = false;
+  expected_.is_set = false;
   ahead_.Begin(-1);
   queue_->WithdrawGuesses();
   while (queue_->in_flight() > 0) Reap(true);
@@ -162,23 +165,18 @@ void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
   error_ = 0;
   is_looked_up_ = false;
   // Nobody came to read it in time.
-  if (ffn == expected_ffn_) is_expecting_ = false;
-  num_missing_ = num_ahead_ = num_added_ = num_submitted_ = 0;
-  num_wanted_ = 0;
-  num_expected_ = std::ssize(listed);
-  num_pinned_ = NumPinned(listed);
+  if (ffn == expected_.ffn) expected_.is_set = false;
+  num_missing_ = num_ahead_ = 0;
+  wanted_rests_.Begin();
+  ready_.Begin(std::ssize(listed));
+  num_pinned_ = NumPinned(store_.plan(), listed);
   for (int64_t i = 0; i < num_pinned_; ++i) {
     slots_[i] = store_.PinnedSlot(ffn) + listed[static_cast<size_t>(i)];
     rests_[i] = RestState::kNotMissing;
-    AddReady(static_cast<int32_t>(i), ReadyState::kHere);
+    ready_.Add(static_cast<int32_t>(i), ReadyState::kHere);
   }
   num_resident_.store(num_pinned_, std::memory_order_relaxed);
-  Publish();
-}
-
-void NeuronFetch::AddReady(int32_t position, ReadyState state) noexcept {
-  ready_[num_added_] = position;
-  ready_states_[num_added_++] = state;
+  ready_.Publish();
 }
 
 void NeuronFetch::Fetch(SlotPart part) noexcept {
@@ -192,35 +190,19 @@ void NeuronFetch::Fetch(SlotPart part) noexcept {
 }
 
 void NeuronFetch::FetchRests(const int32_t* positions, int64_t count) noexcept {
-  while (wanting_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  num_expected_.fetch_add(count, std::memory_order_release);
-  const int64_t wanted = num_wanted_.load(std::memory_order_relaxed);
-  std::copy_n(positions, count, wanted_rests_ + wanted);
-  num_wanted_.store(wanted + count, std::memory_order_release);
-  wanting_.clear(std::memory_order_release);
-}
-
-// Of whoever holds polling_.
-void NeuronFetch::SubmitRests() noexcept {
-  const int64_t wanted = num_wanted_.load(std::memory_order_acquire);
-  if (wanted == num_submitted_) return;
-  const std::span<const int32_t> positions(wanted_rests_ + num_submitted_,
-                                           static_cast<size_t>(wanted - num_submitted_));
-  num_submitted_ = wanted;
-  for (const int32_t position : positions) rests_[position] = RestState::kWanted;
-  Submit(positions, SlotPart::kOtherHalf, kRestTag);
+  ready_.ExpectMore(count);
+  wanted_rests_.Add(positions, count);
 }
 
 void NeuronFetch::FetchAllRests(const int32_t* positions, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) rests_[positions[i]] = RestState::kWanted;
-  num_added_ = 0;
+  ready_.Begin(std::ssize(listed_));
   for (int64_t i = 0; i < std::ssize(listed_); ++i) {
     if (rests_[i] == RestState::kWanted) continue;
     const bool was_read = i >= num_pinned_ && entries_[i - num_pinned_].found != CacheFound::kHit;
-    AddReady(static_cast<int32_t>(i), was_read ? ReadyState::kGateRead : ReadyState::kHere);
+    ready_.Add(static_cast<int32_t>(i), was_read ? ReadyState::kGateRead : ReadyState::kHere);
   }
-  num_expected_ = std::ssize(listed_);
-  Publish();
+  ready_.Publish();
   Submit({positions, static_cast<size_t>(count)}, SlotPart::kOtherHalf, 0);
 }
 
@@ -245,7 +227,7 @@ void NeuronFetch::LookUp() noexcept {
     slots_[position] =
         entry.found == CacheFound::kNoSlot ? spare++ : store_.cache_slot() + entry.slot;
     const bool is_hit = entry.found == CacheFound::kHit;
-    const bool is_half = is_hit && store_.has_only_gate(store_.FirstKey(ffn_) + looked_up[k]);
+    const bool is_half = is_hit && store_.gate_only().Has(store_.FirstKey(ffn_) + looked_up[k]);
     ahead_places_[position] = is_hit ? -1 : ahead_.Take(looked_up[k], position);
     const bool is_missing = !is_hit && ahead_places_[position] < 0;
     rests_[position] = is_half || (is_missing && part_ == SlotPart::kGateHalf)
@@ -255,20 +237,20 @@ void NeuronFetch::LookUp() noexcept {
     if (is_half) {
       *(last - ++halves) = position;
     } else if (is_hit) {
-      AddReady(position, ReadyState::kHere);
+      ready_.Add(position, ReadyState::kHere);
     } else if (is_missing) {
       missing_[num_missing_++] = position;
     }
   }
-  for (int64_t i = 1; i <= halves; ++i) AddReady(*(last - i), ReadyState::kGateHere);
+  for (int64_t i = 1; i <= halves; ++i) ready_.Add(*(last - i), ReadyState::kGateHere);
   for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
     const int32_t place = ahead_places_[position];
     if (place < 0) continue;
     missing_[num_missing_ + num_ahead_++] = static_cast<int32_t>(position);
-    if (ahead_.is_here(place)) AddReady(static_cast<int32_t>(position), ReadyState::kRead);
+    if (ahead_.is_here(place)) ready_.Add(static_cast<int32_t>(position), ReadyState::kRead);
   }
   num_resident_.store(num_pinned_ + hits, std::memory_order_relaxed);
-  Publish();
+  ready_.Publish();
   is_looked_up_.store(true, std::memory_order_release);
   counts_.neurons += std::ssize(listed_);
   counts_.pinned += num_pinned_;
@@ -294,15 +276,17 @@ void NeuronFetch::Submit(std::span<const int32_t> positions, SlotPart part, uint
   const size_t taken = queue_->Submit({requests_, positions.size()});
   // The queue has room for a list and for all that is read ahead.
   if (taken != positions.size()) error_ = EAGAIN;
-  for (size_t i = taken; i < positions.size(); ++i) AddReady(positions[i], StateOf(tag));
-  Publish();
+  for (size_t i = taken; i < positions.size(); ++i) ready_.Add(positions[i], StateOf(tag));
+  ready_.Publish();
   counts_.reads += static_cast<int64_t>(taken);
   counts_.bytes_read += taken * (end - begin);
 }
 
 bool NeuronFetch::Poll(bool wait) noexcept {
   if (polling_.test_and_set(std::memory_order_acquire)) return false;
-  SubmitRests();
+  const std::span<const int32_t> wanted = wanted_rests_.Take();
+  for (const int32_t position : wanted) rests_[position] = RestState::kWanted;
+  Submit(wanted, SlotPart::kOtherHalf, kRestTag);
   const bool any = Reap(wait && is_looked_up_.load(std::memory_order_relaxed));
   polling_.clear(std::memory_order_release);
   return any;
@@ -325,10 +309,10 @@ bool NeuronFetch::Reap(bool wait) noexcept {
       position = ahead_.Arrived(position, done[i].error == 0);
     }
     if (position < 0) continue;  // nobody has asked for it yet
-    AddReady(position, StateOf(done[i].tag));
+    ready_.Add(position, StateOf(done[i].tag));
     if (done[i].error != 0) error_ = done[i].error;
   }
-  if (count > 0) Publish();
+  if (count > 0) ready_.Publish();
   return count > 0;
 }
 
@@ -367,14 +351,15 @@ void NeuronFetch::Draw() noexcept {
         });
   };
   // Each ascending. The list is over, so that there is room for what was found.
-  for (int64_t i = 0; i < num_pinned_; ++i) ready_[i] = static_cast<int32_t>(i);
-  add(NeuronPlace::kPinned, ready_, num_pinned_);
+  int32_t* const found = ahead_places_;
+  for (int64_t i = 0; i < num_pinned_; ++i) found[i] = static_cast<int32_t>(i);
+  add(NeuronPlace::kPinned, found, num_pinned_);
   int64_t hits = 0;
   for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
-    ready_[hits] = static_cast<int32_t>(position);
+    found[hits] = static_cast<int32_t>(position);
     hits += entries_[position - num_pinned_].found == CacheFound::kHit ? 1 : 0;
   }
-  add(NeuronPlace::kCached, ready_, hits);
+  add(NeuronPlace::kCached, found, hits);
   add(NeuronPlace::kRead, missing_, num_missing_);
   add(NeuronPlace::kRead, missing_ + num_missing_, num_ahead_);
 }
@@ -394,12 +379,12 @@ void NeuronFetch::End(int64_t damaged) {
     if (entries_[k].found == CacheFound::kMiss) {
       if (is_good) {
         cache.Loaded(key);
-        store_.SetHasOnlyGate(key, rest == RestState::kMissing);
+        store_.gate_only().Set(key, rest == RestState::kMissing);
       } else {
         cache.Failed(key);
       }
     } else if (rest == RestState::kWanted && entries_[k].found == CacheFound::kHit && is_good) {
-      store_.SetHasOnlyGate(key, false);
+      store_.gate_only().Set(key, false);
     }
     const bool is_left = rest == RestState::kMissing && entries_[k].found != CacheFound::kHit;
     counts_.rests_left += is_left ? 1 : 0;

@@ -15,25 +15,12 @@
 #include "pipeline/bundle_checks.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_map.h"
+#include "pipeline/ready_list.h"
 #include "pipeline/stream_counts.h"
+#include "pipeline/wanted_rests.h"
 #include "storage/async/async_reader.h"
 
 namespace hearth {
-
-// What is in the slot of a neuron that is ready. Halves only where slots are whole bundles.
-enum class ReadyState : uint8_t {
-  kHere,      // all that the list needs, checked when it was read
-  kRead,      // all of it, just read
-  kGateHere,  // the gate half alone
-  kGateRead,  // the gate half alone, just read
-  kRestRead,  // the other half, just read: the gate was ready before
-};
-constexpr bool WasRead(ReadyState state) {
-  return state != ReadyState::kHere && state != ReadyState::kGateHere;
-}
-constexpr bool IsGateAlone(ReadyState state) {
-  return state == ReadyState::kGateHere || state == ReadyState::kGateRead;
-}
 
 // Neurons are named by their positions in the list. One thread makes all calls but Expect, Poll,
 // FetchRests, ReadAhead, Settle, FindDamaged and those of one value, which any thread may make
@@ -104,15 +91,9 @@ class NeuronFetch {
   // for damage; what was read is forgotten then.
   void End(int64_t damaged);
 
-  // Of a position, among all of the store's.
-  int32_t slot(int64_t position) const { return slots_[position]; }
+  // By position, among all of the store's.
   const int32_t* slots() const { return slots_; }
-  // Positions in the order in which they may be computed, and how they are ready.
-  const int32_t* ready() const { return ready_; }
-  const ReadyState* ready_states() const { return ready_states_; }
-  int64_t num_ready() const { return num_ready_.load(std::memory_order_acquire); }
-  // Whether some will be ready that are not.
-  bool is_awaiting() const { return num_ready() < num_expected_.load(std::memory_order_acquire); }
+  const ReadyList& ready() const { return ready_; }
   // Of a position whose gate is ready and the rest not, nor asked for.
   bool lacks_rest(int64_t position) const { return rests_[position] == RestState::kMissing; }
   // How many of the list were in memory, with a gate at least.
@@ -134,13 +115,9 @@ class NeuronFetch {
 
   // The most of a list that are not pinned.
   static int64_t MaxLookedUp(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
-  int64_t NumPinned(std::span<const int32_t> listed) const;
   void LookUp() noexcept;
   bool Reap(bool wait) noexcept;
   void Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept;
-  void SubmitRests() noexcept;
-  void AddReady(int32_t position, ReadyState state) noexcept;
-  void Publish() noexcept { num_ready_.store(num_added_, std::memory_order_release); }
   void Draw() noexcept;
 
   BundleStore& store_;
@@ -148,13 +125,13 @@ class NeuronFetch {
   const int64_t max_looked_up_;  // of them
   std::unique_ptr<ReadQueue> queue_;
   Buffer memory_;
+  // In memory_. Whoever holds polling_ adds to ready_, and takes from wanted_rests_.
+  ReadyList ready_;
+  WantedRests wanted_rests_;
   // Views into memory_, an entry per position unless said otherwise.
   int32_t* slots_;
-  int32_t* ready_;            // two entries per position
-  ReadyState* ready_states_;  // likewise
-  int32_t* ahead_places_;     // where what is missing was read ahead; -1: it was not
-  RestState* rests_;          // of the other half
-  int32_t* wanted_rests_;     // positions that FetchRests was asked for
+  int32_t* ahead_places_;  // where what is missing was read ahead; -1: it was not
+  RestState* rests_;       // of the other half
   // An entry per neuron that is looked up.
   CacheEntry* entries_;
   ReadRequest* requests_;
@@ -163,17 +140,10 @@ class NeuronFetch {
   int64_t ffn_ = 0;
   std::span<const int32_t> listed_;
   std::span<const uint8_t> tokens_of_;
-  int64_t num_pinned_ = 0;   // positions below are
-  int64_t num_missing_ = 0;  // entries of missing_
-  int64_t num_ahead_ = 0;    // of them read ahead
-  int64_t num_added_ = 0;    // entries of ready_, published or not; of whoever holds polling_
-  SlotPart part_ = SlotPart::kAll;  // that is read first
-  // Entries of wanted_rests_, and those of them that are submitted.
-  std::atomic_flag wanting_ = ATOMIC_FLAG_INIT;  // whoever holds it appends to wanted_rests_
-  std::atomic<int64_t> num_wanted_{0};
-  int64_t num_submitted_ = 0;
-  std::atomic<int64_t> num_ready_{0};
-  std::atomic<int64_t> num_expected_{0};         // of ready_, sooner or later
+  int64_t num_pinned_ = 0;                       // positions below are
+  int64_t num_missing_ = 0;                      // entries of missing_
+  int64_t num_ahead_ = 0;                        // of them read ahead
+  SlotPart part_ = SlotPart::kAll;               // that is read first
   std::atomic<int64_t> num_resident_{0};         // until the list is looked up the pinned ones
   std::atomic<int> error_{0};                    // errno of a read that failed
   std::atomic_flag polling_ = ATOMIC_FLAG_INIT;  // whoever holds it uses the queue
@@ -182,10 +152,12 @@ class NeuronFetch {
   NeuronMap* map_ = nullptr;  // null where nobody looks
   // Reading ahead.
   AheadReads ahead_;
-  int64_t expected_ffn_ = 0;
-  std::vector<int32_t> expected_;
+  struct {
+    std::atomic<bool> is_set{false};
+    int64_t ffn = 0;
+    std::vector<int32_t> neurons;
+  } expected_;
   std::vector<ReadRequest> ahead_requests_;
-  std::atomic<bool> is_expecting_{false};
   std::atomic<bool> is_looked_up_{false};  // the list
   std::atomic<int64_t> num_reading_ahead_{0};
 };

@@ -21,13 +21,13 @@ class NeuronFetchTest : public ::testing::Test {
     list_ = list;
     fetch_.Begin(ffn, list_);
     fetch_.Fetch(SlotPart::kAll);
-    while (fetch_.num_ready() < std::ssize(list_)) fetch_.Poll(true);
-    for (int64_t i = fetch_.num_resident(); i < fetch_.num_ready(); ++i) {
-      fetch_.Settle(fetch_.ready() + i, 1);
+    while (fetch_.ready().size() < std::ssize(list_)) fetch_.Poll(true);
+    for (int64_t i = fetch_.num_resident(); i < fetch_.ready().size(); ++i) {
+      fetch_.Settle(fetch_.ready().positions() + i, 1);
     }
   }
-  // What is guessed of an FFN is read while another list is at hand.
-  // Begins to read what is guessed; with `arrives`, all of it comes before the FFN's turn.
+  // What is guessed of an FFN is read while another list is at hand. Begins to read what is
+  // guessed; with `arrives`, all of it comes before the FFN's turn.
   void Guess(int64_t ffn, const std::vector<int32_t>& list, bool arrives = true) {
     fetch_.Expect(ffn, list);
     Bring(0, {2, 3});
@@ -37,7 +37,7 @@ class NeuronFetchTest : public ::testing::Test {
   }
   void ExpectBundlesOf(int64_t ffn, const std::vector<int32_t>& list) {
     for (size_t i = 0; i < list.size(); ++i) {
-      const auto slot = store_.Slots(fetch_.slot(static_cast<int64_t>(i)), 1);
+      const auto slot = store_.Slots(fetch_.slots()[i], 1);
       const std::byte* bundle = model_.bytes().data() + model_.OffsetOf(ffn, list[i]);
       EXPECT_EQ(std::memcmp(slot.data(), bundle, slot.size()), 0) << list[i];
     }
@@ -104,7 +104,7 @@ TEST_F(NeuronFetchTest, NothingIsReadAheadBeforeTheListIsLookedUp) {
   fetch_.ReadAhead();
   EXPECT_EQ(fetch_.counts().reads_ahead, 0);
   fetch_.Fetch(SlotPart::kAll);
-  while (fetch_.num_ready() < 2) fetch_.Poll(true);
+  while (fetch_.ready().size() < 2) fetch_.Poll(true);
   fetch_.End(-1);
 }
 
@@ -185,10 +185,10 @@ TEST_F(PinnedNeuronFetchTest, TheLongestListsComeWhole) {
     left = left.subspan(listed.size());
     fetch.Begin(1, listed);
     fetch.Fetch(SlotPart::kAll);
-    while (fetch.num_ready() < std::ssize(listed)) fetch.Poll(true);
+    while (fetch.ready().size() < std::ssize(listed)) fetch.Poll(true);
     for (size_t i = 0; i < listed.size(); ++i) {
       if (listed[i] < kPinned) continue;  // nobody has filled those slots
-      const auto slot = pinning_.Slots(fetch.slot(static_cast<int64_t>(i)), 1);
+      const auto slot = pinning_.Slots(fetch.slots()[i], 1);
       const std::byte* bundle = model_.bytes().data() + model_.OffsetOf(1, listed[i]);
       EXPECT_EQ(std::memcmp(slot.data(), bundle, slot.size()), 0) << listed[i];
     }
