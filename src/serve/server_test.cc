@@ -169,7 +169,8 @@ TEST_F(ServerTest, AClientThatDoesNotReadLosesItsStream) {
   EXPECT_THAT(other.ReadToEnd(), HasSubstr("\"ok\""));
 }
 
-// The answer waits for another one, which takes every place there is and has begun.
+// An answer that waits for another one, which takes every place there is and has begun. On a busy
+// machine that one may have ended before the second is asked for: then both are asked for again.
 TEST_F(ServerTest, AStreamThatSaysNothingSendsComments) {
   ServerLimits limits;
   limits.silence = std::chrono::milliseconds(0);
@@ -183,14 +184,18 @@ TEST_F(ServerTest, AStreamThatSaysNothingSendsComments) {
         std::to_string(body.size()) + "\r\n\r\n" + body);
     return client;
   };
-  const auto before =
-      Complete(R"("n": 4, "max_tokens": 120, "logit_bias": {"1": -100, "2": -100})");
-  before->ReadOnce();
-  const std::string stream = Complete(R"("max_tokens": 1)")->ReadToEnd();
-  EXPECT_THAT(stream, StartsWith("HTTP/1.1 200 "));
-  const size_t comment = stream.find("\n:"), first = stream.find("data: ");
-  EXPECT_LT(comment, first) << "before the first token: " << stream;
-  EXPECT_THAT(stream, HasSubstr("data: [DONE]"));
+  bool comment_first = false;
+  std::string stream;
+  for (int attempt = 0; attempt < 50 && !comment_first; ++attempt) {
+    const auto before =
+        Complete(R"("n": 4, "max_tokens": 120, "logit_bias": {"1": -100, "2": -100})");
+    before->ReadOnce();
+    stream = Complete(R"("max_tokens": 1)")->ReadToEnd();
+    ASSERT_THAT(stream, StartsWith("HTTP/1.1 200 "));
+    ASSERT_THAT(stream, HasSubstr("data: [DONE]"));
+    comment_first = stream.find("\n:") < stream.find("data: ");
+  }
+  EXPECT_TRUE(comment_first) << "no comment before the first token: " << stream;
 }
 
 // What went to a log, and what was never to: bodies, keys, queries.
