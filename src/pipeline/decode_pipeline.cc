@@ -83,8 +83,8 @@ struct DecodePipeline::Section {
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
   std::atomic<int64_t> idle_ns{0};
-  std::atomic<bool> is_busy{false};  // a processor, with other programs
-  ListGuess* guess = nullptr;        // what the next FFN lists, in the last segment
+  std::atomic<int64_t> lost_ns{0};  // of a processor, by threads that looked for work
+  ListGuess* guess = nullptr;       // what the next FFN lists, in the last segment
   std::array<ColumnPart, kMaxColumnParts> columns;
   size_t num_columns = 0;
 
@@ -144,7 +144,8 @@ DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeO
       memory_(budget, "activations",
               Places(store.source().hidden_size, fetch_.max_listed(),
                      options.gates_first ? store.source().neurons : 0)
-                  .end) {
+                  .end),
+      processor_loss_(options.loss) {
   if (options.kind == PipelineKind::kMatrix || options.gates_first) store.source().RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
   const int64_t all = options.gates_first ? store.source().neurons : 0;
@@ -234,11 +235,12 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
 }
 
 void DecodePipeline::RunSegment(Compute& compute, Section& section) {
+  const Stopwatch segment;
   fetch_.Begin(section.ffn, section.work.listed(), section.work.tokens_of());
   if (options_.kind == PipelineKind::kMatrix) {
     RunMatrices(compute, section);
   } else {
-    section.fetches = options_.kind == PipelineKind::kCluster && busy_lists_ == 0;
+    section.fetches = options_.kind == PipelineKind::kCluster && !processor_loss_.is_asleep();
     if (!section.fetches) {
       fetch_.Fetch(FirstPart(section));
       const Stopwatch watch;
@@ -246,8 +248,8 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
       section.idle_ns += static_cast<int64_t>(watch.Seconds() * 1e9) * section.threads;
     }
     RunPhase(compute, section, Step::kFinish, true);
-    if (busy_lists_ > 0) --busy_lists_;
-    if (section.is_busy) busy_lists_ = kBusyLists;
+    const auto lost = static_cast<double>(section.lost_ns.exchange(0));
+    processor_loss_.Add(segment.Seconds() * section.threads, lost * 1e-9);
   }
   fetch_.End(section.damaged);
 }
@@ -434,8 +436,8 @@ void DecodePipeline::Work(Section& section) {
       continue;
     }
     const double now = idle.Seconds();
-    if (spins > 0 && now - looked > options_.busy_gap_seconds) {
-      section.is_busy.store(true, std::memory_order_relaxed);
+    if (spins > 0 && now - looked > processor_loss_.limits().gap_seconds) {
+      section.lost_ns += static_cast<int64_t>((now - looked) * 1e9);
     }
     looked = now;
     if (spins++ == 0) {

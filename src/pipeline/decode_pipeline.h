@@ -22,7 +22,7 @@
 //
 // While other programs take turns with the threads, one that looks for work is taken off its
 // processor just when some arrives. So kCluster then waits asleep, as kBlocking does, until its
-// list is all here, and looks again after kBusyLists lists.
+// list is all here (processor_loss.h says when).
 //
 // Where the store holds all gates, they are multiplied first, and the neurons that fire take the
 // place of the list: exact without a predictor. What is looked up, read and computed of them is the
@@ -41,6 +41,7 @@
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_fetch.h"
 #include "pipeline/neuron_work.h"
+#include "pipeline/processor_loss.h"
 #include "pipeline/stream_counts.h"
 #include "sparsity/list_guess.h"
 
@@ -59,16 +60,12 @@ std::span<const PipelineKind> AllPipelines();
 const char* PipelineName(PipelineKind kind);  // "blocking", "matrix", "cluster", "llmflash"
 std::optional<PipelineKind> PipelineFromName(std::string_view name);
 
-inline constexpr double kBusyGapSeconds = 5e-4;
-
 struct DecodeOptions {
   PipelineKind kind = PipelineKind::kCluster;
   std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions
   bool reads_ahead = false;                 // Expect may be called; of kCluster only
   bool gates_first = false;                 // of missing neurons; of kCluster only
-  // A thread that looks for work and does not get to run for so long shares its processor with
-  // another program.
-  double busy_gap_seconds = kBusyGapSeconds;
+  ProcessorLossLimits loss;                 // of kCluster only
 };
 
 // One thread at a time. Owns scratch for one token.
@@ -158,9 +155,7 @@ class DecodePipeline {
   std::atomic<uint8_t>* computed_;
   ListGuess* guess_ = nullptr;  // of the next Run
   int64_t guessed_ffn_ = 0;
-  // For how many more lists threads sleep until all is read, as other programs want the processors.
-  static constexpr int kBusyLists = 4096;
-  int busy_lists_ = 0;
+  ProcessorLoss processor_loss_;
   double idle_seconds_ = 0;
   double wall_seconds_ = 0;
 };

@@ -92,7 +92,8 @@ class StreamStressTest : public StreamedFfnsTest {
             .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000}),
             .lookahead = Of(AllLookaheads()),
             .gates_first = Chance(0.5),
-            .busy_gap_seconds = Chance(0.3) ? 0 : kBusyGapSeconds};
+            .loss = Chance(0.3) ? ProcessorLossLimits{.gap_seconds = 0, .load_seconds = 0}
+                                : ProcessorLossLimits{}};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
                                      std::unique_ptr<AsyncFile> file) {

@@ -48,10 +48,10 @@ DecodeOptions StreamOptions::decode() const {
                           .merge_gap_bytes = merge_gap_bytes,
                           .reads_ahead = is_cluster && lookahead != Lookahead::kOff,
                           .gates_first = is_cluster && gates_first,
-                          .busy_gap_seconds = busy_gap_seconds};
+                          .loss = loss};
   if (decode.gates_first) decode.merge_gap_bytes.reset();
   if (lookahead == Lookahead::kOn) {
-    decode.busy_gap_seconds = std::numeric_limits<double>::infinity();
+    decode.loss.load_seconds = std::numeric_limits<double>::infinity();
   }
   return decode;
 }

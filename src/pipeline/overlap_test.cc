@@ -1,0 +1,124 @@
+// That reading and computing overlap (P2 §4.3), without a clock: a file that hands nothing back
+// before somebody sleeps for it shows what was done until then.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "pipeline/test_bundles.h"
+#include "storage/async/file_decorator.h"
+
+namespace hearth {
+namespace {
+
+struct Watcher {
+  std::function<void()> on_sleep;  // before the first Wait after reads were submitted
+  std::vector<uint64_t> offsets;   // of all reads that were submitted
+};
+
+// Hands completions back to who waits, and to who polls once somebody has waited.
+class WatchedQueue : public ReadQueue {
+ public:
+  WatchedQueue(std::unique_ptr<ReadQueue> inner, Watcher& watcher)
+      : inner_(std::move(inner)), watcher_(watcher) {}
+
+  int depth() const noexcept override { return inner_->depth(); }
+  size_t capacity() const noexcept override { return inner_->capacity(); }
+  size_t in_flight() const noexcept override { return inner_->in_flight(); }
+  size_t Submit(std::span<const ReadRequest> requests) noexcept override {
+    for (const ReadRequest& request : requests) watcher_.offsets.push_back(request.offset);
+    has_slept_ = false;
+    return inner_->Submit(requests);
+  }
+  void WithdrawGuesses() noexcept override { inner_->WithdrawGuesses(); }
+  size_t Poll(std::span<ReadCompletion> completions) noexcept override {
+    return has_slept_ ? inner_->Poll(completions) : 0;
+  }
+  size_t Wait(std::span<ReadCompletion> completions) noexcept override {
+    if (!has_slept_ && watcher_.on_sleep) watcher_.on_sleep();
+    has_slept_ = true;
+    return inner_->Wait(completions);
+  }
+
+ private:
+  const std::unique_ptr<ReadQueue> inner_;
+  Watcher& watcher_;
+  bool has_slept_ = false;
+};
+
+class WatchedFile : public FileDecorator {
+ public:
+  WatchedFile(std::unique_ptr<AsyncFile> inner, Watcher& watcher)
+      : FileDecorator(std::move(inner)), watcher_(watcher) {}
+  std::unique_ptr<ReadQueue> OpenQueue(const QueueOptions& options) override {
+    return std::make_unique<WatchedQueue>(inner().OpenQueue(options), watcher_);
+  }
+
+ private:
+  Watcher& watcher_;
+};
+
+class OverlapTest : public StreamedFfnsTest {
+ protected:
+  // The pinned half of an FFN is listed, and the other half, which is read.
+  static constexpr int64_t kNeurons = 1024, kPinned = 512;
+
+  std::unique_ptr<StreamedFfns> Open(const TestBundles& model, const StreamOptions& options) {
+    auto streamed = std::make_unique<StreamedFfns>(
+        budget_, model.Source(std::make_unique<WatchedFile>(model.File(budget_, 0), watcher_)),
+        StreamPlan{
+            .pinned_neurons = kPinned, .cache_slots = 1, .range_neurons = 128, .range_buffers = 3},
+        options);
+    streamed->Fill(*compute_, {});
+    watcher_.offsets.clear();
+    return streamed;
+  }
+
+  Watcher watcher_;
+};
+
+TEST_F(OverlapTest, WhatIsHereIsComputedWhileTheRestIsRead) {
+  const TestBundles model({.layers = 1, .neurons = kNeurons}, 1);
+  const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+  const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+  std::vector<int32_t> list(kNeurons);
+  std::iota(list.begin(), list.end(), 0);
+  compute_.emplace(isa_, 1);  // a second thread would sleep while the first one computes
+  const std::vector<float> of_pinned = Resident(model, ffn, x, std::span(list).first(kPinned));
+  const std::vector<float> none(x.size());
+  for (const PipelineKind kind : {PipelineKind::kCluster, PipelineKind::kBlocking}) {
+    for (const bool gates_first : {false, true}) {
+      const auto streamed = Open(model, {.pipeline = kind, .gates_first = gates_first});
+      std::vector<float> out(x.size()), seen;
+      watcher_.on_sleep = [&] {
+        if (seen.empty()) seen = out;
+      };
+      streamed->Run(*compute_, ffn, x.data(), list, true, out.data());
+      watcher_.on_sleep = nullptr;
+      EXPECT_EQ(out, Resident(model, ffn, x, list));
+      EXPECT_EQ(seen, kind == PipelineKind::kCluster ? of_pinned : none) << PipelineName(kind);
+    }
+  }
+}
+
+// Prompts: while the last ranges of an FFN are computed, the first ones of the next are read.
+TEST_F(OverlapTest, RangesOfTheNextFfnAreReadBeforeItBegins) {
+  const TestBundles model({.layers = 2, .neurons = kNeurons}, 1);
+  const auto streamed = Open(model, {});
+  const uint64_t next_ffn = model.OffsetOf(1, 0);
+  int64_t left = kNeurons;
+  streamed->ForEachRange(
+      *compute_, {0, 0, FfnActivation::kRelu}, [&](int64_t, const FfnNeurons& rows) {
+        left -= rows.up.rows;
+        if (left > 0) return;
+        EXPECT_GT(*std::max_element(watcher_.offsets.begin(), watcher_.offsets.end()), next_ffn);
+      });
+  EXPECT_EQ(left, 0);
+}
+
+}  // namespace
+}  // namespace hearth
