@@ -83,8 +83,7 @@ struct DecodePipeline::Section {
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
   std::atomic<int64_t> idle_ns{0};
-  std::atomic<int64_t> lost_ns{0};  // of a processor, by threads that looked for work
-  ListGuess* guess = nullptr;       // what the next FFN lists, in the last segment
+  ListGuess* guess = nullptr;  // what the next FFN lists, in the last segment
   std::array<ColumnPart, kMaxColumnParts> columns;
   size_t num_columns = 0;
 
@@ -145,7 +144,7 @@ DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeO
               Places(store.source().hidden_size, fetch_.max_listed(),
                      options.gates_first ? store.source().neurons : 0)
                   .end),
-      processor_loss_(options.loss) {
+      processors_(options.processors) {
   if (options.kind == PipelineKind::kMatrix || options.gates_first) store.source().RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
   const int64_t all = options.gates_first ? store.source().neurons : 0;
@@ -235,21 +234,22 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
 }
 
 void DecodePipeline::RunSegment(Compute& compute, Section& section) {
-  const Stopwatch segment;
   fetch_.Begin(section.ffn, section.work.listed(), section.work.tokens_of());
   if (options_.kind == PipelineKind::kMatrix) {
     RunMatrices(compute, section);
   } else {
-    section.fetches = options_.kind == PipelineKind::kCluster && !processor_loss_.is_asleep();
+    section.fetches = options_.kind == PipelineKind::kCluster && !processors_.is_loaded();
     if (!section.fetches) {
       fetch_.Fetch(FirstPart(section));
       const Stopwatch watch;
       while (fetch_.ready().is_awaiting()) fetch_.Poll(true);
       section.idle_ns += static_cast<int64_t>(watch.Seconds() * 1e9) * section.threads;
     }
+    if (options_.kind == PipelineKind::kCluster) {
+      processors_.BeginJob(section.threads, since_begin_.Seconds());
+    }
     RunPhase(compute, section, Step::kFinish, true);
-    const auto lost = static_cast<double>(section.lost_ns.exchange(0));
-    processor_loss_.Add(segment.Seconds() * section.threads, lost * 1e-9);
+    processors_.EndJob();
   }
   fetch_.End(section.damaged);
 }
@@ -305,6 +305,7 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
     // The others begin with what is pinned.
     if (worker == 0 && section.fetches) fetch_.Fetch(FirstPart(section));
     Work(section);
+    processors_.Look(worker);
   });
 }
 
@@ -424,7 +425,6 @@ bool DecodePipeline::Guess(Section& section) {
 void DecodePipeline::Work(Section& section) {
   int spins = 0;
   Stopwatch idle;
-  double looked = 0;  // for work, seconds of `idle`
   while (!section.IsDone()) {
     const bool has_reads = fetch_.ready().is_awaiting();
     if (!has_reads && section.is_last) fetch_.ReadAhead();
@@ -435,21 +435,9 @@ void DecodePipeline::Work(Section& section) {
       spins = 0;
       continue;
     }
-    const double now = idle.Seconds();
-    if (spins > 0 && now - looked > processor_loss_.limits().gap_seconds) {
-      section.lost_ns += static_cast<int64_t>((now - looked) * 1e9);
-    }
-    looked = now;
-    if (spins++ == 0) {
-      idle = Stopwatch();
-      looked = 0;
-    }
+    if (spins++ == 0) idle = Stopwatch();
     if (spins <= kSpins) continue;
-    if (has_reads && fetch_.Poll(true)) {
-      looked = idle.Seconds();  // asleep until it came
-    } else {
-      std::this_thread::yield();
-    }
+    if (!has_reads || !fetch_.Poll(true)) std::this_thread::yield();
   }
   if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
   // Where the guess was the last to be done.

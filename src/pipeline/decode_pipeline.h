@@ -20,9 +20,8 @@
 // The cache then keeps the gate alone of a silent neuron, which is ready as far as that goes when
 // it is listed again.
 //
-// While other programs take turns with the threads, one that looks for work is taken off its
-// processor just when some arrives. So kCluster then waits asleep, as kBlocking does, until its
-// list is all here (processor_loss.h says when).
+// While other programs take turns with the threads (processor_share.h), kCluster waits asleep, as
+// kBlocking does, until its list is all here.
 //
 // Where the store holds all gates, they are multiplied first, and the neurons that fire take the
 // place of the list: exact without a predictor. What is looked up, read and computed of them is the
@@ -35,13 +34,14 @@
 #include <span>
 #include <string_view>
 
+#include "base/stopwatch.h"
 #include "ops/compute.h"
 #include "ops/gate_scan.h"
 #include "ops/neuron_cluster.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/neuron_fetch.h"
 #include "pipeline/neuron_work.h"
-#include "pipeline/processor_loss.h"
+#include "pipeline/processor_share.h"
 #include "pipeline/stream_counts.h"
 #include "sparsity/list_guess.h"
 
@@ -65,7 +65,7 @@ struct DecodeOptions {
   std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions
   bool reads_ahead = false;                 // Expect may be called; of kCluster only
   bool gates_first = false;                 // of missing neurons; of kCluster only
-  ProcessorLossLimits loss;                 // of kCluster only
+  ProcessorShareOptions processors;         // of kCluster only
 };
 
 // One thread at a time. Owns scratch for one token.
@@ -155,7 +155,8 @@ class DecodePipeline {
   std::atomic<uint8_t>* computed_;
   ListGuess* guess_ = nullptr;  // of the next Run
   int64_t guessed_ffn_ = 0;
-  ProcessorLoss processor_loss_;
+  ProcessorShare processors_;
+  const Stopwatch since_begin_;
   double idle_seconds_ = 0;
   double wall_seconds_ = 0;
 };

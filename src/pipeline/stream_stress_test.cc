@@ -5,6 +5,7 @@
 // and --gtest_random_seed=SEED repeats one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -86,14 +87,23 @@ class StreamStressTest : public StreamedFfnsTest {
     if (Chance(0.7)) plan.cache_slots = std::min<int64_t>(plan.cache_slots, 24);
     return plan;
   }
+  // Of all threads, each time that one looks: now none of its time is lost, now all of it.
+  static ProcessorShareOptions ALoadThatComesAndGoes() {
+    const auto looks = std::make_shared<std::atomic<int>>(0);
+    return {.run_delay =
+                [looks] {
+                  const int look = (*looks)++;
+                  return std::optional(1e3 * (look / 40 * 20 + std::min(look % 40, 20)));
+                },
+            .look_seconds = 0};
+  }
   StreamOptions RandomOptions() {
     return {.policy = Of(AllCachePolicies()),
             .pipeline = Of(AllPipelines()),
             .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000}),
             .lookahead = Of(AllLookaheads()),
             .gates_first = Chance(0.5),
-            .loss = Chance(0.3) ? ProcessorLossLimits{.gap_seconds = 0, .load_seconds = 0}
-                                : ProcessorLossLimits{}};
+            .processors = Chance(0.3) ? ALoadThatComesAndGoes() : ProcessorShareOptions{}};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
                                      std::unique_ptr<AsyncFile> file) {

@@ -1,7 +1,6 @@
 #include "pipeline/streamed_ffns.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -48,10 +47,10 @@ DecodeOptions StreamOptions::decode() const {
                           .merge_gap_bytes = merge_gap_bytes,
                           .reads_ahead = is_cluster && lookahead != Lookahead::kOff,
                           .gates_first = is_cluster && gates_first,
-                          .loss = loss};
+                          .processors = processors};
   if (decode.gates_first) decode.merge_gap_bytes.reset();
   if (lookahead == Lookahead::kOn) {
-    decode.loss.load_seconds = std::numeric_limits<double>::infinity();
+    decode.processors.run_delay = [] { return std::optional<double>(); };
   }
   return decode;
 }

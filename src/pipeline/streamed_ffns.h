@@ -34,8 +34,8 @@ struct StreamOptions {
   // Of a neuron that is missing the gate first, and the rest where it fires (P2 §4.3); of kCluster
   // only. Nothing is merged then: halves are never neighbours.
   bool gates_first = false;
-  // Nothing is a load with Lookahead::kOn: a thread that sleeps reads nothing ahead.
-  ProcessorLossLimits loss;
+  // Not asked with Lookahead::kOn: a thread that sleeps reads nothing ahead.
+  ProcessorShareOptions processors;
 
   // LLM in a Flash comes with a policy of its own.
   CachePolicyKind cache_policy() const {
