@@ -73,10 +73,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = hearth::MakeMemoryReader("input", std::move(bytes));
   try {
     const hearth::SessionHead head = hearth::ReadSessionHead(*file, identity);
-    const auto tokens = static_cast<int64_t>(head.tokens.size());
-    if (hearth::SessionFileBytes(identity, tokens) != file_bytes) std::abort();
-    if (hearth::SessionHashOf(identity, head.tokens) != head.hash) std::abort();
-    const int64_t pages = hearth::KvLayout::PagesFor(tokens);
+    const hearth::CachedText text = {head.tokens, head.adapters};
+    if (hearth::SessionFileBytes(identity, text) != file_bytes) std::abort();
+    if (hearth::SessionHashOf(identity, text) != head.hash) std::abort();
+    const int64_t pages = hearth::KvLayout::PagesFor(text.length());
     uint64_t read = 0;
     const bool is_whole = hearth::ReadSessionPages(
         *file, identity, head, pages, [&](int64_t, uint64_t, std::span<const std::byte> piece) {

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/test_adapters.h"
 #include "pass/test_passes.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
@@ -81,6 +82,30 @@ TEST_P(StreamedGgufTest, EveryBudgetAndBackendGivesTheLogitsOfMemory) {
       EXPECT_EQ(engine->budget().used_bytes(), promised);
     }
   }
+}
+
+// Of attention, and where an FFN is no mixture of that too.
+TEST_P(StreamedGgufTest, AdaptersAddTheSame) {
+  const std::string adapter = Path() + ".lora";
+  {
+    const GgufFile base = GgufFile::Open(Path());
+    std::vector<TestPair> pairs;
+    for (const GgufTensor& tensor : AdaptableTensors(base)) {
+      pairs.push_back(MakeTestPair(tensor, 4, static_cast<uint32_t>(pairs.size())));
+    }
+    WriteTestAdapter(adapter, AdapterMetadata(base.metadata().GetString("general.architecture"), 8),
+                     pairs);
+  }
+  EngineOptions options{.program_bytes = kTestProgramBytes, .threads = 2, .context = 64};
+  const std::vector<float> base = Logits(*Engine::Load(Path(), options));
+  options.adapters = {{adapter, 1}};
+  const std::vector<float> expected = Logits(*Engine::Load(Path(), options));
+  EXPECT_NE(expected, base);
+  options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{1} << 20);
+  const auto engine = Engine::Load(Path(), options);
+  ASSERT_NE(engine->streamed_matrices(), nullptr);
+  EXPECT_EQ(Logits(*engine), expected);
+  std::filesystem::remove(adapter);
 }
 
 TEST_P(StreamedGgufTest, AFileThatChangesFailsTheNextTokenOnly) {

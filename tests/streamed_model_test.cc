@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/test_adapters.h"
 #include "measure/topic_walk.h"
 #include "pass/test_passes.h"
 #include "prepare/pack/test_pack_models.h"
@@ -164,6 +165,43 @@ std::vector<std::vector<float>> DecodedLogits(Engine& engine, size_t sequences, 
     }
   }
   return logits;
+}
+
+// In every mode; an FFN of single neurons has none.
+TEST_F(StreamedModelTest, AdaptersOfAttentionAddTheSame) {
+  const std::string adapter = Path() + ".lora";
+  std::string architecture;
+  {
+    const GgufFile base = GgufFile::Open(Path());
+    architecture = base.metadata().GetString("general.architecture");
+    std::vector<TestPair> pairs;
+    for (const GgufTensor& tensor : AdaptableTensors(base)) {
+      pairs.push_back(MakeTestPair(tensor, 4, static_cast<uint32_t>(pairs.size())));
+    }
+    WriteTestAdapter(adapter, AdapterMetadata(architecture, 8), pairs);
+  }
+  for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated, FfnMode::kDense}) {
+    EngineOptions options{
+        .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = mode};
+    const std::vector<float> base = Logits(*Load(options), 12);
+    options.adapters = {{adapter, 1}};
+    const std::vector<float> expected = Logits(*Load(options), 12);
+    EXPECT_NE(expected, base);
+    options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{6} << 20);
+    const auto engine = Load(options);
+    ASSERT_NE(engine->streamed(), nullptr);
+    EXPECT_EQ(Logits(*engine, 12), expected) << FfnModeName(mode);
+  }
+  TestPair ffn = MakeTestPair(GgufFile::Open(Path()).GetTensor("blk.0.attn_q.weight"), 2, 1);
+  ffn.name = "blk.0.ffn_up.weight";
+  WriteTestAdapter(adapter, AdapterMetadata(architecture, 1), {ffn});
+  EXPECT_THAT(
+      [&] {
+        Load({.adapters = {{adapter, 1}}});
+      },
+      testing::ThrowsMessage<Error>(
+          testing::AllOf(HasSubstr("single neurons"), HasSubstr("'predicted' mode"))));
+  std::filesystem::remove(adapter);
 }
 
 TEST_F(StreamedModelTest, SequencesThatAreDecodedTogetherHaveTheLogitsThatTheyHaveAlone) {

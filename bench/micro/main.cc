@@ -69,6 +69,7 @@ void Run(int argc, char** argv) {
     RegisterProbes(context);
     RegisterMatMulTiles(context);
     RegisterMatMulFloat(context);
+    RegisterLowRank(context);
     RegisterRows(context);
     RegisterRowBatches(context);
     RegisterNarrow(context);

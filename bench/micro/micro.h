@@ -78,6 +78,7 @@ void Register(const Context& context, const std::string& name, BoundBy bound,
 // One function per file of this folder, each called once per table.
 void RegisterMatMulTiles(const Context& context);
 void RegisterMatMulFloat(const Context& context);
+void RegisterLowRank(const Context& context);
 void RegisterRows(const Context& context);
 void RegisterRowBatches(const Context& context);
 void RegisterNarrow(const Context& context);

@@ -70,6 +70,18 @@ void hearth_options_init(hearth_options* options);
 hearth_status hearth_load(const char* path, const hearth_options* options, hearth_model** model,
                           hearth_error* error);
 
+/* A low-rank adapter (LoRA) to be loaded beside a model. */
+typedef struct hearth_adapter {
+  const char* path; /* a GGUF file, a folder as PEFT writes it, or its adapter_model.safetensors */
+  float scale;      /* how much of it is added where a question does not say it; 0: nothing */
+} hearth_adapter;
+
+/* How much of an adapter is added, -1000 to 1000. */
+typedef struct hearth_adapter_scale {
+  int64_t id; /* its place in hearth_load_more's adapters, from 0 */
+  float scale;
+} hearth_adapter_scale;
+
 /* What else a model may be loaded with. Functions are called from threads of the library while
  * hearth_load_with runs (on_warning also later): they must return soon, and call nothing here. */
 typedef struct hearth_load_more {
@@ -87,6 +99,8 @@ typedef struct hearth_load_more {
   /* One sentence: of session files that cannot be used, and of doubts about the model's file. */
   void (*on_warning)(const char* sentence, void* user);
   void* user;
+  const hearth_adapter* adapters; /* held as 32-bit floats, in the ledger as "adapters" */
+  size_t adapter_count;
 } hearth_load_more;
 
 /* As hearth_load; more may be NULL. */
@@ -100,6 +114,15 @@ void hearth_close(hearth_model* model, int64_t most_ms_to_save);
 /* Cancels what is under way, which ends with HEARTH_FINISH_CANCELLED, and waits for its end. Of the
  * model's sessions nothing may be asked afterwards but hearth_session_free. NULL is allowed. */
 void hearth_free(hearth_model* model);
+
+/* The adapters that it was loaded with: how many, and of one the path (the model's; NULL after the
+ * last) and the default scale (0 after the last). */
+size_t hearth_adapter_count(const hearth_model* model);
+const char* hearth_adapter_path(const hearth_model* model, size_t index);
+float hearth_adapter_default_scale(const hearth_model* model, size_t index);
+/* The default scales of all that begins later; adapters that are not listed get 0. */
+hearth_status hearth_set_adapter_scales(hearth_model* model, const hearth_adapter_scale* scales,
+                                        size_t count, hearth_error* error);
 
 int64_t hearth_context(const hearth_model* model);
 int64_t hearth_vocab_size(const hearth_model* model);
@@ -274,6 +297,11 @@ typedef struct hearth_question {
   /* Gets the answer as it comes; 0 stops. Called as a hearth_text_fn is; NULL: nobody waits. */
   int (*on_part)(const hearth_part* part, void* user);
   void* user;
+  /* Where chooses_adapters is not 0: the adapters that it is computed with, those that are not
+   * listed add nothing. Else the model's default scales. */
+  int chooses_adapters;
+  const hearth_adapter_scale* adapters;
+  size_t adapter_count;
 } hearth_question;
 
 /* An answer that has ended. Immutable; texts and arrays are its own, until hearth_answer_free. */

@@ -61,6 +61,19 @@ class Error : public std::runtime_error {
 // Requests that a model computes together, at most: each has a token in a pass.
 inline constexpr int kMostParallel = 256;
 
+// A low-rank adapter (LoRA) to be loaded beside a model: a GGUF file, a folder as PEFT writes it, or
+// the adapter_model.safetensors in it.
+struct AdapterFile {
+  std::string path;
+  float scale = 1;  // of requests that do not say theirs; 0: they are computed without it
+};
+
+// How much of an adapter is added, -1000 to 1000. id: its place in LoadOptions::adapters.
+struct AdapterScale {
+  int64_t id = 0;
+  float scale = 1;
+};
+
 struct LoadOptions {
   uint64_t memory_bytes = 0;  // most memory to use; 0: what is free, less a margin
   int threads = 0;            // 0: one per processor
@@ -82,6 +95,8 @@ struct LoadOptions {
   // How chats become prompts, instead of the model's own template: chatml, llama-2, llama-3,
   // mistral, zephyr or harmony. Empty: by that template.
   std::string chat_format;
+  // Held in memory as 32-bit floats, in the ledger as "adapters".
+  std::vector<AdapterFile> adapters;
   // A folder for the KV pages of texts that leave memory (docs/formats/session.md), so that a
   // text that is continued, after a restart too, is not computed again; empty: none. Only
   // one model may use it at a time.
@@ -144,6 +159,9 @@ struct GenerateRequest {
   int64_t max_tokens = 256;  // at most; the context may end earlier
   Sampling sampling;
   std::vector<std::string> stop;    // texts to end at, which are not part of the answer
+  // The adapters that it is computed with; those that are not listed add nothing. Nothing: the
+  // model's default scales.
+  std::optional<std::vector<AdapterScale>> adapters;
   // Scores of every token, and of so many of the likeliest, at most kMostTopLogprobs.
   std::optional<int> top_logprobs;
   // Only documents of this JSON Schema are generated; of an empty text: any JSON object.
@@ -319,6 +337,14 @@ struct ModelInfo {
   bool is_streamed = false;  // some FFNs are read while computing
   bool can_chat = false;     // it carries a chat template that is known here
   std::vector<std::string> chat_stop;  // ChatPrompt::stop of every conversation
+  std::vector<std::string> adapters = {};  // paths of LoadOptions::adapters
+};
+
+// An adapter of a model, and its default scale now.
+struct AdapterInfo {
+  std::string path;
+  float scale = 1;
+  uint64_t memory_bytes = 0;
 };
 
 // What happened since the model was loaded, at the end of the last step.
@@ -397,6 +423,13 @@ class Model {
   // The newest picture. Passes are drawn while somebody asked within the last seconds, and cost
   // nothing otherwise: the first picture comes with the next pass.
   NeuronPicture WatchNeurons() const;
+
+  // The adapters in the order of LoadOptions::adapters, and how much of each is added for requests
+  // that do not say it. SetAdapterScales holds for requests that are started later; those that it
+  // does not list get 0. Texts that were computed with others are never mistaken for a request's own
+  // beginning. Throws Error(kInvalidArgument).
+  std::vector<AdapterInfo> adapters() const;
+  void SetAdapterScales(const std::vector<AdapterScale>& scales);
 
   // Token ids of a text. as_prompt: after the token that texts begin with, where the model has
   // one; that token alone for an empty text. parse_special: special tokens that are written out in

@@ -99,6 +99,9 @@ class Listening {
 GenerateRequest RequestOf(const hearth_question& question, const hearth_request* request) {
   GenerateRequest asked = ToRequest(request);
   if (question.json_schema != nullptr) asked.json_schema = question.json_schema;
+  if (question.chooses_adapters != 0) {
+    asked.adapters = ToScales(question.adapters, question.adapter_count);
+  }
   if (question.wants_scores != 0) asked.top_logprobs = question.top_scores;
   const auto tokens = Array(question.tokens, question.token_count, "tokens are missing");
   asked.prompt.assign(tokens.begin(), tokens.end());

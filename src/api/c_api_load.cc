@@ -18,6 +18,11 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   if (more.isa != nullptr) to.isa = more.isa;
   to.session_folder = TextOr(more.session_folder, "");
   if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;
+  for (const hearth_adapter& adapter :
+       Array(more.adapters, more.adapter_count, "adapters are missing")) {
+    Require(adapter.path != nullptr, "an adapter needs a path");
+    to.adapters.push_back({adapter.path, adapter.scale});
+  }
   if (more.on_progress != nullptr) {
     to.on_progress = [more](uint64_t done, uint64_t total) {
       if (more.on_progress(done, total, more.user) != 0) return;
@@ -34,6 +39,14 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
 
 }  // namespace
 
+std::vector<AdapterScale> hearth::api::ToScales(const hearth_adapter_scale* scales, size_t count) {
+  std::vector<AdapterScale> to;
+  for (const hearth_adapter_scale& scale : Array(scales, count, "adapters' scales are missing")) {
+    to.push_back({scale.id, scale.scale});
+  }
+  return to;
+}
+
 extern "C" {
 
 hearth_status hearth_load_with(const char* path, const hearth_options* options,
@@ -44,6 +57,31 @@ hearth_status hearth_load_with(const char* path, const hearth_options* options,
     Require(path != nullptr && model != nullptr, "a path and a place for the model are needed");
     const hearth_load_more all = more != nullptr ? Grown(*more) : hearth_load_more{};
     *model = new hearth_model{Model::Load(path, ToOptions(options, all))};
+    return HEARTH_OK;
+  });
+}
+
+size_t hearth_adapter_count(const hearth_model* model) {
+  return model != nullptr ? model->model.info().adapters.size() : 0;
+}
+
+const char* hearth_adapter_path(const hearth_model* model, size_t index) {
+  return index < hearth_adapter_count(model) ? model->model.info().adapters[index].c_str()
+                                             : nullptr;
+}
+
+float hearth_adapter_default_scale(const hearth_model* model, size_t index) {
+  float scale = 0;
+  if (index >= hearth_adapter_count(model)) return scale;
+  Quietly([&] { scale = model->model.adapters()[index].scale; });
+  return scale;
+}
+
+hearth_status hearth_set_adapter_scales(hearth_model* model, const hearth_adapter_scale* scales,
+                                        size_t count, hearth_error* error) {
+  return Guarded(error, [&] {
+    Require(model != nullptr, "a model is needed");
+    model->model.SetAdapterScales(ToScales(scales, count));
     return HEARTH_OK;
   });
 }

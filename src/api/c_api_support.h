@@ -7,6 +7,7 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "hearth/hearth.h"
 #include "hearth/hearth.hpp"
@@ -102,6 +103,7 @@ inline const char* TextOr(const char* text, const char* otherwise) {
   return text != nullptr ? text : otherwise;
 }
 
+std::vector<AdapterScale> ToScales(const hearth_adapter_scale* scales, size_t count);
 LoadOptions ToOptions(const hearth_options& from);
 // NULL stands for what hearth_request_init sets.
 GenerateRequest ToRequest(const hearth_request* from);

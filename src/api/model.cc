@@ -25,6 +25,14 @@ std::optional<ChatFormat> ChatFormatOf(const LoadOptions& options) {
   return ParseChatFormat(options.chat_format);
 }
 
+std::vector<AdapterOption> AdaptersOf(const LoadOptions& options) {
+  std::vector<AdapterOption> adapters;
+  for (const AdapterFile& adapter : options.adapters) {
+    adapters.push_back({adapter.path, adapter.scale});
+  }
+  return adapters;
+}
+
 EngineOptions ToEngine(const LoadOptions& options) {
   EngineOptions engine;
   if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
@@ -38,6 +46,7 @@ EngineOptions ToEngine(const LoadOptions& options) {
                         kKvCodecNames, "'" + Printable(options.kv) + "'");
   }
   engine.kv_codec = *kv;
+  engine.adapters = AdaptersOf(options);
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
@@ -248,7 +257,11 @@ Model Model::Load(const std::string& path, const LoadOptions& options) {
     // On a thread of its own: those of the model keep to the plan's processors as it does, and the
     // caller's goes on wherever it likes.
     return std::async(std::launch::async,
-                      [&] { return load(ObeyPlan(options.plan, path, GivenOf(options))); })
+                      [&] {
+                        EngineOptions engine = ObeyPlan(options.plan, path, GivenOf(options));
+                        engine.adapters = AdaptersOf(options);
+                        return load(std::move(engine));
+                      })
         .get();
   });
 }
@@ -261,6 +274,11 @@ void Model::Close(std::chrono::milliseconds most_to_save) {
                std::min<std::chrono::milliseconds>(most_to_save, kMost));
 }
 NeuronPicture Model::WatchNeurons() const { return impl_->WatchNeurons(); }
+
+std::vector<AdapterInfo> Model::adapters() const { return impl_->adapters(); }
+void Model::SetAdapterScales(const std::vector<AdapterScale>& scales) {
+  Translated([&] { impl_->SetAdapterScales(scales); });
+}
 
 std::vector<TokenId> Model::Tokenize(std::string_view text, bool as_prompt,
                                      bool parse_special) const {
@@ -361,7 +379,9 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
     for (size_t i = 0; i < requests.size(); ++i) {
       auto visible =
           VisibleTokens(FormOf(requests[i].tools, requests[i].thinking), impl_->tokenizer());
+      AdapterMix adapters = impl_->MixOf(requests[i].adapters);
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
+      batch.back().adapters = std::move(adapters);
       batch.back().generate.visible_tokens = std::move(visible);
       if (grammars[i]) {
         batch.back().generate.grammar = std::make_shared<GrammarMatcher>(grammars[i]->impl().start);
@@ -424,6 +444,7 @@ std::vector<Ticket> Model::StartEmbeddings(std::vector<std::vector<TokenId>> tex
       BatchRequest& request = batch.emplace_back();
       request.prompt = std::move(texts[i]);
       request.wants_embedding = true;
+      request.adapters = impl_->MixOf(std::nullopt);
       request.on_done = [tell = on_done[i]](const BatchOutcome& outcome) {
         if (tell) tell(OfLengthOne(outcome.embedding), ToApi(outcome));
       };

@@ -122,6 +122,11 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
            .can_chat = chat_template_.has_value(),
            .chat_stop = {}};
   if (chat_template_) info_.chat_stop = chat_template_->StopStrings();
+  for (size_t id = 0; id < engine_->adapters().size(); ++id) {
+    info_.adapters.push_back(engine_->adapters().at(id).path());
+  }
+  adapter_scales_ = engine_->adapters().default_weights();
+  adapter_mix_ = engine_->adapters().default_mix();
   map_ = engine_->MakeNeuronMap();
   if (map_) picture_ = EmptyPicture(*engine_, *map_);
   Publish();
@@ -133,6 +138,42 @@ std::shared_ptr<const SortedVocabulary> Model::Impl::sorted_vocabulary() const {
     sorted_vocabulary_ = std::make_shared<const SortedVocabulary>(tokenizer());
   });
   return sorted_vocabulary_;
+}
+
+namespace {
+
+std::vector<hearth::AdapterScale> ToEngine(const std::vector<AdapterScale>& scales) {
+  std::vector<hearth::AdapterScale> weights;
+  for (const AdapterScale& scale : scales) weights.push_back({scale.id, scale.scale});
+  return weights;
+}
+
+}  // namespace
+
+AdapterMix Model::Impl::MixOf(const std::optional<std::vector<AdapterScale>>& scales) const {
+  if (scales) return engine_->adapters().Mix(ToEngine(*scales));
+  const std::lock_guard lock(mutex_);
+  return adapter_mix_;
+}
+
+std::vector<AdapterInfo> Model::Impl::adapters() const {
+  std::vector<AdapterInfo> infos;
+  const std::lock_guard lock(mutex_);
+  for (size_t id = 0; id < adapter_scales_.size(); ++id) {
+    const LoadedAdapter& adapter = engine_->adapters().at(id);
+    infos.push_back({adapter.path(), adapter_scales_[id], adapter.bytes()});
+  }
+  return infos;
+}
+
+void Model::Impl::SetAdapterScales(const std::vector<AdapterScale>& scales) {
+  AdapterMix mix = engine_->adapters().Mix(ToEngine(scales));
+  const std::lock_guard lock(mutex_);
+  std::fill(adapter_scales_.begin(), adapter_scales_.end(), 0.0f);
+  for (const AdapterScale& scale : scales) {
+    adapter_scales_[static_cast<size_t>(scale.id)] = scale.scale;
+  }
+  adapter_mix_ = std::move(mix);
 }
 
 const ChatTemplate& Model::Impl::chat_template() const {

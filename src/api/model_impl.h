@@ -59,6 +59,10 @@ struct Model::Impl {
   const std::shared_ptr<GrammarMemory>& grammar_memory() const { return grammar_memory_; }
   const Tokenizer& tokenizer() const { return engine_->model().tokenizer(); }
   const Engine& engine() const { return *engine_; }
+  // Throws hearth::Error(kInvalidArgument) for scales that no mix can have.
+  AdapterMix MixOf(const std::optional<std::vector<AdapterScale>>& scales) const;
+  std::vector<AdapterInfo> adapters() const;
+  void SetAdapterScales(const std::vector<AdapterScale>& scales);
   // Throws Error(kUnsupported) where the model has none, Error(kInvalidArgument) where it is
   // broken: all but chatting works then.
   const ChatTemplate& chat_template() const;
@@ -102,6 +106,8 @@ struct Model::Impl {
   bool stopping_ = false;            // guarded by mutex_
   std::chrono::steady_clock::time_point save_until_;  // guarded by mutex_
   Stats stats_;                                       // guarded by mutex_
+  std::vector<float> adapter_scales_;                 // by default; guarded by mutex_
+  AdapterMix adapter_mix_;                            // of these; guarded by mutex_
   NeuronPicture picture_;                             // guarded by mutex_
   int64_t most_together_ = 0;  // of the thread: requests since there was last none
   // Until when somebody looks, on the steady clock; 0: nobody asked yet.

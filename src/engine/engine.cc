@@ -45,8 +45,10 @@ std::optional<NeuronMap> Engine::MakeNeuronMap() const {
 }
 
 std::unique_ptr<TransformerPass> Engine::MakePass(const ModelSpec& spec, const PassLimits& limits) {
-  return std::make_unique<TransformerPass>(spec, model_->weights(), compute_, budget_, limits,
-                                           StreamedWeights{streamed_.get(), matrices_.get()});
+  auto pass = std::make_unique<TransformerPass>(spec, model_->weights(), compute_, budget_, limits,
+                                                StreamedWeights{streamed_.get(), matrices_.get()});
+  pass->SetDefaultAdapters(&adapters_.default_mix());
+  return pass;
 }
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
@@ -63,6 +65,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   engine->page_tables_ = engine->budget_.Charge("page tables", plan.ledger["page tables"]);
   engine->model_ = Model::Load(file, std::move(plan.load), std::move(tokenizer), engine->budget_,
                                engine->compute_, progress);
+  engine->adapters_ = AdapterSet(plan.adapters, engine->model_->spec().num_layers, engine->budget_);
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
   engine->kv_pool_ = std::make_unique<KvPool>(

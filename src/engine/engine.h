@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/budget.h"
+#include "engine/load/adapters.h"
 #include "engine/load/engine_options.h"
 #include "engine/load/engine_plan.h"
 #include "engine/load/matrix_streaming.h"
@@ -35,6 +36,9 @@ class Engine {
                                       const ProgressFn& progress = {});
 
   const Model& model() const { return *model_; }
+  // Low-rank adapters that texts may be computed with; passes use the default mix where a sequence
+  // names none.
+  const AdapterSet& adapters() const { return adapters_; }
   Model& model() { return *model_; }
   Compute& compute() { return compute_; }
   Budget& budget() { return budget_; }
@@ -92,6 +96,7 @@ class Engine {
   BudgetCharge page_tables_;
   std::map<std::string, uint64_t> planned_ledger_;
   std::unique_ptr<Model> model_;
+  AdapterSet adapters_;
   std::unique_ptr<StreamedFfns> streamed_;
   std::unique_ptr<StreamedMatrices> matrices_;
   std::unique_ptr<KvPool> kv_pool_;

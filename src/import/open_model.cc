@@ -1,11 +1,17 @@
 #include "import/open_model.h"
 
+#include "base/error.h"
+#include "import/adapter_file.h"
 #include "import/hugging_face.h"
 
 namespace hearth {
 
 GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>& given,
                    ForeignTensors foreign) {
+  if (!IsModelFolder(path) && IsAdapterFolder(path)) {
+    throw Error(ErrorCode::kUnsupported, path,
+                "is a LoRA adapter and no model: it is loaded beside its base");
+  }
   GgufFile file = IsModelFolder(path) ? OpenModelFolder(path) : GgufFile::Open(path, foreign);
   if (given) GiveActivation(*given, &file);
   return file;

@@ -72,6 +72,8 @@ void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations&
   context_.input.Set(a.attended);
   const Product output{w.attn_output, a.block_out, FloatsOf(w.attn_output_bias)};
   MatMul(context_.compute, {&output, 1}, context_.input);
+  const AdaptedProduct adapted = {AdaptedMatrix::kAttentionOutput, a.block_out};
+  context_.adapters.Add(layer, a.attended, {&adapted, 1});
   context_.seam.After(PassOp::kAttentionOutput);
   NormAfter(context_, layer, w.attn_after_norm, a);
 }
@@ -85,6 +87,9 @@ void AttentionBlock::Project(int64_t layer, const Activations& a) const {
                          {w.attn_k, a.k, FloatsOf(w.attn_k_bias)},
                          {w.attn_v, a.v, FloatsOf(w.attn_v_bias)}};
   MatMul(context_.compute, qkv, context_.input);
+  const AdaptedProduct adapted[] = {
+      {AdaptedMatrix::kQuery, a.q}, {AdaptedMatrix::kKey, a.k}, {AdaptedMatrix::kValue, a.v}};
+  context_.adapters.Add(layer, a.normed, adapted);
   context_.seam.After(PassOp::kAttentionQkv);
   NormQueriesAndKeys(spec, w, a);
 }

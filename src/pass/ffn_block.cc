@@ -100,12 +100,17 @@ void FfnBlock::AddShared(int64_t layer, const Activations& a) {
   context_.input.Set(a.normed);
   const Product gate_up[] = {{w.shared_gate, a.shared_gate}, {w.shared_up, a.shared_up}};
   MatMul(compute, gate_up, context_.input);
+  const AdaptedProduct adapted[] = {{AdaptedMatrix::kSharedGate, a.shared_gate},
+                                    {AdaptedMatrix::kSharedUp, a.shared_up}};
+  context_.adapters.Add(layer, a.normed, adapted);
   context_.seam.After(PassOp::kFfnGateUp);
   ApplyFfnActivation(compute, ffn.activation, ffn.threshold, a.shared_gate, a.shared_up);
   context_.seam.After(PassOp::kFfnActivation);
   context_.input.Set(a.shared_gate);
   const Product down{w.shared_down, a.shared_out};
   MatMul(compute, {&down, 1}, context_.input);
+  const AdaptedProduct adapted_down = {AdaptedMatrix::kSharedDown, a.shared_out};
+  context_.adapters.Add(layer, a.shared_gate, {&adapted_down, 1});
   context_.seam.After(PassOp::kFfnDown);
   if (ffn.shared_gate) ScaleBySigmoid(compute, a.normed, FloatsOf(w.shared_router), a.shared_out);
   Add(compute, a.block_out, a.shared_out);

@@ -41,9 +41,11 @@ void MatrixFfn::Run(const FfnCall& call) {
   if (active_.all()) {
     Multiply(call.layer, call.expert, gate_up);
     AddBiases(call, gate_up);
+    AddAdapters(call, x, gate_up);
   } else {
     MultiplyListed(call.layer, call.expert, gate_up, active_.lists());
-    if (AddBiases(call, gate_up)) {
+    const bool has_biases = AddBiases(call, gate_up);
+    if (AddAdapters(call, x, gate_up) || has_biases) {
       for (const FfnProduct& product : gate_up) KeepListed(active_.lists(), product.out);
     }
   }
@@ -61,6 +63,7 @@ void MatrixFfn::Run(const FfnCall& call) {
   context_.input.Set(gate);
   Multiply(call.layer, call.expert, {&down, 1});
   AddBiases(call, {&down, 1});
+  AddAdapters(call, gate, {&down, 1});
   context_.seam.After(PassOp::kFfnDown);
 }
 
@@ -70,6 +73,19 @@ bool MatrixFfn::AddBiases(const FfnCall& call, std::span<const FfnProduct> produ
     const float* const all = FloatsOf(context_.layer_weights(call.layer).Bias(product.which));
     AddToRows(context_.compute, product.out, all + call.expert * product.out.cols);
   }
+  return true;
+}
+
+bool MatrixFfn::AddAdapters(const FfnCall& call, FloatView x,
+                            std::span<const FfnProduct> products) const {
+  constexpr AdaptedMatrix kAdapted[] = {AdaptedMatrix::kGate, AdaptedMatrix::kUp,
+                                        AdaptedMatrix::kDown};
+  if (!context_.adapters.any() || context_.layer(call.layer).ffn.num_experts > 0) return false;
+  std::array<AdaptedProduct, kNumFfnMatrices> adapted;
+  for (size_t i = 0; i < products.size(); ++i) {
+    adapted[i] = {kAdapted[static_cast<size_t>(products[i].which)], products[i].out};
+  }
+  context_.adapters.Add(call.layer, x, {adapted.data(), products.size()});
   return true;
 }
 

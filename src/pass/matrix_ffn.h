@@ -29,6 +29,9 @@ class MatrixFfn : public FfnExecutor {
  private:
   // Adds the rows' biases; false where the layer has none.
   bool AddBiases(const FfnCall& call, std::span<const FfnProduct> products) const;
+  // Adds what adapters make of x, the products' input; false where no row has any. Those of experts
+  // are refused when they are loaded.
+  bool AddAdapters(const FfnCall& call, FloatView x, std::span<const FfnProduct> products) const;
 
   FloatView gate_, up_;
   FfnPass pass_;

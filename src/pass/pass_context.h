@@ -5,6 +5,7 @@
 #include "model/weights.h"
 #include "ops/compute.h"
 #include "ops/linear.h"
+#include "pass/adapter_terms.h"
 #include "pass/pass_seam.h"
 
 namespace hearth {
@@ -15,6 +16,7 @@ struct PassContext {
   Compute& compute;
   PassSeam& seam;
   MatMulInput& input;  // of the matrix product that is next
+  AdapterTerms& adapters;
 
   const LayerSpec& layer(int64_t index) const { return spec.layers[static_cast<size_t>(index)]; }
   const LayerWeights& layer_weights(int64_t index) const {

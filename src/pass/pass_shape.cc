@@ -7,6 +7,11 @@
 namespace hearth {
 namespace {
 
+std::span<const AdapterUse> UsesOf(const BatchSequence& sequence) {
+  if (sequence.adapters == nullptr) return {};
+  return sequence.adapters->uses();
+}
+
 void CheckSequence(const BatchSequence& sequence, const PassShape& shape, const PassLimits& limits,
                    int64_t vocab_size) {
   const auto count = static_cast<int64_t>(sequence.tokens.size());
@@ -18,6 +23,11 @@ void CheckSequence(const BatchSequence& sequence, const PassShape& shape, const 
     throw Error(ErrorCode::kContextFull, "context", "tokens",
                 "at most " + std::to_string(limits.max_context),
                 std::to_string(sequence.kv->length() + count));
+  }
+  for (const AdapterUse& use : UsesOf(sequence)) {
+    if (WidestRanks(*use.adapter) > limits.adapter_ranks) {
+      throw Error(ErrorCode::kInvalidArgument, "batch", "an adapter of a larger rank than planned");
+    }
   }
   for (const BatchSequence& other : shape.sequences) {
     if (&other != &sequence && other.kv == sequence.kv) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kv/kv_cache.h"
+#include "model/adapter.h"
 #include "model/model_spec.h"
 #include "tensor/kv_layout.h"
 #include "text/tokenizer/tokenizer.h"
@@ -27,6 +28,9 @@ enum class PassKind : uint8_t {
 struct BatchSequence {
   KvSequence* kv = nullptr;
   std::span<const TokenId> tokens;
+  // What the cache was filled with and goes on with; must outlive the pass. Null:
+  // TransformerPass::SetDefaultAdapters.
+  const AdapterMix* adapters = nullptr;
 };
 
 // Rows of a pass are numbered over the sequences in order.
@@ -52,14 +56,16 @@ struct PassLimits {
   // Of those, tokens of different sequences that share a neuron's weights while it is at hand, and
   // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.
   int64_t tokens_together = 1;
+  // The largest WidestRanks of adapters that sequences may have; 0: they have none.
+  int64_t adapter_ranks = 0;
 };
 
 // How the KV caches that passes fill are laid out.
 KvLayout KvLayoutFor(const ModelSpec& spec, KvCodec kv_codec);
 
 // Throws Error(kInvalidArgument) for an empty or too large pass, a token outside the vocabulary, a
-// sequence that is there twice, several tokens of one where the pass decodes; Error(kContextFull)
-// past max_context.
+// sequence that is there twice, an adapter of a larger rank than `limits` has room for, several
+// tokens of one where the pass decodes; Error(kContextFull) past max_context.
 void CheckShape(const PassShape& shape, const PassLimits& limits, int64_t vocab_size);
 
 }  // namespace hearth

@@ -17,9 +17,13 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
     : limits_(limits),
       widths_(spec, limits, compute.threads()),
       input_(budget, limits.max_tokens, widths_.widest_input()),
-      context_{spec, weights, compute, seam_, input_},
+      adapters_(compute),
+      context_{spec, weights, compute, seam_, input_, adapters_},
       scratch_(budget, "activations",
-               [this](ScratchLayout& layout) { activations_.Lay(widths_, layout); }),
+               [this](ScratchLayout& layout) {
+                 activations_.Lay(widths_, layout);
+                 adapters_.Lay(limits_, layout);
+               }),
       logits_memory_(budget, "logits",
                      [this, &spec](ScratchLayout& layout) {
                        logits_ = layout.Take(kMaxLogitRows, spec.vocab_size);
@@ -39,8 +43,10 @@ uint64_t TransformerPass::ChargedBytes(const ModelSpec& spec, const PassLimits& 
                                        int threads) {
   const PassWidths widths(spec, limits, threads);
   Activations activations;
-  return ScratchArena::ChargedBytes(
-             [&](ScratchLayout& layout) { activations.Lay(widths, layout); }) +
+  return ScratchArena::ChargedBytes([&](ScratchLayout& layout) {
+           activations.Lay(widths, layout);
+           AdapterTerms::Take(limits, layout);
+         }) +
          ScratchArena::ChargedBytes(
              [&](ScratchLayout& layout) { layout.Take(kMaxLogitRows, spec.vocab_size); }) +
          MatMulInput::ChargedBytes(limits.max_tokens, widths.widest_input()) +
@@ -54,6 +60,7 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
   if (executor_->waits()) pin.emplace(context_.compute.team());
   CheckShape(shape, limits_, context_.spec.vocab_size);
   rows_.Place(shape);
+  adapters_.Begin(shape);
   try {
     const Activations a = activations_.FirstRows(rows_.count());
     executor_->Begin({shape.kind, rows_.count(), a.hidden, &selector, observer});

@@ -39,6 +39,8 @@ class TransformerPass {
   // Error(kCorrupt), and Error(kCancelled) where nobody wants it any more; the tokens are taken out
   // of the caches again then, and the next call works.
   void Run(const PassShape& shape, ActivationSelector& selector, PassObserver* observer = nullptr);
+  // The adapters of sequences of later passes that name none; must live as long. Null: none.
+  void SetDefaultAdapters(const AdapterMix* mix) { adapters_.SetDefault(mix); }
   // See PassSeam.
   void StopWhen(std::function<bool()> is_unwanted) { seam_.StopWhen(std::move(is_unwanted)); }
 
@@ -76,6 +78,7 @@ class TransformerPass {
   const PassWidths widths_;
   PassSeam seam_;
   MatMulInput input_;
+  AdapterTerms adapters_;
   const PassContext context_;
   Activations activations_;
   FloatView logits_;  // kMaxLogitRows rows

@@ -59,6 +59,7 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
   request.sampling.seed =
       settings_.has_seed ? settings_.sampling.seed + static_cast<uint64_t>(number) : RandomSeed();
   request.stop = settings_.stop;
+  request.adapters = settings_.adapters;
   request.top_logprobs = settings_.top_logprobs;
   request.tools = form_.tools;
   request.thinking = form_.thinking;

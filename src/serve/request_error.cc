@@ -30,6 +30,7 @@ constexpr char kContextWords[] = "This model's maximum context length is";
 // What the request calls a field of the model's.
 std::string OwnName(const std::string& field, const RequestNames& names) {
   constexpr std::string_view kMessages = "messages";
+  if (field == "adapters") return "lora";
   if (field == "json_schema") return names.json_schema;
   if (field == "prompt") return names.prompt;
   if (field == kMessages) return names.messages;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "serve/chat_messages.h"
+#include "serve/doors/adapter_requests.h"
 #include "serve/json_fields.h"
 #include "serve/request_error.h"
 #include "serve/tool_requests.h"
@@ -159,6 +160,7 @@ GenerationSettings TakeSettings(Fields& fields, bool echo = false) {
   TakeSeed(fields, settings);
   TakeStop(fields, settings.stop);
   TakeStream(fields, settings);
+  settings.adapters = TakeAdapters(fields);
   IgnoreForeign(fields);
   return settings;
 }

@@ -85,6 +85,28 @@ TEST(RequestsTest, EveryParameterArrives) {
   EXPECT_NO_THROW(ParseChat(R"("foo": null)")) << "as good as leaving it out";
 }
 
+TEST(RequestsTest, AdaptersAreListed) {
+  EXPECT_FALSE(ParseChat("").settings.adapters.has_value()) << "the server's own scales";
+  EXPECT_TRUE(ParseChat(R"("lora": [])").settings.adapters->empty()) << "none";
+  const auto adapters =
+      *ParseChat(R"("lora": [{"id": 1, "scale": 0.5}, {"id": 0, "scale": -2}])").settings.adapters;
+  ASSERT_EQ(adapters.size(), 2u);
+  EXPECT_EQ(adapters[0].id, 1);
+  EXPECT_EQ(adapters[0].scale, 0.5f);
+  EXPECT_EQ(adapters[1].scale, -2.0f);
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"("lora": 1)", "lora"},
+      {R"("lora": [1])", "lora[0]"},
+      {R"("lora": [{"scale": 1}])", "lora[0].id"},
+      {R"("lora": [{"id": 0}])", "lora[0].scale"},
+      {R"("lora": [{"id": -1, "scale": 1}])", "lora[0].id"},
+      {R"("lora": [{"id": 0, "scale": 1}, {"id": 1, "scale": "x"}])", "lora[1].scale"},
+      {R"("lora": [{"id": 0, "scale": 1001}])", "lora[0].scale"},
+      {R"("lora": [{"id": 0, "scale": 1, "x": 1}])", "lora[0].x"},
+  };
+  for (const auto& [fields, name] : wrong) EXPECT_EQ(ChatError(fields).param(), name) << fields;
+}
+
 TEST(RequestsTest, WhatIsNotThereIsRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("function_call": "auto")", "function_call"},

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "serve/answers.h"
+#include "serve/doors/adapter_requests.h"
 #include "serve/doors/messages_writer.h"
 #include "serve/embedding_exchange.h"
 #include "serve/json_fields.h"
@@ -74,6 +75,8 @@ const std::vector<Service::Route>& Service::Routes() {
       {"GET", "/v1/models", true, &Service::Models},
       {"GET", "/v1/hearth/stats", true, &Service::HearthStats},
       {"GET", "/v1/hearth/neurons", true, &Service::Neurons},
+      {"GET", "/lora-adapters", true, nullptr, &AdaptersDocument},
+      {"POST", "/lora-adapters", true, nullptr, &SetAdaptersDocument},
       {"POST", "/tokenize", true, &Service::Tokenize},
       {"POST", "/detokenize", true, &Service::Detokenize},
       {"GET", "/health", false, &Service::Health},
@@ -92,16 +95,21 @@ std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string b
     reply->Send(std::move(*file));
     return nullptr;
   }
-  Handler handler = &Service::OneModel;
-  for (const Route& route : Routes()) {
-    if (path == route.path && head.answered_method() == route.method) handler = route.handler;
+  Route route = {"GET", "", true, &Service::OneModel};
+  for (const Route& each : Routes()) {
+    if (path == each.path && head.answered_method() == each.method) route = each;
   }
   if (path.rfind(kMessagesPath, 0) == 0) reply = ReplyOfMessages(std::move(reply));
   const bool is_long = body.size() > options_.long_body_bytes;
-  std::function<AnswerFn()> prepare = [this, handler, text = std::move(body)] {
+  std::function<AnswerFn()> prepare = [this, route, text = std::move(body)] {
     AllowanceShare document(context_.allowance);
     if (!document.Resize(DocumentBytes(text))) throw Overloaded();
-    return (this->*handler)(text);
+    if (route.document == nullptr) return (this->*route.handler)(text);
+    try {
+      return Sends(Document(route.document(model_, text)));
+    } catch (const api::Error& error) {
+      throw FromModel(error);
+    }
   };
   return AnswerOrError([&] { return is_long ? Beside(std::move(prepare)) : prepare(); }, reply);
 }

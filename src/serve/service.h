@@ -66,11 +66,14 @@ class Service {
  private:
   // Reads a request, on any thread.
   using Handler = AnswerFn (Service::*)(std::string_view body);
+  // Answers at once with a document. Throws RequestError and api::Error.
+  using DocumentFn = std::string (*)(api::Model& model, std::string_view body);
   struct Route {
     const char* method;
     const char* path;
     bool needs_key;
-    Handler handler;
+    Handler handler;  // null: `document` answers
+    DocumentFn document = nullptr;
   };
   static const std::vector<Route>& Routes();
   static std::string RoutePath(const std::string& target);

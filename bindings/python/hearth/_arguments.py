@@ -117,6 +117,22 @@ def optional_path(value: object, name: str) -> bytes:
     return b"" if value is None else path(value, name)
 
 
+def adapters(value: object) -> list[tuple[bytes, float]]:
+    """Paths of adapters with their scales: 1 of a path alone."""
+    pairs = []
+    for entry in each(value, "adapters", "a list of paths, or of pairs of a path and a scale"):
+        one = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, 1.0)
+        pairs.append((path(one[0], "adapters"), real(one[1], "adapters")))
+    return pairs
+
+
+def adapter_scales(value: object, name: str) -> dict[int, float]:
+    """Scales by the numbers of adapters."""
+    if not isinstance(value, Mapping):
+        raise _wrong_type(name, "a mapping of adapters' numbers to scales", value)
+    return {whole(id, name, INT64): real(scale, name) for id, scale in value.items()}
+
+
 def size_in_bytes(size: object, name: str) -> int:
     """Of a number, or of "2.5G"; 0 of None."""
     if size is None:
@@ -180,6 +196,7 @@ def request(options: Mapping[str, Any]) -> dict[str, Any]:
     rest = dict(options)
     given = {name: rest.pop(name) for name in options if name in _SAMPLING}
     top_logprobs = rest.pop("top_logprobs", None)
+    scales = rest.pop("adapters", None)
     checked = {
         "max_tokens": whole(rest.pop("max_tokens", 256), "max_tokens", INT64),
         "sampling": sampling(rest.pop("sampling", None), given),
@@ -187,6 +204,7 @@ def request(options: Mapping[str, Any]) -> dict[str, Any]:
         "top_logprobs": (None if top_logprobs is None
                          else whole(top_logprobs, "top_logprobs", INT32)),
         "json_schema": json_schema(rest.pop("json_schema", None)),
+        "adapters": None if scales is None else adapter_scales(scales, "adapters"),
         "tells_progress": function(rest.pop("progress", None), "progress") is not None}
     if rest:
         raise TypeError(f"there is no argument {next(iter(rest))!r}")

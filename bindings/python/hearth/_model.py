@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "dense", "gated", "predicted"]
 KvCodec = Literal["f16", "f32", "k8v8", "k4v8", "k8", "k4"]
 ToolChoice = str | Mapping[str, Any]
+Adapter = str | os.PathLike[str] | tuple[str | os.PathLike[str], float]
 
 
 class Model:
@@ -44,6 +45,8 @@ class Model:
                threads, context, mode, kv and isa
     parallel   requests that are computed together, 1 to 256
     queue      requests that may wait beside them; further ones raise Error with ErrorCode.BUSY
+    adapters   low-rank adapters (LoRA): GGUF files, or folders as PEFT writes them; each a path, or a
+               pair of a path and its scale (1) for what says no other
     session_folder a folder for what leaves the KV cache, so that a text that is continued, after a
                restart too, is not computed again; None: none. One model may use it at a time
     session_limit the most that its files take, in bytes or as "4G"
@@ -62,6 +65,7 @@ class Model:
                  kv: KvCodec = "f16", isa: str = "auto",
                  activation: str | None = None, chat_format: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4, queue: int = 64,
+                 adapters: Sequence[Adapter] = (),
                  session_folder: str | os.PathLike[str] | None = None,
                  session_limit: int | str = "4G",
                  progress: Callable[[int, int], object] | None = None) -> None:
@@ -78,6 +82,7 @@ class Model:
             "activation": b"" if activation is None else _arguments.text(activation, "activation"),
             "chat_format": (b"" if chat_format is None
                             else _arguments.text(chat_format, "chat_format")),
+            "adapters": _arguments.adapters(adapters),
             "session_folder": _arguments.optional_path(session_folder, "session_folder"),
             "session_limit": _arguments.size_in_bytes(session_limit, "session_limit"),
         }, _arguments.function(progress, "progress"))
@@ -109,6 +114,15 @@ class Model:
     def stats(self) -> Stats:
         """What happened since it was loaded."""
         return Stats(**self._native.stats())
+
+    def adapters(self) -> list[tuple[str, float]]:
+        """Paths of its adapters by number, and the scales of what says no other."""
+        return self._native.adapters()
+
+    def set_adapter_scales(self, scales: Mapping[int, float]) -> None:
+        """Scales, by number, of what begins later and says no other; adapters that are not named get
+        0. `generate` and its like take `adapters` for one request."""
+        self._native.set_adapters(_arguments.adapter_scales(scales, "scales"))
 
     def tokenize(self, text: str, *, as_prompt: bool = False) -> list[int]:
         """Token ids; as_prompt: after the token that texts begin with, where the model has one."""

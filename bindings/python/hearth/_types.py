@@ -123,6 +123,9 @@ class GenerateOptions(SamplingOptions, total=False):
     """scores of every token, and of so many of the likeliest (at most 1000), in the result"""
     json_schema: str | Mapping[str, Any] | None
     """only documents of this JSON Schema are generated; of "": any JSON object"""
+    adapters: Mapping[int, float] | None
+    """scales by the numbers of adapters, which follow the order in which the model was given them;
+    those that are not named add nothing. None: the model's own scales"""
     progress: Callable[[int, int], object] | None
     """called with the prompt's tokens that are computed and all of them, while the generation is
     waited for; what it raises ends the generation"""

@@ -11,6 +11,23 @@ namespace {
 
 namespace py = pybind11;
 
+// Pairs of a path and a scale.
+std::vector<api::AdapterFile> ToAdapters(const py::list& from) {
+  std::vector<api::AdapterFile> adapters;
+  for (const py::handle pair : from) {
+    const auto [path, scale] = pair.cast<std::pair<std::string, float>>();
+    adapters.push_back({path, scale});
+  }
+  return adapters;
+}
+
+// Scales by the numbers of adapters.
+std::vector<api::AdapterScale> ToScales(const std::map<int64_t, float>& from) {
+  std::vector<api::AdapterScale> scales;
+  for (const auto& [id, scale] : from) scales.push_back({id, scale});
+  return scales;
+}
+
 // Options are those of hearth.Model, in a dictionary.
 std::unique_ptr<NativeModel> Load(const std::string& path, const py::dict& options,
                                   const py::object& progress) {
@@ -28,6 +45,7 @@ std::unique_ptr<NativeModel> Load(const std::string& path, const py::dict& optio
                        .plan = text("plan"),
                        .activation = text("activation"),
                        .chat_format = text("chat_format"),
+                       .adapters = ToAdapters(options["adapters"]),
                        .session_folder = text("session_folder"),
                        .session_limit_bytes = options["session_limit"].cast<uint64_t>()},
       progress);
@@ -59,6 +77,9 @@ std::unique_ptr<Stream> StartOf(const NativeModel& model, std::vector<api::Token
   request.stop = options["stop"].cast<std::vector<std::string>>();
   request.top_logprobs = options["top_logprobs"].cast<std::optional<int>>();
   request.json_schema = options["json_schema"].cast<std::optional<std::string>>();
+  if (const auto adapters = options["adapters"].cast<std::optional<std::map<int64_t, float>>>()) {
+    request.adapters = ToScales(*adapters);
+  }
   return model.Start(std::move(request), form, options["tells_progress"].cast<bool>());
 }
 
@@ -198,6 +219,21 @@ py::dict NativeModel::Stats() const {
   return result;
 }
 
+py::list NativeModel::Adapters() const {
+  const auto model = Get();
+  const auto adapters = WithoutGil([&] { return model->adapters(); });
+  py::list result;
+  for (const api::AdapterInfo& adapter : adapters) {
+    result.append(py::make_tuple(PathToStr(adapter.path), adapter.scale));
+  }
+  return result;
+}
+
+void NativeModel::SetAdapters(const std::map<int64_t, float>& scales) const {
+  const auto model = Get();
+  WithoutGil([&] { model->SetAdapterScales(ToScales(scales)); });
+}
+
 std::vector<api::TokenId> NativeModel::Tokenize(const std::string& text, bool as_prompt) const {
   const auto model = Get();
   return WithoutGil([&] { return model->Tokenize(text, as_prompt); });
@@ -282,6 +318,8 @@ void BindModel(py::module_& module) {
       .def("take_warnings", &NativeModel::TakeWarnings)
       .def("info", &NativeModel::Info)
       .def("stats", &NativeModel::Stats)
+      .def("adapters", &NativeModel::Adapters)
+      .def("set_adapters", &NativeModel::SetAdapters, py::arg("scales"))
       .def("tokenize", &NativeModel::Tokenize, py::arg("text"), py::arg("as_prompt"))
       .def("token_bytes", &NativeModel::TokenBytes, py::arg("id"))
       .def("tokenize_for_embedding", &NativeModel::TokenizeForEmbedding, py::arg("text"))

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <hearth/hearth.hpp>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,6 +34,9 @@ class NativeModel {
   pybind11::list TakeWarnings() const;
   pybind11::dict Info() const;
   pybind11::dict Stats() const;
+  // Pairs of a path and a default scale.
+  pybind11::list Adapters() const;
+  void SetAdapters(const std::map<int64_t, float>& scales) const;
   std::vector<api::TokenId> Tokenize(const std::string& text, bool as_prompt) const;
   pybind11::bytes TokenBytes(api::TokenId id) const;
   std::vector<api::TokenId> TokenizeForEmbedding(const std::string& text) const;

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+
 #include "base/error.h"
 #include "base/memory_info.h"
 #include "base/units.h"
@@ -120,6 +125,27 @@ std::optional<FfnMode> ParseMode(const std::string& name) {
                    "'");
 }
 
+AdapterOption ParseAdapter(const std::string& text) {
+  AdapterOption adapter;
+  adapter.path = text;
+  std::error_code failed;
+  const size_t equals = text.rfind('=');
+  if (equals != text.npos && !std::filesystem::exists(text, failed)) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, adapter.weight);
+    if (error != std::errc() || stop != end ||
+        !(std::abs(adapter.weight) <= AdapterSet::kMostWeight)) {
+      throw UsageError(
+          fmt::format("--lora: expected FILE or FILE=WEIGHT, a weight from -{0} to {0}, "
+                      "found '{1}'",
+                      AdapterSet::kMostWeight, Printable(text)));
+    }
+    adapter.path.resize(equals);
+  }
+  if (adapter.path.empty()) throw UsageError("--lora: expected a file's name, found none");
+  return adapter;
+}
+
 void AddModeOption(CLI::App& command, ModelOptions& options) {
   command
       .add_option_function<std::string>(
@@ -128,6 +154,18 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
           "predictor expects, fastest (auto: what 'hearth pack' measured as fastest)")
       ->option_text("auto|dense|gated|predicted")
       ->group(kMemoryGroup);
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--lora",
+          [&options](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) options.adapters.push_back(ParseAdapter(text));
+          },
+          "low-rank adapter: a GGUF file, or a folder as PEFT writes it; WEIGHT: how much of it is "
+          "added (1); may be repeated")
+      ->option_text("FILE[=WEIGHT]")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   AddStreamingOptions(command, options.streaming);
   command
       .add_option("--plan", options.plan,
@@ -178,6 +216,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;
+  engine.adapters = options.adapters;
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(

@@ -29,6 +29,7 @@ struct ModelOptions {
   std::string kv = "f16";
   StreamingArguments streaming;
   std::optional<FfnMode> mode;  // nothing: the file decides
+  std::vector<AdapterOption> adapters;
   // No options: as EngineOptions has them.
   std::vector<float> silu_thresholds;
   bool may_stream = true;
@@ -49,6 +50,10 @@ struct ModelOptions {
 // "auto" is nothing. Throws UsageError.
 std::optional<FfnMode> ParseMode(const std::string& name);
 
+// FILE or FILE=WEIGHT; a file whose name has a '=' is taken for one where it is there. Throws
+// UsageError.
+AdapterOption ParseAdapter(const std::string& text);
+
 // --activation, for every command that opens a model.
 CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given);
 
@@ -64,7 +69,7 @@ void WarnOfActivation(const GgufFile& file);
 // MODEL and --threads, --ctx, --kv, --memory, --isa, --activation.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
-// --plan, --mode and the options of streaming, for commands that compute with the model.
+// --plan, --mode, --lora and the options of streaming, for commands that compute with the model.
 void AddModeOption(CLI::App& command, ModelOptions& options);
 
 // Loads with a progress line on a terminal. A plan must be settled (cli/plan/settle_plan.h).

@@ -57,13 +57,23 @@ std::string PlanLine(const ModelOptions& options) {
       plan.io_strategy);
 }
 
+std::string AdaptersText(const Engine& engine) {
+  std::string text;
+  for (size_t id = 0; id < engine.adapters().size(); ++id) {
+    const LoadedAdapter& adapter = engine.adapters().at(id);
+    text += fmt::format("adapter {}: {}, weight {}, {}\n", id, adapter.path(),
+                        engine.adapters().default_weights()[id], FormatSize(adapter.bytes()));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string EngineText(Engine& engine, const ModelOptions& options) {
   return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
                      options.model, engine.compute().threads(), engine.compute().isa(),
                      engine.context(), FfnModeName(engine.mode())) +
-         PlanLine(options) + StreamedText(engine);
+         PlanLine(options) + StreamedText(engine) + AdaptersText(engine);
 }
 
 std::string LedgerText(const Engine& engine) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/load/adapters.h"
 #include "engine/load/streaming.h"
 #include "model/given_activation.h"
 #include "plan/stream_plan.h"
@@ -43,6 +44,8 @@ struct EngineOptions {
   // for besides needs their memory (more sequences, a program that takes more); then the sequences
   // are fewer.
   bool cache_may_shrink = false;
+  // Low-rank adapters that are loaded beside the model; texts choose among them.
+  std::vector<AdapterOption> adapters;
   // False: a model that does not fit as a whole is refused.
   bool may_stream = true;
 };

@@ -41,13 +41,29 @@ int64_t ChooseContext(const EngineOptions& options, const ModelSpec& spec,
   return options.context;
 }
 
+std::vector<AdapterPlan> PlanAdapters(const EngineOptions& options, const LoadPlan& plan) {
+  if (options.adapters.size() > kMostAdapters) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"adapters"}, "adapters",
+                fmt::format("at most {}", kMostAdapters), std::to_string(options.adapters.size()));
+  }
+  std::vector<AdapterPlan> adapters;
+  for (const AdapterOption& option : options.adapters) {
+    adapters.push_back(PlanAdapter(option, plan.spec,
+                                   plan.is_packed ? FfnStorage::kBundles : FfnStorage::kMatrices));
+  }
+  return adapters;
+}
+
 PassLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
-                        const std::string& path) {
+                        std::span<const AdapterPlan> adapters, const std::string& path) {
   PassLimits limits;
   limits.max_context = ChooseContext(options, plan.spec, path);
   limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
   limits.kv_codec = options.kv_codec;
   limits.ffn_of_neurons = plan.is_packed;
+  for (const AdapterPlan& adapter : adapters) {
+    limits.adapter_ranks = std::max(limits.adapter_ranks, adapter.widest_ranks);
+  }
   limits.tokens_together = std::min(
       std::clamp<int64_t>(options.kv_sequences, 1, SparseBatch::kMostTokens), limits.max_tokens);
   return limits;
@@ -197,11 +213,15 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.load.io = options.streaming.io;
-  plan.limits = ChooseLimits(options, plan.load, file.path());
+  plan.adapters = PlanAdapters(options, plan.load);
+  plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv_tokens, plan.mode, plan.threads,
                           options.program_bytes.value_or(ProgramBytes()));
+  for (const AdapterPlan& adapter : plan.adapters) {
+    plan.ledger["adapters"] += Buffer::ChargedBytes(adapter.bytes());
+  }
   if (options.reserved_bytes > 0) plan.ledger["reserved"] = options.reserved_bytes;
   plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
   if (options.neurons && !plan.load.is_packed) {

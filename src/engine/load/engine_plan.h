@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/load/adapters.h"
 #include "engine/load/engine_options.h"
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
@@ -22,6 +24,7 @@ struct EnginePlan {
   bool limit_is_users = false;  // else what is free
   int threads = 1;
   LoadPlan load;  // without FFNs that are streamed
+  std::vector<AdapterPlan> adapters;
   PassLimits limits;
   int64_t kv_tokens = 0;  // of all sequences together
   FfnMode mode = FfnMode::kDense;

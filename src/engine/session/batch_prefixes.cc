@@ -51,8 +51,8 @@ void BatchScheduler::MakeRoom(int64_t pages) {
 // A sequence leaves the cache: to disk, where it is not there.
 void BatchScheduler::LetGo(std::optional<PrefixCache::Entry> entry) {
   if (!entry || sessions_ == nullptr || entry->is_settled) return;
-  if (!sessions_->IsSaved(entry->tokens)) {
-    sessions_->Save(std::move(entry->tokens), std::move(entry->kv), entry->last_used);
+  if (!sessions_->IsSaved(entry->text())) {
+    sessions_->Save(entry->text(), std::move(entry->kv), entry->last_used);
   }
 }
 
@@ -65,8 +65,8 @@ void BatchScheduler::SaveAhead() {
   PrefixCache::Entry* next = prefixes_.OldestUnsettled();
   if (next == nullptr) return;
   next->is_settled = true;
-  if (!sessions_->IsSaved(next->tokens)) {
-    sessions_->Save(next->tokens, next->kv.Fork(), next->last_used);
+  if (!sessions_->IsSaved(next->text())) {
+    sessions_->Save(next->text(), next->kv.Fork(), next->last_used);
   }
 }
 
@@ -80,30 +80,31 @@ int64_t BatchScheduler::SaveSessions(std::chrono::steady_clock::time_point until
 // Whether a prompt that is about to be computed begins like this one: it will be there to share.
 bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) const {
   if (request.has_begun || request.needs_whole_prompt()) return false;
-  const int64_t known = prefixes_.LongestCommon(request.history);
+  const int64_t known = prefixes_.LongestCommon(request.text());
   for (const auto& other : running_) {
     if (other.get() == &request) return false;  // later ones wait for this one
     const bool is_in_prompt = !other->is_generating && (other->has_begun || other->restore);
     if (!is_in_prompt && std::find(pass.begin(), pass.end(), other.get()) == pass.end()) continue;
-    const int64_t common = CommonPrefix(other->history, request.history);
+    const int64_t common = CommonPrefix(other->text(), request.text());
     if (common >= known + KvLayout::kPageTokens) return true;
   }
   return false;
 }
 
 // What of a prompt need not be computed where it is in the KV cache.
-std::span<const TokenId> BatchScheduler::Sharable(const Request& request) const {
+CachedText BatchScheduler::Sharable(const Request& request) const {
   // Of single neurons a few tokens are computed in another way than those of a prompt: enough are
   // left that repeating a request gives the same bits.
   const int64_t fewest = engine_.pass().limits().ffn_of_neurons ? PassShape::kPrefillTokens : 1;
   const auto prompt = std::span<const TokenId>(request.history);
-  if (request.needs_whole_prompt() || std::ssize(prompt) <= fewest) return {};
-  return prompt.first(prompt.size() - static_cast<size_t>(fewest));
+  const bool has_none = request.needs_whole_prompt() || std::ssize(prompt) <= fewest;
+  return {prompt.first(has_none ? 0 : prompt.size() - static_cast<size_t>(fewest)),
+          request.asked.adapters.key()};
 }
 
 // The longest beginning that is in memory; and where, null where it is in prefixes_.
 const KvSequence* BatchScheduler::FindShared(const Request& request, int64_t* longest) const {
-  const std::span<const TokenId> sharable = Sharable(request);
+  const CachedText sharable = Sharable(request);
   const KvSequence* best = nullptr;
   *longest = prefixes_.LongestCommon(sharable);
   for (const auto& other : running_) {
@@ -150,7 +151,7 @@ bool BatchScheduler::IsRestoring(Request& request) {
 // Where a file has a page more of a prompt than memory: less is not worth the wait. The pages are
 // of those that it was promised.
 void BatchScheduler::StartRestore(Request& request) {
-  const std::span<const TokenId> sharable = Sharable(request);
+  const CachedText sharable = Sharable(request);
   int64_t in_memory = 0;
   FindShared(request, &in_memory);
   const int64_t saved = sessions_->LongestCommon(sharable);
@@ -159,7 +160,7 @@ void BatchScheduler::StartRestore(Request& request) {
   MakeRoom(kv.PagesToAppend(saved));
   if (kv.PagesToAppend(saved) > engine_.kv_pool().free_pages()) return;
   kv.Append(saved);
-  request.restore = sessions_->Restore({sharable.begin(), sharable.end()}, std::move(kv));
+  request.restore = sessions_->Restore(sharable, std::move(kv));
 }
 
 }  // namespace hearth

@@ -51,8 +51,10 @@ struct BatchScheduler::Request {
   std::span<const TokenId> NextTokens() const {
     return std::span(history).subspan(static_cast<size_t>(kv.length()), static_cast<size_t>(rows));
   }
-  std::span<const TokenId> cached() const {
-    return std::span(history).first(static_cast<size_t>(kv.length()));
+  // What it is to other requests: its tokens so far, and those whose keys and values it has.
+  CachedText text() const { return {history, asked.adapters.key()}; }
+  CachedText cached() const {
+    return {std::span(history).first(static_cast<size_t>(kv.length())), asked.adapters.key()};
   }
   int64_t pages_to_come() const { return kv.PagesToAppend(most_tokens - kv.length()); }
 };

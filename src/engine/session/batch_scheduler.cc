@@ -187,7 +187,9 @@ bool BatchScheduler::RunPass(PassKind kind, const Pass& pass, ActivationSelector
     for (const Request* request : pass) pages += request->kv.PagesToAppend(request->rows);
     MakeRoom(pages);
     std::vector<BatchSequence> batch;
-    for (Request* request : pass) batch.push_back({&request->kv, request->NextTokens()});
+    for (Request* request : pass) {
+      batch.push_back({&request->kv, request->NextTokens(), &request->asked.adapters});
+    }
     transformer.Run({kind, batch}, selector);
   });
   transformer.StopWhen({});
@@ -409,8 +411,8 @@ void BatchScheduler::End(Request& request) {
   if (!outcome.error && !request.asked.wants_embedding) {
     // The answer is good without it.
     ErrorOf([&] {
-      const std::span<const TokenId> cached = request.cached();
-      LetGo(prefixes_.Insert({cached.begin(), cached.end()}, std::move(request.kv)));
+      const CachedText cached = request.cached();  // before its sequence moves
+      LetGo(prefixes_.Insert(cached, std::move(request.kv)));
     });
   }
   request.kv.Truncate(0);

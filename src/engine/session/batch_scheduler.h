@@ -56,6 +56,8 @@ struct BatchOutcome {
 struct BatchRequest {
   std::vector<TokenId> prompt;
   GenerateOptions generate;
+  // What its tokens are computed with; at first none, whatever the engine's default.
+  AdapterMix adapters;
   // Instead of generating: the prompt's last hidden states, after the output norm, pooled as the
   // model's spec says. Nothing of `generate` but `cancel` counts then.
   bool wants_embedding = false;
@@ -152,7 +154,7 @@ class BatchScheduler {
   void Prefill();
   Pass ChoosePrompts();
   bool WaitsForPrefix(const Request& request, const Pass& pass) const;
-  std::span<const TokenId> Sharable(const Request& request) const;
+  CachedText Sharable(const Request& request) const;
   const KvSequence* FindShared(const Request& request, int64_t* longest) const;
   void SharePrefix(Request& request);
   bool IsRestoring(Request& request);

@@ -5,30 +5,26 @@
 
 namespace hearth {
 
-int64_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
-}
-
-std::optional<PrefixCache::Entry> PrefixCache::Insert(std::vector<TokenId> tokens, KvSequence kv) {
-  if (tokens.empty()) return std::nullopt;
+std::optional<PrefixCache::Entry> PrefixCache::Insert(const CachedText& text, KvSequence kv) {
+  if (text.tokens.empty()) return std::nullopt;
   std::erase_if(entries_, [&](const Entry& entry) {
-    return CommonPrefix(entry.tokens, tokens) == std::ssize(entry.tokens);
+    return CommonPrefix(entry.text(), text) == std::ssize(entry.tokens);
   });
-  entries_.push_front({std::move(tokens), std::move(kv)});
+  entries_.push_front({{text.tokens.begin(), text.tokens.end()}, text.adapters, std::move(kv)});
   return entries_.size() > most_entries_ ? TakeOldest() : std::nullopt;
 }
 
-int64_t PrefixCache::LongestCommon(std::span<const TokenId> text) const {
+int64_t PrefixCache::LongestCommon(const CachedText& text) const {
   int64_t longest = 0;
-  for (const Entry& entry : entries_) longest = std::max(longest, CommonPrefix(entry.tokens, text));
+  for (const Entry& entry : entries_) longest = std::max(longest, CommonPrefix(entry.text(), text));
   return longest;
 }
 
-std::optional<KvSequence> PrefixCache::Fork(std::span<const TokenId> text) {
+std::optional<KvSequence> PrefixCache::Fork(const CachedText& text) {
   const int64_t common = LongestCommon(text);
   if (common == 0) return std::nullopt;
   const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
-    return CommonPrefix(candidate.tokens, text) == common;
+    return CommonPrefix(candidate.text(), text) == common;
   });
   entries_.splice(entries_.begin(), entries_, entry);
   entry->last_used = std::chrono::system_clock::now();

@@ -7,16 +7,13 @@
 #include <cstdint>
 #include <list>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "engine/session/cached_text.h"
 #include "kv/kv_cache.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
-
-// How many tokens two texts begin with in common.
-int64_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b);
 
 // Holds pages of a KvPool until they are taken from it: whoever needs pages evicts. One thread at a
 // time; the pool must outlive it.
@@ -24,22 +21,25 @@ class PrefixCache {
  public:
   struct Entry {
     std::vector<TokenId> tokens;
+    uint64_t adapters = 0;  // AdapterMix::key()
     KvSequence kv;
     std::chrono::system_clock::time_point last_used = std::chrono::system_clock::now();
     bool is_settled = false;  // it is saved, or being saved, or cannot be
+
+    CachedText text() const { return {tokens, adapters}; }
   };
 
   explicit PrefixCache(size_t most_entries) : most_entries_(most_entries) {}
 
-  // Keeps a sequence and the tokens that are cached in it, as the one used last. What is a prefix
-  // of it is forgotten. Returns the oldest where there are too many.
-  std::optional<Entry> Insert(std::vector<TokenId> tokens, KvSequence kv);
+  // Keeps a sequence and the text that is cached in it, as the one used last. What is a prefix of
+  // it is forgotten. Returns the oldest where there are too many.
+  std::optional<Entry> Insert(const CachedText& text, KvSequence kv);
 
   // Tokens of the longest beginning of `text` that is here; 0 for none.
-  int64_t LongestCommon(std::span<const TokenId> text) const;
+  int64_t LongestCommon(const CachedText& text) const;
   // A sequence with the first LongestCommon(text) tokens of it, which shares pages; nothing where
   // there are none.
-  std::optional<KvSequence> Fork(std::span<const TokenId> text);
+  std::optional<KvSequence> Fork(const CachedText& text);
 
   // Take the one that was not used for longest, or the one used last, out of the cache.
   std::optional<Entry> TakeOldest();

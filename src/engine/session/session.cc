@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 
@@ -20,7 +21,13 @@ double PhaseTime::TokensPerSecond() const {
   return ms > 0 ? static_cast<double>(tokens) * 1000 / ms : 0;
 }
 
-Session::Session(Engine& engine) : engine_(engine), kv_(engine.kv_pool()) {}
+Session::Session(Engine& engine)
+    : engine_(engine), kv_(engine.kv_pool()), adapters_(engine.adapters().default_mix()) {}
+
+void Session::SetAdapters(AdapterMix adapters) {
+  if (adapters.key() != adapters_.key()) kv_.Truncate(0);
+  adapters_ = std::move(adapters);
+}
 
 void Session::Truncate(int64_t new_length) {
   history_.resize(static_cast<size_t>(
@@ -40,7 +47,7 @@ bool Session::ComputePending(const GenerateOptions& options, ActivationSelector&
     const auto done = static_cast<size_t>(kv_.length());
     const auto count = static_cast<size_t>(
         PassShape::ChunkOf(static_cast<int64_t>(history_.size() - done), limit));
-    const BatchSequence sequence{&kv_, std::span(history_).subspan(done, count)};
+    const BatchSequence sequence{&kv_, std::span(history_).subspan(done, count), &adapters_};
     engine_.pass().Run({is_prompt ? PassKind::kPrefill : PassKind::kDecode, {&sequence, 1}},
                        selector);
     last_rows_ = static_cast<int64_t>(count);

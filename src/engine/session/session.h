@@ -48,6 +48,10 @@ class Session {
   GenerateResult Generate(std::span<const TokenId> prompt, const GenerateOptions& options,
                           const TextFn& on_text = {});
 
+  // The adapters that it computes with from now on; at first those of the engine's default. Where
+  // they are others than before, what is in the context is computed again with the next prompt.
+  void SetAdapters(AdapterMix adapters);
+
   // Drops tokens from the end of the context.
   void Truncate(int64_t new_length);
 
@@ -58,6 +62,7 @@ class Session {
 
   Engine& engine_;
   KvSequence kv_;
+  AdapterMix adapters_;
   std::vector<TokenId> history_;
   int64_t last_rows_ = 0;  // rows of the engine's last pass for this session
 };

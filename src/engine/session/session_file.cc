@@ -12,6 +12,8 @@ namespace {
 
 constexpr char kSessionMagic[8] = {'H', 'R', 'T', 'H', 'S', 'E', 'S', 'S'};
 constexpr uint32_t kSessionVersion = 1;
+// With the key of adapters behind the head.
+constexpr uint32_t kAdaptedVersion = 2;
 // f16 is 0, as in the files of those who knew no other field here.
 constexpr uint16_t kHalfCodec = static_cast<uint16_t>(KvCodec::kF16);
 constexpr size_t kPieceBytes = size_t{1} << 20;
@@ -24,34 +26,43 @@ struct FileHead {
   uint64_t model_hash;
   char isa[16];
   uint64_t num_tokens;
-  uint64_t hash;  // XXH3 of the bytes before it and of the tokens
+  uint64_t hash;  // XXH3 of the bytes before it, of the adapters' key and of the tokens
 };
 static_assert(sizeof(FileHead) == 56);
 static_assert(sizeof(TokenId) == 4);
 static_assert(static_cast<int>(FfnMode::kDense) == 0 && static_cast<int>(FfnMode::kGated) == 1 &&
               static_cast<int>(FfnMode::kPredicted) == 2);
 
-uint64_t HashOf(const FileHead& head, std::span<const TokenId> tokens) {
+// The adapters' key as it lies in the file: nothing where there are none.
+std::span<const std::byte> KeyBytes(const uint64_t& adapters) {
+  if (adapters == 0) return {};
+  return std::as_bytes(std::span(&adapters, 1));
+}
+
+uint64_t HashOf(const FileHead& head, const CachedText& text) {
   ChecksumStream hash;
   hash.Update(std::as_bytes(std::span(&head, 1)).first(offsetof(FileHead, hash)));
-  hash.Update(std::as_bytes(tokens));
+  hash.Update(KeyBytes(text.adapters));
+  hash.Update(std::as_bytes(text.tokens));
   return hash.Digest();
 }
 
-FileHead HeadFor(const SessionIdentity& identity, std::span<const TokenId> tokens) {
+FileHead HeadFor(const SessionIdentity& identity, const CachedText& text) {
   FileHead head{};
   std::memcpy(head.magic, kSessionMagic, sizeof(kSessionMagic));
-  head.version = kSessionVersion;
+  head.version = text.adapters == 0 ? kSessionVersion : kAdaptedVersion;
   head.mode = static_cast<uint16_t>(identity.mode);
   head.codec = static_cast<uint16_t>(identity.layout.codec) ^ kHalfCodec;
   head.model_hash = identity.model_hash;
   std::memcpy(head.isa, identity.isa.data(), std::min(identity.isa.size(), sizeof(head.isa)));
-  head.num_tokens = tokens.size();
-  head.hash = HashOf(head, tokens);
+  head.num_tokens = text.tokens.size();
+  head.hash = HashOf(head, text);
   return head;
 }
 
-uint64_t KvOffset(uint64_t num_tokens) { return sizeof(FileHead) + num_tokens * sizeof(TokenId); }
+uint64_t KvOffset(const CachedText& text) {
+  return sizeof(FileHead) + KeyBytes(text.adapters).size() + text.tokens.size_bytes();
+}
 
 // Calls fn(offset, bytes) for the pieces of a page; false where it said so.
 template <typename Fn>
@@ -66,23 +77,24 @@ bool ForEachPiece(uint64_t page_bytes, Fn&& fn) {
 
 }  // namespace
 
-uint64_t SessionFileBytes(const SessionIdentity& identity, int64_t tokens) {
-  return KvOffset(static_cast<uint64_t>(tokens)) + SavedKvBytes(identity.layout, tokens, "session");
+uint64_t SessionFileBytes(const SessionIdentity& identity, const CachedText& text) {
+  return KvOffset(text) + SavedKvBytes(identity.layout, text.length(), "session");
 }
 
-uint64_t SessionHashOf(const SessionIdentity& identity, std::span<const TokenId> tokens) {
-  return HeadFor(identity, tokens).hash;
+uint64_t SessionHashOf(const SessionIdentity& identity, const CachedText& text) {
+  return HeadFor(identity, text).hash;
 }
 
-bool WriteSession(AtomicFile& file, const SessionIdentity& identity,
-                  std::span<const TokenId> tokens, const CopyPageFn& copy) {
-  const FileHead head = HeadFor(identity, tokens);
+bool WriteSession(AtomicFile& file, const SessionIdentity& identity, const CachedText& text,
+                  const CopyPageFn& copy) {
+  const FileHead head = HeadFor(identity, text);
   file.Write(std::as_bytes(std::span(&head, 1)));
-  file.Write(std::as_bytes(tokens));
-  file.Write(MakeKvHeader(identity.layout, std::ssize(tokens)));
+  file.Write(KeyBytes(text.adapters));
+  file.Write(std::as_bytes(text.tokens));
+  file.Write(MakeKvHeader(identity.layout, text.length()));
   std::vector<std::byte> piece(kPieceBytes);
   ChecksumStream hash;
-  for (int64_t page = 0; page < KvLayout::PagesFor(std::ssize(tokens)); ++page) {
+  for (int64_t page = 0; page < KvLayout::PagesFor(text.length()); ++page) {
     hash.Restart();
     const bool goes_on = ForEachPiece(identity.layout.page_bytes(), [&](uint64_t at, size_t bytes) {
       const auto part = std::span(piece).first(bytes);
@@ -105,31 +117,37 @@ SessionHead ReadSessionHead(const BlockReader& file, const SessionIdentity& iden
   if (std::memcmp(head.magic, kSessionMagic, sizeof(kSessionMagic)) != 0) {
     throw Error(ErrorCode::kInvalidArgument, file.name(), "it is no saved session");
   }
-  if (head.version != kSessionVersion) {
-    throw Error(ErrorCode::kUnsupported, file.name(), "saved session: version", "1",
+  if (head.version != kSessionVersion && head.version != kAdaptedVersion) {
+    throw Error(ErrorCode::kUnsupported, file.name(), "saved session: version", "1 or 2",
                 std::to_string(head.version));
   }
-  if (head.num_tokens > (size - sizeof(head)) / sizeof(TokenId)) {
+  SessionHead out;
+  uint64_t begin = sizeof(head);  // of the tokens
+  if (head.version == kAdaptedVersion && size >= begin + sizeof(out.adapters)) {
+    file.ReadAt(begin, std::as_writable_bytes(std::span(&out.adapters, 1)));
+    begin += sizeof(out.adapters);
+  }
+  if (head.num_tokens > (size - begin) / sizeof(TokenId)) {
     throw Error(ErrorCode::kCorrupt, file.name(), "saved session: it was cut short");
   }
   if (head.num_tokens > static_cast<uint64_t>(kMostSessionTokens)) {
     throw Error(ErrorCode::kInvalidArgument, file.name(), "saved session: tokens",
                 "at most " + std::to_string(kMostSessionTokens), std::to_string(head.num_tokens));
   }
-  SessionHead out;
   out.tokens.resize(static_cast<size_t>(head.num_tokens));
-  file.ReadAt(sizeof(head), std::as_writable_bytes(std::span(out.tokens)));
-  if (head.hash != HashOf(head, out.tokens)) {
+  file.ReadAt(begin, std::as_writable_bytes(std::span(out.tokens)));
+  const CachedText text = {out.tokens, out.adapters};
+  if (head.hash != HashOf(head, text)) {
     throw Error(ErrorCode::kCorrupt, file.name(),
                 "saved session: the head's checksum does not match");
   }
-  const FileHead expected = HeadFor(identity, out.tokens);
+  const FileHead expected = HeadFor(identity, text);
   if (std::memcmp(&head, &expected, sizeof(head)) != 0) {
     throw Error(ErrorCode::kUnsupported, file.name(),
                 "saved session: it is of another model, mode, instruction set or KV codec");
   }
   out.hash = head.hash;
-  out.kv_offset = KvOffset(head.num_tokens);
+  out.kv_offset = KvOffset(text);
   KvHeader kv;
   if (size < out.kv_offset + kv.size()) {
     throw Error(ErrorCode::kCorrupt, file.name(), "saved session: it was cut short");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/session/cached_text.h"
 #include "sparsity/mode.h"
 #include "storage/atomic_file.h"
 #include "storage/block_reader.h"
@@ -28,20 +29,21 @@ struct SessionIdentity {
 
 struct SessionHead {
   std::vector<TokenId> tokens;
+  uint64_t adapters = 0;   // AdapterMix::key() of what it was computed with
   uint64_t hash = 0;       // of all but the pages: a name for the file
   uint64_t kv_offset = 0;  // of the header of the pages
 };
 
-// Bytes of the file of so many tokens.
-uint64_t SessionFileBytes(const SessionIdentity& identity, int64_t tokens);
-uint64_t SessionHashOf(const SessionIdentity& identity, std::span<const TokenId> tokens);
+// Bytes of the file of a text, and its name.
+uint64_t SessionFileBytes(const SessionIdentity& identity, const CachedText& text);
+uint64_t SessionHashOf(const SessionIdentity& identity, const CachedText& text);
 
 // Bytes [offset, offset + out.size()) of a page; false ends the writing.
 using CopyPageFn = std::function<bool(int64_t page, uint64_t offset, std::span<std::byte> out)>;
 // Writes a whole session, page after page in pieces of at most 1 MiB. False where `copy` ended it.
 // Throws Error(kIo).
-bool WriteSession(AtomicFile& file, const SessionIdentity& identity,
-                  std::span<const TokenId> tokens, const CopyPageFn& copy);
+bool WriteSession(AtomicFile& file, const SessionIdentity& identity, const CachedText& text,
+                  const CopyPageFn& copy);
 
 // Checks all but the pages. Throws Error(kUnsupported) for a file of another version, model or
 // setting, Error(kInvalidArgument) for one that is no session, Error(kCorrupt) for a session that

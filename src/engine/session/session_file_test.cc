@@ -34,10 +34,10 @@ struct SavedPages {
     }
   }
 
-  bool Write(const std::string& path) const {
+  bool Write(const std::string& path, uint64_t adapters = 0) const {
     AtomicFile file(path, 0600);
     const bool is_whole =
-        WriteSession(file, identity, tokens, [&](int64_t page, uint64_t at, auto out) {
+        WriteSession(file, identity, {tokens, adapters}, [&](int64_t page, uint64_t at, auto out) {
           std::memcpy(out.data(), pages[static_cast<size_t>(page)].data() + at, out.size());
           return true;
         });
@@ -94,7 +94,7 @@ TEST_F(SessionFileTest, WhatIsSavedComesBack) {
     ASSERT_EQ(stat(path_.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777u, 0600u);
     const std::string text = ReadWholeFile(path_);
-    EXPECT_EQ(text.size(), SessionFileBytes(saved.identity, length));
+    EXPECT_EQ(text.size(), SessionFileBytes(saved.identity, saved.tokens));
     const SessionHead head = ReadSessionHead(*File(), saved.identity);
     EXPECT_EQ(head.tokens, saved.tokens);
     EXPECT_EQ(head.hash, SessionHashOf(saved.identity, saved.tokens));
@@ -175,6 +175,27 @@ TEST_F(SessionFileTest, FilesOfOthersAreForeign) {
     if (i == 4) other.layout.num_layers = 3;
     EXPECT_EQ(CodeOf([&] { ReadSessionHead(*File(), other); }), ErrorCode::kUnsupported) << i;
   }
+}
+
+// A file without adapters is of version 1, as before there were any.
+TEST_F(SessionFileTest, AdaptersAreInTheHead) {
+  const SavedPages saved(70);
+  ASSERT_TRUE(saved.Write(path_));
+  const std::string without = ReadWholeFile(path_);
+  ASSERT_TRUE(saved.Write(path_, 99));
+  const std::string with = ReadWholeFile(path_);
+  EXPECT_EQ(without[8], 1);
+  EXPECT_EQ(with[8], 2);
+  EXPECT_EQ(with.size(), without.size() + 8);
+  EXPECT_EQ(with.size(), SessionFileBytes(saved.identity, {saved.tokens, 99}));
+  EXPECT_EQ(ReadSessionHead(*FileOf(without), saved.identity).adapters, 0u);
+  EXPECT_EQ(ReadSessionHead(*FileOf(with), saved.identity).adapters, 99u);
+  for (size_t size = 0; size < with.size(); size += size < 500 ? 1 : 61) {
+    EXPECT_THROW(ReadSessionHead(*FileOf(with.substr(0, size)), saved.identity), Error) << size;
+  }
+  std::string other = with;
+  other[56] = 98;
+  EXPECT_EQ(CodeOf([&] { ReadSessionHead(*FileOf(other), saved.identity); }), ErrorCode::kCorrupt);
 }
 
 TEST_F(SessionFileTest, RandomDamageNeverGivesOtherPages) {

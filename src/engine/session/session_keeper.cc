@@ -103,24 +103,27 @@ void SessionKeeper::TellEnd() {
   ended_.notify_all();
 }
 
-void SessionKeeper::Save(std::vector<TokenId> tokens, KvSequence kv, SessionStore::Time last_used) {
-  const Saving save = {std::make_shared<PageTransfer>(std::move(kv)),
-                       std::make_shared<const std::vector<TokenId>>(std::move(tokens))};
+void SessionKeeper::Save(const CachedText& text, KvSequence kv, SessionStore::Time last_used) {
+  const Saving save = {
+      std::make_shared<PageTransfer>(std::move(kv)),
+      std::make_shared<const std::vector<TokenId>>(text.tokens.begin(), text.tokens.end()),
+      text.adapters};
   saves_.push_back(save);
-  saver_.Post([this, transfer = save.transfer, tokens = save.tokens, last_used] {
-    if (transfer->is_abandoned()) return;
-    const auto copy = [&](int64_t page, uint64_t offset, std::span<std::byte> out) {
-      return transfer->CopyOut(page, offset, out);
-    };
-    transfer->Finish(store_->Save(*tokens, copy, last_used) ? std::ssize(*tokens) : 0);
-    TellEnd();
-  });
+  saver_.Post(
+      [this, transfer = save.transfer, tokens = save.tokens, key = save.adapters, last_used] {
+        if (transfer->is_abandoned()) return;
+        const auto copy = [&](int64_t page, uint64_t offset, std::span<std::byte> out) {
+          return transfer->CopyOut(page, offset, out);
+        };
+        transfer->Finish(store_->Save({*tokens, key}, copy, last_used) ? std::ssize(*tokens) : 0);
+        TellEnd();
+      });
 }
 
-const KvSequence* SessionKeeper::FindSaving(std::span<const TokenId> text, int64_t* common) const {
+const KvSequence* SessionKeeper::FindSaving(const CachedText& text, int64_t* common) const {
   const KvSequence* best = nullptr;
   for (const Saving& save : saves_) {
-    const int64_t here = CommonPrefix(*save.tokens, text);
+    const int64_t here = CommonPrefix({*save.tokens, save.adapters}, text);
     if (here <= *common) continue;
     *common = here;
     best = &save.transfer->kv();
@@ -151,7 +154,7 @@ bool SessionKeeper::WaitForSave(Clock::time_point until) {
 
 int64_t SessionKeeper::WaitForSaves(Clock::time_point until) {
   int64_t abandoned = 0;
-  for (const auto& [transfer, tokens] : saves_) {
+  for (const auto& [transfer, tokens, adapters] : saves_) {
     {
       std::unique_lock lock(mutex_);
       const auto is_done = [&save = transfer] { return save->is_done(); };
@@ -163,15 +166,16 @@ int64_t SessionKeeper::WaitForSaves(Clock::time_point until) {
   return abandoned;
 }
 
-std::shared_ptr<PageTransfer> SessionKeeper::Restore(std::vector<TokenId> text, KvSequence kv) {
-  text.resize(static_cast<size_t>(kv.length()));
+std::shared_ptr<PageTransfer> SessionKeeper::Restore(const CachedText& text, KvSequence kv) {
+  const auto wanted = text.tokens.first(static_cast<size_t>(kv.length()));
+  std::vector<TokenId> tokens(wanted.begin(), wanted.end());
   auto transfer = std::make_shared<PageTransfer>(std::move(kv));
-  restorer_.Post([this, transfer, text = std::move(text)] {
+  restorer_.Post([this, transfer, tokens = std::move(tokens), key = text.adapters] {
     if (transfer->is_abandoned()) return;
     const auto take = [&](int64_t page, uint64_t offset, std::span<const std::byte> bytes) {
       return transfer->CopyIn(page, offset, bytes);
     };
-    transfer->Finish(store_->Restore(text, take));
+    transfer->Finish(store_->Restore({tokens, key}, take));
     TellEnd();
   });
   return transfer;

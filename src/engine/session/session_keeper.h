@@ -83,14 +83,14 @@ class SessionKeeper {
   // Abandons what is under way.
   ~SessionKeeper();
 
-  bool IsSaved(std::span<const TokenId> tokens) const { return store_->Covers(tokens); }
+  bool IsSaved(const CachedText& text) const { return store_->Covers(text); }
   // Begins to save; the sequence keeps its pages meanwhile. last_used: see SessionStore::Save.
-  void Save(std::vector<TokenId> tokens, KvSequence kv,
+  void Save(const CachedText& text, KvSequence kv,
             SessionStore::Time last_used = SessionStore::Time::clock::now());
   bool is_saving() const { return !saves_.empty(); }
   // A sequence that is being saved and begins with more than *common tokens of `text`; null where
   // there is none. Sets *common. Valid until the next call that is not const.
-  const KvSequence* FindSaving(std::span<const TokenId> text, int64_t* common) const;
+  const KvSequence* FindSaving(const CachedText& text, int64_t* common) const;
   // Gives back the pages of saves that are done.
   void Collect();
   // Waits for the oldest save; one that takes longer is abandoned, with a warning. False where
@@ -99,9 +99,9 @@ class SessionKeeper {
   // The same for all. The number of those that were abandoned.
   int64_t WaitForSaves(Clock::time_point until);
 
-  int64_t LongestCommon(std::span<const TokenId> text) const { return store_->LongestCommon(text); }
+  int64_t LongestCommon(const CachedText& text) const { return store_->LongestCommon(text); }
   // Begins to read the first kv.length() tokens of `text` into kv. The caller takes or abandons it.
-  std::shared_ptr<PageTransfer> Restore(std::vector<TokenId> text, KvSequence kv);
+  std::shared_ptr<PageTransfer> Restore(const CachedText& text, KvSequence kv);
   // Waits until a restore or a save ends, at most so long.
   void WaitForAny(std::chrono::milliseconds at_most);
 
@@ -112,6 +112,7 @@ class SessionKeeper {
   struct Saving {
     std::shared_ptr<PageTransfer> transfer;
     std::shared_ptr<const std::vector<TokenId>> tokens;
+    uint64_t adapters = 0;
   };
 
   void TellEnd();

@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "engine/session/prefix_cache.h"
 
 namespace hearth {
 namespace {
@@ -54,8 +53,8 @@ bool IsPartialName(const std::string& name) {
          name.substr(kNameDigits).starts_with(kExtension);
 }
 
-bool IsPrefixOf(std::span<const TokenId> beginning, std::span<const TokenId> text) {
-  return CommonPrefix(beginning, text) == std::ssize(beginning);
+bool IsPrefixOf(const CachedText& beginning, const CachedText& text) {
+  return CommonPrefix(beginning, text) == beginning.length();
 }
 
 std::string SystemText() { return std::strerror(errno); }
@@ -137,8 +136,8 @@ bool SessionStore::TakeFile(const std::string& path) {
     struct stat info = {};
     if (stat(path.c_str(), &info) != 0) throw Error(ErrorCode::kIo, path, SystemText());
     const std::lock_guard lock(mutex_);
-    Insert({path, std::move(head.tokens), file->size_bytes(), TimeOf(info.st_mtim)});
-    MakeRoom({}, 0, Time::max());
+    Insert({path, std::move(head.tokens), head.adapters, file->size_bytes(), TimeOf(info.st_mtim)});
+    MakeRoom(std::span<const TokenId>(), 0, Time::max());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnsupported) return false;
     const bool is_damaged = error.code() == ErrorCode::kCorrupt;
@@ -154,27 +153,27 @@ void SessionStore::Warn(const std::string& sentence) const {
   if (options_.warn) options_.warn(sentence);
 }
 
-bool SessionStore::Covers(std::span<const TokenId> tokens) const {
+bool SessionStore::Covers(const CachedText& text) const {
   const std::lock_guard lock(mutex_);
   int64_t common = 0;
-  FindLongest(tokens, &common);
-  return common == std::ssize(tokens);
+  FindLongest(text, &common);
+  return common == text.length();
 }
 
-int64_t SessionStore::LongestCommon(std::span<const TokenId> text) const {
+int64_t SessionStore::LongestCommon(const CachedText& text) const {
   const std::lock_guard lock(mutex_);
   int64_t common = 0;
   FindLongest(text, &common);
   return common;
 }
 
-const SessionStore::Entry* SessionStore::FindLongest(std::span<const TokenId> text,
+const SessionStore::Entry* SessionStore::FindLongest(const CachedText& text,
                                                      int64_t* common) const {
   const Entry* best = nullptr;
   *common = 0;
   for (const Entry& entry : entries_) {
     if (entry.is_unreadable) continue;
-    const int64_t here = CommonPrefix(entry.tokens, text);
+    const int64_t here = CommonPrefix(entry.text(), text);
     if (here <= *common) continue;
     *common = here;
     best = &entry;
@@ -200,9 +199,9 @@ void SessionStore::Forget(const std::string& path, bool removes_file) {
   if (entry != entries_.end()) Forget(entry, removes_file);
 }
 
-bool SessionStore::MakeRoom(std::span<const TokenId> tokens, uint64_t bytes, Time last_used) {
+bool SessionStore::MakeRoom(const CachedText& text, uint64_t bytes, Time last_used) {
   uint64_t all_bytes = counts_.bytes + bytes;
-  int64_t all_tokens = indexed_tokens_ + std::ssize(tokens);
+  int64_t all_tokens = indexed_tokens_ + text.length();
   const auto is_full = [&] {
     return all_bytes > options_.limit_bytes || all_tokens > kMostIndexedTokens;
   };
@@ -213,13 +212,13 @@ bool SessionStore::MakeRoom(std::span<const TokenId> tokens, uint64_t bytes, Tim
     leaving.push_back(entry);
   };
   for (auto entry = entries_.begin(); is_full() && entry != entries_.end(); ++entry) {
-    if (IsPrefixOf(entry->tokens, tokens)) leave(entry);
+    if (IsPrefixOf(entry->text(), text)) leave(entry);
   }
   const size_t continued = leaving.size();
   for (auto entry = entries_.end(); is_full() && entry != entries_.begin();) {
     --entry;
     if (entry->last_used > last_used) return false;
-    if (!IsPrefixOf(entry->tokens, tokens)) leave(entry);
+    if (!IsPrefixOf(entry->text(), text)) leave(entry);
   }
   if (is_full()) return false;
   for (size_t i = 0; i < leaving.size(); ++i) {
@@ -242,11 +241,10 @@ void SessionStore::Insert(Entry entry) {
   entries_.insert(place, std::move(entry));
 }
 
-bool SessionStore::Save(std::span<const TokenId> tokens, const CopyPageFn& copy,
-                        Time last_used) noexcept {
+bool SessionStore::Save(const CachedText& text, const CopyPageFn& copy, Time last_used) noexcept {
   try {
     bool is_whole = false;
-    Write(tokens, copy, last_used, &is_whole);
+    Write(text, copy, last_used, &is_whole);
     return is_whole;
   } catch (const std::exception& error) {
     bool is_known = false;
@@ -279,19 +277,19 @@ bool SessionStore::FitsAtAll(uint64_t bytes) {
   return false;
 }
 
-void SessionStore::Write(std::span<const TokenId> tokens, const CopyPageFn& copy, Time last_used,
+void SessionStore::Write(const CachedText& text, const CopyPageFn& copy, Time last_used,
                          bool* is_whole) {
-  const uint64_t bytes = SessionFileBytes(identity_, std::ssize(tokens));
+  const uint64_t bytes = SessionFileBytes(identity_, text);
   if (!FitsAtAll(bytes)) return;
   {
     const std::lock_guard lock(mutex_);
-    if (!MakeRoom(tokens, bytes, last_used)) return;
+    if (!MakeRoom(text, bytes, last_used)) return;
   }
   const std::string path =
-      fmt::format("{}/{:016x}{}", options_.folder, SessionHashOf(identity_, tokens), kExtension);
+      fmt::format("{}/{:016x}{}", options_.folder, SessionHashOf(identity_, text), kExtension);
   AtomicFile file(path, 0600);
   file.KeepOutOfPageCache();
-  if (!WriteSession(file, identity_, tokens, copy)) return;
+  if (!WriteSession(file, identity_, text, copy)) return;
   file.Finish();
   SetTimeOf(path, last_used);
   *is_whole = true;
@@ -300,15 +298,15 @@ void SessionStore::Write(std::span<const TokenId> tokens, const CopyPageFn& copy
   Forget(path, false);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
-    if (IsPrefixOf(entry->tokens, tokens)) Forget(entry, true);
+    if (IsPrefixOf(entry->text(), text)) Forget(entry, true);
     entry = next;
   }
-  Insert({path, {tokens.begin(), tokens.end()}, bytes, last_used});
+  Insert({path, {text.tokens.begin(), text.tokens.end()}, text.adapters, bytes, last_used});
   ++counts_.saved;
   counts_.saved_bytes += bytes;
 }
 
-int64_t SessionStore::Restore(std::span<const TokenId> text, const TakePageFn& take) noexcept {
+int64_t SessionStore::Restore(const CachedText& text, const TakePageFn& take) noexcept {
   std::string path;
   int64_t common = 0;
   try {
@@ -320,7 +318,11 @@ int64_t SessionStore::Restore(std::span<const TokenId> text, const TakePageFn& t
     }
     const auto file = OpenFileReader(path);
     const SessionHead head = ReadSessionHead(*file, identity_);
-    if (CommonPrefix(head.tokens, text) < common) {
+    if (head.adapters != text.adapters) {
+      throw Error(ErrorCode::kCorrupt, path,
+                  "saved session: it was computed with other adapters or weights of them");
+    }
+    if (CommonPrefix({head.tokens, head.adapters}, text) < common) {
       throw Error(ErrorCode::kCorrupt, path, "saved session: it is not the one that was there");
     }
     const int64_t pages = KvLayout::PagesFor(common);

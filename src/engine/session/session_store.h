@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/session/cached_text.h"
 #include "engine/session/session_file.h"
 
 namespace hearth {
@@ -54,20 +55,20 @@ class SessionStore {
   const SessionIdentity& identity() const { return identity_; }
 
   // Whether a file begins with all of these tokens.
-  bool Covers(std::span<const TokenId> tokens) const;
+  bool Covers(const CachedText& text) const;
   // Tokens of `text` that some file begins with; 0 for none.
-  int64_t LongestCommon(std::span<const TokenId> text) const;
+  int64_t LongestCommon(const CachedText& text) const;
 
   // Writes a session; what it continues is removed, and where there is no room what was used before
   // it. True where it is there now. False where `copy` ended it, where only sessions that were used
   // later fill the folder, and where it is larger than the limit or could not be written, which is
   // a warning; service goes on.
-  bool Save(std::span<const TokenId> tokens, const CopyPageFn& copy,
+  bool Save(const CachedText& text, const CopyPageFn& copy,
             Time last_used = Time::clock::now()) noexcept;
 
   // Reads the pages of the first LongestCommon(text) tokens. The number of tokens; 0 where `take`
   // ended it, or where the file is gone or damaged, which is a warning.
-  int64_t Restore(std::span<const TokenId> text, const TakePageFn& take) noexcept;
+  int64_t Restore(const CachedText& text, const TakePageFn& take) noexcept;
 
   SessionCounts counts() const;
   void Warn(const std::string& sentence) const;
@@ -76,10 +77,13 @@ class SessionStore {
   struct Entry {
     std::string path;
     std::vector<TokenId> tokens;
+    uint64_t adapters = 0;
     uint64_t bytes = 0;
     Time last_used;  // the file's time of modification
     // It could not be read: its file still takes room, but nobody looks into it again.
     bool is_unreadable = false;
+
+    CachedText text() const { return {tokens, adapters}; }
   };
   using Entries = std::list<Entry>;
 
@@ -88,18 +92,17 @@ class SessionStore {
   void FindFiles();
   bool TakeFile(const std::string& path);
   // All of these with mutex_ held.
-  const Entry* FindLongest(std::span<const TokenId> text, int64_t* common) const;
+  const Entry* FindLongest(const CachedText& text, int64_t* common) const;
   // Makes room for a session of so many bytes: what it continues goes first, then what was used
   // before it. False, and nothing is removed, where that is not enough.
-  bool MakeRoom(std::span<const TokenId> tokens, uint64_t bytes, Time last_used);
+  bool MakeRoom(const CachedText& text, uint64_t bytes, Time last_used);
   void Insert(Entry entry);
   Entries::iterator Find(const std::string& path);
   void Forget(Entries::iterator entry, bool removes_file);
   void Forget(const std::string& path, bool removes_file);
 
   bool FitsAtAll(uint64_t bytes);
-  void Write(std::span<const TokenId> tokens, const CopyPageFn& copy, Time last_used,
-             bool* is_whole);
+  void Write(const CachedText& text, const CopyPageFn& copy, Time last_used, bool* is_whole);
 
   const SessionStoreOptions options_;
   const SessionIdentity identity_;

@@ -57,7 +57,9 @@ class SessionStoreTest : public ::testing::Test {
             .isa = "scalar",
             .layout = {.codec = KvCodec::kF16, .num_layers = 1, .num_kv_heads = 1, .head_dim = 32}};
   }
-  static uint64_t FileBytes(int64_t tokens) { return SessionFileBytes(Identity(), tokens); }
+  static uint64_t FileBytes(int64_t tokens) {
+    return SessionFileBytes(Identity(), Text(1, tokens));
+  }
 
   // Of a text that begins with `tag`.
   static std::vector<TokenId> Text(TokenId tag, int64_t length) {
@@ -237,6 +239,49 @@ TEST_F(SessionStoreTest, MoreTokensThanAnybodySavesAreNotRead) {
   file.close();
   EXPECT_EQ(Open()->counts().files, 0);
   EXPECT_THAT(said_.back(), HasSubstr("at most 1048576"));
+}
+
+TEST_F(SessionStoreTest, TextsOfOtherAdaptersAreOtherTexts) {
+  auto store = Open();
+  const std::vector<TokenId> text = Text(1, 100);
+  const auto save = [&](uint64_t adapters) {
+    return store->Save({text, adapters}, [&](int64_t, uint64_t, std::span<std::byte> out) {
+      std::memset(out.data(), static_cast<int>(adapters), out.size());
+      return true;
+    });
+  };
+  const auto restore = [&](uint64_t adapters) {
+    return store->Restore({text, adapters}, [&](int64_t, uint64_t, std::span<const std::byte> in) {
+      EXPECT_EQ(in[0], static_cast<std::byte>(adapters));
+      return true;
+    });
+  };
+  EXPECT_TRUE(save(0));
+  EXPECT_TRUE(save(7));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(store->counts().files, 2) << "neither takes the place of the other";
+    EXPECT_TRUE(store->Covers({text, 7}));
+    EXPECT_FALSE(store->Covers({text, 8}));
+    EXPECT_EQ(restore(0), 100);
+    EXPECT_EQ(restore(7), 100);
+    EXPECT_EQ(restore(8), 0);
+    store.reset();
+    store = Open();
+  }
+  EXPECT_THAT(said_, IsEmpty());
+  // A file in the place of another one.
+  for (const auto& file : fs::directory_iterator(folder_)) {
+    if (fs::file_size(file) != SessionFileBytes(Identity(), text)) continue;
+    for (const auto& other : fs::directory_iterator(folder_)) {
+      if (fs::file_size(other) != SessionFileBytes(Identity(), {text, 7})) continue;
+      fs::copy_file(other, file, fs::copy_options::overwrite_existing);
+      break;
+    }
+    break;
+  }
+  EXPECT_EQ(restore(0), 0);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_THAT(said_[0], HasSubstr("it was computed with other adapters"));
 }
 
 TEST_F(SessionStoreTest, OneAtATimeAndNobodyElse) {

@@ -19,6 +19,15 @@ const PublishedFamily* FindPublishedFamily(const std::string& model_type) {
   return nullptr;
 }
 
+void ForFamiliesOf(const std::string& architecture,
+                   const std::function<void(const PublishedFamily& family)>& fn) {
+  for (const auto& families : kFamilyLists) {
+    for (const PublishedFamily& family : families()) {
+      if (architecture == family.architecture) fn(family);
+    }
+  }
+}
+
 std::string KnownPublishedFamilies() {
   std::string known;
   for (const auto& families : kFamilyLists) {

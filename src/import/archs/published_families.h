@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -155,5 +156,8 @@ std::span<const PublishedFamily> PublishedFalcons();
 // The family of a `model_type`; null where there is none. `known` lists all, for messages.
 const PublishedFamily* FindPublishedFamily(const std::string& model_type);
 std::string KnownPublishedFamilies();
+// Calls fn for every family whose models have this architecture in GGUF.
+void ForFamiliesOf(const std::string& architecture,
+                   const std::function<void(const PublishedFamily& family)>& fn);
 
 }  // namespace hearth

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "serve/doors/adapter_requests.h"
 #include "serve/json_fields.h"
 #include "serve/tool_requests.h"
 
@@ -225,6 +226,7 @@ std::string TakeThinking(Fields& fields) {
 
 GenerationSettings TakeMessagesSettings(Fields& fields, bool counts_only) {
   GenerationSettings settings;
+  settings.adapters = TakeAdapters(fields);
   settings.names = NamesOfMessages();
   settings.model = fields.TakeString("model").value_or("");
   settings.max_tokens = fields.TakeInteger("max_tokens", 1, kMostTokens);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "serve/doors/adapter_requests.h"
+
 namespace hearth::serve {
 namespace {
 
@@ -224,6 +226,7 @@ std::optional<std::string> TakeTextFormat(Fields& fields) {
 
 GenerationSettings TakeResponsesSettings(Fields& fields) {
   GenerationSettings settings;
+  settings.adapters = TakeAdapters(fields);
   settings.names = {.prompt = "input",
                     .messages = "input",
                     .json_schema = "text.format",
