@@ -3,36 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/jinja/builtins.h"
+#include "text/jinja/expression_nodes.h"
 #include "text/jinja/parser.h"
 
 namespace hearth::jinja {
 namespace {
 
-template <typename T>
-std::unique_ptr<T> New(int line) {
-  return std::make_unique<T>(line);
-}
-
-}  // namespace
-
-void ExpressionParser::Deepen(Expr& expr, std::initializer_list<const Expr*> parts) const {
-  for (const Expr* part : parts) {
-    if (part != nullptr) expr.depth = std::max(expr.depth, part->depth + 1);
-  }
-  if (expr.depth > kMaxTreeDepth) {
-    throw LimitExceeded("the template is nested too deeply", expr.line);
-  }
-}
-
-void ExpressionParser::Deepen(Expr& expr, const ArgumentExprs& arguments) const {
-  for (const ExprPtr& argument : arguments.positional) Deepen(expr, {argument.get()});
-  for (const auto& keyword : arguments.keywords) Deepen(expr, {keyword.second.get()});
-  Deepen(expr, {arguments.more_positional.get(), arguments.more_keywords.get()});
-}
-
-ExprPtr ExpressionParser::Binary(BinaryOp op, ExprPtr left, ExprPtr right, int line) {
-  auto expr = New<BinaryExpr>(line);
+ExprPtr Binary(BinaryOp op, ExprPtr left, ExprPtr right, int line) {
+  auto expr = NewNode<BinaryExpr>(line);
   expr->op = op;
   expr->left = std::move(left);
   expr->right = std::move(right);
@@ -40,28 +18,68 @@ ExprPtr ExpressionParser::Binary(BinaryOp op, ExprPtr left, ExprPtr right, int l
   return expr;
 }
 
+bool TakeCompareOp(TokenStream& tokens, CompareOp* op) {
+  constexpr std::pair<std::string_view, CompareOp> kOps[] = {
+      {"==", CompareOp::kEq}, {"!=", CompareOp::kNe}, {"<", CompareOp::kLt},
+      {"<=", CompareOp::kLe}, {">", CompareOp::kGt},  {">=", CompareOp::kGe}};
+  for (const auto& [text, its_op] : kOps) {
+    if (!tokens.SkipOperator(text)) continue;
+    *op = its_op;
+    return true;
+  }
+  if (tokens.SkipName("in")) {
+    *op = CompareOp::kIn;
+    return true;
+  }
+  if (tokens.IsName("not") && TokenStream::IsName(tokens.next(), "in")) {
+    tokens.Take();
+    tokens.Take();
+    *op = CompareOp::kNotIn;
+    return true;
+  }
+  return false;
+}
+
+bool IsTupleEnd(const TokenStream& tokens) {
+  return tokens.Is(TokenKind::kVariableEnd) || tokens.Is(TokenKind::kBlockEnd) ||
+         tokens.IsOperator(")");
+}
+
+}  // namespace
+
+void MacroUses::Note(const Text& name) {
+  const bool is_caller = name == Own("caller");
+  const bool is_kwargs = name == Own("kwargs");
+  const bool is_varargs = name == Own("varargs");
+  if (!is_caller && !is_kwargs && !is_varargs) return;
+  for (MacroUses* macro = this; macro != nullptr; macro = macro->outer) {
+    macro->caller = macro->caller || is_caller;
+    macro->kwargs = macro->kwargs || is_kwargs;
+    macro->varargs = macro->varargs || is_varargs;
+  }
+}
 ExprPtr ExpressionParser::Expression(bool with_condition) {
-  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+  const DepthGuard guard(around.depth, kMaxTreeDepth, tokens_.line());
   return with_condition ? Condition() : Or();
 }
 
 ExprPtr ExpressionParser::Condition() {
-  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
-  const bool was_in_branch = in_branch;
-  const size_t known_to_fail = unknown.size();
+  const DepthGuard guard(around.depth, kMaxTreeDepth, tokens_.line());
+  const bool was_in_branch = around.in_branch;
+  const size_t known_to_fail = around.unknown.size();
   ExprPtr value = Or();
   while (tokens_.SkipName("if")) {
-    auto expr = New<ConditionalExpr>(value->line);
+    auto expr = NewNode<ConditionalExpr>(value->line);
     // All of it is a branch, what stands in front of the "if" too.
-    in_branch = true;
-    unknown.resize(known_to_fail, Failure(""));
+    around.in_branch = true;
+    around.unknown.resize(known_to_fail, Failure(""));
     expr->then = std::move(value);
     expr->test = Or();
     if (tokens_.SkipName("else")) expr->otherwise = Condition();
     Deepen(*expr, {expr->then.get(), expr->test.get(), expr->otherwise.get()});
     value = std::move(expr);
   }
-  in_branch = was_in_branch;
+  around.in_branch = was_in_branch;
   return value;
 }
 
@@ -89,42 +107,20 @@ ExprPtr ExpressionParser::And() {
 
 ExprPtr ExpressionParser::Not() {
   if (!tokens_.IsName("not")) return Compare();
-  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
-  auto expr = New<UnaryExpr>(tokens_.Take().line);
+  const DepthGuard guard(around.depth, kMaxTreeDepth, tokens_.line());
+  auto expr = NewNode<UnaryExpr>(tokens_.Take().line);
   expr->op = UnaryOp::kNot;
   expr->operand = Not();
   Deepen(*expr, {expr->operand.get()});
   return expr;
 }
 
-bool ExpressionParser::TakeCompareOp(CompareOp* op) {
-  constexpr std::pair<std::string_view, CompareOp> kOps[] = {
-      {"==", CompareOp::kEq}, {"!=", CompareOp::kNe}, {"<", CompareOp::kLt},
-      {"<=", CompareOp::kLe}, {">", CompareOp::kGt},  {">=", CompareOp::kGe}};
-  for (const auto& [text, its_op] : kOps) {
-    if (!tokens_.SkipOperator(text)) continue;
-    *op = its_op;
-    return true;
-  }
-  if (tokens_.SkipName("in")) {
-    *op = CompareOp::kIn;
-    return true;
-  }
-  if (tokens_.IsName("not") && TokenStream::IsName(tokens_.next(), "in")) {
-    tokens_.Take();
-    tokens_.Take();
-    *op = CompareOp::kNotIn;
-    return true;
-  }
-  return false;
-}
-
 ExprPtr ExpressionParser::Compare() {
   const int line = tokens_.line();
   ExprPtr first = Sum();
-  auto expr = New<CompareExpr>(line);
+  auto expr = NewNode<CompareExpr>(line);
   CompareOp op = CompareOp::kEq;
-  while (TakeCompareOp(&op)) {
+  while (TakeCompareOp(tokens_, &op)) {
     expr->rest.emplace_back(op, Sum());
     Deepen(*expr, {expr->rest.back().second.get()});
   }
@@ -149,7 +145,7 @@ ExprPtr ExpressionParser::Sum() {
 }
 
 ExprPtr ExpressionParser::Concat() {
-  auto expr = New<ConcatExpr>(tokens_.line());
+  auto expr = NewNode<ConcatExpr>(tokens_.line());
   do {
     expr->parts.push_back(Product());
     Deepen(*expr, {expr->parts.back().get()});
@@ -191,9 +187,9 @@ ExprPtr ExpressionParser::Power() {
 ExprPtr ExpressionParser::Unary(bool with_filter) {
   ExprPtr value;
   if (tokens_.IsOperator("-") || tokens_.IsOperator("+")) {
-    const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+    const DepthGuard guard(around.depth, kMaxTreeDepth, tokens_.line());
     const Token sign = tokens_.Take();
-    auto expr = New<UnaryExpr>(sign.line);
+    auto expr = NewNode<UnaryExpr>(sign.line);
     expr->op = Plain(sign.text[0]) == '-' ? UnaryOp::kNegative : UnaryOp::kPositive;
     expr->operand = Unary(false);
     Deepen(*expr, {expr->operand.get()});
@@ -201,17 +197,17 @@ ExprPtr ExpressionParser::Unary(bool with_filter) {
   } else {
     value = Primary();
   }
-  value = Postfix(std::move(value));
-  return with_filter ? PostfixFilters(std::move(value)) : std::move(value);
+  value = postfix_.Apply(std::move(value));
+  return with_filter ? postfix_.ApplyFilters(std::move(value)) : std::move(value);
 }
 
 ExprPtr ExpressionParser::Primary(bool with_namespace) {
-  const DepthGuard guard(depth, kMaxTreeDepth, tokens_.line());
+  const DepthGuard guard(around.depth, kMaxTreeDepth, tokens_.line());
   if (tokens_.Is(TokenKind::kName)) return Name(with_namespace);
   if (tokens_.Is(TokenKind::kString)) return String();
   if (tokens_.Is(TokenKind::kInteger) || tokens_.Is(TokenKind::kFloat)) {
     const Token token = tokens_.Take();
-    auto expr = New<ConstantExpr>(token.line);
+    auto expr = NewNode<ConstantExpr>(token.line);
     if (token.kind == TokenKind::kInteger) {
       expr->value = token.integer;
     } else {
@@ -235,35 +231,23 @@ ExprPtr ExpressionParser::Name(bool with_namespace) {
   const std::string name = EncodeUtf8(token.text);
   const bool is_true = name == "true" || name == "True";
   if (is_true || name == "false" || name == "False") {
-    auto expr = New<ConstantExpr>(token.line);
+    auto expr = NewNode<ConstantExpr>(token.line);
     expr->value = is_true;
     return expr;
   }
-  if (name == "none" || name == "None") return New<ConstantExpr>(token.line);
-  auto expr = New<NameExpr>(token.line);
+  if (name == "none" || name == "None") return NewNode<ConstantExpr>(token.line);
+  auto expr = NewNode<NameExpr>(token.line);
   expr->name = token.text;
   if (with_namespace && tokens_.SkipOperator(".")) {
     expr->attribute = tokens_.TakeName();
   } else {
-    NoteUse(expr->name);
+    if (around.macro_uses != nullptr) around.macro_uses->Note(expr->name);
   }
   return expr;
 }
 
-void ExpressionParser::NoteUse(const Text& name) {
-  const bool caller = name == Own("caller");
-  const bool kwargs = name == Own("kwargs");
-  const bool varargs = name == Own("varargs");
-  if (!caller && !kwargs && !varargs) return;
-  for (MacroUses* macro = macro_uses; macro != nullptr; macro = macro->outer) {
-    macro->caller = macro->caller || caller;
-    macro->kwargs = macro->kwargs || kwargs;
-    macro->varargs = macro->varargs || varargs;
-  }
-}
-
 ExprPtr ExpressionParser::String() {
-  auto expr = New<ConstantExpr>(tokens_.line());
+  auto expr = NewNode<ConstantExpr>(tokens_.line());
   Text text;
   while (tokens_.Is(TokenKind::kString)) text += tokens_.Take().text;
   expr->value = std::make_unique<const StringObject>(std::move(text));
@@ -271,7 +255,7 @@ ExprPtr ExpressionParser::String() {
 }
 
 ExprPtr ExpressionParser::List() {
-  auto expr = New<SequenceExpr>(tokens_.Take().line);
+  auto expr = NewNode<SequenceExpr>(tokens_.Take().line);
   while (!tokens_.IsOperator("]")) {
     if (!expr->items.empty()) tokens_.ExpectOperator(",");
     if (tokens_.IsOperator("]")) break;
@@ -283,7 +267,7 @@ ExprPtr ExpressionParser::List() {
 }
 
 ExprPtr ExpressionParser::Dict() {
-  auto expr = New<DictExpr>(tokens_.Take().line);
+  auto expr = NewNode<DictExpr>(tokens_.Take().line);
   while (!tokens_.IsOperator("}")) {
     if (!expr->items.empty()) tokens_.ExpectOperator(",");
     if (tokens_.IsOperator("}")) break;
@@ -297,16 +281,11 @@ ExprPtr ExpressionParser::Dict() {
   return expr;
 }
 
-bool ExpressionParser::IsTupleEnd() const {
-  return tokens_.Is(TokenKind::kVariableEnd) || tokens_.Is(TokenKind::kBlockEnd) ||
-         tokens_.IsOperator(")");
-}
-
 ExprPtr ExpressionParser::Tuple(bool with_condition, bool may_be_empty) {
-  auto tuple = New<SequenceExpr>(tokens_.line());
+  auto tuple = NewNode<SequenceExpr>(tokens_.line());
   tuple->is_tuple = true;
   bool has_comma = false;
-  while (!IsTupleEnd()) {
+  while (!IsTupleEnd(tokens_)) {
     tuple->items.push_back(Expression(with_condition));
     Deepen(*tuple, {tuple->items.back().get()});
     if (!tokens_.SkipOperator(",")) break;
@@ -320,17 +299,17 @@ ExprPtr ExpressionParser::Tuple(bool with_condition, bool may_be_empty) {
 }
 
 ExprPtr ExpressionParser::Target(bool with_namespace) {
-  auto tuple = New<SequenceExpr>(tokens_.line());
+  auto tuple = NewNode<SequenceExpr>(tokens_.line());
   tuple->is_tuple = true;
   bool has_comma = false;
-  MacroUses* const uses = std::exchange(macro_uses, nullptr);  // written, not read
-  while (!IsTupleEnd()) {
+  MacroUses* const uses = std::exchange(around.macro_uses, nullptr);  // written, not read
+  while (!IsTupleEnd(tokens_)) {
     tuple->items.push_back(Primary(with_namespace));
     Deepen(*tuple, {tuple->items.back().get()});
     if (!tokens_.SkipOperator(",")) break;
     has_comma = true;
   }
-  macro_uses = uses;
+  around.macro_uses = uses;
   if (tuple->items.empty()) {
     tokens_.Fail("expected a name to assign to, found " + Describe(tokens_.current()));
   }
@@ -342,7 +321,7 @@ ExprPtr ExpressionParser::Target(bool with_namespace) {
 void ExpressionParser::CheckTarget(const Expr& target) const {
   if (target.kind == ExprKind::kName) {
     const auto& name = static_cast<const NameExpr&>(target);
-    if (loops_around > 0 && name.attribute.empty() && name.name == Own("loop")) {
+    if (around.loops_around > 0 && name.attribute.empty() && name.name == Own("loop")) {
       throw Failure("the special variable 'loop' cannot be assigned to", target.line);
     }
     return;
@@ -356,7 +335,7 @@ void ExpressionParser::CheckTarget(const Expr& target) const {
 }
 
 std::unique_ptr<NameExpr> ExpressionParser::TargetName() {
-  auto expr = New<NameExpr>(tokens_.line());
+  auto expr = NewNode<NameExpr>(tokens_.line());
   expr->name = tokens_.TakeName();
   const std::string name = EncodeUtf8(expr->name);
   for (const char* constant : {"true", "false", "none", "True", "False", "None"}) {

@@ -34,7 +34,7 @@ class Parser {
     TemplateAst tree;
     tree.body = Statements({});
     tree.blocks = std::move(blocks_);
-    if (!expressions_.unknown.empty()) throw expressions_.unknown.front();
+    if (!expressions_.around.unknown.empty()) throw expressions_.around.unknown.front();
     return tree;
   }
 
@@ -44,7 +44,7 @@ class Parser {
   // Statements up to a tag with one of the names, which stays the current token; without names up
   // to the end of the template.
   Body Statements(EndNames ends) {
-    const DepthGuard guard(expressions_.depth, kMaxTreeDepth, tokens_.line());
+    const DepthGuard guard(expressions_.around.depth, kMaxTreeDepth, tokens_.line());
     Body body;
     while (!tokens_.Is(TokenKind::kEnd)) {
       if (!tokens_.Is(TokenKind::kBlockBegin)) {
@@ -127,16 +127,17 @@ class Parser {
 
   StmtPtr For() {
     auto stmt = std::make_unique<ForStmt>(tokens_.Take().line);
-    const Restore<int> loops(expressions_.loops_around, expressions_.loops_around + 1);
+    const Restore<int> loops(expressions_.around.loops_around,
+                             expressions_.around.loops_around + 1);
     stmt->target = expressions_.Target(false);
     tokens_.ExpectName("in");
     stmt->items = expressions_.Tuple(false);
     if (tokens_.SkipName("if")) {
-      const Restore<bool> branch(expressions_.in_branch, false);
+      const Restore<bool> branch(expressions_.around.in_branch, false);
       stmt->condition = expressions_.Expression();
     }
     stmt->recursive = tokens_.SkipName("recursive");
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     {
       const Restore<bool> jumps(may_jump_, true);
       stmt->body = BodyUntil({"else", "endfor"});
@@ -152,7 +153,7 @@ class Parser {
 
   StmtPtr If() {
     auto stmt = std::make_unique<IfStmt>(tokens_.line());
-    const Restore<bool> branch(expressions_.in_branch, true);
+    const Restore<bool> branch(expressions_.around.in_branch, true);
     do {
       tokens_.Take();
       ExprPtr test = expressions_.Tuple(false);
@@ -173,7 +174,7 @@ class Parser {
     }
     auto stmt = std::make_unique<SetBlockStmt>(line);
     stmt->target = std::move(target);
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     stmt->filter = expressions_.FilterChain(false);
     stmt->body = BodyUntilEnd("endset");
     return stmt;
@@ -181,7 +182,8 @@ class Parser {
 
   void Signature(MacroBody& macro) {
     tokens_.ExpectOperator("(");
-    const Restore<int> loops(expressions_.loops_around, 0);  // a parameter may be called "loop"
+    const Restore<int> loops(expressions_.around.loops_around,
+                             0);  // a parameter may be called "loop"
     while (!tokens_.IsOperator(")")) {
       if (!macro.parameters.empty()) tokens_.ExpectOperator(",");
       macro.parameters.push_back(expressions_.TargetName());
@@ -195,11 +197,11 @@ class Parser {
   }
 
   void BodyOfMacro(MacroBody& macro, std::string_view end) {
-    ExpressionParser::MacroUses uses;
-    uses.outer = expressions_.macro_uses;
-    const Restore<ExpressionParser::MacroUses*> scope(expressions_.macro_uses, &uses);
+    MacroUses uses;
+    uses.outer = expressions_.around.macro_uses;
+    const Restore<MacroUses*> scope(expressions_.around.macro_uses, &uses);
     const Restore<bool> jumps(may_jump_, false);
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     macro.body = BodyUntilEnd(end);
     const auto is_parameter = [&](const char* name) {
       return std::any_of(macro.parameters.begin(), macro.parameters.end(),
@@ -240,7 +242,7 @@ class Parser {
 
   StmtPtr FilterBlock() {
     auto stmt = std::make_unique<FilterBlockStmt>(tokens_.Take().line);
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     stmt->filter = expressions_.FilterChain(true);
     stmt->body = BodyUntilEnd("endfilter");
     return stmt;
@@ -248,7 +250,7 @@ class Parser {
 
   StmtPtr With() {
     auto stmt = std::make_unique<WithStmt>(tokens_.Take().line);
-    const Restore<int> loops(expressions_.loops_around, 0);
+    const Restore<int> loops(expressions_.around.loops_around, 0);
     while (!tokens_.Is(TokenKind::kBlockEnd)) {
       if (!stmt->assignments.empty()) tokens_.ExpectOperator(",");
       ExprPtr target = expressions_.Target(false);
@@ -256,7 +258,7 @@ class Parser {
       ExprPtr value = expressions_.Expression();
       stmt->assignments.emplace_back(std::move(target), std::move(value));
     }
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     stmt->body = BodyUntilEnd("endwith");
     return stmt;
   }
@@ -271,7 +273,7 @@ class Parser {
     stmt->scoped = tokens_.SkipName("scoped");
     if (tokens_.SkipName("required")) tokens_.Fail("blocks of other templates are not supported");
     const Restore<bool> jumps(may_jump_, false);
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     stmt->body = BodyUntilEnd("endblock");
     if (tokens_.Is(TokenKind::kName) && tokens_.current().text == stmt->name) tokens_.Take();
     return stmt;
@@ -289,7 +291,7 @@ class Parser {
   StmtPtr Generation() {
     auto stmt = std::make_unique<GenerationStmt>(tokens_.Take().line);
     const Restore<bool> jumps(may_jump_, false);
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     stmt->body = BodyUntilEnd("endgeneration");
     return stmt;
   }
@@ -297,7 +299,7 @@ class Parser {
   StmtPtr AutoEscape() {
     auto stmt = std::make_unique<AutoEscapeStmt>(tokens_.Take().line);
     stmt->escapes = expressions_.Expression();
-    const Restore<bool> branch(expressions_.in_branch, false);
+    const Restore<bool> branch(expressions_.around.in_branch, false);
     stmt->body = BodyUntilEnd("endautoescape");
     return stmt;
   }

@@ -1,22 +1,35 @@
-// What follows a value in an expression: attributes, items, calls, filters, tests.
-#include <algorithm>
+#include "text/jinja/postfix_parser.h"
+
 #include <utility>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/expression_nodes.h"
 #include "text/jinja/expression_parser.h"
-#include "text/jinja/parser.h"
 
 namespace hearth::jinja {
 namespace {
 
-template <typename T>
-std::unique_ptr<T> NewPostfix(int line) {
-  return std::make_unique<T>(line);
+std::string DottedName(TokenStream& tokens) {
+  std::string name = EncodeUtf8(tokens.TakeName());
+  while (tokens.SkipOperator(".")) name += "." + EncodeUtf8(tokens.TakeName());
+  return name;
+}
+
+bool IsTestArgument(const TokenStream& tokens) {
+  switch (tokens.current().kind) {
+    case TokenKind::kName:
+      return !tokens.IsName("else") && !tokens.IsName("or") && !tokens.IsName("and");
+    case TokenKind::kString:
+    case TokenKind::kInteger:
+    case TokenKind::kFloat:
+      return true;
+    default:
+      return tokens.IsOperator("[") || tokens.IsOperator("{");
+  }
 }
 
 }  // namespace
-
-ExprPtr ExpressionParser::Postfix(ExprPtr value) {
+ExprPtr PostfixParser::Apply(ExprPtr value) {
   for (;;) {
     if (tokens_.IsOperator(".")) {
       value = Dot(std::move(value));
@@ -30,7 +43,7 @@ ExprPtr ExpressionParser::Postfix(ExprPtr value) {
   }
 }
 
-ExprPtr ExpressionParser::PostfixFilters(ExprPtr value) {
+ExprPtr PostfixParser::ApplyFilters(ExprPtr value) {
   for (;;) {
     if (tokens_.IsOperator("|")) {
       tokens_.Take();
@@ -45,10 +58,10 @@ ExprPtr ExpressionParser::PostfixFilters(ExprPtr value) {
   }
 }
 
-ExprPtr ExpressionParser::Dot(ExprPtr value) {
+ExprPtr PostfixParser::Dot(ExprPtr value) {
   const int line = tokens_.Take().line;
   if (tokens_.Is(TokenKind::kName)) {
-    auto expr = NewPostfix<AttributeExpr>(line);
+    auto expr = NewNode<AttributeExpr>(line);
     expr->object = std::move(value);
     expr->name = tokens_.Take().text;
     Deepen(*expr, {expr->object.get()});
@@ -57,8 +70,8 @@ ExprPtr ExpressionParser::Dot(ExprPtr value) {
   if (!tokens_.Is(TokenKind::kInteger)) {
     tokens_.Fail("expected a name or a number after '.', found " + Describe(tokens_.current()));
   }
-  auto expr = NewPostfix<ItemExpr>(line);
-  auto key = NewPostfix<ConstantExpr>(line);
+  auto expr = NewNode<ItemExpr>(line);
+  auto key = NewNode<ConstantExpr>(line);
   key->value = tokens_.Take().integer;
   expr->object = std::move(value);
   expr->key = std::move(key);
@@ -66,11 +79,11 @@ ExprPtr ExpressionParser::Dot(ExprPtr value) {
   return expr;
 }
 
-ExprPtr ExpressionParser::Subscript(ExprPtr value) {
+ExprPtr PostfixParser::Subscript(ExprPtr value) {
   const int line = tokens_.Take().line;
   ExprPtr parts[3];
   int colons = 0;
-  auto tuple = NewPostfix<SequenceExpr>(line);
+  auto tuple = NewNode<SequenceExpr>(line);
   tuple->is_tuple = true;
   while (!tokens_.IsOperator("]")) {
     if (tokens_.IsOperator(":") && colons < 2) {
@@ -83,7 +96,7 @@ ExprPtr ExpressionParser::Subscript(ExprPtr value) {
       if (tokens_.IsOperator("]")) tokens_.Fail("expected an expression, found ']'");
       tuple->items.push_back(std::move(parts[0]));
     } else if (parts[colons] == nullptr) {
-      parts[colons] = Expression();
+      parts[colons] = expressions_.Expression();
     } else {
       tokens_.Fail("expected ']', found " + Describe(tokens_.current()));
     }
@@ -91,7 +104,7 @@ ExprPtr ExpressionParser::Subscript(ExprPtr value) {
   tokens_.Take();
   if (colons > 0) {
     if (!tuple->items.empty()) tokens_.Fail("slices of several dimensions are not supported");
-    auto expr = NewPostfix<SliceExpr>(line);
+    auto expr = NewNode<SliceExpr>(line);
     expr->object = std::move(value);
     expr->start = std::move(parts[0]);
     expr->stop = std::move(parts[1]);
@@ -99,7 +112,7 @@ ExprPtr ExpressionParser::Subscript(ExprPtr value) {
     Deepen(*expr, {expr->object.get(), expr->start.get(), expr->stop.get(), expr->step.get()});
     return expr;
   }
-  auto expr = NewPostfix<ItemExpr>(line);
+  auto expr = NewNode<ItemExpr>(line);
   expr->object = std::move(value);
   if (tuple->items.empty() && parts[0] != nullptr) {
     expr->key = std::move(parts[0]);
@@ -112,8 +125,8 @@ ExprPtr ExpressionParser::Subscript(ExprPtr value) {
   return expr;
 }
 
-ExprPtr ExpressionParser::Call(ExprPtr callee) {
-  auto expr = NewPostfix<CallExpr>(tokens_.line());
+ExprPtr PostfixParser::Call(ExprPtr callee) {
+  auto expr = NewNode<CallExpr>(tokens_.line());
   expr->callee = std::move(callee);
   expr->arguments = Arguments();
   Deepen(*expr, {expr->callee.get()});
@@ -121,7 +134,7 @@ ExprPtr ExpressionParser::Call(ExprPtr callee) {
   return expr;
 }
 
-ArgumentExprs ExpressionParser::Arguments() {
+ArgumentExprs PostfixParser::Arguments() {
   const int line = tokens_.line();
   tokens_.ExpectOperator("(");
   ArgumentExprs arguments;
@@ -138,17 +151,17 @@ ArgumentExprs ExpressionParser::Arguments() {
   return arguments;
 }
 
-void ExpressionParser::Argument(ArgumentExprs& arguments, int line) {
+void PostfixParser::Argument(ArgumentExprs& arguments, int line) {
   const auto ensure = [line](bool in_order) {
     if (!in_order) throw Failure("the arguments of a call are in no valid order", line);
   };
   const bool dynamic = arguments.more_positional != nullptr || arguments.more_keywords != nullptr;
   if (tokens_.SkipOperator("*")) {
     ensure(!dynamic);
-    arguments.more_positional = Expression();
+    arguments.more_positional = expressions_.Expression();
   } else if (tokens_.SkipOperator("**")) {
     ensure(arguments.more_keywords == nullptr);
-    arguments.more_keywords = Expression();
+    arguments.more_keywords = expressions_.Expression();
   } else if (tokens_.Is(TokenKind::kName) && TokenStream::IsOperator(tokens_.next(), "=")) {
     ensure(arguments.more_keywords == nullptr);
     Text name = tokens_.Take().text;
@@ -158,71 +171,52 @@ void ExpressionParser::Argument(ArgumentExprs& arguments, int line) {
         throw Failure("the argument '" + EncodeUtf8(name) + "' is given twice", line);
       }
     }
-    arguments.keywords.emplace_back(std::move(name), Expression());
+    arguments.keywords.emplace_back(std::move(name), expressions_.Expression());
   } else {
     ensure(!dynamic && arguments.keywords.empty());
-    arguments.positional.push_back(Expression());
+    arguments.positional.push_back(expressions_.Expression());
   }
 }
 
-std::string ExpressionParser::DottedName() {
-  std::string name = EncodeUtf8(tokens_.TakeName());
-  while (tokens_.SkipOperator(".")) name += "." + EncodeUtf8(tokens_.TakeName());
-  return name;
-}
-
-ExprPtr ExpressionParser::Filter(ExprPtr value) {
-  auto expr = NewPostfix<FilterExpr>(tokens_.line());
+ExprPtr PostfixParser::Filter(ExprPtr value) {
+  auto expr = NewNode<FilterExpr>(tokens_.line());
   expr->operand = std::move(value);
-  expr->name = DottedName();
+  expr->name = DottedName(tokens_);
   if (tokens_.IsOperator("(")) expr->arguments = Arguments();
-  if (!in_branch && FindFilter(expr->name) == nullptr) {
-    unknown.emplace_back("there is no filter '" + expr->name + "'", expr->line);
+  if (!expressions_.around.in_branch && FindFilter(expr->name) == nullptr) {
+    expressions_.around.unknown.emplace_back("there is no filter '" + expr->name + "'", expr->line);
   }
   Deepen(*expr, {expr->operand.get()});
   Deepen(*expr, expr->arguments);
   return expr;
 }
 
-ExprPtr ExpressionParser::FilterChain(bool starts_with_name) {
+ExprPtr PostfixParser::FilterChain(bool starts_with_name) {
   ExprPtr chain;
   if (starts_with_name) chain = Filter(nullptr);
   while (tokens_.SkipOperator("|")) chain = Filter(std::move(chain));
   return chain;
 }
 
-bool ExpressionParser::IsTestArgument() const {
-  switch (tokens_.current().kind) {
-    case TokenKind::kName:
-      return !tokens_.IsName("else") && !tokens_.IsName("or") && !tokens_.IsName("and");
-    case TokenKind::kString:
-    case TokenKind::kInteger:
-    case TokenKind::kFloat:
-      return true;
-    default:
-      return tokens_.IsOperator("[") || tokens_.IsOperator("{");
-  }
-}
-
-ExprPtr ExpressionParser::Test(ExprPtr value) {
+ExprPtr PostfixParser::Test(ExprPtr value) {
   const int line = tokens_.Take().line;
   const bool negated = tokens_.SkipName("not");
-  auto expr = NewPostfix<TestExpr>(line);
+  auto expr = NewNode<TestExpr>(line);
   expr->operand = std::move(value);
-  expr->name = DottedName();
+  expr->name = DottedName(tokens_);
   if (tokens_.IsOperator("(")) {
     expr->arguments = Arguments();
-  } else if (IsTestArgument()) {
+  } else if (IsTestArgument(tokens_)) {
     if (tokens_.IsName("is")) tokens_.Fail("tests cannot be chained with 'is'");
-    expr->arguments.positional.push_back(Postfix(Primary()));
+    expr->arguments.positional.push_back(Apply(expressions_.Primary()));
   }
-  if (!in_branch && FindTest(expr->name) == nullptr) {
-    unknown.emplace_back("there is no test '" + expr->name + "'", line);
+  if (!expressions_.around.in_branch && FindTest(expr->name) == nullptr) {
+    expressions_.around.unknown.emplace_back("there is no test '" + expr->name + "'", line);
   }
   Deepen(*expr, {expr->operand.get()});
   Deepen(*expr, expr->arguments);
   if (!negated) return expr;
-  auto negation = NewPostfix<UnaryExpr>(line);
+  auto negation = NewNode<UnaryExpr>(line);
   negation->op = UnaryOp::kNot;
   negation->operand = std::move(expr);
   Deepen(*negation, {negation->operand.get()});
