@@ -11,9 +11,9 @@ namespace hearth::jinja {
 
 std::optional<Value> ConditionIterator::Next(Runtime& runtime) {
   while (auto item = items.Next(runtime)) {
-    interpreter.Enter(frame);
-    interpreter.Assign(*stmt.target, frame, *item);
-    if (IsTrue(runtime, interpreter.Evaluate(*stmt.condition, frame))) return item;
+    variables.Enter(frame);
+    variables.Assign(*stmt.target, frame, *item);
+    if (IsTrue(runtime, evaluator.Evaluate(*stmt.condition, frame))) return item;
   }
   return std::nullopt;
 }

@@ -1,15 +1,15 @@
-// Expressions.
+#include "text/jinja/evaluator.h"
+
 #include <utility>
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/failure.h"
-#include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/repr.h"
 
 namespace hearth::jinja {
 
-Value Interpreter::Evaluate(const Expr& expr, Frame& frame) {
+Value Evaluator::Evaluate(const Expr& expr, Frame& frame) {
   const DepthScope depth(runtime_);
   runtime_.Spend(1);
   runtime_.line = expr.line;
@@ -36,7 +36,7 @@ Value Interpreter::Evaluate(const Expr& expr, Frame& frame) {
   }
 }
 
-Value Interpreter::EvaluateCompound(const Expr& expr, Frame& frame) {
+Value Evaluator::EvaluateCompound(const Expr& expr, Frame& frame) {
   switch (expr.kind) {
     case ExprKind::kSequence:
       return Sequence(static_cast<const SequenceExpr&>(expr), frame);
@@ -65,7 +65,7 @@ Value Interpreter::EvaluateCompound(const Expr& expr, Frame& frame) {
   }
 }
 
-Value Interpreter::Constant(const ConstantExpr& expr) {
+Value Evaluator::Constant(const ConstantExpr& expr) {
   struct Visitor {
     Value operator()(std::monostate) const { return Value::None(); }
     Value operator()(bool value) const { return Value::Bool(value); }
@@ -78,20 +78,20 @@ Value Interpreter::Constant(const ConstantExpr& expr) {
   return std::visit(Visitor{}, expr.value);
 }
 
-Value Interpreter::Name(const NameExpr& expr, Frame& frame) {
-  const Value& value = Slot(frame, expr.slot);
+Value Evaluator::Name(const NameExpr& expr, Frame& frame) {
+  const Value& value = frame.Slot(expr.slot);
   if (!value.Is(Kind::kMissing)) return value;
   return runtime_.Undefined("'" + EncodeUtf8(expr.name) + "' is undefined");
 }
 
-Value Interpreter::Sequence(const SequenceExpr& expr, Frame& frame) {
+Value Evaluator::Sequence(const SequenceExpr& expr, Frame& frame) {
   Values items;
   items.reserve(expr.items.size());
   for (const ExprPtr& item : expr.items) items.push_back(Evaluate(*item, frame));
   return expr.is_tuple ? runtime_.Tuple(std::move(items)) : runtime_.List(std::move(items));
 }
 
-Value Interpreter::Dict(const DictExpr& expr, Frame& frame) {
+Value Evaluator::Dict(const DictExpr& expr, Frame& frame) {
   auto* dict = runtime_.heap().New<DictObject>();
   for (const auto& [key_expr, value_expr] : expr.items) {
     const Value key = Evaluate(*key_expr, frame);
@@ -101,7 +101,7 @@ Value Interpreter::Dict(const DictExpr& expr, Frame& frame) {
   return Value(dict);
 }
 
-Value Interpreter::Unary(const UnaryExpr& expr, Frame& frame) {
+Value Evaluator::Unary(const UnaryExpr& expr, Frame& frame) {
   const Value operand = Evaluate(*expr.operand, frame);
   runtime_.line = expr.line;
   switch (expr.op) {
@@ -115,7 +115,7 @@ Value Interpreter::Unary(const UnaryExpr& expr, Frame& frame) {
   return operand;
 }
 
-Value Interpreter::BinaryOperation(const BinaryExpr& expr, Frame& frame) {
+Value Evaluator::BinaryOperation(const BinaryExpr& expr, Frame& frame) {
   const Value left = Evaluate(*expr.left, frame);
   if (expr.op == BinaryOp::kAnd || expr.op == BinaryOp::kOr) {
     const bool decided = IsTrue(runtime_, left) == (expr.op == BinaryOp::kOr);
@@ -126,7 +126,7 @@ Value Interpreter::BinaryOperation(const BinaryExpr& expr, Frame& frame) {
   return Binary(runtime_, expr.op, left, right);
 }
 
-Value Interpreter::Concat(const ConcatExpr& expr, Frame& frame) {
+Value Evaluator::Concat(const ConcatExpr& expr, Frame& frame) {
   Text text;
   for (const ExprPtr& part : expr.parts) {
     const Text piece = Str(runtime_, Evaluate(*part, frame));
@@ -136,7 +136,7 @@ Value Interpreter::Concat(const ConcatExpr& expr, Frame& frame) {
   return runtime_.String(std::move(text));
 }
 
-Value Interpreter::Comparison(const CompareExpr& expr, Frame& frame) {
+Value Evaluator::Comparison(const CompareExpr& expr, Frame& frame) {
   Value left = Evaluate(*expr.first, frame);
   for (const auto& [op, operand] : expr.rest) {
     const Value right = Evaluate(*operand, frame);
@@ -147,13 +147,13 @@ Value Interpreter::Comparison(const CompareExpr& expr, Frame& frame) {
   return Value::Bool(true);
 }
 
-Value Interpreter::Conditional(const ConditionalExpr& expr, Frame& frame) {
+Value Evaluator::Conditional(const ConditionalExpr& expr, Frame& frame) {
   if (IsTrue(runtime_, Evaluate(*expr.test, frame))) return Evaluate(*expr.then, frame);
   if (expr.otherwise != nullptr) return Evaluate(*expr.otherwise, frame);
   return runtime_.Undefined("an 'if' without an 'else' has no value");
 }
 
-Value Interpreter::SliceOf(const SliceExpr& expr, Frame& frame) {
+Value Evaluator::SliceOf(const SliceExpr& expr, Frame& frame) {
   const Value object = Evaluate(*expr.object, frame);
   const auto bound = [&](const ExprPtr& part) {
     return part == nullptr ? Value::None() : Evaluate(*part, frame);
@@ -165,7 +165,7 @@ Value Interpreter::SliceOf(const SliceExpr& expr, Frame& frame) {
   return Slice(runtime_, object, start, stop, step);
 }
 
-Arguments Interpreter::EvaluateArguments(const ArgumentExprs& exprs, Frame& frame) {
+Arguments Evaluator::EvaluateArguments(const ArgumentExprs& exprs, Frame& frame) {
   Arguments arguments;
   for (const ExprPtr& expr : exprs.positional) {
     arguments.positional.push_back(Evaluate(*expr, frame));
@@ -195,7 +195,7 @@ Arguments Interpreter::EvaluateArguments(const ArgumentExprs& exprs, Frame& fram
   return arguments;
 }
 
-Value Interpreter::Function(const CallExpr& expr, Frame& frame, const Value* caller) {
+Value Evaluator::Function(const CallExpr& expr, Frame& frame, const Value* caller) {
   const Value callee = Evaluate(*expr.callee, frame);
   Arguments arguments = EvaluateArguments(expr.arguments, frame);
   if (caller != nullptr) arguments.keywords.emplace_back(Own("caller"), *caller);
@@ -203,7 +203,7 @@ Value Interpreter::Function(const CallExpr& expr, Frame& frame, const Value* cal
   return Call(runtime_, callee, arguments);
 }
 
-Value Interpreter::Filter(const FilterExpr& expr, Frame& frame, const Text* block) {
+Value Evaluator::Filter(const FilterExpr& expr, Frame& frame, const Text* block) {
   Value value;
   if (expr.operand == nullptr) {
     value = runtime_.String(*block);
@@ -219,7 +219,7 @@ Value Interpreter::Filter(const FilterExpr& expr, Frame& frame, const Text* bloc
   return filter(runtime_, value, arguments);
 }
 
-Value Interpreter::Test(const TestExpr& expr, Frame& frame) {
+Value Evaluator::Test(const TestExpr& expr, Frame& frame) {
   const Value value = Evaluate(*expr.operand, frame);
   const Arguments arguments = EvaluateArguments(expr.arguments, frame);
   runtime_.line = expr.line;
