@@ -33,22 +33,23 @@ Value MissingAttribute(Runtime& runtime, const Value& object, const Text& name) 
 // object[key]; nothing where Python would raise a TypeError or a LookupError.
 std::optional<Value> FindIndexed(Runtime& runtime, const Value& object, const Value& key) {
   if (object.Is(Kind::kDict)) {
-    if (key.IsSequence() || key.Is(Kind::kDict) || key.Is(Kind::kDictView)) {
+    if (IsSequence(key.kind()) || key.Is(Kind::kDict) || key.Is(Kind::kDictView)) {
       if (!key.Is(Kind::kTuple)) return std::nullopt;
     }
     const Value* found = object.dict().Find(runtime, key);
     return found != nullptr ? std::optional(*found) : std::nullopt;
   }
-  if (!key.IsInteger()) return std::nullopt;
-  const bool indexed = object.Is(Kind::kString) || object.IsSequence() || object.Is(Kind::kRange);
+  if (!IsInteger(key.kind())) return std::nullopt;
+  const bool indexed =
+      object.Is(Kind::kString) || IsSequence(object.kind()) || object.Is(Kind::kRange);
   if (!indexed) return std::nullopt;
   const Int length = Length(runtime, object);
   const Int index = key.integer() < 0 ? key.integer() + length : key.integer();
   if (index < 0 || index >= length) return std::nullopt;
-  if (object.Is(Kind::kRange)) return Value::Integer(object.range().At(index));
+  if (object.Is(Kind::kRange)) return Value::Integer(object.As<RangeObject>().At(index));
   if (object.Is(Kind::kString)) {
     const char32_t character = object.text()[static_cast<size_t>(index)];
-    return object.IsMarkup() ? runtime.Markup(Text(1, character)) : runtime.Character(character);
+    return IsMarkup(object) ? runtime.Markup(Text(1, character)) : runtime.Character(character);
   }
   return object.items()[static_cast<size_t>(index)];
 }
@@ -69,7 +70,7 @@ constexpr Int kFarthest = Int{1} << 62;  // no step reaches further
 Int Bound(const Value& value, Int length, Int low, Int high, Int otherwise) {
   if (value.Is(Kind::kNone)) return otherwise;
   if (value.Is(Kind::kUndefined)) FailUndefined(value);
-  if (!value.IsInteger()) throw Failure("the bounds of a slice must be integers");
+  if (!IsInteger(value.kind())) throw Failure("the bounds of a slice must be integers");
   Int bound = std::clamp(value.integer(), -kFarthest, kFarthest);
   if (bound < 0) bound += length;
   return std::clamp(bound, low, high);
@@ -83,7 +84,7 @@ SliceBounds ResolveSlice(const Value& start, const Value& stop, const Value& ste
   Int by = 1;
   if (!step.Is(Kind::kNone)) {
     if (step.Is(Kind::kUndefined)) FailUndefined(step);
-    if (!step.IsInteger()) throw Failure("the step of a slice must be an integer");
+    if (!IsInteger(step.kind())) throw Failure("the step of a slice must be an integer");
     by = std::clamp(step.integer(), -kFarthest, kFarthest);
     if (by == 0) throw Failure("the step of a slice must not be zero");
   }
@@ -128,12 +129,13 @@ Value GetItem(Runtime& runtime, const Value& object, const Value& key) {
 Value Slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
             const Value& step) {
   if (object.Is(Kind::kUndefined)) FailUndefined(object);
-  const bool sliceable = object.Is(Kind::kString) || object.IsSequence() || object.Is(Kind::kRange);
+  const bool sliceable =
+      object.Is(Kind::kString) || IsSequence(object.kind()) || object.Is(Kind::kRange);
   if (!sliceable) throw Failure(fmt::format("a {} cannot be sliced", TypeName(object)));
   const Int length = Length(runtime, object);
   const SliceBounds bounds = ResolveSlice(start, stop, step, length);
   if (object.Is(Kind::kRange)) {
-    const RangeObject& range = object.range();
+    const RangeObject& range = object.As<RangeObject>();
     const Int first = range.At(bounds.start);
     const Int by = bounds.step > length || bounds.step < -length ? length + 1 : bounds.step;
     const Int total = range.step * by;

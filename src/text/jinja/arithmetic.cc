@@ -159,10 +159,12 @@ Value Repeat(Runtime& runtime, const Value& value, Int count) {
   return value.Is(Kind::kList) ? runtime.List(std::move(items)) : runtime.Tuple(std::move(items));
 }
 
-bool IsRepeatable(const Value& value) { return value.Is(Kind::kString) || value.IsSequence(); }
+bool IsRepeatable(const Value& value) {
+  return value.Is(Kind::kString) || IsSequence(value.kind());
+}
 
 Value Join(Runtime& runtime, const Value& a, const Value& b) {
-  if (a.IsMarkup() || b.IsMarkup()) {
+  if (IsMarkup(a) || IsMarkup(b)) {
     Text text = EscapedStr(runtime, a) + EscapedStr(runtime, b);
     runtime.CheckSize(static_cast<Int>(text.size()));
     return runtime.Markup(std::move(text));
@@ -181,17 +183,17 @@ Value Join(Runtime& runtime, const Value& a, const Value& b) {
 
 Value Binary(Runtime& runtime, BinaryOp op, const Value& a, const Value& b) {
   if (op == BinaryOp::kMod && a.Is(Kind::kString)) {
-    return TextLike(runtime, a, FormatPercent(runtime, a.text(), b, a.IsMarkup()).text());
+    return TextLike(runtime, a, FormatPercent(runtime, a.text(), b, IsMarkup(a)).text());
   }
   if (a.Is(Kind::kUndefined)) FailUndefined(a);
   if (b.Is(Kind::kUndefined)) FailUndefined(b);
-  if (a.IsInteger() && b.IsInteger()) return OfInts(op, a.integer(), b.integer());
-  if (a.IsNumber() && b.IsNumber()) return OfFloats(op, a.real(), b.real());
+  if (IsInteger(a.kind()) && IsInteger(b.kind())) return OfInts(op, a.integer(), b.integer());
+  if (IsNumber(a.kind()) && IsNumber(b.kind())) return OfFloats(op, a.real(), b.real());
   if (op == BinaryOp::kAdd && a.kind() == b.kind() && IsRepeatable(a)) return Join(runtime, a, b);
-  if (op == BinaryOp::kMul && IsRepeatable(a) && b.IsInteger()) {
+  if (op == BinaryOp::kMul && IsRepeatable(a) && IsInteger(b.kind())) {
     return Repeat(runtime, a, b.integer());
   }
-  if (op == BinaryOp::kMul && IsRepeatable(b) && a.IsInteger()) {
+  if (op == BinaryOp::kMul && IsRepeatable(b) && IsInteger(a.kind())) {
     return Repeat(runtime, b, a.integer());
   }
   FailOperands(op, a, b);
@@ -199,7 +201,7 @@ Value Binary(Runtime& runtime, BinaryOp op, const Value& a, const Value& b) {
 
 Value Negative(Runtime& /*runtime*/, const Value& value) {
   if (value.Is(Kind::kUndefined)) FailUndefined(value);
-  if (value.IsInteger()) {
+  if (IsInteger(value.kind())) {
     Int result = 0;
     const bool overflow = __builtin_sub_overflow(static_cast<Int>(0), value.integer(), &result);
     return Value::Integer(Checked(overflow, result));
@@ -210,7 +212,7 @@ Value Negative(Runtime& /*runtime*/, const Value& value) {
 
 Value Positive(Runtime& /*runtime*/, const Value& value) {
   if (value.Is(Kind::kUndefined)) FailUndefined(value);
-  if (value.IsInteger()) return Value::Integer(value.integer());
+  if (IsInteger(value.kind())) return Value::Integer(value.integer());
   if (value.Is(Kind::kFloat)) return value;
   throw Failure(fmt::format("a {} cannot follow the sign +", TypeName(value)));
 }

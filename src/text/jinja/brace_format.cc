@@ -61,14 +61,14 @@ class BraceFormatter {
     throw Failure("a format string has a '{' without a '}'");
   }
 
-  static bool IsNumber(const Text& name) {
+  static bool IsIndex(const Text& name) {
     return !name.empty() && std::all_of(name.begin(), name.end(), [](char32_t c) {
       return Plain(c) >= '0' && Plain(c) <= '9';
     });
   }
 
   Value First(const Text& name) {
-    if (!name.empty() && !IsNumber(name)) {
+    if (!name.empty() && !IsIndex(name)) {
       for (const auto& [keyword, value] : arguments_.keywords) {
         if (keyword == name) return value;
       }
@@ -107,7 +107,7 @@ class BraceFormatter {
         }
         const Text key = path.substr(at + 1, end - at - 1);
         const Value index =
-            IsNumber(key) ? Value::Integer(ParseInt(key, 10).value_or(0)) : runtime_.String(key);
+            IsIndex(key) ? Value::Integer(ParseInt(key, 10).value_or(0)) : runtime_.String(key);
         value = GetItem(runtime_, value, index);
         at = end + 1;
       }
@@ -138,7 +138,7 @@ class BraceFormatter {
       spec = Run(field.substr(path_end + 1), nesting + 1);
     }
     const Value converted = Converted(value, conversion);
-    if (escapes_ && converted.IsMarkup()) {
+    if (escapes_ && IsMarkup(converted)) {
       if (!spec.empty()) FailFit();
       return converted.text();
     }
@@ -237,19 +237,19 @@ class BraceFormatter {
   }
 
   static Text FormatNumber(const Value& value, const FormatSpec& spec) {
-    if (spec.type == 'c' && value.IsInteger()) return FormatCharacter(value.integer(), spec);
+    if (spec.type == 'c' && IsInteger(value.kind())) return FormatCharacter(value.integer(), spec);
     char type = spec.type;
     if (type == 'n') type = value.Is(Kind::kFloat) ? 'g' : 'd';
     const bool for_ints = std::string_view("dxXob").find(type) != std::string_view::npos;
     const bool for_floats = std::string_view("eEfFgG%").find(type) != std::string_view::npos;
     if (type != 0 && !for_ints && !for_floats) FailFit();
-    if (for_ints && !value.IsInteger()) FailFit();
-    if (!for_floats && value.IsInteger() && spec.precision) FailFit();
+    if (for_ints && !IsInteger(value.kind())) FailFit();
+    if (!for_floats && IsInteger(value.kind()) && spec.precision) FailFit();
     return NumberField(Digits(value, spec, type), IsNegative(value), spec);
   }
 
   Text Format(const Value& value, const Text& spec) {
-    if (value.IsNumber()) return FormatNumber(value, ParseSpec(spec, '>'));
+    if (IsNumber(value.kind())) return FormatNumber(value, ParseSpec(spec, '>'));
     if (!value.Is(Kind::kString)) FailFit();
     return FormatString(value.text(), ParseSpec(spec, '<'));
   }

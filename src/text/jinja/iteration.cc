@@ -88,9 +88,10 @@ IteratorObject& Iterate(Runtime& runtime, const Value& value) {
     case Kind::kDict:
       return *heap.New<DictIterator>(value.dict(), DictViewObject::Part::kKeys);
     case Kind::kDictView:
-      return *heap.New<DictIterator>(*value.dict_view().dict, value.dict_view().part);
+      return *heap.New<DictIterator>(*value.As<DictViewObject>().dict,
+                                     value.As<DictViewObject>().part);
     case Kind::kRange:
-      return *heap.New<RangeIterator>(value.range());
+      return *heap.New<RangeIterator>(value.As<RangeObject>());
     case Kind::kIterator:
       return value.iterator();
     case Kind::kObject:
@@ -117,7 +118,7 @@ int NestingOver(const Value& source) {
 }
 
 Values Items(Runtime& runtime, const Value& value) {
-  if (value.IsSequence()) {
+  if (IsSequence(value.kind())) {
     runtime.Spend(value.items().size());
     return value.items();
   }

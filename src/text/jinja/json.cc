@@ -122,7 +122,7 @@ class JsonWriter {
     const DepthScope depth(runtime_);
     runtime_.Spend(1);
     if (value.Is(Kind::kString)) return WriteString(value.text());
-    if (value.IsSequence()) return WriteList(value.items(), level);
+    if (IsSequence(value.kind())) return WriteList(value.items(), level);
     if (value.Is(Kind::kDict)) return WriteDict(value.dict(), level);
     const auto text = ScalarText(value);
     if (!text) throw Failure(fmt::format("tojson cannot write a {}", TypeName(value)));

@@ -31,7 +31,7 @@ const char* EntityOrNull(char32_t c) {
 // Texts that a method gives, in lists and tuples too, as Markup.
 Value AsMarkup(Runtime& runtime, const Value& value) {
   if (value.Is(Kind::kString)) return runtime.Markup(value.text());
-  if (!value.IsSequence()) return value;
+  if (!IsSequence(value.kind())) return value;
   Values items;
   for (const Value& item : value.items()) items.push_back(AsMarkup(runtime, item));
   return value.Is(Kind::kList) ? runtime.List(std::move(items)) : runtime.Tuple(std::move(items));
@@ -72,14 +72,14 @@ Text EscapeHtml(const Text& text) {
 }
 
 Text EscapedStr(Runtime& runtime, const Value& value) {
-  if (value.IsMarkup()) return value.text();
+  if (IsMarkup(value)) return value.text();
   Text text = EscapeHtml(Str(runtime, value));
   runtime.CheckSize(static_cast<Int>(text.size()));
   return text;
 }
 
 Value TextLike(Runtime& runtime, const Value& like, Text text) {
-  return like.IsMarkup() ? runtime.Markup(std::move(text)) : runtime.String(std::move(text));
+  return IsMarkup(like) ? runtime.Markup(std::move(text)) : runtime.String(std::move(text));
 }
 
 Value CallOnMarkup(Runtime& runtime, MethodFn method, std::string_view name, const Value& self,

@@ -86,7 +86,7 @@ Value IsIntegerMethod(Runtime& /*runtime*/, const Value& self, const Arguments& 
 
 MethodFn FindOtherMethod(const Value& object, const std::string& name) {
   using Part = DictViewObject::Part;
-  if (object.IsSequence()) {
+  if (IsSequence(object.kind())) {
     if (name == "count") return CountItems;
     if (name == "index") return IndexOfItem;
     if (name == "copy" && object.Is(Kind::kList)) return CopyList;
@@ -99,27 +99,27 @@ MethodFn FindOtherMethod(const Value& object, const std::string& name) {
     if (name == "copy") return CopyDict;
     if (name == "fromkeys") return FromKeys;
   }
-  if (object.IsInteger() && name == "bit_length") return BitLength;
+  if (IsInteger(object.kind()) && name == "bit_length") return BitLength;
   if (object.Is(Kind::kFloat) && name == "is_integer") return IsIntegerMethod;
   return nullptr;
 }
 
 // Attributes that are no methods.
 std::optional<Value> FindProperty(const Value& object, const std::string& name) {
-  if (object.Is(Kind::kTuple) && object.IsGroup()) {
+  if (object.Is(Kind::kTuple) && object.As<ListObject>().is_group) {
     if (name == "grouper") return object.items()[0];
     if (name == "list") return object.items()[1];
   }
-  if (object.IsNumber()) {
+  if (IsNumber(object.kind())) {
     if (name == "real") return object.Is(Kind::kBool) ? Value::Integer(object.integer()) : object;
-    if (name == "imag") return object.IsInteger() ? Value::Integer(0) : Value::Float(0);
-    if (object.IsInteger() && name == "numerator") return Value::Integer(object.integer());
-    if (object.IsInteger() && name == "denominator") return Value::Integer(1);
+    if (name == "imag") return IsInteger(object.kind()) ? Value::Integer(0) : Value::Float(0);
+    if (IsInteger(object.kind()) && name == "numerator") return Value::Integer(object.integer());
+    if (IsInteger(object.kind()) && name == "denominator") return Value::Integer(1);
   }
   if (object.Is(Kind::kRange)) {
-    if (name == "start") return Value::Integer(object.range().start);
-    if (name == "stop") return Value::Integer(object.range().stop);
-    if (name == "step") return Value::Integer(object.range().step);
+    if (name == "start") return Value::Integer(object.As<RangeObject>().start);
+    if (name == "stop") return Value::Integer(object.As<RangeObject>().stop);
+    if (name == "step") return Value::Integer(object.As<RangeObject>().step);
   }
   return std::nullopt;
 }
@@ -149,7 +149,7 @@ std::optional<Value> FindMethod(Runtime& runtime, const Value& object, const Tex
   const MethodFn method =
       object.Is(Kind::kString) ? FindStringMethod(utf8) : FindOtherMethod(object, utf8);
   if (method == nullptr) return std::nullopt;
-  if (object.IsMarkup()) {
+  if (IsMarkup(object)) {
     return Value(runtime.heap().New<MarkupMethodObject>(method, utf8, object));
   }
   return Value(runtime.heap().New<FunctionObject>(method, object));

@@ -38,9 +38,9 @@ bool EqualViews(Runtime& runtime, const DictViewObject& a, const DictViewObject&
 }
 
 std::partial_ordering OrderOfNumbers(const Value& a, const Value& b) {
-  if (a.IsInteger() && b.IsInteger()) return a.integer() <=> b.integer();
-  if (a.IsInteger()) return CompareNumbers(a.integer(), b.real());
-  if (b.IsInteger()) return 0 <=> CompareNumbers(b.integer(), a.real());
+  if (IsInteger(a.kind()) && IsInteger(b.kind())) return a.integer() <=> b.integer();
+  if (IsInteger(a.kind())) return CompareNumbers(a.integer(), b.real());
+  if (IsInteger(b.kind())) return 0 <=> CompareNumbers(b.integer(), a.real());
   return a.real() <=> b.real();
 }
 
@@ -57,7 +57,7 @@ bool LessItems(Runtime& runtime, const Values& a, const Values& b) {
 }
 
 bool LessOrEqual(Runtime& runtime, const Value& a, const Value& b) {
-  if (a.IsNumber() && b.IsNumber()) return OrderOfNumbers(a, b) <= 0;  // false for nan
+  if (IsNumber(a.kind()) && IsNumber(b.kind())) return OrderOfNumbers(a, b) <= 0;  // false for nan
   return !Less(runtime, b, a);
 }
 
@@ -88,7 +88,7 @@ bool ContainsText(Runtime& runtime, const Text& text, const Value& item) {
 
 }  // namespace
 
-void FailUndefined(const Value& value) { throw Failure(value.undefined().message); }
+void FailUndefined(const Value& value) { throw Failure(value.As<UndefinedObject>().message); }
 
 bool IsTrue(Runtime& runtime, const Value& value) {
   switch (value.kind()) {
@@ -110,9 +110,9 @@ bool IsTrue(Runtime& runtime, const Value& value) {
     case Kind::kDict:
       return !value.dict().items.empty();
     case Kind::kDictView:
-      return !value.dict_view().dict->items.empty();
+      return !value.As<DictViewObject>().dict->items.empty();
     case Kind::kRange:
-      return value.range().length != 0;
+      return value.As<RangeObject>().length != 0;
     case Kind::kIterator:
       return true;
     case Kind::kObject:
@@ -124,7 +124,7 @@ bool IsTrue(Runtime& runtime, const Value& value) {
 bool Equal(Runtime& runtime, const Value& a, const Value& b) {
   const DepthScope depth(runtime);
   runtime.Spend(1);
-  if (a.IsNumber() && b.IsNumber()) return OrderOfNumbers(a, b) == 0;
+  if (IsNumber(a.kind()) && IsNumber(b.kind())) return OrderOfNumbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kMissing:
@@ -140,10 +140,10 @@ bool Equal(Runtime& runtime, const Value& a, const Value& b) {
     case Kind::kDict:
       return a.identity() == b.identity() || EqualDicts(runtime, a.dict(), b.dict());
     case Kind::kDictView:
-      return EqualViews(runtime, a.dict_view(), b.dict_view());
+      return EqualViews(runtime, a.As<DictViewObject>(), b.As<DictViewObject>());
     case Kind::kRange: {
-      const RangeObject& left = a.range();
-      const RangeObject& right = b.range();
+      const RangeObject& left = a.As<RangeObject>();
+      const RangeObject& right = b.As<RangeObject>();
       if (left.length != right.length) return false;
       if (left.length == 0) return true;
       return left.start == right.start && (left.length == 1 || left.step == right.step);
@@ -158,13 +158,13 @@ bool Less(Runtime& runtime, const Value& a, const Value& b) {
   runtime.Spend(1);
   if (a.Is(Kind::kUndefined)) FailUndefined(a);
   if (b.Is(Kind::kUndefined)) FailUndefined(b);
-  if (a.IsNumber() && b.IsNumber()) return OrderOfNumbers(a, b) < 0;
+  if (IsNumber(a.kind()) && IsNumber(b.kind())) return OrderOfNumbers(a, b) < 0;
   if (a.kind() != b.kind()) FailCompare(a, b);
   if (a.Is(Kind::kString)) {
     runtime.Spend(std::min(a.text().size(), b.text().size()) / 16);
     return a.text() < b.text();
   }
-  if (a.IsSequence()) return LessItems(runtime, a.items(), b.items());
+  if (IsSequence(a.kind())) return LessItems(runtime, a.items(), b.items());
   FailCompare(a, b);
 }
 
@@ -200,7 +200,7 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item) {
     case Kind::kDict:
       return container.dict().Find(runtime, item) != nullptr;
     case Kind::kDictView:
-      return ContainsInView(runtime, container.dict_view(), item);
+      return ContainsInView(runtime, container.As<DictViewObject>(), item);
     default:
       break;
   }
@@ -241,9 +241,9 @@ Int Length(Runtime& runtime, const Value& value) {
     case Kind::kDict:
       return static_cast<Int>(value.dict().items.size());
     case Kind::kDictView:
-      return static_cast<Int>(value.dict_view().dict->items.size());
+      return static_cast<Int>(value.As<DictViewObject>().dict->items.size());
     case Kind::kRange:
-      return value.range().length;
+      return value.As<RangeObject>().length;
     case Kind::kObject:
       if (const auto length = value.object().Length(runtime)) return *length;
       break;

@@ -56,7 +56,7 @@ class PercentFormatter {
     if (Peek() == '*') {
       ++at_;
       const Value size = Next();
-      if (!size.IsInteger()) throw Failure("the '*' of a format string needs an integer");
+      if (!IsInteger(size.kind())) throw Failure("the '*' of a format string needs an integer");
       return std::clamp<Int>(size.integer(), -(Int{1} << 40), Int{1} << 40);
     }
     Int size = 0;
@@ -138,7 +138,7 @@ class PercentFormatter {
         throw Failure("a float is too large for a format string");
       number = Value::Integer(static_cast<Int>(value.real()));
     }
-    if (is_integer ? !number.IsInteger() : !number.IsNumber()) {
+    if (is_integer ? !IsInteger(number.kind()) : !IsNumber(number.kind())) {
       throw Failure(fmt::format("%{} needs a number, not a {}", type, TypeName(value)));
     }
     NumberText digits = Digits(number, spec, truncates ? 'd' : type);
@@ -153,7 +153,7 @@ class PercentFormatter {
   void WriteText(const Value& value, FormatSpec spec, char type) {
     Text text = type == 's' ? Str(runtime_, value) : Repr(runtime_, value);
     if (type == 'a') text = AsciiOnly(text);
-    if (escapes_ && !(type == 's' && value.IsMarkup())) text = EscapeHtml(text);
+    if (escapes_ && !(type == 's' && IsMarkup(value))) text = EscapeHtml(text);
     if (spec.precision && *spec.precision < static_cast<Int>(text.size())) {
       text.resize(static_cast<size_t>(*spec.precision));
     }
@@ -168,7 +168,7 @@ class PercentFormatter {
     Text text;
     if (value.Is(Kind::kString) && value.text().size() == 1) {
       text = value.text();
-    } else if (value.IsInteger() && IsCodePoint(value.integer())) {
+    } else if (IsInteger(value.kind()) && IsCodePoint(value.integer())) {
       // Not trusted: the number may come from outside.
       text = Text(1, static_cast<char32_t>(value.integer()));
     } else {

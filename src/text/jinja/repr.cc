@@ -152,7 +152,7 @@ class ReprWriter {
       case Kind::kFloat:
         return Plainly(FloatText(value.real()));
       case Kind::kString:
-        if (!value.IsMarkup()) return WriteString(value.text());
+        if (!IsMarkup(value)) return WriteString(value.text());
         Plainly("Markup(");
         WriteString(value.text());
         return Plainly(")");
@@ -161,9 +161,9 @@ class ReprWriter {
       case Kind::kDict:
         return WriteContainer(value);
       case Kind::kDictView:
-        return WriteView(value.dict_view(), TypeName(value));
+        return WriteView(value.As<DictViewObject>(), TypeName(value));
       case Kind::kRange:
-        return WriteRange(value.range());
+        return WriteRange(value.As<RangeObject>());
       case Kind::kIterator:
         return Plainly("<generator object>");
       case Kind::kObject:

@@ -29,7 +29,7 @@ Value LastFilter(Runtime& runtime, const Value& value, const Arguments& argument
   Parameters("last", arguments, {});
   if (!IsReversible(value))
     throw Failure("last cannot read a " + TypeName(value) + " from its end");
-  if (value.Is(Kind::kString) || value.IsSequence() || value.Is(Kind::kRange)) {
+  if (value.Is(Kind::kString) || IsSequence(value.kind()) || value.Is(Kind::kRange)) {
     if (Length(runtime, value) > 0) return GetItem(runtime, value, Value::Integer(-1));
   } else {
     const Values items = Items(runtime, value);

@@ -39,7 +39,7 @@ bool Parameters::True(Runtime& runtime, size_t index, bool otherwise) const {
 Int Parameters::Integer(size_t index, Int otherwise) const {
   if (!Has(index)) return otherwise;
   if (values_[index].Is(Kind::kUndefined)) FailUndefined(values_[index]);
-  if (!values_[index].IsInteger()) {
+  if (!IsInteger(values_[index].kind())) {
     throw Failure(
         fmt::format("{} needs an integer, not a {}", function_, TypeName(values_[index])));
   }

@@ -25,10 +25,10 @@ bool IsFalseItself(const Value& value) { return value.Is(Kind::kBool) && !value.
 bool IsTrueItself(const Value& value) { return value.Is(Kind::kBool) && value.boolean(); }
 bool IsIntegerNumber(const Value& value) { return value.Is(Kind::kInt); }
 bool IsFloat(const Value& value) { return value.Is(Kind::kFloat); }
-bool IsAnyNumber(const Value& value) { return value.IsNumber(); }
+bool IsAnyNumber(const Value& value) { return IsNumber(value.kind()); }
 bool IsString(const Value& value) { return value.Is(Kind::kString); }
 bool IsMapping(const Value& value) { return value.Is(Kind::kDict); }
-bool IsEscaped(const Value& value) { return value.IsMarkup(); }
+bool IsEscaped(const Value& value) { return IsMarkup(value); }
 bool IsCallable(const Value& value) {
   return value.Is(Kind::kUndefined) || (value.Is(Kind::kObject) && value.object().IsCallable());
 }
@@ -40,7 +40,7 @@ bool IsSequenceTest(Runtime& runtime, const Value& value, const Arguments& argum
 
 Int Remainder(Runtime& runtime, const Value& value, const Value& divisor) {
   const Value rest = Binary(runtime, BinaryOp::kMod, value, divisor);
-  if (!rest.IsNumber()) throw Failure("this test needs a number, not a " + TypeName(value));
+  if (!IsNumber(rest.kind())) throw Failure("this test needs a number, not a " + TypeName(value));
   return rest.real() == 0 ? 0 : rest.real() == 1 ? 1 : 2;
 }
 

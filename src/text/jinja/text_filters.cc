@@ -111,7 +111,7 @@ Value TruncateFilter(Runtime& runtime, const Value& value, const Arguments& argu
     const size_t space = cut.rfind(' ');
     if (space != Text::npos) cut.resize(space);
   }
-  if (value.IsMarkup()) return runtime.Markup(cut + EscapeHtml(end));
+  if (IsMarkup(value)) return runtime.Markup(cut + EscapeHtml(end));
   return runtime.String(cut + end);
 }
 
@@ -132,14 +132,14 @@ Value FormatFilter(Runtime& runtime, const Value& value, const Arguments& argume
   const Text text = Str(runtime, value);
   if (arguments.keywords.empty()) {
     const Value values = runtime.Tuple(arguments.positional);
-    return TextLike(runtime, value, FormatPercent(runtime, text, values, value.IsMarkup()).text());
+    return TextLike(runtime, value, FormatPercent(runtime, text, values, IsMarkup(value)).text());
   }
   auto* dict = runtime.heap().New<DictObject>();
   for (const auto& [name, argument] : arguments.keywords) {
     dict->SetText(runtime.String(name), argument);
   }
   return TextLike(runtime, value,
-                  FormatPercent(runtime, text, Value(dict), value.IsMarkup()).text());
+                  FormatPercent(runtime, text, Value(dict), IsMarkup(value)).text());
 }
 
 Value StringFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {

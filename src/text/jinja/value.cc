@@ -96,7 +96,7 @@ std::string TypeName(const Value& value) {
     case Kind::kDict:
       return "dict";
     case Kind::kDictView:
-      switch (value.dict_view().part) {
+      switch (value.As<DictViewObject>().part) {
         case DictViewObject::Part::kKeys:
           return "dict_keys";
         case DictViewObject::Part::kValues:

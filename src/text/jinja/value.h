@@ -51,74 +51,62 @@ enum class Kind : uint8_t {
   kObject,    // namespaces, macros, functions, the loop
 };
 
+constexpr bool IsInteger(Kind kind) {
+  return kind == Kind::kInt || kind == Kind::kBool;
+}  // Python's
+constexpr bool IsNumber(Kind kind) { return IsInteger(kind) || kind == Kind::kFloat; }
+constexpr bool IsSequence(Kind kind) { return kind == Kind::kList || kind == Kind::kTuple; }
+
 class Value;
 using Values = std::vector<Value, MeteredAllocator<Value>>;
 
 class Value {
- public:
-  Value() = default;  // missing
-  static Value None() { return Value(Kind::kNone); }
-  static Value Bool(bool value) {
-    Value result(Kind::kBool);
-    result.data_.boolean = value;
-    return result;
-  }
-  static Value Integer(Int value) {
-    Value result(Kind::kInt);
-    result.data_.integer = value;
-    return result;
-  }
-  static Value Float(double value) {
-    Value result(Kind::kFloat);
-    result.data_.real = value;
-    return result;
-  }
-  explicit Value(const StringObject* object) : Value(Kind::kString, object) {}
-  explicit Value(const DictObject* object) : Value(Kind::kDict, object) {}
-  explicit Value(const DictViewObject* object) : Value(Kind::kDictView, object) {}
-  explicit Value(const RangeObject* object) : Value(Kind::kRange, object) {}
-  explicit Value(const UndefinedObject* object) : Value(Kind::kUndefined, object) {}
-  explicit Value(IteratorObject* object) : Value(Kind::kIterator, object) {}
-  explicit Value(CustomObject* object) : Value(Kind::kObject, object) {}
-  static Value List(const ListObject* object) { return Value(Kind::kList, object); }
-  static Value Tuple(const ListObject* object) { return Value(Kind::kTuple, object); }
-
-  Kind kind() const { return kind_; }
-  bool Is(Kind wanted) const { return kind_ == wanted; }
-  bool IsNumber() const { return Is(Kind::kInt) || Is(Kind::kFloat) || Is(Kind::kBool); }
-  bool IsInteger() const { return Is(Kind::kInt) || Is(Kind::kBool); }  // as Python counts
-  bool IsSequence() const { return Is(Kind::kList) || Is(Kind::kTuple); }
-
-  // The caller has looked at the kind.
-  bool boolean() const { return data_.boolean; }
-  Int integer() const { return Is(Kind::kBool) ? (data_.boolean ? 1 : 0) : data_.integer; }
-  double real() const { return Is(Kind::kFloat) ? data_.real : static_cast<double>(integer()); }
-  const Text& text() const;
-  bool IsMarkup() const;        // a text that is escaped already (markup.h); of any kind
-  const Values& items() const;  // of a list or a tuple
-  bool IsGroup() const;         // a tuple of groupby
-  const DictObject& dict() const { return *static_cast<const DictObject*>(data_.object); }
-  const DictViewObject& dict_view() const;
-  const RangeObject& range() const;
-  const UndefinedObject& undefined() const;
-  IteratorObject& iterator() const;
-  CustomObject& object() const;
-  const void* identity() const { return data_.object; }
-
- private:
-  explicit Value(Kind kind) : kind_(kind) {}
-  template <typename T>
-  Value(Kind kind, const T* object) : kind_(kind) {
-    data_.object = object;
-  }
-
-  Kind kind_ = Kind::kMissing;
   union Data {
     bool boolean;
     Int integer;
     double real;
     const void* object;
-  } data_ = {};
+  };
+
+ public:
+  Value() = default;  // missing
+  static Value None() { return Value(Kind::kNone, {}); }
+  static Value Bool(bool value) { return Value(Kind::kBool, {.boolean = value}); }
+  static Value Integer(Int value) { return Value(Kind::kInt, {.integer = value}); }
+  static Value Float(double value) { return Value(Kind::kFloat, {.real = value}); }
+  explicit Value(const StringObject* object) : Value(Kind::kString, {.object = object}) {}
+  explicit Value(const DictObject* object) : Value(Kind::kDict, {.object = object}) {}
+  explicit Value(const DictViewObject* object) : Value(Kind::kDictView, {.object = object}) {}
+  explicit Value(const RangeObject* object) : Value(Kind::kRange, {.object = object}) {}
+  explicit Value(const UndefinedObject* object) : Value(Kind::kUndefined, {.object = object}) {}
+  explicit Value(IteratorObject* object) : Value(Kind::kIterator, {.object = object}) {}
+  explicit Value(CustomObject* object) : Value(Kind::kObject, {.object = object}) {}
+  static Value List(const ListObject* object) { return Value(Kind::kList, {.object = object}); }
+  static Value Tuple(const ListObject* object) { return Value(Kind::kTuple, {.object = object}); }
+
+  Kind kind() const { return kind_; }
+  bool Is(Kind wanted) const { return kind_ == wanted; }
+
+  // The caller has looked at the kind.
+  bool boolean() const { return data_.boolean; }
+  Int integer() const { return Is(Kind::kBool) ? (data_.boolean ? 1 : 0) : data_.integer; }
+  double real() const { return Is(Kind::kFloat) ? data_.real : static_cast<double>(integer()); }
+  template <typename T>
+  const T& As() const {  // what it points to
+    return *static_cast<const T*>(data_.object);
+  }
+  const Text& text() const;     // of a string
+  const Values& items() const;  // of a list or a tuple
+  const DictObject& dict() const { return As<DictObject>(); }
+  IteratorObject& iterator() const;
+  CustomObject& object() const;
+  const void* identity() const { return data_.object; }
+
+ private:
+  Value(Kind kind, Data data) : kind_(kind), data_(data) {}
+
+  Kind kind_ = Kind::kMissing;
+  Data data_ = {};
 };
 
 struct StringObject : HeapObject {
@@ -230,32 +218,18 @@ class Heap {
   std::vector<Owned, MeteredAllocator<Owned>> objects_;
 };
 
-inline const Text& Value::text() const {
-  return static_cast<const StringObject*>(data_.object)->text;
-}
-inline bool Value::IsMarkup() const {
-  return Is(Kind::kString) && static_cast<const StringObject*>(data_.object)->is_markup;
-}
-inline const Values& Value::items() const {
-  return static_cast<const ListObject*>(data_.object)->items;
-}
-inline bool Value::IsGroup() const {
-  return static_cast<const ListObject*>(data_.object)->is_group;
-}
-inline const DictViewObject& Value::dict_view() const {
-  return *static_cast<const DictViewObject*>(data_.object);
-}
-inline const RangeObject& Value::range() const {
-  return *static_cast<const RangeObject*>(data_.object);
-}
-inline const UndefinedObject& Value::undefined() const {
-  return *static_cast<const UndefinedObject*>(data_.object);
-}
+inline const Text& Value::text() const { return As<StringObject>().text; }
+inline const Values& Value::items() const { return As<ListObject>().items; }
 inline IteratorObject& Value::iterator() const {
   return *static_cast<IteratorObject*>(const_cast<void*>(data_.object));
 }
 inline CustomObject& Value::object() const {
   return *static_cast<CustomObject*>(const_cast<void*>(data_.object));
+}
+
+// Whether it is a text that is escaped already (markup.h).
+inline bool IsMarkup(const Value& value) {
+  return value.Is(Kind::kString) && value.As<StringObject>().is_markup;
 }
 
 // "str", "int", "list": the name of the type, for messages.

@@ -15,7 +15,7 @@ namespace {
 
 Value AbsFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   Parameters("abs", arguments, {});
-  if (value.IsInteger()) {
+  if (IsInteger(value.kind())) {
     return value.integer() < 0 ? Negative(runtime, value) : Value::Integer(value.integer());
   }
   if (value.Is(Kind::kFloat)) return Value::Float(std::fabs(value.real()));
@@ -52,7 +52,7 @@ Value IntFilter(Runtime& runtime, const Value& value, const Arguments& arguments
   const Value otherwise = parameters.Or(0, Value::Integer(0));
   const Int base = parameters.Integer(1, 10);
   if (value.Is(Kind::kUndefined)) FailUndefined(value);
-  if (value.IsInteger()) return Value::Integer(value.integer());
+  if (IsInteger(value.kind())) return Value::Integer(value.integer());
   if (value.Is(Kind::kFloat)) {
     const auto number = FromFloat(value.real());
     return number ? Value::Integer(*number) : otherwise;
@@ -72,7 +72,7 @@ Value IntFilter(Runtime& runtime, const Value& value, const Arguments& arguments
 Value FloatFilter(Runtime& runtime, const Value& value, const Arguments& arguments) {
   const Parameters parameters("float", arguments, {"default"});
   if (value.Is(Kind::kUndefined)) FailUndefined(value);
-  if (value.IsNumber()) return Value::Float(value.real());
+  if (IsNumber(value.kind())) return Value::Float(value.real());
   if (value.Is(Kind::kString)) {
     runtime.Spend(value.text().size() / 4);
     if (const auto number = ParseFloat(value.text())) return Value::Float(*number);
@@ -101,9 +101,9 @@ Value RoundFilter(Runtime& runtime, const Value& value, const Arguments& argumen
   if (!is_ceil && method != Own("floor") && method != Own("common")) {
     throw Failure("round knows the methods common, ceil and floor");
   }
-  if (!value.IsNumber()) throw Failure("round needs a number, not a " + TypeName(value));
+  if (!IsNumber(value.kind())) throw Failure("round needs a number, not a " + TypeName(value));
   if (method == Own("common")) {
-    if (value.IsInteger()) return RoundInteger(value.integer(), precision);
+    if (IsInteger(value.kind())) return RoundInteger(value.integer(), precision);
     return Value::Float(RoundFloat(value.real(), static_cast<int>(precision)));
   }
   const Value unit = Binary(runtime, BinaryOp::kPow, Value::Integer(10), Value::Integer(precision));
@@ -117,7 +117,7 @@ Value FileSizeFilter(Runtime& runtime, const Value& value, const Arguments& argu
   const Parameters parameters("filesizeformat", arguments, {"binary"});
   const bool binary = parameters.True(runtime, 0, false);
   double bytes = 0;
-  if (value.IsNumber()) {
+  if (IsNumber(value.kind())) {
     bytes = value.real();
   } else if (const auto number =
                  value.Is(Kind::kString) ? ParseFloat(value.text()) : std::nullopt) {
