@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/failure.h"
-#include "text/jinja/operators.h"
-#include "text/jinja/repr.h"
+#include "text/jinja/builtins/builtins.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/operators.h"
+#include "text/jinja/values/repr.h"
 
 namespace hearth::jinja {
 

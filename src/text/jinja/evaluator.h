@@ -1,8 +1,8 @@
 // What an expression gives.
 #pragma once
 
-#include "text/jinja/ast.h"
-#include "text/jinja/runtime.h"
+#include "text/jinja/syntax/ast.h"
+#include "text/jinja/values/runtime.h"
 #include "text/jinja/variables.h"
 
 namespace hearth::jinja {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/jinja/failure.h"
 #include "text/jinja/loop.h"
 #include "text/jinja/macro.h"
-#include "text/jinja/operators.h"
-#include "text/jinja/repr.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/operators.h"
+#include "text/jinja/values/repr.h"
 
 namespace hearth::jinja {
 

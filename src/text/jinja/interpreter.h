@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "text/jinja/ast.h"
 #include "text/jinja/evaluator.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/value.h"
+#include "text/jinja/syntax/ast.h"
+#include "text/jinja/values/runtime.h"
+#include "text/jinja/values/value.h"
 #include "text/jinja/variables.h"
 
 namespace hearth::jinja {

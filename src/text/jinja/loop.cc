@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "text/jinja/failure.h"
-#include "text/jinja/methods.h"
-#include "text/jinja/operators.h"
-#include "text/jinja/signature.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/methods.h"
+#include "text/jinja/values/operators.h"
+#include "text/jinja/values/signature.h"
 
 namespace hearth::jinja {
 

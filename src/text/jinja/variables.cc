@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/failure.h"
+#include "text/jinja/builtins/builtins.h"
 #include "text/jinja/macro.h"
-#include "text/jinja/operators.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/operators.h"
 
 namespace hearth::jinja {
 namespace {

@@ -1,9 +1,9 @@
 // The variables of a template while it is rendered: frames, one inside the other.
 #pragma once
 
-#include "text/jinja/ast.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/value.h"
+#include "text/jinja/syntax/ast.h"
+#include "text/jinja/values/runtime.h"
+#include "text/jinja/values/value.h"
 
 namespace hearth::jinja {
 
