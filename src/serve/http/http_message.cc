@@ -1,4 +1,4 @@
-#include "serve/http_message.h"
+#include "serve/http/http_message.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/http_message.h"
+#include "serve/http/http_message.h"
 #include "serve/reply.h"
 
 namespace hearth::serve {

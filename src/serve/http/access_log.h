@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "serve/http_message.h"
+#include "serve/http/http_message.h"
 #include "serve/reply.h"
 
 namespace hearth::serve {

@@ -18,12 +18,12 @@
 #include <optional>
 #include <string>
 
-#include "serve/access_log.h"
 #include "serve/allowance.h"
-#include "serve/http_message.h"
-#include "serve/places.h"
+#include "serve/http/access_log.h"
+#include "serve/http/http_message.h"
+#include "serve/http/places.h"
+#include "serve/http/server.h"
 #include "serve/reply.h"
-#include "serve/server.h"
 #include "serve/service.h"
 
 namespace hearth::serve {

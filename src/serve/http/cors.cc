@@ -1,4 +1,4 @@
-#include "serve/cors.h"
+#include "serve/http/cors.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "serve/places.h"
+#include "serve/http/places.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "serve/server.h"
+#include "serve/http/server.h"
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "serve/connection.h"
-#include "serve/places.h"
+#include "serve/http/connection.h"
+#include "serve/http/places.h"
 
 namespace hearth::serve {
 namespace {

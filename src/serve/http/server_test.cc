@@ -1,5 +1,5 @@
 // The server in this process, with limits short enough to be reached.
-#include "serve/server.h"
+#include "serve/http/server.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 #include "base/error.h"
 #include "base/test_data.h"
-#include "serve/access_log.h"
+#include "serve/http/access_log.h"
 #include "serve/service.h"
 
 namespace hearth::serve {
