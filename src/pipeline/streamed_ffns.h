@@ -16,7 +16,6 @@
 #include "pipeline/decode_pipeline.h"
 #include "pipeline/lookahead.h"
 #include "pipeline/range_reader.h"
-#include "pipeline/storage_probe.h"
 
 namespace hearth {
 
