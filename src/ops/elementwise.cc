@@ -56,12 +56,13 @@ void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim
   });
 }
 
-void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, FloatView cos,
-          FloatView sin, RopeLayout layout) {
+void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim,
+          const Rotation& rotation) {
   const auto rope = compute.kernels().rope;
   ForRows(compute, x.rows, [&](int64_t r) {
     for (int64_t h = 0; h < heads; ++h) {
-      rope(x.row(r) + h * head_dim, cos.row(r), sin.row(r), cos.cols, layout);
+      rope(x.row(r) + h * head_dim, rotation.cos.row(r), rotation.sin.row(r), rotation.cos.cols,
+           rotation.layout);
     }
   });
 }

@@ -22,10 +22,14 @@ void LayerNorm(Compute& compute, FloatView x, const float* weight, const float* 
 void RmsNormHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim,
                   const float* weight, float epsilon);
 
-// Rotates the first 2 * cos.cols components of every head in place; row r of cos and sin holds
-// the angles of row r's position.
-void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, FloatView cos,
-          FloatView sin, RopeLayout layout);
+// How the heads of some rows are rotated: row r of cos and sin holds the angles of row r's
+// position.
+struct Rotation {
+  FloatView cos, sin;  // [rows][pairs]
+  RopeLayout layout;
+};
+// Rotates the first 2 * rotation.cos.cols components of every head in place.
+void Rope(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, const Rotation& rotation);
 
 // out = x, of the same shape.
 void Copy(Compute& compute, FloatView x, FloatView out);

@@ -48,7 +48,7 @@ void GateScan::Run(Compute& compute, const RowsView& gates, const NeuronInput& i
   num_pieces_ = 0;
   compute.team().ParallelFor(count, kNeuronGrain, [&](int64_t begin, int64_t end, int) {
     MultiplyGates(table, gates, input, list + begin, end - begin, gates_ + begin);
-    const int64_t fired = PackFired(table, silent, list + begin, gates_ + begin, end - begin,
+    const int64_t fired = PackFired(table, silent, {list + begin, gates_ + begin, end - begin},
                                     fired_ + begin, gates_ + begin);
     pieces_[num_pieces_.fetch_add(1, std::memory_order_relaxed)] = {begin, fired};
   });

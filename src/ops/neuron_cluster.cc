@@ -36,11 +36,11 @@ void MultiplyGates(const kernels::KernelTable& table, const RowsView& gates,
   for (int64_t i = 0; i < count; ++i) gate[i] += gates.Bias(rows[i]);
 }
 
-int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent, const int32_t* rows,
-                  const float* gate, int64_t count, int32_t* fired, float* fired_gate) noexcept {
+int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent,
+                  const NeuronGates& neurons, int32_t* fired, float* fired_gates) noexcept {
   const SilentGates gates = silent != nullptr ? *silent : kNoSilentGates;
-  return table.pack_fired(
-      {rows, gate, count, gates.below, gates.from, gates.to, nullptr, nullptr, fired, fired_gate});
+  return table.pack_fired({neurons.rows, neurons.gates, neurons.count, gates.below, gates.from,
+                           gates.to, nullptr, nullptr, fired, fired_gates});
 }
 
 ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons& ffn,
@@ -48,7 +48,8 @@ ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons&
                             const NeuronCluster& cluster) noexcept {
   float* gate = cluster.gate;
   int32_t* neurons = cluster.fired;
-  const int64_t fired = PackFired(table, silent, cluster.rows, gate, cluster.count, neurons, gate);
+  const int64_t fired =
+      PackFired(table, silent, {cluster.rows, gate, cluster.count}, neurons, gate);
   if (ffn.is_gated()) {
     MultiplyRows(table, ffn.up, input, neurons, fired, cluster.up);
   } else {

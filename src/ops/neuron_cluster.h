@@ -51,9 +51,17 @@ ClusterCounts FinishCluster(const kernels::KernelTable& table, const FfnNeurons&
                             const NeuronInput& input, const SilentGates* silent,
                             const NeuronCluster& cluster) noexcept;
 
-// Packs numbers and gates of rows that fire to the front, in order; returns how many those are.
-// `fired` may be `rows`, and `fired_gate` may be `gate`. All rows where `silent` is null.
-int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent, const int32_t* rows,
-                  const float* gate, int64_t count, int32_t* fired, float* fired_gate) noexcept;
+// Numbers of some neurons and the products of their gates.
+struct NeuronGates {
+  const int32_t* rows = nullptr;
+  const float* gates = nullptr;
+  int64_t count = 0;
+};
+
+// Packs numbers and gates of neurons that fire to `fired` and `fired_gates`, in order; returns how
+// many those are. `fired` may be neurons.rows, and `fired_gates` may be neurons.gates. All fire
+// where `silent` is null.
+int64_t PackFired(const kernels::KernelTable& table, const SilentGates* silent,
+                  const NeuronGates& neurons, int32_t* fired, float* fired_gates) noexcept;
 
 }  // namespace hearth

@@ -101,21 +101,23 @@ void SparseBatch::PackNeurons() {
   }
 }
 
-void SparseBatch::Begin(Compute& compute, const FfnNeurons& ffn, int64_t neurons, FloatView x,
-                        Lists listed, bool skip_silent, FloatView out) {
+void SparseBatch::Begin(Compute& compute, const FfnNeurons& ffn, int64_t neurons,
+                        const Tokens& tokens) {
+  const FloatView x = tokens.x;
   if (x.rows > shape_.max_tokens || x.cols > shape_.max_hidden || x.cols != ffn.down.cols ||
-      neurons > shape_.max_neurons || (!listed.empty() && std::ssize(listed) != x.rows)) {
+      neurons > shape_.max_neurons ||
+      (!tokens.listed.empty() && std::ssize(tokens.listed) != x.rows)) {
     throw Error(ErrorCode::kInternal, "SparseBatch", "tokens that do not fit the scratch");
   }
   x_ = x;
-  out_ = out;
-  skips_silent_ = skip_silent && CanSkipNeurons(ffn.activation);
+  out_ = tokens.out;
+  skips_silent_ = tokens.skip_silent && CanSkipNeurons(ffn.activation);
   silent_ = SilentGatesOf(ffn.activation, ffn.threshold);
   for (int64_t t = 0; t < x.rows; ++t) {
     inputs_[static_cast<size_t>(t)] =
         PrepareInput(compute.kernels(), ffn, x.row(t), x_groups_ + t * RowGroupCount(x.cols));
   }
-  Unite(neurons, listed);
+  Unite(neurons, tokens.listed);
   PackNeurons();
 }
 
@@ -232,12 +234,12 @@ void SparseBatch::ListFired(int64_t token, std::vector<int32_t>& neurons) const 
   }
 }
 
-SparseFfnCounts SparseBatch::Run(Compute& compute, const FfnNeurons& ffn, FloatView x, Lists listed,
-                                 bool skip_silent, FloatView out, bool adds) {
+SparseFfnCounts SparseBatch::Run(Compute& compute, const FfnNeurons& ffn, const Tokens& tokens,
+                                 bool adds) {
   CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons);
-  if (!adds) FillZero(out);
+  if (!adds) FillZero(tokens.out);
   const KernelTable& table = compute.kernels();
-  Begin(compute, ffn, ffn.gate.rows, x, listed, skip_silent, out);
+  Begin(compute, ffn, ffn.gate.rows, tokens);
   std::atomic<int64_t> fired{0}, active{0};
   compute.team().ParallelFor(num_neurons_, kGrain, [&](int64_t begin, int64_t end, int) {
     const int32_t* neurons = neurons_ + begin;

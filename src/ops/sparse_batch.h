@@ -34,25 +34,31 @@ class SparseBatch {
   // Lists of neurons, ascending, of every token; without any entry all of every token.
   using Lists = std::span<const std::span<const int32_t>>;
 
+  // Some tokens, what each asks for, and where the result goes.
+  struct Tokens {
+    FloatView x;  // [tokens][hidden]
+    Lists listed;
+    bool skip_silent = false;  // as SparseFfn: neurons that add nothing to a token are left out
+    FloatView out;             // [tokens][hidden]
+  };
+
   // Charged to `budget` as "activations". Throws Error(kOutOfBudget).
   SparseBatch(Budget& budget, const SparseBatchShape& shape);
   static uint64_t ChargedBytes(const SparseBatchShape& shape);
   int64_t max_tokens() const { return shape_.max_tokens; }
 
-  // out [tokens][hidden] = the FFN of x [tokens][hidden], which is in memory; with `adds`, of
-  // further neurons of the same FFN, what they add to it. As SparseFfn: where skip_silent, neurons
-  // that add nothing to a token are left out of it. One thread at a time.
-  SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, FloatView x, Lists listed,
-                      bool skip_silent, FloatView out, bool adds = false);
+  // tokens.out = the FFN of tokens.x, which is in memory; with `adds`, of further neurons of the
+  // same FFN, what they add to it. One thread at a time.
+  SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, const Tokens& tokens,
+                      bool adds = false);
 
   // The parts of Run, for an FFN whose rows come to memory in the course of it. Begin and ScanGates
   // are one thread's, in this order; the others may be any thread's after them, each neuron's
   // MultiplyGates before its Finish, and its Finish before its AddDown.
 
-  // Takes tokens and lists, of an FFN of `neurons` neurons. Down rows are added to out, which the
-  // caller clears. x and out must live as long as the other parts are called.
-  void Begin(Compute& compute, const FfnNeurons& ffn, int64_t neurons, FloatView x, Lists listed,
-             bool skip_silent, FloatView out);
+  // Takes tokens and lists, of an FFN of `neurons` neurons. Down rows are added to tokens.out,
+  // which the caller clears. Its x and out must live as long as the other parts are called.
+  void Begin(Compute& compute, const FfnNeurons& ffn, int64_t neurons, const Tokens& tokens);
   // Multiplies all gates that are listed, and takes neurons whose gate fires for no token off the
   // list. `gates` has a row per neuron of the FFN.
   void ScanGates(Compute& compute, const RowsView& gates);

@@ -96,9 +96,8 @@ TEST_F(SparseBatchTest, EveryTokenHasTheBitsThatItHasAlone) {
     const std::vector<float> expected = Alone(compute, has_lists, skips, alone);
     SparseBatch op(budget_, {SparseBatch::kMostTokens, hidden_ + 32, neurons_ + 5});
     std::vector<float> out(x_.size());
-    together =
-        op.Run(compute, ffn_, View(x_),
-               has_lists ? SparseBatch::Lists(lists_) : SparseBatch::Lists(), skips, View(out));
+    const auto lists = has_lists ? SparseBatch::Lists(lists_) : SparseBatch::Lists();
+    together = op.Run(compute, ffn_, {View(x_), lists, skips, View(out)});
     ASSERT_EQ(out, expected) << "trial " << trial;
     EXPECT_EQ(together.gate, alone.gate);
     EXPECT_EQ(together.up, alone.up);
@@ -121,7 +120,7 @@ TEST_F(SparseBatchTest, ScannedGatesLeaveWhatFiresForSomeToken) {
     const std::vector<float> expected = Alone(compute, true, true, alone);
     SparseBatch op(budget_, {9, hidden_, neurons_});
     std::vector<float> out(x_.size());
-    op.Begin(compute, ffn_, neurons_, View(x_), lists_, true, View(out));
+    op.Begin(compute, ffn_, neurons_, {View(x_), lists_, true, View(out)});
     op.ScanGates(compute, ffn_.gate);
     FfnNeurons rest = ffn_;
     rest.gate = {};  // known by now
@@ -154,17 +153,17 @@ TEST_F(SparseBatchTest, RefusesWhatDoesNotFitItsScratch) {
   Compute compute("auto", 1);
   std::vector<float> out(x_.size());
   SparseBatch few_tokens(budget_, {2, hidden_, neurons_});
-  EXPECT_THROW(few_tokens.Run(compute, ffn_, View(x_), lists_, true, View(out)), Error);
+  EXPECT_THROW(few_tokens.Run(compute, ffn_, {View(x_), lists_, true, View(out)}), Error);
   SparseBatch few_neurons(budget_, {3, hidden_, neurons_ - 1});
-  EXPECT_THROW(few_neurons.Run(compute, ffn_, View(x_), lists_, true, View(out)), Error);
+  EXPECT_THROW(few_neurons.Run(compute, ffn_, {View(x_), lists_, true, View(out)}), Error);
   SparseBatch fits(budget_, {3, hidden_, neurons_});
   const std::vector<int32_t> slots(static_cast<size_t>(ffn_.gate.rows));
   FfnNeurons anywhere = ffn_;
   anywhere.slots = slots.data();
-  EXPECT_THROW(fits.Run(compute, anywhere, View(x_), lists_, true, View(out)), Error);
+  EXPECT_THROW(fits.Run(compute, anywhere, {View(x_), lists_, true, View(out)}), Error);
   SparseFfn one_token(budget_, ffn_.gate.cols, ffn_.gate.rows);
   EXPECT_THROW(one_token.Activate(compute, anywhere, x_.data(), {}, true), Error);
-  EXPECT_THROW(fits.Run(compute, ffn_, View(x_), std::span(lists_).first(2), true, View(out)),
+  EXPECT_THROW(fits.Run(compute, ffn_, {View(x_), std::span(lists_).first(2), true, View(out)}),
                Error);
 }
 

@@ -312,8 +312,7 @@ void SparsePrefill::RunBlock(Compute& compute, Job& job, FloatView out) {
 }
 
 SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                                        const Range& range, const Choice& choice, FloatView out,
-                                        const BlockFn& after_block) {
+                                        const Range& range, const Choice& choice, FloatView out) {
   const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
   CheckNeurons(ffn, shape_.max_hidden, shape_.max_neurons, true);
   Job job{.table = compute.kernels(),
@@ -343,7 +342,7 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
     RunBlock(compute, job, out);
     first_neuron_ = range.first + job.begin;
     num_neurons_ = job.end - job.begin;
-    if (after_block) after_block();
+    if (range.after_block) range.after_block();
   }
   return {.gate = job.tokens * job.neurons, .up = job.fired, .active = job.active};
 }

@@ -61,7 +61,7 @@ class SparsePrefill {
   // are skipped nor on the number of threads, nor a token's on the others.
   SparseFfnCounts Run(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
                       const Choice& choice, FloatView out, const BlockFn& after_block = {}) {
-    return RunRange(compute, ffn, input, {}, choice, out, after_block);
+    return RunRange(compute, ffn, input, {.after_block = after_block}, choice, out);
   }
 
   // The same range by range, for an FFN that is not in memory as a whole: `ffn` has the neurons
@@ -73,10 +73,10 @@ class SparsePrefill {
     bool is_first = true;
     bool is_last = true;
     const NeuronsArrive* arrive = nullptr;  // of neurons of the range; may be null
+    BlockFn after_block = {};               // may be empty
   };
   SparseFfnCounts RunRange(Compute& compute, const FfnNeurons& ffn, MatMulInput& input,
-                           const Range& range, const Choice& choice, FloatView out,
-                           const BlockFn& after_block = {});
+                           const Range& range, const Choice& choice, FloatView out);
 
   // While a BlockFn is called: appends, of a token and the block's neurons, those whose up rows
   // were multiplied, and those whose product is not zero with that product; ascending, numbered in

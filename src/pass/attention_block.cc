@@ -115,9 +115,11 @@ void AttentionBlock::Rotate(int64_t layer, const PassRows& rows, const Activatio
   const AttentionSpec& spec = context_.layer(layer).attention;
   if (spec.rope) {
     const int64_t table = table_of_layer_[static_cast<size_t>(layer)];
-    const FloatView cos = AnglesOf(a.cos, table, rows), sin = AnglesOf(a.sin, table, rows);
-    Rope(context_.compute, a.q, spec.num_heads, spec.head_dim, cos, sin, spec.rope->layout);
-    Rope(context_.compute, a.k, spec.num_kv_heads, spec.head_dim, cos, sin, spec.rope->layout);
+    const Rotation rotation = {.cos = AnglesOf(a.cos, table, rows),
+                               .sin = AnglesOf(a.sin, table, rows),
+                               .layout = spec.rope->layout};
+    Rope(context_.compute, a.q, spec.num_heads, spec.head_dim, rotation);
+    Rope(context_.compute, a.k, spec.num_kv_heads, spec.head_dim, rotation);
   }
   if (spec.temperature_scale > 0) {
     ScaleByPosition(context_.compute, a.q, rows.positions,

@@ -220,7 +220,7 @@ void ResidentNeuronFfn::RunMany(const FfnNeurons& ffn, const FfnCall& call) {
 void ResidentNeuronFfn::RunFew(const FfnNeurons& ffn, const FfnCall& call) {
   SparseBatch& few = *operators_.few;
   ForEachBatch(call.out, [&](FloatView x, SparseBatch::Lists lists, FloatView out) {
-    counts_ += few.Run(context_.compute, ffn, x, lists, SkipsSilent(call), out);
+    counts_ += few.Run(context_.compute, ffn, {x, lists, SkipsSilent(call), out});
     if (map_ != nullptr) DrawFired(call, x.rows, few);
   });
   context_.seam.After(PassOp::kFfnGateUp);

@@ -70,9 +70,10 @@ void StreamedNeuronFfn::RunMany(const FfnCall& call, const SparsePrefill::Choice
     const SparsePrefill::Range range = {.first = first,
                                         .is_first = first == 0,
                                         .is_last = first + rows.gate.rows == neurons,
-                                        .arrive = arrive};
-    counts_ += operators_.many.RunRange(context_.compute, rows, context_.input, range, choice,
-                                        call.out, after_block);
+                                        .arrive = arrive,
+                                        .after_block = after_block};
+    counts_ +=
+        operators_.many.RunRange(context_.compute, rows, context_.input, range, choice, call.out);
   };
   streamed_.ForEachArriving(context_.compute, FfnOf(call), visit);
 }
@@ -84,7 +85,8 @@ void StreamedNeuronFfn::RunRanges(const FfnCall& call) {
     const bool adds = first > 0;
     if (x.rows > 1 && operators_.few) {
       ForEachBatch(call.out, [&](FloatView tokens, SparseBatch::Lists, FloatView out) {
-        counts_ += operators_.few->Run(context_.compute, rows, tokens, {}, skips_silent, out, adds);
+        counts_ +=
+            operators_.few->Run(context_.compute, rows, {tokens, {}, skips_silent, out}, adds);
       });
       return;
     }
@@ -102,8 +104,8 @@ void StreamedNeuronFfn::RunLists(const FfnCall& call) {
   const bool skips_silent = SkipsSilent(call);
   if (x.rows > 1 && operators_.few) {
     ForEachBatch(call.out, [&](FloatView tokens, SparseBatch::Lists lists, FloatView out) {
-      counts_ += streamed_.RunBatch(context_.compute, *operators_.few, ffn, tokens, lists,
-                                    skips_silent, out);
+      counts_ += streamed_.RunBatch(context_.compute, *operators_.few, ffn,
+                                    {tokens, lists, skips_silent, out});
     });
     return;
   }

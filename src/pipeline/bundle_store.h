@@ -157,4 +157,10 @@ class BundleStore {
   std::optional<GateOnlyKeys> gate_only_;
 };
 
+// How fast storage is where nothing else goes on, in bytes per second: reads as decoding makes
+// them, of what slots hold of neurons that are not pinned, at random, as many at once as the plan
+// says, for about `seconds`. Uses the spare slots: nothing else may be reading. 0 where all neurons
+// are pinned. Throws Error(kIo).
+double ProbeNeuronReads(BundleStore& store, double seconds);
+
 }  // namespace hearth

@@ -186,23 +186,22 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
     listed = gate_scan_->fired();
     known = gate_scan_->gates().data();
   }
-  TokenWork work(compute.kernels(), rows, input, silent, known, {gates_, factors_}, out);
+  TokenWork work(compute.kernels(), rows, input, {silent, known}, {gates_, factors_}, out);
   const ClusterCounts counts = RunList(compute, ffn, *listed, {}, work);
   wall_seconds_ += watch.Seconds();
   return {.gate = gates, .up = counts.fired, .active = counts.active};
 }
 
 SparseFfnCounts DecodePipeline::RunBatch(Compute& compute, SparseBatch& batch,
-                                         const StreamedFfn& ffn, FloatView x,
-                                         SparseBatch::Lists listed, bool skip_silent,
-                                         FloatView out) {
-  if (listed.empty() && !finds_firing()) {
+                                         const StreamedFfn& ffn,
+                                         const SparseBatch::Tokens& tokens) {
+  if (tokens.listed.empty() && !finds_firing()) {
     throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
   }
   const Stopwatch watch;
   const FfnNeurons rows = store_.RowsOfSlots(ffn);
-  FillZero(out);
-  batch.Begin(compute, rows, store_.source().neurons, x, listed, skip_silent, out);
+  FillZero(tokens.out);
+  batch.Begin(compute, rows, store_.source().neurons, tokens);
   if (store_.plan().holds_gates) batch.ScanGates(compute, rows.gate);
   BatchWork work(compute.kernels(), rows, batch);
   const ClusterCounts counts = RunList(compute, ffn, batch.neurons(), batch.tokens_of(), work);

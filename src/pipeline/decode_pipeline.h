@@ -93,7 +93,7 @@ class DecodePipeline {
   // The same for a few tokens, of which a neuron that several list is looked up and read once; a
   // token's result has the bits that Run gives it. No lists only where finds_firing().
   SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
-                           FloatView x, SparseBatch::Lists listed, bool skip_silent, FloatView out);
+                           const SparseBatch::Tokens& tokens);
 
   // Lets the threads of the next Run or RunBatch find out, while they wait for its reads, what the
   // list of `next`, another FFN, will probably be. Once that is known and nothing of that call's

@@ -63,8 +63,9 @@ void ExtentReader::Submit(size_t index, int32_t key) {
   const size_t part = extent.matrix->part;
   Read& read = reads_[index];
   read = {.key = key, .bytes = extent.stored_bytes(), .part = part, .pieces = {}};
-  bytes_read_ += SubmitPieces(*queues_[part], *files_[part], extent.file_offset(), read.bytes,
-                              kPieceBytes, index, BufferOf(index), read.pieces);
+  bytes_read_ +=
+      SubmitPieces(*queues_[part], *files_[part], {extent.file_offset(), read.bytes, kPieceBytes},
+                   index, BufferOf(index), read.pieces);
 }
 
 void ExtentReader::Collect(size_t part, bool wait) noexcept {

@@ -29,12 +29,12 @@ struct NamedNeurons {
 }  // namespace
 
 TokenWork::TokenWork(const kernels::KernelTable& table, const FfnNeurons& rows,
-                     const NeuronInput& input, const SilentGates* silent, const float* known_gates,
-                     const TokenScratch& scratch, float* out)
+                     const NeuronInput& input, const TokenGates& known, const TokenScratch& scratch,
+                     float* out)
     : NeuronWork(table, rows),
       input_(input),
-      silent_(silent),
-      next_gates_(known_gates),
+      silent_(known.silent),
+      next_gates_(known.products),
       scratch_(scratch),
       out_(out) {
   std::memset(out, 0, static_cast<size_t>(rows.down.cols) * sizeof(float));
@@ -59,7 +59,8 @@ int64_t TokenWork::TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcep
     gate[static_cast<size_t>(i)] = scratch_.gates[ready.positions[i]];
     scratch_.factors[ready.positions[i]] = 0.0f;
   }
-  return PackFired(table_, silent_, ready.positions, gate.data(), ready.count, fired, gate.data());
+  return PackFired(table_, silent_, {ready.positions, gate.data(), ready.count}, fired,
+                   gate.data());
 }
 
 ClusterCounts TokenWork::Finish(const ReadyNeurons& ready, bool knows_gates) noexcept {

@@ -73,13 +73,18 @@ struct TokenScratch {
   float* factors = nullptr;
 };
 
+// What is known of a token's gates before it is computed.
+struct TokenGates {
+  const SilentGates* silent = nullptr;  // those that do not fire; null where all do
+  // Their products, where they have been multiplied: one behind the other, over all segments.
+  const float* products = nullptr;
+};
+
 class TokenWork final : public NeuronWork {
  public:
-  // `silent`: gates that do not fire; null where all do. out [hidden], which is cleared. Known
-  // gates are one behind the other, over all segments. All must outlive the work.
+  // out [hidden], which is cleared. All must outlive the work.
   TokenWork(const kernels::KernelTable& table, const FfnNeurons& rows, const NeuronInput& input,
-            const SilentGates* silent, const float* known_gates, const TokenScratch& scratch,
-            float* out);
+            const TokenGates& known, const TokenScratch& scratch, float* out);
 
   void MultiplyGates(const ReadyNeurons& ready) noexcept override;
   int64_t TakeSilent(const ReadyNeurons& ready, int32_t* fired) noexcept override;

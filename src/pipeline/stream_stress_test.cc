@@ -203,9 +203,11 @@ class StreamStressTest : public StreamedFfnsTest {
     const bool has_lists = !streamed.store().plan().holds_gates || Chance(0.5);
     SparseBatch batch(budget_, {tokens, hidden, model.sizes().neurons});
     std::vector<float> out(all.size(), 99.0f);
-    streamed.RunBatch(RandomCompute(), batch, ffn, {all.data(), tokens, hidden, hidden},
-                      has_lists ? SparseBatch::Lists(lists) : SparseBatch::Lists(), skip_silent,
-                      {out.data(), tokens, hidden, hidden});
+    streamed.RunBatch(RandomCompute(), batch, ffn,
+                      {.x = {all.data(), tokens, hidden, hidden},
+                       .listed = has_lists ? SparseBatch::Lists(lists) : SparseBatch::Lists(),
+                       .skip_silent = skip_silent,
+                       .out = {out.data(), tokens, hidden, hidden}});
     for (size_t t = 0; t < x.size(); ++t) {
       std::optional<std::span<const int32_t>> list;
       if (has_lists) list = neurons[t];

@@ -16,7 +16,6 @@
 #include "pipeline/decode_pipeline.h"
 #include "pipeline/lookahead.h"
 #include "pipeline/range_reader.h"
-#include "pipeline/storage_probe.h"
 
 namespace hearth {
 
@@ -99,10 +98,9 @@ class StreamedFfns {
 
   // A few tokens together; see DecodePipeline::RunBatch.
   SparseFfnCounts RunBatch(Compute& compute, SparseBatch& batch, const StreamedFfn& ffn,
-                           FloatView x, SparseBatch::Lists listed, bool skip_silent,
-                           FloatView out) {
+                           const SparseBatch::Tokens& tokens) {
     ranges_.Stop();
-    return decode_.RunBatch(compute, batch, ffn, x, listed, skip_silent, out);
+    return decode_.RunBatch(compute, batch, ffn, tokens);
   }
   // Draws the lists of later calls of Run into `map`; null ends that.
   void Watch(NeuronMap* map) { decode_.Watch(map); }

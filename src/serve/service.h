@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
-#include "serve/cors.h"
 #include "serve/doors/response_store.h"
 #include "serve/generation_exchange.h"
-#include "serve/http_message.h"
+#include "serve/http/cors.h"
+#include "serve/http/http_message.h"
 #include "serve/metrics.h"
 #include "serve/preparation.h"
 #include "serve/reply.h"

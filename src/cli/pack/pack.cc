@@ -241,21 +241,25 @@ int Pack(const PackCommandOptions& options) {
   return kExitDone;
 }
 
+// The files that it reads and writes.
+void AddPackFiles(CLI::App& command, PackCommandOptions& options) {
+  command.add_option("MODEL", options.source, kModelHelp)->required()->check(NotEmpty());
+  AddFileOption(command, "-o,--output", options.output, "packed file to write (GGUF)")->required();
+  AddFileOption(command, "--profile", options.profile,
+                "what 'hearth profile' wrote: neurons that fire most come first");
+  AddFileOption(
+      command, "--text", options.text_file,
+      "text to learn from: how often neurons fire, predictors of who will, and what 'hearth "
+      "plan' needs to know");
+}
+
 }  // namespace
 
 void AddPackCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<PackCommandOptions>();
   CLI::App* command =
       app.add_subcommand("pack", "Make a packed file, whose FFNs can be read neuron by neuron");
-  command->add_option("MODEL", options->source, kModelHelp)->required()->check(NotEmpty());
-  AddFileOption(*command, "-o,--output", options->output, "packed file to write (GGUF)")
-      ->required();
-  AddFileOption(*command, "--profile", options->profile,
-                "what 'hearth profile' wrote: neurons that fire most come first");
-  AddFileOption(
-      *command, "--text", options->text_file,
-      "text to learn from: how often neurons fire, predictors of who will, and what 'hearth "
-      "plan' needs to know");
+  AddPackFiles(*command, *options);
   command
       ->add_option_function<std::string>(
           "--quant", [options](const std::string& name) { options->quant = ParseBundleType(name); },

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "cli/screen/terminal.h"
-#include "text/jinja/text.h"
+#include "text/jinja/values/text.h"
 
 namespace hearth::cli {
 namespace {

@@ -21,9 +21,9 @@
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
 #include "cli/serve/service_manager.h"
-#include "serve/access_log.h"
-#include "serve/cors.h"
-#include "serve/server.h"
+#include "serve/http/access_log.h"
+#include "serve/http/cors.h"
+#include "serve/http/server.h"
 
 namespace hearth::cli {
 namespace {

@@ -105,8 +105,9 @@ void LoadReader::Ask(const LoadChunk& chunk) {
     return;
   }
   const size_t part = chunk.tensor->stored->file_index;
-  SubmitPieces(QueueOf(part), source_.part(part), chunk.file_offset(), chunk.stored_bytes(),
-               kPieceBytes, index, BufferOf(index), read.pieces);
+  SubmitPieces(QueueOf(part), source_.part(part),
+               {chunk.file_offset(), chunk.stored_bytes(), kPieceBytes}, index, BufferOf(index),
+               read.pieces);
 }
 
 LoadReader::Taken LoadReader::Take() {

@@ -264,8 +264,8 @@ double MissReplay::miss_rate() const {
 }
 
 MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape,
-                        const StreamPlan& plan, CachePolicyKind policy, int64_t skipped,
-                        int64_t layer_step, const AccessSequence* guesses) {
+                        const StreamPlan& plan, CachePolicyKind policy, const ReplaySample& sample,
+                        const AccessSequence* guesses) {
   CheckStreamPlan(shape, plan);
   if (sequence.unit != AccessUnit::kNeurons || sequence.num_neurons != shape.neurons ||
       sequence.num_layers * sequence.num_experts != shape.num_ffns) {
@@ -274,7 +274,7 @@ MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape
         fmt::format("{} FFNs of {} neurons", shape.num_ffns, shape.neurons),
         fmt::format("{} of {}", sequence.num_layers * sequence.num_experts, sequence.num_neurons));
   }
-  const SomeLayers layers(sequence.num_layers, layer_step);
+  const SomeLayers layers(sequence.num_layers, sample.layer_step);
   if (guesses != nullptr &&
       (guesses->num_passes() != sequence.num_passes() || sequence.num_experts != 1 ||
        guesses->num_experts != 1 || guesses->num_neurons != sequence.num_neurons)) {
@@ -283,7 +283,7 @@ MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape
                 fmt::format("{} tokens, {}", guesses->num_passes(), guesses->num_neurons));
   }
   MissReplay replay =
-      Replay(sequence, WarmNeurons(sequence, plan, policy, layers), skipped, guesses);
+      Replay(sequence, WarmNeurons(sequence, plan, policy, layers), sample.skipped_tokens, guesses);
   replay.weight = static_cast<double>(sequence.num_layers) / static_cast<double>(layers.count());
   return replay;
 }

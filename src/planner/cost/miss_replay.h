@@ -39,15 +39,20 @@ struct MissReplay {
   double miss_rate() const;  // 0 where nothing was listed
 };
 
+// What of a sequence is replayed and counted.
+struct ReplaySample {
+  int64_t skipped_tokens = 0;  // the first ones, which fill the cache and are not counted
+  int64_t layer_step = 1;      // one layer in so many
+};
+
 // Replays a sequence of single tokens through what `plan` holds: the first neurons of every FFN
-// pinned, the cache warm with the next ones, as an engine starts (pipeline/streamed_ffns.h). The
-// first `skipped` tokens fill the cache and are not counted; at most all but one of them. Of the
-// layers only one in `layer_step` is replayed, with its share of the cache: layers compete for
+// pinned, the cache warm with the next ones, as an engine starts (pipeline/streamed_ffns.h). At
+// least one token is counted. A layer is replayed with its share of the cache: layers compete for
 // slots alike. `guesses`: of the same passes what would be expected of each FFN (AccessRecord);
 // null where nobody looks ahead. Throws Error(kInvalidArgument) for sequences of another shape.
 MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape,
-                        const StreamPlan& plan, CachePolicyKind policy, int64_t skipped,
-                        int64_t layer_step = 1, const AccessSequence* guesses = nullptr);
+                        const StreamPlan& plan, CachePolicyKind policy, const ReplaySample& sample,
+                        const AccessSequence* guesses = nullptr);
 
 // The same of a mixture that is not packed: a sequence of experts, held and read in extents as
 // pipeline/streamed_matrices.h does.

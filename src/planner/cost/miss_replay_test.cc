@@ -45,7 +45,7 @@ StreamPlan PlanWith(int64_t pinned, int64_t slots) {
 TEST(MissReplayTest, PinnedNeuronsNeverMissAndOthersDoByRoom) {
   const AccessSequence sequence = RandomAccesses();
   const auto misses = [&](int64_t pinned, int64_t slots) {
-    return ReplayMisses(sequence, kShape, PlanWith(pinned, slots), CachePolicyKind::kLayerLfu, 10)
+    return ReplayMisses(sequence, kShape, PlanWith(pinned, slots), CachePolicyKind::kLayerLfu, {10})
         .misses_per_token();
   };
   EXPECT_EQ(misses(kNeurons, 1), 0);
@@ -53,7 +53,8 @@ TEST(MissReplayTest, PinnedNeuronsNeverMissAndOthersDoByRoom) {
   EXPECT_GT(misses(0, 64), misses(0, 256));
   EXPECT_GT(misses(64, 64), misses(128, 64));
   // All but the pinned ones, where there is as good as no cache.
-  const MissReplay bare = ReplayMisses(sequence, kShape, PlanWith(64, 1), CachePolicyKind::kLru, 0);
+  const MissReplay bare =
+      ReplayMisses(sequence, kShape, PlanWith(64, 1), CachePolicyKind::kLru, {0});
   int64_t outside = 0;
   for (const int32_t key : sequence.keys()) outside += key % kNeurons >= 64 ? 1 : 0;
   EXPECT_NEAR(bare.misses_per_token() * kTokens, static_cast<double>(outside), kTokens * kLayers);
@@ -64,7 +65,7 @@ TEST(MissReplayTest, ReadsAheadWhatIsExpectedAndNotThere) {
   StreamPlan plan = PlanWith(64, 100);
   plan.range_buffers = 64;  // many spare slots
   const auto replay = [&](const AccessSequence* guesses) {
-    return ReplayMisses(sequence, kShape, plan, CachePolicyKind::kLru, 10, 1, guesses);
+    return ReplayMisses(sequence, kShape, plan, CachePolicyKind::kLru, {10, 1}, guesses);
   };
   // What will be listed, but for the first layers.
   const MissReplay none = replay(nullptr), right = replay(&sequence);
@@ -110,7 +111,7 @@ TEST(MissReplayTest, ReadsAheadWhatIsExpectedAndNotThere) {
 TEST(MissReplayTest, CountsEveryFfnOfTheTokensThatCount) {
   const AccessSequence sequence = RandomAccesses();
   const MissReplay replay =
-      ReplayMisses(sequence, kShape, PlanWith(64, 100), CachePolicyKind::kLru, 15);
+      ReplayMisses(sequence, kShape, PlanWith(64, 100), CachePolicyKind::kLru, {15});
   EXPECT_EQ(replay.tokens, kTokens - 15);
   ASSERT_EQ(std::ssize(replay.ffns), replay.tokens * kLayers);
   const int64_t first = 15 * kLayers;
@@ -123,7 +124,7 @@ TEST(MissReplayTest, CountsEveryFfnOfTheTokensThatCount) {
   EXPECT_GT(replay.miss_rate(), 0);
   EXPECT_LT(replay.miss_rate(), 1);
   // At least one token is counted.
-  EXPECT_EQ(ReplayMisses(sequence, kShape, PlanWith(64, 100), CachePolicyKind::kLru, 1000).tokens,
+  EXPECT_EQ(ReplayMisses(sequence, kShape, PlanWith(64, 100), CachePolicyKind::kLru, {1000}).tokens,
             1);
 }
 
@@ -137,7 +138,7 @@ TEST(MissReplayTest, CountsMissesThatLieNextToOthers) {
   sequence.EndBatch();
   sequence.EndPass();
   const MissReplay replay =
-      ReplayMisses(sequence, kShape, PlanWith(64, 1), CachePolicyKind::kLru, 0);
+      ReplayMisses(sequence, kShape, PlanWith(64, 1), CachePolicyKind::kLru, {0});
   ASSERT_EQ(replay.ffns.size(), 1u);
   EXPECT_EQ(replay.ffns[0].pinned, 1);
   EXPECT_EQ(replay.ffns[0].misses, 9);
@@ -164,8 +165,8 @@ TEST(MissReplayTest, SomeLayersSpeakForAll) {
   StreamShape shape = kShape;
   shape.num_ffns = kMany;
   const auto replayed = [&](int64_t step) {
-    return ReplayMisses(sequence, shape, PlanWith(64, kMany * 40), CachePolicyKind::kLayerLfu, 8,
-                        step);
+    return ReplayMisses(sequence, shape, PlanWith(64, kMany * 40), CachePolicyKind::kLayerLfu,
+                        {8, step});
   };
   const MissReplay all = replayed(1);
   EXPECT_EQ(all.weight, 1);
@@ -184,9 +185,9 @@ TEST(MissReplayTest, RefusesAnotherModelsAccessesAndSenselessPlans) {
   const AccessSequence sequence = RandomAccesses();
   StreamShape other = kShape;
   other.num_ffns = kLayers + 1;
-  EXPECT_THROW(ReplayMisses(sequence, other, PlanWith(64, 10), CachePolicyKind::kLru, 0), Error);
-  EXPECT_THROW(ReplayMisses(sequence, kShape, PlanWith(63, 10), CachePolicyKind::kLru, 0), Error);
-  EXPECT_THROW(ReplayMisses(sequence, kShape, PlanWith(64, 0), CachePolicyKind::kLru, 0), Error);
+  EXPECT_THROW(ReplayMisses(sequence, other, PlanWith(64, 10), CachePolicyKind::kLru, {0}), Error);
+  EXPECT_THROW(ReplayMisses(sequence, kShape, PlanWith(63, 10), CachePolicyKind::kLru, {0}), Error);
+  EXPECT_THROW(ReplayMisses(sequence, kShape, PlanWith(64, 0), CachePolicyKind::kLru, {0}), Error);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ MissReplay Replays::Make(const EnginePlan& plan, int64_t step) const {
   if (plan.matrices) {
     return ReplayExperts(accesses_->lists, plan.matrices->map(), plan.extents, policy, skipped);
   }
-  return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, skipped, step,
+  return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, {skipped, step},
                       accesses_->guesses ? &*accesses_->guesses : nullptr);
 }
 

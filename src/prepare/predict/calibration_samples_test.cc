@@ -131,8 +131,7 @@ TEST_P(CalibrationSamplesTest, DataSaysWhatTheModelSays) {
                       false);
   CollectSamples(*engine_, text_, 1, layers, {});
   const FfnMatrices matrices(*engine_, 1, 0);
-  const FfnData data =
-      ComputeFfnData(*engine_, matrices, layers[0], 1, 0, PredictorInput::kFfnInput, 30);
+  const FfnData data = ComputeFfnData(*engine_, matrices, layers[0], PredictorInput::kFfnInput, 30);
   // An expert that saw few tokens is shown all; tokens are ascending either way.
   ASSERT_EQ(data.fit_mass.rows(), 30);
   double difference = 0, size = 0;

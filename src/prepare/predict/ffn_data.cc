@@ -64,7 +64,8 @@ FloatMatrix ReadInputs(Budget& budget, const LayerSamples& samples, PredictorInp
 
 }  // namespace
 
-FfnMatrices::FfnMatrices(Engine& engine, int64_t layer, int64_t expert) {
+FfnMatrices::FfnMatrices(Engine& engine, int64_t layer, int64_t expert)
+    : layer_(layer), expert_(expert) {
   const FfnSpec& ffn = engine.model().spec().layers[static_cast<size_t>(layer)].ffn;
   const BundleKind kind = BundleKindOf(ffn);
   const FfnMatrix first = kind.is_gated ? FfnMatrix::kGate : FfnMatrix::kUp;
@@ -77,8 +78,9 @@ FfnMatrices::FfnMatrices(Engine& engine, int64_t layer, int64_t expert) {
 }
 
 FfnData ComputeFfnData(Engine& engine, const FfnMatrices& matrices, const LayerSamples& samples,
-                       int64_t layer, int64_t expert, PredictorInput input, int64_t held_from) {
+                       PredictorInput input, int64_t held_from) {
   Budget& budget = engine.budget();
+  const int64_t layer = matrices.layer(), expert = matrices.expert();
   const int64_t neurons =
       engine.model().spec().layers[static_cast<size_t>(layer)].ffn.intermediate_size;
   const std::vector<int64_t> fit = ChooseTokens(samples, expert, 0, held_from, kFewTokens);

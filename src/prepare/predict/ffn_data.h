@@ -22,12 +22,15 @@ class FfnMatrices {
   FfnMatrices(const FfnMatrices&) = delete;
   FfnMatrices& operator=(const FfnMatrices&) = delete;
 
+  int64_t layer() const { return layer_; }
+  int64_t expert() const { return expert_; }
   const WeightView& gate() const { return gate_; }
   const WeightView& up() const { return up_; }  // empty for two matrices
   // Of the gate, [neurons]; null where it has none.
   const float* biases() const { return biases_; }
 
  private:
+  int64_t layer_, expert_;
   Buffer gate_copy_, up_copy_;  // before the views of them
   WeightView gate_, up_;
   const float* biases_ = nullptr;
@@ -46,11 +49,11 @@ struct FfnData {
   int64_t neurons() const { return fit_mass.cols(); }
 };
 
-// Computes it from the samples of a layer. An expert that fewer than kFewTokens chose is shown
-// other experts' tokens too: its weights say what it would make of them. Tokens from
+// Computes it from the samples of the FFN's layer. An expert that fewer than kFewTokens chose is
+// shown other experts' tokens too: its weights say what it would make of them. Tokens from
 // `held_from` on are held out.
 FfnData ComputeFfnData(Engine& engine, const FfnMatrices& matrices, const LayerSamples& samples,
-                       int64_t layer, int64_t expert, PredictorInput input, int64_t held_from);
+                       PredictorInput input, int64_t held_from);
 
 inline constexpr int64_t kFewTokens = 256;
 

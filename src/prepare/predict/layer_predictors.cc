@@ -46,8 +46,7 @@ class FfnWork {
             "predictor maker",
             MadePredictorBytes(max_rank, samples.hidden(), NeuronsOf(task.engine, layer)))),
         matrices_(task.engine, layer, expert),
-        data_(ComputeFfnData(task.engine, matrices_, samples, layer, expert, task.input,
-                             task.held_from)),
+        data_(ComputeFfnData(task.engine, matrices_, samples, task.input, task.held_from)),
         free_(task.engine, matrices_, data_, layer, task.input, max_rank) {}
 
   int64_t max_rank() const { return free_.max_rank(); }

@@ -10,19 +10,25 @@
 
 namespace hearth {
 
+// What is read: [offset, offset + bytes) of a file, in pieces of at most piece_bytes, a multiple of
+// the file's alignment.
+struct FileRun {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint64_t piece_bytes = 0;
+};
+
 struct PieceReads {
   uint64_t skip = 0;  // bytes of the buffer before the run
   int pending = 0;    // pieces
   int error = 0;      // 0, or the errno of one that failed
 };
 
-// Submits the smallest aligned range around [offset, offset + bytes) of `file`, in pieces of at
-// most `piece_bytes` (a multiple of the alignment) that come back with `tag`, and returns how many
-// bytes that is. `data` is aligned and has room for it. Where the queue is full, the error is
-// EAGAIN.
-uint64_t SubmitPieces(ReadQueue& queue, const AsyncFile& file, uint64_t offset, uint64_t bytes,
-                      uint64_t piece_bytes, uint64_t tag, std::byte* data,
-                      PieceReads& reads) noexcept;
+// Submits the smallest aligned range around a run of `file`, in pieces that come back with `tag`,
+// and returns how many bytes that is. `data` is aligned and has room for it. Where the queue is
+// full, the error is EAGAIN.
+uint64_t SubmitPieces(ReadQueue& queue, const AsyncFile& file, const FileRun& run, uint64_t tag,
+                      std::byte* data, PieceReads& reads) noexcept;
 
 // Enters completions where they belong: reads_of(tag) is what has `pending` and `error`. Where it
 // waits, until there is at least one; nothing happens where nothing is in flight.

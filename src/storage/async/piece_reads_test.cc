@@ -42,8 +42,8 @@ TEST_F(PieceReadsTest, BringWhatWasAskedFor) {
       counts[i] = 1 + random() % (kFileBytes - begins[i]);
       buffers.push_back(Memory(kFileBytes + 2 * kAlignment));
       const uint64_t piece = kAlignment * (1 + random() % 20);
-      const uint64_t read =
-          SubmitPieces(*queue, *file, begins[i], counts[i], piece, i, buffers[i].data(), reads[i]);
+      const uint64_t read = SubmitPieces(*queue, *file, {begins[i], counts[i], piece}, i,
+                                         buffers[i].data(), reads[i]);
       EXPECT_EQ(read % kAlignment, 0u);
       EXPECT_GE(read, counts[i]);
       EXPECT_EQ(reads[i].pending, static_cast<int>((read + piece - 1) / piece));
@@ -71,13 +71,13 @@ TEST_F(PieceReadsTest, SayThatTheQueueIsFullOrTheFileEnds) {
   };
   Buffer buffer = Memory(kFileBytes);
   PieceReads reads;
-  EXPECT_EQ(SubmitPieces(*queue, *file, 0, 4 * kAlignment, kAlignment, 0, buffer.data(), reads),
+  EXPECT_EQ(SubmitPieces(*queue, *file, {0, 4 * kAlignment, kAlignment}, 0, buffer.data(), reads),
             2 * kAlignment);
   EXPECT_EQ(reads.error, EAGAIN);
   collect(reads);
   EXPECT_EQ(reads.error, EAGAIN) << "pieces that came do not make it whole";
 
-  SubmitPieces(*queue, *file, 2 * kFileBytes, 1, kAlignment, 0, buffer.data(), reads);
+  SubmitPieces(*queue, *file, {2 * kFileBytes, 1, kAlignment}, 0, buffer.data(), reads);
   EXPECT_EQ(reads.error, 0);
   collect(reads);
   EXPECT_EQ(reads.error, ERANGE);

@@ -11,8 +11,8 @@
 #include "text/chat/chat_format.h"
 #include "text/chat/thinking.h"
 #include "text/chat/tool_prompt.h"
-#include "text/jinja/memory_meter.h"
 #include "text/jinja/template.h"
+#include "text/jinja/values/memory_meter.h"
 #include "text/tokenizer/chat_piece.h"
 #include "text/tools/tool_syntax.h"
 

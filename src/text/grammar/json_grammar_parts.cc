@@ -17,65 +17,74 @@ ByteSet BytesFrom(size_t first, size_t last) {
 }  // namespace
 
 JsonGrammarParts::JsonGrammarParts(GrammarBuilder& builder) : builder_(builder) {
-  const auto range = [&](unsigned char first, unsigned char last) {
-    return builder.Range(first, last);
-  };
   const Symbol blank = builder.Byte(' ');
   space_ =
       builder.AnyOf({{}, {blank}, {builder.Byte('\n'), builder.Repeat({blank}, 0, kMaxIndent)}});
+  MakeStrings();
+  MakeNumbers();
+  MakeValues();
+}
 
+void JsonGrammarParts::MakeStrings() {
+  const auto range = [&](unsigned char first, unsigned char last) {
+    return builder_.Range(first, last);
+  };
   ByteSet ascii = BytesFrom(0x20, 0x7E);
   ascii.reset('"');
   ascii.reset('\\');
-  plain_key_letter_ = builder.Bytes(ascii);
+  plain_key_letter_ = builder_.Bytes(ascii);
   ByteSet hex = BytesFrom('0', '9') | BytesFrom('a', 'f') | BytesFrom('A', 'F');
   ByteSet short_escapes;
   for (const char letter : std::string("\"\\/bfnrt"))
     short_escapes.set(static_cast<size_t>(letter));
-  const Symbol digit16 = builder.Bytes(hex);
+  const Symbol digit16 = builder_.Bytes(hex);
   // Not D: "\uD8.." would need a partner.
   ByteSet lead = hex;
   lead.reset('d');
   lead.reset('D');
   const Symbol tail = range(0x80, 0xBF);
-  character_ = builder.AnyOf(
+  character_ = builder_.AnyOf(
       {{plain_key_letter_},
-       {builder.Byte('\\'), builder.Bytes(short_escapes)},
-       {builder.Byte('\\'), builder.Byte('u'), builder.Bytes(lead), digit16, digit16, digit16},
+       {builder_.Byte('\\'), builder_.Bytes(short_escapes)},
+       {builder_.Byte('\\'), builder_.Byte('u'), builder_.Bytes(lead), digit16, digit16, digit16},
        {range(0xC2, 0xDF), tail},
-       {builder.Byte('\xE0'), range(0xA0, 0xBF), tail},
+       {builder_.Byte('\xE0'), range(0xA0, 0xBF), tail},
        {range(0xE1, 0xEC), tail, tail},
-       {builder.Byte('\xED'), range(0x80, 0x9F), tail},
+       {builder_.Byte('\xED'), range(0x80, 0x9F), tail},
        {range(0xEE, 0xEF), tail, tail},
-       {builder.Byte('\xF0'), range(0x90, 0xBF), tail, tail},
+       {builder_.Byte('\xF0'), range(0x90, 0xBF), tail, tail},
        {range(0xF1, 0xF3), tail, tail, tail},
-       {builder.Byte('\xF4'), range(0x80, 0x8F), tail, tail}});
+       {builder_.Byte('\xF4'), range(0x80, 0x8F), tail, tail}});
   string_ = string_of(0, -1);
+}
 
-  const Symbol minus = builder.AnyOf({{}, {builder.Byte('-')}});
+void JsonGrammarParts::MakeNumbers() {
+  const Symbol minus = builder_.AnyOf({{}, {builder_.Byte('-')}});
   const Symbol natural =
-      builder.AnyOf({{builder.Byte('0')}, {range('1', '9'), digits(0, kMaxDigits - 1)}});
-  integer_ = builder.AnyOf({{minus, natural}});
-  const Symbol fraction = builder.AnyOf({{}, {builder.Byte('.'), digits(1, kMaxDigits)}});
+      builder_.AnyOf({{builder_.Byte('0')}, {builder_.Range('1', '9'), digits(0, kMaxDigits - 1)}});
+  integer_ = builder_.AnyOf({{minus, natural}});
+  const Symbol fraction = builder_.AnyOf({{}, {builder_.Byte('.'), digits(1, kMaxDigits)}});
   ByteSet e;
   e.set('e');
   e.set('E');
   ByteSet signs;
   signs.set('+');
   signs.set('-');
-  const Symbol sign = builder.AnyOf({{}, {builder.Bytes(signs)}});
-  const Symbol exponent = builder.AnyOf({{}, {builder.Bytes(e), sign, digits(1, 2)}});
-  number_ = builder.AnyOf({{minus, natural, fraction, exponent}});
+  const Symbol sign = builder_.AnyOf({{}, {builder_.Bytes(signs)}});
+  const Symbol exponent = builder_.AnyOf({{}, {builder_.Bytes(e), sign, digits(1, 2)}});
+  number_ = builder_.AnyOf({{minus, natural, fraction, exponent}});
+}
 
-  const uint32_t value = builder.NewRule();
+void JsonGrammarParts::MakeValues() {
+  const uint32_t value = builder_.NewRule();
   value_ = GrammarBuilder::Rule(value);
-  array_ = builder.AnyOf({list('[', ']', {value_}, 0, -1)});
-  object_ = builder.AnyOf({list('{', '}', {string_, builder.Byte(':'), space_, value_}, 0, -1)});
+  array_ = builder_.AnyOf({list('[', ']', {value_}, 0, -1)});
+  object_ = builder_.AnyOf({list('{', '}', {string_, builder_.Byte(':'), space_, value_}, 0, -1)});
   for (const Symbol& symbol : {string_, number_, object_, array_}) {
-    builder.AddAlternative(value, {symbol});
+    builder_.AddAlternative(value, {symbol});
   }
   for (const char* word : {"true", "false", "null"}) {
-    builder.AddAlternative(value, builder.Literal(word));
+    builder_.AddAlternative(value, builder_.Literal(word));
   }
 }
 

@@ -30,6 +30,9 @@ class JsonGrammarParts {
   Sequence list(char open, char close, const Sequence& item, int64_t min, int64_t max);
 
  private:
+  void MakeStrings();
+  void MakeNumbers();
+  void MakeValues();
   Symbol digits(int64_t min, int64_t max);
   Symbol key_suffix(const std::set<std::string>& names, const std::string& prefix);
 

@@ -113,7 +113,8 @@ Symbol SchemaCompiler::Values(const SchemaShape& shape) {
   std::vector<std::string> texts;
   std::set<std::string> seen;
   for (const Json* value : *shape.values) {
-    if (!seen.insert(EqualityText(*value)).second || !reader_.Accepts(shape, *value)) continue;
+    if (!seen.insert(EqualityText(*value)).second || !reader_.judge().Accepts(shape, *value))
+      continue;
     texts.push_back(LiteralText(*value));
     builder_.CountBytes(texts.back().size() * 2);
   }

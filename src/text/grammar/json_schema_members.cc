@@ -104,7 +104,7 @@ std::vector<std::string> SchemaCompiler::ListedValues(const SchemaSet& set) {
   for (const SchemaShape& shape : reader_.Shapes(set)) {
     if (shape.values) {
       for (const Json* value : *shape.values) {
-        if (reader_.Accepts(shape, *value)) add(*value);
+        if (reader_.judge().Accepts(shape, *value)) add(*value);
       }
       continue;
     }
@@ -154,7 +154,7 @@ SchemaCompiler::Entry SchemaCompiler::Member(const SchemaShape& shape, const std
   Entry entry;
   entry.is_required = shape.Requires(name);
   const bool is_nothing = std::find(set.begin(), set.end(), NoSchema()) != set.end();
-  if (is_nothing || !reader_.Accepts(shape.objects.names, Json(name))) {
+  if (is_nothing || !reader_.judge().Accepts(shape.objects.names, Json(name))) {
     entry.text = {builder_.Nothing()};
     return entry;
   }

@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "text/grammar/json_schema_shape.h"
+#include "text/grammar/json_shape_judge.h"
 
 namespace hearth {
 
@@ -25,9 +25,8 @@ class SchemaReader {
   // Error(kUnsupported) for what cannot be kept to, among it "oneOf" of schemas that may allow the
   // same document, and Error(kInvalidArgument) for what is not a schema.
   std::vector<SchemaShape> Shapes(const SchemaSet& set);
-  // Whether the value keeps to all of them, as grammars take it: never where it does not.
-  bool Accepts(const SchemaSet& set, const SchemaJson& value);
-  bool Accepts(const SchemaShape& shape, const SchemaJson& value);
+  // Says what shapes of this document allow.
+  ShapeJudge& judge() { return judge_; }
   // The schema itself, or where nothing stands beside "$ref", what it refers to.
   const SchemaJson* Target(const SchemaJson* schema) const;
   // Whether the alternatives of this "anyOf" or "oneOf" can be taken one by one: nothing stands
@@ -37,10 +36,25 @@ class SchemaReader {
   std::string Place() const;
   void LookAt(const SchemaJson* schema) { at_ = schema; }
 
+  // For the judge. Counts work; throws Error(kUnsupported) where it gets too much.
+  void Count(size_t steps);
+  // The shape, but members that it says nothing of are forbidden.
+  SchemaShape Closed(const SchemaShape& shape);
+  // What `prove` returns, which may read schemas that are being expanded.
+  template <typename Prove>
+  bool LookInside(Prove&& prove) {
+    std::set<const SchemaJson*> open;
+    open.swap(open_);
+    const SchemaJson* const at = at_;
+    const bool proved = prove();
+    open_.swap(open);
+    at_ = at;
+    return proved;
+  }
+
  private:
   using ShapeList = std::vector<SchemaShape>;
 
-  void Count(size_t steps);
   ShapeList Expand(const SchemaJson& schema, int depth);
   void AddReferences(const SchemaJson& schema, int depth, ShapeList& shapes);
   void AddDependents(const SchemaJson& schema, int depth, ShapeList& shapes);
@@ -50,20 +64,6 @@ class SchemaReader {
   ShapeList AnyOf(const SchemaJson& list, int depth);
   ShapeList Product(const ShapeList& a, const ShapeList& b);
   SchemaShape WithoutMember(const std::string& name);
-  SchemaShape Closed(const SchemaShape& shape);
-
-  bool AreDisjoint(const std::vector<ShapeList>& branches, bool closed);
-  bool HaveTag(const std::vector<std::pair<const SchemaShape*, size_t>>& objects);
-  bool IsTag(const std::string& name,
-             const std::vector<std::pair<const SchemaShape*, size_t>>& objects);
-  bool ExcludeEachOther(const SchemaShape& a, const SchemaShape& b, bool closed);
-  bool IsEmpty(const SchemaShape& shape, int depth);
-  bool IsEmpty(const SchemaSet& set, int depth);
-  bool HasNoNumber(const SchemaShape& shape) const;
-  bool HasNoString(const SchemaShape& shape) const;
-  bool AcceptsString(const SchemaShape& shape, const std::string& text) const;
-  bool AcceptsArray(const SchemaShape& shape, const SchemaJson& value);
-  bool AcceptsObject(const SchemaShape& shape, const SchemaJson& value);
 
   const SchemaJson& root_;
   const SchemaJson* at_ = nullptr;
@@ -71,8 +71,8 @@ class SchemaReader {
   // "oneOf" whose alternatives exclude each other, and whether only where they are closed.
   std::map<const SchemaJson*, bool> must_close_;
   std::deque<SchemaJson> made_;  // objects of "properties" that no document has
-  bool is_loose_ = false;        // what may be allowed counts as allowed: to find what is empty
   size_t steps_ = 0;
+  ShapeJudge judge_{*this};
 };
 
 }  // namespace hearth

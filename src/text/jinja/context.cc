@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/jinja/operators.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/value.h"
+#include "text/jinja/values/operators.h"
+#include "text/jinja/values/runtime.h"
+#include "text/jinja/values/value.h"
 
 namespace hearth::jinja {
 namespace {

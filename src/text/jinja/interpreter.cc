@@ -1,5 +1,3 @@
-// Statements and variables; expressions are in evaluate.cc, macros and loops in macro.cc and
-// loop.cc.
 #include "text/jinja/interpreter.h"
 
 #include <fmt/format.h>
@@ -7,21 +5,19 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/failure.h"
 #include "text/jinja/loop.h"
 #include "text/jinja/macro.h"
-#include "text/jinja/operators.h"
-#include "text/jinja/repr.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/operators.h"
+#include "text/jinja/values/repr.h"
 
 namespace hearth::jinja {
 
 Text Interpreter::Run() {
-  root_ = runtime_.heap().New<Frame>(tree_.scope, nullptr);
   Text output;
   out_ = &output;
-  Enter(*root_);
-  ExecuteBody(tree_.body, *root_);
+  Frame& root = variables_.OpenRoot(tree_.scope);
+  ExecuteBody(tree_.body, root);
   out_ = nullptr;
   return output;
 }
@@ -51,86 +47,6 @@ void Interpreter::WriteString(const Value& value) {
   Write(value.text());
 }
 
-// --- variables
-
-Frame& Interpreter::NewFrame(const Scope& scope, Frame* outer) {
-  return *runtime_.heap().New<Frame>(scope, outer);
-}
-
-Value& Interpreter::Slot(Frame& frame, SlotRef slot) {
-  Frame* owner = &frame;
-  for (int i = 0; i < slot.hops; ++i) owner = owner->outer;
-  return owner->slots[static_cast<size_t>(slot.index)];
-}
-
-void Interpreter::Enter(Frame& frame) {
-  runtime_.Spend(1 + frame.slots.size() / 4);
-  for (size_t i = 0; i < frame.slots.size(); ++i) {
-    const Scope::Slot& slot = frame.scope.slots[i];
-    switch (slot.start) {
-      case Scope::Start::kParameter:
-        break;
-      case Scope::Start::kContext:
-        frame.slots[i] = LookUp(slot.name);
-        break;
-      case Scope::Start::kOuter:
-        frame.slots[i] = Slot(frame, slot.outer);
-        break;
-      case Scope::Start::kMissing:
-        frame.slots[i] = Value();
-        break;
-    }
-  }
-}
-
-Value Interpreter::LookUp(const Text& name) {
-  if (blocks_around_ > 0) {
-    // A block sees what the template has set so far.
-    for (size_t i = 0; i < root_->slots.size(); ++i) {
-      if (root_->scope.slots[i].name == name && !root_->slots[i].Is(Kind::kMissing)) {
-        return root_->slots[i];
-      }
-    }
-  }
-  if (name == Own("self")) return Value(runtime_.heap().New<SelfObject>(*this));
-  if (const Value* found = context_.FindText(name)) return *found;
-  return FindGlobal(runtime_, name).value_or(Value());
-}
-
-namespace {
-
-// The values for the names of a tuple.
-Values Unpack(Runtime& runtime, const Value& value, size_t count) {
-  Values items = Items(runtime, value);
-  if (items.size() != count) {
-    throw Failure(fmt::format("there are {} values for {} names", items.size(), count));
-  }
-  return items;
-}
-
-}  // namespace
-
-void Interpreter::Assign(const Expr& target, Frame& frame, const Value& value) {
-  if (target.kind == ExprKind::kSequence) {
-    const auto& names = static_cast<const SequenceExpr&>(target).items;
-    const Values values = Unpack(runtime_, value, names.size());
-    for (size_t i = 0; i < names.size(); ++i) Assign(*names[i], frame, values[i]);
-    return;
-  }
-  const auto& name = static_cast<const NameExpr&>(target);
-  Value& slot = Slot(frame, name.slot);
-  if (name.attribute.empty()) {
-    slot = value;
-    return;
-  }
-  auto* object = slot.Is(Kind::kObject) ? dynamic_cast<NamespaceObject*>(&slot.object()) : nullptr;
-  if (object == nullptr) {
-    throw Failure(fmt::format("'{}' is no namespace, so that its attributes cannot be set",
-                              EncodeUtf8(name.name)));
-  }
-  object->attributes->SetText(runtime_.String(name.attribute), value);
-}
-
 // --- statements
 
 Flow Interpreter::ExecuteBody(const Body& body, Frame& frame) {
@@ -153,7 +69,7 @@ Flow Interpreter::Execute(const Stmt& stmt, Frame& frame) {
       return If(static_cast<const IfStmt&>(stmt), frame);
     case StmtKind::kFor: {
       const auto& loop = static_cast<const ForStmt&>(stmt);
-      return For(loop, frame, Evaluate(*loop.items, frame), 0);
+      return For(loop, frame, evaluator_.Evaluate(*loop.items, frame), 0);
     }
     case StmtKind::kSet:
       Set(static_cast<const SetStmt&>(stmt), frame);
@@ -195,24 +111,23 @@ void Interpreter::Output(const OutputStmt& stmt, Frame& frame) {
     if (const auto* text = std::get_if<Text>(&part)) {
       Write(*text);
     } else {
-      Write(Str(runtime_, Evaluate(*std::get<ExprPtr>(part), frame)));
+      Write(Str(runtime_, evaluator_.Evaluate(*std::get<ExprPtr>(part), frame)));
     }
   }
 }
 
 Flow Interpreter::If(const IfStmt& stmt, Frame& frame) {
   for (const auto& [test, body] : stmt.branches) {
-    if (IsTrue(runtime_, Evaluate(*test, frame))) return ExecuteBody(body, frame);
+    if (IsTrue(runtime_, evaluator_.Evaluate(*test, frame))) return ExecuteBody(body, frame);
   }
   return ExecuteBody(stmt.otherwise, frame);
 }
 
 void Interpreter::Block(const BlockStmt& stmt, Frame* outer) {
-  ++blocks_around_;
-  Frame& inner = NewFrame(stmt.scope, outer);
-  Enter(inner);
+  variables_.EnterBlock();
+  Frame& inner = variables_.Open(stmt.scope, outer);
   ExecuteBody(stmt.body, inner);
-  --blocks_around_;
+  variables_.LeaveBlock();
 }
 
 Text Interpreter::RenderBlock(const BlockStmt& block) {
@@ -221,55 +136,51 @@ Text Interpreter::RenderBlock(const BlockStmt& block) {
 }
 
 void Interpreter::Set(const SetStmt& stmt, Frame& frame) {
-  const Value value = Evaluate(*stmt.value, frame);
+  const Value value = evaluator_.Evaluate(*stmt.value, frame);
   runtime_.line = stmt.line;
-  Assign(*stmt.target, frame, value);
+  variables_.Assign(*stmt.target, frame, value);
 }
 
 Flow Interpreter::SetBlock(const SetBlockStmt& stmt, Frame& frame) {
-  Frame& inner = NewFrame(stmt.scope, &frame);
-  Enter(inner);
+  Frame& inner = variables_.Open(stmt.scope, &frame);
   Flow flow = Flow::kNormal;
   Text text = Capture([&] { flow = ExecuteBody(stmt.body, inner); });
   if (flow != Flow::kNormal) return flow;  // left before it was written
   runtime_.line = stmt.line;
-  const Value value = stmt.filter == nullptr
-                          ? runtime_.String(std::move(text))
-                          : Filter(static_cast<const FilterExpr&>(*stmt.filter), inner, &text);
-  Assign(*stmt.target, frame, value);
+  const Value value =
+      stmt.filter == nullptr
+          ? runtime_.String(std::move(text))
+          : evaluator_.Filter(static_cast<const FilterExpr&>(*stmt.filter), inner, &text);
+  variables_.Assign(*stmt.target, frame, value);
   return flow;
 }
 
 Flow Interpreter::FilterBlock(const FilterBlockStmt& stmt, Frame& frame) {
-  Frame& inner = NewFrame(stmt.scope, &frame);
-  Enter(inner);
+  Frame& inner = variables_.Open(stmt.scope, &frame);
   Flow flow = Flow::kNormal;
   const Text text = Capture([&] { flow = ExecuteBody(stmt.body, inner); });
   if (flow != Flow::kNormal) return flow;
   const auto& filter = static_cast<const FilterExpr&>(*stmt.filter);
-  WriteString(Filter(filter, inner, &text));
+  WriteString(evaluator_.Filter(filter, inner, &text));
   return flow;
 }
 
 Flow Interpreter::With(const WithStmt& stmt, Frame& frame) {
-  Frame& inner = NewFrame(stmt.scope, &frame);
-  Enter(inner);
+  Frame& inner = variables_.Open(stmt.scope, &frame);
   for (const auto& [target, value] : stmt.assignments) {
-    Assign(*target, inner, Evaluate(*value, frame));
+    variables_.Assign(*target, inner, evaluator_.Evaluate(*value, frame));
   }
   return ExecuteBody(stmt.body, inner);
 }
 
 Flow Interpreter::Generation(const GenerationStmt& stmt, Frame& frame) {
-  Frame& inner = NewFrame(stmt.scope, &frame);
-  Enter(inner);
+  Frame& inner = variables_.Open(stmt.scope, &frame);
   return ExecuteBody(stmt.body, inner);
 }
 
 Flow Interpreter::AutoEscape(const AutoEscapeStmt& stmt, Frame& frame) {
-  Frame& inner = NewFrame(stmt.scope, &frame);
-  Enter(inner);
-  if (IsTrue(runtime_, Evaluate(*stmt.escapes, inner))) {
+  Frame& inner = variables_.Open(stmt.scope, &frame);
+  if (IsTrue(runtime_, evaluator_.Evaluate(*stmt.escapes, inner))) {
     throw Failure("a chat template cannot switch 'autoescape' on");
   }
   return ExecuteBody(stmt.body, inner);
@@ -280,27 +191,27 @@ Flow Interpreter::For(const ForStmt& stmt, Frame& frame, const Value& items, int
   auto* loop = runtime_.heap().New<LoopObject>(*this, stmt, frame, items, level);
   IteratorObject* iterator = &Iterate(runtime_, items);
   if (stmt.condition != nullptr) {
-    Frame& condition = NewFrame(stmt.condition_scope, &frame);
+    Frame& condition = variables_.NewFrame(stmt.condition_scope, &frame);
     const int nesting = NestingOver(Value(iterator));
-    iterator = runtime_.heap().New<ConditionIterator>(*this, stmt, condition, *iterator);
+    iterator =
+        runtime_.heap().New<ConditionIterator>(variables_, evaluator_, stmt, condition, *iterator);
     iterator->nesting = nesting;
   }
   loop->Begin(iterator);
-  Frame& inner = NewFrame(stmt.body_scope, &frame);
+  Frame& inner = variables_.NewFrame(stmt.body_scope, &frame);
   // As in Jinja, a loop counts as empty for its "else" until a pass reaches the end of the body.
   bool is_empty = true;
   while (const auto item = loop->Advance(runtime_)) {
     runtime_.line = stmt.line;
-    Enter(inner);
-    Assign(*stmt.target, inner, *item);
+    variables_.Enter(inner);
+    variables_.Assign(*stmt.target, inner, *item);
     inner.slots[static_cast<size_t>(stmt.loop_slot)] = Value(loop);
     const Flow flow = ExecuteBody(stmt.body, inner);
     if (flow == Flow::kBreak) break;
     if (flow == Flow::kNormal) is_empty = false;
   }
   if (!is_empty || stmt.otherwise.empty()) return Flow::kNormal;
-  Frame& otherwise = NewFrame(stmt.otherwise_scope, &frame);
-  Enter(otherwise);
+  Frame& otherwise = variables_.Open(stmt.otherwise_scope, &frame);
   return ExecuteBody(stmt.otherwise, otherwise);
 }
 
@@ -315,19 +226,18 @@ Text Interpreter::RenderRecursion(const ForStmt& stmt, Frame* outer, const Value
 void Interpreter::DefineMacro(const MacroStmt& stmt, Frame& frame) {
   auto* macro =
       runtime_.heap().New<MacroObject>(*this, stmt.macro, frame, EncodeUtf8(stmt.target->name));
-  Assign(*stmt.target, frame, Value(macro));
+  variables_.Assign(*stmt.target, frame, Value(macro));
 }
 
 void Interpreter::CallBlock(const CallBlockStmt& stmt, Frame& frame) {
   const Value caller(runtime_.heap().New<MacroObject>(*this, stmt.caller, frame, ""));
-  WriteString(Function(*stmt.call, frame, &caller));
+  WriteString(evaluator_.Function(*stmt.call, frame, &caller));
 }
 
 Text Interpreter::RenderMacro(const MacroBody& macro, Frame* outer, const std::string& name,
                               const Arguments& arguments) {
   const DepthScope depth(runtime_);
-  Frame& frame = NewFrame(macro.scope, outer);
-  Enter(frame);
+  Frame& frame = variables_.Open(macro.scope, outer);
   BindParameters(macro, frame, name, arguments);
   return Capture([&] { ExecuteBody(macro.body, frame); });
 }
@@ -347,25 +257,25 @@ void Interpreter::BindParameters(const MacroBody& macro, Frame& frame, const std
   const size_t count = macro.parameters.size();
   for (size_t i = 0; i < count; ++i) {
     const NameExpr& parameter = *macro.parameters[i];
-    Slot(frame, parameter.slot) =
+    frame.Slot(parameter.slot) =
         i < arguments.positional.size() ? arguments.positional[i] : take_keyword(parameter.name);
   }
   if (macro.uses_caller) {
     const Value caller = take_keyword(Own("caller"));
     const bool has_caller = !caller.Is(Kind::kMissing) && !caller.Is(Kind::kNone);
-    Slot(frame, macro.caller) = has_caller ? caller : runtime_.Undefined("there is no caller");
+    frame.Slot(macro.caller) = has_caller ? caller : runtime_.Undefined("there is no caller");
   }
   if (macro.uses_kwargs) {
     auto* dict = runtime_.heap().New<DictObject>();
     for (const auto& [key, value] : rest.keywords) dict->SetText(runtime_.String(key), value);
-    Slot(frame, macro.kwargs) = Value(dict);
+    frame.Slot(macro.kwargs) = Value(dict);
   } else if (!rest.keywords.empty()) {
     throw Failure(fmt::format("the macro '{}' takes no argument '{}'", name,
                               EncodeUtf8(rest.keywords[0].first)));
   }
   if (macro.uses_varargs) {
     const size_t named = std::min(count, arguments.positional.size());
-    Slot(frame, macro.varargs) = runtime_.Tuple(
+    frame.Slot(macro.varargs) = runtime_.Tuple(
         {arguments.positional.begin() + static_cast<ptrdiff_t>(named), arguments.positional.end()});
   } else if (arguments.positional.size() > count) {
     throw Failure(fmt::format("the macro '{}' takes at most {} arguments", name, count));
@@ -373,10 +283,10 @@ void Interpreter::BindParameters(const MacroBody& macro, Frame& frame, const std
   const size_t without_default = count - macro.defaults.size();
   for (size_t i = 0; i < count; ++i) {
     const NameExpr& parameter = *macro.parameters[i];
-    if (!Slot(frame, parameter.slot).Is(Kind::kMissing)) continue;
-    Slot(frame, parameter.slot) =
+    if (!frame.Slot(parameter.slot).Is(Kind::kMissing)) continue;
+    frame.Slot(parameter.slot) =
         i >= without_default
-            ? Evaluate(*macro.defaults[i - without_default], frame)
+            ? evaluator_.Evaluate(*macro.defaults[i - without_default], frame)
             : runtime_.Undefined(fmt::format("the parameter '{}' of the macro '{}' was not given",
                                              EncodeUtf8(parameter.name), name));
   }

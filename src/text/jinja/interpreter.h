@@ -1,22 +1,15 @@
-// Evaluates a template's tree.
+// Renders a template's tree, statement by statement.
 #pragma once
 
-#include <vector>
+#include <string>
 
-#include "text/jinja/ast.h"
-#include "text/jinja/runtime.h"
-#include "text/jinja/value.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/syntax/ast.h"
+#include "text/jinja/values/runtime.h"
+#include "text/jinja/values/value.h"
+#include "text/jinja/variables.h"
 
 namespace hearth::jinja {
-
-// The variables of a scope while it is active. Inner frames and macros keep pointers to it.
-struct Frame : HeapObject {
-  Frame(const Scope& its_scope, Frame* its_outer)
-      : scope(its_scope), outer(its_outer), slots(its_scope.slots.size()) {}
-  const Scope& scope;
-  Frame* const outer;
-  Values slots;  // missing where not set
-};
 
 enum class Flow : uint8_t { kNormal, kBreak, kContinue };
 
@@ -25,7 +18,9 @@ class Interpreter {
  public:
   // `context`: a dict with keys of type str. Both outlive the interpreter.
   Interpreter(Runtime& runtime, const TemplateAst& tree, const DictObject& context)
-      : runtime_(runtime), tree_(tree), context_(context) {}
+      : runtime_(runtime), tree_(tree), variables_(runtime, *this, context), evaluator_(runtime) {}
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
 
   // Throws Failure; runtime.line is the line then.
   Text Run();
@@ -39,7 +34,6 @@ class Interpreter {
   Text RenderRecursion(const ForStmt& stmt, Frame* outer, const Value& items, int level);
 
  private:
-  // --- statements
   Flow ExecuteBody(const Body& body, Frame& frame);
   Flow Execute(const Stmt& stmt, Frame& frame);
   void Output(const OutputStmt& stmt, Frame& frame);
@@ -62,39 +56,10 @@ class Interpreter {
   void BindParameters(const MacroBody& macro, Frame& frame, const std::string& name,
                       const Arguments& arguments);
 
-  // --- variables
-  Frame& NewFrame(const Scope& scope, Frame* outer);
-  // Gives every slot its first value; parameters are left alone.
-  void Enter(Frame& frame);
-  static Value& Slot(Frame& frame, SlotRef slot);
-  Value LookUp(const Text& name);
-  void Assign(const Expr& target, Frame& frame, const Value& value);
-
-  // --- expressions
-  Value Evaluate(const Expr& expr, Frame& frame);
-  Value EvaluateCompound(const Expr& expr, Frame& frame);
-  static Value Constant(const ConstantExpr& expr);
-  Value Name(const NameExpr& expr, Frame& frame);
-  Value Sequence(const SequenceExpr& expr, Frame& frame);
-  Value Dict(const DictExpr& expr, Frame& frame);
-  Value Unary(const UnaryExpr& expr, Frame& frame);
-  Value BinaryOperation(const BinaryExpr& expr, Frame& frame);
-  Value Concat(const ConcatExpr& expr, Frame& frame);
-  Value Comparison(const CompareExpr& expr, Frame& frame);
-  Value Conditional(const ConditionalExpr& expr, Frame& frame);
-  Value SliceOf(const SliceExpr& expr, Frame& frame);
-  Value Function(const CallExpr& expr, Frame& frame, const Value* caller);
-  Value Filter(const FilterExpr& expr, Frame& frame, const Text* block);
-  Value Test(const TestExpr& expr, Frame& frame);
-  Arguments EvaluateArguments(const ArgumentExprs& arguments, Frame& frame);
-
-  friend struct ConditionIterator;
-
   Runtime& runtime_;
   const TemplateAst& tree_;
-  const DictObject& context_;
-  Frame* root_ = nullptr;  // the template's own
-  int blocks_around_ = 0;
+  Variables variables_;
+  Evaluator evaluator_;
   Text* out_ = nullptr;
 };
 

@@ -2,18 +2,18 @@
 
 #include <utility>
 
-#include "text/jinja/failure.h"
-#include "text/jinja/methods.h"
-#include "text/jinja/operators.h"
-#include "text/jinja/signature.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/methods.h"
+#include "text/jinja/values/operators.h"
+#include "text/jinja/values/signature.h"
 
 namespace hearth::jinja {
 
 std::optional<Value> ConditionIterator::Next(Runtime& runtime) {
   while (auto item = items.Next(runtime)) {
-    interpreter.Enter(frame);
-    interpreter.Assign(*stmt.target, frame, *item);
-    if (IsTrue(runtime, interpreter.Evaluate(*stmt.condition, frame))) return item;
+    variables.Enter(frame);
+    variables.Assign(*stmt.target, frame, *item);
+    if (IsTrue(runtime, evaluator.Evaluate(*stmt.condition, frame))) return item;
   }
   return std::nullopt;
 }

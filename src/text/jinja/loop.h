@@ -10,11 +10,16 @@ namespace hearth::jinja {
 
 // Gives the items that pass the loop's "if", each looked at when it is asked for.
 struct ConditionIterator : IteratorObject {
-  ConditionIterator(Interpreter& its_interpreter, const ForStmt& its_stmt, Frame& its_frame,
-                    IteratorObject& its_items)
-      : interpreter(its_interpreter), stmt(its_stmt), frame(its_frame), items(its_items) {}
+  ConditionIterator(Variables& its_variables, Evaluator& its_evaluator, const ForStmt& its_stmt,
+                    Frame& its_frame, IteratorObject& its_items)
+      : variables(its_variables),
+        evaluator(its_evaluator),
+        stmt(its_stmt),
+        frame(its_frame),
+        items(its_items) {}
   std::optional<Value> Next(Runtime& runtime) override;
-  Interpreter& interpreter;
+  Variables& variables;
+  Evaluator& evaluator;
   const ForStmt& stmt;
   Frame& frame;
   IteratorObject& items;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "text/jinja/failure.h"
-#include "text/jinja/signature.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/signature.h"
 
 namespace hearth::jinja {
 

@@ -1,5 +1,5 @@
 // Numbers and the filters on them. What is expected was computed by Jinja2 3.1.6.
-#include "text/jinja/numbers.h"
+#include "text/jinja/values/numbers.h"
 
 #include <gtest/gtest.h>
 

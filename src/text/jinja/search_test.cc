@@ -1,4 +1,4 @@
-#include "text/jinja/search.h"
+#include "text/jinja/values/search.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "text/jinja/failure.h"
 #include "text/jinja/test_rendering.h"
+#include "text/jinja/values/failure.h"
 
 namespace hearth::jinja {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/jinja/failure.h"
 #include "text/jinja/interpreter.h"
-#include "text/jinja/memory_meter.h"
-#include "text/jinja/parser.h"
+#include "text/jinja/syntax/parser.h"
+#include "text/jinja/values/failure.h"
+#include "text/jinja/values/memory_meter.h"
 
 namespace hearth::jinja {
 namespace {

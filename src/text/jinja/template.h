@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "text/jinja/context.h"
-#include "text/jinja/limits.h"
+#include "text/jinja/values/limits.h"
 #include "text/tokenizer/chat_piece.h"
 
 namespace hearth::jinja {

@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "text/jinja/memory_meter.h"
 #include "text/jinja/test_rendering.h"
+#include "text/jinja/values/memory_meter.h"
 
 namespace hearth::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/grammar/json_schema_parts.h"
-#include "text/jinja/text.h"
+#include "text/jinja/values/text.h"
 
 namespace hearth {
 namespace {

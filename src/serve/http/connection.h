@@ -1,0 +1,113 @@
+// One client: reads its requests, one after the other, and writes their answers.
+//
+//   idle -> reading -> answering -> idle ... -> closed
+//
+// While a request is answered the connection is listened to: a client that goes away, or closes its
+// half of it, ends the generation. So does one that sends more behind its request than is listened
+// to, for its end could not be heard.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serve/allowance.h"
+#include "serve/http/access_log.h"
+#include "serve/http/http_message.h"
+#include "serve/http/places.h"
+#include "serve/http/server.h"
+#include "serve/reply.h"
+#include "serve/service.h"
+
+namespace hearth::serve {
+
+class Connection : public Reply, public std::enable_shared_from_this<Connection> {
+ public:
+  // on_close is called once, from the destructor.
+  Connection(boost::asio::ip::tcp::socket socket, Service& service, const ServerLimits& limits,
+             RequestTrace trace, std::function<void()> on_close);
+  ~Connection() override;
+
+  // Of a guest only GET /health is answered; whatever else it asks gets 503.
+  void Start(std::unique_ptr<Place> place);
+  bool is_answering() const { return state_ == State::kAnswering; }
+  // Ends what is under way, with `error` as the answer, or as the last event of a stream.
+  void End(const RequestError& error);
+  // The same without a word.
+  void Abort();
+
+  void Send(Response response) override;
+  void BeginStream() override;
+  void SendEvent(std::string_view name, std::string_view data) override;
+  void EndStream() override;
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using ErrorCode = boost::system::error_code;
+  enum class State { kIdle, kReading, kAnswering, kLingering, kClosed };
+
+  void WaitForRequest();
+  void GoOn();
+  void Listen();
+  void OnHeard(ErrorCode error, size_t bytes);
+  void ReadHead();
+  bool SkipEmptyLines();
+  void OnHead(ErrorCode error);
+  void CheckHead();
+  void ReadBody();
+  void OnBody(ErrorCode error);
+  void Handle();
+  bool RefuseBadRead(ErrorCode error);
+  void SendError(const RequestError& error);
+  void Write();
+  void WriteSome();
+  void OnWritten(ErrorCode error, size_t bytes);
+  void GiveBack();
+  void DropExchange();
+  void Linger();
+  void Discard();
+  void Close();
+  void SetState(State state);
+  void RefuseLater(const RequestError& error);
+  void SetDeadline(std::chrono::milliseconds time);
+  void SendInStream(std::string_view text);
+  void WaitInStream();
+
+  boost::asio::ip::tcp::socket socket_;
+  Service& service_;
+  const ServerLimits& limits_;
+  RequestTrace trace_;
+  std::function<void()> on_close_;
+  std::unique_ptr<Place> place_;
+  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer silence_timer_;  // of a stream
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  RequestHead head_;
+  State state_ = State::kIdle;
+  bool is_listening_ = false;    // a read is pending that belongs to no parser
+  bool is_half_closed_ = false;  // nothing more comes from the client
+  bool timed_out_ = false;
+  bool keep_alive_ = false;    // after this answer
+  bool is_chunked_ = false;    // the stream; else it ends with the connection
+  bool is_streaming_ = false;  // the answer is a stream, and has begun
+  bool answer_complete_ = false;
+  bool is_writing_ = false;
+  std::string to_write_, being_written_;
+  size_t written_ = 0;         // of being_written_
+  AllowanceShare body_share_;  // while its request is answered
+  AllowanceShare answer_share_;
+  uint64_t deadline_ = 0;  // number of the deadline in force
+  std::shared_ptr<Exchange> exchange_;
+  ExchangeReport report_;  // of the exchange, where it has been dropped
+  size_t discarded_ = 0;
+};
+
+}  // namespace hearth::serve
