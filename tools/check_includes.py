@@ -67,7 +67,7 @@ ROOMS = {
     "text": ["tokenizer", "grammar", "jinja", "tools", "chat"],
     "storage": ["", "async"],
     "engine": ["load", "", "session"],
-    "prepare": ["shapes", "convert", "profile", "predict", "pack", "synth"],
+    "prepare": ["shapes", "convert", "profile", "predict", "pack", "quantize", "synth"],
     "planner": ["doctor", "cost", "placement", "simulator"],
 }
 # Folders of include/, and the folder of src/ whose door they are.
