@@ -68,7 +68,7 @@ ROOMS = {
              "tools", "chat"],
     "storage": ["", "async"],
     "engine": ["load", "", "session"],
-    "prepare": ["shapes", "convert", "profile", "predict", "pack", "synth"],
+    "prepare": ["shapes", "convert", "profile", "predict", "pack", "quantize", "synth"],
     "planner": ["doctor", "cost", "placement", "simulator"],
 }
 # Folders of include/, and the folder of src/ whose door they are.

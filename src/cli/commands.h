@@ -22,6 +22,7 @@ void AddTokenizeCommand(CLI::App& app, Action& action);
 void AddTemplateCommand(CLI::App& app, Action& action);
 void AddSynthCommand(CLI::App& app, Action& action);
 void AddConvertCommand(CLI::App& app, Action& action);
+void AddQuantizeCommand(CLI::App& app, Action& action);
 void AddPackCommand(CLI::App& app, Action& action);
 void AddPlanCommand(CLI::App& app, Action& action);
 void AddDoctorCommand(CLI::App& app, Action& action);

@@ -36,6 +36,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddTemplateCommand(app, action);
   AddSynthCommand(app, action);
   AddConvertCommand(app, action);
+  AddQuantizeCommand(app, action);
   AddPackCommand(app, action);
   AddPlanCommand(app, action);
   AddDoctorCommand(app, action);

@@ -70,6 +70,7 @@ void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations&
   Store(layer, rows, a);
   Attend(layer, rows, a);
   context_.input.Set(a.attended);
+  context_.seam.Saw(layer, MatrixInput::kAttentionOutput, a.attended);
   const Product output{w.attn_output, a.block_out, FloatsOf(w.attn_output_bias)};
   MatMul(context_.compute, {&output, 1}, context_.input);
   const AdaptedProduct adapted = {AdaptedMatrix::kAttentionOutput, a.block_out};
@@ -83,6 +84,7 @@ void AttentionBlock::Project(int64_t layer, const Activations& a) const {
   const LayerSpec& spec = context_.layer(layer);
   const LayerWeights& w = context_.layer_weights(layer);
   context_.input.Set(a.normed);
+  context_.seam.Saw(layer, MatrixInput::kAttentionQkv, a.normed);
   const Product qkv[] = {{w.attn_q, a.q, FloatsOf(w.attn_q_bias)},
                          {w.attn_k, a.k, FloatsOf(w.attn_k_bias)},
                          {w.attn_v, a.v, FloatsOf(w.attn_v_bias)}};

@@ -98,6 +98,7 @@ void FfnBlock::AddShared(int64_t layer, const Activations& a) {
   const LayerWeights& w = context_.layer_weights(layer);
   Compute& compute = context_.compute;
   context_.input.Set(a.normed);
+  context_.seam.Saw(layer, MatrixInput::kSharedGateUp, a.normed);
   const Product gate_up[] = {{w.shared_gate, a.shared_gate}, {w.shared_up, a.shared_up}};
   MatMul(compute, gate_up, context_.input);
   const AdaptedProduct adapted[] = {{AdaptedMatrix::kSharedGate, a.shared_gate},
@@ -107,6 +108,7 @@ void FfnBlock::AddShared(int64_t layer, const Activations& a) {
   ApplyFfnActivation(compute, ffn.activation, ffn.threshold, a.shared_gate, a.shared_up);
   context_.seam.After(PassOp::kFfnActivation);
   context_.input.Set(a.shared_gate);
+  context_.seam.Saw(layer, MatrixInput::kSharedDown, a.shared_gate);
   const Product down{w.shared_down, a.shared_out};
   MatMul(compute, {&down, 1}, context_.input);
   const AdaptedProduct adapted_down = {AdaptedMatrix::kSharedDown, a.shared_out};

@@ -26,6 +26,9 @@ struct NeuronObservation {
   std::span<const float> factors;
 };
 
+// Inputs of matrices that are no FFN's own.
+enum class MatrixInput : uint8_t { kAttentionQkv, kAttentionOutput, kSharedGateUp, kSharedDown };
+
 // Called on the thread that runs the pass, for every FFN that it computes, in the order of the
 // functions. `tokens` are the rows of the pass that the FFN computes, ascending; the other
 // arguments have a row for each of them, but for the residual, which has a row for every row of the
@@ -46,6 +49,8 @@ class PassObserver {
                                std::span<const int64_t> /*tokens*/, FloatView /*activation*/) {}
   // Of an FFN of single neurons instead of the two above, token by token.
   virtual void OnFfnNeurons(const NeuronObservation& /*observed*/) {}
+  // What a matrix multiplies, a row for every row of the pass.
+  virtual void OnMatrixInput(int64_t /*layer*/, MatrixInput /*which*/, FloatView /*input*/) {}
   // Whether OnFfnGuess is called, of models that are no mixtures and where neurons are predicted:
   // behind OnFfnInput of a layer, token by token, with what the FFN of the layer behind it will
   // probably list, ascending (what lookahead would read).

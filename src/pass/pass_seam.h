@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pass/pass_observer.h"
 #include "pass/pass_op.h"
 
 namespace hearth {
@@ -24,6 +25,12 @@ class PassSeam {
   void StopWhen(std::function<bool()> is_unwanted) { is_unwanted_ = std::move(is_unwanted); }
   // Told of every op that is done; must not throw.
   void Tell(std::function<void(PassOp)> listener) { listener_ = std::move(listener); }
+
+  // Whom the pass that begins shows inputs of matrices to; null: nobody.
+  void Show(PassObserver* observer) { observer_ = observer; }
+  void Saw(int64_t layer, MatrixInput which, FloatView input) const {
+    if (observer_ != nullptr) observer_->OnMatrixInput(layer, which, input);
+  }
 
   // The clock's time since the last op belongs to nobody.
   void Start() {
@@ -49,6 +56,7 @@ class PassSeam {
     last_ = now;
   }
 
+  PassObserver* observer_ = nullptr;
   OpSeconds* seconds_ = nullptr;
   Clock::time_point last_;
   std::function<bool()> is_unwanted_;

@@ -61,6 +61,7 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
   CheckShape(shape, limits_, context_.spec.vocab_size);
   rows_.Place(shape);
   adapters_.Begin(shape);
+  seam_.Show(observer);
   try {
     const Activations a = activations_.FirstRows(rows_.count());
     executor_->Begin({shape.kind, rows_.count(), a.hidden, &selector, observer});

@@ -15,6 +15,7 @@
 #include "cli/options/text_input.h"
 #include "cli/pack/activation_check.h"
 #include "cli/pack/activation_report.h"
+#include "cli/pack/profile_imatrix.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
@@ -42,6 +43,7 @@ struct ProfileCommand {
   std::string output;
   std::string trace;
   std::string plot;
+  std::string imatrix;                  // written instead of a profile
   int64_t tokens = kMostProfileTokens;  // of the text, at most
   int64_t trace_tokens = kMostProfileTokens;
   double save_seconds = 60;
@@ -60,6 +62,12 @@ void CheckProfileUsage(const ProfileCommand& options, const CLI::App& command) {
   if (options.text_file.empty() == (options.walk == 0)) {
     throw UsageError(options.walk > 0 ? "profile takes --text or --walk, not both"
                                       : "profile needs one of --text and --walk");
+  }
+  const bool has_other =
+      !options.output.empty() || !options.trace.empty() || !options.plot.empty() || options.restart;
+  if (!options.imatrix.empty() && has_other) {
+    throw UsageError(
+        "--imatrix: without -o, --restart, --plot and --trace, which are of a profile");
   }
   if (options.walk > 0 && command.count("--tokens") > 0) {
     throw UsageError("--tokens: --walk says how many already");
@@ -98,13 +106,31 @@ std::vector<TokenId> WalkedTokens(const ProfileCommand& options, const GgufMetad
   return TopicWalk(*map, kLearningWalk).Take(options.walk);
 }
 
+std::vector<TokenId> TokensToRun(const ProfileCommand& options, const GgufFile& file,
+                                 const ModelSpec& spec, const Tokenizer& tokenizer) {
+  return options.walk > 0 ? WalkedTokens(options, file.metadata(), spec.vocab_size)
+                          : EncodedText(options, tokenizer);
+}
+
+int ProfileImatrix(const ProfileCommand& options) {
+  const GgufFile file = OpenModel(options.model.model, options.model.activation);
+  const ModelSpec spec = ReadModelSpec(file);
+  const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
+  const std::vector<TokenId> text = TokensToRun(options, file, spec, *tokenizer);
+  return MakeImatrix(
+      options.model, spec, text,
+      {.output = options.imatrix,
+       .text_name =
+           options.walk > 0 ? "topic walk" : std::filesystem::path(options.text_file).filename(),
+       .json = options.json});
+}
+
 ProfileJob PlanJob(const ProfileCommand& options) {
   const GgufFile file = OpenModel(options.model.model, options.model.activation);
   const ModelSpec spec = ReadModelSpec(file);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   ProfileJob job;
-  job.text = options.walk > 0 ? WalkedTokens(options, file.metadata(), spec.vocab_size)
-                              : EncodedText(options, *tokenizer);
+  job.text = TokensToRun(options, file, spec, *tokenizer);
   const int64_t context = options.model.context > 0
                               ? options.model.context
                               : std::min(spec.context_length, kDefaultContext);
@@ -206,7 +232,11 @@ void Report(const ProfileCommand& options, const ModelProfile& profile, const Tr
 
 int Profile(const ProfileCommand& options) {
   CheckFiles({{"MODEL", options.model.model}, {"--text", options.text_file}},
-             {{"--output", options.output}, {"--plot", options.plot}, {"--trace", options.trace}});
+             {{"--output", options.output},
+              {"--plot", options.plot},
+              {"--trace", options.trace},
+              {"--imatrix", options.imatrix}});
+  if (!options.imatrix.empty()) return ProfileImatrix(options);
   ProfileJob job = PlanJob(options);
   ContinueFrom(options, job);
   for (const std::string& path : {options.output, options.plot}) {
@@ -252,6 +282,8 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_option("--trace-tokens", options->trace_tokens, "tokens to trace (all)")
       ->option_text("N")
       ->check(WholeIn(1, kMostProfileTokens));
+  AddFileOption(*command, "--imatrix", options->imatrix,
+                "instead of a profile: importance matrix to write (GGUF), for 'hearth quantize'");
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, command, &action] {
     CheckProfileUsage(*options, *command);

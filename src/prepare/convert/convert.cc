@@ -51,6 +51,25 @@ size_t ConvertNumbers(DType from, const std::byte* in, size_t count, DType to, s
   return count;
 }
 
+// Embeddings often have more rows than there are tokens; readers want a token for each.
+void PadVocabulary(const GgufFile& source, GgufMetadata* metadata) {
+  const auto embedding = source.FindShape("token_embd.weight");
+  const std::vector<std::string>* texts = metadata->FindStrings("tokenizer.ggml.tokens");
+  const auto types = metadata->FindInts("tokenizer.ggml.token_type");
+  if (!embedding || texts == nullptr || !types || texts->size() >= (*embedding)[1]) return;
+  const auto rows = static_cast<size_t>((*embedding)[1]);
+  std::vector<std::string> padded = *texts;
+  std::vector<int32_t> padded_types(types->begin(), types->end());
+  while (padded.size() < rows) padded.push_back(fmt::format("[unused {}]", padded.size()));
+  padded_types.resize(rows, static_cast<int32_t>(TokenType::kUnused));
+  metadata->SetStrings("tokenizer.ggml.tokens", std::move(padded));
+  metadata->SetInt32s("tokenizer.ggml.token_type", std::move(padded_types));
+  if (auto scores = metadata->FindFloats("tokenizer.ggml.scores")) {
+    scores->resize(rows, 0.0f);
+    metadata->SetFloat32s("tokenizer.ggml.scores", std::move(*scores));
+  }
+}
+
 class Converter {
  public:
   Converter(const GgufFile& source, const ConvertOptions& options, const std::string& path,
@@ -60,7 +79,7 @@ class Converter {
   ConvertResult Convert() {
     ConvertResult result;
     const std::vector<GgufTensorDecl> decls = Decls(&result.type);
-    GgufWriter writer(path_, Metadata(result.type), decls);
+    GgufWriter writer(path_, ModelMetadata(source_, FileTypeOf(result.type)), decls);
     CheckDiskSpace(path_, writer.total_bytes());
     const uint64_t wide = kConvertBytes / sizeof(uint16_t) * sizeof(float);
     in_ = Buffer(budget_, "what is read", kConvertBytes);
@@ -98,34 +117,6 @@ class Converter {
                                           [](auto& a, auto& b) { return a.second < b.second; });
     if (largest != weights.end()) *most = largest->first;
     return decls;
-  }
-
-  GgufMetadata Metadata(DType type) const {
-    GgufMetadata metadata = source_.metadata();
-    metadata.SetString("general.type", "model");
-    metadata.SetUint32("general.file_type", FileTypeOf(type));
-    metadata.SetUint32("general.quantization_version", kQuantizationVersion);
-    PadVocabulary(&metadata);
-    return metadata;
-  }
-
-  // Embeddings often have more rows than there are tokens; readers want a token for each.
-  void PadVocabulary(GgufMetadata* metadata) const {
-    const auto embedding = source_.FindShape("token_embd.weight");
-    const std::vector<std::string>* texts = metadata->FindStrings("tokenizer.ggml.tokens");
-    const auto types = metadata->FindInts("tokenizer.ggml.token_type");
-    if (!embedding || texts == nullptr || !types || texts->size() >= (*embedding)[1]) return;
-    const auto rows = static_cast<size_t>((*embedding)[1]);
-    std::vector<std::string> padded = *texts;
-    std::vector<int32_t> padded_types(types->begin(), types->end());
-    while (padded.size() < rows) padded.push_back(fmt::format("[unused {}]", padded.size()));
-    padded_types.resize(rows, static_cast<int32_t>(TokenType::kUnused));
-    metadata->SetStrings("tokenizer.ggml.tokens", std::move(padded));
-    metadata->SetInt32s("tokenizer.ggml.token_type", std::move(padded_types));
-    if (auto scores = metadata->FindFloats("tokenizer.ggml.scores")) {
-      scores->resize(rows, 0.0f);
-      metadata->SetFloat32s("tokenizer.ggml.scores", std::move(*scores));
-    }
   }
 
   // Pieces of whole rows where they fit: rows that are put together from afar are read once.
@@ -171,6 +162,15 @@ class Converter {
 };
 
 }  // namespace
+
+GgufMetadata ModelMetadata(const GgufFile& source, uint32_t file_type) {
+  GgufMetadata metadata = source.metadata();
+  metadata.SetString("general.type", "model");
+  metadata.SetUint32("general.file_type", file_type);
+  metadata.SetUint32("general.quantization_version", kQuantizationVersion);
+  PadVocabulary(source, &metadata);
+  return metadata;
+}
 
 ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
                            const std::string& path, const ConvertProgressFn& progress) {

@@ -27,10 +27,13 @@ struct ConvertResult {
 // done and total bytes of the file.
 using ConvertProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 
+// What a plain file made of `source` says of itself. The vocabulary gets a token for every row of
+// the embedding.
+GgufMetadata ModelMetadata(const GgufFile& source, uint32_t file_type);
+
 // Writes `source` to `path`, a few megabytes at a time. The name appears when the file is complete.
-// Where `progress` throws, nothing is left behind. The vocabulary gets a token for every row of the
-// embedding. Throws Error(kUnsupported) for quantized tensors and for numbers beyond the
-// range of the type, Error(kIo) where the file cannot be written.
+// Where `progress` throws, nothing is left behind. Throws Error(kUnsupported) for quantized tensors
+// and for numbers beyond the range of the type, Error(kIo) where the file cannot be written.
 ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
                            const std::string& path, const ConvertProgressFn& progress);
 
