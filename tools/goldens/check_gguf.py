@@ -124,8 +124,11 @@ def gated(model: Model, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
 def feed_forward(model: Model, layer: str, x: np.ndarray) -> np.ndarray:
     tensors = model.tensors
     if "expert_count" not in model.keys:
-        gate, up, down = (tensors[f"{layer}ffn_{p}.weight"] for p in ("gate", "up", "down"))
-        return gated(model, x @ gate.T, x @ up.T) @ down.T
+        def project(part: str, v: np.ndarray) -> np.ndarray:
+            name = f"{layer}ffn_{part}"
+            return v @ tensors[name + ".weight"].T + tensors.get(name + ".bias", 0.0)
+
+        return project("down", gated(model, project("gate", x), project("up", x)))
     gate, up, down = (tensors[f"{layer}ffn_{p}_exps.weight"] for p in ("gate", "up", "down"))
     probabilities = softmax(x @ tensors[layer + "ffn_gate_inp.weight"].T)
     out = np.zeros_like(x)
