@@ -262,6 +262,12 @@ std::vector<Mutation> FamilyMutations() {
          });
          return applies;
        }},
+      {"router before attention",
+       [](ModelSpec& s) {
+         const bool applies = MainFfn(s).routes_before_attention;
+         ForLayers(s, [](LayerSpec& l) { l.ffn.routes_before_attention = false; });
+         return applies;
+       }},
       {"groups of experts",
        [](ModelSpec& s) {
          const bool applies = MainFfn(s).num_expert_groups > 1;

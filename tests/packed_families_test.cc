@@ -39,7 +39,9 @@ constexpr Family kFamilies[] = {{"opt", nullptr, {.is_gated = false, .has_bias =
                                 {"falcon", "relu", {.is_gated = false}},
                                 {"falcon-two-norms", "relu", {.is_gated = false}},
                                 {"phi3", "relu", {}},
-                                {"llama-relu", nullptr, {}}};
+                                {"llama-relu", nullptr, {}},
+                                {"smallthinker", nullptr, {}},
+                                {"smallthinker-softmax", nullptr, {}}};
 
 // Records what is active, for the oracle.
 class ActiveRecorder : public PassObserver {
@@ -137,7 +139,8 @@ TEST_P(PackedFamiliesTest, EveryModeHasTheSameBits) {
     Pack(quant);
     for (const size_t chunk : {size_t{1}, golden_.prompt.size()}) {
       const auto engine = Engine::Load(path_, Options(FfnMode::kDense));
-      OracleSelector oracle(engine->model().spec().num_layers, 1,
+      const ModelSpec& spec = engine->model().spec();
+      OracleSelector oracle(spec.num_layers, std::max<int64_t>(1, MainFfn(spec).num_experts),
                             static_cast<int64_t>(golden_.prompt.size()));
       ActiveRecorder recorder(oracle);
       const std::vector<float> dense = Logits(*engine, engine->selector(), chunk);

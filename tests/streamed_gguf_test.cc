@@ -151,6 +151,12 @@ INSTANTIATE_TEST_SUITE_P(
                              R"({"arch": "qwen3moe", "hidden_size": 256, "intermediate_size": 256,
                      "num_layers": 4, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
                      "vocab_size": 600, "num_experts": 32, "num_experts_per_token": 4})",
+                             DType::kQ4_0, true},
+                    GgufCase{"early",  // experts are read while attention is computed
+                             R"({"arch": "smallthinker", "hidden_size": 256,
+                     "intermediate_size": 256, "num_layers": 5, "num_heads": 4, "num_kv_heads": 2,
+                     "head_dim": 64, "vocab_size": 600, "num_experts": 32,
+                     "num_experts_per_token": 4, "sliding_window": 8})",
                              DType::kQ4_0, true}),
     [](const auto& model) { return std::string(model.param.name); });
 

@@ -37,6 +37,8 @@ sys.path.insert(0, str(REPOSITORY / "tools" / "goldens"))
 from cases import CASES  # noqa: E402
 from convert import convert_folder, save_folder  # noqa: E402
 from families import Case  # noqa: E402
+from make_smallthinker import CASES as SMALLTHINKER_CASES  # noqa: E402
+from make_smallthinker import SmallThinkerCase, save_published  # noqa: E402
 from models import build_model  # noqa: E402
 
 GOLDENS = REPOSITORY / "tests" / "goldens"
@@ -119,8 +121,11 @@ def compare_files(expected_path: Path, found_path: Path) -> list[str]:
             + compare_vocabulary(*keys))
 
 
-def save_case(case: Case, folder: Path) -> None:
+def save_case(case: Case | SmallThinkerCase, folder: Path) -> None:
     """The folder of a case; activations that transformers cannot name are named in its config."""
+    if isinstance(case, SmallThinkerCase):
+        save_published(case, folder)
+        return
     save_folder(build_model(case), folder)
     path = folder / "config.json"
     config = json.loads(path.read_text())
@@ -131,7 +136,7 @@ def save_case(case: Case, folder: Path) -> None:
     path.write_text(json.dumps(config))
 
 
-def check_case(case: Case, args: argparse.Namespace, work: Path) -> list[str]:
+def check_case(case: Case | SmallThinkerCase, args: argparse.Namespace, work: Path) -> list[str]:
     folder, found = work / f"hearth-golden-{case.name}", work / f"{case.name}.gguf"
     save_case(case, folder)
     done = subprocess.run([args.hearth, "convert", folder, "-o", found, "--type", args.type],
@@ -174,7 +179,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="CASE")
     parser.add_argument("--type", choices=("f32", "f16", "bf16"), default="f32")
     args = parser.parse_args()
-    cases = [case for case in CASES if not args.only or case.name in args.only]
+    cases = [case for case in (*CASES, *SMALLTHINKER_CASES)
+             if not args.only or case.name in args.only]
     differ = 0
     with tempfile.TemporaryDirectory(prefix="hearth-convert-") as name:
         work = Path(name)

@@ -50,6 +50,7 @@ UNKNOWN_TO_LLAMACPP = {
     "mistral-window": "llama.cpp ignores llama.attention.sliding_window",
     "gpt-oss": "llama.cpp's YaRN ramp begins and ends at whole pairs, transformers' does not",
     "opt": "llama.cpp does not know OPT",
+    "smallthinker": "llama.cpp takes every window of this family for 4096 tokens",
     "phi3": "llama.cpp wants tokens of Phi 3's own vocabulary",
     "phi3-longrope": "llama.cpp wants tokens of Phi 3's own vocabulary",
 }

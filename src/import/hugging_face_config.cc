@@ -285,9 +285,9 @@ void PublishedConfigReader::ReadExperts() {
     throw Error(ErrorCode::kCorrupt, config_.path(), "experts", "at least 1", "0");
   }
   Set("expert_count", out_.num_experts);
-  Set("expert_used_count", config_.Int("num_experts_per_tok"));
-  if (config_.Has("moe_intermediate_size")) {
-    Set("expert_feed_forward_length", config_.Int("moe_intermediate_size"));
+  Set("expert_used_count", config_.Int(family_.experts->per_token));
+  if (config_.Has(family_.experts->size)) {
+    Set("expert_feed_forward_length", config_.Int(family_.experts->size));
   }
   out_.metadata.SetBool(prefix_ + "expert_weights_norm",
                         config_.Bool("norm_topk_prob", family_.experts->normalizes));

@@ -372,6 +372,67 @@ TEST_F(PublishedFamilyTest, GlmsLayersAreOfThreeKinds) {
   EXPECT_EQ(spec.layers[1].ffn.expert_weight_scale, 2.5f);
 }
 
+TEST_F(PublishedFamilyTest, SmallThinkersLayoutsAreThoseThatGgufCanSay) {
+  AddUsual();
+  AddToLayer("block_sparse_moe.primary_router.weight", {2, kHidden}, 50);
+  for (const std::string expert : {"0.", "1."}) {
+    const std::string of = "block_sparse_moe.experts." + expert;
+    const float first = expert == "1." ? 100 : 0;
+    AddToLayer(of + "gate.weight", {kFfn, kHidden}, first);
+    AddToLayer(of + "up.weight", {kFfn, kHidden}, first + 20);
+    AddToLayer(of + "down.weight", {kHidden, kFfn}, first + 40);
+  }
+  const auto layer = tensors_;
+  for (const auto& [name, tensor] : layer) {
+    const std::string prefix = "model.layers.0.";
+    if (name.starts_with(prefix)) tensors_["model.layers.1." + name.substr(prefix.size())] = tensor;
+  }
+  Json config = UsualConfig("smallthinker");
+  config.erase("intermediate_size");
+  config.update({{"num_hidden_layers", 2},
+                 {"tie_word_embeddings", false},
+                 {"moe_num_primary_experts", 2},
+                 {"moe_num_active_primary_experts", 1},
+                 {"moe_ffn_hidden_size", kFfn},
+                 {"rope_layout", {1, 1}},
+                 {"sliding_window_layout", {0, 0}},
+                 {"sliding_window_size", 9}});
+  const GgufFile file = Open(config);
+  EXPECT_EQ(ReadValues<float>(file, "blk.1.ffn_gate_inp.weight")[0], 50);
+  EXPECT_EQ(ReadValues<float>(file, "blk.0.ffn_up_exps.weight")[kFfn * kHidden], 120);
+  ModelSpec spec = ReadModelSpec(file);
+  EXPECT_EQ(spec.layers[1].attention.sliding_window, 0);
+  EXPECT_TRUE(spec.layers[0].attention.rope);
+  EXPECT_TRUE(spec.layers[0].ffn.routes_before_attention);
+  EXPECT_EQ(spec.layers[0].ffn.router_score, RouterScore::kSigmoid);
+  EXPECT_EQ(spec.layers[0].ffn.activation, FfnActivation::kRelu);
+  config.update({{"sliding_window_layout", {0, 1}},
+                 {"rope_layout", {0, 1}},
+                 {"moe_primary_router_apply_softmax", true}});
+  spec = ReadModelSpec(Open(config));
+  EXPECT_EQ(spec.layers[0].attention.sliding_window, 0);
+  EXPECT_EQ(spec.layers[1].attention.sliding_window, 9);
+  EXPECT_FALSE(spec.layers[0].attention.rope);
+  EXPECT_TRUE(spec.layers[1].attention.rope);
+  EXPECT_EQ(spec.layers[0].ffn.router_score, RouterScore::kSoftmax);
+  const auto message = [&](const char* key, const Json& value) {
+    Json changed = config;
+    changed[key] = value;
+    return Message(changed);
+  };
+  EXPECT_THAT(message("rope_layout", {1, 1}), HasSubstr("rope_layout: expected 0 in the first"));
+  EXPECT_THAT(message("rope_layout", nullptr), HasSubstr("found nothing"));
+  EXPECT_THAT(message("sliding_window_layout", {1, 1}), HasSubstr("found 1 in layer 0"));
+  EXPECT_THAT(message("sliding_window_layout", {0, 0}), HasSubstr("rope_layout: expected 1 in"));
+  EXPECT_THAT(message("sliding_window_size", nullptr), HasSubstr("sliding_window_size"));
+  EXPECT_THAT(message("moe_layer_layout", {0, 1}), HasSubstr("experts in every layer"));
+  EXPECT_THAT(message("moe_enable_early_router", false), HasSubstr("expected true, found false"));
+  EXPECT_THAT(message("moe_enable_secondary_experts", true), HasSubstr("expected false"));
+  EXPECT_THAT(message("moe_shared_primary_experts", 1), HasSubstr("expected 0, found 1"));
+  EXPECT_THAT(message("norm_topk_prob", false), HasSubstr("expected true"));
+  EXPECT_THAT(message("use_qk_norm", true), HasSubstr("use_qk_norm"));
+}
+
 TEST_F(PublishedFamilyTest, WhatFamiliesDoNotHaveIsRefusedByName) {
   AddUsual();
   AddUsualFfn();

@@ -47,6 +47,8 @@ inline void ExpectSameSpec(const ModelSpec& a, const ModelSpec& b) {
   EXPECT_EQ(x.ffn.intermediate_size, y.ffn.intermediate_size);
   EXPECT_EQ(x.ffn.num_experts, y.ffn.num_experts);
   EXPECT_EQ(x.ffn.num_experts_per_token, y.ffn.num_experts_per_token);
+  EXPECT_EQ(x.ffn.router_score, y.ffn.router_score);
+  EXPECT_EQ(x.ffn.routes_before_attention, y.ffn.routes_before_attention);
   EXPECT_EQ(x.ffn.normalize_expert_weights, y.ffn.normalize_expert_weights);
   EXPECT_EQ(x.ffn.shared_intermediate_size, y.ffn.shared_intermediate_size);
   EXPECT_EQ(x.ffn.shared_gate, y.ffn.shared_gate);

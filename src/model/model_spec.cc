@@ -91,6 +91,8 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
   if (layer.ffn.num_experts > 0) {
     check.Range("expert_used_count", layer.ffn.num_experts_per_token, 1, layer.ffn.num_experts);
   }
+  check.Holds(!layer.ffn.routes_before_attention || layer.ffn.num_experts > 0, "expert_count",
+              "at least 1, for a router before attention", layer.ffn.num_experts);
   check.Range("expert_group_count", layer.ffn.num_expert_groups, 1,
               std::max<int64_t>(layer.ffn.num_experts, 1));
   check.Holds(layer.ffn.num_experts % layer.ffn.num_expert_groups == 0, "expert_group_count",

@@ -80,6 +80,9 @@ struct FfnSpec {
   bool fused_gate_up = false;  // the file has gate and up in one matrix, under the name of up
   int64_t num_experts = 0;     // 0: one dense FFN
   int64_t num_experts_per_token = 0;
+  // The router reads what the layer begins with, before attention and as it is, and not what the
+  // experts read. Needs experts.
+  bool routes_before_attention = false;
   RouterScore router_score = RouterScore::kSoftmax;
   bool router_bias = false;  // added to the router's products
   // Added to scores where experts are chosen, and not where they are weighed.

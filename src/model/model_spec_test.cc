@@ -108,6 +108,14 @@ TEST(ModelSpecTest, RefusesWhatContradictsItself) {
       {"llama.vocab_size: expected 10, the rows of token_embd.weight, found 11",
        [](auto& m) { m.SetUint32("llama.vocab_size", 11); }},
       {"expert_used_count", [](auto& m) { m.SetUint32("llama.expert_count", 4); }},
+      {"smallthinker.expert_count: expected at least 1",
+       [](auto& m) {
+         for (const char* key : {"embedding_length", "block_count", "context_length",
+                                 "feed_forward_length", "attention.head_count"}) {
+           m.SetUint32(std::string("smallthinker.") + key, key[0] == 'b' ? 1 : 64);
+         }
+         m.SetString("general.architecture", "smallthinker");
+       }},
       {"'mish'", [](auto& m) { m.SetString("hearth.ffn_activation", "mish"); }},
       {"value_length", [](auto& m) { m.SetUint32("llama.attention.value_length", 8); }},
       {"'gpt9'", [](auto& m) { m.SetString("general.architecture", "gpt9"); }},

@@ -21,7 +21,7 @@ constexpr Architecture kArchitectures[] = {
     {"granitemoe", archs::ReadGranite},  {"glm4", archs::ReadGlm4},
     {"glm4moe", archs::ReadGlm4Moe},     {"gpt-oss", archs::ReadGptOss, true},
     {"gpt2", archs::ReadGpt2},           {"opt", archs::ReadOpt},
-    {"falcon", archs::ReadFalcon},
+    {"falcon", archs::ReadFalcon},       {"smallthinker", archs::ReadSmallThinker, true},
 };
 
 }  // namespace

@@ -17,6 +17,13 @@ FfnBlock::FfnBlock(const PassContext& context, const PassWidths& widths, FfnExec
   std::iota(all_rows_.begin(), all_rows_.end(), 0);
 }
 
+void FfnBlock::RouteBeforeAttention(int64_t layer, const Activations& a) {
+  if (!context_.layer(layer).ffn.routes_before_attention) return;
+  context_.input.Set(a.hidden);
+  Route(layer, a);
+  context_.seam.After(PassOp::kRouter);
+}
+
 void FfnBlock::Run(int64_t layer, const Activations& a) {
   const LayerWeights& w = context_.layer_weights(layer);
   NormBefore(context_, layer, {w.ffn_norm, w.ffn_norm_bias}, a);
@@ -56,16 +63,16 @@ void FfnBlock::Route(int64_t layer, const Activations& a) {
   for (size_t expert = 0; expert < loads.size(); ++expert) {
     if (!loads[expert].tokens.empty()) used_.push_back(static_cast<int32_t>(expert));
   }
+  const int64_t outputs = a.hidden.rows * ffn.num_experts_per_token;
+  keeps_outputs_ = executor_.has_order() && outputs <= a.expert_out.rows;
+  executor_.BeginLayer(layer, used_, keeps_outputs_);
 }
 
 // Every expert once for all its tokens. A token's experts are added in ascending index, whoever
 // else is in the pass, and in whatever order they were computed: where all outputs can wait for
 // that, in the executor's.
 void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
-  Route(layer, a);
-  const int64_t outputs = a.hidden.rows * context_.layer(layer).ffn.num_experts_per_token;
-  const bool keeps_outputs = executor_.has_order() && outputs <= a.expert_out.rows;
-  executor_.BeginLayer(layer, used_, keeps_outputs);
+  if (!context_.layer(layer).ffn.routes_before_attention) Route(layer, a);
   FillZero(a.block_out);
   int64_t first_row = 0;
   for (const int32_t expert : used_) {
@@ -78,13 +85,13 @@ void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
     context_.seam.After(PassOp::kRouter);
     executor_.Run({layer, expert, load.tokens, out});
     expert_outputs_[static_cast<size_t>(expert)] = out;
-    if (keeps_outputs) {
+    if (keeps_outputs_) {
       first_row += count;
     } else {
       AddExpert(expert, a);
     }
   }
-  if (keeps_outputs) {
+  if (keeps_outputs_) {
     std::sort(used_.begin(), used_.end());
     for (const int32_t expert : used_) AddExpert(expert, a);
   }

@@ -16,12 +16,16 @@ class FfnBlock {
  public:
   FfnBlock(const PassContext& context, const PassWidths& widths, FfnExecutor& executor);
 
+  // Before the attention of a layer: where its router reads `hidden` as it is now, chooses the
+  // experts of Run, so that those on storage are read while attention is computed.
+  void RouteBeforeAttention(int64_t layer, const Activations& a);
   // block_out = ffn(norm(hidden)).
   void Run(int64_t layer, const Activations& a);
 
  private:
   void RunDense(int64_t layer, const Activations& a);
   void RunExperts(int64_t layer, const Activations& a);
+  // By the products of the context's input. Begins the layer of the executor.
   void Route(int64_t layer, const Activations& a);
   void AddExpert(int32_t expert, const Activations& a);
   void AddShared(int64_t layer, const Activations& a);
@@ -32,6 +36,7 @@ class FfnBlock {
   std::vector<ExpertLoad> loads_;          // rows routed to each expert
   std::vector<int32_t> used_;              // experts with rows, as they are computed
   std::vector<FloatView> expert_outputs_;  // of those, in expert_out
+  bool keeps_outputs_ = false;             // all of them, until the last one is there
 };
 
 }  // namespace hearth

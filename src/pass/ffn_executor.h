@@ -43,8 +43,9 @@ class FfnExecutor {
   // Throws Error(kIo) where a file was truncated or replaced.
   virtual void Begin(const FfnPass& pass) = 0;
   virtual void End() noexcept {}
-  // The FFNs of a layer that will be run, distinct and ascending. Where `reorder`, those that
-  // should be run first are put first.
+  // The FFNs of a layer that will be run, distinct and ascending; before the layer's attention
+  // where its router reads what that reads. Where `reorder`, those that should be run first are put
+  // first.
   virtual void BeginLayer(int64_t /*layer*/, std::span<int32_t> /*experts*/, bool /*reorder*/) {}
   virtual void EndLayer() {}
   // Whether experts are best run in an order that the executor chooses.

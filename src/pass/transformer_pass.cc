@@ -89,6 +89,7 @@ void TransformerPass::RunLayers(const Activations& a) {
   seam_.After(PassOp::kEmbedding);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     seam_.BeforeLayer();
+    ffn_.RouteBeforeAttention(layer, a);
     attention_.Run(layer, rows_, a);
     if (context_.layer(layer).parallel_attention) {
       Copy(compute, a.block_out, a.attention_out);

@@ -23,7 +23,9 @@ GOLDENS = Path(__file__).resolve().parents[2] / "tests" / "goldens"
 # Half a last bit of float32 in the file, and keys stored in float32.
 TOLERANCE = 1e-6
 # What gguf_out.py writes. The other files are llama.cpp's converter's.
-CHECKED_ARCHS = ("llama", "qwen2", "qwen3", "qwen3moe")
+CHECKED_ARCHS = ("llama", "qwen2", "qwen3", "qwen3moe", "smallthinker")
+SMALLTHINKER_PERIOD = 4
+SIGMOID = 2  # of expert_gating_func
 
 
 class Model:
@@ -37,6 +39,15 @@ class Model:
         self.arch: str = keys["general.architecture"]
         self.keys = {name.removeprefix(self.arch + "."): value for name, value in keys.items()}
         self.head_dim: int = self.keys["attention.key_length"]
+        # Whether routers read what a layer begins with, and not what its experts read.
+        self.routes_before_attention = self.arch == "smallthinker"
+        window = self.keys.get("attention.sliding_window", 0)
+        layers = range(self.keys["block_count"])
+        # SmallThinker with windows: the first layer of every four has none, and rotates nothing.
+        mixes = self.arch == "smallthinker" and window > 0
+        sees_all = [mixes and layer % SMALLTHINKER_PERIOD == 0 for layer in layers]
+        self.windows = [0 if sees_all[layer] else window for layer in layers]
+        self.rotates = [not sees_all[layer] for layer in layers]
 
     def norm(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         eps = self.keys["attention.layer_norm_rms_epsilon"]
@@ -88,8 +99,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-def attention(model: Model, layer: str, x: np.ndarray) -> np.ndarray:
-    tensors, keys, n = model.tensors, model.keys, len(x)
+def attention(model: Model, index: int, x: np.ndarray) -> np.ndarray:
+    tensors, keys, n, layer = model.tensors, model.keys, len(x), f"blk.{index}."
 
     def project(name: str, v: np.ndarray) -> np.ndarray:
         return v @ tensors[f"{layer}{name}.weight"].T + tensors.get(f"{layer}{name}.bias", 0.0)
@@ -99,10 +110,11 @@ def attention(model: Model, layer: str, x: np.ndarray) -> np.ndarray:
     if layer + "attn_q_norm.weight" in tensors:
         q = model.norm(q, tensors[layer + "attn_q_norm.weight"])
         k = model.norm(k, tensors[layer + "attn_k_norm.weight"])
-    q, k = rotate(model, q), rotate(model, k)
+    if model.rotates[index]:
+        q, k = rotate(model, q), rotate(model, k)
     group = keys["attention.head_count"] // keys["attention.head_count_kv"]
     i, j = np.mgrid[:n, :n]
-    visible = (j <= i) & (j > i - keys.get("attention.sliding_window", n))
+    visible = (j <= i) & (j > i - (model.windows[index] or n))
     out = np.empty_like(q)
     for head in range(q.shape[1]):
         scores = q[:, head] @ k[:, head // group].T / math.sqrt(model.head_dim)
@@ -112,7 +124,8 @@ def attention(model: Model, layer: str, x: np.ndarray) -> np.ndarray:
 
 def gated(model: Model, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
     """The product that reaches down."""
-    kind = model.keys.get("hearth.ffn_activation", "silu")
+    usual = "relu" if model.arch == "smallthinker" else "silu"
+    kind = model.keys.get("hearth.ffn_activation", usual)
     if kind == "silu":
         return gate / (1 + np.exp(-gate)) * up
     if kind == "drelu":
@@ -121,15 +134,25 @@ def gated(model: Model, gate: np.ndarray, up: np.ndarray) -> np.ndarray:
     return np.where(gate > threshold, gate, 0) * up
 
 
-def feed_forward(model: Model, layer: str, x: np.ndarray) -> np.ndarray:
+def expert_scores(model: Model, layer: str, x: np.ndarray) -> np.ndarray:
+    products = x @ model.tensors[layer + "ffn_gate_inp.weight"].T
+    if model.keys.get("expert_gating_func") == SIGMOID:
+        return 1 / (1 + np.exp(-products))
+    return softmax(products)
+
+
+def feed_forward(model: Model, layer: str, x: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
+    """`scores`: of the experts [tokens, experts]; None where there are none."""
     tensors = model.tensors
-    if "expert_count" not in model.keys:
-        gate, up, down = (tensors[f"{layer}ffn_{p}.weight"] for p in ("gate", "up", "down"))
-        return gated(model, x @ gate.T, x @ up.T) @ down.T
+    if scores is None:
+        def project(part: str, v: np.ndarray) -> np.ndarray:
+            name = f"{layer}ffn_{part}"
+            return v @ tensors[name + ".weight"].T + tensors.get(name + ".bias", 0.0)
+
+        return project("down", gated(model, project("gate", x), project("up", x)))
     gate, up, down = (tensors[f"{layer}ffn_{p}_exps.weight"] for p in ("gate", "up", "down"))
-    probabilities = softmax(x @ tensors[layer + "ffn_gate_inp.weight"].T)
     out = np.zeros_like(x)
-    for token, p in enumerate(probabilities):
+    for token, p in enumerate(scores):
         chosen = np.argsort(-p)[: model.keys["expert_used_count"]]
         for e in chosen:
             y = gated(model, gate[e] @ x[token], up[e] @ x[token]) @ down[e].T
@@ -143,8 +166,12 @@ def logits(model: Model, tokens: list[int]) -> np.ndarray:
     x = tensors["token_embd.weight"][tokens]
     for index in range(model.keys["block_count"]):
         layer = f"blk.{index}."
-        x = x + attention(model, layer, model.norm(x, tensors[layer + "attn_norm.weight"]))
-        x = x + feed_forward(model, layer, model.norm(x, tensors[layer + "ffn_norm.weight"]))
+        began = x
+        x = x + attention(model, index, model.norm(x, tensors[layer + "attn_norm.weight"]))
+        normed = model.norm(x, tensors[layer + "ffn_norm.weight"])
+        routed = began if model.routes_before_attention else normed
+        scores = expert_scores(model, layer, routed) if "expert_count" in model.keys else None
+        x = x + feed_forward(model, layer, normed, scores)
     head = tensors.get("output.weight", tensors["token_embd.weight"])
     return model.norm(x, tensors["output_norm.weight"]) @ head.T
 

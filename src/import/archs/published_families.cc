@@ -4,9 +4,9 @@ namespace hearth {
 namespace {
 
 constexpr std::span<const PublishedFamily> (*kFamilyLists[])() = {
-    PublishedLlamas, PublishedQwens,    PublishedGemmas, PublishedPhis,
-    PublishedOlmos,  PublishedGranites, PublishedGlms,   PublishedGptOss,
-    PublishedGpt2s,  PublishedOpts,     PublishedFalcons};
+    PublishedLlamas, PublishedQwens,    PublishedGemmas,  PublishedPhis,
+    PublishedOlmos,  PublishedGranites, PublishedGlms,    PublishedGptOss,
+    PublishedGpt2s,  PublishedOpts,     PublishedFalcons, PublishedSmallThinkers};
 
 }  // namespace
 

@@ -50,7 +50,9 @@ struct PublishedExperts {
   const char* experts;
   const char* parts[3];               // gate, up, down
   bool normalizes = true;             // where config.json does not say
-  const char* count = "num_experts";  // key
+  const char* count = "num_experts";  // keys of config.json
+  const char* per_token = "num_experts_per_tok";
+  const char* size = "moe_intermediate_size";
 };
 
 // Keys of config.json. Null for what the family does not say.
@@ -149,6 +151,7 @@ std::span<const PublishedFamily> PublishedOlmos();
 std::span<const PublishedFamily> PublishedGranites();
 std::span<const PublishedFamily> PublishedGlms();
 std::span<const PublishedFamily> PublishedGptOss();
+std::span<const PublishedFamily> PublishedSmallThinkers();
 std::span<const PublishedFamily> PublishedGpt2s();
 std::span<const PublishedFamily> PublishedOpts();
 std::span<const PublishedFamily> PublishedFalcons();

@@ -48,8 +48,9 @@ std::string ReadArchitecture(JsonObject& object) {
   return arch == "mistral" || arch == "mixtral" ? "llama" : arch;
 }
 
-FfnActivation ReadActivation(JsonObject& object) {
-  const std::string name = TextOr(object, "activation", "silu");
+FfnActivation ReadActivation(JsonObject& object, const std::string& arch) {
+  const std::string usual = arch == "smallthinker" ? "relu" : "silu";
+  const std::string name = TextOr(object, "activation", usual);
   const auto activation = FfnActivationFromName(name);
   if (activation && IsCommonActivation(*activation)) return *activation;
   object.Fail("activation", std::string(kCommonActivationNames), name);
@@ -85,7 +86,7 @@ ModelShape ParseShape(std::string_view text, const std::string& file_name) {
   shape.head_dim = ReadHeadDim(object, shape);
   shape.context_length = IntOr(object, "context_length", shape.context_length);
   shape.rope_base = object.NumberOr("rope_base", shape.rope_base);
-  shape.activation = ReadActivation(object);
+  shape.activation = ReadActivation(object, shape.architecture);
   shape.threshold = object.NumberOr("threshold", 0);
   shape.num_experts = IntOr(object, "num_experts", 0);
   shape.num_experts_per_token = IntOr(object, "num_experts_per_token", 0);

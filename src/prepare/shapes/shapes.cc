@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -22,6 +23,7 @@ struct NamedShape {
   double threshold = 0;
   int experts = 0, experts_per_token = 0;
   bool tied = false;
+  int window = 0;
 };
 
 constexpr auto kRelu = FfnActivation::kRelu;
@@ -54,6 +56,10 @@ constexpr NamedShape kShapes[] = {
     {"turbosparse-mixtral-47b",
                       "llama", 4096, 14336, 32, 32,  8, 128,  32064,  32768, 1e6, 1e-5,
      kDRelu, 0, 8, 2},
+    {"smallthinker-4b",  "smallthinker", 1536, 768, 32, 12, 2, 128, 151936, 32768, 1.5e6, 1e-6,
+     kRelu, 0, 32, 4, true},
+    {"smallthinker-21b", "smallthinker", 2560, 768, 52, 28, 4, 128, 151936, 16384, 1.5e6, 1e-6,
+     kRelu, 0, 64, 6, false, 4096},
 };
 // clang-format on
 
@@ -71,7 +77,6 @@ constexpr NamedShape kTwoMatrixShapes[] = {
 
 // Why a name cannot be made; null for others.
 const char* ReasonAgainst(std::string_view name) {
-  if (name == "smallthinker-21b") return "its router reads the layer's input before attention";
   for (const NamedShape& line : kTwoMatrixShapes) {
     if (line.name == name) return "its FFN has two matrices instead of a gated three";
   }
@@ -97,6 +102,7 @@ ModelShape ToShape(const NamedShape& line) {
   shape.num_experts = line.experts;
   shape.num_experts_per_token = line.experts_per_token;
   shape.tied_embeddings = line.tied;
+  shape.sliding_window = line.window;
   shape.qkv_bias = shape.architecture == "qwen2";
   shape.qk_norm = shape.architecture == "qwen3moe";
   return shape;
@@ -166,8 +172,9 @@ void CheckExperts(const ShapeChecker& check, const ModelShape& shape) {
   check.Range("num_experts", shape.num_experts, 0, kMaxExperts);
   check.Range("num_experts_per_token", shape.num_experts_per_token, shape.num_experts == 0 ? 0 : 1,
               shape.num_experts);
-  if (shape.architecture == "qwen3moe") {
-    check.Holds(shape.num_experts > 0, "num_experts", "at least 1 for arch qwen3moe", "0");
+  if (shape.architecture == "qwen3moe" || shape.architecture == "smallthinker") {
+    check.Holds(shape.num_experts > 0, "num_experts",
+                fmt::format("at least 1 for arch {}", shape.architecture), "0");
   } else if (shape.architecture != "llama") {
     check.Holds(shape.num_experts == 0, "num_experts",
                 fmt::format("0 for arch {}", shape.architecture),
@@ -235,8 +242,10 @@ ModelShape ResolvePlannedShape(const std::string& name_or_path) {
 void ValidateShape(const ModelShape& shape, const std::string& where) {
   const ShapeChecker check(where);
   const std::string& arch = shape.architecture;
-  check.Holds(arch == "llama" || arch == "qwen2" || arch == "qwen3" || arch == "qwen3moe", "arch",
-              "llama, mistral, mixtral, qwen2, qwen3 or qwen3moe", "'" + Printable(arch) + "'");
+  constexpr std::string_view kArchs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "smallthinker"};
+  check.Holds(std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs), "arch",
+              "llama, mistral, mixtral, qwen2, qwen3, qwen3moe or smallthinker",
+              "'" + Printable(arch) + "'");
   CheckSizes(check, shape);
   CheckNumbers(check, shape);
   CheckExperts(check, shape);

@@ -15,7 +15,7 @@ namespace hearth {
 struct ModelShape {
   std::string name;
   std::string architecture =
-      "llama";  // GGUF's: llama (with experts: Mixtral), qwen2, qwen3, qwen3moe
+      "llama";  // GGUF's: llama (with experts: Mixtral), qwen2, qwen3, qwen3moe, smallthinker
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;  // of one expert where there are experts
   int64_t num_layers = 0;
@@ -32,7 +32,7 @@ struct ModelShape {
   bool tied_embeddings = false;
   bool qkv_bias = false;       // of qwen2
   bool qk_norm = false;        // of qwen3 and qwen3moe
-  int64_t sliding_window = 0;  // tokens; 0: none
+  int64_t sliding_window = 0;  // tokens; 0: none; of smallthinker in three layers of four
   double norm_epsilon = 1e-5;
   // False: two matrices and biases instead of gate, up and down, in shapes that can only be planned
   // for.

@@ -23,6 +23,8 @@ constexpr double kLogitStd = 3;
 constexpr double kScoreStd = 2.5;
 // Of the router's logits.
 constexpr double kRouterStd = 2;
+// Of expert_gating_func.
+constexpr int64_t kSigmoidGating = 2;
 constexpr double kNormStd = 0.05;
 constexpr double kBiasStd = 0.1;
 
@@ -122,7 +124,9 @@ void AddGeneralKeys(const ModelShape& shape, DType quant, uint64_t seed, GgufMet
   metadata->SetUint32("general.file_type", FileTypeOf(quant));
   if (IsQuantized(quant)) metadata->SetUint32("general.quantization_version", kQuantizationVersion);
   metadata->SetUint64(kSynthSeedKey, seed);
-  if (shape.activation == FfnActivation::kSilu) return;
+  // Where a file says nothing, its architecture does.
+  const bool means_silu = shape.architecture != "smallthinker";
+  if (shape.activation == FfnActivation::kSilu && means_silu) return;
   metadata->SetString("hearth.ffn_activation", FfnActivationName(shape.activation));
   if (shape.activation == FfnActivation::kFatRelu) {
     metadata->SetFloat32("hearth.ffn_threshold", static_cast<float>(shape.threshold));
@@ -169,6 +173,7 @@ void AddArchitectureKeys(const ModelShape& shape, GgufMetadata* metadata) {
     set_int("expert_count", shape.num_experts);
     set_int("expert_used_count", shape.num_experts_per_token);
     set_int("expert_feed_forward_length", shape.intermediate_size);
+    if (shape.architecture == "smallthinker") set_int("expert_gating_func", kSigmoidGating);
   }
 }
 
@@ -180,6 +185,18 @@ std::vector<uint64_t> DimensionsOf(const WeightDecl& decl) {
     ne.push_back(static_cast<uint64_t>(decl.experts));
   }
   return ne;
+}
+
+// The layers that readers of SmallThinker's files make of these sizes.
+void SetSmallThinkerLayers(ModelSpec* spec) {
+  for (size_t l = 0; l < spec->layers.size(); ++l) {
+    LayerSpec& layer = spec->layers[l];
+    layer.ffn.routes_before_attention = true;
+    layer.ffn.router_score = RouterScore::kSigmoid;
+    if (layer.attention.sliding_window == 0 || l % 4 != 0) continue;
+    layer.attention.sliding_window = 0;
+    layer.attention.rope.reset();
+  }
 }
 
 void CheckType(DType quant) {
@@ -220,6 +237,7 @@ ModelSpec SpecOf(const ModelShape& shape) {
   spec.context_length = shape.context_length;
   spec.tied_embeddings = shape.tied_embeddings;
   spec.layers.assign(static_cast<size_t>(shape.num_layers), layer);
+  if (shape.architecture == "smallthinker") SetSmallThinkerLayers(&spec);
   return spec;
 }
 

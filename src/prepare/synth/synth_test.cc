@@ -49,6 +49,9 @@ std::vector<ModelShape> TinyShapes() {
       {"qwen2", R"("arch": "qwen2", "norm_epsilon": 1e-6)"},
       {"qwen3", R"("arch": "qwen3", "tied_embeddings": true)"},
       {"qwen3moe", R"("arch": "qwen3moe", "num_experts": 4, "num_experts_per_token": 2)"},
+      {"smallthinker", R"("arch": "smallthinker", "num_experts": 4, "num_experts_per_token": 2)"},
+      {"smallthinker-windows", R"("arch": "smallthinker", "num_experts": 4, "sliding_window": 32,
+                                  "num_experts_per_token": 2, "activation": "silu")"},
   };
   std::vector<ModelShape> shapes;
   for (const auto& [name, more] : kinds) {
