@@ -1,5 +1,5 @@
-// Whether other programs take turns with this one's threads (DESIGN §7: what counts is nearness to
-// the slower of computing and reading, also while other programs hold the processors).
+// Whether other programs take turns with this one's threads: what counts is nearness to the slower
+// of computing and reading, also while they hold the processors.
 //
 // A thread that looks for work all the time uses its turn up, and is taken off its processor just
 // when some arrives: then waiting asleep is faster. How long threads were ready to run and did not,
