@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -36,6 +38,11 @@ TEST(RepackTest, OthersBecomeWhatFormatsSays) {
     if (!TileLayout::IsTiled(dtype)) {
       EXPECT_EQ(ResidentType(dtype, {}, 256), DType::kQ8_0);
     }
+  }
+  for (const DType dtype : {DType::kIQ4_XS, DType::kNVFP4, DType::kIQ3_S, DType::kIQ2_XXS,
+                            DType::kIQ1_M, DType::kTQ1_0, DType::kQ1_0}) {
+    EXPECT_EQ(ConvertedType(dtype, {}, 256), DType::kQ8_0);
+    EXPECT_EQ(ResidentType(dtype, {}, 256), dtype);
   }
   EXPECT_THROW(ResidentType(DType::kI32, {}, 256), Error);
   EXPECT_THROW(ResidentType(DType::kF64, {}, 256), Error);
@@ -73,6 +80,31 @@ TEST(RepackTest, ConvertedWeightsMeanTheSame) {
   ToFloat(DType::kQ5_0, stored, expected);
   ToFloat(DType::kQ8_0, repacked, found);
   EXPECT_EQ(found, expected) << "five bits fit into eight";
+}
+
+// Streamed matrices are laid out some tiles at a time, as they are read.
+TEST(RepackTest, TilesOfAMatrixAreThoseOfItsParts) {
+  constexpr int64_t kRows = 41;
+  constexpr int64_t kCols = 768;
+  std::mt19937 random(5);
+  for (const TileFormat& format : kTileFormats) {
+    const WeightView view = {.dtype = format.dtype, .cols = kCols, .rows = kRows, .is_tiled = true};
+    const size_t row_bytes = RowBytes(format.dtype, kCols);
+    std::vector<std::byte> rows(kRows * row_bytes);
+    for (std::byte& b : rows) b = static_cast<std::byte>(random());
+    std::vector<std::byte> whole(view.expert_bytes()), parts(whole.size());
+    std::vector<std::byte> scratch;
+    MakeResident(format.dtype, rows, kRows, view, whole.data(), scratch);
+    const size_t tile_bytes = view.tile_layout().tile_bytes();
+    for (int64_t first = 0; first < kRows; first += TileLayout::kRows) {
+      const int64_t count = std::min(TileLayout::kRows, kRows - first);
+      const auto part = std::span(rows).subspan(static_cast<size_t>(first) * row_bytes,
+                                                static_cast<size_t>(count) * row_bytes);
+      std::byte* to = parts.data() + static_cast<size_t>(first / TileLayout::kRows) * tile_bytes;
+      MakeResident(format.dtype, part, count, view, to, scratch);
+    }
+    EXPECT_EQ(parts, whole) << NameOf(format.dtype);
+  }
 }
 
 }  // namespace
