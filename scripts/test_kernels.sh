@@ -9,16 +9,23 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # The loader looks for drivers in this folder alone.
 mkdir "$folder/vendors"
-library=$(dpkg -L oclgrind | grep 'liboclgrind-rt-icd\.so$')
-echo "$library" >"$folder/vendors/oclgrind.icd"
+dpkg -L oclgrind | grep 'liboclgrind-rt-icd\.so$' >"$folder/vendors/oclgrind.icd"
 findings=$folder/findings
+status=0
+
+#   interpret FILTER [VARIABLE=1...]: runs tests with these checks besides that of bounds
+interpret() {
+  local filter=$1
+  shift
+  env "$@" OCL_ICD_VENDORS="$folder/vendors/" XDG_CACHE_HOME="$folder" CI=1 HEARTH_SOURCE="$PWD" \
+    OCLGRIND_CHECK_API=1 OCLGRIND_DATA_RACES=1 OCLGRIND_LOG="$findings" \
+    build/release/bin/accel_test --gtest_filter="$filter" || status=1
+  [ ! -s "$findings" ] || { echo "test_kernels.sh: Oclgrind found:" >&2; head -n 60 "$findings" >&2; exit 1; }
+}
+
 # A program that cannot be built is a finding to Oclgrind, and a test makes one.
-OCL_ICD_VENDORS=$folder/vendors/ XDG_CACHE_HOME=$folder CI=1 HEARTH_SOURCE=$PWD \
-  OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 OCLGRIND_CHECK_API=1 OCLGRIND_LOG=$findings \
-  build/release/bin/accel_test --gtest_filter="-DeviceFaults.*"
-if [ -s "$findings" ]; then
-  echo "test_kernels.sh: Oclgrind found:" >&2
-  head -n 60 "$findings" >&2
-  exit 1
-fi
+interpret '-DeviceFaults.*:NeuronKernels.*' OCLGRIND_UNINITIALIZED=1
+# These kernels read what an earlier one wrote, which Oclgrind 21.10 reports as never written.
+interpret 'NeuronKernels.*'
+[ "$status" -eq 0 ] || exit "$status"
 echo "test_kernels.sh: no finding"

@@ -70,8 +70,7 @@ TEST(DeviceFaults, ALostDeviceIsSaidInOneSentence) {
   functions.wait_for_events = [](cl_uint, const cl_event*) -> cl_int {
     return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
   };
-  const std::unique_ptr<Device> device =
-      DeviceOf(functions, {.cache_folder = std::string(std::getenv("XDG_CACHE_HOME")) + "/hearth"});
+  const std::unique_ptr<Device> device = DeviceOf(functions);
   const std::unique_ptr<DeviceQueue> queue = device->MakeQueue();
   const std::unique_ptr<DeviceKernel> kernel = device->MakeKernel({"vectors"}, "add");
   EXPECT_THAT(

@@ -39,8 +39,10 @@ float Combine(local float* values, int item, float own, bool is_max) {
 // A binary16 at any even address.
 float HalfAt(global const uchar* at) { return vload_half(0, (global const half*)at); }
 
-// A float at any address.
-float FloatAt(global const uchar* at) { return as_float(vload4(0, at)); }
+// A little-endian float at any address.
+float FloatAt(global const uchar* at) {
+  return as_float(at[0] | (uint)at[1] << 8 | (uint)at[2] << 16 | (uint)at[3] << 24);
+}
 
 // As FfnActivation (tensor/op_kinds.h) numbers them.
 #define SILU 0

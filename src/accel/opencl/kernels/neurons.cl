@@ -19,7 +19,9 @@ Weights LoadWord(global const uchar* row, int word, int columns) {
   return vload_half4(word, (global const half*)row);
 }
 float DotX(Weights weights, global const float* x) { return dot(weights, vload4(0, x)); }
-void StoreSums(Weights sums, global float* out) { vstore4(sums, 0, out); }
+void StoreSums(Weights sums, global float* out) {
+  out[0] = sums.s0, out[1] = sums.s1, out[2] = sums.s2, out[3] = sums.s3;
+}
 
 #else  // row groups
 #define GROUP_BLOCKS 16
@@ -28,7 +30,9 @@ void StoreSums(Weights sums, global float* out) { vstore4(sums, 0, out); }
 #define LINES 8
 typedef float4 Weights;
 float DotX(Weights weights, global const float* x) { return dot(weights, vload4(0, x)); }
-void StoreSums(Weights sums, global float* out) { vstore4(sums, 0, out); }
+void StoreSums(Weights sums, global float* out) {
+  out[0] = sums.s0, out[1] = sums.s1, out[2] = sums.s2, out[3] = sums.s3;
+}
 #else
 #define WORD_COLUMNS 8
 #define LINES 4
@@ -37,7 +41,10 @@ float DotX(Weights weights, global const float* x) {
   const float8 of_x = vload8(0, x);
   return dot(weights.lo, of_x.lo) + dot(weights.hi, of_x.hi);
 }
-void StoreSums(Weights sums, global float* out) { vstore8(sums, 0, out); }
+void StoreSums(Weights sums, global float* out) {
+  out[0] = sums.s0, out[1] = sums.s1, out[2] = sums.s2, out[3] = sums.s3;
+  out[4] = sums.s4, out[5] = sums.s5, out[6] = sums.s6, out[7] = sums.s7;
+}
 #endif
 
 int Lanes(int columns) { return (columns / 32 + 3) / 4 * 4; }
