@@ -10,12 +10,13 @@ set -euo pipefail
 build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2-dev
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libgtest-dev
        libgmock-dev liburing-dev coinor-libcbc-dev libedit-dev libz3-dev libboost-dev libjs-marked
-       libjs-katex node-highlight.js libcurl4-openssl-dev libssl-dev curl)
+       libjs-katex node-highlight.js libcurl4-openssl-dev libssl-dev curl
+       opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd)
 bench=("${build[@]}" libbenchmark-dev)
 clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver tmux)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
 ci=("${bench[@]}" "${clients[@]}" git python3 groff-base clang-format clang-14 libclang-rt-14-dev universal-ctags
-    g++-aarch64-linux-gnu qemu-user googletest)
+    g++-aarch64-linux-gnu qemu-user googletest oclgrind)
 
 case "${1:-build}" in
   build) wanted=("${build[@]}") ;;

@@ -17,13 +17,14 @@ declare -A commands=(
   [fuzz]="scripts/fuzz.sh 600"
   [schemas]="scripts/test_schemas.sh 10000"
   [hostile]="scripts/test_hostile.sh"
+  [kernels]="scripts/test_kernels.sh"
   [soak]="scripts/soak.sh 360"
   [packages]="scripts/test_deb.sh"
   [container]="scripts/test_container.sh"
   [ray]="scripts/test_ray.sh"
 )
 # In the order in which they run; the first one builds what most others use.
-steps=(tests schedules schemas hostile soak arm sanitizers threads fuzz packages container ray)
+steps=(tests schedules schemas kernels hostile soak arm sanitizers threads fuzz packages container ray)
 
 [ "${1:-}" != --list ] || { printf '%s\n' "${steps[@]}"; exit 0; }
 chosen=("$@")

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <iomanip>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
@@ -363,6 +364,61 @@ TEST_F(ModelPlanCommandTest, UsageAndImpossibleWishes) {
   EXPECT_THAT(bad.err, HasSubstr("model_hash"));
   const ProgramResult foreign = Plan({"--hw", folder_->Path("bad.json")});
   EXPECT_EQ(foreign.exit_code, 1);
+}
+
+// A placement takes what doctor measured of a device, where the user says nothing else.
+TEST_F(ModelPlanCommandTest, ADeviceThatWasMeasuredNeedsNoBandwidths) {
+  using Json = nlohmann::json;
+  UseFreshCache("with_device");
+  const std::string path = folder_->Path("with_device/hearth/hardware.json");
+  Json document = Json::parse(ReadWholeFile(path));
+  const auto place = [&](std::vector<std::string> more) {
+    std::ofstream(path) << document.dump();
+    std::vector<std::string> arguments = {
+        "plan", "opt-30b", "--device-memory", "8G", "--json", "--memory-bandwidth", "67.2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  };
+  document["devices"] = Json::array();
+  EXPECT_EQ(place({}).exit_code, 2);
+  EXPECT_THAT(place({}).err, HasSubstr("has measured no device"));
+  Json device = {{"index", 0},
+                 {"name", "Card"},
+                 {"kind", "gpu"},
+                 {"vendor", "Maker"},
+                 {"platform", "P"},
+                 {"driver", "1"},
+                 {"memory_bytes", 0},
+                 {"max_buffer_bytes", 1 << 30},
+                 {"local_bytes", 1 << 15},
+                 {"compute_units", 16},
+                 {"clock_mhz", 1000},
+                 {"max_group_size", 256},
+                 {"shares_memory", false},
+                 {"has_half", true},
+                 {"rates", Json::object()}};
+  device["memory_bytes"] = int64_t{8} << 30;
+  for (const auto& [name, rate] : std::map<std::string, double>{{"read_bytes_per_s", 9e11},
+                                                                {"matvec_bytes_per_s", 8e11},
+                                                                {"matmul_macs_per_s", 1e13},
+                                                                {"upload_bytes_per_s", 2e10},
+                                                                {"download_bytes_per_s", 1e10},
+                                                                {"launch_seconds", 2e-5}}) {
+    device["rates"][name] = {{"median", rate}, {"min", rate}, {"max", rate}};
+  }
+  document["devices"].push_back(device);
+  const Json measured = Json::parse(place({}).out);
+  EXPECT_DOUBLE_EQ(measured["device"]["gb_s"].get<double>(), 800);
+  const Json same = Json::parse(
+      place({"--device-bandwidth", "800", "--link-bandwidth", "10", "--link-latency", "20"}).out);
+  EXPECT_EQ(measured["layers"], same["layers"]);
+  EXPECT_DOUBLE_EQ(measured["sync_ms"].get<double>(), same["sync_ms"].get<double>());
+  // What the user says goes first.
+  const Json given = Json::parse(place({"--device-bandwidth", "500"}).out);
+  EXPECT_DOUBLE_EQ(given["device"]["gb_s"].get<double>(), 500);
+  document["devices"][0]["rates"].erase("launch_seconds");
+  EXPECT_EQ(place({}).exit_code, 1);
+  EXPECT_THAT(place({}).err, HasSubstr("launch_seconds"));
 }
 
 TEST_F(ModelPlanCommandTest, AModelOnTheHubIsPlannedByItsHeader) {

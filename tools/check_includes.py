@@ -39,7 +39,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "kernels": ({"base", "tensor"}, {"hwy"}),
     "format": ({"base", "tensor", "storage", "plan"}, {"nlohmann"}),
     "cache": ({"base"}, set()),
-    "accel": ({"base", "tensor"}, set()),
+    "accel": ({"base", "tensor", "storage"}, {"CL"}),
     "ops": (below(3, "format", "cache"), set()),
     "kv": ({"base", "tensor", "storage", "kernels"}, set()),
     "text": ({"base", "plan", "format"}, {"pcre2", "utf8proc", "nlohmann"}),
@@ -67,6 +67,8 @@ ROOMS = {
     "text": ["tokenizer", "grammar", "jinja/values", "jinja/builtins", "jinja/syntax", "jinja",
              "tools", "chat"],
     "storage": ["", "async"],
+    # What all back ends share is "" too: it includes none of them.
+    "accel": ["", "none", "opencl"],
     "engine": ["load", "", "session"],
     "prepare": ["shapes", "convert", "profile", "predict", "pack", "quantize", "synth"],
     "planner": ["doctor", "cost", "placement", "simulator"],

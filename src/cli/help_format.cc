@@ -64,6 +64,7 @@ const std::map<std::string, std::vector<const char*>>& Examples() {
       {"plan",
        {"hearth plan packed.gguf --memory 2.5G -o PLAN", "hearth plan packed.gguf --min-speed 10"}},
       {"doctor", {"hearth doctor --dir /fast/disk"}},
+      {"devices", {"hearth devices --limits"}},
       {"simulate", {"hearth simulate --device oneplus-12 --model bamboo-7b --memory 4G"}},
       {"help", {"hearth help run"}},
   };

@@ -40,6 +40,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddPackCommand(app, action);
   AddPlanCommand(app, action);
   AddDoctorCommand(app, action);
+  AddDevicesCommand(app, action);
   AddSimulateCommand(app, action);
   AddHelpCommand(app, action);
 }

@@ -58,9 +58,10 @@ int Diagnose(const DoctorCommand& options) {
   HardwareProfile profile;
   {
     ProgressLine progress("measuring", ProgressUnit::kShare);
-    profile = MeasureHardware(options.profiler, [&](double done, const std::string& what) {
-      progress.UpdateShare(done, what);
-    });
+    ProfilerOptions profiler = options.profiler;
+    if (!CacheFolder().empty()) profiler.programs = CacheFolder() + "/opencl";
+    profile = MeasureHardware(
+        profiler, [&](double done, const std::string& what) { progress.UpdateShare(done, what); });
   }
   const std::string document = DumpJson(HardwareJson(profile));
   SaveForOthers(document);

@@ -25,6 +25,19 @@ std::string SizeName(uint64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+// One line; 'hearth devices' has them all.
+std::string DeviceLine(const DeviceSpeed& device) {
+  std::string rates = "not measured";
+  if (device.rates) {
+    rates = fmt::format("reads {:.0f} GB/s, upload {:.1f} GB/s, launch {:.0f} us",
+                        device.rates->read_bytes_per_s.median / 1e9,
+                        device.rates->upload_bytes_per_s.median / 1e9,
+                        device.rates->launch_seconds.median / 1e-6);
+  }
+  return fmt::format("device {:<7}{} ({}), {}, {}\n", device.index, Printable(device.info.name),
+                     accel::NameOf(device.info.kind), FormatSize(device.info.memory_bytes), rates);
+}
+
 std::string MachineText(const HardwareProfile& profile) {
   const std::string lockable = profile.mlock_limit_bytes
                                    ? FormatSize(*profile.mlock_limit_bytes) + " of it lockable"
@@ -42,6 +55,7 @@ std::string MachineText(const HardwareProfile& profile) {
   out += fmt::format("memory        {}, {} free, {}\n", FormatSize(profile.memory_bytes),
                      FormatSize(profile.available_memory_bytes), lockable);
   out += fmt::format("accelerators  {}\n", accelerators.empty() ? "none" : accelerators);
+  for (const DeviceSpeed& device : profile.devices) out += DeviceLine(device);
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/models/cache_folder.h"
 #include "cli/options/model_options.h"
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
@@ -19,6 +20,7 @@
 #include "import/open_model.h"
 #include "ops/compute.h"
 #include "ops/probe.h"
+#include "planner/doctor/hardware.h"
 #include "prepare/synth/weight_generator.h"
 #include "sparsity/profile.h"
 
@@ -70,6 +72,39 @@ double MeasuredBandwidth() {
   }
   std::nth_element(rates.begin(), rates.begin() + kPasses / 2, rates.end());
   return rates[kPasses / 2];
+}
+
+// Rates of the first device that doctor measured on this machine; nothing where it measured none.
+std::optional<DeviceRateSpreads> MeasuredDevice() {
+  const std::string path = SavedHardwarePath();
+  if (path.empty() || !std::filesystem::exists(path)) return std::nullopt;
+  const HardwareProfile profile = ReadHardware(path);
+  CheckIsThisMachine(profile, path);
+  for (const DeviceSpeed& device : profile.devices) {
+    if (device.rates) return device.rates;
+  }
+  return std::nullopt;
+}
+
+// Weights are read as a product with one token reads them, and states cross the link both ways.
+PlacementMachine MachineOf(const PlacementArguments& arguments) {
+  PlacementMachine machine = {.device_bytes = *arguments.device_bytes, .link_seconds = 10e-6};
+  if (!arguments.device_gb_s || !arguments.link_gb_s) {
+    const std::optional<DeviceRateSpreads> rates = MeasuredDevice();
+    if (!rates) {
+      throw UsageError(
+          "--device-memory needs --device-bandwidth and --link-bandwidth where 'hearth doctor' "
+          "has measured no device");
+    }
+    machine.device_bytes_per_s = rates->matvec_bytes_per_s.median;
+    machine.link_bytes_per_s =
+        std::min(rates->upload_bytes_per_s.median, rates->download_bytes_per_s.median);
+    machine.link_seconds = rates->launch_seconds.median;
+  }
+  if (arguments.device_gb_s) machine.device_bytes_per_s = *arguments.device_gb_s * kGigabyte;
+  if (arguments.link_gb_s) machine.link_bytes_per_s = *arguments.link_gb_s * kGigabyte;
+  if (arguments.link_us) machine.link_seconds = *arguments.link_us * 1e-6;
+  return machine;
 }
 
 // Of one layer, all its FFNs together.
@@ -217,7 +252,8 @@ std::string PlacementText(const PlacementModel& model, const PlacementMachine& m
   return text;
 }
 
-CLI::Option* AddRate(CLI::App& command, const char* name, double& rate, const char* what) {
+CLI::Option* AddRate(CLI::App& command, const char* name, std::optional<double>& rate,
+                     const char* what) {
   return command.add_option(name, rate, what)
       ->option_text("GB/s")
       ->check(NumberIn(1e-3, kMaxGigabytes));
@@ -262,11 +298,13 @@ void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
           },
           "place neurons on a device (a GPU) that has so much memory for weights, like 24G")
       ->option_text("SIZE");
-  AddRate(command, "--device-bandwidth", arguments.device_gb_s, "of the device's memory");
-  AddRate(command, "--link-bandwidth", arguments.link_gb_s, "between host and device");
+  AddRate(command, "--device-bandwidth", arguments.device_gb_s,
+          "of the device's memory (what doctor measured)");
+  AddRate(command, "--link-bandwidth", arguments.link_gb_s,
+          "between host and device (what doctor measured)");
   command
       .add_option("--link-latency", arguments.link_us,
-                  "microseconds that starting a transfer takes (10)")
+                  "microseconds that starting a transfer takes (what doctor measured, or 10)")
       ->option_text("US")
       ->check(NumberIn(0.0, 1e6));
   command
@@ -300,9 +338,6 @@ void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& argu
     }
   }
   if (!arguments.device_bytes) return;
-  for (const char* name : {"--device-bandwidth", "--link-bandwidth"}) {
-    if (command.count(name) == 0) throw UsageError(fmt::format("--device-memory needs {}", name));
-  }
   const std::string model = command.get_option("MODEL")->as<std::string>();
   if (IsShape(model)) return;
   for (const char* name : {"--active", "--skew", "--quant"}) {
@@ -314,15 +349,11 @@ void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& argu
 
 int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
                   const PlacementArguments& arguments, bool json) {
+  PlacementMachine machine = MachineOf(arguments);
+  machine.host_bytes = host_bytes;
   const PlacementModel sizes = ReadModel(model, arguments);
-  const double host =
+  machine.host_bytes_per_s =
       arguments.memory_gb_s ? *arguments.memory_gb_s * kGigabyte : MeasuredBandwidth();
-  const PlacementMachine machine{.device_bytes = *arguments.device_bytes,
-                                 .device_bytes_per_s = arguments.device_gb_s * kGigabyte,
-                                 .host_bytes = host_bytes,
-                                 .host_bytes_per_s = host,
-                                 .link_bytes_per_s = arguments.link_gb_s * kGigabyte,
-                                 .link_seconds = arguments.link_us * 1e-6};
   const PlacedModel placed = PlaceModel(sizes, machine, arguments.dense);
   WriteOutput(json ? DumpJson(PlacementJson(sizes, machine, placed))
                    : PlacementText(sizes, machine, placed, !arguments.memory_gb_s));

@@ -13,9 +13,10 @@ namespace hearth::cli {
 
 struct PlacementArguments {
   std::optional<uint64_t> device_bytes;  // --device-memory: a placement is asked for
-  double device_gb_s = 0;
-  double link_gb_s = 0;
-  double link_us = 10;
+  // Nothing: what 'hearth doctor' measured of the first device that is no processor.
+  std::optional<double> device_gb_s;
+  std::optional<double> link_gb_s;
+  std::optional<double> link_us;
   std::optional<double> memory_gb_s;  // nothing: measured here
   DensePlace dense = DensePlace::kAuto;
   std::string profile;
@@ -30,10 +31,10 @@ bool NamesShape(const std::string& model);
 // --device-memory and what goes with it.
 void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments);
 
-// Throws UsageError where options of a placement come without --device-memory, or it without the
-// bandwidths.
+// Throws UsageError where options of a placement come without --device-memory.
 void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& arguments);
 
+// Throws UsageError where bandwidths are neither given nor measured.
 // `model`: a shape's name, a shape file (.json) or a model file. host_bytes: --memory.
 int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
                   const PlacementArguments& arguments, bool json);

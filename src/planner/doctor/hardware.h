@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "measure/statistics.h"
+#include "planner/doctor/device_speed.h"
 
 namespace hearth {
 
@@ -92,6 +93,8 @@ struct HardwareProfile {
   std::optional<uint64_t> mlock_limit_bytes;  // nothing: no limit
   bool has_io_uring = false;
   std::vector<std::string> accelerators;  // device names; empty: none
+  // That OpenCL knows. Those that are no processors were measured.
+  std::vector<DeviceSpeed> devices;
   KernelTiles tiles;
   std::vector<CoreSpeed> cores;
   std::vector<ThreadSpeed>

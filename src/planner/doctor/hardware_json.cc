@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 5;
+constexpr int kHardwareVersion = 6;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -65,6 +65,12 @@ Json ThreadsJson(const HardwareProfile& profile) {
                    {"busy_io_bytes_per_s", HardwareSpreadJson(speed.busy_io_bytes_per_s)},
                    {"busy_neuron_bytes_per_s", HardwareSpreadJson(speed.busy_neuron_bytes_per_s)}});
   }
+  return out;
+}
+
+Json DevicesJson(const HardwareProfile& profile) {
+  Json out = Json::array();
+  for (const DeviceSpeed& device : profile.devices) out.push_back(DeviceSpeedJson(device));
   return out;
 }
 
@@ -140,6 +146,8 @@ void ReadMachine(JsonObject& document, HardwareProfile& profile) {
   }
   profile.has_io_uring = document.Bool("has_io_uring");
   profile.accelerators = Texts(document, "accelerators");
+  document.ForEach("devices", kMostProfileEntries,
+                   [&](JsonObject& fields) { profile.devices.push_back(ReadDeviceSpeed(fields)); });
   JsonObject tiles = document.Object("tiles");
   profile.tiles = {SmallInt(tiles, "tokens", 1, kMostCpus), SmallInt(tiles, "rows", 1, kMostCpus),
                    SmallInt(tiles, "columns", 1, kMostCpus)};
@@ -238,6 +246,7 @@ nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
           {"mlock_limit_bytes", NullOr(profile.mlock_limit_bytes)},
           {"has_io_uring", profile.has_io_uring},
           {"accelerators", profile.accelerators},
+          {"devices", DevicesJson(profile)},
           {"tiles",
            {{"tokens", profile.tiles.tokens},
             {"rows", profile.tiles.rows},

@@ -146,7 +146,7 @@ TEST_F(HardwareFileTest, FilesAreReadOrRefused) {
   EXPECT_THAT(ReadText(std::string(1 << 20, '[')), HasSubstr("nested too deeply"));
   const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
   EXPECT_THAT(ReadText("{\"version\": " + deep + "}"), HasSubstr("nested too deeply"));
-  EXPECT_THAT(ReadText(R"({"version": 5, "version": 5})"), HasSubstr("'version' is there twice"));
+  EXPECT_THAT(ReadText(R"({"version": 6, "version": 6})"), HasSubstr("'version' is there twice"));
   EXPECT_THAT(ReadText(std::string((16 << 20) + 1, ' ')), HasSubstr("size of a hardware profile"));
   EXPECT_THROW(ReadHardware("/nowhere/hw.json"), Error);
 }

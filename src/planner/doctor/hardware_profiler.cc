@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "accel/devices.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
@@ -45,6 +46,24 @@ class StepWatch {
   double steps_;
   double done_ = 0;
 };
+
+// Devices that OpenCL knows. Processors among them are left unmeasured: nothing is ever placed
+// there. A driver that fails is worth a warning: the rest of the machine was measured.
+void MeasureDevices(const ProfilerOptions& options, HardwareProfile& profile) {
+  try {
+    const accel::DeviceList list = accel::ListDevices();
+    for (size_t i = 0; i < list.devices.size(); ++i) {
+      profile.devices.push_back({i, list.devices[i], std::nullopt});
+    }
+    for (DeviceSpeed& device : profile.devices) {
+      if (device.info.kind == accel::DeviceKind::kCpu) continue;
+      device.rates =
+          MeasureDevice(device.index, {.rounds = options.effort.rounds}, options.programs);
+    }
+  } catch (const Error& error) {
+    profile.warnings.push_back(fmt::format("devices were not measured: {}", error.what()));
+  }
+}
 
 using Probes = std::array<std::unique_ptr<HardwareProbe>, 3>;
 
@@ -118,6 +137,7 @@ HardwareProfile MeasureHardware(const ProfilerOptions& options,
   profile.rounds = MeasureInRounds(probes, options.effort, since_start, progress);
   for (const auto& probe : probes) probe->Finish(profile);
   profile.warnings = HardwareWarnings(profile);
+  MeasureDevices(options, profile);
   return profile;
 }
 

@@ -41,6 +41,7 @@ inline constexpr uint64_t kLeastProbeFileBytes = uint64_t{8} << 20;
 struct ProfilerOptions {
   std::string directory = ".";  // where the scratch file is written; it is gone afterwards
   std::string file;             // where not empty: read this one instead, and write nothing
+  std::string programs;         // a folder that keeps the programs of devices; empty: nowhere
   ProfilerEffort effort;
 };
 

@@ -17,6 +17,16 @@ inline HardwareProfile SampleHardware() {
   profile.probe_memory_bytes = uint64_t{1} << 30;
   profile.mlock_limit_bytes = uint64_t{64} << 20;
   profile.accelerators = {"NVIDIA H100"};
+  DeviceSpeed device = {0, {}, DeviceRateSpreads{}};
+  device.info.name = "H100";
+  device.info.memory_bytes = uint64_t{80} << 30;
+  device.rates->read_bytes_per_s = SpreadAround(2e12);
+  device.rates->matvec_bytes_per_s = SpreadAround(1e12);
+  device.rates->matmul_macs_per_s = SpreadAround(1e13);
+  device.rates->upload_bytes_per_s = SpreadAround(2e10);
+  device.rates->download_bytes_per_s = SpreadAround(2.1e10);
+  device.rates->launch_seconds = SpreadAround(1e-5);
+  profile.devices = {device, {1, device.info, std::nullopt}};
   profile.cores = {{0, SpreadAround(2e11), SpreadAround(1e11), SpreadAround(3e-8), true},
                    {1, SpreadAround(5e10), SpreadAround(3e10), SpreadAround(9e-8), false}};
   for (const int threads : {1, 2}) {

@@ -1,0 +1,51 @@
+// Which devices there are, and which one a command uses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "accel/device.h"
+
+namespace hearth::accel {
+
+// Numbered from 0, in the order in which the system names them.
+struct DeviceList {
+  std::vector<DeviceInfo> devices;
+  std::string why_none;  // one sentence without a full stop where the list is empty
+};
+
+// Loads the system's OpenCL library at the first call. A machine without it has an empty list.
+// Throws Error(kIo) where a driver fails. Thread-safe.
+DeviceList ListDevices();
+
+// What --device says.
+struct DeviceChoice {
+  enum class Kind { kAuto, kNone, kIndex };
+  Kind kind = Kind::kNone;
+  size_t index = 0;  // kIndex only
+};
+
+// Of "auto", "none" or a number. Throws Error(kInvalidArgument).
+DeviceChoice ParseDeviceChoice(std::string_view text);
+
+// The number of the device that a choice means; nothing means none. kAuto is the first that is not
+// a processor: the engine's own threads compute there faster. Throws Error(kNotFound) where there
+// is no device of that number, saying which there are.
+std::optional<size_t> ChooseDevice(const DeviceChoice& choice, const DeviceList& list);
+
+struct DeviceOptions {
+  // What buffers may take together; at most the device's memory.
+  uint64_t memory_bytes = Budget::kUnlimited;
+  // Where built programs are kept, made when it is needed; empty: nowhere.
+  std::string cache_folder;
+};
+
+// Opens the device of this number in ListDevices. Throws Error(kNotFound) where there is none, and
+// Error(kIo) where its driver fails.
+std::unique_ptr<Device> OpenDevice(size_t index, const DeviceOptions& options);
+
+}  // namespace hearth::accel

@@ -1,0 +1,65 @@
+#include "accel/matrix_kernels.h"
+
+#include "accel/launch_sizes.h"
+#include "base/error.h"
+
+namespace hearth::accel {
+namespace {
+
+// As in opencl/kernels/matmul.cl.
+constexpr size_t kRowsOfGroup = 4;
+constexpr size_t kTile = 32;
+constexpr size_t kSide = 8;
+
+ProgramName MatmulProgramOf(DType type) {
+  if (MatrixKernels::Has(type)) return {"matmul", NameOf(type)};
+  throw Error(ErrorCode::kUnsupported, NameOf(type), "devices have no kernel for this type");
+}
+
+}  // namespace
+
+bool MatrixKernels::Has(DType type) {
+  switch (type) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kQ4_0:
+    case DType::kQ8_0:
+    case DType::kQ4_K:
+    case DType::kQ6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
+MatrixKernels::MatrixKernels(Device& device, DType type)
+    : type_(type),
+      matvec_(device.MakeKernel(MatmulProgramOf(type), "matvec")),
+      matmul_(device.MakeKernel(MatmulProgramOf(type), "matmul")) {}
+
+void MatrixKernels::Multiply(DeviceQueue& queue, const DeviceMatrix& matrix, DeviceBuffer& x,
+                             int64_t tokens, DeviceBuffer& out) {
+  const auto row_bytes =
+      static_cast<int64_t>(RowBytes(type_, static_cast<size_t>(ToInt(matrix.columns))));
+  CheckRoom(*matrix.weights, {matrix.rows, row_bytes, 1});
+  CheckRoom(x, {tokens, matrix.columns});
+  CheckRoom(out, {tokens, matrix.rows});
+  const int32_t rows = ToInt(matrix.rows);
+  const int32_t columns = ToInt(matrix.columns);
+  if (tokens <= kFewTokens) {
+    const KernelArgument arguments[] = {matrix.weights, row_bytes, rows, columns, &x, &out};
+    queue.Launch(*matvec_,
+                 {{kLanes * static_cast<size_t>(tokens), RoundedUp(rows, kRowsOfGroup)},
+                  {kLanes, kRowsOfGroup}},
+                 arguments);
+    return;
+  }
+  const KernelArgument arguments[] = {matrix.weights, row_bytes, rows, columns, &x,
+                                      ToInt(tokens),  &out};
+  queue.Launch(*matmul_,
+               {{RoundedUp(rows, kTile) / kTile * kSide, RoundedUp(tokens, kTile) / kTile * kSide},
+                {kSide, kSide}},
+               arguments);
+}
+
+}  // namespace hearth::accel

@@ -1,0 +1,41 @@
+// Weight matrices on a device, times tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "accel/device.h"
+#include "tensor/dtype.h"
+
+namespace hearth::accel {
+
+// A matrix [rows][columns] as it lies in a GGUF file, from byte 0 of a buffer.
+struct DeviceMatrix {
+  DeviceBuffer* weights = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+// For one type of weights. One thread at a time; must not outlive the device.
+class MatrixKernels {
+ public:
+  // The types that have kernels: F32, F16, Q4_0, Q8_0, Q4_K, Q6_K.
+  static bool Has(DType type);
+
+  // Throws Error(kUnsupported) for other types, and what Device::MakeKernel does.
+  MatrixKernels(Device& device, DType type);
+
+  // out [tokens][rows] = the products of x [tokens][columns] with the rows, in float32. Up to
+  // kFewTokens tokens are computed one by one, more in tiles; the order of a sum differs between
+  // the two. Throws Error(kInternal) where buffers are too small or sizes pass 2^31.
+  void Multiply(DeviceQueue& queue, const DeviceMatrix& matrix, DeviceBuffer& x, int64_t tokens,
+                DeviceBuffer& out);
+
+  static constexpr int64_t kFewTokens = 4;
+
+ private:
+  const DType type_;
+  const std::unique_ptr<DeviceKernel> matvec_, matmul_;
+};
+
+}  // namespace hearth::accel

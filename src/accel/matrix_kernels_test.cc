@@ -1,0 +1,90 @@
+#include "accel/matrix_kernels.h"
+
+#include <gmock/gmock.h>
+
+#include "accel/test_device.h"
+#include "base/error.h"
+#include "kernels/dequantize.h"
+#include "kernels/test_encoders.h"
+
+namespace hearth::accel {
+namespace {
+
+using testing::RandomFloats;
+using testing::SumTolerance;
+using testing::TestBench;
+
+std::vector<std::byte> EncodeMatrix(DType type, const std::vector<float>& values) {
+  if (!kernels::CanQuantize(type)) return kernels::test_encoders::Encode(type, values);
+  std::vector<std::byte> bytes(RowBytes(type, values.size()));
+  kernels::Quantize(type, values.data(), static_cast<int64_t>(values.size()), bytes.data());
+  return bytes;
+}
+
+struct Shape {
+  int64_t rows, columns, tokens;
+};
+
+void CheckProduct(DType type, const Shape& shape) {
+  SCOPED_TRACE(::testing::Message() << NameOf(type) << " rows " << shape.rows << " columns "
+                                    << shape.columns << " tokens " << shape.tokens);
+  const auto weights = static_cast<size_t>(shape.rows * shape.columns);
+  const auto outs = static_cast<size_t>(shape.tokens * shape.rows);
+  const std::vector<std::byte> bytes = EncodeMatrix(type, RandomFloats(weights, 1));
+  const std::vector<float> x = RandomFloats(static_cast<size_t>(shape.tokens * shape.columns), 2);
+  std::vector<float> w(weights);
+  kernels::Dequantize(type, bytes.data(), static_cast<int64_t>(weights), w.data());
+  TestBench bench;
+  MatrixKernels kernels(bench.device(), type);
+  DeviceBuffer& out = bench.Room(outs);
+  const DeviceMatrix matrix = {&bench.Put(bytes), shape.rows, shape.columns};
+  kernels.Multiply(bench.queue(), matrix, bench.Put(x), shape.tokens, out);
+  const std::vector<float> found = bench.Floats(out, outs);
+  for (int64_t t = 0; t < shape.tokens; ++t) {
+    for (int64_t r = 0; r < shape.rows; ++r) {
+      double sum = 0, magnitude = 0;
+      for (int64_t i = 0; i < shape.columns; ++i) {
+        const double product = double{w[static_cast<size_t>(r * shape.columns + i)]} *
+                               static_cast<double>(x[static_cast<size_t>(t * shape.columns + i)]);
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(found[static_cast<size_t>(t * shape.rows + r)], sum,
+                  SumTolerance(static_cast<size_t>(shape.columns), magnitude))
+          << "token " << t << " row " << r;
+    }
+  }
+}
+
+constexpr DType kMatrixTypes[] = {DType::kF32,  DType::kF16,  DType::kQ4_0,
+                                  DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
+
+TEST(MatrixKernels, AgreeWithTheOracle) {
+  HEARTH_NEED_DEVICE();
+  for (const DType type : kMatrixTypes) {
+    ASSERT_TRUE(MatrixKernels::Has(type));
+    const int64_t block = InfoOf(type).block_size;
+    for (const int64_t blocks :
+         block == 1 ? std::vector<int64_t>{1, 31, 77} : std::vector<int64_t>{1, 3}) {
+      for (const int64_t tokens : {1, 3, 5, 34}) CheckProduct(type, {37, block * blocks, tokens});
+      CheckProduct(type, {1, block * blocks, 2});
+    }
+  }
+}
+
+TEST(MatrixKernels, RefuseWhatTheyDoNotHaveOrHaveNoRoomFor) {
+  HEARTH_NEED_DEVICE();
+  EXPECT_FALSE(MatrixKernels::Has(DType::kQ3_K));
+  EXPECT_THROW(MatrixKernels(testing::TestDevice(), DType::kQ3_K), Error);
+  TestBench bench;
+  MatrixKernels kernels(bench.device(), DType::kF32);
+  DeviceBuffer& small = bench.Room(8);
+  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, 3, 3}, small, 1, small), Error);
+  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, 1, 8}, small, 2, small), Error);
+  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, -1, 8}, small, 1, small), Error);
+  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, int64_t{1} << 40, 8}, small, 1, small),
+               Error);
+}
+
+}  // namespace
+}  // namespace hearth::accel

@@ -1,0 +1,19 @@
+// What stands for devices in a build without them.
+#include "accel/devices.h"
+
+#include "base/error.h"
+
+namespace hearth::accel {
+namespace {
+
+constexpr const char* kWhyNone = "this program was built without OpenCL";
+
+}  // namespace
+
+DeviceList ListDevices() { return {{}, kWhyNone}; }
+
+std::unique_ptr<Device> OpenDevice(size_t, const DeviceOptions&) {
+  throw Error(ErrorCode::kNotFound, Field{"device"}, kWhyNone);
+}
+
+}  // namespace hearth::accel

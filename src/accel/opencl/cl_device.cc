@@ -1,0 +1,286 @@
+#include "accel/opencl/cl_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "accel/opencl/cl_handle.h"
+#include "accel/opencl/cl_programs.h"
+#include "base/error.h"
+
+namespace hearth::accel {
+namespace {
+
+// Buffers end at a multiple of it, so that they can be filled by words.
+constexpr uint64_t kBufferGrain = 16;
+
+// What objects of a device share.
+struct ClPlace {
+  const ClFunctions& cl;
+  const std::string& name;
+
+  void Check(cl_int code, const std::string& doing) const { CheckCl(code, name, doing); }
+};
+
+class ClBuffer final : public DeviceBuffer {
+ public:
+  ClBuffer(BudgetCharge charge, ClHandle<cl_mem> memory, uint64_t bytes)
+      : charge_(std::move(charge)), memory_(std::move(memory)), bytes_(bytes) {}
+  uint64_t size_bytes() const override { return bytes_; }
+  cl_mem get() const { return memory_.get(); }
+
+ private:
+  BudgetCharge charge_;
+  ClHandle<cl_mem> memory_;
+  uint64_t bytes_;
+};
+
+class ClKernel final : public DeviceKernel {
+ public:
+  ClKernel(ClHandle<cl_kernel> kernel, const char* name)
+      : kernel_(std::move(kernel)), name_(name) {}
+  cl_kernel get() const { return kernel_.get(); }
+  const std::string& name() const { return name_; }
+
+ private:
+  ClHandle<cl_kernel> kernel_;
+  std::string name_;
+};
+
+class ClEvent final : public DeviceEvent {
+ public:
+  ClEvent(const ClPlace& place, cl_event event)
+      : place_(place), event_(event, place.cl.release_event) {}
+  void Wait() override {
+    cl_event event = event_.get();
+    place_.Check(place_.cl.wait_for_events(1, &event), "waiting for it");
+  }
+
+ private:
+  const ClPlace& place_;
+  ClHandle<cl_event> event_;
+};
+
+void CheckRange(const ClPlace& place, const DeviceBuffer& buffer, uint64_t offset, size_t bytes) {
+  if (offset > buffer.size_bytes() || bytes > buffer.size_bytes() - offset) {
+    throw Error(ErrorCode::kInternal, place.name, "a copy reaches outside its buffer");
+  }
+}
+
+class ClQueue final : public DeviceQueue {
+ public:
+  ClQueue(const ClPlace& place, ClHandle<cl_command_queue> queue)
+      : place_(place), queue_(std::move(queue)) {}
+  // What is in flight uses memory of the host.
+  ~ClQueue() override { place_.cl.finish(queue_.get()); }
+
+  void Upload(std::span<const std::byte> from, DeviceBuffer& to, uint64_t offset) override {
+    if (from.empty()) return;
+    CheckRange(place_, to, offset, from.size());
+    const cl_mem memory = static_cast<ClBuffer&>(to).get();
+    place_.Check(place_.cl.write_buffer(queue_.get(), memory, CL_FALSE, offset, from.size(),
+                                        from.data(), 0, nullptr, nullptr),
+                 "an upload");
+  }
+
+  void Download(DeviceBuffer& from, uint64_t offset, std::span<std::byte> to) override {
+    if (to.empty()) return;
+    CheckRange(place_, from, offset, to.size());
+    const cl_mem memory = static_cast<ClBuffer&>(from).get();
+    place_.Check(place_.cl.read_buffer(queue_.get(), memory, CL_FALSE, offset, to.size(), to.data(),
+                                       0, nullptr, nullptr),
+                 "a download");
+  }
+
+  void Launch(DeviceKernel& kernel, const LaunchSize& size,
+              std::span<const KernelArgument> arguments) override {
+    if (size.total[0] == 0 || size.total[1] == 0) return;
+    const auto& of_cl = static_cast<ClKernel&>(kernel);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      place_.Check(SetArgument(of_cl.get(), static_cast<cl_uint>(i), arguments[i]),
+                   fmt::format("giving argument {} to the kernel {}", i, of_cl.name()));
+    }
+    const cl_int code = place_.cl.launch(queue_.get(), of_cl.get(), 2, nullptr, size.total.data(),
+                                         size.group.data(), 0, nullptr, nullptr);
+    if (code != CL_SUCCESS) place_.Check(code, fmt::format("the kernel {}", of_cl.name()));
+  }
+
+  std::unique_ptr<DeviceEvent> Mark() override {
+    cl_event event = nullptr;
+    place_.Check(place_.cl.mark(queue_.get(), 0, nullptr, &event), "a mark");
+    auto mark = std::make_unique<ClEvent>(place_, event);
+    place_.Check(place_.cl.flush(queue_.get()), "sending commands to it");
+    return mark;
+  }
+
+  void Finish() override { place_.Check(place_.cl.finish(queue_.get()), "waiting for it"); }
+
+ private:
+  cl_int SetArgument(cl_kernel kernel, cl_uint index, const KernelArgument& argument) const {
+    if (DeviceBuffer* const* buffer = std::get_if<DeviceBuffer*>(&argument)) {
+      const cl_mem memory = static_cast<ClBuffer*>(*buffer)->get();
+      return place_.cl.set_argument(kernel, index, sizeof(memory), &memory);
+    }
+    return std::visit(
+        [&](const auto& value) {
+          return place_.cl.set_argument(kernel, index, sizeof(value), &value);
+        },
+        argument);
+  }
+
+  const ClPlace& place_;
+  ClHandle<cl_command_queue> queue_;
+};
+
+class ClDevice final : public Device {
+ public:
+  ClDevice(const ClFunctions& cl, cl_device_id device, DeviceInfo info,
+           const DeviceOptions& options)
+      : info_(std::move(info)),
+        place_{cl, info_.name},
+        device_(device),
+        memory_(std::min(options.memory_bytes, info_.memory_bytes)),
+        context_(MakeContext()),
+        programs_(cl, context_.get(), device, info_, options.cache_folder),
+        fills_(MakeClQueue()) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  Budget& memory() override { return memory_; }
+
+  std::unique_ptr<DeviceBuffer> MakeBuffer(std::string_view name, uint64_t bytes) override {
+    if (bytes == 0 || bytes > info_.max_buffer_bytes) {
+      throw Error(ErrorCode::kOutOfBudget, info_.name,
+                  fmt::format("a buffer of this device has at most {} bytes, and '{}' needs {}",
+                              info_.max_buffer_bytes, name, bytes));
+    }
+    BudgetCharge charge = memory_.Charge(name, bytes);
+    const uint64_t whole = (bytes + kBufferGrain - 1) / kBufferGrain * kBufferGrain;
+    cl_int code = CL_SUCCESS;
+    ClHandle<cl_mem> memory(
+        place_.cl.create_buffer(context_.get(), CL_MEM_READ_WRITE, whole, nullptr, &code),
+        place_.cl.release_buffer);
+    const std::string doing = fmt::format("making a buffer of {} bytes", bytes);
+    place_.Check(code, doing);
+    // Drivers may take the memory no sooner than at its first use: here, where it can be refused.
+    const cl_uint zero = 0;
+    const std::lock_guard lock(fills_mutex_);
+    place_.Check(place_.cl.fill_buffer(fills_.get(), memory.get(), &zero, sizeof(zero), 0, whole, 0,
+                                       nullptr, nullptr),
+                 doing);
+    place_.Check(place_.cl.finish(fills_.get()), doing);
+    return std::make_unique<ClBuffer>(std::move(charge), std::move(memory), bytes);
+  }
+
+  std::unique_ptr<DeviceKernel> MakeKernel(const ProgramName& program,
+                                           const char* kernel) override {
+    cl_int code = CL_SUCCESS;
+    ClHandle<cl_kernel> made(place_.cl.create_kernel(programs_.Get(program), kernel, &code),
+                             place_.cl.release_kernel);
+    place_.Check(code, fmt::format("making the kernel {}", kernel));
+    return std::make_unique<ClKernel>(std::move(made), kernel);
+  }
+
+  std::unique_ptr<DeviceQueue> MakeQueue() override {
+    return std::make_unique<ClQueue>(place_, MakeClQueue());
+  }
+
+ private:
+  ClHandle<cl_context> MakeContext() const {
+    cl_int code = CL_SUCCESS;
+    ClHandle<cl_context> context(
+        place_.cl.create_context(nullptr, 1, &device_, nullptr, nullptr, &code),
+        place_.cl.release_context);
+    place_.Check(code, "opening it");
+    return context;
+  }
+
+  ClHandle<cl_command_queue> MakeClQueue() const {
+    cl_int code = CL_SUCCESS;
+    ClHandle<cl_command_queue> queue(place_.cl.create_queue(context_.get(), device_, 0, &code),
+                                     place_.cl.release_queue);
+    place_.Check(code, "making a queue");
+    return queue;
+  }
+
+  const DeviceInfo info_;
+  const ClPlace place_;
+  const cl_device_id device_;
+  Budget memory_;
+  const ClHandle<cl_context> context_;
+  ClPrograms programs_;
+  std::mutex fills_mutex_;
+  const ClHandle<cl_command_queue> fills_;
+};
+
+// Reads what a driver says of a device.
+class InfoReader {
+ public:
+  InfoReader(const ClFunctions& cl, cl_device_id device) : cl_(cl), device_(device) {}
+
+  template <class T>
+  T Number(cl_device_info what) const {
+    T value{};
+    Check(cl_.get_device_info(device_, what, sizeof(value), &value, nullptr));
+    return value;
+  }
+  std::string Text(cl_device_info what) const {
+    size_t bytes = 0;
+    Check(cl_.get_device_info(device_, what, 0, nullptr, &bytes));
+    std::string text(bytes, '\0');
+    Check(cl_.get_device_info(device_, what, bytes, text.data(), nullptr));
+    return text.substr(0, text.find('\0'));
+  }
+
+ private:
+  static void Check(cl_int code) { CheckCl(code, "OpenCL", "asking for the limits of a device"); }
+
+  const ClFunctions& cl_;
+  cl_device_id device_;
+};
+
+DeviceKind KindOf(cl_device_type type) {
+  if ((type & CL_DEVICE_TYPE_GPU) != 0) return DeviceKind::kGpu;
+  return (type & CL_DEVICE_TYPE_CPU) != 0 ? DeviceKind::kCpu : DeviceKind::kAccelerator;
+}
+
+std::string PlatformName(const ClFunctions& cl, cl_platform_id platform) {
+  std::string joined;
+  for (const cl_platform_info what : {CL_PLATFORM_NAME, CL_PLATFORM_VERSION}) {
+    char text[512] = {};
+    CheckCl(cl.get_platform_info(platform, what, sizeof(text) - 1, text, nullptr), "OpenCL",
+            "asking for the name of a platform");
+    joined += joined.empty() ? text : fmt::format(", {}", text);
+  }
+  return joined;
+}
+
+}  // namespace
+
+DeviceInfo ReadDeviceInfo(const ClFunctions& cl, cl_platform_id platform, cl_device_id device) {
+  const InfoReader read(cl, device);
+  DeviceInfo info;
+  info.name = Printable(read.Text(CL_DEVICE_NAME));
+  info.vendor = Printable(read.Text(CL_DEVICE_VENDOR));
+  info.platform = Printable(PlatformName(cl, platform), 200);
+  info.driver = Printable(read.Text(CL_DRIVER_VERSION));
+  info.kind = KindOf(read.Number<cl_device_type>(CL_DEVICE_TYPE));
+  info.memory_bytes = read.Number<cl_ulong>(CL_DEVICE_GLOBAL_MEM_SIZE);
+  info.max_buffer_bytes = read.Number<cl_ulong>(CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  info.local_bytes = read.Number<cl_ulong>(CL_DEVICE_LOCAL_MEM_SIZE);
+  info.compute_units = read.Number<cl_uint>(CL_DEVICE_MAX_COMPUTE_UNITS);
+  info.clock_mhz = read.Number<cl_uint>(CL_DEVICE_MAX_CLOCK_FREQUENCY);
+  info.max_group_size = read.Number<size_t>(CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  info.shares_memory = read.Number<cl_bool>(CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
+  info.has_half = read.Text(CL_DEVICE_EXTENSIONS).find("cl_khr_fp16") != std::string::npos;
+  return info;
+}
+
+std::unique_ptr<Device> OpenClDevice(const ClFunctions& cl, cl_device_id device, DeviceInfo info,
+                                     const DeviceOptions& options) {
+  return std::make_unique<ClDevice>(cl, device, std::move(info), options);
+}
+
+}  // namespace hearth::accel

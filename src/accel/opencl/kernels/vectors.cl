@@ -1,0 +1,76 @@
+// Operations on rows of floats; work-groups of GROUP items where a row is theirs.
+
+// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight: a work-group per row. out may be x.
+kernel void rms_norm(global const float* x, global const float* weight, int columns, float eps,
+                     global float* out) {
+  local float values[GROUP];
+  const int item = get_local_id(0);
+  const long row = (long)get_group_id(0) * columns;
+  float squares = 0.0f;
+  for (int i = item; i < columns; i += GROUP) squares += x[row + i] * x[row + i];
+  const float mean = Combine(values, item, squares, false) / (float)columns;
+  const float scale = 1.0f / sqrt(mean + eps);
+  for (int i = item; i < columns; i += GROUP) out[row + i] = x[row + i] * scale * weight[i];
+}
+
+// x[r] = softmax(x[r]) in place: a work-group per row. Entries of -inf become 0.
+kernel void softmax(global float* x, int columns) {
+  local float values[GROUP];
+  const int item = get_local_id(0);
+  const long row = (long)get_group_id(0) * columns;
+  float largest = -INFINITY;
+  for (int i = item; i < columns; i += GROUP) largest = fmax(largest, x[row + i]);
+  largest = Combine(values, item, largest, true);
+  float sum = 0.0f;
+  for (int i = item; i < columns; i += GROUP) {
+    const float weight = exp(x[row + i] - largest);
+    x[row + i] = weight;
+    sum += weight;
+  }
+  sum = Combine(values, item, sum, false);
+  for (int i = item; i < columns; i += GROUP) x[row + i] /= sum;
+}
+
+// Rotates pairs of x [tokens][heads][head_dim] by the angles of their token: cosines and sines are
+// [tokens][pairs]. halves: pairs are (i, i + pairs), else (2i, 2i + 1). An item per pair in
+// dimension 0, one per head of a token in dimension 1.
+kernel void rope(global float* x, global const float* cosines, global const float* sines, int heads,
+                 int head_dim, int pairs, int halves) {
+  const int pair = get_global_id(0);
+  const int head = get_global_id(1);
+  if (pair >= pairs) return;
+  global float* of_head = x + (long)head * head_dim;
+  const int first = halves != 0 ? pair : 2 * pair;
+  const int second = halves != 0 ? pair + pairs : 2 * pair + 1;
+  const long angle = (long)(head / heads) * pairs + pair;
+  const float a = of_head[first];
+  const float b = of_head[second];
+  of_head[first] = a * cosines[angle] - b * sines[angle];
+  of_head[second] = a * sines[angle] + b * cosines[angle];
+}
+
+// out[i] = Activate(gate[i], up[i]). out may be gate or up.
+kernel void activate(global const float* gate, global const float* up, long count, int activation,
+                     float threshold, global float* out) {
+  const long i = get_global_id(0);
+  if (i < count) out[i] = Activate(activation, threshold, gate[i], up[i]);
+}
+
+// out[i] += a[i].
+kernel void add(global const float* a, long count, global float* out) {
+  const long i = get_global_id(0);
+  if (i < count) out[i] += a[i];
+}
+
+// out[t][c] = sum of partial[t][s][c] over slices s, ascending. An item per column in dimension 0,
+// one per token in dimension 1.
+kernel void merge_slices(global const float* partial, int slices, int columns, global float* out) {
+  const int column = get_global_id(0);
+  const int token = get_global_id(1);
+  if (column >= columns) return;
+  float sum = 0.0f;
+  for (int slice = 0; slice < slices; ++slice) {
+    sum += partial[((long)token * slices + slice) * columns + column];
+  }
+  out[(long)token * columns + column] = sum;
+}

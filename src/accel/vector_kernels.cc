@@ -1,0 +1,104 @@
+#include "accel/vector_kernels.h"
+
+#include "accel/launch_sizes.h"
+#include "base/error.h"
+
+namespace hearth::accel {
+namespace {
+
+constexpr ProgramName kVectors = {"vectors"};
+
+LaunchSize GroupPerRow(int64_t rows) {
+  return {{kGroup * static_cast<size_t>(rows), 1}, {kGroup, 1}};
+}
+
+LaunchSize ItemPerNumber(int64_t count) { return {{RoundedUp(count, kGroup), 1}, {kGroup, 1}}; }
+
+}  // namespace
+
+VectorKernels::VectorKernels(Device& device)
+    : rms_norm_(device.MakeKernel(kVectors, "rms_norm")),
+      softmax_(device.MakeKernel(kVectors, "softmax")),
+      rope_(device.MakeKernel(kVectors, "rope")),
+      activate_(device.MakeKernel(kVectors, "activate")),
+      add_(device.MakeKernel(kVectors, "add")) {}
+
+void VectorKernels::RmsNorm(DeviceQueue& queue, const Rows& rows, DeviceBuffer& weight, float eps,
+                            DeviceBuffer& out) {
+  CheckRoom(*rows.x, {rows.rows, rows.columns});
+  CheckRoom(weight, {1, rows.columns});
+  CheckRoom(out, {rows.rows, rows.columns});
+  const KernelArgument arguments[] = {rows.x, &weight, ToInt(rows.columns), eps, &out};
+  queue.Launch(*rms_norm_, GroupPerRow(rows.rows), arguments);
+}
+
+void VectorKernels::Softmax(DeviceQueue& queue, const Rows& rows) {
+  CheckRoom(*rows.x, {rows.rows, rows.columns});
+  const KernelArgument arguments[] = {rows.x, ToInt(rows.columns)};
+  queue.Launch(*softmax_, GroupPerRow(rows.rows), arguments);
+}
+
+void VectorKernels::Rope(DeviceQueue& queue, const Heads& heads, const Angles& angles) {
+  const int64_t rows = int64_t{ToInt(heads.tokens)} * ToInt(heads.heads);
+  CheckRoom(*heads.x, {rows, heads.head_dim});
+  CheckRoom(*angles.cosines, {heads.tokens, angles.pairs});
+  CheckRoom(*angles.sines, {heads.tokens, angles.pairs});
+  if (2 * angles.pairs > heads.head_dim) {
+    throw Error(ErrorCode::kInternal, "a kernel", "more components to rotate than a head has");
+  }
+  const KernelArgument arguments[] = {heads.x,
+                                      angles.cosines,
+                                      angles.sines,
+                                      ToInt(heads.heads),
+                                      ToInt(heads.head_dim),
+                                      ToInt(angles.pairs),
+                                      int32_t{angles.layout == RopeLayout::kHalves}};
+  queue.Launch(*rope_, {{RoundedUp(angles.pairs, kLanes), static_cast<size_t>(rows)}, {kLanes, 1}},
+               arguments);
+}
+
+void VectorKernels::Activate(DeviceQueue& queue, const Activation& activation, DeviceBuffer& gate,
+                             DeviceBuffer& up, int64_t count, DeviceBuffer& out) {
+  for (const DeviceBuffer* buffer : {&gate, &up, &out}) CheckRoom(*buffer, {1, count});
+  const KernelArgument arguments[] = {
+      &gate, &up, count, static_cast<int32_t>(activation.kind), activation.threshold, &out};
+  queue.Launch(*activate_, ItemPerNumber(count), arguments);
+}
+
+void VectorKernels::Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out) {
+  CheckRoom(a, {1, count});
+  CheckRoom(out, {1, count});
+  const KernelArgument arguments[] = {&a, count, &out};
+  queue.Launch(*add_, ItemPerNumber(count), arguments);
+}
+
+AttentionKernel::AttentionKernel(Device& device)
+    : attention_(device.MakeKernel({"attention"}, "attention")) {}
+
+void AttentionKernel::Run(DeviceQueue& queue, const Call& call) {
+  if (call.head_dim > kMostHeadDim || call.kv_heads <= 0 || call.heads % call.kv_heads != 0) {
+    throw Error(ErrorCode::kInternal, "a kernel", "heads that attention does not take");
+  }
+  const int64_t of_token = int64_t{ToInt(call.heads)} * call.head_dim;
+  const int64_t of_position = int64_t{ToInt(call.kv_heads)} * call.head_dim;
+  const int64_t positions = int64_t{ToInt(call.first_position)} + ToInt(call.tokens);
+  CheckRoom(*call.q, {call.tokens, of_token});
+  CheckRoom(*call.out, {call.tokens, of_token});
+  CheckRoom(*call.keys, {positions, of_position, 2});
+  CheckRoom(*call.values, {positions, of_position, 2});
+  const KernelArgument arguments[] = {call.q,
+                                      call.keys,
+                                      call.values,
+                                      ToInt(call.heads),
+                                      ToInt(call.kv_heads),
+                                      ToInt(call.head_dim),
+                                      ToInt(call.first_position),
+                                      call.scale,
+                                      call.out};
+  queue.Launch(
+      *attention_,
+      {{kGroup * static_cast<size_t>(call.heads), static_cast<size_t>(call.tokens)}, {kGroup, 1}},
+      arguments);
+}
+
+}  // namespace hearth::accel

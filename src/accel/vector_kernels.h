@@ -1,0 +1,87 @@
+// Norms, rotary embeddings, softmax, activations, sums and attention on a device. All matrices of
+// floats are row after row. Throw Error(kInternal) where buffers are too small.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "accel/device.h"
+#include "tensor/op_kinds.h"
+
+namespace hearth::accel {
+
+// One thread at a time; must not outlive the device.
+class VectorKernels {
+ public:
+  // Throws what Device::MakeKernel does.
+  explicit VectorKernels(Device& device);
+
+  // x [rows][columns].
+  struct Rows {
+    DeviceBuffer* x = nullptr;
+    int64_t rows = 0;
+    int64_t columns = 0;
+  };
+  // out = x / sqrt(mean(x^2) + eps) * weight, row by row; out may be x.
+  void RmsNorm(DeviceQueue& queue, const Rows& rows, DeviceBuffer& weight, float eps,
+               DeviceBuffer& out);
+  // Row by row, in place. Entries of -inf become 0; each row has a finite one.
+  void Softmax(DeviceQueue& queue, const Rows& rows);
+
+  // x [tokens][heads][head_dim], whose first 2 * pairs components are rotated by the angles of
+  // their token.
+  struct Heads {
+    DeviceBuffer* x = nullptr;
+    int64_t tokens = 0;
+    int64_t heads = 0;
+    int64_t head_dim = 0;
+  };
+  struct Angles {
+    DeviceBuffer* cosines = nullptr;  // [tokens][pairs]
+    DeviceBuffer* sines = nullptr;
+    int64_t pairs = 0;
+    RopeLayout layout = RopeLayout::kAdjacent;
+  };
+  void Rope(DeviceQueue& queue, const Heads& heads, const Angles& angles);
+
+  struct Activation {
+    FfnActivation kind = FfnActivation::kSilu;
+    float threshold = 0;
+  };
+  // out = activation(gate, up) of `count` numbers each; out may be gate or up.
+  void Activate(DeviceQueue& queue, const Activation& activation, DeviceBuffer& gate,
+                DeviceBuffer& up, int64_t count, DeviceBuffer& out);
+  // out += a, of `count` numbers each.
+  void Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out);
+
+ private:
+  const std::unique_ptr<DeviceKernel> rms_norm_, softmax_, rope_, activate_, add_;
+};
+
+// Causal attention of new tokens over F16 keys and values, [positions][kv_heads][head_dim]. One
+// thread at a time; must not outlive the device.
+class AttentionKernel {
+ public:
+  static constexpr int64_t kMostHeadDim = 256;
+
+  explicit AttentionKernel(Device& device);
+
+  struct Call {
+    DeviceBuffer* q = nullptr;     // [tokens][heads][head_dim]
+    DeviceBuffer* keys = nullptr;  // of first_position + tokens positions
+    DeviceBuffer* values = nullptr;
+    DeviceBuffer* out = nullptr;  // written, like q
+    int64_t tokens = 0;
+    int64_t heads = 0;  // a multiple of kv_heads
+    int64_t kv_heads = 0;
+    int64_t head_dim = 0;        // at most kMostHeadDim
+    int64_t first_position = 0;  // of token 0, whose keys and values are there already
+    float scale = 1;
+  };
+  void Run(DeviceQueue& queue, const Call& call);
+
+ private:
+  const std::unique_ptr<DeviceKernel> attention_;
+};
+
+}  // namespace hearth::accel

@@ -1,0 +1,184 @@
+#include "accel/vector_kernels.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "accel/test_device.h"
+#include "base/error.h"
+#include "kernels/tables.h"
+#include "tensor/half.h"
+
+namespace hearth::accel {
+namespace {
+
+using kernels::kScalarKernels;
+using testing::RandomFloats;
+using testing::TestBench;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Each result within `roundings` of the oracle's, and `slack` more.
+void ExpectNear(const std::vector<float>& found, const std::vector<float>& expected,
+                double roundings, double slack = 1e-30) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double room = roundings * 0x1p-24 * std::abs(static_cast<double>(expected[i])) + slack;
+    ASSERT_NEAR(found[i], expected[i], room) << "number " << i;
+  }
+}
+
+TEST(VectorKernels, NormAsTheOracle) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  VectorKernels kernels(bench.device());
+  for (const int64_t columns : {1, 63, 65, 200}) {
+    constexpr int64_t kRows = 3;
+    const auto k = static_cast<size_t>(columns);
+    std::vector<float> x = RandomFloats(kRows * k, 1);
+    const std::vector<float> weight = RandomFloats(k, 2);
+    DeviceBuffer& device_x = bench.Put(x);
+    kernels.RmsNorm(bench.queue(), {&device_x, kRows, columns}, bench.Put(weight), 1e-5f, device_x);
+    for (size_t r = 0; r < kRows; ++r) {
+      kScalarKernels.rms_norm(&x[r * k], weight.data(), columns, 1e-5f, &x[r * k]);
+    }
+    ExpectNear(bench.Floats(device_x, x.size()), x, static_cast<double>(columns) + 16);
+  }
+}
+
+TEST(VectorKernels, SoftmaxAsTheOracle) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  VectorKernels kernels(bench.device());
+  for (const int64_t columns : {1, 63, 65, 200}) {
+    constexpr int64_t kRows = 3;
+    const auto k = static_cast<size_t>(columns);
+    std::vector<float> x = RandomFloats(kRows * k, 3);
+    if (columns > 1) x[0] = x[k + 1] = -kInfinity;
+    DeviceBuffer& device_x = bench.Put(x);
+    kernels.Softmax(bench.queue(), {&device_x, kRows, columns});
+    for (size_t r = 0; r < kRows; ++r) kScalarKernels.softmax(&x[r * k], columns);
+    ExpectNear(bench.Floats(device_x, x.size()), x, static_cast<double>(columns) + 32);
+  }
+}
+
+TEST(VectorKernels, RotateAsTheOracle) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  VectorKernels kernels(bench.device());
+  constexpr int64_t kTokens = 3, kHeads = 2, kHeadDim = 10;
+  for (const RopeLayout layout : {RopeLayout::kAdjacent, RopeLayout::kHalves}) {
+    for (const int64_t pairs : {1, 3, 5}) {
+      std::vector<float> x = RandomFloats(kTokens * kHeads * kHeadDim, 4);
+      const auto angles = static_cast<size_t>(kTokens * pairs);
+      const std::vector<float> cosines = RandomFloats(angles, 5), sines = RandomFloats(angles, 6);
+      DeviceBuffer& device_x = bench.Put(x);
+      kernels.Rope(bench.queue(), {&device_x, kTokens, kHeads, kHeadDim},
+                   {&bench.Put(cosines), &bench.Put(sines), pairs, layout});
+      for (int64_t t = 0; t < kTokens; ++t) {
+        for (int64_t h = 0; h < kHeads; ++h) {
+          kScalarKernels.rope(&x[static_cast<size_t>((t * kHeads + h) * kHeadDim)],
+                              &cosines[static_cast<size_t>(t * pairs)],
+                              &sines[static_cast<size_t>(t * pairs)], pairs, layout);
+        }
+      }
+      ExpectNear(bench.Floats(device_x, x.size()), x, 2, 0x1p-20);
+    }
+  }
+}
+
+TEST(VectorKernels, ActivateAndAddAsTheOracle) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  VectorKernels kernels(bench.device());
+  for (const size_t count : {1, 63, 131}) {
+    const std::vector<float> gate = RandomFloats(count, 7), up = RandomFloats(count, 8);
+    const auto n = static_cast<int64_t>(count);
+    for (int kind = 0; kind < kNumFfnActivations; ++kind) {
+      SCOPED_TRACE(::testing::Message() << "activation " << kind);
+      DeviceBuffer& out = bench.Room(count);
+      kernels.Activate(bench.queue(), {static_cast<FfnActivation>(kind), 0.3f}, bench.Put(gate),
+                       bench.Put(up), n, out);
+      std::vector<float> expected(count);
+      kScalarKernels.ffn_activation[kind](gate.data(), up.data(), n, 0.3f, expected.data());
+      ExpectNear(bench.Floats(out, count), expected, 64, 0x1p-20);
+    }
+    std::vector<float> sum = gate;
+    DeviceBuffer& out = bench.Put(sum);
+    kernels.Add(bench.queue(), bench.Put(up), n, out);
+    kScalarKernels.add(up.data(), n, sum.data());
+    EXPECT_EQ(bench.Floats(out, count), sum);
+  }
+}
+
+struct Heads {
+  int64_t tokens, heads, kv_heads, head_dim, first_position;
+};
+
+void CheckAttention(const Heads& h) {
+  SCOPED_TRACE(::testing::Message() << h.head_dim << " components, first at " << h.first_position);
+  const int64_t positions = h.first_position + h.tokens;
+  const auto rows = static_cast<size_t>(positions * h.kv_heads * h.head_dim);
+  const std::vector<float> q =
+      RandomFloats(static_cast<size_t>(h.tokens * h.heads * h.head_dim), 9);
+  const std::vector<float> given[] = {RandomFloats(rows, 10), RandomFloats(rows, 11)};
+  std::vector<uint16_t> halves[2];
+  for (int i = 0; i < 2; ++i) {
+    for (const float value : given[i]) halves[i].push_back(FloatToHalf(value));
+  }
+  TestBench bench;
+  AttentionKernel kernel(bench.device());
+  DeviceBuffer& out = bench.Room(q.size());
+  const float scale = 1 / std::sqrt(static_cast<float>(h.head_dim));
+  kernel.Run(bench.queue(), {&bench.Put(q), &bench.Put(halves[0]), &bench.Put(halves[1]), &out,
+                             h.tokens, h.heads, h.kv_heads, h.head_dim, h.first_position, scale});
+  const std::vector<float> found = bench.Floats(out, q.size());
+  for (int64_t at = 0; at < h.tokens * h.heads; ++at) {
+    const int64_t seen = h.first_position + at / h.heads + 1;
+    const int64_t kv_head = at % h.heads / (h.heads / h.kv_heads);
+    const auto row = [&](int64_t p) {
+      return static_cast<size_t>((p * h.kv_heads + kv_head) * h.head_dim);
+    };
+    std::vector<double> weights;
+    double total = 0;
+    for (int64_t p = 0; p < seen; ++p) {
+      double score = 0;
+      for (size_t i = 0; i < static_cast<size_t>(h.head_dim); ++i) {
+        score += static_cast<double>(q[static_cast<size_t>(at * h.head_dim) + i] * scale) *
+                 static_cast<double>(HalfToFloat(halves[0][row(p) + i]));
+      }
+      weights.push_back(std::exp(score));
+      total += weights.back();
+    }
+    for (size_t i = 0; i < static_cast<size_t>(h.head_dim); ++i) {
+      double value = 0;
+      for (int64_t p = 0; p < seen; ++p) {
+        value += weights[static_cast<size_t>(p)] / total *
+                 static_cast<double>(HalfToFloat(halves[1][row(p) + i]));
+      }
+      ASSERT_NEAR(found[static_cast<size_t>(at * h.head_dim) + i], value, 2e-5) << "row " << at;
+    }
+  }
+}
+
+TEST(AttentionKernel, AgreesWithTheFormula) {
+  HEARTH_NEED_DEVICE();
+  CheckAttention({1, 2, 1, 8, 0});
+  CheckAttention({3, 4, 2, 33, 62});
+  CheckAttention({2, 2, 2, 64, 127});
+  CheckAttention({1, 3, 1, 100, 130});
+  CheckAttention({1, 1, 1, 256, 5});
+}
+
+TEST(AttentionKernel, RefusesLargeHeads) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  AttentionKernel kernel(bench.device());
+  DeviceBuffer& room = bench.Room(1024);
+  EXPECT_THROW(kernel.Run(bench.queue(), {&room, &room, &room, &room, 1, 1, 1, 257, 0, 1}), Error);
+  EXPECT_THROW(kernel.Run(bench.queue(), {&room, &room, &room, &room, 1, 3, 2, 8, 0, 1}), Error);
+}
+
+}  // namespace
+}  // namespace hearth::accel
