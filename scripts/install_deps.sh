@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that Hearth needs.
-#   install_deps.sh build   what a build and its tests need
-#   install_deps.sh bench   also what the micro benchmarks need
+#   install_deps.sh build   what a build and its tests need, but for those of devices, which then skip
+#   install_deps.sh bench   also OpenCL on the processor for those, and what the micro benchmarks need
 #   install_deps.sh clients what the tests of the server's clients and of the Python package need
 #   install_deps.sh package what a build and the test of its Debian packages need
 #   install_deps.sh ci      benchmarks, clients, formatting, fuzzing and the Arm cross build
@@ -11,8 +11,8 @@ build=(cmake ninja-build g++ pkg-config ccache libfmt-dev libxxhash-dev libpcre2
        libutf8proc-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libgtest-dev
        libgmock-dev liburing-dev coinor-libcbc-dev libedit-dev libz3-dev libboost-dev libjs-marked
        libjs-katex node-highlight.js libcurl4-openssl-dev libssl-dev curl
-       opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd)
-bench=("${build[@]}" libbenchmark-dev)
+       opencl-c-headers)
+bench=("${build[@]}" libbenchmark-dev ocl-icd-libopencl1 pocl-opencl-icd)
 clients=("${build[@]}" python3-venv python3-dev chromium chromium-driver tmux)
 package=("${build[@]}" dpkg-dev file lintian mmdebstrap systemd)
 ci=("${bench[@]}" "${clients[@]}" git python3 groff-base clang-format clang-14 libclang-rt-14-dev universal-ctags
