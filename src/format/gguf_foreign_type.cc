@@ -11,7 +11,7 @@ namespace {
 
 // Why a type is not read.
 enum class Reason : uint8_t {
-  kNotYet,     // one of ggml's
+  kNoWeight,   // ggml's, of activations or newer than this list
   kWithdrawn,  // ggml has taken it back; the same weights exist in another type
   kForked,     // of one program alone
 };
@@ -24,26 +24,14 @@ struct ForeignType {
 constexpr ForeignType kForeignTypes[] = {
     {4, "Q4_2", Reason::kWithdrawn},
     {5, "Q4_3", Reason::kWithdrawn},
-    {9, "Q8_1", Reason::kNotYet},
-    {15, "Q8_K", Reason::kNotYet},
-    {16, "IQ2_XXS", Reason::kNotYet},
-    {17, "IQ2_XS", Reason::kNotYet},
-    {18, "IQ3_XXS", Reason::kNotYet},
-    {19, "IQ1_S", Reason::kNotYet},
-    {21, "IQ3_S", Reason::kNotYet},
-    {22, "IQ2_S", Reason::kNotYet},
-    {23, "IQ4_XS", Reason::kNotYet},
-    {29, "IQ1_M", Reason::kNotYet},
+    {9, "Q8_1", Reason::kNoWeight},
+    {15, "Q8_K", Reason::kNoWeight},
     {31, "Q4_0_4_4", Reason::kWithdrawn},
     {32, "Q4_0_4_8", Reason::kWithdrawn},
     {33, "Q4_0_8_8", Reason::kWithdrawn},
-    {34, "TQ1_0", Reason::kNotYet},
-    {35, "TQ2_0", Reason::kNotYet},
     {36, "IQ4_NL_4_4 or bitnet.cpp's I2_S", Reason::kWithdrawn},
     {37, "IQ4_NL_4_8", Reason::kWithdrawn},
     {38, "IQ4_NL_8_8", Reason::kWithdrawn},
-    {40, "NVFP4", Reason::kNotYet},
-    {41, "Q1_0", Reason::kNotYet},
     {133, "Q6_0", Reason::kForked},
     {134, "IQ1_BN", Reason::kForked},
     {135, "IQ2_BN", Reason::kForked},
@@ -76,7 +64,7 @@ std::string DescribeForeignType(uint32_t type) {
   const ForeignType* const known = FindForeignType(type);
   const Reason reason = known != nullptr       ? known->reason
                         : type >= kFirstForked ? Reason::kForked
-                                               : Reason::kNotYet;
+                                               : Reason::kNoWeight;
   const std::string name = known != nullptr ? std::string(known->name) + ", " : "";
   if (reason == Reason::kWithdrawn) {
     return fmt::format(

@@ -66,6 +66,49 @@ struct BlockQuads<BlockQ5_0> : NibbleQuads<BlockQ5_0> {};
 template <>
 struct BlockQuads<BlockQ5_1> : NibbleQuads<BlockQ5_1> {};
 
+// NVFP4: columns 16s .. 16s + 7 lie in the low nibbles of bytes 8s .. 8s + 7, the next eight in
+// their high nibbles.
+template <>
+struct BlockQuads<BlockNVFP4> {
+  static constexpr int kColumns = 64;
+
+  static size_t At(int b, int q) { return static_cast<size_t>(16 * b + 8 * (q / 4) + 4 * (q % 2)); }
+  static int Shift(int q) { return 4 * (q % 4 / 2); }
+  template <class Word, class Load>
+  static Word Read(const Load& load, int b, int q) {
+    return load(offsetof(BlockNVFP4, qs) + At(b, q)) >> Shift(q) & 0x0f0f0f0f;
+  }
+  static void Write(BlockNVFP4& block, int b, int q, uint32_t quad) {
+    OrWord(block.qs + At(b, q), (quad & 0x0f0f0f0f) << Shift(q));
+  }
+};
+
+// IQ4_XS: every 32 columns as those of IQ4_NL. Scales become signed bytes.
+template <>
+struct BlockQuads<BlockIQ4_XS> {
+  static constexpr int kColumns = 256;
+
+  static size_t At(int b, int q) { return static_cast<size_t>(16 * b + 4 * (q % 4)); }
+  template <class Word, class Load>
+  static Word Read(const Load& load, int b, int q) {
+    return load(offsetof(BlockIQ4_XS, qs) + At(b, q)) >> (4 * (q / 4)) & 0x0f0f0f0f;
+  }
+  static void Write(BlockIQ4_XS& block, int b, int q, uint32_t quad) {
+    OrWord(block.qs + At(b, q), (quad & 0x0f0f0f0f) << (4 * (q / 4)));
+  }
+  static uint8_t ScaleByte(const BlockIQ4_XS& block, int i) {
+    return static_cast<uint8_t>(Iq4XsScale(block.scales_l, block.scales_h, i));
+  }
+  static void PutScales(BlockIQ4_XS& block, const uint8_t* scales, const uint8_t*) {
+    for (int i = 0; i < 8; ++i) {
+      const int scale = static_cast<uint8_t>(scales[i] + 32);
+      uint8_t& low = block.scales_l[i / 2];
+      low = static_cast<uint8_t>(low | (scale & 15) << (4 * (i % 2)));
+      block.scales_h = static_cast<uint16_t>(block.scales_h | (scale >> 4 & 3) << (2 * i));
+    }
+  }
+};
+
 // Q4_K, Q5_K: columns 64j .. 64j + 31 lie in the low nibbles of bytes 32j .. 32j + 31, the next 32
 // columns in their high nibbles. Fifth bits: bit b of byte i belongs to column 32b + i.
 template <class Block>

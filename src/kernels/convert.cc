@@ -7,6 +7,8 @@
 //   Q4_K   -> Q4_1                0.00064  <= 0.0007   scales rounded to half
 //   Q4_K   -> Q8_0                0.0054   <= 0.006
 //   Q5_1, Q5_K, Q6_K -> Q8_0      0.0054   <= 0.006
+//   NVFP4, IQ4_XS, IQ3_*, IQ2_*   -> Q8_0       <= 0.006   (of random codes)
+//   IQ1_*, TQ1_0, TQ2_0, Q1_0     -> Q8_0       <= 0.006   the same
 //   Q2_K   -> Q4_1                0.063    <= 0.07     (Q2_K itself costs 0.33)
 //   Q3_K   -> Q4_1                0.079    <= 0.09     (Q3_K itself costs 0.19)
 //   IQ4_NL -> Q4_1                0.084    <= 0.09
@@ -129,6 +131,18 @@ ConversionTargets ConversionTargetsOf(DType dtype) {
     case DType::kIQ4_NL:
     case DType::kMXFP4:
       return {DType::kQ4_1, DType::kQ8_0};
+    case DType::kNVFP4:
+    case DType::kIQ4_XS:
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kQ1_0:
     case DType::kQ5_0:
     case DType::kQ5_1:
     case DType::kQ5_K:

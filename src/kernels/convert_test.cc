@@ -10,6 +10,7 @@
 
 #include "kernels/dequantize.h"
 #include "kernels/test_encoders.h"
+#include "kernels/test_weights.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 
@@ -57,7 +58,7 @@ struct Conversion {
   double max_encoder_error;  // of the encoder above, to know that its blocks are real ones
 };
 
-class ConvertErrors : public testing::TestWithParam<Conversion> {};
+class ConvertErrors : public ::testing::TestWithParam<Conversion> {};
 
 TEST_P(ConvertErrors, StayWithinTheTableOfConvertCc) {
   const auto [from, to, max_error, max_encoder_error] = GetParam();
@@ -73,23 +74,23 @@ TEST_P(ConvertErrors, StayWithinTheTableOfConvertCc) {
   RecordProperty("conversion_error", std::to_string(error));
 }
 
-std::string NameOfConversion(const testing::TestParamInfo<Conversion>& test) {
+std::string NameOfConversion(const ::testing::TestParamInfo<Conversion>& test) {
   return std::string(NameOf(test.param.from)) + "_to_" + NameOf(test.param.to);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, ConvertErrors,
-                         testing::Values(Conversion{DType::kQ5_0, DType::kQ8_0, 0, 0.05},
-                                         Conversion{DType::kIQ4_NL, DType::kQ8_0, 0, 0.10},
-                                         Conversion{DType::kMXFP4, DType::kQ8_0, 0, 0.15},
-                                         Conversion{DType::kQ4_K, DType::kQ4_1, 0.0007, 0.10},
-                                         Conversion{DType::kQ4_K, DType::kQ8_0, 0.006, 0.10},
-                                         Conversion{DType::kIQ4_NL, DType::kQ4_1, 0.09, 0.10},
-                                         Conversion{DType::kMXFP4, DType::kQ4_1, 0.09, 0.15},
-                                         Conversion{DType::kQ5_1, DType::kQ8_0, 0.006, 0.05},
-                                         Conversion{DType::kQ5_K, DType::kQ8_0, 0.006, 0.05},
-                                         Conversion{DType::kQ6_K, DType::kQ8_0, 0.006, 0.03},
-                                         Conversion{DType::kQ2_K, DType::kQ4_1, 0.07, 0.5},
-                                         Conversion{DType::kQ3_K, DType::kQ4_1, 0.09, 0.3}),
+                         ::testing::Values(Conversion{DType::kQ5_0, DType::kQ8_0, 0, 0.05},
+                                           Conversion{DType::kIQ4_NL, DType::kQ8_0, 0, 0.10},
+                                           Conversion{DType::kMXFP4, DType::kQ8_0, 0, 0.15},
+                                           Conversion{DType::kQ4_K, DType::kQ4_1, 0.0007, 0.10},
+                                           Conversion{DType::kQ4_K, DType::kQ8_0, 0.006, 0.10},
+                                           Conversion{DType::kIQ4_NL, DType::kQ4_1, 0.09, 0.10},
+                                           Conversion{DType::kMXFP4, DType::kQ4_1, 0.09, 0.15},
+                                           Conversion{DType::kQ5_1, DType::kQ8_0, 0.006, 0.05},
+                                           Conversion{DType::kQ5_K, DType::kQ8_0, 0.006, 0.05},
+                                           Conversion{DType::kQ6_K, DType::kQ8_0, 0.006, 0.03},
+                                           Conversion{DType::kQ2_K, DType::kQ4_1, 0.07, 0.5},
+                                           Conversion{DType::kQ3_K, DType::kQ4_1, 0.09, 0.3}),
                          NameOfConversion);
 
 TEST(Convert, IsExactForEveryMxfp4ScaleThatAHalfReaches) {
@@ -112,6 +113,22 @@ TEST(Convert, IsExactForEveryMxfp4ScaleThatAHalfReaches) {
         EXPECT_TRUE(stored[i] == 0 || std::abs(converted[i]) >= 32768.0f) << e;
       }
     }
+  }
+}
+
+// Types without an encoder here: of random codes.
+TEST(Convert, KeepsTheWeightsOfAllOtherTypes) {
+  std::mt19937 random(8);
+  for (const TileFormat& format : kTileFormats) {
+    if (CanQuantize(format.dtype) || test_encoders::CanEncode(format.dtype)) continue;
+    constexpr size_t kWeights = size_t{1} << 16;
+    const std::vector<std::byte> bytes =
+        testing::RandomWeights(format.dtype, kWeights, random, 0.02f);
+    const std::vector<float> stored = Decode(format.dtype, bytes, kWeights);
+    const ConversionTargets targets = ConversionTargetsOf(format.dtype);
+    const double error =
+        RelativeError(stored, ConvertAndDecode(format.dtype, bytes, targets.first, kWeights));
+    EXPECT_LE(error, 0.006) << NameOf(format.dtype);
   }
 }
 

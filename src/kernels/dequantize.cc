@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/stored/unpack.h"
 #include "kernels/weight_tables.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
@@ -71,6 +72,29 @@ void DequantizeBlock(const BlockMXFP4& block, float* out) {
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>(kMxfp4DoubledValues[block.qs[i] & 15]);
     out[i + 16] = d * static_cast<float>(kMxfp4DoubledValues[block.qs[i] >> 4]);
+  }
+}
+
+void DequantizeBlock(const BlockNVFP4& block, float* out) {
+  for (int s = 0; s < 4; ++s, out += 16) {
+    const float d = Nvfp4HalfScale(block.d[s]);
+    for (int i = 0; i < 8; ++i) {
+      const uint8_t codes = block.qs[8 * s + i];
+      out[i] = d * static_cast<float>(kMxfp4DoubledValues[codes & 15]);
+      out[i + 8] = d * static_cast<float>(kMxfp4DoubledValues[codes >> 4]);
+    }
+  }
+}
+
+void DequantizeBlock(const BlockIQ4_XS& block, float* out) {
+  const float d = HalfToFloat(block.d);
+  for (int b = 0; b < 8; ++b, out += 32) {
+    const float scale = d * static_cast<float>(Iq4XsScale(block.scales_l, block.scales_h, b));
+    for (int i = 0; i < 16; ++i) {
+      const uint8_t codes = block.qs[16 * b + i];
+      out[i] = scale * static_cast<float>(kIq4NlValues[codes & 15]);
+      out[i + 16] = scale * static_cast<float>(kIq4NlValues[codes >> 4]);
+    }
   }
 }
 
@@ -165,6 +189,21 @@ void DequantizeBlocks(const std::byte* in, int64_t n, int64_t block_size, float*
   }
 }
 
+// Types that kernels unpack while they multiply.
+void DequantizeStored(DType dtype, const std::byte* in, int64_t n, float* out) {
+  const TileFormat format = TileFormatOf(dtype);
+  const int64_t columns = 32 / format.scales_of_block;
+  UnpackedBlock block;
+  for (int64_t first = 0; first < n; first += format.stored_columns) {
+    UnpackBlock(dtype, in, block);
+    for (int64_t i = 0; i < format.stored_columns; ++i) {
+      out[first + i] =
+          block.scales[i / columns] * static_cast<float>(block.codes[i] - format.code_offset);
+    }
+    in += format.stored_bytes;
+  }
+}
+
 // As HalfToFloat, without branches, so that compilers vectorize it: the exponent is moved to its
 // new bias by an exact multiplication, which also normalizes subnormals.
 float HalfToFloatBranchless(uint16_t h) {
@@ -212,6 +251,10 @@ void Dequantize(DType dtype, const std::byte* in, int64_t n, float* out) noexcep
       return DequantizeBlocks<BlockIQ4_NL>(in, n, 32, out);
     case DType::kMXFP4:
       return DequantizeBlocks<BlockMXFP4>(in, n, 32, out);
+    case DType::kNVFP4:
+      return DequantizeBlocks<BlockNVFP4>(in, n, 64, out);
+    case DType::kIQ4_XS:
+      return DequantizeBlocks<BlockIQ4_XS>(in, n, 256, out);
     case DType::kQ2_K:
       return DequantizeBlocks<BlockQ2_K>(in, n, 256, out);
     case DType::kQ3_K:
@@ -222,6 +265,17 @@ void Dequantize(DType dtype, const std::byte* in, int64_t n, float* out) noexcep
       return DequantizeBlocks<BlockQ5_K>(in, n, 256, out);
     case DType::kQ6_K:
       return DequantizeBlocks<BlockQ6_K>(in, n, 256, out);
+    case DType::kIQ3_XXS:
+    case DType::kIQ3_S:
+    case DType::kIQ2_XXS:
+    case DType::kIQ2_XS:
+    case DType::kIQ2_S:
+    case DType::kIQ1_S:
+    case DType::kIQ1_M:
+    case DType::kTQ1_0:
+    case DType::kTQ2_0:
+    case DType::kQ1_0:
+      return DequantizeStored(dtype, in, n, out);
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:

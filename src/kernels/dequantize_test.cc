@@ -63,7 +63,7 @@ TEST(Dequantize, EqualsTheReferenceBitForBit) {
   const std::string blocks = ReadGolden("quants.bin");
   const std::string values = ReadGolden("quants.f32");
   const std::vector<GoldenType> types = ReadGoldenTypes();
-  EXPECT_GE(types.size(), 14u);  // every type but F32 and F64
+  EXPECT_GE(types.size(), 25u);  // every type but F32, F64 and Q1_0
   for (const GoldenType& type : types) {
     const auto n = static_cast<size_t>(type.num_weights);
     ASSERT_LE(type.offset_bytes + RowBytes(type.dtype, n), blocks.size());
@@ -148,6 +148,13 @@ TEST(Dequantize, FollowsTheFormulasOfBlocksH) {
   Dequantize(DType::kMXFP4, reinterpret_cast<const std::byte*>(&fp4), 32, out);
   EXPECT_EQ(out[15], 12.0f);
   EXPECT_EQ(out[31], -1.0f);
+
+  BlockQ1_0 q1 = {FloatToHalf(-0.75f), {}};
+  q1.qs[2] = 1 << 5;  // weight 21
+  Dequantize(DType::kQ1_0, reinterpret_cast<const std::byte*>(&q1), 128, out);
+  EXPECT_EQ(out[20], 0.75f);
+  EXPECT_EQ(out[21], -0.75f);
+  EXPECT_EQ(out[127], 0.75f);
 
   BlockQ6_K q6 = {};
   q6.d = FloatToHalf(1.0f);

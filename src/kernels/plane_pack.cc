@@ -121,6 +121,23 @@ struct PowersHead {
   }
 };
 
+// TileScales::kSmallFloats.
+template <class Block>
+struct SmallFloatsHead {
+  static constexpr int kScales = sizeof(Block::d);
+
+  static void Pack(const TileLayout& layout, int64_t first, const Block& block, int64_t lane,
+                   uint8_t* tile) {
+    uint8_t* scales = tile + layout.scales_offset(first);
+    for (int i = 0; i < kScales; ++i) scales[i * kRows + lane] = block.d[i];
+  }
+  static void Unpack(const TileLayout& layout, int64_t first, const uint8_t* tile, int64_t lane,
+                     Block& block) {
+    const uint8_t* scales = tile + layout.scales_offset(first);
+    for (int i = 0; i < kScales; ++i) block.d[i] = scales[i * kRows + lane];
+  }
+};
+
 // Super blocks.
 template <class Block>
 struct BytesHead {
@@ -165,7 +182,7 @@ struct BytesHead {
 
  private:
   static int NumScales(const TileFormat& format) {
-    return kIsPacked ? 12 : static_cast<int>(format.blocks_of_group()) * format.scales_of_block;
+    return kIsPacked ? 12 : format.scales_of_block == 1 ? kMaxScales / 2 : kMaxScales;
   }
 };
 
@@ -176,8 +193,11 @@ constexpr bool kHasPower = requires {
 template <class Block>
 using SmallHead = std::conditional_t<kHasPower<Block>, PowersHead<Block>, HalvesHead<Block>>;
 template <class Block>
+using WideHead =
+    std::conditional_t<BlockQuads<Block>::kColumns == 64, SmallFloatsHead<Block>, BytesHead<Block>>;
+template <class Block>
 using Head =
-    std::conditional_t<BlockQuads<Block>::kColumns == 256, BytesHead<Block>, SmallHead<Block>>;
+    std::conditional_t<BlockQuads<Block>::kColumns == 32, SmallHead<Block>, WideHead<Block>>;
 
 template <class Block>
 constexpr Block kZeroBlock = {};
@@ -243,6 +263,10 @@ bool WithBlock(DType dtype, const F& fn) {
       return call.template operator()<BlockIQ4_NL, DType::kIQ4_NL>();
     case DType::kMXFP4:
       return call.template operator()<BlockMXFP4, DType::kMXFP4>();
+    case DType::kNVFP4:
+      return call.template operator()<BlockNVFP4, DType::kNVFP4>();
+    case DType::kIQ4_XS:
+      return call.template operator()<BlockIQ4_XS, DType::kIQ4_XS>();
     case DType::kQ2_K:
       return call.template operator()<BlockQ2_K, DType::kQ2_K>();
     case DType::kQ3_K:

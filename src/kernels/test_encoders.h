@@ -222,6 +222,24 @@ std::vector<std::byte> EncodeAll(const std::vector<float>& x, size_t block_size,
   return bytes;
 }
 
+// True for the types that Encode can make.
+inline bool CanEncode(DType dtype) {
+  switch (dtype) {
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kIQ4_NL:
+    case DType::kMXFP4:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // `x` in blocks of `dtype`, one of the types that Quantize cannot make.
 inline std::vector<std::byte> Encode(DType dtype, const std::vector<float>& x) {
   switch (dtype) {

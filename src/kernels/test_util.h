@@ -127,10 +127,24 @@ inline HalvesOfBlock HalvesOf(DType dtype) {
       return {offsetof(BlockQ2_K, d), offsetof(BlockQ2_K, dmin)};
     case DType::kQ3_K:
       return {offsetof(BlockQ3_K, d), -1};
+    case DType::kTQ1_0:
+      return {offsetof(BlockTQ1_0, d), -1};
+    case DType::kTQ2_0:
+      return {offsetof(BlockTQ2_0, d), -1};
     case DType::kMXFP4:
+    case DType::kNVFP4:
+    case DType::kIQ1_M:
       return {-1, -1};
     default:
       return {0, -1};
+  }
+}
+
+// IQ1_M's scale lies in the upper four bits of its last four words.
+inline void PutScaleOfIq1M(std::byte* block, uint16_t half) {
+  for (int i = 0; i < 4; ++i) {
+    std::byte& high = block[offsetof(BlockIQ1_M, scales) + static_cast<size_t>(2 * i + 1)];
+    high = (high & std::byte{15}) | std::byte((half >> (4 * i) & 15) << 4);
   }
 }
 
@@ -163,6 +177,11 @@ inline std::vector<std::byte> RandomBlocks(DType dtype, int64_t columns, std::mt
       const bool is_small = kind == DataKind::kZeros || kind == DataKind::kDenormal;
       block[0] = std::byte(is_small ? random() % 3 : 120 + random() % 8);
     }
+    if (dtype == DType::kNVFP4) {  // below 8 they are subnormals
+      const bool is_small = kind == DataKind::kZeros || kind == DataKind::kDenormal;
+      for (int i = 0; i < 4; ++i) block[i] = std::byte(is_small ? random() % 3 : random() % 128);
+    }
+    if (dtype == DType::kIQ1_M) PutScaleOfIq1M(block, FloatToHalf(scale));
     put_half(block, HalvesOf(dtype).scale, scale);
     put_half(block, HalvesOf(dtype).minimum, RandomFloat(random, DataKind::kNormal));
   }

@@ -108,6 +108,31 @@ void UnpackRow(const TileLayout& layout, const uint8_t* tile, int64_t lane, std:
   }
 }
 
+// Blocks as the file has them (TileScales::kStored), one of each row after the other.
+void PackStoredTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes,
+                    int64_t lanes, uint8_t* tile) {
+  const auto bytes = static_cast<size_t>(layout.format.stored_bytes);
+  uint8_t* const end = tile + layout.tile_bytes();
+  for (int64_t b = 0; b < layout.blocks; b += layout.format.blocks_of_group()) {
+    for (int64_t lane = 0; lane < TileLayout::kRows; ++lane, tile += bytes) {
+      if (lane < lanes) {
+        std::memcpy(tile, rows + static_cast<size_t>(lane) * row_bytes, bytes);
+      } else {
+        std::memset(tile, 0, bytes);
+      }
+    }
+    rows += bytes;
+  }
+  std::memset(tile, 0, static_cast<size_t>(end - tile));
+}
+
+void UnpackStoredRow(const TileLayout& layout, const uint8_t* tile, int64_t lane, std::byte* to) {
+  const auto bytes = static_cast<size_t>(layout.format.stored_bytes);
+  for (int64_t b = 0; b < layout.blocks; b += layout.format.blocks_of_group(), to += bytes) {
+    std::memcpy(to, tile + layout.group_offset(b) + static_cast<size_t>(lane) * bytes, bytes);
+  }
+}
+
 // Calls fn with an (empty) block of the tiled type.
 template <class F>
 void WithBlock(DType dtype, F&& fn) {
@@ -124,7 +149,9 @@ void PackTiles(DType dtype, const TileLayout& layout, const std::byte* rows, siz
   for (int64_t first = 0; first < num_rows; first += TileLayout::kRows) {
     const std::byte* from = rows + static_cast<size_t>(first) * row_bytes;
     const int64_t lanes = std::min(TileLayout::kRows, num_rows - first);
-    if (!PackPlaneTile(dtype, layout, from, row_bytes, lanes, tile)) {
+    if (layout.format.is_stored()) {
+      PackStoredTile(layout, from, row_bytes, lanes, tile);
+    } else if (!PackPlaneTile(dtype, layout, from, row_bytes, lanes, tile)) {
       if (lanes < TileLayout::kRows) std::memset(tile, 0, layout.tile_bytes());
       WithBlock(dtype,
                 [&]<class Block>(Block) { PackTile<Block>(layout, from, row_bytes, lanes, tile); });
@@ -137,6 +164,9 @@ void UnpackTileRow(DType dtype, const TileLayout& layout, const std::byte* tiles
                    std::byte* blocks) {
   const size_t tile = static_cast<size_t>(row / TileLayout::kRows) * layout.tile_bytes();
   const auto* from = reinterpret_cast<const uint8_t*>(tiles + tile);
+  if (layout.format.is_stored()) {
+    return UnpackStoredRow(layout, from, row % TileLayout::kRows, blocks);
+  }
   if (UnpackPlaneRow(dtype, layout, from, row % TileLayout::kRows, blocks)) return;
   WithBlock(dtype, [&]<class Block>(Block) {
     UnpackRow<Block>(layout, from, row % TileLayout::kRows, blocks);

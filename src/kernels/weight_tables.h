@@ -21,6 +21,14 @@ inline float Mxfp4HalfScale(uint8_t e) {
   return FloatFromBits(e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23);
 }
 
+// Half of the scale of 16 weights of NVFP4, to go with the doubled values: unsigned E4M3 (four bits
+// of exponent with a bias of 7, three of mantissa), whose NaN counts as 0.
+inline float Nvfp4HalfScale(uint8_t e4m3) {
+  if (e4m3 == 0x7f) return 0;
+  // Below 2^-6 a subnormal, as is the float that is multiplied.
+  return FloatFromBits(static_cast<uint32_t>(e4m3 & 0x7f) << 20) * 0x1p119f;
+}
+
 // The 6-bit scale and minimum of sub-block `index` (0 to 7) of Q4_K and Q5_K. The first four lie
 // in the low six bits of bytes 0..3 (scales) and 4..7 (minimums); the last four are split between
 // the nibbles of bytes 8..11 and the two bits left over in bytes 0..7.
@@ -48,6 +56,11 @@ inline int Q3Scale(const uint8_t (&packed)[12], int index) {
   const int low = index < 8 ? packed[index] & 15 : packed[index - 8] >> 4;
   const int high = (packed[8 + index % 4] >> (2 * (index / 4))) & 3;
   return (low | (high << 4)) - 32;
+}
+
+// Scale `index` (0 to 7) of IQ4_XS, -32 to 31: low nibbles, and two upper bits elsewhere.
+inline int Iq4XsScale(const uint8_t (&low)[4], uint16_t high, int index) {
+  return ((low[index / 2] >> (4 * (index % 2)) & 15) | (high >> (2 * index) & 3) << 4) - 32;
 }
 
 }  // namespace hearth::kernels

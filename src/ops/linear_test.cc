@@ -10,6 +10,7 @@
 #include "base/rounding.h"
 #include "kernels/dequantize.h"
 #include "kernels/test_encoders.h"
+#include "kernels/test_weights.h"
 #include "ops/elementwise.h"
 #include "ops/repack.h"
 
@@ -30,8 +31,10 @@ struct Matrix {
     stored.resize(RowBytes(dtype, static_cast<size_t>(cols)) * static_cast<size_t>(rows));
     if (kernels::CanQuantize(dtype)) {
       kernels::Quantize(dtype, values.data(), rows * cols, stored.data());
-    } else {
+    } else if (kernels::test_encoders::CanEncode(dtype)) {
       stored = kernels::test_encoders::Encode(dtype, values);
+    } else {
+      stored = kernels::testing::RandomWeights(dtype, values.size(), random, 1.0f);
     }
     kernels::Dequantize(dtype, stored.data(), rows * cols, values.data());
     view = {.data = stored.data(), .dtype = dtype, .cols = cols, .rows = rows};

@@ -37,6 +37,11 @@ TEST(RepackTest, OthersBecomeWhatFormatsSays) {
       EXPECT_EQ(ResidentType(dtype, {}, 256), DType::kQ8_0);
     }
   }
+  for (const DType dtype : {DType::kIQ4_XS, DType::kNVFP4, DType::kIQ3_S, DType::kIQ2_XXS,
+                            DType::kIQ1_M, DType::kTQ1_0, DType::kQ1_0}) {
+    EXPECT_EQ(ConvertedType(dtype, {}, 256), DType::kQ8_0);
+    EXPECT_EQ(ResidentType(dtype, {}, 256), dtype);
+  }
   EXPECT_THROW(ResidentType(DType::kI32, {}, 256), Error);
   EXPECT_THROW(ResidentType(DType::kF64, {}, 256), Error);
 }

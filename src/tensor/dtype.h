@@ -27,13 +27,25 @@ enum class DType : uint8_t {
   kQ6_K,
   kIQ4_NL,
   kMXFP4,
+  kNVFP4,
+  kIQ4_XS,
+  kIQ3_XXS,
+  kIQ3_S,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ1_S,
+  kIQ1_M,
+  kTQ1_0,
+  kTQ2_0,
+  kQ1_0,
   kI8,
   kI16,
   kI32,
   kI64,
   kF64,
 };
-inline constexpr int kNumDTypes = 20;
+inline constexpr int kNumDTypes = 32;
 
 struct DTypeInfo {
   DType dtype;

@@ -25,7 +25,7 @@ TEST(DType, IsFoundByItsNumberAndName) {
 }
 
 TEST(DType, IsNothingForOtherNumbersAndNames) {
-  for (const uint32_t number : {4u, 5u, 9u, 15u, 16u, 23u, 29u, 31u, 34u, 1000u, UINT32_MAX}) {
+  for (const uint32_t number : {4u, 5u, 9u, 15u, 31u, 33u, 36u, 38u, 42u, 1000u, UINT32_MAX}) {
     EXPECT_EQ(DTypeFromGguf(number), std::nullopt) << number;
   }
   for (const char* name : {"", "F", "F322", "Q4", "Q4_", "Q4_00", "Q8_1", " F32"}) {
@@ -52,6 +52,18 @@ TEST(DType, KnowsTheBitsPerWeightOfEveryFormat) {
   EXPECT_EQ(bits(DType::kQ6_K), 6.5625);
   EXPECT_EQ(bits(DType::kIQ4_NL), 4.5);
   EXPECT_EQ(bits(DType::kMXFP4), 4.25);
+  EXPECT_EQ(bits(DType::kNVFP4), 4.5);
+  EXPECT_EQ(bits(DType::kIQ4_XS), 4.25);
+  EXPECT_EQ(bits(DType::kIQ3_XXS), 3.0625);
+  EXPECT_EQ(bits(DType::kIQ3_S), 3.4375);
+  EXPECT_EQ(bits(DType::kIQ2_XXS), 2.0625);
+  EXPECT_EQ(bits(DType::kIQ2_XS), 2.3125);
+  EXPECT_EQ(bits(DType::kIQ2_S), 2.5625);
+  EXPECT_EQ(bits(DType::kIQ1_S), 1.5625);
+  EXPECT_EQ(bits(DType::kIQ1_M), 1.75);
+  EXPECT_EQ(bits(DType::kTQ1_0), 1.6875);
+  EXPECT_EQ(bits(DType::kTQ2_0), 2.0625);
+  EXPECT_EQ(bits(DType::kQ1_0), 1.125);
   EXPECT_EQ(bits(DType::kI8), 8);
   EXPECT_EQ(bits(DType::kI16), 16);
   EXPECT_EQ(bits(DType::kI32), 32);

@@ -28,17 +28,31 @@
 //            into, and 32 bytes of zeros before them.
 //   kPowers  groups of 4 blocks: 16 bytes for each block, MXFP4's exponents. A matrix may end with
 //            part of a group, after a whole head.
+//   kSmallFloats  groups of 2 blocks: 16 bytes for each scale, block by block, NVFP4's.
 // Codes and scales are those of the GGUF block types.
+//
+// Types whose codes are indices of grids, or digits, have neither head nor planes (kStored): a
+// group is 16 blocks as the file has them, one of each row, and is unpacked while it is multiplied
+// (kernels/stored/unpack.h). A tile ends with zeros up to a whole line.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/blocks.h"
 #include "tensor/dtype.h"
 
 namespace hearth {
 
-enum class TileScales : uint8_t { kHalves, kBytes, kNibbles, kSixBits, kPowers };
+enum class TileScales : uint8_t {
+  kHalves,
+  kBytes,
+  kNibbles,
+  kSixBits,
+  kPowers,
+  kSmallFloats,
+  kStored
+};
 
 struct TileFormat {
   DType dtype;
@@ -48,15 +62,20 @@ struct TileFormat {
   bool has_minimums = false;     // as many as scales
   bool is_signed_scale = false;  // kBytes only
   TileScales scales = TileScales::kHalves;
+  int64_t stored_columns = 0;  // kStored only: of a GGUF block
+  int64_t stored_bytes = 0;
 
   static constexpr int64_t kRows = 16;
   static constexpr int64_t kHalvesBytes = 2 * kRows;  // 16 binary16
 
+  constexpr bool is_stored() const { return scales == TileScales::kStored; }
   // Super blocks, which have factors of scales and minimums.
   constexpr bool has_factors() const {
-    return scales != TileScales::kHalves && scales != TileScales::kPowers;
+    return scales == TileScales::kBytes || scales == TileScales::kNibbles ||
+           scales == TileScales::kSixBits;
   }
   constexpr int64_t blocks_of_group() const {
+    if (is_stored()) return stored_columns / 32;
     if (scales == TileScales::kPowers) return 4;
     return has_factors() ? 8 : 2;
   }
@@ -76,6 +95,19 @@ struct TileFormat {
   }
 };
 
+// A type that is unpacked while it is multiplied, to codes of 8 bits that are 64 too large: two
+// products of neighbours fit 16 bits.
+constexpr TileFormat StoredFormat(DType dtype, int64_t columns, int64_t bytes,
+                                  int scales_of_block = 1) {
+  return {.dtype = dtype,
+          .code_bits = 8,
+          .code_offset = 64,
+          .scales_of_block = scales_of_block,
+          .scales = TileScales::kStored,
+          .stored_columns = columns,
+          .stored_bytes = bytes};
+}
+
 inline constexpr TileFormat kTileFormats[] = {
     {.dtype = DType::kQ4_0, .code_bits = 4, .code_offset = 8},
     {.dtype = DType::kQ4_1, .code_bits = 4, .has_minimums = true},
@@ -84,6 +116,14 @@ inline constexpr TileFormat kTileFormats[] = {
     {.dtype = DType::kQ8_0, .code_bits = 8},
     {.dtype = DType::kIQ4_NL, .code_bits = 4},
     {.dtype = DType::kMXFP4, .code_bits = 4, .scales = TileScales::kPowers},
+    {.dtype = DType::kNVFP4,
+     .code_bits = 4,
+     .scales_of_block = 2,
+     .scales = TileScales::kSmallFloats},
+    {.dtype = DType::kIQ4_XS,
+     .code_bits = 4,
+     .is_signed_scale = true,
+     .scales = TileScales::kBytes},
     {.dtype = DType::kQ2_K,
      .code_bits = 2,
      .scales_of_block = 2,
@@ -102,6 +142,16 @@ inline constexpr TileFormat kTileFormats[] = {
      .scales_of_block = 2,
      .is_signed_scale = true,
      .scales = TileScales::kBytes},
+    StoredFormat(DType::kIQ3_XXS, 256, sizeof(BlockIQ3_XXS)),
+    StoredFormat(DType::kIQ3_S, 256, sizeof(BlockIQ3_S)),
+    StoredFormat(DType::kIQ2_XXS, 256, sizeof(BlockIQ2_XXS)),
+    StoredFormat(DType::kIQ2_XS, 256, sizeof(BlockIQ2_XS), 2),
+    StoredFormat(DType::kIQ2_S, 256, sizeof(BlockIQ2_S), 2),
+    StoredFormat(DType::kIQ1_S, 256, sizeof(BlockIQ1_S)),
+    StoredFormat(DType::kIQ1_M, 256, sizeof(BlockIQ1_M), 2),
+    StoredFormat(DType::kTQ1_0, 256, sizeof(BlockTQ1_0)),
+    StoredFormat(DType::kTQ2_0, 256, sizeof(BlockTQ2_0)),
+    StoredFormat(DType::kQ1_0, 128, sizeof(BlockQ1_0)),
 };
 
 constexpr TileFormat TileFormatOf(DType dtype) {
@@ -120,7 +170,7 @@ struct TileLayout {
   TileFormat format;
   int64_t blocks = 0;  // per row
 
-  // dtype is one that IsTiled; cols a multiple of 32, of 256 for K types.
+  // dtype is one that IsTiled; cols a multiple of 32 and of a GGUF block.
   TileLayout(DType dtype, int64_t cols)
       : format(TileFormatOf(dtype)), blocks(cols / kBlockColumns) {}
 
@@ -130,10 +180,11 @@ struct TileLayout {
   size_t block_code_bytes() const { return static_cast<size_t>(format.code_bits) * kLineBytes; }
   size_t head_bytes() const { return static_cast<size_t>(format.head_bytes()); }
   size_t group_bytes() const {
+    if (format.is_stored()) return static_cast<size_t>(kRows * format.stored_bytes);
     return head_bytes() + static_cast<size_t>(format.blocks_of_group()) * block_code_bytes();
   }
 
-  // Where the parts of a block, or of its group, begin in its tile.
+  // Where the parts of a block, or of its group, begin in its tile. kStored: group_offset alone.
   size_t group_offset(int64_t block) const {
     return static_cast<size_t>(block / format.blocks_of_group()) * group_bytes();
   }
@@ -149,6 +200,8 @@ struct TileLayout {
 
   // A multiple of kLineBytes.
   size_t tile_bytes() const {
+    if (format.is_stored())
+      return (group_offset(blocks) + kLineBytes - 1) / kLineBytes * kLineBytes;
     const int64_t rest = blocks % format.blocks_of_group();
     const size_t rest_bytes = head_bytes() + static_cast<size_t>(rest) * block_code_bytes();
     return group_offset(blocks) + (rest > 0 ? rest_bytes : 0);

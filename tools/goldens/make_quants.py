@@ -49,6 +49,17 @@ CASES = (
     QuantCase("Q6_K", (208,)),
     QuantCase("IQ4_NL", (0,)),
     QuantCase("MXFP4"),
+    QuantCase("NVFP4"),
+    QuantCase("IQ4_XS", (0,)),
+    QuantCase("IQ3_XXS", (0,)),
+    QuantCase("IQ3_S", (0,)),
+    QuantCase("IQ2_XXS", (0,)),
+    QuantCase("IQ2_XS", (0,)),
+    QuantCase("IQ2_S", (0,)),
+    QuantCase("IQ1_S", (0,)),
+    QuantCase("IQ1_M"),
+    QuantCase("TQ1_0", (52,)),
+    QuantCase("TQ2_0", (64,)),
     QuantCase("F16"),
     QuantCase("BF16"),
 )
@@ -92,6 +103,21 @@ def patch_mxfp4(rng: np.random.Generator, blocks: np.ndarray) -> None:
     blocks[:3, 0] = (0, 1, 2)
 
 
+def patch_nvfp4(rng: np.random.Generator, blocks: np.ndarray) -> None:
+    """Every byte is a scale; the first blocks have zero, subnormals, the NaN and the largest."""
+    blocks[0, :4] = (0x00, 0x01, 0x07, 0x08)
+    blocks[1, :4] = (0x7F, 0x7E, 0x3F, 0x40)
+
+
+def patch_iq1_m(rng: np.random.Generator, blocks: np.ndarray) -> None:
+    """The scale lies in the upper four bits of the last four words, the lowest first."""
+    scales = random_scales(rng, len(blocks)).view(np.uint16)
+    words = blocks[:, -8:].copy().view(np.uint16)
+    for i in range(4):
+        words[:, i] = (words[:, i] & 0x0FFF) | (scales >> (4 * i) & 15) << 12
+    blocks[:, -8:] = words.view(np.uint8)
+
+
 def make_blocks(rng: np.random.Generator, case: QuantCase) -> tuple[np.ndarray, int]:
     """Returns (bytes [n_blocks, block_bytes], number of weights)."""
     qtype = GGMLQuantizationType[case.name]
@@ -99,7 +125,8 @@ def make_blocks(rng: np.random.Generator, case: QuantCase) -> tuple[np.ndarray, 
     n_weights = SUPER_BLOCK_WEIGHTS if block_weights == 256 else SMALL_BLOCK_WEIGHTS
     n_blocks = n_weights // block_weights
     blocks = rng.integers(0, 256, (n_blocks, block_bytes), dtype=np.uint8)
-    patches = {"F16": patch_float16, "BF16": patch_bfloat16, "MXFP4": patch_mxfp4}
+    patches = {"F16": patch_float16, "BF16": patch_bfloat16, "MXFP4": patch_mxfp4,
+               "NVFP4": patch_nvfp4, "IQ1_M": patch_iq1_m}
     if case.name in patches:
         patches[case.name](rng, blocks)
     for offset in case.f16_fields:

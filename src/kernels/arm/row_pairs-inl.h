@@ -154,6 +154,22 @@ struct RowPairTiles {
 
   template <class Codes>
   HWY_INLINE void Unpack(const TileMatMulArgs&, const uint8_t* tile, int64_t first, int64_t count) {
+    if constexpr (kIsStored<Codes>) {
+      UnpackStored<Codes>(tile, first, count);
+    } else {
+      UnpackPlanes<Codes>(tile, first, count);
+    }
+  }
+
+  template <class Codes>
+  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
+                                int64_t tokens) const {
+    MultiplyPairs<Codes, kTokenPairs>(x, count, is_first, sums, tokens);
+  }
+
+ private:
+  template <class Codes>
+  HWY_INLINE void UnpackPlanes(const uint8_t* tile, int64_t first, int64_t count) {
     for (int64_t b = 0; b < count; ++b) {
       const auto parts = TileParts<Codes>::Of(tile, first + b);
       for (int v = 0; v < kVectorsPerLine; ++v) {
@@ -172,26 +188,40 @@ struct RowPairTiles {
   }
 
   template <class Codes>
-  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
-                                int64_t tokens) const {
-    MultiplyPairs<Codes, kTokenPairs>(x, count, is_first, sums, tokens);
+  HWY_INLINE void UnpackStored(const uint8_t* tile, int64_t first, int64_t count) {
+    ForStoredBlocks<Codes>(tile, first, count, [&](int64_t b, const StoredParts<Codes>& parts) {
+      for (int v = 0; v < kVectorsPerLine; ++v) {
+        RowPairsBlock& to = blocks[v / kVectorsOfGroup][b];
+        const int pair = v % kVectorsOfGroup * 2;
+        for (int step = 0; step < kSteps; ++step) {
+          StoreStep<Codes>(parts.Quad(2 * step, v), parts.Quad(2 * step + 1, v), step, to, pair);
+        }
+        for (int part = 0; part < kPartsOf<Codes>; ++part) {
+          StorePairs(parts.Scales(part, v), to.scales[part] + pair);
+        }
+      }
+    });
   }
 
- private:
   // Vector v of a block's lines, as two pairs of rows.
   template <class Codes>
   static HWY_INLINE void UnpackCodes(const uint8_t* from, int v, RowPairsBlock& to, int pair) {
-    const Bytes offset = hn::Set(ByteTag(), uint8_t{Codes::kOffset});
     Unrolled<kSteps>([&]<int step>() HEARTH_INLINED {
-      const Bytes left = hn::Sub(QuadOf<Codes, 2 * step>(from, v), offset);
-      const Bytes right = hn::Sub(QuadOf<Codes, 2 * step + 1>(from, v), offset);
-      const IntVec a = hn::BitCast(IntTag(), left);
-      const IntVec b = hn::BitCast(IntTag(), right);
-      hn::Store(hn::BitCast(ByteTag(), hn::InterleaveLower(IntTag(), a, b)), ByteTag(),
-                to.codes[step][pair]);
-      hn::Store(hn::BitCast(ByteTag(), hn::InterleaveUpper(IntTag(), a, b)), ByteTag(),
-                to.codes[step][pair + 1]);
+      StoreStep<Codes>(QuadOf<Codes, 2 * step>(from, v), QuadOf<Codes, 2 * step + 1>(from, v), step,
+                       to, pair);
     });
+  }
+
+  // Two quads of four rows as 8 columns of two pairs.
+  template <class Codes>
+  static HWY_INLINE void StoreStep(Bytes left, Bytes right, int step, RowPairsBlock& to, int pair) {
+    const Bytes offset = hn::Set(ByteTag(), uint8_t{Codes::kOffset});
+    const IntVec a = hn::BitCast(IntTag(), hn::Sub(left, offset));
+    const IntVec b = hn::BitCast(IntTag(), hn::Sub(right, offset));
+    hn::Store(hn::BitCast(ByteTag(), hn::InterleaveLower(IntTag(), a, b)), ByteTag(),
+              to.codes[step][pair]);
+    hn::Store(hn::BitCast(ByteTag(), hn::InterleaveUpper(IntTag(), a, b)), ByteTag(),
+              to.codes[step][pair + 1]);
   }
 
   // For a panel of at most P pairs.

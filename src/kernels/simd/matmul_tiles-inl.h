@@ -6,7 +6,8 @@
 // (decode), or a few (sequences decoded together), read the tiles as they lie. Many (prefill) first
 // unpack some blocks of a few tiles into bytes, which stay in the first-level cache while many
 // tokens go by; the float sums of a row and token pause in memory between such chunks, so that
-// their order of addition is that of one token alone. (Not in `out`: the distance between its
+// their order of addition is that of one token alone. Stored blocks (stored_tiles-inl.h) take that
+// way for a single token too. (Not in `out`: the distance between its
 // tokens is often a multiple of 4096 bytes, and they would push each other out of the caches.)
 //
 // How a chunk is unpacked and multiplied is a class, UnpackedTiles here. An instruction set that
@@ -22,6 +23,7 @@
 #pragma once
 
 #include "kernels/kernel_table.h"
+#include "kernels/simd/stored_tiles-inl.h"
 #include "kernels/simd/tile_types-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -230,6 +232,21 @@ struct UnpackedTiles {
   template <class Codes>
   HWY_INLINE void Unpack(const TileMatMulArgs& a, const uint8_t* tile, int64_t first,
                          int64_t count) {
+    if constexpr (kIsStored<Codes>) {
+      UnpackStored<Codes>(a, tile, first, count);
+    } else {
+      UnpackPlanes<Codes>(a, tile, first, count);
+    }
+  }
+
+  template <class Codes>
+  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
+                                int64_t tokens) const;
+
+ private:
+  template <class Codes>
+  HWY_INLINE void UnpackPlanes(const TileMatMulArgs& a, const uint8_t* tile, int64_t first,
+                               int64_t count) {
     for (int g = 0; g < G; ++g, tile += a.tile_bytes) {
       for (int64_t b = 0; b < count; ++b) {
         const auto parts = TileParts<Codes>::Of(tile, first + b);
@@ -249,10 +266,27 @@ struct UnpackedTiles {
   }
 
   template <class Codes>
-  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
-                                int64_t tokens) const;
+  HWY_INLINE void UnpackStored(const TileMatMulArgs& a, const uint8_t* tile, int64_t first,
+                               int64_t count) {
+    static_assert(kChunkBlocks * 32 % kFormatOf<Codes>.stored_columns == 0, "whole groups");
+    for (int g = 0; g < G; ++g, tile += a.tile_bytes) {
+      ForStoredBlocks<Codes>(tile, first, count, [&](int64_t b, const StoredParts<Codes>& parts) {
+        for (int q = 0; q < kQuadsOfBlock; ++q) {
+          uint8_t* to = quads + ((b * kQuadsOfBlock + q) * G + g) * kLineBytes;
+          for (int v = 0; v < kVectorsPerLine; ++v) {
+            hn::Store(parts.Quad(q, v), ByteTag(), to + v * kVectorBytes);
+          }
+        }
+        for (int part = 0; part < kPartsOf<Codes>; ++part) {
+          float* to = scales + (b * kPartsOf<Codes> + part) * kFloatsOfBlock + g * kLineLanes;
+          for (int v = 0; v < kVectorsPerLine; ++v) {
+            hn::Store(parts.Scales(part, v), kFloats, to + v * kLanes);
+          }
+        }
+      });
+    }
+  }
 
- private:
   // A part's scales and minimums become those from number `to` on.
   template <class Codes, int kPart>
   HWY_INLINE void UnpackScales(TileParts<Codes> parts, int64_t to) {
@@ -390,8 +424,21 @@ void TilesTimesTokens(const TileMatMulArgs& a, int64_t tile, int64_t begin, int6
   }
 }
 
+// Products of any number of tokens with chunks of unpacked tiles.
 template <class Codes, template <int> class Chunk>
-void MatMulTiles(const TileMatMulArgs& a) noexcept {
+HWY_INLINE void AllTilesTimesTokens(const TileMatMulArgs& a) {
+  for (int64_t begin = 0; begin < a.tokens; begin += kTokensAtOnce) {
+    const int64_t end = a.tokens - begin < kTokensAtOnce ? a.tokens : begin + kTokensAtOnce;
+    int64_t tile = a.tile_begin;
+    for (; tile + kTilesAtOnce <= a.tile_end; tile += kTilesAtOnce) {
+      TilesTimesTokens<Codes, Chunk, kTilesAtOnce>(a, tile, begin, end);
+    }
+    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, Chunk, 1>(a, tile, begin, end);
+  }
+}
+
+template <class Codes, template <int> class Chunk>
+HWY_INLINE void MatMulPlaneTiles(const TileMatMulArgs& a) {
   if (a.tokens == 1) {
     if (a.side_by_side == 1) {
       AllTilesTimesToken<Codes, 1>(a);
@@ -406,13 +453,16 @@ void MatMulTiles(const TileMatMulArgs& a) noexcept {
       return;
     }
   }
-  for (int64_t begin = 0; begin < a.tokens; begin += kTokensAtOnce) {
-    const int64_t end = a.tokens - begin < kTokensAtOnce ? a.tokens : begin + kTokensAtOnce;
-    int64_t tile = a.tile_begin;
-    for (; tile + kTilesAtOnce <= a.tile_end; tile += kTilesAtOnce) {
-      TilesTimesTokens<Codes, Chunk, kTilesAtOnce>(a, tile, begin, end);
-    }
-    for (; tile < a.tile_end; ++tile) TilesTimesTokens<Codes, Chunk, 1>(a, tile, begin, end);
+  AllTilesTimesTokens<Codes, Chunk>(a);
+}
+
+template <class Codes, template <int> class Chunk>
+void MatMulTiles(const TileMatMulArgs& a) noexcept {
+  // Stored blocks must be unpacked for one token too, whose products are few beside that.
+  if constexpr (kIsStored<Codes>) {
+    AllTilesTimesTokens<Codes, Chunk>(a);
+  } else {
+    MatMulPlaneTiles<Codes, Chunk>(a);
   }
 }
 

@@ -22,6 +22,18 @@ constexpr void SetTiles(KernelTable& t) {
   ((t.matmul_tiles[static_cast<int>(Types::kDType)] = MatMulTiles<Types, Chunk>), ...);
 }
 
+// The types of kTileFormats from number `index` on that are stored as blocks.
+template <template <int> class Chunk, size_t index = 0>
+constexpr void SetStoredTiles(KernelTable& t) {
+  if constexpr (index < sizeof(kTileFormats) / sizeof(kTileFormats[0])) {
+    constexpr DType kDType = kTileFormats[index].dtype;
+    if constexpr (kTileFormats[index].scales == TileScales::kStored) {
+      SetTiles<Chunk, StoredTiles<kDType>>(t);
+    }
+    SetStoredTiles<Chunk, index + 1>(t);
+  }
+}
+
 // Chunk is how tiles are multiplied with several tokens (matmul_tiles-inl.h).
 template <template <int> class Chunk = UnpackedTiles>
 constexpr KernelTable MakeTable(const char* isa) {
@@ -31,8 +43,9 @@ constexpr KernelTable MakeTable(const char* isa) {
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<FloatFamily<F16Weights>>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<FloatFamily<BF16Weights>>;
   SetTiles<Chunk, Q8_0Tiles, Q4_0Tiles, Q4_1Tiles, Q5_0Tiles, Q5_1Tiles>(t);
-  SetTiles<Chunk, IQ4_NLTiles, MXFP4Tiles>(t);
+  SetTiles<Chunk, IQ4_NLTiles, IQ4_XSTiles, MXFP4Tiles, NVFP4Tiles>(t);
   SetTiles<Chunk, Q2_KTiles, Q3_KTiles, Q4_KTiles, Q5_KTiles, Q6_KTiles>(t);
+  SetStoredTiles<Chunk>(t);
   t.panel_tokens = kPanelTokens;
   t.tile_rows = kTilesAtOnce * kLineLanes;
   t.tile_columns = 4;  // a quad

@@ -74,12 +74,37 @@ struct MXFP4Tiles {
   static HWY_INLINE Bytes MapCodes(Bytes codes) { return kMxfp4Table.Map(codes); }
 };
 
+struct NVFP4Tiles {
+  using Sums = WideSums<DotQuads>;
+  static constexpr DType kDType = DType::kNVFP4;
+  static constexpr int32_t kOffset = 16;
+  static HWY_INLINE Bytes MapCodes(Bytes codes) { return kMxfp4Table.Map(codes); }
+};
+
+struct IQ4_XSTiles {
+  using Sums = WideSums<DotQ8_0>;
+  static constexpr DType kDType = DType::kIQ4_XS;
+  static constexpr int32_t kOffset = kOffsetQ8_0;
+  static HWY_INLINE Bytes MapCodes(Bytes codes) { return kIq4NlTable.Map(codes); }
+};
+
+// Stored blocks, once unpacked (kernels/stored/unpack.h).
+template <DType dtype>
+struct StoredTiles {
+  using Sums = WideSums<DotQuads>;
+  static constexpr DType kDType = dtype;
+  static constexpr int32_t kOffset = TileFormatOf(dtype).code_offset;
+  static_assert(2 * 127 * 127 <= 32767, "codes less than 128 have products that fit");
+};
+
 template <class Codes>
 inline constexpr TileFormat kFormatOf = TileFormatOf(Codes::kDType);
 template <class Codes>
 inline constexpr int kPartsOf = kFormatOf<Codes>.scales_of_block;
 template <class Codes>
 inline constexpr int kQuadsOfPart = kQuadsOfBlock / kPartsOf<Codes>;
+template <class Codes>
+inline constexpr bool kIsStored = kFormatOf<Codes>.scales == TileScales::kStored;
 template <class Codes>
 inline constexpr bool kHasMinimums = kFormatOf<Codes>.has_minimums;
 inline constexpr int kMaxParts = 2;
@@ -175,6 +200,14 @@ HWY_INLINE FloatVec HalfPowers(IntVec exponents) {
   return hn::BitCast(kFloats, hn::IfThenElse(is_small, small, normal));
 }
 
+// Half of NVFP4's scales (Nvfp4HalfScale): their bits at the place of a float's, multiplied up.
+HWY_INLINE FloatVec HalfSmallFloats(IntVec e4m3) {
+  const IntVec bits = hn::ShiftLeft<20>(hn::And(e4m3, hn::Set(IntTag(), 0x7f)));
+  const FloatVec scales = hn::Mul(hn::BitCast(kFloats, bits), hn::Set(kFloats, 0x1p119f));
+  const auto is_nan = hn::RebindMask(kFloats, hn::Eq(e4m3, hn::Set(IntTag(), 0x7f)));
+  return hn::IfThenZeroElse(is_nan, scales);
+}
+
 // Scale i = 0 .. 15 of a super block as Q3_K packs them: low nibbles in 8 bytes, two more bits
 // in 4.
 HWY_INLINE IntVec SixBitScales(const uint8_t* packed, int64_t i) {
@@ -214,6 +247,8 @@ HWY_INLINE FloatVec ScalesOf(TileParts<Codes> parts, int v) {
     return LoadHalves(parts.scales() + 2 * rows);
   } else if constexpr (kFormat.scales == TileScales::kPowers) {
     return HalfPowers(LoadUnsigned(parts.scales() + rows));
+  } else if constexpr (kFormat.scales == TileScales::kSmallFloats) {
+    return HalfSmallFloats(LoadUnsigned(parts.scales() + kPart * kLineLanes + rows));
   } else {
     return hn::Mul(LoadHalves(parts.group + 2 * rows),
                    hn::ConvertTo(kFloats, ScaleCodes<Codes, kPart>(parts, rows)));
