@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/memory_info.h"
+#include "base/memory_lock.h"
 #include "base/units.h"
 
 namespace hearth::cli {
@@ -87,7 +88,8 @@ std::string LedgerText(const Engine& engine) {
          fmt::format("  {:<14}{:>12} of {}\n", "sum", FormatSize(engine.budget().used_bytes()),
                      FormatSize(engine.budget().limit_bytes())) +
          fmt::format("  {:<14}{:>12} now, {} when it is full{}\n", "kv in use",
-                     FormatSize(kv.used_bytes()), FormatSize(kv.bytes()), lent);
+                     FormatSize(kv.used_bytes()), FormatSize(kv.bytes()), lent) +
+         (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "");
 }
 
 std::string DumpJson(const nlohmann::ordered_json& json) {
