@@ -161,6 +161,16 @@ TEST_F(MemoryLimitTest, APlainModelThatIsStreamed) {
   ExpectKept(Plain(), "dense", SmallestMib(Plain(), "dense") + 24);
 }
 
+// Where the system does not allow it, one sentence says so and the model runs.
+TEST_F(MemoryLimitTest, WhatIsHeldIsLockedOrTheLimitIsNamed) {
+  const ProgramResult result = RunHearth(
+      {"run", Packed(), "--raw", "-p", "a", "-n", "2", "--memory", "2G", "--lock", "--verbose"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const bool is_locked = result.err.find("all of it is locked in memory") != std::string::npos;
+  const bool is_refused = result.err.find("memory is not locked") != std::string::npos;
+  EXPECT_NE(is_locked, is_refused) << result.err;
+}
+
 // A model is worth nothing for this that would not be missed.
 TEST_F(MemoryLimitTest, WhatIsHeldIsMuchMoreThanTheMargins) {
   const nlohmann::json memory = MemoryOf(Bench(Packed(), "predicted", "4G"));

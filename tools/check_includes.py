@@ -38,7 +38,7 @@ RULES: dict[str, tuple[set[str], set[str]]] = {
     "plan": ({"base"}, {"nlohmann"}),
     "kernels": ({"base", "tensor"}, {"hwy"}),
     "format": ({"base", "tensor", "storage", "plan"}, {"nlohmann"}),
-    "cache": ({"base"}, set()),
+    "cache": ({"base", "plan"}, set()),
     "accel": ({"base", "tensor", "storage"}, {"CL"}),
     "ops": (below(3, "format", "cache"), set()),
     "kv": ({"base", "tensor", "storage", "kernels"}, set()),

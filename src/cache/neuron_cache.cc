@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -131,25 +132,25 @@ CacheEntry NeuronCache::AdmitMissing(int32_t key) noexcept {
 }
 
 int32_t NeuronCache::TakeSlot() noexcept {
-  if (num_free_ > 0) return free_slots_[static_cast<size_t>(--num_free_)];
-  const int32_t victim = policy_->TakeVictim();
-  if (victim == cache::kNoKey) return -1;
-  cache::KeyNode& node = nodes_[static_cast<size_t>(victim)];
-  const int32_t slot = node.slot;
+  if (num_free_ == 0) {
+    const int32_t victim = policy_->TakeVictim();
+    if (victim == cache::kNoKey) return -1;
+    FreeSlot(nodes_[static_cast<size_t>(victim)]);
+    ++counts_.evictions;
+  }
+  return free_slots_[static_cast<size_t>(--num_free_)];
+}
+
+// Of a key that the policy knows no more.
+void NeuronCache::FreeSlot(cache::KeyNode& node) noexcept {
+  free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
   node.slot = -1;
   --num_held_;
-  ++counts_.evictions;
-  return slot;
 }
 
 void NeuronCache::Forget() noexcept {
-  for (;;) {
-    const int32_t key = policy_->TakeVictim();
-    if (key == cache::kNoKey) return;
-    cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
-    free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
-    node.slot = -1;
-    --num_held_;
+  for (int32_t key; (key = policy_->TakeVictim()) != cache::kNoKey;) {
+    FreeSlot(nodes_[static_cast<size_t>(key)]);
     ++counts_.evictions;
   }
 }
@@ -168,10 +169,8 @@ void NeuronCache::Failed(int32_t key) noexcept {
   policy_->Remove(key);
   policy_->lists().Unpin(node);
   node.loading = 0;
-  free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
-  node.slot = -1;
-  --num_held_;
   --num_loading_;
+  FreeSlot(node);
 }
 
 void NeuronCache::Release(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept {
@@ -184,12 +183,62 @@ void NeuronCache::Release(const KeyBatch& batch, std::span<const CacheEntry> ent
 void NeuronCache::EndToken() noexcept {
   policy_->EndToken();
   for (int32_t key; (key = policy_->TakeExpired()) != cache::kNoKey;) {
+    FreeSlot(nodes_[static_cast<size_t>(key)]);
+    ++counts_.evictions;
+  }
+}
+
+// Takes those in [first, end) out of the free slots.
+void NeuronCache::DropFreeSlots(int32_t first, int32_t end) noexcept {
+  const auto last = std::remove_if(free_slots_.begin(), free_slots_.begin() + num_free_,
+                                   [&](int32_t slot) { return slot >= first && slot < end; });
+  num_free_ = last - free_slots_.begin();
+}
+
+bool NeuronCache::Withdraw(int32_t first, int64_t count, const MoveSlot& move) {
+  const auto end = static_cast<int32_t>(first + count);
+  const auto is_withdrawn = [&](int32_t slot) { return slot >= first && slot < end; };
+  std::vector<int32_t> held;
+  for (int32_t key = 0; key < static_cast<int32_t>(nodes_.size()); ++key) {
+    const cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
+    if (!is_withdrawn(node.slot)) continue;
+    if (node.pins > 0) return false;  // what is loading has a pin too
+    held.push_back(key);
+  }
+  DropFreeSlots(first, end);
+  policy_->Touch({}, {});  // no batch is at hand, of which victims could be remembered
+  for (int64_t to_move = std::ssize(held); num_free_ < to_move;) {
+    const int32_t victim = policy_->TakeVictim();
+    if (victim == cache::kNoKey) break;
+    FreeSlot(nodes_[static_cast<size_t>(victim)]);
+    ++counts_.evictions;
+    if (!is_withdrawn(free_slots_[static_cast<size_t>(num_free_ - 1)])) continue;
+    --num_free_;
+    --to_move;
+  }
+  for (const int32_t key : held) {
     cache::KeyNode& node = nodes_[static_cast<size_t>(key)];
-    free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
+    if (node.slot < 0) continue;  // a victim
+    if (num_free_ > 0) {
+      const int32_t from = std::exchange(node.slot, free_slots_[static_cast<size_t>(--num_free_)]);
+      move(from, node.slot);
+      continue;
+    }
+    // A policy that gives up nothing.
+    policy_->Remove(key);
     node.slot = -1;
     --num_held_;
     ++counts_.evictions;
   }
+  num_withdrawn_ += count;
+  return true;
+}
+
+void NeuronCache::Restore(int32_t first, int64_t count) noexcept {
+  for (int64_t i = count; i-- > 0;) {
+    free_slots_[static_cast<size_t>(num_free_++)] = first + static_cast<int32_t>(i);
+  }
+  num_withdrawn_ -= count;
 }
 
 int64_t NeuronCache::Seed(std::span<const int32_t> keys, std::span<int32_t> slots) {

@@ -27,12 +27,16 @@
 //   cache.Release({layer * neurons, active}, entries);
 //   ... after the last layer cache.EndToken();
 //
+// Slots may be lent: Withdraw takes some out of use, so that their memory serves something else,
+// and Restore brings them back.
+//
 // Not thread-safe: one thread, the coordinator, makes all calls and applies completions that others
 // hand to it. Slots' bytes are its callers' to share out: the cache never touches them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -115,9 +119,20 @@ class NeuronCache {
   // were taken, from the front.
   int64_t Seed(std::span<const int32_t> keys, std::span<int32_t> slots);
 
+  // Copies the bytes of one slot to another.
+  using MoveSlot = std::function<void(int32_t from, int32_t to)>;
+  // Takes slots [first, first + count) out of use. The policy chooses whose keys go, wherever they
+  // lie; keys that stay move out of these slots. Between look-ups; looks at all keys; `move` must
+  // not throw. False, with nothing changed, where a key in these slots is pinned or loading.
+  bool Withdraw(int32_t first, int64_t count, const MoveSlot& move);
+  // Takes slots that were withdrawn back into use, free.
+  void Restore(int32_t first, int64_t count) noexcept;
+  // Slots in use: all that are not withdrawn.
+  int64_t num_slots() const noexcept { return options_.num_slots - num_withdrawn_; }
+
   CacheState state(int32_t key) const noexcept;
   // Where the bytes of a key that is resident lie; -1 of others. Stays so until the next Lookup,
-  // EndToken or Failed.
+  // EndToken, Failed or Withdraw.
   int32_t ResidentSlot(int32_t key) const noexcept;
   std::span<std::byte> SlotBytes(int32_t slot) const noexcept {
     return memory_.subspan(static_cast<size_t>(slot) * options_.slot_bytes, options_.slot_bytes);
@@ -128,6 +143,8 @@ class NeuronCache {
 
  private:
   int32_t TakeSlot() noexcept;
+  void FreeSlot(cache::KeyNode& node) noexcept;
+  void DropFreeSlots(int32_t first, int32_t end) noexcept;
   CacheEntry AdmitMissing(int32_t key) noexcept;
 
   NeuronCacheOptions options_;
@@ -139,6 +156,7 @@ class NeuronCache {
   int64_t num_free_ = 0;
   int64_t num_held_ = 0;  // keys with a slot
   int64_t num_loading_ = 0;
+  int64_t num_withdrawn_ = 0;  // slots
   std::unique_ptr<cache::Policy> policy_;
   CacheCounts counts_;
 };

@@ -4,7 +4,9 @@
 
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "cache/test_caches.h"
@@ -204,6 +206,126 @@ TEST_P(EveryPolicy, AgreesWithItsModelAfterAWarmStart) {
       if (step % 4 == 3) comparison.EndToken();
     }
   }
+}
+
+// Random look-ups while slots are lent and come back, with bytes: a slot has the number of its key.
+class LendingCache {
+ public:
+  LendingCache(CachePolicyKind policy, uint64_t seed)
+      : memory_(kSlots * sizeof(int32_t)),
+        cache_(budget_,
+               {.num_keys = kKeys,
+                .num_slots = kSlots,
+                .slot_bytes = sizeof(int32_t),
+                .num_layers = kLayers,
+                .policy = policy},
+               memory_),
+        words_(seed) {
+    std::vector<int32_t> keys(kKeys), slots(kKeys);
+    std::iota(keys.begin(), keys.end(), 0);
+    const int64_t count = cache_.Seed(keys, slots);
+    for (int64_t i = 0; i < count; ++i) {
+      InSlot(slots[static_cast<size_t>(i)]) = keys[static_cast<size_t>(i)];
+    }
+  }
+
+  void Token() {
+    for (int32_t layer = 0; layer < kLayers; ++layer) {
+      std::vector<int32_t> offsets;
+      for (int32_t i = 0; i < kKeys / kLayers; ++i) {
+        if (words_.NextBelow(3) == 0) offsets.push_back(i);
+      }
+      std::vector<CacheEntry> entries(offsets.size());
+      const KeyBatch batch = {layer * (kKeys / kLayers), offsets};
+      cache_.Lookup(batch, entries);
+      for (size_t i = 0; i < offsets.size(); ++i) {
+        const int32_t key = batch.key(static_cast<int64_t>(i));
+        if (entries[i].slot < 0) continue;
+        ASSERT_EQ(lent_.count(entries[i].slot), 0u) << "key " << key;
+        if (entries[i].found == CacheFound::kMiss) InSlot(entries[i].slot) = key;
+        ASSERT_EQ(InSlot(entries[i].slot), key);
+        if (entries[i].found == CacheFound::kMiss) cache_.Loaded(key);
+      }
+      if (words_.NextBelow(4) == 0) ExpectNothingInUseIsLent(entries);
+      cache_.Release(batch, entries);
+    }
+    cache_.EndToken();
+  }
+
+  // Lends some slots, or takes back what was lent.
+  void Lend() {
+    const auto first = static_cast<int32_t>(words_.NextBelow(kSlots - 1));
+    const auto count = static_cast<int32_t>(1 + words_.NextBelow(kSlots - 1 - first));
+    if (!lent_.empty() && words_.NextBelow(2) == 0) {
+      for (const int32_t slot : lent_) cache_.Restore(slot, 1);
+      lent_.clear();
+    } else if (lent_.empty()) {
+      const int64_t before = cache_.num_resident();
+      ASSERT_TRUE(cache_.Withdraw(first, count,
+                                  [&](int32_t from, int32_t to) { InSlot(to) = InSlot(from); }));
+      for (int32_t slot = first; slot < first + count; ++slot) {
+        lent_.insert(slot);
+        InSlot(slot) = -7;  // another's now
+      }
+      EXPECT_EQ(cache_.num_slots(), kSlots - count);
+      EXPECT_EQ(cache_.num_resident(), std::min<int64_t>(before, kSlots - count));
+    }
+    for (int32_t key = 0; key < kKeys; ++key) {
+      const int32_t slot = cache_.ResidentSlot(key);
+      if (slot < 0) continue;
+      ASSERT_EQ(lent_.count(slot), 0u);
+      ASSERT_EQ(InSlot(slot), key);
+    }
+  }
+
+ private:
+  static constexpr int32_t kKeys = 60, kSlots = 40, kLayers = 3;
+
+  int32_t& InSlot(int32_t slot) {
+    return *reinterpret_cast<int32_t*>(memory_.data() +
+                                       sizeof(int32_t) * static_cast<size_t>(slot));
+  }
+  void ExpectNothingInUseIsLent(const std::vector<CacheEntry>& entries) {
+    for (const CacheEntry& entry : entries) {
+      if (entry.slot < 0) continue;
+      EXPECT_FALSE(cache_.Withdraw(entry.slot, 1, {}));
+    }
+  }
+
+  Budget budget_;
+  std::vector<std::byte> memory_;
+  NeuronCache cache_;
+  RandomWords words_;
+  std::set<int32_t> lent_;
+};
+
+TEST_P(EveryPolicy, LendsSlotsAndKeepsWhatTheyHold) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    LendingCache cache(GetParam(), seed);
+    for (int step = 0; step < 60 && !HasFatalFailure(); ++step) {
+      cache.Token();
+      cache.Lend();
+    }
+  }
+}
+
+TEST(NeuronCache, ThePolicyChoosesWhatLentSlotsCost) {
+  Budget budget;
+  NeuronCache cache(budget, {.num_keys = 8, .num_slots = 8, .policy = CachePolicyKind::kLru}, {});
+  const std::vector<int32_t> all = {0, 1, 2, 3, 4, 5, 6, 7}, hot = {0, 1, 2, 3};
+  std::vector<CacheEntry> entries(all.size());
+  cache.Lookup({0, all}, entries);
+  for (const int32_t key : all) cache.Loaded(key);
+  cache.Release({0, all}, entries);
+  entries.resize(hot.size());
+  cache.Lookup({0, hot}, entries);
+  cache.Release({0, hot}, entries);
+  // Slots of the hot ones.
+  std::vector<int32_t> moved;
+  ASSERT_TRUE(cache.Withdraw(0, 4, [&](int32_t from, int32_t /*to*/) { moved.push_back(from); }));
+  EXPECT_EQ(moved, (std::vector<int32_t>{0, 1, 2, 3}));
+  for (const int32_t key : hot) EXPECT_GE(cache.ResidentSlot(key), 4);
+  for (const int32_t key : {4, 5, 6, 7}) EXPECT_EQ(cache.state(key), CacheState::kAbsent);
 }
 
 std::string PolicyTestName(const testing::TestParamInfo<CachePolicyKind>& info) {

@@ -1,4 +1,5 @@
-// What was there at the start stays; nothing else comes in. Internal to src/cache.
+// What was there at the start stays; nothing else comes in. Where slots were withdrawn, what lost
+// them may come back. Internal to src/cache.
 #pragma once
 
 #include "cache/policy.h"
@@ -10,8 +11,12 @@ class StaticPolicy final : public Policy {
   explicit StaticPolicy(std::span<KeyNode> nodes) : Policy(nodes, 1) {}
 
   void Touch(const KeyBatch&, std::span<const CacheEntry>) noexcept override {}
-  bool Admits(int32_t) const noexcept override { return false; }
+  bool Admits(int32_t key) const noexcept override { return lists_.node(key).value != 0; }
   void Insert(int32_t key) noexcept override { lists_.PushHead(0, key); }
+  void Seed(int32_t key, int64_t /*rank*/, int64_t /*count*/) noexcept override {
+    lists_.node(key).value = 1;  // was there at the start
+    Insert(key);
+  }
   int32_t TakeVictim() noexcept override { return kNoKey; }
 };
 

@@ -18,6 +18,23 @@ void Engine::OpenStreamed(const std::string& path, const EnginePlan& plan,
   }
 }
 
+// In the memory of what is streamed, where there is any.
+void Engine::MakeKvPool(const EnginePlan& plan) {
+  const KvLayout layout = KvLayoutFor(model_->spec(), plan.limits.kv_codec);
+  const auto lent_by = [](LentSlots* slots) {
+    return LentKvMemory{.pages = slots->pages(),
+                        .take = [slots](int64_t page) { slots->Take(page); },
+                        .give_back = [slots](int64_t page) { slots->Return(page); }};
+  };
+  if (streamed_) {
+    kv_pool_ = std::make_unique<KvPool>(layout, plan.kv_tokens, lent_by(&streamed_->kv_slots()));
+  } else if (matrices_) {
+    kv_pool_ = std::make_unique<KvPool>(layout, plan.kv_tokens, lent_by(&matrices_->kv_slots()));
+  } else {
+    kv_pool_ = std::make_unique<KvPool>(budget_, layout, plan.kv_tokens);
+  }
+}
+
 WeightView Engine::MatrixOf(int64_t layer, int64_t expert, FfnMatrix which, Buffer& copy) {
   if (!matrices_) {
     return model_->weights().layers[static_cast<size_t>(layer)].Matrix(which).Expert(expert);
@@ -68,8 +85,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   engine->adapters_ = AdapterSet(plan.adapters, engine->model_->spec().num_layers, engine->budget_);
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
-  engine->kv_pool_ = std::make_unique<KvPool>(
-      engine->budget_, KvLayoutFor(spec, plan.limits.kv_codec), plan.kv_tokens);
+  engine->MakeKvPool(plan);
   engine->pass_ = engine->MakePass(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
     engine->selector_ = std::make_unique<PredictorSelector>(

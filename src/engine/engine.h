@@ -45,6 +45,7 @@ class Engine {
   const Budget& budget() const { return budget_; }
   TransformerPass& pass() { return *pass_; }
   KvPool& kv_pool() { return *kv_pool_; }
+  const KvPool& kv_pool() const { return *kv_pool_; }
   const KvLayout& kv_layout() const { return kv_pool_->layout(); }
   const char* isa() const { return compute_.isa(); }
   // How FFNs are computed, and the selector that says so to TransformerPass.
@@ -89,6 +90,7 @@ class Engine {
       : budget_(limit_bytes), compute_(isa, threads) {}
   void OpenStreamed(const std::string& path, const EnginePlan& plan,
                     const StreamingOptions& options, const ProgressFn& progress);
+  void MakeKvPool(const EnginePlan& plan);
 
   Budget budget_;  // first: everything below is charged to it
   Compute compute_;

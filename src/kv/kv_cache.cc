@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -27,7 +28,21 @@ size_t PoolBytes(const KvLayout& layout, int64_t max_tokens) {
 }  // namespace
 
 KvPool::KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens)
-    : layout_(layout), memory_(budget, "kv cache", PoolBytes(layout, max_tokens)) {
+    : layout_(layout),
+      own_memory_(budget, "kv cache", PoolBytes(layout, max_tokens)),
+      pages_(own_memory_.data()) {
+  MakeTables(max_tokens);
+}
+
+KvPool::KvPool(const KvLayout& layout, int64_t max_tokens, LentKvMemory memory)
+    : layout_(layout), lent_memory_(std::move(memory)), pages_(lent_memory_.pages) {
+  PoolBytes(layout, max_tokens);
+  MakeTables(max_tokens);
+  lent_.reserve(free_.capacity());
+  lent_.swap(free_);
+}
+
+void KvPool::MakeTables(int64_t max_tokens) {
   const auto pages = static_cast<size_t>(KvLayout::PagesFor(max_tokens));
   references_.assign(pages, 0);
   free_.reserve(pages);
@@ -36,6 +51,22 @@ KvPool::KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens)
 
 uint64_t KvPool::ChargedBytes(const KvLayout& layout, int64_t max_tokens) {
   return Buffer::ChargedBytes(PoolBytes(layout, max_tokens));
+}
+
+void KvPool::Reserve(int64_t count) {
+  try {
+    while (std::ssize(free_) < count && !lent_.empty()) {
+      const PageId page = lent_.back();
+      lent_memory_.take(page);
+      // As fresh memory: kernels may load what no token has written.
+      std::memset(PageData(page), 0, layout_.page_bytes());
+      lent_.pop_back();
+      free_.push_back(page);
+    }
+  } catch (...) {
+    LendFree();
+    throw;
+  }
 }
 
 KvPool::PageId KvPool::Allocate() {
@@ -50,8 +81,21 @@ KvPool::PageId KvPool::Allocate() {
 }
 
 void KvPool::DropReference(PageId page) noexcept {
-  // free_ was reserved for all pages, so push_back cannot throw.
-  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+  if (--references_[static_cast<size_t>(page)] > 0) return;
+  // free_ and lent_ were reserved for all pages, so that neither can throw.
+  free_.push_back(page);
+  if (own_memory_.size_bytes() == 0) LendFree();
+}
+
+// The highest first: those that are in use stay together.
+void KvPool::LendFree() noexcept {
+  while (free_.size() > kKeptPages) {
+    const auto highest = std::max_element(free_.begin(), free_.end());
+    const PageId page = *highest;
+    free_.erase(highest);
+    lent_memory_.give_back(page);
+    lent_.insert(std::upper_bound(lent_.begin(), lent_.end(), page, std::greater<>()), page);
+  }
 }
 
 KvSequence::KvSequence(KvSequence&& other) noexcept
@@ -95,6 +139,7 @@ void KvSequence::Append(int64_t count) {
                 "no room for " + std::to_string(count) + " more tokens",
                 std::to_string(needed) + " free pages", std::to_string(pool_->free_pages()));
   }
+  pool_->Reserve(needed);
   const int64_t new_pages =
       KvLayout::PagesFor(length_ + count) - static_cast<int64_t>(page_ids_.size());
   if (count > 0 && MustCopyLast()) {

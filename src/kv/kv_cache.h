@@ -1,13 +1,15 @@
 // KV pages and the sequences that share them (docs/formats/kv.md).
 //
-// A KvPool owns the memory of a fixed number of pages, reserved and counted in the budget when it
-// is made, so that a running sequence never fails for lack of memory it was promised. A KvSequence
+// A KvPool has the memory of a fixed number of pages, reserved and counted in the budget when it
+// is made, so that a running sequence never fails for lack of memory it was promised. Pages that no
+// sequence uses may be lent to others (LentKvMemory). A KvSequence
 // is a list of page references; forks share pages and copy the last, partly filled one before
 // they write into it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,19 +22,44 @@
 
 namespace hearth {
 
+// Memory that others use until a page of it is needed, and counted in the budget by them.
+struct LentKvMemory {
+  std::byte* pages = nullptr;  // one after another, page_bytes() apart
+  // Before a page is used: nobody else touches it when this returns. Throws Error(kOutOfBudget)
+  // where it cannot be had.
+  std::function<void(int64_t page)> take;
+  // It is no longer used. Must not throw.
+  std::function<void(int64_t page)> give_back;
+};
+
 // Fixed set of pages with reference counts. Not thread-safe: one engine thread allocates.
-// States of a page: free -> owned by one sequence -> shared by several -> free.
+// States of a page: (lent ->) free -> owned by one sequence -> shared by several -> free (-> lent).
 class KvPool {
  public:
+  // Of lent memory, so many free pages are kept: a sequence that gives up its last page and takes
+  // one again, token after token, moves nothing.
+  static constexpr size_t kKeptPages = 2;
+
   // Room for `max_tokens` tokens rounded up to pages, charged to `budget` as "kv cache".
   // Throws Error(kOutOfBudget).
   KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens);
+  // The same in `memory`, which outlives the pool. All pages are lent at first.
+  KvPool(const KvLayout& layout, int64_t max_tokens, LentKvMemory memory);
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
   const KvLayout& layout() const { return layout_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
-  int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
+  int64_t free_pages() const { return static_cast<int64_t>(free_.size()) + lent_pages(); }
+  // Of the free ones, those whose memory others use.
+  int64_t lent_pages() const { return std::ssize(lent_); }
+
+  // Of all pages, and of those that sequences use.
+  uint64_t bytes() const { return static_cast<uint64_t>(num_pages()) * layout_.page_bytes(); }
+  uint64_t used_bytes() const {
+    return static_cast<uint64_t>(num_pages() - free_pages()) * layout_.page_bytes();
+  }
+  uint64_t lent_bytes() const { return static_cast<uint64_t>(lent_pages()) * layout_.page_bytes(); }
 
   // Bytes that a pool for `max_tokens` is charged.
   static uint64_t ChargedBytes(const KvLayout& layout, int64_t max_tokens);
@@ -41,18 +68,25 @@ class KvPool {
   friend class KvSequence;
   using PageId = int32_t;
 
-  PageId Allocate();  // Error(kOutOfBudget) when none is free
+  // Brings `count` pages, which must be free, into free_. Throws Error(kOutOfBudget).
+  void Reserve(int64_t count);
+  PageId Allocate();  // Error(kOutOfBudget) when none is in free_
+  void LendFree() noexcept;
   void AddReference(PageId page) { ++references_[static_cast<size_t>(page)]; }
   void DropReference(PageId page) noexcept;
   bool IsShared(PageId page) const { return references_[static_cast<size_t>(page)] > 1; }
   std::byte* PageData(PageId page) {
-    return memory_.data() + static_cast<size_t>(page) * layout_.page_bytes();
+    return pages_ + static_cast<size_t>(page) * layout_.page_bytes();
   }
+  void MakeTables(int64_t max_tokens);
 
   KvLayout layout_;
-  Buffer memory_;
+  Buffer own_memory_;  // empty where it is lent
+  LentKvMemory lent_memory_;
+  std::byte* pages_ = nullptr;
   std::vector<int32_t> references_;
   std::vector<PageId> free_;
+  std::vector<PageId> lent_;  // descending, so that the lowest is taken first
 };
 
 // The cached tokens of one sequence. Movable; drops its pages when destroyed. The pool must

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -206,6 +207,101 @@ TEST(KvCacheTest, IsCountedInTheBudget) {
     EXPECT_THROW(KvPool(budget, kLayout, 1), Error);
   }
   EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+// Pages whose memory another uses.
+class LentPagesTest : public ::testing::Test {
+ protected:
+  LentKvMemory Memory() {
+    return {.pages = bytes_.data(),
+            .take =
+                [this](int64_t page) {
+                  if (refuses_) throw Error(ErrorCode::kOutOfBudget, "test", "no");
+                  EXPECT_TRUE(taken_.insert(page).second);
+                },
+            .give_back = [this](int64_t page) { EXPECT_EQ(taken_.erase(page), 1u); }};
+  }
+
+  static constexpr int64_t kPages = 8;
+  bool refuses_ = false;
+  std::set<int64_t> taken_;
+  std::vector<std::byte> bytes_ =
+      std::vector<std::byte>(kPages * kLayout.page_bytes(), std::byte{0xff});
+  KvPool pool_{kLayout, 64 * kPages, Memory()};
+};
+
+TEST_F(LentPagesTest, ArePagesOfSequencesOnlyWhileTheyAreUsed) {
+  EXPECT_EQ(pool_.free_pages(), kPages);
+  EXPECT_EQ(pool_.lent_bytes(), kPages * kLayout.page_bytes());
+  {
+    KvSequence sequence(pool_);
+    sequence.Append(64 * 5);
+    EXPECT_EQ(taken_, (std::set<int64_t>{0, 1, 2, 3, 4}));
+    EXPECT_EQ(pool_.used_bytes(), 5 * kLayout.page_bytes());
+    for (const std::byte* page : sequence.pages()) EXPECT_EQ(page[7], std::byte{0});
+    StoreToken(sequence, 130, 4);
+    EXPECT_EQ(KeyAt(sequence, 1, 2, 130, 3), 4 + 1000 + 2 * 5 + 3);
+    sequence.Truncate(64 * 4);
+    EXPECT_EQ(taken_.size(), 5u) << "a page or two are kept";
+    sequence.Truncate(1);
+    EXPECT_EQ(taken_.size(), 1 + KvPool::kKeptPages);
+  }
+  EXPECT_EQ(taken_.size(), KvPool::kKeptPages);
+  EXPECT_EQ(pool_.free_pages(), kPages);
+}
+
+TEST_F(LentPagesTest, ASequenceThatCannotGrowStaysAsItWas) {
+  KvSequence sequence(pool_), other(pool_);
+  sequence.Append(100);
+  StoreToken(sequence, 99, 5);
+  refuses_ = true;
+  EXPECT_THROW(sequence.Append(100), Error);
+  EXPECT_EQ(sequence.length(), 100);
+  EXPECT_EQ(KeyAt(sequence, 0, 0, 99, 0), 5);
+  sequence.Append(28);  // the page that it has
+  EXPECT_THROW(other.Append(1), Error);
+  refuses_ = false;
+  other.Append(64 * 6);
+  EXPECT_THROW(sequence.Append(1), Error) << "all pages are in use";
+}
+
+TEST_F(LentPagesTest, FollowAnyGrowthAndShrinking) {
+  std::mt19937 random(3);
+  std::vector<KvSequence> sequences;
+  for (int step = 0; step < 3000; ++step) {
+    const auto pick = [&](int64_t most) {
+      return std::uniform_int_distribution<int64_t>(0, most)(random);
+    };
+    if (sequences.size() < 4 && pick(5) == 0) sequences.emplace_back(pool_);
+    if (sequences.empty()) continue;
+    KvSequence& one = sequences[static_cast<size_t>(pick(std::ssize(sequences) - 1))];
+    switch (pick(3)) {
+      case 0:
+        one.Truncate(pick(one.length()));
+        break;
+      case 1:
+        if (sequences.size() < 4) sequences.push_back(one.Fork());
+        break;
+      case 2:
+        one = KvSequence(pool_);
+        break;
+      default:
+        if (const int64_t more = pick(200); one.PagesToAppend(more) <= pool_.free_pages()) {
+          one.Append(more);
+        }
+    }
+    std::set<const std::byte*> used;
+    for (const KvSequence& sequence : sequences) {
+      used.insert(sequence.pages().begin(), sequence.pages().end());
+    }
+    ASSERT_EQ(pool_.free_pages(), kPages - std::ssize(used));
+    ASSERT_EQ(std::ssize(taken_), kPages - pool_.lent_pages());
+    ASSERT_GE(taken_.size(), used.size());
+    for (const std::byte* page : used) {
+      ASSERT_EQ(taken_.count((page - bytes_.data()) / static_cast<int64_t>(kLayout.page_bytes())),
+                1u);
+    }
+  }
 }
 
 TEST(KvCacheTest, RefusesSizesWhoseProductOverflows) {

@@ -20,7 +20,7 @@ namespace {
 NeuronCacheOptions CacheOptions(const StreamShape& shape, const StreamPlan& plan,
                                 CachePolicyKind policy) {
   return {.num_keys = std::max<int64_t>(shape.all_neurons() - plan.pinned_slots(shape), 1),
-          .num_slots = plan.cache_slots,
+          .num_slots = plan.CacheSlotsBeside(shape, 0),
           .slot_bytes = plan.slot_bytes(shape),
           .policy = policy};
 }
@@ -75,14 +75,15 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
   CheckSource(source_, plan_);
   if (plan_.holds_gates) source_.RequireHalves();
   const StreamShape shape = source_.shape();
-  arena_ = Buffer(budget, "neurons", plan_.arena_bytes(shape));
+  arena_.emplace(budget, "neurons", plan_.arena_bytes(shape), plan_.lent.bytes());
   if (plan_.holds_gates) {
     const auto neurons = static_cast<size_t>(shape.all_neurons());
     gates_ = Buffer(budget, "gates", plan_.gates_bytes(shape));
     rest_checks_ = {reinterpret_cast<uint32_t*>(gates_.data() + neurons * gate_stride_), neurons};
   }
   first_cache_slot_ = static_cast<int32_t>(plan.pinned_slots(shape));
-  first_spare_slot_ = first_cache_slot_ + static_cast<int32_t>(plan.cache_slots);
+  first_spare_slot_ =
+      first_cache_slot_ + static_cast<int32_t>(plan.cache_slots + plan.lent_slots(shape));
   NeuronCacheOptions options = CacheOptions(shape, plan, policy);
   // Every layer has as many keys, where any neuron is left to the cache.
   if (plan.pinned_neurons < source_.neurons && source_.num_layers <= NeuronCache::kMaxLayers) {
@@ -90,7 +91,7 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
   }
   gate_only_.emplace(budget, options.num_keys);
   cache_ =
-      std::make_unique<NeuronCache>(budget, options, Slots(first_cache_slot_, plan.cache_slots));
+      std::make_unique<NeuronCache>(budget, options, Slots(first_cache_slot_, options.num_slots));
 }
 
 uint64_t BundleStore::FileOffset(int64_t ffn, int64_t neuron) const {
@@ -101,14 +102,14 @@ uint64_t BundleStore::FileOffset(int64_t ffn, int64_t neuron) const {
 
 std::span<std::byte> BundleStore::Slots(int32_t first, int64_t count) const {
   // The arena is the store's own; only its views are constant.
-  auto* base = const_cast<std::byte*>(arena_.data());
+  auto* base = const_cast<std::byte*>(arena_->data());
   return {base + static_cast<size_t>(first) * slot_bytes_,
           static_cast<size_t>(count) * slot_bytes_};
 }
 
 std::span<std::byte> BundleStore::SlotsFrom(int32_t first) const {
   std::byte* begin = Slots(first, 0).data();
-  return {begin, static_cast<size_t>(arena_.data() + arena_.size_bytes() - begin)};
+  return {begin, static_cast<size_t>(arena_->data() + arena_->size_bytes() - begin)};
 }
 
 std::span<std::byte> BundleStore::RangeBuffer(int64_t buffer) const {
@@ -180,7 +181,7 @@ void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
 
 int64_t BundleStore::FindDamaged(const kernels::KernelTable& table, int64_t ffn,
                                  const NeuronsInSlots& which, SlotPart part) const noexcept {
-  const kernels::RowList held = {arena_.data(), slot_bytes_, which.slots, which.count};
+  const kernels::RowList held = {arena_->data(), slot_bytes_, which.slots, which.count};
   if (!plan_.holds_gates) return FindDamagedBundle(table, source_.layout, held, part);
   std::array<uint32_t, kMostChecked> checks;
   for (int64_t i = 0; i < which.count; ++i) {

@@ -4,6 +4,8 @@
 //
 //   [pinned: the hottest prefix of every FFN] [neuron cache] [spare: reads that own no slot]
 //
+// The last slots of the cache lie over KV pages, where the plan lends some (lent_slots.h).
+//
 // so that rows of an operator are slots, whoever put a bundle there, and a neuron's products are
 // the same bits wherever it lies. Where the plan holds gates, those of all neurons lie in memory of
 // their own, FFN after FFN, with the checks of the other halves, and slots are second halves.
@@ -19,6 +21,7 @@
 #include "base/budget.h"
 #include "base/buffer.h"
 #include "cache/neuron_cache.h"
+#include "cache/shared_arena.h"
 #include "format/bundle_layout.h"
 #include "ops/sparse_ffn.h"
 #include "pipeline/bundle_checks.h"
@@ -63,7 +66,8 @@ struct NeuronsInSlots {
 // One thread at a time. Its parts are handed to the two pipelines, which never run at once.
 class BundleStore {
  public:
-  // Charges the arena to `budget` as "neurons", and gates that are held as "gates". Throws
+  // Charges the arena to `budget` as "neurons", KV pages that are lent to the cache as "kv cache",
+  // and gates that are held as "gates". Throws
   // Error(kOutOfBudget), Error(kUnsupported) where the file's direct reads need a larger alignment
   // than what is read has.
   BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan, CachePolicyKind policy);
@@ -147,7 +151,7 @@ class BundleStore {
   StreamPlan plan_;
   const uint64_t slot_bytes_;
   const size_t gate_stride_;
-  Buffer arena_;
+  std::optional<SharedArena> arena_;
   // Where gates are held: a row per neuron, then a check of the other half per neuron.
   Buffer gates_;
   std::span<uint32_t> rest_checks_;

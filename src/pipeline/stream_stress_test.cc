@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -85,6 +86,9 @@ class StreamStressTest : public StreamedFfnsTest {
   StreamPlan SmallPlan(const TestBundles& model) {
     StreamPlan plan = RandomPlan(model.shape(), Chance(0.3));
     if (Chance(0.7)) plan.cache_slots = std::min<int64_t>(plan.cache_slots, 24);
+    if (Chance(0.6)) {
+      plan.lent = {.count = Pick(1, 6), .page_bytes = static_cast<uint64_t>(64 * Pick(1, 200))};
+    }
     return plan;
   }
   // Of all threads, each time that one looks: now none of its time is lost, now all of it.
@@ -107,6 +111,7 @@ class StreamStressTest : public StreamedFfnsTest {
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,
                                      std::unique_ptr<AsyncFile> file) {
+    kv_pages_.clear();
     return std::make_unique<StreamedFfns>(budget, model.Source(std::move(file)), SmallPlan(model),
                                           RandomOptions());
   }
@@ -239,7 +244,24 @@ class StreamStressTest : public StreamedFfnsTest {
     EXPECT_EQ(out, expected);
   }
 
+  // Contexts grow and end: pages are taken, which others write to, and come back.
+  void MoveKvPages(StreamedFfns& streamed) {
+    const LentPages& lent = streamed.store().plan().lent;
+    for (int64_t left = lent.count > 0 ? Pick(0, 4) : 0; left > 0; --left) {
+      const int64_t page = Pick(0, lent.count - 1);
+      if (kv_pages_.erase(page) > 0) {
+        streamed.kv_slots().Return(page);
+      } else {
+        streamed.kv_slots().Take(page);
+        kv_pages_.insert(page);
+        std::memset(streamed.kv_slots().pages() + static_cast<uint64_t>(page) * lent.page_bytes,
+                    0xff, lent.page_bytes);
+      }
+    }
+  }
+
   void ExpectStepOfMemory(const TestBundles& model, StreamedFfns& streamed) {
+    MoveKvPages(streamed);
     if (Chance(0.2)) return ExpectPromptOfMemory(model, streamed);
     if (Chance(0.4)) return ExpectPassOfMemory(model, streamed);
     ExpectTokenOfMemory(model, streamed);
@@ -265,6 +287,7 @@ class StreamStressTest : public StreamedFfnsTest {
   }
 
   std::vector<std::unique_ptr<Compute>> computes_;  // of 1 to 4 threads
+  std::set<int64_t> kv_pages_;                      // taken
 };
 
 TEST_F(StreamStressTest, RandomSchedulesGiveTheBitsOfMemory) {

@@ -17,7 +17,7 @@ struct WarmStart {
   explicit WarmStart(BundleStore& store)
       : num_ffns(store.source().num_ffns()), pinned(store.plan().pinned_neurons) {
     const int64_t streamed = (store.source().neurons - pinned) * num_ffns;
-    const int64_t count = std::min(store.plan().cache_slots, streamed);
+    const int64_t count = std::min(store.cache().num_slots(), streamed);
     std::vector<int32_t> keys(static_cast<size_t>(count));
     slots.resize(keys.size());
     for (int64_t i = 0; i < count; ++i) {
@@ -61,6 +61,7 @@ StreamedFfns::StreamedFfns(Budget& budget, BundleSource source, const StreamPlan
       store_(budget, std::move(source), plan, options.cache_policy()),
       ranges_(store_),
       decode_(budget, store_, options.decode()),
+      kv_slots_(store_.cache(), plan.lent, plan.cache_slots, [this] { ranges_.Stop(); }),
       of_one_(options.decode().reads_ahead ? options.lookahead : Lookahead::kOff),
       of_several_(of_one_) {}
 

@@ -11,6 +11,7 @@
 
 #include "base/budget.h"
 #include "base/stopwatch.h"
+#include "cache/lent_slots.h"
 #include "ops/compute.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/decode_pipeline.h"
@@ -63,6 +64,9 @@ class StreamedFfns {
   void BeginPass(int64_t decoded = 0);
   // After a pass: the clock of policies that forget.
   void EndToken() noexcept;
+
+  // The KV pages of the plan.
+  LentSlots& kv_slots() { return kv_slots_; }
 
   // See DecodePipeline.
   bool finds_firing() const { return decode_.finds_firing(); }
@@ -128,6 +132,7 @@ class StreamedFfns {
   BundleStore store_;
   RangeReader ranges_;
   DecodePipeline decode_;
+  LentSlots kv_slots_;
   LookaheadTrial of_one_, of_several_;
   // Of the pass.
   int64_t decoded_ = 0;

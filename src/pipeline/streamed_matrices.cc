@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "ops/repack.h"
@@ -12,7 +13,7 @@ namespace hearth {
 namespace {
 
 size_t BytesOfSlots(const ExtentMap& map, const ExtentPlan& plan) {
-  return static_cast<size_t>(plan.cache_slots + 1) * map.shape().slot_bytes;
+  return static_cast<size_t>(plan.SlotsBytes(map.shape()));
 }
 
 // Columns of a product, where the matrix's rows [first, first + count) go.
@@ -28,7 +29,7 @@ NeuronCacheOptions ExtentCacheOptions(const ExtentMap& map, const ExtentPlan& pl
                                       CachePolicyKind policy) {
   NeuronCacheOptions options = {
       .num_keys = map.num_keys(),
-      .num_slots = plan.cache_slots,
+      .num_slots = plan.SlotsBeside(map.shape(), 0),
       .slot_bytes = map.shape().slot_bytes,
       .policy = map.num_experts() > 1 ? policy : CachePolicyKind::kStatic};
   if (map.num_layers() <= NeuronCache::kMaxLayers) options.num_layers = map.num_layers();
@@ -55,18 +56,41 @@ std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots) {
   return spread;
 }
 
+namespace {
+
+// The other extents of a dense model, into the slots that may be taken back: in an order of which
+// any beginning is spread evenly, so that what is left is too. Those in `keys` have slots.
+void SeedLent(const ExtentMap& map, NeuronCache& cache, std::vector<int32_t>& keys,
+              std::vector<int32_t>& slots) {
+  std::vector<int32_t> others;
+  for (const int32_t key : StartExtents(map, map.num_extents())) {
+    if (cache.state(key) == CacheState::kAbsent) others.push_back(key);
+  }
+  const size_t count = others.size();
+  keys.resize(slots.size());
+  // A step of some 0.618 of all, of no common divisor with their number, comes to each of them.
+  size_t step = std::max<size_t>(count * 618 / 1000, 1);
+  while (count > 1 && std::gcd(step, count) != 1) ++step;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t key = others[i * step % count];
+    int32_t slot = 0;
+    if (cache.Seed({&key, 1}, {&slot, 1}) == 0) return;
+    keys.push_back(key);
+    slots.push_back(slot);
+  }
+}
+
+}  // namespace
+
 size_t StreamedMatrices::Batch::IndexOf(int32_t offset) const {
   return static_cast<size_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) -
                              offsets.begin());
 }
 
-uint64_t StreamedMatrices::SlotBytes(const ExtentMap& map, const ExtentPlan& plan) {
-  return Buffer::ChargedBytes(BytesOfSlots(map, plan));
-}
-
 uint64_t StreamedMatrices::ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
                                         CachePolicyKind policy) {
-  return SlotBytes(map, plan) + NeuronCache::TableBytes(ExtentCacheOptions(map, plan, policy)) +
+  return Buffer::ChargedBytes(BytesOfSlots(map, plan)) +
+         NeuronCache::TableBytes(ExtentCacheOptions(map, plan, policy)) +
          ExtentReader::ChargedBytes(map, plan.read_buffers);
 }
 
@@ -77,19 +101,21 @@ StreamedMatrices::StreamedMatrices(Budget& budget, ExtentMap map,
       plan_(plan),
       files_(std::move(files)),
       slot_bytes_(map_.shape().slot_bytes),
-      memory_(budget, "FFN matrices", BytesOfSlots(map_, plan)),
+      memory_(budget, "FFN matrices", BytesOfSlots(map_, plan), plan.lent.bytes()),
       cache_(std::make_unique<NeuronCache>(
           budget, ExtentCacheOptions(map_, plan, policy),
-          std::span(memory_.data(), static_cast<size_t>(plan.cache_slots) * slot_bytes_))),
+          std::span(memory_.data(), memory_.size_bytes()).subspan(slot_bytes_))),
+      kv_slots_(*cache_, plan.lent, plan.cache_slots, [this] { Abandon(); }),
       reader_(budget, map_, files_, plan.read_buffers) {}
 
 StreamedMatrices::~StreamedMatrices() { reader_.Stop(); }
 
 void StreamedMatrices::Fill(Compute& compute,
                             const std::function<void(uint64_t, uint64_t)>& progress) {
-  const std::vector<int32_t> keys = StartExtents(map_, plan_.cache_slots);
+  std::vector<int32_t> keys = StartExtents(map_, plan_.cache_slots);
   std::vector<int32_t> slots(keys.size());
   slots.resize(static_cast<size_t>(cache_->Seed(keys, slots)));
+  if (!is_mixture()) SeedLent(map_, *cache_, keys, slots);
   std::vector<size_t> order(slots.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
@@ -323,7 +349,7 @@ WeightView StreamedMatrices::Bring(Compute& compute, const ExtentReader::Taken& 
   const Extent extent = map_.At(taken.key);
   const CacheEntry& entry = current_.entries[index];
   const bool is_kept = entry.found == CacheFound::kMiss;
-  std::byte* to = Slot(is_kept ? entry.slot : static_cast<int32_t>(plan_.cache_slots));
+  std::byte* to = Slot(is_kept ? entry.slot : kNotKept);
   Unpack(compute, extent, taken.stored, to);
   reader_.Done();
   if (is_kept) {

@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "base/budget.h"
-#include "base/buffer.h"
+#include "cache/lent_slots.h"
 #include "cache/neuron_cache.h"
+#include "cache/shared_arena.h"
 #include "ops/compute.h"
 #include "ops/linear.h"
 #include "pipeline/extent_map.h"
@@ -54,8 +55,6 @@ class StreamedMatrices {
   ~StreamedMatrices();
   static uint64_t ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
                                CachePolicyKind policy);
-  // Of them, those for extents in memory.
-  static uint64_t SlotBytes(const ExtentMap& map, const ExtentPlan& plan);
 
   // Fills what is in memory of a dense model, or the cache of a mixture. Calls
   // progress(done_bytes, total_bytes), which may throw. Throws Error(kIo).
@@ -66,6 +65,9 @@ class StreamedMatrices {
   void BeginPass();
   // After a pass: the clock of policies that forget.
   void EndPass() noexcept { cache_->EndToken(); }
+
+  // The KV pages of the plan.
+  LentSlots& kv_slots() { return kv_slots_; }
 
   // Between passes: reads anew what a mixture has cached. Files that are not packed have no
   // checksums: that an extent is damaged shows in what is computed with it.
@@ -121,14 +123,20 @@ class StreamedMatrices {
               std::byte* to);
   void Release(Batch& batch) noexcept;
   void Abandon() noexcept;
-  std::byte* Slot(int32_t slot) { return memory_.data() + static_cast<size_t>(slot) * slot_bytes_; }
+  // Of the cache, which come after the one for an extent that is not kept, kNotKept.
+  std::byte* Slot(int32_t slot) {
+    return memory_.data() + static_cast<size_t>(slot - kNotKept) * slot_bytes_;
+  }
+
+  static constexpr int32_t kNotKept = -1;
 
   ExtentMap map_;
   ExtentPlan plan_;
   std::vector<std::unique_ptr<AsyncFile>> files_;
   uint64_t slot_bytes_ = 0;
-  Buffer memory_;  // the cache's slots, and one for an extent that is not kept
+  SharedArena memory_;  // one slot for an extent that is not kept, and the cache's
   std::unique_ptr<NeuronCache> cache_;
+  LentSlots kv_slots_;
   ExtentReader reader_;
   Batch current_, next_;
   std::vector<Product> present_;

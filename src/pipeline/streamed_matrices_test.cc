@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -225,6 +226,60 @@ TEST_F(StreamedMatricesTest, MixturesAreMultipliedAsInMemory) {
   }
 }
 
+TEST_F(StreamedMatricesTest, KvPagesTakeSlotsAndGiveThemBack) {
+  for (int trial = 0; trial < 40; ++trial) {
+    const Model model({.layers = 1 + trial % 4, .experts = trial % 2 == 0 ? 1 : 4}, 200 + trial);
+    ExtentPlan plan = RandomPlan(model);
+    plan.lent = {.count = 1 + static_cast<int64_t>(random_() % 6),
+                 .page_bytes = model.Map().shape().slot_bytes * (1 + random_() % 5) / 2};
+    const std::span policies = AllCachePolicies();
+    StreamedMatrices streamed = Open(model, plan, policies[random_() % policies.size()]);
+    streamed.Fill(compute_, {});
+    std::set<int64_t> taken;
+    for (int pass = 0; pass < 8; ++pass) {
+      for (int64_t page = 0; page < plan.lent.count; ++page) {
+        if (random_() % 2 == 0) continue;
+        if (taken.erase(page) > 0) {
+          streamed.kv_slots().Return(page);
+          continue;
+        }
+        streamed.kv_slots().Take(page);
+        taken.insert(page);
+        std::memset(
+            streamed.kv_slots().pages() + static_cast<uint64_t>(page) * plan.lent.page_bytes, 0xff,
+            plan.lent.page_bytes);
+      }
+      RunPass(model, streamed);
+    }
+  }
+}
+
+TEST_F(StreamedMatricesTest, ADenseModelHasWhatItHadWhenPagesCameBack) {
+  const Model model({.layers = 4}, 7);
+  const int64_t extents = model.Map().num_extents();
+  ExtentPlan plan = {.cache_slots = extents / 3, .read_buffers = 3};
+  plan.lent = {.count = 2, .page_bytes = model.Map().shape().slot_bytes * 2};
+  StreamedMatrices streamed = Open(model, plan, CachePolicyKind::kLru);
+  streamed.Fill(compute_, {});
+  const auto misses_of_pass = [&] {
+    const int64_t before = streamed.counts().misses;
+    RunPass(model, streamed);
+    return streamed.counts().misses - before;
+  };
+  RunPass(model, streamed);
+  const int64_t at_first = misses_of_pass();
+  EXPECT_EQ(at_first, extents - extents / 3 - 4);
+  streamed.kv_slots().Take(0);
+  RunPass(model, streamed);
+  const int64_t grown = misses_of_pass();
+  EXPECT_GE(grown, at_first + 2);
+  EXPECT_LE(grown, at_first + 3) << "the slots that a page of two touches";
+  streamed.kv_slots().Return(0);
+  RunPass(model, streamed);
+  RunPass(model, streamed);
+  EXPECT_EQ(misses_of_pass(), at_first);
+}
+
 TEST_F(StreamedMatricesTest, ThoseInMemoryComeFirstWhereAsked) {
   const Model model({.layers = 1, .experts = 4}, 3);
   const ExtentMap map = model.Map();
@@ -269,7 +324,8 @@ TEST_F(StreamedMatricesTest, AFailedReadFailsThePassAndTheNextOneWorks) {
 
 TEST_F(StreamedMatricesTest, ChargesWhatItSays) {
   const Model model({.experts = 4}, 1);
-  const ExtentPlan plan = {.cache_slots = 9, .read_buffers = 3};
+  const ExtentPlan plan = {
+      .cache_slots = 9, .read_buffers = 3, .lent = {.count = 3, .page_bytes = 5000}};
   Budget budget(uint64_t{1} << 30);
   std::vector<std::unique_ptr<AsyncFile>> files;
   files.push_back(model.File(budget_, 0));
@@ -277,6 +333,7 @@ TEST_F(StreamedMatricesTest, ChargesWhatItSays) {
                                   CachePolicyKind::kLru);
   EXPECT_EQ(budget.used_bytes(),
             StreamedMatrices::ChargedBytes(model.Map(), plan, CachePolicyKind::kLru));
+  EXPECT_EQ(budget.Ledger().at("kv cache"), 15000u);
 }
 
 }  // namespace

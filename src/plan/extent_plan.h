@@ -3,7 +3,10 @@
 // extents: runs of rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "plan/lent_pages.h"
 
 namespace hearth {
 
@@ -17,11 +20,22 @@ struct ExtentShape {
 struct ExtentPlan {
   int64_t cache_slots = 0;   // extents that are kept
   int64_t read_buffers = 0;  // extents that are being read, at least 2
+  LentPages lent = {};       // KV pages under further slots
 
-  // What the two take, with a slot more for an extent that is not kept.
+  // What slots and buffers take, with a slot more for an extent that is not kept.
   uint64_t ChargedBytes(const ExtentShape& shape) const {
-    return static_cast<uint64_t>(cache_slots + 1) * shape.slot_bytes +
-           static_cast<uint64_t>(read_buffers) * shape.read_bytes;
+    return SlotsBytes(shape) + static_cast<uint64_t>(read_buffers) * shape.read_bytes;
+  }
+  // Of the slots, with the KV pages that are under some of them.
+  uint64_t SlotsBytes(const ExtentShape& shape) const {
+    const uint64_t own = static_cast<uint64_t>(cache_slots + 1) * shape.slot_bytes;
+    return lent.count == 0 ? own : own + LentPages::kAlignment + lent.bytes();
+  }
+  // Extents that are kept while `kv_pages` pages are in use, at most all of them.
+  int64_t SlotsBeside(const ExtentShape& shape, int64_t kv_pages) const {
+    const int64_t over = lent.SlotsWithin(shape.slot_bytes);
+    return std::min(cache_slots + lent.SlotsLeft(over, shape.slot_bytes, kv_pages),
+                    std::max<int64_t>(shape.num_extents, 1));
   }
 };
 

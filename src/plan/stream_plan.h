@@ -6,7 +6,10 @@
 // bundle.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "plan/lent_pages.h"
 
 namespace hearth {
 
@@ -26,6 +29,7 @@ struct StreamPlan {
   bool holds_gates = false;    // of all neurons; slots are second halves of bundles then
   int64_t pinned_neurons = 0;  // the first of every FFN; a multiple of kRangeGrain, or all
   int64_t cache_slots = 0;     // for the others, of all FFNs together
+  LentPages lent = {};         // KV pages under further slots of the cache
   // Sequential reads: ranges of so many neurons, so many buffers of them. While single neurons are
   // read, the same memory takes those that find no slot.
   int64_t range_neurons = 0;  // a multiple of kRangeGrain
@@ -37,8 +41,15 @@ struct StreamPlan {
 
   int64_t pinned_slots(const StreamShape& shape) const { return pinned_neurons * shape.num_ffns; }
   int64_t spare_slots() const { return range_neurons * range_buffers; }
+  int64_t lent_slots(const StreamShape& shape) const { return lent.SlotsOver(slot_bytes(shape)); }
+  // What the cache has while `kv_pages` pages are in use: at most a slot for every key.
+  int64_t CacheSlotsBeside(const StreamShape& shape, int64_t kv_pages) const {
+    const int64_t keys = std::max<int64_t>(shape.all_neurons() - pinned_slots(shape), 1);
+    return std::min(cache_slots + lent.SlotsLeft(lent_slots(shape), slot_bytes(shape), kv_pages),
+                    keys);
+  }
   int64_t all_slots(const StreamShape& shape) const {
-    return pinned_slots(shape) + cache_slots + spare_slots();
+    return pinned_slots(shape) + cache_slots + lent_slots(shape) + spare_slots();
   }
   uint64_t slot_bytes(const StreamShape& shape) const {
     return holds_gates ? shape.half_bytes : shape.bundle_bytes;
@@ -47,10 +58,10 @@ struct StreamPlan {
   uint64_t spare_bytes(const StreamShape& shape) const {
     return static_cast<uint64_t>(spare_slots()) * shape.bundle_bytes;
   }
-  // Of all slots and the spare ones.
+  // Of all slots and the spare ones, with the KV pages that are under some of them.
   uint64_t arena_bytes(const StreamShape& shape) const {
-    return static_cast<uint64_t>(pinned_slots(shape) + cache_slots) * slot_bytes(shape) +
-           spare_bytes(shape);
+    const int64_t slots = pinned_slots(shape) + cache_slots + lent_slots(shape);
+    return static_cast<uint64_t>(slots) * slot_bytes(shape) + spare_bytes(shape);
   }
   uint64_t gates_bytes(const StreamShape& shape) const {
     return holds_gates ? static_cast<uint64_t>(shape.all_neurons()) * shape.gate_bytes : 0;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "base/memory_lock.h"
 #include "base/units.h"
 #include "cli/help_format.h"
 #include "cli/models/find_model.h"
@@ -105,6 +106,10 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->check(WholeIn(1, int64_t{1} << 31));
   AddKvOption(command, options.kv)->group(kMemoryGroup);
   AddMemoryOption(command, options.memory_bytes);
+  command
+      .add_flag("--lock", options.locks,
+                "keep what is in memory from being swapped out, where the system allows it")
+      ->group(kMemoryGroup);
   AddActivationOption(command, options.activation);
   command
       .add_option_function<std::string>(
@@ -202,6 +207,13 @@ void WarnOfMemory(std::optional<uint64_t> memory_bytes) {
       FormatSize(*memory_bytes), FormatSize(most)));
 }
 
+void LockIfAsked(const ModelOptions& options) {
+  if (!options.locks) return;
+  const std::string refusal = LockMemory();
+  if (refusal.empty()) return;
+  PrintSentence("warning: memory is not locked and may be swapped out: " + refusal);
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
@@ -222,6 +234,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
+  LockIfAsked(options);
   if (options.doubts) {
     WarnOfActivation(loaded->model().Reopen());
     for (const std::string& warning : loaded->model().tokenizer().warnings()) {

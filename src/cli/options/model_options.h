@@ -33,6 +33,7 @@ struct ModelOptions {
   // No options: as EngineOptions has them.
   std::vector<float> silu_thresholds;
   bool may_stream = true;
+  bool locks = false;           // LockMemory, once the model is loaded
   bool advises = true;          // whether packing would help, and what the tokenizer warns of
   uint64_t reserved_bytes = 0;  // as EngineOptions has it
   // Of a file that does not say it: as EngineOptions has it.
@@ -66,7 +67,7 @@ void SayWhatIsLeftOut(const std::string& model);
 // Warns where a model's names make it doubtful that it is a SiLU model, which it runs as.
 void WarnOfActivation(const GgufFile& file);
 
-// MODEL and --threads, --ctx, --kv, --memory, --isa, --activation.
+// MODEL and --threads, --ctx, --kv, --memory, --lock, --isa, --activation.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
 // --plan, --mode, --lora and the options of streaming, for commands that compute with the model.

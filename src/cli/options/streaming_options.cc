@@ -210,14 +210,15 @@ struct StreamFacts {
   std::string pipeline;
   std::string policy;
   double pinned_share = 0;  // of all FFN weights
-  double cache_share = 0;
+  double cache_share = 0;   // while no context uses KV pages
   bool gates_pinned = false;
 };
 
 StreamFacts FactsOf(const Engine& engine) {
   if (const StreamedMatrices* matrices = engine.streamed_matrices()) {
-    const double share = static_cast<double>(matrices->plan().cache_slots) /
-                         static_cast<double>(matrices->map().num_extents());
+    const ExtentMap& map = matrices->map();
+    const double share = static_cast<double>(matrices->plan().SlotsBeside(map.shape(), 0)) /
+                         static_cast<double>(map.num_extents());
     const bool is_mixture = matrices->is_mixture();
     return {.file = matrices->file(),
             .unit = is_mixture ? "experts" : "matrices",
@@ -234,7 +235,8 @@ StreamFacts FactsOf(const Engine& engine) {
       .pipeline = PipelineName(engine.streamed()->options().pipeline),
       .policy = std::string(CachePolicyName(engine.streamed()->options().cache_policy())),
       .pinned_share = static_cast<double>(store.plan().pinned_slots(store.source().shape())) / all,
-      .cache_share = static_cast<double>(store.plan().cache_slots) / all,
+      .cache_share =
+          static_cast<double>(store.plan().CacheSlotsBeside(store.source().shape(), 0)) / all,
       .gates_pinned = store.plan().holds_gates};
 }
 

@@ -131,6 +131,12 @@ std::string PlanText(const PlannedRun& run) {
   for (const auto& [name, bytes] : plan.ledger) {
     text += fmt::format("  {:<20}{:>10}\n", name, FormatSize(bytes));
   }
+  if (const auto kv = plan.ledger.find("kv cache");
+      kv != plan.ledger.end() && plan.io_strategy != "none") {
+    text +=
+        fmt::format("kv cache      0 B now, {} when {} tokens are used; until then FFNs have it\n",
+                    FormatSize(kv->second), plan.context);
+  }
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/memory_info.h"
+#include "base/memory_lock.h"
 #include "base/units.h"
 
 namespace hearth::cli {
@@ -12,7 +13,14 @@ nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& opti
   for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
   nlohmann::ordered_json budget = nullptr;
   if (options.memory_bytes || !options.plan.empty()) budget = engine.budget().limit_bytes();
-  return {{"budget_bytes", budget}, {"rss_peak_bytes", PeakResidentBytes()}, {"ledger", ledger}};
+  const KvPool& kv = engine.kv_pool();
+  return {{"budget_bytes", budget},
+          {"rss_peak_bytes", PeakResidentBytes()},
+          {"ledger", ledger},
+          {"kv",
+           {{"now_bytes", kv.used_bytes()},
+            {"full_bytes", kv.bytes()},
+            {"lent_bytes", kv.lent_bytes()}}}};
 }
 
 nlohmann::ordered_json QualityJson(const Quality& quality) {
@@ -81,9 +89,17 @@ std::string LedgerText(const Engine& engine) {
   for (const auto& [name, bytes] : engine.budget().Ledger()) {
     text += fmt::format("  {:<14}{:>12}\n", name, FormatSize(bytes));
   }
-  return text + fmt::format("  {:<14}{:>12} of {}\n", "sum",
-                            FormatSize(engine.budget().used_bytes()),
-                            FormatSize(engine.budget().limit_bytes()));
+  const KvPool& kv = engine.kv_pool();
+  const std::string lent =
+      engine.is_streamed()
+          ? fmt::format("; until then {} of it are a cache of FFNs", FormatSize(kv.lent_bytes()))
+          : "";
+  return text +
+         fmt::format("  {:<14}{:>12} of {}\n", "sum", FormatSize(engine.budget().used_bytes()),
+                     FormatSize(engine.budget().limit_bytes())) +
+         fmt::format("  {:<14}{:>12} now, {} when it is full{}\n", "kv in use",
+                     FormatSize(kv.used_bytes()), FormatSize(kv.bytes()), lent) +
+         (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "");
 }
 
 std::string DumpJson(const nlohmann::ordered_json& json) {

@@ -129,6 +129,12 @@ void LeaveRoom(uint64_t bytes, EnginePlan& plan) {
   }
 }
 
+// The KV cache, which caches of what is streamed use while contexts are short.
+LentPages LentOf(const EnginePlan& plan) {
+  return {.count = KvLayout::PagesFor(plan.kv_tokens),
+          .page_bytes = KvLayoutFor(plan.load.spec, plan.limits.kv_codec).page_bytes()};
+}
+
 // Shares out what the ledger leaves of the limit; where that is too little, the ledger says what
 // would do.
 template <typename Streamed>
@@ -142,8 +148,9 @@ auto PlanStreaming(const Streamed& ffns, const StreamingOptions& options, Engine
     return {};
   }
   const uint64_t room = plan.limit_bytes - taken;
-  const auto shares = ffns.PlanFor(
+  auto shares = ffns.PlanFor(
       room > smallest + kProgramDriftBytes ? room - kProgramDriftBytes : smallest, options);
+  shares.lent = LentOf(plan);
   ffns.AddTo(plan.ledger, shares, options);
   return shares;
 }
@@ -153,6 +160,7 @@ auto PlanStreaming(const Streamed& ffns, const StreamingOptions& options, Engine
 void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
   const StreamedBundles& bundles = *plan.bundles;
   plan.neurons = *options.neurons;
+  plan.neurons.lent = LentOf(plan);
   CheckStreamPlan(bundles.shape, plan.neurons);
   // Negative where something is left.
   const auto missing = [&](int64_t cache_slots) {
@@ -167,6 +175,7 @@ void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
     const int64_t fewest_slots = planned_slots - planned_slots / 2;
     if (const int64_t bytes = missing(fewest_slots); bytes > 0) {
       ShrinkKv(static_cast<uint64_t>(bytes), plan);
+      plan.neurons.lent = LentOf(plan);
     }
     const auto slot = static_cast<int64_t>(plan.neurons.slot_bytes(bundles.shape));
     const int64_t bytes = std::max<int64_t>(missing(planned_slots), 0);

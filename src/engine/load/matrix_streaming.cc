@@ -78,15 +78,17 @@ uint64_t StreamedFfnMatrices::BytesOutside(const ExtentPlan& plan) const {
     }
   }
   const auto extents = static_cast<double>(std::max<int64_t>(map_.num_extents(), 1));
-  const double outside = std::max(0.0, 1 - static_cast<double>(plan.cache_slots) / extents);
+  const double outside =
+      std::max(0.0, 1 - static_cast<double>(plan.SlotsBeside(map_.shape(), 1)) / extents);
   return static_cast<uint64_t>(outside * static_cast<double>(all));
 }
 
 void StreamedFfnMatrices::AddTo(std::map<std::string, uint64_t>& ledger, const ExtentPlan& plan,
                                 const StreamingOptions& options) const {
   const uint64_t buffers = ExtentReader::ChargedBytes(map_, plan.read_buffers);
-  const uint64_t slots = StreamedMatrices::SlotBytes(map_, plan);
-  ledger["FFN matrices"] = slots;
+  const uint64_t slots = Buffer::ChargedBytes(plan.SlotsBytes(map_.shape()));
+  ledger["FFN matrices"] = slots - plan.lent.bytes();
+  if (plan.lent.count > 0) ledger["kv cache"] = plan.lent.bytes();
   ledger["read buffers"] = buffers;
   ledger["cache tables"] =
       StreamedMatrices::ChargedBytes(map_, plan, options.pipeline.policy) - slots - buffers;

@@ -65,7 +65,7 @@ uint64_t StreamedBundles::OverheadBytes(const StreamingOptions& options) const {
                        StreamPlan::kRangeGrain;
   most.range_buffers = 2;
   return StreamedFfns::ChargedBytes(shape, most, hidden_size, Possible(options.pipeline)) -
-         most.arena_bytes(shape) - most.gates_bytes(shape) + kRoundingBytes;
+         most.arena_bytes(shape) - most.gates_bytes(shape) + kRoundingBytes + shape.bundle_bytes;
 }
 
 std::unique_ptr<AsyncFile> OpenStreamedFile(const std::string& path,
@@ -87,12 +87,13 @@ StreamPlan StreamedBundles::PlanFor(uint64_t bytes, const StreamingOptions& opti
 
 void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,
                             const StreamingOptions& options) const {
-  const uint64_t slots = Buffer::ChargedBytes(plan.arena_bytes(shape));
+  const uint64_t arena = Buffer::ChargedBytes(plan.arena_bytes(shape));
   const uint64_t gate_bytes = Buffer::ChargedBytes(plan.gates_bytes(shape));
-  ledger["neurons"] = slots;
+  ledger["neurons"] = arena - plan.lent.bytes();
+  if (plan.lent.count > 0) ledger["kv cache"] = plan.lent.bytes();
   if (gate_bytes > 0) ledger["gates"] = gate_bytes;
   ledger["cache tables"] =
-      BundleStore::ChargedBytes(shape, plan, options.pipeline.cache_policy()) - slots - gate_bytes;
+      BundleStore::ChargedBytes(shape, plan, options.pipeline.cache_policy()) - arena - gate_bytes;
   ledger["activations"] +=
       DecodePipeline::ChargedBytes(shape, plan, hidden_size, Possible(options.pipeline).decode());
 }

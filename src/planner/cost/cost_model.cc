@@ -71,6 +71,7 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   const double resident_bytes = extents > 0 ? ffn_bytes / extents : 0;
   ExtentPlan nothing_kept = in.plan.extents;
   nothing_kept.cache_slots = 0;
+  nothing_kept.lent = {};
   const double stored_bytes = static_cast<double>(in.plan.matrices->BytesOutside(nothing_kept)) /
                               static_cast<double>(map.num_extents());
   const double unpack = UnpackSeconds(in, stored_bytes);

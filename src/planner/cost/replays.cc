@@ -14,16 +14,32 @@ constexpr int64_t kLookUpsToCompare = int64_t{1} << 20;
 constexpr int64_t kLookUpsToTell = int64_t{8} << 20;
 // Caches that differ by less than one part in so many of a model's neurons find the same.
 constexpr int64_t kSlotSteps = 128;
+// KV pages in use while a token's time is told: of a short context.
+constexpr int64_t kPages = 1;
+
+// Of a plan, slots as they are then.
+StreamPlan WithSlotsBesideKv(const StreamShape& shape, StreamPlan plan) {
+  plan.cache_slots = plan.CacheSlotsBeside(shape, kPages);
+  plan.lent = {};
+  return plan;
+}
+
+ExtentPlan WithSlotsBesideKv(const ExtentShape& shape, ExtentPlan plan) {
+  plan.cache_slots = plan.SlotsBeside(shape, kPages);
+  plan.lent = {};
+  return plan;
+}
 
 }  // namespace
 
 // `slot_steps`: sizes of caches that are told apart; 0: all of them.
 Replays::Key Replays::KeyOf(const EnginePlan& plan, int64_t step, int64_t slot_steps) {
-  if (plan.matrices) return {.slots = plan.extents.cache_slots, .step = step};
+  if (plan.matrices)
+    return {.slots = plan.extents.SlotsBeside(plan.matrices->map().shape(), kPages), .step = step};
   const int64_t all = plan.bundles->shape.all_neurons();
   const int64_t grain = slot_steps > 0 ? std::max<int64_t>(1, all / slot_steps) : 1;
   return {.pinned = plan.neurons.pinned_neurons,
-          .slots = plan.neurons.cache_slots / grain,
+          .slots = plan.neurons.CacheSlotsBeside(plan.bundles->shape, kPages) / grain,
           .holds_gates = plan.neurons.holds_gates,
           .step = step,
           .grain = grain};
@@ -37,10 +53,13 @@ MissReplay Replays::Make(const EnginePlan& plan, int64_t step) const {
   const CachePolicyKind policy = pipeline_.cache_policy();
   const int64_t skipped = accesses_->tokens / kWarmUpPart;
   if (plan.matrices) {
-    return ReplayExperts(accesses_->lists, plan.matrices->map(), plan.extents, policy, skipped);
+    const ExtentMap& map = plan.matrices->map();
+    return ReplayExperts(accesses_->lists, map, WithSlotsBesideKv(map.shape(), plan.extents),
+                         policy, skipped);
   }
-  return ReplayMisses(accesses_->lists, plan.bundles->shape, plan.neurons, policy, {skipped, step},
-                      accesses_->guesses ? &*accesses_->guesses : nullptr);
+  const StreamShape& shape = plan.bundles->shape;
+  return ReplayMisses(accesses_->lists, shape, WithSlotsBesideKv(shape, plan.neurons), policy,
+                      {skipped, step}, accesses_->guesses ? &*accesses_->guesses : nullptr);
 }
 
 const MissReplay* Replays::Of(const EnginePlan& plan, int64_t look_ups, int64_t slot_steps) {
