@@ -52,6 +52,7 @@ std::string OptionName(const Error& error) {
     if (name.starts_with(own)) return "";
   }
   if (name == "temperature") return "temp";
+  if (name == "adapters") return "lora";
   if (name == "context") return "ctx";
   if (name == "max_tokens") return "tokens";
   std::replace(name.begin(), name.end(), '_', '-');
