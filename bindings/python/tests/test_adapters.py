@@ -21,7 +21,7 @@ def adapted() -> Iterator[hearth.Model]:
         yield model
 
 
-def tokens_of(model: hearth.Model, adapters: Mapping[int, float] | None = None) -> list[int]:
+def tokens_of(model: hearth.Model, adapters: Mapping[int, float] | None = None) -> tuple[int, ...]:
     return model.generate(PROMPT, max_tokens=12, temperature=0, adapters=adapters).result().tokens
 
 
