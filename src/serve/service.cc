@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "serve/answers.h"
-#include "serve/doors/adapter_requests.h"
+#include "serve/doors/adapter_documents.h"
 #include "serve/doors/messages_writer.h"
 #include "serve/embedding_exchange.h"
 #include "serve/json_fields.h"

@@ -35,23 +35,14 @@ std::optional<std::vector<api::AdapterScale>> TakeAdapters(Fields& fields) {
   return ReadScales(*list, fields.PathOf("lora"));
 }
 
-std::string AdaptersDocument(api::Model& model, std::string_view /*body*/) {
-  Json list = Json::array();
-  for (const api::AdapterInfo& adapter : model.adapters()) {
-    list.push_back({{"id", list.size()}, {"path", adapter.path}, {"scale", adapter.scale}});
-  }
-  return JsonText(list);
-}
-
-std::string SetAdaptersDocument(api::Model& model, std::string_view body) {
+std::vector<api::AdapterScale> ReadAdapters(std::string_view body) {
   const Json list = ParseBody(body);
   if (!list.is_array() || std::ssize(list) > kMostAdapters) {
     throw RequestError(Status::kBadRequest,
                        R"(the body: expected a list of objects like {"id": 0, "scale": 1.0})", "",
                        "invalid_value");
   }
-  model.SetAdapterScales(ReadScales(list, ""));
-  return JsonText({{"success", true}});
+  return ReadScales(list, "");
 }
 
 }  // namespace hearth::serve

@@ -1,9 +1,7 @@
-// Low-rank adapters over HTTP: a field of requests that generate, and the documents of
-// /lora-adapters, in the form that llama.cpp's server has for both.
+// Low-rank adapters in requests, in the form that llama.cpp's server has for them.
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,12 +14,7 @@ namespace hearth::serve {
 // scale 0. Throws RequestError, naming the field.
 std::optional<std::vector<api::AdapterScale>> TakeAdapters(Fields& fields);
 
-// [{"id": 0, "path": "a.gguf", "scale": 1.0}, ...]: the adapters of a model and their default
-// scales. `body` of a GET is ignored.
-std::string AdaptersDocument(api::Model& model, std::string_view body);
-
-// Reads a list as "lora" has it, and makes it the default scales. Throws RequestError and
-// api::Error.
-std::string SetAdaptersDocument(api::Model& model, std::string_view body);
+// The same of a body that is such a list and nothing else. Throws RequestError.
+std::vector<api::AdapterScale> ReadAdapters(std::string_view body);
 
 }  // namespace hearth::serve
