@@ -55,8 +55,7 @@ bool IsNeutral(const nlohmann::json& value) {
 
 void RefuseUnknown(const PublishedJson& config) {
   for (const auto& [key, value] : config.json().items()) {
-    const bool is_known =
-        std::any_of(std::begin(kKnown), std::end(kKnown), [&](const char* k) { return key == k; });
+    const bool is_known = std::find(std::begin(kKnown), std::end(kKnown), key) != std::end(kKnown);
     if (is_known || IsNeutral(value)) continue;
     throw Error(
         ErrorCode::kUnsupported, config.path(),

@@ -109,7 +109,7 @@ void Encode(const float* in, const float* importance, BlockQ5_1& block) {
 }
 
 void Encode(const float* in, const float* importance, BlockQ8_0& block) {
-  constexpr CodeRange kRange = {-127, 127};
+  static constexpr CodeRange kRange = {-127, 127};
   constexpr float kEnds[] = {127};
   BlockValues values;
   values.Load(in, importance, 127 * kMaxHalf);
