@@ -32,6 +32,7 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    SeedOssConfig,
     SmolLM3Config,
 )
 
@@ -89,7 +90,7 @@ class Case:
 
     @property
     def has_qkv_bias(self) -> bool:
-        return self.attention_bias or self.family in ("qwen2", "qwen2_moe")
+        return self.attention_bias or self.family in ("qwen2", "qwen2_moe", "seed_oss")
 
     @property
     def is_older(self) -> bool:
@@ -131,6 +132,7 @@ _CONVERTED: dict[str, type[PreTrainedConfig]] = {
     "olmo2": Olmo2Config,
     "phi3": Phi3Config,
     "qwen2_moe": Qwen2MoeConfig,
+    "seed_oss": SeedOssConfig,
     "smollm3": SmolLM3Config,
 }
 # What came before Llama, with words of its own: modules and fields of configs.
