@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from transformers import (
+    Ernie4_5Config,
     FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
@@ -119,6 +120,7 @@ _CONFIGS: dict[str, type[PreTrainedConfig]] = {
     "opt": OPTConfig,
 }
 _CONVERTED: dict[str, type[PreTrainedConfig]] = {
+    "ernie4_5": Ernie4_5Config,
     "falcon": FalconConfig,
     "gemma2": Gemma2Config,
     "gemma3_text": Gemma3TextConfig,

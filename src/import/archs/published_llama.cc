@@ -1,5 +1,5 @@
-// Llama, what shares its graph (Mistral, Mixtral, Bamboo, TurboSparse, ProSparse), Seed-OSS and
-// SmolLM3.
+// Llama, what shares its graph (Mistral, Mixtral, Bamboo, TurboSparse, ProSparse), Seed-OSS, ERNIE
+// 4.5 and SmolLM3.
 #include "import/archs/published_families.h"
 #include "import/hugging_face_config.h"
 
@@ -79,6 +79,16 @@ constexpr PublishedFamily SeedOss() {
   return family;
 }
 
+// Its published weights rotate adjacent pairs already.
+constexpr PublishedFamily Ernie45() {
+  PublishedFamily family = Llama("ernie4_5", "ernie4_5");
+  family.interleaves_heads = false;
+  family.norm_epsilon = 1e-5;
+  family.tied_embeddings = true;
+  family.rope.theta = 5e5;
+  return family;
+}
+
 constexpr PublishedFamily SmolLm3() {
   PublishedFamily family = Llama("smollm3", "smollm3");
   family.tied_embeddings = true;
@@ -96,6 +106,7 @@ constexpr PublishedFamily kFamilies[] = {Llama("llama"),
                                          WithDRelu(Mixtral("turbosparsemixtral")),
                                          Ministral3(),
                                          SeedOss(),
+                                         Ernie45(),
                                          SmolLm3()};
 
 }  // namespace
