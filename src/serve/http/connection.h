@@ -3,8 +3,8 @@
 //   idle -> reading -> answering -> idle ... -> closed
 //
 // While a request is answered the connection is listened to: a client that goes away, or closes its
-// half of it, ends the generation. So does one that sends more behind its request than is listened
-// to, for its end could not be heard.
+// half of it, ends the generation. So does one that sends more after its request than is listened
+// to, because its end could not be heard.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -55,7 +55,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   // An exchange with the service, and what is known of it once it is over.
   struct Work {
     bool is_on() const { return exchange != nullptr; }
-    // Ends the work, and keeps what is known of it for the log.
+    // Ends the exchange, and keeps what is known of it for the log.
     void Drop();
     std::shared_ptr<Exchange> exchange;
     ExchangeReport report;
@@ -64,7 +64,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   struct HeldMemory {
     explicit HeldMemory(const std::shared_ptr<Allowance>& allowance)
         : body(allowance), answer(allowance) {}
-    // After what was held has been freed.
+    // To be called after what was held has been freed: much of it goes back to the system too.
     void GiveBack();
     AllowanceShare body, answer;
   };

@@ -1,4 +1,4 @@
-// A point in time by which something must have happened, of which the last one set counts.
+// A time by which something must have happened. Only the last one that was set counts.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -8,12 +8,14 @@
 
 namespace hearth::serve {
 
-// One thread. Must live until its callbacks have run or been dropped: they hold what owns it.
+// Used on the thread of its executor. Lives until its callbacks have run or been dropped: they keep
+// what owns it alive.
 class Deadline {
  public:
   explicit Deadline(const boost::asio::any_io_executor& executor) : timer_(executor) {}
 
-  // on_passed() is called after `time`, unless the deadline is set again or lifted before.
+  // on_passed() is called after `time`, unless the deadline is set again, lifted or stopped before,
+  // even where the timer has run out already.
   template <typename OnPassed>
   void Set(std::chrono::milliseconds time, OnPassed on_passed) {
     has_passed_ = false;
@@ -29,9 +31,9 @@ class Deadline {
   // Whether the one that was set last has passed.
   bool has_passed() const { return has_passed_; }
   void Lift() { ++number_; }
-  // No timer runs any more.
+  // Lifts it, and ends the timer: the callback is dropped soon.
   void Stop() {
-    ++number_;
+    Lift();
     timer_.cancel();
   }
 

@@ -7,6 +7,7 @@
 
 namespace hearth::serve {
 
+// Used on one thread.
 class Outbox {
  public:
   void Add(std::string_view text) { waiting_ += text; }
@@ -14,7 +15,8 @@ class Outbox {
   size_t waiting_bytes() const { return waiting_.size(); }
   bool is_writing() const { return is_writing_; }
 
-  // Sends what waits on its way; false where nothing waits, or something is on its way already.
+  // Puts what waits on its way, all of it written by rest(); false where nothing waits or something
+  // is on its way already.
   bool Begin() {
     if (is_writing_ || waiting_.empty()) return false;
     is_writing_ = true;
@@ -23,7 +25,7 @@ class Outbox {
     written_ = 0;
     return true;
   }
-  // Of what is on its way, what has not been written. Valid until the next call but Add.
+  // The part of what is on its way that has not been written yet. Valid until Begin or DropWritten.
   boost::asio::const_buffer rest() const { return boost::asio::buffer(leaving_) + written_; }
   void CountWritten(size_t bytes) { written_ += bytes; }
   bool has_rest() const { return written_ < leaving_.size(); }
@@ -31,7 +33,7 @@ class Outbox {
   void End() { is_writing_ = false; }
 
   void DropWaiting() { waiting_ = {}; }
-  // Gives back the memory of what was written.
+  // Frees what was written. Not while something is being written.
   void DropWritten() { leaving_ = {}; }
 
  private:
