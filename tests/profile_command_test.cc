@@ -59,7 +59,7 @@ TEST_F(ProfileCommandTest, TheDocumentIsWhatItsSchemaSays) {
     const nlohmann::json document =
         Document(Profile({"--json", "--tokens", "100", "--ctx", "64"}, SourcePath(model)));
     EXPECT_THAT(SchemaComplaints(schema, document), IsEmpty()) << model;
-    EXPECT_EQ(document["tokens"], 102) << "two windows, each behind BOS";
+    EXPECT_EQ(document["tokens"], 102) << "two windows, each after BOS";
     EXPECT_EQ(document["context"], 64);
     EXPECT_TRUE(document["files"]["profile"].is_null());
   }
@@ -176,7 +176,7 @@ TEST_F(ProfileCommandTest, WhatCannotWorkIsRefused) {
   ExpectRefused(Profile({"--save-every", "5"}), 2, "there is no -o");
   ExpectRefused(Profile({"--tokens", "0"}), 2, "--tokens");
   ExpectRefused(Profile({"-o", ""}), 2, "--output");
-  ExpectRefused(Profile({"--ctx", "1"}), 1, "room for a token behind BOS");
+  ExpectRefused(Profile({"--ctx", "1"}), 1, "room for a token after BOS");
   ExpectRefused(Profile({"--ctx", "513"}), 1, "at most 512");
   EXPECT_EQ(FilesLeft().size(), 2u) << "text and the empty file";
 }

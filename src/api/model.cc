@@ -347,8 +347,8 @@ std::shared_ptr<const AnswerGrammar> Model::MakeGrammar(
         GrammarOf(json_schema, tools, has_channels, impl_->tokenizer(), impl_->grammar_memory());
     if (!grammar) return nullptr;
     if (thinking && !has_channels) {
-      grammar = BehindThinking(*grammar, ToEngine(*thinking), impl_->tokenizer(),
-                               impl_->grammar_memory());
+      grammar =
+          AfterThinking(*grammar, ToEngine(*thinking), impl_->tokenizer(), impl_->grammar_memory());
     }
     return std::make_shared<const AnswerGrammar>(std::make_unique<const AnswerGrammar::Impl>(
         AnswerGrammar::Impl{GrammarMatcher(grammar, impl_->sorted_vocabulary())}));

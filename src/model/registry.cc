@@ -22,6 +22,7 @@ constexpr Architecture kArchitectures[] = {
     {"glm4moe", archs::ReadGlm4Moe},     {"gpt-oss", archs::ReadGptOss, true},
     {"gpt2", archs::ReadGpt2},           {"opt", archs::ReadOpt},
     {"falcon", archs::ReadFalcon},       {"smallthinker", archs::ReadSmallThinker, true},
+    {"seed_oss", archs::ReadSeedOss},    {"ernie4_5", archs::ReadErnie45},
 };
 
 }  // namespace

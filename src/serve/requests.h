@@ -30,7 +30,7 @@ struct GenerationSettings {
   std::optional<int> top_logprobs;  // nothing: no scores
   bool echo = false;                // answers begin with the prompt, and have its scores
   bool stream = false;
-  bool include_usage = false;                              // in a stream, behind the last choice
+  bool include_usage = false;                              // in a stream, after the last choice
   std::optional<std::string> json_schema;                  // as api::GenerateRequest has it
   std::optional<std::vector<api::AdapterScale>> adapters;  // likewise
   RequestNames names;                                      // of its fields

@@ -266,7 +266,7 @@ TEST_F(ServeHttpTest, AllBodiesTogetherAreBounded) {
   EXPECT_EQ(status, 200) << "their share is given back";
 }
 
-TEST(ServeHttpLimitTest, AClientThatSendsOnBehindItsRequestIsCut) {
+TEST(ServeHttpLimitTest, AClientThatSendsOnAfterItsRequestIsCut) {
   const ServerProcess server(Stories(), {"--threads", "1", "--isa", "scalar"});
   HttpClient client = server.Connect();
   client.SendPost("/v1/completions", Completion("Once upon a time", 480));

@@ -142,7 +142,7 @@ TEST_F(ServeStreamedTest, ThePictureOfTheLastTokenIsWhatItAskedFor) {
   EXPECT_EQ(picture["shape"]["layers"], 4);
   EXPECT_EQ(picture["shape"]["neurons"], 6144);
   EXPECT_TRUE(picture["last_pass"].is_null()) << "nobody looked";
-  EXPECT_TRUE(server.WaitFor("hearth_generated_tokens_total", 11));  // they come behind the answer
+  EXPECT_TRUE(server.WaitFor("hearth_generated_tokens_total", 11));  // they come after the answer
   const json before = client.Get("/v1/hearth/stats").Json()["io"];
   json one = Prompt(11);
   one["max_tokens"] = 2;  // the first comes from the prompt

@@ -315,8 +315,8 @@ TEST_F(ServeToolsTest, SchemasThatCannotBeKeptToAreRefusedByNameWhereCallsAreStr
   EXPECT_TRUE(Ask(request).contains("choices"));
 }
 
-// A template that opens a block of thoughts: what is in it is told apart, and grammars begin
-// behind.
+// A template that opens a block of thoughts: what is in it is told apart, and grammars begin after
+// it.
 TEST(ServeThinkingTest, ThoughtsAreToldApartFromTheAnswer) {
   const std::string model = Changed(
       "thinking",

@@ -164,6 +164,8 @@ CASES: tuple[Case, ...] = (
                        "rope_parameters": YARN | {"rope_theta": 500.0}},
                    "limit of SwiGLU 3": {"swiglu_limit": 3.0},
                    "silu's factor": {"swiglu_alpha": 1.0}}),
+    Case("seed_oss", 219, family="seed_oss", arch="seed_oss", config=PADLESS),
+    Case("ernie4_5", 220, family="ernie4_5", arch="ernie4_5", tied=True, config=PADLESS),
     Case("mistral3", 218, family="ministral3", arch="mistral3", intermediate_size=24,
          tied=True, rope_theta=500.0, rope_scaling=MINISTRAL_YARN, config=PADLESS,
          mistakes={"queries do not grow": {

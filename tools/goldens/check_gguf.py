@@ -22,7 +22,8 @@ from gguf import GGUFReader, GGUFValueType
 GOLDENS = Path(__file__).resolve().parents[2] / "tests" / "goldens"
 # Half a last bit of float32 in the file, and keys stored in float32.
 TOLERANCE = 1e-6
-# What gguf_out.py writes. The other files are llama.cpp's converter's.
+# What gguf_out.py writes, and SmallThinker, which has no other reference. transformers and llama.cpp
+# check what llama.cpp's converter writes of other families.
 CHECKED_ARCHS = ("llama", "qwen2", "qwen3", "qwen3moe", "smallthinker")
 SMALLTHINKER_PERIOD = 4
 SIGMOID = 2  # of expert_gating_func

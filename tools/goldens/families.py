@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from transformers import (
+    Ernie4_5Config,
     FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
@@ -32,6 +33,7 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    SeedOssConfig,
     SmolLM3Config,
 )
 
@@ -89,7 +91,7 @@ class Case:
 
     @property
     def has_qkv_bias(self) -> bool:
-        return self.attention_bias or self.family in ("qwen2", "qwen2_moe")
+        return self.attention_bias or self.family in ("qwen2", "qwen2_moe", "seed_oss")
 
     @property
     def is_older(self) -> bool:
@@ -118,6 +120,7 @@ _CONFIGS: dict[str, type[PreTrainedConfig]] = {
     "opt": OPTConfig,
 }
 _CONVERTED: dict[str, type[PreTrainedConfig]] = {
+    "ernie4_5": Ernie4_5Config,
     "falcon": FalconConfig,
     "gemma2": Gemma2Config,
     "gemma3_text": Gemma3TextConfig,
@@ -131,6 +134,7 @@ _CONVERTED: dict[str, type[PreTrainedConfig]] = {
     "olmo2": Olmo2Config,
     "phi3": Phi3Config,
     "qwen2_moe": Qwen2MoeConfig,
+    "seed_oss": SeedOssConfig,
     "smollm3": SmolLM3Config,
 }
 # What came before Llama, with words of its own: modules and fields of configs.

@@ -1,4 +1,5 @@
-// Llama, what shares its graph (Mistral, Mixtral, Bamboo, TurboSparse, ProSparse), and SmolLM3.
+// Llama, what shares its graph (Mistral, Mixtral, Bamboo, TurboSparse, ProSparse), Seed-OSS, ERNIE
+// 4.5 and SmolLM3.
 #include "import/archs/published_families.h"
 #include "import/hugging_face_config.h"
 
@@ -63,6 +64,31 @@ constexpr PublishedFamily Ministral3() {
   return family;
 }
 
+constexpr PublishedModule kSeedOssLayer[] = {
+    Norm("input_layernorm", "attn_norm"),
+    Linear("self_attn.q_proj", "attn_q"),
+    Linear("self_attn.k_proj", "attn_k"),
+    Linear("self_attn.v_proj", "attn_v"),
+    Linear("self_attn.o_proj", "attn_output"),
+    Norm("post_attention_layernorm", "post_attention_norm")};
+
+constexpr PublishedFamily SeedOss() {
+  PublishedFamily family = Llama("seed_oss", "seed_oss");
+  family.layer = kSeedOssLayer;
+  family.interleaves_heads = false;
+  return family;
+}
+
+// Its published weights rotate adjacent pairs already.
+constexpr PublishedFamily Ernie45() {
+  PublishedFamily family = Llama("ernie4_5", "ernie4_5");
+  family.interleaves_heads = false;
+  family.norm_epsilon = 1e-5;
+  family.tied_embeddings = true;
+  family.rope.theta = 5e5;
+  return family;
+}
+
 constexpr PublishedFamily SmolLm3() {
   PublishedFamily family = Llama("smollm3", "smollm3");
   family.tied_embeddings = true;
@@ -79,6 +105,8 @@ constexpr PublishedFamily kFamilies[] = {Llama("llama"),
                                          Mixtral("mixtral"),
                                          WithDRelu(Mixtral("turbosparsemixtral")),
                                          Ministral3(),
+                                         SeedOss(),
+                                         Ernie45(),
                                          SmolLm3()};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "import/archs/published_families.h"
 #include "import/hugging_face_config.h"
+#include "model/archs/smallthinker.h"
 
 namespace hearth {
 namespace published_smallthinker {
@@ -18,9 +19,6 @@ constexpr PublishedExperts kExperts = {.experts = "block_sparse_moe.experts",
                                        .count = "moe_num_primary_experts",
                                        .per_token = "moe_num_active_primary_experts",
                                        .size = "moe_ffn_hidden_size"};
-
-// In models with windows, the layers that see and rotate what others do not.
-constexpr int64_t kPeriod = 4;
 
 // Of expert_gating_func.
 constexpr uint32_t kSoftmax = 1;
@@ -48,7 +46,7 @@ void ReadLayouts(PublishedConfigReader& reader) {
   }
   for (const char* key : {"sliding_window_layout", "rope_layout"}) {
     reader.ExpectLayers(key, kExpected, [](int64_t layer, const Json& value) {
-      return value == (layer % kPeriod == 0 ? 0 : 1);
+      return value == (layer % int64_t{kSmallThinkerPeriod} == 0 ? 0 : 1);
     });
   }
   reader.Set("attention.sliding_window", json.Int("sliding_window_size"));

@@ -27,6 +27,8 @@ void ReadGpt2(const GgufFile& file, ModelSpec* spec);
 void ReadOpt(const GgufFile& file, ModelSpec* spec);
 void ReadFalcon(const GgufFile& file, ModelSpec* spec);
 void ReadGptOss(const GgufFile& file, ModelSpec* spec);
+void ReadSeedOss(const GgufFile& file, ModelSpec* spec);
+void ReadErnie45(const GgufFile& file, ModelSpec* spec);
 void ReadSmallThinker(const GgufFile& file, ModelSpec* spec);
 
 }  // namespace hearth::archs

@@ -1,18 +1,28 @@
 // SmallThinker: mixtures of ReGLU experts, whose routers read what a layer begins with. Models for
 // long contexts have a window in most layers, and tell the others no positions instead. Files say
 // how wide windows are, and not which layers have one.
+#include "model/archs/smallthinker.h"
+
 #include "base/error.h"
 #include "model/arch_keys.h"
 #include "model/archs/archs.h"
 #include "model/common_spec.h"
 
-namespace hearth::archs {
-namespace {
+namespace hearth {
 
-// The first layer of every four sees all tokens, in models with windows.
-constexpr size_t kPeriod = 4;
+void SetSmallThinkerLayers(ModelSpec* spec) {
+  for (size_t l = 0; l < spec->layers.size(); ++l) {
+    AttentionSpec& attention = spec->layers[l].attention;
+    if (attention.sliding_window > 0 && l % kSmallThinkerPeriod == 0) {
+      attention.sliding_window = 0;
+      attention.rope.reset();
+    }
+    FfnSpec& ffn = spec->layers[l].ffn;
+    ffn.routes_before_attention = ffn.num_experts > 0;
+  }
+}
 
-}  // namespace
+namespace archs {
 
 void ReadSmallThinker(const GgufFile& file, ModelSpec* spec) {
   SetRopeLayout(RopeLayout::kHalves, spec);
@@ -22,15 +32,8 @@ void ReadSmallThinker(const GgufFile& file, ModelSpec* spec) {
                 "none");
   }
   ArchKeys(file).Int("expert_gating_func");  // nothing may be taken for granted here
-  for (size_t l = 0; l < spec->layers.size(); ++l) {
-    AttentionSpec& attention = spec->layers[l].attention;
-    if (attention.sliding_window > 0 && l % kPeriod == 0) {
-      attention.sliding_window = 0;
-      attention.rope.reset();
-    }
-    FfnSpec& ffn = spec->layers[l].ffn;
-    ffn.routes_before_attention = ffn.num_experts > 0;
-  }
+  SetSmallThinkerLayers(spec);
 }
 
-}  // namespace hearth::archs
+}  // namespace archs
+}  // namespace hearth

@@ -17,7 +17,7 @@ namespace hearth {
 class ActivationCounter : public PassObserver {
  public:
   // `profile` has its FFNs; it, the model's spec and the team must outlive the counter. after_ffn,
-  // where given, is called behind every FFN with its layer.
+  // where given, is called after every FFN with its layer.
   ActivationCounter(Compute& compute, const ModelSpec& spec, ModelProfile& profile,
                     std::function<void(int64_t layer)> after_ffn = {});
 

@@ -210,7 +210,7 @@ ModelProfile PlanProfile(const ModelSpec& spec, uint64_t model_hash, std::span<c
     throw Error(ErrorCode::kInvalidArgument, "profile", "the text is empty: nothing would fire");
   }
   if (settings.context < (settings.bos >= 0 ? 2 : 1)) {
-    throw Error(ErrorCode::kInvalidArgument, "profile", "context", "room for a token behind BOS",
+    throw Error(ErrorCode::kInvalidArgument, "profile", "context", "room for a token after BOS",
                 std::to_string(settings.context));
   }
   const FfnSpec& ffn = MainFfn(spec);

@@ -189,7 +189,7 @@ TEST_F(ProfilerTest, TheEmbeddedModelIsAsSparseAsItsCardSays) {
       engine->model().tokenizer().Encode(ReadWholeFile(SourcePath("models/hearth-stories.txt")));
   text.resize(1100);
   const ModelProfile profile = ProfileOf(*engine, text);
-  EXPECT_EQ(profile.total_tokens, 1103u) << "three windows, each behind BOS";
+  EXPECT_EQ(profile.total_tokens, 1103u) << "three windows, each after BOS";
   ExpectMatches(profile, RecordAll(*engine, text));
   const ActivationSummary all = Summarize(profile, -1);
   EXPECT_NEAR(all.active_rate, 0.079, 0.01);

@@ -49,8 +49,7 @@ std::string ReadArchitecture(JsonObject& object) {
 }
 
 FfnActivation ReadActivation(JsonObject& object, const std::string& arch) {
-  const std::string usual = arch == "smallthinker" ? "relu" : "silu";
-  const std::string name = TextOr(object, "activation", usual);
+  const std::string name = TextOr(object, "activation", FfnActivationName(UsualActivation(arch)));
   const auto activation = FfnActivationFromName(name);
   if (activation && IsCommonActivation(*activation)) return *activation;
   object.Fail("activation", std::string(kCommonActivationNames), name);

@@ -201,6 +201,10 @@ std::vector<std::string> ShapeNames() {
   return names;
 }
 
+FfnActivation UsualActivation(std::string_view architecture) {
+  return architecture == "smallthinker" ? FfnActivation::kRelu : FfnActivation::kSilu;
+}
+
 ModelShape FindShape(std::string_view name) {
   for (const NamedShape& line : kShapes) {
     if (line.name == name) return ToShape(line);

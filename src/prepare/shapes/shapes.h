@@ -53,6 +53,10 @@ ModelShape FindShape(std::string_view name);
 std::vector<std::string> PlannedShapeNames();
 ModelShape FindPlannedShape(std::string_view name);
 
+// What the FFNs of an architecture have where its files name no activation: SiLU, or ReLU in
+// SmallThinker.
+FfnActivation UsualActivation(std::string_view architecture);
+
 // A shape from a JSON object; `file_name` is for messages and, without its folder and extension,
 // the name where the object has none. Keys: name, arch (also "mistral" and "mixtral", which mean
 // llama), hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim,
@@ -67,7 +71,7 @@ ModelShape LoadShape(const std::string& path);
 
 // What `--shape` means: a named shape, else a JSON file (anything with a '/' or ending in .json).
 ModelShape ResolveShape(const std::string& name_or_path);
-// The same for who only plans.
+// The same, with the shapes that can only be planned for.
 ModelShape ResolvePlannedShape(const std::string& name_or_path);
 
 // Throws Error(kInvalidArgument), naming `where` and the field, where sizes are zero, absurd, do

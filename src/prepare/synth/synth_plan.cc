@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "measure/topic_walk.h"
+#include "model/archs/smallthinker.h"
 #include "model/weights.h"
 #include "prepare/synth/synth_vocabulary.h"
 #include "tensor/op_names.h"
@@ -125,8 +126,7 @@ void AddGeneralKeys(const ModelShape& shape, DType quant, uint64_t seed, GgufMet
   if (IsQuantized(quant)) metadata->SetUint32("general.quantization_version", kQuantizationVersion);
   metadata->SetUint64(kSynthSeedKey, seed);
   // Where a file says nothing, its architecture does.
-  const bool means_silu = shape.architecture != "smallthinker";
-  if (shape.activation == FfnActivation::kSilu && means_silu) return;
+  if (shape.activation == UsualActivation(shape.architecture)) return;
   metadata->SetString("hearth.ffn_activation", FfnActivationName(shape.activation));
   if (shape.activation == FfnActivation::kFatRelu) {
     metadata->SetFloat32("hearth.ffn_threshold", static_cast<float>(shape.threshold));
@@ -187,18 +187,6 @@ std::vector<uint64_t> DimensionsOf(const WeightDecl& decl) {
   return ne;
 }
 
-// The layers that readers of SmallThinker's files make of these sizes.
-void SetSmallThinkerLayers(ModelSpec* spec) {
-  for (size_t l = 0; l < spec->layers.size(); ++l) {
-    LayerSpec& layer = spec->layers[l];
-    layer.ffn.routes_before_attention = true;
-    layer.ffn.router_score = RouterScore::kSigmoid;
-    if (layer.attention.sliding_window == 0 || l % 4 != 0) continue;
-    layer.attention.sliding_window = 0;
-    layer.attention.rope.reset();
-  }
-}
-
 void CheckType(DType quant) {
   if (!CanSynthesize(quant)) {
     throw Error(ErrorCode::kUnsupported, Field{"quant"}, "type of the weights",
@@ -228,6 +216,7 @@ ModelSpec SpecOf(const ModelShape& shape) {
   layer.ffn.intermediate_size = shape.intermediate_size;
   layer.ffn.num_experts = shape.num_experts;
   layer.ffn.num_experts_per_token = shape.num_experts_per_token;
+  if (shape.architecture == "smallthinker") layer.ffn.router_score = RouterScore::kSigmoid;
   ModelSpec spec;
   spec.architecture = shape.architecture;
   spec.name = shape.name;

@@ -29,7 +29,30 @@ constexpr int kSystemUnsentBytes = 64 << 10;
 // A guest may ask how the server is, and gets this much time for it.
 constexpr std::chrono::milliseconds kGuestTime{2000};
 
+// Takes the empty lines that lie before a request (RFC 9112 section 2.2); true where more is there.
+bool SkipEmptyLines(boost::beast::flat_buffer& buffer) {
+  const auto bytes = buffer.data();
+  const auto* text = static_cast<const char*>(bytes.data());
+  size_t empty = 0;
+  while (empty < bytes.size() && (text[empty] == '\r' || text[empty] == '\n')) ++empty;
+  buffer.consume(empty);
+  return buffer.size() > 0;
+}
+
 }  // namespace
+
+void Connection::Work::Drop() {
+  if (!exchange) return;
+  report = exchange->Report();
+  std::exchange(exchange, nullptr)->Abandon();
+}
+
+void Connection::HeldMemory::GiveBack() {
+  const bool is_much = body.bytes() + answer.bytes() >= kMuchMemory;
+  body.Resize(0);
+  answer.Resize(0);
+  if (is_much) malloc_trim(0);
+}
 
 Connection::Connection(asio::ip::tcp::socket socket, Service& service, const ServerLimits& limits,
                        RequestTrace trace, std::function<void()> on_close)
@@ -38,10 +61,9 @@ Connection::Connection(asio::ip::tcp::socket socket, Service& service, const Ser
       limits_(limits),
       trace_(std::move(trace)),
       on_close_(std::move(on_close)),
-      timer_(socket_.get_executor()),
-      silence_timer_(socket_.get_executor()),
-      body_share_(service.allowance()),
-      answer_share_(service.allowance()) {
+      deadline_(socket_.get_executor()),
+      silence_(socket_.get_executor()),
+      held_(service.allowance()) {
   ErrorCode ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   // The system takes as much as it likes for a client that does not read, unless told.
@@ -72,12 +94,12 @@ void Connection::SetState(State state) {
 }
 
 void Connection::End(const RequestError& error) {
-  if (!exchange_) {
+  if (!work_.is_on()) {
     if (!is_answering()) Abort();
     return;
   }
-  DropExchange();
-  report_.failure = static_cast<int>(error.status());
+  work_.Drop();
+  work_.report.failure = static_cast<int>(error.status());
   if (is_streaming_) {
     SendEvent("", error.ToJson());
     EndStream();
@@ -87,25 +109,13 @@ void Connection::End(const RequestError& error) {
 }
 
 void Connection::Abort() {
-  DropExchange();
-  if (is_answering()) trace_.End(head_, report_, true);
+  work_.Drop();
+  if (is_answering()) trace_.End(head_, work_.report, true);
   Close();
 }
 
-// Ends the work on a request, and keeps what is known of it for the log.
-void Connection::DropExchange() {
-  if (!exchange_) return;
-  report_ = exchange_->Report();
-  std::exchange(exchange_, nullptr)->Abandon();
-}
-
 void Connection::SetDeadline(std::chrono::milliseconds time) {
-  timed_out_ = false;
-  const uint64_t number = ++deadline_;
-  timer_.expires_after(time);
-  timer_.async_wait([self = shared_from_this(), number](ErrorCode error) {
-    if (error || number != self->deadline_) return;
-    self->timed_out_ = true;
+  deadline_.Set(time, [self = shared_from_this()] {
     if (self->state_ == State::kReading) {
       ErrorCode ignored;
       self->socket_.cancel(ignored);  // the read ends, and answers 408
@@ -126,26 +136,16 @@ void Connection::WaitForRequest() {
 
 // With what has come for the next request; no read is pending.
 void Connection::GoOn() {
-  if (SkipEmptyLines()) return ReadHead();
+  if (SkipEmptyLines(buffer_)) return ReadHead();
   if (is_half_closed_) return Close();
   Listen();
-}
-
-// Takes the empty lines that lie before a request (RFC 9112 section 2.2); true where more is there.
-bool Connection::SkipEmptyLines() {
-  const auto bytes = buffer_.data();
-  const auto* text = static_cast<const char*>(bytes.data());
-  size_t empty = 0;
-  while (empty < bytes.size() && (text[empty] == '\r' || text[empty] == '\n')) ++empty;
-  buffer_.consume(empty);
-  return buffer_.size() > 0;
 }
 
 // Waits for what the client sends, or for its end, whether or not a request is being answered.
 void Connection::Listen() {
   if (is_listening_ || is_half_closed_) return;
   if (buffer_.size() >= kMostAhead) {
-    if (exchange_) Abort();
+    if (work_.is_on()) Abort();
     return;
   }
   is_listening_ = true;
@@ -157,7 +157,7 @@ void Connection::Listen() {
 void Connection::OnHeard(ErrorCode error, size_t bytes) {
   is_listening_ = false;
   if (state_ == State::kClosed || state_ == State::kLingering) return;
-  if (error == asio::error::eof && state_ == State::kAnswering && !exchange_) {
+  if (error == asio::error::eof && state_ == State::kAnswering && !work_.is_on()) {
     is_half_closed_ = true;  // what it has asked for is answered
     return;
   }
@@ -174,7 +174,7 @@ void Connection::OnHeard(ErrorCode error, size_t bytes) {
 void Connection::ReadHead() {
   SetState(State::kReading);
   head_ = {};
-  report_ = {};
+  work_.report = {};
   keep_alive_ = false;
   trace_.Begin();
   parser_.emplace();
@@ -190,7 +190,7 @@ void Connection::ReadHead() {
 bool Connection::RefuseBadRead(ErrorCode error) {
   if (!error) return false;
   if (state_ == State::kClosed) return true;
-  if (timed_out_) {
+  if (deadline_.has_passed()) {
     SendError({Status::kRequestTimeout, "the request did not come to its end in time"});
   } else if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     SendError({Status::kHeaderTooLarge,
@@ -220,10 +220,11 @@ void Connection::OnHead(ErrorCode error) {
     return SendError(refused);
   }
   if (ExpectsContinue(message) && !parser_->is_done()) {
-    to_write_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    outbox_.Add("HTTP/1.1 100 Continue\r\n\r\n");
     Write();
   }
-  ReadBody();
+  http::async_read(socket_, buffer_, *parser_,
+                   [self = shared_from_this()](ErrorCode failed, size_t) { self->OnBody(failed); });
 }
 
 // Keys are guessed no faster than connections come: each guess costs one for a while, which is
@@ -231,9 +232,7 @@ void Connection::OnHead(ErrorCode error) {
 void Connection::RefuseLater(const RequestError& error) {
   keep_alive_ = false;
   SetState(State::kIdle);
-  ++deadline_;
-  timer_.expires_after(limits_.wrong_key);
-  timer_.async_wait([self = shared_from_this(), error](ErrorCode) {
+  deadline_.Set(limits_.wrong_key, [self = shared_from_this(), error] {
     if (self->state_ == State::kIdle) self->SendError(error);
   });
 }
@@ -251,36 +250,27 @@ void Connection::CheckHead() {
   service_.CheckHead(head_);
   if (parser_->is_done()) return;
   const auto length = parser_->content_length();
-  if (body_share_.Resize(length ? static_cast<size_t>(*length) : limits_.body_bytes)) return;
+  if (held_.body.Resize(length ? static_cast<size_t>(*length) : limits_.body_bytes)) return;
   throw Overloaded();
-}
-
-void Connection::ReadBody() {
-  http::async_read(socket_, buffer_, *parser_,
-                   [self = shared_from_this()](ErrorCode error, size_t) { self->OnBody(error); });
 }
 
 void Connection::OnBody(ErrorCode error) {
   if (RefuseBadRead(error)) return;
-  body_share_.Resize(parser_->get().body().size());
+  held_.body.Resize(parser_->get().body().size());
   keep_alive_ = parser_->get().keep_alive();
   is_chunked_ = parser_->get().version() >= 11;
   SetState(State::kAnswering);
-  ++deadline_;  // how long the answer takes is not the client's to say
+  deadline_.Lift();  // how long the answer takes is not the client's to say
   answer_complete_ = false;
   is_streaming_ = false;
   Listen();
-  Handle();
-}
-
-void Connection::Handle() {
   std::string body = std::move(parser_->get().body());
   parser_.reset();
   auto exchange = service_.Handle(head_, std::move(body), shared_from_this());
   // The answer may have been sent already.
   if (answer_complete_ || state_ != State::kAnswering) return;
-  exchange_ = std::move(exchange);
-  if (exchange_ && is_half_closed_) return Abort();
+  work_.exchange = std::move(exchange);
+  if (work_.is_on() && is_half_closed_) return Abort();
   Listen();
 }
 
@@ -291,7 +281,7 @@ void Connection::SendError(const RequestError& error) {
 
 void Connection::Send(Response response) {
   if (state_ == State::kAnswering && response.body.size() > kShortAnswer &&
-      !answer_share_.Resize(response.body.size())) {
+      !held_.answer.Resize(response.body.size())) {
     response = ErrorResponse(Overloaded());
   }
   service_.metrics().CountResponse(Service::EndpointOf(head_.target),
@@ -302,8 +292,8 @@ void Connection::Send(Response response) {
     response.headers.push_back(std::move(field));
   }
   keep_alive_ = keep_alive_ && !service_.is_stopping();
-  to_write_ += ResponseHead(response, keep_alive_);
-  if (!head_.is_head()) to_write_ += response.body;
+  outbox_.Add(ResponseHead(response, keep_alive_));
+  if (!head_.is_head()) outbox_.Add(response.body);
   answer_complete_ = true;
   Write();
 }
@@ -314,7 +304,7 @@ void Connection::BeginStream() {
   trace_.SetStatus(static_cast<int>(Status::kOk));
   is_streaming_ = true;
   keep_alive_ = keep_alive_ && is_chunked_ && !service_.is_stopping();
-  to_write_ += StreamHead(is_chunked_, keep_alive_, service_.CorsFields(head_.origin));
+  outbox_.Add(StreamHead(is_chunked_, keep_alive_, service_.CorsFields(head_.origin)));
   Write();
   WaitInStream();
 }
@@ -327,11 +317,11 @@ void Connection::SendEvent(std::string_view name, std::string_view data) {
 
 void Connection::SendInStream(std::string_view text) {
   if (is_chunked_) {
-    to_write_ += fmt::format("{:x}\r\n{}\r\n", text.size(), text);
+    outbox_.Add(fmt::format("{:x}\r\n{}\r\n", text.size(), text));
   } else {
-    to_write_ += text;
+    outbox_.Add(text);
   }
-  if (to_write_.size() > limits_.unsent_bytes) return Abort();
+  if (outbox_.waiting_bytes() > limits_.unsent_bytes) return Abort();
   Write();
   WaitInStream();
 }
@@ -339,70 +329,56 @@ void Connection::SendInStream(std::string_view text) {
 // Clients and proxies take a long silence for the end: a comment, which clients skip, tells them
 // that the answer still waits or is being computed.
 void Connection::WaitInStream() {
-  silence_timer_.expires_after(limits_.silence);
-  silence_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
-    if (error || self->state_ != State::kAnswering || self->answer_complete_) return;
+  silence_.Set(limits_.silence, [self = shared_from_this()] {
+    if (self->state_ != State::kAnswering || self->answer_complete_) return;
     // A client that takes nothing needs no more to take.
-    if (self->is_writing_) return self->WaitInStream();
+    if (self->outbox_.is_writing()) return self->WaitInStream();
     self->SendInStream(": the answer is on its way\n\n");
   });
 }
 
 void Connection::EndStream() {
   if (state_ != State::kAnswering) return;
-  if (is_chunked_) to_write_ += "0\r\n\r\n";
+  if (is_chunked_) outbox_.Add("0\r\n\r\n");
   answer_complete_ = true;
-  silence_timer_.cancel();
+  silence_.Stop();
   Write();
 }
 
 void Connection::Write() {
-  if (is_writing_ || to_write_.empty()) return;
-  is_writing_ = true;
-  being_written_.clear();
-  being_written_.swap(to_write_);
-  written_ = 0;
-  WriteSome();
+  if (outbox_.Begin()) WriteSome();
 }
 
 void Connection::WriteSome() {
   if (state_ == State::kAnswering) SetDeadline(limits_.write);
-  socket_.async_write_some(asio::buffer(being_written_) + written_,
+  socket_.async_write_some(outbox_.rest(),
                            [self = shared_from_this()](ErrorCode error, size_t bytes) {
                              self->OnWritten(error, bytes);
                            });
 }
 
 void Connection::OnWritten(ErrorCode error, size_t bytes) {
-  written_ += bytes;
+  outbox_.CountWritten(bytes);
   trace_.AddSent(bytes);
   const bool is_closed = state_ == State::kClosed;
-  if (!error && !is_closed && written_ < being_written_.size()) return WriteSome();
-  is_writing_ = false;
+  if (!error && !is_closed && outbox_.has_rest()) return WriteSome();
+  outbox_.End();
   if (is_closed) return;
   if (error) return Abort();
   if (state_ != State::kAnswering) return;  // "100 Continue"
-  ++deadline_;
-  if (!to_write_.empty()) return Write();
+  deadline_.Lift();
+  if (outbox_.has_waiting()) return Write();
   if (!answer_complete_) return;
-  if (exchange_) report_ = exchange_->Report();
-  exchange_.reset();
-  trace_.End(head_, report_, false);
-  GiveBack();
+  if (work_.is_on()) work_.report = work_.exchange->Report();
+  work_.exchange.reset();
+  trace_.End(head_, work_.report, false);
+  outbox_.DropWritten();
+  held_.GiveBack();
   if (keep_alive_) {
     WaitForRequest();
   } else {
     Linger();
   }
-}
-
-// The memory of a request that has been answered, or never will be.
-void Connection::GiveBack() {
-  const bool is_much = body_share_.bytes() + answer_share_.bytes() >= kMuchMemory;
-  being_written_ = {};
-  body_share_.Resize(0);
-  answer_share_.Resize(0);
-  if (is_much) malloc_trim(0);
 }
 
 // Closes so that the client can still read the answer: with bytes of it unread the system would
@@ -432,11 +408,13 @@ void Connection::Close() {
   if (state_ == State::kClosed) return;
   SetState(State::kClosed);
   place_.reset();
-  to_write_ = {};
-  if (!is_writing_) GiveBack();
-  ++deadline_;
-  timer_.cancel();
-  silence_timer_.cancel();
+  outbox_.DropWaiting();
+  if (!outbox_.is_writing()) {
+    outbox_.DropWritten();
+    held_.GiveBack();
+  }
+  deadline_.Stop();
+  silence_.Stop();
   ErrorCode ignored;
   socket_.close(ignored);
 }

@@ -3,12 +3,11 @@
 //   idle -> reading -> answering -> idle ... -> closed
 //
 // While a request is answered the connection is listened to: a client that goes away, or closes its
-// half of it, ends the generation. So does one that sends more behind its request than is listened
-// to, for its end could not be heard.
+// half of it, ends the generation. So does one that sends more after its request than is listened
+// to, because its end could not be heard.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -20,7 +19,9 @@
 
 #include "serve/allowance.h"
 #include "serve/http/access_log.h"
+#include "serve/http/deadline.h"
 #include "serve/http/http_message.h"
+#include "serve/http/outbox.h"
 #include "serve/http/places.h"
 #include "serve/http/server.h"
 #include "serve/reply.h"
@@ -51,6 +52,22 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using ErrorCode = boost::system::error_code;
+  // An exchange with the service, and what is known of it once it is over.
+  struct Work {
+    bool is_on() const { return exchange != nullptr; }
+    // Ends the exchange, and keeps what is known of it for the log.
+    void Drop();
+    std::shared_ptr<Exchange> exchange;
+    ExchangeReport report;
+  };
+  // What the body of a request and its answer take of the server's memory.
+  struct HeldMemory {
+    explicit HeldMemory(const std::shared_ptr<Allowance>& allowance)
+        : body(allowance), answer(allowance) {}
+    // To be called after what was held has been freed: much of it goes back to the system too.
+    void GiveBack();
+    AllowanceShare body, answer;
+  };
   enum class State { kIdle, kReading, kAnswering, kLingering, kClosed };
 
   void WaitForRequest();
@@ -58,19 +75,14 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   void Listen();
   void OnHeard(ErrorCode error, size_t bytes);
   void ReadHead();
-  bool SkipEmptyLines();
   void OnHead(ErrorCode error);
   void CheckHead();
-  void ReadBody();
   void OnBody(ErrorCode error);
-  void Handle();
   bool RefuseBadRead(ErrorCode error);
   void SendError(const RequestError& error);
   void Write();
   void WriteSome();
   void OnWritten(ErrorCode error, size_t bytes);
-  void GiveBack();
-  void DropExchange();
   void Linger();
   void Discard();
   void Close();
@@ -86,27 +98,21 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
   RequestTrace trace_;
   std::function<void()> on_close_;
   std::unique_ptr<Place> place_;
-  boost::asio::steady_timer timer_;
-  boost::asio::steady_timer silence_timer_;  // of a stream
+  Deadline deadline_;
+  Deadline silence_;  // of a stream
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   RequestHead head_;
   State state_ = State::kIdle;
   bool is_listening_ = false;    // a read is pending that belongs to no parser
   bool is_half_closed_ = false;  // nothing more comes from the client
-  bool timed_out_ = false;
-  bool keep_alive_ = false;    // after this answer
-  bool is_chunked_ = false;    // the stream; else it ends with the connection
-  bool is_streaming_ = false;  // the answer is a stream, and has begun
+  bool keep_alive_ = false;      // after this answer
+  bool is_chunked_ = false;      // the stream; else it ends with the connection
+  bool is_streaming_ = false;    // the answer is a stream, and has begun
   bool answer_complete_ = false;
-  bool is_writing_ = false;
-  std::string to_write_, being_written_;
-  size_t written_ = 0;         // of being_written_
-  AllowanceShare body_share_;  // while its request is answered
-  AllowanceShare answer_share_;
-  uint64_t deadline_ = 0;  // number of the deadline in force
-  std::shared_ptr<Exchange> exchange_;
-  ExchangeReport report_;  // of the exchange, where it has been dropped
+  Outbox outbox_;
+  HeldMemory held_;  // while a request is answered
+  Work work_;        // on the request
   size_t discarded_ = 0;
 };
 

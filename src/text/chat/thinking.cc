@@ -60,17 +60,17 @@ std::optional<Thinking> ThinkingAfter(Thinking marks, const std::vector<ChatPiec
   return marks;
 }
 
-std::shared_ptr<const Grammar> BehindThinking(const Grammar& answer, const Thinking& thinking,
-                                              const Tokenizer& tokenizer,
-                                              std::shared_ptr<GrammarMemory> memory) {
+std::shared_ptr<const Grammar> AfterThinking(const Grammar& answer, const Thinking& thinking,
+                                             const Tokenizer& tokenizer,
+                                             std::shared_ptr<GrammarMemory> memory) {
   GrammarBuilder builder(std::move(memory));
   const GrammarBuilder::Symbol text = builder.Add(answer);
   ByteSet space_bytes;
   for (const char space : {' ', '\t', '\n', '\r'}) space_bytes.set(static_cast<uint8_t>(space));
   const GrammarBuilder::Symbol spaces =
       builder.Repeat({builder.Bytes(space_bytes)}, 0, kMostSpaces);
-  const GrammarBuilder::Symbol behind = builder.AnyOf({{spaces, text}});
-  GrammarBuilder::Symbol start = TextUpTo(builder, MarkBytes(tokenizer, thinking.end), behind);
+  const GrammarBuilder::Symbol after = builder.AnyOf({{spaces, text}});
+  GrammarBuilder::Symbol start = TextUpTo(builder, MarkBytes(tokenizer, thinking.end), after);
   if (!thinking.is_open) {
     GrammarBuilder::Sequence block = {spaces};
     const GrammarBuilder::Sequence begin = builder.Literal(MarkBytes(tokenizer, thinking.begin));

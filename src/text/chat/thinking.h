@@ -33,9 +33,9 @@ std::optional<Thinking> ThinkingAfter(Thinking marks, const std::vector<ChatPiec
 // With marks, not channels: answers that are texts of `answer` after a block of any text. Where the
 // block is not open they may do without one. Marks that are control tokens of the model stand as
 // such (ControlTokenBytes). Throws Error(kUnsupported) where that is too large a grammar.
-std::shared_ptr<const Grammar> BehindThinking(const Grammar& answer, const Thinking& thinking,
-                                              const Tokenizer& tokenizer,
-                                              std::shared_ptr<GrammarMemory> memory = nullptr);
+std::shared_ptr<const Grammar> AfterThinking(const Grammar& answer, const Thinking& thinking,
+                                             const Tokenizer& tokenizer,
+                                             std::shared_ptr<GrammarMemory> memory = nullptr);
 
 // The marks that are control tokens of the model: an answer must show their texts.
 std::vector<TokenId> ThinkingTokens(const Thinking& thinking, const Tokenizer& tokenizer);

@@ -23,7 +23,7 @@ ThinkingReader::Parts ThinkingReader::Push(std::string_view text) {
 }
 
 void ThinkingReader::Feed(char byte, Parts& parts) {
-  if (state_ == State::kBehind) {
+  if (state_ == State::kAfter) {
     if (IsJsonSpace(byte)) return;
     state_ = State::kAnswer;
     parts.answer += byte;
@@ -51,7 +51,7 @@ void ThinkingReader::Feed(char byte, Parts& parts) {
   if (held_.size() < marks_.end.size()) return;
   held_.clear();
   spaces_.clear();
-  state_ = State::kBehind;
+  state_ = State::kAfter;
 }
 
 void ThinkingReader::ShowThoughts(std::string_view text, Parts& parts) {

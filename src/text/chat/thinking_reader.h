@@ -24,7 +24,7 @@ class ThinkingReader {
   Parts Finish();
 
  private:
-  enum class State { kStart, kThinking, kBehind, kAnswer };
+  enum class State { kStart, kThinking, kAfter, kAnswer };
 
   void Feed(char byte, Parts& parts);
   void ShowThoughts(std::string_view text, Parts& parts);

@@ -34,7 +34,7 @@ class ThinkingGrammar : public ::testing::Test {
   bool Takes(const std::string& text, bool is_open) const {
     const Thinking thinking = {"<think>", "</think>", is_open};
     const auto grammar =
-        BehindThinking(*JsonSchemaGrammar(R"({"enum": ["a", "b"]})"), thinking, *tokenizer_);
+        AfterThinking(*JsonSchemaGrammar(R"({"enum": ["a", "b"]})"), thinking, *tokenizer_);
     GrammarMatcher matcher(grammar, vocabulary_);
     return matcher.AdvanceBytes(text) && matcher.IsFinished();
   }
@@ -45,7 +45,7 @@ class ThinkingGrammar : public ::testing::Test {
       std::make_shared<const SortedVocabulary>(*tokenizer_);
 };
 
-TEST_F(ThinkingGrammar, BeginsBehindTheThoughts) {
+TEST_F(ThinkingGrammar, BeginsAfterTheThoughts) {
   EXPECT_TRUE(Takes("why {} \"c\" </thin</think>\n\n\"a\"", true));
   EXPECT_TRUE(Takes("</think>\"b\"", true));
   EXPECT_FALSE(Takes("why </think>\"c\"", true));

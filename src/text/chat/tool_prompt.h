@@ -42,7 +42,7 @@ std::string DescribeTools(const std::vector<ToolFunction>& functions);
 
 // The same conversation without tools: calls are written into the assistant's texts, results are
 // said by the user, what follows each other in one message. The description, where it is not empty,
-// stands behind the system's text, or before the first of the user's.
+// stands after the system's text, or before the first of the user's.
 enum class DescriptionPlace { kSystem, kUser };
 std::vector<ChatMessage> WithoutTools(const std::vector<ChatMessage>& messages,
                                       const std::string& description, DescriptionPlace place);

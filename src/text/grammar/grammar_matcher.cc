@@ -141,7 +141,7 @@ Grammar::Symbol::Kind GrammarMatcher::Follow(Thread thread, Closure& closure) {
   }
 }
 
-// Where rules end, on behind their calls.
+// Goes on after the calls of rules that have ended.
 void GrammarMatcher::FollowStarts(Threads starts, Closure& closure) {
   std::set<Thread> seen;
   while (!starts.empty()) {
@@ -158,7 +158,7 @@ void GrammarMatcher::FollowStarts(Threads starts, Closure& closure) {
   }
 }
 
-// Follows the rules that are called until every thread stands before a byte. Rules come behind all
+// Follows the rules that are called until every thread stands before a byte. Rules come after all
 // that may call them here, so that each is entered once, for all its callers together: however many
 // ways there are to read a text, what follows is looked at once. A rule that ends here is empty:
 // its callers have gone on without it.

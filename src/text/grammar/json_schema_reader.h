@@ -40,7 +40,8 @@ class SchemaReader {
   void Count(size_t steps);
   // The shape, but members that it says nothing of are forbidden.
   SchemaShape Closed(const SchemaShape& shape);
-  // What `prove` returns, which may read schemas that are being expanded.
+  // What `prove` returns, which may read schemas that are being expanded. Where it throws, the
+  // reader still says where (Place), and reads nothing more.
   template <typename Prove>
   bool LookInside(Prove&& prove) {
     std::set<const SchemaJson*> open;

@@ -42,14 +42,9 @@ bool HasNoString(const SchemaShape& shape) {
 
 bool ShapeJudge::AreDisjoint(const std::vector<ShapeList>& branches, bool closed) {
   is_loose_ = true;
-  try {
-    const bool are_disjoint = reader_.LookInside([&] { return AreApart(branches, closed); });
-    is_loose_ = false;
-    return are_disjoint;
-  } catch (...) {
-    is_loose_ = false;
-    throw;
-  }
+  const bool are_disjoint = reader_.LookInside([&] { return AreApart(branches, closed); });
+  is_loose_ = false;
+  return are_disjoint;
 }
 
 bool ShapeJudge::AreApart(const std::vector<ShapeList>& branches, bool closed) {

@@ -267,7 +267,7 @@ class PatternParser {
     return code;
   }
 
-  // Behind a backslash.
+  // After a backslash.
   Ranges Escape(bool in_class) {
     const auto one = [](uint32_t c) { return Ranges{{c, c}}; };
     const uint32_t c = Take();
@@ -316,7 +316,7 @@ class PatternParser {
                        (c >= 0x20 && c < 0x7F ? std::string(1, static_cast<char>(c)) : "?") + "'");
   }
 
-  // Behind "[".
+  // After "[".
   Ranges Class() {
     const bool is_negated = Skip('^');
     const bool was_wide = is_wide_;

@@ -20,7 +20,7 @@ TEST(JinjaFormat, FloatsWithoutATypeKeepAFraction) {
   });
 }
 
-TEST(JinjaFormat, ZerosStandBehindSignAndPrefix) {
+TEST(JinjaFormat, ZerosStandAfterSignAndPrefix) {
   ExpectAll({
       {"{{ '{:#06x}'.format(255) }} {{ '%#06x' % 255 }} {{ '%#5.5o' % -53 }}",
        "0x00ff 0x00ff -0o00065"},

@@ -25,7 +25,6 @@ class Interpreter {
   // Throws Failure; runtime.line is the line then.
   Text Run();
 
-  Runtime& runtime() { return runtime_; }
   // For macros, blocks and the loop.
   const TemplateAst& tree() const { return tree_; }
   Text RenderMacro(const MacroBody& macro, Frame* outer, const std::string& name,

@@ -33,7 +33,7 @@ TEST(JinjaSearch, FindsWhatASlowSearchFinds) {
 }
 
 TEST(JinjaSearch, TakesLinearTime) {
-  // A search that begins anew behind each character would compare 10^11 characters and more here.
+  // A search that begins anew after each character would compare 10^11 characters and more here.
   const std::string context = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 500000 %}";
   const std::pair<const char*, const char*> cases[] = {
       {"{{ a.find(b ~ 'b') }} {{ a.rfind('b' ~ b) }} {{ a.count(b ~ 'b') }}", "-1 -1 0"},

@@ -31,13 +31,16 @@ class Variables {
   Variables(Runtime& runtime, Interpreter& interpreter, const DictObject& context)
       : runtime_(runtime), interpreter_(interpreter), context_(context) {}
 
-  // The frame of the template itself, entered.
-  Frame& OpenRoot(const Scope& scope);
+  // A frame whose slots are all missing; the heap owns it. `outer`: null where none is around it.
   Frame& NewFrame(const Scope& scope, Frame* outer);
   // Gives every slot its first value; parameters are left alone.
   void Enter(Frame& frame);
-  // A frame of its own, entered.
+  // NewFrame, and Enter.
   Frame& Open(const Scope& scope, Frame* outer);
+  // The frame of the template itself, opened before all others.
+  Frame& OpenRoot(const Scope& scope);
+  // Assigns to a name, a tuple of names, or an attribute of a namespace. Throws Failure where the
+  // value does not fit.
   void Assign(const Expr& target, Frame& frame, const Value& value);
 
   // While a block is rendered: names in it find what the template has set so far.

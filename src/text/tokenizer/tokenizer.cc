@@ -74,7 +74,7 @@ std::string DecodeText(const Tokenizer& tokenizer, const std::vector<TokenId>& i
   std::string text;
   for (const TokenId id : ids) text += decoder.Push(id);
   text += decoder.Finish();
-  // The space comes before ordinary text only, at its beginning or behind the token that it begins
+  // The space comes before ordinary text only, at its beginning or after the token that it begins
   // with.
   const auto first = std::find_if(ids.begin(), ids.end(), [&](TokenId id) {
     return tokenizer.type(id) != TokenType::kControl;

@@ -68,7 +68,7 @@ class Tokenizer {
   // tokens are recognized inside a segment only. (This default encodes each by itself.)
   virtual std::vector<TokenId> EncodeSegments(const std::vector<TextSegment>& segments) const;
 
-  // `ids` behind BOS where the model begins texts with it.
+  // `ids` after BOS where the model begins texts with it.
   std::vector<TokenId> WithBos(std::vector<TokenId> ids) const;
 
   // The bytes that a token stands for in running text. May be part of a UTF-8 character.

@@ -102,7 +102,7 @@ Grammar::Symbol ArgumentGrammar::TextUntil(std::string_view mark) {
   return GrammarBuilder::Rule(rules[0]);
 }
 
-// A value and the mark behind it.
+// A value and the mark after it.
 Grammar::Symbol ArgumentGrammar::TaggedValue(const ToolParameter& parameter, const Json& root,
                                              Symbol json) {
   const Json& schema = Resolved(root, *parameter.schema);

@@ -136,8 +136,8 @@ class ToolGrammarMaker {
     return parts_.list('[', ']', item, 1, takes_many() ? -1 : 1);
   }
 
-  // Behind the first `begin`.
-  Symbol CallsBehindBegin() {
+  // After the first `begin`.
+  Symbol CallsAfterBegin() {
     if (syntax_.form == Form::kList || syntax_.form == Form::kPython) {
       Sequence list = {parts_.space()};
       const Sequence items = List();
@@ -162,13 +162,13 @@ class ToolGrammarMaker {
   }
 
   Symbol Answer() {
-    const Symbol behind_begin = CallsBehindBegin();
+    const Symbol after_begin = CallsAfterBegin();
     Sequence calls;
     if (syntax_.is_bare) {
       calls = syntax_.form == Form::kPython ? List() : Sequence{builder_.Byte('{'), object_rest_};
     } else {
       Append(calls, begin_);
-      calls.push_back(behind_begin);
+      calls.push_back(after_begin);
     }
     if (options_.must_call) return builder_.AnyOf({calls});
     if (options_.answer_schema) {
@@ -178,16 +178,16 @@ class ToolGrammarMaker {
               : AddJsonSchema(builder_, parts_, *options_.answer_schema, JsonKind::kAny);
       return builder_.AnyOf({calls, {document}});
     }
-    return Text(behind_begin, calls);
+    return Text(after_begin, calls);
   }
 
   // Any text, in which calls follow `begin`, as the reader finds them: a rule for every length of
   // the beginning of `begin` that the text so far ends with.
-  Symbol Text(Symbol behind_begin, const Sequence& calls) {
+  Symbol Text(Symbol after_begin, const Sequence& calls) {
     std::vector<uint32_t> rules;
     for (size_t i = 0; i < begin_.size(); ++i) rules.push_back(builder_.NewRule());
     const auto goes_on = [&](size_t length) {
-      return length == begin_.size() ? behind_begin : GrammarBuilder::Rule(rules[length]);
+      return length == begin_.size() ? after_begin : GrammarBuilder::Rule(rules[length]);
     };
     for (size_t i = 0; i < begin_.size(); ++i) {
       builder_.AddAlternative(rules[i], {});
@@ -211,7 +211,7 @@ class ToolGrammarMaker {
     return GrammarBuilder::Rule(start);
   }
 
-  // Where each byte leads behind so much of `begin`.
+  // Where each byte leads after so much of `begin`.
   std::map<size_t, ByteSet> NextLengths(size_t length) const {
     std::map<size_t, ByteSet> next;
     for (size_t byte = 0; byte < 256; ++byte) {

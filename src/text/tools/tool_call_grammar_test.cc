@@ -169,7 +169,7 @@ TEST(ToolCallGrammar, FreeAnswersMayCallAndStrictCallsFit) {
   }
 }
 
-// A token that runs over the end of the marker must fit behind it.
+// A token that runs over the end of the marker must fit after it.
 TEST(ToolCallGrammar, TokensAcrossTheMarkerAreJudged) {
   const ToolSyntax& syntax = GenericToolSyntax();
   const auto grammar = ToolCallGrammar(syntax, Functions(true), {}, ToolTokenizer());

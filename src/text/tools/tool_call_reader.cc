@@ -44,7 +44,7 @@ JsonValueEnd::Place JsonValueEnd::Push(char byte) {
   }
   if (kind_ == Kind::kScalar) {
     const bool is_over = IsJsonSpace(byte) || byte == ',' || byte == '}' || byte == ']';
-    return is_over ? Place::kBehind : Place::kInside;
+    return is_over ? Place::kAfter : Place::kInside;
   }
   const bool opens = byte == '{' || byte == '[';
   if (kind_ == Kind::kNone) {
@@ -70,8 +70,8 @@ std::vector<AnswerPart> ToolCallReader::Push(std::string_view text) {
 }
 
 std::vector<AnswerPart> ToolCallReader::Finish() {
-  // What only began behind a call was to be a further one.
-  const bool is_text = !behind_call_ && (state_ == State::kText || !has_name_);
+  // What only began after a call was to be a further one.
+  const bool is_text = !after_call_ && (state_ == State::kText || !has_name_);
   if (is_text) ShowText(raw_ + spaces_ + partial_);
   return std::exchange(parts_, {});
 }
@@ -145,7 +145,7 @@ bool ToolCallReader::FeedBody(char byte) {
   if (step == Step::kNoCall || (step == Step::kName && !BeginCall(body_->name()))) return false;
   if (has_name_) ShowArguments(body_->TakeArguments());
   if (step == Step::kGoesOn || step == Step::kName) return true;
-  behind_call_ = has_name_ = true;
+  after_call_ = has_name_ = true;
   is_between_calls_ = step == Step::kCallDone;
   if (step == Step::kBodyDone) state_ = State::kEnd;
   if (step == Step::kEndDone) state_ = State::kText;
@@ -246,7 +246,7 @@ bool ToolCallReader::FeedName(char byte) {
 
 bool ToolCallReader::FeedValue(char byte) {
   const JsonValueEnd::Place place = value_end_.Push(byte);
-  if (place != JsonValueEnd::Place::kBehind) {
+  if (place != JsonValueEnd::Place::kAfter) {
     // A model may write the arguments as a string of JSON: they are shown without its escapes.
     if (IsArguments() && has_name_ && !value_end_.is_string()) {
       has_arguments_ = true;
@@ -259,7 +259,7 @@ bool ToolCallReader::FeedValue(char byte) {
   if (!EndValue()) return false;
   if (syntax_.form == ToolSyntax::Form::kNamed) return EndCall();
   state_ = State::kMember;
-  return place == JsonValueEnd::Place::kBehind ? FeedMember(byte) : true;
+  return place == JsonValueEnd::Place::kAfter ? FeedMember(byte) : true;
 }
 
 bool ToolCallReader::EndValue() {
@@ -290,7 +290,7 @@ bool ToolCallReader::BeginCall(const std::string& name) {
 bool ToolCallReader::EndCall() {
   if (!has_name_) return false;
   if (!has_arguments_) ShowArguments("{}");
-  behind_call_ = true;
+  after_call_ = true;
   value_.clear();
   state_ = syntax_.form == ToolSyntax::Form::kList ? State::kListNext : State::kEnd;
   return true;
@@ -326,7 +326,7 @@ void ToolCallReader::GiveUp(char byte) {
 
 void ToolCallReader::ShowText(std::string_view text) {
   if (text.empty()) return;
-  if (!IsAllSpace(text)) behind_call_ = false;
+  if (!IsAllSpace(text)) after_call_ = false;
   if (parts_.empty() || parts_.back().call) parts_.emplace_back();
   parts_.back().text += text;
 }

@@ -25,7 +25,7 @@ struct AnswerPart {
 // not its business.
 class JsonValueEnd {
  public:
-  enum class Place : uint8_t { kInside, kLast, kBehind };  // of the byte, in its value
+  enum class Place : uint8_t { kInside, kLast, kAfter };  // of the byte, in its value
   Place Push(char byte);
   bool is_container() const { return kind_ == Kind::kContainer; }
   bool is_string() const { return kind_ == Kind::kString; }
@@ -103,11 +103,11 @@ class ToolCallReader {
   std::unique_ptr<CallBody> body_;  // of the forms that need one
   std::vector<AnswerPart> parts_;   // to be taken
   State state_ = State::kText;
-  bool at_start_ = true;      // nothing but white space so far
-  bool behind_call_ = false;  // nothing but white space since a call
+  bool at_start_ = true;     // nothing but white space so far
+  bool after_call_ = false;  // nothing but white space since a call
   int64_t num_calls_ = 0;
   std::string spaces_;   // white space that may precede a call, held back
-  std::string partial_;  // the beginning of `begin` or `end` behind it
+  std::string partial_;  // the beginning of `begin` or `end` after it
   std::string raw_;      // a call as it was written, until its function is known
   bool has_name_ = false;
   bool has_arguments_ = false;

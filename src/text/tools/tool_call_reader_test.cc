@@ -47,7 +47,7 @@ const std::vector<ReaderCase>& ReaderCases() {
        "\"]\\\"\"}]}}\n</tool_call>\n<tool_call>{\"name\":\"add\"}</tool_call>\n",
        "I look.",
        {{"add", "{\"a\": [1, {\"}\": \"]\\\"\"}]}"}, {"add", "{}"}}},
-      // The arguments first, the end missing, and text behind.
+      // The arguments first, the end missing, and text after.
       {kHermes,
        "<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"add\"} and more",
        " and more",

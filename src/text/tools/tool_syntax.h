@@ -6,7 +6,7 @@
 
 namespace hearth {
 
-// Calls stand behind `begin`, each as
+// Calls stand after `begin`, each as
 //   kObject  {"name": NAME, "arguments": ARGUMENTS}, then `end`
 //   kList    a JSON list of such objects, then `end`
 //   kNamed   NAME `name_end` ARGUMENTS, then `end`

@@ -1,4 +1,4 @@
-// What stands behind "is".
+// What stands after "is".
 #include <algorithm>
 
 #include "base/error.h"

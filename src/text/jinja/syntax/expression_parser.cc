@@ -1,6 +1,8 @@
 #include "text/jinja/syntax/expression_parser.h"
 
-#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "text/jinja/syntax/expression_nodes.h"
@@ -16,6 +18,37 @@ ExprPtr Binary(BinaryOp op, ExprPtr left, ExprPtr right, int line) {
   expr->right = std::move(right);
   Deepen(*expr, {expr->left.get(), expr->right.get()});
   return expr;
+}
+
+struct OperatorText {
+  std::string_view text;
+  BinaryOp op;
+};
+
+// The operator that stands next, taken; nothing where it is none of `ops`.
+std::optional<BinaryOp> TakeOperator(TokenStream& tokens, std::initializer_list<OperatorText> ops) {
+  for (const OperatorText& candidate : ops) {
+    if (tokens.SkipOperator(candidate.text)) return candidate.op;
+  }
+  return std::nullopt;
+}
+
+std::optional<BinaryOp> TakeWord(TokenStream& tokens, const OperatorText& word) {
+  return tokens.SkipName(word.text) ? std::optional(word.op) : std::nullopt;
+}
+
+// Operands with operators of one precedence between them, grouped from the left. `take_op` takes
+// such an operator where one stands next.
+template <typename Operand, typename TakeOp>
+ExprPtr GroupFromLeft(const TokenStream& tokens, Operand operand, TakeOp take_op) {
+  int line = tokens.line();
+  ExprPtr left = operand();
+  while (const std::optional<BinaryOp> op = take_op()) {
+    ExprPtr right = operand();
+    left = Binary(*op, std::move(left), std::move(right), line);
+    line = tokens.line();
+  }
+  return left;
 }
 
 bool TakeCompareOp(TokenStream& tokens, CompareOp* op) {
@@ -58,6 +91,7 @@ void MacroUses::Note(const Text& name) {
     macro->varargs = macro->varargs || is_varargs;
   }
 }
+
 ExprPtr ExpressionParser::Expression(bool with_condition) {
   const DepthGuard guard(around.depth, kMaxTreeDepth, tokens_.line());
   return with_condition ? Condition() : Or();
@@ -84,25 +118,19 @@ ExprPtr ExpressionParser::Condition() {
 }
 
 ExprPtr ExpressionParser::Or() {
-  int line = tokens_.line();
-  ExprPtr left = And();
-  while (tokens_.SkipName("or")) {
-    ExprPtr right = And();
-    left = Binary(BinaryOp::kOr, std::move(left), std::move(right), line);
-    line = tokens_.line();
-  }
-  return left;
+  return GroupFromLeft(
+      tokens_, [&] { return And(); },
+      [&] {
+        return TakeWord(tokens_, {"or", BinaryOp::kOr});
+      });
 }
 
 ExprPtr ExpressionParser::And() {
-  int line = tokens_.line();
-  ExprPtr left = Not();
-  while (tokens_.SkipName("and")) {
-    ExprPtr right = Not();
-    left = Binary(BinaryOp::kAnd, std::move(left), std::move(right), line);
-    line = tokens_.line();
-  }
-  return left;
+  return GroupFromLeft(
+      tokens_, [&] { return Not(); },
+      [&] {
+        return TakeWord(tokens_, {"and", BinaryOp::kAnd});
+      });
 }
 
 ExprPtr ExpressionParser::Not() {
@@ -131,17 +159,11 @@ ExprPtr ExpressionParser::Compare() {
 }
 
 ExprPtr ExpressionParser::Sum() {
-  int line = tokens_.line();
-  ExprPtr left = Concat();
-  while (tokens_.IsOperator("+") || tokens_.IsOperator("-")) {
-    const bool is_add = tokens_.IsOperator("+");
-    tokens_.Take();
-    ExprPtr right = Concat();
-    left =
-        Binary(is_add ? BinaryOp::kAdd : BinaryOp::kSub, std::move(left), std::move(right), line);
-    line = tokens_.line();
-  }
-  return left;
+  return GroupFromLeft(
+      tokens_, [&] { return Concat(); },
+      [&] {
+        return TakeOperator(tokens_, {{"+", BinaryOp::kAdd}, {"-", BinaryOp::kSub}});
+      });
 }
 
 ExprPtr ExpressionParser::Concat() {
@@ -155,33 +177,22 @@ ExprPtr ExpressionParser::Concat() {
 }
 
 ExprPtr ExpressionParser::Product() {
-  constexpr std::pair<std::string_view, BinaryOp> kOps[] = {{"*", BinaryOp::kMul},
-                                                            {"/", BinaryOp::kDiv},
-                                                            {"//", BinaryOp::kFloorDiv},
-                                                            {"%", BinaryOp::kMod}};
-  int line = tokens_.line();
-  ExprPtr left = Power();
-  for (;;) {
-    const auto* op = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& candidate) {
-      return tokens_.IsOperator(candidate.first);
-    });
-    if (op == std::end(kOps)) return left;
-    tokens_.Take();
-    ExprPtr right = Power();
-    left = Binary(op->second, std::move(left), std::move(right), line);
-    line = tokens_.line();
-  }
+  return GroupFromLeft(
+      tokens_, [&] { return Power(); },
+      [&] {
+        return TakeOperator(tokens_, {{"*", BinaryOp::kMul},
+                                      {"/", BinaryOp::kDiv},
+                                      {"//", BinaryOp::kFloorDiv},
+                                      {"%", BinaryOp::kMod}});
+      });
 }
 
 ExprPtr ExpressionParser::Power() {
-  int line = tokens_.line();
-  ExprPtr left = Unary();
-  while (tokens_.SkipOperator("**")) {
-    ExprPtr right = Unary();
-    left = Binary(BinaryOp::kPow, std::move(left), std::move(right), line);
-    line = tokens_.line();
-  }
-  return left;
+  return GroupFromLeft(
+      tokens_, [&] { return Unary(); },
+      [&] {
+        return TakeOperator(tokens_, {{"**", BinaryOp::kPow}});
+      });
 }
 
 ExprPtr ExpressionParser::Unary(bool with_filter) {

@@ -48,7 +48,8 @@ class ExpressionParser {
   // `with_namespace`.
   ExprPtr Target(bool with_namespace);
   std::unique_ptr<NameExpr> TargetName();
-  // As PostfixParser::FilterChain.
+  // "| name(...) | name ..." applied to nothing; null where none stands here. The first "|" is left
+  // out where `starts_with_name`.
   ExprPtr FilterChain(bool starts_with_name) { return postfix_.FilterChain(starts_with_name); }
 
   Surroundings around;

@@ -114,7 +114,7 @@ class Lexer {
 
   size_t AfterSign(size_t at) const { return At(at) == '-' || At(at) == '+' ? at + 1 : at; }
 
-  // Behind "{% raw %}", where that stands here.
+  // After "{% raw %}", where that stands here.
   std::optional<size_t> RawBeginEnd() const {
     if (!Has("{%")) return std::nullopt;
     size_t at = SkipSpace(AfterSign(at_ + 2));
@@ -124,7 +124,7 @@ class Lexer {
     return Has(at, "%}") ? std::optional(at + 2) : std::nullopt;
   }
 
-  // Behind "+%}", "-%}" with the space after it, or "%}" with one line break after it.
+  // After "+%}", "-%}" with the space after it, or "%}" with one line break after it.
   std::optional<size_t> EndOf(size_t at, std::string_view closing) const {
     if (At(at) == '+' && Has(at + 1, closing)) return at + 1 + closing.size();
     if (At(at) == '-' && Has(at + 1, closing)) return SkipSpace(at + 1 + closing.size());
@@ -204,7 +204,7 @@ class Lexer {
     }
   }
 
-  // Behind digits, single underscores between them; `at` where there is none.
+  // After digits, single underscores between them; `at` where there is none.
   template <typename IsDigitFn>
   size_t SkipDigits(size_t at, IsDigitFn is_digit) const {
     if (!is_digit(At(at))) return at;
@@ -217,7 +217,7 @@ class Lexer {
 
   static bool IsDecimalDigit(char32_t c) { return c >= '0' && c <= '9'; }
 
-  // Behind the float that stands here; nothing where there is none.
+  // After the float that stands here; nothing where there is none.
   std::optional<size_t> FloatEnd() const {
     if (at_ > 0 && At(at_ - 1) == '.') return std::nullopt;  // of "list.0.1"
     const size_t whole = SkipDigits(at_, IsDecimalDigit);

@@ -182,8 +182,8 @@ class Parser {
 
   void Signature(MacroBody& macro) {
     tokens_.ExpectOperator("(");
-    const Restore<int> loops(expressions_.around.loops_around,
-                             0);  // a parameter may be called "loop"
+    // A parameter may be called "loop".
+    const Restore<int> loops(expressions_.around.loops_around, 0);
     while (!tokens_.IsOperator(")")) {
       if (!macro.parameters.empty()) tokens_.ExpectOperator(",");
       macro.parameters.push_back(expressions_.TargetName());

@@ -29,6 +29,7 @@ bool IsTestArgument(const TokenStream& tokens) {
 }
 
 }  // namespace
+
 ExprPtr PostfixParser::Apply(ExprPtr value) {
   for (;;) {
     if (tokens_.IsOperator(".")) {

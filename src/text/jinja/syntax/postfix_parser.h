@@ -18,8 +18,7 @@ class PostfixParser {
   ExprPtr Apply(ExprPtr value);
   // `value` with the filters and tests that follow it, and calls of what they give.
   ExprPtr ApplyFilters(ExprPtr value);
-  // "| name(...) | name ..." applied to nothing; null where none stands here. The first "|" is left
-  // out where `starts_with_name`.
+  // See ExpressionParser::FilterChain.
   ExprPtr FilterChain(bool starts_with_name);
 
  private:

@@ -35,7 +35,7 @@ std::string Grouped(const std::string& digits, char separator, Int size, Int min
   return reversed;
 }
 
-// Without zeros behind the point, and without the point where only zeros follow.
+// Without zeros after the point, and without the point where only zeros follow.
 void DropZeros(std::string& digits) {
   if (digits.find('.') == std::string::npos) return;
   digits.erase(digits.find_last_not_of('0') + 1);
@@ -43,7 +43,7 @@ void DropZeros(std::string& digits) {
 }
 
 // So many significant digits, with an exponent where the number is very small or has more digits
-// before the point. `like_str`: there is a digit behind the point, for which one before it goes.
+// before the point. `like_str`: there is a digit after the point, for which one before it goes.
 std::string GeneralDigits(double magnitude, Int precision, bool keep_zeros, bool like_str) {
   const auto significant = static_cast<int>(std::max<Int>(precision, 1));
   std::string digits = fmt::format("{:.{}e}", magnitude, significant - 1);

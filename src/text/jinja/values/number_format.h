@@ -39,7 +39,7 @@ struct NumberText {
 // `number` in the format type `type` (d x X o b e E f F g G %), or, for 0, as str() writes it: a
 // float then has a point or an exponent whatever the precision is.
 NumberText Digits(const Value& number, const FormatSpec& spec, char type);
-// `digits` in groups behind its sign, filled up to the width.
+// `digits` in groups after its sign, filled up to the width.
 Text NumberField(const NumberText& digits, bool negative, const FormatSpec& spec);
 // `text` filled up to the width, at the left end unless the spec says otherwise.
 Text TextField(Text text, const FormatSpec& spec);

@@ -25,7 +25,7 @@ std::optional<Int> ParseInt(TextView text, int base);
 // float(text), with "inf", "infinity" and "nan".
 std::optional<double> ParseFloat(TextView text);
 
-// Nearest decimal of so many digits behind the point (before it, where negative), ties to even.
+// Nearest decimal of so many digits after the point (before it, where negative), ties to even.
 double RoundFloat(double value, int digits);
 
 }  // namespace hearth::jinja

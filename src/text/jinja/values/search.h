@@ -20,7 +20,7 @@ class TextFinder {
 
   // Where `wanted` begins in `text`: at its first place from `from` on, or at its last place where
   // the direction is backward and `from` is 0. Text::npos where it has none. Does not count steps:
-  // a caller that reads on behind each place reads the text once in all.
+  // a caller that reads on after each place reads the text once in all.
   size_t Find(TextView text, size_t from = 0) const;
 
  private:

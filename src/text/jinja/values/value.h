@@ -51,9 +51,8 @@ enum class Kind : uint8_t {
   kObject,    // namespaces, macros, functions, the loop
 };
 
-constexpr bool IsInteger(Kind kind) {
-  return kind == Kind::kInt || kind == Kind::kBool;
-}  // Python's
+// For Python a bool is an int.
+constexpr bool IsInteger(Kind kind) { return kind == Kind::kInt || kind == Kind::kBool; }
 constexpr bool IsNumber(Kind kind) { return IsInteger(kind) || kind == Kind::kFloat; }
 constexpr bool IsSequence(Kind kind) { return kind == Kind::kList || kind == Kind::kTuple; }
 
