@@ -8,12 +8,12 @@ seconds=${1:-30}
 shared=${HEARTH_SHARED:-../shared}
 shift || true
 targets=("$@")
-[ "${#targets[@]}" -gt 0 ] || targets=(gguf_fuzz grammar_fuzz packed_fuzz request_fuzz safetensors_fuzz session_fuzz
-  template_fuzz tokenizer_fuzz)
+[ "${#targets[@]}" -gt 0 ] || targets=(adapter_fuzz gguf_fuzz grammar_fuzz packed_fuzz request_fuzz safetensors_fuzz
+  session_fuzz template_fuzz tokenizer_fuzz)
 scripts/build.sh fuzz "${targets[@]}"
 # Long texts make the tokenizers slow under sanitizers and reach nothing that short ones do not.
-declare -A longest=([gguf_fuzz]=65536 [grammar_fuzz]=2048 [packed_fuzz]=131072 [request_fuzz]=4096
-  [safetensors_fuzz]=4096 [session_fuzz]=8192 [template_fuzz]=4096 [tokenizer_fuzz]=4096)
+declare -A longest=([adapter_fuzz]=8192 [gguf_fuzz]=65536 [grammar_fuzz]=2048 [packed_fuzz]=131072
+  [request_fuzz]=4096 [safetensors_fuzz]=4096 [session_fuzz]=8192 [template_fuzz]=4096 [tokenizer_fuzz]=4096)
 fuzz() {
   local target=$1 corpus=build/fuzz/corpus-$1 log=build/fuzz/$1.log seeds=() seed
   mkdir -p "$corpus"

@@ -47,6 +47,33 @@ TEST_F(ConvertCommandTest, JsonIsAsItsSchemaSays) {
   EXPECT_EQ(json["bytes"], std::filesystem::file_size(out_.Path("m.gguf")));
 }
 
+TEST_F(ConvertCommandTest, AdaptersBecomePartOfTheWeights) {
+  Publish(Golden("llama"), "llama");
+  const std::string adapter = SourcePath("tests/goldens/adapters/llama-a");
+  const auto tokens = [](const std::vector<std::string>& model) {
+    std::vector<std::string> command = {"run", "--raw",  "-p", "Once",  "-n",
+                                        "16",  "--temp", "0",  "--json"};
+    command.insert(command.end(), model.begin(), model.end());
+    const ProgramResult result = RunHearth(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["token_ids"];
+  };
+  const ProgramResult result = RunHearth(Command({"--lora", adapter + "=0.5"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::HasSubstr("--lora changed "));
+  EXPECT_THAT(result.out, testing::HasSubstr("rounding them costs 0 (relative error)"));
+  const std::string base = SourcePath("tests/goldens/llama.gguf");
+  EXPECT_EQ(tokens({out_.Path("m.gguf")}), tokens({base, "--lora", adapter + "=0.5"}));
+  EXPECT_NE(tokens({out_.Path("m.gguf")}), tokens({base}));
+  const ProgramResult half =
+      RunHearth(Command({"--lora", adapter, "--type", "f16", "--json", "--force"}));
+  ASSERT_EQ(half.exit_code, 0) << half.err;
+  const nlohmann::json json = nlohmann::json::parse(half.out);
+  EXPECT_THAT(SchemaComplaints(Schema("convert"), json), testing::ElementsAre());
+  EXPECT_GT(json["merged_tensors"], 0);
+  EXPECT_GT(json["merge_error"], 0);
+}
+
 TEST_F(ConvertCommandTest, AFileThatIsThereStays) {
   std::ofstream(out_.Path("m.gguf")) << "precious";
   ExpectRefused(RunHearth(Command()), 1, "--force replaces it");

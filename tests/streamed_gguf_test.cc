@@ -84,7 +84,7 @@ TEST_P(StreamedGgufTest, EveryBudgetAndBackendGivesTheLogitsOfMemory) {
   }
 }
 
-// Of attention, and where an FFN is no mixture of that too.
+// Adapters of attention, and of FFNs that are no mixtures.
 TEST_P(StreamedGgufTest, AdaptersAddTheSame) {
   const std::string adapter = Path() + ".lora";
   {

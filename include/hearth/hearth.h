@@ -73,7 +73,7 @@ hearth_status hearth_load(const char* path, const hearth_options* options, heart
 /* A low-rank adapter (LoRA) to be loaded beside a model. */
 typedef struct hearth_adapter {
   const char* path; /* a GGUF file, a folder as PEFT writes it, or its adapter_model.safetensors */
-  float scale;      /* how much of it is added where a question does not say it; 0: nothing */
+  float scale;      /* how much of it is added to questions that choose no adapters; 0: nothing */
 } hearth_adapter;
 
 /* How much of an adapter is added, -1000 to 1000. */
@@ -115,12 +115,14 @@ void hearth_close(hearth_model* model, int64_t most_ms_to_save);
  * model's sessions nothing may be asked afterwards but hearth_session_free. NULL is allowed. */
 void hearth_free(hearth_model* model);
 
-/* The adapters that it was loaded with: how many, and of one the path (the model's; NULL after the
- * last) and the default scale (0 after the last). */
+/* The adapters that a model was loaded with: their number, the path of one (owned by the model;
+ * NULL for an index past the last) and its default scale (0 for such an index). */
 size_t hearth_adapter_count(const hearth_model* model);
 const char* hearth_adapter_path(const hearth_model* model, size_t index);
 float hearth_adapter_default_scale(const hearth_model* model, size_t index);
-/* The default scales of all that begins later; adapters that are not listed get 0. */
+/* Sets the default scales of questions that are asked later; adapters that are not listed get 0.
+ * HEARTH_INVALID_ARGUMENT for an id that no adapter has, one that is listed twice, and a scale that
+ * is not finite or out of range; nothing changes then. */
 hearth_status hearth_set_adapter_scales(hearth_model* model, const hearth_adapter_scale* scales,
                                         size_t count, hearth_error* error);
 
@@ -297,8 +299,8 @@ typedef struct hearth_question {
   /* Gets the answer as it comes; 0 stops. Called as a hearth_text_fn is; NULL: nobody waits. */
   int (*on_part)(const hearth_part* part, void* user);
   void* user;
-  /* Where chooses_adapters is not 0: the adapters that it is computed with, those that are not
-   * listed add nothing. Else the model's default scales. */
+  /* If chooses_adapters is 0, the model's default scales hold and the list is ignored. Otherwise
+   * the answer is computed with the adapters listed; those that are not listed add nothing. */
   int chooses_adapters;
   const hearth_adapter_scale* adapters;
   size_t adapter_count;

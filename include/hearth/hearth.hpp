@@ -65,7 +65,7 @@ inline constexpr int kMostParallel = 256;
 // the adapter_model.safetensors in it.
 struct AdapterFile {
   std::string path;
-  float scale = 1;  // of requests that do not say theirs; 0: they are computed without it
+  float scale = 1;  // for requests that choose no adapters; 0: without it
 };
 
 // How much of an adapter is added, -1000 to 1000. id: its place in LoadOptions::adapters.
@@ -159,8 +159,8 @@ struct GenerateRequest {
   int64_t max_tokens = 256;  // at most; the context may end earlier
   Sampling sampling;
   std::vector<std::string> stop;    // texts to end at, which are not part of the answer
-  // The adapters that it is computed with; those that are not listed add nothing. Nothing: the
-  // model's default scales.
+  // The adapters that it is computed with; those that are not listed add nothing. Unset: the model's
+  // default scales.
   std::optional<std::vector<AdapterScale>> adapters;
   // Scores of every token, and of so many of the likeliest, at most kMostTopLogprobs.
   std::optional<int> top_logprobs;
@@ -424,10 +424,11 @@ class Model {
   // nothing otherwise: the first picture comes with the next pass.
   NeuronPicture WatchNeurons() const;
 
-  // The adapters in the order of LoadOptions::adapters, and how much of each is added for requests
-  // that do not say it. SetAdapterScales holds for requests that are started later; those that it
-  // does not list get 0. Texts that were computed with others are never mistaken for a request's own
-  // beginning. Throws Error(kInvalidArgument).
+  // The adapters in the order of LoadOptions::adapters, with their default scales. SetAdapterScales
+  // sets those of requests that are started later; adapters that it does not list get 0. It throws
+  // Error(kInvalidArgument) for an id that no adapter has, one that is listed twice, and a scale
+  // that is not finite or out of range; nothing changes then. A request never reuses what was
+  // computed with other adapters or scales.
   std::vector<AdapterInfo> adapters() const;
   void SetAdapterScales(const std::vector<AdapterScale>& scales);
 

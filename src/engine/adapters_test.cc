@@ -306,6 +306,20 @@ TEST_F(AdaptersTest, MixesAreChecked) {
       ThrowsMessage<Error>(HasSubstr("none was loaded")));
 }
 
+TEST_F(AdaptersTest, AlphaMustBeANumberInRange) {
+  const GgufFile base = GgufFile::Open(GoldenPath("llama"));
+  const TestPair pair = MakeTestPair(base.GetTensor("blk.1.attn_q.weight"), 3, 1);
+  for (const float alpha : {NAN, INFINITY, -INFINITY, 1e7f}) {
+    WriteTestAdapter(Path("bad.gguf"), AdapterMetadata("llama", alpha), {pair});
+    EXPECT_THAT(
+        [&] {
+          Load(GoldenPath("llama"), {{Path("bad.gguf"), 1}});
+        },
+        ThrowsMessage<Error>(HasSubstr("adapter.lora.alpha: expected a number from -1000000")))
+        << alpha;
+  }
+}
+
 // Files that are wrong, each refused in a sentence that names the tensor and the shapes.
 TEST_F(AdaptersTest, WhatDoesNotFitTheBaseIsRefused) {
   const GgufFile base = GgufFile::Open(GoldenPath("llama"));

@@ -27,12 +27,11 @@ namespace fs = std::filesystem;
 
 constexpr char kConfigFile[] = "adapter_config.json";
 constexpr char kWeightsFile[] = "adapter_model.safetensors";
-// Of a tensor, read at a time.
+// How much of a tensor is read at a time.
 constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;
-constexpr std::string_view kA = ".lora_a", kB = ".lora_b";  // in GGUF
 
-// What module names begin with before their layers: PEFT keeps the names of the model that it was
-// trained in, which may read images too.
+// What may stand before the layers in a module's name: PEFT keeps the names of the model that was
+// trained, which may also read images.
 constexpr std::string_view kPrefixes[] = {"",
                                           "model.",
                                           "model.language_model.",
@@ -42,11 +41,13 @@ constexpr std::string_view kPrefixes[] = {"",
                                           "decoder.",
                                           "model.decoder."};
 
-// Of a GGUF adapter.
-double ScaleOf(const GgufFile& file, const GgufTensor& a) {
+// The alpha of a GGUF adapter.
+double AlphaOf(const GgufFile& file) {
   const double alpha = file.metadata().GetFloat("adapter.lora.alpha");
-  // As in other readers of such files, without an alpha there is no scale.
-  return alpha == 0 ? 1 : alpha / static_cast<double>(a.ne[1]);
+  if (std::abs(alpha) <= kMostAdapterAlpha) return alpha;
+  throw Error(ErrorCode::kCorrupt, file.path(), "adapter.lora.alpha",
+              fmt::format("a number from -{0} to {0}", kMostAdapterAlpha),
+              fmt::format("{}", alpha));
 }
 
 void CheckKind(const GgufFile& file, const ModelSpec& base) {
@@ -75,11 +76,12 @@ void CheckKind(const GgufFile& file, const ModelSpec& base) {
 AdapterFile OpenGguf(const std::string& path, const ModelSpec& base) {
   AdapterFile out{GgufFile::Open(path), {}};
   CheckKind(out.file, base);
+  const double alpha = AlphaOf(out.file);
   for (const GgufTensor& tensor : out.file.tensors()) {
-    if (!tensor.name.ends_with(kA)) continue;
-    if (tensor.ne[1] == 0) continue;  // whoever checks shapes refuses it
-    out.scales.emplace(tensor.name.substr(0, tensor.name.size() - kA.size()),
-                       ScaleOf(out.file, tensor));
+    if (!tensor.name.ends_with(kLoraA)) continue;
+    // Writers of such files use an alpha of 0 for "not scaled".
+    out.scales.emplace(tensor.name.substr(0, tensor.name.size() - kLoraA.size()),
+                       alpha == 0 ? 1 : alpha / static_cast<double>(tensor.ne[1]));
   }
   return out;
 }
@@ -147,7 +149,13 @@ class PeftReader {
     }
     name.remove_suffix(kPublishedA.size());
     PeftModule& module = modules[std::string(name)];
-    (is_a ? module.a : module.b) = &tensor;
+    const SafetensorsTensor*& place = is_a ? module.a : module.b;
+    if (place != nullptr) {
+      throw Error(ErrorCode::kCorrupt, path_,
+                  fmt::format("tensors '{}' and '{}' are the same one of a module",
+                              Printable(place->name), Printable(tensor.name)));
+    }
+    place = &tensor;
   }
 
   // Adds the tensors of a module; returns the matrix's name and the scale.
@@ -167,8 +175,8 @@ class PeftReader {
                               "first",
                               Printable(name)));
     }
-    Add(matrix + std::string(kA), *module.a, PublishedChange::kNone, found);
-    Add(matrix + std::string(kB), *module.b, found.module->change, found);
+    Add(matrix + std::string(kLoraA), *module.a, PublishedChange::kNone, found);
+    Add(matrix + std::string(kLoraB), *module.b, found.module->change, found);
     return {matrix, config_.ScaleOf(name)};
   }
 
@@ -220,8 +228,8 @@ class PeftReader {
     }
   }
 
-  // Rows lie as those of the base's matrix: of q and k, rows half a head apart become neighbours
-  // where GGUF rotates neighbouring rows.
+  // Puts the rows in the order of the base's matrix: where GGUF rotates neighbouring rows, rows of
+  // q and k that are half a head apart become neighbours.
   void Add(const std::string& gguf, const SafetensorsTensor& tensor, PublishedChange change,
            const FoundModule& found) {
     GgufViewTensor view;
@@ -276,7 +284,7 @@ AdapterFile OpenPeft(const fs::path& weights, const ModelSpec& base) {
   }
   if (!IsThere(weights)) {
     throw Error(ErrorCode::kNotFound, weights.string(),
-                "is missing: of adapters in other formats (adapter_model.bin) PEFT makes it");
+                "is missing: PEFT can make it from other formats (adapter_model.bin)");
   }
   return PeftReader(weights.string(), config.string(), base).Open();
 }

@@ -155,6 +155,11 @@ TEST_F(AdapterFileTest, TensorsThatAreNoTermsAreRefusedByName) {
   const auto whole = Module(v, 2);
   const std::string outer = "base_model.model.";
   ExpectTensorsRefused({whole[0]}, "has only one of lora_A and lora_B");
+  ExpectTensorsRefused({whole[0], whole[1], {v + ".lora_A.weight", {2, 48}}},
+                       "are the same one of a module");
+  auto twice = Module("layers.0.self_attn.v_proj", 2);
+  twice.insert(twice.end(), whole.begin(), whole.end());
+  ExpectTensorsRefused(twice, "expected a name of its own");
   ExpectTensorsRefused({whole[0], whole[1], {outer + v + ".lora_magnitude_vector", {32}}},
                        "lora_magnitude_vector'");
   ExpectTensorsRefused({{outer + "model.embed_tokens.lora_embedding_A", {2, 48}}},

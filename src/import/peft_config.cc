@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t kMaxPeftBytes = uint64_t{1} << 20;
 
-// Settings that are read here, or that say nothing of what the adapter computes: where it is from,
-// which modules it was made for (its tensors say that), how it was trained.
+// Settings that are read here, and those that change no result: where the adapter is from, which
+// modules it was made for (its tensors say that), how it was trained.
 constexpr const char* kKnown[] = {"peft_type",
                                   "r",
                                   "lora_alpha",
@@ -87,16 +87,16 @@ void RefuseOtherKinds(const PublishedJson& config) {
 
 double PositiveNumber(const PublishedJson& config, const std::string& what,
                       const nlohmann::json& value) {
-  constexpr double kMost = 1e6;
   if (value.is_number()) {
     const auto number = value.get<double>();
-    if (number > 0 && number <= kMost) return number;
+    if (number > 0 && number <= kMostAdapterAlpha) return number;
   }
-  throw Error(ErrorCode::kCorrupt, config.path(), what, "a number over 0, at most 1000000",
+  throw Error(ErrorCode::kCorrupt, config.path(), what,
+              fmt::format("a number over 0, at most {}", kMostAdapterAlpha),
               Printable(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
-// The letters that stand for themselves in a key, and the dot.
+// Whether a key has only characters that stand for themselves, and dots.
 bool IsPlainKey(std::string_view key) {
   if (key.starts_with('^')) key.remove_prefix(1);
   for (size_t i = 0; i < key.size(); ++i) {

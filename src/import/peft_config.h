@@ -11,7 +11,10 @@
 
 namespace hearth {
 
-// Values by module: that of the key that fits the module's name.
+// The largest alpha of an adapter; published ones are below 1000.
+inline constexpr double kMostAdapterAlpha = 1e6;
+
+// Keys and values: a module has the value of the key that fits its name.
 using PeftPattern = std::vector<std::pair<std::string, double>>;
 
 // What a module's two matrices are scaled by, and how the file says so.
@@ -24,8 +27,9 @@ struct PeftConfig {
   PeftPattern ranks;
   PeftPattern alphas;
 
-  // Of a module by its full name in the model ("model.layers.0.self_attn.q_proj"). Throw
-  // Error(kUnsupported) where two keys of a pattern fit it that say different things.
+  // The rank and the scale of a module, given its full name in the model
+  // ("model.layers.0.self_attn.q_proj"). Throw Error(kUnsupported) where two keys of a pattern fit
+  // it and have different values.
   int64_t RankOf(std::string_view module) const;
   double ScaleOf(std::string_view module) const;
 };

@@ -1,5 +1,4 @@
-// What low-rank adapters add to a pass: for every sequence its own (docs/architecture.md,
-// "Adapters").
+// Adds the low-rank adapters of each sequence of a pass (docs/architecture.md, "Adapters").
 #pragma once
 
 #include <cstdint>
@@ -31,9 +30,9 @@ class AdapterTerms {
   }
   void Lay(const PassLimits& limits, ScratchLayout& layout) { scratch_ = Take(limits, layout); }
 
-  // The adapters of later calls are those of this pass, whose mixes must live as long.
+  // Begins a pass: later calls add the adapters of its sequences, whose mixes must outlive it.
   void Begin(const PassShape& shape);
-  // Those of sequences that name none; null: none.
+  // The adapters of sequences that name none; null: none.
   void SetDefault(const AdapterMix* mix) { default_ = mix; }
 
   // Whether any row has an adapter.
@@ -57,8 +56,8 @@ class AdapterTerms {
   Compute& compute_;
   FloatView scratch_;
   const AdapterMix* default_ = nullptr;
-  // Round n has the n-th adapter of every sequence that has so many: so a row has one in a round,
-  // and its adapters are added in the order of its mix, whatever other rows have.
+  // Round n has the n-th adapter of each sequence that has one. A row has at most one adapter in a
+  // round, and its adapters are added in the order of its mix, whatever other rows have.
   std::vector<std::vector<Run>> rounds_;
   std::vector<LowRankTerm> terms_;
 };

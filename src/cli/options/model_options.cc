@@ -151,6 +151,21 @@ AdapterOption ParseAdapter(const std::string& text) {
   return adapter;
 }
 
+CLI::Option* AddLoraOption(CLI::App& command, std::vector<AdapterOption>& adapters,
+                           const std::string& help) {
+  return command
+      .add_option_function<std::vector<std::string>>(
+          "--lora",
+          [&adapters](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) adapters.push_back(ParseAdapter(text));
+          },
+          help)
+      ->option_text("FILE[=WEIGHT]")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
 void AddModeOption(CLI::App& command, ModelOptions& options) {
   command
       .add_option_function<std::string>(
@@ -159,18 +174,9 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
           "predictor expects, fastest (auto: what 'hearth pack' measured as fastest)")
       ->option_text("auto|dense|gated|predicted")
       ->group(kMemoryGroup);
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--lora",
-          [&options](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) options.adapters.push_back(ParseAdapter(text));
-          },
-          "low-rank adapter: a GGUF file, or a folder as PEFT writes it; WEIGHT: how much of it is "
-          "added (1); may be repeated")
-      ->option_text("FILE[=WEIGHT]")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
+  AddLoraOption(command, options.adapters,
+                "low-rank adapter: a GGUF file, or a folder as PEFT writes it; WEIGHT: how much of "
+                "it is added (1); may be repeated");
   AddStreamingOptions(command, options.streaming);
   command
       .add_option("--plan", options.plan,

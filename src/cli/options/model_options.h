@@ -55,6 +55,10 @@ std::optional<FfnMode> ParseMode(const std::string& name);
 // UsageError.
 AdapterOption ParseAdapter(const std::string& text);
 
+// --lora FILE[=WEIGHT], which may be repeated. `adapters` must outlive `command`.
+CLI::Option* AddLoraOption(CLI::App& command, std::vector<AdapterOption>& adapters,
+                           const std::string& help);
+
 // --activation, for every command that opens a model.
 CLI::Option* AddActivationOption(CLI::App& command, std::optional<GivenActivation>& given);
 

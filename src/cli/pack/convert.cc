@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "base/memory_info.h"
@@ -14,6 +15,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/options/command_files.h"
+#include "cli/options/model_options.h"
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
@@ -29,6 +31,7 @@ struct ConvertCommandOptions {
   std::string folder;
   std::string output;
   std::optional<DType> type;
+  std::vector<AdapterOption> adapters;
   bool is_forced = false;
   bool json = false;
 };
@@ -63,8 +66,8 @@ int Convert(const ConvertCommandOptions& options) {
   CatchInterrupts(true);
   {
     ProgressLine progress("converting", ProgressUnit::kBytes);
-    result = ConvertModel(source, {.type = options.type}, options.output,
-                          [&](uint64_t done, uint64_t total) {
+    result = ConvertModel(source, {.type = options.type, .adapters = options.adapters},
+                          options.output, [&](uint64_t done, uint64_t total) {
                             StopWhereInterrupted(options.output);
                             progress.Update(done, total);
                           });
@@ -77,6 +80,8 @@ int Convert(const ConvertCommandOptions& options) {
                           {"name", spec.name},
                           {"type", NameOf(result.type)},
                           {"tensors", result.num_tensors},
+                          {"merged_tensors", result.num_merged},
+                          {"merge_error", result.merge_error},
                           {"ms", 1000 * watch.Seconds()},
                           {"buffer_bytes", result.peak_bytes},
                           {"rss_peak_bytes", PeakResidentBytes()}}));
@@ -85,6 +90,11 @@ int Convert(const ConvertCommandOptions& options) {
   WriteOutput(fmt::format("wrote {}: {} ({}), {} tensors, {}, {}\n", options.output, spec.name,
                           spec.architecture, result.num_tensors, NameOf(result.type),
                           FormatSize(result.file_bytes)));
+  if (!options.adapters.empty()) {
+    WriteOutput(
+        fmt::format("--lora changed {} tensors; rounding them costs {:.2g} (relative error)\n",
+                    result.num_merged, result.merge_error));
+  }
   return kExitDone;
 }
 
@@ -105,6 +115,10 @@ void AddConvertCommand(CLI::App& app, Action& action) {
           "type of the matrices: keep (what the folder has), f32, f16 or bf16; vectors are f32 "
           "(keep)")
       ->option_text("TYPE");
+  AddLoraOption(
+      *command, options->adapters,
+      "low-rank adapter that becomes part of the weights: a GGUF file, or a folder as PEFT "
+      "writes it; WEIGHT: how much of it is added (1); may be repeated");
   command->add_flag("--force", options->is_forced, "replace what is at -o");
   command->add_flag("--json", options->json, "print one JSON document");
   command->callback([options, &action] { action = [options] { return Convert(*options); }; });

@@ -15,8 +15,6 @@
 namespace hearth {
 namespace {
 
-constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
-
 struct AdaptedSlot {
   AdaptedMatrix which;
   WeightView LayerWeights::*slot;
@@ -44,7 +42,7 @@ bool IsOfSingleNeurons(std::string_view name) {
          name.ends_with(".ffn_down.weight");
 }
 
-// Holds an adapter's tensors against the matrices of a base.
+// Finds the matrix of a base for each of an adapter's tensors.
 class Planner {
  public:
   Planner(AdapterPlan& plan, const ModelSpec& spec, FfnStorage ffn)
@@ -56,14 +54,14 @@ class Planner {
     if (file_.tensors().empty()) throw Error(ErrorCode::kCorrupt, path(), "it has no tensors");
     for (const GgufTensor& tensor : file_.tensors()) {
       const std::string_view name = tensor.name;
-      if (name.ends_with(kA)) {
-        Take(tensor, tensor.name.substr(0, name.size() - kA.size()));
-      } else if (!name.ends_with(kB)) {
+      if (name.ends_with(kLoraA)) {
+        Take(tensor, tensor.name.substr(0, name.size() - kLoraA.size()));
+      } else if (!name.ends_with(kLoraB)) {
         throw Error(ErrorCode::kUnsupported, path(),
                     fmt::format("tensor '{}': only NAME.lora_a and NAME.lora_b are computed",
                                 Printable(name)));
       } else {
-        Other(tensor.name.substr(0, name.size() - kB.size()), kA);
+        Other(tensor.name.substr(0, name.size() - kLoraB.size()), kLoraA);
       }
     }
   }
@@ -71,7 +69,7 @@ class Planner {
  private:
   const std::string& path() const { return file_.path(); }
 
-  // The tensor that belongs to another.
+  // The other tensor of a pair.
   const GgufTensor& Other(const std::string& name, std::string_view ending) const {
     const GgufTensor* const other = file_.FindTensorOrNull(name + std::string(ending));
     if (other != nullptr) return *other;
@@ -80,7 +78,7 @@ class Planner {
   }
 
   void Take(const GgufTensor& a, const std::string& name) {
-    const GgufTensor& b = Other(name, kB);
+    const GgufTensor& b = Other(name, kLoraB);
     uint64_t a_offset = 0;
     bool is_found = false;
     for (const WeightDecl& decl : decls_) {
@@ -114,7 +112,7 @@ class Planner {
                 fmt::format("it changes '{}', which the base does not have", Printable(name)));
   }
 
-  // Which matrix a declaration is.
+  // Returns the layer and the matrix of a declaration.
   PlannedPair PairOf(const WeightDecl& decl) const {
     const char* reason = "and adapters can only change matrices of attention and FFNs";
     for (size_t l = 0; l < weights_.layers.size() && decl.experts == 1; ++l) {
@@ -156,7 +154,7 @@ class Planner {
                 fmt::format("[{}, {}]{}", cols, rows, of_base), ShapeText(tensor));
   }
 
-  // Room for so many floats, from a cache line on.
+  // Reserves room for `floats` numbers; returns where it begins, on a cache line.
   uint64_t Place(uint64_t floats) {
     const uint64_t offset = plan_.floats;
     plan_.floats += (floats + 15) / 16 * 16;

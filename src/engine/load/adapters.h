@@ -27,7 +27,7 @@ inline constexpr size_t kMostAdapters = 1024;
 // An adapter that an engine is to have: a GGUF file, a PEFT folder or its safetensors file.
 struct AdapterOption {
   std::string path;
-  float weight = 1;  // of texts that do not say theirs; 0: they are computed without it
+  float weight = 1;  // for texts that choose no adapters; 0: without it
 };
 
 // One adapter of an engine, chosen by its number, with a weight.
@@ -36,7 +36,7 @@ struct AdapterScale {
   float weight = 1;
 };
 
-// Where a matrix of the base, or the part of a fused one, gets its term from.
+// The term of one matrix of the base, or of one part of a fused matrix.
 struct PlannedPair {
   int64_t layer = 0;
   AdaptedMatrix which = AdaptedMatrix::kQuery;
@@ -60,10 +60,10 @@ struct AdapterPlan {
   uint64_t bytes() const { return floats * sizeof(float); }
 };
 
-// Opens an adapter and holds every tensor against the base. Throws Error: kCorrupt for shapes that
+// Opens an adapter and compares every tensor with the base. Throws Error: kCorrupt for shapes that
 // do not fit, naming tensor and shapes, kUnsupported for what is not computed (embeddings, output
-// matrix, norms, routers, experts; FFNs that are single neurons), kNotFound, kIo. num_layers and
-// sizes are spec's; `ffn` says how the base holds its FFNs.
+// matrix, norms, routers, experts; FFNs that are single neurons), kNotFound, kIo. `ffn` says how
+// the base holds its FFNs.
 AdapterPlan PlanAdapter(const AdapterOption& option, const ModelSpec& spec, FfnStorage ffn);
 
 // An adapter in memory.
@@ -91,18 +91,18 @@ class LoadedAdapter {
 class AdapterSet {
  public:
   AdapterSet() = default;
-  // Loads what is planned, in order; numbers are places in that order.
+  // Loads what is planned. An adapter's number is its place in `plans`. Throws as LoadedAdapter.
   AdapterSet(std::span<const AdapterPlan> plans, int64_t num_layers, Budget& budget);
 
   size_t size() const { return adapters_.size(); }
   const LoadedAdapter& at(size_t id) const { return *adapters_[id]; }
-  // Weights of texts that do not say theirs, by number.
+  // Weights for texts that choose no adapters, by number.
   const std::vector<float>& default_weights() const { return default_weights_; }
   const AdapterMix& default_mix() const { return default_mix_; }
 
-  // Adapters that are not named have weight 0; ascending, whatever the order of `scales`. Throws
-  // Error(kInvalidArgument) for a number that no adapter has, one that is named twice, and for
-  // weights that are not finite or beyond kMostWeight.
+  // A mix in the order of the adapters' numbers, whatever the order of `scales`; adapters that are
+  // not named have weight 0. Throws Error(kInvalidArgument) for a number that no adapter has or
+  // that is named twice, and for a weight that is not finite or beyond kMostWeight.
   AdapterMix Mix(std::span<const AdapterScale> scales) const;
 
   static constexpr float kMostWeight = 1000;

@@ -56,7 +56,7 @@ struct BatchOutcome {
 struct BatchRequest {
   std::vector<TokenId> prompt;
   GenerateOptions generate;
-  // What its tokens are computed with; at first none, whatever the engine's default.
+  // What its tokens are computed with. Unset: no adapter, whatever the engine's default is.
   AdapterMix adapters;
   // Instead of generating: the prompt's last hidden states, after the output norm, pooled as the
   // model's spec says. Nothing of `generate` but `cancel` counts then.

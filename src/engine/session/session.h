@@ -48,8 +48,8 @@ class Session {
   GenerateResult Generate(std::span<const TokenId> prompt, const GenerateOptions& options,
                           const TextFn& on_text = {});
 
-  // The adapters that it computes with from now on; at first those of the engine's default. Where
-  // they are others than before, what is in the context is computed again with the next prompt.
+  // Sets the adapters for all later computation; at first they are the engine's default. If they
+  // differ from those before, the next prompt computes the whole context again.
   void SetAdapters(AdapterMix adapters);
 
   // Drops tokens from the end of the context.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kSessionMagic[8] = {'H', 'R', 'T', 'H', 'S', 'E', 'S', 'S'};
 constexpr uint32_t kSessionVersion = 1;
-// With the key of adapters behind the head.
+// The version of files whose text has adapters: their key follows the head.
 constexpr uint32_t kAdaptedVersion = 2;
 // f16 is 0, as in the files of those who knew no other field here.
 constexpr uint16_t kHalfCodec = static_cast<uint16_t>(KvCodec::kF16);

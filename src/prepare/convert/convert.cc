@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "base/error.h"
 #include "format/gguf_writer.h"
 #include "kernels/dequantize.h"
+#include "prepare/convert/merged_adapters.h"
 #include "storage/disk_space.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -33,23 +36,18 @@ bool IsAlwaysF32(const GgufTensor& tensor) {
          name.ends_with("ffn_gate_inp.weight") || name.ends_with("ffn_gate_inp_shexp.weight");
 }
 
-// Returns the index of the first number that is finite in `from` and not in `to`; `count` where
-// there is none.
-size_t ConvertNumbers(DType from, const std::byte* in, size_t count, DType to, std::byte* out) {
-  constexpr size_t kChunk = 256;
-  float given[kChunk], stored[kChunk];
-  for (size_t begin = 0; begin < count; begin += kChunk) {
-    const size_t some = std::min(kChunk, count - begin);
-    std::byte* const to_out = out + RowBytes(to, begin);
-    kernels::Dequantize(from, in + RowBytes(from, begin), static_cast<int64_t>(some), given);
-    kernels::Quantize(to, given, static_cast<int64_t>(some), to_out);
-    kernels::Dequantize(to, to_out, static_cast<int64_t>(some), stored);
-    for (size_t i = 0; i < some; ++i) {
-      if (std::isfinite(given[i]) && !std::isfinite(stored[i])) return begin + i;
-    }
+// Sums over numbers and what they were rounded to.
+struct RoundingSums {
+  double squares = 0;  // of the numbers
+  double errors = 0;   // squares of the differences
+
+  void Add(float given, float stored) {
+    const double error = double{stored} - double{given};
+    squares += double{given} * double{given};
+    errors += error * error;
   }
-  return count;
-}
+  double RelativeError() const { return squares > 0 ? std::sqrt(errors / squares) : 0; }
+};
 
 // Embeddings often have more rows than there are tokens; readers want a token for each.
 void PadVocabulary(const GgufFile& source, GgufMetadata* metadata) {
@@ -81,6 +79,9 @@ class Converter {
     const std::vector<GgufTensorDecl> decls = Decls(&result.type);
     GgufWriter writer(path_, ModelMetadata(source_, FileTypeOf(result.type)), decls);
     CheckDiskSpace(path_, writer.total_bytes());
+    if (!options_.adapters.empty()) {
+      adapters_ = MergedAdapters(source_, options_.adapters, budget_);
+    }
     const uint64_t wide = kConvertBytes / sizeof(uint16_t) * sizeof(float);
     in_ = Buffer(budget_, "what is read", kConvertBytes);
     out_ = Buffer(budget_, "what is written", wide);
@@ -90,6 +91,8 @@ class Converter {
     result.file_bytes = writer.total_bytes();
     result.num_tensors = decls.size();
     result.peak_bytes = budget_.peak_bytes();
+    result.num_merged = adapters_.num_changed();
+    result.merge_error = merged_.RelativeError();
     writer.Finish();
     return result;
   }
@@ -133,15 +136,36 @@ class Converter {
       if (ahead > 0) source_.WillRead(tensor, next * from_bytes, ahead * from_bytes);
       const std::span<std::byte> in(in_.data(), count * from_bytes);
       source_.ReadTensor(tensor, begin * from_bytes, in);
-      if (tensor.dtype == to) {
+      if (tensor.dtype == to && !adapters_.Change(tensor.name)) {
         writer->Append(in);
       } else {
-        const size_t done = ConvertNumbers(tensor.dtype, in.data(), count, to, out_.data());
-        if (done < count) RefuseNumber(tensor, to, begin + done);
+        ConvertNumbers(tensor, begin, count, to);
         writer->Append({out_.data(), count * to_bytes});
       }
       source_.DropCached(tensor, begin * from_bytes, in.size());
       if (progress_) progress_(writer->written_bytes(), writer->total_bytes());
+    }
+  }
+
+  // From in_ to out_: numbers of a tensor, the first of which has index `first` in it.
+  void ConvertNumbers(const GgufTensor& tensor, uint64_t first, size_t count, DType to) {
+    constexpr size_t kChunk = 4096;
+    std::array<float, kChunk> given, stored;
+    const bool is_merged = adapters_.Change(tensor.name);
+    for (size_t begin = 0; begin < count; begin += kChunk) {
+      const size_t some = std::min(kChunk, count - begin);
+      std::byte* const out = out_.data() + RowBytes(to, begin);
+      kernels::Dequantize(tensor.dtype, in_.data() + RowBytes(tensor.dtype, begin),
+                          static_cast<int64_t>(some), given.data());
+      adapters_.AddTo(tensor, first + begin, std::span(given).first(some));
+      kernels::Quantize(to, given.data(), static_cast<int64_t>(some), out);
+      kernels::Dequantize(to, out, static_cast<int64_t>(some), stored.data());
+      for (size_t i = 0; i < some; ++i) {
+        if (std::isfinite(given[i]) && !std::isfinite(stored[i])) {
+          RefuseNumber(tensor, to, first + begin + i);
+        }
+        if (is_merged) merged_.Add(given[i], stored[i]);
+      }
     }
   }
 
@@ -157,6 +181,8 @@ class Converter {
   const std::string& path_;
   const ConvertProgressFn& progress_;
   Budget budget_;
+  MergedAdapters adapters_;
+  RoundingSums merged_;
   Buffer in_;
   Buffer out_;
 };

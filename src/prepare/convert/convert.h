@@ -6,7 +6,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/load/adapters.h"
 #include "format/gguf.h"
 
 namespace hearth {
@@ -15,6 +17,8 @@ struct ConvertOptions {
   // F32, F16 or BF16, of all matrices; nothing: the type that each has. Vectors, and the few small
   // matrices that readers add or route by, are F32 always.
   std::optional<DType> type;
+  // Low-rank adapters that become part of the weights.
+  std::vector<AdapterOption> adapters;
 };
 
 struct ConvertResult {
@@ -22,6 +26,10 @@ struct ConvertResult {
   size_t num_tensors = 0;
   DType type = DType::kF32;  // the one that most bytes have
   uint64_t peak_bytes = 0;   // of all buffers at once, by the ledger
+  size_t num_merged = 0;     // tensors that adapters change
+  // What rounding to the file's types costs these: the root mean square of the difference from
+  // weights with adapters, relative to that of these weights. 0 where there are none.
+  double merge_error = 0;
 };
 
 // done and total bytes of the file.
@@ -33,7 +41,8 @@ GgufMetadata ModelMetadata(const GgufFile& source, uint32_t file_type);
 
 // Writes `source` to `path`, a few megabytes at a time. The name appears when the file is complete.
 // Where `progress` throws, nothing is left behind. Throws Error(kUnsupported) for quantized tensors
-// and for numbers beyond the range of the type, Error(kIo) where the file cannot be written.
+// and for numbers beyond the range of the type, Error(kIo) where the file cannot be written, and as
+// MergedAdapters.
 ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
                            const std::string& path, const ConvertProgressFn& progress);
 

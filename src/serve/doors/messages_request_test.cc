@@ -35,6 +35,21 @@ TEST(MessagesRequestTest, BlocksBecomeMessages) {
   EXPECT_EQ(request.variables, R"({"enable_thinking":false})");
 }
 
+TEST(MessagesRequestTest, AdaptersAreListed) {
+  const auto settings = [](const std::string& more) {
+    return ParseMessagesRequest(
+               R"({"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}])" + more + "}",
+               false)
+        .settings;
+  };
+  EXPECT_FALSE(settings("").adapters.has_value());
+  const auto adapters = settings(R"(, "lora": [{"id": 3, "scale": 0.5}])").adapters;
+  ASSERT_TRUE(adapters && adapters->size() == 1);
+  EXPECT_EQ((*adapters)[0].id, 3);
+  EXPECT_EQ((*adapters)[0].scale, 0.5f);
+  EXPECT_THROW(settings(R"(, "lora": 3)"), RequestError);
+}
+
 TEST(MessagesRequestTest, ErrorsNameTheFormatThatIsGiven) {
   const auto name = [](const std::string& more) {
     const std::string body =

@@ -115,6 +115,17 @@ TEST(ResponsesWriterTest, CustomToolsGetTheirText) {
   EXPECT_EQ(document["incomplete_details"]["reason"], "max_output_tokens");
 }
 
+TEST(ResponsesRequestTest, AdaptersAreListed) {
+  EXPECT_FALSE(ParseResponsesRequest(R"({"input": "Hi"})").chat.settings.adapters.has_value());
+  const auto adapters =
+      ParseResponsesRequest(R"({"input": "Hi", "lora": [{"id": 3, "scale": 0.5}]})")
+          .chat.settings.adapters;
+  ASSERT_TRUE(adapters && adapters->size() == 1);
+  EXPECT_EQ((*adapters)[0].id, 3);
+  EXPECT_EQ((*adapters)[0].scale, 0.5f);
+  EXPECT_THROW(ParseResponsesRequest(R"({"input": "Hi", "lora": 3})"), RequestError);
+}
+
 TEST(ResponsesRequestTest, ItemsBecomeMessages) {
   const ResponsesRequest request = ParseResponsesRequest(R"({"instructions": "Be kind.",
       "reasoning": {"effort": "low"}, "input": [
