@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/test_folder.h"
 #include "json_schema.h"
@@ -16,17 +17,26 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 // An environment variable for as long as a test needs it.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
     setenv(name, value.c_str(), 1);
   }
-  ~ScopedVariable() { unsetenv(name_); }
+  ~ScopedVariable() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 nlohmann::json DevicesDocument(const std::vector<std::string>& more) {
@@ -71,6 +81,11 @@ TEST(DevicesCommandTest, TheTableNamesWhatThereIs) {
   }
   ExpectRefused(RunHearth({"devices", "--device", "1000"}), 1, "there is no device 1000");
   ExpectRefused(RunHearth({"devices", "--device", "gpu"}), 1, "auto, none or the number");
+  EXPECT_THAT(RunHearth({"devices", "--limits", "--device", "0"}).out, StartsWith("0: "));
+  const ProgramResult none = RunHearth({"devices", "--device", "none"});
+  EXPECT_EQ(none.exit_code, 0);
+  EXPECT_EQ(none.out, "");
+  EXPECT_THAT(none.err, HasSubstr("This choice means no device"));
 }
 
 TEST(DevicesCommandTest, AMachineWithoutDriversHasNone) {
@@ -87,13 +102,18 @@ TEST(DevicesCommandTest, AMachineWithoutDriversHasNone) {
 
 TEST(DevicesCommandTest, AMachineWithoutTheLibraryHasNone) {
   TestFolder folder("hearth-no-opencl");
-  // The loader's search ends at a file that is no library.
-  for (const char* name : {"libOpenCL.so.1", "libOpenCL.so"})
-    std::ofstream(folder.Path(name)) << "";
+  // The search for a library ends at the first file of its name. A program that was linked with it
+  // would not start.
+  for (const char* name : {"libOpenCL.so.1", "libOpenCL.so"}) {
+    std::ofstream(folder.Path(name)) << "no library";
+  }
   const ScopedVariable libraries("LD_LIBRARY_PATH", folder.Path(""));
   const nlohmann::json document = DevicesDocument({});
   EXPECT_TRUE(document["devices"].empty());
   EXPECT_THAT(document["why_none"].get<std::string>(), HasSubstr("libOpenCL.so.1"));
+  EXPECT_THAT(document["why_none"].get<std::string>(), HasSubstr("ocl-icd-libopencl1"));
+  EXPECT_EQ(RunHearth({"--version"}).exit_code, 0);
+  ExpectRefused(RunHearth({"devices", "--device", "0"}), 1, "there is no device: libOpenCL.so.1");
 }
 
 }  // namespace

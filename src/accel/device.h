@@ -2,13 +2,13 @@
 //
 // A Device has memory (a Budget and its ledger), buffers in it, kernels and queues. A queue takes
 // uploads, launches and downloads, and runs them in order while the caller does something else; an
-// event tells when it has come to a point. What stands behind is opencl/, or none/ in a build
-// without it; devices.h finds and opens devices.
+// event tells when it has come to a point. opencl/ implements it, or none/ in a build without
+// OpenCL; devices.h finds and opens devices.
 //
 // Errors, all hearth::Error with one sentence that begins with the device's name: kOutOfBudget
 // where memory does not suffice, kIo where the device is lost or a command fails, kUnsupported
 // where the driver cannot build a program, kInternal where a caller breaks a contract. After kIo
-// the device is of no use any more; objects can only be destroyed.
+// objects of the device can only be destroyed.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ enum class DeviceKind { kGpu, kAccelerator, kCpu };
 // "gpu", "accelerator", "cpu".
 const char* NameOf(DeviceKind kind);
 
-// What a device says of itself.
+// What a device's driver says about it.
 struct DeviceInfo {
   std::string name;
   std::string vendor;
@@ -54,8 +54,8 @@ class DeviceBuffer {
   virtual uint64_t size_bytes() const = 0;
 };
 
-// Which program a kernel is in: a file of opencl/kernels, compiled for a type of weights where
-// `type` is not empty ("Q4_0").
+// The program of a kernel: a file of opencl/kernels, compiled for a type of weights where `type` is
+// not empty ("Q4_0").
 struct ProgramName {
   std::string_view file;
   std::string_view type = {};
@@ -67,7 +67,7 @@ class DeviceKernel {
   virtual ~DeviceKernel() = default;
 };
 
-// In the order of the kernel's parameters, and of their exact types.
+// An argument of a kernel; it has the exact type of its parameter.
 using KernelArgument = std::variant<DeviceBuffer*, int32_t, int64_t, float>;
 
 // Work-items of a launch by dimension. `total` is a multiple of `group`.
@@ -85,8 +85,8 @@ class DeviceEvent {
 };
 
 // Commands of one thread at a time, run in order, each after the one before is done. Host memory
-// that is given must stay as it is until an event after the command, or Finish, has been waited
-// for. Must not outlive the device.
+// of a command must stay as it is until the caller has waited for a later event or for Finish. Must
+// not outlive the device.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;  // waits for all commands
@@ -94,7 +94,7 @@ class DeviceQueue {
   virtual void Download(DeviceBuffer& from, uint64_t offset, std::span<std::byte> to) = 0;
   virtual void Launch(DeviceKernel& kernel, const LaunchSize& size,
                       std::span<const KernelArgument> arguments) = 0;
-  // Hands all commands so far to the device, which may have waited for more.
+  // Sends all commands so far to the device; drivers may hold them back until then.
   virtual std::unique_ptr<DeviceEvent> Mark() = 0;
   virtual void Finish() = 0;
 };

@@ -9,9 +9,9 @@ namespace hearth::accel {
 namespace {
 
 constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
-// Words are counted in 31 bits.
+// The kernel counts words of 16 bytes in 31 bits; reading more would only take longer.
 constexpr uint64_t kMostBytes = uint64_t{1} << 32;
-// Work-items that read memory together: enough for the largest devices.
+// Work-items that read memory at the same time: enough for the largest devices.
 constexpr size_t kReaders = 1 << 17;
 // Rows that are multiplied with many tokens.
 constexpr int64_t kRowsOfMatmul = 1024;

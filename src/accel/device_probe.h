@@ -19,7 +19,7 @@ struct DeviceRates {
   double matmul_macs_per_s = 0;     // weights times DeviceProbe::kTokens tokens
   double upload_bytes_per_s = 0;    // from memory of the host
   double download_bytes_per_s = 0;  // to it
-  double launch_seconds = 0;        // from launching a kernel that does nothing to its end
+  double launch_seconds = 0;        // from launching a kernel that adds one number to its end
 };
 
 // One thread at a time; must not outlive the device.
@@ -28,16 +28,16 @@ class DeviceProbe {
   static constexpr int64_t kColumns = 4096;  // of a 7B model
   static constexpr int64_t kTokens = 128;
 
-  // Takes about `bytes` of the device's memory for each of two buffers, at least 1 MiB and at most
-  // what one buffer may have, and as much of the host's. Throws what Device::MakeBuffer and
-  // MakeKernel do.
+  // Reads and copies `bytes` bytes, at least 1 MiB, and at most 4 GiB, a quarter of the device's
+  // memory and what one buffer may have. Takes as much memory of the host, and as much of the
+  // device and some MiB more. Throws what Device::MakeBuffer and MakeKernel do.
   DeviceProbe(Device& device, uint64_t bytes);
 
   // Measures each rate for about `seconds`, and at least once. Throws Error(kIo).
   DeviceRates Measure(double seconds);
 
  private:
-  // How often `work`, which it ends by waiting for the device, was done per second.
+  // Returns how often per second `work` can be launched and waited for.
   double TimesPerSecond(double seconds, const std::function<void()>& work);
 
   const int64_t bytes_;

@@ -22,25 +22,25 @@ struct DeviceList {
 // Throws Error(kIo) where a driver fails. Thread-safe.
 DeviceList ListDevices();
 
-// What --device says.
+// What a user asks for: a device by its number, any, or none.
 struct DeviceChoice {
   enum class Kind { kAuto, kNone, kIndex };
   Kind kind = Kind::kNone;
   size_t index = 0;  // kIndex only
 };
 
-// Of "auto", "none" or a number. Throws Error(kInvalidArgument).
+// Parses "auto", "none" or a number. Throws Error(kInvalidArgument).
 DeviceChoice ParseDeviceChoice(std::string_view text);
 
-// The number of the device that a choice means; nothing means none. kAuto is the first that is not
-// a processor: the engine's own threads compute there faster. Throws Error(kNotFound) where there
-// is no device of that number, saying which there are.
+// Returns the number of the device that a choice means, or nothing. kAuto means the first device
+// that is no processor: the engine's own threads compute faster there. Throws Error(kNotFound),
+// naming the numbers there are, where there is no device of that number.
 std::optional<size_t> ChooseDevice(const DeviceChoice& choice, const DeviceList& list);
 
 struct DeviceOptions {
-  // What buffers may take together; at most the device's memory.
+  // What all buffers may take; a larger number than the device's memory means that memory.
   uint64_t memory_bytes = Budget::kUnlimited;
-  // Where built programs are kept, made when it is needed; empty: nowhere.
+  // The folder that keeps built programs, made when it is needed; empty: nothing is kept.
   std::string cache_folder;
 };
 

@@ -61,7 +61,8 @@ TEST(Device, KeepsWhatIsUploaded) {
   HEARTH_NEED_DEVICE();
   testing::TestBench bench;
   const std::vector<float> values = testing::RandomFloats(1001, 1);
-  DeviceBuffer& buffer = bench.Room(values.size());
+  const auto made = bench.device().MakeBuffer("test", values.size() * sizeof(float));
+  DeviceBuffer& buffer = *made;
   EXPECT_THAT(bench.Floats(buffer, values.size()), ::testing::Each(0.0f));
   bench.queue().Upload(std::as_bytes(std::span(values)).subspan(4), buffer, 4);
   const std::unique_ptr<DeviceEvent> event = bench.queue().Mark();

@@ -8,7 +8,7 @@
 
 namespace hearth::accel {
 
-// As in opencl/kernels/common.cl.
+// Must equal LANES and GROUP of opencl/kernels/common.cl.
 inline constexpr size_t kLanes = 32;
 inline constexpr size_t kGroup = 64;
 
@@ -17,7 +17,8 @@ inline size_t RoundedUp(int64_t n, size_t grain) {
   return (static_cast<size_t>(n) + grain - 1) / grain * grain;
 }
 
-// Kernels count in 32 bits. Throws Error(kInternal) for what is negative or does not fit.
+// Returns n for kernels, which count in 32 bits. Throws Error(kInternal) for a negative number and
+// for one that does not fit.
 int32_t ToInt(int64_t n);
 
 // Throws Error(kInternal) where `buffer` has no room for rows * columns elements from byte

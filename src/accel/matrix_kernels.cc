@@ -6,7 +6,7 @@
 namespace hearth::accel {
 namespace {
 
-// As in opencl/kernels/matmul.cl.
+// Must equal ROWS_OF_GROUP, TILE and SIDE of opencl/kernels/matmul.cl.
 constexpr size_t kRowsOfGroup = 4;
 constexpr size_t kTile = 32;
 constexpr size_t kSide = 8;
@@ -39,6 +39,9 @@ MatrixKernels::MatrixKernels(Device& device, DType type)
 
 void MatrixKernels::Multiply(DeviceQueue& queue, const DeviceMatrix& matrix, DeviceBuffer& x,
                              int64_t tokens, DeviceBuffer& out) {
+  if (matrix.columns % static_cast<int64_t>(InfoOf(type_).block_size) != 0) {
+    throw Error(ErrorCode::kInternal, "a kernel", "rows that end inside a block of weights");
+  }
   const auto row_bytes =
       static_cast<int64_t>(RowBytes(type_, static_cast<size_t>(ToInt(matrix.columns))));
   CheckRoom(*matrix.weights, {matrix.rows, row_bytes, 1});

@@ -9,14 +9,15 @@
 
 namespace hearth::accel {
 
-// A matrix [rows][columns] as it lies in a GGUF file, from byte 0 of a buffer.
+// A matrix [rows][columns] as it lies in a GGUF file, from byte 0 of a buffer. Columns are a
+// multiple of the type's block size.
 struct DeviceMatrix {
   DeviceBuffer* weights = nullptr;
   int64_t rows = 0;
   int64_t columns = 0;
 };
 
-// For one type of weights. One thread at a time; must not outlive the device.
+// Products with matrices of one type of weights. One thread at a time; must not outlive the device.
 class MatrixKernels {
  public:
   // The types that have kernels: F32, F16, Q4_0, Q8_0, Q4_K, Q6_K.
@@ -27,7 +28,8 @@ class MatrixKernels {
 
   // out [tokens][rows] = the products of x [tokens][columns] with the rows, in float32. Up to
   // kFewTokens tokens are computed one by one, more in tiles; the order of a sum differs between
-  // the two. Throws Error(kInternal) where buffers are too small or sizes pass 2^31.
+  // the two. Throws Error(kInternal) where buffers are too small, where columns end inside a block
+  // and where sizes pass 2^31.
   void Multiply(DeviceQueue& queue, const DeviceMatrix& matrix, DeviceBuffer& x, int64_t tokens,
                 DeviceBuffer& out);
 

@@ -81,6 +81,8 @@ TEST(MatrixKernels, RefuseWhatTheyDoNotHaveOrHaveNoRoomFor) {
   DeviceBuffer& small = bench.Room(8);
   EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, 3, 3}, small, 1, small), Error);
   EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, 1, 8}, small, 2, small), Error);
+  MatrixKernels blocks(bench.device(), DType::kQ4_0);
+  EXPECT_THROW(blocks.Multiply(bench.queue(), {&small, 1, 5}, small, 1, small), Error);
   EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, -1, 8}, small, 1, small), Error);
   EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, int64_t{1} << 40, 8}, small, 1, small),
                Error);

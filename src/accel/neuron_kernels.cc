@@ -1,6 +1,7 @@
 #include "accel/neuron_kernels.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "accel/launch_sizes.h"
 #include "base/error.h"
@@ -8,6 +9,8 @@
 
 namespace hearth::accel {
 namespace {
+
+constexpr int64_t kBlockColumns = 32;
 
 ProgramName NeuronProgramOf(DType type) {
   if (NeuronKernels::Has(type)) return {"neurons", NameOf(type)};
@@ -20,7 +23,7 @@ int64_t RowBytesOf(DType type, int64_t hidden) {
                             : static_cast<int64_t>(RowBytes(type, static_cast<size_t>(hidden)));
 }
 
-// As Words in opencl/kernels/neurons.cl.
+// The same as Words in opencl/kernels/neurons.cl.
 int64_t WordsOf(DType type, int64_t hidden) {
   if (!HasRowGroups(type)) return hidden / 4;
   return RowGroupsOf(type, hidden).lanes * (type == DType::kQ8_0 ? 8 : 4);
@@ -38,6 +41,21 @@ LaunchSize SizeOf(const DeviceLists& lists, int64_t tokens) {
           {kLanes, 1}};
 }
 
+// The first arguments of neuron_gates and neuron_factors.
+std::vector<KernelArgument> RowArguments(const DeviceRows& rows, const DeviceLists& lists,
+                                         const DeviceTokens& tokens) {
+  return {rows.buffer,
+          rows.first,
+          rows.bias,
+          rows.stride,
+          ToInt(tokens.hidden),
+          lists.list,
+          ToInt(lists.list_stride),
+          lists.counts,
+          tokens.x,
+          ToInt(lists.max_count)};
+}
+
 }  // namespace
 
 bool NeuronKernels::Has(DType type) { return IsRowType(type); }
@@ -50,6 +68,9 @@ NeuronKernels::NeuronKernels(Device& device, DType type)
       merge_(device.MakeKernel({"vectors"}, "merge_slices")) {}
 
 void NeuronKernels::CheckRows(const DeviceRows& rows, int64_t hidden) const {
+  if (hidden % kBlockColumns != 0) {
+    throw Error(ErrorCode::kInternal, "a kernel", "rows of neurons that end inside a block");
+  }
   if (rows.neurons == 0) return;
   CheckRoom(*rows.buffer,
             {rows.neurons - 1, rows.stride, 1, rows.first + RowBytesOf(type_, ToInt(hidden))});
@@ -62,17 +83,8 @@ void NeuronKernels::Gates(DeviceQueue& queue, const DeviceRows& rows, const Devi
   CheckLists(lists, tokens.tokens);
   CheckRoom(*tokens.x, {tokens.tokens, tokens.hidden});
   CheckRoom(gates, {tokens.tokens, lists.max_count});
-  const KernelArgument arguments[] = {rows.buffer,
-                                      rows.first,
-                                      rows.bias,
-                                      rows.stride,
-                                      ToInt(tokens.hidden),
-                                      lists.list,
-                                      ToInt(lists.list_stride),
-                                      lists.counts,
-                                      tokens.x,
-                                      ToInt(lists.max_count),
-                                      &gates};
+  std::vector<KernelArgument> arguments = RowArguments(rows, lists, tokens);
+  arguments.push_back(&gates);
   queue.Launch(*gates_, SizeOf(lists, tokens.tokens), arguments);
 }
 
@@ -85,25 +97,12 @@ void NeuronKernels::MakeFactors(DeviceQueue& queue, const Factors& work, const D
   CheckRoom(*work.factors, {tokens.tokens, lists.max_count});
   // An FFN of two matrices reads no rows here.
   const DeviceRows rows = work.up != nullptr ? *work.up : DeviceRows{work.gates};
-  const KernelArgument arguments[] = {rows.buffer,
-                                      rows.first,
-                                      rows.bias,
-                                      rows.stride,
-                                      ToInt(tokens.hidden),
-                                      lists.list,
-                                      ToInt(lists.list_stride),
-                                      lists.counts,
-                                      tokens.x,
-                                      ToInt(lists.max_count),
-                                      work.gates,
-                                      int32_t{work.up != nullptr},
-                                      static_cast<int32_t>(work.activation.kind),
-                                      work.activation.threshold,
-                                      int32_t{work.activation.skips},
-                                      work.activation.below,
-                                      work.activation.from,
-                                      work.activation.to,
-                                      work.factors};
+  std::vector<KernelArgument> arguments = RowArguments(rows, lists, tokens);
+  arguments.insert(
+      arguments.end(),
+      {work.gates, int32_t{work.up != nullptr}, static_cast<int32_t>(work.activation.kind),
+       work.activation.threshold, int32_t{work.activation.skips}, work.activation.below,
+       work.activation.from, work.activation.to, work.factors});
   queue.Launch(*factors_, SizeOf(lists, tokens.tokens), arguments);
 }
 

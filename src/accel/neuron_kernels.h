@@ -47,15 +47,18 @@ struct DeviceTokens {
   int64_t hidden = 0;  // a multiple of 32
 };
 
-// For one type of weights. Every call takes buffers of floats with a place per token and entry of
-// its list, [tokens][max_count]. Throw Error(kInternal) where buffers are too small. One thread at
-// a time; must not outlive the device.
+// Kernels for one type of weights. `gates` and `factors` are buffers of floats with a place per
+// token and entry of its list, [tokens][max_count]; other places stay as they are. Calls throw
+// Error(kInternal) where buffers are too small or hidden is no multiple of 32. Lists are not
+// checked: every entry is below `neurons`, every count at most max_count. One thread at a time;
+// must not outlive the device.
 class NeuronKernels {
  public:
   // F16, Q4_0, Q4_1 and Q8_0 have kernels.
   static bool Has(DType type);
 
-  // Slices of a list whose down rows are added side by side, and then one after the other.
+  // A list is cut into this many slices: their down rows are added at the same time, and the sums
+  // of slices one after the other.
   static constexpr int64_t kSlices = 16;
 
   // Throws Error(kUnsupported) for other types, and what Device::MakeKernel does.

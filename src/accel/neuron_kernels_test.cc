@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "accel/test_device.h"
+#include "base/error.h"
 #include "kernels/dequantize.h"
 #include "kernels/row_pack.h"
 #include "kernels/tables.h"
@@ -207,6 +208,17 @@ TEST(NeuronKernels, KnowAllActivations) {
     ffn.Run();
     ffn.Check();
   }
+}
+
+TEST(NeuronKernels, RefuseRowsThatEndInsideABlock) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  NeuronKernels kernels(bench.device(), DType::kF16);
+  DeviceBuffer& room = bench.Room(1024);
+  const DeviceRows rows = {&room, 0, 72, -1, 1};
+  const DeviceLists lists = {&room, &room, 0, 1};
+  EXPECT_THROW(kernels.Gates(bench.queue(), rows, lists, {&room, 1, 36}, room), Error);
+  EXPECT_THROW(kernels.AddDown(bench.queue(), {&rows, &room, &room, &room}, lists, 1, 36), Error);
 }
 
 TEST(NeuronKernels, GiveTheSameBitsEveryTime) {

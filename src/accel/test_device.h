@@ -51,10 +51,17 @@ class TestBench {
     queue_->Finish();
     return buffer;
   }
-  // Room for n elements, one at least.
+  // Room for n elements, at least one, of zeros. A buffer is zero when it is made, but
+  // Oclgrind 21.10 then tracks only the last word that clEnqueueFillBuffer wrote: what kernels
+  // write elsewhere it reports as never written. It tracks all of a buffer that was uploaded as a
+  // whole.
   template <class T = float>
   DeviceBuffer& Room(size_t n) {
-    buffers_.push_back(device_.MakeBuffer("test", std::max<size_t>(n, 1) * sizeof(T)));
+    const std::vector<T> zeros(std::max<size_t>(n, 1));
+    const auto bytes = std::as_bytes(std::span(zeros));
+    buffers_.push_back(device_.MakeBuffer("test", bytes.size()));
+    queue_->Upload(bytes, *buffers_.back());
+    queue_->Finish();
     return *buffers_.back();
   }
   std::vector<float> Floats(DeviceBuffer& from, size_t n) {

@@ -1,4 +1,4 @@
-// What stands for devices in a build without them.
+// devices.h in a build without OpenCL (-DHEARTH_OPENCL=OFF): there are no devices.
 #include "accel/devices.h"
 
 #include "base/error.h"

@@ -14,10 +14,10 @@
 namespace hearth::accel {
 namespace {
 
-// Buffers end at a multiple of it, so that they can be filled by words.
+// Buffers are rounded up to a multiple of this, so that they can be filled by words.
 constexpr uint64_t kBufferGrain = 16;
 
-// What objects of a device share.
+// The library and the device's name, which all objects of a device share.
 struct ClPlace {
   const ClFunctions& cl;
   const std::string& name;
@@ -74,7 +74,7 @@ class ClQueue final : public DeviceQueue {
  public:
   ClQueue(const ClPlace& place, ClHandle<cl_command_queue> queue)
       : place_(place), queue_(std::move(queue)) {}
-  // What is in flight uses memory of the host.
+  // Commands in flight still use memory of the host.
   ~ClQueue() override { place_.cl.finish(queue_.get()); }
 
   void Upload(std::span<const std::byte> from, DeviceBuffer& to, uint64_t offset) override {
@@ -164,7 +164,7 @@ class ClDevice final : public Device {
         place_.cl.release_buffer);
     const std::string doing = fmt::format("making a buffer of {} bytes", bytes);
     place_.Check(code, doing);
-    // Drivers may take the memory no sooner than at its first use: here, where it can be refused.
+    // A driver may reserve memory at its first use only: the fill makes it fail here.
     const cl_uint zero = 0;
     const std::lock_guard lock(fills_mutex_);
     place_.Check(place_.cl.fill_buffer(fills_.get(), memory.get(), &zero, sizeof(zero), 0, whole, 0,
@@ -215,30 +215,34 @@ class ClDevice final : public Device {
   const ClHandle<cl_command_queue> fills_;
 };
 
-// Reads what a driver says of a device.
+// Reads what a driver says of a platform or a device: `get` is clGetPlatformInfo or
+// clGetDeviceInfo.
+template <class Id>
 class InfoReader {
  public:
-  InfoReader(const ClFunctions& cl, cl_device_id device) : cl_(cl), device_(device) {}
+  using Get = cl_int(CL_API_CALL*)(Id, cl_uint, size_t, void*, size_t*);
+
+  InfoReader(Get get, Id id) : get_(get), id_(id) {}
 
   template <class T>
-  T Number(cl_device_info what) const {
+  T Number(cl_uint what) const {
     T value{};
-    Check(cl_.get_device_info(device_, what, sizeof(value), &value, nullptr));
+    Check(get_(id_, what, sizeof(value), &value, nullptr));
     return value;
   }
-  std::string Text(cl_device_info what) const {
+  std::string Text(cl_uint what) const {
     size_t bytes = 0;
-    Check(cl_.get_device_info(device_, what, 0, nullptr, &bytes));
+    Check(get_(id_, what, 0, nullptr, &bytes));
     std::string text(bytes, '\0');
-    Check(cl_.get_device_info(device_, what, bytes, text.data(), nullptr));
+    Check(get_(id_, what, bytes, text.data(), nullptr));
     return text.substr(0, text.find('\0'));
   }
 
  private:
   static void Check(cl_int code) { CheckCl(code, "OpenCL", "asking for the limits of a device"); }
 
-  const ClFunctions& cl_;
-  cl_device_id device_;
+  const Get get_;
+  const Id id_;
 };
 
 DeviceKind KindOf(cl_device_type type) {
@@ -246,25 +250,17 @@ DeviceKind KindOf(cl_device_type type) {
   return (type & CL_DEVICE_TYPE_CPU) != 0 ? DeviceKind::kCpu : DeviceKind::kAccelerator;
 }
 
-std::string PlatformName(const ClFunctions& cl, cl_platform_id platform) {
-  std::string joined;
-  for (const cl_platform_info what : {CL_PLATFORM_NAME, CL_PLATFORM_VERSION}) {
-    char text[512] = {};
-    CheckCl(cl.get_platform_info(platform, what, sizeof(text) - 1, text, nullptr), "OpenCL",
-            "asking for the name of a platform");
-    joined += joined.empty() ? text : fmt::format(", {}", text);
-  }
-  return joined;
-}
-
 }  // namespace
 
 DeviceInfo ReadDeviceInfo(const ClFunctions& cl, cl_platform_id platform, cl_device_id device) {
-  const InfoReader read(cl, device);
+  const InfoReader<cl_platform_id> of_platform(cl.get_platform_info, platform);
+  const InfoReader<cl_device_id> read(cl.get_device_info, device);
   DeviceInfo info;
   info.name = Printable(read.Text(CL_DEVICE_NAME));
   info.vendor = Printable(read.Text(CL_DEVICE_VENDOR));
-  info.platform = Printable(PlatformName(cl, platform), 200);
+  info.platform = Printable(fmt::format("{}, {}", of_platform.Text(CL_PLATFORM_NAME),
+                                        of_platform.Text(CL_PLATFORM_VERSION)),
+                            200);
   info.driver = Printable(read.Text(CL_DRIVER_VERSION));
   info.kind = KindOf(read.Number<cl_device_type>(CL_DEVICE_TYPE));
   info.memory_bytes = read.Number<cl_ulong>(CL_DEVICE_GLOBAL_MEM_SIZE);

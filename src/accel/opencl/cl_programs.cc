@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "accel/kernel_sources.h"
@@ -41,7 +42,7 @@ ClPrograms::Program ClPrograms::Make(const ProgramName& name) const {
   return program;
 }
 
-// Nothing where there is no binary, or where the driver does not take it any more.
+// Returns an empty handle where there is no binary, or where the driver no longer takes it.
 ClPrograms::Program ClPrograms::FromBinary(const std::string& key,
                                            const std::string& options) const {
   const std::optional<std::vector<std::byte>> binary = cache_.Find(key);
@@ -90,9 +91,9 @@ std::string ClPrograms::FirstLogLine(cl_program program) const {
   cl_.get_build_info(program, device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
   std::string log(bytes, '\0');
   cl_.get_build_info(program, device_, CL_PROGRAM_BUILD_LOG, log.size(), log.data(), nullptr);
-  log.erase(0, log.find_first_not_of("\n\r \0"));
-  const size_t end = log.find_first_of(std::string_view("\n\r\0", 3));
-  log = Printable(std::string_view(log).substr(0, end), 200);
+  log.resize(std::min(log.size(), log.find('\0')));
+  log.erase(0, log.find_first_not_of("\n\r "));
+  log = Printable(std::string_view(log).substr(0, log.find_first_of("\n\r")), 200);
   return log.empty() ? "it says nothing of why" : log;
 }
 

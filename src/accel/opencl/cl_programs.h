@@ -1,5 +1,5 @@
-// The programs of one device: built when a kernel of theirs is first wanted, or taken from the
-// cache of binaries.
+// The programs of one device. Each is built, or taken from the cache of binaries, when one of its
+// kernels is first wanted.
 #pragma once
 
 #include <map>

@@ -11,7 +11,7 @@ struct FoundDevice {
   cl_device_id device;
 };
 
-// The loader says this where no driver is installed (cl_khr_icd).
+// The loader's code where no driver is installed (cl_khr_icd).
 constexpr cl_int kNoPlatform = -1001;
 
 std::vector<FoundDevice> FindDevices(const ClFunctions& cl) {
@@ -27,8 +27,9 @@ std::vector<FoundDevice> FindDevices(const ClFunctions& cl) {
   std::vector<FoundDevice> found;
   for (const cl_platform_id platform : platforms) {
     code = cl.get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
-    if (code == CL_DEVICE_NOT_FOUND || count == 0) continue;
+    if (code == CL_DEVICE_NOT_FOUND) continue;
     CheckCl(code, "OpenCL", "looking for devices");
+    if (count == 0) continue;
     std::vector<cl_device_id> ids(count);
     CheckCl(cl.get_device_ids(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr), "OpenCL",
             "looking for devices");

@@ -1,6 +1,8 @@
-// What goes wrong with a device, made to go wrong: the library's functions with some replaced.
+// Faults of devices, which these tests make by replacing functions of the library.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "accel/kernel_sources.h"
@@ -34,7 +36,7 @@ cl_program CL_API_CALL BrokenSource(cl_context context, cl_uint, const char**, c
   return LoadCl().functions->create_program(context, 1, &text, nullptr, code);
 }
 
-// The first device, with functions of its own.
+// Opens the first device with other functions than the library's.
 std::unique_ptr<Device> DeviceOf(const ClFunctions& functions, const DeviceOptions& options = {}) {
   const ClFunctions& cl = *LoadCl().functions;
   cl_platform_id platform = nullptr;
@@ -73,12 +75,11 @@ TEST(DeviceFaults, ALostDeviceIsSaidInOneSentence) {
   const std::unique_ptr<Device> device = DeviceOf(functions);
   const std::unique_ptr<DeviceQueue> queue = device->MakeQueue();
   const std::unique_ptr<DeviceKernel> kernel = device->MakeKernel({"vectors"}, "add");
-  EXPECT_THAT(
-      [&] { queue->Launch(*kernel, {}, {}); },
-      Throws<Error>(AllOf(Property(&Error::code, ErrorCode::kIo),
-                          Property(&Error::what, HasSubstr("the kernel add failed with "
-                                                           "CL_OUT_OF_RESOURCES: the "
-                                                           "device or its driver is lost")))));
+  EXPECT_THAT([&] { queue->Launch(*kernel, {}, {}); },
+              Throws<Error>(AllOf(Property(&Error::code, ErrorCode::kIo),
+                                  Property(&Error::what, HasSubstr("the kernel add failed with "
+                                                                   "CL_OUT_OF_RESOURCES: the "
+                                                                   "device is lost")))));
   const std::unique_ptr<DeviceEvent> event = queue->Mark();
   EXPECT_THAT([&] { event->Wait(); }, ThrowsMessage<Error>(HasSubstr("waiting for it failed")));
 }
@@ -121,9 +122,40 @@ TEST(DeviceFaults, ADamagedCacheIsBuiltAgain) {
   std::ofstream(file(), std::ios::binary) << altered;
   EXPECT_EQ(built(), 1);
   EXPECT_EQ(built(), 0);
-  std::ofstream(file(), std::ios::binary) << whole.substr(0, whole.size() - 1);
-  EXPECT_EQ(built(), 1);
-  EXPECT_EQ(built(), 0);
+  for (const size_t left : {whole.size() - 1, whole.size() / 2, size_t{16}, size_t{0}}) {
+    std::ofstream(file(), std::ios::binary) << whole.substr(0, left);
+    EXPECT_EQ(built(), 1) << left << " bytes";
+    EXPECT_EQ(built(), 0) << left << " bytes";
+  }
+}
+
+// What a driver runs must be this user's own.
+TEST(ProgramCache, TakesNothingThatOthersCanWrite) {
+  namespace fs = std::filesystem;
+  TestFolder folder("hearth-cache-others");
+  const ProgramCache cache(folder.Path("programs"));
+  const std::vector<std::byte> binary(100, std::byte{7});
+  cache.Keep("a", binary);
+  const std::string path = cache.PathOf("a");
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(path, others, fs::perm_options::add);
+    EXPECT_EQ(cache.Find("a"), std::nullopt);
+    fs::permissions(path, others, fs::perm_options::remove);
+    EXPECT_EQ(cache.Find("a"), binary);
+  }
+  if (geteuid() == 0) {  // only root can give a file away
+    ASSERT_EQ(chown(path.c_str(), 12345, static_cast<gid_t>(-1)), 0);
+    EXPECT_EQ(cache.Find("a"), std::nullopt);
+  }
+  // Another program's binary under this name.
+  fs::remove(path);
+  cache.Keep("b", binary);
+  fs::rename(cache.PathOf("b"), path);
+  EXPECT_EQ(cache.Find("a"), std::nullopt);
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_EQ(cache.Find("a"), std::nullopt);
 }
 
 TEST(ProgramCache, KeepsBinariesByTheirKey) {

@@ -82,7 +82,7 @@ constexpr NamedCode kCodes[] = {
     {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"},
 };
 
-// Drivers say so of a device that has no memory left for an allocation.
+// True for the codes of an allocation that the device has no memory for.
 bool IsOutOfMemory(cl_int code) {
   return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY;
 }
@@ -105,13 +105,13 @@ void CheckCl(cl_int code, const std::string& device, const std::string& doing) {
   if (code == CL_SUCCESS) return;
   if (IsOutOfMemory(code)) {
     throw Error(ErrorCode::kOutOfBudget, device,
-                fmt::format("{} failed with {}: the device has no memory left; give it less with "
-                            "--device-memory",
+                fmt::format("{} failed with {}: the device has no memory left; end other programs "
+                            "that use it",
                             doing, ClErrorName(code)));
   }
-  throw Error(
-      ErrorCode::kIo, device,
-      fmt::format("{} failed with {}: the device or its driver is lost", doing, ClErrorName(code)));
+  throw Error(ErrorCode::kIo, device,
+              fmt::format("{} failed with {}: the device is lost, or its driver does not take this",
+                          doing, ClErrorName(code)));
 }
 
 }  // namespace hearth::accel

@@ -1,5 +1,5 @@
-// The functions of the system's OpenCL library that are used (OpenCL 1.2, the Khronos
-// specification), loaded when devices are first asked for.
+// The functions of the system's OpenCL library that Hearth uses (OpenCL 1.2, the Khronos
+// specification). The library is loaded at the first use, not linked.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 120
@@ -45,14 +45,14 @@ struct LoadedCl {
   std::string why_not;                     // one sentence without a full stop
 };
 
-// Stays loaded. Thread-safe.
+// Loads the library at the first call, for good. Thread-safe.
 const LoadedCl& LoadCl();
 
 // The name of an error code: "CL_OUT_OF_RESOURCES".
 std::string ClErrorName(cl_int code);
 
-// Throws what accel/device.h says of an error code, unless it is CL_SUCCESS: "DEVICE: DOING failed
-// with CL_..." .
+// Returns for CL_SUCCESS. Throws "DEVICE: DOING failed with CL_...": Error(kOutOfBudget) where the
+// device has no memory left, Error(kIo) for other codes.
 void CheckCl(cl_int code, const std::string& device, const std::string& doing);
 
 }  // namespace hearth::accel

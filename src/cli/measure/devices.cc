@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -49,26 +50,31 @@ std::string DeviceText(const DeviceSpeed& device) {
          RateText("launch", rates.launch_seconds, 1e-6, "us");
 }
 
-// What was asked for, measured unless only limits are wanted.
-std::vector<DeviceSpeed> Look(const DevicesCommand& options, const accel::DeviceList& list) {
+// The numbers of the devices that were asked for: all of them, or the one that --device means.
+std::vector<size_t> ChosenDevices(const DevicesCommand& options, const accel::DeviceList& list) {
+  if (!options.device.empty()) {
+    const auto chosen = accel::ChooseDevice(accel::ParseDeviceChoice(options.device), list);
+    return chosen ? std::vector<size_t>{*chosen} : std::vector<size_t>{};
+  }
+  std::vector<size_t> all(list.devices.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+// Measures the chosen devices unless only their limits are wanted.
+std::vector<DeviceSpeed> LookAt(const DevicesCommand& options, const accel::DeviceList& list) {
   std::vector<DeviceSpeed> devices;
-  const std::string cache = CacheFolder();
-  const accel::DeviceChoice all = {};
-  const accel::DeviceChoice choice =
-      options.device.empty() ? all : accel::ParseDeviceChoice(options.device);
-  const std::optional<size_t> chosen = accel::ChooseDevice(choice, list);
-  for (size_t i = 0; i < list.devices.size(); ++i) {
-    if (!options.device.empty() && chosen != i) continue;
-    devices.push_back({i, list.devices[i], std::nullopt});
+  for (const size_t index : ChosenDevices(options, list)) {
+    devices.push_back({index, list.devices[index], std::nullopt});
     if (options.limits_only) continue;
-    devices.back().rates = MeasureDevice(i, {}, cache.empty() ? "" : cache + "/opencl");
+    devices.back().rates = MeasureDevice(index, {}, DeviceProgramsFolder());
   }
   return devices;
 }
 
 int ShowDevices(const DevicesCommand& options) {
   const accel::DeviceList list = accel::ListDevices();
-  const std::vector<DeviceSpeed> devices = Look(options, list);
+  const std::vector<DeviceSpeed> devices = LookAt(options, list);
   if (options.json) {
     nlohmann::ordered_json entries = nlohmann::ordered_json::array();
     for (const DeviceSpeed& device : devices) entries.push_back(DeviceSpeedJson(device));
@@ -105,7 +111,7 @@ void AddDevicesCommand(CLI::App& app, Action& action) {
   command->footer(
       "Devices are found through OpenCL, which a driver of the device brings. Measuring takes\n"
       "some seconds each: memory reads, Q4_0 weights times one token and times 128 (prompts),\n"
-      "copies both ways, and a kernel that does nothing.");
+      "copies both ways, and a kernel that adds one number.");
   command->callback([options, &action] { action = [options] { return ShowDevices(*options); }; });
 }
 

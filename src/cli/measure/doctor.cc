@@ -59,7 +59,7 @@ int Diagnose(const DoctorCommand& options) {
   {
     ProgressLine progress("measuring", ProgressUnit::kShare);
     ProfilerOptions profiler = options.profiler;
-    if (!CacheFolder().empty()) profiler.programs = CacheFolder() + "/opencl";
+    profiler.programs = DeviceProgramsFolder();
     profile = MeasureHardware(
         profiler, [&](double done, const std::string& what) { progress.UpdateShare(done, what); });
   }

@@ -74,7 +74,7 @@ double MeasuredBandwidth() {
   return rates[kPasses / 2];
 }
 
-// Rates of the first device that doctor measured on this machine; nothing where it measured none.
+// Returns the rates of the first device that doctor measured on this machine, or nothing.
 std::optional<DeviceRateSpreads> MeasuredDevice() {
   const std::string path = SavedHardwarePath();
   if (path.empty() || !std::filesystem::exists(path)) return std::nullopt;
@@ -86,7 +86,8 @@ std::optional<DeviceRateSpreads> MeasuredDevice() {
   return std::nullopt;
 }
 
-// Weights are read as a product with one token reads them, and states cross the link both ways.
+// Takes what is given, and the rest from what doctor measured: a device reads weights as fast as a
+// product with one token does, and the link is as fast as its slower direction.
 PlacementMachine MachineOf(const PlacementArguments& arguments) {
   PlacementMachine machine = {.device_bytes = *arguments.device_bytes, .link_seconds = 10e-6};
   if (!arguments.device_gb_s || !arguments.link_gb_s) {
@@ -304,7 +305,9 @@ void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
           "between host and device (what doctor measured)");
   command
       .add_option("--link-latency", arguments.link_us,
-                  "microseconds that starting a transfer takes (what doctor measured, or 10)")
+                  "microseconds that starting a transfer takes (what doctor measured; 10 where "
+                  "both bandwidths "
+                  "are given)")
       ->option_text("US")
       ->check(NumberIn(0.0, 1e6));
   command

@@ -13,7 +13,8 @@ namespace hearth::cli {
 
 struct PlacementArguments {
   std::optional<uint64_t> device_bytes;  // --device-memory: a placement is asked for
-  // Nothing: what 'hearth doctor' measured of the first device that is no processor.
+  // Nothing: what 'hearth doctor' measured of the first device that is no processor; link_us is 10
+  // where both bandwidths are given.
   std::optional<double> device_gb_s;
   std::optional<double> link_gb_s;
   std::optional<double> link_us;
@@ -34,8 +35,8 @@ void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments);
 // Throws UsageError where options of a placement come without --device-memory.
 void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& arguments);
 
-// Throws UsageError where bandwidths are neither given nor measured.
-// `model`: a shape's name, a shape file (.json) or a model file. host_bytes: --memory.
+// Prints where the neurons of a model go. `model`: a shape's name, a shape file (.json) or a model
+// file. host_bytes: --memory. Throws UsageError where bandwidths are neither given nor measured.
 int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
                   const PlacementArguments& arguments, bool json);
 

@@ -14,7 +14,7 @@
 
 namespace hearth {
 
-// As accel::DeviceRates has them.
+// The rates of accel::DeviceRates, each over some rounds.
 struct DeviceRateSpreads {
   Spread read_bytes_per_s;
   Spread matvec_bytes_per_s;
@@ -25,7 +25,7 @@ struct DeviceRateSpreads {
 };
 
 struct DeviceSpeed {
-  size_t index = 0;  // as --device takes it
+  size_t index = 0;  // in accel::ListDevices
   accel::DeviceInfo info;
   std::optional<DeviceRateSpreads> rates;  // nothing: not measured
 };

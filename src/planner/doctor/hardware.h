@@ -93,7 +93,7 @@ struct HardwareProfile {
   std::optional<uint64_t> mlock_limit_bytes;  // nothing: no limit
   bool has_io_uring = false;
   std::vector<std::string> accelerators;  // device names; empty: none
-  // That OpenCL knows. Those that are no processors were measured.
+  // The devices that OpenCL knows; processors among them were not measured.
   std::vector<DeviceSpeed> devices;
   KernelTiles tiles;
   std::vector<CoreSpeed> cores;

@@ -47,21 +47,25 @@ class StepWatch {
   double done_ = 0;
 };
 
-// Devices that OpenCL knows. Processors among them are left unmeasured: nothing is ever placed
-// there. A driver that fails is worth a warning: the rest of the machine was measured.
+// Lists the devices that OpenCL knows and measures those that are no processors: nothing is ever
+// placed on a processor. A driver or a device that fails is a warning, and the rest is measured.
 void MeasureDevices(const ProfilerOptions& options, HardwareProfile& profile) {
+  accel::DeviceList list;
   try {
-    const accel::DeviceList list = accel::ListDevices();
-    for (size_t i = 0; i < list.devices.size(); ++i) {
-      profile.devices.push_back({i, list.devices[i], std::nullopt});
-    }
-    for (DeviceSpeed& device : profile.devices) {
-      if (device.info.kind == accel::DeviceKind::kCpu) continue;
-      device.rates =
-          MeasureDevice(device.index, {.rounds = options.effort.rounds}, options.programs);
-    }
+    list = accel::ListDevices();
   } catch (const Error& error) {
-    profile.warnings.push_back(fmt::format("devices were not measured: {}", error.what()));
+    profile.warnings.push_back(fmt::format("devices were not listed: {}", error.what()));
+  }
+  for (size_t i = 0; i < list.devices.size(); ++i) {
+    DeviceSpeed device = {i, list.devices[i], std::nullopt};
+    try {
+      if (device.info.kind != accel::DeviceKind::kCpu) {
+        device.rates = MeasureDevice(i, {.rounds = options.effort.rounds}, options.programs);
+      }
+    } catch (const Error& error) {
+      profile.warnings.push_back(fmt::format("device {} was not measured: {}", i, error.what()));
+    }
+    profile.devices.push_back(std::move(device));
   }
 }
 

@@ -1,4 +1,4 @@
-// What all programs begin with. OpenCL C 1.2; binary16 is loaded with vload_half, which needs no
+// All programs begin with this file. OpenCL C 1.2; binary16 is loaded with vload_half, which needs no
 // extension. Results of a device are the same every time: sums have one order, and nothing is
 // added atomically.
 
@@ -8,7 +8,7 @@
 // The sum of all LANES items of a row, in each of them. `sums` has LANES floats of the row's own.
 // All items of the work-group call it.
 float SumOfLanes(local float* sums, int lane, float own) {
-  barrier(CLK_LOCAL_MEM_FENCE);  // who still reads the last sum
+  barrier(CLK_LOCAL_MEM_FENCE);  // other items may still read the last sum
   sums[lane] = own;
   for (int half_way = LANES / 2; half_way > 0; half_way /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -23,7 +23,7 @@ float SumOfLanes(local float* sums, int lane, float own) {
 
 // The sum, or with `is_max` the maximum, of all items of the work-group, in each of them.
 float Combine(local float* values, int item, float own, bool is_max) {
-  barrier(CLK_LOCAL_MEM_FENCE);  // who still reads the last result
+  barrier(CLK_LOCAL_MEM_FENCE);  // other items may still read the last result
   values[item] = own;
   for (int half_way = GROUP / 2; half_way > 0; half_way /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -44,7 +44,7 @@ float FloatAt(global const uchar* at) {
   return as_float(at[0] | (uint)at[1] << 8 | (uint)at[2] << 16 | (uint)at[3] << 24);
 }
 
-// As FfnActivation (tensor/op_kinds.h) numbers them.
+// The numbers of FfnActivation (tensor/op_kinds.h).
 #define SILU 0
 #define RELU 1
 #define FAT_RELU 2

@@ -50,7 +50,8 @@ void StoreSums(Weights sums, global float* out) {
 int Lanes(int columns) { return (columns / 32 + 3) / 4 * 4; }
 int Words(int columns) { return Lanes(columns) * LINES; }
 
-// Words are numbered as they lie. Word `word` is of this block, and of this line of its lane.
+// Returns the block that a word belongs to and its line there. Words are numbered in the order in
+// which they lie.
 int2 BlockAndLine(int word, int columns) {
   const int group = word / (GROUP_BLOCKS * LINES);
   const int place = word - group * GROUP_BLOCKS * LINES;

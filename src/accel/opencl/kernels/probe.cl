@@ -1,4 +1,4 @@
-// What measures a device, and computes nothing that anybody wants.
+// Kernels that measure a device; nobody needs what they compute.
 
 // sums[i] = the sum of words i, i + items, ... of `count` words of four floats, `items` being the
 // size of the launch: neighbours read neighbouring words, as fast as memory delivers them.
