@@ -4,12 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -295,74 +293,6 @@ TEST_F(StreamedModelTest, ObserversSeeTheSameWithGatesInMemory) {
   EXPECT_EQ(streamed.counts.gate, resident.counts.gate);
   EXPECT_NEAR(static_cast<double>(streamed.counts.up), static_cast<double>(resident.counts.up),
               0.001 * static_cast<double>(resident.counts.up));
-}
-
-// Contexts that grow, shrink and end in any order, of a model in memory and of a streamed one.
-class GrowingContexts {
- public:
-  explicit GrowingContexts(Engine& engine) : engine_(engine) {}
-
-  // Logits of the last of `tokens`, in one of the contexts, the first `keep` tokens of which stay.
-  std::vector<float> Go(size_t context, int64_t keep, std::span<const TokenId> tokens) {
-    while (contexts_.size() <= context) contexts_.emplace_back(engine_.kv_pool());
-    KvSequence& kv = contexts_[context];
-    kv.Truncate(std::min(keep, kv.length()));
-    const BatchSequence sequence{&kv, tokens};
-    engine_.pass().Run(ShapeOf(sequence),
-                       tokens.size() > 1 ? engine_.prefill_selector() : engine_.selector());
-    const FloatView logits = engine_.pass().Logits(std::ssize(tokens) - 1, 1);
-    return {logits.data, logits.data + logits.cols};
-  }
-  int64_t length(size_t context) const {
-    return context < contexts_.size() ? contexts_[context].length() : 0;
-  }
-
- private:
-  Engine& engine_;
-  std::vector<KvSequence> contexts_;
-};
-
-TEST_F(StreamedModelTest, ContextsThatGrowAndEndChangeNoBitAndNoSum) {
-  constexpr int64_t kContext = 512;
-  for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated, FfnMode::kDense}) {
-    EngineOptions options{.program_bytes = kTestProgramBytes,
-                          .threads = 2,
-                          .context = kContext,
-                          .kv_sequences = 3,
-                          .mode = mode};
-    const auto resident = Load(options);
-    options.memory_bytes = SmallestLimit(Path(), options) + (uint64_t{14} << 20);
-    options.streaming.pipeline.lookahead = Lookahead::kOn;
-    const auto streamed = Load(options);
-    ASSERT_NE(streamed->streamed(), nullptr);
-    const StreamPlan& plan = streamed->streamed()->store().plan();
-    ASSERT_GT(plan.lent.count, 0);
-    const uint64_t used = streamed->budget().used_bytes();
-    const KvPool& pool = streamed->kv_pool();
-    EXPECT_EQ(pool.lent_pages(), pool.num_pages());
-    std::mt19937 random(9);
-    const auto pick = [&](int64_t most) {
-      return std::uniform_int_distribution<int64_t>(0, most)(random);
-    };
-    int64_t fewest_lent = pool.num_pages();
-    {
-      GrowingContexts expected(*resident), found(*streamed);
-      for (int step = 0; step < 40; ++step) {
-        const auto context = static_cast<size_t>(pick(pool.num_pages() >= 16 ? 1 : 0));
-        const int64_t length = expected.length(context);
-        const int64_t keep = step % 5 == 4 ? pick(length) : length;
-        const int64_t count = std::min(step % 2 == 0 ? 8 + pick(120) : int64_t{1}, kContext - keep);
-        if (count < 1) continue;
-        std::vector<TokenId> tokens;
-        for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(3 + pick(1900)));
-        ASSERT_EQ(found.Go(context, keep, tokens), expected.Go(context, keep, tokens)) << step;
-        EXPECT_EQ(streamed->budget().used_bytes(), used);
-        fewest_lent = std::min(fewest_lent, pool.lent_pages());
-      }
-    }
-    EXPECT_LT(fewest_lent, pool.num_pages() - 3);
-    EXPECT_GE(pool.lent_pages(), pool.num_pages() - static_cast<int64_t>(KvPool::kKeptPages));
-  }
 }
 
 TEST_F(StreamedModelTest, KeepsItsPromiseInTheLedger) {

@@ -30,11 +30,11 @@ uint64_t TotalMemoryBytes();
 uint64_t ResidentBytes();
 uint64_t PeakResidentBytes();
 
-// What a memory cgroup may charge for this process as it is now: what it has for itself, and all
-// code and constants of the program and its libraries, mapped or not yet: the page cache of whoever
-// read them first has them as a whole, since the system reads ahead. First gives back what was
-// freed: an allocator may keep many megabytes of an earlier model, or of whatever else the program
-// does.
+// The most that a memory cgroup charges for this process as it is now: the memory that only this
+// process has, and all code and constants of the program and its libraries, mapped or not yet. The
+// system reads those ahead into the page cache, and charges the cgroup that reads them first. Gives
+// freed memory back to the system before it counts: an allocator may keep many megabytes of an
+// earlier model.
 uint64_t ProgramBytes();
 
 // Gives what was freed back to the system, so that ResidentBytes no longer counts it.

@@ -6,12 +6,12 @@
 
 namespace hearth {
 
-// Locks all memory that the process has by now: pages stay from when they are touched on, until the
-// process ends. Memory that it takes later is not locked. Returns why the system refuses, naming
-// the limit (ulimit -l); empty where it does not. Any thread.
+// Locks all memory that the process has mapped: each page stays from its first use until the
+// process ends. Memory that is mapped later is not locked. Returns "", or why the system refuses,
+// with the limit (ulimit -l) where that is the reason. Thread-safe.
 std::string LockMemory();
 
-// Of what is locked, the addresses: 0 where nothing is.
+// Returns the bytes of address space that are locked.
 uint64_t LockedBytes();
 
 }  // namespace hearth

@@ -22,7 +22,7 @@ LentSlots::LentSlots(NeuronCache& cache, const LentPages& pages, int64_t first_s
   pages_ = first_ + (RoundUp<uintptr_t>(address, LentPages::kAlignment) - address);
 }
 
-// Counted from first_slot_ on. The cache may have fewer slots than pages have memory.
+// The cache may have fewer slots than there is memory.
 LentSlots::Run LentSlots::SlotsOver(int64_t page) const {
   const size_t slot_bytes = cache_.options().slot_bytes;
   const size_t begin =
@@ -32,7 +32,7 @@ LentSlots::Run LentSlots::SlotsOver(int64_t page) const {
   return {std::min(static_cast<int64_t>(begin / slot_bytes), most), std::min(end, most)};
 }
 
-// Slots in the middle belong to one page alone.
+// Only the slots at both ends may reach into other pages.
 LentSlots::Run LentSlots::OwnSlots(int64_t page) const {
   Run run = SlotsOver(page);
   const auto is_taken = [&](int64_t slot) { return num_taken_[static_cast<size_t>(slot)] > 0; };

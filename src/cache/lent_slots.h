@@ -1,7 +1,7 @@
-// KV pages and slots of a neuron cache in one memory: the last slots of the cache lie over the
-// pages. A page that is needed takes the slots that it touches out of the cache, whose policy
-// chooses which keys go; those that stay move to other slots. No byte is given to or asked of the
-// system, and what is computed does not depend on where a bundle lies.
+// Lends the memory of KV pages to a neuron cache: the cache's last slots lie over the pages. A
+// context that needs a page withdraws the slots that the page touches. The policy chooses which
+// keys leave the cache; the others move to slots elsewhere. The system neither gives nor gets back
+// any memory, and results do not depend on where a bundle lies (docs/decisions/0016-one-arena.md).
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,22 @@
 
 namespace hearth {
 
-// One thread at a time, between passes.
+// Calls come from one thread at a time, between passes.
 class LentSlots {
  public:
-  // Of `cache`, which outlives this, the slots from `first_slot` on lie over the pages. Pages begin
-  // at the next multiple of LentPages::kAlignment; all are lent at first. before_take: when it
-  // returns nothing may read into the cache's slots, nor hold on to where keys lie.
+  // Slots from `first_slot` on lie over the pages, which begin at the next multiple of
+  // LentPages::kAlignment and are all lent at first. `cache` must outlive this. Take calls
+  // before_take first: when it returns, no read may be on its way into a slot of the cache, and
+  // nobody may remember where keys lie.
   LentSlots(NeuronCache& cache, const LentPages& pages, int64_t first_slot,
             std::function<void()> before_take);
 
   std::byte* pages() const { return pages_; }
 
-  // Takes the memory of a page from the cache. Throws Error(kOutOfBudget), with nothing changed,
-  // where a slot over it is in use.
+  // Takes a page's memory from the cache. Throws Error(kOutOfBudget), with nothing changed, where a
+  // slot over it is in use. Bytes of the page are then whatever the cache left.
   void Take(int64_t page);
-  // Gives it to the cache again.
+  // Gives a taken page's memory back to the cache.
   void Return(int64_t page) noexcept;
 
  private:
@@ -37,17 +38,18 @@ class LentSlots {
     int64_t end = 0;
   };
 
+  // The slots that a page touches, counted from first_slot_.
   Run SlotsOver(int64_t page) const;
-  // Of them, those that no other page has.
+  // The same without slots that a taken page touches.
   Run OwnSlots(int64_t page) const;
 
   NeuronCache& cache_;
   const std::function<void()> before_take_;
   const uint64_t page_bytes_;
   const int64_t first_slot_;
-  std::byte* first_ = nullptr;  // of the first slot over pages
+  std::byte* first_ = nullptr;  // bytes of first_slot_
   std::byte* pages_ = nullptr;
-  std::vector<int32_t> num_taken_;  // by slot from first_slot_ on: pages that have it
+  std::vector<int32_t> num_taken_;  // by slot from first_slot_: taken pages that touch it
 };
 
 }  // namespace hearth

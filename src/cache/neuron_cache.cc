@@ -141,7 +141,7 @@ int32_t NeuronCache::TakeSlot() noexcept {
   return free_slots_[static_cast<size_t>(--num_free_)];
 }
 
-// Of a key that the policy knows no more.
+// Frees the slot of a key that the policy has let go.
 void NeuronCache::FreeSlot(cache::KeyNode& node) noexcept {
   free_slots_[static_cast<size_t>(num_free_++)] = node.slot;
   node.slot = -1;
@@ -188,7 +188,7 @@ void NeuronCache::EndToken() noexcept {
   }
 }
 
-// Takes those in [first, end) out of the free slots.
+// Removes slots [first, end) from the free ones.
 void NeuronCache::DropFreeSlots(int32_t first, int32_t end) noexcept {
   const auto last = std::remove_if(free_slots_.begin(), free_slots_.begin() + num_free_,
                                    [&](int32_t slot) { return slot >= first && slot < end; });
@@ -206,7 +206,9 @@ bool NeuronCache::Withdraw(int32_t first, int64_t count, const MoveSlot& move) {
     held.push_back(key);
   }
   DropFreeSlots(first, end);
-  policy_->Touch({}, {});  // no batch is at hand, of which victims could be remembered
+  num_withdrawn_ += count;
+  policy_->Resize(num_slots());
+  policy_->Touch({}, {});  // so that no policy goes on where the last batch took victims
   for (int64_t to_move = std::ssize(held); num_free_ < to_move;) {
     const int32_t victim = policy_->TakeVictim();
     if (victim == cache::kNoKey) break;
@@ -224,13 +226,12 @@ bool NeuronCache::Withdraw(int32_t first, int64_t count, const MoveSlot& move) {
       move(from, node.slot);
       continue;
     }
-    // A policy that gives up nothing.
+    // The policy gives up nothing more.
     policy_->Remove(key);
     node.slot = -1;
     --num_held_;
     ++counts_.evictions;
   }
-  num_withdrawn_ += count;
   return true;
 }
 
@@ -239,6 +240,7 @@ void NeuronCache::Restore(int32_t first, int64_t count) noexcept {
     free_slots_[static_cast<size_t>(num_free_++)] = first + static_cast<int32_t>(i);
   }
   num_withdrawn_ -= count;
+  policy_->Resize(num_slots());
 }
 
 int64_t NeuronCache::Seed(std::span<const int32_t> keys, std::span<int32_t> slots) {

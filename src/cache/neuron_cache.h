@@ -27,8 +27,8 @@
 //   cache.Release({layer * neurons, active}, entries);
 //   ... after the last layer cache.EndToken();
 //
-// Slots may be lent: Withdraw takes some out of use, so that their memory serves something else,
-// and Restore brings them back.
+// Withdraw takes slots out of use, so that their memory serves something else; Restore brings them
+// back.
 //
 // Not thread-safe: one thread, the coordinator, makes all calls and applies completions that others
 // hand to it. Slots' bytes are its callers' to share out: the cache never touches them.
@@ -121,13 +121,14 @@ class NeuronCache {
 
   // Copies the bytes of one slot to another.
   using MoveSlot = std::function<void(int32_t from, int32_t to)>;
-  // Takes slots [first, first + count) out of use. The policy chooses whose keys go, wherever they
-  // lie; keys that stay move out of these slots. Between look-ups; looks at all keys; `move` must
-  // not throw. False, with nothing changed, where a key in these slots is pinned or loading.
+  // Takes slots [first, first + count), none of them withdrawn, out of use. The policy chooses
+  // which keys lose their slots, wherever they lie; keys that stay move out of these slots.
+  // Requires that no look-up is open and that `move` does not throw. Takes time for all keys.
+  // Returns false, with nothing changed, where a key in these slots is pinned or loading.
   bool Withdraw(int32_t first, int64_t count, const MoveSlot& move);
-  // Takes slots that were withdrawn back into use, free.
+  // Takes withdrawn slots back into use; they are free.
   void Restore(int32_t first, int64_t count) noexcept;
-  // Slots in use: all that are not withdrawn.
+  // Slots that are not withdrawn.
   int64_t num_slots() const noexcept { return options_.num_slots - num_withdrawn_; }
 
   CacheState state(int32_t key) const noexcept;

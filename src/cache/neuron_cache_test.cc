@@ -328,6 +328,34 @@ TEST(NeuronCache, ThePolicyChoosesWhatLentSlotsCost) {
   for (const int32_t key : {4, 5, 6, 7}) EXPECT_EQ(cache.state(key), CacheState::kAbsent);
 }
 
+// Nine tenths of the slots are for keys that were used again, also of those that are left.
+TEST(NeuronCache, SharesOfAPolicyAreOfTheSlotsThatAreLeft) {
+  for (const CachePolicyKind policy : {CachePolicyKind::kTwoQueue, CachePolicyKind::kS3Fifo}) {
+    constexpr int32_t kSlots = 100, kLeft = 20;
+    Budget budget;
+    NeuronCache cache(budget, {.num_keys = 3 * kSlots, .num_slots = kSlots, .policy = policy}, {});
+    const auto use = [&](int32_t key) {
+      CacheEntry entry;
+      cache.Lookup({0, {&key, 1}}, {&entry, 1});
+      cache.Loaded(key);
+      cache.Release({0, {&key, 1}}, {&entry, 1});
+    };
+    // Uses new keys, and returns how many of the first ones are still there.
+    const auto left_after = [&](int32_t first, int32_t count) {
+      for (int32_t key = first; key < first + count; ++key) use(key);
+      int32_t left = 0;
+      for (int32_t key = 0; key < kSlots; ++key) left += cache.ResidentSlot(key) >= 0 ? 1 : 0;
+      return left;
+    };
+    for (int32_t i = 0; i < 2 * kSlots; ++i) use(i % kSlots);
+    ASSERT_TRUE(cache.Withdraw(kLeft, kSlots - kLeft, [](int32_t, int32_t) {}));
+    EXPECT_EQ(left_after(kSlots, kLeft), kLeft * 9 / 10) << CachePolicyName(policy);
+    cache.Restore(kLeft, kSlots - kLeft);
+    for (int32_t i = 0; i < 2 * kSlots; ++i) use(i % kSlots);
+    EXPECT_EQ(left_after(2 * kSlots, kSlots), kSlots * 9 / 10) << CachePolicyName(policy);
+  }
+}
+
 std::string PolicyTestName(const testing::TestParamInfo<CachePolicyKind>& info) {
   std::string name(CachePolicyName(info.param));
   std::replace(name.begin(), name.end(), '-', '_');

@@ -37,6 +37,8 @@ class Policy {
   // A key that comes in with a warm start; `rank` of `count`, 0 the hottest. Cold ones come first.
   virtual void Seed(int32_t key, int64_t /*rank*/, int64_t /*count*/) noexcept { Insert(key); }
   virtual void EndToken() noexcept {}
+  // The cache has this many slots from now on: some were withdrawn or restored.
+  virtual void Resize(int64_t /*num_slots*/) noexcept {}
   // After EndToken, until it returns kNoKey: takes a key off its list that loses its slot although
   // nothing else wants it.
   virtual int32_t TakeExpired() noexcept { return kNoKey; }

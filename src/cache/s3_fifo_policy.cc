@@ -4,10 +4,15 @@
 
 namespace hearth::cache {
 
-S3FifoPolicy::S3FifoPolicy(std::span<KeyNode> nodes, int32_t num_slots)
-    : Policy(nodes, 3),
-      small_slots_(std::max<int64_t>(1, num_slots / 10)),
-      main_slots_(num_slots - small_slots_) {}
+S3FifoPolicy::S3FifoPolicy(std::span<KeyNode> nodes, int32_t num_slots) : Policy(nodes, 3) {
+  Resize(num_slots);
+}
+
+void S3FifoPolicy::Resize(int64_t num_slots) noexcept {
+  small_slots_ = std::max<int64_t>(1, num_slots / 10);
+  main_slots_ = std::max<int64_t>(0, num_slots - small_slots_);
+  while (lists_.size(kGhost) > main_slots_) lists_.Unlink(lists_.tail(kGhost));
+}
 
 void S3FifoPolicy::Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept {
   for (size_t i = 0; i < entries.size(); ++i) {

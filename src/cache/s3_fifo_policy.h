@@ -18,6 +18,7 @@ class S3FifoPolicy final : public Policy {
   void Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept override;
   void Insert(int32_t key) noexcept override;
   int32_t TakeVictim() noexcept override;
+  void Resize(int64_t num_slots) noexcept override;
 
  private:
   static constexpr int kSmall = 0, kMain = 1, kGhost = 2;
@@ -27,8 +28,8 @@ class S3FifoPolicy final : public Policy {
   int32_t TakeFromMain() noexcept;
   void Remember(int32_t key) noexcept;
 
-  const int64_t small_slots_;
-  const int64_t main_slots_;
+  int64_t small_slots_ = 0;
+  int64_t main_slots_ = 0;
 };
 
 }  // namespace hearth::cache

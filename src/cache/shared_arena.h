@@ -12,8 +12,8 @@ namespace hearth {
 
 class SharedArena {
  public:
-  // Charges Buffer::ChargedBytes(bytes) to `budget`: of it `kv_bytes` as "kv cache", the rest as
-  // `name`. Throws Error(kOutOfBudget).
+  // Takes `bytes`, zeroed, and charges Buffer::ChargedBytes(bytes) to `budget`: kv_bytes, at most
+  // all, as "kv cache" and the rest as `name`. Throws Error(kOutOfBudget).
   SharedArena(Budget& budget, std::string_view name, size_t bytes, uint64_t kv_bytes)
       : slots_(budget.Charge(name, Buffer::ChargedBytes(bytes) - kv_bytes)) {
     if (kv_bytes > 0) pages_ = budget.Charge("kv cache", kv_bytes);
@@ -28,7 +28,7 @@ class SharedArena {
 
  private:
   BudgetCharge slots_, pages_;
-  Budget counted_;  // what memory_ takes is in the two charges
+  Budget counted_;  // for memory_, which the two charges already count
   Buffer memory_;
 };
 

@@ -1,5 +1,5 @@
-// What was there at the start stays; nothing else comes in. Where slots were withdrawn, what lost
-// them may come back. Internal to src/cache.
+// Keys of the warm start stay, and no others come in. Those that lost their slots to a withdrawal
+// may come back. Internal to src/cache.
 #pragma once
 
 #include "cache/policy.h"

@@ -11,6 +11,11 @@ void TwoQueuePolicy::Touch(const KeyBatch& batch, std::span<const CacheEntry> en
   }
 }
 
+void TwoQueuePolicy::Resize(int64_t num_slots) noexcept {
+  most_active_ = num_slots * kActivePercent / 100;
+  TrimActive();
+}
+
 void TwoQueuePolicy::TrimActive() noexcept {
   while (lists_.size(kActive) > most_active_) {
     lists_.MoveToHead(kInactive, lists_.tail(kActive));

@@ -11,12 +11,14 @@ namespace hearth::cache {
 
 class TwoQueuePolicy final : public Policy {
  public:
-  TwoQueuePolicy(std::span<KeyNode> nodes, int32_t num_slots)
-      : Policy(nodes, 2), most_active_(int64_t{num_slots} * kActivePercent / 100) {}
+  TwoQueuePolicy(std::span<KeyNode> nodes, int32_t num_slots) : Policy(nodes, 2) {
+    Resize(num_slots);
+  }
 
   void Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept override;
   void Insert(int32_t key) noexcept override { lists_.PushHead(kInactive, key); }
   int32_t TakeVictim() noexcept override;
+  void Resize(int64_t num_slots) noexcept override;
   // The hottest join active, the rest inactive.
   void Seed(int32_t key, int64_t rank, int64_t count) noexcept override;
 
@@ -27,7 +29,7 @@ class TwoQueuePolicy final : public Policy {
 
   void TrimActive() noexcept;
 
-  const int64_t most_active_;
+  int64_t most_active_ = 0;
 };
 
 }  // namespace hearth::cache

@@ -58,7 +58,7 @@ void KvPool::Reserve(int64_t count) {
     while (std::ssize(free_) < count && !lent_.empty()) {
       const PageId page = lent_.back();
       lent_memory_.take(page);
-      // As fresh memory: kernels may load what no token has written.
+      // Kernels may load values that no token has written; they must be numbers.
       std::memset(PageData(page), 0, layout_.page_bytes());
       lent_.pop_back();
       free_.push_back(page);
@@ -87,7 +87,7 @@ void KvPool::DropReference(PageId page) noexcept {
   if (own_memory_.size_bytes() == 0) LendFree();
 }
 
-// The highest first: those that are in use stay together.
+// Lends the highest pages first, so that pages in use stay together.
 void KvPool::LendFree() noexcept {
   while (free_.size() > kKeptPages) {
     const auto highest = std::max_element(free_.begin(), free_.end());

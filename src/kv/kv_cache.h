@@ -1,10 +1,9 @@
 // KV pages and the sequences that share them (docs/formats/kv.md).
 //
 // A KvPool has the memory of a fixed number of pages, reserved and counted in the budget when it
-// is made, so that a running sequence never fails for lack of memory it was promised. Pages that no
-// sequence uses may be lent to others (LentKvMemory). A KvSequence
-// is a list of page references; forks share pages and copy the last, partly filled one before
-// they write into it.
+// is made, so that a running sequence never fails for lack of memory it was promised. Others may
+// use the memory of pages that no sequence uses (LentKvMemory). A KvSequence is a list of page
+// references; forks share pages and copy the last, partly filled one before they write into it.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +21,13 @@
 
 namespace hearth {
 
-// Memory that others use until a page of it is needed, and counted in the budget by them.
+// Memory whose owner uses each page until the pool needs it, and charges it to the budget.
 struct LentKvMemory {
-  std::byte* pages = nullptr;  // one after another, page_bytes() apart
-  // Before a page is used: nobody else touches it when this returns. Throws Error(kOutOfBudget)
-  // where it cannot be had.
+  std::byte* pages = nullptr;  // page i begins at i * page_bytes()
+  // The pool calls this before it uses a page: when it returns, the owner no longer touches the
+  // page. Throws Error(kOutOfBudget) where the owner cannot give it up.
   std::function<void(int64_t page)> take;
-  // It is no longer used. Must not throw.
+  // The pool no longer uses a page. Must not throw.
   std::function<void(int64_t page)> give_back;
 };
 
@@ -36,14 +35,15 @@ struct LentKvMemory {
 // States of a page: (lent ->) free -> owned by one sequence -> shared by several -> free (-> lent).
 class KvPool {
  public:
-  // Of lent memory, so many free pages are kept: a sequence that gives up its last page and takes
-  // one again, token after token, moves nothing.
+  // Free pages that a pool of lent memory keeps, so that a sequence that gives up its last page and
+  // takes one again, token after token, moves nothing.
   static constexpr size_t kKeptPages = 2;
 
   // Room for `max_tokens` tokens rounded up to pages, charged to `budget` as "kv cache".
   // Throws Error(kOutOfBudget).
   KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens);
-  // The same in `memory`, which outlives the pool. All pages are lent at first.
+  // The same in `memory`, which must outlive the pool and is charged by its owner. All pages are
+  // lent at first.
   KvPool(const KvLayout& layout, int64_t max_tokens, LentKvMemory memory);
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
@@ -51,10 +51,10 @@ class KvPool {
   const KvLayout& layout() const { return layout_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()) + lent_pages(); }
-  // Of the free ones, those whose memory others use.
+  // Free pages whose memory its owner uses.
   int64_t lent_pages() const { return std::ssize(lent_); }
 
-  // Of all pages, and of those that sequences use.
+  // Bytes of all pages; of those that sequences use; of those that are lent.
   uint64_t bytes() const { return static_cast<uint64_t>(num_pages()) * layout_.page_bytes(); }
   uint64_t used_bytes() const {
     return static_cast<uint64_t>(num_pages() - free_pages()) * layout_.page_bytes();
@@ -68,7 +68,7 @@ class KvPool {
   friend class KvSequence;
   using PageId = int32_t;
 
-  // Brings `count` pages, which must be free, into free_. Throws Error(kOutOfBudget).
+  // Takes lent pages until free_ has `count`; so many must be free. Throws Error(kOutOfBudget).
   void Reserve(int64_t count);
   PageId Allocate();  // Error(kOutOfBudget) when none is in free_
   void LendFree() noexcept;

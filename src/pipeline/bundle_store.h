@@ -4,11 +4,10 @@
 //
 //   [pinned: the hottest prefix of every FFN] [neuron cache] [spare: reads that own no slot]
 //
-// The last slots of the cache lie over KV pages, where the plan lends some (lent_slots.h).
-//
-// so that rows of an operator are slots, whoever put a bundle there, and a neuron's products are
-// the same bits wherever it lies. Where the plan holds gates, those of all neurons lie in memory of
-// their own, FFN after FFN, with the checks of the other halves, and slots are second halves.
+// Rows of an operator are slots, so that a neuron's products have the same bits wherever its bundle
+// lies. Where the plan lends KV pages, the last slots of the cache lie over them
+// (cache/lent_slots.h). Where the plan holds gates, those of all neurons lie in memory of their
+// own, FFN after FFN, with the checks of the other halves, and slots are second halves.
 #pragma once
 
 #include <cstdint>
@@ -67,9 +66,8 @@ struct NeuronsInSlots {
 class BundleStore {
  public:
   // Charges the arena to `budget` as "neurons", KV pages that are lent to the cache as "kv cache",
-  // and gates that are held as "gates". Throws
-  // Error(kOutOfBudget), Error(kUnsupported) where the file's direct reads need a larger alignment
-  // than what is read has.
+  // and gates that are held as "gates". Throws Error(kOutOfBudget), and Error(kUnsupported) where
+  // the file's direct reads need a larger alignment than bundles have.
   BundleStore(Budget& budget, BundleSource source, const StreamPlan& plan, CachePolicyKind policy);
   // What the constructor charges.
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
@@ -161,10 +159,10 @@ class BundleStore {
   std::optional<GateOnlyKeys> gate_only_;
 };
 
-// How fast storage is where nothing else goes on, in bytes per second: reads as decoding makes
-// them, of what slots hold of neurons that are not pinned, at random, as many at once as the plan
-// says, for about `seconds`. Uses the spare slots: nothing else may be reading. 0 where all neurons
-// are pinned. Throws Error(kIo).
+// Measures storage while nothing else goes on: reads neurons that are not pinned, at random, as
+// decoding does and as many at once as the plan says, for about `seconds`. Returns bytes per
+// second; 0 where all neurons are pinned. Uses the spare slots, so nothing else may be reading.
+// Throws Error(kIo).
 double ProbeNeuronReads(BundleStore& store, double seconds);
 
 }  // namespace hearth

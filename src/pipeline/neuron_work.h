@@ -75,14 +75,14 @@ struct TokenScratch {
 
 // What is known of a token's gates before it is computed.
 struct TokenGates {
-  const SilentGates* silent = nullptr;  // those that do not fire; null where all do
-  // Their products, where they have been multiplied: one behind the other, over all segments.
+  const SilentGates* silent = nullptr;  // decides which do not fire; null: all do
+  // Their products, one after another over all segments; null: not multiplied yet.
   const float* products = nullptr;
 };
 
 class TokenWork final : public NeuronWork {
  public:
-  // out [hidden], which is cleared. All must outlive the work.
+  // Clears out [hidden]. All arguments must outlive the work.
   TokenWork(const kernels::KernelTable& table, const FfnNeurons& rows, const NeuronInput& input,
             const TokenGates& known, const TokenScratch& scratch, float* out);
 

@@ -1,9 +1,8 @@
-// Whether other programs take turns with this one's threads: what counts is nearness to the slower
-// of computing and reading, also while they hold the processors.
+// Tells whether other programs take processor time from this one's threads.
 //
-// A thread that looks for work all the time uses its turn up, and is taken off its processor just
-// when some arrives: then waiting asleep is faster. How long threads were ready to run and did not,
-// the system knows (base/run_delay.h); every few milliseconds they ask it.
+// A thread that spins for work uses up its time slice, and then loses its processor just when work
+// arrives; on a loaded machine, waiting asleep is faster. Every look_seconds the threads ask the
+// system how long they were ready to run and did not (base/run_delay.h).
 #pragma once
 
 #include <cstddef>
@@ -20,20 +19,20 @@ struct ProcessorShareOptions {
   double look_seconds = 0.02;  // between two looks
 };
 
-// A job here is what one FFN computes of a token or a batch. One job at a time.
+// A job here is one list of neurons that all threads compute together. One job at a time.
 class ProcessorShare {
  public:
-  // Of the threads' time that they waited for a processor: from the first share on they are to
-  // wait asleep, below the second one no longer.
+  // Shares of the threads' time that they waited for a processor. Above the first they wait asleep
+  // from the next job on; at or below the second they stop doing so.
   static constexpr double kLoadedShare = 0.1;
   static constexpr double kCalmShare = 0.04;
 
   explicit ProcessorShare(const ProcessorShareOptions& options) : options_(options) {}
 
-  // Whether threads wait asleep in the next job.
+  // Whether threads are to wait asleep in the next job.
   bool is_loaded() const { return is_loaded_; }
 
-  // By one thread, before those that will do the job. now_seconds: of any clock.
+  // One thread calls this before the job's threads begin. now_seconds: of any steady clock.
   void BeginJob(int threads, double now_seconds) {
     passed_ = now_seconds - looked_seconds_;
     is_looking_ = passed_ >= options_.look_seconds;
@@ -42,17 +41,17 @@ class ProcessorShare {
     delays_.resize(static_cast<size_t>(threads));
   }
 
-  // By each thread within the job; `worker` is its number. Threads may do so at the same time.
+  // Each thread of the job calls this with its number, at the same time as others or not.
   void Look(int worker) {
     if (!is_looking_) return;
     Delay& delay = delays_[static_cast<size_t>(worker)];
     const std::optional<double> now = options_.run_delay();
-    // A first look, or another thread than last time, says nothing yet.
+    // The first look says nothing, nor one by another thread than last time.
     delay.grown = now && delay.last && *now >= *delay.last ? *now - *delay.last : 0;
     delay.last = now;
   }
 
-  // By one thread, after all others are done.
+  // One thread calls this after all threads are done.
   void EndJob() {
     if (!is_looking_) return;
     double grown = 0;
@@ -68,7 +67,7 @@ class ProcessorShare {
   };
   ProcessorShareOptions options_;
   std::vector<Delay> delays_;  // by worker
-  double looked_seconds_ = 0;  // when
+  double looked_seconds_ = 0;  // time of the last look
   double passed_ = 0;          // since the look before
   bool is_looking_ = false;    // in this job
   bool is_loaded_ = false;

@@ -65,7 +65,7 @@ class StreamedFfns {
   // After a pass: the clock of policies that forget.
   void EndToken() noexcept;
 
-  // The KV pages of the plan.
+  // Lends the memory of the plan's KV pages.
   LentSlots& kv_slots() { return kv_slots_; }
 
   // See DecodePipeline.

@@ -23,6 +23,29 @@ FloatView Columns(const FloatView& out, int64_t first, int64_t count) {
 
 bool IsHere(const CacheEntry& entry) { return entry.found == CacheFound::kHit; }
 
+// Gives other extents of a dense model the slots over KV pages, which go page by page, and adds
+// them to `keys` and `slots`. Any beginning of their order is spread evenly over the layers, so
+// that what pages leave is too.
+void SeedLent(const ExtentMap& map, NeuronCache& cache, std::vector<int32_t>& keys,
+              std::vector<int32_t>& slots) {
+  std::vector<int32_t> others;
+  for (const int32_t key : StartExtents(map, map.num_extents())) {
+    if (cache.state(key) == CacheState::kAbsent) others.push_back(key);
+  }
+  const size_t count = others.size();
+  keys.resize(slots.size());
+  // A step of some 0.618 of all, of no common divisor with their number, comes to each of them.
+  size_t step = std::max<size_t>(count * 618 / 1000, 1);
+  while (count > 1 && std::gcd(step, count) != 1) ++step;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t key = others[i * step % count];
+    int32_t slot = 0;
+    if (cache.Seed({&key, 1}, {&slot, 1}) == 0) return;
+    keys.push_back(key);
+    slots.push_back(slot);
+  }
+}
+
 }  // namespace
 
 NeuronCacheOptions ExtentCacheOptions(const ExtentMap& map, const ExtentPlan& plan,
@@ -55,32 +78,6 @@ std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots) {
   }
   return spread;
 }
-
-namespace {
-
-// The other extents of a dense model, into the slots that may be taken back: in an order of which
-// any beginning is spread evenly, so that what is left is too. Those in `keys` have slots.
-void SeedLent(const ExtentMap& map, NeuronCache& cache, std::vector<int32_t>& keys,
-              std::vector<int32_t>& slots) {
-  std::vector<int32_t> others;
-  for (const int32_t key : StartExtents(map, map.num_extents())) {
-    if (cache.state(key) == CacheState::kAbsent) others.push_back(key);
-  }
-  const size_t count = others.size();
-  keys.resize(slots.size());
-  // A step of some 0.618 of all, of no common divisor with their number, comes to each of them.
-  size_t step = std::max<size_t>(count * 618 / 1000, 1);
-  while (count > 1 && std::gcd(step, count) != 1) ++step;
-  for (size_t i = 0; i < count; ++i) {
-    const int32_t key = others[i * step % count];
-    int32_t slot = 0;
-    if (cache.Seed({&key, 1}, {&slot, 1}) == 0) return;
-    keys.push_back(key);
-    slots.push_back(slot);
-  }
-}
-
-}  // namespace
 
 size_t StreamedMatrices::Batch::IndexOf(int32_t offset) const {
   return static_cast<size_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) -

@@ -66,7 +66,7 @@ class StreamedMatrices {
   // After a pass: the clock of policies that forget.
   void EndPass() noexcept { cache_->EndToken(); }
 
-  // The KV pages of the plan.
+  // Lends the memory of the plan's KV pages.
   LentSlots& kv_slots() { return kv_slots_; }
 
   // Between passes: reads anew what a mixture has cached. Files that are not packed have no
@@ -123,12 +123,12 @@ class StreamedMatrices {
               std::byte* to);
   void Release(Batch& batch) noexcept;
   void Abandon() noexcept;
-  // Of the cache, which come after the one for an extent that is not kept, kNotKept.
+  // Bytes of a slot of the cache, or of kNotKept, which lies before them all.
   std::byte* Slot(int32_t slot) {
     return memory_.data() + static_cast<size_t>(slot - kNotKept) * slot_bytes_;
   }
 
-  static constexpr int32_t kNotKept = -1;
+  static constexpr int32_t kNotKept = -1;  // takes an extent that is not kept
 
   ExtentMap map_;
   ExtentPlan plan_;

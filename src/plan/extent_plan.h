@@ -22,16 +22,16 @@ struct ExtentPlan {
   int64_t read_buffers = 0;  // extents that are being read, at least 2
   LentPages lent = {};       // KV pages under further slots
 
-  // What slots and buffers take, with a slot more for an extent that is not kept.
+  // Bytes of slots and buffers, with one more slot for an extent that is not kept.
   uint64_t ChargedBytes(const ExtentShape& shape) const {
     return SlotsBytes(shape) + static_cast<uint64_t>(read_buffers) * shape.read_bytes;
   }
-  // Of the slots, with the KV pages that are under some of them.
+  // Bytes of the slots alone, KV pages included.
   uint64_t SlotsBytes(const ExtentShape& shape) const {
     const uint64_t own = static_cast<uint64_t>(cache_slots + 1) * shape.slot_bytes;
     return lent.count == 0 ? own : own + LentPages::kAlignment + lent.bytes();
   }
-  // Extents that are kept while `kv_pages` pages are in use, at most all of them.
+  // Extents that are kept while `kv_pages` KV pages are in use, at most all.
   int64_t SlotsBeside(const ExtentShape& shape, int64_t kv_pages) const {
     const int64_t over = lent.SlotsWithin(shape.slot_bytes);
     return std::min(cache_slots + lent.SlotsLeft(over, shape.slot_bytes, kv_pages),

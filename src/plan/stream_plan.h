@@ -42,7 +42,7 @@ struct StreamPlan {
   int64_t pinned_slots(const StreamShape& shape) const { return pinned_neurons * shape.num_ffns; }
   int64_t spare_slots() const { return range_neurons * range_buffers; }
   int64_t lent_slots(const StreamShape& shape) const { return lent.SlotsOver(slot_bytes(shape)); }
-  // What the cache has while `kv_pages` pages are in use: at most a slot for every key.
+  // Slots of the cache while `kv_pages` pages are in use, at most one per key.
   int64_t CacheSlotsBeside(const StreamShape& shape, int64_t kv_pages) const {
     const int64_t keys = std::max<int64_t>(shape.all_neurons() - pinned_slots(shape), 1);
     return std::min(cache_slots + lent.SlotsLeft(lent_slots(shape), slot_bytes(shape), kv_pages),
@@ -58,7 +58,7 @@ struct StreamPlan {
   uint64_t spare_bytes(const StreamShape& shape) const {
     return static_cast<uint64_t>(spare_slots()) * shape.bundle_bytes;
   }
-  // Of all slots and the spare ones, with the KV pages that are under some of them.
+  // Bytes of all slots, spare ones and KV pages included.
   uint64_t arena_bytes(const StreamShape& shape) const {
     const int64_t slots = pinned_slots(shape) + cache_slots + lent_slots(shape);
     return static_cast<uint64_t>(slots) * slot_bytes(shape) + spare_bytes(shape);

@@ -129,7 +129,7 @@ void LeaveRoom(uint64_t bytes, EnginePlan& plan) {
   }
 }
 
-// The KV cache, which caches of what is streamed use while contexts are short.
+// The pages of the KV cache, whose memory the cache of a streamed model uses while they are free.
 LentPages LentOf(const EnginePlan& plan) {
   return {.count = KvLayout::PagesFor(plan.kv_tokens),
           .page_bytes = KvLayoutFor(plan.load.spec, plan.limits.kv_codec).page_bytes()};

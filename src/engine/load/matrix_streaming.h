@@ -28,9 +28,10 @@ class StreamedFfnMatrices {
   uint64_t SmallestBytes(const StreamingOptions& options) const;
   // What fits into `bytes`. Throws Error(kOutOfBudget) below SmallestBytes.
   ExtentPlan PlanFor(uint64_t bytes, const StreamingOptions& options) const;
-  // What of the matrices, as they lie in the files, a plan does not keep while contexts are short.
+  // Bytes of the matrices, as they lie in the files, that a plan does not keep while contexts are
+  // short.
   uint64_t BytesOutside(const ExtentPlan& plan) const;
-  // Adds what it will charge to a ledger.
+  // Adds what it will charge to a ledger; KV pages that are lent replace its entry "kv cache".
   void AddTo(std::map<std::string, uint64_t>& ledger, const ExtentPlan& plan,
              const StreamingOptions& options) const;
   // Opens the files again for asynchronous reads.

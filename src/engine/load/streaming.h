@@ -41,8 +41,8 @@ std::unique_ptr<AsyncFile> OpenStreamedFile(const std::string& path,
 // router nobody knows whose.
 bool CanLookAhead(const ModelSpec& spec, FfnMode mode);
 
-// Of rounding to whole pages, in each of the buffers that streaming takes, and to where KV pages
-// begin.
+// Bytes that rounding takes at most: each buffer of streaming to whole pages, and the place where
+// KV pages begin.
 inline constexpr uint64_t kRoundingBytes = uint64_t{64} << 10;
 
 // Takes the bundles out of a plan that holds them, so that they are streamed instead.
@@ -65,7 +65,7 @@ struct StreamedBundles {
   uint64_t SmallestBytes(const StreamingOptions& options) const;
   // What fits into `bytes`. Throws Error(kOutOfBudget) below SmallestBytes.
   StreamPlan PlanFor(uint64_t bytes, const StreamingOptions& options) const;
-  // Adds what it will charge to a ledger, which says of KV pages that are lent what they take.
+  // Adds what it will charge to a ledger; KV pages that are lent replace its entry "kv cache".
   void AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,
              const StreamingOptions& options) const;
   // Opens the file again for asynchronous reads.

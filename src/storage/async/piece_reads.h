@@ -24,9 +24,9 @@ struct PieceReads {
   int error = 0;      // 0, or the errno of one that failed
 };
 
-// Submits the smallest aligned range around a run of `file`, in pieces that come back with `tag`,
-// and returns how many bytes that is. `data` is aligned and has room for it. Where the queue is
-// full, the error is EAGAIN.
+// Submits the smallest aligned range around a run of `file`, in pieces that come back with `tag`.
+// Returns the bytes of the pieces that the queue took. `data` must be aligned and have room for the
+// range. Where the queue is full, reads.error is EAGAIN.
 uint64_t SubmitPieces(ReadQueue& queue, const AsyncFile& file, const FileRun& run, uint64_t tag,
                       std::byte* data, PieceReads& reads) noexcept;
 
