@@ -72,6 +72,8 @@ TEST_F(ConvertCommandTest, AdaptersBecomePartOfTheWeights) {
   EXPECT_THAT(SchemaComplaints(Schema("convert"), json), testing::ElementsAre());
   EXPECT_GT(json["merged_tensors"], 0);
   EXPECT_GT(json["merge_error"], 0);
+  ExpectRefused(RunHearth(Command({"--lora", out_.Path("m.gguf"), "--force"})), 2,
+                "is read as --lora");
 }
 
 TEST_F(ConvertCommandTest, AFileThatIsThereStays) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -269,6 +270,29 @@ TEST_F(StreamedFfnsTest, RangesAreRightWhateverTheCacheHas) {
     EXPECT_GE(counts.bytes_read, static_cast<uint64_t>(counts.misses) * model.shape().bundle_bytes);
   }
   EXPECT_GT(copied, 0);
+}
+
+// A prompt that ended early has read ahead into the next FFN, and remembers what the cache had of
+// it.
+TEST_F(StreamedFfnsTest, RangesForgetWhereNeuronsLayBeforeAPageWasTaken) {
+  const TestBundles model({.layers = 2, .neurons = 256}, 1);
+  StreamPlan plan = {.cache_slots = 64, .range_neurons = 64, .range_buffers = 2};
+  plan.lent = {.count = 1, .page_bytes = 448 * model.shape().bundle_bytes};
+  StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)), plan,
+                        {.policy = CachePolicyKind::kLru});
+  streamed.Fill(*compute_, {});
+  const auto pass = [&](int64_t layer) {
+    const StreamedFfn ffn = {layer, 0, FfnActivation::kRelu};
+    streamed.ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+      ExpectNeurons(rows, model.Resident(ffn), first);
+    });
+  };
+  pass(0);
+  EXPECT_EQ(streamed.range_counts().hits, 256) << "all neurons are cached";
+  streamed.kv_slots().Take(0);
+  std::memset(streamed.kv_slots().pages(), 0xff, plan.lent.page_bytes);
+  pass(1);
+  EXPECT_GT(streamed.range_counts().misses, 0);
 }
 
 TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {

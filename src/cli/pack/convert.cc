@@ -44,7 +44,9 @@ std::optional<DType> ParseFloatType(const std::string& name) {
 }
 
 void CheckConvert(const ConvertCommandOptions& options) {
-  CheckFiles({{"FOLDER", options.folder}}, {{"--output", options.output}});
+  std::vector<NamedFile> inputs = {{"FOLDER", options.folder}};
+  for (const AdapterOption& adapter : options.adapters) inputs.push_back({"--lora", adapter.path});
+  CheckFiles(inputs, {{"--output", options.output}});
   if (!IsModelFolder(options.folder)) {
     throw Error(ErrorCode::kNotFound, options.folder,
                 "there is no config.json: give a folder as published on Hugging Face, with "
