@@ -7,8 +7,7 @@
 #include <regex>
 #include <string>
 
-#include "base/test_data.h"
-#include "serve/service.h"
+#include "serve/gate.h"
 
 namespace hearth::serve {
 namespace {
@@ -68,14 +67,12 @@ TEST(PageTest, LibrariesAreCompressedAndSmall) {
 }
 
 TEST(PageTest, APageThatAsksForAKeyNeedsNone) {
-  api::Model model = api::Model::Load(SourcePath("tests/goldens/llama.gguf"), {.threads = 1});
-  const PostFn never = [](const std::function<void()>&) { FAIL(); };
-  const Service service(model, {.keys = {"secret"}}, never, never);
+  const Gate gate({.keys = {"secret"}}, "model");
   for (const char* path : {"/", "/page/main.js", "/page/lib/katex.js"}) {
-    EXPECT_NO_THROW(service.CheckHead({.method = "GET", .target = path})) << path;
-    EXPECT_NO_THROW(service.CheckHead({.method = "HEAD", .target = path})) << path;
+    EXPECT_NO_THROW(gate.CheckHead({.method = "GET", .target = path})) << path;
+    EXPECT_NO_THROW(gate.CheckHead({.method = "HEAD", .target = path})) << path;
     try {
-      service.CheckHead({.method = "POST", .target = path, .authorization = "Bearer secret"});
+      gate.CheckHead({.method = "POST", .target = path, .authorization = "Bearer secret"});
       FAIL() << path;
     } catch (const RequestError& error) {
       EXPECT_EQ(error.status(), Status::kMethodNotAllowed);
@@ -83,7 +80,7 @@ TEST(PageTest, APageThatAsksForAKeyNeedsNone) {
     }
   }
   try {
-    service.CheckHead({.method = "GET", .target = "/page/none.js"});
+    gate.CheckHead({.method = "GET", .target = "/page/none.js"});
     FAIL();
   } catch (const RequestError& error) {
     EXPECT_EQ(error.status(), Status::kUnauthorized);

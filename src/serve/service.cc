@@ -20,8 +20,6 @@ namespace {
 
 // Conversations of the Responses API may take 1 / kStoredShare of what is held for clients.
 constexpr size_t kStoredShare = 4;
-// What is below it has errors of its own form.
-constexpr char kMessagesPath[] = "/v1/messages";
 // A full queue has usually moved on by then.
 constexpr char kRetrySeconds[] = "1";
 
@@ -36,7 +34,37 @@ uint64_t RandomBase() {
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
-Response Document(std::string body) { return {.body = std::move(body)}; }
+AnswerFn Document(std::string body) { return Sends({.body = std::move(body)}); }
+
+// What the tokens of a text are for; with special: those that are written out in it are read.
+enum class TextUse { kPrompt, kWithSpecial, kEmbedding };
+
+// field: what the request calls its texts.
+std::vector<std::vector<api::TokenId>> Tokens(const api::Model& model,
+                                              const std::vector<TextOrTokens>& texts,
+                                              const char* field, TextUse use) try {
+  std::vector<std::vector<api::TokenId>> all;
+  for (const TextOrTokens& text : texts) {
+    if (const auto* words = std::get_if<std::string>(&text)) {
+      all.push_back(use == TextUse::kEmbedding
+                        ? model.TokenizeForEmbedding(*words)
+                        : model.Tokenize(*words, true, use == TextUse::kWithSpecial));
+    } else {
+      all.push_back(std::get<std::vector<api::TokenId>>(text));
+    }
+  }
+  return all;
+} catch (const api::Error& error) {
+  throw FromModel(error, {.prompt = field});
+}
+
+// A document that the model makes of a body.
+AnswerFn DocumentOf(api::Model& model, std::string (*make)(api::Model&, std::string_view),
+                    std::string_view body) try {
+  return Document(make(model, body));
+} catch (const api::Error& error) {
+  throw FromModel(error);
+}
 
 }  // namespace
 
@@ -55,63 +83,74 @@ Response ErrorResponse(const RequestError& error) {
 Service::Service(api::Model& model, ServiceOptions options, PostFn post, PostFn work)
     : model_(model),
       options_(std::move(options)),
-      origins_(options_.cors),
       name_(options_.model_name.empty() ? model.info().name : options_.model_name),
-      model_path_("/v1/models/" + name_),
+      checks_(model, name_, options_.strict_model, options_.held_bytes),
+      gate_(options_.gate, name_),
       created_(SecondsSince1970()),
       context_{model, metrics_, std::make_shared<Allowance>(options_.held_bytes), std::move(post),
                std::move(work)},
       responses_(context_.allowance, options_.held_bytes / kStoredShare),
       id_base_(RandomBase()) {}
 
-const std::vector<Service::Route>& Service::Routes() {
-  static const std::vector<Route> routes = {
-      {"POST", "/v1/chat/completions", true, &Service::Chat},
-      {"POST", "/v1/responses", true, &Service::Respond},
-      {"POST", "/v1/messages", true, &Service::Message},
-      {"POST", "/v1/messages/count_tokens", true, &Service::CountTokens},
-      {"POST", "/v1/completions", true, &Service::Complete},
-      {"POST", "/v1/embeddings", true, &Service::Embed},
-      {"GET", "/v1/models", true, &Service::Models},
-      {"GET", "/v1/hearth/stats", true, &Service::HearthStats},
-      {"GET", "/v1/hearth/neurons", true, &Service::Neurons},
-      {"GET", "/lora-adapters", true, nullptr, &AdaptersDocument},
-      {"POST", "/lora-adapters", true, nullptr, &SetAdaptersDocument},
-      {"POST", "/tokenize", true, &Service::Tokenize},
-      {"POST", "/detokenize", true, &Service::Detokenize},
-      {"GET", "/health", false, &Service::Health},
-      {"GET", "/metrics", true, &Service::Prometheus},
-  };
-  return routes;
-}
-
 std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string body,
                                           std::shared_ptr<Reply> reply) {
-  if (IsAllowedPreflight(head)) {
-    return AnswerOrError([&] { return Sends(origins_.AnswerPreflight(head)); }, reply);
-  }
-  const std::string path = RoutePath(head.target);
-  if (std::optional<Response> file = PageFileAt(path)) {
-    reply->Send(std::move(*file));
+  if (gate_.IsAllowedPreflight(head)) {
+    reply->Send(gate_.origins().AnswerPreflight(head));
     return nullptr;
   }
-  Route route = {"GET", "", true, &Service::OneModel};
-  for (const Route& each : Routes()) {
-    if (path == each.path && head.answered_method() == each.method) route = each;
+  const std::string path = Gate::RoutePath(head.target);
+  const std::optional<Endpoint> endpoint = gate_.EndpointOf(head);
+  if (!endpoint) {
+    reply->Send(PageFileAt(path).value());
+    return nullptr;
   }
   if (path.rfind(kMessagesPath, 0) == 0) reply = ReplyOfMessages(std::move(reply));
   const bool is_long = body.size() > options_.long_body_bytes;
-  std::function<AnswerFn()> prepare = [this, route, text = std::move(body)] {
+  std::function<AnswerFn()> read = [this, endpoint = *endpoint, text = std::move(body)] {
     AllowanceShare document(context_.allowance);
     if (!document.Resize(DocumentBytes(text))) throw Overloaded();
-    if (route.document == nullptr) return (this->*route.handler)(text);
-    try {
-      return Sends(Document(route.document(model_, text)));
-    } catch (const api::Error& error) {
-      throw FromModel(error);
-    }
+    return Read(endpoint, text);
   };
-  return AnswerOrError([&] { return is_long ? Beside(std::move(prepare)) : prepare(); }, reply);
+  return AnswerOrError([&] { return is_long ? Beside(std::move(read)) : read(); }, reply);
+}
+
+AnswerFn Service::Read(Endpoint endpoint, std::string_view body) {
+  switch (endpoint) {
+    case Endpoint::kChat:
+      return Chat(body);
+    case Endpoint::kResponses:
+      return Respond(body);
+    case Endpoint::kMessages:
+      return Message(body);
+    case Endpoint::kCountTokens:
+      return CountTokens(body);
+    case Endpoint::kCompletions:
+      return Complete(body);
+    case Endpoint::kEmbeddings:
+      return Embed(body);
+    case Endpoint::kModels:
+      return Document(ModelsDocument(name_, created_, model_.info().context));
+    case Endpoint::kModel:
+      return Document(ModelDocument(name_, created_, model_.info().context));
+    case Endpoint::kStats:
+      return Document(StatsDocument(name_, model_.info(), model_.stats()));
+    case Endpoint::kNeurons:
+      return Document(NeuronsDocument(model_.WatchNeurons(), model_.info().is_streamed));
+    case Endpoint::kAdapters:
+      return DocumentOf(model_, &AdaptersDocument, body);
+    case Endpoint::kSetAdapters:
+      return DocumentOf(model_, &SetAdaptersDocument, body);
+    case Endpoint::kTokenize:
+      return Tokenize(body);
+    case Endpoint::kDetokenize:
+      return Detokenize(body);
+    case Endpoint::kHealth:
+      return Health();
+    case Endpoint::kMetrics:
+      return Sends({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                    .body = metrics_.Text(model_.info(), model_.stats())});
+  }
+  throw RequestError(Status::kInternal, "there is no such endpoint");
 }
 
 AnswerFn Service::Beside(std::function<AnswerFn()> prepare) {
@@ -120,84 +159,6 @@ AnswerFn Service::Beside(std::function<AnswerFn()> prepare) {
     preparation->Start(prepare);
     return preparation;
   };
-}
-
-// There is one model: it answers whatever name a client was set up with, and says its own.
-void Service::CheckModel(const std::string& name) const {
-  if (options_.strict_model && !name.empty() && name != name_) RefuseModel(name);
-}
-
-void Service::RefuseModel(const std::string& name) const {
-  throw RequestError(
-      Status::kNotFound,
-      fmt::format("there is no model '{}': this server has '{}'", Printable(name), name_), "model",
-      "model_not_found");
-}
-
-void Service::CheckCount(size_t requests) const {
-  const int64_t most = model_.info().parallel + model_.info().queue;
-  if (static_cast<int64_t>(requests) <= most) return;
-  throw RequestError(Status::kBadRequest,
-                     fmt::format("the server takes at most {} answers at once", most), "n",
-                     "invalid_value");
-}
-
-// There must be room for one token of an answer. How many are asked for at most is no demand.
-void Service::CheckRoom(const std::vector<std::vector<api::TokenId>>& prompts,
-                        const GenerationSettings& settings, std::string_view field) const {
-  const int64_t context = model_.info().context;
-  for (const std::vector<api::TokenId>& prompt : prompts) {
-    const auto length = std::ssize(prompt);
-    // Where nothing is to be generated the prompt may fill it.
-    if (length < context || (length == context && settings.max_tokens == 0)) continue;
-    const int64_t to_generate = settings.max_tokens.value_or(1);
-    throw RequestError(
-        Status::kBadRequest,
-        fmt::format(
-            "This model's maximum context length is {} tokens, but {} were asked for: {} of "
-            "the {} and {} to generate",
-            context, length + to_generate, length, field, to_generate),
-        std::string(field), "context_length_exceeded");
-  }
-}
-
-// The scores of an answer that is not streamed are held until it is sent.
-void Service::CheckScores(const std::vector<std::vector<api::TokenId>>& prompts,
-                          const GenerationSettings& settings) const {
-  if (settings.stream || !settings.top_logprobs) return;
-  uint64_t scores = 0;
-  for (const std::vector<api::TokenId>& prompt : prompts) {
-    const int64_t room = model_.info().context - std::ssize(prompt);
-    const int64_t echoed = settings.echo ? std::ssize(prompt) : 0;
-    const int64_t tokens =
-        settings.n * (echoed + std::min(settings.max_tokens.value_or(room), room));
-    scores += static_cast<uint64_t>(tokens) * static_cast<uint64_t>(*settings.top_logprobs + 1);
-  }
-  const uint64_t most = options_.held_bytes / 2 / kScoreBytes;
-  if (scores <= most) return;
-  throw RequestError(
-      Status::kBadRequest,
-      fmt::format("it asks for up to {} scores: an answer that is not streamed may have {}; stream "
-                  "it, or ask for fewer tokens, answers or scores",
-                  scores, most),
-      "logprobs", "invalid_value");
-}
-
-std::vector<std::vector<api::TokenId>> Service::Tokens(const std::vector<TextOrTokens>& texts,
-                                                       const char* field, TextUse use) const try {
-  std::vector<std::vector<api::TokenId>> all;
-  for (const TextOrTokens& text : texts) {
-    if (const auto* words = std::get_if<std::string>(&text)) {
-      all.push_back(use == TextUse::kEmbedding
-                        ? model_.TokenizeForEmbedding(*words)
-                        : model_.Tokenize(*words, true, use == TextUse::kWithSpecial));
-    } else {
-      all.push_back(std::get<std::vector<api::TokenId>>(text));
-    }
-  }
-  return all;
-} catch (const api::Error& error) {
-  throw FromModel(error, {.prompt = field});
 }
 
 AnswerHead Service::NewHead(AnswerKind kind) {
@@ -214,8 +175,8 @@ AnswerFn Service::Chat(std::string_view body) {
 }
 
 AnswerFn Service::ChatOf(ChatRequest request, AnswerKind kind, NewWriterFn writer) {
-  CheckModel(request.settings.model);
-  CheckCount(static_cast<size_t>(request.settings.n));
+  checks_.CheckName(request.settings.model);
+  checks_.CheckCount(static_cast<size_t>(request.settings.n));
   // Templates and grammars of schemas may take long, however short the request is.
   return Beside([this, request = std::move(request), kind, writer = std::move(writer)] {
     return PrepareChat(request, kind, writer);
@@ -244,8 +205,7 @@ api::ChatPrompt Service::RenderChat(const ChatRequest& request) const {
 
 AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn writer) try {
   api::ChatPrompt prompt = RenderChat(request);
-  CheckRoom({prompt.tokens}, request.settings, request.settings.names.messages);
-  CheckScores({prompt.tokens}, request.settings);
+  checks_.CheckPrompts({prompt.tokens}, request.settings, request.settings.names.messages);
   std::vector<std::string>& stop = request.settings.stop;
   stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
   AnswerForm form;
@@ -261,12 +221,11 @@ AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn 
 
 AnswerFn Service::Complete(std::string_view body) {
   CompletionRequest request = ParseCompletionRequest(body, parsing());
-  CheckModel(request.settings.model);
-  CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
-  auto prompts = Tokens(request.prompts, "prompt",
+  checks_.CheckName(request.settings.model);
+  checks_.CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
+  auto prompts = Tokens(model_, request.prompts, "prompt",
                         request.parse_special ? TextUse::kWithSpecial : TextUse::kPrompt);
-  CheckRoom(prompts, request.settings, "prompt");
-  CheckScores(prompts, request.settings);
+  checks_.CheckPrompts(prompts, request.settings, "prompt");
   AnswerForm form;
   for (size_t i = 0; i < prompts.size() && request.settings.echo; ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i]);
@@ -291,28 +250,18 @@ AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
   };
 }
 
-void Service::CheckDimensions(const std::optional<int64_t>& dimensions) const {
-  const int64_t size = model_.info().embedding_size;
-  if (dimensions.value_or(size) == size) return;
-  throw RequestError(Status::kBadRequest,
-                     fmt::format("dimensions: expected {}, the size of this model's embeddings, "
-                                 "found {}",
-                                 size, *dimensions),
-                     "dimensions", "invalid_value");
-}
-
 AnswerFn Service::Embed(std::string_view body) {
   const EmbeddingsRequest request = ParseEmbeddingsRequest(body, parsing());
-  CheckModel(request.model);
-  CheckDimensions(request.dimensions);
-  return
-      [this, as_base64 = request.as_base64,
-       texts = Tokens(request.inputs, "input", TextUse::kEmbedding)](std::shared_ptr<Reply> reply) {
-        auto exchange =
-            std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
-        exchange->Start(texts);
-        return exchange;
-      };
+  checks_.CheckName(request.model);
+  checks_.CheckDimensions(request.dimensions);
+  return [this, as_base64 = request.as_base64,
+          texts = Tokens(model_, request.inputs, "input", TextUse::kEmbedding)](
+             std::shared_ptr<Reply> reply) {
+    auto exchange =
+        std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
+    exchange->Start(texts);
+    return exchange;
+  };
 }
 
 AnswerFn Service::Tokenize(std::string_view body) {
@@ -321,45 +270,24 @@ AnswerFn Service::Tokenize(std::string_view body) {
   std::function<std::string(api::TokenId)> piece_of;
   if (request.with_pieces)
     piece_of = [this](api::TokenId token) { return model_.TokenBytes(token); };
-  return Sends(Document(TokensDocument(tokens, piece_of)));
+  return Document(TokensDocument(tokens, piece_of));
 }
 
 AnswerFn Service::Detokenize(std::string_view body) {
   const DetokenizeRequest request = ParseDetokenizeRequest(body, parsing());
-  return Sends(Document(ContentDocument(model_.Detokenize(request.tokens))));
+  return Document(ContentDocument(model_.Detokenize(request.tokens)));
 }
 
-AnswerFn Service::Models(std::string_view) {
-  return Sends(Document(ModelsDocument(name_, created_, model_.info().context)));
-}
-
-AnswerFn Service::OneModel(std::string_view) {
-  return Sends(Document(ModelDocument(name_, created_, model_.info().context)));
-}
-
-AnswerFn Service::Health(std::string_view) {
+AnswerFn Service::Health() const {
   const std::string fault = model_.stats().fault;
-  if (is_stopping_) {
+  if (gate_.is_stopping()) {
     return Sends({.status = Status::kUnavailable,
                   .body = HealthDocument("stopping", "the server is stopping")});
   }
   if (!fault.empty()) {
     return Sends({.status = Status::kUnavailable, .body = HealthDocument("fault", fault)});
   }
-  return Sends(Document(HealthDocument("ok", "")));
-}
-
-AnswerFn Service::Prometheus(std::string_view) {
-  return Sends({.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                .body = metrics_.Text(model_.info(), model_.stats())});
-}
-
-AnswerFn Service::HearthStats(std::string_view) {
-  return Sends(Document(StatsDocument(name_, model_.info(), model_.stats())));
-}
-
-AnswerFn Service::Neurons(std::string_view) {
-  return Sends(Document(NeuronsDocument(model_.WatchNeurons(), model_.info().is_streamed)));
+  return Document(HealthDocument("ok", ""));
 }
 
 }  // namespace hearth::serve

@@ -247,7 +247,7 @@ void Connection::CheckHead() {
   }
   // What follows an unread body would be taken for a request.
   keep_alive_ = parser_->is_done() && message.keep_alive();
-  service_.CheckHead(head_);
+  service_.gate().CheckHead(head_);
   if (parser_->is_done()) return;
   const auto length = parser_->content_length();
   if (held_.body.Resize(length ? static_cast<size_t>(*length) : limits_.body_bytes)) return;
@@ -284,14 +284,14 @@ void Connection::Send(Response response) {
       !held_.answer.Resize(response.body.size())) {
     response = ErrorResponse(Overloaded());
   }
-  service_.metrics().CountResponse(Service::EndpointOf(head_.target),
+  service_.metrics().CountResponse(Gate::CountedPath(head_.target),
                                    static_cast<int>(response.status));
   if (state_ != State::kAnswering) return;
   trace_.SetStatus(static_cast<int>(response.status));
-  for (auto& field : service_.CorsFields(head_.origin)) {
+  for (auto& field : service_.gate().origins().FieldsFor(head_.origin)) {
     response.headers.push_back(std::move(field));
   }
-  keep_alive_ = keep_alive_ && !service_.is_stopping();
+  keep_alive_ = keep_alive_ && !service_.gate().is_stopping();
   outbox_.Add(ResponseHead(response, keep_alive_));
   if (!head_.is_head()) outbox_.Add(response.body);
   answer_complete_ = true;
@@ -299,12 +299,13 @@ void Connection::Send(Response response) {
 }
 
 void Connection::BeginStream() {
-  service_.metrics().CountResponse(Service::EndpointOf(head_.target), 200);
+  service_.metrics().CountResponse(Gate::CountedPath(head_.target), 200);
   if (state_ != State::kAnswering) return;
   trace_.SetStatus(static_cast<int>(Status::kOk));
   is_streaming_ = true;
-  keep_alive_ = keep_alive_ && is_chunked_ && !service_.is_stopping();
-  outbox_.Add(StreamHead(is_chunked_, keep_alive_, service_.CorsFields(head_.origin)));
+  keep_alive_ = keep_alive_ && is_chunked_ && !service_.gate().is_stopping();
+  outbox_.Add(
+      StreamHead(is_chunked_, keep_alive_, service_.gate().origins().FieldsFor(head_.origin)));
   Write();
   WaitInStream();
 }

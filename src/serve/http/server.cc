@@ -107,13 +107,13 @@ class Server {
         stop_timer_(io_),
         service_(
             model,
-            {.keys = options.keys,
+            {.gate = {.keys = options.keys,
+                      .local_hosts_only = options.keys.empty() && !options.allow_no_key &&
+                                          ParseAddress(options.host).is_loopback(),
+                      .cors = options.cors},
              .model_name = options.model_name,
              .strict_model = options.strict_model,
              .lenient = options.lenient,
-             .local_hosts_only = options.keys.empty() && !options.allow_no_key &&
-                                 ParseAddress(options.host).is_loopback(),
-             .cors = options.cors,
              .held_bytes = options.limits.held_bytes},
             [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
             [this](std::function<void()> work) {
@@ -176,7 +176,7 @@ class Server {
   }
 
   void Stop() {
-    service_.Stop();
+    service_.gate().Stop();
     grace_end_ = std::chrono::steady_clock::now() + options_.grace;
     stop_at_ = grace_end_ - options_.save_time;
     signals_.async_wait([this](SystemError error, int) {

@@ -39,7 +39,7 @@ struct ServerOptions {
   std::string model_name;                  // empty: the model's own
   bool strict_model = false;               // as ServiceOptions
   bool lenient = false;                    // as ServiceOptions
-  std::vector<std::string> cors;           // as ServiceOptions
+  std::vector<std::string> cors;           // as GateOptions
   ServerLimits limits;
   AccessLog* access_log = nullptr;  // of requests that were answered; outlives the server
   // Told what the system withholds, as a sentence.

@@ -294,15 +294,5 @@ TEST(ServeOptionsTest, KeysAreLinesOfAFile) {
   EXPECT_THROW(ReadKeys(path + ".none"), Error);
 }
 
-TEST(ServeOptionsTest, ComparesInConstantTimeAndRight) {
-  EXPECT_TRUE(EqualInConstantTime("secret", "secret"));
-  EXPECT_TRUE(EqualInConstantTime("", ""));
-  for (const char* other : {"", "s", "secre", "secrets", "Secret", "secret\n", "terces"}) {
-    EXPECT_FALSE(EqualInConstantTime("secret", other)) << other;
-    EXPECT_FALSE(EqualInConstantTime(other, "secret")) << other;
-  }
-  EXPECT_FALSE(EqualInConstantTime("aa", "aaaa"));
-}
-
 }  // namespace
 }  // namespace hearth::serve

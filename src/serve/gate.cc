@@ -1,16 +1,57 @@
-// Who may ask the server, and for what: all that is decided before a body is read.
+#include "serve/gate.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
-#include <string>
-#include <string_view>
+#include <cstdint>
+#include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "serve/page.h"
-#include "serve/service.h"
 
 namespace hearth::serve {
+namespace {
+
+struct Route {
+  std::string_view method;
+  std::string_view path;
+  bool needs_key;
+  Endpoint endpoint;
+};
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/chat/completions", true, Endpoint::kChat},
+    {"POST", "/v1/responses", true, Endpoint::kResponses},
+    {"POST", kMessagesPath, true, Endpoint::kMessages},
+    {"POST", "/v1/messages/count_tokens", true, Endpoint::kCountTokens},
+    {"POST", "/v1/completions", true, Endpoint::kCompletions},
+    {"POST", "/v1/embeddings", true, Endpoint::kEmbeddings},
+    {"GET", "/v1/models", true, Endpoint::kModels},
+    {"GET", "/v1/hearth/stats", true, Endpoint::kStats},
+    {"GET", "/v1/hearth/neurons", true, Endpoint::kNeurons},
+    {"GET", "/lora-adapters", true, Endpoint::kAdapters},
+    {"POST", "/lora-adapters", true, Endpoint::kSetAdapters},
+    {"POST", "/tokenize", true, Endpoint::kTokenize},
+    {"POST", "/detokenize", true, Endpoint::kDetokenize},
+    {"GET", "/health", false, Endpoint::kHealth},
+    {"GET", "/metrics", true, Endpoint::kMetrics},
+};
+// Then a model's name, which may be any text.
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kVersion = "/v1";
+
+bool BeginsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+bool IsRoute(std::string_view path) {
+  return std::any_of(std::begin(kRoutes), std::end(kRoutes),
+                     [&](const Route& route) { return path == route.path; });
+}
+
+}  // namespace
 
 bool EqualInConstantTime(std::string_view a, std::string_view b) {
   volatile uint8_t difference = a.size() == b.size() ? 0 : 1;
@@ -21,38 +62,43 @@ bool EqualInConstantTime(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-// The path of a route as it stands in the table: clients that are told the address of the server
-// alone leave "/v1" out, others write it before everything.
-std::string Service::RoutePath(const std::string& target) {
-  constexpr std::string_view kVersion = "/v1";
-  std::string path = PathOfTarget(target);
-  const auto is_there = [](const std::string& wanted) {
-    const std::vector<Route>& routes = Routes();
-    return std::any_of(routes.begin(), routes.end(),
-                       [&](const Route& route) { return wanted == route.path; });
-  };
-  if (is_there(path)) return path;
-  constexpr std::string_view kModel = "/models/";
-  const std::string longer = std::string(kVersion) + path;
-  if (is_there(longer) || path.compare(0, kModel.size(), kModel) == 0) return longer;
-  const std::string version_and_slash = std::string(kVersion) + "/";
-  const auto has_version = [&](const std::string& text) {
-    return text.compare(0, version_and_slash.size(), version_and_slash) == 0;
-  };
-  if (!has_version(path)) return path;
-  std::string shorter = path.substr(kVersion.size());
-  return shorter != "/" && !has_version(shorter) && is_there(shorter) ? shorter : path;
+RequestError NoSuchModel(const std::string& asked, const std::string& served) {
+  return RequestError(
+      Status::kNotFound,
+      fmt::format("there is no model '{}': this server has '{}'", Printable(asked), served),
+      "model", "model_not_found");
 }
 
-std::string Service::EndpointOf(const std::string& target) {
-  const std::string path = RoutePath(target);
-  for (const Route& route : Routes()) {
-    if (path == route.path) return path;
-  }
+Gate::Gate(GateOptions options, const std::string& model_name)
+    : options_(std::move(options)), origins_(options_.cors), model_name_(model_name) {}
+
+std::string Gate::RoutePath(const std::string& target) {
+  std::string path = PathOfTarget(target);
+  if (IsRoute(path)) return path;
+  const std::string longer = std::string(kVersion) + path;
+  if (IsRoute(longer) || BeginsWith(longer, kModelPrefix)) return longer;
+  const std::string version_and_slash = std::string(kVersion) + "/";
+  if (!BeginsWith(path, version_and_slash)) return path;
+  std::string shorter = path.substr(kVersion.size());
+  return IsRoute(shorter) && !BeginsWith(shorter, version_and_slash) ? shorter : path;
+}
+
+std::string Gate::CountedPath(const std::string& target) {
+  std::string path = RoutePath(target);
+  if (IsRoute(path)) return path;
   return IsPageFile(path) ? "/" : "other";
 }
 
-void Service::CheckOrigin(const RequestHead& head) const {
+std::optional<Endpoint> Gate::EndpointOf(const RequestHead& head) const {
+  const std::string path = RoutePath(head.target);
+  for (const Route& route : kRoutes) {
+    if (path == route.path && head.answered_method() == route.method) return route.endpoint;
+  }
+  if (IsPageFile(path)) return std::nullopt;
+  return Endpoint::kModel;
+}
+
+void Gate::CheckOrigin(const RequestHead& head) const {
   if (options_.local_hosts_only && !IsThisMachine(head.host)) {
     throw RequestError(
         Status::kForbidden,
@@ -70,7 +116,7 @@ void Service::CheckOrigin(const RequestHead& head) const {
       "origin (cors)");
 }
 
-void Service::CheckKey(const RequestHead& head) const {
+void Gate::CheckKey(const RequestHead& head) const {
   if (options_.keys.empty()) return;
   const std::string scheme = "Bearer ";
   const bool is_bearer = boost::beast::iequals(head.authorization.substr(0, scheme.size()), scheme);
@@ -90,11 +136,7 @@ void Service::CheckKey(const RequestHead& head) const {
       "", "invalid_api_key");
 }
 
-bool Service::IsAllowedPreflight(const RequestHead& head) const {
-  return head.is_preflight() && origins_.Has(head.origin);
-}
-
-void Service::CheckHead(const RequestHead& head) const {
+void Gate::CheckHead(const RequestHead& head) const {
   CheckOrigin(head);
   if (IsAllowedPreflight(head)) return;  // which has no key
   const std::string path = RoutePath(head.target);
@@ -104,12 +146,11 @@ void Service::CheckHead(const RequestHead& head) const {
     if (head.answered_method() == "GET") return;
     allowed = "GET, HEAD";
   }
-  for (const Route& route : Routes()) {
-    if (path != route.path && !(path == model_path_ && route.path == std::string("/v1/models"))) {
-      continue;
-    }
+  const bool is_model = path == std::string(kModelPrefix) + model_name_;
+  for (const Route& route : kRoutes) {
+    if (path != route.path && !(is_model && route.endpoint == Endpoint::kModels)) continue;
     if (head.answered_method() != route.method) {
-      allowed = route.method == std::string("GET") ? "GET, HEAD" : route.method;
+      allowed = route.method == "GET" ? "GET, HEAD" : route.method;
       continue;
     }
     if (route.needs_key) CheckKey(head);
@@ -126,8 +167,8 @@ void Service::CheckHead(const RequestHead& head) const {
     error.set_allowed(allowed);
     throw error;
   }
-  constexpr std::string_view kModels = "/v1/models/";
-  if (path.rfind(kModels, 0) == 0) RefuseModel(path.substr(kModels.size()));
+  if (BeginsWith(path, kModelPrefix))
+    throw NoSuchModel(path.substr(kModelPrefix.size()), model_name_);
   throw RequestError(Status::kNotFound, fmt::format("there is nothing at '{}'", Printable(path)),
                      "", "not_found");
 }
