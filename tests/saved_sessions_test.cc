@@ -199,7 +199,8 @@ TEST_F(SavedSessionsTest, ManyThatComeTogetherGetTheirPagesAndMemoryIsKept) {
     for (size_t i = 0; i < chats.size(); ++i) server.Ask(chats[i], 20, i, &answers[i]);
     while (!server.scheduler().is_idle()) {
       server.scheduler().Step();
-      EXPECT_LE(server.scheduler().promised_pages(), server.engine().kv_pool().num_pages());
+      EXPECT_LE(server.scheduler().prefixes().promised_pages(),
+                server.engine().kv_pool().num_pages());
     }
     return answers;
   };

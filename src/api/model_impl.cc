@@ -290,7 +290,7 @@ void Model::Impl::Publish() {
   stats_.decode_seconds = counts.decode_seconds;
   stats_.kv_pages = engine_->kv_pool().num_pages();
   stats_.kv_pages_free = engine_->kv_pool().free_pages();
-  stats_.kv_pages_promised = scheduler_.promised_pages();
+  stats_.kv_pages_promised = scheduler_.prefixes().promised_pages();
   stats_.neurons = counts.decode_stream.neurons;
   stats_.neurons_pinned = counts.decode_stream.pinned;
   stats_.neurons_cached = counts.decode_stream.hits;

@@ -1,62 +1,52 @@
-// A request of the BatchScheduler and how far it has come; for its sources alone.
+// A request to the BatchScheduler, and what becomes of it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <optional>
-#include <span>
-#include <utility>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "engine/session/batch_scheduler.h"
+#include "base/error.h"
+#include "engine/session/generation.h"
+#include "pass/adapter_terms.h"
 
 namespace hearth {
 
-struct BatchScheduler::Request {
-  BatchRequest asked;
-  KvSequence kv;
-  std::vector<TokenId> history;          // the prompt and what was generated
-  std::optional<Generation> generation;  // none of an embedding
-  int64_t most_tokens = 0;               // that the KV cache may have to hold
-  bool has_begun = false;                // a pass has computed some of it, or is about to
-  bool is_generating = false;
-  bool has_ended = false;
-  int64_t rows = 0;          // in the pass
-  std::vector<double> sums;  // of the last hidden states that are pooled
-  std::vector<ScoredToken> prompt_scores;
-  Stopwatch watch;  // since it was added, later since its phase began
-  BatchOutcome outcome;
-  bool has_looked = false;                // for saved pages
-  std::shared_ptr<PageTransfer> restore;  // of saved pages, until it is taken
+// How a request ended.
+struct BatchOutcome {
+  FinishReason finish_reason = FinishReason::kLength;
+  std::string stop_text;       // that the answer ended at; empty: at none
+  std::optional<Error> error;  // why there is no result, or no more of it
+  int64_t prompt_tokens = 0;
+  int64_t reused_tokens = 0;  // of them, which were not computed again
+  std::vector<TokenId> generated;
+  double wait_ms = 0;            // before the first pass
+  double prefill_ms = 0;         // until the first token
+  double decode_ms = 0;          // from there to the end
+  std::vector<float> embedding;  // where it was asked for
+};
 
-  ~Request() {
-    if (restore) restore->Abandon();
-  }
-  // Takes the request when nothing can fail any more: what throws leaves it whole.
-  Request(Engine& engine, BatchRequest& request) : kv(engine.kv_pool()), history(request.prompt) {
-    const auto prompt = std::ssize(history);
-    outcome.prompt_tokens = prompt;
-    most_tokens = prompt;
-    if (!request.wants_embedding) {
-      most_tokens += std::min(request.generate.max_tokens, engine.context() - prompt);
-      generation.emplace(engine.model().tokenizer(), request.generate, engine.context());
-    }
-    asked = std::move(request);
-  }
-
-  // Every token of the prompt must be computed.
-  bool needs_whole_prompt() const { return asked.wants_embedding || asked.on_prompt; }
-  int64_t left() const { return std::ssize(history) - kv.length(); }
-  std::span<const TokenId> NextTokens() const {
-    return std::span(history).subspan(static_cast<size_t>(kv.length()), static_cast<size_t>(rows));
-  }
-  // What it is to other requests: its tokens so far, and those whose keys and values it has.
-  CachedText text() const { return {history, asked.adapters.key()}; }
-  CachedText cached() const {
-    return {std::span(history).first(static_cast<size_t>(kv.length())), asked.adapters.key()};
-  }
-  int64_t pages_to_come() const { return kv.PagesToAppend(most_tokens - kv.length()); }
+struct BatchRequest {
+  std::vector<TokenId> prompt;
+  GenerateOptions generate;
+  // What its tokens are computed with. Unset: no adapter, whatever the engine's default is.
+  AdapterMix adapters;
+  // Instead of generating: the prompt's last hidden states, after the output norm, pooled as the
+  // model's spec says. Nothing of `generate` but `cancel` counts then.
+  bool wants_embedding = false;
+  // Where it is set it is called by Step before on_token: once, with the scores of the prompt's
+  // tokens but the first, each as likely as what is before it makes it, with as many of the
+  // likeliest as generate.top_logprobs says. All of the prompt is computed then, whatever is in the
+  // cache.
+  std::function<void(std::vector<ScoredToken> scores)> on_prompt;
+  // Called by Step, in this order: generate.on_prefill after every pass over the prompt; on_token
+  // once for every token, perhaps without text where text is held back, and once more at the end
+  // where something still was; and then, once, on_done. Where one of the first two throws, the
+  // request fails of that; on_done must not.
+  std::function<void(std::string_view text, std::vector<ScoredToken> scores)> on_token;
+  std::function<void(const BatchOutcome& outcome)> on_done;
 };
 
 }  // namespace hearth

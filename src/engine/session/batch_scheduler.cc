@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <new>
 #include <optional>
 #include <utility>
 
-#include "engine/session/batch_request.h"
 #include "engine/session/prompt.h"
 
 namespace hearth {
@@ -35,11 +33,9 @@ std::optional<Error> ErrorOf(Fn&& fn) {
   }
 }
 
-// Who throws there, though asked not to, has what there is; the others go on.
-void TellOutcome(const BatchRequest& request, const BatchOutcome& outcome) {
-  ErrorOf([&] {
-    if (request.on_done) request.on_done(outcome);
-  });
+bool IsGenerating(const RunningRequests& running) {
+  return std::any_of(running.begin(), running.end(),
+                     [](const auto& request) { return request->is_generating; });
 }
 
 }  // namespace
@@ -59,7 +55,10 @@ Error CurrentError() {
 }
 
 BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, SessionKeeper* sessions)
-    : engine_(engine), limits_(limits), sessions_(sessions), prefixes_(limits.most_prefixes) {
+    : engine_(engine),
+      limits_(limits),
+      sessions_(sessions),
+      prefixes_(engine, running_, limits.most_prefixes, sessions) {
   // Each adds a token to a pass, which has no more tokens than the context.
   const int64_t most = engine.pass().limits().max_tokens;
   if (limits.most_running < 1 || limits.most_running > most) {
@@ -68,8 +67,6 @@ BatchScheduler::BatchScheduler(Engine& engine, const BatchLimits& limits, Sessio
                 fmt::format("1 to {}", most), std::to_string(limits.most_running));
   }
 }
-
-BatchScheduler::~BatchScheduler() = default;
 
 void BatchScheduler::Check(const BatchRequest& request) const {
   const auto count = std::ssize(request.prompt);
@@ -96,25 +93,26 @@ void BatchScheduler::Check(const BatchRequest& request) const {
 }
 
 void BatchScheduler::Add(BatchRequest request) {
-  Requests added;
+  RunningRequests added;
   const std::optional<Error> error = ErrorOf([&] {
     added.emplace_back();
-    added.back() = std::make_unique<Request>(engine_, request);
+    added.back() = std::make_unique<RunningRequest>(engine_, request);
   });
   if (!error) return waiting_.splice(waiting_.end(), added);
+  if (!request.on_done) return;
   BatchOutcome outcome;
   outcome.error = error;
-  TellOutcome(request, outcome);
+  ErrorOf([&] { request.on_done(outcome); });
 }
 
 void BatchScheduler::Step() {
   StartWaiting();
   const int64_t passes = counts_.decode_passes + counts_.prefill_passes;
-  const bool generated = IsGenerating();
+  const bool generated = IsGenerating(running_);
   if (generated) Decode();
-  if (!generated || IsGenerating()) Prefill();
+  if (!generated || IsGenerating(running_)) Prefill();
   if (sessions_ == nullptr) return;
-  SaveAhead();
+  prefixes_.SaveAhead();
   const bool has_worked = counts_.decode_passes + counts_.prefill_passes > passes;
   if (!has_worked && !running_.empty()) sessions_->WaitForAny(kRestoreWait);
 }
@@ -124,18 +122,17 @@ bool BatchScheduler::has_begun() const {
                      [](const auto& request) { return request->has_begun; });
 }
 
-bool BatchScheduler::IsGenerating() const {
-  return std::any_of(running_.begin(), running_.end(),
-                     [](const auto& request) { return request->is_generating; });
-}
-
 void BatchScheduler::CancelAll() {
   DropCancelled(waiting_, true);
   DropCancelled(running_, true);
 }
 
+int64_t BatchScheduler::SaveSessions(std::chrono::steady_clock::time_point until) {
+  return prefixes_.SaveAll(until);
+}
+
 void BatchScheduler::FailAll(const Error& error) {
-  for (Requests* const requests : {&waiting_, &running_}) {
+  for (RunningRequests* const requests : {&waiting_, &running_}) {
     for (const auto& request : *requests) {
       if (!request->has_ended) Fail(*request, error);
     }
@@ -143,15 +140,11 @@ void BatchScheduler::FailAll(const Error& error) {
   }
 }
 
-void BatchScheduler::DropCancelled(Requests& requests, bool all) {
-  requests.remove_if([&](const std::unique_ptr<Request>& request) {
+void BatchScheduler::DropCancelled(RunningRequests& requests, bool all) {
+  requests.remove_if([&](const std::unique_ptr<RunningRequest>& request) {
     if (!all && !request->asked.generate.IsCancelled()) return false;
     request->outcome.finish_reason = FinishReason::kCancelled;
-    request->outcome.error = ErrorOf([&] {
-      if (!request->generation) return;
-      request->generation->Finish();
-      if (request->generation->HasMore()) ShowText(*request);
-    });
+    request->outcome.error = ErrorOf([&] { request->TellRest(); });
     End(*request);
     return true;
   });
@@ -161,33 +154,34 @@ void BatchScheduler::StartWaiting() {
   DropCancelled(waiting_);
   DropCancelled(running_);
   while (!waiting_.empty() && std::ssize(running_) < limits_.most_running &&
-         KvLayout::PagesFor(waiting_.front()->most_tokens) <= FreePages()) {
+         KvLayout::PagesFor(waiting_.front()->most_tokens) <= prefixes_.unpromised_pages()) {
     running_.splice(running_.end(), waiting_, waiting_.begin());
   }
 }
 
 // The next tokens of these requests, `rows` of each. False where that failed: they have ended then,
 // or nobody waits for them.
-bool BatchScheduler::RunPass(PassKind kind, const Pass& pass, ActivationSelector& selector) {
+bool BatchScheduler::RunPass(PassKind kind, const RequestsOfPass& pass,
+                             ActivationSelector& selector) {
   TransformerPass& transformer = engine_.pass();
   transformer.StopWhen([&pass] {
-    return std::all_of(pass.begin(), pass.end(), [](const Request* request) {
+    return std::all_of(pass.begin(), pass.end(), [](const RunningRequest* request) {
       return request->asked.generate.IsCancelled();
     });
   });
   const auto fail = [&](const Error& error) {
     if (error.code() == ErrorCode::kCancelled) return;
     ++counts_.failed_passes;
-    for (Request* request : pass) Fail(*request, error);
+    for (RunningRequest* request : pass) Fail(*request, error);
     const bool is_files = error.code() == ErrorCode::kIo || error.code() == ErrorCode::kCorrupt;
     if (is_files) fault_ = error.what();
   };
   const std::optional<Error> error = ErrorOf([&] {
     int64_t pages = 0;
-    for (const Request* request : pass) pages += request->kv.PagesToAppend(request->rows);
-    MakeRoom(pages);
+    for (const RunningRequest* request : pass) pages += request->kv.PagesToAppend(request->rows);
+    prefixes_.MakeRoom(pages);
     std::vector<BatchSequence> batch;
-    for (Request* request : pass) {
+    for (RunningRequest* request : pass) {
       batch.push_back({&request->kv, request->NextTokens(), &request->asked.adapters});
     }
     transformer.Run({kind, batch}, selector);
@@ -202,7 +196,7 @@ bool BatchScheduler::RunPass(PassKind kind, const Pass& pass, ActivationSelector
 }
 
 void BatchScheduler::Decode() {
-  Pass pass;
+  RequestsOfPass pass;
   for (const auto& request : running_) {
     if (!request->is_generating) continue;
     request->rows = 1;
@@ -227,19 +221,22 @@ void BatchScheduler::Decode() {
 }
 
 // In the order of arrival, as many as a pass takes.
-BatchScheduler::Pass BatchScheduler::ChoosePrompts() {
+RequestsOfPass BatchScheduler::ChoosePrompts() {
   int64_t room = engine_.pass().limits().max_tokens;
-  if (IsGenerating() && !engine_.is_streamed()) room = std::min(room, kPromptTokensInCompany);
-  Pass pass;
+  if (IsGenerating(running_) && !engine_.is_streamed()) {
+    room = std::min(room, kPromptTokensInCompany);
+  }
+  RequestsOfPass pass;
   for (const auto& request : running_) {
-    if (request->is_generating || WaitsForPrefix(*request, pass)) continue;
+    if (request->is_generating || prefixes_.WaitsForPrefix(*request, pass)) continue;
     // A few tokens of a long prompt are not worth a chunk of their own.
     const bool fits = request->left() <= room || room >= 2 * PassShape::kPrefillTokens;
     if (room == 0 || (!pass.empty() && !fits)) break;
-    if (IsRestoring(*request)) continue;
+    if (prefixes_.IsRestoring(*request)) continue;
     if (!std::exchange(request->has_begun, true)) {
       request->outcome.wait_ms = MsOf(std::exchange(request->watch, {}));
-      SharePrefix(*request);
+      prefixes_.Share(*request);
+      counts_.reused_tokens += request->outcome.reused_tokens;
     }
     request->rows = PassShape::ChunkOf(request->left(), room);
     room -= request->rows;
@@ -249,16 +246,25 @@ BatchScheduler::Pass BatchScheduler::ChoosePrompts() {
 }
 
 void BatchScheduler::Prefill() {
-  const Pass pass = ChoosePrompts();
+  const RequestsOfPass pass = ChoosePrompts();
   if (pass.empty()) return;
   const Stopwatch watch;
   if (RunPass(PassKind::kPrefill, pass, engine_.prefill_selector())) {
+    const ModelSpec& spec = engine_.model().spec();
     int64_t first_row = 0;
-    for (Request* request : pass) {
+    for (RunningRequest* request : pass) {
       counts_.prompt_tokens += request->rows;
-      if (request->asked.wants_embedding) AddToEmbedding(*request, first_row);
-      if (request->asked.on_prompt) ScorePrompt(*request, first_row);
-      if (!request->has_ended) TellPrefill(*request);
+      const auto error = ErrorOf([&] {
+        if (request->asked.wants_embedding) {
+          request->Pool(engine_.pass(), spec.pooling, first_row);
+        }
+        if (request->asked.on_prompt) {
+          request->ScorePrompt(engine_.pass(), engine_.model().tokenizer().vocab_size(), first_row);
+        }
+        const auto& tell = request->asked.generate.on_prefill;
+        if (tell) tell(request->kv.length(), request->outcome.prompt_tokens);
+      });
+      if (error) Fail(*request, *error);
       first_row += request->rows;
     }
     TakeTokens(pass);
@@ -270,8 +276,8 @@ void BatchScheduler::Prefill() {
 
 // What follows the last row of each request of the last pass that has no more tokens to compute.
 // Logits of neighbouring rows are computed together.
-void BatchScheduler::TakeTokens(const Pass& pass) {
-  Pass next;  // whose last rows are neighbours and end before `row`
+void BatchScheduler::TakeTokens(const RequestsOfPass& pass) {
+  RequestsOfPass next;  // whose last rows are neighbours and end before `row`
   int64_t row = 0;
   const auto take = [&] {
     if (next.empty()) return;
@@ -282,7 +288,7 @@ void BatchScheduler::TakeTokens(const Pass& pass) {
     }
     next.clear();
   };
-  for (Request* request : pass) {
+  for (RunningRequest* request : pass) {
     if (request->rows > 1 || std::ssize(next) == TransformerPass::kMaxLogitRows) take();
     row += request->rows;
     if (request->left() == 0 && !request->is_generating) EndPrompt(*request);
@@ -297,52 +303,27 @@ void BatchScheduler::TakeTokens(const Pass& pass) {
   take();
 }
 
-void BatchScheduler::TellPrefill(Request& request) {
-  if (!request.asked.generate.on_prefill) return;
-  const auto error = ErrorOf([&] {
-    request.asked.generate.on_prefill(request.kv.length(), request.outcome.prompt_tokens);
-  });
-  if (error) Fail(request, *error);
-}
-
-void BatchScheduler::EndPrompt(Request& request) {
+void BatchScheduler::EndPrompt(RunningRequest& request) {
   request.outcome.prefill_ms = MsOf(std::exchange(request.watch, {}));
-  if (!request.asked.wants_embedding) {
-    request.is_generating = true;
-    if (!request.asked.on_prompt) return;
-    const auto error = ErrorOf([&] { request.asked.on_prompt(std::move(request.prompt_scores)); });
-    if (error) Fail(request, *error);
-    return;
+  request.is_generating = !request.asked.wants_embedding;
+  const auto error = ErrorOf([&] {
+    if (request.asked.wants_embedding) {
+      request.EndEmbedding(engine_.model().spec().pooling);
+    } else if (request.asked.on_prompt) {
+      request.asked.on_prompt(std::move(request.prompt_scores));
+    }
+  });
+  if (error) {
+    NoteBadResult(*error);
+    Fail(request, *error);
+  } else if (request.asked.wants_embedding) {
+    End(request);
   }
-  if (!std::all_of(request.sums.begin(), request.sums.end(),
-                   [](double sum) { return std::isfinite(sum); })) {
-    const Error error(ErrorCode::kCorrupt, "model", "its embedding is not numbers");
-    NoteBadResult(error);
-    return Fail(request, error);
-  }
-  const bool is_mean = engine_.model().spec().pooling == PoolingKind::kMean;
-  const double divisor = is_mean ? static_cast<double>(request.outcome.prompt_tokens) : 1.0;
-  for (const double sum : request.sums) {
-    request.outcome.embedding.push_back(static_cast<float>(sum / divisor));
-  }
-  request.outcome.finish_reason = FinishReason::kStop;
-  End(request);
 }
 
-void BatchScheduler::TakeToken(Request& request, std::span<const float> logits) {
+void BatchScheduler::TakeToken(RunningRequest& request, std::span<const float> logits) {
   bool goes_on = false;
-  request.outcome.error = ErrorOf([&] {
-    Generation& generation = *request.generation;
-    const size_t before = generation.tokens().size();
-    goes_on = generation.Take(logits, request.history);
-    if (!goes_on) {
-      generation.Finish();
-      request.outcome.finish_reason = generation.finish_reason();
-      request.outcome.stop_text = generation.stop_text();
-    }
-    // An end token adds nothing, but it lets go what was held back.
-    if (generation.tokens().size() > before || generation.HasMore()) ShowText(request);
-  });
+  request.outcome.error = ErrorOf([&] { goes_on = request.Take(logits); });
   if (request.outcome.error) NoteBadResult(*request.outcome.error);
   if (!goes_on || request.outcome.error) End(request);
 }
@@ -355,52 +336,8 @@ void BatchScheduler::NoteBadResult(const Error& error) {
   engine_.ForgetCached();
 }
 
-void BatchScheduler::ShowText(Request& request) {
-  const std::string text = request.generation->TakeText();
-  if (request.asked.on_token) request.asked.on_token(text, request.generation->TakeScores());
-}
-
-void BatchScheduler::AddToEmbedding(Request& request, int64_t first_row) {
-  const FloatView states = engine_.pass().FinalStates();
-  const PoolingKind pooling = engine_.model().spec().pooling;
-  int64_t begin = first_row;
-  int64_t end = first_row + request.rows;
-  if (pooling == PoolingKind::kFirst && request.sums.empty()) end = begin + 1;
-  if (pooling == PoolingKind::kFirst && !request.sums.empty()) return;
-  if (pooling == PoolingKind::kLast) {
-    if (request.left() > 0) return;
-    begin = end - 1;
-  }
-  request.sums.resize(static_cast<size_t>(states.cols));
-  for (int64_t row = begin; row < end; ++row) {
-    for (size_t i = 0; i < request.sums.size(); ++i) {
-      request.sums[i] += static_cast<double>(states.row(row)[i]);
-    }
-  }
-}
-
-// Scores the tokens that follow the request's rows of the last pass, which begin with `first_row`.
-void BatchScheduler::ScorePrompt(Request& request, int64_t first_row) {
-  const size_t vocabulary = engine_.model().tokenizer().vocab_size();
-  const int64_t first_token = request.kv.length() - request.rows;
-  const int64_t count = std::min(request.rows, request.outcome.prompt_tokens - 1 - first_token);
-  const auto error = ErrorOf([&] {
-    for (int64_t done = 0; done < count;) {
-      const int64_t some = std::min<int64_t>(count - done, TransformerPass::kMaxLogitRows);
-      const FloatView logits = engine_.pass().Logits(first_row + done, some);
-      for (int64_t row = 0; row < some; ++row, ++done) {
-        const auto next = static_cast<size_t>(first_token + done + 1);
-        request.prompt_scores.push_back(
-            ScoreToken({logits.row(row), vocabulary}, request.history[next],
-                       request.asked.generate.top_logprobs.value_or(0)));
-      }
-    }
-  });
-  if (error) Fail(request, *error);
-}
-
 // Keeps what was computed for those that go on from it, and tells the outcome. Does not throw.
-void BatchScheduler::End(Request& request) {
+void BatchScheduler::End(RunningRequest& request) {
   BatchOutcome& outcome = request.outcome;
   request.has_ended = true;
   if (request.is_generating) outcome.decode_ms = MsOf(request.watch);
@@ -410,16 +347,13 @@ void BatchScheduler::End(Request& request) {
   if (error) outcome.error = error;
   if (!outcome.error && !request.asked.wants_embedding) {
     // The answer is good without it.
-    ErrorOf([&] {
-      const CachedText cached = request.cached();  // before its sequence moves
-      LetGo(prefixes_.Insert(cached, std::move(request.kv)));
-    });
+    ErrorOf([&] { prefixes_.Keep(request); });
   }
   request.kv.Truncate(0);
-  TellOutcome(request.asked, outcome);
+  request.TellOutcome();
 }
 
-void BatchScheduler::Fail(Request& request, const Error& error) {
+void BatchScheduler::Fail(RunningRequest& request, const Error& error) {
   request.outcome.error = error;
   End(request);
 }

@@ -53,7 +53,7 @@ TEST(BatchSchedulerTest, ManyTogetherAreAsEachAlone) {
       scheduler.Add(MakeRequest(prompts[i], options[i], told[i]));
       for (size_t steps = random() % 4; steps > 0; --steps) scheduler.Step();
       EXPECT_LE(scheduler.num_running(), 5);
-      EXPECT_LE(scheduler.promised_pages(), engine->kv_pool().num_pages());
+      EXPECT_LE(scheduler.prefixes().promised_pages(), engine->kv_pool().num_pages());
     }
     RunAll(scheduler);
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -170,7 +170,7 @@ TEST(BatchSchedulerTest, StartsInOrderAndOnlyWhatCanFinish) {
     EXPECT_EQ(std::ssize(each.outcome->generated), each.tokens);
   }
   EXPECT_EQ(told[1].tokens, 100);
-  EXPECT_LE(scheduler.num_prefixes(), 2);
+  EXPECT_LE(scheduler.prefixes().size(), 2);
 }
 
 // Every promise is kept whatever is shared, ends early or is cancelled.
@@ -192,7 +192,7 @@ TEST(BatchSchedulerTest, NeverRunsOutOfPages) {
     scheduler.Add(MakeRequest(prompt, options, told[i]));
     for (size_t steps = random() % 5; steps > 0; --steps) {
       scheduler.Step();
-      ASSERT_LE(scheduler.promised_pages(), engine->kv_pool().num_pages());
+      ASSERT_LE(scheduler.prefixes().promised_pages(), engine->kv_pool().num_pages());
       cancel[random() % (i + 1)] = random() % 8 == 0;
     }
   }
@@ -201,7 +201,7 @@ TEST(BatchSchedulerTest, NeverRunsOutOfPages) {
     ASSERT_TRUE(each.outcome.has_value());
     EXPECT_FALSE(each.outcome->error.has_value()) << each.outcome->error->what();
   }
-  EXPECT_EQ(scheduler.promised_pages(), 0);
+  EXPECT_EQ(scheduler.prefixes().promised_pages(), 0);
 }
 
 TEST(BatchSchedulerTest, CancelWorksWhileWaitingAndBetweenTokens) {

@@ -1,10 +1,8 @@
-// Where prompts begin alike: what they share, and what is kept for those that will
-// (engine/session/batch_scheduler.h).
+#include "engine/session/prefix_sharing.h"
+
 #include <algorithm>
 #include <set>
 #include <utility>
-
-#include "engine/session/batch_request.h"
 
 namespace hearth {
 namespace {
@@ -16,8 +14,7 @@ constexpr int64_t kReadyShare = 4;
 
 }  // namespace
 
-// Pages that belong to running requests, or will if they generate all they may.
-int64_t BatchScheduler::promised_pages() const {
+int64_t PrefixSharing::promised_pages() const {
   std::set<const std::byte*> held;
   int64_t to_come = 0;
   for (const auto& request : running_) {
@@ -27,19 +24,18 @@ int64_t BatchScheduler::promised_pages() const {
   return std::ssize(held) + to_come;
 }
 
-int64_t BatchScheduler::FreePages() const {
+int64_t PrefixSharing::unpromised_pages() const {
   return engine_.kv_pool().num_pages() - promised_pages();
 }
 
-// Takes pages from sequences that have ended: those that need no disk first.
-void BatchScheduler::MakeRoom(int64_t pages) {
+void PrefixSharing::MakeRoom(int64_t pages) {
   const auto until = SessionKeeper::Clock::now() + kSavePatience;
   while (engine_.kv_pool().free_pages() < pages) {
     // What was let go has pages until it is saved.
-    if (!prefixes_.is_oldest_settled() && sessions_ != nullptr && sessions_->WaitForSave(until)) {
+    if (!kept_.is_oldest_settled() && sessions_ != nullptr && sessions_->WaitForSave(until)) {
       continue;
     }
-    std::optional<PrefixCache::Entry> oldest = prefixes_.TakeOldest();
+    std::optional<PrefixCache::Entry> oldest = kept_.TakeOldest();
     if (oldest) {
       LetGo(std::move(oldest));
     } else if (sessions_ == nullptr || !sessions_->WaitForSave(until)) {
@@ -48,21 +44,25 @@ void BatchScheduler::MakeRoom(int64_t pages) {
   }
 }
 
+void PrefixSharing::Keep(RunningRequest& request) {
+  const CachedText cached = request.cached();  // before its sequence moves
+  LetGo(kept_.Insert(cached, std::move(request.kv)));
+}
+
 // A sequence leaves the cache: to disk, where it is not there.
-void BatchScheduler::LetGo(std::optional<PrefixCache::Entry> entry) {
+void PrefixSharing::LetGo(std::optional<PrefixCache::Entry> entry) {
   if (!entry || sessions_ == nullptr || entry->is_settled) return;
   if (!sessions_->IsSaved(entry->text())) {
     sessions_->Save(entry->text(), std::move(entry->kv), entry->last_used);
   }
 }
 
-// Saves what will be let go next while there is time, so that no pass waits for its pages.
-void BatchScheduler::SaveAhead() {
+void PrefixSharing::SaveAhead() {
   sessions_->Collect();
   const KvPool& pool = engine_.kv_pool();
-  const int64_t ready = pool.free_pages() + prefixes_.SettledPages();
+  const int64_t ready = pool.free_pages() + kept_.SettledPages();
   if (sessions_->is_saving() || ready >= pool.num_pages() / kReadyShare) return;
-  PrefixCache::Entry* next = prefixes_.OldestUnsettled();
+  PrefixCache::Entry* next = kept_.OldestUnsettled();
   if (next == nullptr) return;
   next->is_settled = true;
   if (!sessions_->IsSaved(next->text())) {
@@ -70,17 +70,17 @@ void BatchScheduler::SaveAhead() {
   }
 }
 
-int64_t BatchScheduler::SaveSessions(std::chrono::steady_clock::time_point until) {
-  while (std::optional<PrefixCache::Entry> newest = prefixes_.TakeNewest()) {
+int64_t PrefixSharing::SaveAll(std::chrono::steady_clock::time_point until) {
+  while (std::optional<PrefixCache::Entry> newest = kept_.TakeNewest()) {
     LetGo(std::move(newest));
   }
   return sessions_ == nullptr ? 0 : sessions_->WaitForSaves(until);
 }
 
-// Whether a prompt that is about to be computed begins like this one: it will be there to share.
-bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) const {
+bool PrefixSharing::WaitsForPrefix(const RunningRequest& request,
+                                   const RequestsOfPass& pass) const {
   if (request.has_begun || request.needs_whole_prompt()) return false;
-  const int64_t known = prefixes_.LongestCommon(request.text());
+  const int64_t known = kept_.LongestCommon(request.text());
   for (const auto& other : running_) {
     if (other.get() == &request) return false;  // later ones wait for this one
     const bool is_in_prompt = !other->is_generating && (other->has_begun || other->restore);
@@ -92,7 +92,7 @@ bool BatchScheduler::WaitsForPrefix(const Request& request, const Pass& pass) co
 }
 
 // What of a prompt need not be computed where it is in the KV cache.
-CachedText BatchScheduler::Sharable(const Request& request) const {
+CachedText PrefixSharing::Sharable(const RunningRequest& request) const {
   // Of single neurons a few tokens are computed in another way than those of a prompt: enough are
   // left that repeating a request gives the same bits.
   const int64_t fewest = engine_.pass().limits().ffn_of_neurons ? PassShape::kPrefillTokens : 1;
@@ -102,11 +102,11 @@ CachedText BatchScheduler::Sharable(const Request& request) const {
           request.asked.adapters.key()};
 }
 
-// The longest beginning that is in memory; and where, null where it is in prefixes_.
-const KvSequence* BatchScheduler::FindShared(const Request& request, int64_t* longest) const {
+// The longest beginning that is in memory; and where, null where it is in kept_.
+const KvSequence* PrefixSharing::FindShared(const RunningRequest& request, int64_t* longest) const {
   const CachedText sharable = Sharable(request);
   const KvSequence* best = nullptr;
-  *longest = prefixes_.LongestCommon(sharable);
+  *longest = kept_.LongestCommon(sharable);
   for (const auto& other : running_) {
     if (other.get() == &request) continue;
     const int64_t common = CommonPrefix(other->cached(), sharable);
@@ -119,9 +119,7 @@ const KvSequence* BatchScheduler::FindShared(const Request& request, int64_t* lo
   return saving != nullptr ? saving : best;
 }
 
-// Lets a prompt that has not begun start from the longest beginning that is in the KV cache, or was
-// saved.
-void BatchScheduler::SharePrefix(Request& request) {
+void PrefixSharing::Share(RunningRequest& request) {
   int64_t longest = 0;
   const KvSequence* best = FindShared(request, &longest);
   if (request.restore) {
@@ -129,20 +127,18 @@ void BatchScheduler::SharePrefix(Request& request) {
     if (request.kv.length() <= longest) request.kv.Truncate(0);
   }
   if (longest > 0 && request.kv.length() == 0) {
-    request.kv = best != nullptr ? best->Fork() : std::move(*prefixes_.Fork(Sharable(request)));
+    request.kv = best != nullptr ? best->Fork() : std::move(*kept_.Fork(Sharable(request)));
     request.kv.Truncate(longest);
     // To go on from the middle of a shared page takes a copy of it; where that was not promised,
     // whole pages are shared.
-    if (FreePages() < 0) {
+    if (unpromised_pages() < 0) {
       request.kv.Truncate(longest / KvLayout::kPageTokens * KvLayout::kPageTokens);
     }
   }
   request.outcome.reused_tokens = request.kv.length();
-  counts_.reused_tokens += request.kv.length();
 }
 
-// Whether saved pages of a prompt that has not begun are on their way.
-bool BatchScheduler::IsRestoring(Request& request) {
+bool PrefixSharing::IsRestoring(RunningRequest& request) {
   if (sessions_ == nullptr || request.has_begun) return false;
   if (!std::exchange(request.has_looked, true)) StartRestore(request);
   return request.restore && !request.restore->is_done();
@@ -150,7 +146,7 @@ bool BatchScheduler::IsRestoring(Request& request) {
 
 // Where a file has a page more of a prompt than memory: less is not worth the wait. The pages are
 // of those that it was promised.
-void BatchScheduler::StartRestore(Request& request) {
+void PrefixSharing::StartRestore(RunningRequest& request) {
   const CachedText sharable = Sharable(request);
   int64_t in_memory = 0;
   FindShared(request, &in_memory);
