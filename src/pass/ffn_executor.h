@@ -11,9 +11,9 @@
 #include "pass/activations.h"
 #include "pass/pass_context.h"
 #include "pass/pass_observer.h"
+#include "pipeline/extents/streamed_matrices.h"
 #include "pipeline/neuron_map.h"
 #include "pipeline/streamed_ffns.h"
-#include "pipeline/streamed_matrices.h"
 #include "sparsity/selector.h"
 
 namespace hearth {

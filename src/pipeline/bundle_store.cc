@@ -117,56 +117,6 @@ std::span<std::byte> BundleStore::RangeBuffer(int64_t buffer) const {
   return SpareSlots().subspan(static_cast<size_t>(buffer) * bytes, bytes);
 }
 
-// Of neurons that lie `stride` bytes apart, each from byte `begin` of its bundle on; `first` is the
-// neuron of the first gate, where gates are held.
-FfnNeurons BundleStore::Rows(const StreamedFfn& ffn, int64_t first, int64_t count,
-                             const std::byte* data, uint64_t stride, uint64_t begin) const {
-  const auto rows = [&](BundleRole role) {
-    return RowsOfPart(source_.layout, role, source_.hidden_size, count, data - begin, stride);
-  };
-  const auto held_gates = [&] {
-    const size_t index = NeuronIndex(FfnIndex(ffn.layer, ffn.expert), first);
-    const std::byte* const held = gates_.data() + index * gate_stride_;
-    return RowsOfPart(source_.layout, BundleRole::kGate, source_.hidden_size, count,
-                      held - GateChecked(source_.layout).offset, gate_stride_);
-  };
-  return {.gate = plan_.holds_gates ? held_gates() : rows(BundleRole::kGate),
-          .up = rows(BundleRole::kUp),
-          .down = rows(BundleRole::kDown),
-          .activation = ffn.activation,
-          .threshold = ffn.threshold};
-}
-
-FfnNeurons BundleStore::RowsOfSlots(const StreamedFfn& ffn) const {
-  const int64_t slots = plan_.all_slots(source_.shape());
-  FfnNeurons rows = Rows(ffn, 0, slots, Slots(0, 0).data(), slot_bytes_, slot_offset());
-  if (plan_.holds_gates) rows.gate.rows = source_.neurons;
-  return rows;
-}
-
-FfnNeurons BundleStore::RowsOfPinned(const StreamedFfn& ffn) const {
-  const int32_t slot = PinnedSlot(FfnIndex(ffn.layer, ffn.expert));
-  return Rows(ffn, 0, plan_.pinned_neurons, Slots(slot, 0).data(), slot_bytes_, slot_offset());
-}
-
-FfnNeurons BundleStore::RowsOfBundles(const StreamedFfn& ffn, int64_t first, int64_t count,
-                                      const std::byte* bundles) const {
-  return Rows(ffn, first, count, bundles, source_.layout.stride, 0);
-}
-
-FfnNeurons BundleStore::RowsInSlots(const StreamedFfn& ffn, std::span<const int32_t> slots) const {
-  FfnNeurons rows = RowsOfSlots(ffn);
-  for (RowsView* view : {&rows.gate, &rows.up, &rows.down}) {
-    if (!view->empty()) view->rows = std::ssize(slots);
-  }
-  rows.slots = slots.data();
-  return rows;
-}
-
-bool BundleStore::computes_in_slots() const {
-  return !plan_.holds_gates && HasRowGroups(source_.layout.Part(BundleRole::kGate).dtype);
-}
-
 void BundleStore::Take(int64_t ffn, int64_t neuron, const std::byte* bundle,
                        std::optional<int32_t> slot) {
   const BundleLayout& layout = source_.layout;

@@ -4,10 +4,10 @@
 //
 //   [pinned: the hottest prefix of every FFN] [neuron cache] [spare: reads that own no slot]
 //
-// Rows of an operator are slots, so that a neuron's products have the same bits wherever its bundle
-// lies. Where the plan lends KV pages, the last slots of the cache lie over them
-// (cache/lent_slots.h). Where the plan holds gates, those of all neurons lie in memory of their
-// own, FFN after FFN, with the checks of the other halves, and slots are second halves.
+// Rows of an operator are slots (pipeline/bundle_rows.h), so that a neuron's products have the same
+// bits wherever its bundle lies. Where the plan lends KV pages, the last slots of the cache lie
+// over them (cache/lent_slots.h). Where the plan holds gates, those of all neurons lie in memory of
+// their own, FFN after FFN, with the checks of the other halves, and slots are second halves.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,6 @@
 #include "cache/neuron_cache.h"
 #include "cache/shared_arena.h"
 #include "format/bundle_layout.h"
-#include "ops/sparse_ffn.h"
 #include "pipeline/bundle_checks.h"
 #include "pipeline/gate_only_keys.h"
 #include "plan/stream_plan.h"
@@ -45,14 +44,6 @@ struct BundleSource {
   static StreamShape ShapeOf(const BundleLayout& layout, int64_t num_ffns, int64_t neurons);
   // Throws Error(kUnsupported) where the file cannot read halves of bundles.
   void RequireHalves() const;
-};
-
-// One FFN of a layer, and what is done with its products.
-struct StreamedFfn {
-  int64_t layer = 0;
-  int64_t expert = 0;
-  FfnActivation activation = FfnActivation::kRelu;
-  float threshold = 0;
 };
 
 // Some neurons of an FFN, and the slots that hold them.
@@ -111,17 +102,11 @@ class BundleStore {
   // The spare slots again, as plan().range_buffers buffers of whole bundles.
   std::span<std::byte> RangeBuffer(int64_t buffer) const;
 
-  // Rows of up and down are slots of the whole arena. So are those of gate, but where gates are
-  // held: those are the neurons of the FFN.
-  FfnNeurons RowsOfSlots(const StreamedFfn& ffn) const;
-  // Rows are neurons of the FFN: the pinned ones; `count` from `first` on that lie as bundles; or
-  // those of a range, each in a slot of its own (FfnNeurons::slots).
-  FfnNeurons RowsOfPinned(const StreamedFfn& ffn) const;
-  FfnNeurons RowsOfBundles(const StreamedFfn& ffn, int64_t first, int64_t count,
-                           const std::byte* bundles) const;
-  FfnNeurons RowsInSlots(const StreamedFfn& ffn, std::span<const int32_t> slots) const;
-  // Whether RowsInSlots can be computed: slots are whole bundles, of row groups.
-  bool computes_in_slots() const;
+  // Where gates are held: those of an FFN from a neuron on, gate_stride() bytes apart.
+  const std::byte* HeldGates(int64_t ffn, int64_t neuron) const {
+    return gates_.data() + NeuronIndex(ffn, neuron) * gate_stride_;
+  }
+  size_t gate_stride() const { return gate_stride_; }
 
   // Takes what is held of a bundle that was read, whose checks fit: its gate, where gates are held,
   // and, with a slot, the rest. Different neurons may be taken at a time.
@@ -138,8 +123,6 @@ class BundleStore {
   [[noreturn]] void ThrowReadError(int error) const;
 
  private:
-  FfnNeurons Rows(const StreamedFfn& ffn, int64_t first, int64_t count, const std::byte* data,
-                  uint64_t stride, uint64_t begin) const;
   std::span<std::byte> SlotsFrom(int32_t first) const;
   size_t NeuronIndex(int64_t ffn, int64_t neuron) const {
     return static_cast<size_t>(ffn * source_.neurons + neuron);

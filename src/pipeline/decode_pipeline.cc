@@ -129,7 +129,7 @@ struct DecodePipeline::Places {
 
 uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                       int64_t hidden_size, const DecodeOptions& options) {
-  const int64_t listed = NeuronFetch::MaxListed(shape, plan, options.reads_ahead);
+  const int64_t listed = FetchSizes(shape, plan, options.reads_ahead).listed;
   const int64_t all = options.gates_first ? shape.neurons : 0;
   return NeuronFetch::ChargedBytes(shape, plan, options.reads_ahead) +
          (plan.holds_gates ? GateScan::ChargedBytes(shape.neurons) : 0) +
@@ -141,14 +141,14 @@ DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeO
       options_(options),
       fetch_(budget, store, options.merge_gap_bytes, options.reads_ahead),
       memory_(budget, "activations",
-              Places(store.source().hidden_size, fetch_.max_listed(),
+              Places(store.source().hidden_size, fetch_.sizes().listed,
                      options.gates_first ? store.source().neurons : 0)
                   .end),
       processors_(options.processors) {
   if (options.kind == PipelineKind::kMatrix || options.gates_first) store.source().RequireHalves();
   if (store.plan().holds_gates) gate_scan_.emplace(budget, store.source().neurons);
   const int64_t all = options.gates_first ? store.source().neurons : 0;
-  const Places at(store.source().hidden_size, fetch_.max_listed(), all);
+  const Places at(store.source().hidden_size, fetch_.sizes().listed, all);
   std::byte* base = memory_.data();
   x_ = reinterpret_cast<kernels::GroupQ8*>(base + at.x);
   gates_ = reinterpret_cast<float*>(base + at.gates);
@@ -174,7 +174,7 @@ SparseFfnCounts DecodePipeline::Run(Compute& compute, const StreamedFfn& ffn, co
   }
   if (!listed && !gate_scan_) listed = all_;
   const Stopwatch watch;
-  const FfnNeurons rows = store_.RowsOfSlots(ffn);
+  const FfnNeurons rows = BundleRows(store_).OfSlots(ffn);
   const SilentGates gates_of_silent = SilentGatesOf(ffn.activation, ffn.threshold);
   const SilentGates* silent =
       skip_silent && CanSkipNeurons(ffn.activation) ? &gates_of_silent : nullptr;
@@ -199,7 +199,7 @@ SparseFfnCounts DecodePipeline::RunBatch(Compute& compute, SparseBatch& batch,
     throw Error(ErrorCode::kInternal, "DecodePipeline", "all neurons, without their gates");
   }
   const Stopwatch watch;
-  const FfnNeurons rows = store_.RowsOfSlots(ffn);
+  const FfnNeurons rows = BundleRows(store_).OfSlots(ffn);
   FillZero(tokens.out);
   batch.Begin(compute, rows, store_.source().neurons, tokens);
   if (store_.plan().holds_gates) batch.ScanGates(compute, rows.gate);

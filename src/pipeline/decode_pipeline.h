@@ -38,7 +38,7 @@
 #include "ops/compute.h"
 #include "ops/gate_scan.h"
 #include "ops/neuron_cluster.h"
-#include "pipeline/bundle_store.h"
+#include "pipeline/bundle_rows.h"
 #include "pipeline/neuron_fetch.h"
 #include "pipeline/neuron_work.h"
 #include "pipeline/processor_share.h"

@@ -33,7 +33,8 @@ int64_t NumPinned(const StreamPlan& plan, std::span<const int32_t> listed) {
 struct NeuronFetch::Places {
   size_t slots, ready, states, ahead, rests, wanted, entries, requests, missing, end;
 
-  Places(int64_t listed, int64_t looked_up) {
+  explicit Places(const FetchSizes& sizes) {
+    const int64_t listed = sizes.listed, looked_up = sizes.looked_up;
     ScratchPlaces scratch;
     slots = scratch.Take(listed, sizeof(int32_t));
     ready = scratch.Take(2 * listed, sizeof(int32_t));
@@ -48,52 +49,44 @@ struct NeuronFetch::Places {
   }
 };
 
-int64_t NeuronFetch::MostAhead(const StreamPlan& plan, bool reads_ahead) {
+int64_t FetchSizes::MostAhead(const StreamPlan& plan, bool reads_ahead) {
   return reads_ahead && !plan.holds_gates ? std::min<int64_t>(512, plan.spare_slots() / 8) : 0;
 }
 
-int64_t NeuronFetch::MaxLookedUp(const StreamShape& shape, const StreamPlan& plan,
-                                 bool reads_ahead) {
-  return std::min(shape.neurons - plan.pinned_neurons,
-                  plan.spare_slots() - 2 * MostAhead(plan, reads_ahead));
-}
-
-int64_t NeuronFetch::MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead) {
-  return plan.pinned_neurons + MaxLookedUp(shape, plan, reads_ahead);
-}
+FetchSizes::FetchSizes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead)
+    : ahead(MostAhead(plan, reads_ahead)),
+      looked_up(std::min(shape.neurons - plan.pinned_neurons, plan.spare_slots() - 2 * ahead)),
+      listed(plan.pinned_neurons + looked_up) {}
 
 uint64_t NeuronFetch::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
                                    bool reads_ahead) {
-  return Buffer::ChargedBytes(
-      Places(MaxListed(shape, plan, reads_ahead), MaxLookedUp(shape, plan, reads_ahead)).end);
+  return Buffer::ChargedBytes(Places(FetchSizes(shape, plan, reads_ahead)).end);
 }
 
 NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
                          std::optional<uint32_t> merge_gap_bytes, bool reads_ahead)
     : store_(store),
-      max_listed_(MaxListed(store.source().shape(), store.plan(), reads_ahead)),
-      max_looked_up_(MaxLookedUp(store.source().shape(), store.plan(), reads_ahead)),
+      sizes_(store.source().shape(), store.plan(), reads_ahead),
       queue_(store.file().OpenQueue(
           {.depth = store.plan().queue_depth,
-           .capacity = std::max(
-               static_cast<size_t>(max_looked_up_ + 2 * MostAhead(store.plan(), reads_ahead)),
-               static_cast<size_t>(store.plan().queue_depth)),
+           .capacity = std::max(static_cast<size_t>(sizes_.looked_up + 2 * sizes_.ahead),
+                                static_cast<size_t>(store.plan().queue_depth)),
            .merge_gap_bytes = merge_gap_bytes})),
-      memory_(budget, "activations", Places(max_listed_, max_looked_up_).end),
-      ahead_(store.spare_slot() + static_cast<int32_t>(store.plan().spare_slots() -
-                                                       2 * MostAhead(store.plan(), reads_ahead)),
-             MostAhead(store.plan(), reads_ahead)) {
-  const Places at(max_listed_, max_looked_up_);
+      memory_(budget, "activations", Places(sizes_).end),
+      ahead_(
+          store.spare_slot() + static_cast<int32_t>(store.plan().spare_slots() - 2 * sizes_.ahead),
+          sizes_.ahead) {
+  const Places at(sizes_);
   std::byte* base = memory_.data();
-  slots_ = reinterpret_cast<int32_t*>(base + at.slots);
   ready_.SetMemory(reinterpret_cast<int32_t*>(base + at.ready),
                    reinterpret_cast<ReadyState*>(base + at.states));
   wanted_rests_.SetMemory(reinterpret_cast<int32_t*>(base + at.wanted));
-  ahead_places_ = reinterpret_cast<int32_t*>(base + at.ahead);
-  rests_ = reinterpret_cast<RestState*>(base + at.rests);
-  entries_ = reinterpret_cast<CacheEntry*>(base + at.entries);
-  requests_ = reinterpret_cast<ReadRequest*>(base + at.requests);
-  missing_ = reinterpret_cast<int32_t*>(base + at.missing);
+  views_ = {.slots = reinterpret_cast<int32_t*>(base + at.slots),
+            .ahead_places = reinterpret_cast<int32_t*>(base + at.ahead),
+            .rests = reinterpret_cast<RestState*>(base + at.rests),
+            .entries = reinterpret_cast<CacheEntry*>(base + at.entries),
+            .requests = reinterpret_cast<ReadRequest*>(base + at.requests),
+            .missing = reinterpret_cast<int32_t*>(base + at.missing)};
   if (reads_ahead) {
     expected_.neurons.reserve(static_cast<size_t>(store.source().neurons));
     ahead_requests_.reserve(static_cast<size_t>(ahead_.most()));
@@ -101,7 +94,7 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
 }
 
 int64_t NeuronFetch::CountThatFits(std::span<const int32_t> listed) const {
-  return std::min(std::ssize(listed), NumPinned(store_.plan(), listed) + max_looked_up_);
+  return std::min(std::ssize(listed), NumPinned(store_.plan(), listed) + sizes_.looked_up);
 }
 
 void NeuronFetch::RegisterSlots() {
@@ -159,32 +152,31 @@ void NeuronFetch::StopAhead() noexcept {
 
 void NeuronFetch::Begin(int64_t ffn, std::span<const int32_t> listed,
                         std::span<const uint8_t> tokens_of) {
-  tokens_of_ = tokens_of;
-  ffn_ = ffn;
-  listed_ = listed;
+  list_ = {.ffn = ffn,
+           .neurons = listed,
+           .tokens_of = tokens_of,
+           .num_pinned = NumPinned(store_.plan(), listed)};
   error_ = 0;
   is_looked_up_ = false;
   // Nobody came to read it in time.
   if (ffn == expected_.ffn) expected_.is_set = false;
-  num_missing_ = num_ahead_ = 0;
   wanted_rests_.Begin();
   ready_.Begin(std::ssize(listed));
-  num_pinned_ = NumPinned(store_.plan(), listed);
-  for (int64_t i = 0; i < num_pinned_; ++i) {
-    slots_[i] = store_.PinnedSlot(ffn) + listed[static_cast<size_t>(i)];
-    rests_[i] = RestState::kNotMissing;
+  for (int64_t i = 0; i < list_.num_pinned; ++i) {
+    views_.slots[i] = store_.PinnedSlot(ffn) + listed[static_cast<size_t>(i)];
+    views_.rests[i] = RestState::kNotMissing;
     ready_.Add(static_cast<int32_t>(i), ReadyState::kHere);
   }
-  num_resident_.store(num_pinned_, std::memory_order_relaxed);
+  num_resident_.store(list_.num_pinned, std::memory_order_relaxed);
   ready_.Publish();
 }
 
 void NeuronFetch::Fetch(SlotPart part) noexcept {
   // Whoever has it takes what was read ahead, and does not wait for more.
   while (polling_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  part_ = part;
+  list_.first_part = part;
   LookUp();
-  Submit({missing_, static_cast<size_t>(num_missing_)}, part,
+  Submit({views_.missing, static_cast<size_t>(list_.num_missing)}, part,
          part == SlotPart::kGateHalf ? kGateTag : 0);
   polling_.clear(std::memory_order_release);
 }
@@ -195,68 +187,71 @@ void NeuronFetch::FetchRests(const int32_t* positions, int64_t count) noexcept {
 }
 
 void NeuronFetch::FetchAllRests(const int32_t* positions, int64_t count) noexcept {
-  for (int64_t i = 0; i < count; ++i) rests_[positions[i]] = RestState::kWanted;
-  ready_.Begin(std::ssize(listed_));
-  for (int64_t i = 0; i < std::ssize(listed_); ++i) {
-    if (rests_[i] == RestState::kWanted) continue;
-    const bool was_read = i >= num_pinned_ && entries_[i - num_pinned_].found != CacheFound::kHit;
+  for (int64_t i = 0; i < count; ++i) views_.rests[positions[i]] = RestState::kWanted;
+  ready_.Begin(list_.size());
+  for (int64_t i = 0; i < list_.size(); ++i) {
+    if (views_.rests[i] == RestState::kWanted) continue;
+    const bool was_read =
+        i >= list_.num_pinned && views_.entries[i - list_.num_pinned].found != CacheFound::kHit;
     ready_.Add(static_cast<int32_t>(i), was_read ? ReadyState::kGateRead : ReadyState::kHere);
   }
   ready_.Publish();
   Submit({positions, static_cast<size_t>(count)}, SlotPart::kOtherHalf, 0);
 }
 
-// Fills slots_, and splits positions into those that are in memory, which are ready, and missing_.
-// Behind the latter come those that were read ahead, which are ready where they have come.
+// Fills slots, and splits positions into those that are in memory, which are ready, and missing.
+// After the latter come those that were read ahead, which are ready where they have come.
 void NeuronFetch::LookUp() noexcept {
   if (ahead_.most() > 0) {
     // What has not begun is read as wanted, if the list has it.
     queue_->WithdrawGuesses();
     while (Reap(false)) {
     }
-    ahead_.BeginList(ffn_);
+    ahead_.BeginList(list_.ffn);
   }
-  const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
-  store_.cache().Lookup({store_.FirstKey(ffn_), looked_up}, {entries_, looked_up.size()});
+  const std::span<const int32_t> looked_up = list_.looked_up();
+  store_.cache().Lookup({store_.FirstKey(list_.ffn), looked_up},
+                        {views_.entries, looked_up.size()});
   int32_t spare = store_.spare_slot();
   int64_t hits = 0, halves = 0;
-  int32_t* const last = missing_ + looked_up.size();  // hits that lack a half, from the end
+  int32_t* const last = views_.missing + looked_up.size();  // hits that lack a half, from the end
   for (size_t k = 0; k < looked_up.size(); ++k) {
-    const CacheEntry entry = entries_[k];
-    const auto position = static_cast<int32_t>(num_pinned_) + static_cast<int32_t>(k);
-    slots_[position] =
+    const CacheEntry entry = views_.entries[k];
+    const auto position = static_cast<int32_t>(list_.num_pinned) + static_cast<int32_t>(k);
+    views_.slots[position] =
         entry.found == CacheFound::kNoSlot ? spare++ : store_.cache_slot() + entry.slot;
     const bool is_hit = entry.found == CacheFound::kHit;
-    const bool is_half = is_hit && store_.gate_only().Has(store_.FirstKey(ffn_) + looked_up[k]);
-    ahead_places_[position] = is_hit ? -1 : ahead_.Take(looked_up[k], position);
-    const bool is_missing = !is_hit && ahead_places_[position] < 0;
-    rests_[position] = is_half || (is_missing && part_ == SlotPart::kGateHalf)
-                           ? RestState::kMissing
-                           : RestState::kNotMissing;
+    const bool is_half =
+        is_hit && store_.gate_only().Has(store_.FirstKey(list_.ffn) + looked_up[k]);
+    views_.ahead_places[position] = is_hit ? -1 : ahead_.Take(looked_up[k], position);
+    const bool is_missing = !is_hit && views_.ahead_places[position] < 0;
+    views_.rests[position] = is_half || (is_missing && list_.first_part == SlotPart::kGateHalf)
+                                 ? RestState::kMissing
+                                 : RestState::kNotMissing;
     hits += is_hit ? 1 : 0;
     if (is_half) {
       *(last - ++halves) = position;
     } else if (is_hit) {
       ready_.Add(position, ReadyState::kHere);
     } else if (is_missing) {
-      missing_[num_missing_++] = position;
+      views_.missing[list_.num_missing++] = position;
     }
   }
   for (int64_t i = 1; i <= halves; ++i) ready_.Add(*(last - i), ReadyState::kGateHere);
-  for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
-    const int32_t place = ahead_places_[position];
+  for (int64_t position = list_.num_pinned; position < list_.size(); ++position) {
+    const int32_t place = views_.ahead_places[position];
     if (place < 0) continue;
-    missing_[num_missing_ + num_ahead_++] = static_cast<int32_t>(position);
+    views_.missing[list_.num_missing + list_.num_ahead++] = static_cast<int32_t>(position);
     if (ahead_.is_here(place)) ready_.Add(static_cast<int32_t>(position), ReadyState::kRead);
   }
-  num_resident_.store(num_pinned_ + hits, std::memory_order_relaxed);
+  num_resident_.store(list_.num_pinned + hits, std::memory_order_relaxed);
   ready_.Publish();
   is_looked_up_.store(true, std::memory_order_release);
-  counts_.neurons += std::ssize(listed_);
-  counts_.pinned += num_pinned_;
+  counts_.neurons += list_.size();
+  counts_.pinned += list_.num_pinned;
   counts_.hits += hits;
-  counts_.misses += num_missing_ + num_ahead_;
-  counts_.used_ahead += num_ahead_;
+  counts_.misses += list_.num_missing + list_.num_ahead;
+  counts_.used_ahead += list_.num_ahead;
 }
 
 // Of whoever holds polling_, or while nobody polls.
@@ -267,13 +262,14 @@ void NeuronFetch::Submit(std::span<const int32_t> positions, SlotPart part, uint
   const uint64_t end = part == SlotPart::kGateHalf ? split : store_.slot_bytes();
   for (size_t i = 0; i < positions.size(); ++i) {
     const int32_t position = positions[i];
-    const int32_t neuron = listed_[static_cast<size_t>(position)];
-    requests_[i] = {.offset = store_.FileOffset(ffn_, neuron) + store_.slot_offset() + begin,
-                    .data = store_.Slots(slots_[position], 1).data() + begin,
-                    .bytes = static_cast<uint32_t>(end - begin),
-                    .tag = static_cast<uint64_t>(position) | tag};
+    const int32_t neuron = list_.neurons[static_cast<size_t>(position)];
+    views_.requests[i] = {
+        .offset = store_.FileOffset(list_.ffn, neuron) + store_.slot_offset() + begin,
+        .data = store_.Slots(views_.slots[position], 1).data() + begin,
+        .bytes = static_cast<uint32_t>(end - begin),
+        .tag = static_cast<uint64_t>(position) | tag};
   }
-  const size_t taken = queue_->Submit({requests_, positions.size()});
+  const size_t taken = queue_->Submit({views_.requests, positions.size()});
   // The queue has room for a list and for all that is read ahead.
   if (taken != positions.size()) error_ = EAGAIN;
   for (size_t i = taken; i < positions.size(); ++i) ready_.Add(positions[i], StateOf(tag));
@@ -285,7 +281,7 @@ void NeuronFetch::Submit(std::span<const int32_t> positions, SlotPart part, uint
 bool NeuronFetch::Poll(bool wait) noexcept {
   if (polling_.test_and_set(std::memory_order_acquire)) return false;
   const std::span<const int32_t> wanted = wanted_rests_.Take();
-  for (const int32_t position : wanted) rests_[position] = RestState::kWanted;
+  for (const int32_t position : wanted) views_.rests[position] = RestState::kWanted;
   Submit(wanted, SlotPart::kOtherHalf, kRestTag);
   const bool any = Reap(wait && is_looked_up_.load(std::memory_order_relaxed));
   polling_.clear(std::memory_order_release);
@@ -318,9 +314,9 @@ bool NeuronFetch::Reap(bool wait) noexcept {
 
 void NeuronFetch::Settle(const int32_t* positions, int64_t count) const noexcept {
   for (int64_t i = 0; i < count; ++i) {
-    const int32_t place = ahead_places_[positions[i]];
+    const int32_t place = views_.ahead_places[positions[i]];
     if (place < 0) continue;
-    std::memcpy(store_.Slots(slots_[positions[i]], 1).data(),
+    std::memcpy(store_.Slots(views_.slots[positions[i]], 1).data(),
                 store_.Slots(ahead_.slot(place), 1).data(), store_.slot_bytes());
   }
 }
@@ -334,9 +330,9 @@ int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_
   if (state == ReadyState::kRestRead) part = SlotPart::kOtherHalf;
   std::array<int32_t, BundleStore::kMostChecked> neurons;
   for (int64_t i = 0; i < count; ++i) {
-    neurons[static_cast<size_t>(i)] = listed_[static_cast<size_t>(positions[i])];
+    neurons[static_cast<size_t>(i)] = list_.neurons[static_cast<size_t>(positions[i])];
   }
-  const int64_t found = store_.FindDamaged(table, ffn_, {neurons.data(), slots, count}, part);
+  const int64_t found = store_.FindDamaged(table, list_.ffn, {neurons.data(), slots, count}, part);
   return found < 0 ? -1 : positions[found];
 }
 
@@ -344,54 +340,56 @@ int64_t NeuronFetch::FindDamaged(const kernels::KernelTable& table, const int32_
 void NeuronFetch::Draw() noexcept {
   const auto add = [&](NeuronPlace place, const int32_t* positions, int64_t count) {
     map_->Add(
-        ffn_, place, count,
-        [&](int64_t i) { return int64_t{listed_[static_cast<size_t>(positions[i])]}; },
+        list_.ffn, place, count,
+        [&](int64_t i) { return int64_t{list_.neurons[static_cast<size_t>(positions[i])]}; },
         [&](int64_t i) {
-          return tokens_of_.empty() ? 1 : int{tokens_of_[static_cast<size_t>(positions[i])]};
+          return list_.tokens_of.empty() ? 1
+                                         : int{list_.tokens_of[static_cast<size_t>(positions[i])]};
         });
   };
   // Each ascending. The list is over, so that there is room for what was found.
-  int32_t* const found = ahead_places_;
-  for (int64_t i = 0; i < num_pinned_; ++i) found[i] = static_cast<int32_t>(i);
-  add(NeuronPlace::kPinned, found, num_pinned_);
+  int32_t* const found = views_.ahead_places;
+  for (int64_t i = 0; i < list_.num_pinned; ++i) found[i] = static_cast<int32_t>(i);
+  add(NeuronPlace::kPinned, found, list_.num_pinned);
   int64_t hits = 0;
-  for (int64_t position = num_pinned_; position < std::ssize(listed_); ++position) {
+  for (int64_t position = list_.num_pinned; position < list_.size(); ++position) {
     found[hits] = static_cast<int32_t>(position);
-    hits += entries_[position - num_pinned_].found == CacheFound::kHit ? 1 : 0;
+    hits += views_.entries[position - list_.num_pinned].found == CacheFound::kHit ? 1 : 0;
   }
   add(NeuronPlace::kCached, found, hits);
-  add(NeuronPlace::kRead, missing_, num_missing_);
-  add(NeuronPlace::kRead, missing_ + num_missing_, num_ahead_);
+  add(NeuronPlace::kRead, views_.missing, list_.num_missing);
+  add(NeuronPlace::kRead, views_.missing + list_.num_missing, list_.num_ahead);
 }
 
 void NeuronFetch::End(int64_t damaged) {
-  const std::span<const int32_t> looked_up = listed_.subspan(static_cast<size_t>(num_pinned_));
-  const int32_t first_key = store_.FirstKey(ffn_);
+  const std::span<const int32_t> looked_up = list_.looked_up();
+  const int32_t first_key = store_.FirstKey(list_.ffn);
   NeuronCache& cache = store_.cache();
   ahead_.EndList();
-  cache.Release({first_key, looked_up}, {entries_, looked_up.size()});
+  cache.Release({first_key, looked_up}, {views_.entries, looked_up.size()});
   counts_.bytes_read += queue_->gap_bytes() - gap_bytes_;
   gap_bytes_ = queue_->gap_bytes();
   const bool is_good = !failed() && damaged < 0;
   for (size_t k = 0; k < looked_up.size(); ++k) {
     const int32_t key = first_key + looked_up[k];
-    const RestState rest = rests_[num_pinned_ + static_cast<int64_t>(k)];
-    if (entries_[k].found == CacheFound::kMiss) {
+    const RestState rest = views_.rests[list_.num_pinned + static_cast<int64_t>(k)];
+    if (views_.entries[k].found == CacheFound::kMiss) {
       if (is_good) {
         cache.Loaded(key);
         store_.gate_only().Set(key, rest == RestState::kMissing);
       } else {
         cache.Failed(key);
       }
-    } else if (rest == RestState::kWanted && entries_[k].found == CacheFound::kHit && is_good) {
+    } else if (rest == RestState::kWanted && views_.entries[k].found == CacheFound::kHit &&
+               is_good) {
       store_.gate_only().Set(key, false);
     }
-    const bool is_left = rest == RestState::kMissing && entries_[k].found != CacheFound::kHit;
+    const bool is_left = rest == RestState::kMissing && views_.entries[k].found != CacheFound::kHit;
     counts_.rests_left += is_left ? 1 : 0;
   }
   if (map_ != nullptr) Draw();
   if (failed()) store_.ThrowReadError(error_);
-  if (damaged >= 0) store_.ThrowDamaged(ffn_, listed_[static_cast<size_t>(damaged)]);
+  if (damaged >= 0) store_.ThrowDamaged(list_.ffn, list_.neurons[static_cast<size_t>(damaged)]);
 }
 
 }  // namespace hearth

@@ -22,6 +22,21 @@
 
 namespace hearth {
 
+// How much one list may have.
+struct FetchSizes {
+  FetchSizes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
+
+  // Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
+  // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.
+  static int64_t MostAhead(const StreamPlan& plan, bool reads_ahead);
+
+  int64_t ahead;      // MostAhead
+  int64_t looked_up;  // neurons of a list that are not pinned
+  // The longest list. Of its neurons that are not pinned any may need a spare slot, so that not
+  // every list of that length fits.
+  int64_t listed;
+};
+
 // Neurons are named by their positions in the list. One thread makes all calls but Expect, Poll,
 // FetchRests, ReadAhead, Settle, FindDamaged and those of one value, which any thread may make
 // between Begin and End.
@@ -36,17 +51,10 @@ class NeuronFetch {
               bool reads_ahead);
   static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
 
-  // The longest list. Of its neurons that are not pinned any may need a spare slot, so that not
-  // every list of that length fits.
-  static int64_t MaxListed(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
-  int64_t max_listed() const { return max_listed_; }
+  const FetchSizes& sizes() const { return sizes_; }
   // How many neurons, from the first of an ascending list on, one call of Begin takes: at least
   // one.
   int64_t CountThatFits(std::span<const int32_t> listed) const;
-  // Neurons of an FFN that are read ahead at the most, in at most a quarter of the spare slots for
-  // two FFNs; 0 where gates are held in memory, for what is read then is no whole neuron.
-  static int64_t MostAhead(const StreamPlan& plan, bool reads_ahead);
-
   // Tells the system where most reads will go (ReadQueue::RegisterBuffers), which makes each of
   // them cheaper for the processor. Touches all of that memory: once it is in use. Between lists.
   void RegisterSlots();
@@ -92,10 +100,10 @@ class NeuronFetch {
   void End(int64_t damaged);
 
   // By position, among all of the store's.
-  const int32_t* slots() const { return slots_; }
+  const int32_t* slots() const { return views_.slots; }
   const ReadyList& ready() const { return ready_; }
   // Of a position whose gate is ready and the rest not, nor asked for.
-  bool lacks_rest(int64_t position) const { return rests_[position] == RestState::kMissing; }
+  bool lacks_rest(int64_t position) const { return views_.rests[position] == RestState::kMissing; }
   // How many of the list were in memory, with a gate at least.
   int64_t num_resident() const { return num_resident_.load(std::memory_order_relaxed); }
 
@@ -105,7 +113,6 @@ class NeuronFetch {
   const StreamCounts& counts() const { return counts_; }
 
  private:
-  struct Places;  // where things lie in memory_
   // What a slot lacks of a listed neuron.
   enum class RestState : uint8_t {
     kNotMissing,  // nothing, or all of it comes at once
@@ -113,37 +120,45 @@ class NeuronFetch {
     kWanted,      // the other half, which has been asked for
   };
 
-  // The most of a list that are not pinned.
-  static int64_t MaxLookedUp(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
+  struct Places;  // where things lie in memory_
+  struct Views {  // of memory_, an entry per position unless said otherwise
+    int32_t* slots = nullptr;
+    int32_t* ahead_places = nullptr;  // where what is missing was read ahead; -1: it was not
+    RestState* rests = nullptr;       // of the other half
+    // An entry per neuron that is looked up.
+    CacheEntry* entries = nullptr;
+    ReadRequest* requests = nullptr;
+    int32_t* missing = nullptr;  // positions that are read, those that were read ahead at the end
+  };
+  struct List {
+    int64_t ffn = 0;
+    std::span<const int32_t> neurons;
+    std::span<const uint8_t> tokens_of;
+    int64_t num_pinned = 0;                // positions below are
+    int64_t num_missing = 0;               // entries of missing
+    int64_t num_ahead = 0;                 // of them read ahead
+    SlotPart first_part = SlotPart::kAll;  // that is read
+
+    int64_t size() const { return std::ssize(neurons); }
+    std::span<const int32_t> looked_up() const {
+      return neurons.subspan(static_cast<size_t>(num_pinned));
+    }
+  };
+
   void LookUp() noexcept;
   bool Reap(bool wait) noexcept;
   void Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept;
   void Draw() noexcept;
 
   BundleStore& store_;
-  const int64_t max_listed_;
-  const int64_t max_looked_up_;  // of them
+  const FetchSizes sizes_;
   std::unique_ptr<ReadQueue> queue_;
   Buffer memory_;
   // In memory_. Whoever holds polling_ adds to ready_, and takes from wanted_rests_.
   ReadyList ready_;
   WantedRests wanted_rests_;
-  // Views into memory_, an entry per position unless said otherwise.
-  int32_t* slots_;
-  int32_t* ahead_places_;  // where what is missing was read ahead; -1: it was not
-  RestState* rests_;       // of the other half
-  // An entry per neuron that is looked up.
-  CacheEntry* entries_;
-  ReadRequest* requests_;
-  int32_t* missing_;  // positions that are read, those that were read ahead at the end
-  // The list.
-  int64_t ffn_ = 0;
-  std::span<const int32_t> listed_;
-  std::span<const uint8_t> tokens_of_;
-  int64_t num_pinned_ = 0;                       // positions below are
-  int64_t num_missing_ = 0;                      // entries of missing_
-  int64_t num_ahead_ = 0;                        // of them read ahead
-  SlotPart part_ = SlotPart::kAll;               // that is read first
+  Views views_;
+  List list_;
   std::atomic<int64_t> num_resident_{0};         // until the list is looked up the pinned ones
   std::atomic<int> error_{0};                    // errno of a read that failed
   std::atomic_flag polling_ = ATOMIC_FLAG_INIT;  // whoever holds it uses the queue

@@ -164,11 +164,11 @@ class PinnedNeuronFetchTest : public NeuronFetchTest {
 
 TEST_F(PinnedNeuronFetchTest, AListHoldsAllThatIsPinnedAndWhatSpareSlotsHoldOfTheRest) {
   NeuronFetch fetch(budget_, pinning_, std::nullopt, true);
-  const int64_t others = kPlan.spare_slots() - 2 * NeuronFetch::MostAhead(kPlan, true);
+  const int64_t others = kPlan.spare_slots() - 2 * fetch.sizes().ahead;
   ASSERT_LT(others, 256 - kPinned);
   const std::vector<int32_t> all = All();
   const std::span<const int32_t> listed = all;
-  EXPECT_EQ(fetch.max_listed(), kPinned + others);
+  EXPECT_EQ(fetch.sizes().listed, kPinned + others);
   EXPECT_EQ(fetch.CountThatFits(listed), kPinned + others);
   EXPECT_EQ(fetch.CountThatFits(listed.subspan(100)), kPinned - 100 + others);
   EXPECT_EQ(fetch.CountThatFits(listed.subspan(kPinned)), others);

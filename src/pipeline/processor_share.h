@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/run_delay.h"
@@ -27,7 +28,7 @@ class ProcessorShare {
   static constexpr double kLoadedShare = 0.1;
   static constexpr double kCalmShare = 0.04;
 
-  explicit ProcessorShare(const ProcessorShareOptions& options) : options_(options) {}
+  explicit ProcessorShare(ProcessorShareOptions options) : options_(std::move(options)) {}
 
   // Whether threads are to wait asleep in the next job.
   bool is_loaded() const { return is_loaded_; }

@@ -226,8 +226,8 @@ void RangeReader::ThrowIfDamaged(const Range& range) const {
 
 // Where they are: in the buffer and the cache, or all in the buffer, where Complete copies them.
 FfnNeurons RangeReader::RowsOf(const StreamedFfn& ffn, const Range& range) const {
-  if (in_slots_) return store_.RowsInSlots(ffn, range.slots);
-  return store_.RowsOfBundles(ffn, range.first, range.count, range.bundles);
+  if (in_slots_) return BundleRows(store_).InSlots(ffn, range.slots);
+  return BundleRows(store_).OfBundles(ffn, range.first, range.count, range.bundles);
 }
 
 // The oldest range has been used: its slots take what comes next.

@@ -18,6 +18,7 @@
 
 #include "base/stopwatch.h"
 #include "ops/compute.h"
+#include "pipeline/bundle_rows.h"
 #include "pipeline/bundle_store.h"
 #include "pipeline/stream_counts.h"
 #include "storage/async/async_reader.h"
@@ -37,9 +38,10 @@ class RangeReader {
   template <typename Visit>
   void ForEachRange(Compute& compute, const StreamedFfn& ffn, Visit&& visit) {
     ForEach(compute, ffn, false, [&](const Range* range) {
-      if (range == nullptr) return visit(int64_t{0}, store_.RowsOfPinned(ffn));
+      if (range == nullptr) return visit(int64_t{0}, BundleRows(store_).OfPinned(ffn));
       CompleteAll(compute, *range);
-      visit(range->first, store_.RowsOfBundles(ffn, range->first, range->count, range->bundles));
+      visit(range->first,
+            BundleRows(store_).OfBundles(ffn, range->first, range->count, range->bundles));
     });
   }
 
@@ -54,10 +56,10 @@ class RangeReader {
     const auto read_on = [this, caller] {
       if (std::this_thread::get_id() == caller) Collect(false);
     };
-    ForEach(compute, ffn, store_.computes_in_slots(), [&](const Range* range) {
+    ForEach(compute, ffn, BundleRows(store_).computes_in_slots(), [&](const Range* range) {
       if (range == nullptr) {
         const NeuronsArrive arrive = [&](int64_t, int64_t) { read_on(); };
-        return visit(int64_t{0}, store_.RowsOfPinned(ffn), &arrive);
+        return visit(int64_t{0}, BundleRows(store_).OfPinned(ffn), &arrive);
       }
       damaged_ = -1;
       const NeuronsArrive arrive = [&](int64_t begin, int64_t count) {

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "ops/sparse_prefill.h"
+#include "pipeline/bundle_rows.h"
 #include "pipeline/test_bundles.h"
 
 namespace hearth {
@@ -206,7 +207,7 @@ TEST_F(StreamedFfnsTest, RangesThatArriveGoOnOverWhatTheCacheHas) {
         budget_, model.Source(model.File(budget_, 0)),
         {.pinned_neurons = 64, .cache_slots = cached, .range_neurons = 64, .range_buffers = 2}, {});
     streamed.Fill(*compute_, {});
-    EXPECT_TRUE(streamed.store().computes_in_slots());
+    EXPECT_TRUE(BundleRows(streamed.store()).computes_in_slots());
     std::vector<int64_t> ranges;
     const auto visit = [&](int64_t, const FfnNeurons& rows, const NeuronsArrive* arrive) {
       if (arrive != nullptr) (*arrive)(0, rows.up.rows);

@@ -12,7 +12,7 @@
 #include "engine/load/model.h"
 #include "engine/load/streaming.h"
 #include "format/gguf.h"
-#include "pipeline/streamed_matrices.h"
+#include "pipeline/extents/streamed_matrices.h"
 #include "plan/extent_plan.h"
 
 namespace hearth {

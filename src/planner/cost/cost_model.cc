@@ -13,7 +13,7 @@ constexpr double kSectionsOfLayer = 8;
 // Sequential reads are of this size, a few in flight.
 constexpr uint64_t kSequentialBlock = kBusyBlockBytes;
 constexpr int kSequentialDepth = kBusyQueueDepth;
-// Most of them that pipeline/extent_reader.h has in flight.
+// Most of them that pipeline/extents/extent_reader.h has in flight.
 constexpr int kExtentDepth = 32;
 
 double BytesOf(const WorkByOp& work, std::initializer_list<PassOp> ops) {

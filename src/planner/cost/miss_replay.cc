@@ -11,8 +11,8 @@
 #include "base/budget.h"
 #include "base/error.h"
 #include "cache/neuron_cache.h"
+#include "pipeline/extents/streamed_matrices.h"
 #include "pipeline/neuron_fetch.h"
-#include "pipeline/streamed_matrices.h"
 
 namespace hearth {
 namespace {
@@ -78,7 +78,7 @@ class WarmNeurons {
       : pinned_(plan.pinned_neurons),
         neurons_(sequence.num_neurons),
         experts_(sequence.num_experts),
-        most_ahead_(NeuronFetch::MostAhead(plan, true)),
+        most_ahead_(FetchSizes::MostAhead(plan, true)),
         layers_(layers) {
     const int64_t num_ffns = layers.count() * experts_;
     const int64_t streamed = num_ffns * (neurons_ - pinned_);

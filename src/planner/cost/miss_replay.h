@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cache/cache_policy.h"
-#include "pipeline/extent_map.h"
+#include "pipeline/extents/extent_map.h"
 #include "plan/extent_plan.h"
 #include "plan/stream_plan.h"
 #include "sparsity/access_sequence.h"
@@ -55,7 +55,7 @@ MissReplay ReplayMisses(const AccessSequence& sequence, const StreamShape& shape
                         const AccessSequence* guesses = nullptr);
 
 // The same of a mixture that is not packed: a sequence of experts, held and read in extents as
-// pipeline/streamed_matrices.h does.
+// pipeline/extents/streamed_matrices.h does.
 MissReplay ReplayExperts(const AccessSequence& sequence, const ExtentMap& map,
                          const ExtentPlan& plan, CachePolicyKind policy, int64_t skipped);
 

@@ -1,4 +1,4 @@
-#include "pipeline/extent_reader.h"
+#include "pipeline/extents/extent_reader.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "pipeline/extent_reader.h"
+#include "pipeline/extents/extent_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

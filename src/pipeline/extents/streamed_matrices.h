@@ -14,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/budget.h"
@@ -23,8 +22,9 @@
 #include "cache/shared_arena.h"
 #include "ops/compute.h"
 #include "ops/linear.h"
-#include "pipeline/extent_map.h"
-#include "pipeline/extent_reader.h"
+#include "pipeline/extents/extent_batch.h"
+#include "pipeline/extents/extent_map.h"
+#include "pipeline/extents/extent_reader.h"
 #include "pipeline/stream_counts.h"
 #include "plan/extent_plan.h"
 
@@ -100,28 +100,14 @@ class StreamedMatrices {
   const StreamCounts& counts() const { return counts_; }  // "neurons" are extents here
 
  private:
-  // What was looked up for a layer.
-  struct Batch {
-    int64_t layer = -1;  // -1: nothing
-    std::vector<int32_t> offsets;
-    std::vector<CacheEntry> entries;
-    std::vector<bool> loaded;  // of misses
-
-    size_t IndexOf(int32_t offset) const;
-  };
-
-  void LookUp(int64_t layer, std::span<const int32_t> experts, Batch& batch);
-  void AskForMissing(const Batch& batch, std::span<const int32_t> experts);
-  void PutPresentFirst(const Batch& batch, std::span<int32_t> experts);
+  void LookUp(int64_t layer, std::span<int32_t> experts, bool reorder, ExtentBatch& batch);
   void MultiplyPresent(Compute& compute, int64_t expert, std::span<const FfnProduct> products,
                        MatMulInput& input);
   void MultiplyMissing(Compute& compute, int64_t expert, std::span<const FfnProduct> products,
                        MatMulInput& input);
-  std::pair<size_t, size_t> EntriesOf(int64_t expert, FfnMatrix which) const;
   WeightView Bring(Compute& compute, const ExtentReader::Taken& taken, size_t index);
   void Unpack(Compute& compute, const Extent& extent, std::span<const std::byte> stored,
               std::byte* to);
-  void Release(Batch& batch) noexcept;
   void Abandon() noexcept;
   // Bytes of a slot of the cache, or of kNotKept, which lies before them all.
   std::byte* Slot(int32_t slot) {
@@ -138,9 +124,8 @@ class StreamedMatrices {
   std::unique_ptr<NeuronCache> cache_;
   LentSlots kv_slots_;
   ExtentReader reader_;
-  Batch current_, next_;
+  ExtentBatch current_, next_;  // layers
   std::vector<Product> present_;
-  std::vector<int32_t> missing_experts_;
   // Of conversions, a tile's rows for each thread: less than what loading takes without a name.
   std::vector<std::vector<std::byte>> scratch_;
   uint64_t other_bytes_ = 0;  // that were read outside of passes

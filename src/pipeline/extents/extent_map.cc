@@ -1,4 +1,4 @@
-#include "pipeline/extent_map.h"
+#include "pipeline/extents/extent_map.h"
 
 #include <algorithm>
 #include <string>

@@ -11,7 +11,7 @@
 
 #include "base/budget.h"
 #include "base/buffer.h"
-#include "pipeline/extent_map.h"
+#include "pipeline/extents/extent_map.h"
 #include "storage/async/async_reader.h"
 #include "storage/async/piece_reads.h"
 

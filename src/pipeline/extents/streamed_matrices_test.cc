@@ -1,4 +1,4 @@
-#include "pipeline/streamed_matrices.h"
+#include "pipeline/extents/streamed_matrices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "pipeline/streamed_matrices.h"
+#include "pipeline/extents/streamed_matrices.h"
 
 #include <algorithm>
 #include <numeric>
@@ -20,8 +20,6 @@ size_t BytesOfSlots(const ExtentMap& map, const ExtentPlan& plan) {
 FloatView Columns(const FloatView& out, int64_t first, int64_t count) {
   return {out.data + first, out.rows, count, out.stride};
 }
-
-bool IsHere(const CacheEntry& entry) { return entry.found == CacheFound::kHit; }
 
 // Gives other extents of a dense model the slots over KV pages, which go page by page, and adds
 // them to `keys` and `slots`. Any beginning of their order is spread evenly over the layers, so
@@ -79,11 +77,6 @@ std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots) {
   return spread;
 }
 
-size_t StreamedMatrices::Batch::IndexOf(int32_t offset) const {
-  return static_cast<size_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) -
-                             offsets.begin());
-}
-
 uint64_t StreamedMatrices::ChargedBytes(const ExtentMap& map, const ExtentPlan& plan,
                                         CachePolicyKind policy) {
   return Buffer::ChargedBytes(BytesOfSlots(map, plan)) +
@@ -103,7 +96,9 @@ StreamedMatrices::StreamedMatrices(Budget& budget, ExtentMap map,
           budget, ExtentCacheOptions(map_, plan, policy),
           std::span(memory_.data(), memory_.size_bytes()).subspan(slot_bytes_))),
       kv_slots_(*cache_, plan.lent, plan.cache_slots, [this] { Abandon(); }),
-      reader_(budget, map_, files_, plan.read_buffers) {}
+      reader_(budget, map_, files_, plan.read_buffers),
+      current_(map_, *cache_),
+      next_(map_, *cache_) {}
 
 StreamedMatrices::~StreamedMatrices() { reader_.Stop(); }
 
@@ -156,7 +151,7 @@ void StreamedMatrices::Unpack(Compute& compute, const Extent& extent,
 }
 
 void StreamedMatrices::BeginPass() {
-  if (current_.layer >= 0) Abandon();  // the last pass did not come to its end
+  if (!current_.is_empty()) Abandon();  // the last pass did not come to its end
   for (const auto& file : files_) file->CheckUnchanged();
 }
 
@@ -214,65 +209,27 @@ WeightView StreamedMatrices::Read(Compute& compute, int64_t layer, int64_t exper
 }
 
 void StreamedMatrices::BeginLayer(int64_t layer, std::span<int32_t> experts, bool reorder) {
-  if (current_.layer >= 0 || (next_.layer >= 0 && next_.layer != layer)) Abandon();
-  if (next_.layer == layer) {
+  if (!current_.is_empty() || (!next_.is_empty() && next_.layer() != layer)) Abandon();
+  if (!next_.is_empty()) {
     std::swap(current_, next_);
   } else {
-    LookUp(layer, experts, current_);
-    if (reorder) PutPresentFirst(current_, experts);
-    AskForMissing(current_, experts);
+    LookUp(layer, experts, reorder, current_);
   }
   if (is_mixture() || map_.num_layers() == 1) return;
-  // All of the next layer is wanted, whatever comes; behind the last one the next token begins.
-  LookUp((layer + 1) % map_.num_layers(), experts, next_);
-  AskForMissing(next_, experts);
+  // All of the next layer is wanted, whatever comes; after the last one the next token begins.
+  LookUp((layer + 1) % map_.num_layers(), experts, false, next_);
 }
 
-void StreamedMatrices::LookUp(int64_t layer, std::span<const int32_t> experts, Batch& batch) {
-  batch.layer = layer;
-  batch.offsets.clear();
-  for (const int32_t expert : experts) {
-    const int32_t first = map_.FirstOf(layer, expert, FfnMatrix::kGate);
-    for (int64_t i = 0; i < map_.CountOfFfn(layer); ++i) {
-      batch.offsets.push_back(first + static_cast<int32_t>(i));
-    }
-  }
-  batch.entries.resize(batch.offsets.size());
-  batch.loaded.assign(batch.offsets.size(), false);
-  const int64_t absent = cache_->Lookup({map_.FirstKey(layer), batch.offsets}, batch.entries);
-  counts_.neurons += std::ssize(batch.offsets);
-  counts_.hits += std::ssize(batch.offsets) - absent;
+// And asks for what is absent.
+void StreamedMatrices::LookUp(int64_t layer, std::span<int32_t> experts, bool reorder,
+                              ExtentBatch& batch) {
+  const int64_t absent = batch.LookUp(layer, experts);
+  counts_.neurons += batch.size();
+  counts_.hits += batch.size() - absent;
   counts_.misses += absent;
   counts_.reads += absent;
-}
-
-void StreamedMatrices::PutPresentFirst(const Batch& batch, std::span<int32_t> experts) {
-  missing_experts_.clear();
-  size_t present = 0;
-  for (const int32_t expert : experts) {
-    const size_t first = batch.IndexOf(map_.FirstOf(batch.layer, expert, FfnMatrix::kGate));
-    const auto entries =
-        std::span(batch.entries).subspan(first, static_cast<size_t>(map_.CountOfFfn(batch.layer)));
-    if (std::all_of(entries.begin(), entries.end(), IsHere)) {
-      experts[present++] = expert;
-    } else {
-      missing_experts_.push_back(expert);
-    }
-  }
-  std::copy(missing_experts_.begin(), missing_experts_.end(),
-            experts.begin() + static_cast<int64_t>(present));
-}
-
-void StreamedMatrices::AskForMissing(const Batch& batch, std::span<const int32_t> experts) {
-  for (const int32_t expert : experts) {
-    size_t i = batch.IndexOf(map_.FirstOf(batch.layer, expert, FfnMatrix::kGate));
-    const size_t end = i + static_cast<size_t>(map_.CountOfFfn(batch.layer));
-    for (; i < end; ++i) {
-      if (!IsHere(batch.entries[i])) {
-        reader_.Ask(map_.FirstKey(batch.layer) + batch.offsets[i]);
-      }
-    }
-  }
+  if (reorder) batch.PutPresentFirst(experts);
+  batch.AskForMissing(reader_, experts);
 }
 
 void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
@@ -291,23 +248,16 @@ void StreamedMatrices::Multiply(Compute& compute, int64_t expert,
   counts_.bytes_read = reader_.bytes_read() - other_bytes_;
 }
 
-// Which entries of the current layer are of a matrix of an FFN: from the first to before the
-// second.
-std::pair<size_t, size_t> StreamedMatrices::EntriesOf(int64_t expert, FfnMatrix which) const {
-  const size_t begin = current_.IndexOf(map_.FirstOf(current_.layer, expert, which));
-  return {begin, begin + static_cast<size_t>(map_.CountOf(current_.layer, which))};
-}
-
 // What is in memory in one section.
 void StreamedMatrices::MultiplyPresent(Compute& compute, int64_t expert,
                                        std::span<const FfnProduct> products, MatMulInput& input) {
   present_.clear();
   for (const FfnProduct& product : products) {
-    const auto [begin, end] = EntriesOf(expert, product.which);
+    const auto [begin, end] = current_.EntriesOf(expert, product.which);
     for (size_t i = begin; i < end; ++i) {
-      if (!IsHere(current_.entries[i])) continue;
-      const Extent extent = map_.At(map_.FirstKey(current_.layer) + current_.offsets[i]);
-      present_.push_back({extent.View(Slot(current_.entries[i].slot)),
+      if (!current_.is_here(i)) continue;
+      const Extent extent = map_.At(current_.KeyOf(i));
+      present_.push_back({extent.View(Slot(current_.entry(i).slot)),
                           Columns(product.out, extent.first_row, extent.rows)});
     }
   }
@@ -319,15 +269,15 @@ void StreamedMatrices::MultiplyMissing(Compute& compute, int64_t expert,
                                        std::span<const FfnProduct> products, MatMulInput& input) {
   int64_t missing = 0;
   for (const FfnProduct& product : products) {
-    const auto [begin, end] = EntriesOf(expert, product.which);
-    for (size_t i = begin; i < end; ++i) missing += IsHere(current_.entries[i]) ? 0 : 1;
+    const auto [begin, end] = current_.EntriesOf(expert, product.which);
+    for (size_t i = begin; i < end; ++i) missing += current_.is_here(i) ? 0 : 1;
   }
   for (; missing > 0; --missing) {
     const ExtentReader::Taken taken = reader_.TakeAnyOf(missing);
-    const size_t index = current_.IndexOf(taken.key - map_.FirstKey(current_.layer));
+    const size_t index = current_.IndexOf(taken.key);
     const auto product =
         std::find_if(products.begin(), products.end(), [&](const FfnProduct& candidate) {
-          const auto [begin, end] = EntriesOf(expert, candidate.which);
+          const auto [begin, end] = current_.EntriesOf(expert, candidate.which);
           return begin <= index && index < end;
         });
     if (product == products.end()) {
@@ -344,37 +294,22 @@ void StreamedMatrices::MultiplyMissing(Compute& compute, int64_t expert,
 WeightView StreamedMatrices::Bring(Compute& compute, const ExtentReader::Taken& taken,
                                    size_t index) {
   const Extent extent = map_.At(taken.key);
-  const CacheEntry& entry = current_.entries[index];
+  const CacheEntry& entry = current_.entry(index);
   const bool is_kept = entry.found == CacheFound::kMiss;
   std::byte* to = Slot(is_kept ? entry.slot : kNotKept);
   Unpack(compute, extent, taken.stored, to);
   reader_.Done();
-  if (is_kept) {
-    cache_->Loaded(taken.key);
-    current_.loaded[index] = true;
-  }
+  if (is_kept) current_.SetLoaded(index);
   return extent.View(to);
 }
 
-void StreamedMatrices::EndLayer() { Release(current_); }
-
-void StreamedMatrices::Release(Batch& batch) noexcept {
-  if (batch.layer < 0) return;
-  const int32_t first_key = map_.FirstKey(batch.layer);
-  cache_->Release({first_key, batch.offsets}, batch.entries);
-  for (size_t i = 0; i < batch.offsets.size(); ++i) {
-    if (batch.entries[i].found == CacheFound::kMiss && !batch.loaded[i]) {
-      cache_->Failed(first_key + batch.offsets[i]);
-    }
-  }
-  batch.layer = -1;
-}
+void StreamedMatrices::EndLayer() { current_.Release(); }
 
 // Nothing is in flight or looked up then.
 void StreamedMatrices::Abandon() noexcept {
   reader_.Stop();
-  Release(current_);
-  Release(next_);
+  current_.Release();
+  next_.Release();
 }
 
 }  // namespace hearth
