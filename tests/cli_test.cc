@@ -234,7 +234,7 @@ TEST(CliTest, AnEmptyPromptIsTheBareBos) {
   const std::string add_key = "tokenizer.ggml.add_bos_token";
   const size_t flag = bytes.find(add_key);
   ASSERT_NE(flag, std::string::npos);
-  bytes[flag + add_key.size() + 4] = 0;  // behind the value's type
+  bytes[flag + add_key.size() + 4] = 0;  // after the value's type
   const std::string without_flag = MakeFile("no_add_bos.gguf", bytes);
   EXPECT_EQ(prefill(RunHearth({"run", without_flag, "-p", "", "-n", "2", "--json"})), 1);
   const std::string id_key = "tokenizer.ggml.bos_token_id";

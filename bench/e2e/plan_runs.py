@@ -16,7 +16,7 @@ from engines import CannotRun, run_command  # noqa: E402
 from memory_cgroup import cgroup, drop_page_cache  # noqa: E402
 
 TIMEOUT_S = 1800
-PROMPT = 32  # tokens of a prompt; decoding begins behind so many
+PROMPT = 32  # tokens of a prompt; decoding begins after so many
 CONTEXT = 512
 
 

@@ -64,7 +64,7 @@ TEST(LoadCommandTest, CountsWhatTheServerCounts) {
   const auto& speed = run["tokens"]["of_a_client_per_second"];
   EXPECT_LE(speed["least"], speed["mean"]);
   EXPECT_LE(speed["mean"], speed["most"]);
-  // Answers that ended behind the window are the server's alone; its first tokens are of prompts.
+  // Answers that ended after the window are the server's alone; its first tokens are of prompts.
   const double counted = run["tokens"]["generated"];
   EXPECT_LE(counted, server.Metric("hearth_generated_tokens_total") +
                          server.Metric("hearth_time_to_first_token_seconds_count"));

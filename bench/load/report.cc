@@ -65,7 +65,7 @@ ordered_json Ratio(std::optional<double> of, std::optional<double> by) {
   return *of / *by;
 }
 
-// By the server's own counters, between the first and the last look behind the warm-up.
+// By the server's own counters, between the first and the last look after the warm-up.
 ordered_json ServerJson(const Run& run) {
   const auto tokens = GrowthOf(run, "generated_tokens");
   if (!tokens) return nullptr;

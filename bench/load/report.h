@@ -18,7 +18,7 @@ struct Run {
   double warm_up_seconds = 0;  // of them, not counted
   int64_t requests_per_connection = 0;
   std::vector<ClientResult> clients;
-  int64_t unfinished = 0;  // requests that did not end in time behind the window
+  int64_t unfinished = 0;  // requests that did not end in time after the window
   Sightings sightings;
 
   double counted_seconds() const { return seconds - warm_up_seconds; }

@@ -129,7 +129,7 @@ hearth_status hearth_set_adapter_scales(hearth_model* model, const hearth_adapte
 int64_t hearth_context(const hearth_model* model);
 int64_t hearth_vocab_size(const hearth_model* model);
 
-/* Token ids of `bytes` bytes of text. as_prompt: behind the token that texts begin with. Writes at
+/* Token ids of `bytes` bytes of text. as_prompt: after the token that texts begin with. Writes at
  * most `capacity` ids, and to *count how many there are: HEARTH_TOO_SMALL where that is more. */
 hearth_status hearth_tokenize(const hearth_model* model, const char* text, size_t bytes,
                               int as_prompt, int32_t* tokens, size_t capacity, size_t* count,
@@ -150,7 +150,7 @@ hearth_status hearth_encode_chat(const hearth_model* model, const hearth_message
                                  size_t* count, hearth_error* error);
 
 /* The text with that index, from 0, that answers in conversations end at even without an end token:
- * for hearth_request's stop. The model's; NULL behind the last. */
+ * for hearth_request's stop. The model's; NULL after the last. */
 const char* hearth_chat_stop(const hearth_model* model, size_t index);
 
 typedef struct hearth_bias {
@@ -210,7 +210,7 @@ void hearth_session_free(hearth_session* session);
 /* The tokens so far, to be given to hearth_generate by a later session; as hearth_tokenize. */
 hearth_status hearth_session_tokens(const hearth_session* session, int32_t* tokens, size_t capacity,
                                     size_t* count, hearth_error* error);
-/* Tokens so far, and the end cut off behind `length` of them. */
+/* Tokens so far, and the end cut off after `length` of them. */
 int64_t hearth_session_length(const hearth_session* session);
 void hearth_session_truncate(hearth_session* session, int64_t length);
 

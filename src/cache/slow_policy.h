@@ -26,7 +26,7 @@ class SlowPolicy {
   virtual std::optional<int32_t> TakeExpired(const std::multiset<int32_t>& /*held*/) { return {}; }
 };
 
-// Takes the first key from the back that is not held; those behind it go to the front, in turn.
+// Takes the first key from the back that is not held; those after it go to the front, in turn.
 inline std::optional<int32_t> TakeFromBack(std::list<int32_t>& list,
                                            const std::multiset<int32_t>& held) {
   if (std::all_of(list.begin(), list.end(), [&](int32_t k) { return held.count(k) > 0; })) {

@@ -38,7 +38,7 @@ std::string PartText(const BundleLayout& layout, const BundlePart& part) {
                      is_check ? "xxh32" : NameOf(part.dtype), part.offset, part.bytes);
 }
 
-// The next word of `text`, which loses it and the space behind it.
+// The next word of `text`, which loses it and the space after it.
 std::string_view TakeWord(std::string_view& text) {
   const size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);

@@ -158,7 +158,7 @@ void PlaceGgufTensors(const BlockReader& reader, uint64_t data_begin, uint64_t a
     const uint64_t end = before.offset + before.bytes;
     if (by_offset[i]->offset < end) {
       fail(*by_offset[i], "offset",
-           fmt::format("{} or more, behind tensor '{}'", end, Printable(before.name)),
+           fmt::format("{} or more, after tensor '{}'", end, Printable(before.name)),
            fmt::format("{}", by_offset[i]->offset));
     }
   }

@@ -105,7 +105,7 @@ TEST(GgufParse, AcceptsAlignmentsFrom1To2To30) {
     b.Header(0, 1).PairU32("general.alignment", alignment);
     EXPECT_EQ(OpenBytes(b.bytes()).alignment(), alignment);
   }
-  // With an alignment of 1 the data begins right behind the directory.
+  // With an alignment of 1 the data begins right after the directory.
   Bytes b;
   b.Header(1, 1).PairU32("general.alignment", 1).Tensor("w", {3}, kGgufTestF32, 0).Zeros(12);
   const GgufFile file = OpenBytes(b.bytes());

@@ -265,8 +265,8 @@ std::vector<Refusal> PlacementRefusals() {
            .Tensor("b", {8}, kGgufTestF32, 32)
            .Zeros(256),
        kCorrupt,
-       {"tensor 'b'", "offset", "behind tensor 'a'"}},
-      {"same place", TwoTensors("a", "b", 0), kCorrupt, {"offset", "behind tensor"}},
+       {"tensor 'b'", "offset", "after tensor 'a'"}},
+      {"same place", TwoTensors("a", "b", 0), kCorrupt, {"offset", "after tensor"}},
       {"control characters in a name",
        Bytes().Header(1, 0).Tensor("\n\x1b[31m", {0}, kGgufTestF32, 0).Zeros(64),
        kCorrupt,

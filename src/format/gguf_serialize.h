@@ -1,4 +1,4 @@
-// The bytes of a GGUF v3 header, and where the tensors behind it lie. Internal to format/.
+// The bytes of a GGUF v3 header, and where the tensors after it lie. Internal to format/.
 #pragma once
 
 #include <cstddef>

@@ -47,7 +47,7 @@ class PackedWriter {
   PackedWriter(const std::string& path, GgufMetadata metadata, std::vector<GgufTensorDecl> tensors);
 
   // As GgufWriter. What Complete lets others read is a packed file, hashes and all; values may be
-  // set behind it still, but for those of hashes.
+  // set after it still, but for those of hashes.
   void Append(std::span<const std::byte> bytes);
   void SetValue(std::string_view key, const GgufValue& value) { writer_->SetValue(key, value); }
   const std::string& Complete();

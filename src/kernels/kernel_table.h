@@ -141,7 +141,7 @@ struct AttentionWeightsArgs {
   int64_t out_stride;
   int64_t head_dim;
   // What lies there is read next: the first lines of its memory pages are asked for, so that
-  // memory is not idle meanwhile and the processor's own prefetchers go on behind them.
+  // memory is not idle meanwhile and the processor's own prefetchers go on after them.
   NextRead next;
   int64_t next_bytes = 0;
 };
@@ -184,7 +184,7 @@ struct GroupQ8 {
 static_assert(sizeof(GroupQ8) == 640);
 
 // Rows of weights that lie stride bytes apart (the same part of every bundle), picked by index:
-// row groups, or float weights one behind the other. Rows may repeat and be in any order; the
+// row groups, or float weights one after the other. Rows may repeat and be in any order; the
 // kernel fetches those ahead itself.
 struct RowList {
   const std::byte* base;  // row 0
@@ -218,7 +218,7 @@ struct RowScaledAddArgs {
 };
 using RowScaledAddFn = void (*)(const RowScaledAddArgs&) noexcept;
 
-// The same rows for many tokens at once (prefill). Tokens lie as GroupQ8 one behind the other:
+// The same rows for many tokens at once (prefill). Tokens lie as GroupQ8 one after the other:
 // group g of token t is x[t * ceil(k / 512) + g].
 
 // A tile (tensor/weight_tiles.h) of the rows of a list, at most 16; the rows that it lacks become
@@ -327,7 +327,7 @@ struct PackFiredArgs {
   const uint64_t* allowed;  // others do not fire: neuron i is bit i % 64 of word i / 64. Null: all
   uint64_t* fired;          // likewise those that do, ceil(count / 64) words. May be null
   // Those that fire, in order: as many as the result says, with room for `count`, of which what
-  // lies behind is overwritten. May be the inputs themselves.
+  // lies after those is overwritten. May be the inputs themselves.
   int32_t* out_neurons;
   float* out_gates;
 };

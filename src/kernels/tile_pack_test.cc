@@ -61,7 +61,7 @@ TEST(TilePackTest, PutsCodesScalesAndMinimumsWhereTheLayoutSays) {
   }
 }
 
-// Two blocks share the lines of their scales; the third begins behind the codes of both.
+// Two blocks share the lines of their scales; the third begins after the codes of both.
 TEST(TilePackTest, PutsBlocksTwoAndTwo) {
   const TileLayout layout(DType::kQ4_0, 3 * 32);
   EXPECT_EQ(layout.scales_offset(0), 0u);

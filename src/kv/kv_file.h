@@ -21,7 +21,7 @@ KvHeader MakeKvHeader(const KvLayout& layout, int64_t length);
 // Error(kUnsupported) where pages have another layout.
 int64_t CheckKvHeader(const KvHeader& header, const KvLayout& layout, const std::string& file);
 
-// From the header's first byte to the page's; its checksum, XXH3 of its bytes, lies behind it.
+// From the header's first byte to the page's; its checksum, XXH3 of its bytes, lies after it.
 uint64_t KvPageOffset(const KvLayout& layout, int64_t page);
 // Of the header and all pages of `length` tokens. Throws Error(kCorrupt), naming `file`, for more
 // than any file holds.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/error.h"
 #include "tensor/op_names.h"
@@ -111,6 +112,20 @@ void CheckLayer(const Checker& check, const LayerSpec& layer) {
   check.Positive("residual_scale", layer.residual_scale);
 }
 
+// A page of the KV cache is as wide in every layer.
+void CheckKvWidths(const Checker& check, const ModelSpec& spec) {
+  const auto differ = [](const LayerSpec& a, const LayerSpec& b) {
+    return a.attention.num_kv_heads != b.attention.num_kv_heads ||
+           a.attention.head_dim != b.attention.head_dim;
+  };
+  const auto last_alike = std::adjacent_find(spec.layers.begin(), spec.layers.end(), differ);
+  if (last_alike == spec.layers.end()) return;
+  check.Holds(false, "attention.head_count_kv",
+              fmt::format("as many and as long heads in all layers, {} of {}",
+                          last_alike->attention.num_kv_heads, last_alike->attention.head_dim),
+              std::next(last_alike)->attention.num_kv_heads);
+}
+
 }  // namespace
 
 void ThresholdSilu(std::span<const float> thresholds, ModelSpec* spec) {
@@ -145,6 +160,7 @@ void ValidateSpec(const ModelSpec& spec, const std::string& file) {
   check.Positive("logit_scale", spec.logit_scale);
   check.NotNegative("final_logit_softcapping", spec.logit_softcap);
   for (const LayerSpec& layer : spec.layers) CheckLayer(check, layer);
+  CheckKvWidths(check, spec);
 }
 
 bool HasEqualFfns(const ModelSpec& spec) {

@@ -175,6 +175,16 @@ TEST(ModelSpecTest, ReadsArraysOfEqualNumbers) {
   EXPECT_EQ(spec.layers.at(2).ffn.intermediate_size, 96);
 }
 
+TEST(ModelSpecTest, LayersHaveKeysAndValuesOfOneWidth) {
+  GgufMetadata m = SmallLlama();
+  m.SetUint32("llama.block_count", 3);
+  ModelSpec spec = Read(m);
+  EXPECT_NO_THROW(ValidateSpec(spec, "model.gguf"));
+  spec.layers[2].attention.num_kv_heads = 1;
+  EXPECT_THAT([&] { ValidateSpec(spec, "model.gguf"); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("in all layers, 2 of ")));
+}
+
 TEST(ModelSpecTest, AFactorOfZeroIsNone) {
   for (const char* type : {"linear", "yarn", "none"}) {
     GgufMetadata m = SmallLlama();

@@ -52,7 +52,7 @@ class PassObserver {
   // What a matrix multiplies, a row for every row of the pass.
   virtual void OnMatrixInput(int64_t /*layer*/, MatrixInput /*which*/, FloatView /*input*/) {}
   // Whether OnFfnGuess is called, of models that are no mixtures and where neurons are predicted:
-  // behind OnFfnInput of a layer, token by token, with what the FFN of the layer behind it will
+  // after OnFfnInput of a layer, token by token, with what the FFN of the layer after it will
   // probably list, ascending (what lookahead would read).
   virtual bool wants_guesses() const { return false; }
   virtual void OnFfnGuess(int64_t /*layer*/, int64_t /*token*/,

@@ -45,12 +45,13 @@ void CheckSequence(const BatchSequence& sequence, const PassShape& shape, const 
 }  // namespace
 
 KvLayout KvLayoutFor(const ModelSpec& spec, KvCodec kv_codec) {
-  // Families differ in width between models, not between the layers of one.
-  const AttentionSpec& attention = spec.layers.front().attention;
-  return {.codec = kv_codec,
-          .num_layers = spec.num_layers,
-          .num_kv_heads = attention.num_kv_heads,
-          .head_dim = attention.head_dim};
+  KvLayout layout = {.codec = kv_codec, .num_layers = spec.num_layers};
+  // ValidateSpec holds them equal in all layers.
+  for (const LayerSpec& layer : spec.layers) {
+    layout.num_kv_heads = layer.attention.num_kv_heads;
+    layout.head_dim = layer.attention.head_dim;
+  }
+  return layout;
 }
 
 int64_t PassShape::ChunkOf(int64_t left, int64_t most) {

@@ -15,7 +15,7 @@ namespace hearth {
 enum class NeuronPlace : uint8_t { kPinned, kCached, kRead };
 inline constexpr int64_t kNumNeuronPlaces = 3;
 
-// A layer's neurons lie in the order of the file, the FFNs of its experts one behind the other;
+// A layer's neurons lie in the order of the file, the FFNs of its experts one after the other;
 // column c holds the neurons from ceil(c n / columns) on, of all n of a layer. One thread at a
 // time; allocates when it is made and never again.
 class NeuronMap {

@@ -67,7 +67,7 @@ RangeReader::RangeReader(BundleStore& store)
   }
 }
 
-// Behind `count` neurons; nowhere behind the last FFN that is known to follow.
+// After `count` neurons; nowhere after the last FFN that is known to follow.
 RangeReader::Place RangeReader::Next(Place place, int64_t count) const {
   const BundleSource& source = store_.source();
   place.neuron += count;

@@ -189,7 +189,7 @@ class ProfileReader {
   void CheckFileSize(uint64_t ffns, uint64_t neurons) const {
     const uint64_t expected = ffns * (sizeof(uint64_t) + kBytesPerNeuron * neurons) + 8;
     if (cursor_.bytes_left() == expected) return;
-    Refuse("bytes behind the header", std::to_string(expected),
+    Refuse("bytes after the header", std::to_string(expected),
            std::to_string(cursor_.bytes_left()));
   }
 

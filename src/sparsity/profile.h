@@ -33,7 +33,7 @@ struct FfnProfile {
 struct ModelProfile {
   std::string model_name;   // general.name
   uint64_t model_hash = 0;  // ModelHash of the profiled file: another model is not packed by it
-  // The run: the text is read in windows of `context` tokens, each a sequence of its own behind
+  // The run: the text is read in windows of `context` tokens, each a sequence of its own after
   // BOS. Tokens count every token that was run, BOS included.
   uint64_t text_hash = 0;     // XXH3-64 of its token ids (int32, without BOS)
   uint64_t text_tokens = 0;   // that the statistics hold

@@ -127,7 +127,7 @@ TEST_F(ProfileFileTest, EveryTruncationIsRefused) {
   }
   std::vector<std::byte> longer = bytes;
   longer.push_back(std::byte{0});
-  EXPECT_THAT(Refusal(longer), HasSubstr("bytes behind the header"));
+  EXPECT_THAT(Refusal(longer), HasSubstr("bytes after the header"));
 }
 
 TEST_F(ProfileFileTest, EveryFlippedByteIsRefused) {
@@ -155,7 +155,7 @@ TEST_F(ProfileFileTest, ValuesThatMakeNoSenseAreRefused) {
     EXPECT_THAT(RefusalOfForged(With(bytes, 72, huge)), HasSubstr("neurons"));
   }
   EXPECT_THAT(RefusalOfForged(With(bytes, 64, UINT64_MAX)), HasSubstr("experts"));
-  EXPECT_THAT(RefusalOfForged(With(bytes, 56, uint64_t{4096})), HasSubstr("bytes behind"));
+  EXPECT_THAT(RefusalOfForged(With(bytes, 56, uint64_t{4096})), HasSubstr("bytes after"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 80, 9999u)), HasSubstr("KV type"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 84, 99u)), HasSubstr("activation"));
   EXPECT_THAT(RefusalOfForged(With(bytes, 88, std::numeric_limits<float>::quiet_NaN())),

@@ -68,7 +68,7 @@ class RouteTraceParser {
     return line_;
   }
 
-  // The number behind " key=" in the line.
+  // The number after " key=" in the line.
   std::optional<int64_t> Named(std::string_view key, int64_t most) const {
     const size_t at = line_.find(fmt::format(" {}=", key));
     if (at == std::string_view::npos) return std::nullopt;

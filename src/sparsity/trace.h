@@ -45,7 +45,7 @@ class TraceWriter {
   // Writes the batch. Throws Error(kInternal) where lists are missing or too many, Error(kIo).
   void EndBatch();
 
-  // Ends the file behind the last batch and gives it its name.
+  // Ends the file after the last batch and gives it its name.
   void Finish();
 
   uint64_t tokens() const { return tokens_; }
@@ -97,7 +97,7 @@ class TraceReader {
   const TraceHeader& header() const { return header_; }
   uint64_t num_tokens() const { return num_tokens_; }
 
-  // The next token into `token`, whose memory is used again; false behind the last one. Throws
+  // The next token into `token`, whose memory is used again; false after the last one. Throws
   // Error(kCorrupt) for a block that was altered or makes no sense.
   bool Next(TraceToken& token);
 

@@ -133,7 +133,7 @@ bool TraceReader::Next(TraceToken& token) {
   DecodeToken(token);
   ++read_tokens_;
   if (--block_tokens_ == 0 && at_ != payload_.size()) {
-    Refuse("block", "nothing behind its tokens", fmt::format("{} bytes", payload_.size() - at_));
+    Refuse("block", "nothing after its tokens", fmt::format("{} bytes", payload_.size() - at_));
   }
   return true;
 }

@@ -252,7 +252,7 @@ TEST_F(TraceTest, BlocksThatMakeNoSenseAreRefused) {
   EXPECT_THAT(refusal(dense, 1, {1, 2 * 4, 4, 0}), HasSubstr("inside the FFN"));
   EXPECT_THAT(refusal(dense, 1, {1, 6 * 4, 0, 0, 0, 0, 0, 0}), HasSubstr("neurons of a list"));
   EXPECT_THAT(refusal(dense, 1, {1, 2 * 4, 0}), HasSubstr("the end of the block"));
-  EXPECT_THAT(refusal(dense, 1, {1, 1 * 4, 0, 0}), HasSubstr("nothing behind its tokens"));
+  EXPECT_THAT(refusal(dense, 1, {1, 1 * 4, 0, 0}), HasSubstr("nothing after its tokens"));
   EXPECT_EQ(refusal(dense, 1, {1, 2 * 4 + 1, 0b10001}), "taken");
   EXPECT_THAT(refusal(dense, 1, {1, 2 * 4 + 1, 0b100001}), HasSubstr("neuron: expected at most 4"));
   EXPECT_THAT(refusal(dense, 1, {1, 3 * 4 + 1, 0b10001}), HasSubstr("bits of a list"));

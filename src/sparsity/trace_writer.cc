@@ -174,7 +174,7 @@ void TraceWriter::Finish() {
 }
 
 uint64_t TraceWriter::BatchBytes(int64_t tokens) const {
-  // No list is longer than a bitmap behind its count and expert; a vector may hold twice its size.
+  // No list is longer than a bitmap after its count and expert; a vector may hold twice its size.
   const auto list_bytes = static_cast<uint64_t>(header_.intermediate_size) / 8 + 16;
   return 2 * (static_cast<uint64_t>(tokens) * static_cast<uint64_t>(header_.lists_per_token()) *
                   list_bytes +

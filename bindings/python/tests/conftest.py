@@ -59,7 +59,7 @@ def thinking_path(folder: Path, stories_path: Path) -> Path:
     """The story model with a template that opens a block of thoughts."""
     contents = stories_path.read_bytes()
     key = b"tokenizer.chat_template"
-    start = contents.index(key) + len(key) + 4  # behind the value's type
+    start = contents.index(key) + len(key) + 4  # after the value's type
     length = int.from_bytes(contents[start:start + 8], "little")
     template = (b"{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
                 b"{% if enable_thinking is false %}No{% else %}<think>\n{% endif %}{# </think>")

@@ -8,7 +8,7 @@
 
 namespace hearth::cli {
 
-// A table, a line per layer and one for the whole model; behind it, for SiLU, what that means.
+// A table, a line per layer and one for the whole model; after it, for SiLU, what that means.
 std::string ActivationText(const ModelProfile& profile);
 
 // The profile document (docs/formats/schemas/profile.schema.json) without its "files".

@@ -20,7 +20,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Redraws at most ten times a second. `note` is shown behind the numbers; the time left is
+  // Redraws at most ten times a second. `note` is shown after the numbers; the time left is
   // guessed from the rate so far where the caller does not know it better.
   void Update(uint64_t done, uint64_t total, const std::string& note = "",
               std::optional<double> eta_seconds = {});

@@ -76,7 +76,7 @@ bool LoadSource::ReadsAround(const LoadChunk& chunk) const {
 }
 
 uint64_t LoadReader::BufferBytes(uint64_t chunk_bytes) {
-  // With what an aligned range has before and behind it.
+  // With what an aligned range has before and after it.
   return RoundUp(chunk_bytes, kAlignment) + kAlignment;
 }
 

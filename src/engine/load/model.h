@@ -110,7 +110,7 @@ class Model {
   const ModelSpec& spec() const { return spec_; }
   const ModelWeights& weights() const { return *weights_; }
   const ModelPredictors* predictors() const { return predictors_.get(); }  // null: none
-  // All weights as they lie in memory, one behind the other.
+  // All weights as they lie in memory, one after the other.
   std::span<const std::byte> memory() const { return {memory_.data(), memory_.size_bytes()}; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const GgufMetadata& metadata() const { return metadata_; }

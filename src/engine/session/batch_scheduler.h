@@ -13,7 +13,7 @@
 // one that is running, shares its pages.
 //
 // With a SessionKeeper, sequences that give up their pages go to disk, and a prompt that a file has
-// more of than memory starts when its pages are back; requests behind it go on meanwhile.
+// more of than memory starts when its pages are back; requests after it go on meanwhile.
 //
 // A request alone gives the bits that a Session gives. So it does in company, but for prompts of
 // packed models with fewer than eight tokens, and for mixtures of experts, which are the same

@@ -122,7 +122,7 @@ TEST(BatchSchedulerTest, AConversationThatContinuesFindsItsPast) {
   scheduler.Add(MakeRequest(conversation, Sampled(2, 10), second));
   RunAll(scheduler);
   EXPECT_EQ(first.outcome->reused_tokens, 0);
-  // All but the last token of the answer, which nobody needed the logits behind.
+  // All but the last token of the answer, which nobody needed the logits after.
   EXPECT_EQ(second.outcome->reused_tokens, 49);
   EXPECT_EQ(second.text, expected.text);
   // Another that begins alike takes only what it has in common.

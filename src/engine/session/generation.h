@@ -48,8 +48,8 @@ class Generation {
   // Throws Error(kInvalidArgument) for sampling options outside their ranges.
   Generation(const Tokenizer& tokenizer, const GenerateOptions& options, int64_t context);
 
-  // Chooses the token behind `history` from its logits (of all rows of the output matrix) and adds
-  // it to the history where the context has room. True where the logits behind it are wanted next.
+  // Chooses the token after `history` from its logits (of all rows of the output matrix) and adds
+  // it to the history where the context has room. True where the logits after it are wanted next.
   // Throws what Sampler::Sample throws.
   bool Take(std::span<const float> logits, std::vector<TokenId>& history);
 

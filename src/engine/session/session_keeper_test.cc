@@ -80,7 +80,7 @@ TEST(JobThreadTest, DoesJobsInOrderAndDropsTheRest) {
     last.get_future().wait();
   }
   EXPECT_EQ(done, (std::vector<int>{0, 1, 2, 3, 4}));
-  // Jobs behind one that is still under way when the thread is to end: some may be done, in order
+  // Jobs after one that is still under way when the thread is to end: some may be done, in order
   // and before the destructor returns; the others are gone, and what they held with them.
   const auto held = std::make_shared<int>();
   for (int round = 0; round < 20; ++round) {

@@ -38,7 +38,7 @@ class TextWindows {
 // At most `count` tokens of a text, in pieces of about `length` that are spread evenly over it.
 std::vector<TokenId> SpreadSample(std::span<const TokenId> text, int64_t count, int64_t length);
 
-// Called behind each chunk with the index of its first token and their number; false stops.
+// Called after each chunk with the index of its first token and their number; false stops.
 using ChunkFn = std::function<bool(size_t begin, size_t count)>;
 
 // Runs `tokens` after what `kv` holds, as many at a time as a batch takes. False where `after`

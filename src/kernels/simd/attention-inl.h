@@ -16,8 +16,8 @@ class NextMatrix {
   // Both matrices have `bytes` bytes.
   HWY_INLINE NextMatrix(const NextRead& next, int64_t bytes) : next_(next), bytes_(bytes) {}
 
-  // Call where `kBytes` bytes of this matrix are read behind `at` others. Some lines that are asked
-  // for may lie before or behind the next matrix.
+  // Call where `kBytes` bytes of this matrix are read after `at` others. Some lines that are asked
+  // for may lie before or after the next matrix.
   template <int64_t kBytes>
   HWY_INLINE void Fetch(int64_t at) const {
     constexpr int64_t kFetched = kBytes < kLineBytes ? 1 : kBytes / kLineBytes;

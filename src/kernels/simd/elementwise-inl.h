@@ -74,7 +74,7 @@ inline float Max(const float* x, int64_t n) {
 // exp(x) for x <= 0, within two units in the last place; 0 below -87.33, next to denormals.
 HWY_INLINE FloatVec ExpOfNegative(FloatVec x) {
   // x = n ln(2) + r: an integer n and |r| <= ln(2) / 2. Where so large a number is added nothing
-  // behind the point is left, and n is in the lowest bits.
+  // after the point is left, and n is in the lowest bits.
   const FloatVec shift = hn::Set(kFloats, 0x1.8p23f);
   const FloatVec shifted = hn::MulAdd(x, hn::Set(kFloats, 1.44269504f), shift);
   const FloatVec n = hn::Sub(shifted, shift);

@@ -47,7 +47,7 @@ HWY_INLINE void PackLanes(const PackFiredArgs& a, int64_t i, uint64_t fired, int
   __builtin_memcpy(bytes, &fired, sizeof(bytes));
   const auto fires = hn::LoadMaskBits(kFloats, bytes);
   const IntTag ints;
-  // Lanes behind the packed ones may go wherever whole vectors of input lay.
+  // Lanes after the packed ones may go wherever whole vectors of input lay.
   hn::StoreU(hn::Compress(hn::LoadU(kFloats, a.gates + i), fires), kFloats, a.out_gates + packed);
   hn::StoreU(hn::Compress(hn::LoadU(ints, a.neurons + i), hn::RebindMask(ints, fires)), ints,
              a.out_neurons + packed);

@@ -114,7 +114,7 @@ HWY_INLINE void StoreSumsOfLanes(const FloatVec (&v)[N], float* to) {
   StoreFirstFloats<N>(SumsOfLanes(four), to);
 }
 
-// How far ahead of its use a row is asked for; where rows are short that is in the rows behind it.
+// How far ahead of its use a row is asked for; where rows are short that is in the rows after it.
 inline constexpr uintptr_t kRowPrefetchBytes = 2048;
 
 HWY_INLINE void PrefetchAhead(const uint8_t* p) {

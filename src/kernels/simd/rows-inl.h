@@ -106,7 +106,7 @@ struct DotTile {
   }
 };
 
-// R rows of the list, `apart` from each other; meanwhile those behind each of them are fetched.
+// R rows of the list, `apart` from each other; meanwhile those after each of them are fetched.
 template <class Type, int R>
 HWY_INLINE void DotRows(const RowDotArgs& a, const RowGroups& layout, int64_t first,
                         int64_t apart) {

@@ -30,7 +30,7 @@ inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
 
 // Calls f.operator()<I>() for I = 0 .. N - 1. Arrays of vectors that are indexed like this stay in
 // registers; of those that loops index GCC keeps a copy in memory. Lambdas to call are marked
-// HEARTH_INLINED behind their parameters.
+// HEARTH_INLINED after their parameters.
 #define HEARTH_INLINED __attribute__((always_inline))
 template <int N, int I = 0, class F>
 HWY_INLINE void Unrolled(const F& f) {

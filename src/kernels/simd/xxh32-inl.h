@@ -62,7 +62,7 @@ HWY_INLINE void HashStripes(const uint8_t* const* rows, const uint8_t* const* ne
 
 HWY_INLINE uint32_t TurnLeft(uint32_t word, int bits) { return word << bits | word >> (32 - bits); }
 
-// What is done behind the last whole stripe.
+// What is done after the last whole stripe.
 HWY_INLINE uint32_t FinishHash(const uint32_t* sums, const uint8_t* row, size_t bytes) {
   uint32_t hash = kXxh32Prime5;
   if (bytes >= kXxh32Stripe) {

@@ -58,7 +58,7 @@ ExtentShape ExtentMap::shape() const {
       const Extent largest = {&matrix, 0, 0, std::min(rows_[l][m], matrix.view.rows)};
       shape.slot_bytes = std::max<uint64_t>(
           shape.slot_bytes, RoundUp<uint64_t>(largest.View(nullptr).expert_bytes(), kCacheLine));
-      // With what an aligned range has before and behind it.
+      // With what an aligned range has before and after it.
       shape.read_bytes = std::max(shape.read_bytes,
                                   RoundUp(largest.stored_bytes(), kReadAlignment) + kReadAlignment);
     }

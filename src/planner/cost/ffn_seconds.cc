@@ -8,7 +8,7 @@ namespace hearth {
 namespace {
 
 // Seconds until the last of so many reads of one size is there that are given to the system
-// together: straight lines between the measured numbers, and behind the largest of them that may
+// together: straight lines between the measured numbers, and after the largest of them that may
 // be in flight at once at the rate with so many.
 class ReadClock {
  public:
@@ -125,7 +125,7 @@ class FfnClock {
   double LookUp(const Asked& ffn) const { return ffn.looked_up * in_.hardware.LookUpSeconds(); }
 
   // Down rows are added in ascending order, and those that are read are spread over what is not
-  // pinned: they, and all behind the first of them, are added once the last has come.
+  // pinned: they, and all after the first of them, are added once the last has come.
   double AfterReads(const Asked& ffn) const { return Add(ffn.looked_up); }
 
   double Add(double asked) const {

@@ -167,7 +167,7 @@ struct LayerClass {
   std::vector<std::vector<size_t>> owners;  // by layer: the FFN of each of these batches
 };
 
-// A run of batches with the same impact, behind those that a layer must have.
+// A run of batches with the same impact, after those that a layer must have.
 struct BatchRun {
   double impact = 0;
   int64_t batches = 0;  // of one layer

@@ -255,7 +255,7 @@ void FfnPacker::TurnTile(const Ffn& ffn, const Range& range, size_t panel,
   }
 }
 
-// Bundles at the front of the scratch, behind them the rows they are made of.
+// Bundles at the front of the scratch, after them the rows they are made of.
 void FfnPacker::MakeBundles(const Ffn& ffn, const Range& bundles, const Range& held,
                             BundleEncoder& encoder, std::span<std::byte> scratch) {
   const GgufTensor& gate = *ffn.layer.gate.tensor;

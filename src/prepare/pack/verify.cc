@@ -116,7 +116,7 @@ class Verifier {
     file_.part(0).ReadAt(piece.begin, buffer);
     done_bytes_ += buffer.size();
     if (AllZeros(buffer)) return "";
-    return fmt::format("bytes behind tensor '{}' were altered after they were written",
+    return fmt::format("bytes after tensor '{}' were altered after they were written",
                        Printable(file_.tensors()[piece.tensor].name));
   }
 

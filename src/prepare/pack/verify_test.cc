@@ -85,7 +85,7 @@ TEST_F(VerifyTest, EveryByteOfTheDataCounts) {
                      std::to_string(bundle / 40) + ", neuron " + std::to_string(bundle % 40) + " ";
     }
   }
-  // Every byte of the last bundle and some before and behind it, and a sample of all others.
+  // Every byte of the last bundle and some before and after it, and a sample of all others.
   const GgufTensor& bundles = file.GetTensor(BundleTensorName(1));
   const uint64_t last = bundles.offset + bundles.bytes - bundles.ne[0];
   for (uint64_t at = file.header_bytes(0); at < bytes_.size(); at += at >= last - 20 ? 1 : 397) {

@@ -86,7 +86,7 @@ struct QueueOptions {
   int depth = 32;  // from 1 to kMaxQueueDepth
   // From depth to kMaxQueueCapacity; takes 96 bytes for each, 136 where reads are merged. 0: 4096.
   size_t capacity = 0;
-  // A request that begins at most so many bytes behind the one submitted before it may be read
+  // A request that begins at most so many bytes after the one submitted before it may be read
   // together with it, and what lies between them is thrown away: a disk that serves reads at random
   // places is paid by the read. Files on disks do so for up to SlotQueue::kMostTogether requests.
   // 0: only where nothing lies between; nothing: never. At most kMaxGapBytes.

@@ -30,7 +30,7 @@ std::unique_ptr<AsyncFile> SampleInMemory() {
   return MakeMemoryFile("sample", std::move(bytes));
 }
 
-// `count` reads of `bytes` each, one behind the other in the file and in memory.
+// `count` reads of `bytes` each, one after the other in the file and in memory.
 std::vector<ReadRequest> Row(Buffer& memory, size_t count, uint32_t bytes) {
   std::vector<ReadRequest> requests;
   for (size_t i = 0; i < count; ++i) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kBlockBytes = 512;
 
-// Destroyed behind the file that it counts.
+// Destroyed after the file that it counts.
 struct OwnBudget {
   std::unique_ptr<Budget> budget = std::make_unique<Budget>();
 };

@@ -52,7 +52,7 @@ class JobList {
     first_ = job->next;
     return job;
   }
-  // Moves all of `other`, which is not empty, behind what is here.
+  // Moves all of `other`, which is not empty, after what is here.
   void Append(JobList& other) noexcept {
     if (first_ == nullptr) {
       first_ = other.first_;

@@ -24,7 +24,7 @@ namespace hearth {
 // or end together with others. After every call, requests wait only where all slots are taken.
 //
 // Where options.merge_gap_bytes says so, a slot is one read for several requests that wait one
-// behind the other. What does not come of it as a whole is read request by request.
+// after the other. What does not come of it as a whole is read request by request.
 class SlotQueue : public ReadQueue {
  public:
   // Requests that are read together, at the most.

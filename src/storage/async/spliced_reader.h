@@ -1,4 +1,4 @@
-// Several sources as one: ranges of other readers, and bytes in memory, behind one another.
+// Several sources as one: ranges of other readers, and bytes in memory, one after another.
 #pragma once
 
 #include <cstddef>
