@@ -105,6 +105,27 @@ TEST_F(PackCommandTest, ATextMakesPredictorsThatRun) {
   EXPECT_FALSE(run.out.empty());
 }
 
+TEST_F(PackCommandTest, PredictorsAreTrainedWhereTheyAreToBe) {
+  std::ofstream(folder_.Path("text"))
+      << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 1500);
+  const auto trained = [&](const std::string& method) {
+    const ProgramResult packed =
+        RunHearth({"pack", Stories(), "--text", folder_.Path("text"), "-o", folder_.Path(method),
+                   "--predictor", method, "--mode", "predicted", "--json"});
+    EXPECT_EQ(packed.exit_code, 0) << packed.err;
+    return nlohmann::json::parse(packed.out)["predictors"]["trained"].get<int>();
+  };
+  EXPECT_EQ(trained("computed"), 0);
+  EXPECT_EQ(trained("trained"), 5) << "every layer";
+  const auto pack = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"pack", Stories(), "-o", folder_.Path("q")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  };
+  ExpectOneSentence(pack({"--predictor", "trained"}), 2, "no --text");
+  ExpectOneSentence(pack({"--predictor", "best"}), 2, "auto, computed or trained");
+}
+
 TEST_F(PackCommandTest, ATextThatTeachesNothingIsRefused) {
   std::ofstream(folder_.Path("empty")) << "";
   ExpectOneSentence(

@@ -1,20 +1,13 @@
 // hearth doctor: what this machine can do, and what of it will hurt.
-#include <fmt/format.h>
-
-#include <filesystem>
 #include <memory>
-#include <span>
-#include <system_error>
 
-#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/measure/doctor_report.h"
+#include "cli/measure/measure_machine.h"
 #include "cli/models/cache_folder.h"
 #include "cli/options/command_files.h"
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
-#include "cli/screen/progress.h"
-#include "cli/screen/report.h"
 #include "planner/doctor/hardware.h"
 #include "planner/doctor/hardware_plot.h"
 #include "planner/doctor/hardware_profiler.h"
@@ -31,23 +24,6 @@ struct DoctorCommand {
   bool json = false;
 };
 
-// Where other commands look for it. What was measured is worth printing where that fails.
-void SaveForOthers(const std::string& text) {
-  const std::string path = SavedHardwarePath();
-  std::string why_not = "neither XDG_CACHE_HOME nor HOME names a folder";
-  if (!path.empty()) {
-    std::error_code failed;
-    std::filesystem::create_directories(CacheFolder(), failed);
-    try {
-      WriteFileAtomically(path, text);
-      return;
-    } catch (const Error& error) {
-      why_not = error.what();
-    }
-  }
-  PrintSentence("the profile is not saved for other commands: " + why_not);
-}
-
 int Diagnose(const DoctorCommand& options) {
   // Better known before the measuring.
   CheckFiles({{"--file", options.profiler.file}},
@@ -55,16 +31,8 @@ int Diagnose(const DoctorCommand& options) {
   CheckFiles({{"the saved profile", SavedHardwarePath()}}, {{"--plot", options.plot}});
   if (!options.output.empty()) CheckWritable(options.output);
   if (!options.plot.empty()) CheckWritable(options.plot);
-  HardwareProfile profile;
-  {
-    ProgressLine progress("measuring", ProgressUnit::kShare);
-    ProfilerOptions profiler = options.profiler;
-    profiler.programs = DeviceProgramsFolder();
-    profile = MeasureHardware(
-        profiler, [&](double done, const std::string& what) { progress.UpdateShare(done, what); });
-  }
+  const HardwareProfile profile = MeasureMachine(options.profiler);
   const std::string document = DumpJson(HardwareJson(profile));
-  SaveForOthers(document);
   if (!options.output.empty()) WriteFileAtomically(options.output, document);
   if (!options.plot.empty()) WriteFileAtomically(options.plot, PlotReads(profile));
   WriteOutput(options.json ? document : HardwareText(profile));

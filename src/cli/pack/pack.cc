@@ -41,6 +41,7 @@ struct PackCommandOptions {
   std::string text_file;
   std::optional<DType> quant;
   std::optional<double> silu_change;
+  std::optional<PredictorMethod> predictors;
   std::optional<FfnMode> mode;  // nothing: measured
   std::optional<GivenActivation> activation;
   std::optional<uint64_t> memory_bytes;
@@ -58,6 +59,14 @@ DType ParseBundleType(const std::string& name) {
   const std::optional<DType> type = DTypeFromName(name);
   if (type && CanBundle(*type)) return *type;
   throw UsageError("--quant: expected q4_0, q4_1, q8_0 or f16, found '" + Printable(name) + "'");
+}
+
+PredictorMethod ParseMethod(const std::string& name) {
+  if (name == "auto") return PredictorMethod::kBest;
+  if (name == "computed") return PredictorMethod::kTrainingFree;
+  if (name == "trained") return PredictorMethod::kTrained;
+  throw UsageError("--predictor: expected auto, computed or trained, found '" + Printable(name) +
+                   "'");
 }
 
 // "0.5%" or "0.005": a share over 0 and at most 1.
@@ -92,6 +101,7 @@ TextLessonOptions LessonOptions(const PackCommandOptions& options) {
   learn.text_file = options.text_file;
   learn.state_dir = StateFolder(options);
   learn.silu_change = options.silu_change;
+  learn.predictors = options.predictors.value_or(PredictorMethod::kBest);
   learn.activation = options.activation;
   learn.memory_bytes = options.memory_bytes;
   learn.is_forced = options.is_forced;
@@ -127,6 +137,12 @@ void CheckPackUsage(const PackCommandOptions& options) {
     if (options.mode == FfnMode::kPredicted) {
       throw UsageError("--mode predicted: there is no --text to make predictors from");
     }
+    if (options.predictors) {
+      throw UsageError("--predictor: there is no --text to make predictors from");
+    }
+  }
+  if (options.silu_change && options.predictors) {
+    throw UsageError("--predictor has no effect with --silu-threshold: gates tell who fires then");
   }
   if (options.silu_change && !options.profile.empty()) {
     throw UsageError("--silu-threshold: neurons fire otherwise then than --profile says");
@@ -273,6 +289,14 @@ void AddPackCommand(CLI::App& app, Action& action) {
           "of SiLU models: leave out neurons with the smallest |silu(gate)|, as many as move the "
           "perplexity of --text by at most this, like 0.5% (default: none)")
       ->option_text("COST");
+  command
+      ->add_option_function<std::string>(
+          "--predictor",
+          [options](const std::string& name) { options->predictors = ParseMethod(name); },
+          "how predictors are made of --text: computed from the gates' own weights, trained from "
+          "there (minutes for each layer of a large model), or auto: trained where the computed "
+          "one lists too many neurons")
+      ->option_text("auto|computed|trained");
   command
       ->add_option_function<std::string>(
           "--mode", [options](const std::string& name) { options->mode = ParseMode(name); },

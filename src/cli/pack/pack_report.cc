@@ -41,14 +41,21 @@ std::string CostText(const PackReport& report) {
                         : ", which is too short to leave any that nothing was learned from");
 }
 
+int64_t NumTrained(const MadePredictors& made) {
+  return std::count_if(made.reports.begin(), made.reports.end(),
+                       [](const PredictorReport& report) { return report.trained; });
+}
+
 std::string PredictorText(const MadePredictors& made, const PredictionQuality& predicted,
                           bool are_good) {
   const ListQuality quality = predicted.Total();
+  const int64_t trained = NumTrained(made);
   std::string text = fmt::format(
       "predictors list {:.1f}%, find {:.2f}% of the activation and move perplexity by {:+.2f}%, "
-      "{} ({:.1f}% of the model)\n",
+      "{} ({:.1f}% of the model{})\n",
       100 * quality.computed_share(), 100 * quality.recall(),
-      100 * (predicted.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share);
+      100 * (predicted.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share,
+      trained > 0 ? fmt::format("; {} of {} are trained", trained, made.reports.size()) : "");
   if (!are_good) {
     text += "that is less than is promised of them: only --mode predicted uses them\n";
   }
@@ -135,6 +142,7 @@ Json PredictorJson(const PackReport& report) {
           {"perplexity_change", predicted.perplexity_ratio() - 1},
           {"bytes", made.bytes},
           {"bytes_share", made.bytes_share},
+          {"trained", NumTrained(made)},
           {"meet_targets", report.lessons->predictors_are_good}};
 }
 

@@ -84,7 +84,7 @@ bool MakesPredictors(const GgufFile& file, const TextLessonOptions& options) {
 LearningPlan PlanMemory(const GgufFile& file, int64_t text_tokens,
                         const TextLessonOptions& options) {
   const EngineOptions engine = {.memory_bytes = options.memory_bytes, .threads = options.threads};
-  return PlanLearning(file, engine, {}, text_tokens);
+  return PlanLearning(file, engine, {.method = options.predictors}, text_tokens);
 }
 
 // Shares out the memory between the model and what is learned, and says what is given up.
@@ -205,7 +205,7 @@ TextLessons LearnFromText(const TextLessonOptions& options) {
   const TextParts text = SplitText(tokens);
   const bool makes_predictors = MakesPredictors(file, options);
   ModelOptions model = SourceOptions(options);
-  PredictorOptions predictors;
+  PredictorOptions predictors = {.method = options.predictors};
   if (makes_predictors) {
     MakeFolder(options.state_dir);
     predictors.state_dir = options.state_dir;

@@ -39,6 +39,7 @@ struct TextLessonOptions {
   // Of a SiLU model: set thresholds that move the perplexity by at most this. The profile is then
   // that of the model with them. Not together with `profile`.
   std::optional<double> silu_change;
+  PredictorMethod predictors = PredictorMethod::kBest;
   std::optional<GivenActivation> activation;  // as EngineOptions has it
   bool is_forced = false;  // learn from a model in which every neuron adds something too
   std::optional<uint64_t> memory_bytes;

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/memory_info.h"
+#include "cli/measure/measure_machine.h"
 #include "cli/models/cache_folder.h"
 #include "cli/options/option_values.h"
 #include "cli/options/text_input.h"
@@ -125,6 +127,21 @@ uint64_t ProgramBytesWith(const std::string& model) {
   const GgufFile file = OpenModel(model);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
   return ProgramBytes();
+}
+
+void MeasureWhereUnknown(const PlanWishes& wishes) {
+  const std::string path = SavedHardwarePath();
+  if (!wishes.hardware.empty() || path.empty() || std::filesystem::exists(path)) return;
+  PrintSentence(
+      "this machine was not measured yet: it is now, in some seconds; 'hearth doctor' takes longer "
+      "and measures it better");
+  ProfilerOptions options = {.effort = QuickEffort()};
+  std::error_code failed;
+  const uint64_t bytes = std::filesystem::file_size(wishes.model.model, failed);
+  if (!failed && !wishes.is_header && bytes >= options.effort.file_bytes) {
+    options.file = wishes.model.model;
+  }
+  MeasureMachine(options);
 }
 
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {

@@ -24,6 +24,10 @@ struct PlanWishes {
   bool uses_solver = true;          // PlanRequest
 };
 
+// Measures this machine quickly, with a notice, where no profile is named and none was saved: by
+// reading the model's file, or one that is written to the current folder where it is a header.
+void MeasureWhereUnknown(const PlanWishes& wishes);
+
 // Learns what the model needs where that is not known yet, with a notice, and keeps it. Warns of a
 // profile that may be stale. program_bytes: of the program that runs the plan. Throws
 // Error(kNotFound), saying that 'hearth doctor' makes one, where there is no profile.

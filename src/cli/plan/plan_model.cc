@@ -154,7 +154,8 @@ void AddPlanOptions(CLI::App& command, PlanArguments& arguments) {
       ->check(NotEmpty());
   command
       .add_option("--hw", arguments.wishes.hardware,
-                  "a hardware profile (default: what 'hearth doctor' saved)")
+                  "a hardware profile (default: what 'hearth doctor' saved; where it saved "
+                  "none, this machine is measured quickly)")
       ->option_text("FILE")
       ->check(NotEmpty());
   command
@@ -200,6 +201,7 @@ int PlanModel(const PlanArguments& arguments, bool json) {
   if (!arguments.output.empty()) CheckWritable(arguments.output);  // before the work
   // What runs the plan is the same program, without what planning leaves behind.
   const uint64_t program_bytes = ProgramBytesWith(wishes.model.model) + kProgramMarginBytes;
+  MeasureWhereUnknown(wishes);
   PlannedRun run = MakePlanHere(wishes, program_bytes);
   if (arguments.from_header) run.plan.model_hash.assign(run.plan.model_hash.size(), '0');
   const std::string document = DumpJson(PlanJson(run.plan));
