@@ -73,15 +73,15 @@ struct Values {
 struct CodeRange {
   float low;
   float high;
-};
 
-// The nearest code, halves to even.
-inline float RoundCode(float value, CodeRange range) {
-  constexpr float kWhole = 0x1.8p23f;  // added to a small number, it leaves no bits for a fraction
-  value = value < range.low ? range.low : value;
-  value = value > range.high ? range.high : value;
-  return (value + kWhole) - kWhole;
-}
+  // The nearest code, halves to even.
+  float operator()(float value) const {
+    constexpr float kWhole = 0x1.8p23f;  // added to a small number, it leaves no fraction bits
+    value = value < low ? low : value;
+    value = value > high ? high : value;
+    return (value + kWhole) - kWhole;
+  }
+};
 
 inline float InverseOf(float scale) { return scale == 0 ? 0.0f : 1.0f / scale; }
 
@@ -94,7 +94,8 @@ struct ScaleSums {
   float scale() const { return qq > 0 ? xq / qq : 0.0f; }
 };
 
-// `code_of` maps x * inverse to what its code stands for.
+// code_of(x * inverse) is the number that the nearest code stands for: a CodeRange, or a
+// NearestValue where they are not evenly spaced.
 template <int kCount, typename CodeOf>
 ScaleSums SumCodes(const float* x, const float* w, float inverse, const CodeOf& code_of) {
   float xq[kLanes] = {}, qq[kLanes] = {};
@@ -147,13 +148,13 @@ struct Affine {
 };
 
 // sum w (x - scale * q - min)^2 with the codes that are nearest.
-template <int kCount>
-float ErrorOf(const float* x, const float* w, Affine fit, CodeRange range) {
+template <int kCount, typename CodeOf>
+float ErrorOf(const float* x, const float* w, Affine fit, const CodeOf& code_of) {
   const float inverse = InverseOf(fit.scale);
   float errors[kLanes] = {};
   for (int i = 0; i < kCount; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const float q = RoundCode((x[i + lane] - fit.min) * inverse, range);
+      const float q = code_of((x[i + lane] - fit.min) * inverse);
       const float error = x[i + lane] - (fit.scale * q + fit.min);
       errors[lane] += w[i + lane] * error * error;
     }
@@ -171,7 +172,7 @@ Affine Refit(const float* x, const float* w, Affine fit, CodeRange range, MinRul
   float ones[kLanes] = {}, qs[kLanes] = {}, qqs[kLanes] = {}, xs[kLanes] = {}, xqs[kLanes] = {};
   for (int i = 0; i < kCount; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const float q = RoundCode((x[i + lane] - fit.min) * inverse, range);
+      const float q = range((x[i + lane] - fit.min) * inverse);
       const float weight = w[i + lane];
       ones[lane] += weight;
       qs[lane] += weight * q;
