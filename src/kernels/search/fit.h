@@ -28,7 +28,7 @@ inline float Total(const float (&lanes)[kLanes]) {
 template <int kCount>
 struct Values {
   float x[kCount];
-  float w[kCount];  // at most 1, never 0
+  float w[kCount];  // how much squared errors count: less than 5, never 0
   int exponent = 0;
   bool is_zero = true;
 
@@ -56,16 +56,21 @@ struct Values {
   float Kept(uint16_t stored) const { return std::ldexp(HalfToFloat(stored), -exponent); }
 
  private:
+  // importance * sqrt(4 * mean(x^2) + x^2): of the weightings that were tried, the one that was
+  // good on held-out texts of all of three models. Importance alone was better on texts like those
+  // that it was made from and worse on others; with 1 in place of 4 it was the other way round.
   void LoadWeights(const float* importance) {
     // Even what an importance matrix never saw should come near.
     constexpr float kLeast = 1e-6f;
+    constexpr float kMeanShare = 4;
     float largest = 0;
     if (importance != nullptr) largest = *std::max_element(importance, importance + kCount);
-    if (!(largest > 0)) {
-      std::fill(w, w + kCount, 1.0f);
-      return;
+    float mean_square = 0;
+    for (const float value : x) mean_square += value * value / kCount;
+    for (int i = 0; i < kCount; ++i) {
+      const float counts = largest > 0 ? std::max(importance[i] / largest, kLeast) : 1.0f;
+      w[i] = counts * std::sqrt(kMeanShare * mean_square + x[i] * x[i]);
     }
-    for (int i = 0; i < kCount; ++i) w[i] = std::max(importance[i] / largest, kLeast);
   }
 };
 
