@@ -23,6 +23,8 @@ uint32_t FileTypeOf(DType dtype) {
       return 3;
     case DType::kQ8_0:
       return 7;
+    case DType::kQ5_0:
+      return 8;
     case DType::kBF16:
       return 32;
     default:

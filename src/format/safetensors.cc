@@ -26,10 +26,12 @@ constexpr std::string_view kMetadataName = "__metadata__";
 struct TypeName {
   const char* name;
   DType dtype;
+  bool is_float8 = false;
 };
-constexpr TypeName kTypes[] = {{"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
-                               {"F64", DType::kF64}, {"I8", DType::kI8},   {"I16", DType::kI16},
-                               {"I32", DType::kI32}, {"I64", DType::kI64}};
+constexpr TypeName kTypes[] = {
+    {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
+    {"F64", DType::kF64}, {"I8", DType::kI8},   {"I16", DType::kI16},
+    {"I32", DType::kI32}, {"I64", DType::kI64}, {"F8_E4M3", DType::kI8, true}};
 
 class HeaderReader {
  public:
@@ -85,7 +87,9 @@ class HeaderReader {
     if (!json.is_object()) Refuse(where, "a JSON object", json.type_name());
     SafetensorsTensor tensor;
     tensor.name = name;
-    tensor.dtype = ReadType(where, json);
+    const TypeName& type = ReadType(where, json);
+    tensor.dtype = type.dtype;
+    tensor.is_float8 = type.is_float8;
     tensor.shape = ReadNumbers(where, json, "shape");
     if (tensor.shape.size() > kMaxDims) {
       Refuse(where + ": dimensions", fmt::format("at most {}", kMaxDims),
@@ -113,15 +117,15 @@ class HeaderReader {
     return tensor;
   }
 
-  DType ReadType(const std::string& where, const Json& json) const {
+  const TypeName& ReadType(const std::string& where, const Json& json) const {
     const auto found = json.find("dtype");
     if (found == json.end() || !found->is_string()) Refuse(where + ": dtype", "a name", "none");
     const auto& name = found->get_ref<const std::string&>();
     for (const TypeName& type : kTypes) {
-      if (name == type.name) return type.dtype;
+      if (name == type.name) return type;
     }
-    Refuse(where + ": dtype", "F32, F16, BF16, F64 or I8 to I64", "'" + Printable(name) + "'",
-           ErrorCode::kUnsupported);
+    Refuse(where + ": dtype", "F32, F16, BF16, F64, F8_E4M3 or I8 to I64",
+           "'" + Printable(name) + "'", ErrorCode::kUnsupported);
   }
 
   std::vector<uint64_t> ReadNumbers(const std::string& where, const Json& json,

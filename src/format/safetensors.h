@@ -19,7 +19,8 @@ namespace hearth {
 
 struct SafetensorsTensor {
   std::string name;
-  DType dtype = DType::kF32;    // plain types only
+  DType dtype = DType::kF32;    // plain types only; I8 for 8-bit floats
+  bool is_float8 = false;       // E4M3 without infinities (F8_E4M3)
   std::vector<uint64_t> shape;  // the last entry is contiguous; empty for one number
   uint64_t offset = 0;          // from the start of the file
   uint64_t bytes = 0;
@@ -29,8 +30,8 @@ struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;  // by name
 };
 
-// Reads and checks the header. Throws Error(kCorrupt), or Error(kUnsupported) for types that no
-// kernel here knows (8-bit floats). Every tensor returned lies inside the file.
+// Reads and checks the header. Throws Error(kCorrupt), or Error(kUnsupported) for types that
+// nothing here knows. Every tensor returned lies inside the file.
 SafetensorsHeader ReadSafetensorsHeader(const BlockReader& file);
 
 }  // namespace hearth

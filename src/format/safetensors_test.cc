@@ -68,7 +68,8 @@ TEST(SafetensorsTest, SaysWhatIsWrong) {
               HasSubstr("nested too deeply"));
   EXPECT_THAT(message("7"), HasSubstr("corrupt: m.safetensors: tensor 't'"));
   EXPECT_THAT(message("{}"), HasSubstr("dtype"));
-  EXPECT_THAT(message(fields(R"("F8_E4M3")", "[4]", "[0,4]")),
+  EXPECT_EQ(message(fields(R"("F8_E4M3")", "[64]", "[0,64]")), "accepted");
+  EXPECT_THAT(message(fields(R"("F8_E5M2")", "[4]", "[0,4]")),
               HasSubstr("unsupported: m.safetensors: tensor 't': dtype"));
   EXPECT_THAT(message(fields("3", "[4]", "[0,16]")), HasSubstr("dtype"));
   EXPECT_THAT(message(fields(R"("F32")", "4", "[0,16]")), HasSubstr("shape: expected a list"));

@@ -48,7 +48,21 @@ class FolderReader {
 
  private:
   PublishedJson ReadJson() const {
-    return TextPartOf(PublishedJson::Read(Path("config.json"), kMaxConfigBytes));
+    PublishedJson json = PublishedJson::Read(Path("config.json"), kMaxConfigBytes);
+    const std::string older = Path("quantize_config.json");
+    if (!json.Has("quantization_config") && std::filesystem::exists(older)) {
+      json = WithOlderQuantization(json, PublishedJson::Read(older, kMaxConfigBytes));
+    }
+    return TextPartOf(json);
+  }
+  // AutoGPTQ once wrote it to a file of its own.
+  static PublishedJson WithOlderQuantization(const PublishedJson& config,
+                                             const PublishedJson& older) {
+    nlohmann::json quantization = older.json();
+    if (!older.Has("quant_method")) quantization["quant_method"] = "gptq";
+    nlohmann::json merged = config.json();
+    merged["quantization_config"] = std::move(quantization);
+    return {config.path(), std::move(merged)};
   }
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
@@ -83,10 +97,7 @@ std::vector<std::string> WhatIsLeftOut(const std::string& folder) {
   if (config.has_images) {
     out.push_back("the part that reads images was left out: Hearth reads text only");
   }
-  if (HasPublishedPredictors(folder, config)) {
-    out.push_back(
-        "predictors in another program's layout were left out: 'hearth pack --text' makes its own");
-  }
+  for (std::string& notice : NoticesOfWeights(folder, config)) out.push_back(std::move(notice));
   return out;
 }
 

@@ -92,10 +92,7 @@ PublishedConfigReader::PublishedConfigReader(const PublishedJson& config,
 }
 
 PublishedConfig PublishedConfigReader::Read() {
-  if (config_.Has("quantization_config")) {
-    throw Unsupported(config_, "quantization_config", "float weights",
-                      config_.Find("quantization_config")->dump());
-  }
+  out_.quantization = ReadPublishedQuantization(config_);
   ExpectBool("use_sliding_window", false, false);
   ReadSizes();
   ReadAttention();

@@ -10,6 +10,7 @@
 #include "import/archs/published_families.h"
 #include "import/hugging_face_json.h"
 #include "import/hugging_face_rope.h"
+#include "import/quantized/quantization_config.h"
 
 namespace hearth {
 
@@ -26,6 +27,7 @@ struct PublishedConfig {
   bool tied_embeddings = false;
   bool has_images = false;  // the folder's model reads images too, with tensors of their own
   PublishedRopeFactors rope;
+  PublishedQuantization quantization;
 };
 
 // The text model's part of a config, which is a part of its own in models that read images too:

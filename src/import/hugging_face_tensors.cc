@@ -20,6 +20,7 @@ SplicedRange WholeOf(const PublishedTensor& found) {
 }
 
 uint64_t NumberBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
+bool HasBlocks(DType dtype) { return InfoOf(dtype).block_size > 1; }
 
 // What names begin with in the parts of a model that see images.
 constexpr const char* kImagePrefixes[] = {"vision_tower.", "multi_modal_projector.",
@@ -44,16 +45,22 @@ bool IsFloat(DType dtype) {
 
 }  // namespace
 
-bool HasPublishedPredictors(const std::string& folder, const PublishedConfig& config) {
-  const PublishedWeights weights(folder, EmbeddingOf(config));
-  return std::any_of(weights.left().begin(), weights.left().end(),
-                     [](const auto& found) { return IsOfPredictor(found.first); });
+std::vector<std::string> NoticesOfWeights(const std::string& folder,
+                                          const PublishedConfig& config) {
+  const PublishedWeights weights(folder, EmbeddingOf(config), config.quantization);
+  std::vector<std::string> notices = weights.notices();
+  if (std::any_of(weights.left().begin(), weights.left().end(),
+                  [](const auto& found) { return IsOfPredictor(found.first); })) {
+    notices.push_back(
+        "predictors in another program's layout were left out: 'hearth pack --text' makes its own");
+  }
+  return notices;
 }
 
 PublishedTensors::PublishedTensors(const std::string& folder, const PublishedConfig& config)
     : folder_(folder),
       config_(config),
-      weights_(folder, EmbeddingOf(config)),
+      weights_(folder, EmbeddingOf(config), config.quantization),
       sources_(weights_.TakeSources()) {}
 
 void PublishedTensors::RefuseRows(const std::string& published, const std::string& expected,
@@ -205,6 +212,7 @@ void PublishedTensors::TakeAlternating(const std::string& published, const std::
                                        const std::string& second) {
   const PublishedTensor found = TakeShaped(published, 3);
   const SafetensorsTensor& tensor = found.tensor;
+  RefuseBlocks(tensor);
   const uint64_t both = tensor.shape.back();
   if (both % 2 != 0) RefuseRows(published, "an even last dimension", both);
   const bool is_bias = tensor.shape.size() < 3;
@@ -226,9 +234,17 @@ void PublishedTensors::TakeAlternating(const std::string& published, const std::
   }
 }
 
+void PublishedTensors::RefuseBlocks(const SafetensorsTensor& tensor) const {
+  if (!HasBlocks(tensor.dtype)) return;
+  throw Error(ErrorCode::kUnsupported, folder_, "type of " + tensor.name,
+              "float weights, because the family stores them in another order",
+              fmt::format("quantized ones ({})", NameOf(tensor.dtype)));
+}
+
 // [..., inputs, outputs] as [..., outputs, inputs].
 void PublishedTensors::AddTransposed(const std::string& gguf, const PublishedTensor& found) {
   const SafetensorsTensor& tensor = found.tensor;
+  RefuseBlocks(tensor);
   const size_t dims = tensor.shape.size();
   const uint64_t inputs = tensor.shape[dims - 2];
   const uint64_t outputs = tensor.shape[dims - 1];

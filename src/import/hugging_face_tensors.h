@@ -13,8 +13,8 @@
 
 namespace hearth {
 
-// Whether a folder has predictors of neurons, which PublishedTensors leaves alone.
-bool HasPublishedPredictors(const std::string& folder, const PublishedConfig& config);
+// What PublishedTensors leaves alone or changes of a folder's weights, a sentence each, for a user.
+std::vector<std::string> NoticesOfWeights(const std::string& folder, const PublishedConfig& config);
 
 // Every function throws Error(kNotFound) for a tensor that is missing, and Error(kCorrupt) for one
 // that is not shaped as the config says.
@@ -56,6 +56,7 @@ class PublishedTensors {
            std::vector<SplicedRange> ranges);
   void AddMade(const std::string& gguf, DType dtype, std::vector<uint64_t> ne,
                std::unique_ptr<BlockReader> source);
+  void RefuseBlocks(const SafetensorsTensor& tensor) const;
   void AddTransposed(const std::string& gguf, const PublishedTensor& found);
   std::vector<SplicedRange> Interleaved(const std::string& published, const PublishedTensor& found,
                                         int64_t heads) const;

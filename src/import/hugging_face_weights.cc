@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "import/floats_reader.h"
 #include "import/hugging_face_json.h"
+#include "import/quantized/unquantize.h"
 
 namespace hearth {
 namespace {
@@ -38,10 +39,24 @@ bool EndsWithPart(std::string_view name, std::string_view ending) {
 
 }  // namespace
 
-PublishedWeights::PublishedWeights(std::string folder, std::string embedding)
+PublishedWeights::PublishedWeights(std::string folder, std::string embedding,
+                                   const PublishedQuantization& quantization)
     : folder_(std::move(folder)), embedding_(std::move(embedding)) {
   Open();
   UseUsualNames();
+  notices_ = Unquantize({folder_, &sources_, &left_}, quantization);
+  RefuseFloat8();
+}
+
+// Nothing else here knows them.
+void PublishedWeights::RefuseFloat8() const {
+  for (const auto& [name, found] : left_) {
+    if (!found.tensor.is_float8) continue;
+    throw Error(ErrorCode::kUnsupported, folder_,
+                fmt::format("tensor '{}' holds 8-bit floats, whose scales config.json must explain "
+                            "(quantization_config of quant_method fp8 or compressed-tensors)",
+                            Printable(name)));
+  }
 }
 
 // As transformers does, a single file comes before an index, which may be left from older files.

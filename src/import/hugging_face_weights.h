@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "format/safetensors.h"
+#include "import/quantized/quantization_config.h"
 #include "storage/block_reader.h"
 
 namespace hearth {
 
-// A tensor and where it lies. Its type is F32, F16, BF16 or an integer's: F64 is read as F32.
+// A tensor and where it lies. Its type is F32, F16, BF16 or an integer's (F64 is read as F32), or
+// one of blocks, a row being whole blocks, where the folder has quantized matrices.
 struct PublishedTensor {
   size_t source = 0;
   SafetensorsTensor tensor;  // with the name that the folder has
@@ -25,7 +27,8 @@ class PublishedWeights {
   // Opens model.safetensors, or the files that its index names. Throws Error: kNotFound where there
   // are no weights or a file is missing, kCorrupt, kUnsupported, kIo.
   // `embedding` is what the name of the token embedding ends with ("embed_tokens.weight").
-  PublishedWeights(std::string folder, std::string embedding);
+  PublishedWeights(std::string folder, std::string embedding,
+                   const PublishedQuantization& quantization);
 
   // Names are "lm_head.weight" and, for all else, "model." and what the folder has in place of it:
   // what comes before the token embedding, which may be nothing.
@@ -33,6 +36,9 @@ class PublishedWeights {
   // Removes a tensor from those that are left. Throws Error(kNotFound) where it is missing.
   PublishedTensor Take(const std::string& name);
   const std::map<std::string, PublishedTensor>& left() const { return left_; }
+
+  // What became of quantized matrices, a sentence each; none where there are none.
+  const std::vector<std::string>& notices() const { return notices_; }
 
   // What PublishedTensor::source counts; afterwards nothing can be opened.
   std::vector<std::unique_ptr<BlockReader>> TakeSources() { return std::move(sources_); }
@@ -44,11 +50,13 @@ class PublishedWeights {
   std::vector<std::string> FilesOfIndex(const std::string& index) const;
   void OpenFile(const std::string& name);
   void UseUsualNames();
+  void RefuseFloat8() const;
 
   std::string folder_;
   std::string embedding_;
   std::vector<std::unique_ptr<BlockReader>> sources_;
   std::map<std::string, PublishedTensor> left_;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace hearth

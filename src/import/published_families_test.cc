@@ -452,7 +452,7 @@ TEST_F(PublishedFamilyTest, WhatFamiliesDoNotHaveIsRefusedByName) {
   EXPECT_THAT(message("smollm3", "no_rope_layers", {1, 1}), HasSubstr("a list of 1"));
   EXPECT_THAT(message("smollm3", "no_rope_layer_interval", 3), HasSubstr("expected 4, found 3"));
   EXPECT_THAT(message("gpt_oss", "quantization_config", {{"quant_method", "mxfp4"}}),
-              HasSubstr("quantization_config: expected float weights"));
+              HasSubstr("quantization_config: quant_method: expected gptq, awq, fp8"));
   // Norms of heads belong to other families.
   AddToLayer("self_attn.q_norm.weight", {2});
   EXPECT_THAT(message("llama", "vocab_size", 8),

@@ -2,12 +2,16 @@
 //
 // Value formulas (q: stored code, d: scale, m: minimum):
 //   Q4_0 d*(q-8)   Q4_1 d*q+m   Q5_0 d*(q-16)   Q5_1 d*q+m   Q8_0 d*q
-//   IQ4_NL d*table[q]   MXFP4 2^(e-127) * table[q]   NVFP4 the same with a small float for
-//   2^(e-127) K types: 256 weights with scales (and minimums) of sub-blocks that are quantized
-//   themselves. IQ4_XS d*(scale-32)*table[q] IQ3_*, IQ2_*, IQ1_*: 256 weights; an index stands for
-//   four or eight of them at once, whose values a grid has (kernels/stored/grids.h). The signs of
-//   IQ3_* and IQ2_* are bits beside it. IQ1_*: d*(2*scale+1)*(grid +- 1/8) TQ1_0, TQ2_0 d*(q-1), q
-//   of 0 to 2. Q1_0 d or -d
+//   IQ4_NL d*table[q]   MXFP4 2^(e-127) * table[q]   TQ1_0, TQ2_0 d*(q-1), q of 0 to 2
+//   NVFP4 as MXFP4, with a small float for 2^(e-127)   Q1_0 d or -d
+//
+//   K types: 256 weights with scales (and minimums) of sub-blocks that are quantized themselves.
+//   IQ4_XS likewise: d*(scale-32)*table[q], table as for IQ4_NL.
+//
+//   IQ3_*, IQ2_*, IQ1_*: 256 weights; an index stands for four or eight of them at once, whose
+//   values a grid has (kernels/stored/grids.h). The signs of IQ3_* and IQ2_* are bits beside it.
+//   IQ1_*: d*(2*scale+1)*(grid +- 1/8).
+//
 // Half-precision fields are raw bits; see tensor/half.h.
 #pragma once
 

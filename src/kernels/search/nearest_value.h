@@ -21,7 +21,8 @@ class NearestValue {
     }
   }
 
-  float ValueOf(float number) const {
+  // The nearest value itself, and which one it is.
+  float operator()(float number) const {
     float value = first_;
     for (int i = 0; i + 1 < kCount; ++i) value += number > midpoints_[i] ? steps_[i] : 0.0f;
     return value;
@@ -47,11 +48,8 @@ inline constexpr NearestValue<15> kMxfp4Nearest([](int i) {
   return static_cast<float>(i < 7 ? kMxfp4DoubledValues[15 - i] : kMxfp4DoubledValues[i - 7]);
 });
 
-// The scale of values that are codes of IQ4_NL.
-template <int kCount>
-float FitIq4Scale(const float* x, const float* w) {
-  constexpr float kEnds[] = {-127, 113};
-  return FitScale<kCount>(x, w, {kEnds, 2, 7, 4}, [](float v) { return kIq4Nearest.ValueOf(v); });
-}
+// Where scales of IQ4_NL's and IQ4_XS's values are looked for.
+inline constexpr float kIq4Ends[] = {-127, 113};
+inline constexpr ScaleSearch kIq4Search = {kIq4Ends, 2, 7, 4};
 
 }  // namespace hearth::kernels::search

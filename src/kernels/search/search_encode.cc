@@ -24,14 +24,19 @@ void EncodeBlocks(int64_t block_size, const float* in, int64_t n, const float* i
 
 bool CanSearch(DType dtype) {
   switch (dtype) {
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64:
-    case DType::kF64:
-      return false;
-    default:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kIQ4_NL:
+    case DType::kIQ4_XS:
+    case DType::kMXFP4:
+    case DType::kQ2_K:
+    case DType::kQ3_K:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+    case DType::kQ6_K:
       return true;
+    default:
+      return CanQuantize(dtype);
   }
 }
 
@@ -62,6 +67,8 @@ void EncodeBySearch(DType dtype, const float* in, int64_t n, const float* import
       return EncodeBlocks<BlockQ5_K>(256, in, n, importance, out);
     case DType::kQ6_K:
       return EncodeBlocks<BlockQ6_K>(256, in, n, importance, out);
+    case DType::kIQ4_XS:
+      return EncodeBlocks<BlockIQ4_XS>(256, in, n, importance, out);
     default:
       return Quantize(dtype, in, n, out);  // float types; zeros for the rest
   }

@@ -12,8 +12,8 @@
 
 namespace hearth::kernels {
 
-// True for F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL and
-// MXFP4.
+// True for F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL,
+// IQ4_XS and MXFP4.
 bool CanSearch(DType dtype);
 
 // n weights of a row to `dtype`, n a multiple of its block size. importance: how much the squared

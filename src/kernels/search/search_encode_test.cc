@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <vector>
@@ -19,10 +21,11 @@ struct SearchedType {
   double bound;
 };
 constexpr SearchedType kSearched[] = {
-    {DType::kQ4_0, 0.083},  {DType::kQ4_1, 0.071},    {DType::kQ5_0, 0.0415},
-    {DType::kQ5_1, 0.0345}, {DType::kQ8_0, 0.0052},   {DType::kQ2_K, 0.265},
-    {DType::kQ3_K, 0.149},  {DType::kQ4_K, 0.0705},   {DType::kQ5_K, 0.0350},
-    {DType::kQ6_K, 0.0176}, {DType::kIQ4_NL, 0.0745}, {DType::kMXFP4, 0.1135},
+    {DType::kQ4_0, 0.083},    {DType::kQ4_1, 0.071},    {DType::kQ5_0, 0.0415},
+    {DType::kQ5_1, 0.0345},   {DType::kQ8_0, 0.0052},   {DType::kQ2_K, 0.265},
+    {DType::kQ3_K, 0.149},    {DType::kQ4_K, 0.0705},   {DType::kQ5_K, 0.0350},
+    {DType::kQ6_K, 0.0176},   {DType::kIQ4_NL, 0.0745}, {DType::kMXFP4, 0.1135},
+    {DType::kIQ4_XS, 0.0745},
 };
 
 std::vector<std::byte> Encode(DType dtype, const std::vector<float>& x,
@@ -196,8 +199,21 @@ TEST(SearchEncode, FloatTypesAreRounded) {
   EXPECT_EQ(RoundTrip(DType::kF32, x), x);
   EXPECT_EQ(RoundTrip(DType::kF16, x)[3], 65504.0f);
   EXPECT_NEAR(RoundTrip(DType::kBF16, x)[1], 0.1f, 0.001f);
-  EXPECT_FALSE(CanSearch(DType::kI32));
-  EXPECT_FALSE(CanSearch(DType::kF64));
+}
+
+// A type that it denies becomes zeros: what it does not deny must come back.
+TEST(SearchEncode, AllTypesThatItCanMakeAreTested) {
+  const std::vector<float> x = Normal(512, 1, 15);
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const bool is_searched = std::any_of(std::begin(kSearched), std::end(kSearched),
+                                         [&](const SearchedType& s) { return s.dtype == dtype; });
+    EXPECT_EQ(CanSearch(dtype),
+              is_searched || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16)
+        << NameOf(dtype);
+    if (!CanSearch(dtype)) continue;
+    EXPECT_LT(RelativeError(x, RoundTrip(dtype, x)), 0.3) << NameOf(dtype);
+  }
 }
 
 }  // namespace

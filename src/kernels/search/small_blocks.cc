@@ -33,12 +33,11 @@ void EncodeSymmetric(const float* in, const float* importance, int half, Block& 
   float inverse = 0;
   if (!values.is_zero) {
     const float ends[] = {-end, end - 1};
-    const auto code_of = [range](float value) { return RoundCode(value, range); };
-    block.d = values.Stored(FitScale<kBlock>(values.x, values.w, {ends, 2, 8, 0.15f}, code_of));
+    block.d = values.Stored(FitScale<kBlock>(values.x, values.w, {ends, 2, 8, 0.15f}, range));
     inverse = InverseOf(values.Kept(block.d));
   }
   for (int i = 0; i < kBlock; ++i) {
-    const float code = values.is_zero ? 0.0f : RoundCode(values.x[i] * inverse, range);
+    const float code = values.is_zero ? 0.0f : range(values.x[i] * inverse);
     PutCode(block, i, static_cast<int>(code) + half);
   }
 }
@@ -57,7 +56,7 @@ void EncodeAffine(const float* in, const float* importance, int levels, Block& b
   const Affine kept = {values.Kept(block.d), values.Kept(block.m)};
   const float inverse = InverseOf(kept.scale);
   for (int i = 0; i < kBlock; ++i) {
-    PutCode(block, i, static_cast<int>(RoundCode((values.x[i] - kept.min) * inverse, range)));
+    PutCode(block, i, static_cast<int>(range((values.x[i] - kept.min) * inverse)));
   }
 }
 
@@ -73,17 +72,9 @@ uint8_t BestPower(const BlockValues& values) {
   for (int exponent = values.exponent - 4; exponent <= values.exponent - 1; ++exponent) {
     const int power = std::clamp(exponent + kBias, 0, kLargestPower);
     const float scale = std::ldexp(1.0f, power - kBias - 1 - values.exponent);
-    const float inverse = 1 / scale;
-    float errors[kLanes] = {};
-    for (int i = 0; i < kBlock; i += kLanes) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const float x = values.x[i + lane];
-        const float error = x - scale * kMxfp4Nearest.ValueOf(x * inverse);
-        errors[lane] += values.w[i + lane] * error * error;
-      }
-    }
-    if (Total(errors) < best_error) {
-      best_error = Total(errors);
+    const float error = ErrorOf<kBlock>(values.x, values.w, {scale, 0}, kMxfp4Nearest);
+    if (error < best_error) {
+      best_error = error;
       best = power;
     }
   }
@@ -115,11 +106,10 @@ void Encode(const float* in, const float* importance, BlockQ8_0& block) {
   values.Load(in, importance, 127 * kMaxHalf);
   block = {};
   if (values.is_zero) return;
-  const auto code_of = [](float value) { return RoundCode(value, kRange); };
-  block.d = values.Stored(FitScale<kBlock>(values.x, values.w, {kEnds, 1, 3, 0.2f}, code_of));
+  block.d = values.Stored(FitScale<kBlock>(values.x, values.w, {kEnds, 1, 3, 0.2f}, kRange));
   const float inverse = InverseOf(values.Kept(block.d));
   for (int i = 0; i < kBlock; ++i) {
-    block.qs[i] = static_cast<int8_t>(RoundCode(values.x[i] * inverse, kRange));
+    block.qs[i] = static_cast<int8_t>(kRange(values.x[i] * inverse));
   }
 }
 
@@ -129,7 +119,7 @@ void Encode(const float* in, const float* importance, BlockIQ4_NL& block) {
   block = {};
   float inverse = 0;
   if (!values.is_zero) {
-    block.d = values.Stored(FitIq4Scale<kBlock>(values.x, values.w));
+    block.d = values.Stored(FitScale<kBlock>(values.x, values.w, kIq4Search, kIq4Nearest));
     inverse = InverseOf(values.Kept(block.d));
   }
   for (int i = 0; i < kBlock; ++i) {

@@ -1,4 +1,4 @@
-// A K-type block of 256 weights by search (search_encode.h).
+// A block of 256 weights, of a K type or IQ4_XS, by search (search_encode.h).
 #pragma once
 
 #include "tensor/blocks.h"
@@ -11,5 +11,6 @@ void Encode(const float* in, const float* importance, BlockQ3_K& block);
 void Encode(const float* in, const float* importance, BlockQ4_K& block);
 void Encode(const float* in, const float* importance, BlockQ5_K& block);
 void Encode(const float* in, const float* importance, BlockQ6_K& block);
+void Encode(const float* in, const float* importance, BlockIQ4_XS& block);
 
 }  // namespace hearth::kernels::search

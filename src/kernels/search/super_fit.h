@@ -132,7 +132,7 @@ class AffineSuperFit {
       const float inverse = InverseOf(d_ * scale);
       double w1 = 0, wa = 0, waa = 0, wx = 0, wxa = 0;
       for (int i = 0; i < kSize; ++i) {
-        const float a = scale * RoundCode((X(s)[i] - min) * inverse, range_);
+        const float a = scale * range_((X(s)[i] - min) * inverse);
         const float w = W(s)[i], x = X(s)[i];
         w1 += w;
         wa += w * a;
@@ -169,48 +169,43 @@ class AffineSuperFit {
   float dmin_ = 0;
 };
 
-// x ~ d * scales[s] * q, 16 sub-blocks.
+// x ~ d * scales[s] * q in sub-block s; d is a half, for x.
+template <int kSubs>
 struct SymmetricSuper {
   uint16_t d = 0;
-  std::array<int, 16> scales{};
+  std::array<int, kSubs> scales{};
   float error = std::numeric_limits<float>::infinity();
 };
 
+template <int kSubs, typename CodeOf>
 class SymmetricSuperFit {
  public:
-  static constexpr int kSubs = 16;
   static constexpr int kSize = kSuperBlock / kSubs;
 
-  // Codes -half .. half - 1; scales -most - 1 .. most.
-  SymmetricSuperFit(const SuperValues& values, int half, int most)
-      : values_(values),
-        range_{static_cast<float>(-half), static_cast<float>(half - 1)},
-        most_(most) {}
+  // Codes as FitScale has them; scales -most - 1 .. most.
+  SymmetricSuperFit(const SuperValues& values, const ScaleSearch& search, const CodeOf& code_of,
+                    int most)
+      : values_(values), search_(search), code_of_(code_of), most_(most) {}
 
-  SymmetricSuper Fit() {
+  SymmetricSuper<kSubs> Fit() {
     std::array<float, kSubs> scales;
     float extreme = 0;
-    const float ends[] = {range_.low, range_.high};
-    // With few codes it matters which end has the one more.
-    const int num_ends = range_.high < 16 ? 2 : 1;
     for (int s = 0; s < kSubs; ++s) {
-      float& scale = scales[static_cast<size_t>(s)];
-      scale = FitScale<kSize>(X(s), W(s), {ends, num_ends, 8, 0.15f},
-                              [this](float value) { return RoundCode(value, range_); });
+      float& scale = scales[Index(s)];
+      scale = FitScale<kSize>(X(s), W(s), search_, code_of_);
       if (std::abs(scale) > std::abs(extreme)) extreme = scale;
     }
     SetFactor(extreme / static_cast<float>(-most_ - 1));
-    SymmetricSuper best;
+    SymmetricSuper<kSubs> best;
     for (int round = 0; round < kSuperRounds; ++round) {
       current_.error = 0;
       for (int s = 0; s < kSubs; ++s) {
-        const auto index = static_cast<size_t>(s);
         if (round == 0) {
-          const float wished = std::floor(scales[index] * InverseOf(d_));
+          const float wished = std::floor(scales[Index(s)] * InverseOf(d_));
           const int low = ClampToInt(wished, -most_ - 1, most_);
           Choose(s, low, low + 1);
         } else {
-          Choose(s, current_.scales[index] - 1, current_.scales[index] + 1);
+          Choose(s, current_.scales[Index(s)] - 1, current_.scales[Index(s)] + 1);
         }
       }
       if (!(current_.error < best.error)) break;
@@ -220,12 +215,13 @@ class SymmetricSuperFit {
     return best;
   }
 
-  float ScaleOf(const SymmetricSuper& fit, int s) const {
-    return values_.Kept(fit.d) * static_cast<float>(fit.scales[static_cast<size_t>(s)]);
+  float ScaleOf(const SymmetricSuper<kSubs>& fit, int s) const {
+    return values_.Kept(fit.d) * static_cast<float>(fit.scales[Index(s)]);
   }
   const float* X(int s) const { return values_.x + s * kSize; }
 
  private:
+  static size_t Index(int s) { return static_cast<size_t>(s); }
   const float* W(int s) const { return values_.w + s * kSize; }
 
   void SetFactor(float d) {
@@ -237,12 +233,12 @@ class SymmetricSuperFit {
     float best_error = std::numeric_limits<float>::infinity();
     int best = 0;
     for (int scale = std::max(first, -most_ - 1); scale <= std::min(last, most_); ++scale) {
-      const float error = ErrorOf<kSize>(X(s), W(s), {d_ * static_cast<float>(scale), 0}, range_);
+      const float error = ErrorOf<kSize>(X(s), W(s), {d_ * static_cast<float>(scale), 0}, code_of_);
       if (!(error < best_error)) continue;
       best_error = error;
       best = scale;
     }
-    current_.scales[static_cast<size_t>(s)] = best;
+    current_.scales[Index(s)] = best;
     current_.error += best_error;
   }
 
@@ -250,10 +246,8 @@ class SymmetricSuperFit {
   bool RefitFactor() {
     double xa = 0, aa = 0;
     for (int s = 0; s < kSubs; ++s) {
-      const auto scale = static_cast<float>(current_.scales[static_cast<size_t>(s)]);
-      const ScaleSums sums =
-          SumCodes<kSize>(X(s), W(s), InverseOf(d_ * scale),
-                          [this](float value) { return RoundCode(value, range_); });
+      const auto scale = static_cast<float>(current_.scales[Index(s)]);
+      const ScaleSums sums = SumCodes<kSize>(X(s), W(s), InverseOf(d_ * scale), code_of_);
       xa += scale * sums.xq;
       aa += scale * scale * sums.qq;
     }
@@ -264,9 +258,10 @@ class SymmetricSuperFit {
   }
 
   const SuperValues& values_;
-  const CodeRange range_;
+  const ScaleSearch search_;
+  const CodeOf code_of_;
   const int most_;
-  SymmetricSuper current_;
+  SymmetricSuper<kSubs> current_;
   float d_ = 0;  // what the half is for x
 };
 

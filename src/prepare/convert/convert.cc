@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "format/gguf_writer.h"
 #include "kernels/dequantize.h"
+#include "ops/repack.h"
 #include "prepare/convert/merged_adapters.h"
 #include "storage/disk_space.h"
 #include "text/tokenizer/tokenizer.h"
@@ -102,9 +103,9 @@ class Converter {
     std::vector<GgufTensorDecl> decls;
     std::map<DType, uint64_t> weights;
     for (const GgufTensor& tensor : source_.tensors()) {
-      if (!IsFloatType(tensor.dtype)) {
+      if (!IsWeightType(tensor.dtype)) {
         throw Error(ErrorCode::kUnsupported, source_.path(), "type of " + tensor.name,
-                    "F32, F16 or BF16", NameOf(tensor.dtype));
+                    "a type of weights", NameOf(tensor.dtype));
       }
       GgufTensorDecl decl{.name = tensor.name, .dtype = tensor.dtype};
       decl.ne.assign(tensor.ne.begin(), tensor.ne.begin() + tensor.num_dims);
@@ -112,6 +113,7 @@ class Converter {
         decl.dtype = DType::kF32;
       } else {
         decl.dtype = options_.type.value_or(tensor.dtype);
+        if (!IsFloatType(decl.dtype)) RefuseToMerge(tensor);
         weights[decl.dtype] += tensor.num_weights();
       }
       decls.push_back(std::move(decl));
@@ -122,27 +124,44 @@ class Converter {
     return decls;
   }
 
+  // Codes would have to be chosen again.
+  void RefuseToMerge(const GgufTensor& tensor) const {
+    if (options_.adapters.empty()) return;
+    throw Error(ErrorCode::kUnsupported, source_.path(), "type of " + tensor.name,
+                "floats to add adapters to, as --type f16, bf16 or f32 makes",
+                NameOf(tensor.dtype));
+  }
+
+  // Numbers that are read and written at a time, whole blocks.
+  static uint64_t PieceOf(DType from) {
+    const DTypeInfo& info = InfoOf(from);
+    const uint64_t blocks = std::min<uint64_t>(kConvertBytes / info.block_bytes,
+                                               kConvertBytes / sizeof(uint16_t) / info.block_size);
+    return blocks * info.block_size;
+  }
+
   // Pieces of whole rows where they fit: rows that are put together from afar are read once.
   void WriteTensor(const GgufTensor& tensor, DType to, GgufWriter* writer) {
-    const uint64_t from_bytes = InfoOf(tensor.dtype).block_bytes;
-    const uint64_t to_bytes = InfoOf(to).block_bytes;
-    const uint64_t at_most = kConvertBytes / from_bytes;
+    const uint64_t at_most = PieceOf(tensor.dtype);
     const uint64_t rows = std::max<uint64_t>(1, at_most / tensor.ne[0]);
     const uint64_t piece = std::min(at_most, rows * tensor.ne[0]);
     for (uint64_t begin = 0; begin < tensor.num_weights(); begin += piece) {
       const auto count = static_cast<size_t>(std::min(piece, tensor.num_weights() - begin));
       const uint64_t next = begin + count;
       const uint64_t ahead = std::min(piece, tensor.num_weights() - next);
-      if (ahead > 0) source_.WillRead(tensor, next * from_bytes, ahead * from_bytes);
-      const std::span<std::byte> in(in_.data(), count * from_bytes);
-      source_.ReadTensor(tensor, begin * from_bytes, in);
+      const uint64_t offset = RowBytes(tensor.dtype, begin);
+      if (ahead > 0) {
+        source_.WillRead(tensor, RowBytes(tensor.dtype, next), RowBytes(tensor.dtype, ahead));
+      }
+      const std::span<std::byte> in(in_.data(), RowBytes(tensor.dtype, count));
+      source_.ReadTensor(tensor, offset, in);
       if (tensor.dtype == to && !adapters_.Change(tensor.name)) {
         writer->Append(in);
       } else {
         ConvertNumbers(tensor, begin, count, to);
-        writer->Append({out_.data(), count * to_bytes});
+        writer->Append({out_.data(), RowBytes(to, count)});
       }
-      source_.DropCached(tensor, begin * from_bytes, in.size());
+      source_.DropCached(tensor, offset, in.size());
       if (progress_) progress_(writer->written_bytes(), writer->total_bytes());
     }
   }

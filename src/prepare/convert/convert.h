@@ -14,8 +14,8 @@
 namespace hearth {
 
 struct ConvertOptions {
-  // F32, F16 or BF16, of all matrices; nothing: the type that each has. Vectors, and the few small
-  // matrices that readers add or route by, are F32 always.
+  // F32, F16 or BF16, of all matrices; nothing: the type that each has, quantized ones too.
+  // Vectors, and the few small matrices that readers add or route by, are F32 always.
   std::optional<DType> type;
   // Low-rank adapters that become part of the weights.
   std::vector<AdapterOption> adapters;
@@ -40,9 +40,9 @@ using ConvertProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 GgufMetadata ModelMetadata(const GgufFile& source, uint32_t file_type);
 
 // Writes `source` to `path`, a few megabytes at a time. The name appears when the file is complete.
-// Where `progress` throws, nothing is left behind. Throws Error(kUnsupported) for quantized tensors
-// and for numbers beyond the range of the type, Error(kIo) where the file cannot be written, and as
-// MergedAdapters.
+// Where `progress` throws, nothing is left behind. Throws Error(kUnsupported) for integers, for
+// adapters of matrices that stay quantized and for numbers beyond the range of the type, Error(kIo)
+// where the file cannot be written, and as MergedAdapters.
 ConvertResult ConvertModel(const GgufFile& source, const ConvertOptions& options,
                            const std::string& path, const ConvertProgressFn& progress);
 

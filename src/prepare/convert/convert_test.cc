@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "import/test_published_folder.h"
+#include "kernels/dequantize.h"
 #include "prepare/pack/test_pack_models.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -106,11 +107,23 @@ TEST_F(ConvertTest, EveryRowOfTheEmbeddingHasAToken) {
   EXPECT_EQ(file.metadata().FindFloats("tokenizer.ggml.scores")->size(), kTokens + 2);
 }
 
-TEST_F(ConvertTest, QuantizedTensorsAreRefused) {
+TEST_F(ConvertTest, QuantizedTensorsStayOrBecomeFloats) {
   MakeModel(out_.Path("q.gguf"), ShapeText(64, 96, kDenseShape), DType::kQ4_0);
   const GgufFile source = GgufFile::Open(out_.Path("q.gguf"));
-  EXPECT_THAT([&] { Convert(source); },
-              ::testing::ThrowsMessage<Error>(HasSubstr("expected F32, F16 or BF16, found Q4_0")));
+  const std::string name = "blk.0.ffn_up.weight";
+  const std::vector<std::byte> stored = ReadAll(source, source.GetTensor(name));
+  {
+    const GgufFile file = Convert(source);
+    EXPECT_EQ(result_.type, DType::kQ4_0);
+    EXPECT_EQ(ReadAll(file, file.GetTensor(name)), stored);
+  }
+  const GgufFile file = Convert(source, DType::kF32);
+  std::vector<float> expected(source.GetTensor(name).num_weights());
+  kernels::Dequantize(DType::kQ4_0, stored.data(), static_cast<int64_t>(expected.size()),
+                      expected.data());
+  EXPECT_EQ(ReadValues<float>(file, name), expected);
+  EXPECT_THAT([&] { ConvertModel(source, {.adapters = {{"a.gguf"}}}, out_.Path("a"), {}); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("floats to add adapters to")));
 }
 
 // However large tensors are.

@@ -5,9 +5,8 @@
 //           [columns, experts], sums of squares of its inputs, and NAME.counts [1, experts],
 //           tokens. imatrix.datasets, .chunk_count and .chunk_size say how it was made.
 //   legacy  no magic. int32 number of entries; of each an int32 length and a name, int32 calls,
-//   int32
-//           number of values, float32 values (mean squares times calls, expert after expert). What
-//           follows, the number of chunks and the text's name, is not needed.
+//           int32 number of values, float32 values (mean squares times calls, expert after expert).
+//           What follows, the number of chunks and the text's name, is not needed.
 #pragma once
 
 #include <cstdint>

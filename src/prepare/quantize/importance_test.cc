@@ -19,28 +19,27 @@ using ::testing::ThrowsMessage;
 
 class LegacyBytes {
  public:
-  template <typename T>
-  LegacyBytes& Put(T value) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
-    std::memcpy(bytes_.data() + at, &value, sizeof(T));
+  LegacyBytes& Int(int32_t value) {
+    bytes_.Put(value);
     return *this;
   }
-  LegacyBytes& Int(int32_t value) { return Put(value); }
-  LegacyBytes& Entry(const std::string& name, int32_t calls, const std::vector<float>& values) {
+  LegacyBytes& Name(const std::string& name) {
     Int(static_cast<int32_t>(name.size()));
-    for (const char c : name) Put(c);
-    Int(calls).Int(static_cast<int32_t>(values.size()));
-    for (const float value : values) Put(value);
+    bytes_.Raw(name);
     return *this;
   }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  LegacyBytes& Entry(const std::string& name, int32_t calls, const std::vector<float>& values) {
+    Name(name).Int(calls).Int(static_cast<int32_t>(values.size()));
+    for (const float value : values) bytes_.Put(value);
+    return *this;
+  }
+  const std::vector<std::byte>& bytes() const { return bytes_.bytes(); }
   ImportanceMatrix Read() const {
-    return ImportanceMatrix::Read(MakeMemoryReader("old.dat", bytes_));
+    return ImportanceMatrix::Read(MakeMemoryReader("old.dat", bytes()));
   }
 
  private:
-  std::vector<std::byte> bytes_;
+  GgufTestBytes bytes_;
 };
 
 TEST(Importance, TheLegacyFormIsRead) {
@@ -66,8 +65,8 @@ TEST(Importance, WhatContradictsItselfIsRefused) {
   expect(LegacyBytes().Int(1).Int(1 << 20), "length of a name");
   expect(LegacyBytes().Int(1).Int(500), "a name");
   expect(LegacyBytes().Int(2).Entry("a", 1, {1}), "length of a name");
-  expect(LegacyBytes().Int(1).Int(1).Put('a').Int(-1), "number of calls");
-  expect(LegacyBytes().Int(1).Int(1).Put('a').Int(1).Int(2000000000), "number of values");
+  expect(LegacyBytes().Int(1).Name("a").Int(-1), "number of calls");
+  expect(LegacyBytes().Int(1).Name("a").Int(1).Int(2000000000), "number of values");
   expect(LegacyBytes().Int(1).Entry("a", 1, {-1}), "below zero");
   expect(LegacyBytes().Int(1).Entry("a", 1, {std::nanf("")}), "no number");
   expect(LegacyBytes().Int(1).Entry("a", 1, {std::numeric_limits<float>::infinity()}), "no number");

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kernels/search/search_encode.h"
+#include "ops/repack.h"
 
 namespace hearth {
 namespace {
@@ -69,6 +70,7 @@ std::vector<Recipe> AllRecipes() {
           Plain("q5_1", kQ5_1, kQ6_K, 9),
           Plain("q8_0", kQ8_0, kQ8_0, 7),
           Plain("iq4_nl", kIQ4_NL, kQ6_K, 25),
+          Plain("iq4_xs", kIQ4_XS, kQ6_K, 30),
           ExpertRecipe("mxfp4", kMXFP4, 38),
           Combined("mnn-int4", kQ4_1, 3),
           Combined("mnn-int8", kQ8_0, 7),
@@ -115,6 +117,7 @@ DType FallbackOf(DType type) {
   switch (type) {
     case DType::kQ2_K:
     case DType::kQ3_K:
+    case DType::kIQ4_XS:
       return DType::kIQ4_NL;
     case DType::kQ4_K:
       return DType::kQ5_0;
@@ -271,7 +274,7 @@ std::vector<PlannedTensor> PlanTypes(const GgufFile& file, const QuantizeRules& 
   std::vector<PlannedTensor> planned;
   for (const GgufTensor& tensor : file.tensors()) {
     // Integers are no weights and stay what they are.
-    const DType kept = kernels::CanSearch(tensor.dtype) ? DType::kF32 : tensor.dtype;
+    const DType kept = IsWeightType(tensor.dtype) ? DType::kF32 : tensor.dtype;
     PlannedTensor plan = {kept, kept};
     if (IsQuantizable(tensor)) {
       const auto fits = [&tensor](DType type) {

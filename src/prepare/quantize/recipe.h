@@ -2,11 +2,10 @@
 //
 // A recipe has a type for all matrices, more bits for those where errors weigh most, and types for
 // the embedding and the output matrix:
-//   attn_v, ffn_down   feed everything that follows; some recipes give them more bits in half of
-//   the
-//                      layers, the first and the last quarter, or in all
-//   output             decides between tokens; Q6_K in most recipes. Where the model has no output
-//                      matrix of its own, the embedding takes its place
+//   attn_v, ffn_down  feed everything that follows; some recipes give them more bits in half of the
+//                     layers, the first and the last quarter, or in all
+//   output            decides between tokens; Q6_K in most recipes. Where the model has no output
+//                     matrix of its own, the embedding takes its place
 // Norms, biases, routers, learned positions and whatever is no matrix stay F32.
 #pragma once
 

@@ -59,7 +59,8 @@ TEST(Recipe, RulesAreParsed) {
   const TensorRule rule = ParseTensorRule("blk.*.attn_v=q6_K");
   EXPECT_EQ(rule.pattern, "blk.*.attn_v");
   EXPECT_EQ(rule.type, DType::kQ6_K);
-  for (const char* text : {"attn_v", "=q6_k", "", "attn_v=", "attn_v=q9", "attn_v=i32", "a=f64"}) {
+  for (const char* text : {"attn_v", "=q6_k", "", "attn_v=", "attn_v=q9", "attn_v=i32", "a=f64",
+                           "a=iq3_s", "a=nvfp4"}) {
     EXPECT_THROW(ParseTensorRule(text), Error) << text;
   }
 }
@@ -116,6 +117,7 @@ TEST_F(RecipeTest, RowsThatBlocksDoNotDivideFallBack) {
   EXPECT_EQ(up.wished, DType::kQ4_K);
   EXPECT_TRUE(up.has_fallback());
   EXPECT_FALSE(Of(file, Rules("q4_0"), "blk.0.ffn_up.weight").has_fallback());
+  EXPECT_EQ(Of(file, Rules("iq4_xs"), "blk.0.ffn_up.weight").type, DType::kIQ4_NL);
   const GgufFile odd = GgufFile::Open(SourcePath("tests/goldens/llama.gguf"));  // rows of 40
   EXPECT_EQ(Of(odd, Rules("q6_k"), "blk.0.ffn_down.weight").type, DType::kF16);
 }
