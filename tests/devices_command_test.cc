@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/test_data.h"
 #include "base/test_folder.h"
 #include "json_schema.h"
 #include "program.h"
@@ -114,6 +117,100 @@ TEST(DevicesCommandTest, AMachineWithoutTheLibraryHasNone) {
   EXPECT_THAT(document["why_none"].get<std::string>(), HasSubstr("ocl-icd-libopencl1"));
   EXPECT_EQ(RunHearth({"--version"}).exit_code, 0);
   ExpectRefused(RunHearth({"devices", "--device", "0"}), 1, "there is no device: libOpenCL.so.1");
+}
+
+// A packed model whose hottest neurons are on the first device, from the command line.
+class HybridCommandTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const ProgramResult packed =
+        RunHearth({"pack", SourcePath("models/hearth-stories-5m.gguf"), "-o", Packed()});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+  static void TearDownTestSuite() { std::filesystem::remove(Packed()); }
+  void SetUp() override { HEARTH_NEED_A_DEVICE(); }
+
+  static std::string Packed() { return ::testing::TempDir() + "hybrid_command.gguf"; }
+  static ProgramResult Run(std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", Packed(), "Once upon a time", "--raw",
+                                          "-n",  "4",      "--temp",           "0"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  }
+};
+
+TEST_F(HybridCommandTest, ReportsSayWhatIsOnTheDevice) {
+  const ProgramResult alone = Run({});
+  const ProgramResult run =
+      Run({"--device", "0", "--device-memory", "64M", "--device-neurons", "300", "--verbose"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, alone.out);
+  EXPECT_THAT(run.err, HasSubstr("the hottest 300 of 1024 neurons of each FFN"));
+  EXPECT_THAT(run.err, HasSubstr("of 64.0 MiB"));
+  const ProgramResult bench =
+      RunHearth({"bench", Packed(), "--prefill", "9", "--decode", "3", "--reps", "1", "--device",
+                 "0", "--device-memory", "64M", "--device-neurons", "300", "--json"});
+  ASSERT_EQ(bench.exit_code, 0) << bench.err;
+  const nlohmann::json document = nlohmann::json::parse(bench.out);
+  EXPECT_THAT(SchemaComplaints(Schema("bench"), document), IsEmpty());
+  const nlohmann::json& device = document["memory"]["device"];
+  EXPECT_EQ(device["index"], 0);
+  EXPECT_EQ(device["budget_bytes"], 64 << 20);
+  EXPECT_EQ(device["neurons"], 300);
+  // Three rows of 256 columns in Q8_0: 288 bytes each.
+  EXPECT_EQ(device["ledger"]["neurons"], 3 * 288 * 300 * 5);
+  const auto computed = [&](const char* side) { return device["computed"][side].get<int64_t>(); };
+  EXPECT_GT(computed("device"), 0);
+  EXPECT_EQ(computed("device") % 300, 0);
+  const ProgramResult json = Run({"--json"});
+  const nlohmann::json without = nlohmann::json::parse(json.out);
+  EXPECT_THAT(SchemaComplaints(Schema("run"), without), IsEmpty());
+  EXPECT_TRUE(without["memory"]["device"].is_null());
+}
+
+TEST_F(HybridCommandTest, TheTraceIsChromes) {
+  TestFolder folder("hearth-trace");
+  const std::string path = folder.Path("trace.json");
+  const ProgramResult run = Run({"--device", "0", "--device-memory", "64M", "--device-neurons",
+                                 "300", "--trace-device", path});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json events = nlohmann::json::parse(ReadWholeFile(path))["traceEvents"];
+  std::map<std::string, int> counts;
+  for (const nlohmann::json& event : events) {
+    ++counts[event["name"].get<std::string>()];
+    if (event["ph"] == "M") continue;
+    EXPECT_EQ(event["ph"], "X");
+    EXPECT_GE(event["ts"].get<double>(), 0);
+    EXPECT_GE(event["dur"].get<double>(), 0);
+  }
+  EXPECT_EQ(counts["thread_name"], 2);
+  EXPECT_GT(counts["merge"], 0);
+  EXPECT_EQ(counts["merge"], counts["FFN"]);
+  EXPECT_EQ(counts["merge"], counts["neuron_gates"]);
+}
+
+TEST_F(HybridCommandTest, WhatCannotBeIsOneSentence) {
+  ExpectRefused(Run({"--device", "1000"}), 1, "there is no device 1000");
+  ExpectRefused(Run({"--device", "gpu"}), 2, "--device: no such choice");
+  ExpectRefused(Run({"--device", "0", "--device-memory", "1K"}), 1, "--device-memory: 1 neuron");
+  ExpectRefused(Run({"--device-memory", "1G"}), 2, "has no effect without --device");
+  ExpectRefused(Run({"--trace-device", "x.json"}), 2, "has no effect without --device");
+  ExpectRefused(Run({"--device", "none", "--device-neurons", "4"}), 2, "has no effect without");
+  ExpectRefused(Run({"--device", "0", "--plan", "auto"}), 2, "--device has no effect with --plan");
+  ExpectRefused(RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "Once", "--device",
+                           "0", "--device-memory", "64M"}),
+                1, "not packed");
+}
+
+TEST_F(HybridCommandTest, AutoRunsWithoutADevice) {
+  const ProgramResult alone = Run({});
+  TestFolder folder("hearth-no-drivers");
+  const ScopedVariable drivers("OCL_ICD_VENDORS", folder.Path(""));
+  const ProgramResult run = Run({"--device", "auto"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, alone.out);
+  EXPECT_THAT(run.err, HasSubstr("the processor computes alone: device: there is none"));
+  ExpectRefused(Run({"--device", "0"}), 1, "there is no device: no OpenCL driver");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "accel/test_device.h"
 #include "base/error.h"
 #include "engine/engine.h"
 #include "golden_case.h"
@@ -189,6 +191,34 @@ TEST_P(PackedFamiliesTest, EveryByteIsChecked) {
     EXPECT_THROW(Engine::Load(path_, Options(FfnMode::kGated)), Error);
     altered.seekp(at);
     altered.put(byte);
+  }
+}
+
+// Two matrices with biases or without, and gated ones: a device adds what the processor would.
+TEST_P(PackedFamiliesTest, APartOnADeviceChangesOnlyRounding) {
+  HEARTH_NEED_DEVICE();
+  Pack(DType::kF16);
+  const FfnSpec ffn = MainFfn(ReadModelSpec(GgufFile::Open(path_)));
+  EngineOptions options = Options(FfnMode::kGated);
+  const std::vector<float> expected = Logits(options, 1);
+  options.device = {.choice = {accel::DeviceChoice::Kind::kIndex, 0}, .memory_bytes = 256u << 20};
+  if (ffn.num_experts > 0) {
+    EXPECT_THAT([&] { Engine::Load(path_, options); },
+                testing::ThrowsMessage<Error>(HasSubstr("mixture of experts")));
+    return;
+  }
+  for (const int64_t neurons : {int64_t{5}, ffn.intermediate_size / 2, ffn.intermediate_size}) {
+    options.device.neurons = neurons;
+    for (const size_t chunk : {size_t{1}, golden_.prompt.size()}) {
+      const std::vector<float> logits = Logits(options, chunk);
+      ASSERT_EQ(logits.size(), expected.size());
+      float error = 0, largest = 0;
+      for (size_t i = 0; i < logits.size(); ++i) {
+        error = std::max(error, std::abs(logits[i] - expected[i]));
+        largest = std::max(largest, std::abs(expected[i]));
+      }
+      EXPECT_LT(error, 1e-3f * largest) << neurons << " neurons, passes of " << chunk;
+    }
   }
 }
 

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/budget.h"
 
@@ -84,6 +85,13 @@ class DeviceEvent {
   virtual void Wait() = 0;
 };
 
+// When a command of a queue ran, in seconds of the host's steady clock.
+struct CommandTime {
+  std::string what;  // "upload", "download", or the name of a kernel
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+
 // Commands of one thread at a time, run in order, each after the one before is done. Host memory
 // of a command must stay as it is until the caller has waited for a later event or for Finish. Must
 // not outlive the device.
@@ -97,6 +105,9 @@ class DeviceQueue {
   // Sends all commands so far to the device; drivers may hold them back until then.
   virtual std::unique_ptr<DeviceEvent> Mark() = 0;
   virtual void Finish() = 0;
+  // Of a timed queue: when each command ran that was sent since the last call, in order. All of
+  // them are done. Empty of other queues.
+  virtual std::vector<CommandTime> TakeTimes() = 0;
 };
 
 // Thread-safe, but for what queues and kernels say.
@@ -112,6 +123,8 @@ class Device {
   virtual std::unique_ptr<DeviceKernel> MakeKernel(const ProgramName& program,
                                                    const char* kernel) = 0;
   virtual std::unique_ptr<DeviceQueue> MakeQueue() = 0;
+  // The same, which keeps the times of its commands.
+  virtual std::unique_ptr<DeviceQueue> MakeTimedQueue() = 0;
 };
 
 }  // namespace hearth::accel

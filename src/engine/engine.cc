@@ -51,7 +51,7 @@ std::optional<double> Engine::ProbeStorage(double seconds) {
 }
 
 std::optional<NeuronMap> Engine::MakeNeuronMap() const {
-  if (!pass_->limits().ffn_of_neurons) return std::nullopt;
+  if (!pass_->limits().ffn_of_neurons || device_.part) return std::nullopt;
   const ModelSpec& spec = model_->spec();
   int64_t experts = 1, neurons = 1;
   for (const LayerSpec& layer : spec.layers) {
@@ -62,21 +62,68 @@ std::optional<NeuronMap> Engine::MakeNeuronMap() const {
 }
 
 std::unique_ptr<TransformerPass> Engine::MakePass(const ModelSpec& spec, const PassLimits& limits) {
-  auto pass = std::make_unique<TransformerPass>(spec, model_->weights(), compute_, budget_, limits,
-                                                StreamedWeights{streamed_.get(), matrices_.get()});
+  auto pass = std::make_unique<TransformerPass>(
+      spec, model_->weights(), compute_, budget_, limits,
+      StreamedWeights{streamed_.get(), matrices_.get(),
+                      device_.part ? &device_.part->ffns() : nullptr});
   pass->SetDefaultAdapters(&adapters_.default_mix());
   return pass;
 }
+
+namespace {
+
+// How a model is loaded: what of it is on a device, and the plan for the rest.
+struct LoadDecision {
+  DeviceUse device;
+  EnginePlan plan;
+};
+
+// Fills the device as well: where that fails, the rest is another.
+LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
+                    const ProgressFn& progress) {
+  LoadDecision decision;
+  const auto plan = [&] {
+    decision.plan =
+        PlanEngine(file, options, decision.device.part ? decision.device.part->neurons() : 0);
+    CheckBudget(decision.plan, file.path());
+  };
+  if (!options.device.is_wanted()) {
+    plan();
+    return decision;
+  }
+  const LoadPlan whole = PlanLoad(file);
+  try {
+    decision.device.part =
+        std::make_unique<DevicePart>(options.device, file, whole, options.batch_tokens);
+  } catch (const Error& error) {
+    if (!options.device.may_do_without) throw;
+    decision.device.why_none = error.what();
+  }
+  plan();
+  if (!decision.device.part) return decision;
+  try {
+    decision.device.part->Fill(file, whole, progress);
+  } catch (const Error& error) {
+    if (!options.device.may_do_without) throw;
+    decision.device.why_none = error.what();
+    decision.device.part.reset();
+    plan();
+  }
+  return decision;
+}
+
+}  // namespace
 
 std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOptions& options,
                                      const ProgressFn& progress) {
   const GgufFile file = OpenModel(path, options.activation);
   ReadModelSpec(file);  // an architecture that nobody knows is the first thing to say
   std::unique_ptr<Tokenizer> tokenizer = Tokenizer::FromGguf(file.metadata());
-  EnginePlan plan = PlanEngine(file, options);
-  CheckBudget(plan, path);
+  LoadDecision decision = Decide(file, options, progress);
+  EnginePlan& plan = decision.plan;
 
   std::unique_ptr<Engine> engine(new Engine(plan.limit_bytes, options.isa, plan.threads));
+  engine->device_ = std::move(decision.device);
   engine->planned_ledger_ = plan.ledger;
   engine->program_ = engine->budget_.Charge("program", plan.ledger["program"]);
   engine->page_tables_ = engine->budget_.Charge("page tables", plan.ledger["page tables"]);

@@ -14,6 +14,7 @@
 
 #include "base/budget.h"
 #include "engine/load/adapters.h"
+#include "engine/load/device_part.h"
 #include "engine/load/engine_options.h"
 #include "engine/load/engine_plan.h"
 #include "engine/load/matrix_streaming.h"
@@ -47,7 +48,6 @@ class Engine {
   KvPool& kv_pool() { return *kv_pool_; }
   const KvPool& kv_pool() const { return *kv_pool_; }
   const KvLayout& kv_layout() const { return kv_pool_->layout(); }
-  const char* isa() const { return compute_.isa(); }
   // How FFNs are computed, and the selector that says so to TransformerPass.
   FfnMode mode() const { return selector_->mode(); }
   ActivationSelector& selector() { return *selector_; }
@@ -64,6 +64,8 @@ class Engine {
     if (matrices_) matrices_->ForgetCached();
   }
   bool is_streamed() const { return streamed_ || matrices_; }
+  // The part of a packed model that is on a device.
+  const DeviceUse& device() const { return device_; }
   // A matrix of one FFN as it is multiplied, of a model that is not packed: where it lies in
   // memory, or, where it is streamed, read into `copy`, which is charged as "FFN at hand" and must
   // live as long as the view. Between passes. Throws Error(kIo), Error(kOutOfBudget).
@@ -78,7 +80,8 @@ class Engine {
   StreamCounts stream_counts() const {
     return streamed_ ? streamed_->counts() : matrices_ ? matrices_->counts() : StreamCounts();
   }
-  // For TransformerPass::Watch; nothing where FFNs are no single neurons.
+  // For TransformerPass::Watch; nothing where FFNs are no single neurons, and where a device has
+  // some of them.
   std::optional<NeuronMap> MakeNeuronMap() const;
   int threads() const { return compute_.threads(); }
   int64_t context() const { return pass_->limits().max_context; }
@@ -101,6 +104,7 @@ class Engine {
   AdapterSet adapters_;
   std::unique_ptr<StreamedFfns> streamed_;
   std::unique_ptr<StreamedMatrices> matrices_;
+  DeviceUse device_;
   std::unique_ptr<KvPool> kv_pool_;
   std::unique_ptr<TransformerPass> pass_;
   std::unique_ptr<ActivationSelector> selector_;

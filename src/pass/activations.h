@@ -29,6 +29,7 @@ struct PassWidths {
   int64_t attention_partial = 0;
   bool ffn_of_neurons = false;
   int64_t tokens_together = 1;
+  int64_t device_neurons = 0;  // of each FFN on a device
 
   // Of any matrix product.
   int64_t widest_input() const;

@@ -1,14 +1,19 @@
 #include "pass/ffn_executor.h"
 
+#include <utility>
+
+#include "pass/hybrid_ffn.h"
 #include "pass/matrix_ffn.h"
 #include "pass/neuron_ffn.h"
 #include "pass/streamed_neuron_ffn.h"
 
 namespace hearth {
 
-std::unique_ptr<FfnExecutor> MakeFfnExecutor(const PassContext& context, const PassWidths& widths,
-                                             Budget& budget, const Activations& activations,
-                                             const StreamedWeights& streamed) {
+namespace {
+
+std::unique_ptr<FfnExecutor> MakeProcessorFfn(const PassContext& context, const PassWidths& widths,
+                                              Budget& budget, const Activations& activations,
+                                              const StreamedWeights& streamed) {
   if (streamed.neurons != nullptr) {
     return std::make_unique<StreamedNeuronFfn>(context, widths, budget, *streamed.neurons);
   }
@@ -20,8 +25,26 @@ std::unique_ptr<FfnExecutor> MakeFfnExecutor(const PassContext& context, const P
   return std::make_unique<ResidentMatrixFfn>(context, activations.gate, activations.up);
 }
 
+}  // namespace
+
+std::unique_ptr<FfnExecutor> MakeFfnExecutor(const PassContext& context, const PassWidths& widths,
+                                             Budget& budget, const Activations& activations,
+                                             const StreamedWeights& streamed) {
+  if (streamed.on_device == nullptr) {
+    return MakeProcessorFfn(context, widths, budget, activations, streamed);
+  }
+  std::unique_ptr<FfnExecutor> rest;
+  if (widths.device_neurons < widths.ffn) {
+    rest = MakeProcessorFfn(context, widths, budget, activations, streamed);
+  }
+  return std::make_unique<HybridFfn>(context, widths, budget, *streamed.on_device, std::move(rest));
+}
+
 uint64_t FfnExecutorBytes(const PassWidths& widths) {
-  return widths.ffn_of_neurons ? NeuronOperators::ChargedBytes(widths) : 0;
+  if (!widths.ffn_of_neurons) return 0;
+  const bool has_rest = widths.device_neurons < widths.ffn;
+  return (has_rest ? NeuronOperators::ChargedBytes(widths) : 0) +
+         (widths.device_neurons > 0 ? HybridFfn::ChargedBytes(widths) : 0);
 }
 
 }  // namespace hearth

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "accel/device_ffns.h"
 #include "base/budget.h"
 #include "ops/sparse_ffn.h"
 #include "pass/activations.h"
@@ -65,10 +66,13 @@ class FfnExecutor {
   virtual void Watch(NeuronMap* /*map*/) {}
 };
 
-// FFNs that are not all in memory; at most one of the two.
+// FFNs that are not all in memory; at most one of the first two.
 struct StreamedWeights {
   StreamedFfns* neurons = nullptr;       // of a packed model
   StreamedMatrices* matrices = nullptr;  // of another
+  // Of a packed model, the first neurons of every FFN, which `neurons` and the model's weights
+  // lack.
+  accel::DeviceFfns* on_device = nullptr;
 };
 
 // Everything referred to must outlive the executor; of `activations`, gate and up are its own.

@@ -141,10 +141,11 @@ int64_t BundleStore::FindDamaged(const kernels::KernelTable& table, int64_t ffn,
 }
 
 void BundleStore::ThrowDamaged(int64_t ffn, int64_t neuron) const {
-  throw Error(ErrorCode::kCorrupt, source_.file->name(),
-              fmt::format("neuron {} of {} is damaged: its check does not fit",
-                          ffn % source_.num_experts * source_.neurons + neuron,
-                          BundleTensorName(ffn / source_.num_experts)));
+  throw Error(
+      ErrorCode::kCorrupt, source_.file->name(),
+      fmt::format("neuron {} of {} is damaged: its check does not fit",
+                  source_.first_neuron + ffn % source_.num_experts * source_.neurons + neuron,
+                  BundleTensorName(ffn / source_.num_experts)));
 }
 
 void BundleStore::ThrowReadError(int error) const {

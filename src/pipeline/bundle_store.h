@@ -37,6 +37,7 @@ struct BundleSource {
   int64_t num_layers = 0;
   int64_t num_experts = 1;              // 1: one FFN per layer
   int64_t neurons = 0;                  // of an FFN
+  int64_t first_neuron = 0;             // which of an FFN's in the file is number 0 here
   std::vector<uint64_t> layer_offsets;  // of a layer's first bundle in the file
 
   int64_t num_ffns() const { return num_layers * num_experts; }

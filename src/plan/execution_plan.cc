@@ -87,7 +87,8 @@ void ReadLayer(JsonObject& fields, ExecutionPlan& plan) {
   JsonObject ranges = fields.Object("ranges");
   const int64_t device = RangeEnd(ranges, "device", 0, kMostNeurons);
   if (device > 0) {
-    throw Error(ErrorCode::kUnsupported, file, "neurons on a device: no engine has one yet");
+    throw Error(ErrorCode::kUnsupported, file,
+                "neurons on a device: --device and --device-memory say that, without a plan");
   }
   const int64_t pinned = RangeEnd(ranges, "pinned", device, kMostNeurons);
   const int64_t flash = RangeEnd(ranges, "flash", pinned, kMostNeurons);

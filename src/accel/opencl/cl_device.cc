@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -70,10 +73,69 @@ void CheckRange(const ClPlace& place, const DeviceBuffer& buffer, uint64_t offse
   }
 }
 
+double HostSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Commands that are sent and whose times are wanted.
+class TimedCommands {
+ public:
+  explicit TimedCommands(const ClPlace& place) : place_(place) {}
+  ~TimedCommands() {
+    for (const Command& command : commands_) {
+      if (command.event != nullptr) place_.cl.release_event(command.event);
+    }
+  }
+  TimedCommands(const TimedCommands&) = delete;
+  TimedCommands& operator=(const TimedCommands&) = delete;
+
+  // Where the next command puts its event.
+  cl_event* Next(std::string what) {
+    commands_.push_back({std::move(what), HostSeconds(), nullptr});
+    return &commands_.back().event;
+  }
+
+  std::vector<CommandTime> Take() {
+    std::vector<CommandTime> times;
+    for (Command& command : commands_) {
+      if (command.event == nullptr) continue;  // it was refused
+      const ClHandle<cl_event> event(std::exchange(command.event, nullptr),
+                                     place_.cl.release_event);
+      // The device has a clock of its own, which showed `queued` when the host sent the command.
+      const double queued = DeviceSeconds(event.get(), CL_PROFILING_COMMAND_QUEUED);
+      const double begin = DeviceSeconds(event.get(), CL_PROFILING_COMMAND_START);
+      const double end = DeviceSeconds(event.get(), CL_PROFILING_COMMAND_END);
+      times.push_back({std::move(command.what), command.sent_seconds + (begin - queued),
+                       command.sent_seconds + (end - queued)});
+    }
+    commands_.clear();
+    return times;
+  }
+
+ private:
+  struct Command {
+    std::string what;
+    double sent_seconds = 0;
+    cl_event event = nullptr;
+  };
+
+  double DeviceSeconds(cl_event event, cl_profiling_info what) const {
+    cl_ulong nanoseconds = 0;
+    place_.Check(place_.cl.get_event_time(event, what, sizeof(nanoseconds), &nanoseconds, nullptr),
+                 "asking when a command ran");
+    return static_cast<double>(nanoseconds) * 1e-9;
+  }
+
+  const ClPlace& place_;
+  std::deque<Command> commands_;
+};
+
 class ClQueue final : public DeviceQueue {
  public:
-  ClQueue(const ClPlace& place, ClHandle<cl_command_queue> queue)
-      : place_(place), queue_(std::move(queue)) {}
+  ClQueue(const ClPlace& place, ClHandle<cl_command_queue> queue, bool is_timed)
+      : place_(place), queue_(std::move(queue)) {
+    if (is_timed) timed_.emplace(place);
+  }
   // Commands in flight still use memory of the host.
   ~ClQueue() override { place_.cl.finish(queue_.get()); }
 
@@ -82,7 +144,7 @@ class ClQueue final : public DeviceQueue {
     CheckRange(place_, to, offset, from.size());
     const cl_mem memory = static_cast<ClBuffer&>(to).get();
     place_.Check(place_.cl.write_buffer(queue_.get(), memory, CL_FALSE, offset, from.size(),
-                                        from.data(), 0, nullptr, nullptr),
+                                        from.data(), 0, nullptr, EventOf("upload")),
                  "an upload");
   }
 
@@ -91,7 +153,7 @@ class ClQueue final : public DeviceQueue {
     CheckRange(place_, from, offset, to.size());
     const cl_mem memory = static_cast<ClBuffer&>(from).get();
     place_.Check(place_.cl.read_buffer(queue_.get(), memory, CL_FALSE, offset, to.size(), to.data(),
-                                       0, nullptr, nullptr),
+                                       0, nullptr, EventOf("download")),
                  "a download");
   }
 
@@ -104,7 +166,7 @@ class ClQueue final : public DeviceQueue {
                    fmt::format("giving argument {} to the kernel {}", i, of_cl.name()));
     }
     const cl_int code = place_.cl.launch(queue_.get(), of_cl.get(), 2, nullptr, size.total.data(),
-                                         size.group.data(), 0, nullptr, nullptr);
+                                         size.group.data(), 0, nullptr, EventOf(of_cl.name()));
     if (code != CL_SUCCESS) place_.Check(code, fmt::format("the kernel {}", of_cl.name()));
   }
 
@@ -118,7 +180,13 @@ class ClQueue final : public DeviceQueue {
 
   void Finish() override { place_.Check(place_.cl.finish(queue_.get()), "waiting for it"); }
 
+  std::vector<CommandTime> TakeTimes() override {
+    return timed_ ? timed_->Take() : std::vector<CommandTime>();
+  }
+
  private:
+  cl_event* EventOf(const std::string& what) { return timed_ ? timed_->Next(what) : nullptr; }
+
   cl_int SetArgument(cl_kernel kernel, cl_uint index, const KernelArgument& argument) const {
     if (DeviceBuffer* const* buffer = std::get_if<DeviceBuffer*>(&argument)) {
       const cl_mem memory = static_cast<ClBuffer*>(*buffer)->get();
@@ -133,6 +201,7 @@ class ClQueue final : public DeviceQueue {
 
   const ClPlace& place_;
   ClHandle<cl_command_queue> queue_;
+  std::optional<TimedCommands> timed_;
 };
 
 class ClDevice final : public Device {
@@ -145,7 +214,7 @@ class ClDevice final : public Device {
         memory_(std::min(options.memory_bytes, info_.memory_bytes)),
         context_(MakeContext()),
         programs_(cl, context_.get(), device, info_, options.cache_folder),
-        fills_(MakeClQueue()) {}
+        fills_(MakeClQueue(0)) {}
 
   const DeviceInfo& info() const override { return info_; }
   Budget& memory() override { return memory_; }
@@ -184,7 +253,10 @@ class ClDevice final : public Device {
   }
 
   std::unique_ptr<DeviceQueue> MakeQueue() override {
-    return std::make_unique<ClQueue>(place_, MakeClQueue());
+    return std::make_unique<ClQueue>(place_, MakeClQueue(0), false);
+  }
+  std::unique_ptr<DeviceQueue> MakeTimedQueue() override {
+    return std::make_unique<ClQueue>(place_, MakeClQueue(CL_QUEUE_PROFILING_ENABLE), true);
   }
 
  private:
@@ -197,10 +269,11 @@ class ClDevice final : public Device {
     return context;
   }
 
-  ClHandle<cl_command_queue> MakeClQueue() const {
+  ClHandle<cl_command_queue> MakeClQueue(cl_command_queue_properties properties) const {
     cl_int code = CL_SUCCESS;
-    ClHandle<cl_command_queue> queue(place_.cl.create_queue(context_.get(), device_, 0, &code),
-                                     place_.cl.release_queue);
+    ClHandle<cl_command_queue> queue(
+        place_.cl.create_queue(context_.get(), device_, properties, &code),
+        place_.cl.release_queue);
     place_.Check(code, "making a queue");
     return queue;
   }

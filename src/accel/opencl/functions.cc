@@ -41,6 +41,7 @@ ClFunctions FindFunctions() {
   library.Find("clEnqueueMarkerWithWaitList", cl.mark);
   library.Find("clWaitForEvents", cl.wait_for_events);
   library.Find("clReleaseEvent", cl.release_event);
+  library.Find("clGetEventProfilingInfo", cl.get_event_time);
   library.Find("clFlush", cl.flush);
   library.Find("clFinish", cl.finish);
   return cl;

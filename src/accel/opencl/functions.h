@@ -36,6 +36,7 @@ struct ClFunctions {
   decltype(&::clEnqueueMarkerWithWaitList) mark = nullptr;
   decltype(&::clWaitForEvents) wait_for_events = nullptr;
   decltype(&::clReleaseEvent) release_event = nullptr;
+  decltype(&::clGetEventProfilingInfo) get_event_time = nullptr;
   decltype(&::clFlush) flush = nullptr;
   decltype(&::clFinish) finish = nullptr;
 };

@@ -93,6 +93,7 @@ int Measure(BenchCommand& options) {
                         progress.Update(done, total, measure);
                       });
   }
+  WriteDeviceTrace(options.model.device, *engine);
   if (options.json) {
     nlohmann::ordered_json document = BenchJson(*engine, options.model, memory, result);
     document["profile"] = options.bench.profile ? ProfileJson(result) : nullptr;

@@ -62,6 +62,7 @@ int EvaluateTask(EvalOptions& options) {
                                   100 * static_cast<double>(right) / static_cast<double>(done)));
     });
   }
+  WriteDeviceTrace(options.model.device, *engine);
   const char* const mode = FfnModeName(engine->mode());
   if (options.json) {
     nlohmann::ordered_json json = {{"kind", TaskKindName(result.kind)},
@@ -95,6 +96,7 @@ int EvaluatePerplexity(EvalOptions& options) {
       progress.Update(done, total, fmt::format("{:.4f} nats/token", nll));
     });
   }
+  WriteDeviceTrace(options.model.device, *engine);
   if (options.json) {
     WriteOutput(DumpJson({{"tokens", result.tokens},
                           {"nll_per_token", result.nll_per_token},

@@ -44,7 +44,7 @@ void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
       if (command.count(name) > 0) decided.emplace_back(name);
     }
   };
-  add_given({"--isa"});
+  add_given({"--isa", "--device"});
   if (!options.makes_plan()) add_given({"--memory", "--threads", "--ctx", "--kv", "--mode"});
   if (decided.empty()) return;
   throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", decided.front(),
@@ -178,6 +178,7 @@ void AddModeOption(CLI::App& command, ModelOptions& options) {
                 "low-rank adapter: a GGUF file, or a folder as PEFT writes it; WEIGHT: how much of "
                 "it is added (1); may be repeated");
   AddStreamingOptions(command, options.streaming);
+  AddDeviceOptions(command, options.device);
   command
       .add_option("--plan", options.plan,
                   "use settings that 'hearth plan' saved; auto: plan now, within --memory, "
@@ -225,6 +226,7 @@ void LockIfAsked(const ModelOptions& options) {
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   WarnOfMemory(options.memory_bytes);
   CheckStreaming(options.streaming);
+  CheckDeviceUsage(options.device);
   if (!options.plan.empty() && !options.planned) {
     throw Error(ErrorCode::kInternal, "LoadEngine", "a plan that was not settled");
   }
@@ -235,11 +237,13 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;
   engine.adapters = options.adapters;
+  engine.device = DeviceRequestOf(options.device);
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
+  SayWhyNoDevice(*loaded);
   LockIfAsked(options);
   if (options.doubts) {
     WarnOfActivation(loaded->model().Reopen());

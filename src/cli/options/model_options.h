@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/options/device_options.h"
 #include "cli/options/streaming_options.h"
 #include "engine/engine.h"
 #include "model/given_activation.h"
@@ -28,6 +29,7 @@ struct ModelOptions {
   int64_t context = 0;
   std::string kv = "f16";
   StreamingArguments streaming;
+  DeviceArguments device;
   std::optional<FfnMode> mode;  // nothing: the file decides
   std::vector<AdapterOption> adapters;
   // No options: as EngineOptions has them.
@@ -74,7 +76,8 @@ void WarnOfActivation(const GgufFile& file);
 // MODEL and --threads, --ctx, --kv, --memory, --lock, --isa, --activation.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
-// --plan, --mode, --lora and the options of streaming, for commands that compute with the model.
+// --plan, --mode, --lora and the options of streaming and of devices, for commands that compute
+// with the model.
 void AddModeOption(CLI::App& command, ModelOptions& options);
 
 // Loads with a progress line on a terminal. A plan must be settled (cli/plan/settle_plan.h).

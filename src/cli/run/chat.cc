@@ -66,23 +66,20 @@ void ShowAnswer(ChatCommands& commands, Ask&& ask) {
   commands.Remember(answer->result);
 }
 
-}  // namespace
-
-int RunChat(const RunOptions& options) {
-  CheckTemplate(options.chat_format, options.model.model);
-  const auto engine = LoadEngine(options.model);
-  ChatTemplate chat_template = ChooseTemplate(options.chat_format, engine->model());
-  CheckLogitBias(options.generate.sampling, engine->model().tokenizer());
+// Answers until the user leaves.
+int Converse(const RunOptions& options, Engine& engine) {
+  ChatTemplate chat_template = ChooseTemplate(options.chat_format, engine.model());
+  CheckLogitBias(options.generate.sampling, engine.model().tokenizer());
   CatchInterrupts();
   if (options.verbose) {
-    PrintNotice(EngineText(*engine, options.model) + "memory\n" + LedgerText(*engine));
+    PrintNotice(EngineText(engine, options.model) + "memory\n" + LedgerText(engine));
   }
   PrintNotice(
       fmt::format("{} ({}), context {} tokens. /help lists commands, Ctrl-C stops an "
                   "answer, Ctrl-D leaves.\n",
-                  options.model.model, chat_template.Describe(), engine->context()));
-  Conversation conversation(*engine, std::move(chat_template), options.system,
-                            ChatOptions(options, *engine));
+                  options.model.model, chat_template.Describe(), engine.context()));
+  Conversation conversation(engine, std::move(chat_template), options.system,
+                            ChatOptions(options, engine));
   ChatCommands* shown = nullptr;
   ChatCommands commands(conversation, [&] {
     ShowAnswer(*shown, [&] { return conversation.AskAgain(AnswerPrinter()); });
@@ -108,6 +105,16 @@ int RunChat(const RunOptions& options) {
         return kExitDone;
     }
   }
+}
+
+}  // namespace
+
+int RunChat(const RunOptions& options) {
+  CheckTemplate(options.chat_format, options.model.model);
+  const auto engine = LoadEngine(options.model);
+  const int exit_code = Converse(options, *engine);
+  WriteDeviceTrace(options.model.device, *engine);
+  return exit_code;
 }
 
 ChatAnswer AnswerOnce(const RunOptions& options, Engine& engine, ChatTemplate chat_template,

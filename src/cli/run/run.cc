@@ -119,6 +119,7 @@ int RunPrompt(const RunOptions& options) {
                                 ? AnswerOnce(options, *engine, *std::move(chat_template), text)
                                 : ChatAnswer{Complete(options, *engine, text), ""};
   const GenerateResult& result = answer.result;
+  WriteDeviceTrace(options.model.device, *engine);
   if (!options.json) {
     PrintStatistics(*engine, result, options);
     return kExitDone;

@@ -8,7 +8,7 @@
 
 namespace hearth::cli {
 
-nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& options) {
+nlohmann::ordered_json MemoryJson(Engine& engine, const ModelOptions& options) {
   nlohmann::ordered_json ledger = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
   nlohmann::ordered_json budget = nullptr;
@@ -20,7 +20,8 @@ nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& opti
           {"kv",
            {{"now_bytes", kv.used_bytes()},
             {"full_bytes", kv.bytes()},
-            {"lent_bytes", kv.lent_bytes()}}}};
+            {"lent_bytes", kv.lent_bytes()}}},
+          {"device", DeviceJson(engine)}};
 }
 
 nlohmann::ordered_json QualityJson(const Quality& quality) {
@@ -81,7 +82,7 @@ std::string EngineText(Engine& engine, const ModelOptions& options) {
   return fmt::format("{} on {} threads with {} kernels, context {} tokens, {} FFNs\n",
                      options.model, engine.compute().threads(), engine.compute().isa(),
                      engine.context(), FfnModeName(engine.mode())) +
-         PlanLine(options) + StreamedText(engine) + AdaptersText(engine);
+         PlanLine(options) + StreamedText(engine) + DeviceText(engine) + AdaptersText(engine);
 }
 
 std::string LedgerText(const Engine& engine) {
@@ -99,7 +100,7 @@ std::string LedgerText(const Engine& engine) {
                      FormatSize(engine.budget().limit_bytes())) +
          fmt::format("  {:<14}{:>12} now, {} when it is full{}\n", "kv in use",
                      FormatSize(kv.used_bytes()), FormatSize(kv.bytes()), lent) +
-         (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "");
+         (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "") + DeviceLedgerText(engine);
 }
 
 std::string DumpJson(const nlohmann::ordered_json& json) {

@@ -11,8 +11,9 @@
 
 namespace hearth::cli {
 
-// {"budget_bytes", "rss_peak_bytes", "ledger"}; budget_bytes is null without --memory.
-nlohmann::ordered_json MemoryJson(const Engine& engine, const ModelOptions& options);
+// {"budget_bytes", "rss_peak_bytes", "ledger", "kv", "device"}; budget_bytes is null without
+// --memory.
+nlohmann::ordered_json MemoryJson(Engine& engine, const ModelOptions& options);
 
 // {"tokens", "ms", "tok_s"}.
 nlohmann::ordered_json PhaseJson(const PhaseTime& phase);

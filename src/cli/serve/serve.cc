@@ -86,6 +86,7 @@ int RunServer(const ServeArguments& arguments) {
   }
   SettlePlan(options);
   std::unique_ptr<Engine> engine = LoadEngine(options);
+  const Engine& loaded = *engine;  // the model's, soon
   if (arguments.verbose) {
     PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
   }
@@ -112,6 +113,7 @@ int RunServer(const ServeArguments& arguments) {
   });
   model.Close(std::chrono::duration_cast<std::chrono::milliseconds>(
       grace_end - std::chrono::steady_clock::now()));
+  WriteDeviceTrace(options.device, loaded);
   PrintNotice("hearth: stopped\n");
   return kExitDone;
 }

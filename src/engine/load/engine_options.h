@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/load/adapters.h"
+#include "engine/load/device_part.h"
 #include "engine/load/streaming.h"
 #include "model/given_activation.h"
 #include "plan/stream_plan.h"
@@ -46,6 +47,8 @@ struct EngineOptions {
   bool cache_may_shrink = false;
   // Low-rank adapters that are loaded beside the model; texts choose among them.
   std::vector<AdapterOption> adapters;
+  // A device beside the processor that takes a part of every FFN of a packed model.
+  DeviceRequest device;
   // False: a model that does not fit as a whole is refused.
   bool may_stream = true;
 };

@@ -213,17 +213,20 @@ uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
 
 uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
 
-EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_t device_neurons) {
   EnginePlan plan;
   plan.limit_bytes = options.memory_bytes.value_or(DefaultLimitBytes());
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);
+  const int64_t all_neurons = MainFfn(plan.load.spec).intermediate_size;
+  if (device_neurons > 0) LeaveToDevice(plan.load, device_neurons);
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.load.io = options.streaming.io;
   plan.adapters = PlanAdapters(options, plan.load);
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
+  plan.limits.device_neurons = device_neurons;
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv_tokens, plan.mode, plan.threads,
@@ -238,7 +241,8 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options) {
                 "a packed file", file.path());
   }
   // An execution plan is obeyed also where the program takes less than it allowed for.
-  const bool may_stream = options.may_stream && !IsModelFolder(file.path());
+  const bool may_stream = options.may_stream && !IsModelFolder(file.path()) &&
+                          device_neurons < all_neurons;  // else nothing is left to be streamed
   if (options.neurons || (may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
   } else {

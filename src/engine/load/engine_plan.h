@@ -43,9 +43,11 @@ struct EnginePlan {
 // The limit where the user sets none: what is free, less a margin.
 uint64_t DefaultLimitBytes();
 
-// Throws hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget)
-// for options.neurons that do not fit into the limit.
-EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options);
+// Of every FFN, the first device_neurons are on a device and take no memory here. Throws
+// hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget) for
+// options.neurons that do not fit into the limit.
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
+                      int64_t device_neurons = 0);
 
 // Throws Error(kOutOfBudget), with the smallest limit that would do, where a plan passes its own.
 void CheckBudget(const EnginePlan& plan, const std::string& path);

@@ -67,9 +67,10 @@ void PlaceBundles(const std::string& path, const LoadChunk& chunk,
   for (uint64_t i = 0; i < chunk.rows; ++i) {
     const std::span<const std::byte> bundle = stored.subspan(i * layout.stride, layout.stride);
     if (!BundleIsIntact(layout, bundle)) {
-      throw Error(ErrorCode::kCorrupt, path,
-                  fmt::format("neuron {} of {} is damaged: its check does not fit", first + i,
-                              tensor.decl.name));
+      throw Error(
+          ErrorCode::kCorrupt, path,
+          fmt::format("neuron {} of {} is damaged: its check does not fit",
+                      static_cast<uint64_t>(tensor.decl.first) + first + i, tensor.decl.name));
     }
     const size_t neuron = first + i;
     std::byte* rest = to.rests + neuron * to.placement.rest_stride;

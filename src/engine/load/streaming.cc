@@ -30,19 +30,21 @@ StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, 
   for (const ResidentTensor& tensor : plan.tensors) {
     if (!tensor.bundles) continue;
     if (bundles.layer_offsets.empty()) bundles.layout = tensor.bundles->layout;
-    if (tensor.bundles->layout != bundles.layout || tensor.decl.rows != ffn.intermediate_size ||
+    if (tensor.bundles->layout != bundles.layout ||
+        tensor.decl.first + tensor.decl.rows != ffn.intermediate_size ||
         tensor.decl.experts != bundles.num_experts) {
       throw Error(ErrorCode::kUnsupported, file.path(),
                   "layers with FFNs of different shapes cannot be streamed");
     }
-    bundles.layer_offsets.push_back(tensor.stored->offset);
+    bundles.layer_offsets.push_back(tensor.stored->offset + tensor.stored_begin());
+    bundles.first_neuron = tensor.decl.first;
     plan.weights_bytes = std::min(plan.weights_bytes, tensor.offset);
     DescribeRows(tensor, *plan.weights);
   }
   // Bundles are the last tensors of a plan.
   std::erase_if(plan.tensors, [](const ResidentTensor& t) { return t.bundles.has_value(); });
   bundles.shape = BundleSource::ShapeOf(bundles.layout, bundles.num_layers * bundles.num_experts,
-                                        ffn.intermediate_size);
+                                        ffn.intermediate_size - bundles.first_neuron);
   if (mode == FfnMode::kGated && CanSkipNeurons(ffn.activation)) {
     bundles.gates = GatePlace::kInMemory;
   }
@@ -107,6 +109,7 @@ std::unique_ptr<StreamedFfns> StreamedBundles::Open(const std::string& path, Bud
                          .num_layers = num_layers,
                          .num_experts = num_experts,
                          .neurons = shape.neurons,
+                         .first_neuron = first_neuron,
                          .layer_offsets = layer_offsets};
   return std::make_unique<StreamedFfns>(budget, std::move(source), plan,
                                         Possible(options.pipeline));

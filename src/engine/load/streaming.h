@@ -53,6 +53,7 @@ struct StreamedBundles {
   int64_t num_layers = 0;
   int64_t num_experts = 1;
   std::vector<uint64_t> layer_offsets;
+  int64_t first_neuron = 0;               // of every FFN; those before it are on a device
   GatePlace gates = GatePlace::kInSlots;  // wanted: in memory where gates decide who is computed
   bool can_look_ahead = false;
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <string>
 #include <utility>
 
+#include "base/checksum.h"
 #include "engine/session/prefix_cache.h"
 #include "format/gguf.h"
 #include "format/packed_file.h"
@@ -181,10 +184,24 @@ std::shared_ptr<PageTransfer> SessionKeeper::Restore(const CachedText& text, KvS
   return transfer;
 }
 
-std::unique_ptr<SessionKeeper> OpenSessions(const Engine& engine, SessionStoreOptions options) {
-  SessionIdentity identity = {.model_hash = ModelHash(engine.model().Reopen()),
+namespace {
+
+// Neurons on a device give other bits: the model is another one with them.
+uint64_t HashOfModel(Engine& engine) {
+  const uint64_t hash = ModelHash(engine.model().Reopen());
+  const DevicePart* const device = engine.device().part.get();
+  if (device == nullptr) return hash;
+  const std::string placement =
+      device->device().info().name + "/" + std::to_string(device->neurons());
+  return hash ^ Checksum(std::as_bytes(std::span(placement)));
+}
+
+}  // namespace
+
+std::unique_ptr<SessionKeeper> OpenSessions(Engine& engine, SessionStoreOptions options) {
+  SessionIdentity identity = {.model_hash = HashOfModel(engine),
                               .mode = engine.mode(),
-                              .isa = engine.isa(),
+                              .isa = engine.compute().isa(),
                               .layout = engine.kv_layout()};
   return std::make_unique<SessionKeeper>(
       std::make_unique<SessionStore>(std::move(options), std::move(identity)));

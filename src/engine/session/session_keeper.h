@@ -128,6 +128,6 @@ class SessionKeeper {
 };
 
 // For what this engine computes. Throws as SessionStore does.
-std::unique_ptr<SessionKeeper> OpenSessions(const Engine& engine, SessionStoreOptions options);
+std::unique_ptr<SessionKeeper> OpenSessions(Engine& engine, SessionStoreOptions options);
 
 }  // namespace hearth

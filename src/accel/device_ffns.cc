@@ -1,0 +1,182 @@
+#include "accel/device_ffns.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace hearth::accel {
+namespace {
+
+constexpr uint64_t kNumberBytes = 4;  // of a float and of an int32
+
+void RequireContiguous(const FloatView& view, int64_t columns) {
+  if (view.cols == columns && (view.stride == columns || view.rows == 1)) return;
+  throw Error(ErrorCode::kInternal, "DeviceFfns", "rows that do not lie right after each other");
+}
+
+std::span<const std::byte> BytesOf(const FloatView& view) {
+  return std::as_bytes(std::span(view.data, static_cast<size_t>(view.rows * view.cols)));
+}
+
+}  // namespace
+
+// Numbers of each buffer.
+struct DeviceFfns::Scratch {
+  explicit Scratch(const DeviceFfnShape& shape)
+      : tokens(static_cast<uint64_t>(shape.max_tokens)),
+        x(tokens * static_cast<uint64_t>(shape.hidden)),
+        per_neuron(tokens * static_cast<uint64_t>(shape.neurons)),
+        partial(x * static_cast<uint64_t>(NeuronKernels::kSlices)) {}
+
+  const uint64_t tokens;
+  const uint64_t x;           // and out
+  const uint64_t per_neuron;  // lists, gates, factors
+  const uint64_t partial;
+
+  uint64_t bytes(const DeviceFfnShape& shape) const {
+    const uint64_t all = static_cast<uint64_t>(shape.neurons) + 1;
+    return kNumberBytes * (2 * x + 3 * per_neuron + partial + tokens + all);
+  }
+};
+
+uint64_t DeviceFfns::NeuronBytes(const DeviceFfnShape& shape) {
+  return static_cast<uint64_t>(shape.num_ffns * shape.neurons * shape.layout.stride);
+}
+
+uint64_t DeviceFfns::ScratchBytes(const DeviceFfnShape& shape) {
+  return Scratch(shape).bytes(shape);
+}
+
+int64_t DeviceFfns::MostNeurons(DeviceFfnShape shape, int64_t all, uint64_t bytes,
+                                uint64_t max_buffer_bytes) {
+  // Both grow with the neurons by the same number of bytes each.
+  shape.neurons = 0;
+  const uint64_t fixed = ScratchBytes(shape);
+  shape.neurons = 1;
+  const uint64_t each = NeuronBytes(shape) + ScratchBytes(shape) - fixed;
+  const uint64_t fit = bytes > fixed ? (bytes - fixed) / each : 0;
+  const uint64_t in_buffer = max_buffer_bytes / static_cast<uint64_t>(shape.layout.stride);
+  return static_cast<int64_t>(std::min({fit, in_buffer, static_cast<uint64_t>(all)}));
+}
+
+DeviceFfns::DeviceFfns(Device& device, const DeviceFfnShape& shape)
+    : device_(device), shape_(shape) {
+  for (const DType type : {shape.layout.gate_type, shape.layout.up_type, shape.layout.down_type}) {
+    kernels_.try_emplace(type, device, type);
+  }
+  const Scratch scratch(shape);
+  const auto make = [&](uint64_t numbers) {
+    return device.MakeBuffer("scratch", numbers * kNumberBytes);
+  };
+  x_ = make(scratch.x);
+  out_ = make(scratch.x);
+  lists_ = make(scratch.per_neuron);
+  gates_ = make(scratch.per_neuron);
+  factors_ = make(scratch.per_neuron);
+  counts_ = make(scratch.tokens);
+  partial_ = make(scratch.partial);
+  all_ = make(static_cast<uint64_t>(shape.neurons));
+  all_count_ = make(1);
+  for (int64_t ffn = 0; ffn < shape.num_ffns; ++ffn) {
+    neurons_.push_back(
+        device.MakeBuffer("neurons", static_cast<uint64_t>(shape.neurons * shape.layout.stride)));
+  }
+  queue_ = device.MakeQueue();
+  std::vector<int32_t> numbers(static_cast<size_t>(shape.neurons));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto count = static_cast<int32_t>(shape.neurons);
+  queue_->Upload(std::as_bytes(std::span(numbers)), *all_);
+  queue_->Upload(std::as_bytes(std::span(&count, 1)), *all_count_);
+  queue_->Finish();
+}
+
+DeviceFfns::~DeviceFfns() { Abandon(); }
+
+void DeviceFfns::Fill(int64_t ffn, int64_t first, std::span<const std::byte> neurons) {
+  queue_->Upload(neurons, *neurons_.at(static_cast<size_t>(ffn)),
+                 static_cast<uint64_t>(first * shape_.layout.stride));
+  queue_->Finish();
+}
+
+DeviceRows DeviceFfns::RowsOf(int64_t ffn, int64_t offset, int64_t bias) const {
+  return {.buffer = neurons_.at(static_cast<size_t>(ffn)).get(),
+          .first = offset,
+          .stride = shape_.layout.stride,
+          .bias = bias,
+          .neurons = shape_.neurons};
+}
+
+void DeviceFfns::Launch(const DeviceFfnWork& work) {
+  RequireContiguous(work.x, shape_.hidden);
+  RequireContiguous(work.out, shape_.hidden);
+  const int64_t tokens = work.x.rows;
+  const bool has_lists = !work.counts.empty();
+  if (tokens < 1 || tokens > shape_.max_tokens || work.out.rows != tokens ||
+      (has_lists && std::ssize(work.counts) != tokens)) {
+    throw Error(ErrorCode::kInternal, "DeviceFfns", "tokens that do not fit");
+  }
+  DeviceQueue& queue = *queue_;
+  queue.Upload(BytesOf(work.x), *x_);
+  DeviceLists lists = {all_.get(), all_count_.get(), 0, shape_.neurons};
+  int64_t listed = tokens * shape_.neurons;
+  if (has_lists) {
+    queue.Upload(std::as_bytes(work.lists), *lists_);
+    queue.Upload(std::as_bytes(work.counts), *counts_);
+    lists = {lists_.get(), counts_.get(), shape_.neurons,
+             *std::max_element(work.counts.begin(), work.counts.end())};
+    listed = std::accumulate(work.counts.begin(), work.counts.end(), int64_t{0});
+  }
+  const DeviceNeuronLayout& layout = shape_.layout;
+  const DeviceTokens of_tokens = {x_.get(), tokens, shape_.hidden};
+  KernelsOf(layout.gate_type)
+      .Gates(queue, RowsOf(work.ffn, layout.gate, layout.bias), lists, of_tokens, *gates_);
+  const DeviceRows up = RowsOf(work.ffn, layout.up);
+  KernelsOf(layout.up_type)
+      .MakeFactors(queue,
+                   {layout.up < 0 ? nullptr : &up, work.activation, gates_.get(), factors_.get()},
+                   lists, of_tokens);
+  const DeviceRows down = RowsOf(work.ffn, layout.down);
+  KernelsOf(layout.down_type)
+      .AddDown(queue, {&down, factors_.get(), partial_.get(), out_.get()}, lists, tokens,
+               shape_.hidden);
+  queue.Download(*out_, 0,
+                 std::as_writable_bytes(
+                     std::span(work.out.data, static_cast<size_t>(tokens * shape_.hidden))));
+  queue.Download(*gates_, 0, std::as_writable_bytes(work.gates));
+  queue.Download(*factors_, 0, std::as_writable_bytes(work.factors));
+  sent_ = queue.Mark();
+  neurons_computed_ += listed;
+  ffn_ = work.ffn;
+  tokens_ += tokens;
+}
+
+void DeviceFfns::Wait() {
+  if (!sent_) return;
+  const std::unique_ptr<DeviceEvent> sent = std::move(sent_);
+  sent->Wait();
+  if (trace_ != nullptr) {
+    for (CommandTime& time : queue_->TakeTimes()) {
+      trace_->Add({std::move(time.what), TraceSide::kDevice, ffn_, tokens_, time.begin_seconds,
+                   time.end_seconds});
+    }
+  }
+  tokens_ = 0;
+}
+
+void DeviceFfns::Trace(DeviceTrace& trace) {
+  queue_ = device_.MakeTimedQueue();
+  trace_ = &trace;
+}
+
+void DeviceFfns::Abandon() noexcept {
+  sent_.reset();
+  tokens_ = 0;
+  try {
+    if (queue_) queue_->Finish();
+  } catch (...) {  // a lost device: nothing of it is in flight any more
+  }
+}
+
+}  // namespace hearth::accel

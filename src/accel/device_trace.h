@@ -1,0 +1,50 @@
+// What a device and the processor do for FFNs, over time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hearth::accel {
+
+enum class TraceSide : uint8_t { kProcessor, kDevice };
+
+// One thing that one side did, in seconds of the host's steady clock.
+struct TraceSpan {
+  std::string what;
+  TraceSide side = TraceSide::kProcessor;
+  int64_t ffn = 0;
+  int64_t tokens = 0;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+};
+
+// One thread at a time.
+class DeviceTrace {
+ public:
+  // Spans that are kept; a trace of a long run ends there.
+  static constexpr size_t kMostSpans = size_t{1} << 20;
+
+  static double Now() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+  }
+  void Add(TraceSpan span) {
+    if (spans_.size() < kMostSpans) {
+      spans_.push_back(std::move(span));
+    } else {
+      ++num_left_out_;
+    }
+  }
+  const std::vector<TraceSpan>& spans() const { return spans_; }
+  uint64_t num_left_out() const { return num_left_out_; }
+
+ private:
+  std::vector<TraceSpan> spans_;
+  uint64_t num_left_out_ = 0;
+};
+
+}  // namespace hearth::accel

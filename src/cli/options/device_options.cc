@@ -1,0 +1,169 @@
+#include "cli/options/device_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/help_format.h"
+#include "cli/models/cache_folder.h"
+#include "cli/options/option_values.h"
+#include "cli/screen/output.h"
+#include "storage/atomic_file.h"
+
+namespace hearth::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kTraceProcess = 1;
+
+int TrackOf(accel::TraceSide side) { return side == accel::TraceSide::kDevice ? 2 : 1; }
+
+// Names a track of the trace.
+Json TrackJson(accel::TraceSide side, const std::string& name) {
+  return {{"name", "thread_name"},
+          {"ph", "M"},
+          {"pid", kTraceProcess},
+          {"tid", TrackOf(side)},
+          {"args", {{"name", name}}}};
+}
+
+Json TraceJson(const accel::DeviceTrace& trace, const std::string& device) {
+  const std::vector<accel::TraceSpan>& spans = trace.spans();
+  double start = spans.empty() ? 0 : std::numeric_limits<double>::max();
+  for (const accel::TraceSpan& span : spans) start = std::min(start, span.begin_seconds);
+  Json events = {TrackJson(accel::TraceSide::kProcessor, "processor"),
+                 TrackJson(accel::TraceSide::kDevice, device)};
+  for (const accel::TraceSpan& span : spans) {
+    events.push_back({{"name", span.what},
+                      {"ph", "X"},
+                      {"pid", kTraceProcess},
+                      {"tid", TrackOf(span.side)},
+                      {"ts", 1e6 * (span.begin_seconds - start)},
+                      {"dur", 1e6 * (span.end_seconds - span.begin_seconds)},
+                      {"args", {{"layer", span.ffn}, {"tokens", span.tokens}}}});
+  }
+  return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
+}
+
+}  // namespace
+
+void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
+  DeviceRequest& request = arguments.request;
+  command
+      .add_option_function<std::string>(
+          "--device",
+          [&request](const std::string& text) {
+            request.choice = AsUsage([&] { return accel::ParseDeviceChoice(text); });
+          },
+          "device that computes the hottest neurons of a packed model while the processor computes "
+          "the others: none, a number of 'hearth devices', or auto (the first that is not a "
+          "processor, if it can be used) (none)")
+      ->option_text("auto|none|INDEX")
+      ->group(kMemoryGroup);
+  command
+      .add_option_function<std::string>(
+          "--device-memory",
+          [&request](const std::string& size) {
+            request.memory_bytes = AsUsage([&] { return ParseSize(size, "--device-memory"); });
+          },
+          "most memory of the device to use; as many neurons of each layer go there as fit (7/8 of "
+          "a device's own memory)")
+      ->option_text("SIZE")
+      ->group(kMemoryGroup);
+  command
+      .add_option_function<int64_t>(
+          "--device-neurons", [&request](int64_t neurons) { request.neurons = neurons; },
+          "neurons of each layer that go to the device (as many as fit)")
+      ->option_text("N")
+      ->group(kExperimentGroup)
+      ->check(WholeIn(1, int64_t{1} << 31));
+  command
+      .add_option(
+          "--trace-device", arguments.trace_path,
+          "file for what the device and the processor did over time (Chrome's trace format)")
+      ->option_text("FILE")
+      ->group(kExperimentGroup)
+      ->check(NotEmpty());
+}
+
+void CheckDeviceUsage(const DeviceArguments& arguments) {
+  const DeviceRequest& request = arguments.request;
+  if (request.choice.kind != accel::DeviceChoice::Kind::kNone) return;
+  const auto refuse = [](const char* name) {
+    throw UsageError(std::string(name) + " has no effect without --device");
+  };
+  if (request.memory_bytes) refuse("--device-memory");
+  if (request.neurons) refuse("--device-neurons");
+  if (!arguments.trace_path.empty()) refuse("--trace-device");
+}
+
+DeviceRequest DeviceRequestOf(const DeviceArguments& arguments) {
+  DeviceRequest request = arguments.request;
+  request.may_do_without = request.choice.kind == accel::DeviceChoice::Kind::kAuto;
+  request.is_traced = !arguments.trace_path.empty();
+  request.programs_folder = DeviceProgramsFolder();
+  return request;
+}
+
+void SayWhyNoDevice(const Engine& engine) {
+  const std::string& why = engine.device().why_none;
+  if (!why.empty()) PrintSentence("the processor computes alone: " + why);
+}
+
+void WriteDeviceTrace(const DeviceArguments& arguments, const Engine& engine) {
+  const DevicePart* const part = engine.device().part.get();
+  if (part == nullptr || part->trace() == nullptr) return;
+  const accel::DeviceTrace& trace = *part->trace();
+  if (trace.num_left_out() > 0) {
+    PrintSentence(fmt::format("warning: {} ends early: {} more entries are left out",
+                              arguments.trace_path, trace.num_left_out()));
+  }
+  const std::string text = TraceJson(trace, part->device().info().name)
+                               .dump(1, ' ', false, Json::error_handler_t::replace);
+  AtomicFile file(arguments.trace_path);
+  file.Write(std::as_bytes(std::span(text)));
+  file.Finish();
+}
+
+Json DeviceJson(Engine& engine) {
+  const DevicePart* const part = engine.device().part.get();
+  if (part == nullptr) return nullptr;
+  const Budget& memory = part->device().memory();
+  Json ledger = Json::object();
+  for (const auto& [name, bytes] : memory.Ledger()) ledger[name] = bytes;
+  return {{"index", part->index()},
+          {"name", part->device().info().name},
+          {"budget_bytes", memory.limit_bytes()},
+          {"ledger", ledger},
+          {"neurons", part->neurons()},
+          {"neurons_of_ffn", part->neurons_of_ffn()},
+          {"computed",
+           {{"device", part->ffns().neurons_computed()},
+            {"processor", engine.pass().ffn_counts().gate}}}};
+}
+
+std::string DeviceText(const Engine& engine) {
+  const DevicePart* const part = engine.device().part.get();
+  if (part == nullptr) return "";
+  return fmt::format("device {}, {}: the hottest {} of {} neurons of each FFN\n", part->index(),
+                     part->device().info().name, part->neurons(), part->neurons_of_ffn());
+}
+
+std::string DeviceLedgerText(const Engine& engine) {
+  const DevicePart* const part = engine.device().part.get();
+  if (part == nullptr) return "";
+  const Budget& memory = part->device().memory();
+  std::string text = fmt::format("device {}\n", part->index());
+  for (const auto& [name, bytes] : memory.Ledger()) {
+    text += fmt::format("  {:<14}{:>12}\n", name, FormatSize(bytes));
+  }
+  return text + fmt::format("  {:<14}{:>12} of {}\n", "sum", FormatSize(memory.used_bytes()),
+                            FormatSize(memory.limit_bytes()));
+}
+
+}  // namespace hearth::cli

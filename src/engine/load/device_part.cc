@@ -1,0 +1,217 @@
+#include "engine/load/device_part.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rounding.h"
+#include "base/units.h"
+#include "pass/hybrid_ffn.h"
+
+namespace hearth {
+namespace {
+
+using accel::DeviceFfns;
+using accel::DeviceFfnShape;
+using accel::DeviceNeuronLayout;
+
+// Rows begin on a multiple of this, as devices read them fastest.
+constexpr uint64_t kRowAlignment = 32;
+// Bytes of bundles that are read and uploaded at a time.
+constexpr uint64_t kUploadBytes = uint64_t{4} << 20;
+// Of a device's memory, what is left to others where the user names no number: one part in so many.
+constexpr uint64_t kFreeShare = 8;
+
+// One part of a bundle, and where it goes.
+struct CopiedPart {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  uint64_t bytes = 0;
+};
+
+// What of a bundle lies on the device.
+struct CopiedNeuron {
+  DeviceNeuronLayout layout;
+  std::vector<CopiedPart> parts;
+
+  explicit CopiedNeuron(const BundleLayout& bundle) {
+    layout.gate_type = bundle.Part(BundleRole::kGate).dtype;
+    layout.down_type = bundle.Part(BundleRole::kDown).dtype;
+    layout.up_type = layout.gate_type;
+    layout.gate = Place(bundle.Part(BundleRole::kGate));
+    if (const BundlePart* const bias = bundle.FindPart(BundleRole::kBias)) {
+      layout.bias = Place(*bias);
+    }
+    if (const BundlePart* const up = bundle.FindPart(BundleRole::kUp)) {
+      layout.up_type = up->dtype;
+      layout.up = Place(*up);
+    }
+    layout.down = Place(bundle.Part(BundleRole::kDown));
+  }
+
+  void Copy(std::span<const std::byte> bundle, std::byte* to) const {
+    for (const CopiedPart& part : parts) std::memcpy(to + part.to, &bundle[part.from], part.bytes);
+  }
+
+ private:
+  int64_t Place(const BundlePart& part) {
+    const auto at = static_cast<uint64_t>(layout.stride);
+    parts.push_back({part.offset, at, part.bytes});
+    layout.stride = static_cast<int64_t>(RoundUp(at + part.bytes, kRowAlignment));
+    return static_cast<int64_t>(at);
+  }
+};
+
+std::vector<const ResidentTensor*> BundlesOf(const LoadPlan& plan) {
+  std::vector<const ResidentTensor*> bundles;
+  for (const ResidentTensor& tensor : plan.tensors) {
+    if (tensor.bundles) bundles.push_back(&tensor);
+  }
+  return bundles;
+}
+
+[[noreturn]] void RefuseModel(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::kUnsupported, path, why + "; --device none runs it on the processor");
+}
+
+void CheckModel(const std::string& path, const LoadPlan& plan,
+                const std::vector<const ResidentTensor*>& bundles) {
+  if (!plan.is_packed) {
+    RefuseModel(
+        path,
+        "a device takes neurons of a packed file, and this one is not packed: 'hearth pack' "
+        "makes one");
+  }
+  const ResidentTensor& first = *bundles.front();
+  for (const ResidentTensor* tensor : bundles) {
+    if (tensor->decl.experts != 1 || MainFfn(plan.spec).num_experts > 0) {
+      RefuseModel(path, "a device takes no part of a mixture of experts yet");
+    }
+    if (tensor->bundles->layout != first.bundles->layout || tensor->decl.rows != first.decl.rows) {
+      RefuseModel(path, "a device takes no part of a model whose layers have different FFNs");
+    }
+  }
+}
+
+uint64_t MemoryFor(const DeviceRequest& request, const accel::DeviceInfo& info) {
+  if (!request.memory_bytes && info.shares_memory) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"device_memory"},
+                info.name + " shares the memory of the host: say how much of it is the device's");
+  }
+  const uint64_t most =
+      request.memory_bytes.value_or(info.memory_bytes - info.memory_bytes / kFreeShare);
+  if (most <= info.memory_bytes) return most;
+  throw Error(ErrorCode::kOutOfBudget, Field{"device_memory"}, "the memory of " + info.name,
+              "at most " + FormatSize(info.memory_bytes), FormatSize(most));
+}
+
+uint64_t NeededBytes(DeviceFfnShape shape, int64_t neurons) {
+  shape.neurons = neurons;
+  return DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape);
+}
+
+[[noreturn]] void RefuseNeurons(const DeviceFfnShape& shape, int64_t wanted, uint64_t bytes,
+                                const accel::DeviceInfo& info) {
+  const uint64_t buffer = static_cast<uint64_t>(wanted * shape.layout.stride);
+  if (buffer > info.max_buffer_bytes) {
+    throw Error(ErrorCode::kOutOfBudget, info.name,
+                fmt::format("{} neurons of an FFN in one buffer", wanted),
+                "at most " + FormatSize(info.max_buffer_bytes), FormatSize(buffer));
+  }
+  const uint64_t mib = (NeededBytes(shape, wanted) + (uint64_t{1} << 20) - 1) >> 20;
+  throw Error(ErrorCode::kOutOfBudget, Field{"device_memory"},
+              fmt::format("{} neuron{} of each of {} FFNs and scratch for them", wanted,
+                          wanted == 1 ? "" : "s", shape.num_ffns),
+              fmt::format("at least {}M", mib), FormatSize(bytes));
+}
+
+// How many neurons of every FFN the device gets.
+int64_t ChooseNeurons(const DeviceRequest& request, const DeviceFfnShape& shape, int64_t all,
+                      uint64_t bytes, const accel::DeviceInfo& info) {
+  if (request.neurons && (*request.neurons < 1 || *request.neurons > all)) {
+    throw Error(ErrorCode::kInvalidArgument, Field{"device_neurons"},
+                "neurons of every FFN on the device", fmt::format("at most {}", all),
+                std::to_string(*request.neurons));
+  }
+  const int64_t most = DeviceFfns::MostNeurons(shape, all, bytes, info.max_buffer_bytes);
+  const int64_t wanted = request.neurons.value_or(std::max<int64_t>(most, 1));
+  if (wanted > most) RefuseNeurons(shape, wanted, bytes, info);
+  return wanted;
+}
+
+}  // namespace
+
+void LeaveToDevice(LoadPlan& plan, int64_t neurons) {
+  for (ResidentTensor& tensor : plan.tensors) {
+    if (!tensor.bundles) continue;
+    tensor.decl.of = tensor.decl.rows;
+    tensor.decl.first = neurons;
+    tensor.decl.rows -= neurons;
+    tensor.bytes = tensor.neurons() * tensor.bundles->bytes_of_neuron();
+  }
+  RemoveTensors(plan, [](const ResidentTensor&) { return false; });  // all move up
+}
+
+DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
+                       int64_t batch_tokens)
+    : is_traced_(request.is_traced) {
+  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
+  CheckModel(file.path(), plan, bundles);
+  const accel::DeviceList list = accel::ListDevices();
+  const std::optional<size_t> chosen = accel::ChooseDevice(request.choice, list);
+  if (!chosen) {
+    throw Error(ErrorCode::kNotFound, Field{"device"},
+                list.devices.empty() ? "there is none: " + list.why_none
+                                     : "there is none but the processor");
+  }
+  index_ = *chosen;
+  const accel::DeviceInfo& info = list.devices[index_];
+  const uint64_t bytes = MemoryFor(request, info);
+  DeviceFfnShape shape = {.layout = CopiedNeuron(bundles.front()->bundles->layout).layout,
+                          .num_ffns = std::ssize(bundles),
+                          .hidden = plan.spec.hidden_size,
+                          .max_tokens = std::min(batch_tokens, HybridFfn::kTokensOfLaunch)};
+  neurons_of_ffn_ = bundles.front()->decl.rows;
+  shape.neurons = ChooseNeurons(request, shape, neurons_of_ffn_, bytes, info);
+  device_ = request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
+  ffns_ = std::make_unique<DeviceFfns>(*device_, shape);
+}
+
+void DevicePart::Fill(const GgufFile& file, const LoadPlan& plan, const ProgressFn& progress) {
+  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
+  const BundleLayout& layout = bundles.front()->bundles->layout;
+  const CopiedNeuron copied(layout);
+  const auto stride = static_cast<uint64_t>(copied.layout.stride);
+  const auto all = static_cast<uint64_t>(neurons());
+  const uint64_t most = std::max<uint64_t>(kUploadBytes / layout.stride, 1);
+  std::vector<std::byte> stored(std::min(most, all) * layout.stride);
+  std::vector<std::byte> packed(std::min(most, all) * stride);
+  const uint64_t total = all * layout.stride * bundles.size();
+  uint64_t done = 0;
+  for (size_t ffn = 0; ffn < bundles.size(); ++ffn) {
+    for (uint64_t first = 0; first < all; first += most) {
+      const uint64_t count = std::min(most, all - first);
+      const std::span<std::byte> bytes = std::span(stored).first(count * layout.stride);
+      file.ReadTensor(*bundles[ffn]->stored, first * layout.stride, bytes);
+      for (uint64_t i = 0; i < count; ++i) {
+        const std::span<const std::byte> bundle = bytes.subspan(i * layout.stride, layout.stride);
+        if (!BundleIsIntact(layout, bundle)) {
+          throw Error(ErrorCode::kCorrupt, file.path(),
+                      fmt::format("neuron {} of {} is damaged: its check does not fit", first + i,
+                                  bundles[ffn]->decl.name));
+        }
+        copied.Copy(bundle, packed.data() + i * stride);
+      }
+      ffns_->Fill(static_cast<int64_t>(ffn), static_cast<int64_t>(first),
+                  std::span(packed).first(count * stride));
+      done += bytes.size();
+      if (progress) progress(done, total);
+    }
+  }
+  if (is_traced_) ffns_->Trace(trace_);
+}
+
+}  // namespace hearth
