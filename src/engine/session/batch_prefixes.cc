@@ -2,6 +2,7 @@
 // (engine/session/batch_scheduler.h).
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "engine/session/batch_request.h"
@@ -18,10 +19,11 @@ constexpr int64_t kReadyShare = 4;
 
 // Pages that belong to running requests, or will if they generate all they may.
 int64_t BatchScheduler::promised_pages() const {
-  std::set<const std::byte*> held;
+  std::set<KvPageId> held;
   int64_t to_come = 0;
   for (const auto& request : running_) {
-    held.insert(request->kv.pages().begin(), request->kv.pages().end());
+    const std::span<const KvPageId> pages = request->kv.page_ids();
+    held.insert(pages.begin(), pages.end());
     to_come += request->pages_to_come();
   }
   return std::ssize(held) + to_come;
@@ -159,7 +161,7 @@ void BatchScheduler::StartRestore(Request& request) {
   KvSequence kv(engine_.kv_pool());
   MakeRoom(kv.PagesToAppend(saved));
   if (kv.PagesToAppend(saved) > engine_.kv_pool().free_pages()) return;
-  kv.Append(saved);
+  kv.AppendSaved(saved);
   request.restore = sessions_->Restore(sharable, std::move(kv));
 }
 
