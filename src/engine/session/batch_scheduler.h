@@ -116,7 +116,8 @@ class BatchScheduler {
   // Drops who was cancelled and starts who can.
   void StartWaiting();
   // The same, and a pass of each kind where there is work. Never throws because of a request: those
-  // of a pass that fails end with its error.
+  // of a pass that fails end with its error. Where it fails because the KV pages of one of them
+  // could not be spilled or read, that one ends and the others go on.
   void Step();
 
   // Later decode passes are drawn into `map`, which must live as long; null ends that.
@@ -159,7 +160,7 @@ class BatchScheduler {
   void SharePrefix(Request& request);
   bool IsRestoring(Request& request);
   void StartRestore(Request& request);
-  bool RunPass(PassKind kind, const Pass& pass, ActivationSelector& selector);
+  bool RunPass(PassKind kind, Pass& pass, ActivationSelector& selector);
   void MakeRoom(int64_t pages);
   void LetGo(std::optional<PrefixCache::Entry> entry);
   void SaveAhead();
