@@ -92,6 +92,10 @@ class MemoryLimitTest : public testing::Test {
               R"({"arch": "llama", "hidden_size": 1024, "intermediate_size": 8192, "num_layers": 4,
                   "num_heads": 8, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 300})",
               DType::kQ8_0);  // 102 MiB of matrices
+    MakeModel(Deep(),
+              R"({"arch": "llama", "hidden_size": 128, "intermediate_size": 256, "num_layers": 16,
+                  "num_heads": 4, "num_kv_heads": 4, "head_dim": 64, "vocab_size": 300})",
+              DType::kQ8_0);
     MakeModel(Tiny(), ShapeText(64, 96, kDenseShape), DType::kQ8_0);
   }
   void SetUp() override {
@@ -106,23 +110,28 @@ class MemoryLimitTest : public testing::Test {
 
   static std::string Packed() { return folder_->Path("packed.gguf"); }
   static std::string Plain() { return folder_->Path("plain.gguf"); }
+  static std::string Deep() { return folder_->Path("deep.gguf"); }
   static std::string Tiny() { return folder_->Path("tiny.gguf"); }
 
   static ProgramResult Bench(const std::string& model, const std::string& mode,
-                             const std::string& memory) {
-    return RunHearth({"bench", model, "--mode", mode, "--memory", memory, "--threads", "2",
-                      "--prefill", "32", "--decode", "16", "--reps", "1", "--json"});
+                             const std::string& memory, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {"bench",    model,       "--mode", mode,        "--memory",
+                                    memory,     "--threads", "2",      "--prefill", "32",
+                                    "--decode", "16",        "--reps", "1",         "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return RunHearth(all);
   }
   static nlohmann::json MemoryOf(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.exit_code == 0 ? nlohmann::json::parse(result.out)["memory"] : nlohmann::json();
   }
 
-  static void ExpectKept(const std::string& model, const std::string& mode, uint64_t mib) {
+  static void ExpectKept(const std::string& model, const std::string& mode, uint64_t mib,
+                         const std::vector<std::string>& more = {}) {
     SCOPED_TRACE(model + " " + mode + " in " + std::to_string(mib) + "M");
     const std::string limit = std::to_string(mib) + "M";
     const nlohmann::json tiny = MemoryOf(Bench(Tiny(), "dense", "2G"));
-    const nlohmann::json memory = MemoryOf(Bench(model, mode, limit));
+    const nlohmann::json memory = MemoryOf(Bench(model, mode, limit, more));
     ASSERT_TRUE(memory.is_object() && tiny.is_object());
     EXPECT_LE(SumOf(memory["ledger"]), mib << 20);
     EXPECT_LE(UnnamedBytes(memory),
@@ -131,7 +140,7 @@ class MemoryLimitTest : public testing::Test {
 
     const MemoryGroup group((mib << 20) + kGroupMarginBytes);
     if (!group.is_usable()) return;
-    const ProgramResult result = Bench(model, mode, limit);
+    const ProgramResult result = Bench(model, mode, limit, more);
     EXPECT_EQ(result.exit_code, 0) << result.err << " (137: killed for its memory)";
   }
 
@@ -159,6 +168,26 @@ TEST_F(MemoryLimitTest, APackedModelThatIsStreamed) {
 
 TEST_F(MemoryLimitTest, APlainModelThatIsStreamed) {
   ExpectKept(Plain(), "dense", SmallestMib(Plain(), "dense") + 24);
+}
+
+// All keys and values would take 64 MiB more than the limit.
+TEST_F(MemoryLimitTest, AContextThatLiesOnFlash) {
+  const std::vector<std::string> context = {"--ctx", "3072", "--context", "3000", "--kv", "f32"};
+  const nlohmann::json whole = MemoryOf(Bench(Deep(), "dense", "4G", context));
+  ASSERT_TRUE(whole.is_object());
+  ASSERT_GT(whole["ledger"]["kv cache"], uint64_t{90} << 20);
+  uint64_t bytes = SumOf(whole["ledger"]);
+  if (const auto probe = whole["ledger"].find("bandwidth probe"); probe != whole["ledger"].end()) {
+    bytes -= probe->get<uint64_t>();
+  }
+  const uint64_t mib = (bytes >> 20) - 64;
+  std::vector<std::string> spilling = context;
+  spilling.insert(spilling.end(), {"--kv-dir", folder_->Path("")});
+  const nlohmann::json spilled =
+      MemoryOf(Bench(Deep(), "dense", std::to_string(mib) + "M", spilling));
+  ASSERT_TRUE(spilled.is_object() && spilled["kv"]["flash"].is_object());
+  ASSERT_GT(spilled["kv"]["flash"]["read_bytes"], 0);
+  ExpectKept(Deep(), "dense", mib, spilling);
 }
 
 // Where the system does not allow it, one sentence says so and the model runs.

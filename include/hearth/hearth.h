@@ -101,6 +101,10 @@ typedef struct hearth_load_more {
   void* user;
   const hearth_adapter* adapters; /* held as 32-bit floats, in the ledger as "adapters" */
   size_t adapter_count;
+  /* Most memory for the KV cache: the rest of long contexts lies in a file without a name in
+   * kv_folder (NULL: $TMPDIR, else /var/tmp). 0: what memory_bytes leaves beside the weights. */
+  uint64_t kv_memory_bytes;
+  const char* kv_folder;
 } hearth_load_more;
 
 /* As hearth_load; more may be NULL. */

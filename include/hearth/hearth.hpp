@@ -80,6 +80,10 @@ struct LoadOptions {
   int64_t context = 0;        // tokens of a request, prompt included; 0: the model's, at most 4096
   std::string mode = "auto";  // or dense, gated, predicted (docs/architecture.md)
   std::string kv = "f16";     // how the KV cache is stored; or f32, k8v8, k4v8, k8, k4
+  // Most memory for the KV cache: the rest of long contexts lies in a file without a name in
+  // kv_folder (empty: $TMPDIR, else /var/tmp). 0: what memory_bytes leaves beside the weights.
+  uint64_t kv_memory_bytes = 0;
+  std::string kv_folder;
   std::string isa = "auto";   // kernels to use, as scalar or avx2; the best here
   int parallel = 4;           // requests that are computed together, 1 to kMostParallel
   int queue = 64;             // requests that may wait beside them, at most 100000
@@ -364,6 +368,7 @@ struct Stats {
   int64_t kv_pages = 0;           // of 64 tokens each
   int64_t kv_pages_free = 0;      // neither running requests nor ended ones use them
   int64_t kv_pages_promised = 0;  // to running requests
+  int64_t kv_pages_on_flash = 0;  // of running and ended ones, that have left memory
   // Of streamed models: neurons (or extents of matrices) that decoding asked for, and where they
   // were; reads of prompts count in bytes_read too.
   int64_t neurons = 0;

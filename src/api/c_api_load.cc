@@ -15,6 +15,8 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   if (options != nullptr) given = *options;
   LoadOptions to = hearth::api::ToOptions(given);
   if (more.kv != nullptr) to.kv = more.kv;
+  to.kv_memory_bytes = more.kv_memory_bytes;
+  to.kv_folder = TextOr(more.kv_folder, "");
   if (more.isa != nullptr) to.isa = more.isa;
   to.session_folder = TextOr(more.session_folder, "");
   if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;

@@ -46,6 +46,8 @@ EngineOptions ToEngine(const LoadOptions& options) {
                         kKvCodecNames, "'" + Printable(options.kv) + "'");
   }
   engine.kv_codec = *kv;
+  if (options.kv_memory_bytes > 0) engine.kv_memory_bytes = options.kv_memory_bytes;
+  engine.kv_folder = options.kv_folder;
   engine.adapters = AdaptersOf(options);
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);

@@ -291,6 +291,8 @@ void Model::Impl::Publish() {
   stats_.kv_pages = engine_->kv_pool().num_pages();
   stats_.kv_pages_free = engine_->kv_pool().free_pages();
   stats_.kv_pages_promised = scheduler_.prefixes().promised_pages();
+  const KvFlash* const flash = engine_->kv_pool().flash();
+  stats_.kv_pages_on_flash = flash == nullptr ? 0 : flash->used_slots();
   stats_.neurons = counts.decode_stream.neurons;
   stats_.neurons_pinned = counts.decode_stream.pinned;
   stats_.neurons_cached = counts.decode_stream.hits;

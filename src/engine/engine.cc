@@ -1,11 +1,24 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "import/open_model.h"
 #include "sparsity/predictor_selector.h"
 
 namespace hearth {
+namespace {
+
+// For pages of the KV cache that do not fit into memory; before minutes are spent on loading.
+std::optional<UnnamedFile> OpenKvFile(const EnginePlan& plan, const EngineOptions& options) {
+  if (plan.kv.slots == 0) return std::nullopt;
+  const std::string folder = options.kv_folder.empty() ? TemporaryFolder() : options.kv_folder;
+  const uint64_t bytes = KvFlash::FileBytes(plan.kv_layout(), plan.kv.slots);
+  return options.open_kv_file ? options.open_kv_file(folder, bytes)
+                              : OpenUnnamedFile(folder, bytes, options.streaming.io);
+}
+
+}  // namespace
 
 void Engine::OpenStreamed(const std::string& path, const EnginePlan& plan,
                           const StreamingOptions& options, const ProgressFn& progress) {
@@ -19,7 +32,7 @@ void Engine::OpenStreamed(const std::string& path, const EnginePlan& plan,
 }
 
 // In the memory of what is streamed, where there is any.
-void Engine::MakeKvPool(const EnginePlan& plan) {
+void Engine::MakeKvPool(const EnginePlan& plan, std::unique_ptr<KvFlash> flash) {
   const KvLayout layout = KvLayoutFor(model_->spec(), plan.limits.kv_codec);
   const auto lent_by = [](LentSlots* slots) {
     return LentKvMemory{.pages = slots->pages(),
@@ -27,11 +40,13 @@ void Engine::MakeKvPool(const EnginePlan& plan) {
                         .give_back = [slots](int64_t page) { slots->Return(page); }};
   };
   if (streamed_) {
-    kv_pool_ = std::make_unique<KvPool>(layout, plan.kv_tokens, lent_by(&streamed_->kv_slots()));
+    kv_pool_ = std::make_unique<KvPool>(layout, plan.kv.tokens, lent_by(&streamed_->kv_slots()),
+                                        std::move(flash));
   } else if (matrices_) {
-    kv_pool_ = std::make_unique<KvPool>(layout, plan.kv_tokens, lent_by(&matrices_->kv_slots()));
+    kv_pool_ = std::make_unique<KvPool>(layout, plan.kv.tokens, lent_by(&matrices_->kv_slots()),
+                                        std::move(flash));
   } else {
-    kv_pool_ = std::make_unique<KvPool>(budget_, layout, plan.kv_tokens);
+    kv_pool_ = std::make_unique<KvPool>(budget_, layout, plan.kv.tokens, std::move(flash));
   }
 }
 
@@ -122,6 +137,8 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   LoadDecision decision = Decide(file, options, progress);
   EnginePlan& plan = decision.plan;
 
+  const KvLayout layout = plan.kv_layout();
+  std::optional<UnnamedFile> kv_file = OpenKvFile(plan, options);
   std::unique_ptr<Engine> engine(new Engine(plan.limit_bytes, options.isa, plan.threads));
   engine->device_ = std::move(decision.device);
   engine->planned_ledger_ = plan.ledger;
@@ -132,7 +149,11 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   engine->adapters_ = AdapterSet(plan.adapters, engine->model_->spec().num_layers, engine->budget_);
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
-  engine->MakeKvPool(plan);
+  std::unique_ptr<KvFlash> flash;
+  if (kv_file) {
+    flash = std::make_unique<KvFlash>(engine->budget_, layout, plan.kv.slots, *std::move(kv_file));
+  }
+  engine->MakeKvPool(plan, std::move(flash));
   engine->pass_ = engine->MakePass(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
     engine->selector_ = std::make_unique<PredictorSelector>(

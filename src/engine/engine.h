@@ -93,7 +93,7 @@ class Engine {
       : budget_(limit_bytes), compute_(isa, threads) {}
   void OpenStreamed(const std::string& path, const EnginePlan& plan,
                     const StreamingOptions& options, const ProgressFn& progress);
-  void MakeKvPool(const EnginePlan& plan);
+  void MakeKvPool(const EnginePlan& plan, std::unique_ptr<KvFlash> flash);
 
   Budget budget_;  // first: everything below is charged to it
   Compute compute_;

@@ -4,89 +4,133 @@
 // is made, so that a running sequence never fails for lack of memory it was promised. Others may
 // use the memory of pages that no sequence uses (LentKvMemory). A KvSequence is a list of page
 // references; forks share pages and copy the last, partly filled one before they write into it.
+//
+// A pool with a KvFlash has more pages than frames. Where a page needs a frame and none is free,
+// the coldest page leaves its own for the file; attention reads it from there, layer by layer
+// (pass/spilled_pages.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/budget.h"
-#include "base/buffer.h"
 #include "kernels/kernel_table.h"
+#include "kv/kv_flash.h"
+#include "kv/kv_frames.h"
+#include "kv/kv_uses.h"
 #include "tensor/kv_layout.h"
 
 namespace hearth {
 
-// Memory whose owner uses each page until the pool needs it, and charges it to the budget.
-struct LentKvMemory {
-  std::byte* pages = nullptr;  // page i begins at i * page_bytes()
-  // The pool calls this before it uses a page: when it returns, the owner no longer touches the
-  // page. Throws Error(kOutOfBudget) where the owner cannot give it up.
-  std::function<void(int64_t page)> take;
-  // The pool no longer uses a page. Must not throw.
-  std::function<void(int64_t page)> give_back;
+class KvSequence;
+
+// Where a page lies: in memory, or in a slot of the file.
+struct KvPlace {
+  std::byte* data = nullptr;
+  int32_t slot = -1;
 };
 
-// Fixed set of pages with reference counts. Not thread-safe: one engine thread allocates.
-// States of a page: (lent ->) free -> owned by one sequence -> shared by several -> free (-> lent).
+class KvSequence;
+
+// Fixed set of pages with reference counts. Not thread-safe, but for CopyOut and CopyIn: one engine
+// thread allocates.
+// States of a page: free -> owned by one sequence -> shared by several -> free. One that is not
+// free has a frame or, where there is a file, a slot there.
 class KvPool {
  public:
-  // Free pages that a pool of lent memory keeps, so that a sequence that gives up its last page and
-  // takes one again, token after token, moves nothing.
-  static constexpr size_t kKeptPages = 2;
-
-  // Room for `max_tokens` tokens rounded up to pages, charged to `budget` as "kv cache".
-  // Throws Error(kOutOfBudget).
-  KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens);
-  // The same in `memory`, which must outlive the pool and is charged by its owner. All pages are
+  // Room for `max_tokens` tokens rounded up to pages. All have memory but for those that `flash`
+  // has slots for; one slot more lets pages change places. What is in memory is charged to `budget`
+  // as "kv cache". Throws Error(kOutOfBudget).
+  KvPool(Budget& budget, const KvLayout& layout, int64_t max_tokens,
+         std::unique_ptr<KvFlash> flash = nullptr);
+  // The same in `memory`, which must outlive the pool and is charged by its owner. All frames are
   // lent at first.
-  KvPool(const KvLayout& layout, int64_t max_tokens, LentKvMemory memory);
+  KvPool(const KvLayout& layout, int64_t max_tokens, LentKvMemory memory,
+         std::unique_ptr<KvFlash> flash = nullptr);
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
   const KvLayout& layout() const { return layout_; }
-  int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
-  int64_t free_pages() const { return static_cast<int64_t>(free_.size()) + lent_pages(); }
-  // Free pages whose memory its owner uses.
-  int64_t lent_pages() const { return std::ssize(lent_); }
+  int64_t num_pages() const { return std::ssize(references_); }
+  int64_t free_pages() const { return std::ssize(free_); }
+  const KvFrames& frames() const { return frames_; }
+  // Where pages lie that have no frame; null where all have one.
+  KvFlash* flash() const { return flash_.get(); }
 
-  // Bytes of all pages; of those that sequences use; of those that are lent.
-  uint64_t bytes() const { return static_cast<uint64_t>(num_pages()) * layout_.page_bytes(); }
-  uint64_t used_bytes() const {
-    return static_cast<uint64_t>(num_pages() - free_pages()) * layout_.page_bytes();
-  }
-  uint64_t lent_bytes() const { return static_cast<uint64_t>(lent_pages()) * layout_.page_bytes(); }
+  // Bytes of all pages; of those that sequences use; of frames that are lent.
+  uint64_t bytes() const { return BytesOf(num_pages()); }
+  uint64_t used_bytes() const { return BytesOf(num_pages() - free_pages()); }
+  uint64_t lent_bytes() const { return BytesOf(frames_.lent()); }
 
-  // Bytes that a pool for `max_tokens` is charged.
+  // Bytes that a pool with memory for `max_tokens` is charged.
   static uint64_t ChargedBytes(const KvLayout& layout, int64_t max_tokens);
+
+  KvPlace PlaceOf(KvPageId page) const {
+    const Home& home = homes_[static_cast<size_t>(page)];
+    return {home.frame < 0 ? nullptr : frames_.At(home.frame), home.slot};
+  }
+
+  // A pass begins: pages that Append makes room in stay in memory until the next one begins.
+  void BeginPass() { uses_.BeginPass(); }
+  // The pass uses the pages of these. Brings some of them back into memory where frames are free,
+  // or hold what nobody has used for long.
+  void Use(std::span<const KvSequence* const> sequences) noexcept;
+  // The sequence whose pages could not be spilled or read, where a pass failed of that; null: none.
+  // Taking forgets it.
+  void NoteFailed(const KvSequence* sequence) { failed_ = sequence; }
+  const KvSequence* TakeFailed() { return std::exchange(failed_, nullptr); }
+
+  // Bytes [offset, offset + size) of a page, wherever it lies. Any thread, as long as a sequence
+  // keeps the page. Throw Error(kIo).
+  void CopyOut(KvPageId page, uint64_t offset, std::span<std::byte> out);
+  void CopyIn(KvPageId page, uint64_t offset, std::span<const std::byte> bytes);
 
  private:
   friend class KvSequence;
-  using PageId = int32_t;
+  // A frame or a slot of a page that is not free; -1: none.
+  struct Home {
+    int32_t frame = -1;
+    int32_t slot = -1;
+  };
 
-  // Takes lent pages until free_ has `count`; so many must be free. Throws Error(kOutOfBudget).
-  void Reserve(int64_t count);
-  PageId Allocate();  // Error(kOutOfBudget) when none is in free_
-  void LendFree() noexcept;
-  void AddReference(PageId page) { ++references_[static_cast<size_t>(page)]; }
-  void DropReference(PageId page) noexcept;
-  bool IsShared(PageId page) const { return references_[static_cast<size_t>(page)] > 1; }
-  std::byte* PageData(PageId page) {
-    return pages_ + static_cast<size_t>(page) * layout_.page_bytes();
+  uint64_t BytesOf(int64_t pages) const {
+    return static_cast<uint64_t>(pages) * layout_.page_bytes();
   }
   void MakeTables(int64_t max_tokens);
 
+  // A page with a frame, or else with a slot. Throws Error(kOutOfBudget) where none is free, and
+  // what TakeFrame does.
+  KvPageId Allocate(bool in_memory);
+  void DropReference(KvPageId page) noexcept;
+  int32_t& ReferencesTo(KvPageId page) { return references_[static_cast<size_t>(page)]; }
+
+  // A frame that is free, or that the coldest page leaves. Throws Error(kOutOfBudget) where there
+  // is none, Error(kIo).
+  int32_t TakeFrame();
+  int32_t Spill(KvPageId page);
+  // Gives a page that has a slot a frame. Throws as TakeFrame.
+  void BringBack(KvPageId page);
+  void BringBackSome(const KvSequence& sequence);
+  void Move(KvPageId page, Home to) noexcept;
+
   KvLayout layout_;
-  Buffer own_memory_;  // empty where it is lent
-  LentKvMemory lent_memory_;
-  std::byte* pages_ = nullptr;
-  std::vector<int32_t> references_;
-  std::vector<PageId> free_;
-  std::vector<PageId> lent_;  // descending, so that the lowest is taken first
+  std::unique_ptr<KvFlash> flash_;
+  KvFrames frames_;
+  std::vector<int32_t> references_;  // by page
+  std::vector<KvPageId> free_;
+  std::vector<Home> homes_;              // by page
+  std::vector<KvPageId> page_of_frame_;  // kNoKvPage: of none
+  KvUses uses_;
+  uint64_t moves_ = 0;  // pages that have changed places
+  // Guards the places of pages, and the file, where there is one: CopyOut and CopyIn look at them.
+  std::mutex mutex_;
+  const KvSequence* failed_ = nullptr;
 };
 
 // The cached tokens of one sequence. Movable; drops its pages when destroyed. The pool must
@@ -102,14 +146,19 @@ class KvSequence {
 
   int64_t length() const { return length_; }  // tokens
   const KvLayout& layout() const { return pool_->layout(); }
+  KvPool& pool() const { return *pool_; }
 
   // Free pages that Append(count) would take.
   int64_t PagesToAppend(int64_t count) const;
 
   // Makes room for `count` more tokens and counts them as present; their keys and values must be
-  // written before they are read. A shared last page is copied first. Throws Error(kOutOfBudget)
-  // when the pool has too few pages, leaving the sequence as it was.
+  // written before they are read. The pages that they go to are in memory, all at once. A shared
+  // last page is copied first. Throws Error(kOutOfBudget) when the pool has too few pages or
+  // frames, Error(kIo) where pages cannot be spilled; the sequence is then as it was.
   void Append(int64_t count);
+  // The same for tokens of an empty sequence that KvPool::CopyIn will write: where there is a file,
+  // what does not fit into free frames gets slots.
+  void AppendSaved(int64_t count);
 
   // Drops tokens from the end. new_length <= length().
   void Truncate(int64_t new_length) noexcept;
@@ -117,8 +166,12 @@ class KvSequence {
   // A sequence with the same tokens that shares this one's pages.
   KvSequence Fork() const;
 
-  // Base address of every page, in token order; valid until the next call that is not const.
-  std::span<std::byte* const> pages() const { return page_data_; }
+  // In token order.
+  std::span<const KvPageId> page_ids() const { return page_ids_; }
+  int64_t num_pages() const { return std::ssize(page_ids_); }
+  // Base address of every page, null for those without a frame; valid until the next call that is
+  // not const, where there is a file of any sequence.
+  std::span<std::byte* const> pages() const;
 
   // Stores keys and values of token `position` for one layer: num_kv_heads * head_dim floats
   // each, in the page's codec as `encoders` make it. Touches no other token's bytes: distinct
@@ -127,13 +180,18 @@ class KvSequence {
              const kernels::KvEncoders& encoders) noexcept;
 
  private:
-  void PushPage(KvPool::PageId page);
   bool MustCopyLast() const;  // before it is written into
+  void CheckRoom(int64_t count) const;
+  void MakeLastWritable();
+  void TakePages(int64_t count);
+  void PushPage(KvPageId page);
 
   KvPool* pool_;
   int64_t length_ = 0;
-  std::vector<KvPool::PageId> page_ids_;
-  std::vector<std::byte*> page_data_;
+  std::vector<KvPageId> page_ids_;
+  // Addresses of page_ids_ as of moves_ of the pool.
+  mutable std::vector<std::byte*> page_data_;
+  mutable uint64_t seen_moves_ = 0;
 };
 
 }  // namespace hearth

@@ -244,9 +244,9 @@ TEST_F(LentPagesTest, ArePagesOfSequencesOnlyWhileTheyAreUsed) {
     sequence.Truncate(64 * 4);
     EXPECT_EQ(taken_.size(), 5u) << "a page or two are kept";
     sequence.Truncate(1);
-    EXPECT_EQ(taken_.size(), 1 + KvPool::kKeptPages);
+    EXPECT_EQ(taken_.size(), 1 + KvFrames::kKept);
   }
-  EXPECT_EQ(taken_.size(), KvPool::kKeptPages);
+  EXPECT_EQ(taken_.size(), KvFrames::kKept);
   EXPECT_EQ(pool_.free_pages(), kPages);
 }
 
@@ -295,7 +295,7 @@ TEST_F(LentPagesTest, FollowAnyGrowthAndShrinking) {
       used.insert(sequence.pages().begin(), sequence.pages().end());
     }
     ASSERT_EQ(pool_.free_pages(), kPages - std::ssize(used));
-    ASSERT_EQ(std::ssize(taken_), kPages - pool_.lent_pages());
+    ASSERT_EQ(std::ssize(taken_), kPages - pool_.frames().lent());
     ASSERT_GE(taken_.size(), used.size());
     for (const std::byte* page : used) {
       ASSERT_EQ(taken_.count((page - bytes_.data()) / static_cast<int64_t>(kLayout.page_bytes())),

@@ -16,6 +16,9 @@
 namespace hearth {
 namespace {
 
+// Of a context that repeats itself: whole pages.
+constexpr int64_t kRepeatedTokens = 4 * KvLayout::kPageTokens;
+
 // The same in every run, so that runs compare.
 constexpr uint64_t kTokenSeed = 20;
 constexpr double kInt8ProbeSeconds = 0.03;
@@ -175,7 +178,7 @@ class Bench {
   }
 
   void MeasureDecode() {
-    KvSequence kv = Prompt(texts_.front(), options_.decode_context, "decode", true);
+    KvSequence kv = Context(texts_.front(), "decode");
     const OpRecording recording(engine_.pass(), options_.profile ? &decode_ops_ : nullptr);
     const FfnCounting counting(engine_.pass(), decode_ffn_);
     double seconds = 0;
@@ -200,7 +203,7 @@ class Bench {
     Together& together = parallel_[index];
     std::vector<KvSequence> kv;
     for (size_t i = 0; i < sequences; ++i) {
-      kv.push_back(Prompt(texts_[i], options_.decode_context, measure, true));
+      kv.push_back(Context(texts_[i], measure));
     }
     const OpRecording recording(engine_.pass(), options_.profile ? &together.ops : nullptr);
     const StreamCounts before = engine_.stream_counts();
@@ -226,6 +229,27 @@ class Bench {
     together.stream += read -= before;
     together.tok_s.push_back(
         static_cast<double>(options_.decode_tokens * static_cast<int64_t>(sequences)) / seconds);
+  }
+
+  // What is decoded after.
+  KvSequence Context(const std::vector<TokenId>& text, const std::string& measure) {
+    const int64_t tokens = options_.decode_context;
+    const int64_t computed = options_.repeats_context ? std::min(tokens, kRepeatedTokens) : tokens;
+    KvSequence first = Prompt(text, computed, measure, true);
+    if (computed == tokens) return first;
+    KvPool& pool = engine_.kv_pool();
+    std::vector<std::vector<std::byte>> pages;
+    for (const KvPageId page : first.page_ids()) {
+      pool.CopyOut(page, 0, pages.emplace_back(pool.layout().page_bytes()));
+    }
+    first.Truncate(0);
+    KvSequence all(pool);
+    all.AppendSaved(tokens);
+    for (size_t i = 0; i < all.page_ids().size(); ++i) {
+      pool.CopyIn(all.page_ids()[i], 0, pages[i % pages.size()]);
+    }
+    done_tokens_ += static_cast<uint64_t>(tokens - computed);
+    return all;
   }
 
   // The first `tokens` tokens of a text in an empty context, and the logits of the last one.

@@ -20,7 +20,10 @@ namespace hearth {
 struct BenchOptions {
   std::vector<int64_t> prefill_tokens = {128, 512};
   int64_t decode_tokens = 64;
-  int64_t decode_context = 32;    // tokens in the cache before the first that is decoded
+  int64_t decode_context = 32;  // tokens in the cache before the first that is decoded
+  // Of these tokens only the first ones are computed; their keys and values are repeated: for the
+  // speed of contexts that take long to compute, where what the model says does not matter.
+  bool repeats_context = false;
   std::vector<int64_t> parallel;  // numbers of sequences to decode together, each a text of its own
   int64_t repetitions = 5;
   bool profile = false;  // also take the time of every op

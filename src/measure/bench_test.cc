@@ -48,6 +48,25 @@ TEST(BenchTest, MeasuresWhatItWasAskedFor) {
   EXPECT_EQ(engine->kv_pool().free_pages(), engine->kv_pool().num_pages());
 }
 
+TEST(BenchTest, AContextThatRepeatsItselfIsNotComputed) {
+  const auto engine = SmallEngine();
+  const int64_t context = engine->context() - 4;
+  const ProbeMemory memory(*engine);
+  BenchOptions options{.prefill_tokens = {5},
+                       .decode_tokens = 3,
+                       .decode_context = context,
+                       .repeats_context = true,
+                       .repetitions = 1};
+  uint64_t last_done = 0;
+  const BenchResult result =
+      RunBench(*engine, memory, options,
+               [&](uint64_t done, uint64_t, const std::string&) { last_done = done; });
+  EXPECT_EQ(result.decode.context, context);
+  EXPECT_EQ(result.decode.latencies_ms.size(), 3u);
+  EXPECT_EQ(last_done, static_cast<uint64_t>(5 + context + 3));
+  EXPECT_EQ(engine->kv_pool().free_pages(), engine->kv_pool().num_pages());
+}
+
 TEST(BenchTest, AProfileHasAllOpsOfTheModel) {
   const auto engine = SmallEngine();
   const ProbeMemory memory(*engine);

@@ -152,18 +152,22 @@ void AttentionBlock::Store(int64_t layer, const PassRows& rows, const Activation
 void AttentionBlock::Attend(int64_t layer, const PassRows& rows, const Activations& a) const {
   const AttentionSpec& spec = context_.layer(layer).attention;
   const KvLayout layout = rows.sequences.front()->layout();
-  Attention(context_.compute, {.layout = &layout,
-                               .layer = layer,
-                               .num_heads = spec.num_heads,
-                               .sliding_window = spec.sliding_window,
-                               .sinks = FloatsOf(context_.layer_weights(layer).attn_sinks),
-                               .softcap = static_cast<float>(spec.softcap),
-                               .q = a.q,
-                               .out = a.attended,
-                               .positions = rows.positions,
-                               .pages = rows.pages,
-                               .scratch = a.attention_scratch,
-                               .partial = a.attention_partial});
+  // Parts of pages that were read are the layer's alone.
+  const bool is_spilled = context_.spilled.has_any();
+  Attention(context_.compute,
+            {.layout = &layout,
+             .layer = is_spilled ? 0 : layer,
+             .num_heads = spec.num_heads,
+             .sliding_window = spec.sliding_window,
+             .sinks = FloatsOf(context_.layer_weights(layer).attn_sinks),
+             .softcap = static_cast<float>(spec.softcap),
+             .q = a.q,
+             .out = a.attended,
+             .positions = rows.positions,
+             .pages = is_spilled ? context_.spilled.PagesOf(layer) : std::span(rows.pages),
+             .scratch = a.attention_scratch,
+             .partial = a.attention_partial});
+  if (is_spilled) context_.spilled.Done(layer);
   context_.seam.After(PassOp::kAttention);
 }
 

@@ -7,6 +7,7 @@
 #include "ops/linear.h"
 #include "pass/adapter_terms.h"
 #include "pass/pass_seam.h"
+#include "pass/spilled_pages.h"
 
 namespace hearth {
 
@@ -17,6 +18,7 @@ struct PassContext {
   PassSeam& seam;
   MatMulInput& input;  // of the matrix product that is next
   AdapterTerms& adapters;
+  SpilledPages& spilled;
 
   const LayerSpec& layer(int64_t index) const { return spec.layers[static_cast<size_t>(index)]; }
   const LayerWeights& layer_weights(int64_t index) const {

@@ -27,7 +27,12 @@ void Append(std::span<const BatchSequence> sequences) {
 void RemoveRows(const PassShape& shape) noexcept { Remove(shape.sequences); }
 
 void PassRows::Place(const PassShape& shape) {
+  KvPool& pool = shape.sequences.front().kv->pool();
+  pool.BeginPass();
   Append(shape.sequences);
+  std::vector<const KvSequence*> used;
+  for (const BatchSequence& sequence : shape.sequences) used.push_back(sequence.kv);
+  pool.Use(used);
   kind = shape.kind;
   tokens.clear();
   positions.clear();

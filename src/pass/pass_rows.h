@@ -15,7 +15,7 @@ struct PassRows {
   std::vector<TokenId> tokens;
   std::vector<int64_t> positions;
   std::vector<KvSequence*> sequences;
-  std::vector<std::span<std::byte* const>> pages;
+  std::vector<std::span<std::byte* const>> pages;  // null where they lie on flash
 
   int64_t count() const { return static_cast<int64_t>(tokens.size()); }
 

@@ -18,7 +18,8 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
       widths_(spec, limits, compute.threads()),
       input_(budget, limits.max_tokens, widths_.widest_input()),
       adapters_(compute),
-      context_{spec, weights, compute, seam_, input_, adapters_},
+      spilled_(spec),
+      context_{spec, weights, compute, seam_, input_, adapters_, spilled_},
       scratch_(budget, "activations",
                [this](ScratchLayout& layout) {
                  activations_.Lay(widths_, layout);
@@ -31,7 +32,10 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
       attention_(context_, limits.max_context),
       executor_(MakeFfnExecutor(context_, widths_, budget, activations_, streamed)),
       ffn_(context_, widths_, *executor_) {
-  if (executor_->waits()) seam_.Tell([this](PassOp op) { executor_->AfterOp(op); });
+  seam_.Tell([this](PassOp op) {
+    executor_->AfterOp(op);
+    spilled_.Poll();
+  });
 }
 
 int64_t TransformerPass::TokensOfQuery(const PassLimits& limits) {
@@ -64,6 +68,8 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
   seam_.Show(observer);
   try {
     const Activations a = activations_.FirstRows(rows_.count());
+    spilled_.Begin(rows_);
+    if (spilled_.has_any() && !pin) pin.emplace(context_.compute.team());
     executor_->Begin({shape.kind, rows_.count(), a.hidden, &selector, observer});
     RunLayers(a);
     executor_->End();

@@ -18,6 +18,7 @@
 #include "pass/pass_seam.h"
 #include "pass/pass_shape.h"
 #include "pass/scratch_arena.h"
+#include "pass/spilled_pages.h"
 
 namespace hearth {
 
@@ -35,9 +36,9 @@ class TransformerPass {
   TransformerPass& operator=(const TransformerPass&) = delete;
 
   // Runs all rows through all layers. Throws what CheckShape does, and Error(kOutOfBudget) when a
-  // cache has no room; no cache has changed then. Where FFNs are streamed also Error(kIo) and
-  // Error(kCorrupt), and Error(kCancelled) where nobody wants it any more; the tokens are taken out
-  // of the caches again then, and the next call works.
+  // cache has no room; no cache has changed then. Where FFNs are streamed or pages of caches lie on
+  // flash also Error(kIo) and Error(kCorrupt), and Error(kCancelled) where nobody wants it any
+  // more; the tokens are taken out of the caches again then, and the next call works.
   void Run(const PassShape& shape, ActivationSelector& selector, PassObserver* observer = nullptr);
   // The adapters of sequences of later passes that name none; must live as long. Null: none.
   void SetDefaultAdapters(const AdapterMix* mix) { adapters_.SetDefault(mix); }
@@ -79,6 +80,7 @@ class TransformerPass {
   PassSeam seam_;
   MatMulInput input_;
   AdapterTerms adapters_;
+  SpilledPages spilled_;
   const PassContext context_;
   Activations activations_;
   FloatView logits_;  // kMaxLogitRows rows

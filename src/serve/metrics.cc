@@ -47,6 +47,7 @@ std::string Memory(const api::ModelInfo& info, const api::Stats& stats) {
   text += fmt::format("hearth_kv_pages{{state=\"all\"}} {}\n", stats.kv_pages);
   text += fmt::format("hearth_kv_pages{{state=\"free\"}} {}\n", stats.kv_pages_free);
   text += fmt::format("hearth_kv_pages{{state=\"promised\"}} {}\n", stats.kv_pages_promised);
+  text += fmt::format("hearth_kv_pages{{state=\"flash\"}} {}\n", stats.kv_pages_on_flash);
   return text;
 }
 

@@ -36,6 +36,9 @@ class Model:
     mode       which neurons are computed: "auto", "dense", "gated" or "predicted"
     kv         how the KV cache is stored: "f16" or "f32"; "k8v8" takes about half of f16, "k4v8" a
                little more than a third; "k8" and "k4" keep values as f16
+    kv_memory  the most that the KV cache takes of memory, in bytes or as "512M"; the rest of long
+               contexts lies in a file. None: what memory leaves beside the weights
+    kv_folder  the folder of that file, which has no name; None: $TMPDIR, else /var/tmp
     isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
     activation of a file that does not say its FFNs': "silu", "gelu", "gelu_erf", "relu", "fatrelu",
                "fatrelu:0.01" or "drelu"; None: what the file says, else SiLU
@@ -62,7 +65,8 @@ class Model:
 
     def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
-                 kv: KvCodec = "f16", isa: str = "auto",
+                 kv: KvCodec = "f16", kv_memory: int | str | None = None,
+                 kv_folder: str | os.PathLike[str] | None = None, isa: str = "auto",
                  activation: str | None = None, chat_format: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4, queue: int = 64,
                  adapters: Sequence[Adapter] = (),
@@ -75,6 +79,8 @@ class Model:
             "context": _arguments.whole(context, "context", INT64),
             "mode": _arguments.text(mode, "mode"),
             "kv": _arguments.text(kv, "kv"),
+            "kv_memory": _arguments.size_in_bytes(kv_memory, "kv_memory"),
+            "kv_folder": _arguments.optional_path(kv_folder, "kv_folder"),
             "isa": _arguments.text(isa, "isa"),
             "parallel": _arguments.whole(parallel, "parallel", INT32),
             "queue": _arguments.whole(queue, "queue", INT32),

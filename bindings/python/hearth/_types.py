@@ -271,6 +271,8 @@ class Stats:
     kv_pages_free: int
     kv_pages_promised: int
     """to running requests"""
+    kv_pages_on_flash: int
+    """of running and ended requests, that have left memory"""
     neurons: int
     """of streamed models: neurons (or extents of matrices) that decoding asked for"""
     neurons_pinned: int

@@ -39,6 +39,8 @@ std::unique_ptr<NativeModel> Load(const std::string& path, const py::dict& optio
                        .context = options["context"].cast<int64_t>(),
                        .mode = text("mode"),
                        .kv = text("kv"),
+                       .kv_memory_bytes = options["kv_memory"].cast<uint64_t>(),
+                       .kv_folder = text("kv_folder"),
                        .isa = text("isa"),
                        .parallel = options["parallel"].cast<int>(),
                        .queue = options["queue"].cast<int>(),
@@ -207,6 +209,7 @@ py::dict NativeModel::Stats() const {
   result["kv_pages"] = stats.kv_pages;
   result["kv_pages_free"] = stats.kv_pages_free;
   result["kv_pages_promised"] = stats.kv_pages_promised;
+  result["kv_pages_on_flash"] = stats.kv_pages_on_flash;
   result["neurons"] = stats.neurons;
   result["neurons_pinned"] = stats.neurons_pinned;
   result["neurons_cached"] = stats.neurons_cached;

@@ -141,6 +141,9 @@ void AddBenchCommand(CLI::App& app, Action& action) {
                    "tokens before those that are decoded (default 32)")
       ->option_text("N")
       ->check(WholeIn(1, kMostBenchTokens));
+  command->add_flag("--repeat-context", options->bench.repeats_context,
+                    "compute the first 256 tokens of --context alone and repeat their keys and "
+                    "values: the speed of long contexts without the time to compute them");
   command->add_option("--reps", options->bench.repetitions, "how often, in turn (default 5)")
       ->option_text("R")
       ->check(WholeIn(1, 1000));

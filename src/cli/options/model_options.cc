@@ -105,6 +105,7 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->group(kMemoryGroup)
       ->check(WholeIn(1, int64_t{1} << 31));
   AddKvOption(command, options.kv)->group(kMemoryGroup);
+  AddKvMemoryOptions(command, options.kv_memory_bytes, options.kv_folder);
   AddMemoryOption(command, options.memory_bytes);
   command
       .add_flag("--lock", options.locks,
@@ -233,6 +234,8 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   EngineOptions engine =
       options.planned ? ObeyPlan(*options.planned, options.plan, options.model, options.activation)
                       : OptionsOf(options);
+  engine.kv_memory_bytes = options.kv_memory_bytes;
+  engine.kv_folder = options.kv_folder;
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;

@@ -71,6 +71,26 @@ CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes) 
       ->group(kMemoryGroup);
 }
 
+void AddKvMemoryOptions(CLI::App& command, std::optional<uint64_t>& bytes, std::string& folder) {
+  command
+      .add_option_function<std::string>(
+          "--kv-memory",
+          [&bytes](const std::string& text) {
+            bytes = AsUsage([&] { return ParseSize(text, "--kv-memory"); });
+          },
+          "most memory for the KV cache; the rest of a long context lies in a file (what --memory "
+          "leaves beside the weights)")
+      ->option_text("SIZE")
+      ->group(kMemoryGroup);
+  command
+      .add_option("--kv-dir", folder,
+                  "folder of that file, which no folder lists and which ends with the program "
+                  "($TMPDIR, else /var/tmp)")
+      ->option_text("DIR")
+      ->group(kMemoryGroup)
+      ->check(NotEmpty());
+}
+
 CLI::Option* AddThreadsOption(CLI::App& command, int& threads) {
   return command.add_option("--threads", threads, "threads (one per processor)")
       ->option_text("N")

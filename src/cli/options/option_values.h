@@ -40,6 +40,9 @@ CLI::Validator NumberIn(double least, double most);
 CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes);
 CLI::Option* AddThreadsOption(CLI::App& command, int& threads);
 
+// --kv-memory, a size, and --kv-dir.
+void AddKvMemoryOptions(CLI::App& command, std::optional<uint64_t>& bytes, std::string& folder);
+
 // --kv: the name of a KvCodec.
 CLI::Option* AddKvOption(CLI::App& command, std::string& name);
 

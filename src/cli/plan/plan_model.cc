@@ -126,6 +126,11 @@ std::string PlanText(const PlannedRun& run) {
   if (run.tok_s_with_less) {
     text += fmt::format("with 1G less  {:.1f} tok/s\n", *run.tok_s_with_less);
   }
+  if (run.hidden_kv_tokens) {
+    text += fmt::format(
+        "kv on flash   reading {} tokens of a context takes no longer than all else, more does\n",
+        *run.hidden_kv_tokens);
+  }
   text += fmt::format("memory        {} of {}\n", FormatSize(plan.ledger_bytes()),
                       FormatSize(plan.budget_bytes));
   for (const auto& [name, bytes] : plan.ledger) {

@@ -8,19 +8,47 @@
 
 namespace hearth::cli {
 
+namespace {
+
+// Bytes of pages that have no memory when the cache is full.
+uint64_t FlashBytesWhenFull(const KvPool& kv) {
+  return static_cast<uint64_t>(kv.num_pages() - kv.frames().count()) * kv.layout().page_bytes();
+}
+
+nlohmann::ordered_json KvJson(const KvPool& kv) {
+  nlohmann::ordered_json flash = nullptr;
+  if (kv.flash() != nullptr) {
+    const KvFlashCounts counts = kv.flash()->counts();
+    flash = {{"now_bytes", kv.flash()->used_bytes()},
+             {"full_bytes", FlashBytesWhenFull(kv)},
+             {"written_bytes", counts.written_bytes},
+             {"read_bytes", counts.read_bytes},
+             {"wait_ms", counts.wait_seconds * 1000}};
+  }
+  return {{"now_bytes", kv.used_bytes()},
+          {"full_bytes", kv.bytes()},
+          {"lent_bytes", kv.lent_bytes()},
+          {"flash", flash}};
+}
+
+std::string KvFlashText(const KvPool& kv) {
+  if (kv.flash() == nullptr) return "";
+  return fmt::format("  {:<14}{:>12} now, {} when it is full, in {}\n", "kv on flash",
+                     FormatSize(kv.flash()->used_bytes()), FormatSize(FlashBytesWhenFull(kv)),
+                     kv.flash()->file().name());
+}
+
+}  // namespace
+
 nlohmann::ordered_json MemoryJson(Engine& engine, const ModelOptions& options) {
   nlohmann::ordered_json ledger = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : engine.budget().Ledger()) ledger[name] = bytes;
   nlohmann::ordered_json budget = nullptr;
   if (options.memory_bytes || !options.plan.empty()) budget = engine.budget().limit_bytes();
-  const KvPool& kv = engine.kv_pool();
   return {{"budget_bytes", budget},
           {"rss_peak_bytes", PeakResidentBytes()},
           {"ledger", ledger},
-          {"kv",
-           {{"now_bytes", kv.used_bytes()},
-            {"full_bytes", kv.bytes()},
-            {"lent_bytes", kv.lent_bytes()}}},
+          {"kv", KvJson(engine.kv_pool())},
           {"device", DeviceJson(engine)}};
 }
 
@@ -100,7 +128,8 @@ std::string LedgerText(const Engine& engine) {
                      FormatSize(engine.budget().limit_bytes())) +
          fmt::format("  {:<14}{:>12} now, {} when it is full{}\n", "kv in use",
                      FormatSize(kv.used_bytes()), FormatSize(kv.bytes()), lent) +
-         (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "") + DeviceLedgerText(engine);
+         KvFlashText(kv) + (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "") +
+         DeviceLedgerText(engine);
 }
 
 std::string DumpJson(const nlohmann::ordered_json& json) {

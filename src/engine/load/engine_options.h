@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "model/given_activation.h"
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"
+#include "storage/async/unnamed_file.h"
 #include "tensor/kv_layout.h"
 
 namespace hearth {
@@ -30,6 +32,15 @@ struct EngineOptions {
   // eighth of the limit; else for what does, at least one.
   int64_t kv_sequences = 1;
   KvCodec kv_codec = KvCodec::kF16;
+  // Memory that KV pages may take; what they need beyond it lies in a file without a name. Nothing:
+  // what memory_bytes leaves beside the weights, or, where there is no such limit, all of it.
+  std::optional<uint64_t> kv_memory_bytes;
+  // False: all KV pages are in memory where kv_memory_bytes says nothing.
+  bool may_spill_kv = true;
+  // The folder of that file; empty: TemporaryFolder().
+  std::string kv_folder;
+  // Makes that file; null: OpenUnnamedFile.
+  std::function<UnnamedFile(const std::string& folder, uint64_t bytes)> open_kv_file;
   int64_t batch_tokens = 256;   // most tokens of one pass
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
   // Of a file that does not say its FFN activation; nothing: as ReadModelSpec takes it.

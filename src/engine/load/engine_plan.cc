@@ -109,45 +109,122 @@ uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
   return sum;
 }
 
+// Rounded up: what is named as enough must be.
+uint64_t WholeMib(uint64_t bytes) { return (bytes + (uint64_t{1} << 20) - 1) >> 20; }
+
+void SetKv(const KvPlan& kv, EnginePlan& plan) {
+  const KvLayout layout = plan.kv_layout();
+  const auto tables_of = [&](const KvPlan& of) {
+    return of.memory_bytes(layout) / kBytesOfPageTable;
+  };
+  plan.ledger["page tables"] += tables_of(kv) - tables_of(plan.kv);
+  plan.kv = kv;
+  plan.ledger["kv cache"] = kv.frame_bytes(layout);
+  plan.ledger.erase("kv buffers");
+  if (kv.slots > 0) plan.ledger["kv buffers"] = kv.buffer_bytes(layout);
+}
+
+// Pages that a pass may write into at once: those of a prompt's tokens, and for each sequence its
+// last one, of which it may need a copy.
+int64_t FewestFrames(const EngineOptions& options, const PassLimits& limits) {
+  return KvLayout::PagesFor(limits.max_tokens) +
+         2 * std::min(options.kv_sequences, limits.max_tokens);
+}
+
+KvPlan SmallestKv(const EngineOptions& options, const EnginePlan& plan) {
+  return SmallestKvPlan(plan.kv_layout(), plan.limits.max_context,
+                        FewestFrames(options, plan.limits));
+}
+
+// Lets so many tokens, or else those of one context, have `bytes` of memory and a file. False where
+// that is too little memory; nothing has changed then.
+bool ShareKv(const EngineOptions& options, int64_t tokens, uint64_t bytes, EnginePlan& plan) {
+  for (const int64_t count : {tokens, plan.limits.max_context}) {
+    const std::optional<KvPlan> kv =
+        PlanKv(plan.kv_layout(), count, FewestFrames(options, plan.limits), bytes);
+    if (!kv) continue;
+    SetKv(*kv, plan);
+    return true;
+  }
+  return false;
+}
+
+// Whether everything fits without sequences beside the first.
+bool FitsWithOneContext(const EnginePlan& plan) {
+  const KvLayout layout = plan.kv_layout();
+  const KvPlan one{.tokens = plan.limits.max_context};
+  return plan.needed_bytes() - plan.kv.memory_bytes(layout) + one.memory_bytes(layout) <=
+         plan.limit_bytes;
+}
+
+bool MaySpill(const EngineOptions& options, const EnginePlan& plan) {
+  return options.may_spill_kv && !options.kv_memory_bytes && !options.neurons &&
+         plan.limit_is_users;
+}
+
+// Lets pages of the KV cache lie on flash where the rest of the plan and `more` bytes leave too
+// little for all of them. False where they leave too little for that too.
+bool SpillKv(const EngineOptions& options, uint64_t more, EnginePlan& plan) {
+  if (!MaySpill(options, plan)) return false;
+  const uint64_t taken = plan.needed_bytes() - plan.kv.memory_bytes(plan.kv_layout()) + more;
+  if (taken >= plan.limit_bytes) return false;
+  const uint64_t room = plan.limit_bytes - taken;
+  const uint64_t less = room - std::min(room, kProgramDriftBytes);
+  return ShareKv(options, plan.kv.tokens, less, plan) ||
+         ShareKv(options, plan.kv.tokens, room, plan);
+}
+
+// As the user says, for as many sequences as are asked for, or one.
+void LimitKv(const EngineOptions& options, EnginePlan& plan) {
+  const int64_t wanted = KvLayout::PagesFor(plan.limits.max_context) * KvLayout::kPageTokens;
+  if (ShareKv(options, wanted * options.kv_sequences, *options.kv_memory_bytes, plan)) return;
+  const KvPlan smallest = SmallestKv(options, plan);
+  throw Error(ErrorCode::kOutOfBudget, Field{"kv_memory"},
+              fmt::format("memory for a context of {} tokens, {}", plan.limits.max_context,
+                          smallest.slots > 0 ? "of which the rest lies in a file"
+                                             : "all of which must be in memory"),
+              fmt::format("at least {}M", WholeMib(smallest.memory_bytes(plan.kv_layout()))),
+              FormatSize(*options.kv_memory_bytes));
+}
+
 // Gives back so many bytes of the KV cache, or what it has beside one context.
 void ShrinkKv(uint64_t bytes, EnginePlan& plan) {
-  const KvLayout layout = KvLayoutFor(plan.load.spec, plan.limits.kv_codec);
-  const auto pages = static_cast<int64_t>(bytes / layout.page_bytes()) + 1;
-  plan.kv_tokens =
-      std::max(plan.kv_tokens - pages * KvLayout::kPageTokens, plan.limits.max_context);
-  const uint64_t before =
-      std::exchange(plan.ledger["kv cache"], KvPool::ChargedBytes(layout, plan.kv_tokens));
-  plan.ledger["page tables"] -= (before - plan.ledger["kv cache"]) / kBytesOfPageTable;
+  if (plan.kv.slots > 0) return;  // as the user says
+  const auto pages = static_cast<int64_t>(bytes / plan.kv_layout().page_bytes()) + 1;
+  SetKv(
+      {.tokens = std::max(plan.kv.tokens - pages * KvLayout::kPageTokens, plan.limits.max_context)},
+      plan);
 }
 
 // So that what is named as the smallest limit will do, however large a share of it the KV cache
 // would like: room for as many bytes beside the ledger, where one context leaves it.
 void LeaveRoom(uint64_t bytes, EnginePlan& plan) {
-  while (plan.kv_tokens > plan.limits.max_context &&
+  while (plan.kv.slots == 0 && plan.kv.tokens > plan.limits.max_context &&
          plan.needed_bytes() + bytes > plan.limit_bytes) {
     ShrinkKv(plan.needed_bytes() + bytes - plan.limit_bytes, plan);
   }
 }
 
-// The pages of the KV cache, whose memory the cache of a streamed model uses while they are free.
+// The pages of the KV cache that have memory, which the cache of a streamed model uses while they
+// are free.
 LentPages LentOf(const EnginePlan& plan) {
-  return {.count = KvLayout::PagesFor(plan.kv_tokens),
-          .page_bytes = KvLayoutFor(plan.load.spec, plan.limits.kv_codec).page_bytes()};
+  return {.count = plan.kv.frames(), .page_bytes = plan.kv_layout().page_bytes()};
 }
 
 // Shares out what the ledger leaves of the limit; where that is too little, the ledger says what
 // would do.
 template <typename Streamed>
-auto PlanStreaming(const Streamed& ffns, const StreamingOptions& options, EnginePlan& plan)
-    -> decltype(ffns.PlanFor(uint64_t{0}, options)) {
+auto PlanStreaming(const Streamed& ffns, const EngineOptions& asked, EnginePlan& plan)
+    -> decltype(ffns.PlanFor(uint64_t{0}, asked.streaming)) {
+  const StreamingOptions& options = asked.streaming;
   const uint64_t smallest = ffns.SmallestBytes(options);
   LeaveRoom(smallest, plan);
-  const uint64_t taken = plan.needed_bytes();
-  if (taken + smallest > plan.limit_bytes) {
+  if (plan.needed_bytes() + smallest > plan.limit_bytes && !SpillKv(asked, smallest, plan)) {
+    if (MaySpill(asked, plan)) SetKv(SmallestKv(asked, plan), plan);
     plan.ledger["streamed FFNs"] = smallest;  // which the check of the ledger refuses
     return {};
   }
-  const uint64_t room = plan.limit_bytes - taken;
+  const uint64_t room = plan.limit_bytes - plan.needed_bytes();
   auto shares = ffns.PlanFor(
       room > smallest + kProgramDriftBytes ? room - kProgramDriftBytes : smallest, options);
   shares.lent = LentOf(plan);
@@ -199,11 +276,11 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
   }
   plan.ledger["weights"] = Buffer::ChargedBytes(plan.load.weights_bytes);
   if (!is_packed) {
-    plan.extents = PlanStreaming(*plan.matrices, options.streaming, plan);
+    plan.extents = PlanStreaming(*plan.matrices, options, plan);
   } else if (options.neurons) {
     TakePlanned(options, plan);
   } else {
-    plan.neurons = PlanStreaming(*plan.bundles, options.streaming, plan);
+    plan.neurons = PlanStreaming(*plan.bundles, options, plan);
   }
 }
 
@@ -228,8 +305,8 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
   plan.limits.device_neurons = device_neurons;
   plan.mode = ResolveMode(file, plan.load, options.mode);
-  plan.kv_tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
-  plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv_tokens, plan.mode, plan.threads,
+  plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
+  plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv.tokens, plan.mode, plan.threads,
                           options.program_bytes.value_or(ProgramBytes()));
   for (const AdapterPlan& adapter : plan.adapters) {
     plan.ledger["adapters"] += Buffer::ChargedBytes(adapter.bytes());
@@ -240,6 +317,10 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_
     throw Error(ErrorCode::kInvalidArgument, "plan", "it is about neurons of a packed file",
                 "a packed file", file.path());
   }
+  if (options.kv_memory_bytes) LimitKv(options, plan);
+  // Weights that fit are not streamed for the sake of keys and values that a long context would
+  // add.
+  if (!FitsWithOneContext(plan)) SpillKv(options, 0, plan);
   // An execution plan is obeyed also where the program takes less than it allowed for.
   const bool may_stream = options.may_stream && !IsModelFolder(file.path()) &&
                           device_neurons < all_neurons;  // else nothing is left to be streamed
@@ -247,6 +328,8 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_
     StreamFfns(file, options, plan);
   } else {
     LeaveRoom(0, plan);
+    const bool fits = plan.needed_bytes() <= plan.limit_bytes;
+    if (!fits && MaySpill(options, plan)) SetKv(SmallestKv(options, plan), plan);
   }
   return plan;
 }
@@ -263,10 +346,9 @@ void CheckBudget(const EnginePlan& plan, const std::string& path) {
       IsModelFolder(path)
           ? "; of a folder all weights are held, and 'hearth convert' makes a file that is streamed"
           : "";
-  const uint64_t mib = (needed + kProgramDriftBytes + (uint64_t{1} << 20) - 1) >> 20;
   const std::string what =
       fmt::format("{} does not fit into {}: the smallest that can is {}M ({}){}{}", path,
-                  FormatSize(plan.limit_bytes), mib, parts,
+                  FormatSize(plan.limit_bytes), WholeMib(needed + kProgramDriftBytes), parts,
                   chooses_context ? "" : "; a smaller context needs less", more);
   if (plan.limit_is_users) throw Error(ErrorCode::kOutOfBudget, Field{"memory"}, what);
   throw Error(ErrorCode::kOutOfBudget, "memory", what);

@@ -10,6 +10,7 @@
 
 #include "engine/load/adapters.h"
 #include "engine/load/engine_options.h"
+#include "engine/load/kv_plan.h"
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
 #include "engine/load/streaming.h"
@@ -26,7 +27,7 @@ struct EnginePlan {
   LoadPlan load;  // without FFNs that are streamed
   std::vector<AdapterPlan> adapters;
   PassLimits limits;
-  int64_t kv_tokens = 0;  // of all sequences together
+  KvPlan kv;
   FfnMode mode = FfnMode::kDense;
   // What will be charged, by name. More than the limit where the model cannot run in it.
   std::map<std::string, uint64_t> ledger;
@@ -38,6 +39,7 @@ struct EnginePlan {
 
   bool is_streamed() const { return bundles || matrices; }
   uint64_t needed_bytes() const;
+  KvLayout kv_layout() const { return KvLayoutFor(load.spec, limits.kv_codec); }
 };
 
 // The limit where the user sets none: what is free, less a margin.
@@ -45,7 +47,8 @@ uint64_t DefaultLimitBytes();
 
 // Of every FFN, the first device_neurons are on a device and take no memory here. Throws
 // hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget) for
-// options.neurons that do not fit into the limit.
+// options.neurons that do not fit into the limit and for options.kv_memory_bytes that are too few
+// for the context.
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
                       int64_t device_neurons = 0);
 

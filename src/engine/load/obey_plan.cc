@@ -99,6 +99,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
   options.neurons = plan.stream;
   // What was planned to be in memory must not be streamed silently.
   options.may_stream = plan.io_strategy != "none";
+  options.may_spill_kv = false;  // the plan has the memory for all pages
   if (!plan.cache_policy.empty()) {
     const auto policy = CachePolicyFromName(plan.cache_policy);
     if (!policy) {

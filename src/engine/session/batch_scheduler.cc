@@ -160,22 +160,16 @@ void BatchScheduler::StartWaiting() {
 }
 
 // The next tokens of these requests, `rows` of each. False where that failed: they have ended then,
-// or nobody waits for them.
-bool BatchScheduler::RunPass(PassKind kind, const RequestsOfPass& pass,
-                             ActivationSelector& selector) {
+// or nobody waits for them. One whose KV pages could not be spilled or read leaves the pass.
+bool BatchScheduler::RunPass(PassKind kind, RequestsOfPass& pass, ActivationSelector& selector) {
   TransformerPass& transformer = engine_.pass();
+  KvPool& pool = engine_.kv_pool();
   transformer.StopWhen([&pass] {
     return std::all_of(pass.begin(), pass.end(), [](const RunningRequest* request) {
       return request->asked.generate.IsCancelled();
     });
   });
-  const auto fail = [&](const Error& error) {
-    if (error.code() == ErrorCode::kCancelled) return;
-    ++counts_.failed_passes;
-    for (RunningRequest* request : pass) Fail(*request, error);
-    const bool is_files = error.code() == ErrorCode::kIo || error.code() == ErrorCode::kCorrupt;
-    if (is_files) fault_ = error.what();
-  };
+  pool.NoteFailed(nullptr);
   const std::optional<Error> error = ErrorOf([&] {
     int64_t pages = 0;
     for (const RunningRequest* request : pass) pages += request->kv.PagesToAppend(request->rows);
@@ -187,12 +181,25 @@ bool BatchScheduler::RunPass(PassKind kind, const RequestsOfPass& pass,
     transformer.Run({kind, batch}, selector);
   });
   transformer.StopWhen({});
-  if (error) {
-    fail(*error);
-  } else {
+  if (!error) {
     fault_.clear();
+    return true;
   }
-  return !error;
+  if (error->code() == ErrorCode::kCancelled) return false;
+  ++counts_.failed_passes;
+  const KvSequence* const failed = pool.TakeFailed();
+  const auto alone =
+      std::find_if(pass.begin(), pass.end(),
+                   [failed](const RunningRequest* request) { return &request->kv == failed; });
+  if (alone != pass.end()) {
+    Fail(**alone, *error);
+    pass.erase(alone);
+    return !pass.empty() && RunPass(kind, pass, selector);
+  }
+  for (RunningRequest* request : pass) Fail(*request, *error);
+  const bool is_files = error->code() == ErrorCode::kIo || error->code() == ErrorCode::kCorrupt;
+  if (is_files) fault_ = error->what();
+  return false;
 }
 
 void BatchScheduler::Decode() {
@@ -246,7 +253,7 @@ RequestsOfPass BatchScheduler::ChoosePrompts() {
 }
 
 void BatchScheduler::Prefill() {
-  const RequestsOfPass pass = ChoosePrompts();
+  RequestsOfPass pass = ChoosePrompts();
   if (pass.empty()) return;
   const Stopwatch watch;
   if (RunPass(PassKind::kPrefill, pass, engine_.prefill_selector())) {

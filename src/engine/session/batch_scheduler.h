@@ -77,7 +77,8 @@ class BatchScheduler {
   // Drops who was cancelled and starts who can.
   void StartWaiting();
   // The same, and a pass of each kind where there is work. Never throws because of a request: those
-  // of a pass that fails end with its error.
+  // of a pass that fails end with its error. Where it fails because the KV pages of one of them
+  // could not be spilled or read, that one ends and the others go on.
   void Step();
 
   // Later decode passes are drawn into `map`, which must live as long; null ends that.
@@ -108,7 +109,7 @@ class BatchScheduler {
   void Decode();
   void Prefill();
   RequestsOfPass ChoosePrompts();
-  bool RunPass(PassKind kind, const RequestsOfPass& pass, ActivationSelector& selector);
+  bool RunPass(PassKind kind, RequestsOfPass& pass, ActivationSelector& selector);
   void TakeTokens(const RequestsOfPass& pass);
   void TakeToken(RunningRequest& request, std::span<const float> logits);
   void EndPrompt(RunningRequest& request);

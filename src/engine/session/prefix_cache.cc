@@ -56,7 +56,7 @@ PrefixCache::Entry* PrefixCache::OldestUnsettled() {
 int64_t PrefixCache::SettledPages() const {
   int64_t pages = 0;
   for (auto entry = entries_.rbegin(); entry != entries_.rend() && entry->is_settled; ++entry) {
-    pages += std::ssize(entry->kv.pages());
+    pages += entry->kv.num_pages();
   }
   return pages;
 }

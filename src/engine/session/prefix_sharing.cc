@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace hearth {
@@ -15,10 +16,11 @@ constexpr int64_t kReadyShare = 4;
 }  // namespace
 
 int64_t PrefixSharing::promised_pages() const {
-  std::set<const std::byte*> held;
+  std::set<KvPageId> held;
   int64_t to_come = 0;
   for (const auto& request : running_) {
-    held.insert(request->kv.pages().begin(), request->kv.pages().end());
+    const std::span<const KvPageId> pages = request->kv.page_ids();
+    held.insert(pages.begin(), pages.end());
     to_come += request->pages_to_come();
   }
   return std::ssize(held) + to_come;
@@ -155,7 +157,7 @@ void PrefixSharing::StartRestore(RunningRequest& request) {
   KvSequence kv(engine_.kv_pool());
   MakeRoom(kv.PagesToAppend(saved));
   if (kv.PagesToAppend(saved) > engine_.kv_pool().free_pages()) return;
-  kv.Append(saved);
+  kv.AppendSaved(saved);
   request.restore = sessions_->Restore(sharable, std::move(kv));
 }
 

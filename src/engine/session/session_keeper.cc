@@ -1,20 +1,34 @@
 #include "engine/session/session_keeper.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/error.h"
 #include "engine/session/prefix_cache.h"
 #include "format/gguf.h"
 #include "format/packed_file.h"
 
 namespace hearth {
+namespace {
+
+// False where a page on flash could not be read or written: what is missing is computed again.
+template <typename Copy>
+bool Copied(Copy&& copy) {
+  try {
+    std::forward<Copy>(copy)();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 PageTransfer::PageTransfer(KvSequence kv)
-    : kv_(std::move(kv)), pages_(kv_.pages().begin(), kv_.pages().end()) {}
+    : kv_(std::move(kv)), pages_(kv_.page_ids().begin(), kv_.page_ids().end()) {}
 
 void PageTransfer::Abandon() {
   const std::lock_guard lock(mutex_);
@@ -42,15 +56,13 @@ KvSequence PageTransfer::Take() {
 bool PageTransfer::CopyOut(int64_t page, uint64_t offset, std::span<std::byte> out) {
   const std::lock_guard lock(mutex_);
   if (is_abandoned_) return false;
-  std::memcpy(out.data(), pages_[static_cast<size_t>(page)] + offset, out.size());
-  return true;
+  return Copied([&] { kv_.pool().CopyOut(pages_[static_cast<size_t>(page)], offset, out); });
 }
 
 bool PageTransfer::CopyIn(int64_t page, uint64_t offset, std::span<const std::byte> bytes) {
   const std::lock_guard lock(mutex_);
   if (is_abandoned_) return false;
-  std::memcpy(pages_[static_cast<size_t>(page)] + offset, bytes.data(), bytes.size());
-  return true;
+  return Copied([&] { kv_.pool().CopyIn(pages_[static_cast<size_t>(page)], offset, bytes); });
 }
 
 void PageTransfer::Finish(int64_t tokens) {

@@ -41,6 +41,7 @@ class PageTransfer {
   // Of a transfer that is done: the sequence with the tokens that arrived.
   KvSequence Take();
 
+  // False where it is abandoned, or pages that lie on flash cannot be read or written.
   bool CopyOut(int64_t page, uint64_t offset, std::span<std::byte> out);
   bool CopyIn(int64_t page, uint64_t offset, std::span<const std::byte> bytes);
   bool is_abandoned() const;
@@ -49,10 +50,10 @@ class PageTransfer {
  private:
   mutable std::mutex mutex_;
   KvSequence kv_;
-  const std::vector<std::byte*> pages_;  // bytes of kv_; guarded by mutex_
-  bool is_abandoned_ = false;            // guarded by mutex_
-  bool is_done_ = false;                 // guarded by mutex_
-  int64_t tokens_ = 0;                   // guarded by mutex_
+  const std::vector<KvPageId> pages_;  // of kv_, which keeps them until it is abandoned
+  bool is_abandoned_ = false;          // guarded by mutex_
+  bool is_done_ = false;               // guarded by mutex_
+  int64_t tokens_ = 0;                 // guarded by mutex_
 };
 
 // A thread that does jobs in order. The destructor drops those that have not begun.

@@ -167,7 +167,7 @@ TEST(EngineTest, TheSmallestBudgetThatIsNamedWillDo) {
       const EnginePlan plan = PlanEngine(file, options);
       EXPECT_NO_THROW(CheckBudget(plan, path)) << sequences;
       EXPECT_EQ(plan.is_streamed(), may_stream);
-      EXPECT_GE(plan.kv_tokens, plan.limits.max_context);
+      EXPECT_GE(plan.kv.tokens, plan.limits.max_context);
     }
   }
 }

@@ -17,11 +17,18 @@
 #include "format/packed_file.h"
 #include "import/open_model.h"
 #include "planner/cost/cost_model.h"
+#include "planner/cost/kv_spill.h"
 #include "planner/cost/plan_menu.h"
 #include "planner/cost/replays.h"
 
 namespace hearth {
 namespace {
+
+// An execution plan has memory for all KV pages.
+EngineOptions WithKvInMemory(EngineOptions options) {
+  options.may_spill_kv = false;
+  return options;
+}
 
 constexpr std::array kSplits = {0.0, 0.25, 0.5, 0.75};
 // Tokens in the KV cache when a token's time is told, and of the prompt whose speed is.
@@ -125,6 +132,7 @@ class Planner {
     return LeastThatIsTold(enough, most, step, tok_s);
   }
 
+  std::optional<int64_t> HiddenTokens(const Evaluated& chosen);
   ExecutionPlan PlanOf(const Evaluated& chosen);
 
   uint64_t Most() const { return request_.engine.memory_bytes.value_or(DefaultLimitBytes()); }
@@ -157,7 +165,7 @@ class Planner {
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
     options.memory_bytes = limit_bytes;
-    return PlanEngine(file_, options);
+    return PlanEngine(file_, WithKvInMemory(options));
   }
 
   EnginePlan PlanOfSetting(const Setting& setting) const {
@@ -350,6 +358,12 @@ class Planner {
   Replays replays_;
 };
 
+std::optional<int64_t> Planner::HiddenTokens(const Evaluated& chosen) {
+  if (chosen.setting.strategy != IoStrategy::kNone) return std::nullopt;
+  const EnginePlan engine = PlanOfSetting(chosen.setting);
+  return HiddenKvTokens(InputsOf(engine, chosen.setting, nullptr), kPlannedContext);
+}
+
 ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
   const MissReplay* misses = chosen.setting.reads_listed() ? replays_.ToTell(engine) : nullptr;
@@ -397,7 +411,8 @@ std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& r
   const FfnMode mode = ResolveMode(file, load, request.engine.mode);
   if (load.is_packed) return mode != FfnMode::kDense ? std::optional(mode) : std::nullopt;
   if (MainFfn(load.spec).num_experts == 0) return std::nullopt;
-  const bool may_stream = request.least_tok_s || PlanEngine(file, request.engine).is_streamed();
+  const bool may_stream =
+      request.least_tok_s || PlanEngine(file, WithKvInMemory(request.engine)).is_streamed();
   return may_stream ? std::optional(FfnMode::kDense) : std::nullopt;
 }
 
@@ -425,6 +440,7 @@ PlannedRun MakePlan(const PlanRequest& request, const HardwareProfile& hardware,
   run.plan = planner.PlanOf(*chosen);
   const uint64_t budget = run.plan.budget_bytes;
   const double speed = run.plan.decode_tok_s;
+  run.hidden_kv_tokens = planner.HiddenTokens(*chosen);
   run.tok_s_with_more = SpeedAt(planner, budget + kOneGib, speed);
   if (budget > kOneGib) {
     run.tok_s_with_less = SpeedAt(planner, budget - kOneGib, speed);

@@ -32,6 +32,9 @@ struct PlannedRun {
   // Decode speeds with 1 GiB more and less of memory; nothing where that changes nothing, or where
   // the model cannot run.
   std::optional<double> tok_s_with_more, tok_s_with_less;
+  // Of a context with few tokens in memory, the most that may lie on flash at no cost in time
+  // (HiddenKvTokens); nothing where FFNs are read too.
+  std::optional<int64_t> hidden_kv_tokens;
 };
 
 // The mode in which MakePlan needs a record of what the model asks for: of a packed model that does

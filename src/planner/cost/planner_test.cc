@@ -204,7 +204,7 @@ TEST_F(PlannerTest, RequestsTogetherTakeFromTheCache) {
   options.program_bytes = kProgram + (uint64_t{3} << 20);
   const EnginePlan together = PlanEngine(file, options);
   EXPECT_EQ(together.limits.tokens_together, 8);
-  EXPECT_GT(together.kv_tokens, alone.kv_tokens);
+  EXPECT_GT(together.kv.tokens, alone.kv.tokens);
   EXPECT_EQ(together.neurons.pinned_neurons, plan.stream->pinned_neurons);
   EXPECT_LT(together.neurons.cache_slots, plan.stream->cache_slots);
   EXPECT_GE(together.neurons.cache_slots, plan.stream->cache_slots / 2);

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 
@@ -73,11 +75,11 @@ Alignments FindAlignments(int fd, uint64_t file_bytes) {
 }
 
 // Turns direct reads on. Returns whether they work; everything is as before where they do not.
-bool TryDirect(OpenedFile& file) {
+bool TryDirect(OpenedFile& file, uint32_t most_alignment) {
   const int fd = file.handle.get();
   if (fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
   const Alignments found = FindAlignments(fd, file.limits.size_bytes);
-  if (found.file == 0) {
+  if (found.file == 0 || std::max(found.file, found.memory) > most_alignment) {
     fcntl(fd, F_SETFL, 0);
     return false;
   }
@@ -100,21 +102,28 @@ int CheckRequest(const ReadLimits& limits, const ReadRequest& request) noexcept 
   return request.bytes <= end - request.offset ? 0 : ERANGE;
 }
 
-OpenedFile OpenForReading(const std::string& path, DirectIo direct) {
+OpenedFile PrepareReads(std::string name, FileHandle handle, uint64_t size_bytes, DirectIo direct,
+                        uint32_t most_alignment) {
   OpenedFile file;
-  file.path = path;
-  RegularFile opened = OpenRegularFile(path);
-  file.handle = std::move(opened.handle);
-  file.identity = opened.identity;
-  file.limits.size_bytes = opened.identity.size_bytes;
-  if (direct != DirectIo::kOff && !TryDirect(file)) {
+  file.path = std::move(name);
+  file.handle = std::move(handle);
+  file.limits.size_bytes = size_bytes;
+  if (direct != DirectIo::kOff && !TryDirect(file, most_alignment)) {
     if (direct == DirectIo::kOn) {
-      throw Error(ErrorCode::kUnsupported, path, "its file system has no direct reads");
+      throw Error(ErrorCode::kUnsupported, file.path, "its file system has no direct reads");
     }
     file.note = "the file system has no direct reads";
   }
   // What lies around a random read would only fill the page cache.
   if (!file.direct) posix_fadvise(file.handle.get(), 0, 0, POSIX_FADV_RANDOM);
+  return file;
+}
+
+OpenedFile OpenForReading(const std::string& path, DirectIo direct) {
+  RegularFile opened = OpenRegularFile(path);
+  OpenedFile file = PrepareReads(path, std::move(opened.handle), opened.identity.size_bytes, direct,
+                                 std::numeric_limits<uint32_t>::max());
+  file.identity = opened.identity;
   return file;
 }
 

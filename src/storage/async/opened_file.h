@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "storage/async/async_reader.h"
@@ -30,6 +31,13 @@ struct OpenedFile {
 
 // Throws as OpenAsyncFile does.
 OpenedFile OpenForReading(const std::string& path, DirectIo direct);
+// The same for a file of `size_bytes` that is open already and that messages call `name`. Direct
+// reads that need a larger alignment than `most_alignment` count as none.
+OpenedFile PrepareReads(std::string name, FileHandle handle, uint64_t size_bytes, DirectIo direct,
+                        uint32_t most_alignment);
+
+// With the backend that the options name. Throws as OpenAsyncFile does.
+std::unique_ptr<AsyncFile> MakeAsyncFile(OpenedFile file, const AsyncFileOptions& options);
 
 // Drops what a queue read from the page cache, in batches. Does nothing for a direct file.
 // Not thread-safe. Keeps a pointer to `file`.

@@ -1,0 +1,145 @@
+#include "kv/kv_ring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/stopwatch.h"
+
+namespace hearth {
+namespace {
+
+size_t BytesOf(const KvFileMap& map) { return 2 * static_cast<size_t>(map.slots) * map.stride(); }
+
+// The first slot of a run, and which side it is for.
+uint64_t TagOf(size_t side, int32_t slot) { return static_cast<uint64_t>(slot) << 1 | side; }
+
+}  // namespace
+
+KvRing::KvRing(Budget& budget, const KvFileMap& map, AsyncFile& file)
+    : map_(map), file_(file), memory_(budget, "kv buffers", BytesOf(map)) {
+  sides_[0].memory = memory_.data();
+  sides_[1].memory = memory_.data() + BytesOf(map) / 2;
+  const auto slots = static_cast<size_t>(map.slots);
+  for (Side& side : sides_) side.list.reserve(slots);
+  last_first_list_.reserve(slots);
+  requests_.reserve(slots);
+  queue_ = file.OpenQueue({.depth = kDepth, .capacity = std::max<size_t>(kDepth, 2 * slots)});
+}
+
+uint64_t KvRing::ChargedBytes(const KvFileMap& map) { return Buffer::ChargedBytes(BytesOf(map)); }
+
+void KvRing::Begin(KvSlotLists lists) {
+  const bool is_ahead = IsAhead(lists);
+  const auto layers = std::ssize(lists);
+  const std::span<const int32_t> first = lists.front();
+  expects_same_ =
+      std::equal(first.begin(), first.end(), last_first_list_.begin(), last_first_list_.end());
+  last_first_list_.assign(first.begin(), first.end());
+  lists_ = lists;
+  in_pass_ = true;
+  is_ahead_ = false;
+  if (is_ahead) return;
+  Drain();
+  first_visit_ = 0;
+  for (int64_t layer = 0; layer < std::min(layers, std::ssize(sides_)); ++layer) {
+    Fill(layer, lists[static_cast<size_t>(layer)]);
+  }
+}
+
+// Whether the buffers are being filled with what this pass needs first.
+bool KvRing::IsAhead(KvSlotLists lists) const {
+  if (in_pass_ || !is_ahead_) return false;
+  for (size_t layer = 0; layer < sides_.size(); ++layer) {
+    const Side& side = sides_[(static_cast<size_t>(first_visit_) + layer) % sides_.size()];
+    const std::span<const int32_t> list = lists[layer];
+    if (side.epoch != epoch_ || side.error != 0 ||
+        !std::equal(list.begin(), list.end(), side.list.begin(), side.list.end())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Neighbouring slots lie side by side in the file and in memory: they are one read.
+void KvRing::Fill(int64_t layer, std::span<const int32_t> list) {
+  Side& side = BufferOf(layer);
+  const auto index = static_cast<size_t>(&side - sides_.data());
+  side.list.assign(list.begin(), list.end());
+  side.epoch = epoch_;
+  side.error = 0;
+  requests_.clear();
+  const size_t stride = map_.stride();
+  const auto most = std::max<size_t>(1, kMostRunBytes / stride);
+  const int64_t file_layer = layer % map_.layout.num_layers;
+  for (size_t begin = 0; begin < list.size();) {
+    size_t end = begin + 1;
+    while (end < list.size() && end - begin < most && list[end] == list[end - 1] + 1) ++end;
+    const int32_t slot = list[begin];
+    requests_.push_back({.offset = map_.OffsetOf(file_layer, slot),
+                         .data = side.memory + static_cast<size_t>(slot) * stride,
+                         .bytes = static_cast<uint32_t>((end - begin) * stride),
+                         .tag = TagOf(index, slot)});
+    begin = end;
+  }
+  side.in_flight = std::ssize(requests_);
+  read_bytes_ += list.size() * stride;
+  const size_t taken = queue_->Submit(requests_);
+  if (taken != requests_.size()) {
+    throw Error(ErrorCode::kInternal, "KvRing", "its queue is too small");
+  }
+}
+
+void KvRing::Take(std::span<const ReadCompletion> completions) noexcept {
+  for (const ReadCompletion& completion : completions) {
+    Side& side = sides_[completion.tag & 1];
+    --side.in_flight;
+    if (completion.error == 0) continue;
+    side.error = completion.error;
+    side.failed_slot = static_cast<int32_t>(completion.tag >> 1);
+  }
+}
+
+void KvRing::Poll() noexcept {
+  if (queue_->in_flight() == 0) return;
+  std::array<ReadCompletion, kDepth> some;
+  Take(std::span(some).first(queue_->Poll(some)));
+}
+
+void KvRing::Drain() noexcept {
+  std::array<ReadCompletion, kDepth> some;
+  while (queue_->in_flight() > 0) Take(std::span(some).first(queue_->Wait(some)));
+}
+
+void KvRing::Wait(int64_t layer) {
+  Side& side = BufferOf(layer);
+  if (side.in_flight > 0) {
+    const Stopwatch watch;
+    std::array<ReadCompletion, kDepth> some;
+    while (side.in_flight > 0) Take(std::span(some).first(queue_->Wait(some)));
+    wait_seconds_ += watch.Seconds();
+  }
+  if (side.error == 0) return;
+  failed_slot_ = side.failed_slot;
+  throw Error(ErrorCode::kIo, "kv cache",
+              fmt::format("reading spilled pages from {} failed: {}", file_.name(),
+                          std::generic_category().message(side.error)));
+}
+
+void KvRing::Done(int64_t layer) {
+  const auto layers = std::ssize(lists_);
+  const int64_t next = layer + std::ssize(sides_);
+  if (next < layers) {
+    Fill(next, lists_[static_cast<size_t>(next)]);
+  } else if (expects_same_ && layers >= std::ssize(sides_)) {
+    Fill(next, lists_[static_cast<size_t>(next - layers)]);
+  }
+  if (layer + 1 < layers) return;
+  in_pass_ = false;
+  is_ahead_ = expects_same_ && layers >= std::ssize(sides_);
+  first_visit_ += layers;
+}
+
+}  // namespace hearth
