@@ -1,7 +1,7 @@
 // A low-rank adapter's term in both orders of multiplication (MNN §5.5, Table 3), with the sizes of
 // the paper's example: a matrix of Qwen2 7B and rank 8.
 #include "bench/micro/micro.h"
-#include "pass/low_rank.h"
+#include "pass/math/low_rank.h"
 
 namespace hearth::micro {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/adapter.h"
-#include "pass/low_rank.h"
+#include "pass/math/low_rank.h"
 #include "pass/pass_shape.h"
 #include "pass/scratch_arena.h"
 

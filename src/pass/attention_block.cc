@@ -8,8 +8,8 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "pass/block_norms.h"
-#include "pass/rope_table.h"
-#include "pass/spread_heads.h"
+#include "pass/math/rope_table.h"
+#include "pass/math/spread_heads.h"
 
 namespace hearth {
 

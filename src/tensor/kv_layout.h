@@ -114,7 +114,7 @@ struct KvLayout {
   KvKeys keys() const { return InfoOf(codec).keys; }
   KvValues values() const { return InfoOf(codec).values; }
   KeyBlockLayout key_block() const { return {keys(), head_dim}; }
-  // Whether keys, and the queries that meet them, are turned first (pass/spread_heads.h).
+  // Whether keys, and the queries that meet them, are turned first (pass/math/spread_heads.h).
   bool has_spread_keys() const { return keys() == KvKeys::kInt4; }
   bool has_value_scales() const { return values() == KvValues::kFp8; }
 

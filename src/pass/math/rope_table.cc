@@ -1,4 +1,4 @@
-#include "pass/rope_table.h"
+#include "pass/math/rope_table.h"
 
 #include <algorithm>
 #include <cmath>

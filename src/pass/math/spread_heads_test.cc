@@ -1,4 +1,4 @@
-#include "pass/spread_heads.h"
+#include "pass/math/spread_heads.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "pass/low_rank.h"
+#include "pass/math/low_rank.h"
 
 #include <algorithm>
 
