@@ -201,7 +201,10 @@ TEST_P(PackedFamiliesTest, APartOnADeviceChangesOnlyRounding) {
   const FfnSpec ffn = MainFfn(ReadModelSpec(GgufFile::Open(path_)));
   EngineOptions options = Options(FfnMode::kGated);
   const std::vector<float> expected = Logits(options, 1);
-  options.device = {.choice = {accel::DeviceChoice::Kind::kIndex, 0}, .memory_bytes = 256u << 20};
+  options.device = {
+      .choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
+      .memory_bytes = uint64_t{256} << 20,
+      .programs_folder = accel::testing::TestProgramsFolder()};
   if (ffn.num_experts > 0) {
     EXPECT_THAT([&] { Engine::Load(path_, options); },
                 testing::ThrowsMessage<Error>(HasSubstr("mixture of experts")));

@@ -183,7 +183,9 @@ TEST(DeviceFfns, RefusesWhatDoesNotFit) {
 TEST(DeviceFfns, WorkGoesOnAfterAnError) {
   HEARTH_NEED_DEVICE();
   testing::DeviceFaults faults;
-  testing::FaultyDevice lossy(OpenDevice(0, {}), faults);
+  testing::FaultyDevice lossy(
+      OpenDevice(testing::TestDeviceIndex(), {.cache_folder = testing::TestProgramsFolder()}),
+      faults);
   DeviceFfns device(lossy, ShapeOf(4, 2, true));
   std::vector<float> x(kHidden), out(kHidden, 1);
   const FloatView x_view = {x.data(), 1, kHidden, kHidden},

@@ -25,8 +25,8 @@ struct TraceSpan {
 // One thread at a time.
 class DeviceTrace {
  public:
-  // Spans that are kept; a trace of a long run ends there.
-  static constexpr size_t kMostSpans = size_t{1} << 20;
+  // Spans that are kept, some 10 MB; a trace of a long run ends there.
+  static constexpr size_t kMostSpans = size_t{1} << 17;
 
   static double Now() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();

@@ -16,14 +16,21 @@
 
 namespace hearth::accel::testing {
 
-// Opened once per program, with a cache of programs beside the other caches of tests.
+inline size_t TestDeviceIndex() {
+  const char* number = std::getenv("HEARTH_TEST_DEVICE");
+  return number == nullptr ? 0 : std::stoul(number);
+}
+
+// A cache of programs beside the other caches of tests; empty where there is none.
+inline std::string TestProgramsFolder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  return cache == nullptr ? "" : std::string(cache) + "/hearth/opencl";
+}
+
+// Opened once per program.
 inline Device& TestDevice() {
   static Device* const kDevice = [] {
-    const char* number = std::getenv("HEARTH_TEST_DEVICE");
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const DeviceOptions options = {
-        .cache_folder = cache == nullptr ? "" : std::string(cache) + "/hearth/opencl"};
-    return OpenDevice(number == nullptr ? 0 : std::stoul(number), options).release();
+    return OpenDevice(TestDeviceIndex(), {.cache_folder = TestProgramsFolder()}).release();
   }();
   return *kDevice;
 }
