@@ -15,11 +15,6 @@ struct KvPlan {
   int64_t pages() const { return KvLayout::PagesFor(tokens); }
   // Pages in memory. A slot more than there are other pages lets pages change places.
   int64_t frames() const { return slots == 0 ? pages() : pages() + 1 - slots; }
-  // Of pages that lie on flash when the cache is full.
-  uint64_t flash_bytes(const KvLayout& layout) const {
-    return static_cast<uint64_t>(pages() - frames()) * layout.page_bytes();
-  }
-
   // What the pages in memory are charged as "kv cache", and the buffers through which the others
   // are read as "kv buffers".
   uint64_t frame_bytes(const KvLayout& layout) const;
