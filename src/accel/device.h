@@ -105,8 +105,8 @@ class DeviceQueue {
   // Sends all commands so far to the device; drivers may hold them back until then.
   virtual std::unique_ptr<DeviceEvent> Mark() = 0;
   virtual void Finish() = 0;
-  // Of a timed queue: when each command ran that was sent since the last call, in order. All of
-  // them are done. Empty of other queues.
+  // Returns when each command since the last call ran, in order, once all of them are done. A queue
+  // that is not timed returns nothing.
   virtual std::vector<CommandTime> TakeTimes() = 0;
 };
 

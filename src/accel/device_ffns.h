@@ -44,8 +44,8 @@ struct DeviceFfnWork {
   int64_t ffn = 0;
   DeviceActivation activation;
   FloatView x;  // [tokens][hidden], one row right after the other
-  // Of the device's neurons, ascending: list i of token t is lists[t * neurons + i], for
-  // i < counts[t]. No lists: every token computes all of them.
+  // Neurons of the device, ascending: token t computes lists[t * neurons + i] for i < counts[t].
+  // Without lists every token computes all neurons of the device.
   std::span<const int32_t> lists;
   std::span<const int32_t> counts;
   FloatView out;  // like x; written: what the neurons add
@@ -107,7 +107,7 @@ class DeviceFfns {
   std::unique_ptr<DeviceEvent> sent_;   // the last launch; null: nothing is in flight
   int64_t neurons_computed_ = 0;
   DeviceTrace* trace_ = nullptr;
-  // Of the launches since the last Wait, for the trace.
+  // What the trace says of the launches since the last Wait.
   int64_t ffn_ = 0;
   int64_t tokens_ = 0;
 };

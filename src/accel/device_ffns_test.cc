@@ -153,7 +153,7 @@ TEST(DeviceFfns, ChargesWhatItSays) {
               DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape));
   }
   EXPECT_EQ(memory.used_bytes(), before);
-  // As many as fit, and not one more.
+  // As many neurons as fit, and no more.
   constexpr uint64_t kNoLimit = uint64_t{1} << 40;
   const uint64_t bytes = DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape);
   EXPECT_EQ(DeviceFfns::MostNeurons(shape, 1000, bytes, kNoLimit), 33);

@@ -1,12 +1,13 @@
 // What a device and the processor do for FFNs, over time.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "storage/clock.h"
 
 namespace hearth::accel {
 
@@ -28,10 +29,7 @@ class DeviceTrace {
   // Spans that are kept, some 10 MB; a trace of a long run ends there.
   static constexpr size_t kMostSpans = size_t{1} << 17;
 
-  static double Now() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(now).count();
-  }
+  static double Now() { return 1e-9 * static_cast<double>(SteadyClock().NowNs()); }
   void Add(TraceSpan span) {
     if (spans_.size() < kMostSpans) {
       spans_.push_back(std::move(span));

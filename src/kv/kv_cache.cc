@@ -11,7 +11,7 @@ namespace hearth {
 
 namespace {
 
-// Of one pass for each of its sequences: what comes back is read between passes.
+// Pages of a sequence that come back into memory before one pass: reading them takes time.
 constexpr int64_t kMostBroughtBack = 2;
 
 // Sizes come from model files: the product is checked.
@@ -253,8 +253,8 @@ void KvSequence::MakeLastWritable() {
   }
 }
 
-// For `count` more tokens behind the last page, which is writable. Where that fails, none are
-// taken.
+// Takes pages for `count` more tokens after the last page, which is writable. Where that fails,
+// none are taken.
 void KvSequence::TakePages(int64_t count) {
   const size_t before = page_ids_.size();
   const int64_t wanted = KvLayout::PagesFor(length_ + count);

@@ -3,7 +3,7 @@
 // Two buffers have a place for each slot of the file. While a layer's attention works with one, the
 // other is filled for the next layer: during this layer's FFN and the next one's projections (M
 // §4.1). As soon as a layer's attention has ended, its buffer is filled for the layer after the
-// next; behind the last layers, with the first ones of the pass that is expected to follow. States
+// next; after the last layers, with the first ones of the pass that is expected to follow. States
 // of a buffer: free -> filling -> filled -> (its layer's attention) -> free.
 #pragma once
 
@@ -46,6 +46,10 @@ using KvSlotLists = std::span<const std::span<const int32_t>>;
 // pass that failed with the next Begin.
 class KvRing {
  public:
+  // Reads at once, and bytes of one at most: what the disk does while nobody polls.
+  static constexpr int kDepth = 32;
+  static constexpr uint64_t kMostRunBytes = uint64_t{1} << 20;
+
   // Charges ChargedBytes to `budget` as "kv buffers". `file` must outlive the ring. Throws
   // Error(kOutOfBudget), Error(kIo).
   KvRing(Budget& budget, const KvFileMap& map, AsyncFile& file);
@@ -60,7 +64,7 @@ class KvRing {
   // Sleeps until the layer's parts are there. Where reads failed, throws Error(kIo), and
   // failed_slot() is one of them.
   void Wait(int64_t layer);
-  // Of a layer that was waited for.
+  // Where the part of a slot lies, of a layer that was waited for.
   std::byte* PartOf(int64_t layer, int32_t slot) {
     return BufferOf(layer).memory + static_cast<size_t>(slot) * map_.stride();
   }
@@ -74,10 +78,6 @@ class KvRing {
   double wait_seconds() const { return wait_seconds_; }
 
  private:
-  // Reads at once, and bytes of one at most: what the disk does while nobody polls.
-  static constexpr int kDepth = 32;
-  static constexpr uint64_t kMostRunBytes = uint64_t{1} << 20;
-
   struct Side {
     std::byte* memory = nullptr;
     std::vector<int32_t> list;  // of what is read

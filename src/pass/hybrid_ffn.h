@@ -1,7 +1,7 @@
 // FFNs of single neurons whose hottest ones are on a device (P1 §5.3): the device computes these
 // while the processor computes the others, and what both make is added once per FFN.
 //
-// To the processor's side an FFN has only the neurons behind those of the device, numbered from 0.
+// To the processor's side an FFN has only the neurons after those of the device, numbered from 0.
 // It is one of the executors for models that are in memory or streamed, which know of no device. So
 // a prompt's tokens are computed like those that are decoded, on both sides; the device takes them
 // some at a time.

@@ -50,8 +50,9 @@ void SplitSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   }
   const std::span<std::span<const int32_t>> rests = out.ResetLists(lists.size());
   int32_t* room = memory_.As<int32_t>(0).data();
-  for (size_t i = 0; i < lists.size(); ++i, room += rest_)
+  for (size_t i = 0; i < lists.size(); ++i, room += rest_) {
     rests[i] = RestOf(lists[i], first_, room);
+  }
 }
 
 ListGuess* SplitSelector::BeginGuess(const SelectionQuery& query) {

@@ -49,7 +49,7 @@ class TransformerPass {
   // next call. count <= kMaxLogitRows.
   FloatView Logits(int64_t first, int64_t count);
 
-  // What the output matrix multiplies, the last hidden states behind their norm, of the rows of the
+  // What the output matrix multiplies, the last hidden states after their norm, of the rows of the
   // last pass: [rows][hidden_size]. Valid until the next call of Run.
   FloatView FinalStates() const { return activations_.normed.Rows(0, rows_.count()); }
 

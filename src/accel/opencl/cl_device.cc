@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "accel/opencl/cl_handle.h"
 #include "accel/opencl/cl_programs.h"
 #include "base/error.h"
+#include "storage/clock.h"
 
 namespace hearth::accel {
 namespace {
@@ -73,10 +73,6 @@ void CheckRange(const ClPlace& place, const DeviceBuffer& buffer, uint64_t offse
   }
 }
 
-double HostSeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // Commands that are sent and whose times are wanted.
 class TimedCommands {
  public:
@@ -91,7 +87,8 @@ class TimedCommands {
 
   // Where the next command puts its event.
   cl_event* Next(std::string what) {
-    commands_.push_back({std::move(what), HostSeconds(), nullptr});
+    commands_.push_back(
+        {std::move(what), 1e-9 * static_cast<double>(SteadyClock().NowNs()), nullptr});
     return &commands_.back().event;
   }
 

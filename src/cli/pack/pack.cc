@@ -142,7 +142,8 @@ void CheckPackUsage(const PackCommandOptions& options) {
     }
   }
   if (options.silu_change && options.predictors) {
-    throw UsageError("--predictor has no effect with --silu-threshold: gates tell who fires then");
+    throw UsageError(
+        "--predictor has no effect with --silu-threshold: then the gates tell which neurons fire");
   }
   if (options.silu_change && !options.profile.empty()) {
     throw UsageError("--silu-threshold: neurons fire otherwise then than --profile says");

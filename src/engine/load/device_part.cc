@@ -22,7 +22,7 @@ using accel::DeviceNeuronLayout;
 constexpr uint64_t kRowAlignment = 32;
 // Bytes of bundles that are read and uploaded at a time.
 constexpr uint64_t kUploadBytes = uint64_t{4} << 20;
-// Of a device's memory, what is left to others where the user names no number: one part in so many.
+// Where the user names no size, 1 / kFreeShare of a device's memory is left to other programs.
 constexpr uint64_t kFreeShare = 8;
 
 // One part of a bundle, and where it goes.

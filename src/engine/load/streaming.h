@@ -37,7 +37,7 @@ struct StreamingOptions {
 std::unique_ptr<AsyncFile> OpenStreamedFile(const std::string& path,
                                             const StreamingOptions& options);
 
-// Whether what the next layer lists can be guessed: its predictor is asked early, and behind a
+// Whether what the next layer lists can be guessed: its predictor is asked early, and after a
 // router nobody knows whose.
 bool CanLookAhead(const ModelSpec& spec, FfnMode mode);
 

@@ -13,7 +13,7 @@ namespace hearth::kernels::HEARTH_ISA {
 // first-level cache, and what is read of a row is long enough to stream.
 inline constexpr int64_t kGroupsOfSum = 8;
 
-// Asks for the scales (minimums) of groups [begin, end) of a row. Call it behind all lines of their
+// Asks for the scales (minimums) of groups [begin, end) of a row. Call it after all lines of their
 // codes: lines that are asked for in ascending order come some 10% sooner.
 template <class Type>
 HWY_INLINE void FetchScalesAhead(const uint8_t* row, bool near, const RowGroups& layout,

@@ -31,7 +31,7 @@ class ExtentReader {
   int64_t capacity() const { return static_cast<int64_t>(asked_.size()); }
   int64_t num_asked() const { return static_cast<int64_t>(num_reads_ + num_waiting_); }
 
-  // `key` of the map is wanted, behind all others that were asked for.
+  // `key` of the map is wanted, after all others that were asked for.
   void Ask(int32_t key);
 
   struct Taken {

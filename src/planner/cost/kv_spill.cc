@@ -2,14 +2,11 @@
 
 #include <algorithm>
 
+#include "kv/kv_ring.h"
 #include "planner/cost/ffn_seconds.h"
 
 namespace hearth {
 namespace {
-
-// As KvRing reads.
-constexpr uint64_t kRunBytes = uint64_t{1} << 20;
-constexpr int kRunsAtOnce = 32;
 
 double ComputeMs(CostInputs in, int64_t context) {
   in.context = context;
@@ -20,7 +17,8 @@ double ComputeMs(CostInputs in, int64_t context) {
 double ReadMs(const CostInputs& in, int64_t spilled, double busy_ms) {
   const double bytes =
       static_cast<double>(spilled) * static_cast<double>(in.plan.kv_layout().token_bytes());
-  const double alone = Over(bytes, in.hardware.IoBytesPerSecond(kRunBytes, kRunsAtOnce));
+  const double alone =
+      Over(bytes, in.hardware.IoBytesPerSecond(KvRing::kMostRunBytes, KvRing::kDepth));
   return 1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads()), alone, busy_ms / 1000);
 }
 

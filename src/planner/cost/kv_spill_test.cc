@@ -34,7 +34,7 @@ TEST_F(KvSpillTest, ATokenTakesTheLongerOfComputingAndReading) {
     EXPECT_DOUBLE_EQ(SpilledTokenMs(in, 64 + spilled, spilled),
                      SpilledTokenMs(in, 64 + spilled, 0));
   }
-  // Behind it what reading takes: as much more for each page.
+  // Beyond that, what reading takes: as much more for each page.
   const auto more = [&](int64_t pages) {
     const int64_t spilled = hidden + pages * 64;
     return SpilledTokenMs(in, 64 + spilled, spilled);

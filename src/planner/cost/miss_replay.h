@@ -19,7 +19,7 @@ struct FfnAccess {
   int32_t listed = 0;
   int32_t pinned = 0;  // of them; the others are looked up
   int32_t misses = 0;
-  // Of the misses, those right behind another in the file, and those with one neuron between: what
+  // Of the misses, those right after another in the file, and those with one neuron between: what
   // a queue may read together (storage/async/async_reader.h).
   int32_t next_to = 0;
   int32_t one_between = 0;

@@ -27,7 +27,7 @@ bool AllZeros(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// A run of bundles, another tensor as a whole, or bytes behind a tensor.
+// A run of bundles, another tensor as a whole, or bytes after a tensor.
 struct VerifiedRange {
   size_t tensor;
   uint64_t begin;  // of bundles: the first of them; else bytes in the file
