@@ -33,19 +33,29 @@ class TerminalTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="hearth_terminal.")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.socket = str(self.folder / "tmux")
+        self.socket = None
+        self.chats = 0
         self.environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
         self.environment |= {"XDG_STATE_HOME": str(self.folder / "state"), "LC_ALL": "C.UTF-8"}
-        self.addCleanup(lambda: self.tmux("kill-server", check=False))
+        self.addCleanup(self.stop)
 
     def tmux(self, *arguments, text=None, check=True):
-        run = subprocess.run(["tmux", "-u", "-S", self.socket, "-f", "/dev/null", *arguments], check=check,
+        run = subprocess.run(["tmux", "-u", "-S", self.socket, "-f", "/dev/null", *arguments], check=False,
                              input=text, capture_output=True, text=True, env=self.environment)
+        if check:
+            self.assertEqual(run.returncode, 0, f"tmux {shlex.join(arguments)}: {run.stderr}")
         return run.stdout
+
+    def stop(self):
+        if self.socket:
+            self.tmux("kill-server", check=False)
 
     def start(self, *arguments, model=MODEL):
         """Begins a chat in a new terminal, and waits for its first prompt."""
-        self.tmux("kill-server", check=False)
+        self.stop()
+        # A server that was told to stop answers at its socket for a while yet: each chat has its own.
+        self.chats += 1
+        self.socket = str(self.folder / f"tmux{self.chats}")
         command = shlex.join([HEARTH, "run", model, *arguments])
         self.tmux("set-option", "-g", "history-limit", "20000", ";", "new-session", "-d", "-x", "120", "-y", "40",
                   f"{command}; echo left with $?; exec sleep {2 * PATIENCE_S}")
