@@ -173,6 +173,22 @@ TEST_F(StreamingCommandTest, GatesAreReadFirst) {
       HasSubstr("all gates are in memory"));
 }
 
+// Bundles of this model are smaller than a piece.
+TEST_F(StreamingCommandTest, PiecesChangeNothingButReads) {
+  const std::string memory = Memory(14);
+  const auto io_of = [&](const char* reads) {
+    const ProgramResult result =
+        Bench({"--memory", memory, "--json", "--lookahead", "off", "--reads", reads});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["io"];
+  };
+  const nlohmann::json pieces = io_of("pieces"), halves = io_of("gates-first-pieces");
+  EXPECT_NEAR(pieces["bytes_read_per_token"], 1536 * pieces["reads_per_token"].get<double>(), 1);
+  ExpectHalves(halves);
+  EXPECT_THAT(Bench({"--memory", memory, "--reads", "pieces", "--merge-gap", "4K"}).err,
+              HasSubstr("has no effect with --reads pieces"));
+}
+
 TEST_F(StreamingCommandTest, NeighboursAreReadTogether) {
   const std::string memory = Memory(14);
   const auto bytes_per_read = [&](const char* gap) {
@@ -242,6 +258,13 @@ TEST_F(StreamingCommandTest, LlmFlashComesWithItsWindow) {
   EXPECT_EQ(document["io"]["pipeline"], "llmflash");
   EXPECT_EQ(document["io"]["cache_policy"], "window");
   EXPECT_EQ(document["io"]["pinned_share"], 0);
+  // No weak foil: it finds nearly what LRU finds in the same memory.
+  const ProgramResult lru = Bench({"--memory", memory, "--json", "--pipeline", "blocking",
+                                   "--cache-policy", "lru", "--pinned", "0"});
+  ASSERT_EQ(lru.exit_code, 0) << lru.err;
+  const nlohmann::json of_lru = nlohmann::json::parse(lru.out);
+  EXPECT_GT(document["io"]["hit_rate"].get<double>(),
+            of_lru["io"]["hit_rate"].get<double>() - 0.05);
   for (const std::vector<std::string>& both :
        {std::vector<std::string>{"--pipeline", "llmflash", "--cache-policy", "lru"},
         {"--cache-policy", "window", "--pipeline", "llmflash"}}) {

@@ -15,10 +15,9 @@
 namespace hearth {
 namespace {
 
-// Neurons that a thread takes at a time: few enough to share out what has arrived, enough that the
-// fetch-ahead of the row kernels works.
-constexpr int64_t kFewestOfCluster = 16;
+// Neurons that a thread takes at a time, at the most.
 constexpr int64_t kMostOfCluster = ReadyNeurons::kMost;
+static_assert(kMostOfCluster == ClusterSizes::kLimit);
 static_assert(kMostOfCluster <= BundleStore::kMostChecked);
 // Down rows that are added together while others are still being computed.
 constexpr int64_t kAddGrain = 128;
@@ -82,6 +81,7 @@ struct DecodePipeline::Section {
   std::atomic<int64_t> damaged{-1};  // a position whose check does not fit
   std::atomic<int64_t> fired{0};
   std::atomic<int64_t> active{0};
+  std::atomic<int64_t> clusters{0};  // taken
   std::atomic<int64_t> idle_ns{0};
   ListGuess* guess = nullptr;  // what the next FFN lists, in the last segment
   std::array<ColumnPart, kMaxColumnParts> columns;
@@ -131,7 +131,7 @@ uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan
                                       int64_t hidden_size, const DecodeOptions& options) {
   const int64_t listed = FetchSizes(shape, plan, options.reads_ahead).listed;
   const int64_t all = options.gates_first ? shape.neurons : 0;
-  return NeuronFetch::ChargedBytes(shape, plan, options.reads_ahead) +
+  return NeuronFetch::ChargedBytes(shape, plan, options.fetch()) +
          (plan.holds_gates ? GateScan::ChargedBytes(shape.neurons) : 0) +
          Buffer::ChargedBytes(Places(hidden_size, listed, all).end);
 }
@@ -139,7 +139,7 @@ uint64_t DecodePipeline::ChargedBytes(const StreamShape& shape, const StreamPlan
 DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeOptions& options)
     : store_(store),
       options_(options),
-      fetch_(budget, store, options.merge_gap_bytes, options.reads_ahead),
+      fetch_(budget, store, options.fetch()),
       memory_(budget, "activations",
               Places(store.source().hidden_size, fetch_.sizes().listed,
                      options.gates_first ? store.source().neurons : 0)
@@ -161,6 +161,7 @@ DecodePipeline::DecodePipeline(Budget& budget, BundleStore& store, const DecodeO
 
 StreamCounts DecodePipeline::counts() const {
   StreamCounts counts = fetch_.counts();
+  counts.clusters = clusters_;
   counts.idle_seconds = idle_seconds_;
   counts.wall_seconds = wall_seconds_;
   return counts;
@@ -228,6 +229,7 @@ ClusterCounts DecodePipeline::RunList(Compute& compute, const StreamedFfn& ffn,
     if (section.is_last) section.guess = guess;
     RunSegment(compute, section);
   }
+  clusters_ += section.clusters;
   idle_seconds_ += static_cast<double>(section.idle_ns) * 1e-9;
   return {section.fired, section.active};
 }
@@ -315,8 +317,7 @@ bool DecodePipeline::TakeReady(Section& section, ReadyNeurons& ready, ReadyState
   do {
     const int64_t left = list.size() - first;
     if (left <= 0) return false;
-    const int64_t most =
-        std::min(left, std::clamp(left / (2 * section.threads), kFewestOfCluster, kMostOfCluster));
+    const int64_t most = std::min(left, store_.plan().clusters.Of(left, section.threads));
     state = list.states()[first];
     ready.count = 1;
     while (ready.count < most && list.states()[first + ready.count] == state) ++ready.count;
@@ -331,6 +332,7 @@ bool DecodePipeline::ComputeReady(Section& section) {
   ReadyNeurons ready;
   ReadyState state;
   if (!TakeReady(section, ready, state)) return false;
+  section.clusters.fetch_add(1, std::memory_order_relaxed);
   std::array<int32_t, kMostOfCluster> slots;
   for (int64_t i = 0; i < ready.count; ++i) {
     slots[static_cast<size_t>(i)] = fetch_.slots()[ready.positions[i]];

@@ -65,7 +65,10 @@ struct DecodeOptions {
   std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions
   bool reads_ahead = false;                 // Expect may be called; of kCluster only
   bool gates_first = false;                 // of missing neurons; of kCluster only
+  uint32_t piece_bytes = 0;                 // see FetchOptions; of kCluster only
   ProcessorShareOptions processors;         // of kCluster only
+
+  FetchOptions fetch() const { return {merge_gap_bytes, reads_ahead, piece_bytes}; }
 };
 
 // One thread at a time. Owns scratch for one token.
@@ -157,6 +160,7 @@ class DecodePipeline {
   int64_t guessed_ffn_ = 0;
   ProcessorShare processors_;
   const Stopwatch since_begin_;
+  int64_t clusters_ = 0;  // that threads took
   double idle_seconds_ = 0;
   double wall_seconds_ = 0;
 };

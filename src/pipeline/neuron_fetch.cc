@@ -28,22 +28,34 @@ int64_t NumPinned(const StreamPlan& plan, std::span<const int32_t> listed) {
   return std::lower_bound(listed.begin(), listed.end(), pinned) - listed.begin();
 }
 
+uint64_t PieceBytes(const StreamShape& shape, const StreamPlan& plan, const FetchOptions& options) {
+  const uint64_t slot = plan.slot_bytes(shape);
+  return options.piece_bytes == 0 ? slot : std::min<uint64_t>(slot, options.piece_bytes);
+}
+
+// Of a neuron, at the most: cut at the split they may be one more.
+int64_t MostPieces(const StreamShape& shape, const StreamPlan& plan, const FetchOptions& options) {
+  const uint64_t piece = PieceBytes(shape, plan, options), slot = plan.slot_bytes(shape);
+  return piece == slot ? 1 : static_cast<int64_t>((slot + piece - 1) / piece);
+}
+
 }  // namespace
 
 struct NeuronFetch::Places {
-  size_t slots, ready, states, ahead, rests, wanted, entries, requests, missing, end;
+  size_t slots, ready, states, ahead, rests, pieces, wanted, entries, requests, missing, end;
 
-  explicit Places(const FetchSizes& sizes) {
+  Places(const FetchSizes& sizes, int64_t most_pieces) {
     const int64_t listed = sizes.listed, looked_up = sizes.looked_up;
     ScratchPlaces scratch;
     slots = scratch.Take(listed, sizeof(int32_t));
     ready = scratch.Take(2 * listed, sizeof(int32_t));
     states = scratch.Take(2 * listed, sizeof(ReadyState));
     rests = scratch.Take(listed, sizeof(RestState));
+    pieces = scratch.Take(listed, sizeof(uint16_t));
     wanted = scratch.Take(listed, sizeof(int32_t));
     ahead = scratch.Take(listed, sizeof(int32_t));
     entries = scratch.Take(looked_up, sizeof(CacheEntry));
-    requests = scratch.Take(looked_up, sizeof(ReadRequest));
+    requests = scratch.Take(looked_up * most_pieces, sizeof(ReadRequest));
     missing = scratch.Take(looked_up, sizeof(int32_t));
     end = scratch.used();
   }
@@ -59,24 +71,29 @@ FetchSizes::FetchSizes(const StreamShape& shape, const StreamPlan& plan, bool re
       listed(plan.pinned_neurons + looked_up) {}
 
 uint64_t NeuronFetch::ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
-                                   bool reads_ahead) {
-  return Buffer::ChargedBytes(Places(FetchSizes(shape, plan, reads_ahead)).end);
+                                   const FetchOptions& options) {
+  return Buffer::ChargedBytes(
+      Places(FetchSizes(shape, plan, options.reads_ahead), MostPieces(shape, plan, options)).end);
 }
 
-NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
-                         std::optional<uint32_t> merge_gap_bytes, bool reads_ahead)
+NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store, const FetchOptions& options)
     : store_(store),
-      sizes_(store.source().shape(), store.plan(), reads_ahead),
+      sizes_(store.source().shape(), store.plan(), options.reads_ahead),
+      piece_bytes_(PieceBytes(store.source().shape(), store.plan(), options)),
       queue_(store.file().OpenQueue(
           {.depth = store.plan().queue_depth,
-           .capacity = std::max(static_cast<size_t>(sizes_.looked_up + 2 * sizes_.ahead),
-                                static_cast<size_t>(store.plan().queue_depth)),
-           .merge_gap_bytes = merge_gap_bytes})),
-      memory_(budget, "activations", Places(sizes_).end),
+           .capacity =
+               std::max(static_cast<size_t>(sizes_.looked_up * MostPieces(store.source().shape(),
+                                                                          store.plan(), options) +
+                                            2 * sizes_.ahead),
+                        static_cast<size_t>(store.plan().queue_depth)),
+           .merge_gap_bytes = options.merge_gap_bytes})),
+      memory_(budget, "activations",
+              Places(sizes_, MostPieces(store.source().shape(), store.plan(), options)).end),
       ahead_(
           store.spare_slot() + static_cast<int32_t>(store.plan().spare_slots() - 2 * sizes_.ahead),
           sizes_.ahead) {
-  const Places at(sizes_);
+  const Places at(sizes_, MostPieces(store.source().shape(), store.plan(), options));
   std::byte* base = memory_.data();
   ready_.SetMemory(reinterpret_cast<int32_t*>(base + at.ready),
                    reinterpret_cast<ReadyState*>(base + at.states));
@@ -84,10 +101,11 @@ NeuronFetch::NeuronFetch(Budget& budget, BundleStore& store,
   views_ = {.slots = reinterpret_cast<int32_t*>(base + at.slots),
             .ahead_places = reinterpret_cast<int32_t*>(base + at.ahead),
             .rests = reinterpret_cast<RestState*>(base + at.rests),
+            .pieces = reinterpret_cast<uint16_t*>(base + at.pieces),
             .entries = reinterpret_cast<CacheEntry*>(base + at.entries),
             .requests = reinterpret_cast<ReadRequest*>(base + at.requests),
             .missing = reinterpret_cast<int32_t*>(base + at.missing)};
-  if (reads_ahead) {
+  if (options.reads_ahead) {
     expected_.neurons.reserve(static_cast<size_t>(store.source().neurons));
     ahead_requests_.reserve(static_cast<size_t>(ahead_.most()));
   }
@@ -254,28 +272,43 @@ void NeuronFetch::LookUp() noexcept {
   counts_.used_ahead += list_.num_ahead;
 }
 
-// Of whoever holds polling_, or while nobody polls.
-void NeuronFetch::Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept {
-  if (positions.empty()) return;
+// Returns how many there are: a neuron's pieces follow each other.
+size_t NeuronFetch::MakeRequests(std::span<const int32_t> positions, SlotPart part,
+                                 uint64_t tag) noexcept {
   const uint64_t split = store_.source().layout.split;
   const uint64_t begin = part == SlotPart::kOtherHalf ? split : 0;
   const uint64_t end = part == SlotPart::kGateHalf ? split : store_.slot_bytes();
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const int32_t position = positions[i];
+  size_t count = 0;
+  for (const int32_t position : positions) {
     const int32_t neuron = list_.neurons[static_cast<size_t>(position)];
-    views_.requests[i] = {
-        .offset = store_.FileOffset(list_.ffn, neuron) + store_.slot_offset() + begin,
-        .data = store_.Slots(views_.slots[position], 1).data() + begin,
-        .bytes = static_cast<uint32_t>(end - begin),
-        .tag = static_cast<uint64_t>(position) | tag};
+    const uint64_t offset = store_.FileOffset(list_.ffn, neuron) + store_.slot_offset();
+    std::byte* const data = store_.Slots(views_.slots[position], 1).data();
+    views_.pieces[position] = 0;
+    for (uint64_t at = begin; at < end; at += piece_bytes_) {
+      views_.requests[count++] = {.offset = offset + at,
+                                  .data = data + at,
+                                  .bytes = static_cast<uint32_t>(std::min(piece_bytes_, end - at)),
+                                  .tag = static_cast<uint64_t>(position) | tag};
+      ++views_.pieces[position];
+    }
   }
-  const size_t taken = queue_->Submit({views_.requests, positions.size()});
+  return count;
+}
+
+// Of whoever holds polling_, or while nobody polls.
+void NeuronFetch::Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept {
+  if (positions.empty()) return;
+  const std::span requests(views_.requests, MakeRequests(positions, part, tag));
+  const size_t taken = queue_->Submit(requests);
   // The queue has room for a list and for all that is read ahead.
-  if (taken != positions.size()) error_ = EAGAIN;
-  for (size_t i = taken; i < positions.size(); ++i) ready_.Add(positions[i], StateOf(tag));
+  if (taken != requests.size()) error_ = EAGAIN;
+  for (const ReadRequest& request : requests.subspan(taken)) {
+    const auto position = static_cast<int32_t>(request.tag);
+    if (--views_.pieces[position] == 0) ready_.Add(position, StateOf(tag));
+  }
   ready_.Publish();
   counts_.reads += static_cast<int64_t>(taken);
-  counts_.bytes_read += taken * (end - begin);
+  for (const ReadRequest& request : requests.first(taken)) counts_.bytes_read += request.bytes;
 }
 
 bool NeuronFetch::Poll(bool wait) noexcept {
@@ -305,8 +338,9 @@ bool NeuronFetch::Reap(bool wait) noexcept {
       position = ahead_.Arrived(position, done[i].error == 0);
     }
     if (position < 0) continue;  // nobody has asked for it yet
-    ready_.Add(position, StateOf(done[i].tag));
     if (done[i].error != 0) error_ = done[i].error;
+    const bool is_last = (done[i].tag & kAheadTag) != 0 || --views_.pieces[position] == 0;
+    if (is_last) ready_.Add(position, StateOf(done[i].tag));
   }
   if (count > 0) ready_.Publish();
   return count > 0;

@@ -22,6 +22,15 @@
 
 namespace hearth {
 
+// How reads are given to the system.
+struct FetchOptions {
+  std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions; of pieces nothing
+  bool reads_ahead = false;                 // ReadAhead does, into some of the spare slots
+  // What is wanted is read in pieces of at most so many bytes, each a read of its own (P2 §4.3); 0:
+  // in one. What is read ahead always is.
+  uint32_t piece_bytes = 0;
+};
+
 // How much one list may have.
 struct FetchSizes {
   FetchSizes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
@@ -45,11 +54,10 @@ struct FetchSizes {
 // if FetchRests asks for it. What nobody asks for is not read, and the cache keeps the gate alone.
 class NeuronFetch {
  public:
-  // Charged to `budget` as "activations". `store` must outlive the fetch. merge_gap_bytes: see
-  // QueueOptions. reads_ahead: ReadAhead does, into some of the spare slots.
-  NeuronFetch(Budget& budget, BundleStore& store, std::optional<uint32_t> merge_gap_bytes,
-              bool reads_ahead);
-  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan, bool reads_ahead);
+  // Charged to `budget` as "activations". `store` must outlive the fetch.
+  NeuronFetch(Budget& budget, BundleStore& store, const FetchOptions& options);
+  static uint64_t ChargedBytes(const StreamShape& shape, const StreamPlan& plan,
+                               const FetchOptions& options);
 
   const FetchSizes& sizes() const { return sizes_; }
   // How many neurons, from the first of an ascending list on, one call of Begin takes: at least
@@ -125,9 +133,10 @@ class NeuronFetch {
     int32_t* slots = nullptr;
     int32_t* ahead_places = nullptr;  // where what is missing was read ahead; -1: it was not
     RestState* rests = nullptr;       // of the other half
+    uint16_t* pieces = nullptr;       // that are being read
     // An entry per neuron that is looked up.
     CacheEntry* entries = nullptr;
-    ReadRequest* requests = nullptr;
+    ReadRequest* requests = nullptr;  // as many as it may have pieces
     int32_t* missing = nullptr;  // positions that are read, those that were read ahead at the end
   };
   struct List {
@@ -148,10 +157,12 @@ class NeuronFetch {
   void LookUp() noexcept;
   bool Reap(bool wait) noexcept;
   void Submit(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept;
+  size_t MakeRequests(std::span<const int32_t> positions, SlotPart part, uint64_t tag) noexcept;
   void Draw() noexcept;
 
   BundleStore& store_;
   const FetchSizes sizes_;
+  const uint64_t piece_bytes_;  // as long as a slot where reads are not cut
   std::unique_ptr<ReadQueue> queue_;
   Buffer memory_;
   // In memory_. Whoever holds polling_ adds to ready_, and takes from wanted_rests_.

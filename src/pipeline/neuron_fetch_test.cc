@@ -50,7 +50,7 @@ class NeuronFetchTest : public ::testing::Test {
                      model_.Source(model_.File(budget_, 1)),
                      {.cache_slots = 64, .range_neurons = 64, .range_buffers = 2},
                      CachePolicyKind::kLru};
-  NeuronFetch fetch_{budget_, store_, std::nullopt, true};
+  NeuronFetch fetch_{budget_, store_, {.reads_ahead = true}};
 };
 
 TEST_F(NeuronFetchTest, WhatWasGuessedIsNotReadAgain) {
@@ -163,7 +163,7 @@ class PinnedNeuronFetchTest : public NeuronFetchTest {
 };
 
 TEST_F(PinnedNeuronFetchTest, AListHoldsAllThatIsPinnedAndWhatSpareSlotsHoldOfTheRest) {
-  NeuronFetch fetch(budget_, pinning_, std::nullopt, true);
+  NeuronFetch fetch(budget_, pinning_, {.reads_ahead = true});
   const int64_t others = kPlan.spare_slots() - 2 * fetch.sizes().ahead;
   ASSERT_LT(others, 256 - kPinned);
   const std::vector<int32_t> all = All();
@@ -177,7 +177,7 @@ TEST_F(PinnedNeuronFetchTest, AListHoldsAllThatIsPinnedAndWhatSpareSlotsHoldOfTh
 }
 
 TEST_F(PinnedNeuronFetchTest, TheLongestListsComeWhole) {
-  NeuronFetch fetch(budget_, pinning_, std::nullopt, true);
+  NeuronFetch fetch(budget_, pinning_, {.reads_ahead = true});
   const std::vector<int32_t> all = All();
   int64_t lists = 0;
   for (std::span<const int32_t> left = all; !left.empty(); ++lists) {

@@ -107,6 +107,7 @@ class StreamStressTest : public StreamedFfnsTest {
             .merge_gap_bytes = Of(std::vector<std::optional<uint32_t>>{std::nullopt, 0, 5000}),
             .lookahead = Of(AllLookaheads()),
             .gates_first = Chance(0.5),
+            .piece_bytes = Of(std::vector<uint32_t>{0, 0, 512, 1024}),
             .processors = Chance(0.3) ? ALoadThatComesAndGoes() : ProcessorShareOptions{}};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,

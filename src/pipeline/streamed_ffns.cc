@@ -47,8 +47,9 @@ DecodeOptions StreamOptions::decode() const {
                           .merge_gap_bytes = merge_gap_bytes,
                           .reads_ahead = is_cluster && lookahead != Lookahead::kOff,
                           .gates_first = is_cluster && gates_first,
+                          .piece_bytes = is_cluster ? piece_bytes : 0,
                           .processors = processors};
-  if (decode.gates_first) decode.merge_gap_bytes.reset();
+  if (decode.gates_first || decode.piece_bytes > 0) decode.merge_gap_bytes.reset();
   if (lookahead == Lookahead::kOn) {
     decode.processors.run_delay = [] { return std::optional<double>(); };
   }

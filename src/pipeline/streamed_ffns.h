@@ -25,6 +25,9 @@ namespace hearth {
 // (docs/decisions/0013-steps-of-requests.md).
 inline constexpr uint32_t kDefaultMergeGapBytes = 8 << 10;
 
+// The smallest block of flash (P2 §4.3).
+inline constexpr uint32_t kNeuronPieceBytes = 4 << 10;
+
 struct StreamOptions {
   CachePolicyKind policy = kDefaultCachePolicy;
   PipelineKind pipeline = PipelineKind::kCluster;
@@ -34,6 +37,9 @@ struct StreamOptions {
   // Of a neuron that is missing the gate first, and the rest where it fires (P2 §4.3); of kCluster
   // only. Nothing is merged then: halves are never neighbours.
   bool gates_first = false;
+  // What is missing is read in pieces of at most so many bytes, where the device likes small ones
+  // (P2 §4.3); 0: in one. Of kCluster only. Nothing is merged then.
+  uint32_t piece_bytes = 0;
   // Not asked with Lookahead::kOn: a thread that sleeps reads nothing ahead.
   ProcessorShareOptions processors;
 

@@ -323,6 +323,61 @@ TEST_F(StreamedFfnsTest, ReadsHalvesOfWhatFiresWhereGatesAreInMemory) {
             static_cast<uint64_t>(streamed.counts().misses) * model.shape().half_bytes);
 }
 
+// Each a read of its own; a neuron is ready when the last of its own has come.
+TEST_F(StreamedFfnsTest, BundlesAreReadInPieces) {
+  const TestBundles model({.layers = 1, .neurons = 128}, 1);
+  const uint64_t split = model.layout().split, stride = model.layout().stride;
+  const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+  std::vector<int32_t> list(100);
+  std::iota(list.begin(), list.end(), 3);
+  const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+  for (const bool gates_first : {false, true}) {
+    for (const uint32_t piece : {512, 1024, 1 << 20}) {
+      StreamedFfns streamed(
+          budget_, model.Source(model.File(budget_, 0)),
+          {.cache_slots = 128, .range_neurons = 64, .range_buffers = 2},
+          {.lookahead = Lookahead::kOff, .gates_first = gates_first, .piece_bytes = piece});
+      std::vector<float> out(x.size());
+      streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
+      EXPECT_EQ(out, Resident(model, ffn, x, list));
+      const auto pieces_of = [&](uint64_t bytes) {
+        return static_cast<int64_t>((bytes + piece - 1) / piece);
+      };
+      const int64_t fired = std::ssize(fired_);
+      const StreamCounts counts = streamed.counts();
+      EXPECT_EQ(counts.reads, gates_first
+                                  ? 100 * pieces_of(split) + fired * pieces_of(stride - split)
+                                  : 100 * pieces_of(stride));
+      EXPECT_EQ(counts.bytes_read,
+                gates_first ? 100 * split + static_cast<uint64_t>(fired) * (stride - split)
+                            : 100 * stride);
+    }
+  }
+}
+
+TEST_F(StreamedFfnsTest, ThreadsTakeClustersOfThePlansSize) {
+  const TestBundles model({.layers = 1, .neurons = 256}, 1);
+  compute_.emplace(isa_, 1);
+  const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+  std::vector<int32_t> list(256);
+  std::iota(list.begin(), list.end(), 0);
+  const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+  for (const int64_t size : {1, 7, 64, 256}) {
+    StreamedFfns streamed(budget_, model.Source(model.File(budget_, 0)),
+                          {.pinned_neurons = 256,
+                           .cache_slots = 1,
+                           .range_neurons = 64,
+                           .range_buffers = 2,
+                           .clusters = {size, size}},
+                          {});
+    streamed.Fill(*compute_, {});
+    std::vector<float> out(x.size());
+    streamed.Run(*compute_, ffn, x.data(), list, true, out.data());
+    EXPECT_EQ(out, Resident(model, ffn, x, list));
+    EXPECT_EQ(streamed.counts().clusters, (256 + size - 1) / size);
+  }
+}
+
 // Of what is missing the gates, and the rest of what fires; what is cached of silent neurons is
 // their gates, which need no read when they are listed again.
 TEST_F(StreamedFfnsTest, TheRestIsReadOfWhatFires) {

@@ -33,9 +33,25 @@ std::string HashOf(JsonObject& document, const char* key) {
 ordered_json StreamJson(const ExecutionPlan& plan) {
   if (!plan.stream) return nullptr;
   const StreamPlan& stream = *plan.stream;
-  return {{"gates_pinned", stream.holds_gates},    {"pinned_neurons", stream.pinned_neurons},
-          {"cache_slots", stream.cache_slots},     {"range_neurons", stream.range_neurons},
-          {"range_buffers", stream.range_buffers}, {"queue_depth", stream.queue_depth}};
+  return {{"gates_pinned", stream.holds_gates},
+          {"pinned_neurons", stream.pinned_neurons},
+          {"cache_slots", stream.cache_slots},
+          {"range_neurons", stream.range_neurons},
+          {"range_buffers", stream.range_buffers},
+          {"queue_depth", stream.queue_depth},
+          {"cluster_neurons", {stream.clusters.fewest, stream.clusters.most}}};
+}
+
+// [fewest, most]; plans of before they were chosen have none.
+ClusterSizes ClustersFromJson(JsonObject& stream) {
+  ClusterSizes clusters;
+  const char* key = "cluster_neurons";
+  if (!stream.Has(key)) return clusters;
+  const json& range = stream.Get(key);
+  if (!range.is_array() || range.size() != 2) stream.Fail(key, "[fewest, most]");
+  clusters.most = stream.IntOf(range[1], key, 1, ClusterSizes::kLimit);
+  clusters.fewest = stream.IntOf(range[0], key, 1, clusters.most);
+  return clusters;
 }
 
 StreamPlan StreamFromJson(JsonObject fields) {
@@ -45,7 +61,8 @@ StreamPlan StreamFromJson(JsonObject fields) {
                              .range_neurons = fields.Int("range_neurons", 0, kMostNeurons),
                              .range_buffers = fields.Int("range_buffers", 0, kMostNeurons),
                              .queue_depth = static_cast<int>(
-                                 fields.Int("queue_depth", 0, std::numeric_limits<int>::max()))};
+                                 fields.Int("queue_depth", 0, std::numeric_limits<int>::max())),
+                             .clusters = ClustersFromJson(fields)};
   fields.Finish();
   return stream;
 }
@@ -128,8 +145,8 @@ void ReadLedger(const json& entries, JsonObject ledger, ExecutionPlan& plan) {
 
 // How neurons are read, and which of them are kept.
 void ReadIo(JsonObject& fields, ExecutionPlan& plan) {
-  plan.io_strategy =
-      fields.OneOf("io_strategy", {"none", "whole", "halves", "sequential", "experts"});
+  plan.io_strategy = fields.OneOf("io_strategy", {"none", "whole", "halves", "pieces",
+                                                  "halves-in-pieces", "sequential", "experts"});
   const bool streams = !fields.IsNull("stream");
   if (streams || !fields.IsNull("io_backend")) {
     plan.io_backend = fields.OneOf("io_backend", {"io_uring", "pread"});

@@ -37,9 +37,10 @@ struct ExecutionPlan {
   uint64_t budget_bytes = 0;
   std::map<std::string, uint64_t> ledger;  // as the engine will charge it
   std::vector<int> compute_cores;          // processors that compute; they submit reads too
-  std::string io_strategy;                 // "none", "whole", "halves", "sequential" or "experts"
-  std::string io_backend;                  // "io_uring" or "pread"; empty with "none"
-  std::string mode;                        // of every layer: "dense", "gated" or "predicted"
+  // "none", "whole", "halves", "pieces", "halves-in-pieces", "sequential" or "experts".
+  std::string io_strategy;
+  std::string io_backend;  // "io_uring" or "pread"; empty with "none"
+  std::string mode;        // of every layer: "dense", "gated" or "predicted"
   int64_t num_layers = 0;
   int64_t neurons = 0;  // of one FFN
   std::string cache_policy;

@@ -32,7 +32,8 @@ ExecutionPlan SomePlan() {
                  .cache_slots = 300,
                  .range_neurons = 128,
                  .range_buffers = 3,
-                 .queue_depth = 32};
+                 .queue_depth = 32,
+                 .clusters = {24, 96}};
   plan.kv_codec = "f16";
   plan.context = 512;
   return plan;
@@ -54,6 +55,19 @@ TEST(ExecutionPlanTest, ComesBackFromJson) {
     const auto& ranges = document["layers"][2]["ranges"];
     EXPECT_EQ(ranges["pinned"], nlohmann::ordered_json({0, streams ? 256 : 1024}));
     EXPECT_EQ(ranges["flash"], nlohmann::ordered_json({streams ? 256 : 1024, 1024}));
+  }
+}
+
+TEST(ExecutionPlanTest, CarriesTheSizeOfClusters) {
+  nlohmann::json document = nlohmann::json::parse(PlanJson(SomePlan()).dump());
+  EXPECT_EQ(document["stream"]["cluster_neurons"], nlohmann::json({24, 96}));
+  EXPECT_EQ(PlanFromJson(document, "plan").stream->clusters, (ClusterSizes{24, 96}));
+  document["stream"].erase("cluster_neurons");
+  EXPECT_EQ(PlanFromJson(document, "plan").stream->clusters, ClusterSizes());
+  for (const nlohmann::json& wrong :
+       {nlohmann::json({0, 96}), {97, 96}, {16, 257}, {16}, nlohmann::json("16")}) {
+    document["stream"]["cluster_neurons"] = wrong;
+    EXPECT_THROW(PlanFromJson(document, "plan"), Error) << wrong;
   }
 }
 

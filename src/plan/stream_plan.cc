@@ -40,6 +40,8 @@ void CheckStreamPlan(const StreamShape& shape, const StreamPlan& plan) {
   check("neurons of a range", plan.range_neurons, kGrain, whole_ranges, kGrain);
   check("ranges that are read at once", plan.range_buffers, 2, kMostRangeBuffers, 1);
   check("reads that are in flight at once", plan.queue_depth, 1, kMostQueueDepth, 1);
+  check("the most neurons of a cluster", plan.clusters.most, 1, ClusterSizes::kLimit, 1);
+  check("the fewest neurons of a cluster", plan.clusters.fewest, 1, plan.clusters.most, 1);
 }
 
 uint64_t SmallestStreamBytes(const StreamShape& shape) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "plan/cluster_sizes.h"
 #include "plan/lent_pages.h"
 
 namespace hearth {
@@ -32,9 +33,10 @@ struct StreamPlan {
   LentPages lent = {};         // KV pages under further slots of the cache
   // Sequential reads: ranges of so many neurons, so many buffers of them. While single neurons are
   // read, the same memory takes those that find no slot.
-  int64_t range_neurons = 0;  // a multiple of kRangeGrain
-  int64_t range_buffers = 0;  // at least 2
-  int queue_depth = 128;      // reads that the system is given at once
+  int64_t range_neurons = 0;   // a multiple of kRangeGrain
+  int64_t range_buffers = 0;   // at least 2
+  int queue_depth = 128;       // reads that the system is given at once
+  ClusterSizes clusters = {};  // that threads take of ready neurons
 
   // Prompts compute this many neurons together (kernels::kRowsOfBatch); ranges must not cut them.
   static constexpr int64_t kRangeGrain = 64;

@@ -39,6 +39,16 @@ TEST(StreamPlanTest, NeverTakesMoreThanItIsGiven) {
   }
 }
 
+TEST(StreamPlanTest, ClustersHaveBounds) {
+  StreamPlan plan = PlanStream(kBamboo, uint64_t{1} << 30, 0);
+  CheckStreamPlan(kBamboo, plan);
+  for (const ClusterSizes& wrong :
+       {ClusterSizes{0, 16}, ClusterSizes{17, 16}, ClusterSizes{16, ClusterSizes::kLimit + 1}}) {
+    plan.clusters = wrong;
+    EXPECT_THROW(CheckStreamPlan(kBamboo, plan), Error);
+  }
+}
+
 TEST(StreamPlanTest, UsesNearlyAllOfIt) {
   const uint64_t half = static_cast<uint64_t>(kBamboo.all_neurons()) * kBamboo.bundle_bytes / 2;
   const StreamPlan plan = PlanStream(kBamboo, half, 0.5);

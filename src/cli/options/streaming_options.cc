@@ -65,6 +65,13 @@ bool TakeMergeGap(StreamingOptions& options, const std::string& text) {
   return bytes <= kMaxGapBytes;
 }
 
+bool TakeReads(StreamingOptions& options, const std::string& text) {
+  const bool in_pieces = text == "pieces" || text == "gates-first-pieces";
+  options.pipeline.gates_first = text == "gates-first" || text == "gates-first-pieces";
+  options.pipeline.piece_bytes = in_pieces ? kNeuronPieceBytes : 0;
+  return in_pieces || text == "whole" || text == "gates-first";
+}
+
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
@@ -81,11 +88,8 @@ void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
       });
   add("--reads",
       "of a neuron that is missing read all at once, or its gate first and the rest only where it "
-      "fires (whole)",
-      "whole|gates-first", [](StreamingOptions& options, const std::string& text) {
-        options.pipeline.gates_first = text == "gates-first";
-        return text == "whole" || text == "gates-first";
-      });
+      "fires; either in pieces of 4 KiB, for flash that likes them (whole)",
+      "whole|gates-first|pieces|gates-first-pieces", TakeReads);
   add("--io", "how weights are read (auto: io_uring where it is permitted)", "auto|io_uring|pread",
       TakeIo);
   add("--cache-policy",
@@ -152,10 +156,12 @@ void CheckStreaming(const StreamingArguments& arguments) {
         fmt::format("--reads has no effect with --pipeline {}: only cluster can choose",
                     PipelineName(pipeline)));
   }
-  if (was_given("--merge-gap") && arguments.options.pipeline.decode().gates_first) {
-    throw UsageError(
-        "--merge-gap has no effect with --reads gates-first: halves of bundles are "
-        "never neighbours");
+  const DecodeOptions decode = arguments.options.pipeline.decode();
+  if (was_given("--merge-gap") && (decode.gates_first || decode.piece_bytes > 0)) {
+    throw UsageError(fmt::format("--merge-gap has no effect with --reads {}",
+                                 decode.gates_first
+                                     ? "gates-first: halves of bundles are never neighbours"
+                                     : "pieces, which are not to be joined"));
   }
   if (was_given("--lookahead") && pipeline != PipelineKind::kCluster) {
     throw UsageError(
@@ -180,8 +186,9 @@ void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engin
                        "ahead of time");
     }
     if (name == "--reads" && matrices == nullptr) {
-      if (engine.streamed()->store().plan().holds_gates) {
-        throw UsageError(name + " has no effect: all gates are in memory");
+      if (engine.streamed()->store().plan().holds_gates &&
+          engine.streamed()->options().gates_first) {
+        throw UsageError(name + " gates-first has no effect: all gates are in memory");
       }
       if (engine.mode() == FfnMode::kDense) {
         throw UsageError(name + " has no effect: in the dense mode every neuron is needed");

@@ -25,18 +25,21 @@ namespace {
               plan.io_strategy);
 }
 
+bool ReadsHalves(const ExecutionPlan& plan) { return plan.io_strategy.starts_with("halves"); }
+bool ReadsPieces(const ExecutionPlan& plan) { return plan.io_strategy.ends_with("pieces"); }
+
 // What is read one by one is shared out by `stream`, what is not read is not, and what tells which
 // neurons a token needs is there before they are read.
 void CheckStrategy(const ExecutionPlan& plan) {
   const std::string& strategy = plan.io_strategy;
-  const bool one_by_one = strategy == "whole" || strategy == "halves";
+  const bool one_by_one = strategy == "whole" || ReadsHalves(plan) || ReadsPieces(plan);
   if (!plan.stream) {
     if (one_by_one) RefuseStrategy(plan, "stream", "none, sequential or experts");
   } else if (plan.mode == "predicted") {
-    if (!one_by_one) RefuseStrategy(plan, "the mode predicted", "whole or halves");
+    if (!one_by_one) RefuseStrategy(plan, "the mode predicted", "whole, halves or pieces");
   } else if (plan.stream->holds_gates) {
-    if (strategy != "whole" && strategy != "sequential") {
-      RefuseStrategy(plan, "gates_pinned", "whole or sequential");
+    if (strategy != "whole" && strategy != "pieces" && strategy != "sequential") {
+      RefuseStrategy(plan, "gates_pinned", "whole, pieces or sequential");
     }
   } else if (strategy != "sequential") {
     RefuseStrategy(plan, "the mode, which looks at every gate", "sequential");
@@ -108,7 +111,8 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
     }
     options.streaming.pipeline.policy = *policy;
   }
-  options.streaming.pipeline.gates_first = plan.io_strategy == "halves";
+  options.streaming.pipeline.gates_first = ReadsHalves(plan);
+  if (ReadsPieces(plan)) options.streaming.pipeline.piece_bytes = kNeuronPieceBytes;
   if (plan.io_backend == "io_uring") options.streaming.io.backend = IoBackend::kIoUring;
   if (plan.io_backend == "pread") options.streaming.io.backend = IoBackend::kPread;
   return options;

@@ -122,6 +122,10 @@ const char* IoStrategyName(IoStrategy strategy) {
       return "whole";
     case IoStrategy::kHalves:
       return "halves";
+    case IoStrategy::kPieces:
+      return "pieces";
+    case IoStrategy::kHalvesInPieces:
+      return "halves-in-pieces";
     case IoStrategy::kSequential:
       return "sequential";
     case IoStrategy::kExperts:

@@ -20,13 +20,21 @@ namespace hearth {
 
 // How what is not in memory is read.
 enum class IoStrategy : uint8_t {
-  kNone,        // everything is in memory
-  kWhole,       // a neuron at a time (P2 §4.4)
-  kHalves,      // its gate, and the rest where that fires (P2 §4.3)
+  kNone,    // everything is in memory
+  kWhole,   // a neuron at a time (P2 §4.4)
+  kHalves,  // its gate, and the rest where that fires (P2 §4.3)
+  kPieces,  // a neuron at a time, in pieces of kNeuronPieceBytes
+  kHalvesInPieces,
   kSequential,  // everything, in order
   kExperts,     // of a mixture that is not packed: the experts that a token is routed to
 };
 const char* IoStrategyName(IoStrategy strategy);
+constexpr bool ReadsHalves(IoStrategy strategy) {
+  return strategy == IoStrategy::kHalves || strategy == IoStrategy::kHalvesInPieces;
+}
+constexpr bool ReadsPieces(IoStrategy strategy) {
+  return strategy == IoStrategy::kPieces || strategy == IoStrategy::kHalvesInPieces;
+}
 
 struct CostInputs {
   const EnginePlan& plan;  // described (DescribeWeights)

@@ -88,12 +88,11 @@ class FfnClock {
       const int depth = in.plan.neurons.queue_depth;
       const uint64_t range = static_cast<uint64_t>(neurons_) * layout.stride;  // an FFN's
       read_cpu_seconds_ = in.hardware.IoCpuSecondsPerRead(read_bytes_, depth);
-      if (in.strategy == IoStrategy::kHalves) {
-        const uint64_t rest = layout.stride - layout.split;
-        reads_ = {{ReadClock(in.hardware, layout.split, range, depth), layout.split, 1},
-                  {ReadClock(in.hardware, rest, range, depth), rest, up_share_}};
+      if (ReadsHalves(in.strategy)) {
+        AddPart(layout.split, range, 1);
+        AddPart(layout.stride - layout.split, range, up_share_);
       } else {
-        reads_ = {{ReadClock(in.hardware, read_bytes_, range, depth), read_bytes_, 1}};
+        AddPart(read_bytes_, range, 1);
       }
     }
   }
@@ -158,8 +157,23 @@ class FfnClock {
   struct Part {
     ReadClock clock;
     uint64_t bytes = 0;
-    double share = 1;  // of the neurons, those of which it is read
+    double share = 1;  // reads of it a neuron
   };
+
+  // So many bytes are read of a share of the neurons, from a range of the file.
+  void AddPart(uint64_t bytes, uint64_t range, double share) {
+    const int depth = in_.plan.neurons.queue_depth;
+    if (!ReadsPieces(in_.strategy)) {
+      reads_.push_back({ReadClock(in_.hardware, bytes, range, depth), bytes, share});
+      return;
+    }
+    const uint64_t whole = bytes / kNeuronPieceBytes, last = bytes % kNeuronPieceBytes;
+    if (whole > 0) {
+      reads_.push_back({ReadClock(in_.hardware, kNeuronPieceBytes, range, depth), kNeuronPieceBytes,
+                        share * static_cast<double>(whole)});
+    }
+    if (last > 0) reads_.push_back({ReadClock(in_.hardware, last, range, depth), last, share});
+  }
 
   // Neurons that come with the one before them, and what lies between.
   struct Together {
@@ -170,7 +184,10 @@ class FfnClock {
   // Only what waits is read together: as many as are in flight at once go alone.
   Together ReadTogether(const Part& part, double neurons, const FfnAccess& access) const {
     const double waiting = neurons - in_.plan.neurons.queue_depth;
-    if (waiting <= 0 || access.misses == 0 || !in_.merge_gap_bytes || reads_.size() > 1) return {};
+    if (waiting <= 0 || access.misses == 0 || !in_.merge_gap_bytes || reads_.size() > 1 ||
+        ReadsPieces(in_.strategy)) {
+      return {};
+    }
     Together together;
     const auto add = [&](int32_t of_misses, uint64_t gap) {
       if (gap > *in_.merge_gap_bytes) return;

@@ -16,6 +16,7 @@
 #include "engine/load/ffn_mode.h"
 #include "format/packed_file.h"
 #include "import/open_model.h"
+#include "planner/cost/cluster_choice.h"
 #include "planner/cost/cost_model.h"
 #include "planner/cost/kv_spill.h"
 #include "planner/cost/plan_menu.h"
@@ -172,9 +173,8 @@ class Planner {
     EngineOptions options = request_.engine;
     options.threads = setting.threads();
     options.streaming.pinned_share = kSplits[setting.split];
-    if (setting.strategy == IoStrategy::kHalves) {
-      options.streaming.pipeline.gates_first = true;
-    }
+    if (ReadsHalves(setting.strategy)) options.streaming.pipeline.gates_first = true;
+    if (ReadsPieces(setting.strategy)) options.streaming.pipeline.piece_bytes = kNeuronPieceBytes;
     options.streaming.may_hold_gates = setting.strategy != IoStrategy::kSequential;
     EnginePlan plan = Limited(options, setting.limit_bytes);
     DescribeWeights(plan.load);
@@ -192,8 +192,25 @@ class Planner {
     const bool reads_all = plan.matrices || plan.mode == FfnMode::kDense ||
                            (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
     if (reads_all) return {IoStrategy::kSequential};
-    if (plan.neurons.holds_gates) return {IoStrategy::kWhole, IoStrategy::kSequential};
-    return {IoStrategy::kWhole, IoStrategy::kHalves};
+    return ReadsOfNeurons(plan);
+  }
+
+  // Pieces only where there would be more than one.
+  static std::vector<IoStrategy> ReadsOfNeurons(const EnginePlan& plan) {
+    const BundleLayout& layout = plan.bundles->layout;
+    const uint64_t rest = layout.stride - layout.split;
+    std::vector<IoStrategy> strategies = {IoStrategy::kWhole};
+    if (plan.neurons.holds_gates) {
+      if (rest > kNeuronPieceBytes) strategies.push_back(IoStrategy::kPieces);
+      strategies.push_back(IoStrategy::kSequential);
+      return strategies;
+    }
+    strategies.push_back(IoStrategy::kHalves);
+    if (layout.stride > kNeuronPieceBytes) strategies.push_back(IoStrategy::kPieces);
+    if (std::max(layout.split, rest) > kNeuronPieceBytes) {
+      strategies.push_back(IoStrategy::kHalvesInPieces);
+    }
+    return strategies;
   }
 
   // By number of threads, the fastest of the allowed processors.
@@ -390,7 +407,11 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   plan.mode = FfnModeName(engine.mode);
   plan.num_layers = engine.load.spec.num_layers;
   plan.neurons = ffn.intermediate_size;
-  if (engine.bundles) plan.stream = engine.neurons;
+  if (engine.bundles) {
+    plan.stream = engine.neurons;
+    plan.stream->clusters = ChooseClusters(
+        hardware_, chosen.setting.cores, engine.bundles->layout.stride, engine.neurons.queue_depth);
+  }
   plan.kv_codec = InfoOf(engine.limits.kv_codec).name;
   plan.context = engine.limits.max_context;
   return plan;
