@@ -18,6 +18,7 @@
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
 #include "cli/screen/terminal.h"
+#include "pipeline/streamed_ffns.h"
 #include "planner/simulator/simulator_plot.h"
 #include "storage/atomic_file.h"
 
@@ -38,6 +39,7 @@ struct SimulateCommand {
   std::string plot;
   std::vector<SimMemory> memories;
   std::vector<SimPipeline> pipelines = {SimPipeline::kCluster};
+  SimSystem system = SimSystem::kHearth;
   SimOptions options;
   SyntheticOptions accesses;
   bool json = false;
@@ -104,7 +106,8 @@ SimulatedPoint PointOf(const SimModel& model, SimPipeline pipeline, const SimMem
 
 SimInputs ReadInputs(const SimulateCommand& command) {
   SimInputs inputs{.device = ResolveSimDevice(command.device),
-                   .model = SimModelOf(ResolvePlannedShape(command.model)),
+                   .system = command.system,
+                   .model = SimModelOf(ResolvePlannedShape(command.model), command.system),
                    .profile = std::nullopt,
                    .trace = std::nullopt};
   if (!command.profile.empty()) inputs.profile = LoadProfile(command.profile);
@@ -161,8 +164,9 @@ int RunSimulate(const SimulateCommand& command) {
   ProgressLine progress("simulating", ProgressUnit::kShare);
   for (size_t i = 0; i < points.size(); ++i) {
     SimOptions options = command.options;
-    options.pipeline = points[i].pipeline;
-    if (!TakesPolicy(options.pipeline)) options.policy.reset();
+    options.strategy.system = command.system;
+    options.strategy.pipeline = points[i].pipeline;
+    if (!TakesPolicy(points[i].pipeline)) options.policy.reset();
     options.cache_bytes = points[i].result.cache_bytes;
     if (inputs.trace) options.gate_fires = 1;  // it names the neurons that are active
     options.cancel = &InterruptFlag();
@@ -205,7 +209,14 @@ void CheckSimulateUsage(const SimulateCommand& options, const CLI::App& command)
   const bool is_mapped = std::all_of(options.pipelines.begin(), options.pipelines.end(),
                                      [](SimPipeline p) { return p == SimPipeline::kMmap; });
   refuse(!options.trace.empty(),
-         {"--active", "--skew", "--topic-share", "--gate-fires", "--profile"}, "--trace");
+         {"--active", "--skew", "--topic-share", "--gate-fires", "--router-topic-share",
+          "--router-bias", "--profile"},
+         "--trace");
+  const bool reads_gates_first = options.system == SimSystem::kPowerInfer2;
+  refuse(reads_gates_first, {"--reads"}, "--system powerinfer-2, which reads gates first");
+  const bool has_cluster = std::find(options.pipelines.begin(), options.pipelines.end(),
+                                     SimPipeline::kCluster) != options.pipelines.end();
+  refuse(!has_cluster, {"--reads"}, "pipelines other than cluster");
   refuse(!options.profile.empty(), {"--active", "--skew"}, "--profile");
   // Every neuron is computed.
   refuse(is_mapped, {"--active", "--skew", "--topic-share", "--gate-fires"}, "--pipeline mmap");
@@ -268,7 +279,8 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
                                CachePolicyNames(", ") + ", found '" + Printable(name) + "'");
             }
           },
-          "of cluster, matrix and blocking: " + CachePolicyNames(", ") + " (layer-lfu)")
+          "of cluster, matrix and blocking: " + CachePolicyNames(", ") +
+              " (layer-lfu; of powerinfer-2 two-queue)")
       ->option_text("NAME");
   command.add_option("--tokens", options.options.tokens, "tokens to measure (256)")
       ->option_text("N")
@@ -276,7 +288,36 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
   command.add_option("--warmup", options.options.warmup_tokens, "tokens before them (64)")
       ->option_text("N")
       ->check(WholeIn(0, 10'000'000));
-  command.add_option("--cluster", options.options.cluster_neurons, "neurons of a cluster (32)")
+}
+
+void AddStrategy(CLI::App& command, SimulateCommand& options) {
+  command
+      .add_option_function<std::string>(
+          "--system",
+          [&options](const std::string& name) {
+            options.system = name == SimSystemName(SimSystem::kPowerInfer2)
+                                 ? SimSystem::kPowerInfer2
+                                 : SimSystem::kHearth;
+          },
+          "whose files and strategies: this engine's, or those of the paper (hearth)")
+      ->option_text("hearth|powerinfer-2")
+      ->check(CLI::IsMember(
+          {SimSystemName(SimSystem::kHearth), SimSystemName(SimSystem::kPowerInfer2)}));
+  command
+      .add_option_function<std::string>(
+          "--reads",
+          [&options](const std::string& name) {
+            options.options.strategy.gates_first = name.starts_with("gates-first");
+            options.options.strategy.piece_bytes = name.ends_with("pieces") ? kNeuronPieceBytes : 0;
+          },
+          "of cluster: missing neurons whole, or the gate first and the rest where it fires; "
+          "either in pieces of 4 KiB (whole)")
+      ->option_text("whole|gates-first|pieces|gates-first-pieces")
+      ->check(CLI::IsMember({"whole", "gates-first", "pieces", "gates-first-pieces"}));
+  command
+      .add_option("--cluster", options.options.strategy.cluster_neurons,
+                  "neurons that a core takes at a time (16 to 256, by how many are ready; of "
+                  "powerinfer-2 32)")
       ->option_text("N")
       ->check(WholeIn(1, 1'000'000));
 }
@@ -299,6 +340,14 @@ void AddStatistics(CLI::App& command, SimulateCommand& options) {
                   "share of listed neurons whose gate fires (0.8)")
       ->option_text("SHARE")
       ->check(NumberIn(0.0, 1.0));
+  command
+      .add_option("--router-topic-share", options.accesses.router_topic_share,
+                  "how slowly the chosen experts change, 0 to 1 (0.42)")
+      ->option_text("SHARE");
+  command
+      .add_option("--router-bias", options.accesses.router_bias,
+                  "how unevenly experts are chosen; 0: all alike (0.82)")
+      ->option_text("BIAS");
   AddSeedOption(command, options.accesses.seed, "same seed, same accesses (0)");
 }
 
@@ -310,6 +359,7 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
       app.add_subcommand("simulate", "Estimate speed on another device, such as a phone");
   AddInputs(*command, *options);
   AddRun(*command, *options);
+  AddStrategy(*command, *options);
   AddStatistics(*command, *options);
   AddFileOption(*command, "--plot", options->plot, "picture to write: speed by memory (SVG)");
   command->add_flag("--json", options->json, "print one JSON document");

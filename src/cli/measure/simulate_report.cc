@@ -38,11 +38,11 @@ nlohmann::ordered_json PointJson(const SimulatedPoint& point) {
 std::string SimulationText(const SimInputs& inputs, const std::vector<SimulatedPoint>& points) {
   std::string text = fmt::format(
       "{} on {}: {} cores compute at {:.1f} G multiply-adds per second, {} reads\n"
-      "{} in memory beside neurons, {} of neurons; accesses {}\n\n",
+      "{} in memory beside neurons, {} of neurons; strategies of {}, accesses {}\n\n",
       inputs.model.name, inputs.device.name, inputs.device.num_compute_cores(),
       inputs.device.compute_macs_per_s() / 1e9, inputs.device.flash.name,
       FormatSize(inputs.model.resident_bytes()), FormatSize(inputs.model.slots_bytes()),
-      inputs.trace ? "recorded" : "synthetic");
+      SimSystemName(inputs.system), inputs.trace ? "recorded" : "synthetic");
   text += fmt::format("{:<10}{:>11}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}\n", "pipeline",
                       "memory", "FFNs", "tok/s", "mean ms", "p50", "p90", "p99", "wait ms", "miss",
                       "p99");
@@ -63,6 +63,7 @@ nlohmann::ordered_json SimulationJson(const SimInputs& inputs,
                                       const std::vector<SimulatedPoint>& points) {
   nlohmann::ordered_json document = {{"device", inputs.device.name},
                                      {"model", inputs.model.name},
+                                     {"system", SimSystemName(inputs.system)},
                                      {"accesses", inputs.trace     ? "recorded"
                                                   : inputs.profile ? "profile"
                                                                    : "synthetic"},

@@ -16,6 +16,7 @@ namespace hearth::cli {
 // What the run is made of, read once.
 struct SimInputs {
   SimDevice device;
+  SimSystem system = SimSystem::kHearth;
   SimModel model;
   std::optional<ModelProfile> profile;
   std::optional<AccessSequence> trace;

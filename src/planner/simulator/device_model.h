@@ -23,11 +23,16 @@ struct SimDevice {
   std::string name;
   std::vector<SimCores> cores;
   double memory_bytes_per_s = 0;
+  // How much longer a weight takes that is gathered, neuron by neuron, than one of a whole matrix.
+  double gathered_cost = 1;
   uint64_t memory_bytes = 0;              // that one program can use
   DeviceProfile flash;                    // its core_seconds are those of `cores`, in order
   std::vector<int> compute;               // how many of each kind compute, as `cores`
   int io_kind = 0;                        // of the one core that issues reads, as `cores`
   uint64_t mmap_block_bytes = 128 << 10;  // that one page fault of a mapped file reads
+  // At which the system takes in pages of a mapped file, and gives up others for them; 0: as fast
+  // as flash reads.
+  double mmap_bytes_per_s = 0;
 
   int num_compute_cores() const;
   double compute_macs_per_s() const;  // of all that compute

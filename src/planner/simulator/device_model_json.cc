@@ -120,6 +120,8 @@ SimDevice ParseSimDevice(std::string_view text, const std::string& file_name) {
     device.mmap_block_bytes =
         static_cast<uint64_t>(object.Int("mmap_block_bytes", 4096, int64_t{1} << 26));
   }
+  device.gathered_cost = object.NumberOr("gathered_cost", 1);
+  device.mmap_bytes_per_s = object.NumberOr("mmap_bytes_per_s", 0);
   device.flash = ReadFlash(object.Object("flash"));
   object.Has("sources");  // for people
   object.Finish();
@@ -172,7 +174,9 @@ std::string SimDeviceJson(const SimDevice& device) {
       {"compute", compute},
       {"io", device.cores[static_cast<size_t>(device.io_kind)].kind},
       {"memory", {{"bytes", device.memory_bytes}, {"bytes_per_s", device.memory_bytes_per_s}}},
+      {"gathered_cost", device.gathered_cost},
       {"mmap_block_bytes", device.mmap_block_bytes},
+      {"mmap_bytes_per_s", device.mmap_bytes_per_s},
       {"flash",
        {{"name", flash.name},
         {"random", CurveJson(flash.random, "block_bytes")},

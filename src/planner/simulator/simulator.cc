@@ -50,8 +50,12 @@ void CheckOptions(const SimModel& model, const SimOptions& options) {
   if (options.warmup_tokens < 0 || options.warmup_tokens > 10'000'000) {
     refuse("tokens before them", "0 to 10 million", static_cast<double>(options.warmup_tokens));
   }
-  if (options.cluster_neurons < 1 || options.cluster_neurons > 1'000'000) {
-    refuse("neurons of a cluster", "1 to a million", static_cast<double>(options.cluster_neurons));
+  const int64_t cluster = options.strategy.cluster_neurons;
+  if (cluster < 0 || cluster > 1'000'000) {
+    refuse("neurons of a cluster", "1 to a million", static_cast<double>(cluster));
+  }
+  if (options.strategy.queue_depth < 1 || options.strategy.queue_depth > 4096) {
+    refuse("reads in flight", "1 to 4096", options.strategy.queue_depth);
   }
   if (!(options.gate_fires >= 0 && options.gate_fires <= 1)) {
     refuse("share of gates that fire", "0 to 1", options.gate_fires);
@@ -62,6 +66,9 @@ void CheckOptions(const SimModel& model, const SimOptions& options) {
   }
 }
 
+// Tokens in the window of P2's port of LLM in a Flash, as that paper has it.
+constexpr int32_t kPaperWindow = 5;
+
 class Simulation {
  public:
   Simulation(const SimDevice& device, const SimModel& model, const SimOptions& options)
@@ -69,10 +76,14 @@ class Simulation {
         model_(model),
         options_(options),
         flash_(device.flash),
-        ffn_(device, model, flash_, options.pipeline, options.cluster_neurons) {
-    const uint64_t all = SimFfnBytes(model, options.pipeline);
+        ffn_(device, model, flash_, options.strategy) {
+    const SimPipeline pipeline = options.strategy.pipeline;
+    const bool is_paper = options.strategy.system == SimSystem::kPowerInfer2;
+    const uint64_t all = SimFfnBytes(model, pipeline);
     cache_bytes_ = std::min(options.cache_bytes.value_or(all), all);
-    is_mapped_ = options.pipeline == SimPipeline::kMmap;
+    is_mapped_ = pipeline == SimPipeline::kMmap;
+    computes_window_ = is_paper && pipeline == SimPipeline::kLlmFlash;
+    keeps_gates_ = !is_paper && options.strategy.reads_gates_first();
     slot_bytes_ = is_mapped_ ? device.mmap_block_bytes : model.slot_bytes;
     slots_per_ffn_ = model.neurons;
     if (is_mapped_) {
@@ -98,8 +109,8 @@ class Simulation {
       }
       if (token == options_.warmup_tokens) {
         before = counts_;
-        ffn_seconds_ = dense_seconds_ = 0;
-        busy_before_ = ffn_.counts().busy_ns;
+        sums_.ffn_seconds = sums_.dense_seconds = 0;
+        sums_.busy_before = ffn_.counts().busy_ns;
       }
       const SimToken measured = RunToken(lists);
       if (token >= options_.warmup_tokens) result.tokens.push_back(measured);
@@ -114,11 +125,23 @@ class Simulation {
   }
 
  private:
+  // Since the first token that is measured, but what says otherwise.
+  struct Sums {
+    double ffn_seconds = 0;
+    double dense_seconds = 0;
+    int64_t busy_before = 0;   // of the cores, until then
+    int64_t mapped_reads = 0;  // of all tokens
+  };
+
+  CachePolicyKind Policy() const {
+    if (options_.policy) return *options_.policy;
+    if (options_.strategy.pipeline == SimPipeline::kLlmFlash) return CachePolicyKind::kWindow;
+    if (is_mapped_) return CachePolicyKind::kLru;
+    const bool is_paper = options_.strategy.system == SimSystem::kPowerInfer2;
+    return is_paper ? CachePolicyKind::kTwoQueue : kDefaultCachePolicy;
+  }
+
   void MakeCache() {
-    const CachePolicyKind fallback = options_.pipeline == SimPipeline::kLlmFlash
-                                         ? CachePolicyKind::kWindow
-                                     : is_mapped_ ? CachePolicyKind::kLru
-                                                  : kDefaultCachePolicy;
     const bool few_layers = model_.num_layers <= NeuronCache::kMaxLayers;
     cache_ = std::make_unique<NeuronCache>(
         budget_,
@@ -126,8 +149,24 @@ class Simulation {
                            .num_slots = num_slots_,
                            .slot_bytes = 0,
                            .num_layers = few_layers ? model_.num_layers : 1,
-                           .policy = options_.policy.value_or(fallback)},
+                           .policy = Policy(),
+                           .window_tokens = computes_window_ ? kPaperWindow : 0},
         std::span<std::byte>());
+    if (keeps_gates_) gate_alone_.assign(static_cast<size_t>(model_.num_neurons()), 0);
+    // Of experts nobody knows which are hot, pages come with the first tokens, and the paper's
+    // neurons all begin outside (P2 §4.2).
+    const bool is_ours = options_.strategy.system == SimSystem::kHearth;
+    if (options_.warm_start && is_ours && !is_mapped_ && model_.neurons > 1) Warm();
+  }
+
+  // The first neurons of all FFNs, which fire most (pipeline/streamed_ffns.cc).
+  void Warm() {
+    std::vector<int32_t> keys(static_cast<size_t>(num_slots_)), slots(keys.size());
+    const int64_t ffns = model_.num_ffns();
+    for (int64_t i = 0; i < num_slots_; ++i) {
+      keys[static_cast<size_t>(i)] = static_cast<int32_t>(i % ffns * model_.neurons + i / ffns);
+    }
+    cache_->Seed(keys, slots);
   }
 
   // Seconds of work that all compute cores share evenly.
@@ -153,7 +192,7 @@ class Simulation {
       } else {
         RunListed(of_layer, token);
       }
-      ffn_seconds_ += 1e-9 * static_cast<double>(now_ns_ - begin_ns);
+      sums_.ffn_seconds += 1e-9 * static_cast<double>(now_ns_ - begin_ns);
     }
     PassDense(model_.output_macs);
     if (cache_) cache_->EndToken();
@@ -164,7 +203,7 @@ class Simulation {
 
   void PassDense(double macs) {
     const double seconds = SharedSeconds(macs);
-    dense_seconds_ += seconds;
+    sums_.dense_seconds += seconds;
     now_ns_ += std::llround(seconds * 1e9);
   }
 
@@ -197,25 +236,52 @@ class Simulation {
   void RunListed(std::span<const SimList> lists, SimToken& token) {
     work_.resident = work_.resident_goes_on = 0;
     work_.missing.clear();
+    const auto missed_before = token.missed;
     for (const SimList& list : lists) {
       const int64_t first_key = list.ffn * model_.neurons;
       is_missing_.assign(list.neurons.size(), 0);
       LookUp(first_key, list.neurons, [&](size_t i) { is_missing_[i] = 1; });
       for (size_t i = 0; i < list.neurons.size(); ++i) {
-        const int64_t key = first_key + list.neurons[i];
-        const bool goes_on = GateFires(key);
-        if (is_missing_[i] != 0) {
-          work_.missing.push_back({static_cast<uint64_t>(key) * model_.bundle_bytes, goes_on});
-        } else {
-          ++work_.resident;
-          work_.resident_goes_on += goes_on ? 1 : 0;
-        }
+        token.missed += is_missing_[i];
+        AddWork(first_key + list.neurons[i], is_missing_[i] != 0);
       }
       token.listed += static_cast<int64_t>(list.neurons.size());
     }
-    token.missed += static_cast<int64_t>(work_.missing.size());
+    if (computes_window_) ComputeWindow(lists, token.missed - missed_before);
     now_ns_ = ffn_.Run(work_, now_ns_);
     counts_ = ffn_.counts();
+  }
+
+  void AddWork(int64_t key, bool is_missing) {
+    const bool goes_on = GateFires(key);
+    const uint64_t offset = static_cast<uint64_t>(key) * model_.bundle_bytes;
+    const bool is_half = !gate_alone_.empty() && gate_alone_[static_cast<size_t>(key)] != 0;
+    if (is_missing) {
+      work_.missing.push_back({offset, goes_on, false});
+      if (!gate_alone_.empty()) gate_alone_[static_cast<size_t>(key)] = goes_on ? 0 : 1;
+    } else if (is_half && goes_on) {
+      work_.missing.push_back({offset, true, true});
+      gate_alone_[static_cast<size_t>(key)] = 0;
+    } else {
+      ++work_.resident;
+      work_.resident_goes_on += goes_on ? 1 : 0;
+    }
+  }
+
+  // LLM in a Flash multiplies all that it holds of an FFN (Alizadeh et al. 2023, 3.3), listed or
+  // not. Of that, `missed` are read first.
+  void ComputeWindow(std::span<const SimList> lists, int64_t missed) {
+    if (all_resident_ || !cache_) return;
+    int64_t held = 0;
+    for (const SimList& list : lists) {
+      const auto first = static_cast<int32_t>(list.ffn * model_.neurons);
+      for (int32_t i = 0; i < static_cast<int32_t>(model_.neurons); ++i) {
+        held += cache_->state(first + i) != CacheState::kAbsent ? 1 : 0;
+      }
+    }
+    work_.resident = std::max(work_.resident, held - missed);
+    work_.resident_goes_on = work_.resident;
+    for (SimMissing& neuron : work_.missing) neuron.goes_on = true;
   }
 
   // All pages of the layer's FFNs, then all their neurons.
@@ -225,22 +291,28 @@ class Simulation {
       std::iota(blocks_.begin(), blocks_.end(), 0);
     }
     int64_t done_ns = now_ns_;
+    uint64_t pages = 0;
     for (const SimList& list : lists) {
       const int64_t first_key = list.ffn * slots_per_ffn_;
       LookUp(first_key, blocks_, [&](size_t i) {
         const auto key = static_cast<uint64_t>(first_key) + i;
         const auto queue = static_cast<int>(i) % device_.num_compute_cores();
         done_ns = flash_.Serve({key * slot_bytes_, slot_bytes_, queue, FaultingKind()}, now_ns_);
-        ++mapped_reads_;
+        ++sums_.mapped_reads;
         ++token.missed;
+        ++pages;
       });
       token.listed += slots_per_ffn_;
+    }
+    if (device_.mmap_bytes_per_s > 0) {
+      const double seconds = static_cast<double>(pages * slot_bytes_) / device_.mmap_bytes_per_s;
+      done_ns = std::max(done_ns, now_ns_ + static_cast<int64_t>(seconds * 1e9));
     }
     const auto neurons = static_cast<int64_t>(lists.size()) * model_.neurons;
     now_ns_ = ffn_.Run({.resident = neurons, .resident_goes_on = neurons, .missing = {}}, done_ns);
     counts_ = ffn_.counts();
-    counts_.reads = mapped_reads_;
-    counts_.bytes = static_cast<uint64_t>(mapped_reads_) * slot_bytes_;
+    counts_.reads = sums_.mapped_reads;
+    counts_.bytes = static_cast<uint64_t>(sums_.mapped_reads) * slot_bytes_;
   }
 
   int FaultingKind() const {
@@ -253,10 +325,10 @@ class Simulation {
     const auto tokens = static_cast<double>(result.tokens.size());
     result.bytes_per_token = static_cast<double>(counts_.bytes - before.bytes) / tokens;
     result.reads_per_token = static_cast<double>(counts_.reads - before.reads) / tokens;
-    result.dense_seconds = dense_seconds_ / tokens;
-    result.compute_seconds = 1e-9 * static_cast<double>(ffn_.counts().busy_ns - busy_before_) /
+    result.dense_seconds = sums_.dense_seconds / tokens;
+    result.compute_seconds = 1e-9 * static_cast<double>(ffn_.counts().busy_ns - sums_.busy_before) /
                              device_.num_compute_cores() / tokens;
-    result.wait_seconds = ffn_seconds_ / tokens - result.compute_seconds;
+    result.wait_seconds = sums_.ffn_seconds / tokens - result.compute_seconds;
   }
 
   const SimDevice& device_;
@@ -269,16 +341,16 @@ class Simulation {
   uint64_t cache_bytes_ = 0;
   bool is_mapped_ = false;
   bool all_resident_ = false;
+  bool computes_window_ = false;  // of what is held, all, listed or not
+  bool keeps_gates_ = false;      // of silent neurons, without the rest
   uint64_t slot_bytes_ = 0;
   int64_t slots_per_ffn_ = 0;
   int64_t num_slots_ = 0;
   int64_t now_ns_ = 0;
   int64_t token_index_ = 0;
-  int64_t mapped_reads_ = 0;
-  int64_t busy_before_ = 0;
-  double ffn_seconds_ = 0;
-  double dense_seconds_ = 0;
+  Sums sums_;
   SimFfnCounts counts_;
+  std::vector<uint8_t> gate_alone_;  // by key; empty where bundles are held whole
   // Scratch.
   SimFfnWork work_;
   std::vector<CacheEntry> entries_;

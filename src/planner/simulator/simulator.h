@@ -1,5 +1,6 @@
 // What a device that is not here would do with a model that is not here: a discrete-event replay
-// of decoding, token by token and layer by layer (docs/simulator.md; P2 sections 4.2 to 4.4).
+// of decoding, token by token and layer by layer, with the strategies of this engine or of
+// PowerInfer-2 (docs/simulator.md; P2 sections 4.2 to 4.4).
 #pragma once
 
 #include <atomic>
@@ -17,13 +18,15 @@
 namespace hearth {
 
 struct SimOptions {
-  SimPipeline pipeline = SimPipeline::kCluster;
-  std::optional<CachePolicyKind> policy;  // nothing: kDefaultCachePolicy; window for kLlmFlash
+  SimStrategy strategy;  // of the system that the model was made for
+  // Nothing: kDefaultCachePolicy, P2's two queues, or the window of kLlmFlash.
+  std::optional<CachePolicyKind> policy;
   // For neurons of FFNs, of kMmap for pages of FFNs; nothing: all are in memory.
   std::optional<uint64_t> cache_bytes;
   int64_t tokens = 256;        // measured
   int64_t warmup_tokens = 64;  // before them
-  int64_t cluster_neurons = 32;
+  // Of Hearth: the cache begins with the neurons that fire most, as engines fill theirs.
+  bool warm_start = true;
   // Of the neurons that are listed, those whose gate fires: P2 §4.3's 80%.
   double gate_fires = 0.8;
   uint64_t seed = 0;                                          // of which gates fire

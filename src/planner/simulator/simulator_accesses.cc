@@ -28,9 +28,6 @@ uint64_t StreamFor(uint64_t seed, SimStream stream, uint64_t a, uint64_t b) {
   return StreamOf(StreamOf(seed, static_cast<uint64_t>(stream), 0), a, b);
 }
 
-// Of docs/synth.md: the part of a router's logits that is the same for all tokens, over the rest.
-constexpr double kRouterBiasScale = 0.82;
-
 double NormalCdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 // The inverse, by bisection: for tables that are made once.
@@ -131,6 +128,7 @@ SyntheticAccesses::SyntheticAccesses(const SimModel& model, const SyntheticOptio
       walk_(StreamFor(options.seed, SimStream::kWalk, 0, 0)) {
   CheckRange("topic_share", options.topic_share, 0, 0.999);
   CheckRange("router_topic_share", options.router_topic_share, 0, 1);
+  CheckRange("router_bias", options.router_bias, 0, 100);
   CheckRange("topic_stay", options.topic_stay, 1, 1e9);
   CheckRange("topics", static_cast<double>(options.topics), 1, 1e6);
   if (profile != nullptr) {
@@ -161,7 +159,7 @@ void SyntheticAccesses::ChooseExperts(int64_t layer, std::vector<int64_t>& exper
       return HashedNormal(StreamFor(options_.seed, stream, ffn, static_cast<uint64_t>(of)));
     };
     const double share = options_.router_topic_share;
-    logits.emplace_back(kRouterBiasScale * normal(SimStream::kRouterBias, 0) +
+    logits.emplace_back(options_.router_bias * normal(SimStream::kRouterBias, 0) +
                             std::sqrt(share) * normal(SimStream::kRouterTopic, topic_) +
                             std::sqrt(1 - share) * normal(SimStream::kRouterToken, token_),
                         e);

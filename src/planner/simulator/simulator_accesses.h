@@ -34,7 +34,9 @@ struct SyntheticOptions {
   double skew = 0.28;         // share of them with 80% of the activations
   double topic_share = 0.80;  // of what tells tokens apart, for neurons
   double router_topic_share = 0.42;
-  double topic_stay = 20;  // mean number of tokens between changes of topic
+  double router_bias = 0.82;  // of a router's logits, the part that is the same for all tokens,
+                              // over the rest
+  double topic_stay = 20;     // mean number of tokens between changes of topic
   int64_t topics = 32;
   uint64_t seed = 0;
 };

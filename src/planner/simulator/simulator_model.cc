@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/rounding.h"
+#include "format/bundle_layout.h"
 
 namespace hearth {
 namespace {
@@ -13,9 +14,36 @@ constexpr double kSimPredictorShare = 0.1025;
 constexpr uint64_t kSimRuntimeBytes = 300'000'000;  // P2 §7.2.3
 constexpr int64_t kFlashBlock = 4096;               // P2 §4.3: the smallest read
 
+// Neurons as P2 §4.3 and §7.2.3 have them: codes in blocks of flash, scales in memory.
+void SetPaperBundles(const ModelShape& shape, SimModel& model) {
+  const auto weights = static_cast<uint64_t>(shape.hidden_size * model.matrices) *
+                       static_cast<uint64_t>(model.num_neurons());
+  model.scale_bytes = weights * 2 / 32;
+  model.slot_bytes =
+      static_cast<uint64_t>(DivideUp<int64_t>(model.matrices * shape.hidden_size, 2));
+  model.bundle_bytes =
+      static_cast<uint64_t>(RoundUp(static_cast<int64_t>(model.slot_bytes), kFlashBlock));
+  const int64_t gate = RoundUp(DivideUp<int64_t>(shape.hidden_size, 2), kFlashBlock);
+  // A neuron of one block is read at once.
+  model.gate_read_bytes = std::min(static_cast<uint64_t>(gate), model.bundle_bytes);
+}
+
+// As `pack` writes them in Q4_0.
+void SetPackedBundles(const ModelShape& shape, SimModel& model) {
+  const BundleLayout layout =
+      MakeBundleLayout(DType::kQ4_0, RoundUp(shape.hidden_size, int64_t{32}),
+                       {.is_gated = shape.gated_ffn, .has_bias = !shape.gated_ffn});
+  model.slot_bytes = model.bundle_bytes = layout.stride;
+  model.gate_read_bytes = layout.split;
+}
+
 }  // namespace
 
-SimModel SimModelOf(const ModelShape& shape) {
+const char* SimSystemName(SimSystem system) {
+  return system == SimSystem::kHearth ? "hearth" : "powerinfer-2";
+}
+
+SimModel SimModelOf(const ModelShape& shape, SimSystem system) {
   SimModel model;
   model.name = shape.name;
   model.num_layers = shape.num_layers;
@@ -37,15 +65,8 @@ SimModel SimModelOf(const ModelShape& shape) {
       kSimWeightBytes *
       (static_cast<double>(shape.num_layers) * model.attention_macs + embeddings));
   model.predictor_bytes = static_cast<uint64_t>(kSimWeightBytes * ffns * model.predictor_macs);
-  model.scale_bytes = static_cast<uint64_t>(ffns * ffn_weights * 2 / 32);
   model.runtime_bytes = kSimRuntimeBytes;
-  model.slot_bytes =
-      static_cast<uint64_t>(DivideUp<int64_t>(model.matrices * shape.hidden_size, 2));
-  const auto slot = static_cast<int64_t>(model.slot_bytes);
-  model.bundle_bytes = static_cast<uint64_t>(RoundUp(slot, kFlashBlock));
-  const int64_t gate = RoundUp(DivideUp<int64_t>(shape.hidden_size, 2), kFlashBlock);
-  // A neuron of one block is read at once.
-  model.gate_read_bytes = std::min(static_cast<uint64_t>(gate), model.bundle_bytes);
+  (system == SimSystem::kHearth ? SetPackedBundles : SetPaperBundles)(shape, model);
   model.neuron_bytes = static_cast<uint64_t>(
       kSimWeightBytes * static_cast<double>(model.matrices * shape.hidden_size));
   return model;

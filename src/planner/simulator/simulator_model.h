@@ -1,5 +1,5 @@
 // What the simulator knows of a model: sizes in memory and on flash, multiply-adds of a token. All
-// weights have 4 bits and a half-precision scale per 32, as PowerInfer-2's models do.
+// weights have 4 bits and a half-precision scale per 32, as PowerInfer-2's models and Q4_0 do.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,13 @@
 #include "prepare/shapes/shapes.h"
 
 namespace hearth {
+
+// Whose strategies are replayed.
+enum class SimSystem : uint8_t {
+  kHearth,  // this engine's: packed files, threads that compute submit reads (docs/architecture.md)
+  kPowerInfer2,  // the paper's: scales in memory, bundles of two blocks, a core that reads (P2 §4)
+};
+const char* SimSystemName(SimSystem system);  // "hearth", "powerinfer-2"
 
 struct SimModel {
   std::string name;
@@ -25,9 +32,9 @@ struct SimModel {
 
   uint64_t dense_bytes = 0;      // attention, embedding, output, norms
   uint64_t predictor_bytes = 0;  // of all FFNs
-  uint64_t scale_bytes = 0;      // of all FFNs: resident, as P2 §7.2.3 has it
+  uint64_t scale_bytes = 0;      // of all FFNs, where they are resident (P2 §7.2.3)
   uint64_t runtime_bytes = 0;    // KV cache, intermediate results
-  uint64_t slot_bytes = 0;       // codes of a neuron, in the cache
+  uint64_t slot_bytes = 0;       // of a neuron in the cache
   uint64_t bundle_bytes = 0;     // of a neuron on flash
   uint64_t gate_read_bytes = 0;  // of it, the first read; the second takes the rest
   uint64_t neuron_bytes = 0;     // codes and scales of a neuron, as a mapped file has them
@@ -43,6 +50,6 @@ struct SimModel {
 // Bytes of a weight with its share of the scale.
 inline constexpr double kSimWeightBytes = 0.5 + 2.0 / 32;
 
-SimModel SimModelOf(const ModelShape& shape);
+SimModel SimModelOf(const ModelShape& shape, SimSystem system);
 
 }  // namespace hearth

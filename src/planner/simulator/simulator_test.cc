@@ -33,7 +33,8 @@ SimResult RunSynthetic(const SimDevice& device, const SimModel& model, SimOption
 
 SimOptions With(SimPipeline pipeline, std::optional<uint64_t> cache_bytes, double gate_fires = 1) {
   SimOptions options;
-  options.pipeline = pipeline;
+  options.strategy = {.system = SimSystem::kPowerInfer2, .pipeline = pipeline};
+  options.warm_start = false;
   options.cache_bytes = cache_bytes;
   options.gate_fires = gate_fires;
   return options;
@@ -54,7 +55,7 @@ TEST(SimulatorTest, EverythingInMemoryIsBoundByComputing) {
   const SimModel model = SmallSimModel();
   const SimDevice device = FlatDevice(1e9, 1e6);
   SimOptions options = With(SimPipeline::kCluster, std::nullopt);
-  options.cluster_neurons = 1;
+  options.strategy.cluster_neurons = 1;
   const SimResult result = RunSynthetic(device, model, options);
   const double ffn_macs =
       result.listed_per_token() * static_cast<double>(model.matrices * model.hidden_size);
@@ -127,7 +128,7 @@ TEST(SimulatorTest, OverlapTakesTheLongerOfComputingAndReading) {
     const double rate = 1e7 * (1 + 20 * random.NextUnit());
     SimOptions options = With(SimPipeline::kCluster, model.slots_bytes() / 20);
     options.policy = CachePolicyKind::kLru;
-    options.cluster_neurons = 4;
+    options.strategy.cluster_neurons = 4;
     const SimResult result = RunSynthetic(FlatDevice(macs, rate), model, options);
     const double io = result.bytes_per_token / rate;
     const double longer = std::max(io, result.compute_seconds);
@@ -163,7 +164,9 @@ TEST(SimulatorTest, OneMissingNeuronPassesItsStagesInOrder) {
   const SimModel model = SmallSimModel();
   const SimDevice device = FlatDevice(1e9, 1e8);
   DeviceModel flash(device.flash);
-  SimFfn ffn(device, model, flash, SimPipeline::kCluster, 8);
+  SimFfn ffn(
+      device, model, flash,
+      {.system = SimSystem::kPowerInfer2, .pipeline = SimPipeline::kCluster, .cluster_neurons = 8});
   const auto read = [](double bytes) { return std::llround(bytes / 1e8 * 1e9); };
   const auto compute = [](double macs) { return std::llround(macs / 1e9 * 1e9); };
   const int64_t alone = ffn.Run({.missing = {{0, true}}}, 1000) - 1000;
@@ -224,6 +227,131 @@ TEST(SimulatorTest, TheSameSeedGivesTheSameTimes) {
   EXPECT_LE(a.QuantileSeconds(0.5), a.QuantileSeconds(0.99));
 }
 
+// ---- this engine's strategies ----
+
+SimOptions Ours(SimPipeline pipeline, double gate_fires, bool gates_first = false) {
+  SimOptions options = With(pipeline, 0, gate_fires);
+  options.strategy.system = SimSystem::kHearth;
+  options.strategy.gates_first = gates_first;
+  return options;
+}
+
+TEST(SimulatorTest, OurBundlesAreThoseOfPackedFiles) {
+  const SimModel model = SimModelOf(FindShape("bamboo-7b"), SimSystem::kHearth);
+  EXPECT_EQ(model.bundle_bytes, 7168u);
+  EXPECT_EQ(model.slot_bytes, 7168u);
+  EXPECT_EQ(model.gate_read_bytes, 2560u);
+  EXPECT_EQ(model.scale_bytes, 0u);
+  EXPECT_GT(SimModelOf(FindShape("bamboo-7b"), SimSystem::kPowerInfer2).scale_bytes, 0u);
+}
+
+TEST(SimulatorTest, WeReadBundlesWholeOrGatesFirst) {
+  const SimModel model = SmallSimModel();
+  const SimDevice device = FlatDevice(1e9, 1e8);
+  for (const SimPipeline pipeline :
+       {SimPipeline::kCluster, SimPipeline::kBlocking, SimPipeline::kLlmFlash}) {
+    const SimResult whole = RunSynthetic(device, model, Ours(pipeline, 0.5));
+    EXPECT_DOUBLE_EQ(whole.reads_per_token, whole.listed_per_token()) << SimPipelineName(pipeline);
+    EXPECT_DOUBLE_EQ(whole.bytes_per_token, 8192 * whole.listed_per_token());
+  }
+  for (const auto& [pipeline, gates_first] :
+       {std::pair(SimPipeline::kCluster, true), std::pair(SimPipeline::kMatrix, false)}) {
+    const SimResult halves = RunSynthetic(device, model, Ours(pipeline, 0.5, gates_first));
+    EXPECT_NEAR(halves.reads_per_token, 1.5 * halves.listed_per_token(),
+                0.03 * halves.listed_per_token());
+    EXPECT_NEAR(halves.bytes_per_token, 6144 * halves.listed_per_token(),
+                0.03 * halves.bytes_per_token);
+  }
+}
+
+// The cache keeps the gate of a silent neuron, and only the rest is read when it fires.
+TEST(SimulatorTest, OurCacheKeepsGatesAlone) {
+  const SimModel model = SmallSimModel();
+  SimOptions options = Ours(SimPipeline::kCluster, 0.5, true);
+  options.cache_bytes = model.slots_bytes() - 1;  // for all but one
+  const SimResult halves = RunSynthetic(FlatDevice(1e9, 1e8), model, options);
+  options.strategy.gates_first = false;
+  const SimResult whole = RunSynthetic(FlatDevice(1e9, 1e8), model, options);
+  EXPECT_EQ(halves.mean_miss_rate(), whole.mean_miss_rate());
+  EXPECT_GT(halves.reads_per_token, 1.2 * whole.reads_per_token);
+}
+
+TEST(SimulatorTest, OurQueueHasSoManyPlaces) {
+  const SimModel model = SmallSimModel();
+  SimDevice device = FlatDevice(1e15, 1e12);
+  device.flash.latency_seconds = 1e-3;
+  SimOptions options = Ours(SimPipeline::kBlocking, 1);
+  for (const int depth : {1, 4}) {
+    options.strategy.queue_depth = depth;
+    const SimResult result = RunSynthetic(device, model, options);
+    const double rounds = result.listed_per_token() / depth;
+    EXPECT_NEAR(result.mean_seconds(), 1e-3 * rounds, 0.1e-3 * rounds);
+  }
+}
+
+TEST(SimulatorTest, OurCoresTakeWhatIsReadyOfSingleNeurons) {
+  const SimModel model = SmallSimModel();
+  SimDevice device = FlatDevice(1e9, 1e8, 1);
+  DeviceModel flash(device.flash);
+  SimFfn ffn(device, model, flash, {});
+  const auto seconds = [](double value) { return std::llround(value * 1e9); };
+  SimFfnWork work = {.resident = 0, .resident_goes_on = 0, .missing = {{0, true}, {8192, true}}};
+  // The second arrives while the first is computed, or after it: reads bind, one computes at last.
+  EXPECT_EQ(ffn.Run(work, 0), seconds(2 * 8192 / 1e8) + seconds(3 * 1024 / 1e9));
+}
+
+TEST(SimulatorTest, CachesBeginWithWhatFiresMost) {
+  const SimModel model = SmallSimModel();
+  SimOptions options = Ours(SimPipeline::kCluster, 1);
+  options.cache_bytes = model.slots_bytes() / 2;
+  const auto misses_of_first = [&](bool warm) {
+    options.warm_start = warm;
+    options.warmup_tokens = 0;
+    options.tokens = 1;
+    SyntheticAccesses accesses(model, {.active = kShareListed}, nullptr);
+    return Simulate(FlatDevice(1e9, 1e8), model, options, accesses).mean_miss_rate();
+  };
+  EXPECT_EQ(misses_of_first(false), 1);
+  EXPECT_LT(misses_of_first(true), 0.3);
+}
+
+// ---- what devices cost ----
+
+TEST(SimulatorTest, GatheredWeightsCostMoreThanThoseOfMatrices) {
+  const SimModel model = SmallSimModel();
+  SimDevice device = FlatDevice(1e9, 1e8);
+  const auto compute = [&](SimPipeline pipeline) {
+    return RunSynthetic(device, model, With(pipeline, std::nullopt)).compute_seconds;
+  };
+  const double gathered = compute(SimPipeline::kCluster), mapped = compute(SimPipeline::kMmap);
+  device.gathered_cost = 1.5;
+  EXPECT_NEAR(compute(SimPipeline::kCluster), 1.5 * gathered, 1e-3 * gathered);
+  EXPECT_EQ(compute(SimPipeline::kMmap), mapped);
+}
+
+TEST(SimulatorTest, TheSystemTakesInPagesOfAMappedFileAtItsOwnRate) {
+  const SimModel model = SmallSimModel();
+  SimDevice device = FlatDevice(1e15, 1e9);
+  const SimOptions options = With(SimPipeline::kMmap, 0);
+  const SimResult of_flash = RunSynthetic(device, model, options);
+  device.mmap_bytes_per_s = 1e8;
+  const SimResult of_system = RunSynthetic(device, model, options);
+  EXPECT_EQ(of_system.bytes_per_token, of_flash.bytes_per_token);
+  EXPECT_NEAR(of_system.mean_seconds(), of_system.bytes_per_token / 1e8,
+              0.01 * of_system.mean_seconds());
+}
+
+// P2's port of LLM in a Flash: a window of five tokens, all of which is multiplied.
+TEST(SimulatorTest, LlmInAFlashComputesItsWindow) {
+  const SimModel model = SmallSimModel();
+  const SimDevice device = FlatDevice(1e9, 1e8);
+  const uint64_t cache = model.slots_bytes() - 1;
+  const SimResult window = RunSynthetic(device, model, With(SimPipeline::kLlmFlash, cache));
+  const SimResult listed = RunSynthetic(device, model, With(SimPipeline::kBlocking, cache));
+  EXPECT_GT(window.compute_seconds, 1.3 * listed.compute_seconds);
+  EXPECT_GT(window.mean_miss_rate(), listed.mean_miss_rate()) << "although there is room";
+}
+
 // ---- accesses ----
 
 TEST(SimulatorTest, SyntheticAccessesHaveTheStatisticsAskedFor) {
@@ -265,7 +393,7 @@ TEST(SimulatorTest, ReplaysARecordedSequence) {
   sequence.num_neurons = 512;
   for (int token = 0; token < 6; ++token) {
     for (int32_t layer = 0; layer < 4; ++layer) {
-      for (int32_t i = 0; i < 10; ++i) sequence.Append(layer * 512 + i);
+      for (int32_t i = 0; i < 10; ++i) sequence.Append(layer * 512 + 400 + i);
       sequence.EndBatch();
     }
     sequence.EndPass();

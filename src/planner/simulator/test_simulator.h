@@ -9,7 +9,7 @@
 
 namespace hearth {
 
-// A model of 4 layers of 512 neurons, 1024 wide: 1.5 KiB of codes a neuron.
+// A model of 4 layers of 512 neurons, 1024 wide, as the paper lays them out: 1.5 KiB of codes each.
 inline SimModel SmallSimModel(int64_t experts = 0, int64_t experts_per_token = 0) {
   ModelShape shape = FindShape("bamboo-7b");
   shape.name = "small";
@@ -20,7 +20,7 @@ inline SimModel SmallSimModel(int64_t experts = 0, int64_t experts_per_token = 0
   shape.num_kv_heads = 8;
   shape.num_experts = experts;
   shape.num_experts_per_token = experts_per_token;
-  SimModel model = SimModelOf(shape);
+  SimModel model = SimModelOf(shape, SimSystem::kPowerInfer2);
   // Two reads per neuron, as large models have.
   model.gate_read_bytes = 4096;
   model.bundle_bytes = 8192;
