@@ -412,7 +412,7 @@ TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
       << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 420);
   const auto make = [&](const std::string& activation) {
     MakeModel(folder_.Path("m"),
-              R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 4096,
+              R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 6144,
               "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
               "vocab_size": 300, "context_length": 512, "activation": ")" +
                   activation + "\"}",
@@ -431,6 +431,7 @@ TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
     const ProgramResult refused = pack("1M");
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_THAT(refused.err, Not(HasSubstr("--ctx"))) << "pack has none";
+    SCOPED_TRACE(refused.err);
     const ProgramResult little = pack(NamedIn(refused.err));
     EXPECT_EQ(little.exit_code, 0) << little.err;
     EXPECT_THAT(little.err, HasSubstr("larger than this memory"));

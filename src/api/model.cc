@@ -35,6 +35,7 @@ std::vector<AdapterOption> AdaptersOf(const LoadOptions& options) {
 
 EngineOptions ToEngine(const LoadOptions& options) {
   EngineOptions engine;
+  engine.may_shorten_passes = true;
   if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
   engine.threads = options.threads;
   engine.context = options.context;

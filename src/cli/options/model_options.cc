@@ -203,6 +203,7 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   engine.activation = options.activation;
   engine.streaming = options.streaming.options;
   engine.kv_codec = KvCodecFromName(options.kv).value();
+  engine.may_shorten_passes = true;
   return engine;
 }
 

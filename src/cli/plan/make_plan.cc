@@ -31,6 +31,7 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   PlanRequest request;
   request.model = wishes.model.model;
   request.engine.memory_bytes = wishes.model.memory_bytes;
+  request.engine.may_shorten_passes = true;
   request.engine.program_bytes = program_bytes;
   request.engine.context = wishes.model.context;
   request.engine.kv_sequences = wishes.model.kv_sequences;

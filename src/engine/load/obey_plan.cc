@@ -127,6 +127,7 @@ EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name, const
   const GgufFile file = OpenModel(model, activation);
   EngineOptions options = OptionsOfPlan(plan, ModelHash(file), machine_hash);
   options.activation = activation;
+  options.may_shorten_passes = true;
   CheckLayers(plan, ReadModelSpec(file));
   CheckKind(plan, file);
   // The system leaves out those that it does not have.

@@ -214,7 +214,7 @@ std::unique_ptr<SessionKeeper> OpenSessions(Engine& engine, SessionStoreOptions 
   SessionIdentity identity = {.model_hash = HashOfModel(engine),
                               .mode = engine.mode(),
                               .isa = engine.compute().isa(),
-                              .layout = engine.kv_layout()};
+                              .layout = engine.kv_pool().layout()};
   return std::make_unique<SessionKeeper>(
       std::make_unique<SessionStore>(std::move(options), std::move(identity)));
 }

@@ -112,6 +112,13 @@ void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   cost.bytes_read = ffns.bytes_read * per_token / 1000;
 }
 
+// A row of the embedding that is not in memory, which nothing goes on beside.
+double EmbeddingSeconds(const CostInputs& in) {
+  if (!in.plan.embedding) return 0;
+  const auto bytes = in.plan.embedding->rows.row_bytes();
+  return Over(static_cast<double>(bytes), in.hardware.IoBytesPerSecond(bytes, 1));
+}
+
 }  // namespace
 
 const char* IoStrategyName(IoStrategy strategy) {
@@ -145,9 +152,9 @@ TokenCost CostOfToken(const CostInputs& in) {
   const double cached = BytesOf(work, {PassOp::kAttention});
   const double sections = kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
   TokenCost cost;
-  cost.time.attention_ms =
-      1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
-              Over(cached, speed.dot_bytes_per_s.median) + sections * speed.section_seconds.median);
+  cost.time.attention_ms = 1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
+                                   Over(cached, speed.dot_bytes_per_s.median) +
+                                   sections * speed.section_seconds.median + EmbeddingSeconds(in));
   cost.time.predictor_ms =
       1000 * Over(BytesOf(work, {PassOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
