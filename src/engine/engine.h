@@ -19,7 +19,7 @@
 #include "engine/load/engine_plan.h"
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "ops/compute.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/mode.h"

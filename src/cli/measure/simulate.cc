@@ -14,10 +14,10 @@
 #include "cli/measure/simulate_report.h"
 #include "cli/options/command_files.h"
 #include "cli/options/option_values.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "planner/simulator/simulator_plot.h"
 #include "storage/atomic_file.h"
 

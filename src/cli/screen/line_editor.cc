@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "cli/screen/terminal.h"
+#include "cli/screen/interrupts.h"
 #include "text/jinja/values/text.h"
 
 namespace hearth::cli {
@@ -81,7 +81,7 @@ LineEditor::Impl::Impl(const std::string& prompt_text, const std::string& path)
     throw Error(ErrorCode::kIo, "terminal", "the line editor cannot be started");
   }
   el_wset(editor, EL_CLIENTDATA, this);
-  el_wset(editor, EL_SIGNAL, 0);  // cli/screen/terminal.h catches them
+  el_wset(editor, EL_SIGNAL, 0);  // cli/screen/interrupts.h catches them
   el_wset(editor, EL_PROMPT, &Impl::Prompt);
   el_wset(editor, EL_GETCFN, &Impl::ReadCharacter);
   el_wset(editor, EL_EDITOR, L"emacs");

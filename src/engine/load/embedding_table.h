@@ -9,7 +9,7 @@
 
 #include "base/budget.h"
 #include "engine/load/model.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "format/gguf.h"
 #include "pipeline/row_table.h"
 

@@ -9,7 +9,7 @@
 
 #include "engine/load/adapters.h"
 #include "engine/load/device_part.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "model/given_activation.h"
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"

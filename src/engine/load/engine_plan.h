@@ -14,7 +14,7 @@
 #include "engine/load/kv_plan.h"
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "format/gguf.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/mode.h"

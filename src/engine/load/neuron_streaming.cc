@@ -1,4 +1,4 @@
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/ffn_seconds.h"
+#include "planner/cost/read_seconds.h"
 
 namespace hearth {
 namespace {
@@ -10,11 +11,6 @@ namespace {
 // Parallel sections of a layer: queries, keys and values; attention and its merge; its output; the
 // predictor's two matrices; FFN; and what the calling thread does between them, in such sections.
 constexpr double kSectionsOfLayer = 8;
-// Sequential reads are of this size, a few in flight.
-constexpr uint64_t kSequentialBlock = kBusyBlockBytes;
-constexpr int kSequentialDepth = kBusyQueueDepth;
-// Most of them that pipeline/extents/extent_reader.h has in flight.
-constexpr int kExtentDepth = 32;
 
 double BytesOf(const WorkByOp& work, std::initializer_list<PassOp> ops) {
   double bytes = 0;
@@ -39,27 +35,6 @@ double ChosenShare(const ModelSpec& spec) {
   return ffn.num_experts == 0 ? 1
                               : static_cast<double>(ffn.num_experts_per_token) /
                                     static_cast<double>(ffn.num_experts);
-}
-
-// How many sequential reads are in flight.
-int SequentialDepth(const EnginePlan& plan) {
-  if (!plan.matrices) return kSequentialDepth;
-  const uint64_t ahead =
-      static_cast<uint64_t>(plan.extents.read_buffers) * plan.matrices->map().shape().read_bytes;
-  return static_cast<int>(std::clamp<uint64_t>(ahead / kSequentialBlock, 1, kExtentDepth));
-}
-
-// What was read of matrices is laid out anew before it is multiplied: memory reads it and takes it
-// in again. Processor time of the reads with it.
-double UnpackSeconds(const CostInputs& in, double bytes) {
-  const double reads = bytes / static_cast<double>(kSequentialBlock);
-  const double cpu =
-      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads();
-  return Over(2 * bytes, in.hardware.ForCores(in.cores).read_bytes_per_s.median) + reads * cpu;
-}
-
-double SequentialSeconds(const CostInputs& in, double bytes) {
-  return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
 }
 
 // Layer by layer the larger of computing, and of reading the experts that are not there and

@@ -1,8 +1,8 @@
 // How long a model takes for a token (P2 §5.3, equations 1, 2, 6 to 11), with the speeds of
 // a measured machine. Two things that the paper leaves out are in it: single tokens are bound by
 // memory, so that computing is bytes over the bandwidth at which a kernel takes weights in; and
-// reading costs processor time (docs/decisions/0012-cost-model.md). Reads of neurons are in
-// ffn_seconds.h, those of experts and in order in cost_model.cc.
+// reading costs processor time (docs/decisions/0012-cost-model.md). Reads are timed in
+// read_seconds.h; ffn_seconds.h replays those of single neurons, cost_model.cc those of experts.
 #pragma once
 
 #include <cstdint>
