@@ -99,17 +99,6 @@ typedef struct hearth_streaming {
   double pinned_share;
 } hearth_streaming;
 
-/* A device beside the processor, which computes the hottest neurons of a packed model. */
-typedef struct hearth_device {
-  size_t struct_size;
-  /* The number that `hearth devices` shows, auto or none; NULL: none. auto: the first that is not a
-   * processor; where none can be used, the processor computes alone and on_warning is told. */
-  const char* device;
-  uint64_t memory_bytes;    /* of the device, at most; 0: 7/8 of a device's own memory */
-  int64_t neurons;          /* of each layer, that go there; 0: as many as fit */
-  const char* cache_folder; /* keeps programs that were built for it; NULL: nothing is kept */
-} hearth_device;
-
 /* What else a model may be loaded with. Functions are called from threads of the library while
  * hearth_load_with runs (on_warning also later): they must return soon, and call nothing here. */
 typedef struct hearth_load_more {
@@ -125,7 +114,7 @@ typedef struct hearth_load_more {
    * does not fit is read in two parts, each from 0 to its own total. */
   int (*on_progress)(uint64_t done_bytes, uint64_t total_bytes, void* user);
   /* One sentence: of session files that cannot be used, of doubts about the model's file, and of
-   * what was asked for and cannot be had. */
+   * memory that cannot be locked. */
   void (*on_warning)(const char* sentence, void* user);
   void* user;
   const hearth_adapter* adapters; /* held as 32-bit floats, in the ledger as "adapters" */
@@ -138,7 +127,6 @@ typedef struct hearth_load_more {
    * why not. It is about the whole process. */
   int locks_memory;
   const hearth_streaming* streaming; /* NULL: the defaults */
-  const hearth_device* device;       /* NULL: none */
 } hearth_load_more;
 
 /* As hearth_load; more may be NULL. */

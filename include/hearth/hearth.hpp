@@ -91,19 +91,6 @@ struct Streaming {
   bool operator==(const Streaming&) const = default;
 };
 
-// A device beside the processor, which computes the hottest neurons of a packed model
-// (docs/devices.md).
-struct DeviceOptions {
-  // none, the number that `hearth devices` shows, or auto: the first that is not a processor. Where
-  // auto finds none that can be used, the processor computes alone, and on_warning is told.
-  std::string device = "none";
-  uint64_t memory_bytes = 0;  // of the device, at most; 0: 7/8 of a device's own memory
-  int64_t neurons = 0;        // of each layer, that go there; 0: as many as fit
-  std::string cache_folder;   // keeps programs that were built for it; empty: nothing is kept
-
-  bool operator==(const DeviceOptions&) const = default;
-};
-
 struct LoadOptions {
   uint64_t memory_bytes = 0;  // most memory to use; 0: what is free, less a margin
   int threads = 0;            // 0: one per processor
@@ -119,12 +106,11 @@ struct LoadOptions {
   // not. It is about the whole process.
   bool locks_memory = false;
   Streaming streaming;
-  DeviceOptions device;
   int parallel = 4;           // requests that are computed together, 1 to kMostParallel
   int queue = 64;             // requests that may wait beside them, at most 100000
   // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,
-  // context, mode, kv, isa, streaming and device, which must be as they are by default; the model's
-  // threads keep to its processors. Empty: none.
+  // context, mode, kv, isa and streaming, which must be as they are by default; the model's threads
+  // keep to its processors. Empty: none.
   std::string plan;
   // The FFNs' activation, of a file that does not say it: silu, gelu, gelu_erf, relu, fatrelu[:T]
   // or drelu.
@@ -142,8 +128,8 @@ struct LoadOptions {
   std::string session_folder;
   uint64_t session_limit_bytes = uint64_t{4} << 30;  // of its files
   // Told, one sentence each and from any thread, of session files that cannot be used or written, of
-  // a model that may have another activation than the one that it runs with, and of what was asked
-  // for and cannot be had (locks_memory, device "auto").
+  // a model that may have another activation than the one that it runs with, and of memory that
+  // cannot be locked.
   std::function<void(const std::string& sentence)> on_warning;
   // Called while the model is loaded, from one of the threads that load it, with the bytes read so
   // far and those to read in all. A model that does not fit is read in two parts, each from 0 to its

@@ -22,13 +22,6 @@ Streaming ToStreaming(const hearth_streaming& from) {
   return to;
 }
 
-DeviceOptions ToDevice(const hearth_device& from) {
-  return {.device = TextOr(from.device, "none"),
-          .memory_bytes = from.memory_bytes,
-          .neurons = from.neurons,
-          .cache_folder = TextOr(from.cache_folder, "")};
-}
-
 LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& more) {
   hearth_options given;
   hearth_options_init(&given);
@@ -40,7 +33,6 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   if (more.isa != nullptr) to.isa = more.isa;
   to.locks_memory = more.locks_memory != 0;
   if (more.streaming != nullptr) to.streaming = ToStreaming(Grown(*more.streaming));
-  if (more.device != nullptr) to.device = ToDevice(Grown(*more.device));
   to.session_folder = TextOr(more.session_folder, "");
   if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;
   for (const hearth_adapter& adapter :

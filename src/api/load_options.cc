@@ -2,22 +2,45 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/load/ffn_mode.h"
+#include "engine/load/obey_plan.h"
 #include "engine/streaming_choices.h"
 
 namespace hearth::api {
 namespace {
 
-[[noreturn]] void Refuse(const char* field, const std::string& expected, const std::string& found) {
+std::optional<GivenActivation> GivenOf(const LoadOptions& options) {
+  if (options.activation.empty()) return std::nullopt;
+  return ParseActivation(options.activation);
+}
+
+std::vector<AdapterOption> AdaptersOf(const LoadOptions& options) {
+  std::vector<AdapterOption> adapters;
+  for (const AdapterFile& adapter : options.adapters) {
+    adapters.push_back({adapter.path, adapter.scale});
+  }
+  return adapters;
+}
+
+[[noreturn]] void Refuse(std::string_view field, const std::string& expected,
+                         const std::string& found) {
   throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{field}, "value", expected, found);
 }
 
-std::string Quoted(const std::string& word) { return "'" + Printable(word) + "'"; }
+void RefuseIdle(const std::optional<IdleSetting>& idle) {
+  if (!idle) return;
+  const std::string with = idle->other.empty() ? "" : " with " + idle->other;
+  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{idle->field},
+                      "it has no effect" + with + ": " + idle->why);
+}
 
-// What Streaming says of each of StreamingWords().
+// What is said of each of StreamingWords().
 const std::string& WordOf(const Streaming& streaming, std::string_view field) {
   if (field == "pipeline") return streaming.pipeline;
   if (field == "reads") return streaming.reads;
@@ -37,11 +60,12 @@ std::vector<std::string> GivenFields(const Streaming& streaming) {
   return given;
 }
 
-StreamingOptions ToEngine(const Streaming& streaming) {
+StreamingOptions StreamingOf(const Streaming& streaming) {
   StreamingOptions options;
   for (const StreamingWord& word : StreamingWords()) {
     const std::string& text = WordOf(streaming, word.field);
-    if (!text.empty() && !word.take(options, text)) Refuse(word.field, word.values, Quoted(text));
+    if (text.empty() || word.take(options, text)) continue;
+    Refuse(word.field, word.values, "'" + Printable(text) + "'");
   }
   if (streaming.merge_gap_bytes) {
     const int64_t gap = *streaming.merge_gap_bytes;
@@ -54,73 +78,8 @@ StreamingOptions ToEngine(const Streaming& streaming) {
     if (!(share >= 0 && share <= 1)) Refuse("pinned", "0 to 1", fmt::format("{}", share));
     options.pinned_share = share;
   }
+  RefuseIdle(FindContradiction(options, GivenFields(streaming)));
   return options;
-}
-
-DeviceRequest ToEngine(const DeviceOptions& device) {
-  DeviceRequest request;
-  request.choice = accel::ParseDeviceChoice(device.device);
-  request.may_do_without = request.choice.kind == accel::DeviceChoice::Kind::kAuto;
-  if (device.memory_bytes > 0) request.memory_bytes = device.memory_bytes;
-  if (device.neurons != 0) request.neurons = device.neurons;
-  request.programs_folder = device.cache_folder;
-  return request;
-}
-
-KvCodec KvOf(const std::string& name) {
-  const std::optional<KvCodec> kv = KvCodecFromName(name);
-  if (kv) return *kv;
-  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"kv"}, "type of the KV cache",
-                      kKvCodecNames, Quoted(name));
-}
-
-std::optional<FfnMode> ModeOf(const std::string& name) {
-  const std::optional<FfnMode> mode = FfnModeFromName(name);
-  if (mode || name == "auto") return mode;
-  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"mode"}, "name of a mode",
-                      "auto, dense, gated or predicted", Quoted(name));
-}
-
-void RefuseIdle(const std::optional<IdleSetting>& idle) {
-  if (!idle) return;
-  const std::string with = idle->other.empty() ? "" : " with " + idle->other;
-  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{idle->field},
-                      "it has no effect" + with + ": " + idle->why);
-}
-
-}  // namespace
-
-std::optional<GivenActivation> ActivationOf(const LoadOptions& options) {
-  if (options.activation.empty()) return std::nullopt;
-  return ParseActivation(options.activation);
-}
-
-std::optional<ChatFormat> ChatFormatOf(const LoadOptions& options) {
-  if (options.chat_format.empty()) return std::nullopt;
-  return ParseChatFormat(options.chat_format);
-}
-
-void AddBesidePlan(const LoadOptions& options, EngineOptions& engine) {
-  if (options.kv_memory_bytes > 0) engine.kv_memory_bytes = options.kv_memory_bytes;
-  engine.kv_folder = options.kv_folder;
-  for (const AdapterFile& adapter : options.adapters) {
-    engine.adapters.push_back({adapter.path, adapter.scale});
-  }
-}
-
-EngineOptions ToEngine(const LoadOptions& options) {
-  EngineOptions engine;
-  if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
-  engine.threads = options.threads;
-  engine.context = options.context;
-  engine.activation = ActivationOf(options);
-  engine.isa = options.isa;
-  engine.kv_codec = KvOf(options.kv);
-  engine.mode = ModeOf(options.mode);
-  engine.streaming = ToEngine(options.streaming);
-  engine.device = ToEngine(options.device);
-  AddBesidePlan(options, engine);
-  return engine;
 }
 
 void CheckPlanIsAlone(const LoadOptions& options) {
@@ -128,27 +87,54 @@ void CheckPlanIsAlone(const LoadOptions& options) {
   if (options.memory_bytes == defaults.memory_bytes && options.threads == defaults.threads &&
       options.context == defaults.context && options.mode == defaults.mode &&
       options.kv == defaults.kv && options.isa == defaults.isa &&
-      options.streaming == defaults.streaming && options.device == defaults.device) {
+      options.streaming == defaults.streaming) {
     return;
   }
-  throw hearth::Error(
-      hearth::ErrorCode::kInvalidArgument, Field{"plan"},
-      "it says how much memory, which threads, context, mode, KV cache, kernels, streaming and "
-      "device: give none of them");
+  throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"plan"},
+                      "it says how much memory, which threads, context, mode, KV cache, kernels "
+                      "and streaming: give "
+                      "none of them");
 }
 
-void CheckBeforeLoading(const LoadOptions& options) {
-  ChatFormatOf(options);
-  RefuseIdle(FindContradiction(ToEngine(options.streaming), GivenFields(options.streaming)));
-  const DeviceOptions& device = options.device;
-  if (device.device == DeviceOptions().device) {
-    if (device.memory_bytes > 0) {
-      RefuseIdle(IdleSetting{"device_memory", "", "no device was asked for"});
-    }
-    if (device.neurons != 0) {
-      RefuseIdle(IdleSetting{"device_neurons", "", "no device was asked for"});
+// What a plan says nothing of.
+void AddTheRest(const LoadOptions& options, EngineOptions& engine) {
+  if (options.kv_memory_bytes > 0) engine.kv_memory_bytes = options.kv_memory_bytes;
+  engine.kv_folder = options.kv_folder;
+  engine.adapters = AdaptersOf(options);
+}
+
+}  // namespace
+
+EngineOptions EngineOptionsOf(const LoadOptions& options) {
+  EngineOptions engine;
+  if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
+  engine.threads = options.threads;
+  engine.context = options.context;
+  engine.activation = GivenOf(options);
+  engine.isa = options.isa;
+  const std::optional<KvCodec> kv = KvCodecFromName(options.kv);
+  if (!kv) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"kv"}, "type of the KV cache",
+                        kKvCodecNames, "'" + Printable(options.kv) + "'");
+  }
+  engine.kv_codec = *kv;
+  engine.streaming = StreamingOf(options.streaming);
+  AddTheRest(options, engine);
+  if (options.mode != "auto") {
+    engine.mode = FfnModeFromName(options.mode);
+    if (!engine.mode) {
+      throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"mode"}, "name of a mode",
+                          "auto, dense, gated or predicted", "'" + Printable(options.mode) + "'");
     }
   }
+  return engine;
+}
+
+EngineOptions PlannedOptions(const std::string& path, const LoadOptions& options) {
+  CheckPlanIsAlone(options);
+  EngineOptions engine = ObeyPlan(options.plan, path, GivenOf(options));
+  AddTheRest(options, engine);
+  return engine;
 }
 
 void CheckLoaded(const LoadOptions& options, const Engine& engine) {
@@ -162,8 +148,6 @@ std::vector<std::string> DoubtsAbout(const Engine& engine) {
   if (!activation.empty()) doubts.push_back(activation + ": the option 'activation' says it");
   const std::vector<std::string>& of_tokenizer = engine.model().tokenizer().warnings();
   doubts.insert(doubts.end(), of_tokenizer.begin(), of_tokenizer.end());
-  const std::string& why = engine.device().why_none;
-  if (!why.empty()) doubts.push_back("the processor computes alone: " + why);
   return doubts;
 }
 

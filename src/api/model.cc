@@ -16,6 +16,11 @@
 namespace hearth::api {
 namespace {
 
+std::optional<ChatFormat> ChatFormatOf(const LoadOptions& options) {
+  if (options.chat_format.empty()) return std::nullopt;
+  return ParseChatFormat(options.chat_format);
+}
+
 SamplingOptions ToEngine(const Sampling& sampling) {
   return {.temperature = sampling.temperature,
           .top_k = sampling.top_k,
@@ -147,12 +152,13 @@ std::vector<float> OfLengthOne(std::vector<float> vector) {
 
 std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptions& engine,
                                       const LoadOptions& options) {
+  // What is wrong is told before anything is loaded.
+  ChatFormatOf(options);
   if (options.parallel < 1 || options.parallel > kMostParallel) {
     throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"parallel"},
                         "requests that are computed together",
                         "1 to " + std::to_string(kMostParallel), std::to_string(options.parallel));
   }
-  CheckBeforeLoading(options);
   std::unique_ptr<Engine> loaded = Engine::Load(path, engine, options.on_progress);
   CheckLoaded(options, *loaded);
   const std::string not_locked = options.locks_memory ? LockMemory() : "";
@@ -200,16 +206,10 @@ Model Model::Load(const std::string& path, const LoadOptions& options) {
                           options.session_folder.empty() ? 0 : SessionKeeper::kMemoryBytes);
       return Model(LoadImpl(path, engine, options));
     };
-    if (options.plan.empty()) return load(ToEngine(options));
-    CheckPlanIsAlone(options);
+    if (options.plan.empty()) return load(EngineOptionsOf(options));
     // On a thread of its own: those of the model keep to the plan's processors as it does, and the
     // caller's goes on wherever it likes.
-    return std::async(std::launch::async,
-                      [&] {
-                        EngineOptions engine = ObeyPlan(options.plan, path, ActivationOf(options));
-                        AddBesidePlan(options, engine);
-                        return load(std::move(engine));
-                      })
+    return std::async(std::launch::async, [&] { return load(PlannedOptions(path, options)); })
         .get();
   });
 }

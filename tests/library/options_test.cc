@@ -1,4 +1,4 @@
-// What programs may choose of streaming, devices and memory, through the C and C++ interfaces.
+// What programs may choose of streaming and memory, through the C and C++ interfaces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,16 +150,6 @@ TEST_F(LibraryOptionsTest, WhatMakesNoSenseIsRefusedByName) {
   options.streaming.pinned_share = 1.5;
   ExpectRefused(options, "pinned");
   options.streaming = {};
-  options.device.device = "some";
-  ExpectRefused(options, "device");
-  options.device = {.memory_bytes = 1 << 20};
-  ExpectRefused(options, "device_memory");
-  options.device = {.neurons = 4};
-  ExpectRefused(options, "device_neurons");
-  options.device = {.device = "1000"};
-  const auto error = ErrorOf(options);
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->code(), api::ErrorCode::kNotFound) << error->what();
   options = {.plan = "plan.json"};
   options.streaming.io = "pread";
   ExpectRefused(options, "plan");
@@ -177,13 +167,11 @@ TEST_F(LibraryOptionsTest, WhatCannotBeHadIsAWarning) {
   api::LoadOptions options = Options(0);
   std::vector<std::string> warnings;
   options.on_warning = [&](const std::string& sentence) { warnings.push_back(sentence); };
-  options.device = {.device = "auto"};
   options.locks_memory = true;
   api::Model model = api::Model::Load(Model(), options);
-  // A machine may have a device, and may allow that memory is locked.
+  // A machine may allow that memory is locked.
   for (const std::string& warning : warnings) {
-    EXPECT_THAT(warning, testing::AnyOf(HasSubstr("the processor computes alone: "),
-                                        HasSubstr("memory may be swapped out: ")));
+    EXPECT_THAT(warning, HasSubstr("memory may be swapped out: "));
   }
   EXPECT_FALSE(model.Generate({.prompt = {1}, .max_tokens = 2}).outcome.generated.empty());
 }
