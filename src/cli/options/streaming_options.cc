@@ -246,12 +246,13 @@ std::string PackingAdvice(const Engine& engine) {
         engine.model().path(), FfnActivationName(activation));
   }
   return fmt::format(
-      "{} does not fit into memory: {}; packing would not change that, for with {} "
-      "every neuron adds something\n",
+      "{} does not fit into memory: {} ('hearth pack' would not help: with {} every neuron is "
+      "always "
+      "active)\n",
       engine.model().path(),
       engine.streamed_matrices()->is_mixture()
-          ? "experts that are not there are read when a token needs them"
-          : "the rest of it is read for every token",
+          ? "experts that are not in memory are read when a token needs them"
+          : "the rest of it is read from the disk for every token",
       FfnActivationName(activation));
 }
 
