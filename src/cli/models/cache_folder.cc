@@ -40,4 +40,11 @@ std::string SavedHardwarePath() {
   return folder.empty() ? "" : (std::filesystem::path(folder) / "hardware.json").string();
 }
 
+std::string StateFolder() {
+  const std::filesystem::path state = FromEnvironment("XDG_STATE_HOME");
+  if (state.is_absolute()) return (state / "hearth").string();
+  const std::filesystem::path home = FromEnvironment("HOME");
+  return home.is_absolute() ? (home / ".local" / "state" / "hearth").string() : "";
+}
+
 }  // namespace hearth::cli

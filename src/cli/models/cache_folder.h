@@ -19,4 +19,8 @@ std::string ModelsFolder();
 // The profile of this machine that `hearth doctor` saves there; empty like the folder.
 std::string SavedHardwarePath();
 
+// What is kept between runs, such as the history of chats: $XDG_STATE_HOME/hearth, or
+// ~/.local/state/hearth. Empty, and made by nobody, as CacheFolder.
+std::string StateFolder();
+
 }  // namespace hearth::cli

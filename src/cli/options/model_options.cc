@@ -38,7 +38,7 @@ void CheckIsa(const std::string& name) {
 // What a plan decides cannot be said beside it.
 void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
   if (options.plan.empty()) return;
-  std::vector<std::string> decided = options.streaming.given;
+  std::vector<std::string> decided = GivenFlags(options.streaming);
   const auto add_given = [&](std::initializer_list<const char*> names) {
     for (const char* name : names) {
       if (command.count(name) > 0) decided.emplace_back(name);

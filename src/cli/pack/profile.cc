@@ -268,7 +268,7 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       ->option_text("N")
       ->check(WholeIn(1, kMostWalk));
   AddFileOption(*command, "-o,--output", options->output,
-                "profile to write, for pack; one that is there is continued");
+                "profile to write, for pack; an existing one is continued");
   command->add_flag("--restart", options->restart, "replace what is at -o instead");
   command->add_option("--save-every", options->save_seconds, "seconds between saves (60)")
       ->option_text("S")

@@ -72,10 +72,10 @@ std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const GgufFile& fi
   } else if (const auto topics = TopicMap::FromMetadata(file.metadata(), spec.vocab_size)) {
     tokens = TopicWalk(*topics, kLearningWalk).Take(most);
   } else {
-    throw UsageError(
-        fmt::format("what this model needs for a token is not known yet: "
-                    "'hearth plan {} --text FILE' says on what to learn it",
-                    Printable(wishes.model.model)));
+    throw UsageError(fmt::format(
+        "Hearth has not yet watched this model run: give it a text to learn from, once: "
+        "'hearth plan {} --text FILE'",
+        Printable(wishes.model.model)));
   }
   tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
   if (tokens.size() < kLeastTokensToLearnFrom) {

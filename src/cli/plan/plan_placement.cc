@@ -208,10 +208,10 @@ const char* BoundText(PlacementBound bound) {
     case PlacementBound::kNone:
       return "nothing: the device has all neurons";
     case PlacementBound::kDeviceMemory:
-      return "device memory (P1 constraint 6): no further 64 neurons fit";
+      return "the device's memory: no further 64 neurons fit";
     case PlacementBound::kCommunication:
-      return "communication (P1 constraint 4): there is room, but too little for a further layer "
-             "to be worth its synchronization";
+      return "communication: there is room left, but too little for another layer to be worth its "
+             "synchronization";
   }
   return "?";
 }
@@ -230,8 +230,10 @@ std::string PlacementText(const PlacementModel& model, const PlacementMachine& m
       machine.host_bytes ? FormatSize(*machine.host_bytes) + " " : "",
       machine.host_bytes_per_s / kGigabyte, measured ? " (measured here)" : "",
       1e6 * placed.problem.sync_seconds);
-  text += least ? fmt::format("a layer is worth it from {} neurons on\n\n", *least)
-                : std::string("the device computes no neuron sooner than the host\n\n");
+  text +=
+      least ? fmt::format("the device helps a layer if it computes at least {} of its neurons\n\n",
+                          *least)
+            : std::string("the device computes no neuron faster than the host\n\n");
   text += LayersText(placed);
   text += fmt::format("\n{:<14}{:>14}{:>14}\n", "", "device", "host");
   text += fmt::format("{:<14}{:>14}{:>14}\n", "neurons", FormatSize(placement.device_bytes),

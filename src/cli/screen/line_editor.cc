@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "cli/models/cache_folder.h"
 #include "cli/screen/interrupts.h"
 #include "text/jinja/values/text.h"
 
@@ -247,14 +248,8 @@ LineEditor::Result LineEditor::Read(std::string& message) {
 }
 
 std::string ChatHistoryPath() {
-  const auto from = [](const char* name) -> std::filesystem::path {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  // By the XDG Base Directory Specification a relative path counts as none.
-  const std::filesystem::path state = from("XDG_STATE_HOME"), home = from("HOME");
-  if (state.is_absolute()) return (state / "hearth" / "history").string();
-  return home.is_absolute() ? (home / ".local/state/hearth/history").string() : "";
+  const std::string folder = StateFolder();
+  return folder.empty() ? "" : folder + "/history";
 }
 
 }  // namespace hearth::cli

@@ -210,11 +210,29 @@ uint64_t HashOfModel(Engine& engine) {
 
 }  // namespace
 
+namespace {
+
+SessionIdentity IdentityOf(Engine& engine) {
+  return {.model_hash = HashOfModel(engine),
+          .mode = engine.mode(),
+          .isa = engine.compute().isa(),
+          .layout = engine.kv_pool().layout()};
+}
+
+}  // namespace
+
 std::unique_ptr<SessionKeeper> OpenSessions(Engine& engine, SessionStoreOptions options) {
-  SessionIdentity identity = {.model_hash = HashOfModel(engine),
-                              .mode = engine.mode(),
-                              .isa = engine.compute().isa(),
-                              .layout = engine.kv_pool().layout()};
+  return std::make_unique<SessionKeeper>(
+      std::make_unique<SessionStore>(std::move(options), IdentityOf(engine)));
+}
+
+std::unique_ptr<SessionKeeper> OpenSessionsBelow(Engine& engine, const SessionRoot& root,
+                                                 const std::string& model,
+                                                 SessionStoreOptions options) {
+  SessionIdentity identity = IdentityOf(engine);
+  const std::string own = SessionFolderName(model, identity);
+  options.limit_bytes = PrepareSessionRoot(root, own);
+  options.folder = root.folder + "/" + own;
   return std::make_unique<SessionKeeper>(
       std::make_unique<SessionStore>(std::move(options), std::move(identity)));
 }

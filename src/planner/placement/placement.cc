@@ -81,8 +81,8 @@ void CheckLimits(const PlacementProblem& problem, const DeviceLimits& limits) {
   if (limits.least <= limits.most) return;
   throw Error(
       ErrorCode::kOutOfBudget, "placement",
-      fmt::format("memory (P1 constraint 6): the neurons take {}, more than the {} of the "
-                  "device and the {} of the host together",
+      fmt::format("the neurons take {}, more than the {} of the device and the {} of the host "
+                  "together",
                   FormatSize(static_cast<uint64_t>(AllNeurons(problem)) * problem.neuron_bytes),
                   FormatSize(problem.device_bytes), FormatSize(*problem.host_bytes)));
 }
@@ -93,7 +93,7 @@ void CheckLimits(const PlacementProblem& problem, const DeviceLimits& limits) {
       least ? fmt::format("a layer pays for its synchronization only from {} neurons on", *least)
             : "the device computes no neuron sooner than the host";
   throw Error(ErrorCode::kOutOfBudget, "placement",
-              fmt::format("communication (P1 constraint 4): the host's memory leaves {} neurons to "
+              fmt::format("communication: the host's memory leaves {} neurons to "
                           "the device, and {}",
                           limits.least, why));
 }
