@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _arguments, _conversation, _native
 from ._arguments import INT32, INT64
 from ._generation import AsyncGeneration, Generation
-from ._types import ChatPrompt, GenerateOptions, Message, ModelInfo, Stats, Tool
+from ._types import ChatPrompt, GenerateOptions, Message, ModelInfo, Stats, Streaming, Tool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,11 +45,14 @@ class Model:
     chat_format how chats become prompts: "chatml", "llama-2", "llama-3", "mistral" or "zephyr";
                None: by the model's own template
     plan       a file that `hearth plan` wrote for this model on this machine; it says memory,
-               threads, context, mode, kv and isa
+               threads, context, mode, kv, isa and streaming
     parallel   requests that are computed together, 1 to 256
     queue      requests that may wait beside them; further ones raise Error with ErrorCode.BUSY
     adapters   low-rank adapters (LoRA): GGUF files, or folders as PEFT writes them; each a path, or a
                pair of a path and its scale (1) for what says no other
+    lock       what is in memory is not swapped out, where the system allows it; else a UserWarning says
+               why not. It is about the whole process
+    streaming  how weights that are not in memory are read, for experiments: the keys of Streaming
     session_folder a folder for what leaves the KV cache, so that a text that is continued, after a
                restart too, is not computed again; None: none. One model may use it at a time
     session_limit the most that its files take, in bytes or as "4G"
@@ -70,6 +73,7 @@ class Model:
                  activation: str | None = None, chat_format: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4, queue: int = 64,
                  adapters: Sequence[Adapter] = (),
+                 lock: bool = False, streaming: Streaming | None = None,
                  session_folder: str | os.PathLike[str] | None = None,
                  session_limit: int | str = "4G",
                  progress: Callable[[int, int], object] | None = None) -> None:
@@ -89,6 +93,8 @@ class Model:
             "chat_format": (b"" if chat_format is None
                             else _arguments.text(chat_format, "chat_format")),
             "adapters": _arguments.adapters(adapters),
+            "lock": bool(lock),
+            "streaming": _arguments.streaming(streaming),
             "session_folder": _arguments.optional_path(session_folder, "session_folder"),
             "session_limit": _arguments.size_in_bytes(session_limit, "session_limit"),
         }, _arguments.function(progress, "progress"))
