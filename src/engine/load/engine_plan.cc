@@ -284,26 +284,34 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
   }
 }
 
+// Whether any neuron is not on a device, of a packed model; true for others.
+bool LeavesNeurons(const LoadPlan& plan) {
+  return !plan.is_packed ||
+         std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const ResidentTensor& tensor) {
+           return tensor.bundles.has_value() && tensor.decl.rows > 0;
+         });
+}
+
 }  // namespace
 
 uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
 
 uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
 
-EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_t device_neurons) {
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
+                      std::span<const int64_t> device_neurons) {
   EnginePlan plan;
   plan.limit_bytes = options.memory_bytes.value_or(DefaultLimitBytes());
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);
-  const int64_t all_neurons = MainFfn(plan.load.spec).intermediate_size;
-  if (device_neurons > 0) LeaveToDevice(plan.load, device_neurons);
+  if (!device_neurons.empty()) LeaveToDevice(plan.load, device_neurons);
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.load.io = options.streaming.io;
   plan.adapters = PlanAdapters(options, plan.load);
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
-  plan.limits.device_neurons = device_neurons;
+  plan.limits.device_neurons.assign(device_neurons.begin(), device_neurons.end());
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv.tokens, plan.mode, plan.threads,
@@ -323,7 +331,7 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_
   if (!FitsWithOneContext(plan)) SpillKv(options, 0, plan);
   // An execution plan is obeyed also where the program takes less than it allowed for.
   const bool may_stream = options.may_stream && !IsModelFolder(file.path()) &&
-                          device_neurons < all_neurons;  // else nothing is left to be streamed
+                          LeavesNeurons(plan.load);  // else nothing is left to be streamed
   if (options.neurons || (may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
   } else {

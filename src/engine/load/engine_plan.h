@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,12 @@ struct EnginePlan {
 // The limit where the user sets none: what is free, less a margin.
 uint64_t DefaultLimitBytes();
 
-// Of every FFN, the first device_neurons are on a device and take no memory here. Throws
-// hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget) for
-// options.neurons that do not fit into the limit and for options.kv_memory_bytes that are too few
-// for the context.
+// By layer, the first device_neurons of its FFN are on a device and take no memory here; empty:
+// there is none. Throws hearth::Error for all that is wrong with the file or the options, and
+// Error(kOutOfBudget) for options.neurons that do not fit into the limit and for
+// options.kv_memory_bytes that are too few for the context.
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
-                      int64_t device_neurons = 0);
+                      std::span<const int64_t> device_neurons = {});
 
 // Throws Error(kOutOfBudget), with the smallest limit that would do, where a plan passes its own.
 void CheckBudget(const EnginePlan& plan, const std::string& path);
