@@ -18,6 +18,9 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   to.kv_memory_bytes = more.kv_memory_bytes;
   to.kv_folder = TextOr(more.kv_folder, "");
   if (more.isa != nullptr) to.isa = more.isa;
+  to.device = TextOr(more.device, "none");
+  to.device_memory_bytes = more.device_memory_bytes;
+  to.device_neurons = more.device_neurons;
   to.session_folder = TextOr(more.session_folder, "");
   if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;
   for (const hearth_adapter& adapter :
