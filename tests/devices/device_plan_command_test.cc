@@ -41,6 +41,8 @@ class DevicePlanCommandTest : public ::testing::Test {
     ASSERT_EQ(doctor.exit_code, 0) << doctor.err;
     const json devices = json::parse(RunHearth({"devices", "--limits", "--json"}).out)["devices"];
     has_device_ = !devices.empty();
+    // What compiling its programs takes would be a part of the first plan.
+    if (has_device_) Plan("16M", {"--memory", "4G"});
   }
   static void TearDownTestSuite() {
     delete folder_;
