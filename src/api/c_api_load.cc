@@ -33,6 +33,9 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   if (more.isa != nullptr) to.isa = more.isa;
   to.locks_memory = more.locks_memory != 0;
   if (more.streaming != nullptr) to.streaming = ToStreaming(Grown(*more.streaming));
+  to.device = TextOr(more.device, "none");
+  to.device_memory_bytes = more.device_memory_bytes;
+  to.device_neurons = more.device_neurons;
   to.session_folder = TextOr(more.session_folder, "");
   if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;
   for (const hearth_adapter& adapter :

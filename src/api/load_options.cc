@@ -82,18 +82,34 @@ StreamingOptions StreamingOf(const Streaming& streaming) {
   return options;
 }
 
+// `planned`: a plan says how much of it is used.
+DeviceRequest DeviceOf(const LoadOptions& options, bool planned) {
+  DeviceRequest request;
+  request.choice = accel::ParseDeviceChoice(options.device);
+  if (options.device_memory_bytes > 0) request.memory_bytes = options.device_memory_bytes;
+  if (options.device_neurons != 0) request.neurons = options.device_neurons;
+  const bool is_none = request.choice.kind == accel::DeviceChoice::Kind::kNone;
+  if (is_none && (request.memory_bytes || request.neurons)) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"device"},
+                        "none is used, so that device_memory and device_neurons have no effect");
+  }
+  request.may_do_without = !planned && request.choice.kind == accel::DeviceChoice::Kind::kAuto;
+  request.programs_folder = accel::UsersProgramsFolder();
+  return request;
+}
+
 void CheckPlanIsAlone(const LoadOptions& options) {
   const LoadOptions defaults;
   if (options.memory_bytes == defaults.memory_bytes && options.threads == defaults.threads &&
       options.context == defaults.context && options.mode == defaults.mode &&
       options.kv == defaults.kv && options.isa == defaults.isa &&
-      options.streaming == defaults.streaming) {
+      options.streaming == defaults.streaming && options.device_memory_bytes == 0 &&
+      options.device_neurons == 0) {
     return;
   }
   throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"plan"},
-                      "it says how much memory, which threads, context, mode, KV cache, kernels "
-                      "and streaming: give "
-                      "none of them");
+                      "it says how much memory, which threads, context, mode, KV cache, kernels, "
+                      "streaming and neurons of a device: give none of them");
 }
 
 // What a plan says nothing of.
@@ -101,6 +117,17 @@ void AddTheRest(const LoadOptions& options, EngineOptions& engine) {
   if (options.kv_memory_bytes > 0) engine.kv_memory_bytes = options.kv_memory_bytes;
   engine.kv_folder = options.kv_folder;
   engine.adapters = AdaptersOf(options);
+}
+
+// The device that a plan is obeyed on.
+void TakeDevice(const LoadOptions& options, EngineOptions& engine) {
+  DeviceRequest request = DeviceOf(options, true);
+  request.planned = engine.device.planned;
+  if (request.is_wanted() && !request.planned) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"device"},
+                        "it has no effect with this plan, which uses none");
+  }
+  engine.device = std::move(request);
 }
 
 }  // namespace
@@ -121,6 +148,7 @@ EngineOptions EngineOptionsOf(const LoadOptions& options) {
   engine.kv_codec = *kv;
   engine.streaming = StreamingOf(options.streaming);
   AddTheRest(options, engine);
+  engine.device = DeviceOf(options, false);
   if (options.mode != "auto") {
     engine.mode = FfnModeFromName(options.mode);
     if (!engine.mode) {
@@ -135,6 +163,7 @@ EngineOptions PlannedOptions(const std::string& path, const LoadOptions& options
   CheckPlanIsAlone(options);
   EngineOptions engine = ObeyPlan(options.plan, path, GivenOf(options));
   AddTheRest(options, engine);
+  TakeDevice(options, engine);
   return engine;
 }
 

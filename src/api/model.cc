@@ -163,6 +163,9 @@ std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptio
   CheckLoaded(options, *loaded);
   const std::string not_locked = options.locks_memory ? LockMemory() : "";
   if (options.on_warning) {
+    if (const std::string& why = loaded->device().why_none; !why.empty()) {
+      options.on_warning("the processor computes alone: " + why);
+    }
     for (const std::string& doubt : DoubtsAbout(*loaded)) options.on_warning(doubt);
     if (!not_locked.empty()) options.on_warning("memory may be swapped out: " + not_locked);
   }

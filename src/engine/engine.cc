@@ -98,11 +98,16 @@ LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
                     const ProgressFn& progress) {
   LoadDecision decision;
   const auto plan = [&] {
-    decision.plan =
-        PlanEngine(file, options, decision.device.part ? decision.device.part->neurons() : 0);
+    decision.plan = PlanEngine(
+        file, options,
+        decision.device.part ? decision.device.part->layer_neurons() : std::span<const int64_t>());
     CheckBudget(decision.plan, file.path());
   };
   if (!options.device.is_wanted()) {
+    if (options.device.planned) {
+      throw Error(ErrorCode::kInvalidArgument, Field{"device"},
+                  "the plan has neurons on a device: say on which");
+    }
     plan();
     return decision;
   }

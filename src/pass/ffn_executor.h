@@ -70,8 +70,7 @@ class FfnExecutor {
 struct StreamedWeights {
   StreamedFfns* neurons = nullptr;       // of a packed model
   StreamedMatrices* matrices = nullptr;  // of another
-  // Of a packed model, the first neurons of every FFN, which `neurons` and the model's weights
-  // lack.
+  // Of a packed model, the first neurons of FFNs, which `neurons` and the model's weights lack.
   accel::DeviceFfns* on_device = nullptr;
   RowTable* embedding = nullptr;  // the token embedding, where the model's weights lack it
 };

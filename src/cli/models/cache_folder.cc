@@ -21,11 +21,6 @@ std::string CacheFolder() {
   return home.is_absolute() ? (home / ".cache" / "hearth").string() : "";
 }
 
-std::string DeviceProgramsFolder() {
-  const std::string folder = CacheFolder();
-  return folder.empty() ? "" : (std::filesystem::path(folder) / "opencl").string();
-}
-
 std::string ModelsFolder() {
   const std::filesystem::path models = FromEnvironment("HEARTH_MODELS");
   if (!models.empty()) return std::filesystem::absolute(models).lexically_normal().string();

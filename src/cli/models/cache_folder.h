@@ -9,9 +9,6 @@ namespace hearth::cli {
 // exist.
 std::string CacheFolder();
 
-// Where programs of devices are kept; empty like the folder.
-std::string DeviceProgramsFolder();
-
 // Where 'hearth get' puts models: $HEARTH_MODELS, $XDG_DATA_HOME/hearth/models, or
 // ~/.local/share/hearth/models; empty where the environment names none. Need not exist.
 std::string ModelsFolder();

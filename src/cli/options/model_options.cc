@@ -44,7 +44,8 @@ void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
       if (command.count(name) > 0) decided.emplace_back(name);
     }
   };
-  add_given({"--isa", "--device"});
+  add_given({"--isa", "--device-memory", "--device-neurons"});
+  if (options.makes_plan()) add_given({"--device"});
   if (!options.makes_plan()) add_given({"--memory", "--threads", "--ctx", "--kv", "--mode"});
   if (decided.empty()) return;
   throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", decided.front(),
@@ -241,7 +242,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;
   engine.adapters = options.adapters;
-  engine.device = DeviceRequestOf(options.device);
+  engine.device = DeviceRequestOf(options.device, options.planned);
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(

@@ -42,6 +42,10 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   request.cores = wishes.cores;
   request.least_tok_s = wishes.min_speed;
   request.uses_solver = wishes.uses_solver;
+  if (wishes.device) {
+    request.device = wishes.device->share;
+    request.engine.may_stream = wishes.device->is_streamed;
+  }
   return request;
 }
 
@@ -143,6 +147,13 @@ void MeasureWhereUnknown(const PlanWishes& wishes) {
     options.file = wishes.model.model;
   }
   MeasureMachine(options);
+}
+
+DevicePlacement PlaceNeurons(const PlanWishes& wishes, uint64_t program_bytes,
+                             const ModelProfile* profile, const PlacementMachine& machine) {
+  const PlanRequest request = RequestOf(wishes, program_bytes);
+  return PlaceOnDevice(OpenModel(request.model, wishes.model.activation), profile, machine,
+                       request.engine);
 }
 
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {

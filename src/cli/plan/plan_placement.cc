@@ -216,6 +216,39 @@ const char* BoundText(PlacementBound bound) {
   return "?";
 }
 
+CLI::Option* AddRate(CLI::App& command, const char* name, std::optional<double>& rate,
+                     const char* what) {
+  return command.add_option(name, rate, what)
+      ->option_text("GB/s")
+      ->check(NumberIn(1e-3, kMaxGigabytes));
+}
+
+void AddAssumptions(CLI::App& command, PlacementArguments& arguments) {
+  command
+      .add_option("--active", arguments.assumed.active,
+                  "of shapes: mean share of neurons that a token activates (0.1)")
+      ->option_text("SHARE");
+  command
+      .add_option("--skew", arguments.assumed.skew,
+                  "of shapes: share of neurons with 80% of activations (0.28)")
+      ->option_text("SHARE");
+  command
+      .add_option_function<std::string>(
+          "--quant",
+          [&arguments](const std::string& name) {
+            const std::optional<DType> type = DTypeFromName(name);
+            if (!type || !CanSynthesize(*type)) {
+              throw UsageError("--quant: expected f32, f16, bf16, q4_0, q4_1 or q8_0, found '" +
+                               Printable(name) + "'");
+            }
+            arguments.quant = *type;
+          },
+          "of shapes: type of the matrices (q4_0)")
+      ->option_text("TYPE");
+}
+
+}  // namespace
+
 std::string PlacementText(const PlacementModel& model, const PlacementMachine& machine,
                           const PlacedModel& placed, bool measured) {
   const Placement& placement = placed.placement;
@@ -255,38 +288,12 @@ std::string PlacementText(const PlacementModel& model, const PlacementMachine& m
   return text;
 }
 
-CLI::Option* AddRate(CLI::App& command, const char* name, std::optional<double>& rate,
-                     const char* what) {
-  return command.add_option(name, rate, what)
-      ->option_text("GB/s")
-      ->check(NumberIn(1e-3, kMaxGigabytes));
+PlacementMachine PlacementMachineOf(const PlacementArguments& arguments) {
+  PlacementMachine machine = MachineOf(arguments);
+  machine.host_bytes_per_s =
+      arguments.memory_gb_s ? *arguments.memory_gb_s * kGigabyte : MeasuredBandwidth();
+  return machine;
 }
-
-void AddAssumptions(CLI::App& command, PlacementArguments& arguments) {
-  command
-      .add_option("--active", arguments.assumed.active,
-                  "of shapes: mean share of neurons that a token activates (0.1)")
-      ->option_text("SHARE");
-  command
-      .add_option("--skew", arguments.assumed.skew,
-                  "of shapes: share of neurons with 80% of activations (0.28)")
-      ->option_text("SHARE");
-  command
-      .add_option_function<std::string>(
-          "--quant",
-          [&arguments](const std::string& name) {
-            const std::optional<DType> type = DTypeFromName(name);
-            if (!type || !CanSynthesize(*type)) {
-              throw UsageError("--quant: expected f32, f16, bf16, q4_0, q4_1 or q8_0, found '" +
-                               Printable(name) + "'");
-            }
-            arguments.quant = *type;
-          },
-          "of shapes: type of the matrices (q4_0)")
-      ->option_text("TYPE");
-}
-
-}  // namespace
 
 bool NamesShape(const std::string& model) {
   return IsShape(model) && (model.ends_with(".json") || !std::filesystem::exists(model));
@@ -354,11 +361,9 @@ void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& argu
 
 int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
                   const PlacementArguments& arguments, bool json) {
-  PlacementMachine machine = MachineOf(arguments);
-  machine.host_bytes = host_bytes;
   const PlacementModel sizes = ReadModel(model, arguments);
-  machine.host_bytes_per_s =
-      arguments.memory_gb_s ? *arguments.memory_gb_s * kGigabyte : MeasuredBandwidth();
+  PlacementMachine machine = PlacementMachineOf(arguments);
+  machine.host_bytes = host_bytes;
   const PlacedModel placed = PlaceModel(sizes, machine, arguments.dense);
   WriteOutput(json ? DumpJson(PlacementJson(sizes, machine, placed))
                    : PlacementText(sizes, machine, placed, !arguments.memory_gb_s));

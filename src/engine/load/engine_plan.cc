@@ -308,21 +308,28 @@ void LeaveEmbedding(const GgufFile& file, EnginePlan& plan) {
   plan.ledger["embedding rows"] = RowTable::ChargedBytes(plan.embedding->rows);
 }
 
+// Whether any neuron is not on a device, of a packed model; true for others.
+bool LeavesNeurons(const LoadPlan& plan) {
+  return !plan.is_packed ||
+         std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const ResidentTensor& tensor) {
+           return tensor.bundles.has_value() && tensor.decl.rows > 0;
+         });
+}
+
 EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
-                        int64_t device_neurons) {
+                        std::span<const int64_t> device_neurons) {
   EnginePlan plan;
   plan.limit_bytes = options.memory_bytes.value_or(DefaultLimitBytes());
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);
-  const int64_t all_neurons = MainFfn(plan.load.spec).intermediate_size;
-  if (device_neurons > 0) LeaveToDevice(plan.load, device_neurons);
+  if (!device_neurons.empty()) LeaveToDevice(plan.load, device_neurons);
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.load.io = options.streaming.io;
   plan.adapters = PlanAdapters(options, plan.load);
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
-  plan.limits.device_neurons = device_neurons;
+  plan.limits.device_neurons.assign(device_neurons.begin(), device_neurons.end());
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);
@@ -345,7 +352,7 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   if (!FitsWithOneContext(plan)) SpillKv(options, 0, plan);
   // An execution plan is obeyed also where the program takes less than it allowed for.
   const bool may_stream = options.may_stream && !IsModelFolder(file.path()) &&
-                          device_neurons < all_neurons;  // else nothing is left to be streamed
+                          LeavesNeurons(plan.load);  // else nothing is left to be streamed
   if (options.neurons || (may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
   } else {
@@ -367,7 +374,8 @@ uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
 
 uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
 
-EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_t device_neurons) {
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
+                      std::span<const int64_t> device_neurons) {
   EngineOptions asked = options;
   // A pass has a token of each sequence that is decoded.
   const int64_t fewest = std::max(kFewestBatchTokens, options.kv_sequences);

@@ -109,6 +109,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
     options.streaming.pipeline.policy = *policy;
   }
   options.streaming.pipeline.gates_first = plan.io_strategy == "halves";
+  options.device.planned = plan.device;
   if (plan.io_backend == "io_uring") options.streaming.io.backend = IoBackend::kIoUring;
   if (plan.io_backend == "pread") options.streaming.io.backend = IoBackend::kPread;
   return options;

@@ -203,8 +203,10 @@ uint64_t HashOfModel(Engine& engine) {
   const uint64_t hash = ModelHash(engine.model().Reopen());
   const DevicePart* const device = engine.device().part.get();
   if (device == nullptr) return hash;
-  const std::string placement =
-      device->device().info().name + "/" + std::to_string(device->neurons());
+  std::string placement = device->device().info().name;
+  for (const int64_t neurons : device->layer_neurons()) {
+    placement += "/" + std::to_string(neurons);
+  }
   return hash ^ Checksum(std::as_bytes(std::span(placement)));
 }
 

@@ -112,7 +112,10 @@ const char* IoStrategyName(IoStrategy strategy) {
   return "";
 }
 
-const char* TokenCost::bound() const { return time.io_ms > beside_ms ? "flash" : "memory"; }
+const char* TokenCost::bound() const {
+  if (time.io_ms > beside_ms) return "flash";
+  return device_wait_ms > time.device_ms / 2 ? "device" : "memory";
+}
 
 TokenCost CostOfToken(const CostInputs& in) {
   const ThreadSpeed speed = in.hardware.ForCores(in.cores);
@@ -133,7 +136,7 @@ TokenCost CostOfToken(const CostInputs& in) {
   cost.time.predictor_ms =
       1000 * Over(BytesOf(work, {PassOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
-  const bool is_of_neurons = in.plan.load.weights->ffns_have_rows();
+  const bool is_of_neurons = in.plan.load.is_packed;
   if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
     const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {PassOp::kLogits}),
                                                               speed.matrix_bytes_per_s.median);
@@ -164,9 +167,10 @@ TokenCost CostOfToken(const CostInputs& in) {
 FfnActivity AllNeurons(const LoadPlan& load) {
   const FfnSpec& ffn = MainFfn(load.spec);
   const int64_t chosen = std::max<int64_t>(1, ffn.num_experts_per_token);
+  int64_t rows = 0;  // which layers differ in where a device has some
+  for (const LayerWeights& layer : load.weights->layers) rows += layer.gate_rows.rows;
   FfnActivity all;
-  all.gate = all.up = all.down = static_cast<double>(load.weights->main_layer().gate_rows.rows *
-                                                     load.spec.num_layers * chosen);
+  all.gate = all.up = all.down = static_cast<double>(rows * chosen);
   return all;
 }
 

@@ -46,12 +46,14 @@ struct CostInputs {
 // computing and reading, over the tokens of the replay.
 struct TokenCost {
   PlannedTime time;
-  double bytes_read = 0;  // per token
-  double beside_ms = 0;   // of computing, beside which reading goes on
+  double bytes_read = 0;      // per token
+  double beside_ms = 0;       // of computing, beside which reading goes on
+  double device_wait_ms = 0;  // for a device, beside the processor's own work (AddDevice)
 
   double tok_s() const { return time.token_ms > 0 ? 1000 / time.token_ms : 0; }
-  // "flash" where reading takes longer than what is computed beside it, "memory" else; "compute" is
-  // what prompts are bound by.
+  // "flash" where reading takes longer than what is computed beside it, "device" where the
+  // processor waits for most of what a device does, "memory" else; "compute" is what prompts are
+  // bound by.
   const char* bound() const;
 };
 

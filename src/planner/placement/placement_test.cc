@@ -266,6 +266,22 @@ TEST(PlacementTest, SharesABlockOfEqualLayersEvenly) {
   EXPECT_THAT(placement.device_neurons, ::testing::ElementsAre(128, 128, 64));
 }
 
+TEST(PlacementTest, TheUniformFormGivesEveryLayerTheSame) {
+  const std::vector<PlacementFfn> ffns = {Ffn(0, {90, 4, 1}), Ffn(1, {3, 2, 1})};
+  const auto solve = [&](int64_t room, double sync) {
+    return SolvePlacement(Problem(ffns, room, sync), PlacementForm::kUniform);
+  };
+  EXPECT_THAT(solve(319, 100).device_neurons, ::testing::ElementsAre(128, 128));
+  EXPECT_EQ(solve(319, 100).impact, 99);
+  EXPECT_EQ(solve(319, 100).bound, PlacementBound::kDeviceMemory);
+  EXPECT_THAT(solve(1000, 0).device_neurons, ::testing::ElementsAre(192, 192));
+  EXPECT_EQ(solve(1000, 0).bound, PlacementBound::kNone);
+  // Fewer than C_l of each layer are none.
+  EXPECT_THAT(solve(319, 129).device_neurons, Each(0));
+  EXPECT_EQ(solve(319, 129).bound, PlacementBound::kCommunication);
+  EXPECT_THAT(solve(127, 0).device_neurons, Each(0));
+}
+
 TEST(PlacementTest, SaysWhatBinds) {
   const std::vector<PlacementFfn> ffns = {Ffn(0, {5, 4}), Ffn(1, {3, 2})};
   EXPECT_EQ(SolvePlacement(Problem(ffns, 1000, 0)).bound, PlacementBound::kNone);
