@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -31,7 +32,14 @@ class TextStreamsTest : public testing::Test {
   // What the command prints where the text comes from a pipe.
   ProgramResult WithPipe(std::vector<std::string> arguments, const std::string& text) {
     arguments.push_back(pipe_);
-    std::thread writer([&] { std::ofstream(pipe_, std::ios::binary) << text; });
+    std::thread writer([&] {
+      // A program that refuses what it reads closes the pipe early.
+      sigset_t broken_pipe;
+      sigemptyset(&broken_pipe);
+      sigaddset(&broken_pipe, SIGPIPE);
+      pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+      std::ofstream(pipe_, std::ios::binary) << text;
+    });
     ProgramResult result = RunHearth(arguments);
     writer.join();
     return result;
