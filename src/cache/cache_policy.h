@@ -17,7 +17,7 @@ enum class CachePolicyKind : uint8_t {
   kLayerLfu,    // the same with a clock per layer: counts fade when their layer has its turn
   kHitDensity,  // what is used least of all that is like it goes; counts fade fast and slowly
   kStatic,      // what was there at the start stays, nothing else comes in
-  kWindow,      // what the last tokens used stays, everything else goes at once
+  kWindow,      // what the last tokens used stays; the oldest token goes as a whole
 };
 
 // Of neurons and of experts alike: what hit most on recorded accesses and is never more than a

@@ -73,7 +73,8 @@ NeuronCache::NeuronCache(Budget& budget, const NeuronCacheOptions& options,
   }
   policy_ = cache::MakePolicy(nodes_, {.kind = options.policy,
                                        .num_slots = static_cast<int32_t>(options.num_slots),
-                                       .num_layers = static_cast<int32_t>(options.num_layers)});
+                                       .num_layers = static_cast<int32_t>(options.num_layers),
+                                       .window_tokens = options.window_tokens});
 }
 
 NeuronCache::~NeuronCache() = default;

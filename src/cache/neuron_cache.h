@@ -59,6 +59,7 @@ struct NeuronCacheOptions {
   // nothing is known. 1 to kMaxLayers, divides num_keys.
   int64_t num_layers = 1;
   CachePolicyKind policy = kDefaultCachePolicy;
+  int32_t window_tokens = 0;  // of kWindow: tokens that it holds; 0: as many as there are slots for
 };
 
 // Accesses since the beginning. hits + pending + misses + no_slot are all of them.

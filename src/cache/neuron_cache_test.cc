@@ -177,9 +177,12 @@ TEST_P(EveryPolicy, AgreesWithItsModelOnRandomBatches) {
   for (const int64_t slots : {1, 2, 7, 20, 60, 100}) {
     for (const int settle : {30, 100}) {
       SCOPED_TRACE(testing::Message() << slots << " slots, settling " << settle << "%");
-      Comparison comparison(
-          {.num_keys = 100, .num_slots = slots, .num_layers = 4, .policy = GetParam()},
-          static_cast<uint64_t>(slots * 1000 + settle));
+      Comparison comparison({.num_keys = 100,
+                             .num_slots = slots,
+                             .num_layers = 4,
+                             .policy = GetParam(),
+                             .window_tokens = static_cast<int32_t>(slots % 3)},
+                            static_cast<uint64_t>(slots * 1000 + settle));
       for (int step = 0; step < 300 && !HasFatalFailure(); ++step) {
         comparison.Lookup(1 + step % 23);
         comparison.Settle(settle);
@@ -193,9 +196,12 @@ TEST_P(EveryPolicy, AgreesWithItsModelOnRandomBatches) {
 TEST_P(EveryPolicy, AgreesWithItsModelAfterAWarmStart) {
   for (const int64_t slots : {1, 5, 30, 50}) {
     SCOPED_TRACE(testing::Message() << slots << " slots");
-    Comparison comparison(
-        {.num_keys = 50, .num_slots = slots, .num_layers = 5, .policy = GetParam()},
-        static_cast<uint64_t>(slots));
+    Comparison comparison({.num_keys = 50,
+                           .num_slots = slots,
+                           .num_layers = 5,
+                           .policy = GetParam(),
+                           .window_tokens = static_cast<int32_t>(slots % 3)},
+                          static_cast<uint64_t>(slots));
     std::vector<int32_t> keys(35);
     std::iota(keys.begin(), keys.end(), 3);
     comparison.Seed(keys);
@@ -409,19 +415,23 @@ TEST(NeuronCache, KeepsWhatIsLoadingThoughItWasReleased) {
   EXPECT_EQ(cache.counts().no_slot, 1);
 }
 
-TEST(NeuronCache, WindowForgetsWhatTheLastFiveTokensDidNotUse) {
+// One key a call.
+void UseKeys(NeuronCache& cache, const std::vector<int32_t>& keys) {
+  for (const int32_t key : keys) {
+    CacheEntry entry;
+    if (cache.Lookup({0, {&key, 1}}, {&entry, 1}) > 0) cache.Loaded(key);
+    cache.Release({0, {&key, 1}}, {&entry, 1});
+  }
+}
+
+TEST(NeuronCache, AWindowOfFiveTokensForgetsWhatTheyDidNotUse) {
   Budget budget;
-  NeuronCache cache(budget, {.num_keys = 9, .num_slots = 9, .policy = CachePolicyKind::kWindow},
-                    {});
-  const std::vector<int32_t> often = {0}, once = {1};
-  std::vector<CacheEntry> entries(1);
-  const auto use = [&](const std::vector<int32_t>& keys) {
-    if (cache.Lookup({0, keys}, entries) > 0) cache.Loaded(keys[0]);
-    cache.Release({0, keys}, entries);
-  };
-  use(once);
+  NeuronCache cache(
+      budget,
+      {.num_keys = 9, .num_slots = 9, .policy = CachePolicyKind::kWindow, .window_tokens = 5}, {});
+  UseKeys(cache, {1});
   for (int token = 0; token < 5; ++token) {
-    use(often);
+    UseKeys(cache, {0});
     cache.EndToken();
     EXPECT_EQ(cache.state(1), CacheState::kResident) << token;
   }
@@ -429,6 +439,27 @@ TEST(NeuronCache, WindowForgetsWhatTheLastFiveTokensDidNotUse) {
   EXPECT_EQ(cache.state(1), CacheState::kAbsent) << "although there is room";
   EXPECT_EQ(cache.state(0), CacheState::kResident);
   EXPECT_EQ(cache.num_resident(), 1);
+}
+
+TEST(NeuronCache, AWindowHoldsAsManyTokensAsThereIsRoomFor) {
+  Budget budget;
+  NeuronCache cache(budget, {.num_keys = 9, .num_slots = 6, .policy = CachePolicyKind::kWindow},
+                    {});
+  UseKeys(cache, {0, 1, 2});
+  cache.EndToken();
+  for (int token = 0; token < 20; ++token) {
+    UseKeys(cache, {3});
+    cache.EndToken();
+  }
+  EXPECT_EQ(cache.num_resident(), 4) << "there is room for all";
+  UseKeys(cache, {4, 5, 2});
+  cache.EndToken();
+  EXPECT_EQ(cache.num_resident(), 6);
+  UseKeys(cache, {6});
+  cache.EndToken();
+  // The first token is out, with all that only it used.
+  for (const int32_t key : {0, 1}) EXPECT_EQ(cache.state(key), CacheState::kAbsent) << key;
+  for (const int32_t key : {2, 3, 4, 5, 6}) EXPECT_EQ(cache.state(key), CacheState::kResident);
 }
 
 TEST(NeuronCache, AnswersAKeyThatIsTwiceInABatch) {

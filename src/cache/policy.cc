@@ -81,7 +81,7 @@ std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& 
     case CachePolicyKind::kStatic:
       return std::make_unique<StaticPolicy>(nodes);
     case CachePolicyKind::kWindow:
-      return std::make_unique<WindowPolicy>(nodes);
+      return std::make_unique<WindowPolicy>(nodes, shape.window_tokens);
   }
   throw Error(ErrorCode::kInternal, "cache policy", "no such policy");
 }

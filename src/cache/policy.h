@@ -60,8 +60,9 @@ class Policy {
 // What a policy knows of its cache.
 struct PolicyShape {
   CachePolicyKind kind = CachePolicyKind::kLru;
-  int32_t num_slots = 0;   // at least 1
-  int32_t num_layers = 1;  // divides the number of keys
+  int32_t num_slots = 0;      // at least 1
+  int32_t num_layers = 1;     // divides the number of keys
+  int32_t window_tokens = 0;  // of kWindow; 0: as many as there are slots for
 };
 
 std::unique_ptr<Policy> MakePolicy(std::span<KeyNode> nodes, const PolicyShape& shape);

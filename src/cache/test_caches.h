@@ -129,29 +129,50 @@ class SlowStatic final : public SlowPolicy {
   bool Admits(int32_t) const override { return false; }
 };
 
+// A window of `tokens`, or of as many as there are slots for (0).
 class SlowWindow final : public SlowPolicy {
  public:
+  explicit SlowWindow(int64_t tokens) : tokens_(tokens) {}
+
   void Touch(int32_t key) override {
     Remove(key);
     Insert(key);
   }
-  void Insert(int32_t key) override { tokens_.front().push_front(key); }
+  void Insert(int32_t key) override {
+    used_.push_front(key);
+    token_of_[key] = token_;
+  }
+  void Seed(int32_t key, int64_t rank, int64_t /*count*/) override {
+    Insert(key);
+    if (tokens_ == 0) token_of_[key] = -1 - rank;
+  }
   std::optional<int32_t> TakeVictim(const std::multiset<int32_t>& held) override {
-    for (auto token = tokens_.rbegin(); token != tokens_.rend(); ++token) {
-      if (const auto key = TakeFromBack(*token, held)) return key;
+    const auto key = TakeFromBack(used_, held);
+    if (key && tokens_ == 0 && token_of_[*key] < token_) {
+      last_out_ = std::max(last_out_, token_of_[*key]);
+    }
+    return key;
+  }
+  void Remove(int32_t key) override { used_.remove(key); }
+  void EndToken() override {
+    ++token_;
+    if (tokens_ > 0) last_out_ = token_ - tokens_ - 1;
+  }
+  std::optional<int32_t> TakeExpired(const std::multiset<int32_t>& held) override {
+    while (!used_.empty() && token_of_[used_.back()] <= last_out_) {
+      const int32_t key = used_.back();
+      used_.pop_back();
+      if (held.count(key) == 0) return key;
+      Insert(key);
     }
     return std::nullopt;
   }
-  void Remove(int32_t key) override {
-    for (auto& token : tokens_) token.remove(key);
-  }
-  void EndToken() override { tokens_.splice(tokens_.begin(), tokens_, std::prev(tokens_.end())); }
-  std::optional<int32_t> TakeExpired(const std::multiset<int32_t>& held) override {
-    return TakeFromBack(tokens_.front(), held);
-  }
 
  private:
-  std::list<std::list<int32_t>> tokens_{6};  // the current one first
+  const int64_t tokens_;
+  int64_t token_ = 0, last_out_ = INT64_MIN;
+  std::list<int32_t> used_;
+  std::map<int32_t, int64_t> token_of_;  // that used a key last
 };
 
 inline std::unique_ptr<SlowPolicy> MakeSlowPolicy(const NeuronCacheOptions& options) {
@@ -171,7 +192,7 @@ inline std::unique_ptr<SlowPolicy> MakeSlowPolicy(const NeuronCacheOptions& opti
     case CachePolicyKind::kStatic:
       return std::make_unique<SlowStatic>();
     case CachePolicyKind::kWindow:
-      return std::make_unique<SlowWindow>();
+      return std::make_unique<SlowWindow>(options.window_tokens);
   }
   return nullptr;
 }

@@ -1,9 +1,12 @@
-// The sliding window of LLM in a Flash (Alizadeh et al. 2023): what the last tokens used
-// stays, everything else goes, whether its slot is needed or not. Internal to src/cache.
+// The sliding window of LLM in a Flash (Alizadeh et al. 2023): what the last tokens used stays.
+// Internal to src/cache.
 //
-// Where the window does not fit, what was not used for longest goes first. There to be compared
-// with: what leaves the window while there is room would have been a hit.
+// The window has a number of tokens, or as many as there are slots for. Where it has a number, what
+// no token in it used leaves at once, room or not. Where it has none, the oldest token leaves when
+// a slot is needed, and with it all that only it used.
 #pragma once
+
+#include <cstdint>
 
 #include "cache/policy.h"
 
@@ -11,22 +14,24 @@ namespace hearth::cache {
 
 class WindowPolicy final : public Policy {
  public:
-  // Tokens before the current one.
-  static constexpr int kTokens = 5;
-
-  explicit WindowPolicy(std::span<KeyNode> nodes) : Policy(nodes, kLists) {}
+  // tokens: before the current one; 0: as many as there are slots for.
+  WindowPolicy(std::span<KeyNode> nodes, int32_t tokens) : Policy(nodes, 1), tokens_(tokens) {}
 
   void Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept override;
-  void Insert(int32_t key) noexcept override { lists_.PushHead(current_, key); }
+  void Insert(int32_t key) noexcept override;
   int32_t TakeVictim() noexcept override;
-  void EndToken() noexcept override { current_ = (current_ + 1) % kLists; }
-  // The list that the next token will fill is that of the token that left the window.
-  int32_t TakeExpired() noexcept override { return lists_.TakeUnpinned(current_); }
+  // As if the hottest had been used last, a token after the next one.
+  void Seed(int32_t key, int64_t rank, int64_t count) noexcept override;
+  void EndToken() noexcept override;
+  int32_t TakeExpired() noexcept override;
 
  private:
-  static constexpr int kLists = kTokens + 1;  // by the token that used a key last
+  // All keys with a slot, by their last use; KeyNode::value is the token that used them last.
+  static constexpr int kUsed = 0;
 
-  int current_ = 0;
+  const int32_t tokens_;
+  int32_t token_ = 0;         // the current one
+  int32_t left_ = INT32_MIN;  // the last one that is out of the window
 };
 
 }  // namespace hearth::cache
