@@ -54,8 +54,8 @@ function(hearth_test name)
   endif()
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test-files)
   set_tests_properties(${name} PROPERTIES
-    # What programs keep in the user's cache, and files of tests, they keep beside the build: other
+    # What programs keep of a user, and files of tests, they keep beside the build: other
     # checkouts may test at the same time.
-    ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR};XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test-cache;TEST_TMPDIR=${CMAKE_BINARY_DIR}/test-files"
+    ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR};XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test-cache;XDG_STATE_HOME=${CMAKE_BINARY_DIR}/test-state;TEST_TMPDIR=${CMAKE_BINARY_DIR}/test-files"
     TIMEOUT 1200 LABELS "${ARG_LABELS}")
 endfunction()

@@ -20,7 +20,7 @@ export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$root/installed" -name hearth.pc)")
 libraries=$(dirname "$PKG_CONFIG_PATH")
 # shellcheck disable=SC2046
-for example in story tools; do
+for example in story tools json; do
   cc -Wall -Wextra -Werror -std=c99 -pedantic "examples/$example.c" -o "$example" \
     $(pkg-config --cflags --libs hearth)
 done
@@ -30,6 +30,9 @@ built/story "$model" "Once upon a time" >by_cmake
 cmp by_pkg_config by_cmake
 ./tools "$model" "Tell me a story about a fox." >by_tools
 grep -q "[a-z]" by_tools
+./json "$model" "A fox ran home." >by_json 2>told
+grep -q '"animal":.*"is_home":' by_json
+grep -q "^prompt: " told
 printf 'Tell me a story about a fox.\nGo on.\n' | built/chat "$model" >by_chat
 grep -q "tokens were known" by_chat
 grep -q "^Once upon a time" by_cmake

@@ -92,7 +92,7 @@ TEST_F(ActivationCommandTest, PackAndProfileRefuseWhereAnotherOneFits) {
   insist.insert(insist.end(), {"--activation", "silu"});
   const ProgramResult packed = Hearth("pack", Silent(), insist);
   EXPECT_EQ(packed.exit_code, 0) << packed.err;
-  EXPECT_THAT(packed.out, HasSubstr("pack it again with --activation drelu"));
+  EXPECT_THAT(packed.out, HasSubstr("pack the model again with --activation drelu"));
   EXPECT_THAT(Hearth("profile", Silent(), {"--text", Text(), "--activation", "relu"}).err,
               HasSubstr("with drelu than with relu"));
   for (const ProgramResult& right :

@@ -49,7 +49,7 @@ TEST(AdapterCommandTest, TheLedgerNamesThem) {
 TEST(AdapterCommandTest, AnAdapterIsNoModel) {
   const ProgramResult result = RunHearth({"run", Golden("adapters/llama-a"), "-p", "Once"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("it is loaded beside its base"));
+  EXPECT_THAT(result.err, HasSubstr("load it together with its base model"));
 }
 
 TEST(AdapterCommandTest, WrongUsageIsTold) {

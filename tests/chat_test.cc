@@ -204,6 +204,28 @@ TEST_F(ChatTest, APromptOfAChatModelIsOneQuestion) {
   EXPECT_NE(raw["text"], answer["text"]);
 }
 
+TEST_F(ChatTest, AnswersAreAsLongAsTheContextAllows) {
+  const ProgramResult result = RunHearth(NeverEnding(
+      Embedded(), {"run", Embedded(), "-p", "Tell me a story.", "--ctx", "400", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto answer = nlohmann::json::parse(result.out);
+  EXPECT_GT(answer["token_ids"].size(), 300u);
+}
+
+TEST_F(ChatTest, ACompletionShowsItsPromptAndHowFarItIsRead) {
+  std::filesystem::create_directories(state_);
+  const std::string shape = state_ + "/shape.json", model = state_ + "/slow.gguf";
+  std::ofstream(shape) << R"({"hidden_size": 256, "intermediate_size": 2048, "num_layers": 2,
+      "num_heads": 4, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600})";
+  ASSERT_EQ(RunHearth({"synth", "--shape", shape, "-o", model}).exit_code, 0);
+  std::string prompt;
+  for (int i = 0; i < 400; ++i) prompt += "fox ";
+  TerminalProgram run({"run", model, "--raw", "-p", prompt, "-n", "1", "--isa", "scalar",
+                       "--threads", "1", "--ctx", "4096"});
+  EXPECT_THAT(run.ReadUntil("reading the prompt"), HasSubstr("fox fox fox fox"));
+  EXPECT_EQ(run.WaitForExit(), 0);
+}
+
 // A model whose prompt opens a block of thoughts, which these few words do not close.
 TEST_F(ChatTest, ThoughtsAreNoAnswer) {
   const std::string model = ::testing::TempDir() + "hearth_thinking.gguf";

@@ -201,7 +201,7 @@ TEST(CliFailureTest, OutputThatNobodyTakesIsAnError) {
                                                     {"run", "--help"},
                                                     {"help"},
                                                     {"inspect", model},
-                                                    {"run", model, "-p", "x"}}) {
+                                                    {"run", model, "-p", "x", "--seed", "1"}}) {
     for (const char* out : {"/dev/full", ProgramStreams::kClosed}) {
       const ProgramResult result = RunHearth(arguments, "", {.out = out, .err = ""});
       ExpectOneSentence(result, 1, "standard output");

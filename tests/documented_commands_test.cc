@@ -162,6 +162,19 @@ TEST_F(DocumentedCommandsTest, WorkAsWritten) {
   }
 }
 
+// A newcomer needs the name of a model, not the pattern of one.
+TEST(ReadmeTest, NamesModelsThatCanBeFetched) {
+  const std::string page = ReadWholeFile(SourcePath("README.md"));
+  const std::regex command("\n    hearth get ([^ \n]+)");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(page, found, command));
+  const std::string name = found[1];
+  EXPECT_THAT(name, Not(HasSubstr("OWNER")));
+  EXPECT_THAT(page, HasSubstr("(https://huggingface.co/" + name + ")"));
+  EXPECT_THAT(page, HasSubstr("The weights are synthesized")) << "of the speeds";
+  EXPECT_THAT(page, HasSubstr("Windows and macOS")) << "what it does not run on";
+}
+
 // The settings that errors are about, as the library's sources name them.
 std::set<std::string> FieldsOfErrors() {
   const std::regex field(R"re((?:Field\{|CheckRange\(|CheckShare\(|ThrowUnknown\()"([^"]+)")re");

@@ -101,7 +101,7 @@ TEST_F(FolderCommandTest, SparseFamiliesReachPredictors) {
     const ProgramResult pack = RunHearth(
         {"pack", folder_.Path(""), "-o", packed, "--text", out_.Path("text"), "--quant", "f16"});
     ASSERT_EQ(pack.exit_code, 0) << pack.err;
-    EXPECT_THAT(pack.out, HasSubstr("of the activation and move perplexity by"));
+    EXPECT_THAT(pack.out, HasSubstr("of the activation and change perplexity by"));
     EXPECT_THAT(pack.out, HasSubstr("before packing")) << "the perplexity of both";
     EXPECT_THAT(RunHearth({"inspect", packed}).out, HasSubstr(family.activation));
     const ProgramResult run = RunHearth(

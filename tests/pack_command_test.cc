@@ -73,10 +73,10 @@ TEST_F(PackCommandTest, PacksAndSaysWhatItDid) {
       RunHearth({"pack", Stories(), "-o", folder_.Path("p"), "--quant", "q8_0"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("no --profile"));
-  EXPECT_THAT(result.out,
-              AllOf(HasSubstr("5120 neurons"), HasSubstr("1536 bytes (Q8_0)"),
-                    HasSubstr("perplexity was not measured: there is no --text"),
-                    HasSubstr("\ndense "), HasSubstr("\ngated "), HasSubstr("the fastest here")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("5120 neurons"), HasSubstr("1536 bytes (Q8_0)"),
+                                HasSubstr("perplexity was not measured: there is no --text"),
+                                HasSubstr("\ndense "), HasSubstr("\ngated "),
+                                HasSubstr("the fastest of these here")));
   const ProgramResult verified = RunHearth({"inspect", "--verify", folder_.Path("p")});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_THAT(verified.out, AllOf(HasSubstr("is intact"), HasSubstr("5120 bundles")));
@@ -94,7 +94,7 @@ TEST_F(PackCommandTest, ATextMakesPredictorsThatRun) {
       RunHearth({"pack", Stories(), "--text", folder_.Path("text"), "-o", folder_.Path("p")});
   ASSERT_EQ(packed.exit_code, 0) << packed.err;
   EXPECT_EQ(packed.err, "");
-  EXPECT_THAT(packed.out, AllOf(HasSubstr("predictors list"), HasSubstr("before packing"),
+  EXPECT_THAT(packed.out, AllOf(HasSubstr("predictors name"), HasSubstr("before packing"),
                                 HasSubstr("\ngated "), HasSubstr("--mode auto is ")));
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("p.predictors"))) << "left behind";
   const ProgramResult inspected = RunHearth({"inspect", folder_.Path("p")});
@@ -234,9 +234,13 @@ TEST_F(PackCommandTest, SiluModelsGoSparseWhereAskedTo) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunHearth(arguments);
   };
+  const ProgramResult refused = pack({});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--silu-threshold"), HasSubstr("--force")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.Path("p")));
   const ProgramResult whole = pack({"--force"});
   EXPECT_EQ(whole.exit_code, 0) << whole.err;
-  EXPECT_THAT(whole.out, AllOf(HasSubstr("no neuron of this model is ever silent"),
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("every neuron of this model is always active"),
                                HasSubstr("--silu-threshold"), HasSubstr("auto is dense")));
   const ProgramResult sparse = pack({"--silu-threshold", "2%", "--json"});
   ASSERT_EQ(sparse.exit_code, 0) << sparse.err;
@@ -412,7 +416,7 @@ TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
       << ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 420);
   const auto make = [&](const std::string& activation) {
     MakeModel(folder_.Path("m"),
-              R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 4096,
+              R"({"arch": "llama", "hidden_size": 256, "intermediate_size": 6144,
               "num_layers": 6, "num_heads": 4, "num_kv_heads": 2, "head_dim": 64,
               "vocab_size": 300, "context_length": 512, "activation": ")" +
                   activation + "\"}",
@@ -431,6 +435,7 @@ TEST_F(PackCommandTest, LearnsWithLittleMemoryToo) {
     const ProgramResult refused = pack("1M");
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_THAT(refused.err, Not(HasSubstr("--ctx"))) << "pack has none";
+    SCOPED_TRACE(refused.err);
     const ProgramResult little = pack(NamedIn(refused.err));
     EXPECT_EQ(little.exit_code, 0) << little.err;
     EXPECT_THAT(little.err, HasSubstr("larger than this memory"));

@@ -96,7 +96,7 @@ TEST_P(SpilledContextsTest, HaveTheBitsOfResidentOnes) {
   options.mode = of.mode;
   const std::unique_ptr<Engine> resident = Engine::Load(model.path(), options);
   ASSERT_EQ(resident->kv_pool().flash(), nullptr);
-  options = SpilledModel::Spilling(options, resident->kv_layout());
+  options = SpilledModel::Spilling(options, resident->kv_pool().layout());
   if (of.more_mib > 0) {
     options.memory_bytes = SmallestLimit(model.path(), options) + (of.more_mib << 20);
   }
@@ -161,7 +161,7 @@ class SpilledRequestsTest : public testing::Test {
     EngineOptions options = SpilledModel::Options(KvCodec::kF16);
     const std::unique_ptr<Engine> resident = Engine::Load(model_.path(), options);
     if (!spills) return Engine::Load(model_.path(), options);
-    options = SpilledModel::Spilling(options, resident->kv_layout(), frames);
+    options = SpilledModel::Spilling(options, resident->kv_pool().layout(), frames);
     options.open_kv_file = disk_.Opener();
     return Engine::Load(model_.path(), options);
   }
@@ -286,7 +286,7 @@ TEST_F(SpilledRequestsTest, TooLittleMemoryIsRefusedWithTheLeastThatWouldDo) {
   EXPECT_NO_THROW(Engine::Load(model_.path(), options));
   // A folder that is not there.
   options = SpilledModel::Spilling(SpilledModel::Options(KvCodec::kF16),
-                                   Engine::Load(model_.path(), options)->kv_layout());
+                                   Engine::Load(model_.path(), options)->kv_pool().layout());
   options.kv_folder = testing::TempDir() + "no such folder";
   EXPECT_THROW(Engine::Load(model_.path(), options), Error);
 }
@@ -299,7 +299,7 @@ TEST_F(SpilledRequestsTest, ALimitThatHoldsTheWeightsSpillsRatherThanStreams) {
   const std::unique_ptr<Engine> whole = Engine::Load(model_.path(), options);
   options.memory_bytes = whole->budget().used_bytes() + (uint64_t{2} << 20);
   EXPECT_EQ(Engine::Load(model_.path(), options)->kv_pool().flash(), nullptr);
-  options.memory_bytes = whole->budget().used_bytes() - whole->kv_layout().page_bytes();
+  options.memory_bytes = whole->budget().used_bytes() - whole->kv_pool().layout().page_bytes();
   const std::unique_ptr<Engine> spilled = Engine::Load(model_.path(), options);
   ASSERT_NE(spilled->kv_pool().flash(), nullptr);
   EXPECT_FALSE(spilled->is_streamed());

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/test_adapters.h"
 #include "pass/test_passes.h"
+#include "prepare/pack/test_pack_models.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
 #include "test_budgets.h"
@@ -159,6 +160,67 @@ INSTANTIATE_TEST_SUITE_P(
                      "num_experts_per_token": 4, "sliding_window": 8})",
                              DType::kQ4_0, true}),
     [](const auto& model) { return std::string(model.param.name); });
+
+// Its token embedding stays in the file where memory is short.
+class EmbeddingRowsTest : public testing::Test {
+ protected:
+  static std::string Path() { return testing::TempDir() + "embedding_rows.gguf"; }
+  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
+
+  // 12 MiB of embeddings in Q8_0, and as much of an output matrix.
+  static void Make(const std::string& more) {
+    MakeModel(Path(),
+              R"({"arch": "llama", "hidden_size": 512, "intermediate_size": 2048, "num_layers": 3,
+                  "num_heads": 8, "num_kv_heads": 2, "head_dim": 64, "vocab_size": 24000)" +
+                  more + "}",
+              DType::kQ8_0);
+  }
+
+  static std::vector<float> Logits(Engine& engine) {
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < 30; ++i) tokens.push_back(i * 7919 % 24000);
+    KvSequence kv(engine.kv_pool());
+    std::vector<float> all;
+    for (size_t begin = 0, count = 20; begin < tokens.size(); begin += count, count = 1) {
+      const BatchSequence sequence{&kv, std::span(tokens).subspan(begin, count)};
+      engine.pass().Run(ShapeOf(sequence), engine.selector());
+      const FloatView logits = engine.pass().Logits(static_cast<int64_t>(count) - 1, 1);
+      all.insert(all.end(), logits.data, logits.data + logits.cols);
+    }
+    return all;
+  }
+};
+
+TEST_F(EmbeddingRowsTest, GiveTheLogitsOfMemory) {
+  Make("");
+  EngineOptions options{.program_bytes = kTestProgramBytes, .threads = 2, .context = 64};
+  const auto resident = Engine::Load(Path(), options);
+  ASSERT_EQ(resident->embedding(), nullptr);
+  uint64_t all = 0;
+  for (const auto& [name, bytes] : resident->planned_ledger()) all += bytes;
+  // So that the rest fits; and so that FFNs are streamed as well.
+  for (const uint64_t limit : {all - (uint64_t{4} << 20), SmallestLimit(Path(), options)}) {
+    options.memory_bytes = limit;
+    const auto engine = Engine::Load(Path(), options);
+    ASSERT_NE(engine->embedding(), nullptr);
+    EXPECT_EQ(engine->is_streamed(), limit < all - (uint64_t{4} << 20));
+    EXPECT_EQ(Logits(*engine), Logits(*resident));
+    EXPECT_EQ(engine->embedding()->counts().read, 30);
+    EXPECT_LE(engine->budget().used_bytes(), limit);
+    EXPECT_LT(engine->planned_ledger().at("embedding rows"), uint64_t{2} << 20);
+    EXPECT_EQ(engine->budget().Ledger().at("embedding rows"),
+              engine->planned_ledger().at("embedding rows"));
+  }
+}
+
+TEST_F(EmbeddingRowsTest, StayInMemoryWhereTheyAreTheOutputToo) {
+  Make(R"(, "tied_embeddings": true)");
+  EngineOptions options{.program_bytes = kTestProgramBytes, .threads = 2, .context = 64};
+  options.memory_bytes = SmallestLimit(Path(), options);
+  const auto engine = Engine::Load(Path(), options);
+  EXPECT_TRUE(engine->is_streamed());
+  EXPECT_EQ(engine->embedding(), nullptr);
+}
 
 }  // namespace
 }  // namespace hearth

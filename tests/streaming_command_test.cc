@@ -332,7 +332,7 @@ TEST_F(StreamingCommandTest, AnyGgufStreamsAndSaysWhetherPackingHelps) {
     EXPECT_EQ(document["io"]["unit"], "matrices");
     EXPECT_GT(document["io"]["bytes_read_per_token"], 0);
     EXPECT_THAT(streamed.err, HasSubstr(activation == "relu" ? "'hearth pack' makes a file"
-                                                             : "packing would not change that"));
+                                                             : "'hearth pack' would not help"));
     for (const std::vector<std::string>& unused :
          {std::vector<std::string>{"--pipeline", "blocking"},
           {"--pinned", "0.5"},

@@ -75,7 +75,7 @@ ROOMS = {
     "pipeline": ["", "extents"],
     "engine": ["load", "", "session"],
     "prepare": ["shapes", "convert", "profile", "predict", "pack", "quantize", "synth"],
-    "planner": ["doctor", "cost", "placement", "simulator"],
+    "planner": ["doctor", "cost", "placement", "simulator", "emulator"],
 }
 # Folders of include/, and the folder of src/ whose door they are.
 PUBLIC = {"hearth": "api"}

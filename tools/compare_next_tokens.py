@@ -31,7 +31,8 @@ class Hearth:
 
     def __init__(self, program: Path, model: Path):
         self._process = subprocess.Popen(
-            [program, "serve", model, "--port", "0", "--kv", "f32", "--ctx", "512"],
+            [program, "serve", model, "--port", "0", "--kv", "f32", "--ctx", "512",
+             "--session-dir", "none"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._url = self._read_address()
 

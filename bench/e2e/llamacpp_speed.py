@@ -36,6 +36,8 @@ class Model:
         params = self._llama.llama_model_default_params()
         # Weights in another layout would be copies in memory of their own.
         params.use_extra_bufts = not args.mapped_only
+        if args.gpu_layers is not None:
+            params.n_gpu_layers = args.gpu_layers
         self._model = self._llama.llama_model_load_from_file(str(args.model).encode(), params)
         if not self._model:
             raise CannotRun(f"llama.cpp cannot load {args.model}")
@@ -114,6 +116,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--llama-path", type=Path)
     parser.add_argument("--mapped-only", action="store_true",
                         help="compute on the mapped file, for memory that is smaller than it")
+    parser.add_argument("--gpu-layers", type=int,
+                        help="layers on its GPU, where it was built with one")
     return parser.parse_args()
 
 

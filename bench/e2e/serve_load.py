@@ -64,7 +64,8 @@ class Server:
 
 @contextlib.contextmanager
 def serving(args: argparse.Namespace) -> Iterator[tuple[Server, Cgroup | None]]:
-    command = [str(args.hearth), "serve", str(args.model), "--port", "0", *shlex.split(args.serve)]
+    command = [str(args.hearth), "serve", str(args.model), "--port", "0", "--session-dir", "none",
+               *shlex.split(args.serve)]
     if args.memory:
         command += ["--memory", args.memory]
     with contextlib.ExitStack() as stack:

@@ -66,7 +66,7 @@ void RunValues(const Context& context, KvValues type, int64_t queries, benchmark
 }
 
 // What a thread does of a token's attention over one layer: every page's heads one after the other,
-// as ops/attention_block.cc does it. An iteration is a token.
+// as ops/query_block.cc does it. An iteration is a token.
 void RunToken(const Context& context, KvCodec codec, benchmark::State& state) {
   constexpr int64_t kContext = 4096, kKvHeads = 8, kGroup = 4;
   const KvLayout layout{codec, 1, kKvHeads, kHeadDim};

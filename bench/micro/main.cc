@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "bench/micro/micro.h"
+#include "kernels/dispatch.h"
 
 namespace hearth::micro {
 namespace {

@@ -82,6 +82,24 @@ typedef struct hearth_adapter_scale {
   float scale;
 } hearth_adapter_scale;
 
+/* How weights that are not in memory are read while the model computes. The defaults are the
+ * fastest known; others are there for experiments. NULL and 0: the default. A setting that does
+ * nothing for the model, because all of it is in memory for one, is HEARTH_INVALID_ARGUMENT. */
+typedef struct hearth_streaming {
+  size_t struct_size;
+  const char* pipeline;     /* of packed models: cluster, matrix, blocking or llmflash */
+  const char* reads;        /* of a missing neuron: whole or gates-first, or pieces or
+                             * gates-first-pieces, in 4 KiB each */
+  const char* io;           /* auto, io_uring or pread */
+  const char* cache_policy; /* lru, two-queue, s3-fifo, lfu-decay, layer-lfu, hit-density, ... */
+  const char* lookahead;    /* auto, on or off */
+  /* Reads that are at most so far apart are joined, at most 1 MiB; negative: none. 0: 8 KiB */
+  int64_t merge_gap_bytes;
+  /* Share of the memory for neurons that the most active ones keep for good, at most 1; negative:
+   * none. 0: half */
+  double pinned_share;
+} hearth_streaming;
+
 /* What else a model may be loaded with. Functions are called from threads of the library while
  * hearth_load_with runs (on_warning also later): they must return soon, and call nothing here. */
 typedef struct hearth_load_more {
@@ -96,7 +114,8 @@ typedef struct hearth_load_more {
   /* Bytes read so far, and to read in all. 0 ends the loading with HEARTH_CANCELLED. A model that
    * does not fit is read in two parts, each from 0 to its own total. */
   int (*on_progress)(uint64_t done_bytes, uint64_t total_bytes, void* user);
-  /* One sentence: of session files that cannot be used, and of doubts about the model's file. */
+  /* One sentence: of session files that cannot be used, of doubts about the model's file, and of
+   * memory that cannot be locked. */
   void (*on_warning)(const char* sentence, void* user);
   void* user;
   const hearth_adapter* adapters; /* held as 32-bit floats, in the ledger as "adapters" */
@@ -105,6 +124,16 @@ typedef struct hearth_load_more {
    * kv_folder (NULL: $TMPDIR, else /var/tmp). 0: what memory_bytes leaves beside the weights. */
   uint64_t kv_memory_bytes;
   const char* kv_folder;
+  /* 1: what is in memory is not swapped out, where the system allows it; else on_warning is told
+   * why not. It is about the whole process. */
+  int locks_memory;
+  const hearth_streaming* streaming; /* NULL: the defaults */
+  /* A device beside the processor for the hottest neurons of a packed model (docs/devices.md):
+   * none, a number of `hearth devices`, or auto (the first that is no processor, where it can be
+   * used; on_warning says why it cannot); NULL: none. */
+  const char* device;
+  uint64_t device_memory_bytes; /* most memory of it; 0: 7/8 of a device's own */
+  int64_t device_neurons;       /* of each layer; 0: as many as fit */
 } hearth_load_more;
 
 /* As hearth_load; more may be NULL. */
@@ -133,15 +162,52 @@ hearth_status hearth_set_adapter_scales(hearth_model* model, const hearth_adapte
 int64_t hearth_context(const hearth_model* model);
 int64_t hearth_vocab_size(const hearth_model* model);
 
+/* What never changes while a model is loaded. Texts are the model's. */
+typedef struct hearth_info {
+  size_t struct_size;
+  const char* path;
+  const char* name;         /* of the file, without folders and ".gguf" */
+  const char* architecture; /* as in the file */
+  const char* mode;         /* dense, gated or predicted */
+  const char* isa;          /* kernels in use */
+  int32_t threads;
+  int32_t parallel;
+  int32_t queue;
+  int64_t context;
+  int64_t vocab_size;
+  int64_t embedding_size;
+  uint64_t memory_limit_bytes;
+  int is_streamed; /* some weights are read while computing */
+  int can_chat;    /* it has a chat template that is known here */
+} hearth_info;
+/* Set info->struct_size before. HEARTH_INVALID_ARGUMENT for a size that is none. */
+hearth_status hearth_get_info(const hearth_model* model, hearth_info* info, hearth_error* error);
+
 /* Token ids of `bytes` bytes of text. as_prompt: after the token that texts begin with. Writes at
  * most `capacity` ids, and to *count how many there are: HEARTH_TOO_SMALL where that is more. */
 hearth_status hearth_tokenize(const hearth_model* model, const char* text, size_t bytes,
                               int as_prompt, int32_t* tokens, size_t capacity, size_t* count,
                               hearth_error* error);
+/* As hearth_tokenize, but special tokens that are written out in the text ("<|im_end|>") are read
+ * as such: never for what users write. */
+hearth_status hearth_tokenize_trusted(const hearth_model* model, const char* text, size_t bytes,
+                                      int as_prompt, int32_t* tokens, size_t capacity,
+                                      size_t* count, hearth_error* error);
 /* The text of tokens, without a closing zero; likewise. */
 hearth_status hearth_detokenize(const hearth_model* model, const int32_t* tokens,
                                 size_t token_count, char* text, size_t capacity, size_t* bytes,
                                 hearth_error* error);
+
+/* The bytes that one token stands for, which may be a part of a character; likewise. */
+hearth_status hearth_token_bytes(const hearth_model* model, int32_t token, char* text,
+                                 size_t capacity, size_t* bytes, hearth_error* error);
+
+/* A vector for a text: its last hidden states, pooled as the model's file says, else their mean, of
+ * length 1. Writes at most `capacity` numbers, and to *count how many there are (embedding_size of
+ * hearth_info): HEARTH_TOO_SMALL where that is more. Waits for its turn beside other requests.
+ * HEARTH_UNSUPPORTED where the file says that the model makes none. */
+hearth_status hearth_embed(hearth_model* model, const char* text, size_t bytes, float* vector,
+                           size_t capacity, size_t* count, hearth_error* error);
 
 typedef struct hearth_message {
   const char* role; /* system, user or assistant */
@@ -184,8 +250,11 @@ typedef struct hearth_request {
   size_t stop_count;
 } hearth_request;
 
-/* 256 tokens, and the sampling of `hearth run`. */
+/* 256 tokens, and the sampling of `hearth run`, with the seed 0. */
 void hearth_request_init(hearth_request* request);
+/* A seed for texts that are to differ each time: what the system calls random; 0 where it cannot.
+ */
+uint64_t hearth_random_seed(void);
 
 typedef enum hearth_finish {
   HEARTH_FINISH_STOP = 0,   /* an end token or a stop text */
@@ -308,6 +377,9 @@ typedef struct hearth_question {
   int chooses_adapters;
   const hearth_adapter_scale* adapters;
   size_t adapter_count;
+  /* After every pass over the prompt: its tokens that are computed, those found in the KV cache
+   * included, and all of them. 0 stops. Called as a hearth_text_fn is. */
+  int (*on_prefill)(int64_t done_tokens, int64_t total_tokens, void* user);
 } hearth_question;
 
 /* An answer that has ended. Immutable; texts and arrays are its own, until hearth_answer_free. */
@@ -328,6 +400,8 @@ const char* hearth_answer_call_arguments(const hearth_answer* answer, size_t ind
 /* Whether it calls something, and the arguments of the last call are whole. */
 int hearth_answer_ends_in_calls(const hearth_answer* answer);
 void hearth_answer_result(const hearth_answer* answer, hearth_result* result);
+/* Of hearth_request's stop: the text that it ended at; "" for none. */
+const char* hearth_answer_stop_text(const hearth_answer* answer);
 
 typedef struct hearth_score {
   int32_t token;
@@ -355,6 +429,10 @@ typedef struct hearth_stats {
   uint64_t bytes_read;
 } hearth_stats;
 void hearth_get_stats(const hearth_model* model, hearth_stats* stats);
+/* Calls fn for every number that is counted, the above included, by its name in `struct Stats` of
+ * hearth.hpp ("kv_pages", "sessions_restored_bytes"). Later versions may have more. */
+void hearth_each_count(const hearth_model* model,
+                       void (*fn)(const char* name, double value, void* user), void* user);
 /* Calls fn for every entry of the memory ledger. */
 void hearth_each_ledger_entry(const hearth_model* model,
                               void (*fn)(const char* name, uint64_t bytes, void* user), void* user);

@@ -74,6 +74,24 @@ struct AdapterScale {
   float scale = 1;
 };
 
+// How weights that are not in memory are read while the model computes (docs/architecture.md). The
+// defaults are the fastest known: others are there for experiments. Empty and unset: the default. A
+// setting that does nothing for the model, because all of it is in memory for one, is refused.
+struct Streaming {
+  std::string pipeline;      // of packed models: cluster, matrix, blocking or llmflash
+  std::string reads;         // of a missing neuron: whole or gates-first, or pieces or
+                             // gates-first-pieces, in 4 KiB each
+  std::string io;            // auto, io_uring or pread
+  std::string cache_policy;  // lru, two-queue, s3-fifo, lfu-decay, layer-lfu, hit-density, ...
+  std::string lookahead;     // auto, on or off
+  // Reads that are at most so far apart are joined, at most 1 MiB; negative: none. Unset: 8 KiB.
+  std::optional<int64_t> merge_gap_bytes;
+  // Share of the memory for neurons that the most active ones keep for good, 0 to 1. Unset: half.
+  std::optional<double> pinned_share;
+
+  bool operator==(const Streaming&) const = default;
+};
+
 struct LoadOptions {
   uint64_t memory_bytes = 0;  // most memory to use; 0: what is free, less a margin
   int threads = 0;            // 0: one per processor
@@ -85,11 +103,22 @@ struct LoadOptions {
   uint64_t kv_memory_bytes = 0;
   std::string kv_folder;
   std::string isa = "auto";   // kernels to use, as scalar or avx2; the best here
-  int parallel = 4;           // requests that are computed together, 1 to kMostParallel
-  int queue = 64;             // requests that may wait beside them, at most 100000
+  // What is in memory is not swapped out, where the system allows it; else on_warning is told why
+  // not. It is about the whole process.
+  bool locks_memory = false;
+  Streaming streaming;
+  // A device beside the processor for the hottest neurons of a packed model (docs/devices.md):
+  // "none", a number of `hearth devices`, or "auto": the first that is no processor, where it can be
+  // used; on_warning says why it cannot.
+  std::string device = "none";
+  uint64_t device_memory_bytes = 0;  // most memory of it; 0: 7/8 of a device's own
+  int64_t device_neurons = 0;        // of each layer; 0: as many as fit
+  int parallel = 4;                  // requests that are computed together, 1 to kMostParallel
+  int queue = 64;                    // requests that may wait beside them, at most 100000
   // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,
-  // context, mode, kv and isa, which must be as they are by default; the model's threads keep to
-  // its processors. Empty: none.
+  // context, mode, kv, isa and streaming, which must be as they are by default, and what lies on a
+  // device, so that of the above only `device` may be said; the model's threads keep to its
+  // processors. Empty: none.
   std::string plan;
   // The FFNs' activation, of a file that does not say it: silu, gelu, gelu_erf, relu, fatrelu[:T]
   // or drelu.
@@ -106,8 +135,9 @@ struct LoadOptions {
   // one model may use it at a time.
   std::string session_folder;
   uint64_t session_limit_bytes = uint64_t{4} << 30;  // of its files
-  // Told, one sentence each and from any thread, of session files that cannot be used or written,
-  // and of a model that may have another activation than the one that it runs with.
+  // Told, one sentence each and from any thread, of session files that cannot be used or written, of
+  // a model that may have another activation than the one that it runs with, and of memory that
+  // cannot be locked.
   std::function<void(const std::string& sentence)> on_warning;
   // Called while the model is loaded, from one of the threads that load it, with the bytes read so
   // far and those to read in all. A model that does not fit is read in two parts, each from 0 to its
@@ -128,6 +158,9 @@ struct Sampling {
   std::map<TokenId, float> logit_bias;  // added to logits; -infinity: never that token
   uint64_t seed = 0;                    // same seed, same tokens
 };
+
+// A seed for texts that are to differ each time: what the system calls random. Any thread.
+uint64_t RandomSeed();
 
 struct TokenScore {
   TokenId id = -1;
@@ -177,6 +210,8 @@ struct GenerateRequest {
   // Of Model::MakeGrammar, made with these tools: counts instead of json_schema. Null: Start makes
   // what json_schema and tools demand.
   std::shared_ptr<const AnswerGrammar> grammar;
+  // As Listener::on_prefill, where the listener has none: for Generate and Session.
+  std::function<void(int64_t done_tokens, int64_t total_tokens)> on_prefill;
 };
 
 // How a request ended.

@@ -27,7 +27,7 @@ struct DeviceFfns::Scratch {
   explicit Scratch(const DeviceFfnShape& shape)
       : tokens(static_cast<uint64_t>(shape.max_tokens)),
         x(tokens * static_cast<uint64_t>(shape.hidden)),
-        per_neuron(tokens * static_cast<uint64_t>(shape.neurons)),
+        per_neuron(tokens * static_cast<uint64_t>(shape.most_neurons())),
         partial(x * static_cast<uint64_t>(NeuronKernels::kSlices)) {}
 
   const uint64_t tokens;
@@ -36,13 +36,21 @@ struct DeviceFfns::Scratch {
   const uint64_t partial;
 
   uint64_t bytes(const DeviceFfnShape& shape) const {
-    const uint64_t all = static_cast<uint64_t>(shape.neurons) + 1;
+    const auto all = static_cast<uint64_t>(shape.most_neurons() + shape.num_ffns());
     return kNumberBytes * (2 * x + 3 * per_neuron + partial + tokens + all);
   }
 };
 
+int64_t DeviceFfnShape::most_neurons() const {
+  return *std::max_element(neurons.begin(), neurons.end());
+}
+
+int64_t DeviceFfnShape::all_neurons() const {
+  return std::accumulate(neurons.begin(), neurons.end(), int64_t{0});
+}
+
 uint64_t DeviceFfns::NeuronBytes(const DeviceFfnShape& shape) {
-  return static_cast<uint64_t>(shape.num_ffns * shape.neurons * shape.layout.stride);
+  return static_cast<uint64_t>(shape.all_neurons() * shape.layout.stride);
 }
 
 uint64_t DeviceFfns::ScratchBytes(const DeviceFfnShape& shape) {
@@ -52,9 +60,9 @@ uint64_t DeviceFfns::ScratchBytes(const DeviceFfnShape& shape) {
 int64_t DeviceFfns::MostNeurons(DeviceFfnShape shape, int64_t all, uint64_t bytes,
                                 uint64_t max_buffer_bytes) {
   // Both grow with the neurons by the same number of bytes each.
-  shape.neurons = 0;
+  std::fill(shape.neurons.begin(), shape.neurons.end(), 0);
   const uint64_t fixed = ScratchBytes(shape);
-  shape.neurons = 1;
+  std::fill(shape.neurons.begin(), shape.neurons.end(), 1);
   const uint64_t each = NeuronBytes(shape) + ScratchBytes(shape) - fixed;
   const uint64_t fit = bytes > fixed ? (bytes - fixed) / each : 0;
   const uint64_t in_buffer = max_buffer_bytes / static_cast<uint64_t>(shape.layout.stride);
@@ -77,18 +85,20 @@ DeviceFfns::DeviceFfns(Device& device, const DeviceFfnShape& shape)
   factors_ = make(scratch.per_neuron);
   counts_ = make(scratch.tokens);
   partial_ = make(scratch.partial);
-  all_ = make(static_cast<uint64_t>(shape.neurons));
-  all_count_ = make(1);
-  for (int64_t ffn = 0; ffn < shape.num_ffns; ++ffn) {
-    neurons_.push_back(
-        device.MakeBuffer("neurons", static_cast<uint64_t>(shape.neurons * shape.layout.stride)));
+  all_ = make(static_cast<uint64_t>(shape.most_neurons()));
+  for (const int64_t neurons : shape.neurons) {
+    const auto bytes = static_cast<uint64_t>(neurons * shape.layout.stride);
+    neurons_.push_back(neurons == 0 ? nullptr : device.MakeBuffer("neurons", bytes));
+    all_counts_.push_back(make(1));
   }
   queue_ = device.MakeQueue();
-  std::vector<int32_t> numbers(static_cast<size_t>(shape.neurons));
+  std::vector<int32_t> numbers(static_cast<size_t>(shape.most_neurons()));
   std::iota(numbers.begin(), numbers.end(), 0);
-  const auto count = static_cast<int32_t>(shape.neurons);
   queue_->Upload(std::as_bytes(std::span(numbers)), *all_);
-  queue_->Upload(std::as_bytes(std::span(&count, 1)), *all_count_);
+  const std::vector<int32_t> counts(shape.neurons.begin(), shape.neurons.end());
+  for (size_t ffn = 0; ffn < counts.size(); ++ffn) {
+    queue_->Upload(std::as_bytes(std::span(counts).subspan(ffn, 1)), *all_counts_[ffn]);
+  }
   queue_->Finish();
 }
 
@@ -105,7 +115,7 @@ DeviceRows DeviceFfns::RowsOf(int64_t ffn, int64_t offset, int64_t bias) const {
           .first = offset,
           .stride = shape_.layout.stride,
           .bias = bias,
-          .neurons = shape_.neurons};
+          .neurons = shape_.neurons[static_cast<size_t>(ffn)]};
 }
 
 void DeviceFfns::Launch(const DeviceFfnWork& work) {
@@ -117,14 +127,16 @@ void DeviceFfns::Launch(const DeviceFfnWork& work) {
       (has_lists && std::ssize(work.counts) != tokens)) {
     throw Error(ErrorCode::kInternal, "DeviceFfns", "tokens that do not fit");
   }
+  const int64_t neurons = shape_.neurons.at(static_cast<size_t>(work.ffn));
+  if (neurons == 0) throw Error(ErrorCode::kInternal, "DeviceFfns", "an FFN without neurons here");
   DeviceQueue& queue = *queue_;
   queue.Upload(BytesOf(work.x), *x_);
-  DeviceLists lists = {all_.get(), all_count_.get(), 0, shape_.neurons};
-  int64_t listed = tokens * shape_.neurons;
+  DeviceLists lists = {all_.get(), all_counts_[static_cast<size_t>(work.ffn)].get(), 0, neurons};
+  int64_t listed = tokens * neurons;
   if (has_lists) {
     queue.Upload(std::as_bytes(work.lists), *lists_);
     queue.Upload(std::as_bytes(work.counts), *counts_);
-    lists = {lists_.get(), counts_.get(), shape_.neurons,
+    lists = {lists_.get(), counts_.get(), neurons,
              *std::max_element(work.counts.begin(), work.counts.end())};
     listed = std::accumulate(work.counts.begin(), work.counts.end(), int64_t{0});
   }

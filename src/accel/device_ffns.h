@@ -1,8 +1,9 @@
 // The hottest neurons of every FFN in a device's memory, and what they add to some tokens (P1
 // §5.3).
 //
-// A packed file sorts neurons by how often they fire, so what lies on the device of every FFN is
-// its first neurons. Of each only its rows and its bias are kept, not what pads a bundle.
+// A packed file sorts neurons by how often they fire, so what lies on the device of an FFN is its
+// first neurons, in each FFN so many as a plan says. Of each only its rows and its bias are kept,
+// not what pads a bundle.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +34,13 @@ struct DeviceNeuronLayout {
 
 struct DeviceFfnShape {
   DeviceNeuronLayout layout;
-  int64_t num_ffns = 0;
   int64_t hidden = 0;
-  int64_t neurons = 0;     // the first of every FFN, which are on the device
-  int64_t max_tokens = 1;  // of one launch
+  std::vector<int64_t> neurons;  // of each FFN, the first ones, which are on the device
+  int64_t max_tokens = 1;        // of one launch
+
+  int64_t num_ffns() const { return std::ssize(neurons); }
+  int64_t most_neurons() const;  // of an FFN
+  int64_t all_neurons() const;
 };
 
 // Some tokens of one FFN. Host memory must stay as it is until the next Wait.
@@ -44,7 +48,8 @@ struct DeviceFfnWork {
   int64_t ffn = 0;
   DeviceActivation activation;
   FloatView x;  // [tokens][hidden], one row right after the other
-  // Neurons of the device, ascending: token t computes lists[t * neurons + i] for i < counts[t].
+  // Neurons of the device, ascending: token t computes lists[t * neurons + i] for i < counts[t],
+  // `neurons` being those of the FFN.
   // Without lists every token computes all neurons of the device.
   std::span<const int32_t> lists;
   std::span<const int32_t> counts;
@@ -58,8 +63,8 @@ struct DeviceFfnWork {
 class DeviceFfns {
  public:
   // Builds the kernels and makes all buffers, charged to the device's memory as "neurons" and
-  // "scratch". shape.neurons > 0. Throws Error(kUnsupported) for types without kernels, and what
-  // Device::MakeBuffer does. The device must outlive it.
+  // "scratch". Some FFN has neurons there. Throws Error(kUnsupported) for types without kernels,
+  // and what Device::MakeBuffer does. The device must outlive it.
   DeviceFfns(Device& device, const DeviceFfnShape& shape);
   ~DeviceFfns();
 
@@ -67,7 +72,7 @@ class DeviceFfns {
   static uint64_t NeuronBytes(const DeviceFfnShape& shape);
   static uint64_t ScratchBytes(const DeviceFfnShape& shape);
   // How many neurons of every FFN fit into `bytes` with the scratch, at most `all`, with an FFN in
-  // one buffer of at most max_buffer_bytes. shape.neurons is not looked at.
+  // one buffer of at most max_buffer_bytes. Of shape.neurons only their number is looked at.
   static int64_t MostNeurons(DeviceFfnShape shape, int64_t all, uint64_t bytes,
                              uint64_t max_buffer_bytes);
 
@@ -75,7 +80,7 @@ class DeviceFfns {
   // that is done.
   void Fill(int64_t ffn, int64_t first, std::span<const std::byte> neurons);
 
-  // Sends at most shape().max_tokens tokens to the device and returns.
+  // Sends at most shape().max_tokens tokens to the device and returns. The FFN has neurons there.
   void Launch(const DeviceFfnWork& work);
   // Returns when all that was launched is done and in host memory.
   void Wait();
@@ -100,9 +105,9 @@ class DeviceFfns {
   Device& device_;
   const DeviceFfnShape shape_;
   std::map<DType, NeuronKernels> kernels_;
-  std::vector<std::unique_ptr<DeviceBuffer>> neurons_;  // of each FFN
-  std::unique_ptr<DeviceBuffer> x_, lists_, counts_, all_, all_count_, gates_, factors_, partial_,
-      out_;
+  std::vector<std::unique_ptr<DeviceBuffer>> neurons_;     // of each FFN; null: it has none
+  std::vector<std::unique_ptr<DeviceBuffer>> all_counts_;  // likewise: how many they are
+  std::unique_ptr<DeviceBuffer> x_, lists_, counts_, all_, gates_, factors_, partial_, out_;
   std::unique_ptr<DeviceQueue> queue_;  // after the buffers: it is empty before they are destroyed
   std::unique_ptr<DeviceEvent> sent_;   // the last launch; null: nothing is in flight
   int64_t neurons_computed_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "accel/test_device.h"
 #include "accel/test_faulty_device.h"
@@ -23,7 +24,7 @@ constexpr int64_t kHidden = 96;
 DeviceFfnShape ShapeOf(int64_t neurons, int64_t max_tokens, bool is_gated) {
   constexpr int64_t kRow = 2 * kHidden;
   DeviceFfnShape shape = {
-      .num_ffns = 2, .hidden = kHidden, .neurons = neurons, .max_tokens = max_tokens};
+      .hidden = kHidden, .neurons = {neurons, neurons}, .max_tokens = max_tokens};
   shape.layout = {.gate = 0, .up = is_gated ? kRow : -1, .down = 2 * kRow, .stride = 3 * kRow + 32};
   return shape;
 }
@@ -31,9 +32,9 @@ DeviceFfnShape ShapeOf(int64_t neurons, int64_t max_tokens, bool is_gated) {
 // Random neurons of both FFNs, and what they are.
 struct TestFfns {
   explicit TestFfns(const DeviceFfnShape& of) : shape(of) {
-    for (int64_t ffn = 0; ffn < shape.num_ffns; ++ffn) {
-      bytes.emplace_back(static_cast<size_t>(shape.neurons * shape.layout.stride));
-      const auto numbers = static_cast<size_t>(shape.neurons * 3 * kHidden);
+    for (int64_t ffn = 0; ffn < shape.num_ffns(); ++ffn) {
+      bytes.emplace_back(static_cast<size_t>(shape.most_neurons() * shape.layout.stride));
+      const auto numbers = static_cast<size_t>(shape.most_neurons() * 3 * kHidden);
       weights.push_back(RandomFloats(numbers, static_cast<unsigned>(ffn + 1)));
       for (size_t i = 0; i < numbers; ++i) {
         const uint16_t half = FloatToHalf(weights.back()[i]);
@@ -138,6 +139,48 @@ TEST(DeviceFfns, AddWhatListedNeuronsDo) {
       }
     }
   }
+}
+
+// Each FFN has so many neurons as it is said to have; one without any has no buffer.
+TEST(DeviceFfns, FfnsMayDiffer) {
+  HEARTH_NEED_DEVICE();
+  const TestFfns ffns(ShapeOf(19, 3, true));
+  DeviceFfnShape shape = ffns.shape;
+  shape.neurons = {7, 19, 0};
+  EXPECT_EQ(DeviceFfns::NeuronBytes(shape), static_cast<uint64_t>(26 * shape.layout.stride));
+  DeviceFfns device(testing::TestDevice(), shape);
+  std::vector<float> x = RandomFloats(3 * kHidden, 9), out(3 * kHidden);
+  const FloatView x_view = {x.data(), 3, kHidden, kHidden};
+  const FloatView out_view = {out.data(), 3, kHidden, kHidden};
+  for (const int64_t ffn : {0, 1}) {
+    const int64_t neurons = shape.neurons[static_cast<size_t>(ffn)];
+    device.Fill(ffn, 0,
+                std::span(ffns.bytes[static_cast<size_t>(ffn)])
+                    .first(static_cast<size_t>(neurons * shape.layout.stride)));
+    std::vector<int32_t> everyone(static_cast<size_t>(neurons));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    const int64_t before = device.neurons_computed();
+    device.Launch({ffn, kRelu, x_view, {}, {}, out_view, {}, {}});
+    device.Wait();
+    EXPECT_EQ(device.neurons_computed() - before, 3 * neurons);
+    for (int64_t t = 0; t < 3; ++t) {
+      ExpectNear(WhatIsAdded(ffns, ffn, x.data() + t * kHidden, everyone),
+                 out.data() + t * kHidden);
+    }
+    // Lists lie `neurons` apart.
+    std::vector<int32_t> lists(static_cast<size_t>(3 * neurons)), counts = {1, 0, 2};
+    lists[0] = 3;
+    lists[static_cast<size_t>(2 * neurons)] = 2;
+    lists[static_cast<size_t>(2 * neurons) + 1] = 6;
+    device.Launch({ffn, kRelu, x_view, lists, counts, out_view, {}, {}});
+    device.Wait();
+    const std::vector<std::vector<int32_t>> expected = {{3}, {}, {2, 6}};
+    for (int64_t t = 0; t < 3; ++t) {
+      ExpectNear(WhatIsAdded(ffns, ffn, x.data() + t * kHidden, expected[static_cast<size_t>(t)]),
+                 out.data() + t * kHidden);
+    }
+  }
+  EXPECT_THROW(device.Launch({2, kRelu, x_view, {}, {}, out_view, {}, {}}), Error);
 }
 
 TEST(DeviceFfns, ChargesWhatItSays) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 
@@ -52,6 +55,17 @@ std::optional<size_t> ChooseDevice(const DeviceChoice& choice, const DeviceList&
   throw Error(ErrorCode::kNotFound, Field{"device"},
               fmt::format("there is no device {}: 'hearth devices' lists 0 to {}", choice.index,
                           list.devices.size() - 1));
+}
+
+std::string UsersProgramsFolder() {
+  // By the XDG Base Directory Specification a relative path counts as none.
+  for (const auto& [name, below] :
+       {std::pair("XDG_CACHE_HOME", "hearth/opencl"), std::pair("HOME", ".cache/hearth/opencl")}) {
+    const char* const value = std::getenv(name);
+    const std::filesystem::path folder = value == nullptr ? "" : value;
+    if (folder.is_absolute()) return (folder / below).string();
+  }
+  return "";
 }
 
 }  // namespace hearth::accel

@@ -44,6 +44,10 @@ struct DeviceOptions {
   std::string cache_folder;
 };
 
+// Where a user's programs keep those of devices: $XDG_CACHE_HOME/hearth/opencl, or
+// ~/.cache/hearth/opencl; empty where the environment names neither. Need not exist.
+std::string UsersProgramsFolder();
+
 // Opens the device of this number in ListDevices. Throws Error(kNotFound) where there is none, and
 // Error(kIo) where its driver fails.
 std::unique_ptr<Device> OpenDevice(size_t index, const DeviceOptions& options);

@@ -69,6 +69,38 @@ hearth_status hearth_detokenize(const hearth_model* model, const int32_t* tokens
   });
 }
 
+hearth_status hearth_tokenize_trusted(const hearth_model* model, const char* text, size_t bytes,
+                                      int as_prompt, int32_t* tokens, size_t capacity,
+                                      size_t* count, hearth_error* error) {
+  Clear(count);
+  return Guarded(error, [&] {
+    Require(model != nullptr, "a model is needed");
+    const std::span<const char> all = Array(text, bytes, "the text is missing");
+    return CopyOut(model->model.Tokenize({all.data(), all.size()}, as_prompt != 0, true), tokens,
+                   capacity, count);
+  });
+}
+
+hearth_status hearth_token_bytes(const hearth_model* model, int32_t token, char* text,
+                                 size_t capacity, size_t* bytes, hearth_error* error) {
+  Clear(bytes);
+  return Guarded(error, [&] {
+    Require(model != nullptr, "a model is needed");
+    return CopyOut(model->model.TokenBytes(token), text, capacity, bytes);
+  });
+}
+
+hearth_status hearth_embed(hearth_model* model, const char* text, size_t bytes, float* vector,
+                           size_t capacity, size_t* count, hearth_error* error) {
+  Clear(count);
+  return Guarded(error, [&] {
+    Require(model != nullptr, "a model is needed");
+    const std::span<const char> all = Array(text, bytes, "the text is missing");
+    const auto tokens = model->model.TokenizeForEmbedding({all.data(), all.size()});
+    return CopyOut(model->model.Embed(tokens), vector, capacity, count);
+  });
+}
+
 hearth_status hearth_encode_chat(const hearth_model* model, const hearth_message* messages,
                                  size_t message_count, int32_t* tokens, size_t capacity,
                                  size_t* count, hearth_error* error) {

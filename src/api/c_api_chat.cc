@@ -14,7 +14,7 @@ struct hearth_prompt {
 };
 
 struct hearth_answer {
-  std::string text, reasoning;
+  std::string text, reasoning, stop_text;
   std::vector<ToolCall> calls;
   bool ends_in_calls = false;
   hearth_result result = {};
@@ -96,13 +96,19 @@ class Listening {
   hearth_answer& answer_;
 };
 
-GenerateRequest RequestOf(const hearth_question& question, const hearth_request* request) {
+GenerateRequest RequestOf(Session& session, const hearth_question& question,
+                          const hearth_request* request) {
   GenerateRequest asked = ToRequest(request);
   if (question.json_schema != nullptr) asked.json_schema = question.json_schema;
   if (question.chooses_adapters != 0) {
     asked.adapters = ToScales(question.adapters, question.adapter_count);
   }
   if (question.wants_scores != 0) asked.top_logprobs = question.top_scores;
+  if (question.on_prefill != nullptr) {
+    asked.on_prefill = [&session, question](int64_t done, int64_t total) {
+      if (question.on_prefill(done, total, question.user) == 0) session.Cancel();
+    };
+  }
   const auto tokens = Array(question.tokens, question.token_count, "tokens are missing");
   asked.prompt.assign(tokens.begin(), tokens.end());
   if (question.prompt == nullptr) return asked;
@@ -130,7 +136,7 @@ void KeepScores(const std::vector<ScoredToken>& scores, hearth_answer& answer) {
 // Generates, and keeps what comes.
 std::unique_ptr<hearth_answer> Ask(Session& session, const hearth_question& question,
                                    const hearth_request* request) {
-  GenerateRequest asked = RequestOf(question, request);
+  GenerateRequest asked = RequestOf(session, question, request);
   auto answer = std::make_unique<hearth_answer>();
   Listening listening(question, *answer);
   const bool has_prompt = question.prompt != nullptr;
@@ -141,6 +147,7 @@ std::unique_ptr<hearth_answer> Ask(Session& session, const hearth_question& ques
   listening.Take(reader.Finish());
   answer->ends_in_calls = reader.ends_in_calls();
   answer->result = ToResult(generated.outcome);
+  answer->stop_text = generated.outcome.stop_text;
   KeepScores(generated.scores, *answer);
   return answer;
 }
@@ -214,6 +221,10 @@ int hearth_answer_ends_in_calls(const hearth_answer* answer) {
 void hearth_answer_result(const hearth_answer* answer, hearth_result* result) {
   Clear(result);
   if (answer != nullptr && result != nullptr) *result = answer->result;
+}
+
+const char* hearth_answer_stop_text(const hearth_answer* answer) {
+  return answer != nullptr ? answer->stop_text.c_str() : nullptr;
 }
 
 size_t hearth_answer_score_count(const hearth_answer* answer) {

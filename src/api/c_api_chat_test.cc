@@ -70,6 +70,35 @@ class CApiChatTest : public CApiTest {
   hearth_request request_ = {};
 };
 
+TEST_F(CApiChatTest, PromptsTellHowFarTheyAreAndMayBeStopped) {
+  ASSERT_EQ(MakePrompt(false), HEARTH_OK) << error_.message;
+  struct Told {
+    int64_t done = 0, total = 0;
+    int goes_on = 1;
+  } told;
+  auto question = Sized<hearth_question>();
+  question.prompt = prompt_;
+  question.user = &told;
+  question.on_prefill = [](int64_t done, int64_t total, void* user) {
+    auto& to = *static_cast<Told*>(user);
+    to.done = done;
+    to.total = total;
+    return to.goes_on;
+  };
+  request_.max_tokens = 3;
+  ASSERT_EQ(Ask(question), HEARTH_OK) << error_.message;
+  EXPECT_EQ(told.total, static_cast<int64_t>(hearth_prompt_length(prompt_)));
+  EXPECT_EQ(told.done, told.total);
+  EXPECT_STREQ(hearth_answer_stop_text(answer_), "");
+  told.goes_on = 0;
+  request_.max_tokens = 100;
+  ASSERT_EQ(Ask(question), HEARTH_OK) << error_.message;
+  hearth_result result = {};
+  hearth_answer_result(answer_, &result);
+  EXPECT_EQ(result.finish, HEARTH_FINISH_CANCELLED);
+  EXPECT_LT(result.generated_tokens, 3);
+}
+
 TEST_F(CApiChatTest, CallsOfToolsAreReadAndKeepToTheirSchema) {
   ASSERT_EQ(MakePrompt(true), HEARTH_OK) << error_.message;
   EXPECT_GT(hearth_prompt_length(prompt_), 10u);

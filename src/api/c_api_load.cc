@@ -9,6 +9,19 @@ using namespace hearth::api;
 
 namespace {
 
+Streaming ToStreaming(const hearth_streaming& from) {
+  Streaming to = {.pipeline = TextOr(from.pipeline, ""),
+                  .reads = TextOr(from.reads, ""),
+                  .io = TextOr(from.io, ""),
+                  .cache_policy = TextOr(from.cache_policy, ""),
+                  .lookahead = TextOr(from.lookahead, ""),
+                  .merge_gap_bytes = {},
+                  .pinned_share = {}};
+  if (from.merge_gap_bytes != 0) to.merge_gap_bytes = from.merge_gap_bytes;
+  if (from.pinned_share != 0) to.pinned_share = from.pinned_share < 0 ? 0 : from.pinned_share;
+  return to;
+}
+
 LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& more) {
   hearth_options given;
   hearth_options_init(&given);
@@ -18,6 +31,11 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   to.kv_memory_bytes = more.kv_memory_bytes;
   to.kv_folder = TextOr(more.kv_folder, "");
   if (more.isa != nullptr) to.isa = more.isa;
+  to.locks_memory = more.locks_memory != 0;
+  if (more.streaming != nullptr) to.streaming = ToStreaming(Grown(*more.streaming));
+  to.device = TextOr(more.device, "none");
+  to.device_memory_bytes = more.device_memory_bytes;
+  to.device_neurons = more.device_neurons;
   to.session_folder = TextOr(more.session_folder, "");
   if (more.session_limit_bytes > 0) to.session_limit_bytes = more.session_limit_bytes;
   for (const hearth_adapter& adapter :

@@ -99,6 +99,15 @@ T Grown(const T& from) {
   return all;
 }
 
+// Writes what there is room for in the caller's struct, which begins with its own size. Throws
+// Error(kInvalidArgument) where that is none.
+template <typename T>
+void CopyGrown(T from, T* to) {
+  from.struct_size = to->struct_size;
+  Require(to->struct_size >= sizeof(size_t), "struct_size is not the size of the struct");
+  std::memcpy(to, &from, std::min(to->struct_size, sizeof(T)));
+}
+
 inline const char* TextOr(const char* text, const char* otherwise) {
   return text != nullptr ? text : otherwise;
 }

@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <random>
 #include <utility>
 
+#include "api/load_options.h"
 #include "api/model_impl.h"
 #include "api/tools.h"
-#include "base/memory_info.h"
-#include "engine/load/ffn_mode.h"
+#include "base/memory_lock.h"
 #include "engine/load/obey_plan.h"
 #include "engine/session/prompt.h"
 #include "text/chat/harmony_grammar.h"
@@ -15,61 +16,9 @@
 namespace hearth::api {
 namespace {
 
-std::optional<GivenActivation> GivenOf(const LoadOptions& options) {
-  if (options.activation.empty()) return std::nullopt;
-  return ParseActivation(options.activation);
-}
-
 std::optional<ChatFormat> ChatFormatOf(const LoadOptions& options) {
   if (options.chat_format.empty()) return std::nullopt;
   return ParseChatFormat(options.chat_format);
-}
-
-std::vector<AdapterOption> AdaptersOf(const LoadOptions& options) {
-  std::vector<AdapterOption> adapters;
-  for (const AdapterFile& adapter : options.adapters) {
-    adapters.push_back({adapter.path, adapter.scale});
-  }
-  return adapters;
-}
-
-EngineOptions ToEngine(const LoadOptions& options) {
-  EngineOptions engine;
-  if (options.memory_bytes > 0) engine.memory_bytes = options.memory_bytes;
-  engine.threads = options.threads;
-  engine.context = options.context;
-  engine.activation = GivenOf(options);
-  engine.isa = options.isa;
-  const std::optional<KvCodec> kv = KvCodecFromName(options.kv);
-  if (!kv) {
-    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"kv"}, "type of the KV cache",
-                        kKvCodecNames, "'" + Printable(options.kv) + "'");
-  }
-  engine.kv_codec = *kv;
-  if (options.kv_memory_bytes > 0) engine.kv_memory_bytes = options.kv_memory_bytes;
-  engine.kv_folder = options.kv_folder;
-  engine.adapters = AdaptersOf(options);
-  if (options.mode != "auto") {
-    engine.mode = FfnModeFromName(options.mode);
-    if (!engine.mode) {
-      throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"mode"}, "name of a mode",
-                          "auto, dense, gated or predicted", "'" + Printable(options.mode) + "'");
-    }
-  }
-  return engine;
-}
-
-void CheckPlanIsAlone(const LoadOptions& options) {
-  const LoadOptions defaults;
-  if (options.memory_bytes == defaults.memory_bytes && options.threads == defaults.threads &&
-      options.context == defaults.context && options.mode == defaults.mode &&
-      options.kv == defaults.kv && options.isa == defaults.isa) {
-    return;
-  }
-  throw hearth::Error(
-      hearth::ErrorCode::kInvalidArgument, Field{"plan"},
-      "it says how much memory, which threads, context, mode, KV cache and kernels: give none of "
-      "them");
 }
 
 SamplingOptions ToEngine(const Sampling& sampling) {
@@ -211,13 +160,14 @@ std::unique_ptr<Model::Impl> LoadImpl(const std::string& path, const EngineOptio
                         "1 to " + std::to_string(kMostParallel), std::to_string(options.parallel));
   }
   std::unique_ptr<Engine> loaded = Engine::Load(path, engine, options.on_progress);
+  CheckLoaded(options, *loaded);
+  const std::string not_locked = options.locks_memory ? LockMemory() : "";
   if (options.on_warning) {
-    const GgufFile file = loaded->model().Reopen();
-    const std::string doubt = ActivationWarning(path, FindActivationHint(file));
-    if (!doubt.empty()) options.on_warning(doubt + ": the option 'activation' says it");
-    for (const std::string& warning : loaded->model().tokenizer().warnings()) {
-      options.on_warning(warning);
+    if (const std::string& why = loaded->device().why_none; !why.empty()) {
+      options.on_warning("the processor computes alone: " + why);
     }
+    for (const std::string& doubt : DoubtsAbout(*loaded)) options.on_warning(doubt);
+    if (!not_locked.empty()) options.on_warning("memory may be swapped out: " + not_locked);
   }
   std::unique_ptr<SessionKeeper> sessions;
   if (!options.session_folder.empty()) {
@@ -238,6 +188,11 @@ struct AnswerGrammar::Impl {
 AnswerGrammar::AnswerGrammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 AnswerGrammar::~AnswerGrammar() = default;
 
+uint64_t RandomSeed() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
+}
+
 void Ticket::Cancel() const noexcept {
   if (state_) state_->cancel.store(true, std::memory_order_relaxed);
 }
@@ -254,16 +209,10 @@ Model Model::Load(const std::string& path, const LoadOptions& options) {
                           options.session_folder.empty() ? 0 : SessionKeeper::kMemoryBytes);
       return Model(LoadImpl(path, engine, options));
     };
-    if (options.plan.empty()) return load(ToEngine(options));
-    CheckPlanIsAlone(options);
+    if (options.plan.empty()) return load(EngineOptionsOf(options));
     // On a thread of its own: those of the model keep to the plan's processors as it does, and the
     // caller's goes on wherever it likes.
-    return std::async(std::launch::async,
-                      [&] {
-                        EngineOptions engine = ObeyPlan(options.plan, path, GivenOf(options));
-                        engine.adapters = AdaptersOf(options);
-                        return load(std::move(engine));
-                      })
+    return std::async(std::launch::async, [&] { return load(PlannedOptions(path, options)); })
         .get();
   });
 }
@@ -382,6 +331,7 @@ std::vector<Ticket> Model::Start(std::vector<GenerateRequest> requests,
       auto visible =
           VisibleTokens(FormOf(requests[i].tools, requests[i].thinking), impl_->tokenizer());
       AdapterMix adapters = impl_->MixOf(requests[i].adapters);
+      if (!listeners[i].on_prefill) listeners[i].on_prefill = std::move(requests[i].on_prefill);
       batch.push_back(ToEngine(std::move(requests[i]), std::move(listeners[i])));
       batch.back().adapters = std::move(adapters);
       batch.back().generate.visible_tokens = std::move(visible);

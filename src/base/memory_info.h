@@ -30,11 +30,11 @@ uint64_t TotalMemoryBytes();
 uint64_t ResidentBytes();
 uint64_t PeakResidentBytes();
 
-// The most that a memory cgroup charges for this process as it is now: the memory that only this
-// process has, and all code and constants of the program and its libraries, mapped or not yet. The
-// system reads those ahead into the page cache, and charges the cgroup that reads them first. Gives
-// freed memory back to the system before it counts: an allocator may keep many megabytes of an
-// earlier model.
+// What this process takes beside what it charges by name: the memory that only it has now, the code
+// and constants of files that it has mapped, and an allowance for those that it has yet to use.
+// A memory cgroup also counts what the system read of those files and nobody uses, until it needs
+// the room. Gives freed memory back to the system before it counts: an allocator may keep many
+// megabytes of an earlier model.
 uint64_t ProgramBytes();
 
 // Gives what was freed back to the system, so that ResidentBytes no longer counts it.

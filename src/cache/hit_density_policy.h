@@ -1,4 +1,4 @@
-// What is used least of all that is like it goes. Internal to src/cache.
+// Evicts from the group of similar entries that is used least. Internal to src/cache.
 //
 // Two counts of a key fade in turns of its layer (a run of batches of that layer, usually one, in a
 // token): a fast one, which halves in 4 turns, says what the text is about, a slow one, which

@@ -28,6 +28,7 @@ void AddPlanCommand(CLI::App& app, Action& action);
 void AddDoctorCommand(CLI::App& app, Action& action);
 void AddDevicesCommand(CLI::App& app, Action& action);
 void AddSimulateCommand(CLI::App& app, Action& action);
+void AddEmulateCommand(CLI::App& app, Action& action);
 void AddHelpCommand(CLI::App& app, Action& action);
 
 // Exit codes, documented in `hearth help`.

@@ -68,6 +68,7 @@ const std::map<std::string, std::vector<const char*>>& Examples() {
       {"doctor", {"hearth doctor --dir /fast/disk"}},
       {"devices", {"hearth devices --limits"}},
       {"simulate", {"hearth simulate --device oneplus-12 --model bamboo-7b --memory 4G"}},
+      {"emulate", {"hearth emulate --machine rtx-4090 --model opt-30b --active 0.03 --skew 0.26"}},
       {"help", {"hearth help run"}},
   };
   return examples;

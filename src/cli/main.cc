@@ -42,6 +42,7 @@ void BuildApp(CLI::App& app, Action& action) {
   AddDoctorCommand(app, action);
   AddDevicesCommand(app, action);
   AddSimulateCommand(app, action);
+  AddEmulateCommand(app, action);
   AddHelpCommand(app, action);
 }
 

@@ -224,7 +224,8 @@ TEST_F(AdaptersTest, TheLedgerHasWhatTheBytesSay) {
   EXPECT_EQ(engine->budget().used_bytes(), promised) << "with the scratch of their terms";
   // Where they do not fit, that is said before anything is loaded.
   EngineOptions options;
-  options.memory_bytes = engine->budget().used_bytes() - ledger.at("adapters");
+  options.memory_bytes =
+      engine->budget().used_bytes() - ledger.at("adapters") - ledger.at("program");
   options.program_bytes = 0;
   options.adapters = std::vector<AdapterOption>(1000, {Path("a.gguf"), 0});
   EXPECT_THAT([&] { Engine::Load(GoldenPath("llama"), options); },

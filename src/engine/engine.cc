@@ -80,7 +80,7 @@ std::unique_ptr<TransformerPass> Engine::MakePass(const ModelSpec& spec, const P
   auto pass = std::make_unique<TransformerPass>(
       spec, model_->weights(), compute_, budget_, limits,
       StreamedWeights{streamed_.get(), matrices_.get(),
-                      device_.part ? &device_.part->ffns() : nullptr});
+                      device_.part ? &device_.part->ffns() : nullptr, embedding_.get()});
   pass->SetDefaultAdapters(&adapters_.default_mix());
   return pass;
 }
@@ -98,11 +98,16 @@ LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
                     const ProgressFn& progress) {
   LoadDecision decision;
   const auto plan = [&] {
-    decision.plan =
-        PlanEngine(file, options, decision.device.part ? decision.device.part->neurons() : 0);
+    decision.plan = PlanEngine(
+        file, options,
+        decision.device.part ? decision.device.part->layer_neurons() : std::span<const int64_t>());
     CheckBudget(decision.plan, file.path());
   };
   if (!options.device.is_wanted()) {
+    if (options.device.planned) {
+      throw Error(ErrorCode::kInvalidArgument, Field{"device"},
+                  "the plan has neurons on a device: say on which");
+    }
     plan();
     return decision;
   }
@@ -147,6 +152,9 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   engine->model_ = Model::Load(file, std::move(plan.load), std::move(tokenizer), engine->budget_,
                                engine->compute_, progress);
   engine->adapters_ = AdapterSet(plan.adapters, engine->model_->spec().num_layers, engine->budget_);
+  if (plan.embedding) {
+    engine->embedding_ = plan.embedding->Open(engine->budget_, options.streaming);
+  }
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   const ModelSpec& spec = engine->model_->spec();
   std::unique_ptr<KvFlash> flash;

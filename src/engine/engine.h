@@ -19,7 +19,7 @@
 #include "engine/load/engine_plan.h"
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "ops/compute.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/mode.h"
@@ -47,7 +47,6 @@ class Engine {
   TransformerPass& pass() { return *pass_; }
   KvPool& kv_pool() { return *kv_pool_; }
   const KvPool& kv_pool() const { return *kv_pool_; }
-  const KvLayout& kv_layout() const { return kv_pool_->layout(); }
   // How FFNs are computed, and the selector that says so to TransformerPass.
   FfnMode mode() const { return selector_->mode(); }
   ActivationSelector& selector() { return *selector_; }
@@ -64,6 +63,8 @@ class Engine {
     if (matrices_) matrices_->ForgetCached();
   }
   bool is_streamed() const { return streamed_ || matrices_; }
+  // Token embeddings that are not in memory; null where they are.
+  const RowTable* embedding() const { return embedding_.get(); }
   // The part of a packed model that is on a device.
   const DeviceUse& device() const { return device_; }
   // A matrix of one FFN as it is multiplied, of a model that is not packed: where it lies in
@@ -102,6 +103,7 @@ class Engine {
   std::map<std::string, uint64_t> planned_ledger_;
   std::unique_ptr<Model> model_;
   AdapterSet adapters_;
+  std::unique_ptr<RowTable> embedding_;
   std::unique_ptr<StreamedFfns> streamed_;
   std::unique_ptr<StreamedMatrices> matrices_;
   DeviceUse device_;

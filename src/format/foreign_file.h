@@ -1,5 +1,5 @@
 // What a path leads to that is not a model file, for messages that say what to do. Internal to
-// format/ and prepare/.
+// format/ and import/.
 #pragma once
 
 #include <cstdint>

@@ -130,8 +130,8 @@ std::vector<std::string> FindSplitFiles(const std::string& path, uint64_t index,
   }
   throw Error(
       ErrorCode::kNotFound, path,
-      fmt::format("is part {} of {} of a split model, and the others are not beside it: put "
-                  "them into its folder",
+      fmt::format("is part {} of {} of a split model, and the other parts are not in the same "
+                  "folder: put them there",
                   index + 1, count));
 }
 

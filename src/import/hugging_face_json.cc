@@ -99,6 +99,8 @@ std::string PlaceOf(std::string_view text, size_t byte) {
     [[maybe_unused]] const Json parsed = Json::parse(text);
   } catch (const Json::parse_error& error) {
     byte = error.byte;
+  } catch (const Json::out_of_range&) {
+    throw Error(ErrorCode::kCorrupt, path, "has a number too large for 64-bit floating point");
   }
   throw Error(ErrorCode::kCorrupt, path,
               "is not JSON: the first error is at " + PlaceOf(text, byte));

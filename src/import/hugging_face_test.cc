@@ -244,6 +244,9 @@ TEST_F(ModelFolderTest, NumbersThatAreNotFiniteAreRead) {
   EXPECT_THAT(message("initializer_range", "nan"),
               HasSubstr("is not JSON: the first error is at line 1"));
   EXPECT_THAT(message("initializer_range", "\n\n oops"), HasSubstr("at line 3, column 2"));
+  for (const char* value : {"8e26951", "-1e400", "[1, 1e999]"}) {
+    EXPECT_THAT(message("initializer_range", value), HasSubstr("too large for 64-bit floating"));
+  }
 }
 
 TEST_F(ModelFolderTest, FilesThatWereNotFetchedAreNamed) {

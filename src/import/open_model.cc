@@ -10,7 +10,7 @@ GgufFile OpenModel(const std::string& path, const std::optional<GivenActivation>
                    ForeignTensors foreign) {
   if (!IsModelFolder(path) && IsAdapterFolder(path)) {
     throw Error(ErrorCode::kUnsupported, path,
-                "is a LoRA adapter and no model: it is loaded beside its base");
+                "is a LoRA adapter, not a model: load it together with its base model");
   }
   GgufFile file = IsModelFolder(path) ? OpenModelFolder(path) : GgufFile::Open(path, foreign);
   if (given) GiveActivation(*given, &file);

@@ -1,5 +1,5 @@
 // Which tokens of a published vocabulary begin and end texts, and its chat template. Internal to
-// prepare/.
+// import/.
 #pragma once
 
 #include "format/gguf.h"

@@ -1,9 +1,10 @@
 // Chooses among the tables that are linked in. The only file of this folder that asks which
 // processor the build is for.
+#include "kernels/dispatch.h"
+
 #include <array>
 #include <cstddef>
 
-#include "kernels/kernel_table.h"
 #include "kernels/tables.h"
 
 namespace hearth::kernels {

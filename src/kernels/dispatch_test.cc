@@ -1,3 +1,5 @@
+#include "kernels/dispatch.h"
+
 #include <set>
 
 #include "kernels/test_util.h"

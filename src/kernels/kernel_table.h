@@ -433,21 +433,4 @@ struct KernelTable {
   uint64_t (*probe_read)(const std::byte* p, int64_t bytes) noexcept;
 };
 
-// True where every table has a matmul for the type.
-bool HasKernel(DType dtype);
-
-// The TileMatMulArgs::side_by_side that is fastest on this processor, as measured
-// (docs/decisions/0005-tiles-of-rows.md): 1 on AMD's, which fetch one stream ahead of its use best,
-// kTilesSideBySide on others.
-int64_t BestSideBySide();
-
-// The best table that `features` allows; never null (the scalar one runs everywhere).
-const KernelTable& BestKernels(const CpuFeatures& features);
-
-// The table with this name if it is built in and `features` allows it, else null. For --isa.
-const KernelTable* FindKernels(std::string_view isa, const CpuFeatures& features);
-
-// All tables that `features` allows, the scalar oracle first. Never empty.
-std::span<const KernelTable* const> UsableKernels(const CpuFeatures& features);
-
 }  // namespace hearth::kernels

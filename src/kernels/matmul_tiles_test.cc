@@ -2,6 +2,7 @@
 // result of a row and a token does not depend on how the work was split.
 #include <memory>
 
+#include "kernels/dispatch.h"
 #include "kernels/stored/unpack.h"
 #include "kernels/test_util.h"
 #include "kernels/tile_pack.h"

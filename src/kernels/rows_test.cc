@@ -2,6 +2,7 @@
 // a list nor that of the columns changes a bit.
 #include <memory>
 
+#include "kernels/dispatch.h"
 #include "kernels/row_pack.h"
 #include "kernels/test_util.h"
 #include "tensor/blocks.h"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/cpu.h"
+#include "kernels/dispatch.h"
 #include "kernels/kernel_table.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"

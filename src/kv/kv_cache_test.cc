@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/dispatch.h"
 #include "kernels/kernel_table.h"
 #include "tensor/half.h"
 #include "tensor/test_kv_numbers.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "base/error.h"
@@ -11,22 +12,35 @@
 namespace hearth {
 namespace {
 
-size_t BytesOf(const KvFileMap& map) { return 2 * static_cast<size_t>(map.slots) * map.stride(); }
+// What is read ahead of a layer's attention, where more than two buffers are needed for that, and
+// of how many layers one buffer at the most.
+constexpr uint64_t kAheadBytes = uint64_t{4} << 20;
+constexpr int64_t kLayersPerBuffer = 8;
 
-// The first slot of a run, and which side it is for.
-uint64_t TagOf(size_t side, int32_t slot) { return static_cast<uint64_t>(slot) << 1 | side; }
+size_t BytesOf(const KvFileMap& map) {
+  return static_cast<size_t>(map.buffers()) * map.layer_bytes();
+}
 
 }  // namespace
 
+int64_t KvFileMap::buffers() const {
+  if (slots == 0) return 2;
+  const auto ahead = static_cast<int64_t>((kAheadBytes + layer_bytes() - 1) / layer_bytes());
+  return std::max<int64_t>(2, std::min(1 + ahead, layout.num_layers / kLayersPerBuffer));
+}
+
 KvRing::KvRing(Budget& budget, const KvFileMap& map, AsyncFile& file)
     : map_(map), file_(file), memory_(budget, "kv buffers", BytesOf(map)) {
-  sides_[0].memory = memory_.data();
-  sides_[1].memory = memory_.data() + BytesOf(map) / 2;
   const auto slots = static_cast<size_t>(map.slots);
-  for (Side& side : sides_) side.list.reserve(slots);
+  sides_.resize(static_cast<size_t>(map.buffers()));
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    sides_[i].memory = memory_.data() + i * map.layer_bytes();
+    sides_[i].list.reserve(slots);
+  }
   last_first_list_.reserve(slots);
   requests_.reserve(slots);
-  queue_ = file.OpenQueue({.depth = kDepth, .capacity = std::max<size_t>(kDepth, 2 * slots)});
+  queue_ = file.OpenQueue(
+      {.depth = kDepth, .capacity = std::max<size_t>(kDepth, sides_.size() * slots)});
 }
 
 uint64_t KvRing::ChargedBytes(const KvFileMap& map) { return Buffer::ChargedBytes(BytesOf(map)); }
@@ -94,11 +108,11 @@ void KvRing::Fill(int64_t layer, std::span<const int32_t> list) {
 
 void KvRing::Take(std::span<const ReadCompletion> completions) noexcept {
   for (const ReadCompletion& completion : completions) {
-    Side& side = sides_[completion.tag & 1];
+    Side& side = sides_[completion.tag % sides_.size()];
     --side.in_flight;
     if (completion.error == 0) continue;
     side.error = completion.error;
-    side.failed_slot = static_cast<int32_t>(completion.tag >> 1);
+    side.failed_slot = static_cast<int32_t>(completion.tag / sides_.size());
   }
 }
 

@@ -1,13 +1,13 @@
 // Reads the parts of KV pages that attention needs, one layer ahead of it.
 //
-// Two buffers have a place for each slot of the file. While a layer's attention works with one, the
-// other is filled for the next layer: during this layer's FFN and the next one's projections (M
-// §4.1). As soon as a layer's attention has ended, its buffer is filled for the layer after the
-// next; after the last layers, with the first ones of the pass that is expected to follow. States
-// of a buffer: free -> filling -> filled -> (its layer's attention) -> free.
+// Two or more buffers have a place for each slot of the file. While a layer's attention works with
+// one, the others are filled for the next layers: during this layer's FFN and the next one's
+// projections (M §4.1). As soon as a layer's attention has ended, its buffer is filled for the
+// first layer that has none; after the last layers, with the first ones of the pass that is
+// expected to follow. States of a buffer: free -> filling -> filled -> (its layer's attention) ->
+// free.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,6 +37,11 @@ struct KvFileMap {
   uint64_t OffsetOf(int64_t layer, int64_t slot) const {
     return static_cast<uint64_t>(layer * slots + slot) * stride();
   }
+  // Of all slots of one layer.
+  size_t layer_bytes() const { return static_cast<size_t>(slots) * stride(); }
+  // Layers that have a buffer at a time. A disk reaches its rate with some megabytes on their way,
+  // which few pages of one layer are not.
+  int64_t buffers() const;
 };
 
 // Slots that the attention of each layer reads, ascending; by layer.
@@ -87,6 +92,10 @@ class KvRing {
     int32_t failed_slot = -1;
   };
 
+  // The first slot of a run, and which side it is for.
+  uint64_t TagOf(size_t side, int32_t slot) const {
+    return static_cast<uint64_t>(slot) * sides_.size() + side;
+  }
   Side& BufferOf(int64_t layer) {
     return sides_[static_cast<size_t>((first_visit_ + layer) % std::ssize(sides_))];
   }
@@ -98,12 +107,12 @@ class KvRing {
   const KvFileMap map_;
   AsyncFile& file_;
   Buffer memory_;
-  std::array<Side, 2> sides_;
+  std::vector<Side> sides_;
   std::unique_ptr<ReadQueue> queue_;
   std::vector<ReadRequest> requests_;
   KvSlotLists lists_;  // of the pass
   std::vector<int32_t> last_first_list_;
-  int64_t first_visit_ = 0;  // counts layers of all passes; even and odd ones have a side each
+  int64_t first_visit_ = 0;  // counts layers of all passes, which have the sides in turn
   bool in_pass_ = false;
   bool expects_same_ = false;  // the pass reads what the one before it read
   bool is_ahead_ = false;      // the first layers of a next pass are being read

@@ -19,7 +19,7 @@ inline constexpr std::string_view kFfnThresholdsKey = "hearth.ffn_thresholds";
 ModelSpec ReadCommonSpec(const GgufFile& file);
 
 // YaRN's own rule for the attention temperature (Peng et al. 2023, equation 22); `multiplier` is a
-// model's own on the logarithm.
+// model's own on the logarithm. YaRN's frequencies are in pass/math/rope_frequencies.h.
 double YarnAttentionFactor(double factor, double multiplier = 1);
 
 // LayerNorms, and FFNs of two matrices without a gate: the layers of models before Llama.

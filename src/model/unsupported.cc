@@ -84,7 +84,7 @@ void RefuseOtherKinds(const GgufFile& file) {
   const std::string* const type = file.metadata().FindString("general.type");
   const std::string* const architecture = file.metadata().FindString("general.architecture");
   if (type != nullptr && *type == "adapter") {
-    refuse("is a LoRA adapter and no model: it is loaded beside its base");
+    refuse("is a LoRA adapter, not a model: load it together with its base model");
   }
   if (type != nullptr && *type == "imatrix") {
     refuse("is an importance matrix, which is for making quantized files, and no model");

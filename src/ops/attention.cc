@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ops/attention_block.h"
+#include "ops/query_block.h"
 
 namespace hearth {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "kernels/dispatch.h"
 
 namespace hearth {
 namespace {

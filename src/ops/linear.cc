@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "kernels/dispatch.h"
 
 namespace hearth {
 namespace {

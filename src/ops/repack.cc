@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/dequantize.h"
+#include "kernels/dispatch.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tile_pack.h"
 

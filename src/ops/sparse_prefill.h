@@ -28,8 +28,8 @@ struct SparsePrefillShape {
   int64_t max_hidden = 0;
   int64_t max_neurons = 0;
   int threads = 1;
-  // Who fires is kept of so many neurons, which reach down before the next: a multiple of
-  // kernels::kRowsOfSums.
+  // Neurons of a block, a multiple of kernels::kRowsOfSums: which of them fire is kept for one
+  // block, whose down rows are added before the next one begins.
   int64_t block_neurons = 4096;
 };
 

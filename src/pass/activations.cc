@@ -18,6 +18,11 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
     rope_pairs = std::max(rope_pairs, rope.dims / 2);
   }
   const KvLayout layout = KvLayoutFor(spec, limits.kv_codec);
+  for (size_t l = 0; l < device_neurons.size(); ++l) {
+    most_on_device = std::max(most_on_device, device_neurons[l]);
+    most_beside_device =
+        std::max(most_beside_device, spec.layers[l].ffn.intermediate_size - device_neurons[l]);
+  }
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     q = std::max(q, attention.num_heads * attention.head_dim);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/model_spec.h"
 #include "pass/pass_shape.h"
@@ -29,7 +30,11 @@ struct PassWidths {
   int64_t attention_partial = 0;
   bool ffn_of_neurons = false;
   int64_t tokens_together = 1;
-  int64_t device_neurons = 0;  // of each FFN on a device
+  // Of FFNs that have a part on a device: by layer, so many neurons; and the most of any layer
+  // there and on the processor.
+  std::vector<int64_t> device_neurons;
+  int64_t most_on_device = 0;
+  int64_t most_beside_device = 0;
 
   // Of any matrix product.
   int64_t widest_input() const;

@@ -8,7 +8,7 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "pass/block_norms.h"
-#include "pass/math/rope_table.h"
+#include "pass/math/rope_frequencies.h"
 #include "pass/math/spread_heads.h"
 
 namespace hearth {

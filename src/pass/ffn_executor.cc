@@ -34,7 +34,7 @@ std::unique_ptr<FfnExecutor> MakeFfnExecutor(const PassContext& context, const P
     return MakeProcessorFfn(context, widths, budget, activations, streamed);
   }
   std::unique_ptr<FfnExecutor> rest;
-  if (widths.device_neurons < widths.ffn) {
+  if (widths.most_beside_device > 0) {
     rest = MakeProcessorFfn(context, widths, budget, activations, streamed);
   }
   return std::make_unique<HybridFfn>(context, widths, budget, *streamed.on_device, std::move(rest));
@@ -42,9 +42,9 @@ std::unique_ptr<FfnExecutor> MakeFfnExecutor(const PassContext& context, const P
 
 uint64_t FfnExecutorBytes(const PassWidths& widths) {
   if (!widths.ffn_of_neurons) return 0;
-  const bool has_rest = widths.device_neurons < widths.ffn;
-  return (has_rest ? NeuronOperators::ChargedBytes(widths) : 0) +
-         (widths.device_neurons > 0 ? HybridFfn::ChargedBytes(widths) : 0);
+  if (widths.device_neurons.empty()) return NeuronOperators::ChargedBytes(widths);
+  return (widths.most_beside_device > 0 ? NeuronOperators::ChargedBytes(widths) : 0) +
+         HybridFfn::ChargedBytes(widths);
 }
 
 }  // namespace hearth

@@ -66,13 +66,13 @@ class FfnExecutor {
   virtual void Watch(NeuronMap* /*map*/) {}
 };
 
-// FFNs that are not all in memory; at most one of the first two.
+// Weights that are not all in memory: FFNs, with at most one of the first two, and embeddings.
 struct StreamedWeights {
   StreamedFfns* neurons = nullptr;       // of a packed model
   StreamedMatrices* matrices = nullptr;  // of another
-  // Of a packed model, the first neurons of every FFN, which `neurons` and the model's weights
-  // lack.
+  // Of a packed model, the first neurons of FFNs, which `neurons` and the model's weights lack.
   accel::DeviceFfns* on_device = nullptr;
+  RowTable* embedding = nullptr;  // the token embedding, where the model's weights lack it
 };
 
 // Everything referred to must outlive the executor; of `activations`, gate and up are its own.

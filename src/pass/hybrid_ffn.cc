@@ -19,7 +19,7 @@ size_t OutNumbers(const PassWidths& widths) {
 }
 
 size_t HeadNumbers(const PassWidths& widths) {
-  return static_cast<size_t>(TokensOfLaunch(widths) * widths.device_neurons);
+  return static_cast<size_t>(TokensOfLaunch(widths) * widths.most_on_device);
 }
 
 // Floats, lists and counts, four bytes each.
@@ -28,20 +28,20 @@ size_t BytesOf(const PassWidths& widths) {
          (OutNumbers(widths) + HeadNumbers(widths) + static_cast<size_t>(TokensOfLaunch(widths)));
 }
 
-int64_t RestOf(const PassWidths& widths) { return widths.ffn - widths.device_neurons; }
-
 }  // namespace
 
 // Tells an observer of whole FFNs what both sides do.
 class HybridFfn::WholeObserver final : public PassObserver {
  public:
-  explicit WholeObserver(int64_t first) : first_(static_cast<int32_t>(first)) {}
-
   void Begin(PassObserver* whole, int64_t rows) {
     whole_ = whole;
     of_device_.resize(static_cast<size_t>(rows));
   }
-  void BeginCall(const FfnCall& call) { tokens_ = call.tokens; }
+  // `first`: of the FFN, the neurons on the device.
+  void BeginCall(const FfnCall& call, int64_t first) {
+    tokens_ = call.tokens;
+    first_ = static_cast<int32_t>(first);
+  }
   DeviceObserved& OfRow(int64_t row) { return of_device_[static_cast<size_t>(row)]; }
 
   void OnFfnInput(int64_t layer, int64_t expert, std::span<const int64_t> tokens,
@@ -50,6 +50,7 @@ class HybridFfn::WholeObserver final : public PassObserver {
   }
 
   void OnFfnNeurons(const NeuronObservation& rest) override {
+    if (first_ == 0) return whole_->OnFfnNeurons(rest);
     const auto row = std::lower_bound(tokens_.begin(), tokens_.end(), rest.token) - tokens_.begin();
     const DeviceObserved& device = OfRow(row);
     NeuronObservation whole = rest;
@@ -71,7 +72,7 @@ class HybridFfn::WholeObserver final : public PassObserver {
   }
 
  private:
-  const int32_t first_;
+  int32_t first_ = 0;
   PassObserver* whole_ = nullptr;
   std::span<const int64_t> tokens_;
   std::vector<DeviceObserved> of_device_;  // of the rows of the call
@@ -85,10 +86,10 @@ HybridFfn::HybridFfn(const PassContext& context, const PassWidths& widths, Budge
       device_(device),
       rest_(std::move(rest)),
       selector_(
-          budget, widths.device_neurons, RestOf(widths), NeuronLists::kTokensOfQuery,
+          budget, widths.device_neurons, widths.most_beside_device, NeuronLists::kTokensOfQuery,
           [this](const SelectionQuery& query, const ActiveSets& whole) { Launch(query, whole); }),
       memory_(budget, "activations", BytesOf(widths)),
-      observer_(std::make_unique<WholeObserver>(widths.device_neurons)) {
+      observer_(std::make_unique<WholeObserver>()) {
   auto* const floats = reinterpret_cast<float*>(memory_.data());
   auto* const numbers = reinterpret_cast<int32_t*>(floats + OutNumbers(widths));
   out_ = {floats, widths.tokens, widths.hidden, widths.hidden};
@@ -100,7 +101,7 @@ HybridFfn::~HybridFfn() { device_.Abandon(); }
 
 uint64_t HybridFfn::ChargedBytes(const PassWidths& widths) {
   return Buffer::ChargedBytes(BytesOf(widths)) +
-         SplitSelector::ChargedBytes(RestOf(widths), NeuronLists::kTokensOfQuery);
+         SplitSelector::ChargedBytes(widths.most_beside_device, NeuronLists::kTokensOfQuery);
 }
 
 void HybridFfn::Begin(const FfnPass& pass) {
@@ -134,18 +135,19 @@ void HybridFfn::Run(const FfnCall& call) {
   call_ = call;
   x_ = context_.input.x();
   launched_ = 0;
-  observer_->BeginCall(call);
+  observer_->BeginCall(call, OnDevice());
   try {
     const double begin = Now();
-    if (rest_) {
+    if (BesideDevice() > 0) {
       rest_->Run(call);
     } else {
       RunAlone(call);
     }
-    if (launched_ != x_.rows) {
+    if (launched_ != (OnDevice() > 0 ? x_.rows : 0)) {
       throw Error(ErrorCode::kInternal, "HybridFfn", "tokens that the device was not sent");
     }
     Trace("FFN", begin);
+    if (OnDevice() == 0) return;
     const double waits = Now();
     device_.Wait();
     Trace("wait", waits);
@@ -157,6 +159,14 @@ void HybridFfn::Run(const FfnCall& call) {
   Add(context_.compute, call.out, out_.Rows(0, x_.rows));
   Trace("merge", merges);
   context_.seam.After(PassOp::kFfnDown);
+}
+
+int64_t HybridFfn::OnDevice() const {
+  return device_.shape().neurons[static_cast<size_t>(call_.layer)];
+}
+
+int64_t HybridFfn::BesideDevice() const {
+  return context_.layer(call_.layer).ffn.intermediate_size - OnDevice();
 }
 
 double HybridFfn::Now() const { return device_.trace() == nullptr ? 0 : accel::DeviceTrace::Now(); }
@@ -198,7 +208,7 @@ void HybridFfn::RunAlone(const FfnCall& call) {
 
 // Where all neurons are meant, whoever asks may stop asking: all tokens that are left are sent.
 void HybridFfn::Launch(const SelectionQuery& query, const ActiveSets& whole) {
-  if (query.is_guess) return;
+  if (query.is_guess || OnDevice() == 0) return;
   if (!whole.all()) {
     LaunchLists(whole.lists());
   } else if (launched_ < x_.rows) {
@@ -233,7 +243,7 @@ void HybridFfn::LaunchAll(int64_t count) {
 void HybridFfn::LaunchLists(std::span<const std::span<const int32_t>> lists) {
   if (pass_.observer != nullptr) ObserveDevice(lists, std::ssize(lists));
   const bool skips = pass_.selector->mode() != FfnMode::kDense;
-  const int64_t neurons = device_.shape().neurons;
+  const int64_t neurons = OnDevice();
   const auto most = static_cast<size_t>(device_.shape().max_tokens);
   for (size_t begin = 0; begin < lists.size(); begin += most) {
     device_.Wait();  // the lists before these are used
@@ -253,7 +263,7 @@ void HybridFfn::LaunchLists(std::span<const std::span<const int32_t>> lists) {
 }
 
 void HybridFfn::ObserveDevice(std::span<const std::span<const int32_t>> lists, int64_t count) {
-  const auto neurons = static_cast<size_t>(device_.shape().neurons);
+  const auto neurons = static_cast<size_t>(OnDevice());
   const FfnSpec& ffn = context_.layer(call_.layer).ffn;
   const bool can_skip = CanSkipNeurons(ffn.activation);
   const SilentGates silent =

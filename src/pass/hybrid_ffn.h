@@ -1,5 +1,6 @@
 // FFNs of single neurons whose hottest ones are on a device (P1 §5.3): the device computes these
-// while the processor computes the others, and what both make is added once per FFN.
+// while the processor computes the others, and what both make is added once per FFN. Layers may
+// differ in how many are there; one that has none is the processor's alone.
 //
 // To the processor's side an FFN has only the neurons after those of the device, numbered from 0.
 // It is one of the executors for models that are in memory or streamed, which know of no device. So
@@ -66,6 +67,9 @@ class HybridFfn final : public FfnExecutor {
   double Now() const;
   // The FFN where the processor has no neuron of it.
   void RunAlone(const FfnCall& call);
+  // Of the FFN at hand.
+  int64_t OnDevice() const;
+  int64_t BesideDevice() const;
 
   const PassContext& context_;
   accel::DeviceFfns& device_;
@@ -74,7 +78,7 @@ class HybridFfn final : public FfnExecutor {
   Buffer memory_;
   // Views into memory_.
   FloatView out_;             // [max_tokens][hidden]: what the device adds
-  std::span<int32_t> heads_;  // [kTokensOfLaunch][neurons of the device]
+  std::span<int32_t> heads_;  // [kTokensOfLaunch][the most neurons of an FFN on the device]
   std::span<int32_t> counts_;
   std::unique_ptr<WholeObserver> observer_;
   std::vector<float> watched_gates_, watched_factors_;

@@ -8,6 +8,7 @@
 #include "pass/adapter_terms.h"
 #include "pass/pass_seam.h"
 #include "pass/spilled_pages.h"
+#include "pipeline/row_table.h"
 
 namespace hearth {
 
@@ -19,6 +20,7 @@ struct PassContext {
   MatMulInput& input;  // of the matrix product that is next
   AdapterTerms& adapters;
   SpilledPages& spilled;
+  RowTable* embedding;  // null: it is one of the weights
 
   const LayerSpec& layer(int64_t index) const { return spec.layers[static_cast<size_t>(index)]; }
   const LayerWeights& layer_weights(int64_t index) const {

@@ -1,5 +1,5 @@
-// The one place where what is no formula happens between the formulas of a pass: its time is taken,
-// reads are kept going, and it ends where nobody wants it any more.
+// Everything that happens between the formulas of a pass, in one place: timing, keeping reads
+// going, and ending a pass that nobody wants any more.
 #pragma once
 
 #include <array>

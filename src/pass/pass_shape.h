@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kv/kv_cache.h"
 #include "model/adapter.h"
@@ -56,8 +57,8 @@ struct PassLimits {
   // Of those, tokens of different sequences that share a neuron's weights while it is at hand, and
   // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.
   int64_t tokens_together = 1;
-  // Of those, how many of each FFN, the first ones, are on a device.
-  int64_t device_neurons = 0;
+  // Of those, by layer, how many of its FFN, the first ones, are on a device; empty: there is none.
+  std::vector<int64_t> device_neurons;
   // The largest WidestRanks of adapters that sequences may have; 0: they have none.
   int64_t adapter_ranks = 0;
 };

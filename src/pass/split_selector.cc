@@ -22,14 +22,13 @@ std::span<const int32_t> RestOf(std::span<const int32_t> list, int64_t first, in
 
 }  // namespace
 
-SplitSelector::SplitSelector(Budget& budget, int64_t first, int64_t rest, int64_t max_tokens,
-                             AnswerFn on_answer)
+SplitSelector::SplitSelector(Budget& budget, std::vector<int64_t> firsts, int64_t rest,
+                             int64_t max_tokens, AnswerFn on_answer)
     : memory_(budget, "activations", ListBytes(rest) * static_cast<size_t>(max_tokens + 1)),
-      first_(first),
+      firsts_(std::move(firsts)),
       rest_(rest),
       max_tokens_(max_tokens),
       on_answer_(std::move(on_answer)) {
-  guess_.first = first;
   guess_.room = memory_.As<int32_t>(0).data() + rest * max_tokens;
 }
 
@@ -51,12 +50,13 @@ void SplitSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   const std::span<std::span<const int32_t>> rests = out.ResetLists(lists.size());
   int32_t* room = memory_.As<int32_t>(0).data();
   for (size_t i = 0; i < lists.size(); ++i, room += rest_) {
-    rests[i] = RestOf(lists[i], first_, room);
+    rests[i] = RestOf(lists[i], firsts_.at(static_cast<size_t>(query.layer)), room);
   }
 }
 
 ListGuess* SplitSelector::BeginGuess(const SelectionQuery& query) {
   guess_.whole = whole_->BeginGuess(query);
+  guess_.first = firsts_.at(static_cast<size_t>(query.layer));
   return guess_.whole == nullptr ? nullptr : &guess_;
 }
 

@@ -12,16 +12,16 @@
 
 namespace hearth {
 
-// Asks another selector and hands on the neurons from `first` on, numbered from 0. One thread at a
-// time, but for the steps of guesses.
+// Asks another selector and hands on the neurons from firsts[layer] on, numbered from 0. One thread
+// at a time, but for the steps of guesses.
 class SplitSelector final : public ActivationSelector {
  public:
   // Told of every answer before it is cut. Lists are valid during the call.
   using AnswerFn = std::function<void(const SelectionQuery& query, const ActiveSets& whole)>;
 
-  // FFNs have first + rest neurons; the selector is asked about at most max_tokens tokens at a
-  // time. Charged to `budget` as "activations".
-  SplitSelector(Budget& budget, int64_t first, int64_t rest, int64_t max_tokens,
+  // `rest` is the most that is left of an FFN; the selector is asked about at most max_tokens
+  // tokens at a time. Charged to `budget` as "activations".
+  SplitSelector(Budget& budget, std::vector<int64_t> firsts, int64_t rest, int64_t max_tokens,
                 AnswerFn on_answer);
   static uint64_t ChargedBytes(int64_t rest, int64_t max_tokens);
 
@@ -48,7 +48,7 @@ class SplitSelector final : public ActivationSelector {
   };
 
   Buffer memory_;
-  const int64_t first_;
+  const std::vector<int64_t> firsts_;  // by layer
   const int64_t rest_;
   const int64_t max_tokens_;
   const AnswerFn on_answer_;

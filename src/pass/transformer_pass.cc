@@ -19,7 +19,7 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
       input_(budget, limits.max_tokens, widths_.widest_input()),
       adapters_(compute),
       spilled_(spec),
-      context_{spec, weights, compute, seam_, input_, adapters_, spilled_},
+      context_{spec, weights, compute, seam_, input_, adapters_, spilled_, streamed.embedding},
       scratch_(budget, "activations",
                [this](ScratchLayout& layout) {
                  activations_.Lay(widths_, layout);
@@ -80,6 +80,14 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
   }
 }
 
+void TransformerPass::LookUpTokens(const Activations& a) {
+  if (context_.embedding != nullptr) {
+    context_.embedding->LookUp(context_.compute, rows_.tokens, a.hidden);
+  } else {
+    LookUpRows(context_.compute, context_.weights.token_embedding, rows_.tokens, a.hidden);
+  }
+}
+
 // hidden = embedding(tokens); for every layer hidden += attention(hidden), hidden += ffn(hidden);
 // normed = norm(hidden), of which the logits are a product.
 void TransformerPass::RunLayers(const Activations& a) {
@@ -87,7 +95,7 @@ void TransformerPass::RunLayers(const Activations& a) {
   Compute& compute = context_.compute;
   seam_.Start();
   attention_.Turn(rows_, a);
-  LookUpRows(compute, context_.weights.token_embedding, rows_.tokens, a.hidden);
+  LookUpTokens(a);
   if (spec.embedding_scale != 1) {
     Scale(compute, a.hidden, static_cast<float>(spec.embedding_scale));
   }

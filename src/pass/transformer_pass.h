@@ -73,6 +73,7 @@ class TransformerPass {
 
  private:
   void RunLayers(const Activations& a);
+  void LookUpTokens(const Activations& a);
   void AddPositions(const Activations& a);
 
   const PassLimits limits_;

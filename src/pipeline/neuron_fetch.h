@@ -47,7 +47,7 @@ struct FetchSizes {
 };
 
 // Neurons are named by their positions in the list. One thread makes all calls but Expect, Poll,
-// FetchRests, ReadAhead, Settle, FindDamaged and those of one value, which any thread may make
+// FetchRests, ReadAhead, Settle, FindDamaged and the accessors, which any thread may make
 // between Begin and End.
 //
 // Where gates are read first (P2 §4.3), a neuron is ready twice: with its gate, and with the rest

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -67,6 +68,11 @@ StreamPlan StreamFromJson(JsonObject fields) {
   return stream;
 }
 
+ordered_json DeviceJson(const ExecutionPlan& plan) {
+  if (!plan.device) return nullptr;
+  return {{"memory_bytes", plan.device->memory_bytes}, {"ledger", plan.device->ledger}};
+}
+
 // [begin, end) of `ranges`, which must follow what was before.
 int64_t RangeEnd(JsonObject& ranges, const char* name, int64_t begin, int64_t most) {
   const json& range = ranges.Get(name);
@@ -75,8 +81,9 @@ int64_t RangeEnd(JsonObject& ranges, const char* name, int64_t begin, int64_t mo
   return ranges.IntOf(range[1], name, begin, most);
 }
 
-int64_t PinnedNeurons(const ExecutionPlan& plan) {
-  return plan.stream ? plan.stream->pinned_neurons : plan.neurons;
+// Where the pinned neurons of a layer end that has so many on a device.
+int64_t PinnedEnd(const ExecutionPlan& plan, int64_t on_device) {
+  return plan.stream ? on_device + plan.stream->pinned_neurons : plan.neurons;
 }
 
 void ReadCores(JsonObject cores, ExecutionPlan& plan) {
@@ -97,16 +104,12 @@ void ReadCores(JsonObject cores, ExecutionPlan& plan) {
   cores.Finish();
 }
 
-// Layers are alike: what one says agrees with the plan's own numbers.
+// Layers are alike but for what is on a device: what one says agrees with the plan's own numbers.
 void ReadLayer(JsonObject& fields, ExecutionPlan& plan) {
   const std::string& file = fields.file();
   const std::string mode = fields.OneOf("mode", {"dense", "gated", "predicted"});
   JsonObject ranges = fields.Object("ranges");
   const int64_t device = RangeEnd(ranges, "device", 0, kMostNeurons);
-  if (device > 0) {
-    throw Error(ErrorCode::kUnsupported, file,
-                "neurons on a device: --device and --device-memory say that, without a plan");
-  }
   const int64_t pinned = RangeEnd(ranges, "pinned", device, kMostNeurons);
   const int64_t flash = RangeEnd(ranges, "flash", pinned, kMostNeurons);
   ranges.Finish();
@@ -117,17 +120,46 @@ void ReadLayer(JsonObject& fields, ExecutionPlan& plan) {
   if (mode != plan.mode || flash != plan.neurons) {
     throw Error(ErrorCode::kUnsupported, file, "layers that differ from each other");
   }
-  if (pinned != PinnedNeurons(plan)) {
+  if (pinned != PinnedEnd(plan, device)) {
     throw Error(ErrorCode::kCorrupt, file, "layers.ranges.pinned: its end",
-                fmt::format("{}, as stream says", PinnedNeurons(plan)), std::to_string(pinned));
+                fmt::format("{}, as stream says", PinnedEnd(plan, device)), std::to_string(pinned));
+  }
+  if (plan.device) plan.device->layer_neurons.push_back(device);
+  if (device > 0 && !plan.device) {
+    throw Error(ErrorCode::kCorrupt, file, "layers.ranges.device: neurons there, and no `device`");
   }
   ++plan.num_layers;
 }
 
+void ReadDevice(JsonObject fields, ExecutionPlan& plan) {
+  PlannedDevice& device = plan.device.emplace();
+  device.memory_bytes = static_cast<uint64_t>(fields.Int("memory_bytes", 1, kMostBytes));
+  JsonObject ledger = fields.Object("ledger");
+  for (const char* name : {"neurons", "scratch"}) {
+    device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 2));
+  }
+  ledger.Finish();
+  fields.Finish();
+}
+
+void CheckDevice(const ExecutionPlan& plan, const std::string& file) {
+  if (!plan.device) return;
+  const std::vector<int64_t>& layers = plan.device->layer_neurons;
+  if (std::all_of(layers.begin(), layers.end(), [](int64_t neurons) { return neurons == 0; })) {
+    throw Error(ErrorCode::kCorrupt, file, "device: no layer has neurons there");
+  }
+  if (plan.stream &&
+      std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) != layers.end()) {
+    throw Error(ErrorCode::kUnsupported, file,
+                "layers with different numbers of neurons on a device, where the rest is streamed");
+  }
+}
+
 PlannedTime TimeFromJson(JsonObject fields) {
-  const PlannedTime time = {fields.Number("attention", 0), fields.Number("predictor", 0),
-                            fields.Number("ffn", 0), fields.Number("io", 0),
-                            fields.Number("token", 0)};
+  const PlannedTime time = {
+      fields.Number("attention", 0), fields.Number("predictor", 0),
+      fields.Number("ffn", 0),       fields.Number("io", 0),
+      fields.Number("token", 0),     fields.Has("device") ? fields.Number("device", 0) : 0};
   fields.Finish();
   return time;
 }
@@ -173,12 +205,13 @@ uint64_t ExecutionPlan::ledger_bytes() const {
 
 ordered_json PlanJson(const ExecutionPlan& plan) {
   ordered_json layers = ordered_json::array();
-  const int64_t pinned = PinnedNeurons(plan);
   for (int64_t l = 0; l < plan.num_layers; ++l) {
-    layers.push_back(
-        {{"mode", plan.mode},
-         {"ranges",
-          {{"device", {0, 0}}, {"pinned", {0, pinned}}, {"flash", {pinned, plan.neurons}}}}});
+    const int64_t device = plan.device_neurons(l), pinned = PinnedEnd(plan, device);
+    layers.push_back({{"mode", plan.mode},
+                      {"ranges",
+                       {{"device", {0, device}},
+                        {"pinned", {device, pinned}},
+                        {"flash", {pinned, plan.neurons}}}}});
   }
   ordered_json io = nullptr;
   if (!plan.io_backend.empty()) io = plan.io_backend;
@@ -190,6 +223,7 @@ ordered_json PlanJson(const ExecutionPlan& plan) {
             {"predictor", plan.time.predictor_ms},
             {"ffn", plan.time.ffn_ms},
             {"io", plan.time.io_ms},
+            {"device", plan.time.device_ms},
             {"token", plan.time.token_ms}}},
           {"miss_rate", plan.miss_rate},
           {"bytes_read_per_token", plan.bytes_read_per_token},
@@ -200,6 +234,7 @@ ordered_json PlanJson(const ExecutionPlan& plan) {
           {"io_backend", io},
           {"cache_policy", plan.cache_policy},
           {"stream", StreamJson(plan)},
+          {"device", DeviceJson(plan)},
           {"layers", layers},
           {"kv", {{"dtype", plan.kv_codec}, {"place", "memory"}, {"context", plan.context}}},
           {"prefill_device", "cpu"},
@@ -214,7 +249,7 @@ ExecutionPlan PlanFromJson(const json& document, const std::string& file) {
   plan.hardware_hash = HashOf(fields, "hardware_hash");
   plan.decode_tok_s = fields.Number("decode_tok_s", 0);
   plan.prefill_tok_s = fields.Number("prefill_tok_s", 0);
-  plan.bound = fields.OneOf("bound", {"compute", "memory", "flash"});
+  plan.bound = fields.OneOf("bound", {"compute", "memory", "flash", "device"});
   plan.time = TimeFromJson(fields.Object("time_ms"));
   plan.miss_rate = fields.Number("miss_rate", 0, 1);
   plan.bytes_read_per_token =
@@ -223,8 +258,11 @@ ExecutionPlan PlanFromJson(const json& document, const std::string& file) {
   ReadLedger(fields.Get("ledger"), fields.Object("ledger"), plan);
   ReadCores(fields.Object("cores"), plan);
   ReadIo(fields, plan);
+  // Plans of before there were devices do not say it.
+  if (fields.Has("device") && !fields.IsNull("device")) ReadDevice(fields.Object("device"), plan);
   fields.ForEach("layers", kMostLayers, [&](JsonObject& layer) { ReadLayer(layer, plan); });
   if (plan.num_layers == 0) fields.Fail("layers", "at least one");
+  CheckDevice(plan, file);
   ReadKv(fields.Object("kv"), plan);
   fields.OneOf("prefill_device", {"cpu"});
   fields.Finish();

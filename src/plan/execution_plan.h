@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/planned_device.h"
 #include "plan/stream_plan.h"
 
 namespace hearth {
@@ -17,9 +18,10 @@ namespace hearth {
 struct PlannedTime {
   double attention_ms = 0;  // with norms, the output matrix and what else is not an FFN's
   double predictor_ms = 0;
-  double ffn_ms = 0;    // computing neurons and taking in what was read
-  double io_ms = 0;     // reading them
-  double token_ms = 0;  // attention + predictor + the larger of the two others, layer by layer
+  double ffn_ms = 0;     // computing neurons and taking in what was read
+  double io_ms = 0;      // reading them
+  double token_ms = 0;   // attention + predictor + the largest of the others, layer by layer
+  double device_ms = 0;  // neurons on a device, with synchronization
 };
 
 struct ExecutionPlan {
@@ -29,7 +31,7 @@ struct ExecutionPlan {
 
   double decode_tok_s = 0;
   double prefill_tok_s = 0;
-  std::string bound;  // "compute", "memory" or "flash": what limits single tokens
+  std::string bound;  // "compute", "memory", "flash" or "device": what limits single tokens
   PlannedTime time;
   double miss_rate = 0;  // of listed neurons, those that are read
   uint64_t bytes_read_per_token = 0;
@@ -44,18 +46,25 @@ struct ExecutionPlan {
   int64_t num_layers = 0;
   int64_t neurons = 0;  // of one FFN
   std::string cache_policy;
-  // Where a packed model does not fit; its numbers are of single FFNs.
+  // Where a packed model does not fit; its numbers are of single FFNs, without what is on a device.
   std::optional<StreamPlan> stream;
+  // Of a packed model, the first neurons of its FFNs. Where the rest is streamed, every layer has
+  // the same number of them.
+  std::optional<PlannedDevice> device;
   std::string kv_codec;  // the name of a KvCodec; the cache is in memory
   int64_t context = 0;   // tokens
 
   uint64_t ledger_bytes() const;
+  // Of a layer.
+  int64_t device_neurons(int64_t layer) const {
+    return device ? device->layer_neurons[static_cast<size_t>(layer)] : 0;
+  }
   int threads() const { return static_cast<int>(compute_cores.size()); }
 };
 
 nlohmann::ordered_json PlanJson(const ExecutionPlan& plan);
 // Throws Error(kCorrupt) for what is not such a document, Error(kUnsupported) for what no engine
-// can do yet (neurons on a device, KV elsewhere than in memory).
+// can do yet (layers that stream differently, KV elsewhere than in memory).
 ExecutionPlan PlanFromJson(const nlohmann::json& document, const std::string& file);
 ExecutionPlan ReadPlan(const std::string& path);
 

@@ -71,6 +71,41 @@ TEST(ExecutionPlanTest, CarriesTheSizeOfClusters) {
   }
 }
 
+TEST(ExecutionPlanTest, NeuronsOnADeviceComeBackFromJson) {
+  for (const bool streams : {true, false}) {
+    ExecutionPlan plan = SomePlan();
+    plan.bound = "device";
+    plan.time.device_ms = 7;
+    plan.device = {.memory_bytes = 1 << 20,
+                   .ledger = {{"neurons", 3000}, {"scratch", 400}},
+                   .layer_neurons = {64, 64, 64}};
+    if (!streams) {
+      plan.stream.reset();
+      plan.io_strategy = "none";
+      plan.io_backend.clear();
+      plan.device->layer_neurons = {0, 1024, 320};
+    }
+    const auto document = PlanJson(plan);
+    const ExecutionPlan back = PlanFromJson(nlohmann::json::parse(document.dump()), "plan");
+    EXPECT_EQ(PlanJson(back), document);
+    ASSERT_TRUE(back.device);
+    EXPECT_EQ(back.device->layer_neurons, plan.device->layer_neurons);
+    EXPECT_EQ(back.device->ledger, plan.device->ledger);
+    const auto& ranges = document["layers"][2]["ranges"];
+    EXPECT_EQ(ranges["device"], nlohmann::ordered_json({0, streams ? 64 : 320}));
+    EXPECT_EQ(ranges["pinned"],
+              streams ? nlohmann::ordered_json({64, 320}) : nlohmann::ordered_json({320, 1024}));
+  }
+}
+
+// As plans were written before there were devices.
+TEST(ExecutionPlanTest, APlanNeedNotSpeakOfDevices) {
+  nlohmann::json document = nlohmann::json::parse(PlanJson(SomePlan()).dump());
+  document.erase("device");
+  document["time_ms"].erase("device");
+  EXPECT_FALSE(PlanFromJson(document, "plan").device);
+}
+
 struct BadPlan {
   const char* name;
   std::function<void(nlohmann::json&)> change;
@@ -94,11 +129,29 @@ TEST(ExecutionPlanTest, RefusesByName) {
        "layers"},
       {"other mode", [](auto& j) { j["layers"][1]["mode"] = "dense"; }, ErrorCode::kUnsupported,
        "differ"},
-      {"device",
+      {"no device",
        [](auto& j) {
-         j["layers"][0]["ranges"]["device"] = {0, 64};
+         j["layers"][0]["ranges"] = {
+             {"device", {0, 64}}, {"pinned", {64, 320}}, {"flash", {320, 1024}}};
        },
-       ErrorCode::kUnsupported, "device"},
+       ErrorCode::kCorrupt, "no `device`"},
+      {"an idle device",
+       [](auto& j) {
+         j["device"] = {{"memory_bytes", 4096}, {"ledger", {{"neurons", 1}, {"scratch", 2}}}};
+       },
+       ErrorCode::kCorrupt, "no layer has neurons"},
+      {"a ledger of a device",
+       [](auto& j) {
+         j["device"] = {{"memory_bytes", 1}, {"ledger", {}}};
+       },
+       ErrorCode::kCorrupt, "device.ledger"},
+      {"layers that stream differently",
+       [](auto& j) {
+         j["device"] = {{"memory_bytes", 4096}, {"ledger", {{"neurons", 1}, {"scratch", 2}}}};
+         j["layers"][0]["ranges"] = {
+             {"device", {0, 64}}, {"pinned", {64, 320}}, {"flash", {320, 1024}}};
+       },
+       ErrorCode::kUnsupported, "where the rest is streamed"},
       {"gap",
        [](auto& j) {
          j["layers"][0]["ranges"]["pinned"] = {1, 256};

@@ -1,7 +1,6 @@
 #include "serve/generation_exchange.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "serve/doors/openai_writer.h"
@@ -30,11 +29,6 @@ std::vector<NamedToken> Named(const api::Model& model,
   return tokens;
 }
 
-uint64_t RandomSeed() {
-  std::random_device device;
-  return static_cast<uint64_t>(device()) << 32 | device();
-}
-
 }  // namespace
 
 GenerationExchange::GenerationExchange(ExchangeContext& context, AnswerHead head,
@@ -56,8 +50,9 @@ api::GenerateRequest GenerationExchange::MakeRequest(const std::vector<api::Toke
   request.max_tokens = std::max<int64_t>(std::min(settings_.max_tokens.value_or(room), room), 1);
   request.sampling = settings_.sampling;
   // Answers to one prompt differ, and are the same again with the same seed.
-  request.sampling.seed =
-      settings_.has_seed ? settings_.sampling.seed + static_cast<uint64_t>(number) : RandomSeed();
+  request.sampling.seed = settings_.has_seed
+                              ? settings_.sampling.seed + static_cast<uint64_t>(number)
+                              : api::RandomSeed();
   request.stop = settings_.stop;
   request.adapters = settings_.adapters;
   request.top_logprobs = settings_.top_logprobs;

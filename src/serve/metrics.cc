@@ -172,7 +172,8 @@ std::string Metrics::Text(const api::ModelInfo& info, const api::Stats& stats) c
                             "From a request's arrival to its first token.");
   text += between_tokens_.Text("hearth_time_between_tokens_seconds",
                                "From a token of a request to its next.");
-  text += One("hearth_model_fault", "gauge", "1 where the last pass failed of the model's file.",
+  text += One("hearth_model_fault", "gauge",
+              "1 where the last pass failed of the model's file or device.",
               stats.fault.empty() ? 0 : 1);
   return text + Work(stats) + Reads(stats) + Memory(info, stats) + Sessions(stats);
 }

@@ -72,7 +72,7 @@ struct RequestNames {
 };
 
 // What the model said no with; param is the field of the request that it is about. A fault of its
-// file is 503: the next request may work.
+// file or of a device is 503: the next request may work.
 RequestError FromModel(const api::Error& error, const RequestNames& names = {});
 
 }  // namespace hearth::serve

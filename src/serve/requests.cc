@@ -240,7 +240,8 @@ ChatRequest ParseChatRequest(std::string_view body, ParseOptions options) {
   request.variables = TakeVariables(fields);
   const bool wants_scores = fields.TakeBool("logprobs").value_or(false);
   const auto top = fields.TakeInteger("top_logprobs", 0, 20);
-  if (top > 0 && !wants_scores) fields.Fail("top_logprobs", "\"logprobs\": true beside it");
+  if (top > 0 && !wants_scores)
+    fields.Fail("top_logprobs", "\"logprobs\": true in the same request");
   if (wants_scores) settings.top_logprobs = static_cast<int>(top.value_or(0));
   for (const char* name : {"audio", "web_search_options"}) {
     fields.Refuse(name, "it is not supported");

@@ -75,7 +75,7 @@ bool TakeToolChoice(Fields& fields, api::ToolOptions& options) {
   const Json* choice = fields.Take("tool_choice");
   if (choice == nullptr || *choice == "auto") return true;
   if (*choice == "none") return false;
-  if (options.tools.empty()) fields.Fail("tool_choice", "tools beside it");
+  if (options.tools.empty()) fields.Fail("tool_choice", "tools in the same request");
   options.must_call = true;
   if (*choice == "required") return true;
   if (!choice->is_object()) {

@@ -26,5 +26,12 @@ TEST(DiskSpaceTest, AFolderThatIsNotThereIsLeftToTheWriter) {
   EXPECT_NO_THROW(CheckDiskSpace("/no/such/folder/file", uint64_t{1} << 62));
 }
 
+TEST(DiskSpaceTest, FreeBytesAreThoseOfTheFolderThatWillBeMade) {
+  const auto here = FreeDiskBytes(testing::TempDir());
+  ASSERT_TRUE(here);
+  EXPECT_GT(*here, 0u);
+  EXPECT_TRUE(FreeDiskBytes(testing::TempDir() + "not/yet/there"));
+}
+
 }  // namespace
 }  // namespace hearth

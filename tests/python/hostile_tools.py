@@ -55,6 +55,8 @@ class Server:
                 setup()
             if group:
                 group.enter()
+        if "--session-dir" not in options:
+            options += ("--session-dir", "none")
         self.process = subprocess.Popen([hearth, "serve", model, "--port", "0", *options],
                                         stderr=subprocess.PIPE, text=True, errors="replace",
                                         preexec_fn=prepare)

@@ -25,7 +25,8 @@ class Page(unittest.TestCase):
     def serve(cls, model, *options):
         # Slow enough that a person could stop it.
         cls.server = subprocess.Popen(
-            [HEARTH, "serve", model, "--port", "0", "--threads", "1", "--isa", "scalar", *options],
+            [HEARTH, "serve", model, "--port", "0", "--threads", "1", "--isa", "scalar",
+             "--session-dir", "none", *options],
             stderr=subprocess.PIPE, text=True)
         for line in cls.server.stderr:
             if found := re.search(r"http://127\.0\.0\.1:\d+", line):

@@ -53,7 +53,8 @@ FORMAT = {"type": "json_schema", "json_schema": {
 class ClientsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--ctx", "4096"],
+        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--ctx", "4096",
+                                       "--session-dir", "none"],
                                       stderr=subprocess.PIPE, text=True)
         for line in cls.server.stderr:
             if found := re.search(r"http://127\.0\.0\.1:\d+", line):

@@ -29,7 +29,8 @@ GREEDY = {"temperature": 0}
 class DoorsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--parallel", "4"],
+        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--parallel", "4",
+                                       "--session-dir", "none"],
                                       stderr=subprocess.PIPE, text=True)
         for line in cls.server.stderr:
             if found := re.search(r"http://127\.0\.0\.1:\d+", line):

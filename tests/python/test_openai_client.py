@@ -33,7 +33,8 @@ QUESTION = [{"role": "user", "content": "Tell me a story about a fox."}]
 class OpenAiClientTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--parallel", "4"],
+        cls.server = subprocess.Popen([HEARTH, "serve", MODEL, "--port", "0", "--parallel", "4",
+                                       "--session-dir", "none"],
                                       stderr=subprocess.PIPE, text=True)
         for line in cls.server.stderr:
             if found := re.search(r"http://127\.0\.0\.1:\d+", line):

@@ -37,8 +37,8 @@ class NeuronMapTest(Page):
         subprocess.run([HEARTH, "synth", "--shape", shape, "--active", "0.1", "--packed", "-o", model],
                        check=True, capture_output=True)
         options = ["--ctx", "512", "--parallel", "1", "--mode", "predicted"]
-        refusal = subprocess.run([HEARTH, "serve", model, "--memory", "1M", *options],
-                                 capture_output=True, text=True).stderr
+        refusal = subprocess.run([HEARTH, "serve", model, "--memory", "1M", "--session-dir", "none",
+                                  *options], capture_output=True, text=True).stderr
         smallest = int(re.search(r"smallest that can is (\d+)M", refusal).group(1))
         cls.serve(model, "--memory", f"{smallest + 2}M", *options)
 

@@ -114,6 +114,67 @@ TEST_F(ServeClientsTest, MaxTokensIsAnUpperBound) {
             "prompt and 7 to generate");
 }
 
+// Each API has other names for the same; an error says the one that the client wrote.
+TEST_F(ServeClientsTest, ErrorsNameTheFieldsOfTheirOwnApi) {
+  struct Case {
+    const char* path;
+    const char* more;   // beside a question
+    const char* field;  // with which the message begins
+  };
+  const std::string schema = R"({"type": "json_schema", "name": "x", "schema": {"contains": {}}})";
+  const std::string tool = R"({"type": "object", "properties": {"a": {"contains": {}}}})";
+  const std::string response_format =
+      R"("response_format": {"type": "json_schema", "json_schema": {"name": "x",
+          "schema": {"contains": {}}}})";
+  const std::string text_format = R"("text": {"format": )" + schema + "}";
+  const std::string stream = text_format + R"(, "stream": true)";
+  const std::string responses_tool =
+      R"("tools": [{"type": "function", "name": "f", "strict": true, "parameters": )" + tool + "}]";
+  const std::string output_format = R"("output_format": )" + schema;
+  const std::string output_config = R"("output_config": {"format": )" + schema + "}";
+  const std::string messages_tool =
+      R"("tools": [{"name": "f", "strict": true, "input_schema": )" + tool + "}]";
+  constexpr char kChat[] = "/v1/chat/completions", kResponses[] = "/v1/responses",
+                 kMessages[] = "/v1/messages";
+  const Case cases[] = {
+      {kChat, response_format.c_str(), "response_format: 'contains'"},
+      {kResponses, text_format.c_str(), "text.format: 'contains'"},
+      {kResponses, stream.c_str(), "text.format: 'contains'"},
+      {kResponses, R"("text": {"format": {"type": "json_schema"}})", "text.format.schema: "},
+      {kResponses, R"("max_output_tokens": 0)", "max_output_tokens: "},
+      {kResponses, R"("reasoning": {"effort": 5})", "reasoning.effort: "},
+      {kResponses, responses_tool.c_str(), "tools: function 'f'"},
+      {kResponses, R"("response_format": {"type": "text"})", "response_format: there is no"},
+      {kMessages, output_format.c_str(), "output_format: 'contains'"},
+      {kMessages, output_config.c_str(), "output_config.format: 'contains'"},
+      {kMessages, R"("output_format": {"type": "json_schema"})", "output_format.schema: "},
+      {kMessages, R"("stop_sequences": [""])", "stop_sequences: "},
+      {kMessages, R"("thinking": {"type": "deep"})", "thinking.type: "},
+      {kMessages, R"("tool_choice": {"type": "any"})", "tool_choice: "},
+      {kMessages, messages_tool.c_str(), "tools: function 'f'"},
+      {kMessages, R"("tools": [{"name": "f", "input_schema": 1}])", "tools[0].input_schema: "},
+      {kMessages, R"("max_completion_tokens": 4)", "max_completion_tokens: "}};
+  for (const Case& each : cases) {
+    json request = json::parse(std::string("{") + each.more + "}");
+    if (each.path == kResponses) {
+      request["input"] = "Hi";
+    } else {
+      request["messages"] = json::array({{{"role", "user"}, {"content", "Hi"}}});
+      request["max_tokens"] = 4;
+    }
+    const HttpResponse response = Connect().Post(each.path, request);
+    EXPECT_EQ(response.status, 400) << each.more;
+    EXPECT_THAT(response.Json()["error"]["message"].get<std::string>(), StartsWith(each.field))
+        << each.more;
+  }
+  const std::string long_text(4000, 'x');
+  const json messages = {{"max_tokens", 4},
+                         {"messages", {{{"role", "user"}, {"content", long_text}}}}};
+  EXPECT_THAT(Connect().Post(kMessages, messages).body, HasSubstr("but the messages have"));
+  EXPECT_THAT(Connect().Post(kResponses, {{"input", long_text}}).body,
+              HasSubstr("but the input has"));
+}
+
 TEST_F(ServeClientsTest, WhateverTheModelIsCalledItAnswersAndSaysItsName) {
   json request = Completion("a", 1);
   request["model"] = "gpt-5";

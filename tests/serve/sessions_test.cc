@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -78,7 +80,8 @@ TEST_F(ServeSessionsTest, OneServerForAFolder) {
       RunHearth({"serve", Model(), "--port", "0", "--session-dir", folder_});
   EXPECT_EQ(second.exit_code, 1);
   EXPECT_THAT(second.err, HasSubstr("another server keeps its sessions there"));
-  const ProgramResult alone = RunHearth({"serve", Model(), "--session-limit", "1G"});
+  const ProgramResult alone =
+      RunHearth({"serve", Model(), "--session-dir", "none", "--session-limit", "1G"});
   EXPECT_EQ(alone.exit_code, 2) << "a limit of nothing";
   for (const char* limit : {"much", "0"}) {
     const ProgramResult senseless =
@@ -123,6 +126,76 @@ TEST_F(ServeSessionsTest, AKilledServerLeavesNothingThatHarms) {
     server->Wait();
   }
   Stop(*Start());  // the lock went with it
+}
+
+// Where nobody says anything of sessions.
+class ServeUsualSessionsTest : public ServeSessionsTest {
+ protected:
+  ServeUsualSessionsTest() { setenv("XDG_STATE_HOME", folder_.c_str(), 1); }
+  ~ServeUsualSessionsTest() override { unsetenv("XDG_STATE_HOME"); }
+
+  static std::unique_ptr<ServerProcess> StartAsUsual() {
+    return std::make_unique<ServerProcess>(Model(), std::vector<std::string>{"--threads", "2"},
+                                           true);
+  }
+  static int ModeOf(const std::filesystem::path& path) {
+    return static_cast<int>(std::filesystem::status(path).permissions());
+  }
+};
+
+TEST_F(ServeUsualSessionsTest, ConversationsGoOnAfterARestartWithoutBeingAskedTo) {
+  json chat = json::array();
+  for (const char* text : {"Tell me a story about a fox.", "What did the fox find?"}) {
+    const auto server = StartAsUsual();
+    EXPECT_THAT(server->notices(), HasSubstr("conversations are kept in " + folder_));
+    const json answer = Say(*server, &chat, text);
+    if (chat.size() > 2) {
+      EXPECT_GT(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 60);
+    }
+    Stop(*server);
+  }
+  const std::filesystem::path root = folder_ + "/hearth/sessions";
+  EXPECT_EQ(ModeOf(root), 0700);
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    EXPECT_EQ(ModeOf(entry.path()), entry.is_directory() ? 0700 : 0600) << entry.path();
+    files += entry.path().extension() == ".session" ? 1 : 0;
+  }
+  EXPECT_EQ(files, 1u) << "the longer conversation replaces its beginning";
+}
+
+TEST_F(ServeUsualSessionsTest, ASecondServerOfTheModelGoesOnWithout) {
+  const auto first = StartAsUsual();
+  const auto second = StartAsUsual();
+  EXPECT_THAT(second->notices(), HasSubstr("warning: conversations are not kept: "));
+  EXPECT_THAT(second->notices(), HasSubstr("another server keeps its sessions there"));
+  json one = json::array(), other = json::array();
+  EXPECT_EQ(Say(*first, &one, "Tell me a story about a fox.")["choices"],
+            Say(*second, &other, "Tell me a story about a fox.")["choices"]);
+  Stop(*second);
+  Stop(*first);
+  EXPECT_EQ(StartAsUsual()->Metric("hearth_sessions"), 1);
+}
+
+TEST_F(ServeUsualSessionsTest, AFolderThatCannotBeMadeIsOneWarning) {
+  setenv("XDG_STATE_HOME", "/proc/none", 1);
+  const auto server = StartAsUsual();
+  const std::string& said = server->notices();
+  EXPECT_THAT(said,
+              HasSubstr("conversations are not kept: /proc/none/hearth/sessions: cannot make"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  json chat = json::array();
+  EXPECT_FALSE(Say(*server, &chat, "Hello.")["choices"].empty());
+}
+
+TEST_F(ServeUsualSessionsTest, NoneKeepsNothing) {
+  {
+    ServerProcess server(Model(), {"--threads", "2", "--session-dir", "none"});
+    json chat = json::array();
+    Say(server, &chat, "Hello.");
+    Stop(server);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_));
 }
 
 }  // namespace

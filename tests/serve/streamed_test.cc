@@ -35,7 +35,8 @@ class ServeStreamedTest : public testing::Test {
 
   // With half of the neurons in memory.
   static std::vector<std::string> Options() {
-    const ProgramResult refused = RunHearth({"serve", Model(), "--memory", "1M", "--ctx", "256"});
+    const ProgramResult refused =
+        RunHearth({"serve", Model(), "--memory", "1M", "--ctx", "256", "--session-dir", "none"});
     const uint64_t limit = LimitOfRefusal(refused.err) + (uint64_t{18} << 20);
     return {"--memory", std::to_string(limit), "--ctx", "256",    "--threads",
             "2",        "--parallel",          "12",    "--mode", "predicted"};

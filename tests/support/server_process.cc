@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <fstream>
@@ -18,9 +19,13 @@ extern char** environ;
 
 namespace hearth {
 
-ServerProcess::ServerProcess(const std::string& model, const std::vector<std::string>& more) {
+ServerProcess::ServerProcess(const std::string& model, const std::vector<std::string>& more,
+                             bool keeps_sessions) {
   std::vector<std::string> arguments = {HEARTH_PROGRAM, "serve", model, "--port", "0"};
   arguments.insert(arguments.end(), more.begin(), more.end());
+  if (std::find(more.begin(), more.end(), "--session-dir") == more.end() && !keeps_sessions) {
+    arguments.insert(arguments.end(), {"--session-dir", "none"});
+  }
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

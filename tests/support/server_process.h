@@ -13,8 +13,11 @@ namespace hearth {
 
 class ServerProcess {
  public:
-  // Starts `hearth serve MODEL --port 0 MORE...` and waits until it listens.
-  ServerProcess(const std::string& model, const std::vector<std::string>& more);
+  // Starts `hearth serve MODEL --port 0 MORE...` and waits until it listens. keeps_sessions: where
+  // `more` does not say otherwise, in its usual folder, which XDG_STATE_HOME must name; else
+  // nowhere.
+  ServerProcess(const std::string& model, const std::vector<std::string>& more,
+                bool keeps_sessions = false);
   ~ServerProcess();
 
   uint16_t port() const { return port_; }

@@ -20,7 +20,7 @@ from ._generation import AsyncGeneration, Generation
 from ._model import Model
 from ._session import Session
 from ._types import (ChatPrompt, GenerateOptions, Message, ModelInfo, Result, Sampling,
-                     SamplingOptions, ScoredToken, Stats, TokenScore, Tool, ToolCall)
+                     SamplingOptions, ScoredToken, Stats, Streaming, TokenScore, Tool, ToolCall)
 
 __version__ = importlib.metadata.version("hearth-llm")
 
@@ -40,6 +40,7 @@ __all__ = [
     "ScoredToken",
     "Session",
     "Stats",
+    "Streaming",
     "TokenScore",
     "Tool",
     "ToolCall",

@@ -117,6 +117,28 @@ def optional_path(value: object, name: str) -> bytes:
     return b"" if value is None else path(value, name)
 
 
+_STREAMING_WORDS = ("pipeline", "reads", "io", "cache_policy", "lookahead")
+
+
+def streaming(value: object) -> dict[str, Any]:
+    """The keys of Streaming that are set, as the native part takes them."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _wrong_type("streaming", "a mapping of settings", value)
+    chosen: dict[str, Any] = {}
+    for key, setting in value.items():
+        if key in _STREAMING_WORDS:
+            chosen[key] = text(setting, key)
+        elif key == "merge_gap":
+            chosen[key] = -1 if setting is None else size_in_bytes(setting, key)
+        elif key == "pinned":
+            chosen[key] = real(setting, key)
+        else:
+            raise _refused("streaming", f"there is no setting {key!r}")
+    return chosen
+
+
 def adapters(value: object) -> list[tuple[bytes, float]]:
     """Paths of adapters with their scales: 1 of a path alone."""
     pairs = []

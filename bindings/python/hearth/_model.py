@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _arguments, _conversation, _native
 from ._arguments import INT32, INT64
 from ._generation import AsyncGeneration, Generation
-from ._types import ChatPrompt, GenerateOptions, Message, ModelInfo, Stats, Tool
+from ._types import ChatPrompt, GenerateOptions, Message, ModelInfo, Stats, Streaming, Tool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,16 +40,23 @@ class Model:
                contexts lies in a file. None: what memory leaves beside the weights
     kv_folder  the folder of that file, which has no name; None: $TMPDIR, else /var/tmp
     isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
+    device     "none", the number of a device of `hearth devices`, or "auto": it computes the hottest
+               neurons of a packed model beside the processor; a UserWarning says why "auto" found none
+    device_memory the most of its memory, in bytes or as "6G"; None: 7/8 of a device's own
+    device_neurons of each layer that go there; 0: as many as fit
     activation of a file that does not say its FFNs': "silu", "gelu", "gelu_erf", "relu", "fatrelu",
                "fatrelu:0.01" or "drelu"; None: what the file says, else SiLU
     chat_format how chats become prompts: "chatml", "llama-2", "llama-3", "mistral" or "zephyr";
                None: by the model's own template
     plan       a file that `hearth plan` wrote for this model on this machine; it says memory,
-               threads, context, mode, kv and isa
+               threads, context, mode, kv, isa and streaming, and what lies on a device
     parallel   requests that are computed together, 1 to 256
     queue      requests that may wait beside them; further ones raise Error with ErrorCode.BUSY
     adapters   low-rank adapters (LoRA): GGUF files, or folders as PEFT writes them; each a path, or a
                pair of a path and its scale (1) for what says no other
+    lock       what is in memory is not swapped out, where the system allows it; else a UserWarning says
+               why not. It is about the whole process
+    streaming  how weights that are not in memory are read, for experiments: the keys of Streaming
     session_folder a folder for what leaves the KV cache, so that a text that is continued, after a
                restart too, is not computed again; None: none. One model may use it at a time
     session_limit the most that its files take, in bytes or as "4G"
@@ -67,9 +74,12 @@ class Model:
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
                  kv: KvCodec = "f16", kv_memory: int | str | None = None,
                  kv_folder: str | os.PathLike[str] | None = None, isa: str = "auto",
+                 device: str | int = "none", device_memory: int | str | None = None,
+                 device_neurons: int = 0,
                  activation: str | None = None, chat_format: str | None = None,
                  plan: str | os.PathLike[str] | None = None, parallel: int = 4, queue: int = 64,
                  adapters: Sequence[Adapter] = (),
+                 lock: bool = False, streaming: Streaming | None = None,
                  session_folder: str | os.PathLike[str] | None = None,
                  session_limit: int | str = "4G",
                  progress: Callable[[int, int], object] | None = None) -> None:
@@ -82,6 +92,9 @@ class Model:
             "kv_memory": _arguments.size_in_bytes(kv_memory, "kv_memory"),
             "kv_folder": _arguments.optional_path(kv_folder, "kv_folder"),
             "isa": _arguments.text(isa, "isa"),
+            "device": _arguments.text(str(device) if isinstance(device, int) else device, "device"),
+            "device_memory": _arguments.size_in_bytes(device_memory, "device_memory"),
+            "device_neurons": _arguments.whole(device_neurons, "device_neurons", INT64),
             "parallel": _arguments.whole(parallel, "parallel", INT32),
             "queue": _arguments.whole(queue, "queue", INT32),
             "plan": _arguments.optional_path(plan, "plan"),
@@ -89,6 +102,8 @@ class Model:
             "chat_format": (b"" if chat_format is None
                             else _arguments.text(chat_format, "chat_format")),
             "adapters": _arguments.adapters(adapters),
+            "lock": bool(lock),
+            "streaming": _arguments.streaming(streaming),
             "session_folder": _arguments.optional_path(session_folder, "session_folder"),
             "session_limit": _arguments.size_in_bytes(session_limit, "session_limit"),
         }, _arguments.function(progress, "progress"))

@@ -131,6 +131,24 @@ class GenerateOptions(SamplingOptions, total=False):
     waited for; what it raises ends the generation"""
 
 
+class Streaming(TypedDict, total=False):
+    """How weights that are not in memory are read while the model computes. The defaults are the
+    fastest known. A setting that does nothing for the model is refused."""
+
+    pipeline: Literal["cluster", "matrix", "blocking", "llmflash"]
+    """of packed models"""
+    reads: Literal["whole", "gates-first", "pieces", "gates-first-pieces"]
+    """of a missing neuron"""
+    io: Literal["auto", "io_uring", "pread"]
+    cache_policy: str
+    """"lru", "two-queue", "s3-fifo", "lfu-decay", "layer-lfu" (the default), "hit-density", ..."""
+    lookahead: Literal["auto", "on", "off"]
+    merge_gap: int | str | None
+    """reads that are at most so far apart are joined, in bytes or as "8K"; None: none are"""
+    pinned: float
+    """share of the memory for neurons that the most active ones keep for good (0.5)"""
+
+
 @dataclass(frozen=True)
 class ToolCall:
     """A function that the model asks for."""

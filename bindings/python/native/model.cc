@@ -21,6 +21,23 @@ std::vector<api::AdapterFile> ToAdapters(const py::list& from) {
   return adapters;
 }
 
+// What is set of hearth.Streaming.
+api::Streaming ToStreaming(const py::dict& from) {
+  const auto word = [&](const char* name) {
+    return from.contains(name) ? from[name].cast<std::string>() : std::string();
+  };
+  api::Streaming to = {.pipeline = word("pipeline"),
+                       .reads = word("reads"),
+                       .io = word("io"),
+                       .cache_policy = word("cache_policy"),
+                       .lookahead = word("lookahead"),
+                       .merge_gap_bytes = {},
+                       .pinned_share = {}};
+  if (from.contains("merge_gap")) to.merge_gap_bytes = from["merge_gap"].cast<int64_t>();
+  if (from.contains("pinned")) to.pinned_share = from["pinned"].cast<double>();
+  return to;
+}
+
 // Scales by the numbers of adapters.
 std::vector<api::AdapterScale> ToScales(const std::map<int64_t, float>& from) {
   std::vector<api::AdapterScale> scales;
@@ -42,6 +59,11 @@ std::unique_ptr<NativeModel> Load(const std::string& path, const py::dict& optio
                        .kv_memory_bytes = options["kv_memory"].cast<uint64_t>(),
                        .kv_folder = text("kv_folder"),
                        .isa = text("isa"),
+                       .locks_memory = options["lock"].cast<bool>(),
+                       .streaming = ToStreaming(options["streaming"]),
+                       .device = text("device"),
+                       .device_memory_bytes = options["device_memory"].cast<uint64_t>(),
+                       .device_neurons = options["device_neurons"].cast<int64_t>(),
                        .parallel = options["parallel"].cast<int>(),
                        .queue = options["queue"].cast<int>(),
                        .plan = text("plan"),

@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/measure/bench_replay.h"
 #include "cli/measure/bench_report.h"
-#include "cli/measure/profile_report.h"
+#include "cli/measure/op_times_report.h"
 #include "cli/models/find_model.h"
 #include "cli/options/option_values.h"
 #include "cli/plan/settle_plan.h"

@@ -67,7 +67,7 @@ std::vector<DeviceSpeed> LookAt(const DevicesCommand& options, const accel::Devi
   for (const size_t index : ChosenDevices(options, list)) {
     devices.push_back({index, list.devices[index], std::nullopt});
     if (options.limits_only) continue;
-    devices.back().rates = MeasureDevice(index, {}, DeviceProgramsFolder());
+    devices.back().rates = MeasureDevice(index, {}, accel::UsersProgramsFolder());
   }
   return devices;
 }

@@ -44,28 +44,28 @@ int Diagnose(const DoctorCommand& options) {
 void AddDoctorCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<DoctorCommand>();
   CLI::App* command = app.add_subcommand(
-      "doctor", "Measure this machine: cores, memory, storage; say what will hurt");
+      "doctor", "Measure this machine (cores, memory, disk) and name its bottleneck");
   CLI::Option* directory =
       command
-          ->add_option("--dir", options->profiler.directory,
-                       "folder on the disk that models lie on: a file of 1G is written there, read "
-                       "and gone afterwards (default: the current folder)")
+          ->add_option(
+              "--dir", options->profiler.directory,
+              "folder on the disk that holds your models: a file of 1G is written there, read, "
+              "and removed again (default: the current folder)")
           ->option_text("DIR")
           ->check(NotEmpty());
   AddFileOption(*command, "--file", options->profiler.file,
-                "large file, a model say, to read instead; nothing is written")
+                "large file to read instead, such as a model; nothing is written")
       ->excludes(directory);
-  command->add_flag(
-      "--quick", options->quick,
-      "take some seconds instead of half a minute: smaller, less often, less precise");
+  command->add_flag("--quick", options->quick,
+                    "take some seconds instead of half a minute, and be less precise");
   command->add_option("-o,--output", options->output, "file to write the profile to (JSON)")
       ->option_text("HW")
       ->check(NotEmpty());
   AddFileOption(*command, "--plot", options->plot, "picture of the reads to write (SVG)");
   command->add_flag("--json", options->json, "print the profile as one JSON document");
   command->footer(
-      "Run nothing else meanwhile. The profile is also saved as hearth/hardware.json in\n"
-      "$XDG_CACHE_HOME (default ~/.cache), where other commands find it.");
+      "Close other programs first: they would slow the measurement. The profile is also saved as\n"
+      "hearth/hardware.json in $XDG_CACHE_HOME (default ~/.cache), where other commands find it.");
   command->callback([options, &action] {
     action = [options] {
       if (options->quick) options->profiler.effort = QuickEffort();

@@ -33,7 +33,7 @@ void SaveForOthers(const std::string& text) {
 }  // namespace
 
 HardwareProfile MeasureMachine(ProfilerOptions options) {
-  options.programs = DeviceProgramsFolder();
+  options.programs = accel::UsersProgramsFolder();
   ProgressLine progress("measuring", ProgressUnit::kShare);
   HardwareProfile profile = MeasureHardware(
       options, [&](double done, const std::string& what) { progress.UpdateShare(done, what); });

@@ -21,11 +21,6 @@ std::string CacheFolder() {
   return home.is_absolute() ? (home / ".cache" / "hearth").string() : "";
 }
 
-std::string DeviceProgramsFolder() {
-  const std::string folder = CacheFolder();
-  return folder.empty() ? "" : (std::filesystem::path(folder) / "opencl").string();
-}
-
 std::string ModelsFolder() {
   const std::filesystem::path models = FromEnvironment("HEARTH_MODELS");
   if (!models.empty()) return std::filesystem::absolute(models).lexically_normal().string();
@@ -38,6 +33,13 @@ std::string ModelsFolder() {
 std::string SavedHardwarePath() {
   const std::string folder = CacheFolder();
   return folder.empty() ? "" : (std::filesystem::path(folder) / "hardware.json").string();
+}
+
+std::string StateFolder() {
+  const std::filesystem::path state = FromEnvironment("XDG_STATE_HOME");
+  if (state.is_absolute()) return (state / "hearth").string();
+  const std::filesystem::path home = FromEnvironment("HOME");
+  return home.is_absolute() ? (home / ".local" / "state" / "hearth").string() : "";
 }
 
 }  // namespace hearth::cli

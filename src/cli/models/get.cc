@@ -10,10 +10,10 @@
 #include "cli/commands.h"
 #include "cli/models/find_model.h"
 #include "cli/options/option_values.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "hub/fetch.h"
 
 namespace hearth::cli {

@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/models/find_model.h"
-#include "cli/models/packing_report.h"
+#include "cli/models/inspect_packing.h"
 #include "cli/options/model_options.h"
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"

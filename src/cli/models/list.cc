@@ -15,10 +15,10 @@
 #include "cli/models/find_model.h"
 #include "cli/options/option_values.h"
 #include "cli/options/text_input.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/line_editor.h"
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "engine/load/model.h"
 
 namespace hearth::cli {

@@ -102,11 +102,19 @@ void CheckDeviceUsage(const DeviceArguments& arguments) {
   if (!arguments.trace_path.empty()) refuse("--trace-device");
 }
 
-DeviceRequest DeviceRequestOf(const DeviceArguments& arguments) {
+DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
+                              const std::optional<ExecutionPlan>& plan) {
   DeviceRequest request = arguments.request;
-  request.may_do_without = request.choice.kind == accel::DeviceChoice::Kind::kAuto;
+  const bool is_wanted = request.choice.kind != accel::DeviceChoice::Kind::kNone;
+  if (plan && plan->device.has_value() != is_wanted) {
+    throw UsageError(is_wanted ? "--device has no effect with --plan: this plan uses none"
+                               : "this plan has neurons on a device: say on which with --device");
+  }
+  if (plan) request.planned = plan->device;
+  // What a plan leaves to the processor is not all of the model.
+  request.may_do_without = !plan && request.choice.kind == accel::DeviceChoice::Kind::kAuto;
   request.is_traced = !arguments.trace_path.empty();
-  request.programs_folder = DeviceProgramsFolder();
+  request.programs_folder = accel::UsersProgramsFolder();
   return request;
 }
 
@@ -140,7 +148,7 @@ Json DeviceJson(Engine& engine) {
           {"name", part->device().info().name},
           {"budget_bytes", memory.limit_bytes()},
           {"ledger", ledger},
-          {"neurons", part->neurons()},
+          {"layer_neurons", part->layer_neurons()},
           {"neurons_of_ffn", part->neurons_of_ffn()},
           {"computed",
            {{"device", part->ffns().neurons_computed()},
@@ -150,8 +158,12 @@ Json DeviceJson(Engine& engine) {
 std::string DeviceText(const Engine& engine) {
   const DevicePart* const part = engine.device().part.get();
   if (part == nullptr) return "";
+  const std::span<const int64_t> layers = part->layer_neurons();
+  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
+  const std::string neurons =
+      *least == *most ? std::to_string(*most) : fmt::format("{} to {}", *least, *most);
   return fmt::format("device {}, {}: the hottest {} of {} neurons of each FFN\n", part->index(),
-                     part->device().info().name, part->neurons(), part->neurons_of_ffn());
+                     part->device().info().name, neurons, part->neurons_of_ffn());
 }
 
 std::string DeviceLedgerText(const Engine& engine) {

@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
+#include "plan/execution_plan.h"
 
 namespace hearth::cli {
 
@@ -21,8 +23,10 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments);
 // Throws UsageError where options have no effect. Before anything is loaded.
 void CheckDeviceUsage(const DeviceArguments& arguments);
 
-// What the options ask of an engine.
-DeviceRequest DeviceRequestOf(const DeviceArguments& arguments);
+// What the options ask of an engine, with what a plan puts on a device. Throws UsageError where
+// either lacks the other.
+DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
+                              const std::optional<ExecutionPlan>& plan);
 
 // Says in a line why the processor computes alone, where --device auto could not use a device.
 void SayWhyNoDevice(const Engine& engine);

@@ -38,13 +38,14 @@ void CheckIsa(const std::string& name) {
 // What a plan decides cannot be said beside it.
 void CheckPlanUsage(const CLI::App& command, const ModelOptions& options) {
   if (options.plan.empty()) return;
-  std::vector<std::string> decided = options.streaming.given;
+  std::vector<std::string> decided = GivenFlags(options.streaming);
   const auto add_given = [&](std::initializer_list<const char*> names) {
     for (const char* name : names) {
       if (command.count(name) > 0) decided.emplace_back(name);
     }
   };
-  add_given({"--isa", "--device"});
+  add_given({"--isa", "--device-memory", "--device-neurons"});
+  if (options.makes_plan()) add_given({"--device"});
   if (!options.makes_plan()) add_given({"--memory", "--threads", "--ctx", "--kv", "--mode"});
   if (decided.empty()) return;
   throw UsageError(fmt::format("{} has no effect with --plan {}, which decides it", decided.front(),
@@ -203,6 +204,7 @@ EngineOptions OptionsOf(const ModelOptions& options) {
   engine.activation = options.activation;
   engine.streaming = options.streaming.options;
   engine.kv_codec = KvCodecFromName(options.kv).value();
+  engine.may_shorten_passes = true;
   return engine;
 }
 
@@ -240,7 +242,7 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;
   engine.adapters = options.adapters;
-  engine.device = DeviceRequestOf(options.device);
+  engine.device = DeviceRequestOf(options.device, options.planned);
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(

@@ -79,7 +79,7 @@ void AddKvMemoryOptions(CLI::App& command, std::optional<uint64_t>& bytes, std::
             bytes = AsUsage([&] { return ParseSize(text, "--kv-memory"); });
           },
           "most memory for the KV cache; the rest of a long context lies in a file (what --memory "
-          "leaves beside the weights)")
+          "leaves after the weights)")
       ->option_text("SIZE")
       ->group(kMemoryGroup);
   command

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/help_format.h"
 #include "cli/options/option_values.h"
+#include "engine/streaming_choices.h"
 #include "ops/sparse_ffn.h"
 #include "planner/simulator/device_model.h"
 #include "tensor/op_names.h"
@@ -25,98 +26,68 @@ double MissRate(const StreamCounts& counts) {
              : 0;
 }
 
-// Of values, as an option lists them.
-template <typename Value>
-std::string NamesOf(std::span<const Value> values, const char* (*name)(Value)) {
-  std::string names;
-  for (const Value value : values) names += (names.empty() ? "" : "|") + std::string(name(value));
-  return names;
+// What an option's setting is called below the command line, and the other way.
+std::string FlagOf(std::string field) {
+  std::replace(field.begin(), field.end(), '_', '-');
+  return "--" + field;
 }
 
-// An option of one word that `parse` takes or refuses.
-using ParseWord = bool (*)(StreamingOptions& to, const std::string& text);
+std::string HelpOf(const std::string& field) {
+  if (field == "pipeline") {
+    return "how a packed model that does not fit overlaps reading and computing (cluster); the "
+           "others are there to be compared with: docs/architecture.md";
+  }
+  if (field == "reads") {
+    return "read all of a missing neuron at once, or its gate first and the rest only if that "
+           "fires "
+           "(whole)";
+  }
+  if (field == "io") return "how weights are read (auto: io_uring where it is permitted)";
+  if (field == "cache_policy") {
+    return fmt::format("which neurons or experts the cache keeps ({})",
+                       CachePolicyName(kDefaultCachePolicy));
+  }
+  return "read what the next layer will probably need while the disk is idle (auto: where that is "
+         "faster)";
+}
 
-void AddWord(CLI::App& command, StreamingArguments& arguments, const char* name,
-             const std::string& help, const std::string& values, ParseWord parse) {
-  const auto take = [&arguments, name, values, parse](const std::string& text) {
-    arguments.given.emplace_back(name);
-    if (!parse(arguments.options, text)) {
-      throw UsageError(fmt::format("{}: expected {}, found '{}'", name, values, Printable(text)));
+void AddWord(CLI::App& command, StreamingArguments& arguments, const StreamingWord& word) {
+  const auto take = [&arguments, &word](const std::string& text) {
+    arguments.given.emplace_back(word.field);
+    if (!word.take(arguments.options, text)) {
+      throw UsageError(fmt::format("{}: expected {}, found '{}'", FlagOf(word.field), word.values,
+                                   Printable(text)));
     }
   };
-  command.add_option_function<std::string>(name, take, help)
-      ->option_text(values)
+  command.add_option_function<std::string>(FlagOf(word.field), take, HelpOf(word.field))
+      ->option_text(word.values)
       ->group(kExperimentGroup);
-}
-
-bool TakeIo(StreamingOptions& options, const std::string& text) {
-  options.io.backend = text == "io_uring" ? IoBackend::kIoUring
-                       : text == "pread"  ? IoBackend::kPread
-                                          : IoBackend::kAuto;
-  return text == "auto" || text == "io_uring" || text == "pread";
-}
-
-bool TakeMergeGap(StreamingOptions& options, const std::string& text) {
-  options.pipeline.merge_gap_bytes.reset();
-  if (text == "none") return true;
-  const uint64_t bytes = AsUsage([&] { return ParseSize(text, "--merge-gap"); });
-  options.pipeline.merge_gap_bytes =
-      static_cast<uint32_t>(std::min<uint64_t>(bytes, kMaxGapBytes + 1));
-  return bytes <= kMaxGapBytes;
-}
-
-bool TakeReads(StreamingOptions& options, const std::string& text) {
-  const bool in_pieces = text == "pieces" || text == "gates-first-pieces";
-  options.pipeline.gates_first = text == "gates-first" || text == "gates-first-pieces";
-  options.pipeline.piece_bytes = in_pieces ? kNeuronPieceBytes : 0;
-  return in_pieces || text == "whole" || text == "gates-first";
 }
 
 }  // namespace
 
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments) {
-  const auto add = [&](const char* name, const std::string& help, const std::string& values,
-                       ParseWord parse) { AddWord(command, arguments, name, help, values, parse); };
-  add("--pipeline",
-      "how a packed model that does not fit overlaps reading and computing (cluster); the others "
-      "are there to be compared with: docs/architecture.md",
-      NamesOf(AllPipelines(), PipelineName),
-      [](StreamingOptions& options, const std::string& text) {
-        const auto kind = PipelineFromName(text);
-        options.pipeline.pipeline = kind.value_or(PipelineKind::kCluster);
-        return kind.has_value();
-      });
-  add("--reads",
-      "of a neuron that is missing read all at once, or its gate first and the rest only where it "
-      "fires; either in pieces of 4 KiB, for flash that likes them (whole)",
-      "whole|gates-first|pieces|gates-first-pieces", TakeReads);
-  add("--io", "how weights are read (auto: io_uring where it is permitted)", "auto|io_uring|pread",
-      TakeIo);
-  add("--cache-policy",
-      fmt::format("which neurons or experts the cache keeps ({})",
-                  CachePolicyName(kDefaultCachePolicy)),
-      CachePolicyNames("|"), [](StreamingOptions& options, const std::string& text) {
-        const auto kind = CachePolicyFromName(text);
-        options.pipeline.policy = kind.value_or(options.pipeline.policy);
-        return kind.has_value();
-      });
-  add("--lookahead",
-      "read what the next layer will probably need while the disk is idle (auto: where that is "
-      "faster)",
-      NamesOf(AllLookaheads(), LookaheadName),
-      [](StreamingOptions& options, const std::string& text) {
-        const auto lookahead = LookaheadFromName(text);
-        options.pipeline.lookahead = lookahead.value_or(Lookahead::kAuto);
-        return lookahead.has_value();
-      });
-  add("--merge-gap",
-      fmt::format("join reads that are at most SIZE apart ({})", FormatSize(kDefaultMergeGapBytes)),
-      "SIZE|none", TakeMergeGap);
+  for (const StreamingWord& word : StreamingWords()) AddWord(command, arguments, word);
+  command
+      .add_option_function<std::string>(
+          "--merge-gap",
+          [&arguments](const std::string& text) {
+            arguments.given.emplace_back("merge_gap");
+            std::optional<uint64_t> gap;
+            if (text != "none") gap = AsUsage([&] { return ParseSize(text, "--merge-gap"); });
+            if (TakeMergeGap(arguments.options, gap)) return;
+            throw UsageError(fmt::format("--merge-gap: expected at most {} or none, found '{}'",
+                                         FormatSize(kMaxGapBytes), Printable(text)));
+          },
+          fmt::format("join reads that are at most SIZE apart ({})",
+                      FormatSize(kDefaultMergeGapBytes)))
+      ->option_text("SIZE|none")
+      ->group(kExperimentGroup);
   command
       .add_option_function<double>(
           "--pinned",
           [&arguments](double share) {
-            arguments.given.emplace_back("--pinned");
+            arguments.given.emplace_back("pinned");
             arguments.options.pinned_share = share;
           },
           "share of the memory for neurons that the most active ones keep for good; the rest is "
@@ -131,7 +102,7 @@ void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments) {
       .add_option_function<std::string>(
           "--io-device",
           [&arguments](const std::string& name) {
-            arguments.given.emplace_back("--io-device");
+            arguments.given.emplace_back("io_device");
             SimDevice device = ResolveSimDevice(name);
             arguments.options.device = {.flash = std::move(device.flash), .core = device.io_kind};
           },
@@ -143,69 +114,28 @@ void AddIoDeviceOption(CLI::App& command, StreamingArguments& arguments) {
       ->excludes(command.get_option("--merge-gap"));
 }
 
+std::vector<std::string> GivenFlags(const StreamingArguments& arguments) {
+  std::vector<std::string> flags;
+  for (const std::string& field : arguments.given) flags.push_back(FlagOf(field));
+  return flags;
+}
+
+namespace {
+
+void RefuseIdle(const std::optional<IdleSetting>& idle) {
+  if (!idle) return;
+  const std::string with = idle->other.empty() ? "" : " with " + FlagOf(idle->other);
+  throw UsageError(fmt::format("{} has no effect{}: {}", FlagOf(idle->field), with, idle->why));
+}
+
+}  // namespace
+
 void CheckStreaming(const StreamingArguments& arguments) {
-  const auto was_given = [&](const char* name) {
-    return std::find(arguments.given.begin(), arguments.given.end(), name) != arguments.given.end();
-  };
-  const PipelineKind pipeline = arguments.options.pipeline.pipeline;
-  if (was_given("--cache-policy") && pipeline == PipelineKind::kLlmFlash) {
-    throw UsageError("--cache-policy has no effect with --pipeline llmflash, whose window it is");
-  }
-  if (was_given("--reads") && pipeline != PipelineKind::kCluster) {
-    throw UsageError(
-        fmt::format("--reads has no effect with --pipeline {}: only cluster can choose",
-                    PipelineName(pipeline)));
-  }
-  const DecodeOptions decode = arguments.options.pipeline.decode();
-  if (was_given("--merge-gap") && (decode.gates_first || decode.piece_bytes > 0)) {
-    throw UsageError(fmt::format("--merge-gap has no effect with --reads {}",
-                                 decode.gates_first
-                                     ? "gates-first: halves of bundles are never neighbours"
-                                     : "pieces, which are not to be joined"));
-  }
-  if (was_given("--lookahead") && pipeline != PipelineKind::kCluster) {
-    throw UsageError(
-        fmt::format("--lookahead has no effect with --pipeline {}: only cluster reads ahead",
-                    PipelineName(pipeline)));
-  }
+  RefuseIdle(FindContradiction(arguments.options, arguments.given));
 }
 
 void CheckStreamingUsed(const StreamingArguments& arguments, const Engine& engine) {
-  for (const std::string& name : arguments.given) {
-    if (!engine.is_streamed()) {
-      throw UsageError(
-          name +
-          " has no effect: the model is in memory as a whole (a smaller --memory would "
-          "stream it)");
-    }
-    const StreamedMatrices* matrices = engine.streamed_matrices();
-    if (name == "--lookahead" && matrices == nullptr &&
-        !CanLookAhead(engine.model().spec(), engine.mode())) {
-      throw UsageError(name +
-                       " has no effect: only predictors of layers without experts can be asked "
-                       "ahead of time");
-    }
-    if (name == "--reads" && matrices == nullptr) {
-      if (engine.streamed()->store().plan().holds_gates &&
-          engine.streamed()->options().gates_first) {
-        throw UsageError(name + " gates-first has no effect: all gates are in memory");
-      }
-      if (engine.mode() == FfnMode::kDense) {
-        throw UsageError(name + " has no effect: in the dense mode every neuron is needed");
-      }
-    }
-    if (matrices == nullptr || name == "--io" || name == "--io-device") continue;
-    if (name != "--cache-policy") {
-      throw UsageError(name +
-                       " has no effect: it is about single neurons, and the model is not packed");
-    }
-    if (!matrices->is_mixture()) {
-      throw UsageError(
-          name +
-          " has no effect: every token needs all of a dense model, so what is in memory "
-          "stays there");
-    }
-  }
+  RefuseIdle(FindIdleSetting(engine, arguments.given));
 }
 
 namespace {
@@ -316,12 +246,13 @@ std::string PackingAdvice(const Engine& engine) {
         engine.model().path(), FfnActivationName(activation));
   }
   return fmt::format(
-      "{} does not fit into memory: {}; packing would not change that, for with {} "
-      "every neuron adds something\n",
+      "{} does not fit into memory: {} ('hearth pack' would not help: with {} every neuron is "
+      "always "
+      "active)\n",
       engine.model().path(),
       engine.streamed_matrices()->is_mixture()
-          ? "experts that are not there are read when a token needs them"
-          : "the rest of it is read for every token",
+          ? "experts that are not in memory are read when a token needs them"
+          : "the rest of it is read from the disk for every token",
       FfnActivationName(activation));
 }
 

@@ -13,8 +13,11 @@ namespace hearth::cli {
 
 struct StreamingArguments {
   StreamingOptions options;
-  std::vector<std::string> given;  // names of those that were, in order
+  std::vector<std::string> given;  // those that were, in order: fields of StreamingWords and others
 };
+
+// Those that were given, as they are written.
+std::vector<std::string> GivenFlags(const StreamingArguments& arguments);
 
 // --pipeline, --reads, --io, --cache-policy, --pinned and their like.
 void AddStreamingOptions(CLI::App& command, StreamingArguments& arguments);

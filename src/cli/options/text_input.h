@@ -5,10 +5,6 @@
 
 namespace hearth::cli {
 
-// Whether the path is read to its end instead of by its size: a pipe (a shell's "<(...)", or
-// "/dev/stdin" after "|"), a terminal, another device.
-bool IsStream(const std::string& path);
-
 // The whole file, byte for byte; of "-" standard input. Streams are read to their end. Throws
 // Error(kNotFound/kIo) and refuses texts over 1 GiB.
 std::string ReadTextFile(const std::string& path);

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
-#include "cli/screen/terminal.h"
 #include "model/common_spec.h"
 
 namespace hearth::cli {

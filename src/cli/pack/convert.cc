@@ -17,10 +17,10 @@
 #include "cli/options/command_files.h"
 #include "cli/options/model_options.h"
 #include "cli/options/option_values.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "engine/load/model.h"
 #include "import/hugging_face.h"
 

@@ -19,10 +19,10 @@
 #include "cli/pack/pack_report.h"
 #include "cli/pack/pack_text.h"
 #include "cli/plan/learned_accesses.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "engine/load/ffn_mode.h"
 #include "engine/load/model.h"
 #include "format/packed_file.h"
@@ -263,11 +263,11 @@ void AddPackFiles(CLI::App& command, PackCommandOptions& options) {
   command.add_option("MODEL", options.source, kModelHelp)->required()->check(NotEmpty());
   AddFileOption(command, "-o,--output", options.output, "packed file to write (GGUF)")->required();
   AddFileOption(command, "--profile", options.profile,
-                "what 'hearth profile' wrote: neurons that fire most come first");
+                "what 'hearth profile' wrote: the most active neurons come first");
   AddFileOption(
       command, "--text", options.text_file,
-      "text to learn from: how often neurons fire, predictors of who will, and what 'hearth "
-      "plan' needs to know");
+      "text to learn from: how often neurons are active, how to predict which will be, and what "
+      "'hearth plan' needs to know");
 }
 
 }  // namespace
@@ -301,9 +301,10 @@ void AddPackCommand(CLI::App& app, Action& action) {
   command
       ->add_option_function<std::string>(
           "--mode", [options](const std::string& name) { options->mode = ParseMode(name); },
-          "what --mode auto will be for the packed file (default auto: the fastest here, measured "
-          "for some seconds; a lead of up to 3% is none, and predicted is taken only where "
-          "predictors find 99% of the activation and cost at most 0.1% of perplexity)")
+          "what --mode auto will mean for the packed file (default auto: the fastest here, "
+          "measured "
+          "for some seconds; predicted only if the predictors find 99% of the activation and cost "
+          "at most 0.1% of perplexity)")
       ->option_text("auto|dense|gated|predicted");
   AddActivationOption(*command, options->activation);
   AddMemoryOption(*command, options->memory_bytes);

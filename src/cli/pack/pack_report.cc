@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 
 // Where more neurons than this are active, computing only those gains nothing in memory.
 constexpr double kSparseShare = 0.5;
+// From here on a user had better take another file to pack.
+constexpr double kLargeDownError = 0.02;
 
 double Change(const TextScore& from, const TextScore& to) {
   return to.perplexity() / from.perplexity() - 1;
@@ -23,8 +25,11 @@ std::string CostText(const PackReport& report) {
   std::string text;
   if (report.result.down_error > 0) {
     text += fmt::format(
-        "down was quantized anew, along hidden: {:.2f}% root mean square error on its weights\n",
-        100 * report.result.down_error);
+        "the down matrices were rounded again, because single neurons need another layout: {:.2f}% "
+        "error{}\n",
+        100 * report.result.down_error,
+        report.result.down_error > kLargeDownError ? "; a model in Q8_0 or F16 would lose less"
+                                                   : "");
   }
   if (!report.trial.score || !report.lessons) {
     return text + fmt::format("what packing costs in perplexity was not measured: {}\n",
@@ -51,13 +56,13 @@ std::string PredictorText(const MadePredictors& made, const PredictionQuality& p
   const ListQuality quality = predicted.Total();
   const int64_t trained = NumTrained(made);
   std::string text = fmt::format(
-      "predictors list {:.1f}%, find {:.2f}% of the activation and move perplexity by {:+.2f}%, "
-      "{} ({:.1f}% of the model{})\n",
+      "predictors name {:.1f}% of them, find {:.2f}% of the activation and change perplexity by "
+      "{:+.2f}%; they take {} ({:.1f}% of the model{})\n",
       100 * quality.computed_share(), 100 * quality.recall(),
       100 * (predicted.perplexity_ratio() - 1), FormatSize(made.bytes), 100 * made.bytes_share,
       trained > 0 ? fmt::format("; {} of {} are trained", trained, made.reports.size()) : "");
   if (!are_good) {
-    text += "that is less than is promised of them: only --mode predicted uses them\n";
+    text += "they miss too much for --mode auto: only --mode predicted uses them\n";
   }
   return text;
 }
@@ -68,15 +73,16 @@ std::string ActivationDoubt(const TextLessons& lessons) {
   const ActivationTrial& trial = *lessons.activations;
   const std::string better = ActivationText(trial.scores[*trial.better].activation);
   return fmt::format(
-      "its text is foreseen far better with {}: pack it again with --activation {}\n", better,
+      "the text fits far better with {}: pack the model again with --activation {}\n", better,
       better);
 }
 
 std::string LessonsText(const TextLessons& lessons) {
   if (!lessons.predictors && !lessons.silu) {
     return ActivationDoubt(lessons) +
-           "no neuron of this model is ever silent: there are no predictors, and packing only "
-           "helps streaming (--silu-threshold leaves out the quietest, at a cost that you state)\n";
+           "every neuron of this model is always active: there is nothing to predict, and packing "
+           "helps only where the model is larger than the memory (--silu-threshold leaves out the "
+           "quietest neurons, at a cost that you state)\n";
   }
   const double active = Summarize(lessons.profile, -1).active_rate;
   std::string text = fmt::format("{:.1f}% of neurons are active; ", 100 * active);
@@ -90,7 +96,11 @@ std::string LessonsText(const TextLessons& lessons) {
     text += PredictorText(*lessons.predictors, *lessons.predicted, lessons.predictors_are_good);
   }
   text += ActivationDoubt(lessons);
-  if (active > kSparseShare) text += "so many are active that packing will only help streaming\n";
+  if (active > kSparseShare) {
+    text +=
+        "this model is not sparse: packing will not make it faster in memory, only where it is "
+        "larger than the memory\n";
+  }
   return text;
 }
 
@@ -103,7 +113,7 @@ std::string ModeText(const PackReport& report) {
   }
   const std::string why =
       report.mode_was_given    ? ", as --mode says"
-      : !trial.speeds.empty()  ? ": the fastest here, where a lead of up to 3% is none"
+      : !trial.speeds.empty()  ? " (the fastest of these here; less than 3% is taken for a tie)"
       : !trial.missing.empty() ? fmt::format("; speeds were not measured: {}", trial.missing)
                                : ", the only one for it";
   return text + fmt::format("--mode auto is {} for this file{}\n", FfnModeName(trial.mode), why);

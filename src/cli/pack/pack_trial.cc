@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "cli/options/model_options.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/progress.h"
-#include "cli/screen/terminal.h"
 #include "measure/bench.h"
 #include "model/registry.h"
 

@@ -16,10 +16,10 @@
 #include "cli/pack/activation_check.h"
 #include "cli/pack/activation_report.h"
 #include "cli/pack/profile_imatrix.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "format/bundle_layout.h"
 #include "format/packed_file.h"
 #include "import/open_model.h"
@@ -268,7 +268,7 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       ->option_text("N")
       ->check(WholeIn(1, kMostWalk));
   AddFileOption(*command, "-o,--output", options->output,
-                "profile to write, for pack; one that is there is continued");
+                "profile to write, for pack; an existing one is continued");
   command->add_flag("--restart", options->restart, "replace what is at -o instead");
   command->add_option("--save-every", options->save_seconds, "seconds between saves (60)")
       ->option_text("S")

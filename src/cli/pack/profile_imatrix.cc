@@ -7,10 +7,10 @@
 #include "base/stopwatch.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 #include "prepare/quantize/importance_collector.h"
 #include "storage/atomic_file.h"
 

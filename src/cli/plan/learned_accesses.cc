@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "cli/models/cache_folder.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
-#include "cli/screen/terminal.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {

@@ -31,6 +31,7 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   PlanRequest request;
   request.model = wishes.model.model;
   request.engine.memory_bytes = wishes.model.memory_bytes;
+  request.engine.may_shorten_passes = true;
   request.engine.program_bytes = program_bytes;
   request.engine.context = wishes.model.context;
   request.engine.kv_sequences = wishes.model.kv_sequences;
@@ -41,6 +42,10 @@ PlanRequest RequestOf(const PlanWishes& wishes, uint64_t program_bytes) {
   request.cores = wishes.cores;
   request.least_tok_s = wishes.min_speed;
   request.uses_solver = wishes.uses_solver;
+  if (wishes.device) {
+    request.device = wishes.device->share;
+    request.engine.may_stream = wishes.device->is_streamed;
+  }
   return request;
 }
 
@@ -71,10 +76,10 @@ std::vector<TokenId> TokensToRecord(const PlanWishes& wishes, const GgufFile& fi
   } else if (const auto topics = TopicMap::FromMetadata(file.metadata(), spec.vocab_size)) {
     tokens = TopicWalk(*topics, kLearningWalk).Take(most);
   } else {
-    throw UsageError(
-        fmt::format("what this model needs for a token is not known yet: "
-                    "'hearth plan {} --text FILE' says on what to learn it",
-                    Printable(wishes.model.model)));
+    throw UsageError(fmt::format(
+        "Hearth has not yet watched this model run: give it a text to learn from, once: "
+        "'hearth plan {} --text FILE'",
+        Printable(wishes.model.model)));
   }
   tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
   if (tokens.size() < kLeastTokensToLearnFrom) {
@@ -142,6 +147,13 @@ void MeasureWhereUnknown(const PlanWishes& wishes) {
     options.file = wishes.model.model;
   }
   MeasureMachine(options);
+}
+
+DevicePlacement PlaceNeurons(const PlanWishes& wishes, uint64_t program_bytes,
+                             const ModelProfile* profile, const PlacementMachine& machine) {
+  const PlanRequest request = RequestOf(wishes, program_bytes);
+  return PlaceOnDevice(OpenModel(request.model, wishes.model.activation), profile, machine,
+                       request.engine);
 }
 
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {

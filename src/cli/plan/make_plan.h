@@ -9,6 +9,7 @@
 
 #include "cli/options/model_options.h"
 #include "planner/cost/planner.h"
+#include "planner/placement/device_placement.h"
 
 namespace hearth::cli {
 
@@ -22,6 +23,8 @@ struct PlanWishes {
   bool record = false;              // also where that was learned before
   bool is_header = false;           // the file has a header alone: nothing can be learned from it
   bool uses_solver = true;          // PlanRequest
+  // What a device takes; nothing: the processor computes alone.
+  std::optional<DevicePlacement> device;
 };
 
 // Measures this machine quickly, with a notice, where no profile is named and none was saved: by
@@ -32,6 +35,11 @@ void MeasureWhereUnknown(const PlanWishes& wishes);
 // profile that may be stale. program_bytes: of the program that runs the plan. Throws
 // Error(kNotFound), saying that 'hearth doctor' makes one, where there is no profile.
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes);
+
+// What of the model goes to a device of this machine, in the memory that the wishes leave the host.
+// Throws as PlaceOnDevice.
+DevicePlacement PlaceNeurons(const PlanWishes& wishes, uint64_t program_bytes,
+                             const ModelProfile* profile, const PlacementMachine& machine);
 
 // What this program, as it is now, takes beside a model that it loads.
 uint64_t ProgramBytesWith(const std::string& model);

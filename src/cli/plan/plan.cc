@@ -23,9 +23,12 @@ struct PlanCommand {
 // Of a model that is a file by now.
 int PlanFile(const PlanCommand& options) {
   const ModelOptions& model = options.plan.wishes.model;
-  return options.placement.device_bytes
-             ? PlanPlacement(model.model, model.memory_bytes, options.placement, options.json)
-             : PlanModel(options.plan, options.json);
+  if (options.placement.device_bytes && options.plan.output.empty()) {
+    return PlanPlacement(model.model, model.memory_bytes, options.placement, options.json);
+  }
+  PlanArguments plan = options.plan;
+  if (options.placement.device_bytes) plan.placement = options.placement;
+  return PlanModel(plan, options.json);
 }
 
 // In a message: the name that the user gave, not the file that stands for it.
@@ -95,10 +98,15 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   command->callback([options, command, &action] {
     CheckPlacementUsage(*command, options->placement);
     const bool is_placement = options->placement.device_bytes.has_value();
+    const bool is_obeyed = command->count("--output") > 0;
     for (const char* name : PlanOptionNames()) {
-      if (is_placement && command->count(name) > 0) {
-        throw UsageError(std::string(name) + " has no effect with --device-memory");
+      if (is_placement && !is_obeyed && command->count(name) > 0) {
+        throw UsageError(std::string(name) +
+                         " has no effect with --device-memory, unless --output saves a plan");
       }
+    }
+    if (is_placement && is_obeyed && options->placement.dense == DensePlace::kDevice) {
+      throw UsageError("--dense device: attention stays on the host where a plan is run");
     }
     const ModelOptions& wished = options->plan.wishes.model;
     if (wished.activation && NamesShape(wished.model)) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <vector>
 
@@ -19,8 +20,11 @@
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
+#include "engine/load/device_part.h"
+#include "import/open_model.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
+#include "sparsity/profile.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {
@@ -100,6 +104,17 @@ std::string FfnText(const ExecutionPlan& plan) {
                      static_cast<double>(plan.stream->cache_slots) / layers, plan.cache_policy);
 }
 
+std::string DeviceText(const ExecutionPlan& plan) {
+  if (!plan.device) return "";
+  const std::vector<int64_t>& layers = plan.device->layer_neurons;
+  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
+  const uint64_t bytes = plan.device->ledger.at("neurons") + plan.device->ledger.at("scratch");
+  return fmt::format(
+      "device        the first {} of {} neurons of each layer, {} of {}; {:.1f} ms per token\n",
+      *least == *most ? std::to_string(*most) : fmt::format("{} to {}", *least, *most),
+      plan.neurons, FormatSize(bytes), FormatSize(plan.device->memory_bytes), plan.time.device_ms);
+}
+
 std::string PlanText(const PlannedRun& run) {
   const ExecutionPlan& plan = run.plan;
   const PlannedTime& time = plan.time;
@@ -113,6 +128,7 @@ std::string PlanText(const PlannedRun& run) {
       plan.decode_tok_s, plan.bound == "flash" ? "reading from flash" : plan.bound,
       plan.prefill_tok_s, time.token_ms, time.attention_ms, time.predictor_ms, time.ffn_ms,
       time.io_ms, CoresText(plan.compute_cores), plan.mode, FfnText(plan));
+  text += DeviceText(plan);
   if (plan.io_strategy != "none") {
     text += fmt::format("reads         {} per token ({}, {}){}\n",
                         FormatSize(plan.bytes_read_per_token), plan.io_strategy, plan.io_backend,
@@ -143,6 +159,39 @@ std::string PlanText(const PlannedRun& run) {
                     FormatSize(kv->second), plan.context);
   }
   return text;
+}
+
+// What the program takes that runs a plan with a device: its driver too, and where the device has
+// no memory of its own, what lies there. The driver is this machine's first device's, where it has
+// one that can be used for the model; a plan may be for another machine's.
+uint64_t ProgramBytesBeside(const PlacementArguments& arguments, const PlanWishes& wishes) {
+  const std::vector<accel::DeviceInfo> devices = accel::ListDevices().devices;
+  if (devices.empty()) return ProgramBytesWith(wishes.model.model);
+  const auto card = std::find_if(devices.begin(), devices.end(), [](const accel::DeviceInfo& info) {
+    return info.kind != accel::DeviceKind::kCpu;
+  });
+  const auto index = static_cast<size_t>(card == devices.end() ? 0 : card - devices.begin());
+  DeviceRequest request = {.choice = {accel::DeviceChoice::Kind::kIndex, index},
+                           .memory_bytes = arguments.device_bytes,
+                           .neurons = 1,
+                           .programs_folder = accel::UsersProgramsFolder()};
+  const GgufFile file = OpenModel(wishes.model.model, wishes.model.activation);
+  std::unique_ptr<DevicePart> part;
+  try {
+    part =
+        std::make_unique<DevicePart>(request, file, PlanLoad(file), EngineOptions().batch_tokens);
+  } catch (const Error&) {  // what is wrong with the model or the memory is said when it is placed
+  }
+  return ProgramBytesWith(wishes.model.model) +
+         (devices[index].shares_memory ? *arguments.device_bytes : 0);
+}
+
+DevicePlacement PlaceOn(const PlacementArguments& arguments, const PlanWishes& wishes,
+                        uint64_t program_bytes) {
+  std::optional<ModelProfile> profile;
+  if (!arguments.profile.empty()) profile = LoadProfile(arguments.profile);
+  return PlaceNeurons(wishes, program_bytes, profile ? &*profile : nullptr,
+                      PlacementMachineOf(arguments));
 }
 
 }  // namespace
@@ -205,8 +254,11 @@ int PlanModel(const PlanArguments& arguments, bool json) {
   wishes.cores = AllowedCores(arguments);
   if (!arguments.output.empty()) CheckWritable(arguments.output);  // before the work
   // What runs the plan is the same program, without what planning leaves behind.
-  const uint64_t program_bytes = ProgramBytesWith(wishes.model.model) + kProgramMarginBytes;
+  const uint64_t program_bytes =
+      kProgramMarginBytes + (arguments.placement ? ProgramBytesBeside(*arguments.placement, wishes)
+                                                 : ProgramBytesWith(wishes.model.model));
   MeasureWhereUnknown(wishes);
+  if (arguments.placement) wishes.device = PlaceOn(*arguments.placement, wishes, program_bytes);
   PlannedRun run = MakePlanHere(wishes, program_bytes);
   if (arguments.from_header) run.plan.model_hash.assign(run.plan.model_hash.size(), '0');
   const std::string document = DumpJson(PlanJson(run.plan));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/plan/make_plan.h"
+#include "cli/plan/plan_placement.h"
 
 namespace hearth::cli {
 
@@ -15,6 +17,8 @@ struct PlanArguments {
   std::string output;
   bool from_header =
       false;  // the model's weights are not here: its hash is not known, and is zeros
+  // --device-memory with an output: what of the model a device takes is a part of the plan.
+  std::optional<PlacementArguments> placement;
 };
 
 // --min-speed, --cores, --hw, --text, --tokens, --record, -o and those of models.

@@ -208,49 +208,12 @@ const char* BoundText(PlacementBound bound) {
     case PlacementBound::kNone:
       return "nothing: the device has all neurons";
     case PlacementBound::kDeviceMemory:
-      return "device memory (P1 constraint 6): no further 64 neurons fit";
+      return "the device's memory: no further 64 neurons fit";
     case PlacementBound::kCommunication:
-      return "communication (P1 constraint 4): there is room, but too little for a further layer "
-             "to be worth its synchronization";
+      return "communication: there is room left, but too little for another layer to be worth its "
+             "synchronization";
   }
   return "?";
-}
-
-std::string PlacementText(const PlacementModel& model, const PlacementMachine& machine,
-                          const PlacedModel& placed, bool measured) {
-  const Placement& placement = placed.placement;
-  const auto least = LeastNeurons(placed.problem);
-  std::string text =
-      fmt::format("{}: {} layers of {} neurons, {} bytes each; rates {}\n", model.name,
-                  model.num_layers, model.neurons * model.ffns_per_layer, model.neuron_bytes,
-                  model.rates_are_assumed ? "assumed (a power law)" : "measured");
-  text += fmt::format(
-      "device {} at {:.1f} GB/s, host {}at {:.1f} GB/s{}, synchronization {:.1f} us per layer\n",
-      FormatSize(machine.device_bytes), machine.device_bytes_per_s / kGigabyte,
-      machine.host_bytes ? FormatSize(*machine.host_bytes) + " " : "",
-      machine.host_bytes_per_s / kGigabyte, measured ? " (measured here)" : "",
-      1e6 * placed.problem.sync_seconds);
-  text += least ? fmt::format("a layer is worth it from {} neurons on\n\n", *least)
-                : std::string("the device computes no neuron sooner than the host\n\n");
-  text += LayersText(placed);
-  text += fmt::format("\n{:<14}{:>14}{:>14}\n", "", "device", "host");
-  text += fmt::format("{:<14}{:>14}{:>14}\n", "neurons", FormatSize(placement.device_bytes),
-                      FormatSize(placement.host_bytes));
-  const std::string dense = FormatSize(model.dense_bytes);
-  text += fmt::format("{:<14}{:>14}{:>14}   attention, predictors, output\n", "dense",
-                      placed.dense_on_device ? dense : "-", placed.dense_on_device ? "-" : dense);
-  text += fmt::format("{:<14}{:>13.1f}%{:>13.1f}%\n\n", "activations",
-                      100 * ShareOf(placement.impact, placement.all_impact),
-                      100 - 100 * ShareOf(placement.impact, placement.all_impact));
-  text += fmt::format("bound by     {}\n", BoundText(placement.bound));
-  text += fmt::format(
-      "a token      {:.2f} ms (dense {:.2f}, neurons {:.2f}, synchronization {:.2f}): {:.2f} "
-      "tok/s\n"
-      "without it   {:.2f} ms: {:.2f} tok/s\n",
-      ToMs(placed.time.total()), ToMs(placed.time.dense_seconds), ToMs(placed.time.ffn_seconds),
-      ToMs(placed.time.sync_seconds), 1 / placed.time.total(), ToMs(placed.host_time.total()),
-      1 / placed.host_time.total());
-  return text;
 }
 
 CLI::Option* AddRate(CLI::App& command, const char* name, std::optional<double>& rate,
@@ -285,6 +248,52 @@ void AddAssumptions(CLI::App& command, PlacementArguments& arguments) {
 }
 
 }  // namespace
+
+std::string PlacementText(const PlacementModel& model, const PlacementMachine& machine,
+                          const PlacedModel& placed, bool measured) {
+  const Placement& placement = placed.placement;
+  const auto least = LeastNeurons(placed.problem);
+  std::string text =
+      fmt::format("{}: {} layers of {} neurons, {} bytes each; rates {}\n", model.name,
+                  model.num_layers, model.neurons * model.ffns_per_layer, model.neuron_bytes,
+                  model.rates_are_assumed ? "assumed (a power law)" : "measured");
+  text += fmt::format(
+      "device {} at {:.1f} GB/s, host {}at {:.1f} GB/s{}, synchronization {:.1f} us per layer\n",
+      FormatSize(machine.device_bytes), machine.device_bytes_per_s / kGigabyte,
+      machine.host_bytes ? FormatSize(*machine.host_bytes) + " " : "",
+      machine.host_bytes_per_s / kGigabyte, measured ? " (measured here)" : "",
+      1e6 * placed.problem.sync_seconds);
+  text +=
+      least ? fmt::format("the device helps a layer if it computes at least {} of its neurons\n\n",
+                          *least)
+            : std::string("the device computes no neuron faster than the host\n\n");
+  text += LayersText(placed);
+  text += fmt::format("\n{:<14}{:>14}{:>14}\n", "", "device", "host");
+  text += fmt::format("{:<14}{:>14}{:>14}\n", "neurons", FormatSize(placement.device_bytes),
+                      FormatSize(placement.host_bytes));
+  const std::string dense = FormatSize(model.dense_bytes);
+  text += fmt::format("{:<14}{:>14}{:>14}   attention, predictors, output\n", "dense",
+                      placed.dense_on_device ? dense : "-", placed.dense_on_device ? "-" : dense);
+  text += fmt::format("{:<14}{:>13.1f}%{:>13.1f}%\n\n", "activations",
+                      100 * ShareOf(placement.impact, placement.all_impact),
+                      100 - 100 * ShareOf(placement.impact, placement.all_impact));
+  text += fmt::format("bound by     {}\n", BoundText(placement.bound));
+  text += fmt::format(
+      "a token      {:.2f} ms (dense {:.2f}, neurons {:.2f}, synchronization {:.2f}): {:.2f} "
+      "tok/s\n"
+      "without it   {:.2f} ms: {:.2f} tok/s\n",
+      ToMs(placed.time.total()), ToMs(placed.time.dense_seconds), ToMs(placed.time.ffn_seconds),
+      ToMs(placed.time.sync_seconds), 1 / placed.time.total(), ToMs(placed.host_time.total()),
+      1 / placed.host_time.total());
+  return text;
+}
+
+PlacementMachine PlacementMachineOf(const PlacementArguments& arguments) {
+  PlacementMachine machine = MachineOf(arguments);
+  machine.host_bytes_per_s =
+      arguments.memory_gb_s ? *arguments.memory_gb_s * kGigabyte : MeasuredBandwidth();
+  return machine;
+}
 
 bool NamesShape(const std::string& model) {
   return IsShape(model) && (model.ends_with(".json") || !std::filesystem::exists(model));
@@ -352,11 +361,9 @@ void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& argu
 
 int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
                   const PlacementArguments& arguments, bool json) {
-  PlacementMachine machine = MachineOf(arguments);
-  machine.host_bytes = host_bytes;
   const PlacementModel sizes = ReadModel(model, arguments);
-  machine.host_bytes_per_s =
-      arguments.memory_gb_s ? *arguments.memory_gb_s * kGigabyte : MeasuredBandwidth();
+  PlacementMachine machine = PlacementMachineOf(arguments);
+  machine.host_bytes = host_bytes;
   const PlacedModel placed = PlaceModel(sizes, machine, arguments.dense);
   WriteOutput(json ? DumpJson(PlacementJson(sizes, machine, placed))
                    : PlacementText(sizes, machine, placed, !arguments.memory_gb_s));

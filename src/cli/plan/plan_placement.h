@@ -35,6 +35,14 @@ void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments);
 // Throws UsageError where options of a placement come without --device-memory.
 void CheckPlacementUsage(const CLI::App& command, const PlacementArguments& arguments);
 
+// The device and the host that the options describe; host_bytes stays open. Throws as
+// PlanPlacement.
+PlacementMachine PlacementMachineOf(const PlacementArguments& arguments);
+
+// Where the neurons of a model go, for people.
+std::string PlacementText(const PlacementModel& model, const PlacementMachine& machine,
+                          const PlacedModel& placed, bool measured);
+
 // Prints where the neurons of a model go. `model`: a shape's name, a shape file (.json) or a model
 // file. host_bytes: --memory. Throws UsageError where bandwidths are neither given nor measured.
 int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,

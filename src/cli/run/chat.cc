@@ -10,10 +10,10 @@
 #include "cli/run/chat_commands.h"
 #include "cli/run/conversation.h"
 #include "cli/run/run_options.h"
+#include "cli/screen/interrupts.h"
 #include "cli/screen/line_editor.h"
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
-#include "cli/screen/terminal.h"
 
 namespace hearth::cli {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <random>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -18,6 +17,7 @@
 #include "cli/screen/progress.h"
 #include "cli/screen/report.h"
 #include "engine/session/prompt.h"
+#include "hearth/hearth.hpp"
 
 namespace hearth::cli {
 namespace {
@@ -41,11 +41,6 @@ void RefuseFlagsWithoutEffect(const CLI::App& command, const RunOptions& options
   if (is_chat && options.raw) {
     throw UsageError("--raw needs a prompt: give -p or -f, or the prompt on standard input");
   }
-}
-
-uint64_t RandomSeed() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device();
 }
 
 std::string ReadPrompt(const RunOptions& options) {
@@ -179,7 +174,7 @@ void AddRunCommand(CLI::App& app, Action& action) {
         !options->prompt && options->prompt_file.empty() && StandardInputIsTerminal();
     RefuseFlagsWithoutEffect(*command, *options, is_chat);
     CheckSamplingOptions(*command, options->generate.sampling);
-    if (command->count("--seed") == 0) options->generate.sampling.seed = RandomSeed();
+    if (command->count("--seed") == 0) options->generate.sampling.seed = api::RandomSeed();
     action = [options, is_chat] {
       options->model.model = FindModel(options->model.model);
       SettlePlan(options->model);

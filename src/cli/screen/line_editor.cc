@@ -15,7 +15,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "cli/screen/terminal.h"
+#include "cli/models/cache_folder.h"
+#include "cli/screen/interrupts.h"
 #include "text/jinja/values/text.h"
 
 namespace hearth::cli {
@@ -81,7 +82,7 @@ LineEditor::Impl::Impl(const std::string& prompt_text, const std::string& path)
     throw Error(ErrorCode::kIo, "terminal", "the line editor cannot be started");
   }
   el_wset(editor, EL_CLIENTDATA, this);
-  el_wset(editor, EL_SIGNAL, 0);  // cli/screen/terminal.h catches them
+  el_wset(editor, EL_SIGNAL, 0);  // cli/screen/interrupts.h catches them
   el_wset(editor, EL_PROMPT, &Impl::Prompt);
   el_wset(editor, EL_GETCFN, &Impl::ReadCharacter);
   el_wset(editor, EL_EDITOR, L"emacs");
@@ -247,14 +248,8 @@ LineEditor::Result LineEditor::Read(std::string& message) {
 }
 
 std::string ChatHistoryPath() {
-  const auto from = [](const char* name) -> std::filesystem::path {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  // By the XDG Base Directory Specification a relative path counts as none.
-  const std::filesystem::path state = from("XDG_STATE_HOME"), home = from("HOME");
-  if (state.is_absolute()) return (state / "hearth" / "history").string();
-  return home.is_absolute() ? (home / ".local/state/hearth/history").string() : "";
+  const std::string folder = StateFolder();
+  return folder.empty() ? "" : folder + "/history";
 }
 
 }  // namespace hearth::cli

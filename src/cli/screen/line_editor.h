@@ -8,7 +8,7 @@ namespace hearth::cli {
 
 // An editor with arrow keys, history and pasted text of several lines as one message, of any length
 // (libedit). It draws on standard error and reads standard input, which must be a terminal. Call
-// CatchInterrupts (cli/screen/terminal.h) before. One thread.
+// CatchInterrupts (cli/screen/interrupts.h) before. One thread.
 class LineEditor {
  public:
   enum class Result { kMessage, kInterrupted, kEnd };

@@ -31,6 +31,24 @@ nlohmann::ordered_json KvJson(const KvPool& kv) {
           {"flash", flash}};
 }
 
+// Null where all weights but FFNs are in memory.
+nlohmann::ordered_json EmbeddingJson(const RowTable* table) {
+  if (table == nullptr) return nullptr;
+  const RowTableCounts counts = table->counts();
+  return {{"file_bytes", table->spec().bytes()},
+          {"found_rows", counts.found},
+          {"read_rows", counts.read},
+          {"read_ms", counts.read_seconds * 1000}};
+}
+
+std::string EmbeddingText(const RowTable* table) {
+  if (table == nullptr) return "";
+  const RowTableCounts counts = table->counts();
+  return fmt::format("  {:<14}{:>12} stay in the file; {} of {} rows were read, in {:.1f} ms\n",
+                     "embeddings", FormatSize(table->spec().bytes()), counts.read,
+                     counts.read + counts.found, counts.read_seconds * 1000);
+}
+
 std::string KvFlashText(const KvPool& kv) {
   if (kv.flash() == nullptr) return "";
   return fmt::format("  {:<14}{:>12} now, {} when it is full, in {}\n", "kv on flash",
@@ -49,6 +67,7 @@ nlohmann::ordered_json MemoryJson(Engine& engine, const ModelOptions& options) {
           {"rss_peak_bytes", PeakResidentBytes()},
           {"ledger", ledger},
           {"kv", KvJson(engine.kv_pool())},
+          {"embedding", EmbeddingJson(engine.embedding())},
           {"device", DeviceJson(engine)}};
 }
 
@@ -128,8 +147,8 @@ std::string LedgerText(const Engine& engine) {
                      FormatSize(engine.budget().limit_bytes())) +
          fmt::format("  {:<14}{:>12} now, {} when it is full{}\n", "kv in use",
                      FormatSize(kv.used_bytes()), FormatSize(kv.bytes()), lent) +
-         KvFlashText(kv) + (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "") +
-         DeviceLedgerText(engine);
+         KvFlashText(kv) + EmbeddingText(engine.embedding()) +
+         (LockedBytes() > 0 ? "  all of it is locked in memory\n" : "") + DeviceLedgerText(engine);
 }
 
 std::string DumpJson(const nlohmann::ordered_json& json) {

@@ -11,7 +11,6 @@
 
 #include "api/model_impl.h"
 #include "base/error.h"
-#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "cli/models/find_model.h"
@@ -21,6 +20,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
 #include "cli/serve/service_manager.h"
+#include "cli/serve/session_options.h"
 #include "serve/http/access_log.h"
 #include "serve/http/cors.h"
 #include "serve/http/server.h"
@@ -43,8 +43,7 @@ struct ServeArguments {
   int parallel = 8;
   int queue = 64;
   int64_t grace_seconds = 30;
-  std::string session_folder;
-  uint64_t session_limit_bytes = SessionStoreOptions().limit_bytes;
+  SessionArguments sessions;
   bool verbose = false;
 };
 
@@ -59,7 +58,13 @@ void WarnOfReaders(const std::string& key_file) {
                             Printable(key_file)));
 }
 
+void CheckSessionUsage(const SessionArguments& arguments) {
+  if (arguments.are_kept() || !arguments.limit_bytes) return;
+  throw UsageError("--session-limit has no effect with --session-dir none");
+}
+
 int RunServer(const ServeArguments& arguments) {
+  CheckSessionUsage(arguments.sessions);
   serve::ServerOptions server = arguments.server;
   server.grace = std::chrono::seconds(arguments.grace_seconds);
   server.warn = [](const std::string& sentence) { PrintSentence("warning: " + sentence); };
@@ -81,24 +86,18 @@ int RunServer(const ServeArguments& arguments) {
   options.model = FindModel(options.model);
   options.kv_sequences = arguments.parallel;
   options.more_program_bytes = kServerBytes;
-  if (!arguments.session_folder.empty()) {
-    options.more_program_bytes += SessionKeeper::kMemoryBytes;
-  }
+  if (arguments.sessions.are_kept()) options.more_program_bytes += SessionKeeper::kMemoryBytes;
   SettlePlan(options);
   std::unique_ptr<Engine> engine = LoadEngine(options);
   const Engine& loaded = *engine;  // the model's, soon
   if (arguments.verbose) {
     PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
   }
-  std::unique_ptr<SessionKeeper> sessions;
-  if (!arguments.session_folder.empty()) {
+  std::unique_ptr<SessionKeeper> sessions =
+      OpenServerSessions(*engine, options.model, arguments.sessions);
+  if (sessions) {
     server.save_time =
         std::min(std::chrono::milliseconds(server.grace) / kSaveShare, kMostSaveTime);
-    sessions = OpenSessions(*engine, {.folder = arguments.session_folder,
-                                      .limit_bytes = arguments.session_limit_bytes,
-                                      .warn = [](const std::string& sentence) {
-                                        PrintSentence("warning: " + sentence);
-                                      }});
   }
   api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,
                                                       arguments.queue, arguments.chat_format,
@@ -134,7 +133,7 @@ void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
       ->group(group);
   command
       .add_option("--queue", arguments.queue,
-                  "requests that may wait beside them; further ones get 429 (64)")
+                  "further requests that may wait for their turn; the others get 429 (64)")
       ->option_text("N")
       ->check(CLI::Range(0, 100'000))
       ->group(group);
@@ -182,31 +181,6 @@ void AddClientOptions(CLI::App& command, ServeArguments& arguments) {
       ->group(group);
 }
 
-void AddSessionOptions(CLI::App& command, ServeArguments& arguments) {
-  const std::string group = kServerGroup;
-  auto* folder =
-      command
-          .add_option("--session-dir", arguments.session_folder,
-                      "keep what conversations computed there: it outlives memory and restarts")
-          ->option_text("DIR")
-          ->check(NotEmpty())
-          ->group(group);
-  command
-      .add_option_function<std::string>(
-          "--session-limit",
-          [&arguments](const std::string& size) {
-            arguments.session_limit_bytes =
-                AsUsage([&] { return ParseSize(size, "--session-limit"); });
-            if (arguments.session_limit_bytes == 0) {
-              throw UsageError("--session-limit: expected more than 0");
-            }
-          },
-          "most bytes of its files; those that were not used for longest go first (4G)")
-      ->option_text("SIZE")
-      ->needs(folder)
-      ->group(group);
-}
-
 }  // namespace
 
 void AddServeCommand(CLI::App& app, Action& action) {
@@ -218,7 +192,7 @@ void AddServeCommand(CLI::App& app, Action& action) {
   AddChatFormatOption(*command, arguments->chat_format);
   AddServerOptions(*command, *arguments);
   AddClientOptions(*command, *arguments);
-  AddSessionOptions(*command, *arguments);
+  AddSessionOptions(*command, arguments->sessions);
   command->add_flag("--verbose", arguments->verbose,
                     "also print the kernels and the memory ledger, and a line for every request");
   command->callback(

@@ -17,6 +17,7 @@
 #include "format/gguf.h"
 #include "import/open_model.h"
 #include "storage/block_reader.h"
+#include "storage/text_file.h"
 #include "text/chat/chat_template.h"
 
 namespace hearth::cli {

@@ -97,34 +97,60 @@ void CheckModel(const std::string& path, const LoadPlan& plan,
 }
 
 uint64_t MemoryFor(const DeviceRequest& request, const accel::DeviceInfo& info) {
-  if (!request.memory_bytes && info.shares_memory) {
+  const std::optional<uint64_t> asked =
+      request.planned ? std::optional(request.planned->memory_bytes) : request.memory_bytes;
+  if (!asked && info.shares_memory) {
     throw Error(ErrorCode::kInvalidArgument, Field{"device_memory"},
                 info.name + " shares the memory of the host: say how much of it is the device's");
   }
-  const uint64_t most =
-      request.memory_bytes.value_or(info.memory_bytes - info.memory_bytes / kFreeShare);
+  const uint64_t most = asked.value_or(info.memory_bytes - info.memory_bytes / kFreeShare);
   if (most <= info.memory_bytes) return most;
   throw Error(ErrorCode::kOutOfBudget, Field{"device_memory"}, "the memory of " + info.name,
               "at most " + FormatSize(info.memory_bytes), FormatSize(most));
 }
 
-uint64_t NeededBytes(DeviceFfnShape shape, int64_t neurons) {
-  shape.neurons = neurons;
+// Without neurons.
+DeviceFfnShape ShapeOf(const LoadPlan& plan, const std::vector<const ResidentTensor*>& bundles,
+                       int64_t batch_tokens) {
+  return {.layout = CopiedNeuron(bundles.front()->bundles->layout).layout,
+          .hidden = plan.spec.hidden_size,
+          .neurons = std::vector<int64_t>(bundles.size(), 0),
+          .max_tokens = std::min(batch_tokens, HybridFfn::kTokensOfLaunch)};
+}
+
+uint64_t NeededBytes(const DeviceFfnShape& shape) {
   return DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape);
 }
 
-[[noreturn]] void RefuseNeurons(const DeviceFfnShape& shape, int64_t wanted, uint64_t bytes,
-                                const accel::DeviceInfo& info) {
-  const uint64_t buffer = static_cast<uint64_t>(wanted * shape.layout.stride);
-  if (buffer > info.max_buffer_bytes) {
-    throw Error(ErrorCode::kOutOfBudget, info.name,
-                fmt::format("{} neurons of an FFN in one buffer", wanted),
-                "at most " + FormatSize(info.max_buffer_bytes), FormatSize(buffer));
+std::map<std::string, uint64_t> LedgerOf(const DeviceFfnShape& shape) {
+  return {{"neurons", DeviceFfns::NeuronBytes(shape)},
+          {"scratch", DeviceFfns::ScratchBytes(shape)}};
+}
+
+std::string TextOf(const std::map<std::string, uint64_t>& ledger) {
+  std::string text;
+  for (const auto& [name, bytes] : ledger) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes);
   }
-  const uint64_t mib = (NeededBytes(shape, wanted) + (uint64_t{1} << 20) - 1) >> 20;
+  return text;
+}
+
+void RefuseBuffer(int64_t neurons, const DeviceFfnShape& shape, const accel::DeviceInfo& info) {
+  const auto buffer = static_cast<uint64_t>(neurons * shape.layout.stride);
+  if (buffer <= info.max_buffer_bytes) return;
+  throw Error(ErrorCode::kOutOfBudget, info.name,
+              fmt::format("{} neurons of an FFN in one buffer", neurons),
+              "at most " + FormatSize(info.max_buffer_bytes), FormatSize(buffer));
+}
+
+[[noreturn]] void RefuseNeurons(DeviceFfnShape shape, int64_t wanted, uint64_t bytes,
+                                const accel::DeviceInfo& info) {
+  RefuseBuffer(wanted, shape, info);
+  std::fill(shape.neurons.begin(), shape.neurons.end(), wanted);
+  const uint64_t mib = (NeededBytes(shape) + (uint64_t{1} << 20) - 1) >> 20;
   throw Error(ErrorCode::kOutOfBudget, Field{"device_memory"},
               fmt::format("{} neuron{} of each of {} FFNs and scratch for them", wanted,
-                          wanted == 1 ? "" : "s", shape.num_ffns),
+                          wanted == 1 ? "" : "s", shape.num_ffns()),
               fmt::format("at least {}M", mib), FormatSize(bytes));
 }
 
@@ -142,11 +168,57 @@ int64_t ChooseNeurons(const DeviceRequest& request, const DeviceFfnShape& shape,
   return wanted;
 }
 
+void RefusePlan(const char* what, const std::string& expected, const std::string& found) {
+  throw Error(ErrorCode::kInvalidArgument, "plan", what, expected, found);
+}
+
+// As planned, where that is of this model and fits.
+void TakePlanned(const PlannedDevice& planned, int64_t all, const accel::DeviceInfo& info,
+                 DeviceFfnShape& shape) {
+  if (std::ssize(planned.layer_neurons) != shape.num_ffns()) {
+    RefusePlan("layers with neurons on a device", std::to_string(shape.num_ffns()),
+               std::to_string(planned.layer_neurons.size()));
+  }
+  shape.neurons = planned.layer_neurons;
+  const int64_t most = shape.most_neurons();
+  if (most > all) {
+    RefusePlan("neurons of an FFN on the device", fmt::format("at most {}", all),
+               std::to_string(most));
+  }
+  RefuseBuffer(most, shape, info);
+  const std::map<std::string, uint64_t> ledger = LedgerOf(shape);
+  if (ledger != planned.ledger) {
+    RefusePlan("device.ledger", TextOf(ledger), TextOf(planned.ledger));
+  }
+  if (NeededBytes(shape) <= planned.memory_bytes) return;
+  throw Error(ErrorCode::kOutOfBudget, "plan", "device.ledger: its sum",
+              "at most device.memory_bytes " + FormatSize(planned.memory_bytes),
+              FormatSize(NeededBytes(shape)));
+}
+
 }  // namespace
 
-void LeaveToDevice(LoadPlan& plan, int64_t neurons) {
+std::map<std::string, uint64_t> DeviceLedger(const GgufFile& file, const LoadPlan& plan,
+                                             std::vector<int64_t> layer_neurons,
+                                             int64_t batch_tokens) {
+  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
+  CheckModel(file.path(), plan, bundles);
+  DeviceFfnShape shape = ShapeOf(plan, bundles, batch_tokens);
+  shape.neurons = std::move(layer_neurons);
+  return LedgerOf(shape);
+}
+
+uint64_t DeviceNeuronBytes(const GgufFile& file, const LoadPlan& plan) {
+  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
+  CheckModel(file.path(), plan, bundles);
+  return static_cast<uint64_t>(ShapeOf(plan, bundles, 1).layout.stride);
+}
+
+void LeaveToDevice(LoadPlan& plan, std::span<const int64_t> layer_neurons) {
   for (ResidentTensor& tensor : plan.tensors) {
     if (!tensor.bundles) continue;
+    const int64_t neurons = layer_neurons[static_cast<size_t>(tensor.bundles->layer)];
+    if (neurons == 0) continue;
     tensor.decl.of = tensor.decl.rows;
     tensor.decl.first = neurons;
     tensor.decl.rows -= neurons;
@@ -170,12 +242,14 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   index_ = *chosen;
   const accel::DeviceInfo& info = list.devices[index_];
   const uint64_t bytes = MemoryFor(request, info);
-  DeviceFfnShape shape = {.layout = CopiedNeuron(bundles.front()->bundles->layout).layout,
-                          .num_ffns = std::ssize(bundles),
-                          .hidden = plan.spec.hidden_size,
-                          .max_tokens = std::min(batch_tokens, HybridFfn::kTokensOfLaunch)};
+  DeviceFfnShape shape = ShapeOf(plan, bundles, batch_tokens);
   neurons_of_ffn_ = bundles.front()->decl.rows;
-  shape.neurons = ChooseNeurons(request, shape, neurons_of_ffn_, bytes, info);
+  if (request.planned) {
+    TakePlanned(*request.planned, neurons_of_ffn_, info, shape);
+  } else {
+    shape.neurons.assign(bundles.size(),
+                         ChooseNeurons(request, shape, neurons_of_ffn_, bytes, info));
+  }
   device_ = request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
   ffns_ = std::make_unique<DeviceFfns>(*device_, shape);
 }
@@ -185,13 +259,15 @@ void DevicePart::Fill(const GgufFile& file, const LoadPlan& plan, const Progress
   const BundleLayout& layout = bundles.front()->bundles->layout;
   const CopiedNeuron copied(layout);
   const auto stride = static_cast<uint64_t>(copied.layout.stride);
-  const auto all = static_cast<uint64_t>(neurons());
+  const DeviceFfnShape& shape = ffns_->shape();
   const uint64_t most = std::max<uint64_t>(kUploadBytes / layout.stride, 1);
-  std::vector<std::byte> stored(std::min(most, all) * layout.stride);
-  std::vector<std::byte> packed(std::min(most, all) * stride);
-  const uint64_t total = all * layout.stride * bundles.size();
+  const uint64_t at_once = std::min(most, static_cast<uint64_t>(shape.most_neurons()));
+  std::vector<std::byte> stored(at_once * layout.stride);
+  std::vector<std::byte> packed(at_once * stride);
+  const uint64_t total = static_cast<uint64_t>(shape.all_neurons()) * layout.stride;
   uint64_t done = 0;
   for (size_t ffn = 0; ffn < bundles.size(); ++ffn) {
+    const auto all = static_cast<uint64_t>(shape.neurons[ffn]);
     for (uint64_t first = 0; first < all; first += most) {
       const uint64_t count = std::min(most, all - first);
       const std::span<std::byte> bytes = std::span(stored).first(count * layout.stride);

@@ -1,19 +1,23 @@
-// The part of a packed model that lies on a device beside the processor: the hottest neurons of
-// every FFN (P1 §5.3).
+// The part of a packed model that lies on a device beside the processor: the hottest neurons of its
+// FFNs (P1 §5.3).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "accel/device_ffns.h"
 #include "accel/devices.h"
 #include "engine/load/model.h"
 #include "format/gguf.h"
+#include "plan/planned_device.h"
 
 namespace hearth {
 
@@ -28,6 +32,8 @@ struct DeviceRequest {
   // Of every FFN, on the device; nothing: the same number of each, as many as fit. 0: none, and no
   // device is used.
   std::optional<int64_t> neurons;
+  // Instead of both: what an execution plan says. It is obeyed to the byte, or refused.
+  std::optional<PlannedDevice> planned;
   bool is_traced = false;  // what both sides do over time is kept (DevicePart::trace)
   // Keeps built programs; empty: nothing is kept.
   std::string programs_folder;
@@ -40,9 +46,18 @@ struct DeviceRequest {
   }
 };
 
-// Takes the first `neurons` neurons of every FFN out of a plan, so that they are not loaded. At
-// most as many as there are.
-void LeaveToDevice(LoadPlan& plan, int64_t neurons);
+// Takes the first neurons of every FFN out of a plan, so that they are not loaded: by layer so
+// many, at most as many as there are.
+void LeaveToDevice(LoadPlan& plan, std::span<const int64_t> layer_neurons);
+
+// What a device takes for so many neurons of each layer's FFN of a packed model, as its ledger will
+// have it; the scratch for passes of at most batch_tokens tokens. Throws as DevicePart for models
+// that cannot lie on a device.
+std::map<std::string, uint64_t> DeviceLedger(const GgufFile& file, const LoadPlan& plan,
+                                             std::vector<int64_t> layer_neurons,
+                                             int64_t batch_tokens);
+// Bytes of one neuron in device memory.
+uint64_t DeviceNeuronBytes(const GgufFile& file, const LoadPlan& plan);
 
 // One thread at a time.
 class DevicePart {
@@ -51,7 +66,7 @@ class DevicePart {
   // of `file`, before LeaveToDevice; passes have at most batch_tokens tokens. Throws
   // Error(kUnsupported) for models whose FFNs cannot lie on a device, Error(kNotFound) where there
   // is none, Error(kOutOfBudget), naming the memory that would do, Error(kInvalidArgument) for a
-  // request that makes no sense, and what the device throws.
+  // request that makes no sense or a plan of another model, and what the device throws.
   DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
              int64_t batch_tokens);
 
@@ -62,8 +77,9 @@ class DevicePart {
   accel::Device& device() const { return *device_; }
   accel::DeviceFfns& ffns() { return *ffns_; }
   const accel::DeviceFfns& ffns() const { return *ffns_; }
-  int64_t neurons() const { return ffns_->shape().neurons; }          // of every FFN, on the device
-  int64_t neurons_of_ffn() const { return neurons_of_ffn_; }          // in all
+  // Neurons of each layer's FFN that are on the device, and how many an FFN has in all.
+  std::span<const int64_t> layer_neurons() const { return ffns_->shape().neurons; }
+  int64_t neurons_of_ffn() const { return neurons_of_ffn_; }
   const accel::DeviceTrace* trace() const { return ffns_->trace(); }  // null where none is kept
 
  private:

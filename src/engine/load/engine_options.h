@@ -9,7 +9,7 @@
 
 #include "engine/load/adapters.h"
 #include "engine/load/device_part.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "model/given_activation.h"
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"
@@ -41,7 +41,9 @@ struct EngineOptions {
   std::string kv_folder;
   // Makes that file; null: OpenUnnamedFile.
   std::function<UnnamedFile(const std::string& folder, uint64_t bytes)> open_kv_file;
-  int64_t batch_tokens = 256;   // most tokens of one pass
+  int64_t batch_tokens = 256;  // most tokens of one pass
+  // Where memory is short, passes have fewer tokens.
+  bool may_shorten_passes = false;
   std::optional<FfnMode> mode;  // nothing: what ResolveMode finds for the file
   // Of a file that does not say its FFN activation; nothing: as ReadModelSpec takes it.
   std::optional<GivenActivation> activation;

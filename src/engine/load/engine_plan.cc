@@ -16,8 +16,16 @@
 namespace hearth {
 namespace {
 
-// Stacks, allocator slack and small containers that no ledger entry names one by one.
-constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
+// What no ledger entry names one by one: allocator slack and small containers; the stack of a
+// thread and what its allocator keeps; for each token that a sequence chooses from, a candidate and
+// a bit of a grammar's mask.
+constexpr uint64_t kUnnamedBytes = uint64_t{2} << 20;
+constexpr uint64_t kUnnamedThreadBytes = uint64_t{256} << 10;
+constexpr uint64_t kUnnamedTokenBytes = 10;
+// Where memory is short, prompts are read in passes of half as many tokens, down to this: where
+// what passes work in would take more than one part in so many of what streamed FFNs have.
+constexpr int64_t kFewestBatchTokens = 32;
+constexpr uint64_t kPassShare = 2;
 // Of a memory limit, one part in so many for sequences beside the first.
 constexpr uint64_t kKvShare = 8;
 // Memory that a byte of page tables is for: they have 8 bytes for each page.
@@ -83,21 +91,28 @@ int64_t ChooseKvTokens(const EngineOptions& options, const PassLimits& limits,
   return std::max(std::min(wanted, affordable) * KvLayout::kPageTokens, limits.max_context);
 }
 
+uint64_t UnnamedBytes(const EngineOptions& options, const EnginePlan& plan) {
+  return kUnnamedBytes + static_cast<uint64_t>(plan.threads) * kUnnamedThreadBytes +
+         static_cast<uint64_t>(plan.load.spec.vocab_size * options.kv_sequences) *
+             kUnnamedTokenBytes;
+}
+
 // What a model that is in memory as a whole takes, by name.
-std::map<std::string, uint64_t> LedgerFor(const LoadPlan& plan, const PassLimits& limits,
-                                          int64_t kv_tokens, FfnMode mode, int threads,
-                                          uint64_t program_bytes) {
-  const KvLayout layout = KvLayoutFor(plan.spec, limits.kv_codec);
+std::map<std::string, uint64_t> LedgerFor(const EngineOptions& options, const EnginePlan& engine) {
+  const LoadPlan& plan = engine.load;
+  const PassLimits& limits = engine.limits;
+  const KvLayout layout = engine.kv_layout();
   const uint64_t selector =
-      mode == FfnMode::kPredicted
+      engine.mode == FfnMode::kPredicted
           ? PredictorSelector::ChargedBytes(plan.spec, plan.predictors->spec,
                                             TransformerPass::TokensOfQuery(limits),
                                             limits.tokens_together)
           : 0;
-  return {{"program", program_bytes + kUnnamedBytes},
-          {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
-          {"kv cache", KvPool::ChargedBytes(layout, kv_tokens)},
-          {"activations", TransformerPass::ChargedBytes(plan.spec, limits, threads) + selector}};
+  return {
+      {"program", options.program_bytes.value_or(ProgramBytes()) + UnnamedBytes(options, engine)},
+      {"weights", Buffer::ChargedBytes(plan.weights_bytes)},
+      {"kv cache", KvPool::ChargedBytes(layout, engine.kv.tokens)},
+      {"activations", TransformerPass::ChargedBytes(plan.spec, limits, engine.threads) + selector}};
 }
 
 // Of tables that say where pages lie; a memory cgroup counts them too.
@@ -275,6 +290,7 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
     plan.matrices = StreamedFfnMatrices::TakeFrom(plan.load, file);
   }
   plan.ledger["weights"] = Buffer::ChargedBytes(plan.load.weights_bytes);
+  const uint64_t others = plan.needed_bytes();
   if (!is_packed) {
     plan.extents = PlanStreaming(*plan.matrices, options, plan);
   } else if (options.neurons) {
@@ -282,36 +298,49 @@ void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& 
   } else {
     plan.neurons = PlanStreaming(*plan.bundles, options, plan);
   }
+  plan.streamed_bytes = plan.needed_bytes() - std::min(plan.needed_bytes(), others);
 }
 
-}  // namespace
+void LeaveEmbedding(const GgufFile& file, EnginePlan& plan) {
+  plan.embedding = EmbeddingTable::TakeFrom(plan.load, file, plan.limits.max_tokens);
+  if (!plan.embedding) return;
+  plan.ledger["weights"] = Buffer::ChargedBytes(plan.load.weights_bytes);
+  plan.ledger["embedding rows"] = RowTable::ChargedBytes(plan.embedding->rows);
+}
 
-uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
+// Whether any neuron is not on a device, of a packed model; true for others.
+bool LeavesNeurons(const LoadPlan& plan) {
+  return !plan.is_packed ||
+         std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const ResidentTensor& tensor) {
+           return tensor.bundles.has_value() && tensor.decl.rows > 0;
+         });
+}
 
-uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
-
-EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_t device_neurons) {
+EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
+                        std::span<const int64_t> device_neurons) {
   EnginePlan plan;
   plan.limit_bytes = options.memory_bytes.value_or(DefaultLimitBytes());
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);
-  const int64_t all_neurons = MainFfn(plan.load.spec).intermediate_size;
-  if (device_neurons > 0) LeaveToDevice(plan.load, device_neurons);
+  if (!device_neurons.empty()) LeaveToDevice(plan.load, device_neurons);
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.load.io = options.streaming.io;
   plan.adapters = PlanAdapters(options, plan.load);
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
-  plan.limits.device_neurons = device_neurons;
+  plan.limits.device_neurons.assign(device_neurons.begin(), device_neurons.end());
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
-  plan.ledger = LedgerFor(plan.load, plan.limits, plan.kv.tokens, plan.mode, plan.threads,
-                          options.program_bytes.value_or(ProgramBytes()));
+  plan.ledger = LedgerFor(options, plan);
   for (const AdapterPlan& adapter : plan.adapters) {
     plan.ledger["adapters"] += Buffer::ChargedBytes(adapter.bytes());
   }
   if (options.reserved_bytes > 0) plan.ledger["reserved"] = options.reserved_bytes;
+  // The cheapest thing to read: a row per token.
+  if (plan.needed_bytes() > plan.limit_bytes && !IsModelFolder(file.path())) {
+    LeaveEmbedding(file, plan);
+  }
   plan.ledger["page tables"] = PageTableBytes(plan.needed_bytes());
   if (options.neurons && !plan.load.is_packed) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "it is about neurons of a packed file",
@@ -323,7 +352,7 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_
   if (!FitsWithOneContext(plan)) SpillKv(options, 0, plan);
   // An execution plan is obeyed also where the program takes less than it allowed for.
   const bool may_stream = options.may_stream && !IsModelFolder(file.path()) &&
-                          device_neurons < all_neurons;  // else nothing is left to be streamed
+                          LeavesNeurons(plan.load);  // else nothing is left to be streamed
   if (options.neurons || (may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
   } else {
@@ -332,6 +361,34 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options, int64_
     if (!fits && MaySpill(options, plan)) SetKv(SmallestKv(options, plan), plan);
   }
   return plan;
+}
+
+bool HasRoomForPasses(const EnginePlan& plan) {
+  if (plan.needed_bytes() > plan.limit_bytes) return false;
+  return !plan.is_streamed() || plan.ledger.at("activations") <= plan.streamed_bytes / kPassShare;
+}
+
+}  // namespace
+
+uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
+
+uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
+
+EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
+                      std::span<const int64_t> device_neurons) {
+  EngineOptions asked = options;
+  // A pass has a token of each sequence that is decoded.
+  const int64_t fewest = std::max(kFewestBatchTokens, options.kv_sequences);
+  while (true) {
+    const bool is_last = !options.may_shorten_passes || asked.batch_tokens <= fewest;
+    try {
+      EnginePlan plan = PlanForBatch(file, asked, device_neurons);
+      if (is_last || HasRoomForPasses(plan)) return plan;
+    } catch (const Error& error) {
+      if (is_last || error.code() != ErrorCode::kOutOfBudget) throw;
+    }
+    asked.batch_tokens = std::max(asked.batch_tokens / 2, fewest);
+  }
 }
 
 void CheckBudget(const EnginePlan& plan, const std::string& path) {

@@ -5,15 +5,17 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/load/adapters.h"
+#include "engine/load/embedding_table.h"
 #include "engine/load/engine_options.h"
 #include "engine/load/kv_plan.h"
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "format/gguf.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/mode.h"
@@ -31,11 +33,13 @@ struct EnginePlan {
   FfnMode mode = FfnMode::kDense;
   // What will be charged, by name. More than the limit where the model cannot run in it.
   std::map<std::string, uint64_t> ledger;
+  std::optional<EmbeddingTable> embedding;  // that is not in memory, as the model does not fit
   // FFNs that do not all fit: of a packed model or of another one; neither where they do.
   std::optional<StreamedBundles> bundles;
   StreamPlan neurons;
   std::optional<StreamedFfnMatrices> matrices;
   ExtentPlan extents;
+  uint64_t streamed_bytes = 0;  // of the ledger, what these take
 
   bool is_streamed() const { return bundles || matrices; }
   uint64_t needed_bytes() const;
@@ -45,12 +49,14 @@ struct EnginePlan {
 // The limit where the user sets none: what is free, less a margin.
 uint64_t DefaultLimitBytes();
 
-// Of every FFN, the first device_neurons are on a device and take no memory here. Throws
-// hearth::Error for all that is wrong with the file or the options, and Error(kOutOfBudget) for
-// options.neurons that do not fit into the limit and for options.kv_memory_bytes that are too few
-// for the context.
+// With options.may_shorten_passes, passes have half of options.batch_tokens tokens, or a quarter
+// and so on down to 32 or to options.kv_sequences, where else little or nothing would be left of
+// the limit for FFNs. By layer, the first device_neurons of its FFN are on a device and take no
+// memory here; empty: there is none. Throws hearth::Error for all that is wrong with the file or
+// the options, and Error(kOutOfBudget) for options.neurons that do not fit into the limit and for
+// options.kv_memory_bytes that are too few for the context.
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
-                      int64_t device_neurons = 0);
+                      std::span<const int64_t> device_neurons = {});
 
 // Throws Error(kOutOfBudget), with the smallest limit that would do, where a plan passes its own.
 void CheckBudget(const EnginePlan& plan, const std::string& path);

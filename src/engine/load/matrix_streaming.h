@@ -10,7 +10,7 @@
 
 #include "base/budget.h"
 #include "engine/load/model.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "format/gguf.h"
 #include "pipeline/extents/streamed_matrices.h"
 #include "plan/extent_plan.h"

@@ -113,6 +113,7 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
   }
   options.streaming.pipeline.gates_first = ReadsHalves(plan);
   if (ReadsPieces(plan)) options.streaming.pipeline.piece_bytes = kNeuronPieceBytes;
+  options.device.planned = plan.device;
   if (plan.io_backend == "io_uring") options.streaming.io.backend = IoBackend::kIoUring;
   if (plan.io_backend == "pread") options.streaming.io.backend = IoBackend::kPread;
   return options;
@@ -131,6 +132,7 @@ EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name, const
   const GgufFile file = OpenModel(model, activation);
   EngineOptions options = OptionsOfPlan(plan, ModelHash(file), machine_hash);
   options.activation = activation;
+  options.may_shorten_passes = true;
   CheckLayers(plan, ReadModelSpec(file));
   CheckKind(plan, file);
   // The system leaves out those that it does not have.

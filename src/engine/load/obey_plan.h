@@ -12,7 +12,8 @@
 namespace hearth {
 
 // What an engine is to do. Throws Error(kInvalidArgument), naming what, where the plan is of
-// another file or machine than these, or asks for what contradicts itself.
+// another file or machine than these, or asks for what contradicts itself. Of a device it says what
+// lies there, not which one it is.
 EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
                             const std::string& machine_hash);
 

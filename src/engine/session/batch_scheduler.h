@@ -100,8 +100,8 @@ class BatchScheduler {
   // What is in the KV cache, and what of it is promised.
   const PrefixSharing& prefixes() const { return prefixes_; }
   const BatchCounts& counts() const { return counts_; }
-  // What the last pass failed of, where the model's file was to blame; empty after a pass that
-  // worked.
+  // What the last pass failed of, where the model's file or a device was to blame; empty after a
+  // pass that worked.
   const std::string& fault() const { return fault_; }
 
  private:

@@ -203,18 +203,38 @@ uint64_t HashOfModel(Engine& engine) {
   const uint64_t hash = ModelHash(engine.model().Reopen());
   const DevicePart* const device = engine.device().part.get();
   if (device == nullptr) return hash;
-  const std::string placement =
-      device->device().info().name + "/" + std::to_string(device->neurons());
+  std::string placement = device->device().info().name;
+  for (const int64_t neurons : device->layer_neurons()) {
+    placement += "/" + std::to_string(neurons);
+  }
   return hash ^ Checksum(std::as_bytes(std::span(placement)));
 }
 
 }  // namespace
 
+namespace {
+
+SessionIdentity IdentityOf(Engine& engine) {
+  return {.model_hash = HashOfModel(engine),
+          .mode = engine.mode(),
+          .isa = engine.compute().isa(),
+          .layout = engine.kv_pool().layout()};
+}
+
+}  // namespace
+
 std::unique_ptr<SessionKeeper> OpenSessions(Engine& engine, SessionStoreOptions options) {
-  SessionIdentity identity = {.model_hash = HashOfModel(engine),
-                              .mode = engine.mode(),
-                              .isa = engine.compute().isa(),
-                              .layout = engine.kv_layout()};
+  return std::make_unique<SessionKeeper>(
+      std::make_unique<SessionStore>(std::move(options), IdentityOf(engine)));
+}
+
+std::unique_ptr<SessionKeeper> OpenSessionsBelow(Engine& engine, const SessionRoot& root,
+                                                 const std::string& model,
+                                                 SessionStoreOptions options) {
+  SessionIdentity identity = IdentityOf(engine);
+  const std::string own = SessionFolderName(model, identity);
+  options.limit_bytes = PrepareSessionRoot(root, own);
+  options.folder = root.folder + "/" + own;
   return std::make_unique<SessionKeeper>(
       std::make_unique<SessionStore>(std::move(options), std::move(identity)));
 }

@@ -18,10 +18,12 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/session/session_root.h"
 #include "engine/session/session_store.h"
 #include "kv/kv_cache.h"
 
@@ -130,5 +132,10 @@ class SessionKeeper {
 
 // For what this engine computes. Throws as SessionStore does.
 std::unique_ptr<SessionKeeper> OpenSessions(Engine& engine, SessionStoreOptions options);
+// The same in the model's own folder below a root, within what the root's limit leaves to it.
+// model: its name. Of the options `warn` counts.
+std::unique_ptr<SessionKeeper> OpenSessionsBelow(Engine& engine, const SessionRoot& root,
+                                                 const std::string& model,
+                                                 SessionStoreOptions options);
 
 }  // namespace hearth

@@ -13,7 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 #include "sparsity/trace.h"
 #include "storage/atomic_file.h"
 #include "storage/block_reader.h"

@@ -21,8 +21,8 @@ struct AccessRecord {
   // In `predicted` what the predictors list; in `gated` what fires, for gates are in memory; in
   // `dense` the experts of a mixture.
   AccessSequence lists;
-  // Where an engine can look ahead (engine/load/streaming.h), what it would expect each of these
-  // lists to be one layer before; of the first layers, which nothing comes before, neuron 0.
+  // Where an engine can look ahead (engine/load/neuron_streaming.h), what it would expect each of
+  // these lists to be one layer before; of the first layers, which nothing comes before, neuron 0.
   std::optional<AccessSequence> guesses;
   int64_t tokens = 0;
   std::string tokens_hash;  // HashOfRecorded of them; empty in records of before it was kept

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/cost/ffn_seconds.h"
+#include "planner/cost/read_seconds.h"
 
 namespace hearth {
 namespace {
@@ -10,11 +11,6 @@ namespace {
 // Parallel sections of a layer: queries, keys and values; attention and its merge; its output; the
 // predictor's two matrices; FFN; and what the calling thread does between them, in such sections.
 constexpr double kSectionsOfLayer = 8;
-// Sequential reads are of this size, a few in flight.
-constexpr uint64_t kSequentialBlock = kBusyBlockBytes;
-constexpr int kSequentialDepth = kBusyQueueDepth;
-// Most of them that pipeline/extents/extent_reader.h has in flight.
-constexpr int kExtentDepth = 32;
 
 double BytesOf(const WorkByOp& work, std::initializer_list<PassOp> ops) {
   double bytes = 0;
@@ -39,27 +35,6 @@ double ChosenShare(const ModelSpec& spec) {
   return ffn.num_experts == 0 ? 1
                               : static_cast<double>(ffn.num_experts_per_token) /
                                     static_cast<double>(ffn.num_experts);
-}
-
-// How many sequential reads are in flight.
-int SequentialDepth(const EnginePlan& plan) {
-  if (!plan.matrices) return kSequentialDepth;
-  const uint64_t ahead =
-      static_cast<uint64_t>(plan.extents.read_buffers) * plan.matrices->map().shape().read_bytes;
-  return static_cast<int>(std::clamp<uint64_t>(ahead / kSequentialBlock, 1, kExtentDepth));
-}
-
-// What was read of matrices is laid out anew before it is multiplied: memory reads it and takes it
-// in again. Processor time of the reads with it.
-double UnpackSeconds(const CostInputs& in, double bytes) {
-  const double reads = bytes / static_cast<double>(kSequentialBlock);
-  const double cpu =
-      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads();
-  return Over(2 * bytes, in.hardware.ForCores(in.cores).read_bytes_per_s.median) + reads * cpu;
-}
-
-double SequentialSeconds(const CostInputs& in, double bytes) {
-  return Over(bytes, in.hardware.IoBytesPerSecond(kSequentialBlock, SequentialDepth(in.plan)));
 }
 
 // Layer by layer the larger of computing, and of reading the experts that are not there and
@@ -112,6 +87,13 @@ void AddFfns(const CostInputs& in, double between, TokenCost& cost) {
   cost.bytes_read = ffns.bytes_read * per_token / 1000;
 }
 
+// A row of the embedding that is not in memory, which nothing goes on beside.
+double EmbeddingSeconds(const CostInputs& in) {
+  if (!in.plan.embedding) return 0;
+  const auto bytes = in.plan.embedding->rows.row_bytes();
+  return Over(static_cast<double>(bytes), in.hardware.IoBytesPerSecond(bytes, 1));
+}
+
 }  // namespace
 
 const char* IoStrategyName(IoStrategy strategy) {
@@ -134,7 +116,10 @@ const char* IoStrategyName(IoStrategy strategy) {
   return "";
 }
 
-const char* TokenCost::bound() const { return time.io_ms > beside_ms ? "flash" : "memory"; }
+const char* TokenCost::bound() const {
+  if (time.io_ms > beside_ms) return "flash";
+  return device_wait_ms > time.device_ms / 2 ? "device" : "memory";
+}
 
 TokenCost CostOfToken(const CostInputs& in) {
   const ThreadSpeed speed = in.hardware.ForCores(in.cores);
@@ -149,13 +134,13 @@ TokenCost CostOfToken(const CostInputs& in) {
   const double cached = BytesOf(work, {PassOp::kAttention});
   const double sections = kSectionsOfLayer * static_cast<double>(in.plan.load.spec.num_layers);
   TokenCost cost;
-  cost.time.attention_ms =
-      1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
-              Over(cached, speed.dot_bytes_per_s.median) + sections * speed.section_seconds.median);
+  cost.time.attention_ms = 1000 * (Over(matrices, speed.matrix_bytes_per_s.median) +
+                                   Over(cached, speed.dot_bytes_per_s.median) +
+                                   sections * speed.section_seconds.median + EmbeddingSeconds(in));
   cost.time.predictor_ms =
       1000 * Over(BytesOf(work, {PassOp::kFfnPredictor}), speed.matrix_bytes_per_s.median);
   cost.time.token_ms = cost.time.attention_ms + cost.time.predictor_ms;
-  const bool is_of_neurons = in.plan.load.weights->ffns_have_rows();
+  const bool is_of_neurons = in.plan.load.is_packed;
   if (is_of_neurons && in.strategy != IoStrategy::kSequential) {
     const double of_layers = cost.time.token_ms / 1000 - Over(BytesOf(work, {PassOp::kLogits}),
                                                               speed.matrix_bytes_per_s.median);
@@ -186,9 +171,10 @@ TokenCost CostOfToken(const CostInputs& in) {
 FfnActivity AllNeurons(const LoadPlan& load) {
   const FfnSpec& ffn = MainFfn(load.spec);
   const int64_t chosen = std::max<int64_t>(1, ffn.num_experts_per_token);
+  int64_t rows = 0;  // which layers differ in where a device has some
+  for (const LayerWeights& layer : load.weights->layers) rows += layer.gate_rows.rows;
   FfnActivity all;
-  all.gate = all.up = all.down = static_cast<double>(load.weights->main_layer().gate_rows.rows *
-                                                     load.spec.num_layers * chosen);
+  all.gate = all.up = all.down = static_cast<double>(rows * chosen);
   return all;
 }
 

@@ -1,8 +1,8 @@
 // How long a model takes for a token (P2 §5.3, equations 1, 2, 6 to 11), with the speeds of
 // a measured machine. Two things that the paper leaves out are in it: single tokens are bound by
 // memory, so that computing is bytes over the bandwidth at which a kernel takes weights in; and
-// reading costs processor time (docs/decisions/0012-cost-model.md). Reads of neurons are in
-// ffn_seconds.h, those of experts and in order in cost_model.cc.
+// reading costs processor time (docs/decisions/0012-cost-model.md). Reads are timed in
+// read_seconds.h; ffn_seconds.h replays those of single neurons, cost_model.cc those of experts.
 #pragma once
 
 #include <cstdint>
@@ -54,12 +54,14 @@ struct CostInputs {
 // computing and reading, over the tokens of the replay.
 struct TokenCost {
   PlannedTime time;
-  double bytes_read = 0;  // per token
-  double beside_ms = 0;   // of computing, beside which reading goes on
+  double bytes_read = 0;      // per token
+  double beside_ms = 0;       // of computing, beside which reading goes on
+  double device_wait_ms = 0;  // for a device, beside the processor's own work (AddDevice)
 
   double tok_s() const { return time.token_ms > 0 ? 1000 / time.token_ms : 0; }
-  // "flash" where reading takes longer than what is computed beside it, "memory" else; "compute" is
-  // what prompts are bound by.
+  // "flash" where reading takes longer than what is computed beside it, "device" where the
+  // processor waits for most of what a device does, "memory" else; "compute" is what prompts are
+  // bound by.
   const char* bound() const;
 };
 

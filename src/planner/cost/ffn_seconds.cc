@@ -1,63 +1,12 @@
 #include "planner/cost/ffn_seconds.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
+
+#include "planner/cost/read_seconds.h"
 
 namespace hearth {
 namespace {
-
-// Seconds until the last of so many reads of one size is there that are given to the system
-// together: straight lines between the measured numbers, and after the largest of them that may
-// be in flight at once at the rate with so many.
-class ReadClock {
- public:
-  ReadClock() = default;
-  // All of them from one range of the file.
-  ReadClock(const HardwareProfile& hardware, uint64_t bytes, uint64_t range_bytes,
-            int queue_depth) {
-    const double gain = hardware.IoRangeGain(bytes, range_bytes);
-    std::set<int> depths;
-    for (const IoSpeed& read : hardware.storage.reads) {
-      if (read.queue_depth <= queue_depth) depths.insert(read.queue_depth);
-    }
-    if (depths.empty()) depths.insert(queue_depth);
-    for (const int depth : depths) {
-      const double seconds = hardware.IoBatchSeconds(bytes, depth) / gain;
-      // More reads never take less time, whatever a noisy measurement says.
-      points_.push_back({static_cast<double>(depth), std::max(seconds, points_.back().seconds)});
-    }
-    const auto seconds_of = [&](uint64_t size) {
-      return Over(static_cast<double>(size), gain * hardware.IoBytesPerSecond(size, queue_depth));
-    };
-    further_ = seconds_of(bytes);
-    byte_ = std::max(0.0, seconds_of(2 * bytes) - further_) / static_cast<double>(bytes);
-  }
-
-  // Where they have so many bytes more, all together, because some are longer.
-  double Seconds(double reads, double more_bytes) const {
-    return SecondsOfEqual(reads) + more_bytes * byte_;
-  }
-
- private:
-  struct Point {
-    double reads, seconds;
-  };
-
-  double SecondsOfEqual(double reads) const {
-    const Point& last = points_.back();
-    if (reads >= last.reads) return last.seconds + (reads - last.reads) * further_;
-    const auto above = std::find_if(points_.begin(), points_.end(),
-                                    [&](const Point& point) { return point.reads > reads; });
-    const Point &high = *above, &low = *(above - 1);
-    return low.seconds +
-           (high.seconds - low.seconds) * (reads - low.reads) / (high.reads - low.reads);
-  }
-
-  std::vector<Point> points_ = {{0, 0}};
-  double further_ = 0;  // of one more
-  double byte_ = 0;     // of a longer one
-};
 
 // Seconds of an FFN of single neurons, by what it is asked for and reads.
 class FfnClock {
@@ -272,10 +221,6 @@ bool HasReadsAhead(const MissReplay& replay) {
 }
 
 }  // namespace
-
-double SecondsBeside(double share, double alone, double busy) {
-  return alone > busy * share ? alone + busy * (1 - share) : Over(alone, share);
-}
 
 double SecondsOfFfnInMemory(const CostInputs& in, double listed) {
   return FfnClock(in).Compute({listed, 0, 0, 0});

@@ -6,15 +6,7 @@
 
 namespace hearth {
 
-inline double Over(double amount, double per_second) {
-  return per_second > 0 ? amount / per_second : 0;
-}
-
-// Of reads that take `alone` seconds beside nothing, where threads compute out of memory for `busy`
-// seconds of them: for so long storage keeps only a share of its speed.
-double SecondsBeside(double share, double alone, double busy);
-
-// Of an FFN all of whose neurons are in memory and so many are asked for.
+// To compute one FFN that is held in memory as a whole, when so many of its neurons are asked for.
 double SecondsOfFfnInMemory(const CostInputs& in, double listed);
 
 // Of all FFNs of a replay.

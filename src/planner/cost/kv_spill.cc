@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kv/kv_ring.h"
-#include "planner/cost/ffn_seconds.h"
+#include "planner/cost/read_seconds.h"
 
 namespace hearth {
 namespace {

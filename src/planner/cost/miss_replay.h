@@ -42,7 +42,7 @@ struct MissReplay {
 // What of a sequence is replayed and counted.
 struct ReplaySample {
   int64_t skipped_tokens = 0;  // the first ones, which fill the cache and are not counted
-  int64_t layer_step = 1;      // one layer in so many
+  int64_t layer_step = 1;      // every layer_step-th layer is replayed
 };
 
 // Replays a sequence of single tokens through what `plan` holds: the first neurons of every FFN

@@ -66,14 +66,28 @@ struct Evaluated {
   TokenCost cost;
 };
 
+// What tokens ask of the processor, where a device takes a part of it.
+std::optional<AccessRecord> BesideDeviceOf(const PlanRequest& request, const GgufFile& file,
+                                           const AccessRecord* accesses) {
+  if (!request.device || accesses == nullptr) return std::nullopt;
+  const FfnMode mode = ResolveMode(file, PlanLoad(file), request.engine.mode);
+  return BesideDevice(*accesses, mode, request.device->planned.layer_neurons);
+}
+
 class Planner {
  public:
   Planner(const PlanRequest& request, const HardwareProfile& hardware, const AccessRecord* accesses)
       : request_(request),
         hardware_(hardware),
-        accesses_(accesses),
         file_(OpenModel(request.model, request.engine.activation)),
-        replays_(accesses, request.engine.streaming.pipeline) {
+        beside_(BesideDeviceOf(request, file_, accesses)),
+        accesses_(beside_ ? &*beside_ : accesses),
+        replays_(accesses_, request.engine.streaming.pipeline) {
+    if (request.device) {
+      device_load_ = accesses != nullptr ? LoadOf(*accesses, DeviceNeurons())
+                                         : FullLoad(MainFfn(ReadModelSpec(file_)).intermediate_size,
+                                                    DeviceNeurons());
+    }
     if (request.cores.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "plan", "no processor may be used");
     }
@@ -146,6 +160,11 @@ class Planner {
   }
 
  private:
+  std::span<const int64_t> DeviceNeurons() const {
+    return request_.device ? std::span<const int64_t>(request_.device->planned.layer_neurons)
+                           : std::span<const int64_t>();
+  }
+
   static std::vector<MenuEntry> MenuOf(const std::vector<Evaluated>& all) {
     std::vector<MenuEntry> menu;
     for (const Evaluated& one : all) menu.push_back(one.entry);
@@ -166,7 +185,7 @@ class Planner {
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
     options.memory_bytes = limit_bytes;
-    return PlanEngine(file_, WithKvInMemory(options));
+    return PlanEngine(file_, WithKvInMemory(options), DeviceNeurons());
   }
 
   EnginePlan PlanOfSetting(const Setting& setting) const {
@@ -258,14 +277,26 @@ class Planner {
   Evaluated EvaluateOne(const EnginePlan& plan, const Setting& setting) {
     const MissReplay* replay = setting.reads_listed() ? replays_.ToCompare(plan) : nullptr;
     const CostInputs inputs = InputsOf(plan, setting, replay);
-    Evaluated one{.setting = setting, .entry = {}, .cost = CostOfToken(inputs)};
+    Evaluated one{.setting = setting, .entry = {}, .cost = CostWithDevice(inputs)};
     one.entry = {.threads = setting.threads(),
                  .strategy = static_cast<int>(setting.strategy),
                  .split = static_cast<int>(setting.split),
                  .token_us = Microseconds(one.cost.time.token_ms / 1000),
-                 .prompt_us = Microseconds(1 / PromptTokensPerSecond(inputs, kPlannedPrompt)),
+                 .prompt_us = Microseconds(SecondsOfPromptToken(inputs)),
                  .bytes = plan.needed_bytes()};
     return one;
+  }
+
+  TokenCost CostWithDevice(const CostInputs& inputs) const {
+    TokenCost cost = CostOfToken(inputs);
+    if (request_.device) AddDevice(*request_.device, device_load_, inputs.plan.mode, cost);
+    return cost;
+  }
+
+  // Both sides compute a prompt at the same time.
+  double SecondsOfPromptToken(const CostInputs& inputs) const {
+    const double here = 1 / PromptTokensPerSecond(inputs, kPlannedPrompt);
+    return request_.device ? std::max(here, PromptSecondsOnDevice(*request_.device)) : here;
   }
 
   // For the menu: whole numbers, of whatever a profile leads to.
@@ -369,8 +400,10 @@ class Planner {
 
   const PlanRequest& request_;
   const HardwareProfile& hardware_;
-  const AccessRecord* accesses_;
   const GgufFile file_;
+  const std::optional<AccessRecord> beside_;
+  const AccessRecord* const accesses_;  // of the processor
+  DeviceLoad device_load_;
   std::map<uint64_t, std::vector<Evaluated>> evaluated_;
   Replays replays_;
 };
@@ -385,13 +418,13 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   const EnginePlan engine = PlanOfSetting(chosen.setting);
   const MissReplay* misses = chosen.setting.reads_listed() ? replays_.ToTell(engine) : nullptr;
   const CostInputs inputs = InputsOf(engine, chosen.setting, misses);
-  const TokenCost cost = CostOfToken(inputs);
+  const TokenCost cost = CostWithDevice(inputs);
   const FfnSpec& ffn = MainFfn(engine.load.spec);
   ExecutionPlan plan;
   plan.model_hash = fmt::format("{:016x}", ModelHash(file_));
   plan.hardware_hash = hardware_.MachineHash();
   plan.decode_tok_s = cost.tok_s();
-  plan.prefill_tok_s = PromptTokensPerSecond(inputs, kPlannedPrompt);
+  plan.prefill_tok_s = 1 / SecondsOfPromptToken(inputs);
   plan.bound = cost.bound();
   plan.time = cost.time;
   plan.miss_rate = inputs.replay != nullptr ? inputs.replay->miss_rate() : 0;
@@ -412,6 +445,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
     plan.stream->clusters = ChooseClusters(
         hardware_, chosen.setting.cores, engine.bundles->layout.stride, engine.neurons.queue_depth);
   }
+  if (request_.device) plan.device = request_.device->planned;
   plan.kv_codec = InfoOf(engine.limits.kv_codec).name;
   plan.context = engine.limits.max_context;
   return plan;

@@ -11,6 +11,7 @@
 #include "format/gguf.h"
 #include "plan/execution_plan.h"
 #include "planner/cost/access_record.h"
+#include "planner/cost/device_share.h"
 #include "planner/doctor/hardware.h"
 
 namespace hearth {
@@ -22,6 +23,9 @@ struct PlanRequest {
   EngineOptions engine;
   std::vector<int> cores;             // c_allowed: processors that may be used; not empty
   std::optional<double> least_tok_s;  // s_min: then the least memory for this speed
+  // Of a packed model, what a device beside the processor computes. Where layers differ in that,
+  // engine.may_stream must be false.
+  std::optional<DeviceShare> device;
   // False: settings are enumerated, which finds the same. For a program that goes on to run the
   // model: once loaded, Z3 stays in its memory.
   bool uses_solver = true;

@@ -10,7 +10,7 @@
 #include "plan/json_object.h"
 #include "plan/json_reader.h"
 #include "planner/doctor/hardware.h"
-#include "storage/block_reader.h"
+#include "storage/text_file.h"
 
 namespace hearth {
 namespace {
@@ -278,14 +278,9 @@ HardwareProfile HardwareFromJson(const nlohmann::json& document, const std::stri
 }
 
 HardwareProfile ReadHardware(const std::string& path) {
-  const std::unique_ptr<BlockReader> reader = OpenFileReader(path);
-  if (reader->size_bytes() > kMostProfileBytes) {
-    throw Error(ErrorCode::kCorrupt, path, "size of a hardware profile",
-                fmt::format("at most {} bytes", kMostProfileBytes),
-                fmt::format("{}", reader->size_bytes()));
-  }
-  std::string text(reader->size_bytes(), '\0');
-  reader->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  const std::string text = ReadText(path, {.most_bytes = kMostProfileBytes,
+                                           .what = "a hardware profile",
+                                           .too_large = ErrorCode::kCorrupt});
   // Without exceptions: the library's messages name its own parts.
   const json document = ReadJsonDocument(text, path, ErrorCode::kCorrupt);
   if (document.is_discarded()) {

@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/memory_info.h"
+#include "kernels/dispatch.h"
 #include "kernels/kernel_table.h"
 #include "storage/async/uring_file.h"
 

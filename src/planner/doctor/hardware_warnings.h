@@ -1,4 +1,4 @@
-// What of a machine will hurt whoever runs models on it.
+// Warnings about this machine: what of it will slow models down.
 #pragma once
 
 #include <string>

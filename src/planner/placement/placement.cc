@@ -81,8 +81,8 @@ void CheckLimits(const PlacementProblem& problem, const DeviceLimits& limits) {
   if (limits.least <= limits.most) return;
   throw Error(
       ErrorCode::kOutOfBudget, "placement",
-      fmt::format("memory (P1 constraint 6): the neurons take {}, more than the {} of the "
-                  "device and the {} of the host together",
+      fmt::format("the neurons take {}, more than the {} of the device and the {} of the host "
+                  "together",
                   FormatSize(static_cast<uint64_t>(AllNeurons(problem)) * problem.neuron_bytes),
                   FormatSize(problem.device_bytes), FormatSize(*problem.host_bytes)));
 }
@@ -93,7 +93,7 @@ void CheckLimits(const PlacementProblem& problem, const DeviceLimits& limits) {
       least ? fmt::format("a layer pays for its synchronization only from {} neurons on", *least)
             : "the device computes no neuron sooner than the host";
   throw Error(ErrorCode::kOutOfBudget, "placement",
-              fmt::format("communication (P1 constraint 4): the host's memory leaves {} neurons to "
+              fmt::format("communication: the host's memory leaves {} neurons to "
                           "the device, and {}",
                           limits.least, why));
 }
@@ -303,12 +303,27 @@ std::vector<int64_t> SolveByLayer(const PlacementProblem& problem, const DeviceL
   return device;
 }
 
+std::vector<int64_t> SolveUniform(const PlacementProblem& problem, const DeviceLimits& limits) {
+  const auto num_ffns = static_cast<int64_t>(problem.ffns.size());
+  int64_t neurons = problem.ffns.front().neurons;  // of the smallest FFN
+  for (const PlacementFfn& ffn : problem.ffns) neurons = std::min(neurons, ffn.neurons);
+  const int64_t fitting = limits.most / num_ffns / kPlacementBatch * kPlacementBatch;
+  const int64_t each = limits.most >= neurons * num_ffns ? neurons : std::min(fitting, neurons);
+  const std::optional<int64_t> least = LeastNeurons(problem);
+  const int64_t ffns_of_layer = num_ffns / problem.num_layers();
+  const bool pays = least && each > 0 && *least <= each * ffns_of_layer;
+  if (limits.least > (pays ? each * num_ffns : 0)) ThrowCommunication(limits, least);
+  return std::vector<int64_t>(problem.ffns.size(), pays ? each : 0);
+}
+
 bool HasWholeBatches(const PlacementProblem& problem) {
   return std::all_of(problem.ffns.begin(), problem.ffns.end(),
                      [](const PlacementFfn& ffn) { return ffn.neurons % kPlacementBatch == 0; });
 }
 
-Placement Describe(const PlacementProblem& problem, std::vector<int64_t> device_neurons) {
+// `grain`: neurons by which the placement could grow.
+Placement Describe(const PlacementProblem& problem, std::vector<int64_t> device_neurons,
+                   int64_t grain) {
   Placement placement;
   int64_t on_device = 0;
   for (size_t f = 0; f < problem.ffns.size(); ++f) {
@@ -322,9 +337,9 @@ Placement Describe(const PlacementProblem& problem, std::vector<int64_t> device_
   placement.device_bytes = static_cast<uint64_t>(on_device) * problem.neuron_bytes;
   placement.host_bytes = static_cast<uint64_t>(all - on_device) * problem.neuron_bytes;
   const int64_t room = LimitsOf(problem).most - on_device;
-  placement.bound = on_device == all         ? PlacementBound::kNone
-                    : room < kPlacementBatch ? PlacementBound::kDeviceMemory
-                                             : PlacementBound::kCommunication;
+  placement.bound = on_device == all ? PlacementBound::kNone
+                    : room < grain   ? PlacementBound::kDeviceMemory
+                                     : PlacementBound::kCommunication;
   placement.device_neurons = std::move(device_neurons);
   return placement;
 }
@@ -373,9 +388,13 @@ Placement SolvePlacement(const PlacementProblem& problem, PlacementForm form) {
   }
   const DeviceLimits limits = LimitsOf(problem);
   CheckLimits(problem, limits);
+  if (form == PlacementForm::kUniform) {
+    return Describe(problem, SolveUniform(problem, limits),
+                    kPlacementBatch * static_cast<int64_t>(problem.ffns.size()));
+  }
   const bool by_layer = form != PlacementForm::kByBatch && whole;
-  return Describe(problem,
-                  by_layer ? SolveByLayer(problem, limits) : SolveByBatch(problem, limits));
+  return Describe(problem, by_layer ? SolveByLayer(problem, limits) : SolveByBatch(problem, limits),
+                  kPlacementBatch);
 }
 
 }  // namespace hearth

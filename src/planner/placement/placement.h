@@ -76,6 +76,9 @@ enum class PlacementForm : uint8_t {
   // with the same impacts can be counted instead of named (docs/decisions/0011-placement.md).
   kByLayer,
   kByBatch,  // a variable per batch, as the paper has it
+  // Every FFN has the same number of neurons on the device, as an engine needs that streams the
+  // others: the most that fit, or none where these are fewer than C_l.
+  kUniform,
 };
 
 // The best placement: no other has more impact, but for the solver's tolerance (about 1e-6 of the

@@ -16,8 +16,6 @@
 namespace hearth {
 namespace {
 
-// P1 §8.3.4 and Table 6: predictors' share of a model's weights, on average.
-constexpr double kPredictorShare = 0.0709;
 constexpr double kDefaultPlacementSkew = 0.28;  // as synth (prepare/synth/planted_options.h)
 constexpr uint64_t kFloatBytes = sizeof(float);
 
@@ -211,11 +209,11 @@ TokenTime TimeOf(const PlacementModel& model, const PlacementProblem& problem,
 }
 
 PlacedModel PlaceWith(const PlacementModel& model, const PlacementMachine& machine,
-                      bool dense_on_device) {
+                      bool dense_on_device, PlacementForm form) {
   PlacedModel placed;
   placed.dense_on_device = dense_on_device;
   placed.problem = ProblemOf(model, machine, dense_on_device);
-  placed.placement = SolvePlacement(placed.problem);
+  placed.placement = SolvePlacement(placed.problem, form);
   placed.time = TimeOf(model, placed.problem, placed.placement, dense_on_device);
   const Placement nothing{.device_neurons = std::vector<int64_t>(placed.problem.ffns.size(), 0)};
   placed.host_time = TimeOf(model, placed.problem, nothing, false);
@@ -304,20 +302,20 @@ double SyncSeconds(const PlacementModel& model, const PlacementMachine& machine)
 }
 
 PlacedModel PlaceModel(const PlacementModel& model, const PlacementMachine& machine,
-                       DensePlace dense) {
+                       DensePlace dense, PlacementForm form) {
   if (!(machine.link_bytes_per_s > 0)) {
     throw Error(ErrorCode::kInvalidArgument, "placement", "the link's bandwidth must be above 0");
   }
   if (dense != DensePlace::kAuto) {
     CheckDense(model, machine, dense == DensePlace::kDevice);
-    return PlaceWith(model, machine, dense == DensePlace::kDevice);
+    return PlaceWith(model, machine, dense == DensePlace::kDevice, form);
   }
   std::optional<PlacedModel> best;
   std::optional<Error> refusal;
   for (const bool on_device : {true, false}) {
     try {
       CheckDense(model, machine, on_device);
-      PlacedModel placed = PlaceWith(model, machine, on_device);
+      PlacedModel placed = PlaceWith(model, machine, on_device, form);
       if (!best || placed.time.total() < best->time.total()) best = std::move(placed);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kOutOfBudget) throw;

@@ -15,6 +15,9 @@
 
 namespace hearth {
 
+// P1 §8.3.4 and Table 6: predictors' share of a model's weights, on average.
+inline constexpr double kPredictorShare = 0.0709;
+
 struct PlacementModel {
   std::string name;
   int64_t num_layers = 0;
@@ -86,6 +89,6 @@ double SyncSeconds(const PlacementModel& model, const PlacementMachine& machine)
 
 // Throws as SolvePlacement does, and Error(kOutOfBudget) where what is no neuron has no room.
 PlacedModel PlaceModel(const PlacementModel& model, const PlacementMachine& machine,
-                       DensePlace dense);
+                       DensePlace dense, PlacementForm form = PlacementForm::kShortest);
 
 }  // namespace hearth

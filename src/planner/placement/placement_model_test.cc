@@ -118,7 +118,7 @@ TEST(PlacementModelTest, SaysWhatHasNoRoom) {
               HasSubstr("host memory"));
   machine.host_bytes = uint64_t{20} << 30;
   EXPECT_THAT(ErrorOf([&] { PlaceModel(model, machine, DensePlace::kAuto); }),
-              HasSubstr("constraint 6"));
+              HasSubstr("the neurons take"));
 }
 
 TEST(PlacementModelTest, RefusesRatesThatCannotBe) {

@@ -9,7 +9,7 @@
 #include "plan/json_object.h"
 #include "plan/json_reader.h"
 #include "planner/simulator/device_model.h"
-#include "storage/block_reader.h"
+#include "storage/text_file.h"
 
 namespace hearth {
 namespace {
@@ -141,14 +141,8 @@ SimDevice ResolveSimDevice(const std::string& name_or_path) {
                 fmt::format("a JSON file or one of {}", fmt::join(SimDeviceNames(), ", ")),
                 "'" + Printable(name_or_path) + "'");
   }
-  const std::unique_ptr<BlockReader> reader = OpenFileReader(name_or_path);
-  if (reader->size_bytes() > kMaxDeviceBytes) {
-    throw Error(ErrorCode::kInvalidArgument, name_or_path, "size of a device file",
-                fmt::format("at most {} bytes", kMaxDeviceBytes),
-                fmt::format("{}", reader->size_bytes()));
-  }
-  std::string text(reader->size_bytes(), '\0');
-  reader->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  const std::string text =
+      ReadText(name_or_path, {.most_bytes = kMaxDeviceBytes, .what = "a device file"});
   return ParseSimDevice(text, name_or_path);
 }
 

@@ -28,7 +28,7 @@ constexpr uint64_t kTensorPieceBytes = uint64_t{1} << 20;
 // Pieces that the system is asked to fetch ahead: threads that take turns do not look like one that
 // reads on.
 constexpr size_t kPiecesAhead = 8;
-// As the engine has it: what no ledger entry names.
+// Stacks, allocator slack and small containers that no ledger entry names.
 constexpr uint64_t kUnnamedBytes = uint64_t{8} << 20;
 
 void CheckName(const GgufFile& source, const std::string& path) {

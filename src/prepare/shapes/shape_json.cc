@@ -9,7 +9,7 @@
 #include "plan/json_object.h"
 #include "plan/json_reader.h"
 #include "prepare/shapes/shapes.h"
-#include "storage/block_reader.h"
+#include "storage/text_file.h"
 #include "tensor/op_names.h"
 
 namespace hearth {
@@ -103,14 +103,7 @@ ModelShape ParseShape(std::string_view text, const std::string& file_name) {
 }
 
 ModelShape LoadShape(const std::string& path) {
-  const std::unique_ptr<BlockReader> reader = OpenFileReader(path);
-  if (reader->size_bytes() > kMaxFileBytes) {
-    throw Error(ErrorCode::kInvalidArgument, path, "size of a shape file",
-                fmt::format("at most {} bytes", kMaxFileBytes),
-                fmt::format("{}", reader->size_bytes()));
-  }
-  std::string text(reader->size_bytes(), '\0');
-  reader->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  const std::string text = ReadText(path, {.most_bytes = kMaxFileBytes, .what = "a shape file"});
   return ParseShape(text, path);
 }
 

@@ -158,7 +158,7 @@ void TakeToolChoice(Fields& fields, api::ToolOptions& tools) {
   if (type == "none") {
     tools.tools.clear();
   } else if (type == "any" || type == "tool") {
-    if (tools.tools.empty()) fields.Fail("tool_choice", "tools beside it");
+    if (tools.tools.empty()) fields.Fail("tool_choice", "tools in the same request");
     tools.must_call = true;
     if (type == "any") return;
     tools.function = choice.TakeString("name").value_or("");

@@ -194,7 +194,7 @@ void TakeChoice(Fields& fields, api::ToolOptions& tools) {
   const Json* choice = fields.Take("tool_choice");
   if (choice == nullptr || *choice == "auto") return;
   if (*choice == "none") return tools.tools.clear();
-  if (tools.tools.empty()) fields.Fail("tool_choice", "tools beside it");
+  if (tools.tools.empty()) fields.Fail("tool_choice", "tools in the same request");
   tools.must_call = true;
   if (*choice == "required") return;
   Fields named(*choice, "tool_choice");

@@ -13,7 +13,8 @@ namespace hearth::serve {
 // Takes the whole answer as a message, once, from any thread.
 using StoreAnswerFn = std::function<void(api::ChatMessage answer)>;
 
-// Of `request` what it repeats and its custom tools. `store` may be empty.
+// Takes from `request` the fields that the answer repeats, and its custom tools. `store` may be
+// empty.
 std::unique_ptr<AnswerWriter> NewResponsesWriter(const AnswerHead& head,
                                                  const ResponsesRequest& request,
                                                  StoreAnswerFn store);

@@ -6,6 +6,8 @@
 #include <boost/beast/http/read.hpp>
 #include <utility>
 
+#include "serve/http/event_stream.h"
+
 namespace hearth::serve {
 namespace {
 
@@ -312,13 +314,12 @@ void Connection::BeginStream() {
 
 void Connection::SendEvent(std::string_view name, std::string_view data) {
   if (state_ != State::kAnswering) return;
-  SendInStream(name.empty() ? fmt::format("data: {}\n\n", data)
-                            : fmt::format("event: {}\ndata: {}\n\n", name, data));
+  SendInStream(FrameEvent(name, data));
 }
 
 void Connection::SendInStream(std::string_view text) {
   if (is_chunked_) {
-    outbox_.Add(fmt::format("{:x}\r\n{}\r\n", text.size(), text));
+    outbox_.Add(FrameChunk(text));
   } else {
     outbox_.Add(text);
   }
@@ -334,13 +335,13 @@ void Connection::WaitInStream() {
     if (self->state_ != State::kAnswering || self->answer_complete_) return;
     // A client that takes nothing needs no more to take.
     if (self->outbox_.is_writing()) return self->WaitInStream();
-    self->SendInStream(": the answer is on its way\n\n");
+    self->SendInStream(FrameComment("the answer is on its way"));
   });
 }
 
 void Connection::EndStream() {
   if (state_ != State::kAnswering) return;
-  if (is_chunked_) outbox_.Add("0\r\n\r\n");
+  if (is_chunked_) outbox_.Add(kLastChunk);
   answer_complete_ = true;
   silence_.Stop();
   Write();

@@ -1,4 +1,5 @@
-// One client: reads its requests, one after the other, and writes their answers.
+// One client: reads its requests, one after the other, and writes their answers, whole or as
+// server-sent events (event_stream.h).
 //
 //   idle -> reading -> answering -> idle ... -> closed
 //
@@ -36,7 +37,7 @@ class Connection : public Reply, public std::enable_shared_from_this<Connection>
              RequestTrace trace, std::function<void()> on_close);
   ~Connection() override;
 
-  // Of a guest only GET /health is answered; whatever else it asks gets 503.
+  // A guest may only GET /health; whatever else it asks gets 503.
   void Start(std::unique_ptr<Place> place);
   bool is_answering() const { return state_ == State::kAnswering; }
   // Ends what is under way, with `error` as the answer, or as the last event of a stream.

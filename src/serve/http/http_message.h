@@ -52,7 +52,7 @@ bool IsThisMachine(const std::string& host);
 
 // With the empty line.
 std::string ResponseHead(const Response& response, bool keep_alive);
-// Of a stream of events. headers: further ones.
+// The head of a stream of server-sent events; `headers` are added to it.
 std::string StreamHead(bool is_chunked, bool keep_alive, const HeaderFields& headers);
 
 }  // namespace hearth::serve

@@ -42,7 +42,7 @@ class CallBody {
 
  protected:
   Step BeginCall(std::string name);
-  // Of an argument that is there already nothing.
+  // Adds an argument; ignored where one of that name is already there.
   void AddArgument(const std::string& key, const std::string& json);
   void EndCall();
 

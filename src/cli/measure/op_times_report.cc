@@ -1,4 +1,4 @@
-#include "cli/measure/profile_report.h"
+#include "cli/measure/op_times_report.h"
 
 #include <fmt/format.h>
 

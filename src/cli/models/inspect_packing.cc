@@ -1,4 +1,4 @@
-#include "cli/models/packing_report.h"
+#include "cli/models/inspect_packing.h"
 
 #include <fmt/format.h>
 

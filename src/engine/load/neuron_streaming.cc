@@ -1,4 +1,4 @@
-#include "engine/load/streaming.h"
+#include "engine/load/neuron_streaming.h"
 
 #include <algorithm>
 #include <utility>
@@ -35,6 +35,10 @@ StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, 
         tensor.decl.experts != bundles.num_experts) {
       throw Error(ErrorCode::kUnsupported, file.path(),
                   "layers with FFNs of different shapes cannot be streamed");
+    }
+    if (!bundles.layer_offsets.empty() && tensor.decl.first != bundles.first_neuron) {
+      throw Error(ErrorCode::kUnsupported, file.path(),
+                  "layers with different numbers of neurons on a device cannot be streamed");
     }
     bundles.layer_offsets.push_back(tensor.stored->offset + tensor.stored_begin());
     bundles.first_neuron = tensor.decl.first;

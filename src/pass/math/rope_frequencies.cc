@@ -1,4 +1,4 @@
-#include "pass/math/rope_table.h"
+#include "pass/math/rope_frequencies.h"
 
 #include <algorithm>
 #include <cmath>

@@ -156,7 +156,7 @@ TEST_F(HybridCommandTest, ReportsSayWhatIsOnTheDevice) {
   const nlohmann::json& device = document["memory"]["device"];
   EXPECT_EQ(device["index"], 0);
   EXPECT_EQ(device["budget_bytes"], 64 << 20);
-  EXPECT_EQ(device["neurons"], 300);
+  EXPECT_EQ(device["layer_neurons"], nlohmann::json({300, 300, 300, 300, 300}));
   // Three rows of 256 columns in Q8_0: 288 bytes each.
   EXPECT_EQ(device["ledger"]["neurons"], 3 * 288 * 300 * 5);
   const auto computed = [&](const char* side) { return device["computed"][side].get<int64_t>(); };

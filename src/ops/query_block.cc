@@ -1,4 +1,4 @@
-#include "ops/attention_block.h"
+#include "ops/query_block.h"
 
 #include <algorithm>
 #include <cmath>

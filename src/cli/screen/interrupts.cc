@@ -1,4 +1,4 @@
-#include "cli/screen/terminal.h"
+#include "cli/screen/interrupts.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>

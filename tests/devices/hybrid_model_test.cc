@@ -17,6 +17,7 @@
 #include "base/test_data.h"
 #include "engine/engine.h"
 #include "engine/session/token_scores.h"
+#include "hybrid_models.h"
 #include "measure/evaluate.h"
 #include "measure/topic_walk.h"
 #include "pass/test_passes.h"
@@ -27,100 +28,11 @@ namespace hearth {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Property;
+using ::testing::SizeIs;
 using ::testing::Throws;
-
-constexpr int64_t kNeurons = 1024;  // of an FFN of the embedded model
-constexpr int64_t kLayers = 5;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-std::string PathOf(const char* name) { return ::testing::TempDir() + name; }
-std::string PlainPath() { return SourcePath("models/hearth-stories-5m.gguf"); }
-
-// The device of tests, with room for `neurons` of every FFN.
-DeviceRequest RequestOf(std::optional<int64_t> neurons, uint64_t memory_bytes = 256 * kMiB) {
-  return {.choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
-          .memory_bytes = memory_bytes,
-          .neurons = neurons,
-          .programs_folder = accel::testing::TestProgramsFolder()};
-}
-
-// A predictor that names every third neuron, whatever the input.
-PredictorSet PredictorsOfEveryThird(const ModelSpec& spec) {
-  PredictorSet set;
-  for (const LayerSpec& layer : spec.layers) {
-    const auto neurons = static_cast<size_t>(layer.ffn.intermediate_size);
-    MadePredictor made = {.rank = 32,
-                          .down = std::vector<float>(32 * static_cast<size_t>(spec.hidden_size)),
-                          .up = std::vector<float>(neurons * 32),
-                          .bias = std::vector<float>(neurons, -1)};
-    for (size_t i = 1; i < neurons; i += 3) made.bias[i] = 1;
-    set.ffns.push_back(QuantizePredictor(made, set.dtype));
-  }
-  return set;
-}
-
-std::unique_ptr<Engine> Load(const std::string& path, FfnMode mode,
-                             std::optional<DeviceRequest> device, int threads = 2) {
-  EngineOptions options = {.threads = threads, .context = 512, .mode = mode};
-  if (device) options.device = *device;
-  return Engine::Load(path, options);
-}
-
-std::vector<TokenId> Text(Engine& engine, size_t tokens) {
-  std::vector<TokenId> text = engine.model().tokenizer().Encode(
-      ReadWholeFile(SourcePath("models/hearth-stories.txt")).substr(0, 8 * tokens));
-  text.resize(tokens);
-  return text;
-}
-
-// Logits after every token of the text, in passes of `chunk` tokens.
-std::vector<float> Logits(Engine& engine, size_t tokens, size_t chunk,
-                          PassObserver* observer = nullptr) {
-  const std::vector<TokenId> text = Text(engine, tokens);
-  KvSequence kv(engine.kv_pool());
-  std::vector<float> all;
-  for (size_t begin = 0; begin < text.size(); begin += chunk) {
-    const size_t count = std::min(chunk, text.size() - begin);
-    const BatchSequence sequence{&kv, std::span(text).subspan(begin, count)};
-    engine.pass().Run(ShapeOf(sequence), engine.selector(), observer);
-    for (size_t i = 0; i < count; ++i) {
-      const FloatView logits = engine.pass().Logits(static_cast<int64_t>(i), 1);
-      all.insert(all.end(), logits.data, logits.data + logits.cols);
-    }
-  }
-  return all;
-}
-
-double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected) {
-  EXPECT_EQ(actual.size(), expected.size());
-  float error = 0, largest = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    error = std::max(error, std::abs(actual[i] - expected[i]));
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return static_cast<double>(error / largest);
-}
-
-class HybridModelTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    const GgufFile source = GgufFile::Open(PlainPath());
-    const PredictorSet third = PredictorsOfEveryThird(ReadModelSpec(source));
-    PackModel(source, {.predictors = &third, .quant = DType::kF16, .threads = 2}, Floats());
-    PackModel(source, {.threads = 2}, Default());
-  }
-  static void TearDownTestSuite() {
-    std::filesystem::remove(Floats());
-    std::filesystem::remove(Default());
-  }
-  void SetUp() override { HEARTH_NEED_DEVICE(); }
-
-  // F16 rows, which the processor multiplies with activations of floats, as the device does.
-  static std::string Floats() { return PathOf("hybrid_floats.gguf"); }
-  static std::string Default() { return PathOf("hybrid_default.gguf"); }
-};
 
 // 0, 10, 50 and 100%, and numbers that are no multiple of anything.
 constexpr int64_t kPlaced[] = {0, 1, 102, 512, 1021, kNeurons};
@@ -155,7 +67,7 @@ TEST_F(HybridModelTest, EachNeuronIsComputedWhereItLies) {
     const auto engine = Load(Default(), FfnMode::kGated, RequestOf(placed));
     ASSERT_NE(engine->device().part, nullptr);
     const DevicePart& device = *engine->device().part;
-    EXPECT_EQ(device.neurons(), placed);
+    EXPECT_THAT(device.layer_neurons(), AllOf(SizeIs(kLayers), Each(placed)));
     EXPECT_EQ(device.neurons_of_ffn(), kNeurons);
     // Rows of Q8_0 with 256 columns: 256 codes and 8 scales of two bytes, three of them.
     const uint64_t neuron_bytes = 3 * (256 + 16 + 16);
@@ -299,10 +211,11 @@ TEST_F(HybridModelTest, ObserversSeeBothSides) {
 TEST_F(HybridModelTest, AsManyNeuronsAsFitByOneRule) {
   // All of them, with their scratch.
   const auto all = Load(Default(), FfnMode::kGated, RequestOf({}));
-  EXPECT_EQ(all->device().part->neurons(), kNeurons);
+  EXPECT_THAT(all->device().part->layer_neurons(), Each(kNeurons));
   const uint64_t some_bytes = all->device().part->device().memory().used_bytes() / 2;
   const auto some = Load(Default(), FfnMode::kGated, RequestOf({}, some_bytes));
-  const int64_t placed = some->device().part->neurons();
+  const int64_t placed = some->device().part->layer_neurons()[0];
+  EXPECT_THAT(some->device().part->layer_neurons(), Each(placed));
   EXPECT_GT(placed, kNeurons / 4);
   EXPECT_LT(placed, kNeurons);
   EXPECT_LE(some->device().part->device().memory().used_bytes(), some_bytes);
