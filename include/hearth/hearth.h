@@ -198,7 +198,8 @@ hearth_status hearth_detokenize(const hearth_model* model, const int32_t* tokens
                                 size_t token_count, char* text, size_t capacity, size_t* bytes,
                                 hearth_error* error);
 
-/* The bytes that one token stands for, which may be a part of a character; likewise. */
+/* Copies the bytes of one token, which may be only a part of a character, as hearth_detokenize
+ * copies text. */
 hearth_status hearth_token_bytes(const hearth_model* model, int32_t token, char* text,
                                  size_t capacity, size_t* bytes, hearth_error* error);
 

@@ -2,8 +2,8 @@
 // §5.3).
 //
 // A packed file sorts neurons by how often they fire, so what lies on the device of an FFN is its
-// first neurons, in each FFN so many as a plan says. Of each only its rows and its bias are kept,
-// not what pads a bundle.
+// first neurons. A plan says how many each FFN has there. The device keeps a neuron's rows and
+// bias, not what pads its bundle.
 #pragma once
 
 #include <cstdint>
@@ -106,7 +106,7 @@ class DeviceFfns {
   const DeviceFfnShape shape_;
   std::map<DType, NeuronKernels> kernels_;
   std::vector<std::unique_ptr<DeviceBuffer>> neurons_;     // of each FFN; null: it has none
-  std::vector<std::unique_ptr<DeviceBuffer>> all_counts_;  // likewise: how many they are
+  std::vector<std::unique_ptr<DeviceBuffer>> all_counts_;  // how many they are; null: none
   std::unique_ptr<DeviceBuffer> x_, lists_, counts_, all_, gates_, factors_, partial_, out_;
   std::unique_ptr<DeviceQueue> queue_;  // after the buffers: it is empty before they are destroyed
   std::unique_ptr<DeviceEvent> sent_;   // the last launch; null: nothing is in flight

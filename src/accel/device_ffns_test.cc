@@ -141,7 +141,7 @@ TEST(DeviceFfns, AddWhatListedNeuronsDo) {
   }
 }
 
-// Each FFN has so many neurons as it is said to have; one without any has no buffer.
+// The shape says how many neurons each FFN has; an FFN without any has no buffer.
 TEST(DeviceFfns, FfnsMayDiffer) {
   HEARTH_NEED_DEVICE();
   const TestFfns ffns(ShapeOf(19, 3, true));
@@ -196,7 +196,7 @@ TEST(DeviceFfns, ChargesWhatItSays) {
               DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape));
   }
   EXPECT_EQ(memory.used_bytes(), before);
-  // As many neurons as fit, and no more.
+  // MostNeurons says how many fit into some memory.
   constexpr uint64_t kNoLimit = uint64_t{1} << 40;
   const uint64_t bytes = DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape);
   EXPECT_EQ(DeviceFfns::MostNeurons(shape, 1000, bytes, kNoLimit), 33);

@@ -16,7 +16,7 @@ struct NamedCount {
   NamedCount {                                                                \
 #name, [](const Stats& stats) { return static_cast<double>(stats.name); } \
   }
-// As in struct Stats.
+// The fields of struct Stats (hearth.hpp), in its order.
 constexpr NamedCount kCounts[] = {HEARTH_COUNT(resident_bytes),
                                   HEARTH_COUNT(running),
                                   HEARTH_COUNT(waiting),

@@ -1,7 +1,6 @@
 #include "api/model_impl.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/memory_info.h"
 
@@ -31,11 +30,6 @@ constexpr CodePair kCodes[] = {
     {ErrorCode::kCancelled, hearth::ErrorCode::kCancelled},
     {ErrorCode::kInternal, hearth::ErrorCode::kInternal},
 };
-
-std::string NameOf(const std::string& path) {
-  const std::filesystem::path file(path);
-  return (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
-}
 
 void AddSessions(const SessionCounts& counts, Stats& stats) {
   stats.sessions = counts.files;
@@ -107,7 +101,7 @@ Model::Impl::Impl(std::unique_ptr<Engine> engine, int parallel, int queue,
   }
   const std::string* architecture = model.metadata().FindString("general.architecture");
   info_ = {.path = model.path(),
-           .name = NameOf(model.path()),
+           .name = model.name(),
            .architecture = architecture != nullptr ? *architecture : "",
            .mode = FfnModeName(engine_->mode()),
            .instruction_set = engine_->compute().isa(),

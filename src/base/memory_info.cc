@@ -69,7 +69,8 @@ uint64_t LoadedFileBytes() {
 }
 
 // Of the code and constants that are not mapped yet, what a program may come to use. All of it is
-// some 17 MiB, of which a run maps 9 to 10 and a server 11; at a plan, 7 of them are there.
+// some 17 MiB, of which a run maps 9 to 10 and a server 11; some 8 are mapped when a model is
+// planned.
 constexpr uint64_t kCodeToComeBytes = uint64_t{4} << 20;
 
 // Where the user sets no limit, the rest of the machine keeps 1 / kMarginShare of the available

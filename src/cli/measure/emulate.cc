@@ -109,21 +109,6 @@ int Emulate(EmulateCommand& command) {
   return kExitDone;
 }
 
-void AddBudgets(CLI::App& command, EmulateCommand& options) {
-  const auto add = [&](const char* name, std::optional<uint64_t>& bytes, const char* what) {
-    command
-        .add_option_function<std::string>(
-            name,
-            [&bytes, name](const std::string& text) {
-              bytes = AsUsage([&] { return ParseSize(text, name); });
-            },
-            what)
-        ->option_text("SIZE");
-  };
-  add("--memory", options.memory_bytes, "memory of the host (the machine's)");
-  add("--device-memory", options.device_bytes, "memory of the device (the machine's)");
-}
-
 }  // namespace
 
 void AddEmulateCommand(CLI::App& app, Action& action) {
@@ -155,7 +140,9 @@ void AddEmulateCommand(CLI::App& app, Action& action) {
           },
           "type of the weights (f16)")
       ->option_text("TYPE");
-  AddBudgets(*command, *options);
+  AddSizeOption(*command, "--memory", options->memory_bytes, "memory of the host (the machine's)");
+  AddSizeOption(*command, "--device-memory", options->device_bytes,
+                "memory of the device (the machine's)");
   command
       ->add_option("--active", options->options.active,
                    "mean share of neurons that a token lists (0.1)")

@@ -65,15 +65,9 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
           "processor, if it can be used) (none)")
       ->option_text("auto|none|INDEX")
       ->group(kMemoryGroup);
-  command
-      .add_option_function<std::string>(
-          "--device-memory",
-          [&request](const std::string& size) {
-            request.memory_bytes = AsUsage([&] { return ParseSize(size, "--device-memory"); });
-          },
-          "most memory of the device to use; as many neurons of each layer go there as fit (7/8 of "
-          "a device's own memory)")
-      ->option_text("SIZE")
+  AddSizeOption(command, "--device-memory", request.memory_bytes,
+                "most memory of the device to use; as many neurons of each layer go there as fit "
+                "(7/8 of a device's own memory)")
       ->group(kMemoryGroup);
   command
       .add_option_function<int64_t>(

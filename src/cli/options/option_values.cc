@@ -59,28 +59,28 @@ CLI::Validator NumberIn(double least, double most) {
   return InRange(least, most, "number", fmt::format("{} to {}", least, most));
 }
 
-CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes) {
+CLI::Option* AddSizeOption(CLI::App& command, const std::string& name,
+                           std::optional<uint64_t>& bytes, const std::string& what) {
   return command
       .add_option_function<std::string>(
-          "--memory",
-          [&bytes](const std::string& text) {
-            bytes = AsUsage([&] { return ParseSize(text, "--memory"); });
+          name,
+          [&bytes, name](const std::string& text) {
+            bytes = AsUsage([&] { return ParseSize(text, name); });
           },
-          "most memory to use, like 2.5G (what is free, less a margin)")
-      ->option_text("SIZE")
+          what)
+      ->option_text("SIZE");
+}
+
+CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes) {
+  return AddSizeOption(command, "--memory", bytes,
+                       "most memory to use, like 2.5G (what is free, less a margin)")
       ->group(kMemoryGroup);
 }
 
 void AddKvMemoryOptions(CLI::App& command, std::optional<uint64_t>& bytes, std::string& folder) {
-  command
-      .add_option_function<std::string>(
-          "--kv-memory",
-          [&bytes](const std::string& text) {
-            bytes = AsUsage([&] { return ParseSize(text, "--kv-memory"); });
-          },
-          "most memory for the KV cache; the rest of a long context lies in a file (what --memory "
-          "leaves after the weights)")
-      ->option_text("SIZE")
+  AddSizeOption(command, "--kv-memory", bytes,
+                "most memory for the KV cache; the rest of a long context lies in a file (what "
+                "--memory leaves after the weights)")
       ->group(kMemoryGroup);
   command
       .add_option("--kv-dir", folder,

@@ -36,7 +36,11 @@ CLI::Option* AddFileOption(CLI::App& command, const std::string& name, std::stri
 CLI::Validator WholeIn(int64_t least, int64_t most);
 CLI::Validator NumberIn(double least, double most);
 
-// --memory, a size like 2.5G; --threads.
+// An option that takes a size like 2.5G. `bytes` must live as long as the command.
+CLI::Option* AddSizeOption(CLI::App& command, const std::string& name,
+                           std::optional<uint64_t>& bytes, const std::string& what);
+
+// --memory, a size; --threads.
 CLI::Option* AddMemoryOption(CLI::App& command, std::optional<uint64_t>& bytes);
 CLI::Option* AddThreadsOption(CLI::App& command, int& threads);
 

@@ -300,14 +300,8 @@ bool NamesShape(const std::string& model) {
 }
 
 void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
-  command
-      .add_option_function<std::string>(
-          "--device-memory",
-          [&arguments](const std::string& text) {
-            arguments.device_bytes = AsUsage([&] { return ParseSize(text, "--device-memory"); });
-          },
-          "place neurons on a device (a GPU) that has so much memory for weights, like 24G")
-      ->option_text("SIZE");
+  AddSizeOption(command, "--device-memory", arguments.device_bytes,
+                "place neurons on a device (a GPU) that has so much memory for weights, like 24G");
   AddRate(command, "--device-bandwidth", arguments.device_gb_s,
           "of the device's memory (what doctor measured)");
   AddRate(command, "--link-bandwidth", arguments.link_gb_s,

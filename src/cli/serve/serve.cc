@@ -93,8 +93,7 @@ int RunServer(const ServeArguments& arguments) {
   if (arguments.verbose) {
     PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
   }
-  std::unique_ptr<SessionKeeper> sessions =
-      OpenServerSessions(*engine, options.model, arguments.sessions);
+  std::unique_ptr<SessionKeeper> sessions = OpenServerSessions(*engine, arguments.sessions);
   if (sessions) {
     server.save_time =
         std::min(std::chrono::milliseconds(server.grace) / kSaveShare, kMostSaveTime);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -28,13 +27,7 @@ uint64_t UsualLimit(const std::string& folder) {
   return free_bytes ? std::min(usual, *free_bytes / kDiskShare) : usual;
 }
 
-std::string NameOf(const std::string& model) {
-  const std::filesystem::path path(model);
-  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
-}
-
-std::unique_ptr<SessionKeeper> OpenUsual(Engine& engine, const std::string& model,
-                                         const SessionArguments& arguments) {
+std::unique_ptr<SessionKeeper> OpenUsual(Engine& engine, const SessionArguments& arguments) {
   const std::string state = StateFolder();
   if (state.empty()) {
     Warn("conversations are not kept: neither XDG_STATE_HOME nor HOME names a folder");
@@ -44,7 +37,7 @@ std::unique_ptr<SessionKeeper> OpenUsual(Engine& engine, const std::string& mode
   const uint64_t limit = arguments.limit_bytes ? *arguments.limit_bytes : UsualLimit(folder);
   try {
     auto sessions =
-        OpenSessionsBelow(engine, {.folder = folder, .limit_bytes = limit}, NameOf(model),
+        OpenSessionsBelow(engine, {.folder = folder, .limit_bytes = limit}, engine.model().name(),
                           {.folder = "", .limit_bytes = 0, .warn = Warn});
     PrintNotice(fmt::format(
         "hearth: conversations are kept in {}, at most {} (--session-dir none: nowhere)\n",
@@ -58,10 +51,10 @@ std::unique_ptr<SessionKeeper> OpenUsual(Engine& engine, const std::string& mode
 
 }  // namespace
 
-std::unique_ptr<SessionKeeper> OpenServerSessions(Engine& engine, const std::string& model,
+std::unique_ptr<SessionKeeper> OpenServerSessions(Engine& engine,
                                                   const SessionArguments& arguments) {
   if (!arguments.are_kept()) return nullptr;
-  if (!arguments.folder) return OpenUsual(engine, model, arguments);
+  if (!arguments.folder) return OpenUsual(engine, arguments);
   return OpenSessions(
       engine, {.folder = *arguments.folder,
                .limit_bytes = arguments.limit_bytes.value_or(SessionStoreOptions().limit_bytes),

@@ -24,11 +24,11 @@ struct SessionArguments {
 // --session-dir and --session-limit. `arguments` must outlive `command`.
 void AddSessionOptions(CLI::App& command, SessionArguments& arguments);
 
-// Opens the folder and says where it is. model: what the model is called. Returns null where
-// nothing is to be kept, and, with one warning, where the user named no folder and the usual one
-// cannot be used: it cannot be made, or another server of this model has it. Throws what
-// OpenSessions throws for a folder that the user named.
-std::unique_ptr<SessionKeeper> OpenServerSessions(Engine& engine, const std::string& model,
+// Opens the folder and says where it is. Returns null where nothing is to be kept, and, with one
+// warning, where the user named no folder and the usual one cannot be used: it cannot be made, or
+// another server of this model has it. Throws what OpenSessions throws for a folder that the user
+// named.
+std::unique_ptr<SessionKeeper> OpenServerSessions(Engine& engine,
                                                   const SessionArguments& arguments);
 
 }  // namespace hearth::cli

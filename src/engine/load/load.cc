@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -210,6 +211,11 @@ std::unique_ptr<Model> Model::Load(const GgufFile& file, LoadPlan plan,
   model->weights_ = std::move(plan.weights);
   model->predictors_ = std::move(plan.predictors);
   return model;
+}
+
+std::string Model::name() const {
+  const std::filesystem::path file(path_);
+  return (file.extension() == ".gguf" ? file.stem() : file.filename()).string();
 }
 
 GgufFile Model::Reopen() const {

@@ -107,6 +107,8 @@ class Model {
                                      Compute& compute, const ProgressFn& progress = {});
 
   const std::string& path() const { return path_; }
+  // The last part of the path, without ".gguf".
+  std::string name() const;
   const ModelSpec& spec() const { return spec_; }
   const ModelWeights& weights() const { return *weights_; }
   const ModelPredictors* predictors() const { return predictors_.get(); }  // null: none

@@ -1,5 +1,7 @@
 #include "planner/emulator/emulated_machine.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 
 namespace hearth {
@@ -39,7 +41,7 @@ DeviceProfile NvmeDisk() {
 // 4.0, 16 lanes of 16 GT/s; the 64 GB/s that P1 prints are both directions together. Host: P1:
 // eight cores of 5.4 GHz, 67.2 GB/s, 192 GB.
 EmulatedMachine Rtx4090() {
-  return {.name = "rtx-4090",
+  return {.name = "",
           .device_bytes = 24 * kGiB,
           .device_bytes_per_s = 1008e9,
           .device_macs_per_s = 82.6e12 / 2,
@@ -56,7 +58,7 @@ EmulatedMachine Rtx4090() {
 // GB, 616 GB/s, 13.4 TFLOPS of FP32 (reference card). Link: PCI Express 3.0, 16 lanes of 8 GT/s.
 // Host: P1: eight cores of 4.9 GHz, 38.4 GB/s, 64 GB.
 EmulatedMachine Rtx2080Ti() {
-  return {.name = "rtx-2080ti",
+  return {.name = "",
           .device_bytes = 11 * kGiB,
           .device_bytes_per_s = 616e9,
           .device_macs_per_s = 13.4e12 / 2,
@@ -77,7 +79,7 @@ EmulatedMachine Rtx2080Ti() {
 // of one program: P2 Table 3. Flash: P2 §2.3 (Ufs40).
 EmulatedMachine Adreno750() {
   constexpr double kCycles = 3.3e9 + 5 * 3.0e9 + 2 * 2.2e9;
-  return {.name = "adreno-750",
+  return {.name = "",
           .device_bytes = 8 * kGiB,  // free: what an app may take for the GPU
           .device_bytes_per_s = 76.8e9,
           .device_macs_per_s = 2.8e12 / 2,
@@ -90,18 +92,31 @@ EmulatedMachine Adreno750() {
           .flash = Ufs40()};
 }
 
+struct NamedMachine {
+  const char* name;
+  EmulatedMachine (*make)();
+};
+constexpr NamedMachine kMachines[] = {
+    {"rtx-4090", Rtx4090}, {"rtx-2080ti", Rtx2080Ti}, {"adreno-750", Adreno750}};
+
 }  // namespace
 
-std::vector<std::string> EmulatedMachineNames() { return {"rtx-4090", "rtx-2080ti", "adreno-750"}; }
+std::vector<std::string> EmulatedMachineNames() {
+  std::vector<std::string> names;
+  for (const NamedMachine& machine : kMachines) names.emplace_back(machine.name);
+  return names;
+}
 
 EmulatedMachine FindEmulatedMachine(std::string_view name) {
-  if (name == "rtx-4090") return Rtx4090();
-  if (name == "rtx-2080ti") return Rtx2080Ti();
-  if (name == "adreno-750") return Adreno750();
+  for (const NamedMachine& machine : kMachines) {
+    if (name != machine.name) continue;
+    EmulatedMachine found = machine.make();
+    found.name = machine.name;
+    return found;
+  }
   throw Error(ErrorCode::kNotFound, Field{"machine"},
-              std::string(name) +
-                  " is no emulated machine: there are rtx-4090, rtx-2080ti and "
-                  "adreno-750");
+              fmt::format("{} is no emulated machine: there are {}", name,
+                          fmt::join(EmulatedMachineNames(), ", ")));
 }
 
 }  // namespace hearth

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/rounding.h"
 #include "base/units.h"
 #include "planner/emulator/hybrid_clock.h"
 #include "planner/placement/placement.h"
@@ -19,11 +18,6 @@ constexpr int64_t kBlockWeights = 32;
 constexpr uint64_t kHalfBytes = 2;  // keys and values
 // How many layers may have attention on the device: these parts of all that fit.
 constexpr int kDenseSteps = 4;
-
-uint64_t EmulatedMatrixBytes(DType quant, int64_t rows, int64_t cols) {
-  return RowBytes(quant, static_cast<size_t>(RoundUp<int64_t>(cols, kBlockWeights))) *
-         static_cast<uint64_t>(rows);
-}
 
 uint64_t DenseBytes(const EmulatedModel& model, EmulatedSystem system) {  // of a layer
   return model.attention_bytes + (ListsNeurons(system) ? model.predictor_bytes : 0);
@@ -167,15 +161,11 @@ EmulatedModel EmulatedModelOf(const ModelShape& shape, DType quant) {
   model.vocab = shape.vocab_size;
   model.neurons = shape.intermediate_size;
   model.neuron_bytes = sizes.neuron_bytes;
-  model.output_bytes = EmulatedMatrixBytes(quant, shape.vocab_size, shape.hidden_size);
   model.embedding_bytes = sizes.embedding_bytes;
-  // Predictors are a share of all weights (PlacementModelOf).
-  const auto layers = static_cast<uint64_t>(shape.num_layers);
-  const auto predictors = static_cast<uint64_t>(
-      kPredictorShare * static_cast<double>(sizes.dense_bytes + sizes.ffn_bytes()) /
-      (1 + kPredictorShare));
-  model.predictor_bytes = predictors / layers;
-  model.attention_bytes = (sizes.dense_bytes - predictors - model.output_bytes) / layers;
+  const DenseSizes dense = DenseSizesOf(shape, quant);
+  model.output_bytes = dense.output_bytes;
+  model.attention_bytes = dense.attention_bytes;
+  model.predictor_bytes = dense.predictor_bytes / static_cast<uint64_t>(shape.num_layers);
   model.kv_bytes = 2 * kHalfBytes * static_cast<uint64_t>(shape.num_kv_heads * shape.head_dim);
   model.bytes_per_weight = static_cast<double>(RowBytes(quant, kBlockWeights)) / kBlockWeights;
   return model;

@@ -57,8 +57,7 @@ struct EmulatedBudgets {
 // Where everything lies. What neither unit has room for is on flash.
 struct EmulatedPlacement {
   EmulatedSystem system = EmulatedSystem::kPlaced;
-  int64_t dense_layers =
-      0;  // so many layers have attention and predictors on the device, the first
+  int64_t dense_layers = 0;  // the first ones, whose attention and predictors are on the device
   bool output_on_device = false;
   std::vector<int64_t> device_neurons;  // by layer
   std::vector<int64_t> host_neurons;    // by layer, the next ones; the others are on flash

@@ -34,6 +34,11 @@ uint64_t AttentionBytes(const ModelShape& shape, DType quant) {
          MatrixBytes(quant, shape.hidden_size, q) + norms + router;
 }
 
+uint64_t NeuronBytes(const ModelShape& shape, DType quant) {
+  return MatrixBytes(quant, shape.gated_ffn ? 3 : 2, shape.hidden_size) +
+         (shape.gated_ffn ? 0 : kFloatBytes);  // its bias
+}
+
 std::vector<double> RatesOfLaw(const ModelShape& shape, const AssumedRates& assumed) {
   if (!(assumed.active >= 0.001 && assumed.active <= 0.9)) {
     throw Error(ErrorCode::kInvalidArgument, Field{"active"}, "share of the neurons",
@@ -236,6 +241,19 @@ void CheckDense(const PlacementModel& model, const PlacementMachine& machine, bo
 
 }  // namespace
 
+DenseSizes DenseSizesOf(const ModelShape& shape, DType quant) {
+  DenseSizes sizes;
+  sizes.attention_bytes = AttentionBytes(shape, quant);
+  sizes.output_bytes = MatrixBytes(quant, shape.vocab_size, shape.hidden_size);
+  const auto layers = static_cast<uint64_t>(shape.num_layers);
+  const auto neurons =
+      static_cast<uint64_t>(std::max<int64_t>(1, shape.num_experts) * shape.intermediate_size);
+  const uint64_t weights = layers * sizes.attention_bytes + sizes.output_bytes +
+                           layers * neurons * NeuronBytes(shape, quant);
+  sizes.predictor_bytes = static_cast<uint64_t>(kPredictorShare * static_cast<double>(weights));
+  return sizes;
+}
+
 PlacementModel PlacementModelOf(const ModelShape& shape, DType quant, const AssumedRates& assumed) {
   PlacementModel model;
   model.name = shape.name;
@@ -243,15 +261,11 @@ PlacementModel PlacementModelOf(const ModelShape& shape, DType quant, const Assu
   model.ffns_per_layer = std::max<int64_t>(1, shape.num_experts);
   model.hidden_size = shape.hidden_size;
   model.neurons = shape.intermediate_size;
-  model.neuron_bytes = MatrixBytes(quant, shape.gated_ffn ? 3 : 2, shape.hidden_size) +
-                       (shape.gated_ffn ? 0 : kFloatBytes);  // its bias
-  const uint64_t output = MatrixBytes(quant, shape.vocab_size, shape.hidden_size);
-  const uint64_t weights =
-      static_cast<uint64_t>(shape.num_layers) * AttentionBytes(shape, quant) + output;
-  const auto predictors =
-      static_cast<uint64_t>(kPredictorShare * static_cast<double>(weights + model.ffn_bytes()));
-  model.dense_bytes = weights + predictors;
-  model.embedding_bytes = shape.tied_embeddings ? 0 : output;
+  model.neuron_bytes = NeuronBytes(shape, quant);
+  const DenseSizes dense = DenseSizesOf(shape, quant);
+  model.dense_bytes = static_cast<uint64_t>(shape.num_layers) * dense.attention_bytes +
+                      dense.output_bytes + dense.predictor_bytes;
+  model.embedding_bytes = shape.tied_embeddings ? 0 : dense.output_bytes;
   model.rates.assign(static_cast<size_t>(model.num_layers * model.ffns_per_layer),
                      RatesOfLaw(shape, assumed));
   model.rates_are_assumed = true;

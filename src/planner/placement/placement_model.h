@@ -38,6 +38,14 @@ struct PlacementModel {
   }
 };
 
+// Bytes of a shape's weights beside neurons and embedding.
+struct DenseSizes {
+  uint64_t attention_bytes = 0;  // of a layer, with norms and router
+  uint64_t output_bytes = 0;
+  uint64_t predictor_bytes = 0;  // of all layers; taken to be kPredictorShare of the rest
+};
+DenseSizes DenseSizesOf(const ModelShape& shape, DType quant);
+
 // Rates of a model of which only the shape is known: the power law that `synth` plants.
 struct AssumedRates {
   double active = 0.10;        // mean P(active) of an FFN's neurons
