@@ -218,6 +218,10 @@ TEST_F(StreamingCommandTest, TheNextLayerIsReadAhead) {
   EXPECT_GT(on["used_ahead_per_token"], 0);
   EXPECT_LE(on["used_ahead_per_token"], on["reads_ahead_per_token"]);
   EXPECT_EQ(Bench({"--memory", memory, "--lookahead", "far"}).exit_code, 2);
+  EXPECT_THAT(Bench({"--memory", memory, "--io-thread", "own", "--pipeline", "matrix"}).err,
+              HasSubstr("--io-thread has no effect with --pipeline matrix"));
+  EXPECT_THAT(Bench({"--memory", memory, "--io-thread", "own", "--threads", "1"}).err,
+              HasSubstr("--io-thread has no effect: there is no second thread"));
   const ProgramResult blocking =
       Bench({"--memory", memory, "--lookahead", "on", "--pipeline", "blocking"});
   EXPECT_EQ(blocking.exit_code, 2);

@@ -98,6 +98,9 @@ typedef struct hearth_streaming {
   /* Share of the memory for neurons that the most active ones keep for good, at most 1; negative:
    * none. 0: half */
   double pinned_share;
+  /* Who reads neurons: shared (whichever thread has time) or own (one of the threads, which
+   * computes only while nothing is to be read) */
+  const char* io_thread;
 } hearth_streaming;
 
 /* What else a model may be loaded with. Functions are called from threads of the library while

@@ -82,6 +82,8 @@ struct Streaming {
   std::string reads;         // of a missing neuron: whole or gates-first, or pieces or
                              // gates-first-pieces, in 4 KiB each
   std::string io;            // auto, io_uring or pread
+  std::string io_thread;     // who reads neurons: shared (whichever thread has time) or own (one of
+                             // the threads, which computes only while nothing is to be read)
   std::string cache_policy;  // lru, two-queue, s3-fifo, lfu-decay, layer-lfu, hit-density, ...
   std::string lookahead;     // auto, on or off
   // Reads that are at most so far apart are joined, at most 1 MiB; negative: none. Unset: 8 KiB.

@@ -13,6 +13,7 @@ Streaming ToStreaming(const hearth_streaming& from) {
   Streaming to = {.pipeline = TextOr(from.pipeline, ""),
                   .reads = TextOr(from.reads, ""),
                   .io = TextOr(from.io, ""),
+                  .io_thread = TextOr(from.io_thread, ""),
                   .cache_policy = TextOr(from.cache_policy, ""),
                   .lookahead = TextOr(from.lookahead, ""),
                   .merge_gap_bytes = {},

@@ -45,6 +45,7 @@ const std::string& WordOf(const Streaming& streaming, std::string_view field) {
   if (field == "pipeline") return streaming.pipeline;
   if (field == "reads") return streaming.reads;
   if (field == "io") return streaming.io;
+  if (field == "io_thread") return streaming.io_thread;
   if (field == "cache_policy") return streaming.cache_policy;
   return streaming.lookahead;
 }

@@ -86,13 +86,18 @@ class ContentionMeter {
 
 }  // namespace
 
-WorkerTeam::WorkerTeam(int num_threads) : shares_(std::clamp(num_threads, 1, kMaxThreads)) {
+WorkerTeam::WorkerTeam(int num_threads, std::optional<int> caller_processor)
+    : shares_(std::clamp(num_threads, 1, kMaxThreads)) {
   if (num_threads < 1 || num_threads > kMaxThreads) {
     throw Error(ErrorCode::kInvalidArgument, Field{"threads"}, "number of threads", "1 to 1024",
                 std::to_string(num_threads));
   }
   threads_.reserve(static_cast<size_t>(num_threads) - 1);
   processors_ = AllowedCpus();
+  if (caller_processor) {
+    std::stable_partition(processors_.begin(), processors_.end(),
+                          [&](int processor) { return processor == *caller_processor; });
+  }
   if (std::ssize(processors_) < num_threads) processors_.clear();
   try {
     for (int worker = 1; worker < num_threads; ++worker) {

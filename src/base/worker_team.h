@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -21,9 +22,10 @@ namespace hearth {
 // One caller at a time; a section must not start another on the same team.
 class WorkerTeam {
  public:
-  // num_threads >= 1, the calling thread included. Throws Error(kInvalidArgument) outside 1..1024
-  // and Error(kIo) where the system cannot start that many.
-  explicit WorkerTeam(int num_threads);
+  // num_threads >= 1, the calling thread included. caller_processor: the one that is left to the
+  // caller, where this process may use it; otherwise the first. Throws Error(kInvalidArgument)
+  // outside 1..1024 and Error(kIo) where the system cannot start that many.
+  explicit WorkerTeam(int num_threads, std::optional<int> caller_processor = {});
   ~WorkerTeam();
   WorkerTeam(const WorkerTeam&) = delete;
   WorkerTeam& operator=(const WorkerTeam&) = delete;
@@ -99,7 +101,7 @@ class WorkerTeam {
   void* context_ = nullptr;  // likewise
   WorkShares shares_;
   std::vector<std::thread> threads_;
-  // Where every worker has one of its own; those that the thread which made the team might use.
+  // By worker, where every one has its own: those that the thread which made the team might use.
   std::vector<int> processors_;
 };
 

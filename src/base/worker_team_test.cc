@@ -115,6 +115,25 @@ TEST(WorkerTeamTest, ThePinnedCallerHasAProcessorOfItsOwnUntilThePinGoes) {
   EXPECT_EQ(AllowedCpus(), before) << "nobody to keep away from";
 }
 
+TEST(WorkerTeamTest, TheCallerHasTheProcessorThatWasChosen) {
+  const std::vector<int> before = AllowedCpus();
+  if (before.size() < 2) GTEST_SKIP() << "one processor";
+  for (const int chosen : {before.back(), before.front()}) {
+    WorkerTeam team(2, chosen);
+    const WorkerTeam::CallerPin pin(team);
+    EXPECT_EQ(AllowedCpus(), std::vector<int>(1, chosen));
+    std::atomic<int> inside{0};
+    team.Run([&](int worker) {
+      if (worker == 1) EXPECT_NE(AllowedCpus(), std::vector<int>(1, chosen));
+      ++inside;
+      while (inside.load() < 2) std::this_thread::yield();
+    });
+  }
+  WorkerTeam team(2, 4000);
+  const WorkerTeam::CallerPin pin(team);
+  EXPECT_EQ(AllowedCpus(), std::vector<int>(1, before.front())) << "one that is not there";
+}
+
 TEST(WorkerTeamTest, RefusesImpossibleSizes) {
   EXPECT_THROW(WorkerTeam(0), Error);
   EXPECT_THROW(WorkerTeam(-3), Error);

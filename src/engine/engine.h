@@ -90,8 +90,9 @@ class Engine {
   const std::map<std::string, uint64_t>& planned_ledger() const { return planned_ledger_; }
 
  private:
-  Engine(uint64_t limit_bytes, const std::string& isa, int threads)
-      : budget_(limit_bytes), compute_(isa, threads) {}
+  Engine(uint64_t limit_bytes, const std::string& isa, int threads,
+         std::optional<int> caller_processor)
+      : budget_(limit_bytes), compute_(isa, threads, caller_processor) {}
   void OpenStreamed(const std::string& path, const EnginePlan& plan,
                     const StreamingOptions& options, const ProgressFn& progress);
   void MakeKvPool(const EnginePlan& plan, std::unique_ptr<KvFlash> flash);

@@ -31,6 +31,12 @@ bool TakeReads(StreamingOptions& options, const std::string& word) {
   return in_pieces || word == "whole" || word == "gates-first";
 }
 
+bool TakeIoThread(StreamingOptions& options, const std::string& word) {
+  const auto thread = IoThreadFromName(word);
+  options.pipeline.io_thread = thread.value_or(IoThread::kShared);
+  return thread.has_value();
+}
+
 bool TakeIo(StreamingOptions& options, const std::string& word) {
   options.io.backend = word == "io_uring" ? IoBackend::kIoUring
                        : word == "pread"  ? IoBackend::kPread
@@ -55,7 +61,14 @@ std::string IdleForNeurons(const Engine& engine, const std::string& field) {
   if (field == "lookahead" && !CanLookAhead(engine.model().spec(), engine.mode())) {
     return "only predictors of layers without experts can be asked ahead of time";
   }
-  if (field != "reads") return "";
+  if (field == "io_thread" && engine.streamed()->options().io_thread == IoThread::kOwn &&
+      engine.threads() == 1) {
+    return "there is no second thread to compute meanwhile";
+  }
+  if (field != "reads" && field != "io_thread") return "";
+  if (engine.mode() == FfnMode::kGated && !engine.streamed()->finds_firing()) {
+    return "all neurons are read in order, to see which gates fire";
+  }
   if (engine.streamed()->store().plan().holds_gates && engine.streamed()->options().gates_first) {
     return "all gates are in memory";
   }
@@ -78,6 +91,7 @@ std::span<const StreamingWord> StreamingWords() {
       {"pipeline", NamesOf(AllPipelines(), PipelineName), TakePipeline},
       {"reads", "whole|gates-first|pieces|gates-first-pieces", TakeReads},
       {"io", "auto|io_uring|pread", TakeIo},
+      {"io_thread", NamesOf(AllIoThreads(), IoThreadName), TakeIoThread},
       {"cache_policy", CachePolicyNames("|"), TakeCachePolicy},
       {"lookahead", NamesOf(AllLookaheads(), LookaheadName), TakeLookahead}};
   return words;
@@ -110,6 +124,9 @@ std::optional<IdleSetting> FindContradiction(const StreamingOptions& options,
   }
   if (was_given("merge_gap") && decode.piece_bytes > 0) {
     return IdleSetting{"merge_gap", "reads pieces", "they are not to be joined"};
+  }
+  if (was_given("io_thread") && pipeline != PipelineKind::kCluster) {
+    return IdleSetting{"io_thread", other, "only cluster reads while it computes"};
   }
   if (was_given("lookahead") && pipeline != PipelineKind::kCluster) {
     return IdleSetting{"lookahead", other, "only cluster reads ahead"};

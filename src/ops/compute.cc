@@ -19,8 +19,8 @@ const kernels::KernelTable& ChooseKernels(std::string_view isa) {
 
 }  // namespace
 
-Compute::Compute(std::string_view isa, int threads)
-    : kernels_(&ChooseKernels(isa)), team_(threads) {}
+Compute::Compute(std::string_view isa, int threads, std::optional<int> caller_processor)
+    : kernels_(&ChooseKernels(isa)), team_(threads, caller_processor) {}
 
 std::vector<std::string> UsableIsaNames() {
   std::vector<std::string> names;

@@ -1,6 +1,7 @@
 // Where operations run: the kernels of one instruction set and a team of threads.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,9 @@ namespace hearth {
 class Compute {
  public:
   // isa: a table's name, or "auto" for the best this processor has. Throws
-  // Error(kInvalidArgument), naming those that run here, for any other; threads: 1..1024.
-  Compute(std::string_view isa, int threads);
+  // Error(kInvalidArgument), naming those that run here, for any other; threads: 1..1024, and
+  // caller_processor, as WorkerTeam takes them.
+  Compute(std::string_view isa, int threads, std::optional<int> caller_processor = {});
 
   const kernels::KernelTable& kernels() const { return *kernels_; }  // for ops only
   const kernels::KvEncoders& kv_encoders() const { return kernels_->kv_encoders; }

@@ -62,6 +62,22 @@ std::optional<PipelineKind> PipelineFromName(std::string_view name) {
   return std::nullopt;
 }
 
+std::span<const IoThread> AllIoThreads() {
+  static constexpr std::array kAll = {IoThread::kShared, IoThread::kOwn};
+  return kAll;
+}
+
+const char* IoThreadName(IoThread thread) {
+  return thread == IoThread::kOwn ? "own" : "shared";
+}
+
+std::optional<IoThread> IoThreadFromName(std::string_view name) {
+  for (const IoThread thread : AllIoThreads()) {
+    if (name == IoThreadName(thread)) return thread;
+  }
+  return std::nullopt;
+}
+
 // What the threads share that compute a list, or as much of it as fits.
 struct DecodePipeline::Section {
   const kernels::KernelTable& table;
@@ -75,6 +91,7 @@ struct DecodePipeline::Section {
   Step step = Step::kFinish;
   bool adds = false;                 // down rows of what is computed
   bool fetches = false;              // begins with looking up and reading
+  bool one_reads = false;            // worker 0, and no other; where it fetches
   std::atomic<int64_t> taken{0};     // of those that are ready
   std::atomic<int64_t> computed{0};  // positions
   // Of all segments.
@@ -240,6 +257,8 @@ void DecodePipeline::RunSegment(Compute& compute, Section& section) {
     RunMatrices(compute, section);
   } else {
     section.fetches = options_.kind == PipelineKind::kCluster && !processors_.is_loaded();
+    section.one_reads =
+        section.fetches && options_.io_thread == IoThread::kOwn && section.threads > 1;
     if (!section.fetches) {
       fetch_.Fetch(FirstPart(section));
       const Stopwatch watch;
@@ -305,7 +324,7 @@ void DecodePipeline::RunPhase(Compute& compute, Section& section, Step step, boo
   compute.team().Run([&](int worker) {
     // The others begin with what is pinned.
     if (worker == 0 && section.fetches) fetch_.Fetch(FirstPart(section));
-    Work(section);
+    Work(section, worker);
     processors_.Look(worker);
   });
 }
@@ -373,7 +392,7 @@ int64_t DecodePipeline::MultiplyReady(Section& section, const ReadyNeurons& read
   }
   if (count > 0) {
     fetch_.FetchRests(fired.data(), count);
-    fetch_.Poll(false);
+    if (!section.one_reads) fetch_.Poll(false);
   }
   return ready.count - count;
 }
@@ -423,26 +442,29 @@ bool DecodePipeline::Guess(Section& section) {
 }
 
 // What every thread of a phase does, until there is nothing left.
-void DecodePipeline::Work(Section& section) {
+void DecodePipeline::Work(Section& section, int worker) {
+  const bool reads = !section.one_reads || worker == 0;
   int spins = 0;
   Stopwatch idle;
   while (!section.IsDone()) {
     const bool has_reads = fetch_.ready().is_awaiting();
-    if (!has_reads && section.is_last) fetch_.ReadAhead();
-    const bool arrived = (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
-    const bool computed = section.step != Step::kNone && ComputeReady(section);
-    if (computed || (section.adds && AddComputed(section)) || arrived || Guess(section)) {
+    if (reads && !has_reads && section.is_last) fetch_.ReadAhead();
+    const bool arrived = reads && (has_reads || fetch_.is_reading_ahead()) && fetch_.Poll(false);
+    const bool computes = !section.one_reads || worker > 0 || !has_reads;
+    const bool computed = computes && section.step != Step::kNone && ComputeReady(section);
+    const bool added = !computed && computes && section.adds && AddComputed(section);
+    if (computed || added || arrived || Guess(section)) {
       if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
       spins = 0;
       continue;
     }
     if (spins++ == 0) idle = Stopwatch();
     if (spins <= kSpins) continue;
-    if (!has_reads || !fetch_.Poll(true)) std::this_thread::yield();
+    if (!reads || !has_reads || !fetch_.Poll(true)) std::this_thread::yield();
   }
   if (spins > 0) section.idle_ns += static_cast<int64_t>(idle.Seconds() * 1e9);
   // Where the guess was the last to be done.
-  if (section.is_last) fetch_.ReadAhead();
+  if (reads && section.is_last) fetch_.ReadAhead();
 }
 
 }  // namespace hearth

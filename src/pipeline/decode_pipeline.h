@@ -60,12 +60,22 @@ std::span<const PipelineKind> AllPipelines();
 const char* PipelineName(PipelineKind kind);  // "blocking", "matrix", "cluster", "llmflash"
 std::optional<PipelineKind> PipelineFromName(std::string_view name);
 
+// Who submits the reads of a list and takes what has arrived (P2 §5.1, c_io).
+enum class IoThread : uint8_t {
+  kShared,  // whichever thread finds time for it
+  kOwn,     // the one that calls, which computes only while nothing is to be read
+};
+std::span<const IoThread> AllIoThreads();
+const char* IoThreadName(IoThread thread);  // "shared", "own"
+std::optional<IoThread> IoThreadFromName(std::string_view name);
+
 struct DecodeOptions {
   PipelineKind kind = PipelineKind::kCluster;
   std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions
   bool reads_ahead = false;                 // Expect may be called; of kCluster only
   bool gates_first = false;                 // of missing neurons; of kCluster only
   uint32_t piece_bytes = 0;                 // see FetchOptions; of kCluster only
+  IoThread io_thread = IoThread::kShared;   // of kCluster only
   ProcessorShareOptions processors;         // of kCluster only
 
   FetchOptions fetch() const { return {merge_gap_bytes, reads_ahead, piece_bytes}; }
@@ -135,7 +145,7 @@ class DecodePipeline {
   SlotPart FirstPart(const Section& section) const;
   void RunMatrices(Compute& compute, Section& section);
   void RunPhase(Compute& compute, Section& section, Step step, bool adds);
-  void Work(Section& section);
+  void Work(Section& section, int worker);
   bool ComputeReady(Section& section);
   bool TakeReady(Section& section, ReadyNeurons& ready, ReadyState& state);
   int64_t MultiplyReady(Section& section, const ReadyNeurons& ready);

@@ -6,6 +6,9 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@ namespace {
 struct Watcher {
   std::function<void()> on_sleep;  // before the first Wait after reads were submitted
   std::vector<uint64_t> offsets;   // of all reads that were submitted
+  std::set<std::thread::id> threads;  // that submitted or waited for any
 };
 
 // Hands completions back to who waits, and to who polls once somebody has waited.
@@ -31,6 +35,7 @@ class WatchedQueue : public ReadQueue {
   size_t in_flight() const noexcept override { return inner_->in_flight(); }
   size_t Submit(std::span<const ReadRequest> requests) noexcept override {
     for (const ReadRequest& request : requests) watcher_.offsets.push_back(request.offset);
+    watcher_.threads.insert(std::this_thread::get_id());
     has_slept_ = false;
     return inner_->Submit(requests);
   }
@@ -40,6 +45,7 @@ class WatchedQueue : public ReadQueue {
   }
   size_t Wait(std::span<ReadCompletion> completions) noexcept override {
     if (!has_slept_ && watcher_.on_sleep) watcher_.on_sleep();
+    watcher_.threads.insert(std::this_thread::get_id());
     has_slept_ = true;
     return inner_->Wait(completions);
   }
@@ -78,6 +84,10 @@ class OverlapTest : public StreamedFfnsTest {
     return streamed;
   }
 
+  static ProcessorShareOptions NeverLoaded() {
+    return {.run_delay = [] { return std::optional<double>(); }};
+  }
+
   Watcher watcher_;
 };
 
@@ -101,6 +111,32 @@ TEST_F(OverlapTest, WhatIsHereIsComputedWhileTheRestIsRead) {
       watcher_.on_sleep = nullptr;
       EXPECT_EQ(out, Resident(model, ffn, x, list));
       EXPECT_EQ(seen, kind == PipelineKind::kCluster ? of_pinned : none) << PipelineName(kind);
+    }
+  }
+}
+
+// What a thread reads that no other helps (P2 §5.1, c_io): everything, the rest of neurons that
+// others find firing too.
+TEST_F(OverlapTest, AThreadOfItsOwnReadsEverything) {
+  const TestBundles model({.layers = 1, .neurons = kNeurons}, 1);
+  const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};
+  std::vector<int32_t> list(kNeurons);
+  std::iota(list.begin(), list.end(), 0);
+  for (const int threads : {1, 2, 4}) {
+    compute_.emplace(isa_, threads);
+    for (const bool gates_first : {false, true}) {
+      const auto streamed = Open(model, {.lookahead = Lookahead::kOff,
+                                         .gates_first = gates_first,
+                                         .io_thread = IoThread::kOwn,
+                                         .processors = NeverLoaded()});
+      watcher_.threads.clear();
+      for (int token = 0; token < 20; ++token) {
+        const std::vector<float> x = RandomFloats(model.sizes().hidden, random_);
+        std::vector<float> out(x.size());
+        streamed->Run(*compute_, ffn, x.data(), list, true, out.data());
+        EXPECT_EQ(out, Resident(model, ffn, x, list));
+      }
+      EXPECT_EQ(watcher_.threads, std::set{std::this_thread::get_id()});
     }
   }
 }

@@ -108,6 +108,7 @@ class StreamStressTest : public StreamedFfnsTest {
             .lookahead = Of(AllLookaheads()),
             .gates_first = Chance(0.5),
             .piece_bytes = Of(std::vector<uint32_t>{0, 0, 512, 1024}),
+            .io_thread = Of(AllIoThreads()),
             .processors = Chance(0.3) ? ALoadThatComesAndGoes() : ProcessorShareOptions{}};
   }
   std::unique_ptr<StreamedFfns> Open(Budget& budget, const TestBundles& model,

@@ -48,6 +48,7 @@ DecodeOptions StreamOptions::decode() const {
                           .reads_ahead = is_cluster && lookahead != Lookahead::kOff,
                           .gates_first = is_cluster && gates_first,
                           .piece_bytes = is_cluster ? piece_bytes : 0,
+                          .io_thread = is_cluster ? io_thread : IoThread::kShared,
                           .processors = processors};
   if (decode.gates_first || decode.piece_bytes > 0) decode.merge_gap_bytes.reset();
   if (lookahead == Lookahead::kOn) {

@@ -40,6 +40,8 @@ struct StreamOptions {
   // What is missing is read in pieces of at most so many bytes, where the device likes small ones
   // (P2 §4.3); 0: in one. Of kCluster only. Nothing is merged then.
   uint32_t piece_bytes = 0;
+  // Of kCluster only.
+  IoThread io_thread = IoThread::kShared;
   // Not asked with Lookahead::kOn: a thread that sleeps reads nothing ahead.
   ProcessorShareOptions processors;
 

@@ -98,8 +98,11 @@ void ReadCores(JsonObject cores, ExecutionPlan& plan) {
     plan.compute_cores.push_back(number);
   }
   if (!cores.IsNull("io")) {
-    throw Error(ErrorCode::kUnsupported, cores.file(),
-                "a processor for reading alone: threads that compute submit reads too");
+    plan.io_core = static_cast<int>(cores.IntOf(cores.Get("io"), "io", 0, kMostCpus - 1));
+    const auto& computing = plan.compute_cores;
+    if (std::find(computing.begin(), computing.end(), *plan.io_core) != computing.end()) {
+      cores.Fail("io", "a processor that is not among those of compute");
+    }
   }
   cores.Finish();
 }
@@ -197,6 +200,13 @@ void ReadKv(JsonObject kv, ExecutionPlan& plan) {
 
 }  // namespace
 
+std::vector<int> ExecutionPlan::all_cores() const {
+  std::vector<int> cores = compute_cores;
+  if (io_core) cores.push_back(*io_core);
+  std::sort(cores.begin(), cores.end());
+  return cores;
+}
+
 uint64_t ExecutionPlan::ledger_bytes() const {
   uint64_t sum = 0;
   for (const auto& [name, bytes] : ledger) sum += bytes;
@@ -229,7 +239,9 @@ ordered_json PlanJson(const ExecutionPlan& plan) {
           {"bytes_read_per_token", plan.bytes_read_per_token},
           {"budget_bytes", plan.budget_bytes},
           {"ledger", plan.ledger},
-          {"cores", {{"compute", plan.compute_cores}, {"io", nullptr}}},
+          {"cores",
+           {{"compute", plan.compute_cores},
+            {"io", plan.io_core ? ordered_json(*plan.io_core) : ordered_json(nullptr)}}},
           {"io_strategy", plan.io_strategy},
           {"io_backend", io},
           {"cache_policy", plan.cache_policy},

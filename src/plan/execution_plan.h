@@ -39,6 +39,9 @@ struct ExecutionPlan {
   uint64_t budget_bytes = 0;
   std::map<std::string, uint64_t> ledger;  // as the engine will charge it
   std::vector<int> compute_cores;          // processors that compute; they submit reads too
+  // Where they do not: the processor that reads single neurons (P2 §5.1, c_io), and computes with
+  // the others while nothing is to be read.
+  std::optional<int> io_core;
   // "none", "whole", "halves", "pieces", "halves-in-pieces", "sequential" or "experts".
   std::string io_strategy;
   std::string io_backend;  // "io_uring" or "pread"; empty with "none"
@@ -59,7 +62,9 @@ struct ExecutionPlan {
   int64_t device_neurons(int64_t layer) const {
     return device ? device->layer_neurons[static_cast<size_t>(layer)] : 0;
   }
-  int threads() const { return static_cast<int>(compute_cores.size()); }
+  // Those that compute and the one that reads, ascending.
+  std::vector<int> all_cores() const;
+  int threads() const { return static_cast<int>(compute_cores.size()) + (io_core ? 1 : 0); }
 };
 
 nlohmann::ordered_json PlanJson(const ExecutionPlan& plan);

@@ -58,6 +58,22 @@ TEST(ExecutionPlanTest, ComesBackFromJson) {
   }
 }
 
+TEST(ExecutionPlanTest, CarriesAProcessorThatReads) {
+  ExecutionPlan plan = SomePlan();
+  plan.compute_cores = {0, 3};
+  plan.io_core = 1;
+  nlohmann::json document = nlohmann::json::parse(PlanJson(plan).dump());
+  EXPECT_EQ(document["cores"], nlohmann::json::parse(R"({"compute": [0, 3], "io": 1})"));
+  const ExecutionPlan back = PlanFromJson(document, "plan");
+  EXPECT_EQ(back.io_core, 1);
+  EXPECT_EQ(back.threads(), 3);
+  EXPECT_EQ(back.all_cores(), (std::vector<int>{0, 1, 3}));
+  for (const nlohmann::json& wrong : {nlohmann::json(3), nlohmann::json(-1), {1}, "1"}) {
+    document["cores"]["io"] = wrong;
+    EXPECT_THROW(PlanFromJson(document, "plan"), Error) << wrong;
+  }
+}
+
 TEST(ExecutionPlanTest, CarriesTheSizeOfClusters) {
   nlohmann::json document = nlohmann::json::parse(PlanJson(SomePlan()).dump());
   EXPECT_EQ(document["stream"]["cluster_neurons"], nlohmann::json({24, 96}));
@@ -121,8 +137,7 @@ TEST(ExecutionPlanTest, RefusesByName) {
       {"no cores", [](auto& j) { j["cores"]["compute"] = nlohmann::json::array(); },
        ErrorCode::kCorrupt, "cores.compute"},
       {"core", [](auto& j) { j["cores"]["compute"] = {-1}; }, ErrorCode::kCorrupt, "cores.compute"},
-      {"io core", [](auto& j) { j["cores"]["io"] = 1; }, ErrorCode::kUnsupported,
-       "processor for reading"},
+      {"io core", [](auto& j) { j["cores"]["io"] = 1; }, ErrorCode::kCorrupt, "cores.io"},
       {"strategy", [](auto& j) { j["io_strategy"] = "psychic"; }, ErrorCode::kCorrupt,
        "io_strategy"},
       {"no layers", [](auto& j) { j["layers"] = nlohmann::json::array(); }, ErrorCode::kCorrupt,

@@ -140,6 +140,9 @@ class Streaming(TypedDict, total=False):
     reads: Literal["whole", "gates-first", "pieces", "gates-first-pieces"]
     """of a missing neuron"""
     io: Literal["auto", "io_uring", "pread"]
+    io_thread: Literal["shared", "own"]
+    """who reads neurons: whichever thread has time, or one of the threads, which computes only
+    while nothing is to be read"""
     cache_policy: str
     """"lru", "two-queue", "s3-fifo", "lfu-decay", "layer-lfu" (the default), "hit-density", ..."""
     lookahead: Literal["auto", "on", "off"]

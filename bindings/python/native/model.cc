@@ -29,6 +29,7 @@ api::Streaming ToStreaming(const py::dict& from) {
   api::Streaming to = {.pipeline = word("pipeline"),
                        .reads = word("reads"),
                        .io = word("io"),
+                       .io_thread = word("io_thread"),
                        .cache_policy = word("cache_policy"),
                        .lookahead = word("lookahead"),
                        .merge_gap_bytes = {},

@@ -43,6 +43,10 @@ std::string HelpOf(const std::string& field) {
            "(whole)";
   }
   if (field == "io") return "how weights are read (auto: io_uring where it is permitted)";
+  if (field == "io_thread") {
+    return "who reads neurons: whichever thread has time, or one of the threads, which computes "
+           "only while nothing is to be read (shared)";
+  }
   if (field == "cache_policy") {
     return fmt::format("which neurons or experts the cache keeps ({})",
                        CachePolicyName(kDefaultCachePolicy));

@@ -85,9 +85,9 @@ std::vector<int> AllowedCores(const PlanArguments& arguments) {
   return cores;
 }
 
-std::string CoresText(const std::vector<int>& cores) {
-  std::string text;
-  for (const int cpu : cores) text += fmt::format("{}{}", text.empty() ? "" : ", ", cpu);
+std::string CoresText(const ExecutionPlan& plan) {
+  std::string text = fmt::format("{}", fmt::join(plan.compute_cores, ", "));
+  if (plan.io_core) text += fmt::format(", and {} to read", *plan.io_core);
   return text;
 }
 
@@ -127,7 +127,7 @@ std::string PlanText(const PlannedRun& run) {
       "FFNs          {}, {}\n",
       plan.decode_tok_s, plan.bound == "flash" ? "reading from flash" : plan.bound,
       plan.prefill_tok_s, time.token_ms, time.attention_ms, time.predictor_ms, time.ffn_ms,
-      time.io_ms, CoresText(plan.compute_cores), plan.mode, FfnText(plan));
+      time.io_ms, CoresText(plan), plan.mode, FfnText(plan));
   text += DeviceText(plan);
   if (plan.io_strategy != "none") {
     text += fmt::format("reads         {} per token ({}, {}){}\n",

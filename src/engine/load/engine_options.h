@@ -26,6 +26,8 @@ struct EngineOptions {
   std::optional<uint64_t> program_bytes;
   uint64_t reserved_bytes = 0;  // of the limit, what the caller will charge besides
   int threads = 0;              // 0: one per processor this process may use
+  // The one that the thread which calls the engine keeps to while it reads; nothing: the first.
+  std::optional<int> caller_processor;
   std::string isa = "auto";
   int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
   // The KV cache has room for so many sequences of this context, where they take no more than an

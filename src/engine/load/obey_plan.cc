@@ -48,6 +48,11 @@ void CheckStrategy(const ExecutionPlan& plan) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "gates_pinned: in another mode than gated",
                 "false", "true");
   }
+  if (plan.io_core && (!plan.stream || strategy == "sequential")) {
+    throw Error(ErrorCode::kInvalidArgument, "plan",
+                "cores.io: no single neurons are read, so that a thread for that has nothing to do",
+                "null", std::to_string(*plan.io_core));
+  }
   const bool reads = strategy != "none";
   if (plan.io_backend.empty() == reads || plan.cache_policy.empty() == reads) {
     throw Error(ErrorCode::kInvalidArgument, "plan",
@@ -112,6 +117,10 @@ EngineOptions OptionsOfPlan(const ExecutionPlan& plan, uint64_t model_hash,
     options.streaming.pipeline.policy = *policy;
   }
   options.streaming.pipeline.gates_first = ReadsHalves(plan);
+  if (plan.io_core) {
+    options.caller_processor = plan.io_core;
+    options.streaming.pipeline.io_thread = IoThread::kOwn;
+  }
   if (ReadsPieces(plan)) options.streaming.pipeline.piece_bytes = kNeuronPieceBytes;
   options.device.planned = plan.device;
   if (plan.io_backend == "io_uring") options.streaming.io.backend = IoBackend::kIoUring;
@@ -136,9 +145,10 @@ EngineOptions ObeyPlan(const ExecutionPlan& plan, const std::string& name, const
   CheckLayers(plan, ReadModelSpec(file));
   CheckKind(plan, file);
   // The system leaves out those that it does not have.
-  if (!UseCpus(plan.compute_cores) || AllowedCpus().size() != plan.compute_cores.size()) {
+  const std::vector<int> cores = plan.all_cores();
+  if (!UseCpus(cores) || AllowedCpus().size() != cores.size()) {
     throw Error(ErrorCode::kInvalidArgument, name,
-                "cores.compute: this process may not use these processors");
+                "cores: this process may not use these processors");
   }
   return options;
 }

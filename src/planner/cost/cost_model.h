@@ -40,6 +40,9 @@ struct CostInputs {
   const EnginePlan& plan;  // described (DescribeWeights)
   const HardwareProfile& hardware;
   std::span<const int> cores;  // that compute, one thread on each
+  // Of them the one that reads single neurons, and computes when all are there; nothing: whichever
+  // has time reads.
+  std::optional<int> io_core = {};
   int64_t context = 0;         // tokens in the KV cache
   // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.
   FfnActivity activity;

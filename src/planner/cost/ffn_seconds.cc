@@ -22,7 +22,8 @@ class FfnClock {
 
   explicit FfnClock(const CostInputs& in)
       : in_(in),
-        speed_(in.hardware.ForCores(in.cores)),
+        all_speed_(in.hardware.ForCores(in.cores)),
+        speed_(in.io_core ? in.hardware.ForCores(ComputingCores(in)) : all_speed_),
         gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
     const LayerWeights& w = in.plan.load.weights->main_layer();
     row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
@@ -46,20 +47,24 @@ class FfnClock {
     }
   }
 
-  // On all threads; one that looks up and submits leaves the rest to the others meanwhile.
+  // On all threads; one that looks up and submits leaves the rest to the others meanwhile. Where
+  // one does nothing else, on the others, as long as anything is read.
   double Compute(const Asked& ffn) const {
-    const double gates = gates_held_ ? neurons_ : ffn.listed;
-    const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
-    return Over(dots, speed_.dot_bytes_per_s.median) + Add(ffn.listed) + Submit(ffn.reads) +
-           LookUp(ffn) / in_.threads() +
-           Over(ffn.misses * BytesOfNeuron(), speed_.check_bytes_per_s.median);
+    if (in_.io_core) return ComputeAt(ffn.misses > 0 ? speed_ : all_speed_, ffn);
+    return ComputeAt(speed_, ffn) + Submit(ffn.reads) + LookUp(ffn) / in_.threads();
+  }
+
+  // What of computing is left when all reads have come, with all threads again.
+  double Both(const Asked& ffn, double compute, double read_end) const {
+    const double both = std::max(compute, read_end + AfterReads(ffn));
+    if (!in_.io_core || read_end >= compute) return both;
+    const double gain = ComputeAt(all_speed_, ffn) / ComputeAt(speed_, ffn);
+    return std::max(read_end + (compute - read_end) * gain, read_end + AfterReads(ffn));
   }
 
   // Processor time that reading neurons takes from the threads.
   double Submit(double neurons) const {
-    double reads = 0;
-    for (const Part& part : reads_) reads += neurons * part.share;
-    return reads * read_cpu_seconds_ / in_.threads();
+    return in_.io_core ? 0 : ReadCpuSeconds(neurons) / in_.threads();
   }
 
   // What is read of a neuron, on average.
@@ -74,11 +79,7 @@ class FfnClock {
 
   // Down rows are added in ascending order, and those that are read are spread over what is not
   // pinned: they, and all after the first of them, are added once the last has come.
-  double AfterReads(const Asked& ffn) const { return Add(ffn.looked_up); }
-
-  double Add(double asked) const {
-    return Over(asked * down_share_ * row_bytes_, speed_.add_bytes_per_s.median);
-  }
+  double AfterReads(const Asked& ffn) const { return Add(all_speed_, ffn.looked_up); }
 
   // Of `neurons` of an FFN, of which threads compute for `busy` seconds.
   double Read(double neurons, const FfnAccess& access, double busy) const {
@@ -88,7 +89,9 @@ class FfnClock {
       const double more = together.neurons * static_cast<double>(part.bytes) + together.gap_bytes;
       seconds += part.clock.Seconds(neurons * part.share - together.neurons, more);
     }
-    return SecondsBeside(in_.hardware.BusyNeuronShare(in_.threads()), seconds, busy);
+    if (in_.io_core) seconds = std::max(seconds, ReadCpuSeconds(neurons));
+    const int busy_threads = in_.threads() - (in_.io_core ? 1 : 0);
+    return SecondsBeside(in_.hardware.BusyNeuronShare(busy_threads), seconds, busy);
   }
 
   // What is read for so many of its neurons.
@@ -102,6 +105,30 @@ class FfnClock {
   }
 
  private:
+  static std::vector<int> ComputingCores(const CostInputs& in) {
+    std::vector<int> cores(in.cores.begin(), in.cores.end());
+    cores.erase(std::remove(cores.begin(), cores.end(), *in.io_core), cores.end());
+    return cores;
+  }
+
+  double ComputeAt(const ThreadSpeed& speed, const Asked& ffn) const {
+    const double gates = gates_held_ ? neurons_ : ffn.listed;
+    const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
+    return Over(dots, speed.dot_bytes_per_s.median) + Add(speed, ffn.listed) +
+           Over(ffn.misses * BytesOfNeuron(), speed.check_bytes_per_s.median);
+  }
+
+  double Add(const ThreadSpeed& speed, double asked) const {
+    return Over(asked * down_share_ * row_bytes_, speed.add_bytes_per_s.median);
+  }
+
+  // Of the thread or threads that read so many neurons.
+  double ReadCpuSeconds(double neurons) const {
+    double reads = 0;
+    for (const Part& part : reads_) reads += neurons * part.share;
+    return reads * read_cpu_seconds_;
+  }
+
   // Of a neuron, what is read at once.
   struct Part {
     ReadClock clock;
@@ -150,7 +177,8 @@ class FfnClock {
   }
 
   const CostInputs& in_;
-  const ThreadSpeed speed_;
+  const ThreadSpeed all_speed_;  // of all threads
+  const ThreadSpeed speed_;      // of those that compute while others read
   const bool gates_held_;
   double row_bytes_ = 0;
   double neurons_ = 0;
@@ -172,8 +200,7 @@ FfnSeconds SecondsInTurn(const FfnClock& clock, const MissReplay& replay) {
     const double compute = clock.Compute(ffn), read = clock.Read(misses, access, compute);
     sum.compute += compute;
     sum.read += read;
-    sum.both +=
-        misses > 0 ? std::max(compute, clock.LookUp(ffn) + read + clock.AfterReads(ffn)) : compute;
+    sum.both += misses > 0 ? clock.Both(ffn, compute, clock.LookUp(ffn) + read) : compute;
     sum.bytes_read += clock.BytesRead(misses, access);
   }
   return sum;
@@ -204,7 +231,7 @@ FfnSeconds SecondsLookingAhead(const FfnClock& clock, const MissReplay& replay, 
     const double read_late = clock.Read(late, access, compute);
     const double read_end = begin + read_late;
     const bool waits = misses > 0 && read_end > 0;
-    const double both = waits ? std::max(compute, read_end + clock.AfterReads(ffn)) : compute;
+    const double both = waits ? clock.Both(ffn, compute, read_end) : compute;
     idle = both - read_end + between;
     is_guessed = both - compute >= guess;
     sum.compute += compute + clock.Submit(ahead);

@@ -38,8 +38,9 @@ MenuLimits WithinReachOf(const MenuEntry& fastest, MenuLimits limits) {
 }
 
 std::string PlaceOf(const MenuEntry& entry) {
-  return fmt::format("(and (= threads {}) (= strategy {}) (= split {}) (= budget {}))",
-                     entry.threads, entry.strategy, entry.split, entry.budget);
+  return fmt::format(
+      "(and (= threads {}) (= strategy {}) (= split {}) (= budget {}) (= io_thread {}))",
+      entry.threads, entry.strategy, entry.split, entry.budget, entry.io_thread);
 }
 
 // Z3's functions. The program gives it SMT-LIB, and links none of it: its code takes 23 MB.
@@ -154,7 +155,7 @@ std::string FormulasOf(const MenuLimits& limits) {
 std::string ScriptOf(const std::vector<MenuEntry>& menu) {
   std::string script;
   for (const char* name :
-       {"threads", "strategy", "split", "budget", "token_us", "prompt_us", "bytes"}) {
+       {"threads", "strategy", "split", "budget", "io_thread", "token_us", "prompt_us", "bytes"}) {
     script += fmt::format("(declare-const {} Int)\n", name);
   }
   std::string any;
@@ -210,7 +211,8 @@ std::optional<size_t> Optimize(const std::vector<MenuEntry>& menu, const std::st
   };
   const auto is_at = [&](const MenuEntry& entry) {
     return place("threads") == entry.threads && place("strategy") == entry.strategy &&
-           place("split") == entry.split && place("budget") == entry.budget;
+           place("split") == entry.split && place("budget") == entry.budget &&
+           place("io_thread") == entry.io_thread;
   };
   for (size_t i = 0; i < menu.size(); ++i) {
     if (is_at(menu[i])) return i;

@@ -52,6 +52,7 @@ struct Setting {
   std::vector<int> cores;  // that compute, ascending
   IoStrategy strategy = IoStrategy::kNone;
   size_t split = 0;
+  std::optional<int> io_core = {};  // of them, where one reads and the others compute
 
   int threads() const { return static_cast<int>(cores.size()); }
   // What a token asks for, and nothing else.
@@ -255,11 +256,23 @@ class Planner {
           Setting setting = any;
           setting.strategy = strategy;
           all.push_back(EvaluateOne(PlanOfSetting(setting), setting));
+          AddWithIoCore(plan, setting, all);
         }
         if (!plan.bundles) break;  // nothing to split
       }
     }
     return all;
+  }
+
+  // The same setting with a processor for reading alone, where any measurement would tell it from
+  // the last one.
+  void AddWithIoCore(const EnginePlan& plan, Setting setting, std::vector<Evaluated>& all) {
+    const bool is_cluster =
+        request_.engine.streaming.pipeline.pipeline == PipelineKind::kCluster;
+    if (!plan.bundles || !setting.reads_listed() || setting.threads() < 2 || !is_cluster) return;
+    setting.io_core = hardware_.FastestReader(setting.cores);
+    Evaluated one = EvaluateOne(PlanOfSetting(setting), setting);
+    if (100 * one.entry.token_us < 99 * all.back().entry.token_us) all.push_back(std::move(one));
   }
 
   // What takes the time of planning: the replays of a budget, at once.
@@ -281,6 +294,7 @@ class Planner {
     one.entry = {.threads = setting.threads(),
                  .strategy = static_cast<int>(setting.strategy),
                  .split = static_cast<int>(setting.split),
+                 .io_thread = static_cast<int>(setting.io_core.has_value()),
                  .token_us = Microseconds(one.cost.time.token_ms / 1000),
                  .prompt_us = Microseconds(SecondsOfPromptToken(inputs)),
                  .bytes = plan.needed_bytes()};
@@ -316,6 +330,7 @@ class Planner {
     return {.plan = plan,
             .hardware = hardware_,
             .cores = setting.cores,
+            .io_core = setting.io_core,
             .context = std::min(kPlannedContext, plan.limits.max_context - 1),
             .activity = activity,
             .strategy = setting.strategy,
@@ -432,6 +447,8 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   plan.budget_bytes = chosen.setting.limit_bytes;
   plan.ledger = engine.ledger;
   plan.compute_cores = chosen.setting.cores;
+  plan.io_core = chosen.setting.io_core;
+  if (plan.io_core) std::erase(plan.compute_cores, *plan.io_core);
   plan.io_strategy = IoStrategyName(chosen.setting.strategy);
   if (engine.is_streamed()) {
     plan.io_backend = hardware_.storage.backend;
@@ -443,7 +460,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
   if (engine.bundles) {
     plan.stream = engine.neurons;
     plan.stream->clusters = ChooseClusters(
-        hardware_, chosen.setting.cores, engine.bundles->layout.stride, engine.neurons.queue_depth);
+        hardware_, plan.compute_cores, engine.bundles->layout.stride, engine.neurons.queue_depth);
   }
   if (request_.device) plan.device = request_.device->planned;
   plan.kv_codec = InfoOf(engine.limits.kv_codec).name;

@@ -184,6 +184,24 @@ std::vector<int> HardwareProfile::FastestCores(std::span<const int> allowed, int
   return processors;
 }
 
+int HardwareProfile::FastestReader(std::span<const int> processors) const {
+  const auto smallest_of = [&](int cpu) {
+    const IoSpeed* smallest = nullptr;
+    for (const IoSpeed& read : storage.reads) {
+      if (read.cpu != cpu) continue;
+      if (smallest == nullptr || read.block_bytes < smallest->block_bytes) smallest = &read;
+    }
+    return smallest;
+  };
+  int fastest = processors.front();
+  for (const int cpu : processors) {
+    const IoSpeed *const best = smallest_of(fastest), *const other = smallest_of(cpu);
+    if (best == nullptr || other == nullptr) continue;
+    if (other->bytes_per_s.min > best->bytes_per_s.max) fastest = cpu;
+  }
+  return fastest;
+}
+
 ThreadSpeed HardwareProfile::ForCores(std::span<const int> processors) const {
   ThreadSpeed speed = ForThreads(static_cast<int>(processors.size()));
   double here = 0, measured = 0;
