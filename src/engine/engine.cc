@@ -144,8 +144,8 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
 
   const KvLayout layout = plan.kv_layout();
   std::optional<UnnamedFile> kv_file = OpenKvFile(plan, options);
-  std::unique_ptr<Engine> engine(new Engine(
-      plan.limit_bytes, options.isa, plan.threads, options.caller_processor));
+  std::unique_ptr<Engine> engine(
+      new Engine(plan.limit_bytes, options.isa, plan.threads, options.caller_processor));
   engine->device_ = std::move(decision.device);
   engine->planned_ledger_ = plan.ledger;
   engine->program_ = engine->budget_.Charge("program", plan.ledger["program"]);

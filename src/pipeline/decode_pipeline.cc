@@ -67,9 +67,7 @@ std::span<const IoThread> AllIoThreads() {
   return kAll;
 }
 
-const char* IoThreadName(IoThread thread) {
-  return thread == IoThread::kOwn ? "own" : "shared";
-}
+const char* IoThreadName(IoThread thread) { return thread == IoThread::kOwn ? "own" : "shared"; }
 
 std::optional<IoThread> IoThreadFromName(std::string_view name) {
   for (const IoThread thread : AllIoThreads()) {

@@ -19,8 +19,8 @@ namespace hearth {
 namespace {
 
 struct Watcher {
-  std::function<void()> on_sleep;  // before the first Wait after reads were submitted
-  std::vector<uint64_t> offsets;   // of all reads that were submitted
+  std::function<void()> on_sleep;     // before the first Wait after reads were submitted
+  std::vector<uint64_t> offsets;      // of all reads that were submitted
   std::set<std::thread::id> threads;  // that submitted or waited for any
 };
 

