@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds `hearth simulate` against every decode result that PowerInfer-2 prints for OnePlus 12.
 
-    bench/e2e/simulate_powerinfer2.py [--program build/release/bin/hearth] [--fit] [--tokens N]
+    bench/e2e/simulate_powerinfer2.py [--program build/release/bin/hearth] [--fit] [--tokens N] [--texts N]
                                       [--check N] [--plot OUT.svg]
 
 Prints a table of paper, simulated and difference. Two results were fitted (marked): the phone's
@@ -44,8 +44,8 @@ LINE = [7, 9, 11, 13, 15, 17, 18]         # GB, 7.2.3: speed grows linearly up t
 
 
 class Simulator:
-    def __init__(self, program, device, tokens):
-        self.program, self.device, self.tokens = program, device, tokens
+    def __init__(self, program, device, tokens, texts=1):
+        self.program, self.device, self.tokens, self.texts = program, device, tokens, texts
         self.active = dict(ACTIVE)
         self.pool = concurrent.futures.ThreadPoolExecutor(2)
         self.runs = {}
@@ -65,7 +65,7 @@ class Simulator:
         active = ["--active", str(self.active[model])] if pipeline != "mmap" else []
         command = [self.program, "simulate", "--device", self.device, "--model", model,
                    "--memory", size, "--system", "powerinfer-2", "--pipeline", pipeline,
-                   "--tokens", str(tokens), "--warmup", str(WARMUP), "--json", *active, *routers]
+                   "--tokens", str(tokens), "--texts", str(self.texts), "--warmup", str(WARMUP), "--json", *active, *routers]
         document = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         return json.loads(document)["points"][0]
 
@@ -141,16 +141,17 @@ def rows(sim):
 
 
 def start_all(sim):
+    some = min(256, sim.tokens)
     sim.start(MIXTRAL, 7, "cluster", tokens=FIT_TOKENS)
     for gb in LINE[1:] + [19]:
         sim.start(MIXTRAL, gb, "cluster")
     for gb in (7, 19):
-        sim.start(MIXTRAL, gb, "llmflash", tokens=256)
-    sim.start(MIXTRAL, 19, "mmap", tokens=256)
+        sim.start(MIXTRAL, gb, "llmflash", tokens=some)
+    sim.start(MIXTRAL, 19, "mmap", tokens=some)
     for model in MODELS:
         sim.start(model, "50%", "cluster")
-        sim.start(model, "50%", "llmflash", tokens=256)
-        sim.start(model, "50%", "mmap", tokens=256)
+        sim.start(model, "50%", "llmflash", tokens=some)
+        sim.start(model, "50%", "mmap", tokens=some)
     sim.start(MISTRAL, "100%", "cluster", tokens=64)
     sim.start(MISTRAL, "100%", "mmap", tokens=64)
 
@@ -197,6 +198,8 @@ def main():
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/hearth"))
     parser.add_argument("--device", default="oneplus-12")
     parser.add_argument("--tokens", type=int, default=1024, help="per run, as in the paper")
+    parser.add_argument("--texts", type=int, default=1,
+                        help="of so many tokens each: short ones are too unlike each other")
     parser.add_argument("--fit", action="store_true", help="find the two fitted numbers again")
     parser.add_argument("--check", type=int, default=0, metavar="N",
                         help="fail where fewer results that were not fitted are within 20%%")
@@ -205,7 +208,7 @@ def main():
     if options.fit:
         fit(options.program, options.tokens)
         return 0
-    sim = Simulator(options.program, options.device, options.tokens)
+    sim = Simulator(options.program, options.device, options.tokens, options.texts)
     start_all(sim)
     print(f"| {'OnePlus 12':<32} | {'section':<8} | {'paper':>7} | {'simulated':>9} | "
           f"{'difference':>10} | {'':<7} |")

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -42,6 +43,7 @@ struct SimulateCommand {
   SimSystem system = SimSystem::kHearth;
   SimOptions options;
   SyntheticOptions accesses;
+  uint64_t texts = 1;
   bool json = false;
   bool print_device = false;
 };
@@ -118,9 +120,12 @@ SimInputs ReadInputs(const SimulateCommand& command) {
   return inputs;
 }
 
-std::unique_ptr<SimAccesses> MakeAccesses(const SimulateCommand& command, const SimInputs& inputs) {
+std::unique_ptr<SimAccesses> MakeAccesses(const SimulateCommand& command, const SimInputs& inputs,
+                                          uint64_t text) {
   if (inputs.trace) return std::make_unique<RecordedAccesses>(inputs.model, *inputs.trace);
-  return std::make_unique<SyntheticAccesses>(inputs.model, command.accesses,
+  SyntheticOptions options = command.accesses;
+  options.seed += text;
+  return std::make_unique<SyntheticAccesses>(inputs.model, options,
                                              inputs.profile ? &*inputs.profile : nullptr);
 }
 
@@ -162,20 +167,29 @@ int RunSimulate(const SimulateCommand& command) {
   }
   CatchInterrupts(true);
   ProgressLine progress("simulating", ProgressUnit::kShare);
-  for (size_t i = 0; i < points.size(); ++i) {
+  const uint64_t runs = points.size() * command.texts;
+  for (uint64_t run = 0; run < runs; ++run) {
+    SimulatedPoint& point = points[run / command.texts];
+    const uint64_t text = run % command.texts;
     SimOptions options = command.options;
+    options.seed += text;
     options.strategy.system = command.system;
-    options.strategy.pipeline = points[i].pipeline;
-    if (!TakesPolicy(points[i].pipeline)) options.policy.reset();
-    options.cache_bytes = points[i].result.cache_bytes;
+    options.strategy.pipeline = point.pipeline;
+    if (!TakesPolicy(point.pipeline)) options.policy.reset();
+    options.cache_bytes = point.result.cache_bytes;
     if (inputs.trace) options.gate_fires = 1;  // it names the neurons that are active
     options.cancel = &InterruptFlag();
     options.progress = [&](int64_t done, int64_t total) {
-      progress.Update(i * static_cast<uint64_t>(total) + static_cast<uint64_t>(done),
-                      points.size() * static_cast<uint64_t>(total));
+      progress.Update(run * static_cast<uint64_t>(total) + static_cast<uint64_t>(done),
+                      runs * static_cast<uint64_t>(total));
     };
-    const auto accesses = AsUsage([&] { return MakeAccesses(command, inputs); });
-    points[i].result = Simulate(inputs.device, inputs.model, options, *accesses);
+    const auto accesses = AsUsage([&] { return MakeAccesses(command, inputs, text); });
+    SimResult result = Simulate(inputs.device, inputs.model, options, *accesses);
+    if (text == 0) {
+      point.result = std::move(result);
+    } else {
+      point.result.Add(result);
+    }
   }
   if (!command.plot.empty()) WritePlot(command, inputs, points);
   WriteOutput(command.json ? DumpJson(SimulationJson(inputs, points))
@@ -210,7 +224,7 @@ void CheckSimulateUsage(const SimulateCommand& options, const CLI::App& command)
                                      [](SimPipeline p) { return p == SimPipeline::kMmap; });
   refuse(!options.trace.empty(),
          {"--active", "--skew", "--topic-share", "--gate-fires", "--router-topic-share",
-          "--router-bias", "--profile"},
+          "--router-bias", "--profile", "--texts"},
          "--trace");
   const bool reads_gates_first = options.system == SimSystem::kPowerInfer2;
   refuse(reads_gates_first, {"--reads"}, "--system powerinfer-2, which reads gates first");
@@ -285,6 +299,12 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
   command.add_option("--tokens", options.options.tokens, "tokens to measure (256)")
       ->option_text("N")
       ->check(WholeIn(1, 10'000'000));
+  command
+      .add_option("--texts", options.texts,
+                  "texts of so many tokens, each with its own accesses and the cache as at first; "
+                  "results are of all of them (1)")
+      ->option_text("N")
+      ->check(WholeIn(1, 10'000));
   command.add_option("--warmup", options.options.warmup_tokens, "tokens before them (64)")
       ->option_text("N")
       ->check(WholeIn(0, 10'000'000));

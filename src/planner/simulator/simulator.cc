@@ -382,6 +382,17 @@ uint64_t SimFfnBytes(const SimModel& model, SimPipeline pipeline) {
              : model.slots_bytes();
 }
 
+void SimResult::Add(const SimResult& other) {
+  const auto here = static_cast<double>(tokens.size()),
+             more = static_cast<double>(other.tokens.size());
+  for (double SimResult::*value :
+       {&SimResult::bytes_per_token, &SimResult::reads_per_token, &SimResult::dense_seconds,
+        &SimResult::compute_seconds, &SimResult::wait_seconds}) {
+    this->*value = (here * this->*value + more * other.*value) / (here + more);
+  }
+  tokens.insert(tokens.end(), other.tokens.begin(), other.tokens.end());
+}
+
 uint64_t SimCacheBytes(const SimModel& model, SimPipeline pipeline, uint64_t memory_bytes) {
   const uint64_t resident = pipeline == SimPipeline::kMmap ? model.dense_bytes + model.runtime_bytes
                                                            : model.resident_bytes();

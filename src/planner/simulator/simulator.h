@@ -56,6 +56,9 @@ struct SimResult {
   double listed_per_token() const;
   double mean_miss_rate() const;  // mean over tokens of missed / listed
   double QuantileMissRate(double p) const;
+
+  // Tokens of another text with the same cache; what is per token is of both then.
+  void Add(const SimResult& other);
 };
 
 // What is left of `memory_bytes` for cache_bytes. Throws Error(kOutOfBudget) where what must be in
