@@ -61,18 +61,18 @@ std::string IdleForNeurons(const Engine& engine, const std::string& field) {
   if (field == "lookahead" && !CanLookAhead(engine.model().spec(), engine.mode())) {
     return "only predictors of layers without experts can be asked ahead of time";
   }
-  if (field == "io_thread" && engine.streamed()->options().io_thread == IoThread::kOwn &&
-      engine.threads() == 1) {
-    return "there is no second thread to compute meanwhile";
-  }
-  if (field != "reads" && field != "io_thread") return "";
-  if (engine.mode() == FfnMode::kGated && !engine.streamed()->finds_firing()) {
+  const StreamOptions& options = engine.streamed()->options();
+  const bool is_own = field == "io_thread" && options.io_thread == IoThread::kOwn;
+  if (field != "reads" && !is_own) return "";
+  if (engine.mode() == FfnMode::kDense) return "in the dense mode every neuron is needed, in order";
+  if (is_own && engine.threads() == 1) return "there is no second thread to compute meanwhile";
+  const bool reads_all = engine.mode() == FfnMode::kGated && !engine.streamed()->finds_firing();
+  if (reads_all && (is_own || options.piece_bytes > 0)) {
     return "all neurons are read in order, to see which gates fire";
   }
-  if (engine.streamed()->store().plan().holds_gates && engine.streamed()->options().gates_first) {
+  if (!is_own && engine.streamed()->store().plan().holds_gates && options.gates_first) {
     return "all gates are in memory";
   }
-  if (engine.mode() == FfnMode::kDense) return "in the dense mode every neuron is needed";
   return "";
 }
 
