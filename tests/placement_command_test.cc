@@ -43,6 +43,21 @@ TEST(PlacementCommandTest, JsonFitsItsSchemaAndAddsUp) {
   EXPECT_GT(document["decode_tok_s"], document["host_only"]["decode_tok_s"]);
 }
 
+TEST(PlacementCommandTest, FlashIsATier) {
+  const std::vector<std::string> memory = {"--device-memory", "8G", "--memory", "16G"};
+  std::vector<std::string> with_flash = memory;
+  with_flash.insert(with_flash.end(), {"--flash-bandwidth", "2", "--json"});
+  const ProgramResult result = Plan("opt-66b", with_flash);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out);
+  EXPECT_THAT(SchemaComplaints(Schema("placement"), document), IsEmpty());
+  EXPECT_GT(document["flash"]["neurons_bytes"], 0);
+  EXPECT_EQ(document["flash"]["gb_s"], 2);
+  with_flash.pop_back();
+  EXPECT_THAT(Plan("opt-66b", with_flash).out, HasSubstr("of the host's neurons stay there"));
+  ExpectRefused(Plan("opt-66b", memory), 1, "--flash-bandwidth");
+}
+
 TEST(PlacementCommandTest, PrintsTotalsAndWhatBinds) {
   const ProgramResult result = Plan("falcon-40b", {"--device-memory", "16G"});
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -33,9 +33,18 @@ constexpr double kGigabyte = 1e9;
 constexpr double kMaxGigabytes = 1e6;  // per second
 
 // Options that mean nothing without --device-memory.
-constexpr std::array kOptions = {"--device-bandwidth", "--link-bandwidth", "--link-latency",
-                                 "--memory-bandwidth", "--dense",          "--profile",
-                                 "--active",           "--skew",           "--quant"};
+constexpr std::array kOptions = {"--device-bandwidth",
+                                 "--link-bandwidth",
+                                 "--link-latency",
+                                 "--memory-bandwidth",
+                                 "--flash-bandwidth",
+                                 "--dense",
+                                 "--profile",
+                                 "--active",
+                                 "--skew",
+                                 "--quant"};
+// Reads of single neurons that are in flight at once.
+constexpr int kFlashDepth = 32;
 
 bool IsShape(const std::string& model) {
   const std::vector<std::string> names = PlannedShapeNames();
@@ -74,13 +83,19 @@ double MeasuredBandwidth() {
   return rates[kPasses / 2];
 }
 
-// Returns the rates of the first device that doctor measured on this machine, or nothing.
-std::optional<DeviceRateSpreads> MeasuredDevice() {
+// Returns what doctor measured of this machine, or nothing.
+std::optional<HardwareProfile> MeasuredHardware() {
   const std::string path = SavedHardwarePath();
   if (path.empty() || !std::filesystem::exists(path)) return std::nullopt;
-  const HardwareProfile profile = ReadHardware(path);
+  HardwareProfile profile = ReadHardware(path);
   CheckIsThisMachine(profile, path);
-  for (const DeviceSpeed& device : profile.devices) {
+  return profile;
+}
+
+// Returns the rates of the first device that was measured, or nothing.
+std::optional<DeviceRateSpreads> MeasuredDevice(const std::optional<HardwareProfile>& hardware) {
+  if (!hardware) return std::nullopt;
+  for (const DeviceSpeed& device : hardware->devices) {
     if (device.rates) return device.rates;
   }
   return std::nullopt;
@@ -91,7 +106,7 @@ std::optional<DeviceRateSpreads> MeasuredDevice() {
 PlacementMachine MachineOf(const PlacementArguments& arguments) {
   PlacementMachine machine = {.device_bytes = *arguments.device_bytes, .link_seconds = 10e-6};
   if (!arguments.device_gb_s || !arguments.link_gb_s) {
-    const std::optional<DeviceRateSpreads> rates = MeasuredDevice();
+    const std::optional<DeviceRateSpreads> rates = MeasuredDevice(MeasuredHardware());
     if (!rates) {
       throw UsageError(
           "--device-memory needs --device-bandwidth and --link-bandwidth where 'hearth doctor' "
@@ -145,6 +160,14 @@ Json TimeJson(const TokenTime& time) {
           {"total", ToMs(time.total())}};
 }
 
+// Of what stays there; null where nothing does.
+Json FlashJson(const PlacementMachine& machine, const PlacedModel& placed) {
+  if (placed.flash_bytes == 0) return nullptr;
+  return {{"gb_s", machine.flash_bytes_per_s / kGigabyte},
+          {"neurons_bytes", placed.flash_bytes},
+          {"activations", ShareOf(placed.flash_impact, placed.placement.all_impact)}};
+}
+
 Json PlacementJson(const PlacementModel& model, const PlacementMachine& machine,
                    const PlacedModel& placed) {
   const Placement& placement = placed.placement;
@@ -171,6 +194,7 @@ Json PlacementJson(const PlacementModel& model, const PlacementMachine& machine,
             {"gb_s", machine.host_bytes_per_s / kGigabyte},
             {"neurons_bytes", placement.host_bytes},
             {"dense_bytes", (placed.dense_on_device ? 0 : dense) + model.embedding_bytes}}},
+          {"flash", FlashJson(machine, placed)},
           {"sync_ms", ToMs(placed.problem.sync_seconds)},
           {"least_neurons", least ? Json(*least) : Json(nullptr)},
           {"bound", PlacementBoundName(placement.bound)},
@@ -214,6 +238,27 @@ const char* BoundText(PlacementBound bound) {
              "synchronization";
   }
   return "?";
+}
+
+// 0 where nobody says.
+double FlashBytesPerSecond(const PlacementModel& model, const PlacementArguments& arguments) {
+  if (arguments.flash_gb_s) return *arguments.flash_gb_s * kGigabyte;
+  const std::optional<HardwareProfile> hardware = MeasuredHardware();
+  return hardware ? hardware->IoBytesPerSecond(model.neuron_bytes, kFlashDepth) : 0;
+}
+
+PlacedModel PlaceWithOrWithoutFlash(const PlacementModel& model, const PlacementMachine& machine,
+                                    DensePlace dense) {
+  try {
+    return PlaceModel(model, machine, dense);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfBudget || machine.flash_bytes_per_s > 0) throw;
+    throw Error(
+        ErrorCode::kOutOfBudget, error.where(),
+        fmt::format("{}; neurons may stay on flash where 'hearth doctor' has measured it or "
+                    "--flash-bandwidth says how fast it is",
+                    error.problem()));
+  }
 }
 
 CLI::Option* AddRate(CLI::App& command, const char* name, std::optional<double>& rate,
@@ -274,9 +319,17 @@ std::string PlacementText(const PlacementModel& model, const PlacementMachine& m
   const std::string dense = FormatSize(model.dense_bytes);
   text += fmt::format("{:<14}{:>14}{:>14}   attention, predictors, output\n", "dense",
                       placed.dense_on_device ? dense : "-", placed.dense_on_device ? "-" : dense);
-  text += fmt::format("{:<14}{:>13.1f}%{:>13.1f}%\n\n", "activations",
+  text += fmt::format("{:<14}{:>13.1f}%{:>13.1f}%\n", "activations",
                       100 * ShareOf(placement.impact, placement.all_impact),
                       100 - 100 * ShareOf(placement.impact, placement.all_impact));
+  if (placed.flash_bytes > 0) {
+    text += fmt::format(
+        "flash         {} of the host's neurons stay there, at {:.2f} GB/s: {:.1f}% of "
+        "activations\n",
+        FormatSize(placed.flash_bytes), machine.flash_bytes_per_s / kGigabyte,
+        100 * ShareOf(placed.flash_impact, placement.all_impact));
+  }
+  text += "\n";
   text += fmt::format("bound by     {}\n", BoundText(placement.bound));
   text += fmt::format(
       "a token      {:.2f} ms (dense {:.2f}, neurons {:.2f}, synchronization {:.2f}): {:.2f} "
@@ -318,6 +371,9 @@ void AddPlacementOptions(CLI::App& command, PlacementArguments& arguments) {
                   "of the host's memory (measured here)")
       ->option_text("GB/s")
       ->check(NumberIn(1e-3, kMaxGigabytes));
+  AddRate(command, "--flash-bandwidth", arguments.flash_gb_s,
+          "at which single neurons are read, where memory has no room for all (what doctor "
+          "measured)");
   command
       .add_option_function<std::string>(
           "--dense",
@@ -358,7 +414,8 @@ int PlanPlacement(const std::string& model, std::optional<uint64_t> host_bytes,
   const PlacementModel sizes = ReadModel(model, arguments);
   PlacementMachine machine = PlacementMachineOf(arguments);
   machine.host_bytes = host_bytes;
-  const PlacedModel placed = PlaceModel(sizes, machine, arguments.dense);
+  machine.flash_bytes_per_s = FlashBytesPerSecond(sizes, arguments);
+  const PlacedModel placed = PlaceWithOrWithoutFlash(sizes, machine, arguments.dense);
   WriteOutput(json ? DumpJson(PlacementJson(sizes, machine, placed))
                    : PlacementText(sizes, machine, placed, !arguments.memory_gb_s));
   return kExitDone;

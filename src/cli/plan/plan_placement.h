@@ -19,6 +19,7 @@ struct PlacementArguments {
   std::optional<double> link_gb_s;
   std::optional<double> link_us;
   std::optional<double> memory_gb_s;  // nothing: measured here
+  std::optional<double> flash_gb_s;   // of single neurons; nothing: what doctor measured, if it did
   DensePlace dense = DensePlace::kAuto;
   std::string profile;
   std::optional<GivenActivation> activation;  // as EngineOptions has it

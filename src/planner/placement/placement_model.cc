@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -183,8 +184,29 @@ PlacementProblem ProblemOf(const PlacementModel& model, const PlacementMachine& 
   return problem;
 }
 
+// Of an FFN, what its first `neurons` are asked for.
+double ImpactOfFirst(const PlacementFfn& ffn, int64_t neurons) {
+  const auto batches =
+      std::min<int64_t>(DivideUp(neurons, kPlacementBatch), std::ssize(ffn.impacts));
+  return std::accumulate(ffn.impacts.begin(), ffn.impacts.begin() + batches, 0.0);
+}
+
+// Where what lies: neurons of every FFN on the device, and how many of each the host keeps.
+struct Places {
+  const std::vector<int64_t>& device_neurons;
+  std::optional<int64_t> host_neurons;  // nothing: all others
+  bool dense_on_device;
+
+  double ImpactOnFlash(const PlacementFfn& ffn, size_t index) const {
+    if (!host_neurons) return 0;
+    return ImpactOfFirst(ffn, ffn.neurons) -
+           ImpactOfFirst(ffn, device_neurons[index] + *host_neurons);
+  }
+};
+
 TokenTime TimeOf(const PlacementModel& model, const PlacementProblem& problem,
-                 const Placement& placement, bool dense_on_device) {
+                 const PlacementMachine& machine, const Places& places) {
+  const bool dense_on_device = places.dense_on_device;
   const auto dense = static_cast<double>(model.dense_bytes);
   const auto neuron = static_cast<double>(problem.neuron_bytes);
   TokenTime time;
@@ -192,20 +214,18 @@ TokenTime TimeOf(const PlacementModel& model, const PlacementProblem& problem,
       dense / (dense_on_device ? problem.device_bytes_per_s : problem.host_bytes_per_s);
   for (size_t f = 0; f < problem.ffns.size();) {
     const int64_t layer = problem.ffns[f].layer;
-    double device = 0, all = 0;
+    double device = 0, all = 0, flash = 0;
     int64_t on_device = 0, neurons = 0;
     for (; f < problem.ffns.size() && problem.ffns[f].layer == layer; ++f) {
-      const std::vector<double>& impacts = problem.ffns[f].impacts;
-      const int64_t batches = DivideUp(placement.device_neurons[f], kPlacementBatch);
-      for (size_t b = 0; b < impacts.size(); ++b) {
-        all += impacts[b];
-        if (static_cast<int64_t>(b) < batches) device += impacts[b];
-      }
-      on_device += placement.device_neurons[f];
+      all += ImpactOfFirst(problem.ffns[f], problem.ffns[f].neurons);
+      device += ImpactOfFirst(problem.ffns[f], places.device_neurons[f]);
+      flash += places.ImpactOnFlash(problem.ffns[f], f);
+      on_device += places.device_neurons[f];
       neurons += problem.ffns[f].neurons;
     }
-    time.ffn_seconds += std::max(device * neuron / problem.device_bytes_per_s,
-                                 (all - device) * neuron / problem.host_bytes_per_s);
+    time.ffn_seconds += std::max({device * neuron / problem.device_bytes_per_s,
+                                  (all - device) * neuron / problem.host_bytes_per_s,
+                                  flash > 0 ? flash * neuron / machine.flash_bytes_per_s : 0});
     const bool uses_device = dense_on_device || on_device > 0;
     const bool uses_host = !dense_on_device || on_device < neurons;
     if (uses_device && uses_host) time.sync_seconds += problem.sync_seconds;
@@ -213,15 +233,52 @@ TokenTime TimeOf(const PlacementModel& model, const PlacementProblem& problem,
   return time;
 }
 
+// Of every FFN, whole batches of what is not on the device; nothing where there is room for all.
+std::optional<int64_t> HostNeurons(const PlacementModel& model, std::optional<uint64_t> host_bytes,
+                                   int64_t on_device) {
+  const uint64_t of_all = model.neuron_bytes * static_cast<uint64_t>(std::ssize(model.rates));
+  const int64_t others = model.neurons - on_device;
+  if (!host_bytes || of_all * static_cast<uint64_t>(others) <= *host_bytes) return std::nullopt;
+  return static_cast<int64_t>(*host_bytes / of_all) / kPlacementBatch * kPlacementBatch;
+}
+
+void StayOnFlash(const PlacementModel& model, uint64_t host_bytes, PlacedModel& placed) {
+  const std::vector<int64_t>& device = placed.placement.device_neurons;
+  placed.host_neurons = HostNeurons(model, host_bytes, device.front());
+  if (!placed.host_neurons) return;
+  const Places places = {device, placed.host_neurons, placed.dense_on_device};
+  for (size_t f = 0; f < device.size(); ++f) {
+    const PlacementFfn& ffn = placed.problem.ffns[f];
+    placed.flash_bytes +=
+        model.neuron_bytes * static_cast<uint64_t>(ffn.neurons - device[f] - *placed.host_neurons);
+    placed.flash_impact += places.ImpactOnFlash(ffn, f);
+  }
+  placed.placement.host_bytes -= placed.flash_bytes;
+}
+
 PlacedModel PlaceWith(const PlacementModel& model, const PlacementMachine& machine,
                       bool dense_on_device, PlacementForm form) {
   PlacedModel placed;
   placed.dense_on_device = dense_on_device;
   placed.problem = ProblemOf(model, machine, dense_on_device);
-  placed.placement = SolvePlacement(placed.problem, form);
-  placed.time = TimeOf(model, placed.problem, placed.placement, dense_on_device);
-  const Placement nothing{.device_neurons = std::vector<int64_t>(placed.problem.ffns.size(), 0)};
-  placed.host_time = TimeOf(model, placed.problem, nothing, false);
+  const std::optional<uint64_t> host_bytes = placed.problem.host_bytes;
+  const bool needs_flash =
+      host_bytes && model.ffn_bytes() > placed.problem.device_bytes + *host_bytes;
+  if (needs_flash && machine.flash_bytes_per_s > 0) {
+    placed.problem.host_bytes.reset();
+    placed.placement = SolvePlacement(placed.problem, PlacementForm::kUniform);
+    StayOnFlash(model, *host_bytes, placed);
+  } else {
+    placed.placement = SolvePlacement(placed.problem, form);
+  }
+  placed.time = TimeOf(model, placed.problem, machine,
+                       {placed.placement.device_neurons, placed.host_neurons, dense_on_device});
+  const std::vector<int64_t> nothing(placed.problem.ffns.size(), 0);
+  std::optional<int64_t> alone;
+  if (machine.flash_bytes_per_s > 0) {
+    alone = HostNeurons(model, ProblemOf(model, machine, false).host_bytes, 0);
+  }
+  placed.host_time = TimeOf(model, placed.problem, machine, {nothing, alone, false});
   placed.host_time.sync_seconds = 0;
   return placed;
 }

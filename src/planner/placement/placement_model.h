@@ -65,6 +65,8 @@ struct PlacementMachine {
   double device_bytes_per_s = 0;
   std::optional<uint64_t> host_bytes;  // nothing: as much as is needed
   double host_bytes_per_s = 0;
+  // At which flash delivers single neurons; 0: none may stay there.
+  double flash_bytes_per_s = 0;
   double link_bytes_per_s = 0;
   double link_seconds = 0;  // what starting one transfer takes, beside its bytes
 };
@@ -75,10 +77,11 @@ const char* DensePlaceName(DensePlace place);               // "auto", "device",
 std::optional<DensePlace> DensePlaceFromName(std::string_view name);
 
 // Of one token, by bytes over bandwidths (P1 equation 5) and frequencies (equation 1): both units
-// compute a layer's neurons at the same time, and wait for each other once where both have a part.
+// compute a layer's neurons at the same time, flash is read meanwhile, and the units wait for each
+// other once where both have a part.
 struct TokenTime {
   double dense_seconds = 0;
-  double ffn_seconds = 0;   // of each layer the slower unit's
+  double ffn_seconds = 0;   // of each layer that of the slowest of device, host and flash
   double sync_seconds = 0;  // of all layers
 
   double total() const { return dense_seconds + ffn_seconds + sync_seconds; }
@@ -88,6 +91,11 @@ struct PlacedModel {
   PlacementProblem problem;
   Placement placement;
   bool dense_on_device = false;
+  // Neurons of every FFN that the host keeps: those behind the device's. The others stay on flash,
+  // and are read each time that they fire. Nothing: it keeps all.
+  std::optional<int64_t> host_neurons;
+  uint64_t flash_bytes = 0;  // of the neurons that stay there
+  double flash_impact = 0;   // of them, as Placement::impact
   TokenTime time;
   TokenTime host_time;  // were there no device
 };
@@ -95,7 +103,10 @@ struct PlacedModel {
 // T_sync of one layer: a vector of hidden_size floats to the other unit, and one back.
 double SyncSeconds(const PlacementModel& model, const PlacementMachine& machine);
 
-// Throws as SolvePlacement does, and Error(kOutOfBudget) where what is no neuron has no room.
+// Where device and host have no room for all neurons, and some may stay on flash, every FFN has the
+// same number of neurons on the device (PlacementForm::kUniform), as an engine needs that streams
+// the others. Throws as SolvePlacement does, and Error(kOutOfBudget) where what is no neuron has no
+// room.
 PlacedModel PlaceModel(const PlacementModel& model, const PlacementMachine& machine,
                        DensePlace dense, PlacementForm form = PlacementForm::kShortest);
 

@@ -121,6 +121,40 @@ TEST(PlacementModelTest, SaysWhatHasNoRoom) {
               HasSubstr("the neurons take"));
 }
 
+// P1's largest model in 8 GiB of a card and 16 of the host: three tiers.
+TEST(PlacementModelTest, WhatFitsNowhereStaysOnFlash) {
+  const PlacementModel model = ModelOf("opt-66b");
+  PlacementMachine machine = PcHigh();
+  machine.device_bytes = uint64_t{8} << 30;
+  machine.host_bytes = uint64_t{16} << 30;
+  machine.flash_bytes_per_s = 2e9;
+  const PlacedModel placed = PlaceModel(model, machine, DensePlace::kHost);
+  const Placement& placement = placed.placement;
+  ASSERT_TRUE(placed.host_neurons);
+  EXPECT_EQ(placement.device_bytes + placement.host_bytes + placed.flash_bytes, model.ffn_bytes());
+  EXPECT_LE(placement.device_bytes, machine.device_bytes);
+  EXPECT_LE(placement.host_bytes + model.dense_bytes + model.embedding_bytes, *machine.host_bytes);
+  for (const int64_t neurons : placement.device_neurons) {
+    EXPECT_EQ(neurons, placement.device_neurons.front());
+  }
+  // What each tier is asked for, by hand.
+  const int64_t on_device = placement.device_neurons.front();
+  const int64_t in_memory = on_device + *placed.host_neurons;
+  const std::vector<double>& rates = model.rates.front();
+  const double flash = std::accumulate(rates.begin() + in_memory, rates.end(), 0.0);
+  EXPECT_NEAR(placed.flash_impact, 64 * flash, 1e-6 * flash);
+  const double read = 64 * flash * static_cast<double>(model.neuron_bytes) / 2e9;
+  EXPECT_NEAR(placed.time.ffn_seconds, read, 1e-6 * read) << "reading is what takes longest";
+  EXPECT_GT(placed.host_time.ffn_seconds, placed.time.ffn_seconds);
+
+  machine.flash_bytes_per_s = 1e13;
+  EXPECT_LT(PlaceModel(model, machine, DensePlace::kHost).time.ffn_seconds, read / 10);
+  machine.host_bytes = uint64_t{64} << 30;
+  const PlacedModel roomy = PlaceModel(model, machine, DensePlace::kHost);
+  EXPECT_FALSE(roomy.host_neurons);
+  EXPECT_EQ(roomy.flash_bytes, 0u);
+}
+
 TEST(PlacementModelTest, RefusesRatesThatCannotBe) {
   const ModelShape shape = FindPlannedShape("opt-13b");
   EXPECT_THAT(ErrorOf([&] { PlacementModelOf(shape, DType::kQ4_0, {.active = 0}); }),
