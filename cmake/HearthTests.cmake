@@ -48,6 +48,10 @@ function(hearth_test name)
     target_compile_options(${name} PRIVATE 
       "$<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow;-Wno-array-bounds>")
   endif()
+  set(HEARTH_TEST_SECONDS 1200)
+  if(HEARTH_SANITIZE)
+    set(HEARTH_TEST_SECONDS 3600)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT "slow" IN_LIST ARG_LABELS)
     add_dependencies(fast_tests ${name})
@@ -57,5 +61,5 @@ function(hearth_test name)
     # What programs keep of a user, and files of tests, they keep beside the build: other
     # checkouts may test at the same time.
     ENVIRONMENT "HEARTH_SHARED=${HEARTH_SHARED};HEARTH_SOURCE=${CMAKE_SOURCE_DIR};XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test-cache;XDG_STATE_HOME=${CMAKE_BINARY_DIR}/test-state;TEST_TMPDIR=${CMAKE_BINARY_DIR}/test-files"
-    TIMEOUT 1200 LABELS "${ARG_LABELS}")
+    TIMEOUT ${HEARTH_TEST_SECONDS} LABELS "${ARG_LABELS}")
 endfunction()

@@ -406,6 +406,9 @@ TEST(CliTest, TokenizeTakesTheBytesOfAFile) {
 
 // The solvers of plans take 42 MB: a program that linked them would not fit.
 TEST(CliTest, TheEmbeddedModelRunsInLittleMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer takes memory of its own";
+#endif
   const ProgramResult run = RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "--raw",
                                        "-p", "Once upon a time", "-n", "4", "--memory", "56M"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
