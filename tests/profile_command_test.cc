@@ -183,6 +183,9 @@ TEST_F(ProfileCommandTest, WhatCannotWorkIsRefused) {
 
 // What it needs itself is in the plan of a model whose experts are read.
 TEST_F(ProfileCommandTest, TheSmallestMemoryNamedWorksForAStreamedMixture) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's own memory is larger than the model";
+#endif
   std::ofstream(folder_ + "shape.json")
       << R"({"hidden_size": 256, "intermediate_size": 512, "num_layers": 8, "num_heads": 4,
              "vocab_size": 400, "num_experts": 64, "num_experts_per_token": 4})";
