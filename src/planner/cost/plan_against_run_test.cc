@@ -9,6 +9,7 @@
 #include "engine/load/obey_plan.h"
 #include "measure/topic_walk.h"
 #include "pass/test_passes.h"
+#include "planner/cost/test_emulated_hardware.h"
 #include "planner/cost/test_planned_model.h"
 #include "storage/async/throttled_file.h"
 #include "storage/test_clock.h"
@@ -33,41 +34,7 @@ DeviceProfile SlowFlash() {
   return flash;
 }
 
-// From submitting so many reads to the last of them, as `hearth doctor` measures it.
-double BatchSeconds(DeviceModel device, uint64_t bytes, int depth) {
-  int64_t last_ns = 0;
-  for (int i = 0; i < depth; ++i) {
-    const uint64_t offset = (uint64_t{1} << 30) * static_cast<uint64_t>(1 + 7 * i % 64);
-    last_ns = std::max(last_ns, device.Serve({offset, bytes, 0, 0}, 0));
-  }
-  return static_cast<double>(last_ns) * 1e-9;
-}
-
-// A machine that computes in no time, with that flash.
-HardwareProfile WithSlowFlash() {
-  HardwareProfile hardware = testing::SampleHardware();
-  for (ThreadSpeed& speed : hardware.threads) {
-    for (Spread ThreadSpeed::*rate :
-         {&ThreadSpeed::read_bytes_per_s, &ThreadSpeed::matrix_bytes_per_s,
-          &ThreadSpeed::dot_bytes_per_s, &ThreadSpeed::add_bytes_per_s,
-          &ThreadSpeed::check_bytes_per_s, &ThreadSpeed::prompt_macs_per_s,
-          &ThreadSpeed::busy_io_bytes_per_s, &ThreadSpeed::busy_neuron_bytes_per_s}) {
-      (speed.*rate).median = 1e18;
-    }
-    speed.section_seconds.median = 0;
-  }
-  for (CoreSpeed& core : hardware.cores) core.look_up_seconds.median = 0;
-  hardware.storage.reads.clear();
-  for (const uint64_t block : {2048, 4096, 8192, 16384, 65536, 1 << 20}) {
-    for (const int depth : {1, 8, 32}) {
-      const double seconds = BatchSeconds(DeviceModel(SlowFlash()), block, depth);
-      hardware.storage.reads.push_back(
-          {block, depth, 0, -1, testing::SpreadAround(static_cast<double>(block) * depth / seconds),
-           testing::SpreadAround(0), testing::SpreadAround(seconds)});
-    }
-  }
-  return hardware;
-}
+HardwareProfile WithSlowFlash() { return testing::ComputesInNoTime(SlowFlash()); }
 
 class PlanAgainstRunTest : public PlannedModelTest {
  protected:

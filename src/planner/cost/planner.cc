@@ -20,6 +20,7 @@
 #include "planner/cost/cost_model.h"
 #include "planner/cost/kv_spill.h"
 #include "planner/cost/plan_menu.h"
+#include "planner/cost/plan_settings.h"
 #include "planner/cost/replays.h"
 
 namespace hearth {
@@ -42,9 +43,6 @@ constexpr int kHalvings = 6;
 // Where it still is not enough, memory grows by this part of the distance between two such budgets,
 // then by twice as much, and so on.
 constexpr uint64_t kLittleSteps = 16;
-// Up to here every number of threads is tried; from there on powers of 2 and all, as `doctor`
-// measures them.
-constexpr int kEveryThreads = 4;
 
 // A setting of one budget.
 struct Setting {
@@ -73,6 +71,12 @@ std::optional<AccessRecord> BesideDeviceOf(const PlanRequest& request, const Ggu
   if (!request.device || accesses == nullptr) return std::nullopt;
   const FfnMode mode = ResolveMode(file, PlanLoad(file), request.engine.mode);
   return BesideDevice(*accesses, mode, request.device->planned.layer_neurons);
+}
+
+// For the menu: whole numbers, of whatever a profile leads to.
+uint64_t Microseconds(double seconds) {
+  constexpr double kMost = 1e15;
+  return static_cast<uint64_t>(seconds < kMost / 1e6 ? std::max(1.0, 1e6 * seconds) : kMost);
 }
 
 class Planner {
@@ -109,7 +113,7 @@ class Planner {
   // All settings within a budget; none where the model cannot run in it.
   const std::vector<Evaluated>& At(uint64_t limit_bytes) {
     const auto [found, is_new] = evaluated_.try_emplace(limit_bytes);
-    if (is_new) found->second = Evaluate(limit_bytes, CoreSets(request_.cores));
+    if (is_new) found->second = Evaluate(limit_bytes, CoreSets(hardware_, request_.cores));
     return found->second;
   }
 
@@ -201,49 +205,6 @@ class Planner {
     return plan;
   }
 
-  // How a model is read that does not fit.
-  std::vector<IoStrategy> StrategiesOf(const EnginePlan& plan) const {
-    if (!plan.is_streamed()) return {IoStrategy::kNone};
-    if (plan.matrices && plan.matrices->map().num_experts() > 1) {
-      // Without a record this is only reached to say what less memory would do.
-      if (accesses_ == nullptr) return {};
-      return {IoStrategy::kExperts};
-    }
-    const bool reads_all = plan.matrices || plan.mode == FfnMode::kDense ||
-                           (plan.mode == FfnMode::kGated && !plan.neurons.holds_gates);
-    if (reads_all) return {IoStrategy::kSequential};
-    return ReadsOfNeurons(plan);
-  }
-
-  // Pieces only where there would be more than one.
-  static std::vector<IoStrategy> ReadsOfNeurons(const EnginePlan& plan) {
-    const BundleLayout& layout = plan.bundles->layout;
-    const uint64_t rest = layout.stride - layout.split;
-    std::vector<IoStrategy> strategies = {IoStrategy::kWhole};
-    if (plan.neurons.holds_gates) {
-      if (rest > kNeuronPieceBytes) strategies.push_back(IoStrategy::kPieces);
-      strategies.push_back(IoStrategy::kSequential);
-      return strategies;
-    }
-    strategies.push_back(IoStrategy::kHalves);
-    if (layout.stride > kNeuronPieceBytes) strategies.push_back(IoStrategy::kPieces);
-    if (std::max(layout.split, rest) > kNeuronPieceBytes) {
-      strategies.push_back(IoStrategy::kHalvesInPieces);
-    }
-    return strategies;
-  }
-
-  // By number of threads, the fastest of the allowed processors.
-  std::vector<std::vector<int>> CoreSets(const std::vector<int>& allowed) const {
-    const auto most = static_cast<int>(allowed.size());
-    std::vector<std::vector<int>> sets;
-    for (int n = 1; n < most; n = n < kEveryThreads ? n + 1 : 2 * n) {
-      sets.push_back(hardware_.FastestCores(allowed, n));
-    }
-    sets.push_back(hardware_.FastestCores(allowed, most));
-    return sets;
-  }
-
   std::vector<Evaluated> Evaluate(uint64_t limit_bytes, const std::vector<std::vector<int>>& sets) {
     if (accesses_ != nullptr) ReplayAllSplits(limit_bytes, sets);
     std::vector<Evaluated> all;
@@ -252,7 +213,7 @@ class Planner {
         const Setting any = {limit_bytes, cores, IoStrategy::kNone, split};
         const EnginePlan plan = PlanOfSetting(any);
         if (plan.needed_bytes() > limit_bytes) continue;
-        for (const IoStrategy strategy : StrategiesOf(plan)) {
+        for (const IoStrategy strategy : StrategiesOf(plan, accesses_ != nullptr)) {
           Setting setting = any;
           setting.strategy = strategy;
           all.push_back(EvaluateOne(PlanOfSetting(setting), setting));
@@ -310,12 +271,6 @@ class Planner {
   double SecondsOfPromptToken(const CostInputs& inputs) const {
     const double here = 1 / PromptTokensPerSecond(inputs, kPlannedPrompt);
     return request_.device ? std::max(here, PromptSecondsOnDevice(*request_.device)) : here;
-  }
-
-  // For the menu: whole numbers, of whatever a profile leads to.
-  static uint64_t Microseconds(double seconds) {
-    constexpr double kMost = 1e15;
-    return static_cast<uint64_t>(seconds < kMost / 1e6 ? std::max(1.0, 1e6 * seconds) : kMost);
   }
 
   CostInputs InputsOf(const EnginePlan& plan, const Setting& setting,
@@ -380,8 +335,8 @@ class Planner {
     for (const CoreSpeed& core : hardware_.cores) {
       if (std::find(cores.begin(), cores.end(), core.cpu) == cores.end()) cores.push_back(core.cpu);
     }
-    std::vector<std::vector<int>> sets = CoreSets(request_.cores);
-    for (std::vector<int>& more : CoreSets(cores)) {
+    std::vector<std::vector<int>> sets = CoreSets(hardware_, request_.cores);
+    for (std::vector<int>& more : CoreSets(hardware_, cores)) {
       if (more.size() > request_.cores.size()) sets.push_back(std::move(more));
     }
     std::vector<Evaluated> all;
