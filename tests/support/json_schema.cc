@@ -60,6 +60,8 @@ class Checker {
       if (value.is_number() && value > rule) Complain(where, value.dump() + " is too large");
     } else if (keyword == "minItems") {
       if (value.is_array() && value.size() < rule) Complain(where, "too few items");
+    } else if (keyword == "maxItems") {
+      if (value.is_array() && value.size() > rule) Complain(where, "too many items");
     } else if (keyword == "items") {
       for (size_t i = 0; value.is_array() && i < value.size(); ++i) {
         Check(rule, value[i], where + "[" + std::to_string(i) + "]");

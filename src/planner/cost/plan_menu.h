@@ -15,10 +15,10 @@ struct MenuEntry {
   int strategy = 0;        // IoStrategy
   int split = 0;           // of memory for neurons: the number of a pinned share
   int budget = 0;          // the number of a memory limit
-  int io_thread = 0;       // IoThread
   uint64_t token_us = 0;   // more than 0
   uint64_t prompt_us = 0;  // of a token of a prompt
   uint64_t bytes = 0;      // of memory
+  int io_thread = 0;       // IoThread
 };
 
 struct MenuLimits {

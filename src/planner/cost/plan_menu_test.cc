@@ -19,8 +19,9 @@ std::vector<MenuEntry> RandomMenu(std::mt19937& random) {
       for (int p = 0; p < splits; ++p) {
         for (int b = 0; b < budgets; ++b) {
           if (below(5) == 0) continue;  // menus have gaps
-          menu.push_back({t, s, p, b, below(2), 1 + static_cast<uint64_t>(below(40)),
-                          1 + static_cast<uint64_t>(below(4)), uint64_t{1} << (28 + below(8))});
+          menu.push_back({t, s, p, b, 1 + static_cast<uint64_t>(below(40)),
+                          1 + static_cast<uint64_t>(below(4)), uint64_t{1} << (28 + below(8)),
+                          below(2)});
         }
       }
     }

@@ -254,10 +254,10 @@ class Planner {
     one.entry = {.threads = setting.threads(),
                  .strategy = static_cast<int>(setting.strategy),
                  .split = static_cast<int>(setting.split),
-                 .io_thread = static_cast<int>(setting.io_core.has_value()),
                  .token_us = Microseconds(one.cost.time.token_ms / 1000),
                  .prompt_us = Microseconds(SecondsOfPromptToken(inputs)),
-                 .bytes = plan.needed_bytes()};
+                 .bytes = plan.needed_bytes(),
+                 .io_thread = static_cast<int>(setting.io_core.has_value())};
     return one;
   }
 
