@@ -20,7 +20,7 @@ class WindowPolicy final : public Policy {
   void Touch(const KeyBatch& batch, std::span<const CacheEntry> entries) noexcept override;
   void Insert(int32_t key) noexcept override;
   int32_t TakeVictim() noexcept override;
-  // As if the hottest had been used last, a token after the next one.
+  // Seeded keys count as used by one earlier token each, the hottest by the latest.
   void Seed(int32_t key, int64_t rank, int64_t count) noexcept override;
   void EndToken() noexcept override;
   int32_t TakeExpired() noexcept override;

@@ -26,8 +26,8 @@ namespace hearth {
 struct FetchOptions {
   std::optional<uint32_t> merge_gap_bytes;  // see QueueOptions; of pieces nothing
   bool reads_ahead = false;                 // ReadAhead does, into some of the spare slots
-  // What is wanted is read in pieces of at most so many bytes, each a read of its own (P2 §4.3); 0:
-  // in one. What is read ahead always is.
+  // Wanted neurons are read in pieces of at most this many bytes, each a read of its own (P2 §4.3);
+  // 0: in one read. Neurons that are read ahead always take one read.
   uint32_t piece_bytes = 0;
 };
 

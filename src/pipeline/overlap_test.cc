@@ -115,8 +115,8 @@ TEST_F(OverlapTest, WhatIsHereIsComputedWhileTheRestIsRead) {
   }
 }
 
-// What a thread reads that no other helps (P2 §5.1, c_io): everything, the rest of neurons that
-// others find firing too.
+// A reading thread (P2 §5.1, c_io) makes every read itself, also those of the second halves of
+// neurons that other threads find firing.
 TEST_F(OverlapTest, AThreadOfItsOwnReadsEverything) {
   const TestBundles model({.layers = 1, .neurons = kNeurons}, 1);
   const StreamedFfn ffn = {0, 0, FfnActivation::kRelu};

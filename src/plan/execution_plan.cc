@@ -43,7 +43,7 @@ ordered_json StreamJson(const ExecutionPlan& plan) {
           {"cluster_neurons", {stream.clusters.fewest, stream.clusters.most}}};
 }
 
-// [fewest, most]; plans of before they were chosen have none.
+// [fewest, most]. Older plans have none.
 ClusterSizes ClustersFromJson(JsonObject& stream) {
   ClusterSizes clusters;
   const char* key = "cluster_neurons";

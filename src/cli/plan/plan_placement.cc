@@ -160,7 +160,7 @@ Json TimeJson(const TokenTime& time) {
           {"total", ToMs(time.total())}};
 }
 
-// Of what stays there; null where nothing does.
+// The neurons that stay on flash; null where none do.
 Json FlashJson(const PlacementMachine& machine, const PlacedModel& placed) {
   if (placed.flash_bytes == 0) return nullptr;
   return {{"gb_s", machine.flash_bytes_per_s / kGigabyte},
@@ -240,7 +240,7 @@ const char* BoundText(PlacementBound bound) {
   return "?";
 }
 
-// 0 where nobody says.
+// How fast flash delivers single neurons; 0 where that is not known.
 double FlashBytesPerSecond(const PlacementModel& model, const PlacementArguments& arguments) {
   if (arguments.flash_gb_s) return *arguments.flash_gb_s * kGigabyte;
   const std::optional<HardwareProfile> hardware = MeasuredHardware();

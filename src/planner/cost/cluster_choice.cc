@@ -6,11 +6,11 @@
 namespace hearth {
 namespace {
 
-// What threads spend on taking clusters instead of computing them, at the most. A section, which
-// wakes them all, stands for a take, which is cheaper.
+// The most that threads may spend on taking clusters, as a share of computing them. What a parallel
+// section costs, which was measured, stands for the cost of taking one, which is less.
 constexpr double kTakingShare = 0.04;
 constexpr int64_t kFewestLow = 8, kFewestHigh = 64;
-// Sizes are told apart in steps of so many.
+// Sizes are multiples of this.
 constexpr double kStep = 8;
 
 int64_t InSteps(double neurons, int64_t low, int64_t high) {

@@ -40,8 +40,8 @@ struct CostInputs {
   const EnginePlan& plan;  // described (DescribeWeights)
   const HardwareProfile& hardware;
   std::span<const int> cores;  // that compute, one thread on each
-  // Of them the one that reads single neurons, and computes when all are there; nothing: whichever
-  // has time reads.
+  // The one of `cores` that only reads single neurons, and computes once all are there. Nothing:
+  // whichever thread has time reads.
   std::optional<int> io_core = {};
   int64_t context = 0;  // tokens in the KV cache
   // Of single neurons: rows that are multiplied per token. Predictors where the mode has them.

@@ -47,14 +47,15 @@ class FfnClock {
     }
   }
 
-  // On all threads; one that looks up and submits leaves the rest to the others meanwhile. Where
-  // one does nothing else, on the others, as long as anything is read.
+  // On all threads: while one looks up and submits, the others do the rest. With a thread that only
+  // reads, on the others, for FFNs of which anything is read.
   double Compute(const Asked& ffn) const {
     if (in_.io_core) return ComputeAt(ffn.misses > 0 ? speed_ : all_speed_, ffn);
     return ComputeAt(speed_, ffn) + Submit(ffn.reads) + LookUp(ffn) / in_.threads();
   }
 
-  // What of computing is left when all reads have come, with all threads again.
+  // Seconds of computing and reading together. A thread that only reads helps once all reads are
+  // done.
   double Both(const Asked& ffn, double compute, double read_end) const {
     const double both = std::max(compute, read_end + AfterReads(ffn));
     if (!in_.io_core || read_end >= compute) return both;
@@ -122,7 +123,7 @@ class FfnClock {
     return Over(asked * down_share_ * row_bytes_, speed.add_bytes_per_s.median);
   }
 
-  // Of the thread or threads that read so many neurons.
+  // Processor time that reading so many neurons costs, on all threads that read together.
   double ReadCpuSeconds(double neurons) const {
     double reads = 0;
     for (const Part& part : reads_) reads += neurons * part.share;

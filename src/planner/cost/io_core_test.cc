@@ -1,4 +1,4 @@
-// A processor for reading alone: when a plan has one, and which.
+// When a plan has a processor that only reads, and which one.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace {
 
 using IoCoreTest = PlannedModelTest;
 
-// Where memory is what threads wait for, one of them may as well read: on its own it takes no time
-// from the others (P2 §5.1, c_io). The fastest reader does, and an engine obeys.
+// Where threads wait for memory, one of them may as well do all reading, so that the others lose no
+// time to it (P2 §5.1, c_io). The plan takes the fastest reader, and an engine obeys.
 TEST_F(IoCoreTest, AProcessorReadsAloneWhereComputingDoesNotMissIt) {
   const FfnMode mode = FfnMode::kPredicted;
   const auto accesses = ReadAccessRecord(Stem(mode), Hash(), mode);

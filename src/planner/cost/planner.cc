@@ -50,7 +50,7 @@ struct Setting {
   std::vector<int> cores;  // that compute, ascending
   IoStrategy strategy = IoStrategy::kNone;
   size_t split = 0;
-  std::optional<int> io_core = {};  // of them, where one reads and the others compute
+  std::optional<int> io_core = {};  // the one of `cores` that only reads; nothing: all do both
 
   int threads() const { return static_cast<int>(cores.size()); }
   // What a token asks for, and nothing else.
@@ -225,8 +225,8 @@ class Planner {
     return all;
   }
 
-  // The same setting with a processor for reading alone, where any measurement would tell it from
-  // the last one.
+  // Adds the last setting again with one processor that only reads, where that is faster by more
+  // than measurements vary.
   void AddWithIoCore(const EnginePlan& plan, Setting setting, std::vector<Evaluated>& all) {
     const bool is_cluster = request_.engine.streaming.pipeline.pipeline == PipelineKind::kCluster;
     if (!plan.bundles || !setting.reads_listed() || setting.threads() < 2 || !is_cluster) return;

@@ -1,5 +1,5 @@
-// That plans read as is fastest: on an emulated phone in virtual time, with bundles of three sizes,
-// each strategy is run, and the plan's must be the fastest (P2 §4.3).
+// Plans choose the fastest way of reading. An emulated phone runs every strategy in virtual time,
+// with bundles of three sizes, and the plan's strategy must be the fastest (P2 §4.3).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr FfnMode kReadMode = FfnMode::kPredicted;
 constexpr int kReadTokens = 32, kReadBefore = 12;
-constexpr double kSameSpeed = 1.02;  // strategies that are no further apart are equally fast
+constexpr double kSameSpeed = 1.02;  // within this factor, two strategies count as equally fast
 
 class ReadStrategyTest : public ::testing::TestWithParam<int> {
  protected:

@@ -131,8 +131,8 @@ struct HardwareProfile {
   double CoreShare(int cpu) const;
   // `count` of the allowed processors, or all: the fastest, of equal ones the first. Ascending.
   std::vector<int> FastestCores(std::span<const int> allowed, int count) const;
-  // Of these processors the one whose small reads are fastest; the first, where rounds do not tell
-  // another from it.
+  // The one of these processors whose small reads are fastest; the first where none was clearly
+  // faster.
   int FastestReader(std::span<const int> processors) const;
   // What one thread on each of these processors would do together. ForThreads is of the first
   // processors: where those are faster or slower than these, what is computed takes as much more or

@@ -184,14 +184,14 @@ PlacementProblem ProblemOf(const PlacementModel& model, const PlacementMachine& 
   return problem;
 }
 
-// Of an FFN, what its first `neurons` are asked for.
+// How often the first `neurons` of an FFN fire per token, all together.
 double ImpactOfFirst(const PlacementFfn& ffn, int64_t neurons) {
   const auto batches =
       std::min<int64_t>(DivideUp(neurons, kPlacementBatch), std::ssize(ffn.impacts));
   return std::accumulate(ffn.impacts.begin(), ffn.impacts.begin() + batches, 0.0);
 }
 
-// Where what lies: neurons of every FFN on the device, and how many of each the host keeps.
+// Where neurons lie: the first ones of every FFN on the device, the next ones on the host.
 struct Places {
   const std::vector<int64_t>& device_neurons;
   std::optional<int64_t> host_neurons;  // nothing: all others
@@ -233,7 +233,8 @@ TokenTime TimeOf(const PlacementModel& model, const PlacementProblem& problem,
   return time;
 }
 
-// Of every FFN, whole batches of what is not on the device; nothing where there is room for all.
+// How many neurons of every FFN the host has room for, in whole batches; nothing: for all that are
+// not on the device.
 std::optional<int64_t> HostNeurons(const PlacementModel& model, std::optional<uint64_t> host_bytes,
                                    int64_t on_device) {
   const uint64_t of_all = model.neuron_bytes * static_cast<uint64_t>(std::ssize(model.rates));

@@ -65,7 +65,7 @@ struct PlacementMachine {
   double device_bytes_per_s = 0;
   std::optional<uint64_t> host_bytes;  // nothing: as much as is needed
   double host_bytes_per_s = 0;
-  // At which flash delivers single neurons; 0: none may stay there.
+  // How fast flash delivers single neurons; 0: none may stay there.
   double flash_bytes_per_s = 0;
   double link_bytes_per_s = 0;
   double link_seconds = 0;  // what starting one transfer takes, beside its bytes
@@ -91,8 +91,8 @@ struct PlacedModel {
   PlacementProblem problem;
   Placement placement;
   bool dense_on_device = false;
-  // Neurons of every FFN that the host keeps: those behind the device's. The others stay on flash,
-  // and are read each time that they fire. Nothing: it keeps all.
+  // How many neurons of every FFN the host keeps, after those on the device. The others stay on
+  // flash and are read each time that they fire. Nothing: the host keeps all.
   std::optional<int64_t> host_neurons;
   uint64_t flash_bytes = 0;  // of the neurons that stay there
   double flash_impact = 0;   // of them, as Placement::impact
