@@ -36,8 +36,8 @@ struct ServerOptions {
   bool allow_no_key = false;
   std::chrono::seconds grace{30};          // for running requests when the server is told to stop
   std::chrono::milliseconds save_time{0};  // of it, what is left for saving sessions afterwards
-  std::string model_name;                  // empty: the model's own
-  bool strict_model = false;               // as ServiceOptions
+  std::string model_name;                  // as ServiceOptions
+  bool strict_model = false;               // likewise
   bool lenient = false;                    // as ServiceOptions
   std::vector<std::string> cors;           // as GateOptions
   ServerLimits limits;
