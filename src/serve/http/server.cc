@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "serve/http/connection.h"
 #include "serve/http/places.h"
+#include "serve/models/several_models.h"
 
 namespace hearth::serve {
 namespace {
@@ -124,6 +125,16 @@ class Server {
 
   void Use(api::Model& model) {
     service_ = std::make_unique<Service>(model, ServiceOptionsOf(options_), OnServer(), Beside());
+  }
+  void Use(ModelSource& source, const SharingOptions& sharing,
+           const std::function<void(const std::string&)>& tell) {
+    loader_.emplace(1);
+    const PostFn load = [this](std::function<void()> run) { asio::post(*loader_, std::move(run)); };
+    service_ = std::make_unique<Service>(
+        [&](const ServiceContext& shared) {
+          return std::make_unique<SeveralModels>(source, sharing, shared, load, tell);
+        },
+        ServiceOptionsOf(options_), OnServer(), Beside());
   }
 
   std::chrono::steady_clock::time_point grace_end() const { return grace_end_; }
@@ -279,8 +290,9 @@ class Server {
   std::chrono::steady_clock::time_point grace_end_;
   std::optional<RequestError> failure_;  // why nothing is served
   // For what would keep the others waiting; two, so that what takes seconds keeps not even those of
-  // its kind waiting. Last: it uses the rest.
+  // its kind waiting. Last: they use the rest.
   asio::thread_pool workers_{2};
+  std::optional<asio::thread_pool> loader_;  // loads and unloads models
 };
 
 }  // namespace
@@ -336,6 +348,16 @@ std::chrono::steady_clock::time_point Serve(
   server.Use(model);
   server.Run(on_listening);
   return server.grace_end();
+}
+
+void Serve(ModelSource& source, const SharingOptions& sharing, const ServerOptions& options,
+           const std::function<void(uint16_t port)>& on_listening,
+           const std::function<void(const std::string& sentence)>& tell) {
+  CheckOpenness(options);
+  mallopt(M_MMAP_THRESHOLD, kLargeBuffer);
+  Server server(options);
+  server.Use(source, sharing, tell);
+  server.Run(on_listening);
 }
 
 }  // namespace hearth::serve

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
+#include "serve/models/model_source.h"
 
 namespace hearth::serve {
 
@@ -64,5 +65,12 @@ void CheckAddress(const ServerOptions& options);
 // the address cannot be listened on.
 std::chrono::steady_clock::time_point Serve(api::Model& model, const ServerOptions& options,
                                             const std::function<void(uint16_t port)>& on_listening);
+
+// The same with models that are loaded when they are asked for, and closed before it returns;
+// on_listening is called once the default model is loaded. tell: as SeveralModels. Throws
+// api::Error where the default model cannot be loaded.
+void Serve(ModelSource& source, const SharingOptions& sharing, const ServerOptions& options,
+           const std::function<void(uint16_t port)>& on_listening,
+           const std::function<void(const std::string& sentence)>& tell);
 
 }  // namespace hearth::serve
