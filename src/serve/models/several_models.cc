@@ -155,7 +155,9 @@ ModelKey SeveralModels::KeyOf(const std::string& asked) {
   const std::vector<std::string> loaded = pool_.shelf().Loaded();
   if (loaded.size() == 1) return Named(loaded.front());
   if (!options_.default_model.empty()) return Named(options_.default_model);
-  throw RequestError(Status::kBadRequest, "model: say which: this server has " + NameList(Names()),
+  const std::vector<std::string> names = Names();
+  if (names.size() == 1) return Named(names.front());
+  throw RequestError(Status::kBadRequest, "model: say which: this server has " + NameList(names),
                      "model", "missing_model");
 }
 

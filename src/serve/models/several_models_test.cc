@@ -216,6 +216,9 @@ TEST_F(SeveralModelsTest, WhoNamesNoneGetsTheOneThatIsLoaded) {
   EXPECT_THAT(Ask("GET", "/v1/hearth/stats?model=gemma2").body, HasSubstr("model_not_loaded"));
   EXPECT_EQ(Ask("POST", "/tokenize", R"({"content": "a"})").status, Status::kOk);
   EXPECT_EQ(Ask("GET", "/lora-adapters").body, "[]");
+  MakeService("");
+  source_.paths.erase("llama");
+  EXPECT_EQ(Complete("")["model"], "gemma2") << "there is no other";
 }
 
 TEST_F(SeveralModelsTest, TheDefaultModelIsThereBeforeTheFirstClient) {
