@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tests=("$@")
 [ "${#tests[@]}" -gt 0 ] || tests=(base_test ops_test cache_test storage_test pipeline_test engine_test
-  api_test serve_test serve_command_test serve_sessions_test serve_streamed_test saved_sessions_test
-  load_test)
+  api_test serve_test serve_command_test serve_models_test serve_sessions_test serve_streamed_test
+  saved_sessions_test load_test)
 scripts/build.sh tsan hearth "${tests[@]}"
 reports=$PWD/build/tsan/report
 rm -f "$reports".*

@@ -130,6 +130,15 @@ void ReturnFreedMemory() {
 #endif
 }
 
+uint64_t HeapBytes() {
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+  const struct mallinfo2 heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+#else
+  return 0;
+#endif
+}
+
 uint64_t ProgramBytes() {
   ReturnFreedMemory();
   const uint64_t mapped = ProcField("/proc/self/status", "RssFile").value_or(0);

@@ -37,6 +37,9 @@ uint64_t PeakResidentBytes();
 // megabytes of an earlier model.
 uint64_t ProgramBytes();
 
+// Bytes that the allocator has handed out, to all threads; 0 where it does not tell.
+uint64_t HeapBytes();
+
 // Gives what was freed back to the system, so that ResidentBytes no longer counts it.
 void ReturnFreedMemory();
 

@@ -37,6 +37,7 @@ const std::map<std::string, std::vector<const char*>>& Examples() {
         "hearth run MODEL.gguf --raw -p 'Once upon a time' -n 200 --memory 2.5G"}},
       {"serve",
        {"hearth serve MODEL.gguf --memory 2.5G", "hearth serve MODEL.gguf --verbose",
+        "hearth serve --models FOLDER --memory 8G",
         "hearth serve MODEL.gguf --host 0.0.0.0 --api-key-file keys.txt"}},
       {"get", {"hearth get OWNER/REPO:Q4_0"}},
       {"list", {"hearth list"}},

@@ -182,12 +182,14 @@ Json SessionsJson(const api::Stats& stats) {
           {"failed", stats.sessions_failed}};
 }
 
-Json ModelJson(const std::string& model, int64_t created, int64_t context) {
-  return {{"id", model},
-          {"object", "model"},
-          {"created", created},
-          {"owned_by", "hearth"},
-          {"context_length", context}};
+Json ModelJson(const ModelEntry& model) {
+  Json json = {{"id", model.name},
+               {"object", "model"},
+               {"created", model.created},
+               {"owned_by", "hearth"},
+               {"loaded", model.is_loaded}};
+  if (model.context) json["context_length"] = *model.context;
+  return json;
 }
 
 bool IsUtf8(const std::string& text) {
@@ -258,14 +260,13 @@ std::string EmbeddingsDocument(const std::string& model, const std::vector<Embed
       "data", "[" + data + "]");
 }
 
-std::string ModelsDocument(const std::string& model, int64_t created, int64_t context) {
-  return JsonText(
-      {{"object", "list"}, {"data", Json::array({ModelJson(model, created, context)})}});
+std::string ModelsDocument(const std::vector<ModelEntry>& models) {
+  Json data = Json::array();
+  for (const ModelEntry& model : models) data.push_back(ModelJson(model));
+  return JsonText({{"object", "list"}, {"data", std::move(data)}});
 }
 
-std::string ModelDocument(const std::string& model, int64_t created, int64_t context) {
-  return JsonText(ModelJson(model, created, context));
-}
+std::string ModelDocument(const ModelEntry& model) { return JsonText(ModelJson(model)); }
 
 std::string TokensDocument(const std::vector<api::TokenId>& tokens,
                            const std::function<std::string(api::TokenId)>& piece_of) {

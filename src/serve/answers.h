@@ -85,9 +85,16 @@ struct Embedding {
 std::string EmbeddingsDocument(const std::string& model, const std::vector<Embedding>& embeddings,
                                bool as_base64, int64_t prompt_tokens);
 
-std::string ModelsDocument(const std::string& model, int64_t created, int64_t context);
+// A model that clients may ask for.
+struct ModelEntry {
+  std::string name;
+  int64_t created = 0;             // seconds since 1970
+  std::optional<int64_t> context;  // tokens; nothing: not known, as it is not loaded
+  bool is_loaded = false;
+};
+std::string ModelsDocument(const std::vector<ModelEntry>& models);
 // One of them alone.
-std::string ModelDocument(const std::string& model, int64_t created, int64_t context);
+std::string ModelDocument(const ModelEntry& model);
 
 // Tokens that take more are refused.
 inline constexpr size_t kMostAnswerBytes = size_t{8} << 20;

@@ -56,7 +56,7 @@ void EmbeddingExchange::StartNext() {
   tickets_.push_back(context_.model.StartEmbeddings({texts_[index]}, {on_done}).front());
   texts_[index] = {};
   ++running_;
-  ++context_.active;
+  context_.Begin();
 }
 
 void EmbeddingExchange::Abandon() {
@@ -77,7 +77,7 @@ void EmbeddingExchange::Fail(const RequestError& error) {
 
 void EmbeddingExchange::OnDone(size_t index, std::vector<float> vector,
                                const api::Outcome& outcome) {
-  --context_.active;
+  context_.End();
   --running_;
   ++ended_;
   tokens_ += outcome.prompt_tokens;

@@ -69,11 +69,10 @@ class EmbeddingExchangeTest : public ::testing::Test {
   api::Model model_ = api::Model::Load(SourcePath("tests/goldens/llama.gguf"),
                                        {.threads = 1, .parallel = 2, .queue = 1});
   Metrics metrics_;
-  ExchangeContext context_{model_,
+  ExchangeContext context_{{.post = [this](auto run) { Post(std::move(run)); }, .work = {}},
+                           model_,
                            metrics_,
-                           std::make_shared<Allowance>(size_t{1} << 20),
-                           [this](auto run) { Post(std::move(run)); },
-                           {}};
+                           std::make_shared<Allowance>(size_t{1} << 20)};
 };
 
 TEST_F(EmbeddingExchangeTest, TextsRunInTurn) {

@@ -62,15 +62,11 @@ bool EqualInConstantTime(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-RequestError NoSuchModel(const std::string& asked, const std::string& served) {
-  return RequestError(
-      Status::kNotFound,
-      fmt::format("there is no model '{}': this server has '{}'", Printable(asked), served),
-      "model", "model_not_found");
-}
+Gate::Gate(GateOptions options) : options_(std::move(options)), origins_(options_.cors) {}
 
-Gate::Gate(GateOptions options, const std::string& model_name)
-    : options_(std::move(options)), origins_(options_.cors), model_name_(model_name) {}
+std::string Gate::ModelOf(const std::string& target) {
+  return RoutePath(target).substr(kModelPrefix.size());
+}
 
 std::string Gate::RoutePath(const std::string& target) {
   std::string path = PathOfTarget(target);
@@ -146,7 +142,7 @@ void Gate::CheckHead(const RequestHead& head) const {
     if (head.answered_method() == "GET") return;
     allowed = "GET, HEAD";
   }
-  const bool is_model = path == std::string(kModelPrefix) + model_name_;
+  const bool is_model = BeginsWith(path, kModelPrefix);
   for (const Route& route : kRoutes) {
     if (path != route.path && !(is_model && route.endpoint == Endpoint::kModels)) continue;
     if (head.answered_method() != route.method) {
@@ -167,8 +163,6 @@ void Gate::CheckHead(const RequestHead& head) const {
     error.set_allowed(allowed);
     throw error;
   }
-  if (BeginsWith(path, kModelPrefix))
-    throw NoSuchModel(path.substr(kModelPrefix.size()), model_name_);
   throw RequestError(Status::kNotFound, fmt::format("there is nothing at '{}'", Printable(path)),
                      "", "not_found");
 }

@@ -22,7 +22,7 @@ enum class Endpoint {
   kCompletions,
   kEmbeddings,
   kModels,
-  kModel,  // the one that is served
+  kModel,  // by its name, which need not be there
   kStats,
   kNeurons,
   kAdapters,
@@ -47,9 +47,8 @@ struct GateOptions {
 // Immutable but for Stop. Any thread.
 class Gate {
  public:
-  // model_name: of the model that is served. Throws hearth::Error(kInvalidArgument) for an origin
-  // that is none.
-  Gate(GateOptions options, const std::string& model_name);
+  // Throws hearth::Error(kInvalidArgument) for an origin that is none.
+  explicit Gate(GateOptions options);
 
   // Throws RequestError for what is refused before its body is read: 401, 403, 404, 405, and 503
   // while stopping.
@@ -66,6 +65,8 @@ class Gate {
   // The path of a request's target as the table of endpoints has it: clients that are told the
   // address of the server alone leave "/v1" out, others write it before everything.
   static std::string RoutePath(const std::string& target);
+  // The name in the path of Endpoint::kModel.
+  static std::string ModelOf(const std::string& target);
   // The path that a response is counted under: one of few, whatever is asked for.
   static std::string CountedPath(const std::string& target);
 
@@ -79,12 +80,8 @@ class Gate {
 
   const GateOptions options_;
   const AllowedOrigins origins_;
-  const std::string model_name_;
   std::atomic<bool> is_stopping_{false};
 };
-
-// That a request asks for another model than the one there is.
-RequestError NoSuchModel(const std::string& asked, const std::string& served);
 
 // Whether they are equal, in a time that depends on neither's content.
 bool EqualInConstantTime(std::string_view a, std::string_view b);

@@ -42,7 +42,7 @@ TEST(GateTest, PathsAreFoundWithoutTheirVersionOrWithOneThatTheyDoNotHave) {
 }
 
 TEST(GateTest, EndpointsFollowFromMethodAndPath) {
-  const Gate gate({}, "a model");
+  const Gate gate({});
   EXPECT_EQ(gate.EndpointOf({.method = "POST", .target = "/v1/messages/count_tokens"}),
             Endpoint::kCountTokens);
   EXPECT_EQ(gate.EndpointOf({.method = "GET", .target = "/lora-adapters"}), Endpoint::kAdapters);
@@ -50,19 +50,21 @@ TEST(GateTest, EndpointsFollowFromMethodAndPath) {
             Endpoint::kSetAdapters);
   EXPECT_EQ(gate.EndpointOf({.method = "HEAD", .target = "/health"}), Endpoint::kHealth);
   EXPECT_EQ(gate.EndpointOf({.method = "GET", .target = "/v1/models/a model"}), Endpoint::kModel);
+  EXPECT_EQ(Gate::ModelOf("/v1/models/owner/a%20model:Q8_0"), "owner/a model:Q8_0");
   EXPECT_EQ(gate.EndpointOf({.method = "GET", .target = "/"}), std::nullopt);
 }
 
 TEST(GateTest, KeysOpenWhatIsThereAndHideWhatIsNot) {
-  Gate gate({.keys = {"one", "two"}}, "m");
+  Gate gate({.keys = {"one", "two"}});
   EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/health"}), Status::kOk);
   EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/v1/models"}), Status::kUnauthorized);
   EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/none"}), Status::kUnauthorized);
   EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/none", .authorization = "bearer  two"}),
             Status::kNotFound);
   EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/v1/models/m", .api_key = "one"}), Status::kOk);
-  EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/v1/models/n", .api_key = "one"}),
-            Status::kNotFound);
+  EXPECT_EQ(Ask(gate, {.method = "GET", .target = "/v1/models/m"}), Status::kUnauthorized);
+  EXPECT_EQ(Ask(gate, {.method = "POST", .target = "/v1/models/m", .api_key = "one"}),
+            Status::kMethodNotAllowed);
   EXPECT_EQ(Ask(gate, {.method = "PUT", .target = "/tokenize", .api_key = "one"}),
             Status::kMethodNotAllowed);
   gate.Stop();

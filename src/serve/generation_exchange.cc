@@ -113,7 +113,7 @@ void GenerationExchange::Start(std::vector<std::vector<api::TokenId>> prompts) {
   }
   reused_tokens_.resize(choices_.size());
   tickets_ = context_.model.Start(std::move(requests), std::move(listeners));
-  context_.active += std::ssize(tickets_);
+  context_.Begin(std::ssize(tickets_));
   Begin();
 }
 
@@ -230,7 +230,7 @@ void GenerationExchange::OnToken(size_t index, std::string text, std::vector<Nam
 }
 
 void GenerationExchange::OnDone(size_t index, const api::Outcome& outcome) {
-  --context_.active;
+  context_.End();
   Choice& choice = choices_[index];
   ++ended_;
   reused_tokens_[index] = outcome.reused_tokens;
@@ -314,12 +314,12 @@ void GenerationExchange::SendAnswers(const Usage& usage) {
     if (reply) reply->Send({.body = std::move(document)});
   };
   if (held_.bytes() <= kLongAnswerBytes) return send(writer_->Document(*answers, usage));
-  ++context_.active;
+  context_.Begin();
   context_.work([self = shared_from_this(), &context = context_, answers, usage, send]() mutable {
     auto document = std::make_shared<std::string>(self->writer_->Document(*answers, usage));
     answers.reset();
     context.post([self = std::move(self), &context, document, send] {
-      --context.active;
+      context.End();
       send(std::move(*document));
     });
   });

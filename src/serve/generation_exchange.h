@@ -9,27 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "serve/allowance.h"
 #include "serve/answers.h"
 #include "serve/doors/answer_writer.h"
-#include "serve/metrics.h"
+#include "serve/exchange_context.h"
 #include "serve/reply.h"
 #include "serve/requests.h"
 
 namespace hearth::serve {
-
-// Runs a function on a certain thread, from any thread.
-using PostFn = std::function<void(std::function<void()>)>;
-
-// What exchanges share; outlives them.
-struct ExchangeContext {
-  api::Model& model;
-  Metrics& metrics;
-  std::shared_ptr<Allowance> allowance;
-  PostFn post;
-  PostFn work;         // on a thread beside the server's
-  int64_t active = 0;  // requests of the model that have not ended; on the server's thread
-};
 
 // Makes the writer of a request (prompt_tokens: its prompt's).
 using NewWriterFn =

@@ -34,88 +34,157 @@ double PerSecond(int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
-std::string Memory(const api::ModelInfo& info, const api::Stats& stats) {
-  std::string text =
-      Head("hearth_memory_bytes", "gauge", "Memory that the ledger holds, by purpose.");
-  for (const auto& [name, bytes] : stats.ledger) {
-    text += fmt::format("hearth_memory_bytes{{purpose=\"{}\"}} {}\n", Escaped(name), bytes);
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+// {model="a",state="b"}; nothing where there are no labels. A model without a name has none.
+std::string LabelText(const ModelState& model, const Labels& more = {}) {
+  Labels labels;
+  if (!model.label.empty()) labels.emplace_back("model", model.label);
+  labels.insert(labels.end(), more.begin(), more.end());
+  std::string text;
+  for (const auto& [name, value] : labels) {
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "{" : ",", name, Escaped(value));
   }
-  text += One("hearth_memory_limit_bytes", "gauge", "The memory limit.", info.memory_limit_bytes);
+  return text.empty() ? text : text + "}";
+}
+
+// A number of each model: `of` takes api::Stats.
+template <typename Fn>
+std::string Each(const ModelsState& state, const std::string& name, const char* type,
+                 const std::string& help, Fn of) {
+  std::string text = Head(name, type, help);
+  for (const ModelState& model : state.models) {
+    text += fmt::format("{}{} {}\n", name, LabelText(model), of(model.stats));
+  }
+  return text;
+}
+
+std::string Memory(const ModelsState& state) {
+  const std::string bytes = "hearth_memory_bytes", pages = "hearth_kv_pages";
+  std::string text = Head(bytes, "gauge", "Memory that the ledger holds, by purpose.");
+  if (state.counts) {
+    text += fmt::format("{}{{purpose=\"program\"}} {}\n", bytes, state.counts->program_bytes);
+    text += fmt::format("{}{{purpose=\"loading\"}} {}\n", bytes, state.counts->moving_bytes);
+  }
+  for (const ModelState& model : state.models) {
+    for (const auto& [purpose, held] : model.stats.ledger) {
+      text += fmt::format("{}{} {}\n", bytes, LabelText(model, {{"purpose", purpose}}), held);
+    }
+  }
+  text += One("hearth_memory_limit_bytes", "gauge", "The memory limit.", state.memory_limit_bytes);
   text += One("hearth_resident_bytes", "gauge", "Resident memory of the process.",
-              stats.resident_bytes);
-  text += Head("hearth_kv_pages", "gauge", "Pages of the KV cache, of 64 tokens each.");
-  text += fmt::format("hearth_kv_pages{{state=\"all\"}} {}\n", stats.kv_pages);
-  text += fmt::format("hearth_kv_pages{{state=\"free\"}} {}\n", stats.kv_pages_free);
-  text += fmt::format("hearth_kv_pages{{state=\"promised\"}} {}\n", stats.kv_pages_promised);
-  text += fmt::format("hearth_kv_pages{{state=\"flash\"}} {}\n", stats.kv_pages_on_flash);
-  return text;
-}
-
-std::string Work(const api::Stats& stats) {
-  std::string text;
-  text += One("hearth_requests_running", "gauge", "Requests that are computed together.",
-              stats.running);
-  text += One("hearth_requests_waiting", "gauge", "Requests in the queue.", stats.waiting);
-  text += One("hearth_prompt_tokens_total", "counter", "Tokens of prompts that were computed.",
-              stats.prompt_tokens);
-  text += One("hearth_reused_tokens_total", "counter",
-              "Tokens of prompts that were in the KV cache already.", stats.reused_tokens);
-  text += One("hearth_generated_tokens_total", "counter", "Tokens computed in decode passes.",
-              stats.generated_tokens);
-  text += One("hearth_prefill_seconds_total", "counter", "Time in passes over prompts.",
-              stats.prefill_seconds);
-  text +=
-      One("hearth_decode_seconds_total", "counter", "Time in decode passes.", stats.decode_seconds);
-  text +=
-      One("hearth_prefill_passes_total", "counter", "Passes over prompts.", stats.prefill_passes);
-  text += One("hearth_decode_passes_total", "counter", "Decode passes.", stats.decode_passes);
-  text += One("hearth_failed_passes_total", "counter", "Passes that failed.", stats.failed_passes);
-  text += One("hearth_prefill_tokens_per_second", "gauge", "Prompt tokens per second of passes.",
-              PerSecond(stats.prompt_tokens, stats.prefill_seconds));
-  text += One("hearth_decode_tokens_per_second", "gauge", "Generated tokens per second of passes.",
-              PerSecond(stats.generated_tokens, stats.decode_seconds));
-  return text;
-}
-
-std::string Reads(const api::Stats& stats) {
-  std::string text = Head("hearth_neurons_total", "counter",
-                          "What decoding asked for of streamed FFNs, by where it was.");
-  const std::pair<const char*, int64_t> places[] = {{"pinned", stats.neurons_pinned},
-                                                    {"cached", stats.neurons_cached},
-                                                    {"storage", stats.neurons_read}};
-  for (const auto& [place, count] : places) {
-    text += fmt::format("hearth_neurons_total{{place=\"{}\"}} {}\n", place, count);
+              state.resident_bytes);
+  text += Head(pages, "gauge", "Pages of the KV cache, of 64 tokens each.");
+  for (const ModelState& model : state.models) {
+    const std::pair<const char*, int64_t> states[] = {{"all", model.stats.kv_pages},
+                                                      {"free", model.stats.kv_pages_free},
+                                                      {"promised", model.stats.kv_pages_promised},
+                                                      {"flash", model.stats.kv_pages_on_flash}};
+    for (const auto& [name, count] : states) {
+      text += fmt::format("{}{} {}\n", pages, LabelText(model, {{"state", name}}), count);
+    }
   }
-  text += One("hearth_hit_ratio", "gauge", "Share of it that was in memory.", stats.hit_rate());
-  text += One("hearth_read_bytes_total", "counter", "Bytes read from the model's file.",
-              stats.bytes_read);
-  text += One("hearth_decode_read_bytes_total", "counter", "Of them, read by decode passes.",
-              stats.decode_bytes_read);
-  text +=
-      One("hearth_decode_reads_total", "counter", "Reads of decode passes.", stats.decode_reads);
   return text;
 }
 
-std::string Sessions(const api::Stats& stats) {
+std::string Work(const ModelsState& state) {
   std::string text;
-  text += One("hearth_sessions", "gauge", "Files in the session folder.", stats.sessions);
-  text += One("hearth_session_bytes", "gauge", "Their bytes.", stats.session_bytes);
-  text += One("hearth_sessions_saved_total", "counter", "Sessions written.", stats.sessions_saved);
-  text += One("hearth_sessions_saved_bytes_total", "counter", "Their bytes.",
-              stats.sessions_saved_bytes);
-  text += One("hearth_sessions_restored_total", "counter", "Sessions read back.",
-              stats.sessions_restored);
-  text += One("hearth_sessions_restored_bytes_total", "counter", "Their bytes.",
-              stats.sessions_restored_bytes);
+  text += Each(state, "hearth_requests_running", "gauge", "Requests that are computed together.",
+               [](const api::Stats& stats) { return stats.running; });
+  text += Each(state, "hearth_requests_waiting", "gauge", "Requests in the queue.",
+               [](const api::Stats& stats) { return stats.waiting; });
   text +=
-      One("hearth_sessions_restored_tokens_total", "counter",
-          "Tokens that were not computed again because of that.", stats.sessions_restored_tokens);
-  text += One("hearth_sessions_evicted_total", "counter", "Sessions removed for want of room.",
-              stats.sessions_evicted);
-  text += One("hearth_sessions_evicted_bytes_total", "counter", "Their bytes.",
-              stats.sessions_evicted_bytes);
-  text += One("hearth_sessions_failed_total", "counter",
-              "Sessions that could not be written, or were damaged.", stats.sessions_failed);
+      Each(state, "hearth_prompt_tokens_total", "counter", "Tokens of prompts that were computed.",
+           [](const api::Stats& stats) { return stats.prompt_tokens; });
+  text += Each(state, "hearth_reused_tokens_total", "counter",
+               "Tokens of prompts that were in the KV cache already.",
+               [](const api::Stats& stats) { return stats.reused_tokens; });
+  text +=
+      Each(state, "hearth_generated_tokens_total", "counter", "Tokens computed in decode passes.",
+           [](const api::Stats& stats) { return stats.generated_tokens; });
+  text += Each(state, "hearth_prefill_seconds_total", "counter", "Time in passes over prompts.",
+               [](const api::Stats& stats) { return stats.prefill_seconds; });
+  text += Each(state, "hearth_decode_seconds_total", "counter", "Time in decode passes.",
+               [](const api::Stats& stats) { return stats.decode_seconds; });
+  text += Each(state, "hearth_prefill_passes_total", "counter", "Passes over prompts.",
+               [](const api::Stats& stats) { return stats.prefill_passes; });
+  text += Each(state, "hearth_decode_passes_total", "counter", "Decode passes.",
+               [](const api::Stats& stats) { return stats.decode_passes; });
+  text += Each(state, "hearth_failed_passes_total", "counter", "Passes that failed.",
+               [](const api::Stats& stats) { return stats.failed_passes; });
+  text += Each(state, "hearth_prefill_tokens_per_second", "gauge",
+               "Prompt tokens per second of passes.", [](const api::Stats& stats) {
+                 return PerSecond(stats.prompt_tokens, stats.prefill_seconds);
+               });
+  text += Each(state, "hearth_decode_tokens_per_second", "gauge",
+               "Generated tokens per second of passes.", [](const api::Stats& stats) {
+                 return PerSecond(stats.generated_tokens, stats.decode_seconds);
+               });
+  return text;
+}
+
+std::string Reads(const ModelsState& state) {
+  const std::string neurons = "hearth_neurons_total";
+  std::string text =
+      Head(neurons, "counter", "What decoding asked for of streamed FFNs, by where it was.");
+  for (const ModelState& model : state.models) {
+    const std::pair<const char*, int64_t> places[] = {{"pinned", model.stats.neurons_pinned},
+                                                      {"cached", model.stats.neurons_cached},
+                                                      {"storage", model.stats.neurons_read}};
+    for (const auto& [place, count] : places) {
+      text += fmt::format("{}{} {}\n", neurons, LabelText(model, {{"place", place}}), count);
+    }
+  }
+  text += Each(state, "hearth_hit_ratio", "gauge", "Share of it that was in memory.",
+               [](const api::Stats& stats) { return stats.hit_rate(); });
+  text += Each(state, "hearth_read_bytes_total", "counter", "Bytes read from the model's file.",
+               [](const api::Stats& stats) { return stats.bytes_read; });
+  text +=
+      Each(state, "hearth_decode_read_bytes_total", "counter", "Of them, read by decode passes.",
+           [](const api::Stats& stats) { return stats.decode_bytes_read; });
+  text += Each(state, "hearth_decode_reads_total", "counter", "Reads of decode passes.",
+               [](const api::Stats& stats) { return stats.decode_reads; });
+  return text;
+}
+
+std::string Sessions(const ModelsState& state) {
+  std::string text;
+  text += Each(state, "hearth_sessions", "gauge", "Files in the session folder.",
+               [](const api::Stats& stats) { return stats.sessions; });
+  text += Each(state, "hearth_session_bytes", "gauge", "Their bytes.",
+               [](const api::Stats& stats) { return stats.session_bytes; });
+  text += Each(state, "hearth_sessions_saved_total", "counter", "Sessions written.",
+               [](const api::Stats& stats) { return stats.sessions_saved; });
+  text += Each(state, "hearth_sessions_saved_bytes_total", "counter", "Their bytes.",
+               [](const api::Stats& stats) { return stats.sessions_saved_bytes; });
+  text += Each(state, "hearth_sessions_restored_total", "counter", "Sessions read back.",
+               [](const api::Stats& stats) { return stats.sessions_restored; });
+  text += Each(state, "hearth_sessions_restored_bytes_total", "counter", "Their bytes.",
+               [](const api::Stats& stats) { return stats.sessions_restored_bytes; });
+  text += Each(state, "hearth_sessions_restored_tokens_total", "counter",
+               "Tokens that were not computed again because of that.",
+               [](const api::Stats& stats) { return stats.sessions_restored_tokens; });
+  text +=
+      Each(state, "hearth_sessions_evicted_total", "counter", "Sessions removed for want of room.",
+           [](const api::Stats& stats) { return stats.sessions_evicted; });
+  text += Each(state, "hearth_sessions_evicted_bytes_total", "counter", "Their bytes.",
+               [](const api::Stats& stats) { return stats.sessions_evicted_bytes; });
+  text += Each(state, "hearth_sessions_failed_total", "counter",
+               "Sessions that could not be written, or were damaged.",
+               [](const api::Stats& stats) { return stats.sessions_failed; });
+  return text;
+}
+
+std::string Loading(const ModelsState& state) {
+  if (!state.counts) return "";
+  std::string text;
+  text += One("hearth_models_loaded", "gauge", "Models in memory.", state.models.size());
+  text += One("hearth_models_waiting", "gauge", "Requests that wait for their model.",
+              state.counts->waiting);
+  text += One("hearth_model_loads_total", "counter", "Models loaded.", state.counts->loads);
+  text += One("hearth_model_failed_loads_total", "counter", "Models that could not be loaded.",
+              state.counts->failed_loads);
+  text += One("hearth_model_unloads_total", "counter", "Models unloaded.", state.counts->unloads);
   return text;
 }
 
@@ -159,7 +228,7 @@ void Metrics::AddConnections(int change) {
   connections_ += change;
 }
 
-std::string Metrics::Text(const api::ModelInfo& info, const api::Stats& stats) const {
+std::string Metrics::Text(const ModelsState& state) const {
   const std::lock_guard lock(mutex_);
   std::string text =
       Head("hearth_responses_total", "counter", "Responses, by endpoint and status.");
@@ -172,10 +241,10 @@ std::string Metrics::Text(const api::ModelInfo& info, const api::Stats& stats) c
                             "From a request's arrival to its first token.");
   text += between_tokens_.Text("hearth_time_between_tokens_seconds",
                                "From a token of a request to its next.");
-  text += One("hearth_model_fault", "gauge",
-              "1 where the last pass failed of the model's file or device.",
-              stats.fault.empty() ? 0 : 1);
-  return text + Work(stats) + Reads(stats) + Memory(info, stats) + Sessions(stats);
+  text += Each(state, "hearth_model_fault", "gauge",
+               "1 where the last pass failed of the model's file or device.",
+               [](const api::Stats& stats) { return stats.fault.empty() ? 0 : 1; });
+  return text + Work(state) + Reads(state) + Memory(state) + Sessions(state) + Loading(state);
 }
 
 }  // namespace hearth::serve

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hearth/hearth.hpp"
 
@@ -27,6 +29,30 @@ class Histogram {
   double sum_ = 0;
 };
 
+// A model and what it counted.
+struct ModelState {
+  std::string label;  // its name, where there may be several; empty: the only one
+  api::Stats stats;
+};
+
+// What a server of several models counts of them.
+struct ModelCounts {
+  uint64_t program_bytes = 0;  // of the memory limit, what no model takes
+  uint64_t moving_bytes = 0;   // of models that are being loaded or unloaded
+  int64_t waiting = 0;         // requests that wait for their model
+  int64_t loads = 0;
+  int64_t failed_loads = 0;
+  int64_t unloads = 0;
+};
+
+// The models that are loaded now.
+struct ModelsState {
+  std::vector<ModelState> models;
+  uint64_t memory_limit_bytes = 0;  // of all of them together
+  uint64_t resident_bytes = 0;
+  std::optional<ModelCounts> counts;  // nothing: there is one model for good
+};
+
 // Thread-safe.
 class Metrics {
  public:
@@ -35,8 +61,8 @@ class Metrics {
   void AddTimeBetweenTokens(double seconds);
   void AddConnections(int change);
 
-  // The text format of Prometheus, version 0.0.4, with what the model counted.
-  std::string Text(const api::ModelInfo& info, const api::Stats& stats) const;
+  // The text format of Prometheus, version 0.0.4, with what the models counted.
+  std::string Text(const ModelsState& state) const;
 
  private:
   mutable std::mutex mutex_;

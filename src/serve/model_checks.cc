@@ -4,23 +4,13 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "serve/answers.h"
-#include "serve/gate.h"
 
 namespace hearth::serve {
 
-ModelChecks::ModelChecks(const api::Model& model, std::string name, bool is_strict,
-                         size_t held_bytes)
-    : model_(model),
-      name_(std::move(name)),
-      is_strict_(is_strict),
-      most_scores_(held_bytes / 2 / kScoreBytes) {}
-
-void ModelChecks::CheckName(const std::string& asked) const {
-  if (is_strict_ && !asked.empty() && asked != name_) throw NoSuchModel(asked, name_);
-}
+ModelChecks::ModelChecks(const api::Model& model, size_t held_bytes)
+    : model_(model), most_scores_(held_bytes / 2 / kScoreBytes) {}
 
 void ModelChecks::CheckCount(size_t answers) const {
   const int64_t most = model_.info().parallel + model_.info().queue;

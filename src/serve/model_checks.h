@@ -1,4 +1,4 @@
-// What of a well-formed request the model that is served cannot do.
+// What of a well-formed request a model cannot do.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,9 @@ namespace hearth::serve {
 // Immutable; the model must outlive it. All throw RequestError, which names the field.
 class ModelChecks {
  public:
-  // is_strict: requests of other models are refused, not answered by this one. held_bytes: of
-  // bodies and answers of all clients together.
-  ModelChecks(const api::Model& model, std::string name, bool is_strict, size_t held_bytes);
+  // held_bytes: of bodies and answers of all clients together.
+  ModelChecks(const api::Model& model, size_t held_bytes);
 
-  // Where it is not strict, the model answers whatever name a client was set up with.
-  void CheckName(const std::string& asked) const;
   // That many answers of one request fit into the queue.
   void CheckCount(size_t answers) const;
   // Of embeddings, where a request says how long they must be.
@@ -39,8 +36,6 @@ class ModelChecks {
                    const GenerationSettings& settings) const;
 
   const api::Model& model_;
-  const std::string name_;
-  const bool is_strict_;
   const uint64_t most_scores_;  // of an answer that is not streamed
 };
 

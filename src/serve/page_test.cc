@@ -67,7 +67,7 @@ TEST(PageTest, LibrariesAreCompressedAndSmall) {
 }
 
 TEST(PageTest, APageThatAsksForAKeyNeedsNone) {
-  const Gate gate({.keys = {"secret"}}, "model");
+  const Gate gate({.keys = {"secret"}});
   for (const char* path : {"/", "/page/main.js", "/page/lib/katex.js"}) {
     EXPECT_NO_THROW(gate.CheckHead({.method = "GET", .target = path})) << path;
     EXPECT_NO_THROW(gate.CheckHead({.method = "HEAD", .target = path})) << path;

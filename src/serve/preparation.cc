@@ -29,8 +29,16 @@ std::shared_ptr<Exchange> AnswerOrError(const std::function<AnswerFn()>& prepare
   return nullptr;
 }
 
+AnswerFn PreparesBeside(WorkContext& context, std::function<AnswerFn()> prepare) {
+  return [&context, prepare = std::move(prepare)](std::shared_ptr<Reply> reply) {
+    auto preparation = std::make_shared<Preparation>(context, std::move(reply));
+    preparation->Start(prepare);
+    return preparation;
+  };
+}
+
 void Preparation::Start(std::function<AnswerFn()> prepare) {
-  ++context_.active;
+  context_.Begin();
   // What answers may die on the server's thread only: this reference goes back with the result.
   context_.work(
       [self = shared_from_this(), &context = context_, prepare = std::move(prepare)]() mutable {
@@ -55,7 +63,7 @@ void Preparation::Abandon() {
 }
 
 void Preparation::GoOn(const AnswerFn& answer, const std::exception_ptr& error) {
-  --context_.active;
+  context_.End();
   const std::shared_ptr<Reply> reply = std::exchange(reply_, nullptr);
   if (!reply) return;
   next_ = AnswerOrError(

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "serve/generation_exchange.h"
+#include "serve/exchange_context.h"
 #include "serve/reply.h"
 
 namespace hearth::serve {
@@ -22,10 +22,13 @@ AnswerFn Sends(Response response);
 std::shared_ptr<Exchange> AnswerOrError(const std::function<AnswerFn()>& prepare,
                                         const std::shared_ptr<Reply>& reply);
 
+// Goes on with the reading beside the server's thread, then answers.
+AnswerFn PreparesBeside(WorkContext& context, std::function<AnswerFn()> prepare);
+
 // A request that is read elsewhere. Lives on the server's thread.
 class Preparation : public Exchange, public std::enable_shared_from_this<Preparation> {
  public:
-  Preparation(ExchangeContext& context, std::shared_ptr<Reply> reply)
+  Preparation(WorkContext& context, std::shared_ptr<Reply> reply)
       : context_(context), reply_(std::move(reply)) {}
 
   // prepare: reads the request, on any thread.
@@ -36,7 +39,7 @@ class Preparation : public Exchange, public std::enable_shared_from_this<Prepara
  private:
   void GoOn(const AnswerFn& answer, const std::exception_ptr& error);
 
-  ExchangeContext& context_;
+  WorkContext& context_;
   std::shared_ptr<Reply> reply_;           // null once nobody waits for it
   std::atomic<bool> is_abandoned_{false};  // then what has not begun is left
   std::shared_ptr<Exchange> next_;         // what answers

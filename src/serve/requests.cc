@@ -294,6 +294,7 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body, ParseOptions options
   const Json document = ParseBody(body);
   Fields fields(document);
   TokenizeRequest request;
+  request.model = fields.TakeString("model").value_or("");
   const auto content = fields.TakeString("content");
   if (!content) fields.Fail("content", "a string");
   request.content = *content;
@@ -310,8 +311,9 @@ DetokenizeRequest ParseDetokenizeRequest(std::string_view body, ParseOptions opt
   const Json* tokens = fields.Take("tokens");
   const auto ids = tokens != nullptr && tokens->is_array() ? ToTokenIds(*tokens) : std::nullopt;
   if (!ids) fields.Fail("tokens", "a list of token ids");
+  std::string model = fields.TakeString("model").value_or("");
   RefuseRest(fields, options);
-  return {*ids};
+  return {std::move(model), *ids};
 }
 
 }  // namespace hearth::serve

@@ -60,6 +60,7 @@ struct EmbeddingsRequest {
 };
 
 struct TokenizeRequest {
+  std::string model;
   std::string content;
   bool add_special = false;    // the token that texts begin with
   bool with_pieces = false;    // also what every token stands for
@@ -67,6 +68,7 @@ struct TokenizeRequest {
 };
 
 struct DetokenizeRequest {
+  std::string model;
   std::vector<api::TokenId> tokens;
 };
 

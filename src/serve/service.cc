@@ -1,18 +1,13 @@
 #include "serve/service.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <random>
+#include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "serve/answers.h"
 #include "serve/doors/adapter_documents.h"
 #include "serve/doors/messages_writer.h"
-#include "serve/embedding_exchange.h"
 #include "serve/json_fields.h"
+#include "serve/models/one_model.h"
 #include "serve/page.h"
 
 namespace hearth::serve {
@@ -23,47 +18,28 @@ constexpr size_t kStoredShare = 4;
 // A full queue has usually moved on by then.
 constexpr char kRetrySeconds[] = "1";
 
-int64_t SecondsSince1970() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-uint64_t RandomBase() {
-  std::random_device device;
-  return static_cast<uint64_t>(device()) << 32 | device();
-}
-
 AnswerFn Document(std::string body) { return Sends({.body = std::move(body)}); }
 
-// What the tokens of a text are for; with special: those that are written out in it are read.
-enum class TextUse { kPrompt, kWithSpecial, kEmbedding };
-
-// field: what the request calls its texts.
-std::vector<std::vector<api::TokenId>> Tokens(const api::Model& model,
-                                              const std::vector<TextOrTokens>& texts,
-                                              const char* field, TextUse use) try {
-  std::vector<std::vector<api::TokenId>> all;
-  for (const TextOrTokens& text : texts) {
-    if (const auto* words = std::get_if<std::string>(&text)) {
-      all.push_back(use == TextUse::kEmbedding
-                        ? model.TokenizeForEmbedding(*words)
-                        : model.Tokenize(*words, true, use == TextUse::kWithSpecial));
-    } else {
-      all.push_back(std::get<std::vector<api::TokenId>>(text));
+// A document that a model makes of a body.
+ModelHost::UseFn DocumentOf(std::string (*make)(api::Model&, std::string_view),
+                            std::string_view body) {
+  return [make, text = std::string(body)](ModelService& model) {
+    try {
+      return Document(make(model.model(), text));
+    } catch (const api::Error& error) {
+      throw FromModel(error);
     }
-  }
-  return all;
-} catch (const api::Error& error) {
-  throw FromModel(error, {.prompt = field});
+  };
 }
 
-// A document that the model makes of a body.
-AnswerFn DocumentOf(api::Model& model, std::string (*make)(api::Model&, std::string_view),
-                    std::string_view body) try {
-  return Document(make(model, body));
-} catch (const api::Error& error) {
-  throw FromModel(error);
+AnswerFn StatsOf(const ModelService& service) {
+  const api::Model& model = service.model();
+  return Document(StatsDocument(service.name(), model.info(), model.stats()));
+}
+
+AnswerFn NeuronsOf(const ModelService& service) {
+  const api::Model& model = service.model();
+  return Document(NeuronsDocument(model.WatchNeurons(), model.info().is_streamed));
 }
 
 }  // namespace
@@ -80,17 +56,26 @@ Response ErrorResponse(const RequestError& error) {
   return response;
 }
 
-Service::Service(api::Model& model, ServiceOptions options, PostFn post, PostFn work)
-    : model_(model),
-      options_(std::move(options)),
-      name_(options_.model_name.empty() ? model.info().name : options_.model_name),
-      checks_(model, name_, options_.strict_model, options_.held_bytes),
-      gate_(options_.gate, name_),
-      created_(SecondsSince1970()),
-      context_{model, metrics_, std::make_shared<Allowance>(options_.held_bytes), std::move(post),
-               std::move(work)},
-      responses_(context_.allowance, options_.held_bytes / kStoredShare),
-      id_base_(RandomBase()) {}
+Service::Service(const NewHostFn& new_host, ServiceOptions options, PostFn post, PostFn work)
+    : options_(std::move(options)),
+      gate_(options_.gate),
+      allowance_(std::make_shared<Allowance>(options_.held_bytes)),
+      work_{.post = std::move(post), .work = std::move(work)},
+      responses_(allowance_, options_.held_bytes / kStoredShare),
+      host_(new_host({.metrics = metrics_,
+                      .allowance = allowance_,
+                      .post = work_.post,
+                      .work = work_.work,
+                      .held_bytes = options_.held_bytes})) {}
+
+Service::Service(api::Model& model, const ServiceOptions& options, PostFn post, PostFn work)
+    : Service(
+          [&](const ServiceContext& shared) {
+            return std::make_unique<OneModel>(
+                model, options.model_name.empty() ? model.info().name : options.model_name,
+                options.strict_model, shared);
+          },
+          options, std::move(post), std::move(work)) {}
 
 std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string body,
                                           std::shared_ptr<Reply> reply) {
@@ -105,19 +90,25 @@ std::shared_ptr<Exchange> Service::Handle(const RequestHead& head, std::string b
     return nullptr;
   }
   if (path.rfind(kMessagesPath, 0) == 0) reply = ReplyOfMessages(std::move(reply));
-  const bool is_long = body.size() > options_.long_body_bytes;
-  std::function<AnswerFn()> read = [this, endpoint = *endpoint, text = std::move(body)] {
-    AllowanceShare document(context_.allowance);
+  Question question = {.endpoint = *endpoint,
+                       .model = *endpoint == Endpoint::kModel
+                                    ? Gate::ModelOf(head.target)
+                                    : QueryOfTarget(head.target, "model")};
+  // What is asked of the server alone has no body that counts.
+  const bool is_long = head.method == "POST" && body.size() > options_.long_body_bytes;
+  std::function<AnswerFn()> read = [this, question = std::move(question), text = std::move(body)] {
+    AllowanceShare document(allowance_);
     if (!document.Resize(DocumentBytes(text))) throw Overloaded();
-    return Read(endpoint, text);
+    return Read(question, text);
   };
-  return AnswerOrError([&] { return is_long ? Beside(std::move(read)) : read(); }, reply);
+  return AnswerOrError([&] { return is_long ? PreparesBeside(work_, std::move(read)) : read(); },
+                       reply);
 }
 
-AnswerFn Service::Read(Endpoint endpoint, std::string_view body) {
-  switch (endpoint) {
+AnswerFn Service::Read(const Question& question, std::string_view body) {
+  switch (question.endpoint) {
     case Endpoint::kChat:
-      return Chat(body);
+      return ChatOf(ParseChatRequest(body, parsing()), AnswerKind::kChat, {});
     case Endpoint::kResponses:
       return Respond(body);
     case Endpoint::kMessages:
@@ -129,17 +120,17 @@ AnswerFn Service::Read(Endpoint endpoint, std::string_view body) {
     case Endpoint::kEmbeddings:
       return Embed(body);
     case Endpoint::kModels:
-      return Document(ModelsDocument(name_, created_, model_.info().context));
+      return Document(ModelsDocument(host_->List()));
     case Endpoint::kModel:
-      return Document(ModelDocument(name_, created_, model_.info().context));
+      return Document(ModelDocument(host_->Find(question.model)));
     case Endpoint::kStats:
-      return Document(StatsDocument(name_, model_.info(), model_.stats()));
+      return host_->WithLoaded(question.model, StatsOf);
     case Endpoint::kNeurons:
-      return Document(NeuronsDocument(model_.WatchNeurons(), model_.info().is_streamed));
+      return host_->WithLoaded(question.model, NeuronsOf);
     case Endpoint::kAdapters:
-      return DocumentOf(model_, &AdaptersDocument, body);
+      return host_->WithLoaded(question.model, DocumentOf(&AdaptersDocument, body));
     case Endpoint::kSetAdapters:
-      return DocumentOf(model_, &SetAdaptersDocument, body);
+      return host_->WithLoaded(question.model, DocumentOf(&SetAdaptersDocument, body));
     case Endpoint::kTokenize:
       return Tokenize(body);
     case Endpoint::kDetokenize:
@@ -148,144 +139,58 @@ AnswerFn Service::Read(Endpoint endpoint, std::string_view body) {
       return Health();
     case Endpoint::kMetrics:
       return Sends({.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                    .body = metrics_.Text(model_.info(), model_.stats())});
+                    .body = metrics_.Text(host_->State())});
   }
   throw RequestError(Status::kInternal, "there is no such endpoint");
 }
 
-AnswerFn Service::Beside(std::function<AnswerFn()> prepare) {
-  return [this, prepare = std::move(prepare)](std::shared_ptr<Reply> reply) {
-    auto preparation = std::make_shared<Preparation>(context_, std::move(reply));
-    preparation->Start(prepare);
-    return preparation;
-  };
-}
-
-AnswerHead Service::NewHead(AnswerKind kind) {
-  const char* prefix = kind == AnswerKind::kChat         ? "chatcmpl-"
-                       : kind == AnswerKind::kCompletion ? "cmpl-"
-                       : kind == AnswerKind::kResponse   ? "resp_"
-                                                         : "msg_";
-  return {kind, fmt::format("{}{:016x}{:08x}", prefix, id_base_, next_id_++), SecondsSince1970(),
-          name_};
-}
-
-AnswerFn Service::Chat(std::string_view body) {
-  return ChatOf(ParseChatRequest(body, parsing()), AnswerKind::kChat, {});
-}
-
 AnswerFn Service::ChatOf(ChatRequest request, AnswerKind kind, NewWriterFn writer) {
-  checks_.CheckName(request.settings.model);
-  checks_.CheckCount(static_cast<size_t>(request.settings.n));
-  // Templates and grammars of schemas may take long, however short the request is.
-  return Beside([this, request = std::move(request), kind, writer = std::move(writer)] {
-    return PrepareChat(request, kind, writer);
-  });
-}
-
-// What the model's template takes meanwhile is part of what the server holds for its clients.
-api::ChatPrompt Service::RenderChat(const ChatRequest& request) const {
-  AllowanceShare held(context_.allowance);
-  bool is_hopeless = false;
-  try {
-    return model_.EncodeChat(request.messages, request.tools, request.variables, [&](size_t bytes) {
-      is_hopeless = bytes > context_.allowance->most_of_one();
-      return held.Resize(bytes);
-    });
-  } catch (const api::Error& error) {
-    if (error.code() != api::ErrorCode::kOutOfBudget) throw;
-    if (!is_hopeless) throw Overloaded();
-    throw RequestError(Status::kPayloadTooLarge,
-                       request.settings.names.messages +
-                           ": the model's chat template takes more memory for the conversation "
-                           "than one request may have: send a shorter one",
-                       request.settings.names.messages, "too_large");
-  }
-}
-
-AnswerFn Service::PrepareChat(ChatRequest request, AnswerKind kind, NewWriterFn writer) try {
-  api::ChatPrompt prompt = RenderChat(request);
-  checks_.CheckPrompts({prompt.tokens}, request.settings, request.settings.names.messages);
-  std::vector<std::string>& stop = request.settings.stop;
-  stop.insert(stop.end(), prompt.stop.begin(), prompt.stop.end());
-  AnswerForm form;
-  form.num_template_stops = std::ssize(prompt.stop);
-  form.grammar = model_.MakeGrammar(request.settings.json_schema, prompt.tools, prompt.thinking);
-  form.tools = std::move(prompt.tools);
-  form.thinking = std::move(prompt.thinking);
-  form.writer = std::move(writer);
-  return StartGeneration(kind, request.settings, {std::move(prompt.tokens)}, std::move(form));
-} catch (const api::Error& error) {
-  throw FromModel(error, request.settings.names);
+  const std::string asked = request.settings.model;
+  return host_->With(asked, [request = std::move(request), kind, writer = std::move(writer)](
+                                ModelService& model) { return model.Chat(request, kind, writer); });
 }
 
 AnswerFn Service::Complete(std::string_view body) {
   CompletionRequest request = ParseCompletionRequest(body, parsing());
-  checks_.CheckName(request.settings.model);
-  checks_.CheckCount(request.prompts.size() * static_cast<size_t>(request.settings.n));
-  auto prompts = Tokens(model_, request.prompts, "prompt",
-                        request.parse_special ? TextUse::kWithSpecial : TextUse::kPrompt);
-  checks_.CheckPrompts(prompts, request.settings, "prompt");
-  AnswerForm form;
-  for (size_t i = 0; i < prompts.size() && request.settings.echo; ++i) {
-    const auto* text = std::get_if<std::string>(&request.prompts[i]);
-    form.echoes.push_back(text != nullptr ? *text : model_.Detokenize(prompts[i]));
-  }
-  return StartGeneration(AnswerKind::kCompletion, std::move(request.settings), std::move(prompts),
-                         std::move(form));
-}
-
-AnswerFn Service::StartGeneration(AnswerKind kind, GenerationSettings settings,
-                                  std::vector<std::vector<api::TokenId>> prompts, AnswerForm form) {
-  return [this, kind, settings = std::move(settings), prompts = std::move(prompts),
-          form = std::move(form)](std::shared_ptr<Reply> reply) {
-    auto exchange = std::make_shared<GenerationExchange>(context_, NewHead(kind), settings, form,
-                                                         std::move(reply));
-    try {
-      exchange->Start(prompts);
-    } catch (const api::Error& error) {
-      throw FromModel(error, settings.names);
-    }
-    return exchange;
-  };
+  const std::string asked = request.settings.model;
+  return host_->With(asked, [request = std::move(request)](ModelService& model) {
+    return model.Complete(request);
+  });
 }
 
 AnswerFn Service::Embed(std::string_view body) {
-  const EmbeddingsRequest request = ParseEmbeddingsRequest(body, parsing());
-  checks_.CheckName(request.model);
-  checks_.CheckDimensions(request.dimensions);
-  return [this, as_base64 = request.as_base64,
-          texts = Tokens(model_, request.inputs, "input", TextUse::kEmbedding)](
-             std::shared_ptr<Reply> reply) {
-    auto exchange =
-        std::make_shared<EmbeddingExchange>(context_, name_, as_base64, std::move(reply));
-    exchange->Start(texts);
-    return exchange;
-  };
+  EmbeddingsRequest request = ParseEmbeddingsRequest(body, parsing());
+  const std::string asked = request.model;
+  return host_->With(
+      asked, [request = std::move(request)](ModelService& model) { return model.Embed(request); });
 }
 
 AnswerFn Service::Tokenize(std::string_view body) {
-  const TokenizeRequest request = ParseTokenizeRequest(body, parsing());
-  const auto tokens = model_.Tokenize(request.content, request.add_special, request.parse_special);
-  std::function<std::string(api::TokenId)> piece_of;
-  if (request.with_pieces)
-    piece_of = [this](api::TokenId token) { return model_.TokenBytes(token); };
-  return Document(TokensDocument(tokens, piece_of));
+  TokenizeRequest request = ParseTokenizeRequest(body, parsing());
+  const std::string asked = request.model;
+  return host_->With(asked, [request = std::move(request)](ModelService& model) {
+    return model.Tokenize(request);
+  });
 }
 
 AnswerFn Service::Detokenize(std::string_view body) {
-  const DetokenizeRequest request = ParseDetokenizeRequest(body, parsing());
-  return Document(ContentDocument(model_.Detokenize(request.tokens)));
+  DetokenizeRequest request = ParseDetokenizeRequest(body, parsing());
+  const std::string asked = request.model;
+  return host_->With(asked, [request = std::move(request)](ModelService& model) {
+    return model.Detokenize(request);
+  });
 }
 
 AnswerFn Service::Health() const {
-  const std::string fault = model_.stats().fault;
   if (gate_.is_stopping()) {
     return Sends({.status = Status::kUnavailable,
                   .body = HealthDocument("stopping", "the server is stopping")});
   }
-  if (!fault.empty()) {
-    return Sends({.status = Status::kUnavailable, .body = HealthDocument("fault", fault)});
+  for (const ModelState& model : host_->State().models) {
+    const std::string& fault = model.stats.fault;
+    if (fault.empty()) continue;
+    const std::string name = model.label.empty() ? "" : model.label + ": ";
+    return Sends({.status = Status::kUnavailable, .body = HealthDocument("fault", name + fault)});
   }
   return Document(HealthDocument("ok", ""));
 }

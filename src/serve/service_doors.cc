@@ -56,12 +56,9 @@ AnswerFn Service::Message(std::string_view body) {
 
 AnswerFn Service::CountTokens(std::string_view body) {
   ChatRequest request = ParseMessagesRequest(body, true, parsing());
-  return Beside([this, request = std::move(request)] {
-    try {
-      return Sends({.body = CountedTokensDocument(std::ssize(RenderChat(request).tokens))});
-    } catch (const api::Error& error) {
-      throw FromModel(error, request.settings.names);
-    }
+  const std::string asked = request.settings.model;
+  return host_->With(asked, [request = std::move(request)](ModelService& model) {
+    return model.CountTokens(request);
   });
 }
 

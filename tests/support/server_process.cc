@@ -21,7 +21,8 @@ namespace hearth {
 
 ServerProcess::ServerProcess(const std::string& model, const std::vector<std::string>& more,
                              bool keeps_sessions) {
-  std::vector<std::string> arguments = {HEARTH_PROGRAM, "serve", model, "--port", "0"};
+  std::vector<std::string> arguments = {HEARTH_PROGRAM, "serve", "--port", "0"};
+  if (!model.empty()) arguments.push_back(model);
   arguments.insert(arguments.end(), more.begin(), more.end());
   if (std::find(more.begin(), more.end(), "--session-dir") == more.end() && !keeps_sessions) {
     arguments.insert(arguments.end(), {"--session-dir", "none"});

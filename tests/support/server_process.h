@@ -13,7 +13,8 @@ namespace hearth {
 
 class ServerProcess {
  public:
-  // Starts `hearth serve MODEL --port 0 MORE...` and waits until it listens. keeps_sessions: where
+  // Starts `hearth serve MODEL --port 0 MORE...` and waits until it listens; no MODEL where it is
+  // empty. keeps_sessions: where
   // `more` does not say otherwise, in its usual folder, which XDG_STATE_HOME must name; else
   // nowhere.
   ServerProcess(const std::string& model, const std::vector<std::string>& more,

@@ -217,6 +217,8 @@ void WarnOfMemory(std::optional<uint64_t> memory_bytes) {
       FormatSize(*memory_bytes), FormatSize(most)));
 }
 
+}  // namespace
+
 void LockIfAsked(const ModelOptions& options) {
   if (!options.locks) return;
   const std::string refusal = LockMemory();
@@ -224,12 +226,20 @@ void LockIfAsked(const ModelOptions& options) {
   PrintSentence("warning: memory is not locked and may be swapped out: " + refusal);
 }
 
-}  // namespace
+void SayDoubts(const Engine& engine) {
+  WarnOfActivation(engine.model().Reopen());
+  for (const std::string& warning : engine.model().tokenizer().warnings()) {
+    PrintSentence("warning: " + warning);
+  }
+}
 
-std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
+void CheckModelOptions(const ModelOptions& options) {
   WarnOfMemory(options.memory_bytes);
   CheckStreaming(options.streaming);
   CheckDeviceUsage(options.device);
+}
+
+EngineOptions EngineOptionsOf(const ModelOptions& options) {
   if (!options.plan.empty() && !options.planned) {
     throw Error(ErrorCode::kInternal, "LoadEngine", "a plan that was not settled");
   }
@@ -244,18 +254,19 @@ std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
   engine.adapters = options.adapters;
   engine.device = DeviceRequestOf(options.device, options.planned);
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
+  return engine;
+}
+
+std::unique_ptr<Engine> LoadEngine(const ModelOptions& options) {
+  CheckModelOptions(options);
+  const EngineOptions engine = EngineOptionsOf(options);
   ProgressLine progress("loading", ProgressUnit::kBytes);
   std::unique_ptr<Engine> loaded = Engine::Load(
       options.model, engine, [&](uint64_t done, uint64_t total) { progress.Update(done, total); });
   CheckStreamingUsed(options.streaming, *loaded);
   SayWhyNoDevice(*loaded);
   LockIfAsked(options);
-  if (options.doubts) {
-    WarnOfActivation(loaded->model().Reopen());
-    for (const std::string& warning : loaded->model().tokenizer().warnings()) {
-      PrintSentence("warning: " + warning);
-    }
-  }
+  if (options.doubts) SayDoubts(*loaded);
   if (options.advises) {
     SayWhatIsLeftOut(options.model);
     PrintNotice(PackingAdvice(*loaded));

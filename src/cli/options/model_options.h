@@ -82,7 +82,17 @@ void AddModelOptions(CLI::App& command, ModelOptions& options);
 // with the model.
 void AddModeOption(CLI::App& command, ModelOptions& options);
 
-// Loads with a progress line on a terminal. A plan must be settled (cli/plan/settle_plan.h).
+// What LoadEngine asks of an engine, in order. A plan must be settled (cli/plan/settle_plan.h).
+// CheckModelOptions warns of a limit that the machine does not have, and throws UsageError for
+// options that have no effect. EngineOptionsOf throws hearth::Error.
+void CheckModelOptions(const ModelOptions& options);
+EngineOptions EngineOptionsOf(const ModelOptions& options);
+// With a warning where the system refuses.
+void LockIfAsked(const ModelOptions& options);
+// Warns of what may be wrong with a model that is loaded.
+void SayDoubts(const Engine& engine);
+
+// Loads with a progress line on a terminal.
 std::unique_ptr<Engine> LoadEngine(const ModelOptions& options);
 
 }  // namespace hearth::cli

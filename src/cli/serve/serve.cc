@@ -1,4 +1,4 @@
-// hearth serve: a model behind the OpenAI API.
+// hearth serve: a model, or a folder of them, behind the OpenAI API.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 
 #include "api/model_impl.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/help_format.h"
 #include "cli/models/find_model.h"
@@ -19,8 +20,10 @@
 #include "cli/plan/settle_plan.h"
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
+#include "cli/serve/folder_models.h"
 #include "cli/serve/service_manager.h"
 #include "cli/serve/session_options.h"
+#include "engine/load/engine_plan.h"
 #include "serve/http/access_log.h"
 #include "serve/http/cors.h"
 #include "serve/http/server.h"
@@ -44,6 +47,9 @@ struct ServeArguments {
   int queue = 64;
   int64_t grace_seconds = 30;
   SessionArguments sessions;
+  std::string folder;  // of models that are loaded on demand; empty: there is one model
+  std::optional<int64_t> unload_after_seconds;
+  std::string given_for_one;  // an option about one model's files; empty: none was given
   bool verbose = false;
 };
 
@@ -58,13 +64,23 @@ void WarnOfReaders(const std::string& key_file) {
                             Printable(key_file)));
 }
 
-void CheckSessionUsage(const SessionArguments& arguments) {
-  if (arguments.are_kept() || !arguments.limit_bytes) return;
-  throw UsageError("--session-limit has no effect with --session-dir none");
+void CheckUsage(const ServeArguments& arguments) {
+  if (!arguments.sessions.are_kept() && arguments.sessions.limit_bytes) {
+    throw UsageError("--session-limit has no effect with --session-dir none");
+  }
+  if (arguments.folder.empty()) {
+    if (arguments.model.model.empty()) throw UsageError("say which MODEL, or a folder of --models");
+    if (arguments.unload_after_seconds) {
+      throw UsageError("--unload-after has no effect without --models");
+    }
+  } else if (!arguments.given_for_one.empty()) {
+    throw UsageError(arguments.given_for_one +
+                     " is about one model: it cannot be said with --models, which serves several");
+  }
 }
 
-int RunServer(const ServeArguments& arguments) {
-  CheckSessionUsage(arguments.sessions);
+// Of the options, what both kinds of servers check before a model is loaded.
+serve::ServerOptions CheckedServer(const ServeArguments& arguments) {
   serve::ServerOptions server = arguments.server;
   server.grace = std::chrono::seconds(arguments.grace_seconds);
   server.warn = [](const std::string& sentence) { PrintSentence("warning: " + sentence); };
@@ -82,6 +98,22 @@ int RunServer(const ServeArguments& arguments) {
     static_cast<void>(serve::AllowedOrigins(server.cors));
   });
   serve::CheckAddress(server);
+  return server;
+}
+
+std::chrono::milliseconds SaveTime(const serve::ServerOptions& server) {
+  return std::min(std::chrono::milliseconds(server.grace) / kSaveShare, kMostSaveTime);
+}
+
+// Says that what is served can be asked for.
+void SayServing(const std::string& what, const std::string& host, uint16_t port) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", what,
+                          is_ipv6 ? "[" + host + "]" : host, port));
+  TellServiceManager("READY=1");
+}
+
+void ServeOne(const ServeArguments& arguments, serve::ServerOptions server) {
   ModelOptions options = arguments.model;
   options.model = FindModel(options.model);
   options.kv_sequences = arguments.parallel;
@@ -94,26 +126,91 @@ int RunServer(const ServeArguments& arguments) {
     PrintNotice(EngineText(*engine, options) + "memory\n" + LedgerText(*engine));
   }
   std::unique_ptr<SessionKeeper> sessions = OpenServerSessions(*engine, arguments.sessions);
-  if (sessions) {
-    server.save_time =
-        std::min(std::chrono::milliseconds(server.grace) / kSaveShare, kMostSaveTime);
-  }
+  if (sessions) server.save_time = SaveTime(server);
   api::Model model(std::make_unique<api::Model::Impl>(std::move(engine), arguments.parallel,
                                                       arguments.queue, arguments.chat_format,
                                                       std::move(sessions)));
-  std::optional<serve::AccessLog> log;
-  if (arguments.verbose) server.access_log = &log.emplace(STDERR_FILENO);
-  const auto grace_end = serve::Serve(model, server, [&](uint16_t port) {
-    const bool is_ipv6 = server.host.find(':') != std::string::npos;
-    PrintNotice(fmt::format("hearth: serving {} on http://{}:{}\n", options.model,
-                            is_ipv6 ? "[" + server.host + "]" : server.host, port));
-    TellServiceManager("READY=1");
-  });
+  const auto grace_end = serve::Serve(
+      model, server, [&](uint16_t port) { SayServing(options.model, server.host, port); });
   model.Close(std::chrono::duration_cast<std::chrono::milliseconds>(
       grace_end - std::chrono::steady_clock::now()));
   WriteDeviceTrace(options.device, loaded);
+}
+
+void ServeFolder(const ServeArguments& arguments, serve::ServerOptions server) {
+  CheckModelOptions(arguments.model);
+  FolderModels models(arguments.folder);
+  const std::string& first = arguments.model.model;
+  serve::SharingOptions sharing = {
+      .memory_bytes = arguments.model.memory_bytes.value_or(DefaultLimitBytes()),
+      .queue = arguments.queue,
+      .default_model = first.empty() ? "" : models.NameOf(first)};
+  if (arguments.unload_after_seconds) {
+    sharing.unload_after = std::chrono::seconds(*arguments.unload_after_seconds);
+  }
+  FolderSettings settings = {.model = arguments.model,
+                             .parallel = arguments.parallel,
+                             .queue = arguments.queue,
+                             .chat_format = arguments.chat_format,
+                             .sessions = SessionRootOf(arguments.sessions),
+                             .verbose = arguments.verbose};
+  if (settings.sessions) sharing.save_time = server.save_time = SaveTime(server);
+  sharing.program_bytes = ProgramBytesOfServer();
+  if (sharing.program_bytes >= sharing.memory_bytes) {
+    throw Error(ErrorCode::kOutOfBudget, Field{"memory"},
+                fmt::format("a server of several models takes {} beside them, and may have {}",
+                            FormatSize(sharing.program_bytes), FormatSize(sharing.memory_bytes)));
+  }
+  settings.model.memory_bytes = sharing.memory_bytes;
+  settings.program_bytes = sharing.program_bytes;
+  models.Use(std::move(settings));
+  serve::Serve(
+      models, sharing, server,
+      [&](uint16_t port) {
+        SayServing("the models of " + Printable(arguments.folder, 300), server.host, port);
+      },
+      [](const std::string& sentence) { PrintSentence(sentence); });
+}
+
+int RunServer(const ServeArguments& arguments) {
+  CheckUsage(arguments);
+  serve::ServerOptions server = CheckedServer(arguments);
+  std::optional<serve::AccessLog> log;
+  if (arguments.verbose) server.access_log = &log.emplace(STDERR_FILENO);
+  if (arguments.folder.empty()) {
+    ServeOne(arguments, server);
+  } else {
+    ServeFolder(arguments, server);
+  }
   PrintNotice("hearth: stopped\n");
   return kExitDone;
+}
+
+void AddFolderOptions(CLI::App& command, ServeArguments& arguments) {
+  command
+      .add_option("--models", arguments.folder,
+                  "serve all models of this folder, each loaded when it is asked for, within one "
+                  "--memory; MODEL, if given, is loaded first")
+      ->option_text("DIR")
+      ->check(NotEmpty())
+      ->group(kServerGroup);
+  command
+      .add_option("--unload-after", arguments.unload_after_seconds,
+                  "of --models: seconds at rest after which a model is unloaded (only where "
+                  "another one needs its memory)")
+      ->option_text("S")
+      ->check(WholeIn(1, int64_t{1} << 31))
+      ->group(kServerGroup);
+  command.get_option("MODEL")->required(false);
+}
+
+// What several models cannot have in common.
+std::string GivenForOne(const CLI::App& command) {
+  for (const char* name : {"--name", "--strict-model", "--activation", "--plan", "--lora",
+                           "--device", "--device-memory", "--device-neurons", "--trace-device"}) {
+    if (command.count(name) > 0) return name;
+  }
+  return "";
 }
 
 void AddServerOptions(CLI::App& command, ServeArguments& arguments) {
@@ -189,13 +286,16 @@ void AddServeCommand(CLI::App& app, Action& action) {
   AddModelOptions(*command, arguments->model);
   AddModeOption(*command, arguments->model);
   AddChatFormatOption(*command, arguments->chat_format);
+  AddFolderOptions(*command, *arguments);
   AddServerOptions(*command, *arguments);
   AddClientOptions(*command, *arguments);
   AddSessionOptions(*command, arguments->sessions);
   command->add_flag("--verbose", arguments->verbose,
                     "also print the kernels and the memory ledger, and a line for every request");
-  command->callback(
-      [arguments, &action] { action = [arguments] { return RunServer(*arguments); }; });
+  command->callback([arguments, command, &action] {
+    arguments->given_for_one = GivenForOne(*command);
+    action = [arguments] { return RunServer(*arguments); };
+  });
 }
 
 }  // namespace hearth::cli

@@ -27,29 +27,52 @@ uint64_t UsualLimit(const std::string& folder) {
   return free_bytes ? std::min(usual, *free_bytes / kDiskShare) : usual;
 }
 
-std::unique_ptr<SessionKeeper> OpenUsual(Engine& engine, const SessionArguments& arguments) {
+// Nothing, with a warning, where the environment names no folder.
+std::optional<SessionRoot> UsualRoot(const SessionArguments& arguments) {
   const std::string state = StateFolder();
   if (state.empty()) {
     Warn("conversations are not kept: neither XDG_STATE_HOME nor HOME names a folder");
-    return nullptr;
+    return std::nullopt;
   }
   const std::string folder = state + "/sessions";
-  const uint64_t limit = arguments.limit_bytes ? *arguments.limit_bytes : UsualLimit(folder);
+  return SessionRoot{folder, arguments.limit_bytes ? *arguments.limit_bytes : UsualLimit(folder)};
+}
+
+void SayWhere(const SessionRoot& root) {
+  PrintNotice(fmt::format(
+      "hearth: conversations are kept in {}, at most {} (--session-dir none: nowhere)\n",
+      Printable(root.folder), FormatSize(root.limit_bytes)));
+}
+
+std::unique_ptr<SessionKeeper> OpenUsual(Engine& engine, const SessionArguments& arguments) {
+  const std::optional<SessionRoot> root = UsualRoot(arguments);
+  if (!root) return nullptr;
+  std::unique_ptr<SessionKeeper> sessions = OpenSessionsOf(engine, *root);
+  if (sessions) SayWhere(*root);
+  return sessions;
+}
+
+}  // namespace
+
+std::unique_ptr<SessionKeeper> OpenSessionsOf(Engine& engine, const SessionRoot& root) {
   try {
-    auto sessions =
-        OpenSessionsBelow(engine, {.folder = folder, .limit_bytes = limit}, engine.model().name(),
-                          {.folder = "", .limit_bytes = 0, .warn = Warn});
-    PrintNotice(fmt::format(
-        "hearth: conversations are kept in {}, at most {} (--session-dir none: nowhere)\n",
-        Printable(folder), FormatSize(limit)));
-    return sessions;
+    return OpenSessionsBelow(engine, root, engine.model().name(),
+                             {.folder = "", .limit_bytes = 0, .warn = Warn});
   } catch (const Error& error) {
     Warn(std::string("conversations are not kept: ") + error.what());
     return nullptr;
   }
 }
 
-}  // namespace
+std::optional<SessionRoot> SessionRootOf(const SessionArguments& arguments) {
+  if (!arguments.are_kept()) return std::nullopt;
+  const std::optional<SessionRoot> root =
+      arguments.folder ? SessionRoot{*arguments.folder,
+                                     arguments.limit_bytes.value_or(SessionRoot().limit_bytes)}
+                       : UsualRoot(arguments);
+  if (root) SayWhere(*root);
+  return root;
+}
 
 std::unique_ptr<SessionKeeper> OpenServerSessions(Engine& engine,
                                                   const SessionArguments& arguments) {

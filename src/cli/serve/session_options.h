@@ -21,6 +21,12 @@ struct SessionArguments {
   bool are_kept() const { return folder != kNone; }
 };
 
+// Where each of several models keeps its sessions, in a folder of its own; says where that is.
+// Nothing where none are kept, and, with a warning, where nobody says where.
+std::optional<SessionRoot> SessionRootOf(const SessionArguments& arguments);
+// Opens the folder of a model below it; null, with a warning, where it cannot be used.
+std::unique_ptr<SessionKeeper> OpenSessionsOf(Engine& engine, const SessionRoot& root);
+
 // --session-dir and --session-limit. `arguments` must outlive `command`.
 void AddSessionOptions(CLI::App& command, SessionArguments& arguments);
 

@@ -64,6 +64,22 @@ int DigitOf(char c) {
   return -1;
 }
 
+// With "%20" and the like as the bytes that they stand for.
+std::string Decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool has_digits = text[i] == '%' && i + 2 < text.size() && DigitOf(text[i + 1]) >= 0 &&
+                            DigitOf(text[i + 2]) >= 0;
+    if (!has_digits) {
+      decoded += text[i];
+      continue;
+    }
+    decoded += static_cast<char>(DigitOf(text[i + 1]) * 16 + DigitOf(text[i + 2]));
+    i += 2;
+  }
+  return decoded;
+}
+
 // "example.com:8080" and "[::1]:8080" without the port.
 std::string HostName(const std::string& host) {
   const size_t colon = host.rfind(':');
@@ -136,19 +152,22 @@ bool ExpectsContinue(const HttpRequestHead& message) {
 }
 
 std::string PathOfTarget(const std::string& target) {
-  const std::string path = target.substr(0, target.find('?'));
-  std::string decoded;
-  for (size_t i = 0; i < path.size(); ++i) {
-    const bool has_digits = path[i] == '%' && i + 2 < path.size() && DigitOf(path[i + 1]) >= 0 &&
-                            DigitOf(path[i + 2]) >= 0;
-    if (!has_digits) {
-      decoded += path[i];
-      continue;
+  return Decoded(target.substr(0, target.find('?')));
+}
+
+std::string QueryOfTarget(const std::string& target, std::string_view name) {
+  size_t at = target.find('?');
+  while (at != std::string::npos) {
+    const size_t end = target.find('&', ++at);
+    const std::string_view part =
+        std::string_view(target).substr(at, end == std::string::npos ? end : end - at);
+    const size_t equals = part.find('=');
+    if (equals != std::string_view::npos && part.substr(0, equals) == name) {
+      return Decoded(part.substr(equals + 1));
     }
-    decoded += static_cast<char>(DigitOf(path[i + 1]) * 16 + DigitOf(path[i + 2]));
-    i += 2;
+    at = end;
   }
-  return decoded;
+  return "";
 }
 
 bool IsThisMachine(const std::string& host) {

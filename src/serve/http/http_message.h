@@ -5,6 +5,7 @@
 #include <boost/beast/http/fields.hpp>
 #include <boost/beast/http/message.hpp>
 #include <string>
+#include <string_view>
 
 #include "serve/reply.h"
 
@@ -46,6 +47,8 @@ bool ExpectsContinue(const HttpRequestHead& message);
 
 // The path of a target, without its query, "%20" and the like decoded (RFC 3986 section 2.1).
 std::string PathOfTarget(const std::string& target);
+// A value of its query, decoded likewise: "b" of "a" in "/path?a=b&c=d"; empty where there is none.
+std::string QueryOfTarget(const std::string& target, std::string_view name);
 // Whether a Host, with or without a port, is this machine for sure: "localhost" or an address of
 // it; a name that only looks like an address may be anybody's.
 bool IsThisMachine(const std::string& host);

@@ -15,11 +15,13 @@
 #include <fstream>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "serve/http/connection.h"
 #include "serve/http/places.h"
+#include "serve/models/several_models.h"
 
 namespace hearth::serve {
 namespace {
@@ -29,6 +31,8 @@ using asio::ip::tcp;
 using SystemError = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kStopPoll{10};
+// Between looks for models that were at rest for long enough.
+constexpr std::chrono::milliseconds kTidyTime{500};
 // After the grace: for answers to those whose requests were ended.
 constexpr std::chrono::milliseconds kLastWords{500};
 // Before the next try where the system has no more descriptors.
@@ -96,44 +100,81 @@ void StepBack() {
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread, on Linux; again and again is the same
 }
 
+ServiceOptions ServiceOptionsOf(const ServerOptions& options) {
+  return {.gate = {.keys = options.keys,
+                   .local_hosts_only = options.keys.empty() && !options.allow_no_key &&
+                                       ParseAddress(options.host).is_loopback(),
+                   .cors = options.cors},
+          .model_name = options.model_name,
+          .strict_model = options.strict_model,
+          .lenient = options.lenient,
+          .held_bytes = options.limits.held_bytes};
+}
+
 class Server {
  public:
-  Server(api::Model& model, const ServerOptions& options)
+  explicit Server(const ServerOptions& options)
       : options_(options),
         limits_(options.limits),
         places_(PlacesFor(AllowConnections(options))),
         acceptor_(io_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
-        stop_timer_(io_),
-        service_(
-            model,
-            {.gate = {.keys = options.keys,
-                      .local_hosts_only = options.keys.empty() && !options.allow_no_key &&
-                                          ParseAddress(options.host).is_loopback(),
-                      .cors = options.cors},
-             .model_name = options.model_name,
-             .strict_model = options.strict_model,
-             .lenient = options.lenient,
-             .held_bytes = options.limits.held_bytes},
-            [this](std::function<void()> work) { asio::post(io_, std::move(work)); },
-            [this](std::function<void()> work) {
-              asio::post(workers_, [work = std::move(work)]() mutable {
-                StepBack();
-                work();
-                work = nullptr;
-              });
-            }) {
+        stop_timer_(io_) {
     Listen(options_, acceptor_);
+  }
+
+  void Use(api::Model& model) {
+    service_ = std::make_unique<Service>(model, ServiceOptionsOf(options_), OnServer(), Beside());
+  }
+  void Use(ModelSource& source, const SharingOptions& sharing,
+           const std::function<void(const std::string&)>& tell) {
+    loader_.emplace(1);
+    const PostFn load = [this](std::function<void()> run) { asio::post(*loader_, std::move(run)); };
+    service_ = std::make_unique<Service>(
+        [&](const ServiceContext& shared) {
+          return std::make_unique<SeveralModels>(source, sharing, shared, load, tell);
+        },
+        ServiceOptionsOf(options_), OnServer(), Beside());
   }
 
   std::chrono::steady_clock::time_point grace_end() const { return grace_end_; }
   uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
-  void Run() {
-    Accept();
+  // Throws api::Error where what must be loaded first cannot be.
+  void Run(const std::function<void(uint16_t port)>& on_listening) {
     signals_.async_wait([this](SystemError error, int) {
       if (!error) Stop();
     });
+    service_->host().Prepare([this, &on_listening](const RequestError* failure) {
+      if (failure != nullptr) {
+        failure_ = *failure;
+        return End();
+      }
+      if (service_->gate().is_stopping()) return;
+      on_listening(port());
+      Accept();
+      Tidy();
+    });
+    RunLoop();
+    service_->host().Close(grace_end_);
+    if (failure_) throw api::Error(api::ErrorCode::kInvalidArgument, failure_->what());
+  }
+
+ private:
+  PostFn OnServer() {
+    return [this](std::function<void()> work) { asio::post(io_, std::move(work)); };
+  }
+  PostFn Beside() {
+    return [this](std::function<void()> work) {
+      asio::post(workers_, [work = std::move(work)]() mutable {
+        StepBack();
+        work();
+        work = nullptr;
+      });
+    };
+  }
+
+  void RunLoop() {
     for (;;) {
       try {
         return static_cast<void>(io_.run());
@@ -143,7 +184,14 @@ class Server {
     }
   }
 
- private:
+  void Tidy() {
+    if (service_->gate().is_stopping() || !service_->host().Tidy()) return;
+    tidy_timer_.expires_after(kTidyTime);
+    tidy_timer_.async_wait([this](SystemError error) {
+      if (!error) Tidy();
+    });
+  }
+
   void Accept() {
     acceptor_.async_accept([this](SystemError error, tcp::socket socket) {
       if (!acceptor_.is_open()) return;
@@ -164,11 +212,11 @@ class Server {
     SystemError error;
     const auto client = socket.remote_endpoint(error);
     if (error) return;  // it has gone
-    service_.metrics().AddConnections(1);
+    service_->metrics().AddConnections(1);
     const std::string address = client.address().to_string();
     const auto connection = std::make_shared<Connection>(
-        std::move(socket), service_, limits_, RequestTrace(options_.access_log, address),
-        [this] { service_.metrics().AddConnections(-1); });
+        std::move(socket), *service_, limits_, RequestTrace(options_.access_log, address),
+        [this] { service_->metrics().AddConnections(-1); });
     connections_.push_back(connection);
     connection->Start(places_.Take(address, [weak = std::weak_ptr<Connection>(connection)] {
       if (const auto given_up = weak.lock()) given_up->Abort();
@@ -176,7 +224,8 @@ class Server {
   }
 
   void Stop() {
-    service_.gate().Stop();
+    service_->gate().Stop();
+    service_->host().Stop();
     grace_end_ = std::chrono::steady_clock::now() + options_.grace;
     stop_at_ = grace_end_ - options_.save_time;
     signals_.async_wait([this](SystemError error, int) {
@@ -196,16 +245,21 @@ class Server {
   void PollStop() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= stop_at_) EndAll();
-    if (service_.is_idle() && (!IsAnswering() || now >= stop_at_ + kLastWords)) {
-      SystemError ignored;
-      acceptor_.close(ignored);
-      signals_.cancel(ignored);
+    if (service_->is_idle() && (!IsAnswering() || now >= stop_at_ + kLastWords)) {
       AbortAll();
-      accept_timer_.cancel();
-      return;  // no more work: Run returns
+      return End();
     }
     stop_timer_.expires_after(kStopPoll);
     stop_timer_.async_wait([this](SystemError) { PollStop(); });
+  }
+
+  // No more work: Run returns.
+  void End() {
+    SystemError ignored;
+    acceptor_.close(ignored);
+    signals_.cancel(ignored);
+    accept_timer_.cancel();
+    tidy_timer_.cancel();
   }
 
   void EndAll() {
@@ -229,13 +283,16 @@ class Server {
   asio::signal_set signals_;
   asio::steady_timer stop_timer_;
   asio::steady_timer accept_timer_{io_};
-  Service service_;
+  asio::steady_timer tidy_timer_{io_};
+  std::unique_ptr<Service> service_;
   std::vector<std::weak_ptr<Connection>> connections_;
   std::chrono::steady_clock::time_point stop_at_;  // what is still under way then is ended
   std::chrono::steady_clock::time_point grace_end_;
+  std::optional<RequestError> failure_;  // why nothing is served
   // For what would keep the others waiting; two, so that what takes seconds keeps not even those of
-  // its kind waiting. Last: it uses the rest.
+  // its kind waiting. Last: they use the rest.
   asio::thread_pool workers_{2};
+  std::optional<asio::thread_pool> loader_;  // loads and unloads models
 };
 
 }  // namespace
@@ -272,18 +329,35 @@ void CheckAddress(const ServerOptions& options) {
   Listen(options, acceptor);
 }
 
+namespace {
+
+void CheckOpenness(const ServerOptions& options) {
+  if (!IsOpenToAll(options)) return;
+  throw Error(hearth::ErrorCode::kInvalidArgument, Field{"host"},
+              Printable(options.host) + " can be reached by others, and no key is asked for");
+}
+
+}  // namespace
+
 std::chrono::steady_clock::time_point Serve(
     api::Model& model, const ServerOptions& options,
     const std::function<void(uint16_t port)>& on_listening) {
-  if (IsOpenToAll(options)) {
-    throw Error(hearth::ErrorCode::kInvalidArgument, Field{"host"},
-                Printable(options.host) + " can be reached by others, and no key is asked for");
-  }
+  CheckOpenness(options);
   mallopt(M_MMAP_THRESHOLD, kLargeBuffer);
-  Server server(model, options);
-  on_listening(server.port());
-  server.Run();
+  Server server(options);
+  server.Use(model);
+  server.Run(on_listening);
   return server.grace_end();
+}
+
+void Serve(ModelSource& source, const SharingOptions& sharing, const ServerOptions& options,
+           const std::function<void(uint16_t port)>& on_listening,
+           const std::function<void(const std::string& sentence)>& tell) {
+  CheckOpenness(options);
+  mallopt(M_MMAP_THRESHOLD, kLargeBuffer);
+  Server server(options);
+  server.Use(source, sharing, tell);
+  server.Run(on_listening);
 }
 
 }  // namespace hearth::serve

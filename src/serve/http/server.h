@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hearth/hearth.hpp"
+#include "serve/models/model_source.h"
 
 namespace hearth::serve {
 
@@ -36,8 +37,8 @@ struct ServerOptions {
   bool allow_no_key = false;
   std::chrono::seconds grace{30};          // for running requests when the server is told to stop
   std::chrono::milliseconds save_time{0};  // of it, what is left for saving sessions afterwards
-  std::string model_name;                  // empty: the model's own
-  bool strict_model = false;               // as ServiceOptions
+  std::string model_name;                  // as ServiceOptions
+  bool strict_model = false;               // likewise
   bool lenient = false;                    // as ServiceOptions
   std::vector<std::string> cors;           // as GateOptions
   ServerLimits limits;
@@ -64,5 +65,12 @@ void CheckAddress(const ServerOptions& options);
 // the address cannot be listened on.
 std::chrono::steady_clock::time_point Serve(api::Model& model, const ServerOptions& options,
                                             const std::function<void(uint16_t port)>& on_listening);
+
+// The same with models that are loaded when they are asked for, and closed before it returns;
+// on_listening is called once the default model is loaded. tell: as SeveralModels. Throws
+// api::Error where the default model cannot be loaded.
+void Serve(ModelSource& source, const SharingOptions& sharing, const ServerOptions& options,
+           const std::function<void(uint16_t port)>& on_listening,
+           const std::function<void(const std::string& sentence)>& tell);
 
 }  // namespace hearth::serve

@@ -2,6 +2,7 @@
 import {conversations, extend, runs, save} from './conversations.js';
 import {changed} from './dom.js';
 import {numbers} from './live.js';
+import {theModel} from './models.js';
 import {events, explain, Refusal, request} from './server.js';
 import {parameters} from './settings.js';
 import {splitThinking} from './thinking.js';
@@ -36,7 +37,7 @@ function body(run) {
   const system = chat.system ? [{role: 'system', content: chat.system}] : [];
   const said = path.slice(from).map(m => ({role: m.role, content: splitThinking(m).text}));
   return JSON.stringify({messages: [...system, ...said], stream: true, stream_options: {include_usage: true},
-                         ...parameters()});
+                         ...(theModel() && {model: theModel()}), ...parameters()});
 }
 // The response to a conversation, of which the oldest turns are left out until the rest fits.
 async function ask(run) {

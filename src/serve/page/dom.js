@@ -47,7 +47,7 @@ export function keep(store, name, value) {
 }
 
 // The parts of the page tell each other what changed: 'list', 'messages', 'growing', 'settled', 'status',
-// 'opened', 'stats', 'refused'.
+// 'opened', 'stats', 'refused', 'model'.
 const bus = new EventTarget();
 export const changed = (what, detail) => bus.dispatchEvent(new CustomEvent(what, {detail}));
 export const when = (what, act) => bus.addEventListener(what, event => act(event.detail));

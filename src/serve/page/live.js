@@ -1,6 +1,7 @@
 // What the server says of itself: the line on top, speeds, memory.
 import {troubles} from './conversations.js';
 import {$, changed, make, when} from './dom.js';
+import {findModels, forgetModels, ofModel, theModel} from './models.js';
 import {state} from './server.js';
 
 // The newest /v1/hearth/stats and the rates since the one before.
@@ -23,7 +24,7 @@ function chart(id, values, top) {
 // The line on top: what is wrong, else what the server runs.
 function showStatus() {
   const {now} = numbers;
-  const model = now ? `${now.model.name} \u00b7 context ${many(now.model.context)} tokens` : '';
+  const model = now ? `${now.model.name} \u00b7 context ${many(now.model.context)} tokens` : theModel();
   const text = troubles.server || [troubles.storage, model].filter(Boolean).join(' \u00b7 ');
   $('model').classList.toggle('trouble', text !== model);
   if ($('model').textContent !== text) $('model').textContent = text;
@@ -32,11 +33,15 @@ async function look() {
   if (document.hidden) return;
   let now = null;
   try {
-    now = await state('/v1/hearth/stats');
+    await findModels();
+    now = await state(ofModel('/v1/hearth/stats'));
     troubles.server = '';
     $('key-form').hidden = true;
   } catch (error) {
-    troubles.server = error.status === 401 ? 'The server wants a key.'
+    if (error.code === 'model_not_loaded') forget();
+    if (error.code === 'model_not_found') forgetModels();
+    troubles.server = error.code === 'model_not_loaded' ? ''
+        : error.status === 401 ? 'The server wants a key.'
         : error.status > 0 ? `The server answers with status ${error.status}.`
         : 'The server does not answer. This page goes on when it is there again.';
   }
@@ -86,6 +91,14 @@ function showNumbers() {
   $('memory-text').textContent = `${size(sum)} of ${size(limit)} are set aside; the program holds ${size(resident)} of memory now.`;
   rows('memory', Object.entries(ledger).sort((a, b) => b[1] - a[1]).map(([k, v]) => [k, size(v)]));
 }
+// Of another model nothing is known yet.
+function forget() {
+  numbers.now = null;
+}
 export function startLive() {
   when('status', showStatus);
+  when('model', () => {
+    forget();
+    showStatus();
+  });
 }

@@ -7,6 +7,7 @@ import {$, changed, when} from './dom.js';
 import {startList} from './list.js';
 import {keepLooking, startLive} from './live.js';
 import {askAgain, startMessages} from './messages.js';
+import {startModels} from './models.js';
 import {startNeurons, watch} from './neurons.js';
 import {startReplay} from './replay.js';
 import {setKey, theKey} from './server.js';
@@ -57,6 +58,7 @@ function startKey() {
 startDrawers();
 startKey();
 startSettings();
+startModels();
 startLive();
 startNeurons();
 startReplay();

@@ -2,6 +2,7 @@
 // the file, in which those that are used most come first. Ink is amount: what share of a column was used.
 import {runs} from './conversations.js';
 import {$, changed, make, when} from './dom.js';
+import {ofModel} from './models.js';
 import {state} from './server.js';
 
 const places = ['pinned', 'cached', 'read'];
@@ -187,7 +188,7 @@ export async function watch() {
   asked = performance.now();
   let wait = 1000;
   try {
-    const answer = await state('/v1/hearth/neurons');
+    const answer = await state(ofModel('/v1/hearth/neurons'));
     take(answer);
     // A model without pictures stays so until the server runs another.
     if (!answer.shape) wait = 5000;
