@@ -390,7 +390,7 @@ def parse_arguments() -> argparse.Namespace:
                       help="text, and bytes of it that are held back; may be repeated")
     made.add_argument("--rounds", type=int, default=12, help="files of 64 texts that the model writes")
     layers = add_stage(commands, "layers", 1e-3, 600_000)
-    layers.add_argument("--activation", choices=ACTIVATIONS[1:], default="relu")
+    layers.add_argument("--activation", choices=ACTIVATIONS[1:], default="drelu")
     layers.add_argument("--fit-windows", type=int, default=FIT_WINDOWS)
     add_stage(commands, "train", 2e-4, 2_400_000)
     exported = commands.add_parser("export")
