@@ -9,6 +9,7 @@ wait is at the end of a step, for one window at most.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -73,17 +74,29 @@ def helper_main(index: int, shared: Shared, make_worker: Callable[[], Worker]) -
     """Body of the extra processes: for each step, add up gradients and hand them over."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the helpers
+    busy, leaving = False, False
+
+    def leave(*_: object) -> None:
+        """A step that has begun is ended first: a signal to all processes must not spoil the parent's last step."""
+        nonlocal leaving
+        leaving = True
+        if not busy:
+            sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
     worker = make_worker()
     parameters = trained(worker.model)
-    while mp.parent_process().is_alive():
+    while mp.parent_process().is_alive() and not leaving:
         if not shared.start[index].acquire(timeout=PARENT_CHECK_SECONDS):
             continue
+        busy = True
         for parameter in parameters:
             parameter.grad = None
         take_windows(shared, worker)
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         torch.cat([g.flatten() for g in grads], out=shared.gradients[index])
         shared.done.release()
+        busy = False
 
 
 class ParallelStep:
