@@ -2,11 +2,13 @@
 """Measures on real weights what the papers rest on, for docs/real_weights.md.
 
   real_weights.py FOLDER --machine zen5 [--smollm2 FILE] [--gemma FILE] [--only EXPERIMENT,...]
+  real_weights.py FOLDER --machine zen5 --smollm2 FILE --relu FILE [--about TEXT] [--only EXPERIMENT,...]
 
 Runs `hearth` over texts and questions of HEARTH_SHARED (default ../shared) and writes
-bench/results/MACHINE/real-*.json; then run make_tables.py. What a command printed is kept in FOLDER, so
-that a run that was stopped goes on where it was; --seconds stops it so. All figures are of accuracy, none
-of speed: a busy machine changes none. Exit status: 0 done, 1 not so.
+bench/results/MACHINE/real-*.json; then run make_tables.py. With --relu it measures only a model that
+tools/train/relufy.py made, beside the one that it was made of. What a command printed is kept in FOLDER,
+so that a run that was stopped goes on where it was; --seconds stops it so. All figures are of accuracy,
+none of speed: a busy machine changes none. Exit status: 0 done, 1 not so.
 """
 
 from __future__ import annotations
@@ -33,9 +35,16 @@ TOP = 0.2  # P1 compares the fifth of the neurons that are most often active
 CAPACITIES = range(10, 100, 10)
 TRACE_TOKENS = 512
 QUESTIONS = 120
+MODES = "dense,gated,predicted"
+OF_MODES = ("real-relu", "real-relu-tasks")  # have a row for each
+RELU = "SmolLM2-135M-ReLU"
 TASKS = {"PIQA": "piqa", "ARC easy": "arc_easy", "WinoGrande": "winogrande", "LAMBADA": "lambada"}
+RELU_TASKS = {"PIQA": "piqa", "ARC easy": "arc_easy", "ARC challenge": "arc_challenge",
+              "WinoGrande": "winogrande", "HellaSwag": "hellaswag", "LAMBADA": "lambada"}
 # Of these the accuracy by character is quoted.
-BY_CHARACTER = {"PIQA", "ARC easy"}
+BY_CHARACTER = {"PIQA", "ARC easy", "ARC challenge", "HellaSwag"}
+# More layers than these do not name their predictors' ranks one by one.
+NAMED_RANKS = 8
 STORIES = ROOT / "models/hearth-stories.txt"  # held back from the embedded model's training
 # Of each text, from where on and how many bytes. Thresholds are learned from the first.
 PIECES = {"WikiText": ("wikitext2-valid.txt", 0, 30_000),
@@ -55,16 +64,19 @@ class Model:
     path: Path
     activation: str
     texts: tuple[str, ...]  # the first is compared with the others
+    unseen: tuple[str, ...]  # by training and by predictors
+    predictor: str = "auto"  # as `pack --predictor` takes it
 
     @property
     def has_zeros(self) -> bool:
         """False where every neuron of a token adds something."""
-        return self.activation == "drelu"
+        return self.activation in ("relu", "drelu")
 
 
 class Bench:
-    def __init__(self, folder: Path, hearth: Path, seconds: float):
+    def __init__(self, folder: Path, hearth: Path, seconds: float, modes: str):
         self.folder, self.hearth = folder, hearth
+        self.modes = modes.split(",")  # of the ReLU model
         self.end = time.monotonic() + seconds
         self.shared = Path(os.environ.get("HEARTH_SHARED", ROOT.parent / "shared")) / "data"
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,6 +125,31 @@ class Bench:
         return profile, self.run(stem, "profile", path, "--text", self.text(text), "--ctx", 512,
                                  "-o", profile, "--restart", "--trace", trace, "--trace-tokens",
                                  TRACE_TOKENS, *extra)
+
+    def packed(self, model: Model) -> Path:
+        """A packed file with predictors."""
+        packed = self.folder / f"{model.name}-packed.gguf"
+        learned = self.folder / "learned.txt"
+        learned.write_text("".join(self.read(file, 0, size) for file, size in LEARNED))
+        self.run(f"{model.name}-pack", "pack", model.path, "-o", packed, "--text", learned, "--mode",
+                 "predicted", "--predictor", model.predictor, "--force")
+        return packed
+
+    def bundled(self, model: Model) -> Path:
+        """A packed file without predictors."""
+        bundled = self.folder / f"{model.name}-bundled.gguf"
+        self.run(f"{model.name}-bundle", "pack", model.path, "-o", bundled, "--mode", "gated", "--force")
+        return bundled
+
+    def evaluated(self, name: str, path: Path, text: str, *more: object) -> dict[str, Any]:
+        """What `hearth eval` says of a text."""
+        return self.run(f"{name}-{self.text(text).stem}-eval", "eval", path, "--text", self.text(text),
+                        "--ctx", 512, *more)
+
+    def answered(self, name: str, path: Path, file: str, *more: object) -> dict[str, Any]:
+        """What `hearth eval` says of questions."""
+        return self.run(f"{name}-{file}", "eval", path, "--task", self.shared / f"eval/{file}.jsonl",
+                        "--questions", QUESTIONS, *more)
 
     def versions(self, model: Model) -> list[tuple[str, Path]]:
         """The model as it is, and with thresholds."""
@@ -241,20 +278,16 @@ def predictors(bench: Bench, models: list[Model]) -> list[Row]:
     for model in models:
         if not model.has_zeros:
             continue
-        packed = bench.folder / f"{model.name}-packed.gguf"
-        learned = bench.folder / "learned.txt"
-        learned.write_text("".join(bench.read(file, 0, size) for file, size in LEARNED))
-        bench.run(f"{model.name}-pack", "pack", model.path, "-o", packed, "--text", learned, "--mode",
-                  "predicted", "--force")
+        packed = bench.packed(model)
         made = bench.run(f"{model.name}-inspect", "inspect", packed)["packing"]["predictors"]
-        ranks = ", ".join(map(str, made["ranks"]))
-        for text in ("stories, unseen", "War and Peace", "WikiText, unseen"):
-            name = f"{model.name}-{bench.text(text).stem}-eval"
-            dense, predicted = (bench.run(f"{name}-{mode}", "eval", packed, "--text", bench.text(text),
-                                          "--ctx", 512, "--mode", mode)
+        ranks = made["ranks"]
+        named = (", ".join(map(str, ranks)) if len(ranks) <= NAMED_RANKS
+                 else f"{min(ranks)} to {max(ranks)}")
+        for text in model.unseen:
+            dense, predicted = (bench.evaluated(f"{model.name}-{mode}", packed, text, "--mode", mode)
                                 for mode in ("dense", "predicted"))
             quality = predicted["quality"]
-            rows.append([model.name, text, ranks, round(made["bytes"] / 2**10),
+            rows.append([model.name, text, named, round(made["bytes"] / 2**10),
                          percent(made["share_of_file"]), percent(quality["listed"]),
                          percent(quality["recall"]), percent(quality["precision"]),
                          percent(predicted["perplexity"] / dense["perplexity"] - 1)])
@@ -270,12 +303,54 @@ def tasks(bench: Bench, models: list[Model]) -> list[Row]:
         for kind, path in bench.versions(model):
             row: Row = [model.name, version(kind)]
             for name, file in TASKS.items():
-                document = bench.run(f"{model.name}-{kind}-{file}", "eval", path, "--task",
-                                     bench.shared / f"eval/{file}.jsonl", "--questions", QUESTIONS)
-                key = "accuracy_by_character" if name in BY_CHARACTER else "accuracy"
-                row.append(percent(document[key]["share"]))
+                row.append(accuracy(bench.answered(f"{model.name}-{kind}", path, file), name))
             rows.append(row)
     return rows
+
+
+def accuracy(document: dict[str, Any], task: str) -> float:
+    return percent(document["accuracy_by_character" if task in BY_CHARACTER else "accuracy"]["share"])
+
+
+def relu_versions(bench: Bench, models: list[Model]) -> list[tuple[str, str, Path, tuple[str, str]]]:
+    """(name in the table, name of files, model, options): what the ReLU model was made of, and its modes."""
+    relu, *others = models
+    versions = []
+    for model in others:
+        versions += [(f"{model.name}, SiLU", f"{model.name}-dense", model.path, ("--mode", "dense")),
+                     (f"{model.name}, SiLU merely exchanged", f"{model.name}-exchanged", model.path,
+                      ("--activation", relu.activation))]
+    for mode in bench.modes:
+        path = {"dense": lambda _: relu.path, "gated": bench.bundled, "predicted": bench.packed}[mode](relu)
+        versions.append((f"{relu.name}, {mode}", f"{relu.name}-{mode}", path, ("--mode", mode)))
+    return versions
+
+
+def relu_perplexity(bench: Bench, models: list[Model]) -> list[Row]:
+    """What another activation costs, before and after training, and what modes cost beyond that."""
+    rows: list[Row] = []
+    for shown, name, path, options in relu_versions(bench, models):
+        documents = [bench.evaluated(name, path, text, *options) for text in TEXTS]
+        computed = [document["quality"]["computed"] for document in documents]
+        rows.append([shown, *(document["perplexity"] for document in documents),
+                     percent(sum(computed) / len(computed))])
+    return rows
+
+
+def relu_layers(bench: Bench, models: list[Model]) -> list[Row]:
+    """How sparse every layer is."""
+    relu = models[0]
+    documents = [bench.profiled(relu, relu.path, "dense", text)[1]["layers"] for text in TEXTS]
+    return [[f"{index + 1}", *(percent(layer["active"]) for layer in layers),
+             *(percent(layer["hot_activations"]) for layer in layers)]
+            for index, layers in enumerate(zip(*documents))]
+
+
+def relu_tasks(bench: Bench, models: list[Model]) -> list[Row]:
+    """P1 Table 7's question: whether answers suffer."""
+    return [[shown, *(accuracy(bench.answered(name, path, file, *options), task)
+                      for task, file in RELU_TASKS.items())]
+            for shown, name, path, options in relu_versions(bench, models) if "--activation" not in options]
 
 
 def share(name: str, digits: int = 1) -> dict[str, Any]:
@@ -304,28 +379,49 @@ EXPERIMENTS = {
                                      share("cost in perplexity", 2)]),
     "real-tasks": (tasks, [word("model"), word("version"), *(share(name) for name in TASKS)]),
 }
+RELU_EXPERIMENTS = {
+    **{name: EXPERIMENTS[name] for name in ("real-activation", "real-overlap", "real-cache",
+                                            "real-predictors")},
+    "real-relu": (relu_perplexity, [word("model"), *({"name": text, "unit": "", "digits": 2}
+                                                     for text in TEXTS), share("computed")]),
+    "real-relu-layers": (relu_layers, [word("layer"), *(share(f"active, {text}") for text in TEXTS),
+                                       *(share(f"80% in, {text}") for text in TEXTS)]),
+    "real-relu-tasks": (relu_tasks, [word("model"), *(share(name) for name in RELU_TASKS)]),
+}
 
 
-def models_of(args: argparse.Namespace) -> list[Model]:
+def models_of(args: argparse.Namespace, bench: Bench) -> list[Model]:
     models = []
+    if args.relu:
+        activation = bench.run(f"{RELU}-inspect-source", "inspect", args.relu)["model"]["ffn_activation"]
+        # Training would take minutes for each of 30 layers.
+        models.append(Model(RELU, args.relu, activation, TEXTS, TEXTS, "computed"))
     if args.smollm2:
-        models.append(Model("SmolLM2-135M", args.smollm2, "silu", TEXTS))
+        models.append(Model("SmolLM2-135M", args.smollm2, "silu", TEXTS, TEXTS))
+    if args.relu:
+        return models
     if args.gemma:
-        models.append(Model("Gemma-3-270M", args.gemma, "gelu", TEXTS))
+        models.append(Model("Gemma-3-270M", args.gemma, "gelu", TEXTS, TEXTS))
     models.append(Model("hearth-stories-5m", ROOT / "models/hearth-stories-5m.gguf", "drelu",
-                        ("stories", "War and Peace", "WikiText, unseen")))
+                        ("stories", "War and Peace", "WikiText, unseen"),
+                        ("stories, unseen", "War and Peace", "WikiText, unseen")))
     return models
 
 
+def experiments_of(args: argparse.Namespace) -> dict[str, Any]:
+    return RELU_EXPERIMENTS if args.relu else EXPERIMENTS
+
+
 def document_of(args: argparse.Namespace, name: str, rows: list[Row], command: str) -> dict[str, Any]:
-    note = "hearth-stories-5m is the embedded model."
-    if name == "real-tasks":
-        note = (f"The first {QUESTIONS} questions of each; a standard error is 3 to 5 points. PIQA and "
-                "ARC easy by character.")
+    note = args.about if args.relu else "hearth-stories-5m is the embedded model."
+    if "tasks" in name:
+        said = [task for task in (RELU_TASKS if args.relu else TASKS) if task in BY_CHARACTER]
+        note = (f"The first {QUESTIONS} questions of each; a standard error is 3 to 5 points. "
+                f"{', '.join(said[:-1])} and {said[-1]} by character.")
     return {"schema": 1, "machine": args.machine, "experiment": name, "date": args.date,
             "commit": args.commit or checked_out(), "commands": [command], "model": None,
             "weights": "real", "baseline": None, "repetitions": 1, "note": note,
-            "columns": EXPERIMENTS[name][1], "rows": rows}
+            "columns": experiments_of(args)[name][1], "rows": rows}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -335,7 +431,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--machine", required=True, help="a folder of bench/results")
     parser.add_argument("--smollm2", type=Path, help="SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--gemma", type=Path, help="gemma-3-270m-q4_k_m.gguf")
-    parser.add_argument("--only", default=",".join(EXPERIMENTS))
+    parser.add_argument("--relu", type=Path, help="what tools/train/relufy.py made of SmolLM2")
+    parser.add_argument("--about", default="", help="how the ReLU model was trained, for the tables")
+    parser.add_argument("--modes", default=MODES, help="in which the ReLU model is run")
+    parser.add_argument("--only", help="experiments, by commas (all)")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no command after that")
     parser.add_argument("--hearth", type=Path, default=ROOT / "build/release/bin/hearth")
     parser.add_argument("--date", default=date.today().isoformat())
@@ -345,14 +444,20 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     args = parse_arguments()
-    bench = Bench(args.folder, args.hearth, args.seconds)
-    models = models_of(args)
+    bench = Bench(args.folder, args.hearth, args.seconds, args.modes)
+    experiments = experiments_of(args)
+    variant, options = (".relu", " --smollm2 FILE --relu FILE") if args.relu else ("", "")
     try:
-        for name in args.only.split(","):
-            command = f"bench/real_weights.py FOLDER --only {name}"
-            document = document_of(args, name, EXPERIMENTS[name][0](bench, models), command)
+        models = models_of(args, bench)
+        for name in args.only.split(",") if args.only else experiments:
+            modes = f" --modes {args.modes}" if name in OF_MODES and args.modes != MODES else ""
+            command = f"bench/real_weights.py FOLDER{options}{modes} --only {name}"
+            # Where there is a table of other models already, the ReLU model alone is added to it.
+            measured = models if name.startswith("real-relu") or not args.relu else models[:1]
+            document = document_of(args, name, experiments[name][0](bench, measured), command)
             check_result(document)
-            (RESULTS / args.machine / f"{name}.json").write_text(as_text(document))
+            file = name if name.startswith("real-relu") else f"{name}{variant}"
+            (RESULTS / args.machine / f"{file}.json").write_text(as_text(document))
     except (BadResult, OSError) as error:
         print(f"real_weights.py: {error}", file=sys.stderr)
         return 1

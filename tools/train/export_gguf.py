@@ -14,21 +14,13 @@ import gguf
 import numpy as np
 import torch
 
-from model import ModelConfig
+from model import LAYER_TENSORS, ModelConfig
 from vocabulary import BOS_ID, CHAT_TEMPLATE, EOS_ID, IM_END, IM_START, Vocabulary
 
 DESCRIPTION = (
     "A small storyteller trained by the Hearth project on its own story grammar and on public-domain "
     "prose. Llama-shaped with a dReLU feed-forward: sparse by nature."
 )
-
-# name in the checkpoint -> name in the file, per layer
-LAYER_TENSORS: dict[str, str] = {
-    "attn_norm.weight": "attn_norm.weight", "attn.q.weight": "attn_q.weight", "attn.k.weight": "attn_k.weight",
-    "attn.v.weight": "attn_v.weight", "attn.output.weight": "attn_output.weight",
-    "ffn_norm.weight": "ffn_norm.weight", "ffn.gate.weight": "ffn_gate.weight",
-    "ffn.up.weight": "ffn_up.weight", "ffn.down.weight": "ffn_down.weight",
-}
 
 
 def add_sizes(writer: gguf.GGUFWriter, config: ModelConfig) -> None:

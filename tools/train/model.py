@@ -9,6 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+# Layer tensors: name in a checkpoint -> name in a GGUF file.
+LAYER_TENSORS: dict[str, str] = {
+    "attn_norm.weight": "attn_norm.weight", "attn.q.weight": "attn_q.weight", "attn.k.weight": "attn_k.weight",
+    "attn.v.weight": "attn_v.weight", "attn.output.weight": "attn_output.weight",
+    "ffn_norm.weight": "ffn_norm.weight", "ffn.gate.weight": "ffn_gate.weight",
+    "ffn.up.weight": "ffn_up.weight", "ffn.down.weight": "ffn_down.weight",
+}
+
 # The layers add outputs of size 1 to 2 to the embedding. It must not drown in
 # them, or later layers cannot see which token stood where, and the model never
 # learns to repeat a name. The output norm starts small in turn, so that the

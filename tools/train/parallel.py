@@ -8,14 +8,15 @@ wait is at the end of a step, for one window at most.
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.multiprocessing as mp
-import torch.nn.functional as F
-from torch import Tensor
-
-from model import StoryModel
+from torch import Tensor, nn
 
 # How often a waiting helper looks whether its parent still lives.
 PARENT_CHECK_SECONDS = 10
@@ -26,110 +27,133 @@ class StepResult:
     """Means over a step's windows."""
 
     loss: float
-    actives: list[float]
+    others: list[float]  # what else a worker measures
 
 
-class GradientWorker:
-    """Runs windows through the model in one process and sums their gradients."""
+class Worker(Protocol):
+    """Computes gradients of `model`; every process of a step makes its own."""
 
-    def __init__(self, model: StoryModel, bf16: bool, compiled: bool) -> None:
-        self.model = model
-        self.runner = torch.compile(model) if compiled else model
-        self.bf16 = bf16
+    model: nn.Module
 
-    def run_window(self, window: Tensor, emphasis: Tensor, penalty_weight: Tensor, share: float) -> Tensor:
-        """Adds the window's gradient; returns [plain loss, active share per layer].
+    def run_window(self, rows: list[Tensor], settings: Tensor, share: float) -> Tensor:
+        """Adds `share` times the gradient of `rows` [batch, ...]; returns [loss, others...] as they are on average."""
 
-        `emphasis` [batch, time] weighs the loss of each predicted token.
-        """
-        with torch.autocast(window.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            logits, penalty, actives = self.runner(window[:, :-1])
-        losses = F.cross_entropy(logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none")
-        loss = (losses * emphasis.flatten()).mean()
-        ((loss + (penalty_weight * penalty).mean()) * share).backward()
-        return torch.cat((losses.detach().mean().reshape(1), actives.cpu() if actives.is_cuda else actives))
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 class Shared:
     """What the processes of a step have in common; all tensors are shared memory."""
 
-    def __init__(self, model: StoryModel, batch: int, workers: int) -> None:
-        layers, length = model.config.num_layers, model.config.context_length
-        self.model = model.share_memory()
-        self.windows = torch.zeros(batch, length + 1, dtype=torch.int64).share_memory_()
-        self.emphasis = torch.ones(batch, length).share_memory_()
-        self.penalty_weight = torch.zeros(layers).share_memory_()
-        self.stats = torch.zeros(batch, 1 + layers).share_memory_()
-        sizes = sum(p.numel() for p in model.parameters())
-        self.gradients = torch.zeros(workers, sizes).share_memory_()
+    def __init__(self, rows: list[Tensor], settings: Tensor, others: int, trained_values: int, workers: int) -> None:
+        self.rows = [torch.zeros_like(row).share_memory_() for row in rows]
+        self.settings = torch.zeros_like(settings).share_memory_()
+        self.stats = torch.zeros(len(rows[0]), 1 + others).share_memory_()
+        self.gradients = torch.zeros(max(workers - 1, 0), trained_values).share_memory_()
         context = mp.get_context("spawn")
         self.next_window = context.Value("i", 0)
-        self.start = [context.Semaphore(0) for _ in range(workers)]
+        self.start = [context.Semaphore(0) for _ in range(1, workers)]
         self.done = context.Semaphore(0)
 
 
-def take_windows(shared: Shared, worker: GradientWorker) -> None:
+def take_windows(shared: Shared, worker: Worker) -> None:
     """Works through the windows nobody has taken yet."""
-    batch = len(shared.windows)
+    batch = len(shared.stats)
     while True:
         with shared.next_window.get_lock():
             index = shared.next_window.value
             shared.next_window.value += 1
         if index >= batch:
             return
-        row = slice(index, index + 1)
-        shared.stats[index] = worker.run_window(shared.windows[row], shared.emphasis[row], shared.penalty_weight, 1 / batch)
+        rows = [row[index: index + 1] for row in shared.rows]
+        shared.stats[index] = worker.run_window(rows, shared.settings, 1 / batch)
 
 
-def helper_main(rank: int, shared: Shared, bf16: bool, compiled: bool) -> None:
+def helper_main(index: int, shared: Shared, make_worker: Callable[[], Worker]) -> None:
     """Body of the extra processes: for each step, add up gradients and hand them over."""
     torch.set_num_threads(1)
-    worker = GradientWorker(shared.model, bf16, compiled)
-    while mp.parent_process().is_alive():
-        if not shared.start[rank].acquire(timeout=PARENT_CHECK_SECONDS):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the helpers
+    busy, leaving = False, False
+
+    def leave(*_: object) -> None:
+        """A step that has begun is ended first: a signal to all processes must not spoil the parent's last step."""
+        nonlocal leaving
+        leaving = True
+        if not busy:
+            sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+    worker = make_worker()
+    parameters = trained(worker.model)
+    while mp.parent_process().is_alive() and not leaving:
+        if not shared.start[index].acquire(timeout=PARENT_CHECK_SECONDS):
             continue
-        for parameter in shared.model.parameters():
+        busy = True
+        for parameter in parameters:
             parameter.grad = None
         take_windows(shared, worker)
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared.model.parameters()]
-        torch.cat([g.flatten() for g in grads], out=shared.gradients[rank])
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        torch.cat([g.flatten() for g in grads], out=shared.gradients[index])
         shared.done.release()
+        busy = False
 
 
 class ParallelStep:
-    """Computes a batch's gradient with `workers` processes, this one included."""
+    """Computes a batch's gradient with `workers` processes, this one included.
 
-    def __init__(self, model: StoryModel, batch: int, workers: int, bf16: bool, compiled: bool) -> None:
-        self.shared = Shared(model, batch, workers)
-        self.worker = GradientWorker(model, bf16, compiled)
+    `make_worker` must be picklable, and its model in shared memory. `rows` [batch, ...] and `settings` show
+    the shapes that run() will get; `others` is how many values beside the loss a worker returns.
+    """
+
+    def __init__(self, make_worker: Callable[[], Worker], rows: list[Tensor], settings: Tensor, others: int,
+                 workers: int) -> None:
+        self.worker = make_worker()
+        self.parameters = trained(self.worker.model)
+        self.shared = Shared(rows, settings, others, sum(p.numel() for p in self.parameters), workers)
         context = mp.get_context("spawn")
-        self.helpers = [
-            context.Process(target=helper_main, args=(rank, self.shared, bf16, compiled), daemon=True)
-            for rank in range(1, workers)
-        ]
+        self.helpers = [context.Process(target=helper_main, args=(index, self.shared, make_worker), daemon=True)
+                        for index in range(workers - 1)]
         for helper in self.helpers:
             helper.start()
 
-    def run(self, windows: Tensor, emphasis: Tensor, penalty_weight: list[float]) -> StepResult:
+    def run(self, rows: list[Tensor], settings: Tensor) -> StepResult:
         """Leaves the mean gradient in the parameters' .grad."""
         shared = self.shared
-        shared.windows.copy_(windows)
-        shared.emphasis.copy_(emphasis)
-        shared.penalty_weight.copy_(torch.tensor(penalty_weight))
+        for there, row in zip(shared.rows, rows):
+            there.copy_(row)
+        shared.settings.copy_(settings)
         shared.next_window.value = 0
-        for rank in range(1, len(self.helpers) + 1):
-            shared.start[rank].release()
+        for start in shared.start:
+            start.release()
         take_windows(shared, self.worker)
         for _ in self.helpers:
-            shared.done.acquire()
-        for rank in range(1, len(self.helpers) + 1):
-            self._add(shared.gradients[rank])
+            self._wait()
+        for gradients in shared.gradients:
+            self._add(gradients)
         mean = shared.stats.mean(0).tolist()
         return StepResult(mean[0], mean[1:])
 
+    def _wait(self) -> None:
+        while not self.shared.done.acquire(timeout=PARENT_CHECK_SECONDS):
+            if not all(helper.is_alive() for helper in self.helpers):
+                raise RuntimeError("a helper process has ended; the last saved state is whole")
+
     def _add(self, flat: Tensor) -> None:
         offset = 0
-        for parameter in self.shared.model.parameters():
+        for parameter in self.parameters:
             part = flat[offset: offset + parameter.numel()].view_as(parameter)
             parameter.grad = part.clone() if parameter.grad is None else parameter.grad.add_(part)
             offset += parameter.numel()
+
+
+class SingleStep:
+    """A whole batch at once, for a GPU."""
+
+    def __init__(self, make_worker: Callable[[], Worker]) -> None:
+        self.worker = make_worker()
+
+    def run(self, rows: list[Tensor], settings: Tensor) -> StepResult:
+        device = next(self.worker.model.parameters()).device
+        stats = self.worker.run_window([row.to(device) for row in rows], settings.to(device), 1.0).tolist()
+        return StepResult(stats[0], stats[1:])

@@ -10,6 +10,7 @@ meets a target.
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import time
@@ -18,10 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from model import ModelConfig, StoryModel
 from optimizers import make_optimizers
-from parallel import GradientWorker, ParallelStep, StepResult
+from parallel import ParallelStep, SingleStep
 from vocabulary import BOS_ID
 
 WARM_UP_SHARE = 0.01      # of the time
@@ -147,17 +149,37 @@ def restore(path: Path, model: StoryModel, optimizers: list, progress: Progress)
     torch.set_rng_state(state["rng"])
 
 
-class SingleStep:
-    """A whole batch at once, for a GPU."""
+class GradientWorker:
+    """Runs windows through the model in one process and sums their gradients."""
 
     def __init__(self, model: StoryModel, bf16: bool, compiled: bool) -> None:
-        self.worker = GradientWorker(model, bf16, compiled)
+        self.model = model
+        self.runner = torch.compile(model) if compiled else model
+        self.bf16 = bf16
 
-    def run(self, windows: torch.Tensor, emphasis: torch.Tensor, penalty_weight: list[float]) -> StepResult:
-        device = next(self.worker.model.parameters()).device
-        windows, emphasis = windows.to(device), emphasis.to(device)
-        stats = self.worker.run_window(windows, emphasis, torch.tensor(penalty_weight, device=windows.device), 1.0).tolist()
-        return StepResult(stats[0], stats[1:])
+    def run_window(self, rows: list[torch.Tensor], settings: torch.Tensor, share: float) -> torch.Tensor:
+        """Adds the windows' gradient; returns [plain loss, active share per layer].
+
+        `rows` are the windows and what the loss of each predicted token weighs; `settings` the penalty per layer.
+        """
+        window, emphasis = rows
+        with torch.autocast(window.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            logits, penalty, actives = self.runner(window[:, :-1])
+        losses = F.cross_entropy(logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none")
+        loss = (losses * emphasis.flatten()).mean()
+        ((loss + (settings * penalty).mean()) * share).backward()
+        return torch.cat((losses.detach().mean().reshape(1), actives))
+
+
+def make_stepper(args: argparse.Namespace, model: StoryModel) -> ParallelStep | SingleStep:
+    """Processes on a CPU, whole batches on a GPU."""
+    make_worker = functools.partial(GradientWorker, model, args.bf16, args.compile)
+    if next(model.parameters()).is_cuda:
+        return SingleStep(make_worker)
+    model.share_memory()
+    layers, length = model.config.num_layers, model.config.context_length
+    rows = [torch.zeros(args.batch, length + 1, dtype=torch.int64), torch.ones(args.batch, length)]
+    return ParallelStep(make_worker, rows, torch.zeros(layers), layers, args.workers)
 
 
 def parse_args() -> argparse.Namespace:
@@ -213,7 +235,7 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
         batch = mixed_batch(windows, practice, progress, args.batch, practice_share(done, args.practice))
         weight = steer_penalty(progress, done, args.active_target)
         emphasis = windows.emphasis(batch, 1 + (args.repeat_weight - 1) * (1 - done))
-        result = stepper.run(batch, emphasis, weight)
+        result = stepper.run([batch, emphasis], torch.tensor(weight))
         apply_gradients(model, optimizers, done)
 
         used = time.process_time()
@@ -222,7 +244,7 @@ def train(args: argparse.Namespace, model: StoryModel, optimizers: list, stepper
         progress.step += 1
         progress.windows += args.batch
         progress.tokens += batch[:, 1:].numel()
-        progress.active = [0.9 * a + 0.1 * b for a, b in zip(progress.active, result.actives)]
+        progress.active = [0.9 * a + 0.1 * b for a, b in zip(progress.active, result.others)]
         progress.loss = 0.95 * progress.loss + 0.05 * result.loss if progress.step > 1 else result.loss
         if progress.step % args.report_steps == 0:
             now = time.monotonic()
@@ -245,10 +267,7 @@ def main() -> None:
     if args.out.exists():
         restore(args.out, model, optimizers, progress)
         print(f"resumed at step {progress.step}", flush=True)
-    if device == "cpu":
-        stepper = ParallelStep(model, args.batch, args.workers, args.bf16, args.compile)
-    else:
-        stepper = SingleStep(model, args.bf16, args.compile)
+    stepper = make_stepper(args, model)
     train(args, model, optimizers, stepper, progress)
     save(args.out, model, optimizers, progress)
     print(f"finished: {progress.step} steps, {progress.tokens} tokens, {progress.seconds / 60:.1f} minutes", flush=True)
