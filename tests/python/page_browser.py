@@ -12,6 +12,7 @@ from pathlib import Path
 
 from axe_selenium_python import Axe
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -82,7 +83,9 @@ class Page(unittest.TestCase):
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def until(self, condition):
-        return WebDriverWait(self.browser, 60).until(lambda _: condition())
+        # The page may exchange an element between finding and reading it.
+        wait = WebDriverWait(self.browser, 60, ignored_exceptions=[StaleElementReferenceException])
+        return wait.until(lambda _: condition())
 
     # At once: while an answer grows, its nodes come and go.
     def texts(self, selector):
