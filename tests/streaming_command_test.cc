@@ -50,6 +50,14 @@ class StreamingCommandTest : public testing::Test {
     return RunHearth(arguments);
   }
 
+  // What bench says of its reads, with one way of reading.
+  static nlohmann::json IoOfReads(const char* reads, const std::string& memory) {
+    const ProgramResult result =
+        Bench({"--memory", memory, "--json", "--lookahead", "off", "--reads", reads});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["io"];
+  }
+
   // Bundles of 1,536 bytes: a gate half of 512, and the rest of what fires. Some gates were in
   // memory before their rest was read.
   static void ExpectHalves(const nlohmann::json& io) {
@@ -136,13 +144,8 @@ TEST_F(StreamingCommandTest, EveryWayOfStreamingIsNamedInTheDocument) {
 // bytes.
 TEST_F(StreamingCommandTest, GatesAreReadFirst) {
   const std::string memory = Memory(14);
-  const auto io_of = [&](const char* reads) {
-    const ProgramResult result =
-        Bench({"--memory", memory, "--json", "--lookahead", "off", "--reads", reads});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return nlohmann::json::parse(result.out)["io"];
-  };
-  const nlohmann::json whole = io_of("whole"), gates_first = io_of("gates-first");
+  const nlohmann::json whole = IoOfReads("whole", memory);
+  const nlohmann::json gates_first = IoOfReads("gates-first", memory);
   EXPECT_EQ(whole["rests_left_per_token"], 0);
   EXPECT_GT(gates_first["rests_left_per_token"], 0);
   EXPECT_LT(gates_first["bytes_read_per_token"], whole["bytes_read_per_token"]);
@@ -176,13 +179,8 @@ TEST_F(StreamingCommandTest, GatesAreReadFirst) {
 // Bundles of this model are smaller than a piece.
 TEST_F(StreamingCommandTest, PiecesChangeNothingButReads) {
   const std::string memory = Memory(14);
-  const auto io_of = [&](const char* reads) {
-    const ProgramResult result =
-        Bench({"--memory", memory, "--json", "--lookahead", "off", "--reads", reads});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    return nlohmann::json::parse(result.out)["io"];
-  };
-  const nlohmann::json pieces = io_of("pieces"), halves = io_of("gates-first-pieces");
+  const nlohmann::json pieces = IoOfReads("pieces", memory);
+  const nlohmann::json halves = IoOfReads("gates-first-pieces", memory);
   EXPECT_NEAR(pieces["bytes_read_per_token"], 1536 * pieces["reads_per_token"].get<double>(), 1);
   ExpectHalves(halves);
   EXPECT_THAT(Bench({"--memory", memory, "--reads", "pieces", "--merge-gap", "4K"}).err,

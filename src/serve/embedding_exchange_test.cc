@@ -4,13 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/test_data.h"
+#include "serve/test_posted_runs.h"
 
 namespace hearth::serve {
 namespace {
@@ -29,47 +27,32 @@ struct KeptReply : public Reply {
 
 class EmbeddingExchangeTest : public ::testing::Test {
  protected:
-  void Post(std::function<void()> run) {
-    const std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(run));
-    arrived_.notify_one();
-  }
-  void RunPosted() {
-    std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [this] { return !posted_.empty(); });
-    const auto run = std::move(posted_.front());
-    posted_.pop_front();
-    lock.unlock();
-    run();
-  }
   std::shared_ptr<EmbeddingExchange> NewExchange() {
     return std::make_shared<EmbeddingExchange>(context_, "m", false, reply_);
   }
   // What is answered, with the requests ended.
   Response Embed(const Texts& texts) {
     NewExchange()->Start(texts);
-    while (context_.active > 0) RunPosted();
+    while (context_.active > 0) posted_.RunOne();
     return reply_->last.value_or(Response());
   }
   RequestError Refusal(const Texts& texts) {
     try {
       Embed(texts);
     } catch (const RequestError& error) {
-      while (context_.active > 0) RunPosted();
+      while (context_.active > 0) posted_.RunOne();
       return error;
     }
     ADD_FAILURE() << "nothing was refused";
     return {Status::kOk, ""};
   }
 
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<std::function<void()>> posted_;  // guarded by mutex_
+  PostedRuns posted_;
   std::shared_ptr<KeptReply> reply_ = std::make_shared<KeptReply>();
   api::Model model_ = api::Model::Load(SourcePath("tests/goldens/llama.gguf"),
                                        {.threads = 1, .parallel = 2, .queue = 1});
   Metrics metrics_;
-  ExchangeContext context_{{.post = [this](auto run) { Post(std::move(run)); }, .work = {}},
+  ExchangeContext context_{{.post = [this](auto run) { posted_.Post(std::move(run)); }, .work = {}},
                            model_,
                            metrics_,
                            std::make_shared<Allowance>(size_t{1} << 20)};
@@ -106,7 +89,7 @@ TEST_F(EmbeddingExchangeTest, WhoeverIsGoneStartsNoMore) {
   const auto exchange = NewExchange();
   exchange->Start(Texts(500, {1, 2, 3}));
   exchange->Abandon();
-  while (context_.active > 0) RunPosted();
+  while (context_.active > 0) posted_.RunOne();
   EXPECT_FALSE(reply_->last);
   EXPECT_LE(model_.stats().prompt_tokens, 6);
 }

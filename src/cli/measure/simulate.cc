@@ -301,8 +301,8 @@ void AddRun(CLI::App& command, SimulateCommand& options) {
       ->check(WholeIn(1, 10'000'000));
   command
       .add_option("--texts", options.texts,
-                  "texts of so many tokens, each with its own accesses and the cache as at first; "
-                  "results are of all of them (1)")
+                  "number of texts with that many tokens each; every text starts with a new cache, "
+                  "and results cover all texts (1)")
       ->option_text("N")
       ->check(WholeIn(1, 10'000));
   command.add_option("--warmup", options.options.warmup_tokens, "tokens before them (64)")

@@ -23,15 +23,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Connections, requests being parsed, and candidates for the next token of every request.
+// Memory for connections, for requests being parsed, and for each request's candidates for its next
+// token.
 constexpr uint64_t kConnectionBytes = uint64_t{24} << 20;
-// What reading a model takes for a while; one is loaded at a time.
+// Extra memory while a model is being read. Models are loaded one at a time.
 constexpr uint64_t kLoadBytes = uint64_t{12} << 20;
-// Of each model: grammars of schemas, and by how much the program differs from what was measured.
+// Each model also needs memory for the grammars of JSON Schemas, and a margin for what measuring
+// the program misses.
 constexpr uint64_t kGrammarBytes = uint64_t{8} << 20;
 constexpr uint64_t kDriftBytes = uint64_t{2} << 20;
 
-// Another one when a file was written, replaced or renamed; empty where one is gone.
+// Identifies a model's files: it changes when one is written, replaced or renamed. Empty if one is
+// gone.
 std::string VersionOf(const hub::LocalModel& model) {
   std::string version;
   for (const std::string& path : model.paths) {
@@ -49,8 +52,8 @@ std::string NameWithoutAddress(const std::string& name) {
   return parsed ? parsed->Text() : name;
 }
 
-// What the program takes for a model beside what is planned by name: its header and tokenizer.
-// Others allocate meanwhile: the larger one of what making and dropping them changed.
+// Measures the memory that a model's header and tokenizer take. Other threads allocate meanwhile,
+// so it takes the larger of two differences: what making them added, and what dropping them freed.
 uint64_t MeasureOwnBytes(const std::string& path) {
   const uint64_t before = HeapBytes();
   uint64_t with = 0;

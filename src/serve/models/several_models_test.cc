@@ -5,16 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "base/test_data.h"
 #include "serve/service.h"
+#include "serve/test_posted_runs.h"
 
 namespace hearth::serve {
 namespace {
@@ -68,7 +67,7 @@ class SeveralModelsTest : public ::testing::Test {
     MakeService("");
   }
   void MakeService(const std::string& default_model) {
-    posted_.clear();
+    posted_.Clear();
     service_ = std::make_unique<Service>(
         [&](const ServiceContext& shared) {
           return std::make_unique<SeveralModels>(
@@ -78,22 +77,8 @@ class SeveralModelsTest : public ::testing::Test {
               shared, [this](std::function<void()> run) { loads_.push_back(std::move(run)); },
               [this](const std::string& sentence) { told_.push_back(sentence); });
         },
-        ServiceOptions(), [this](std::function<void()> run) { Post(std::move(run)); },
+        ServiceOptions(), [this](std::function<void()> run) { posted_.Post(std::move(run)); },
         [](const std::function<void()>& run) { run(); });
-  }
-  void Post(std::function<void()> run) {
-    const std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(run));
-    arrived_.notify_one();
-  }
-  // One thing of the server's thread, which may have to come from a model's.
-  void RunPosted() {
-    std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [this] { return !posted_.empty(); });
-    const auto run = std::move(posted_.front());
-    posted_.pop_front();
-    lock.unlock();
-    run();
   }
   void RunLoad() {
     const auto run = std::move(loads_.front());
@@ -110,7 +95,7 @@ class SeveralModelsTest : public ::testing::Test {
     const auto exchange = Send(method, target, body, reply);
     while (!reply->last) {
       if (loads_.empty()) {
-        RunPosted();
+        posted_.RunOne();
       } else {
         RunLoad();
       }
@@ -122,7 +107,7 @@ class SeveralModelsTest : public ::testing::Test {
   void Settle() {
     while (!service_->is_idle() || !loads_.empty()) {
       if (loads_.empty()) {
-        RunPosted();
+        posted_.RunOne();
       } else {
         RunLoad();
       }
@@ -137,9 +122,7 @@ class SeveralModelsTest : public ::testing::Test {
   }
   Json Models() { return Json::parse(Ask("GET", "/v1/models").body)["data"]; }
 
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<std::function<void()>> posted_;  // guarded by mutex_
+  PostedRuns posted_;
   std::deque<std::function<void()>> loads_;
   std::vector<std::string> told_;
   ListedModels source_;
