@@ -68,13 +68,14 @@ DeviceRates DeviceProbe::Measure(double seconds) {
         const KernelArgument arguments[] = {weights_.get(), ToInt(bytes_ / 16), out_.get()};
         queue_->Launch(*read_, {{kReaders, 1}, {kGroup, 1}}, arguments);
       });
-  rates.matvec_bytes_per_s =
-      row_bytes * static_cast<double>(rows_) * TimesPerSecond(seconds, [&] {
-        matrix_.Multiply(*queue_, {weights_.get(), rows_, kColumns}, *x_, 1, *out_);
-      });
+  rates.matvec_bytes_per_s = row_bytes * static_cast<double>(rows_) * TimesPerSecond(seconds, [&] {
+                               matrix_.Multiply(*queue_, {weights_.get(), rows_, kColumns}, *x_, 1,
+                                                *out_, MatmulWay::kByToken);
+                             });
   rates.matmul_macs_per_s =
       static_cast<double>(rows * kColumns * kTokens) * TimesPerSecond(seconds, [&] {
-        matrix_.Multiply(*queue_, {weights_.get(), rows, kColumns}, *x_, kTokens, *out_);
+        matrix_.Multiply(*queue_, {weights_.get(), rows, kColumns}, *x_, kTokens, *out_,
+                         MatmulWay::kInTiles);
       });
   rates.upload_bytes_per_s =
       bytes * TimesPerSecond(seconds, [&] { queue_->Upload(host_, *weights_); });

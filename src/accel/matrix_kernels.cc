@@ -22,10 +22,18 @@ bool MatrixKernels::Has(DType type) {
   switch (type) {
     case DType::kF32:
     case DType::kF16:
+    case DType::kBF16:
     case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
     case DType::kQ8_0:
     case DType::kQ4_K:
+    case DType::kQ5_K:
     case DType::kQ6_K:
+    case DType::kIQ4_NL:
+    case DType::kIQ4_XS:
+    case DType::kMXFP4:
       return true;
     default:
       return false;
@@ -38,27 +46,28 @@ MatrixKernels::MatrixKernels(Device& device, DType type)
       matmul_(device.MakeKernel(MatmulProgramOf(type), "matmul")) {}
 
 void MatrixKernels::Multiply(DeviceQueue& queue, const DeviceMatrix& matrix, DeviceBuffer& x,
-                             int64_t tokens, DeviceBuffer& out) {
+                             int64_t tokens, DeviceBuffer& out, MatmulWay way) {
   if (matrix.columns % static_cast<int64_t>(InfoOf(type_).block_size) != 0) {
     throw Error(ErrorCode::kInternal, "a kernel", "rows that end inside a block of weights");
   }
   const auto row_bytes =
       static_cast<int64_t>(RowBytes(type_, static_cast<size_t>(ToInt(matrix.columns))));
-  CheckRoom(*matrix.weights, {matrix.rows, row_bytes, 1});
+  CheckRoom(*matrix.weights, {matrix.rows, row_bytes, 1, matrix.begin});
   CheckRoom(x, {tokens, matrix.columns});
   CheckRoom(out, {tokens, matrix.rows});
   const int32_t rows = ToInt(matrix.rows);
   const int32_t columns = ToInt(matrix.columns);
-  if (tokens <= kFewTokens) {
-    const KernelArgument arguments[] = {matrix.weights, row_bytes, rows, columns, &x, &out};
+  if (way == MatmulWay::kByToken) {
+    const KernelArgument arguments[] = {matrix.weights, matrix.begin, row_bytes, rows,
+                                        columns,        &x,           &out};
     queue.Launch(*matvec_,
                  {{kLanes * static_cast<size_t>(tokens), RoundedUp(rows, kRowsOfGroup)},
                   {kLanes, kRowsOfGroup}},
                  arguments);
     return;
   }
-  const KernelArgument arguments[] = {matrix.weights, row_bytes, rows, columns, &x,
-                                      ToInt(tokens),  &out};
+  const KernelArgument arguments[] = {matrix.weights, matrix.begin, row_bytes,     rows,
+                                      columns,        &x,           ToInt(tokens), &out};
   queue.Launch(*matmul_,
                {{RoundedUp(rows, kTile) / kTile * kSide, RoundedUp(tokens, kTile) / kTile * kSide},
                 {kSide, kSide}},

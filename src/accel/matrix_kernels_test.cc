@@ -6,16 +6,23 @@
 #include "base/error.h"
 #include "kernels/dequantize.h"
 #include "kernels/test_encoders.h"
+#include "kernels/test_weights.h"
 
 namespace hearth::accel {
 namespace {
 
-using testing::RandomFloats;
-using testing::SumTolerance;
-using testing::TestBench;
+using accel::testing::RandomFloats;
+using accel::testing::SumTolerance;
+using accel::testing::TestBench;
 
 std::vector<std::byte> EncodeMatrix(DType type, const std::vector<float>& values) {
-  if (!kernels::CanQuantize(type)) return kernels::test_encoders::Encode(type, values);
+  if (kernels::test_encoders::CanEncode(type)) {
+    return kernels::test_encoders::Encode(type, values);
+  }
+  if (!kernels::CanQuantize(type)) {
+    std::mt19937 random(3);
+    return kernels::testing::RandomWeights(type, values.size(), random, 1);
+  }
   std::vector<std::byte> bytes(RowBytes(type, values.size()));
   kernels::Quantize(type, values.data(), static_cast<int64_t>(values.size()), bytes.data());
   return bytes;
@@ -36,28 +43,36 @@ void CheckProduct(DType type, const Shape& shape) {
   kernels::Dequantize(type, bytes.data(), static_cast<int64_t>(weights), w.data());
   TestBench bench;
   MatrixKernels kernels(bench.device(), type);
-  DeviceBuffer& out = bench.Room(outs);
-  const DeviceMatrix matrix = {&bench.Put(bytes), shape.rows, shape.columns};
-  kernels.Multiply(bench.queue(), matrix, bench.Put(x), shape.tokens, out);
-  const std::vector<float> found = bench.Floats(out, outs);
-  for (int64_t t = 0; t < shape.tokens; ++t) {
-    for (int64_t r = 0; r < shape.rows; ++r) {
-      double sum = 0, magnitude = 0;
-      for (int64_t i = 0; i < shape.columns; ++i) {
-        const double product = double{w[static_cast<size_t>(r * shape.columns + i)]} *
-                               static_cast<double>(x[static_cast<size_t>(t * shape.columns + i)]);
-        sum += product;
-        magnitude += std::abs(product);
+  // Behind bytes that are not the matrix's.
+  constexpr int64_t kBefore = 32;
+  std::vector<std::byte> placed(kBefore, std::byte{0xff});
+  placed.insert(placed.end(), bytes.begin(), bytes.end());
+  const DeviceMatrix matrix = {&bench.Put(placed), shape.rows, shape.columns, kBefore};
+  for (const MatmulWay way : {MatmulWay::kByToken, MatmulWay::kInTiles}) {
+    DeviceBuffer& out = bench.Room(outs);
+    kernels.Multiply(bench.queue(), matrix, bench.Put(x), shape.tokens, out, way);
+    const std::vector<float> found = bench.Floats(out, outs);
+    for (int64_t t = 0; t < shape.tokens; ++t) {
+      for (int64_t r = 0; r < shape.rows; ++r) {
+        double sum = 0, magnitude = 0;
+        for (int64_t i = 0; i < shape.columns; ++i) {
+          const double product = double{w[static_cast<size_t>(r * shape.columns + i)]} *
+                                 static_cast<double>(x[static_cast<size_t>(t * shape.columns + i)]);
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        ASSERT_NEAR(found[static_cast<size_t>(t * shape.rows + r)], sum,
+                    SumTolerance(static_cast<size_t>(shape.columns), magnitude))
+            << "token " << t << " row " << r;
       }
-      ASSERT_NEAR(found[static_cast<size_t>(t * shape.rows + r)], sum,
-                  SumTolerance(static_cast<size_t>(shape.columns), magnitude))
-          << "token " << t << " row " << r;
     }
   }
 }
 
-constexpr DType kMatrixTypes[] = {DType::kF32,  DType::kF16,  DType::kQ4_0,
-                                  DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
+constexpr DType kMatrixTypes[] = {DType::kF32,    DType::kF16,  DType::kBF16, DType::kQ4_0,
+                                  DType::kQ4_1,   DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
+                                  DType::kQ4_K,   DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
+                                  DType::kIQ4_XS, DType::kMXFP4};
 
 TEST(MatrixKernels, AgreeWithTheOracle) {
   HEARTH_NEED_DEVICE();
@@ -79,12 +94,18 @@ TEST(MatrixKernels, RefuseWhatTheyDoNotHaveOrHaveNoRoomFor) {
   TestBench bench;
   MatrixKernels kernels(bench.device(), DType::kF32);
   DeviceBuffer& small = bench.Room(8);
-  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, 3, 3}, small, 1, small), Error);
-  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, 1, 8}, small, 2, small), Error);
+  EXPECT_THROW(
+      kernels.Multiply(bench.queue(), {&small, 3, 3}, small, 1, small, MatmulWay::kByToken), Error);
+  EXPECT_THROW(
+      kernels.Multiply(bench.queue(), {&small, 1, 8}, small, 2, small, MatmulWay::kInTiles), Error);
   MatrixKernels blocks(bench.device(), DType::kQ4_0);
-  EXPECT_THROW(blocks.Multiply(bench.queue(), {&small, 1, 5}, small, 1, small), Error);
-  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, -1, 8}, small, 1, small), Error);
-  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, int64_t{1} << 40, 8}, small, 1, small),
+  EXPECT_THROW(blocks.Multiply(bench.queue(), {&small, 1, 5}, small, 1, small, MatmulWay::kByToken),
+               Error);
+  EXPECT_THROW(
+      kernels.Multiply(bench.queue(), {&small, -1, 8}, small, 1, small, MatmulWay::kByToken),
+      Error);
+  EXPECT_THROW(kernels.Multiply(bench.queue(), {&small, int64_t{1} << 40, 8}, small, 1, small,
+                                MatmulWay::kByToken),
                Error);
 }
 

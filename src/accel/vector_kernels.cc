@@ -12,6 +12,10 @@ LaunchSize GroupPerRow(int64_t rows) {
   return {{kGroup * static_cast<size_t>(rows), 1}, {kGroup, 1}};
 }
 
+LaunchSize ItemPerColumn(int64_t rows, int64_t columns) {
+  return {{RoundedUp(columns, kGroup), static_cast<size_t>(rows)}, {kGroup, 1}};
+}
+
 LaunchSize ItemPerNumber(int64_t count) { return {{RoundedUp(count, kGroup), 1}, {kGroup, 1}}; }
 
 }  // namespace
@@ -21,7 +25,11 @@ VectorKernels::VectorKernels(Device& device)
       softmax_(device.MakeKernel(kVectors, "softmax")),
       rope_(device.MakeKernel(kVectors, "rope")),
       activate_(device.MakeKernel(kVectors, "activate")),
-      add_(device.MakeKernel(kVectors, "add")) {}
+      activate_alone_(device.MakeKernel(kVectors, "activate_alone")),
+      add_(device.MakeKernel(kVectors, "add")),
+      gather_rows_(device.MakeKernel(kVectors, "gather_rows")),
+      scatter_add_rows_(device.MakeKernel(kVectors, "scatter_add_rows")),
+      add_to_rows_(device.MakeKernel(kVectors, "add_to_rows")) {}
 
 void VectorKernels::RmsNorm(DeviceQueue& queue, const Rows& rows, DeviceBuffer& weight, float eps,
                             DeviceBuffer& out) {
@@ -63,6 +71,41 @@ void VectorKernels::Activate(DeviceQueue& queue, const Activation& activation, D
   const KernelArgument arguments[] = {
       &gate, &up, count, static_cast<int32_t>(activation.kind), activation.threshold, &out};
   queue.Launch(*activate_, ItemPerNumber(count), arguments);
+}
+
+void VectorKernels::ActivateAlone(DeviceQueue& queue, const Activation& activation,
+                                  DeviceBuffer& gate, int64_t count, DeviceBuffer& out) {
+  CheckRoom(gate, {1, count});
+  CheckRoom(out, {1, count});
+  const KernelArgument arguments[] = {&gate, count, static_cast<int32_t>(activation.kind),
+                                      activation.threshold, &out};
+  queue.Launch(*activate_alone_, ItemPerNumber(count), arguments);
+}
+
+void VectorKernels::GatherRows(DeviceQueue& queue, DeviceBuffer& x, const RowList& list,
+                               int64_t columns, DeviceBuffer& out) {
+  CheckRoom(x, {1, columns});
+  CheckRoom(*list.rows, {1, list.count});
+  CheckRoom(out, {list.count, columns});
+  const KernelArgument arguments[] = {&x, list.rows, ToInt(columns), &out};
+  queue.Launch(*gather_rows_, ItemPerColumn(list.count, columns), arguments);
+}
+
+void VectorKernels::ScatterAddRows(DeviceQueue& queue, DeviceBuffer& x, const RowList& list,
+                                   DeviceBuffer& weights, int64_t columns, DeviceBuffer& out) {
+  CheckRoom(x, {list.count, columns});
+  CheckRoom(*list.rows, {1, list.count});
+  CheckRoom(weights, {1, list.count});
+  CheckRoom(out, {1, columns});
+  const KernelArgument arguments[] = {&x, list.rows, &weights, ToInt(columns), &out};
+  queue.Launch(*scatter_add_rows_, ItemPerColumn(list.count, columns), arguments);
+}
+
+void VectorKernels::AddToRows(DeviceQueue& queue, DeviceBuffer& row, int64_t begin, const Rows& x) {
+  CheckRoom(row, {1, x.columns, 4, 4 * begin});
+  CheckRoom(*x.x, {x.rows, x.columns});
+  const KernelArgument arguments[] = {&row, begin, ToInt(x.columns), x.x};
+  queue.Launch(*add_to_rows_, ItemPerColumn(x.rows, x.columns), arguments);
 }
 
 void VectorKernels::Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out) {

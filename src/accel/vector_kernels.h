@@ -51,11 +51,30 @@ class VectorKernels {
   // out = activation(gate, up) of `count` numbers each; out may be gate or up.
   void Activate(DeviceQueue& queue, const Activation& activation, DeviceBuffer& gate,
                 DeviceBuffer& up, int64_t count, DeviceBuffer& out);
+  // The same with an up of ones, for FFNs of two matrices; out may be gate.
+  void ActivateAlone(DeviceQueue& queue, const Activation& activation, DeviceBuffer& gate,
+                     int64_t count, DeviceBuffer& out);
+
+  // Numbers of rows, int32; they are not checked.
+  struct RowList {
+    DeviceBuffer* rows = nullptr;
+    int64_t count = 0;
+  };
+  // out[i] = x[list[i]], of so many columns; out is not x.
+  void GatherRows(DeviceQueue& queue, DeviceBuffer& x, const RowList& list, int64_t columns,
+                  DeviceBuffer& out);
+  // out[list[i]] += weights[i] * x[i]; no row is listed twice.
+  void ScatterAddRows(DeviceQueue& queue, DeviceBuffer& x, const RowList& list,
+                      DeviceBuffer& weights, int64_t columns, DeviceBuffer& out);
+  // x[i] += row, which begins at number `begin` of its buffer.
+  void AddToRows(DeviceQueue& queue, DeviceBuffer& row, int64_t begin, const Rows& x);
+
   // out += a, of `count` numbers each.
   void Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, DeviceBuffer& out);
 
  private:
-  const std::unique_ptr<DeviceKernel> rms_norm_, softmax_, rope_, activate_, add_;
+  const std::unique_ptr<DeviceKernel> rms_norm_, softmax_, rope_, activate_, activate_alone_, add_;
+  const std::unique_ptr<DeviceKernel> gather_rows_, scatter_add_rows_, add_to_rows_;
 };
 
 // Causal attention of new tokens over F16 keys and values, [positions][kv_heads][head_dim]. One

@@ -63,6 +63,47 @@ TEST(VectorKernels, SoftmaxAsTheOracle) {
   }
 }
 
+TEST(VectorKernels, RowsAreGatheredScatteredAndAddedTo) {
+  HEARTH_NEED_DEVICE();
+  constexpr size_t kRows = 5;
+  const std::vector<int32_t> list = {0, 2, 4};
+  for (const int64_t columns : {1, 63, 65, 200}) {
+    TestBench bench;
+    VectorKernels kernels(bench.device());
+    const auto k = static_cast<size_t>(columns);
+    const std::vector<float> x = RandomFloats(kRows * k, 5);
+    const std::vector<float> row = RandomFloats(k + 3, 6);
+    const std::vector<float> weights = RandomFloats(list.size(), 7);
+    const VectorKernels::RowList rows = {&bench.Put(list), std::ssize(list)};
+    DeviceBuffer& gathered = bench.Room(list.size() * k);
+    DeviceBuffer& sum = bench.Put(x);
+    kernels.GatherRows(bench.queue(), bench.Put(x), rows, columns, gathered);
+    kernels.AddToRows(bench.queue(), bench.Put(row), 3, {&gathered, std::ssize(list), columns});
+    kernels.ScatterAddRows(bench.queue(), gathered, rows, bench.Put(weights), columns, sum);
+    std::vector<float> expected = x, expected_gathered(list.size() * k);
+    for (size_t i = 0; i < list.size(); ++i) {
+      for (size_t c = 0; c < k; ++c) {
+        const size_t at = static_cast<size_t>(list[i]) * k + c;
+        expected_gathered[i * k + c] = x[at] + row[3 + c];
+        expected[at] += weights[i] * expected_gathered[i * k + c];
+      }
+    }
+    EXPECT_EQ(bench.Floats(gathered, expected_gathered.size()), expected_gathered);
+    ExpectNear(bench.Floats(sum, expected.size()), expected, 4, 1e-6);
+  }
+}
+
+TEST(VectorKernels, RowsThatDoNotFitAreRefused) {
+  HEARTH_NEED_DEVICE();
+  TestBench bench;
+  VectorKernels kernels(bench.device());
+  DeviceBuffer& small = bench.Room(8);
+  EXPECT_THROW(kernels.GatherRows(bench.queue(), small, {&small, 3}, 3, small), Error);
+  EXPECT_THROW(kernels.ScatterAddRows(bench.queue(), small, {&small, 9}, small, 1, small), Error);
+  EXPECT_THROW(kernels.AddToRows(bench.queue(), small, 1, {&small, 1, 8}), Error);
+  EXPECT_THROW(kernels.ActivateAlone(bench.queue(), {}, small, 9, small), Error);
+}
+
 TEST(VectorKernels, RotateAsTheOracle) {
   HEARTH_NEED_DEVICE();
   TestBench bench;
@@ -103,6 +144,13 @@ TEST(VectorKernels, ActivateAndAddAsTheOracle) {
       std::vector<float> expected(count);
       kScalarKernels.ffn_activation[kind](gate.data(), up.data(), n, 0.3f, expected.data());
       ExpectNear(bench.Floats(out, count), expected, 64, 0x1p-20);
+
+      const std::vector<float> ones(count, 1.0f);
+      DeviceBuffer& alone = bench.Room(count);
+      kernels.ActivateAlone(bench.queue(), {static_cast<FfnActivation>(kind), 0.3f},
+                            bench.Put(gate), n, alone);
+      kScalarKernels.ffn_activation[kind](gate.data(), ones.data(), n, 0.3f, expected.data());
+      ExpectNear(bench.Floats(alone, count), expected, 64, 0x1p-20);
     }
     std::vector<float> sum = gate;
     DeviceBuffer& out = bench.Put(sum);

@@ -77,10 +77,11 @@ std::optional<NeuronMap> Engine::MakeNeuronMap() const {
 }
 
 std::unique_ptr<TransformerPass> Engine::MakePass(const ModelSpec& spec, const PassLimits& limits) {
+  DevicePart* const device = device_.part.get();
   auto pass = std::make_unique<TransformerPass>(
       spec, model_->weights(), compute_, budget_, limits,
-      StreamedWeights{streamed_.get(), matrices_.get(),
-                      device_.part ? &device_.part->ffns() : nullptr, embedding_.get()});
+      StreamedWeights{streamed_.get(), matrices_.get(), device ? device->ffns() : nullptr,
+                      embedding_.get(), device ? device->model() : nullptr});
   pass->SetDefaultAdapters(&adapters_.default_mix());
   return pass;
 }
@@ -98,15 +99,14 @@ LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
                     const ProgressFn& progress) {
   LoadDecision decision;
   const auto plan = [&] {
-    decision.plan = PlanEngine(
-        file, options,
-        decision.device.part ? decision.device.part->layer_neurons() : std::span<const int64_t>());
+    decision.plan =
+        PlanEngine(file, options, decision.device.part ? decision.device.part->what() : OnDevice());
     CheckBudget(decision.plan, file.path());
   };
   if (!options.device.is_wanted()) {
     if (options.device.planned) {
       throw Error(ErrorCode::kInvalidArgument, Field{"device"},
-                  "the plan has neurons on a device: say on which");
+                  "the plan has a part of the model on a device: say on which");
     }
     plan();
     return decision;

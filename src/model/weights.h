@@ -46,15 +46,21 @@ struct LayerWeights {
   // An FFN is three matrices, or two (up and down), or, in a packed file, rows of single neurons
   // (docs/formats/bundle.md), where the first of two matrices is the gate; these have types and
   // shapes but no data where the FFNs are not all in memory (pipeline/streamed_ffns.h).
-  WeightView ffn_gate;                    // [experts or 1][intermediate][hidden]
-  WeightView ffn_up;                      // [experts or 1][intermediate][hidden]
-  WeightView ffn_down;                    // [experts or 1][hidden][intermediate]
+  WeightView ffn_gate;  // [experts or 1][intermediate][hidden]
+  WeightView ffn_up;    // [experts or 1][intermediate][hidden]
+  WeightView ffn_down;  // [experts or 1][hidden][intermediate]
+  // By expert, which of these three's experts it is, and -1 of one that lies on a device; empty:
+  // all are here.
+  std::vector<int32_t> expert_places;
   WeightView ffn_gate_bias, ffn_up_bias;  // [experts or 1][intermediate]
   WeightView ffn_down_bias;               // [experts or 1][hidden]
   RowsView gate_rows;                     // [experts or 1][intermediate][hidden]
   RowsView up_rows;                       // [experts or 1][intermediate][hidden]
   RowsView down_rows;                     // [experts or 1][intermediate][hidden]: columns of down
 
+  int64_t PlaceOf(int64_t expert) const {
+    return expert_places.empty() ? expert : expert_places[static_cast<size_t>(expert)];
+  }
   bool has_rows() const { return gate_rows.rows > 0; }
   const WeightView& Matrix(FfnMatrix which) const {
     return which == FfnMatrix::kGate ? ffn_gate : which == FfnMatrix::kUp ? ffn_up : ffn_down;

@@ -12,7 +12,8 @@ PassWidths::PassWidths(const ModelSpec& spec, const PassLimits& limits, int thre
       hidden(spec.hidden_size),
       ffn_of_neurons(limits.ffn_of_neurons),
       tokens_together(limits.tokens_together),
-      device_neurons(limits.device_neurons) {
+      device_neurons(limits.device_neurons),
+      sums_on_device(limits.sums_on_device) {
   for (const RopeSpec& rope : RopesOf(spec)) {
     ++ropes;
     rope_pairs = std::max(rope_pairs, rope.dims / 2);

@@ -33,6 +33,7 @@ struct PassWidths {
   // Of FFNs that have a part on a device: by layer, so many neurons; and the most of any layer
   // there and on the processor.
   std::vector<int64_t> device_neurons;
+  bool sums_on_device = false;  // PassLimits has it
   int64_t most_on_device = 0;
   int64_t most_beside_device = 0;
 

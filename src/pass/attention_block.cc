@@ -1,6 +1,7 @@
 #include "pass/attention_block.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include "pass/block_norms.h"
 #include "pass/math/rope_frequencies.h"
 #include "pass/math/spread_heads.h"
+#include "pass/products.h"
 
 namespace hearth {
 
@@ -72,7 +74,8 @@ void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations&
   context_.input.Set(a.attended);
   context_.seam.Saw(layer, MatrixInput::kAttentionOutput, a.attended);
   const Product output{w.attn_output, a.block_out, FloatsOf(w.attn_output_bias)};
-  MatMul(context_.compute, {&output, 1}, context_.input);
+  Multiply(context_, layer, {&output, 1},
+           std::array{context_.device_layer(layer).attention_output});
   const AdaptedProduct adapted = {AdaptedMatrix::kAttentionOutput, a.block_out};
   context_.adapters.Add(layer, a.attended, {&adapted, 1});
   context_.seam.After(PassOp::kAttentionOutput);
@@ -88,7 +91,8 @@ void AttentionBlock::Project(int64_t layer, const Activations& a) const {
   const Product qkv[] = {{w.attn_q, a.q, FloatsOf(w.attn_q_bias)},
                          {w.attn_k, a.k, FloatsOf(w.attn_k_bias)},
                          {w.attn_v, a.v, FloatsOf(w.attn_v_bias)}};
-  MatMul(context_.compute, qkv, context_.input);
+  const DeviceLayer& device = context_.device_layer(layer);
+  Multiply(context_, layer, qkv, std::array{device.q, device.k, device.v});
   const AdaptedProduct adapted[] = {
       {AdaptedMatrix::kQuery, a.q}, {AdaptedMatrix::kKey, a.k}, {AdaptedMatrix::kValue, a.v}};
   context_.adapters.Add(layer, a.normed, adapted);

@@ -8,9 +8,11 @@
 
 namespace hearth {
 
-FfnBlock::FfnBlock(const PassContext& context, const PassWidths& widths, FfnExecutor& executor)
+FfnBlock::FfnBlock(const PassContext& context, const PassWidths& widths, Budget& budget,
+                   FfnExecutor& executor)
     : context_(context),
       executor_(executor),
+      on_device_(context, widths, budget),
       all_rows_(static_cast<size_t>(widths.tokens)),
       loads_(static_cast<size_t>(widths.experts)),
       expert_outputs_(static_cast<size_t>(widths.experts)) {
@@ -28,19 +30,34 @@ void FfnBlock::Run(int64_t layer, const Activations& a) {
   const LayerWeights& w = context_.layer_weights(layer);
   NormBefore(context_, layer, {w.ffn_norm, w.ffn_norm_bias}, a);
   context_.input.Set(a.normed);
-  if (context_.layer(layer).ffn.num_experts == 0) {
-    RunDense(layer, a);
-  } else {
-    RunExperts(layer, a);
-    if (context_.layer(layer).ffn.shared_intermediate_size > 0) AddShared(layer, a);
+  try {
+    ComputeFfns(layer, a);
+    if (on_device_.Has(layer)) on_device_.Merge(a.block_out);
+  } catch (...) {
+    on_device_.Abandon();
+    throw;
   }
   NormAfter(context_, layer, w.ffn_after_norm, a);
+}
+
+void FfnBlock::ComputeFfns(int64_t layer, const Activations& a) {
+  const FfnSpec& ffn = context_.layer(layer).ffn;
+  if (ffn.num_experts == 0) return RunDense(layer, a);
+  RunExperts(layer, a);
+  if (ffn.shared_intermediate_size > 0 && !context_.device_layer(layer).has_shared()) {
+    AddShared(layer, a);
+  }
 }
 
 void FfnBlock::RunDense(int64_t layer, const Activations& a) {
   int32_t only = 0;
   executor_.BeginLayer(layer, {&only, 1}, false);
-  executor_.Run({layer, 0, {all_rows_.data(), static_cast<size_t>(a.hidden.rows)}, a.block_out});
+  if (on_device_.Has(layer)) {
+    on_device_.Launch(layer, a.normed, {});
+    FillZero(a.block_out);
+  } else {
+    executor_.Run({layer, 0, {all_rows_.data(), static_cast<size_t>(a.hidden.rows)}, a.block_out});
+  }
   executor_.EndLayer();
 }
 
@@ -59,9 +76,11 @@ void FfnBlock::Route(int64_t layer, const Activations& a) {
                .normalize_weights = ffn.normalize_expert_weights,
                .weight_scale = ffn.expert_weight_scale},
               loads);
+  const DeviceLayer& device = context_.device_layer(layer);
   used_.clear();
   for (size_t expert = 0; expert < loads.size(); ++expert) {
-    if (!loads[expert].tokens.empty()) used_.push_back(static_cast<int32_t>(expert));
+    if (loads[expert].tokens.empty() || device.HasExpert(static_cast<int64_t>(expert))) continue;
+    used_.push_back(static_cast<int32_t>(expert));
   }
   const int64_t outputs = a.hidden.rows * ffn.num_experts_per_token;
   keeps_outputs_ = executor_.has_order() && outputs <= a.expert_out.rows;
@@ -73,6 +92,11 @@ void FfnBlock::Route(int64_t layer, const Activations& a) {
 // that, in the executor's.
 void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
   if (!context_.layer(layer).ffn.routes_before_attention) Route(layer, a);
+  if (on_device_.Has(layer)) {
+    on_device_.Launch(
+        layer, a.normed,
+        std::span(loads_).first(static_cast<size_t>(context_.layer(layer).ffn.num_experts)));
+  }
   FillZero(a.block_out);
   int64_t first_row = 0;
   for (const int32_t expert : used_) {

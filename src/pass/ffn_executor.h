@@ -73,6 +73,9 @@ struct StreamedWeights {
   // Of a packed model, the first neurons of FFNs, which `neurons` and the model's weights lack.
   accel::DeviceFfns* on_device = nullptr;
   RowTable* embedding = nullptr;  // the token embedding, where the model's weights lack it
+  // Of a model that is not packed, what is on a device, which `matrices` and the model's weights
+  // lack.
+  const DeviceWeights* device_weights = nullptr;
 };
 
 // Everything referred to must outlive the executor; of `activations`, gate and up are its own.

@@ -90,7 +90,8 @@ bool MatrixFfn::AddAdapters(const FfnCall& call, FloatView x,
 }
 
 WeightView ResidentMatrixFfn::Matrix(int64_t layer, int64_t expert, FfnMatrix which) const {
-  return context_.layer_weights(layer).Matrix(which).Expert(expert);
+  const LayerWeights& w = context_.layer_weights(layer);
+  return w.Matrix(which).Expert(w.PlaceOf(expert));
 }
 
 void ResidentMatrixFfn::Multiply(int64_t layer, int64_t expert,

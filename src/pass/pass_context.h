@@ -6,6 +6,7 @@
 #include "ops/compute.h"
 #include "ops/linear.h"
 #include "pass/adapter_terms.h"
+#include "pass/device_weights.h"
 #include "pass/pass_seam.h"
 #include "pass/spilled_pages.h"
 #include "pipeline/row_table.h"
@@ -20,7 +21,14 @@ struct PassContext {
   MatMulInput& input;  // of the matrix product that is next
   AdapterTerms& adapters;
   SpilledPages& spilled;
-  RowTable* embedding;  // null: it is one of the weights
+  RowTable* embedding;          // null: it is one of the weights
+  const DeviceWeights* device;  // that has some of the matrices; null: none
+
+  // Of a layer; one with nothing there where there is no device.
+  const DeviceLayer& device_layer(int64_t index) const {
+    static const DeviceLayer kNone;
+    return device == nullptr ? kNone : device->layer(index);
+  }
 
   const LayerSpec& layer(int64_t index) const { return spec.layers[static_cast<size_t>(index)]; }
   const LayerWeights& layer_weights(int64_t index) const {

@@ -59,6 +59,8 @@ struct PassLimits {
   int64_t tokens_together = 1;
   // Of those, by layer, how many of its FFN, the first ones, are on a device; empty: there is none.
   std::vector<int64_t> device_neurons;
+  // Whether FFNs of a model that is not packed are on a device.
+  bool sums_on_device = false;
   // The largest WidestRanks of adapters that sequences may have; 0: they have none.
   int64_t adapter_ranks = 0;
 };

@@ -1,6 +1,7 @@
 #include "pass/transformer_pass.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "ops/elementwise.h"
 #include "pass/block_norms.h"
 #include "pass/neuron_ffn.h"
+#include "pass/products.h"
 
 namespace hearth {
 
@@ -19,7 +21,15 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
       input_(budget, limits.max_tokens, widths_.widest_input()),
       adapters_(compute),
       spilled_(spec),
-      context_{spec, weights, compute, seam_, input_, adapters_, spilled_, streamed.embedding},
+      context_{spec,
+               weights,
+               compute,
+               seam_,
+               input_,
+               adapters_,
+               spilled_,
+               streamed.embedding,
+               streamed.device_weights},
       scratch_(budget, "activations",
                [this](ScratchLayout& layout) {
                  activations_.Lay(widths_, layout);
@@ -31,7 +41,7 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
                      }),
       attention_(context_, limits.max_context),
       executor_(MakeFfnExecutor(context_, widths_, budget, activations_, streamed)),
-      ffn_(context_, widths_, *executor_) {
+      ffn_(context_, widths_, budget, *executor_) {
   seam_.Tell([this](PassOp op) {
     executor_->AfterOp(op);
     spilled_.Poll();
@@ -54,7 +64,7 @@ uint64_t TransformerPass::ChargedBytes(const ModelSpec& spec, const PassLimits& 
          ScratchArena::ChargedBytes(
              [&](ScratchLayout& layout) { layout.Take(kMaxLogitRows, spec.vocab_size); }) +
          MatMulInput::ChargedBytes(limits.max_tokens, widths.widest_input()) +
-         FfnExecutorBytes(widths);
+         FfnExecutorBytes(widths) + DeviceFfnSum::ChargedBytes(widths);
 }
 
 void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
@@ -70,7 +80,15 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
     const Activations a = activations_.FirstRows(rows_.count());
     spilled_.Begin(rows_);
     if (spilled_.has_any() && !pin) pin.emplace(context_.compute.team());
-    executor_->Begin({shape.kind, rows_.count(), a.hidden, &selector, observer});
+    const FfnPass pass = {shape.kind, rows_.count(), a.hidden, &selector, observer};
+    if (context_.device != nullptr) {
+      // A prompt's tokens have the same bits whoever else is in the pass, and so have others'.
+      context_.device->matrices->SetWay(shape.kind == PassKind::kPrefill
+                                            ? accel::MatmulWay::kInTiles
+                                            : accel::MatmulWay::kByToken);
+    }
+    executor_->Begin(pass);
+    ffn_.Begin(pass);
     RunLayers(a);
     executor_->End();
   } catch (...) {
@@ -138,7 +156,8 @@ FloatView TransformerPass::Logits(int64_t first, int64_t count) {
   const FloatView out = logits_.Rows(0, count);
   input_.Set(activations_.normed.Rows(first, count));
   const Product head{context_.weights.output, out, FloatsOf(context_.weights.output_bias)};
-  MatMul(context_.compute, {&head, 1}, input_);
+  Multiply(context_, context_.spec.num_layers, {&head, 1},
+           std::array{context_.device == nullptr ? -1 : context_.device->output});
   const ModelSpec& spec = context_.spec;
   if (spec.logit_scale != 1) Scale(context_.compute, out, static_cast<float>(spec.logit_scale));
   if (spec.logit_softcap > 0) {

@@ -6,13 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "plan/matrix_placement.h"
+
 namespace hearth {
 
 struct PlannedDevice {
   uint64_t memory_bytes = 0;               // that it may take
-  std::map<std::string, uint64_t> ledger;  // as the device's will be: "neurons" and "scratch"
+  std::map<std::string, uint64_t> ledger;  // as the device's will be: "neurons" or "matrices", and
+                                           // "scratch"
   // By layer, how many of its FFN's neurons, the first ones; at least one layer has some.
+  // Empty of a model that is not packed.
   std::vector<int64_t> layer_neurons;
+  MatrixPlacement matrices;  // of such a model
 };
 
 }  // namespace hearth

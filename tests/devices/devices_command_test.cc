@@ -197,9 +197,49 @@ TEST_F(HybridCommandTest, WhatCannotBeIsOneSentence) {
   ExpectRefused(Run({"--trace-device", "x.json"}), 2, "has no effect without --device");
   ExpectRefused(Run({"--device", "none", "--device-neurons", "4"}), 2, "has no effect without");
   ExpectRefused(Run({"--device", "0", "--plan", "auto"}), 2, "--device has no effect with --plan");
-  ExpectRefused(RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "Once", "--device",
-                           "0", "--device-memory", "64M"}),
-                1, "not packed");
+  const auto refuse_plain = [](std::vector<std::string> more, int code, const char* words) {
+    std::vector<std::string> arguments = {"run", SourcePath("models/hearth-stories-5m.gguf"),
+                                          "Once", "--device-memory", "64M"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    ExpectRefused(RunHearth(arguments), code, words);
+  };
+  refuse_plain({"--device", "0", "--device-neurons", "4"}, 1, "not packed");
+  refuse_plain({"--device", "0", "--device-layers", "9"}, 1, "at most 5");
+  refuse_plain({"--device", "0", "--device-experts", "1"}, 1, "at most 0");
+  refuse_plain({"--device", "none", "--device-layers", "1"}, 2, "has no effect without");
+  ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-layers", "1"}), 1,
+                "of a packed file a device takes neurons");
+}
+
+// A model that is not packed has matrices there.
+TEST_F(HybridCommandTest, ReportsSayWhichMatricesAreOnTheDevice) {
+  TestFolder folder("hearth-matrices");
+  const std::string path = folder.Path("trace.json");
+  const std::string plain = SourcePath("models/hearth-stories-5m.gguf");
+  const ProgramResult run = RunHearth({"run", plain, "Once upon a time", "--raw", "-n", "4",
+                                       "--temp", "0", "--device", "0", "--device-memory", "64M",
+                                       "--device-layers", "2", "--trace-device", path, "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json document = nlohmann::json::parse(run.out);
+  EXPECT_THAT(SchemaComplaints(Schema("run"), document), IsEmpty());
+  const nlohmann::json& device = document["memory"]["device"]["matrices"];
+  EXPECT_EQ(device["layers"].size(), 5);
+  EXPECT_EQ(device["layers"][1]["attention"], true);
+  EXPECT_EQ(device["layers"][1]["experts"], nlohmann::json({0}));
+  EXPECT_EQ(device["layers"][2]["experts"], nlohmann::json::array());
+  EXPECT_EQ(device["output"], false);
+  EXPECT_GT(device["products"], 0);
+  int merges = 0, sums = 0;
+  const nlohmann::json trace = nlohmann::json::parse(ReadWholeFile(path));
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    merges += event["name"] == "merge" ? 1 : 0;
+    sums += event["name"] == "scatter_add_rows" ? 1 : 0;
+  }
+  EXPECT_GT(merges, 0);
+  EXPECT_EQ(merges, sums) << "one merge per FFN";
+  const ProgramResult all = RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0",
+                                       "--device-memory", "64M", "--verbose"});
+  EXPECT_THAT(all.err, HasSubstr("of 5 layers 5 FFNs, 5 attention blocks"));
 }
 
 TEST_F(HybridCommandTest, AutoRunsWithoutADevice) {

@@ -82,7 +82,7 @@ TEST_F(HybridModelTest, EachNeuronIsComputedWhereItLies) {
     EXPECT_EQ(host.at("activations") + host.at("logits"),
               engine->planned_ledger().at("activations"));
     Logits(*engine, kTokens, 1);
-    EXPECT_EQ(device.ffns().neurons_computed(), kTokens * kLayers * placed);
+    EXPECT_EQ(device.ffns()->neurons_computed(), kTokens * kLayers * placed);
     EXPECT_EQ(engine->pass().ffn_counts().gate, kTokens * kLayers * (kNeurons - placed));
   }
 }
@@ -92,7 +92,7 @@ TEST_F(HybridModelTest, ListsAreCutWhereTheDeviceEnds) {
   const auto engine = Load(Floats(), FfnMode::kPredicted, RequestOf(512));
   Logits(*engine, kTokens, 3);
   // Every third from 1 on: 171 of the first 512, 170 of the others.
-  EXPECT_EQ(engine->device().part->ffns().neurons_computed(), kTokens * kLayers * 171);
+  EXPECT_EQ(engine->device().part->ffns()->neurons_computed(), kTokens * kLayers * 171);
   EXPECT_EQ(engine->pass().ffn_counts().gate, kTokens * kLayers * 170);
 }
 

@@ -51,10 +51,10 @@ TEST_F(HybridPlanTest, APlanPlacesEveryLayerByItself) {
   EXPECT_NEAR(static_cast<double>(all_bytes - engine->budget().Ledger().at("weights")),
               3.0 * 320 * static_cast<double>(placed), 8192 + 4096);
   for (const size_t chunk : {size_t{1}, size_t{kTokens}}) {
-    const int64_t there = device.ffns().neurons_computed();
+    const int64_t there = device.ffns()->neurons_computed();
     const int64_t here = engine->pass().ffn_counts().gate;
     Logits(*engine, kTokens, chunk);
-    EXPECT_EQ(device.ffns().neurons_computed() - there, kTokens * placed);
+    EXPECT_EQ(device.ffns()->neurons_computed() - there, kTokens * placed);
     EXPECT_EQ(engine->pass().ffn_counts().gate - here, kTokens * (kLayers * kNeurons - placed));
   }
 }

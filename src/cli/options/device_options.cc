@@ -1,6 +1,7 @@
 #include "cli/options/device_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -50,6 +51,29 @@ Json TraceJson(const accel::DeviceTrace& trace, const std::string& device) {
   return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
 }
 
+std::string MatricesText(const DevicePart& part, const ModelSpec& spec) {
+  int64_t attention = 0, ffns = 0, shared = 0, experts = 0, all_experts = 0;
+  for (size_t l = 0; l < spec.layers.size(); ++l) {
+    const PlacedLayer& layer = part.placement().layers[l];
+    const int64_t count = spec.layers[l].ffn.num_experts;
+    attention += layer.attention ? 1 : 0;
+    shared += layer.shared ? 1 : 0;
+    (count > 0 ? experts : ffns) += std::ssize(layer.experts);
+    all_experts += count;
+  }
+  std::vector<std::string> parts;
+  const auto add = [&](int64_t count, const std::string& what) {
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
+  };
+  add(ffns, "FFNs");
+  add(shared, "FFNs beside experts");
+  add(attention, "attention blocks");
+  add(experts, fmt::format("of {} experts", all_experts));
+  if (part.placement().output) parts.push_back("the output matrix");
+  return fmt::format("device {}, {}: of {} layers {}\n", part.index(), part.device().info().name,
+                     spec.layers.size(), fmt::join(parts, ", "));
+}
+
 }  // namespace
 
 void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
@@ -60,14 +84,14 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
           [&request](const std::string& text) {
             request.choice = AsUsage([&] { return accel::ParseDeviceChoice(text); });
           },
-          "device that computes the hottest neurons of a packed model while the processor computes "
-          "the others: none, a number of 'hearth devices', or auto (the first that is not a "
-          "processor, if it can be used) (none)")
+          "device that computes a part of the model while the processor computes the rest: none, a "
+          "number of 'hearth devices', or auto (the first that is not a processor, if it can be "
+          "used) (none)")
       ->option_text("auto|none|INDEX")
       ->group(kMemoryGroup);
   AddSizeOption(command, "--device-memory", request.memory_bytes,
-                "most memory of the device to use; as many neurons of each layer go there as fit "
-                "(7/8 of a device's own memory)")
+                "most memory of the device to use; as much of the model goes there as fits: of a "
+                "packed one the hottest neurons of each layer (7/8 of a device's own memory)")
       ->group(kMemoryGroup);
   command
       .add_option_function<int64_t>(
@@ -76,6 +100,23 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
       ->option_text("N")
       ->group(kExperimentGroup)
       ->check(WholeIn(1, int64_t{1} << 31));
+  command
+      .add_option_function<int64_t>(
+          "--device-layers", [&request](int64_t layers) { request.matrices.layers = layers; },
+          "first layers of a model that is not packed whose attention and FFN, or the one beside "
+          "their experts, go to the device; then nothing else but --device-experts (as many as "
+          "fit)")
+      ->option_text("N")
+      ->group(kExperimentGroup)
+      ->check(WholeIn(0, int64_t{1} << 31));
+  command
+      .add_option_function<int64_t>(
+          "--device-experts", [&request](int64_t experts) { request.matrices.experts = experts; },
+          "first experts of each layer that go to the device; then nothing else but "
+          "--device-layers (as many as fit)")
+      ->option_text("N")
+      ->group(kExperimentGroup)
+      ->check(WholeIn(0, int64_t{1} << 31));
   command
       .add_option(
           "--trace-device", arguments.trace_path,
@@ -93,6 +134,8 @@ void CheckDeviceUsage(const DeviceArguments& arguments) {
   };
   if (request.memory_bytes) refuse("--device-memory");
   if (request.neurons) refuse("--device-neurons");
+  if (request.matrices.layers) refuse("--device-layers");
+  if (request.matrices.experts) refuse("--device-experts");
   if (!arguments.trace_path.empty()) refuse("--trace-device");
 }
 
@@ -101,8 +144,9 @@ DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
   DeviceRequest request = arguments.request;
   const bool is_wanted = request.choice.kind != accel::DeviceChoice::Kind::kNone;
   if (plan && plan->device.has_value() != is_wanted) {
-    throw UsageError(is_wanted ? "--device has no effect with --plan: this plan uses none"
-                               : "this plan has neurons on a device: say on which with --device");
+    throw UsageError(
+        is_wanted ? "--device has no effect with --plan: this plan uses none"
+                  : "this plan has a part of the model on a device: say on which with --device");
   }
   if (plan) request.planned = plan->device;
   // What a plan leaves to the processor is not all of the model.
@@ -138,20 +182,32 @@ Json DeviceJson(Engine& engine) {
   const Budget& memory = part->device().memory();
   Json ledger = Json::object();
   for (const auto& [name, bytes] : memory.Ledger()) ledger[name] = bytes;
-  return {{"index", part->index()},
-          {"name", part->device().info().name},
-          {"budget_bytes", memory.limit_bytes()},
-          {"ledger", ledger},
-          {"layer_neurons", part->layer_neurons()},
-          {"neurons_of_ffn", part->neurons_of_ffn()},
-          {"computed",
-           {{"device", part->ffns().neurons_computed()},
-            {"processor", engine.pass().ffn_counts().gate}}}};
+  Json json = {{"index", part->index()},
+               {"name", part->device().info().name},
+               {"budget_bytes", memory.limit_bytes()},
+               {"ledger", ledger}};
+  if (part->has_neurons()) {
+    json["layer_neurons"] = part->layer_neurons();
+    json["neurons_of_ffn"] = part->neurons_of_ffn();
+    json["computed"] = {{"device", part->ffns()->neurons_computed()},
+                        {"processor", engine.pass().ffn_counts().gate}};
+    return json;
+  }
+  Json layers = Json::array();
+  for (const PlacedLayer& layer : part->placement().layers) {
+    layers.push_back(
+        {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
+  }
+  json["matrices"] = {{"layers", layers},
+                      {"output", part->placement().output},
+                      {"products", part->matrices()->products_computed()}};
+  return json;
 }
 
 std::string DeviceText(const Engine& engine) {
   const DevicePart* const part = engine.device().part.get();
   if (part == nullptr) return "";
+  if (!part->has_neurons()) return MatricesText(*part, engine.model().spec());
   const std::span<const int64_t> layers = part->layer_neurons();
   const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
   const std::string neurons =

@@ -1,100 +1,16 @@
 #include "engine/load/device_part.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <vector>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/rounding.h"
 #include "base/units.h"
-#include "pass/hybrid_ffn.h"
 
 namespace hearth {
 namespace {
 
-using accel::DeviceFfns;
-using accel::DeviceFfnShape;
-using accel::DeviceNeuronLayout;
-
-// Rows begin on a multiple of this, as devices read them fastest.
-constexpr uint64_t kRowAlignment = 32;
-// Bytes of bundles that are read and uploaded at a time.
-constexpr uint64_t kUploadBytes = uint64_t{4} << 20;
 // Where the user names no size, 1 / kFreeShare of a device's memory is left to other programs.
 constexpr uint64_t kFreeShare = 8;
-
-// One part of a bundle, and where it goes.
-struct CopiedPart {
-  uint64_t from = 0;
-  uint64_t to = 0;
-  uint64_t bytes = 0;
-};
-
-// What of a bundle lies on the device.
-struct CopiedNeuron {
-  DeviceNeuronLayout layout;
-  std::vector<CopiedPart> parts;
-
-  explicit CopiedNeuron(const BundleLayout& bundle) {
-    layout.gate_type = bundle.Part(BundleRole::kGate).dtype;
-    layout.down_type = bundle.Part(BundleRole::kDown).dtype;
-    layout.up_type = layout.gate_type;
-    layout.gate = Place(bundle.Part(BundleRole::kGate));
-    if (const BundlePart* const bias = bundle.FindPart(BundleRole::kBias)) {
-      layout.bias = Place(*bias);
-    }
-    if (const BundlePart* const up = bundle.FindPart(BundleRole::kUp)) {
-      layout.up_type = up->dtype;
-      layout.up = Place(*up);
-    }
-    layout.down = Place(bundle.Part(BundleRole::kDown));
-  }
-
-  void Copy(std::span<const std::byte> bundle, std::byte* to) const {
-    for (const CopiedPart& part : parts) std::memcpy(to + part.to, &bundle[part.from], part.bytes);
-  }
-
- private:
-  int64_t Place(const BundlePart& part) {
-    const auto at = static_cast<uint64_t>(layout.stride);
-    parts.push_back({part.offset, at, part.bytes});
-    layout.stride = static_cast<int64_t>(RoundUp(at + part.bytes, kRowAlignment));
-    return static_cast<int64_t>(at);
-  }
-};
-
-std::vector<const ResidentTensor*> BundlesOf(const LoadPlan& plan) {
-  std::vector<const ResidentTensor*> bundles;
-  for (const ResidentTensor& tensor : plan.tensors) {
-    if (tensor.bundles) bundles.push_back(&tensor);
-  }
-  return bundles;
-}
-
-[[noreturn]] void RefuseModel(const std::string& path, const std::string& why) {
-  throw Error(ErrorCode::kUnsupported, path, why + "; --device none runs it on the processor");
-}
-
-void CheckModel(const std::string& path, const LoadPlan& plan,
-                const std::vector<const ResidentTensor*>& bundles) {
-  if (!plan.is_packed) {
-    RefuseModel(
-        path,
-        "a device takes neurons of a packed file, and this one is not packed: 'hearth pack' "
-        "makes one");
-  }
-  const ResidentTensor& first = *bundles.front();
-  for (const ResidentTensor* tensor : bundles) {
-    if (tensor->decl.experts != 1 || MainFfn(plan.spec).num_experts > 0) {
-      RefuseModel(path, "a device takes no part of a mixture of experts yet");
-    }
-    if (tensor->bundles->layout != first.bundles->layout || tensor->decl.rows != first.decl.rows) {
-      RefuseModel(path, "a device takes no part of a model whose layers have different FFNs");
-    }
-  }
-}
 
 uint64_t MemoryFor(const DeviceRequest& request, const accel::DeviceInfo& info) {
   const std::optional<uint64_t> asked =
@@ -109,129 +25,40 @@ uint64_t MemoryFor(const DeviceRequest& request, const accel::DeviceInfo& info) 
               "at most " + FormatSize(info.memory_bytes), FormatSize(most));
 }
 
-// Without neurons.
-DeviceFfnShape ShapeOf(const LoadPlan& plan, const std::vector<const ResidentTensor*>& bundles,
-                       int64_t batch_tokens) {
-  return {.layout = CopiedNeuron(bundles.front()->bundles->layout).layout,
-          .hidden = plan.spec.hidden_size,
-          .neurons = std::vector<int64_t>(bundles.size(), 0),
-          .max_tokens = std::min(batch_tokens, HybridFfn::kTokensOfLaunch)};
-}
-
-uint64_t NeededBytes(const DeviceFfnShape& shape) {
-  return DeviceFfns::NeuronBytes(shape) + DeviceFfns::ScratchBytes(shape);
-}
-
-std::map<std::string, uint64_t> LedgerOf(const DeviceFfnShape& shape) {
-  return {{"neurons", DeviceFfns::NeuronBytes(shape)},
-          {"scratch", DeviceFfns::ScratchBytes(shape)}};
-}
-
-std::string TextOf(const std::map<std::string, uint64_t>& ledger) {
-  std::string text;
-  for (const auto& [name, bytes] : ledger) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes);
+void CheckPlanned(const PlacedMatrices& placed, const PlannedDevice& planned) {
+  if (placed.Ledger() != planned.ledger) {
+    throw Error(ErrorCode::kInvalidArgument, "plan", "device.ledger", LedgerText(placed.Ledger()),
+                LedgerText(planned.ledger));
   }
-  return text;
-}
-
-void RefuseBuffer(int64_t neurons, const DeviceFfnShape& shape, const accel::DeviceInfo& info) {
-  const auto buffer = static_cast<uint64_t>(neurons * shape.layout.stride);
-  if (buffer <= info.max_buffer_bytes) return;
-  throw Error(ErrorCode::kOutOfBudget, info.name,
-              fmt::format("{} neurons of an FFN in one buffer", neurons),
-              "at most " + FormatSize(info.max_buffer_bytes), FormatSize(buffer));
-}
-
-[[noreturn]] void RefuseNeurons(DeviceFfnShape shape, int64_t wanted, uint64_t bytes,
-                                const accel::DeviceInfo& info) {
-  RefuseBuffer(wanted, shape, info);
-  std::fill(shape.neurons.begin(), shape.neurons.end(), wanted);
-  const uint64_t mib = (NeededBytes(shape) + (uint64_t{1} << 20) - 1) >> 20;
-  throw Error(ErrorCode::kOutOfBudget, Field{"device_memory"},
-              fmt::format("{} neuron{} of each of {} FFNs and scratch for them", wanted,
-                          wanted == 1 ? "" : "s", shape.num_ffns()),
-              fmt::format("at least {}M", mib), FormatSize(bytes));
-}
-
-// How many neurons of every FFN the device gets.
-int64_t ChooseNeurons(const DeviceRequest& request, const DeviceFfnShape& shape, int64_t all,
-                      uint64_t bytes, const accel::DeviceInfo& info) {
-  if (request.neurons && (*request.neurons < 1 || *request.neurons > all)) {
-    throw Error(ErrorCode::kInvalidArgument, Field{"device_neurons"},
-                "neurons of every FFN on the device", fmt::format("at most {}", all),
-                std::to_string(*request.neurons));
-  }
-  const int64_t most = DeviceFfns::MostNeurons(shape, all, bytes, info.max_buffer_bytes);
-  const int64_t wanted = request.neurons.value_or(std::max<int64_t>(most, 1));
-  if (wanted > most) RefuseNeurons(shape, wanted, bytes, info);
-  return wanted;
-}
-
-void RefusePlan(const char* what, const std::string& expected, const std::string& found) {
-  throw Error(ErrorCode::kInvalidArgument, "plan", what, expected, found);
-}
-
-// As planned, where that is of this model and fits.
-void TakePlanned(const PlannedDevice& planned, int64_t all, const accel::DeviceInfo& info,
-                 DeviceFfnShape& shape) {
-  if (std::ssize(planned.layer_neurons) != shape.num_ffns()) {
-    RefusePlan("layers with neurons on a device", std::to_string(shape.num_ffns()),
-               std::to_string(planned.layer_neurons.size()));
-  }
-  shape.neurons = planned.layer_neurons;
-  const int64_t most = shape.most_neurons();
-  if (most > all) {
-    RefusePlan("neurons of an FFN on the device", fmt::format("at most {}", all),
-               std::to_string(most));
-  }
-  RefuseBuffer(most, shape, info);
-  const std::map<std::string, uint64_t> ledger = LedgerOf(shape);
-  if (ledger != planned.ledger) {
-    RefusePlan("device.ledger", TextOf(ledger), TextOf(planned.ledger));
-  }
-  if (NeededBytes(shape) <= planned.memory_bytes) return;
+  if (placed.bytes() <= planned.memory_bytes) return;
   throw Error(ErrorCode::kOutOfBudget, "plan", "device.ledger: its sum",
               "at most device.memory_bytes " + FormatSize(planned.memory_bytes),
-              FormatSize(NeededBytes(shape)));
+              FormatSize(placed.bytes()));
+}
+
+void RefuseOption(const char* field, const char* why) {
+  throw Error(ErrorCode::kInvalidArgument, Field{field}, why);
 }
 
 }  // namespace
 
-std::map<std::string, uint64_t> DeviceLedger(const GgufFile& file, const LoadPlan& plan,
-                                             std::vector<int64_t> layer_neurons,
-                                             int64_t batch_tokens) {
-  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
-  CheckModel(file.path(), plan, bundles);
-  DeviceFfnShape shape = ShapeOf(plan, bundles, batch_tokens);
-  shape.neurons = std::move(layer_neurons);
-  return LedgerOf(shape);
-}
-
-uint64_t DeviceNeuronBytes(const GgufFile& file, const LoadPlan& plan) {
-  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
-  CheckModel(file.path(), plan, bundles);
-  return static_cast<uint64_t>(ShapeOf(plan, bundles, 1).layout.stride);
-}
-
-void LeaveToDevice(LoadPlan& plan, std::span<const int64_t> layer_neurons) {
-  for (ResidentTensor& tensor : plan.tensors) {
-    if (!tensor.bundles) continue;
-    const int64_t neurons = layer_neurons[static_cast<size_t>(tensor.bundles->layer)];
-    if (neurons == 0) continue;
-    tensor.decl.of = tensor.decl.rows;
-    tensor.decl.first = neurons;
-    tensor.decl.rows -= neurons;
-    tensor.bytes = tensor.neurons() * tensor.bundles->bytes_of_neuron();
-  }
-  RemoveTensors(plan, [](const ResidentTensor&) { return false; });  // all move up
-}
-
 DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
                        int64_t batch_tokens)
-    : is_traced_(request.is_traced) {
-  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
-  CheckModel(file.path(), plan, bundles);
+    : is_traced_(request.is_traced), batch_tokens_(batch_tokens) {
+  if (!plan.is_packed && request.neurons) {
+    RefuseOption("device_neurons",
+                 "a device takes neurons of a packed file, and this one is not "
+                 "packed: 'hearth pack' makes one");
+  }
+  if (plan.is_packed && (request.matrices.layers || request.matrices.experts)) {
+    RefuseOption(request.matrices.layers ? "device_layers" : "device_experts",
+                 "of a packed file a device takes neurons");
+  }
+  if (request.planned && plan.is_packed == request.planned->layer_neurons.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "plan",
+                plan.is_packed ? "it places matrices, and this file is packed"
+                               : "it places neurons, and this file is not packed");
+  }
   const accel::DeviceList list = accel::ListDevices();
   const std::optional<size_t> chosen = accel::ChooseDevice(request.choice, list);
   if (!chosen) {
@@ -242,52 +69,49 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   index_ = *chosen;
   const accel::DeviceInfo& info = list.devices[index_];
   const uint64_t bytes = MemoryFor(request, info);
-  DeviceFfnShape shape = ShapeOf(plan, bundles, batch_tokens);
-  neurons_of_ffn_ = bundles.front()->decl.rows;
-  if (request.planned) {
-    TakePlanned(*request.planned, neurons_of_ffn_, info, shape);
-  } else {
-    shape.neurons.assign(bundles.size(),
-                         ChooseNeurons(request, shape, neurons_of_ffn_, bytes, info));
+  const auto open = [&] {
+    device_ =
+        request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
+  };
+  if (plan.is_packed) {
+    neurons_ = request.planned
+                   ? PlacedNeurons(file, plan, batch_tokens, info, *request.planned)
+                   : PlacedNeurons(file, plan, batch_tokens, info, bytes, request.neurons);
+    open();
+    ffns_ = std::make_unique<accel::DeviceFfns>(*device_, neurons_->shape);
+    return;
   }
-  device_ = request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
-  ffns_ = std::make_unique<DeviceFfns>(*device_, shape);
+  placement_ = request.planned ? request.planned->matrices
+                               : ChooseMatrices(plan, batch_tokens, {bytes, info.max_buffer_bytes},
+                                                request.matrices);
+  PlacedMatrices placed(plan, placement_, batch_tokens);
+  if (request.planned) CheckPlanned(placed, *request.planned);
+  open();
+  matrices_ = std::make_unique<accel::DeviceMatrices>(*device_, std::move(placed.shape));
+  model_ = {matrices_.get(), std::move(placed.layers), placed.output};
+}
+
+std::string DevicePart::PlacementText() const {
+  std::string text;
+  if (ffns_) {
+    for (const int64_t neurons : layer_neurons()) text += "/" + std::to_string(neurons);
+    return text;
+  }
+  for (const PlacedLayer& layer : placement_.layers) {
+    text += fmt::format("/{}{}{}", layer.attention ? "a" : "", layer.shared ? "s" : "",
+                        fmt::join(layer.experts, ","));
+  }
+  return text + (placement_.output ? "/o" : "");
 }
 
 void DevicePart::Fill(const GgufFile& file, const LoadPlan& plan, const ProgressFn& progress) {
-  const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
-  const BundleLayout& layout = bundles.front()->bundles->layout;
-  const CopiedNeuron copied(layout);
-  const auto stride = static_cast<uint64_t>(copied.layout.stride);
-  const DeviceFfnShape& shape = ffns_->shape();
-  const uint64_t most = std::max<uint64_t>(kUploadBytes / layout.stride, 1);
-  const uint64_t at_once = std::min(most, static_cast<uint64_t>(shape.most_neurons()));
-  std::vector<std::byte> stored(at_once * layout.stride);
-  std::vector<std::byte> packed(at_once * stride);
-  const uint64_t total = static_cast<uint64_t>(shape.all_neurons()) * layout.stride;
-  uint64_t done = 0;
-  for (size_t ffn = 0; ffn < bundles.size(); ++ffn) {
-    const auto all = static_cast<uint64_t>(shape.neurons[ffn]);
-    for (uint64_t first = 0; first < all; first += most) {
-      const uint64_t count = std::min(most, all - first);
-      const std::span<std::byte> bytes = std::span(stored).first(count * layout.stride);
-      file.ReadTensor(*bundles[ffn]->stored, first * layout.stride, bytes);
-      for (uint64_t i = 0; i < count; ++i) {
-        const std::span<const std::byte> bundle = bytes.subspan(i * layout.stride, layout.stride);
-        if (!BundleIsIntact(layout, bundle)) {
-          throw Error(ErrorCode::kCorrupt, file.path(),
-                      fmt::format("neuron {} of {} is damaged: its check does not fit", first + i,
-                                  bundles[ffn]->decl.name));
-        }
-        copied.Copy(bundle, packed.data() + i * stride);
-      }
-      ffns_->Fill(static_cast<int64_t>(ffn), static_cast<int64_t>(first),
-                  std::span(packed).first(count * stride));
-      done += bytes.size();
-      if (progress) progress(done, total);
-    }
+  if (ffns_) {
+    neurons_->Fill(file, plan, *ffns_, progress);
+    if (is_traced_) ffns_->Trace(trace_);
+  } else {
+    PlacedMatrices(plan, placement_, batch_tokens_).Fill(file, *matrices_, progress);
+    if (is_traced_) matrices_->Trace(trace_);
   }
-  if (is_traced_) ffns_->Trace(trace_);
 }
 
 }  // namespace hearth

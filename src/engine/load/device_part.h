@@ -1,5 +1,5 @@
-// The part of a packed model that lies on a device beside the processor: the hottest neurons of its
-// FFNs (P1 §5.3).
+// The part of a model that lies on a device beside the processor: the hottest neurons of a packed
+// one's FFNs (P1 §5.3), or matrices of another.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,14 @@
 #include <vector>
 
 #include "accel/device_ffns.h"
+#include "accel/device_matrices.h"
 #include "accel/devices.h"
 #include "engine/load/model.h"
+#include "engine/load/placed_matrices.h"
+#include "engine/load/placed_neurons.h"
 #include "format/gguf.h"
+#include "pass/device_weights.h"
+#include "plan/matrix_placement.h"
 #include "plan/planned_device.h"
 
 namespace hearth {
@@ -32,7 +37,9 @@ struct DeviceRequest {
   // Of every FFN, on the device; nothing: the same number of each, as many as fit. 0: none, and no
   // device is used.
   std::optional<int64_t> neurons;
-  // Instead of both: what an execution plan says. It is obeyed to the byte, or refused.
+  // Of a model that is not packed.
+  MatrixCounts matrices;
+  // Instead of all that: what an execution plan says. It is obeyed to the byte, or refused.
   std::optional<PlannedDevice> planned;
   bool is_traced = false;  // what both sides do over time is kept (DevicePart::trace)
   // Keeps built programs; empty: nothing is kept.
@@ -46,49 +53,63 @@ struct DeviceRequest {
   }
 };
 
-// Takes the first neurons of every FFN out of a plan, so that they are not loaded: by layer so
-// many, at most as many as there are.
-void LeaveToDevice(LoadPlan& plan, std::span<const int64_t> layer_neurons);
+// What lies on a device: neurons of a packed model, or matrices of another.
+struct OnDevice {
+  std::span<const int64_t> neurons = {};      // by layer, of its FFN, the first ones
+  const MatrixPlacement* matrices = nullptr;  // null: none
 
-// What a device takes for so many neurons of each layer's FFN of a packed model, as its ledger will
-// have it; the scratch for passes of at most batch_tokens tokens. Throws as DevicePart for models
-// that cannot lie on a device.
-std::map<std::string, uint64_t> DeviceLedger(const GgufFile& file, const LoadPlan& plan,
-                                             std::vector<int64_t> layer_neurons,
-                                             int64_t batch_tokens);
-// Bytes of one neuron in device memory.
-uint64_t DeviceNeuronBytes(const GgufFile& file, const LoadPlan& plan);
+  bool any() const { return !neurons.empty() || matrices != nullptr; }
+};
 
 // One thread at a time.
 class DevicePart {
  public:
-  // Opens the device, decides how many neurons it gets, builds kernels and makes buffers. `plan` is
-  // of `file`, before LeaveToDevice; passes have at most batch_tokens tokens. Throws
-  // Error(kUnsupported) for models whose FFNs cannot lie on a device, Error(kNotFound) where there
-  // is none, Error(kOutOfBudget), naming the memory that would do, Error(kInvalidArgument) for a
-  // request that makes no sense or a plan of another model, and what the device throws.
+  // Opens the device, decides what it gets, builds kernels and makes buffers. `plan` is of `file`,
+  // before LeaveToDevice; passes have at most batch_tokens tokens. Throws Error(kUnsupported) for
+  // models of which nothing can lie on a device, Error(kNotFound) where there is none,
+  // Error(kOutOfBudget), naming the memory that would do, Error(kInvalidArgument) for a request
+  // that makes no sense or a plan of another model, and what the device throws.
   DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
              int64_t batch_tokens);
 
-  // Reads the neurons and checks them. Throws Error(kCorrupt), Error(kIo).
+  // Reads what lies on the device, checks and uploads it. Throws Error(kCorrupt), Error(kIo).
   void Fill(const GgufFile& file, const LoadPlan& plan, const ProgressFn& progress);
 
   size_t index() const { return index_; }  // in accel::ListDevices
   accel::Device& device() const { return *device_; }
-  accel::DeviceFfns& ffns() { return *ffns_; }
-  const accel::DeviceFfns& ffns() const { return *ffns_; }
+  OnDevice what() const {
+    return ffns_ ? OnDevice{.neurons = layer_neurons()} : OnDevice{.matrices = &placement_};
+  }
+  // Says what lies there so that no two placements of a model say the same.
+  std::string PlacementText() const;
+  const accel::DeviceTrace* trace() const {  // null where none is kept
+    return ffns_ ? ffns_->trace() : matrices_->trace();
+  }
+
+  // Of a packed model.
+  bool has_neurons() const { return ffns_ != nullptr; }
+  accel::DeviceFfns* ffns() { return ffns_.get(); }  // null where it has matrices
+  const accel::DeviceFfns* ffns() const { return ffns_.get(); }
   // Neurons of each layer's FFN that are on the device, and how many an FFN has in all.
   std::span<const int64_t> layer_neurons() const { return ffns_->shape().neurons; }
-  int64_t neurons_of_ffn() const { return neurons_of_ffn_; }
-  const accel::DeviceTrace* trace() const { return ffns_->trace(); }  // null where none is kept
+  int64_t neurons_of_ffn() const { return neurons_->neurons_of_ffn; }
+
+  // Of another.
+  const MatrixPlacement& placement() const { return placement_; }
+  const accel::DeviceMatrices* matrices() const { return matrices_.get(); }
+  const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
  private:
   const bool is_traced_;
+  const int64_t batch_tokens_;
   size_t index_ = 0;
   std::unique_ptr<accel::Device> device_;
   accel::DeviceTrace trace_;
+  std::optional<PlacedNeurons> neurons_;
   std::unique_ptr<accel::DeviceFfns> ffns_;
-  int64_t neurons_of_ffn_ = 0;
+  MatrixPlacement placement_;
+  std::unique_ptr<accel::DeviceMatrices> matrices_;
+  DeviceWeights model_;
 };
 
 // How an engine uses a device.

@@ -308,28 +308,54 @@ void LeaveEmbedding(const GgufFile& file, EnginePlan& plan) {
   plan.ledger["embedding rows"] = RowTable::ChargedBytes(plan.embedding->rows);
 }
 
-// Whether any neuron is not on a device, of a packed model; true for others.
-bool LeavesNeurons(const LoadPlan& plan) {
-  return !plan.is_packed ||
-         std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const ResidentTensor& tensor) {
-           return tensor.bundles.has_value() && tensor.decl.rows > 0;
-         });
+// Whether any FFN, or neuron of a packed model, is not on a device.
+bool LeavesFfns(const LoadPlan& plan) {
+  const auto is_ffn = [&](const ResidentTensor& tensor) {
+    return std::any_of(plan.weights->layers.begin(), plan.weights->layers.end(),
+                       [&](const LayerWeights& w) { return tensor.decl.slot == &w.ffn_down; });
+  };
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const ResidentTensor& tensor) {
+    return plan.is_packed ? tensor.bundles.has_value() && tensor.decl.rows > 0 : is_ffn(tensor);
+  });
+}
+
+bool HasFfns(const MatrixPlacement& placement) {
+  return std::any_of(
+      placement.layers.begin(), placement.layers.end(),
+      [](const PlacedLayer& layer) { return layer.shared || !layer.experts.empty(); });
+}
+
+// Terms of adapters are added on the processor, between the matrices of an FFN.
+void CheckAdapters(const MatrixPlacement& placement, const ModelSpec& spec) {
+  for (size_t l = 0; l < placement.layers.size(); ++l) {
+    const PlacedLayer& layer = placement.layers[l];
+    const bool is_mixture = spec.layers[l].ffn.num_experts > 0;
+    if (!layer.shared && (is_mixture || layer.experts.empty())) continue;
+    throw Error(ErrorCode::kUnsupported, Field{"adapters"},
+                "a device that has FFNs of dense layers, or those beside experts, takes no "
+                "adapters: run this on the processor with --device none");
+  }
 }
 
 EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
-                        std::span<const int64_t> device_neurons) {
+                        const OnDevice& on_device) {
   EnginePlan plan;
   plan.limit_bytes = options.memory_bytes.value_or(DefaultLimitBytes());
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);
-  if (!device_neurons.empty()) LeaveToDevice(plan.load, device_neurons);
+  if (!on_device.neurons.empty()) LeaveToDevice(plan.load, on_device.neurons);
+  if (on_device.matrices != nullptr) {
+    if (!options.adapters.empty()) CheckAdapters(*on_device.matrices, plan.load.spec);
+    LeaveToDevice(plan.load, *on_device.matrices);
+  }
   if (!options.silu_thresholds.empty()) ThresholdSilu(options.silu_thresholds, &plan.load.spec);
   plan.load.drop_page_cache = plan.limit_is_users;
   plan.load.io = options.streaming.io;
   plan.adapters = PlanAdapters(options, plan.load);
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
-  plan.limits.device_neurons.assign(device_neurons.begin(), device_neurons.end());
+  plan.limits.device_neurons.assign(on_device.neurons.begin(), on_device.neurons.end());
+  plan.limits.sums_on_device = on_device.matrices != nullptr && HasFfns(*on_device.matrices);
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);
@@ -352,7 +378,7 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   if (!FitsWithOneContext(plan)) SpillKv(options, 0, plan);
   // An execution plan is obeyed also where the program takes less than it allowed for.
   const bool may_stream = options.may_stream && !IsModelFolder(file.path()) &&
-                          LeavesNeurons(plan.load);  // else nothing is left to be streamed
+                          LeavesFfns(plan.load);  // else nothing is left to be streamed
   if (options.neurons || (may_stream && plan.needed_bytes() > plan.limit_bytes)) {
     StreamFfns(file, options, plan);
   } else {
@@ -375,14 +401,14 @@ uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
 uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
 
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
-                      std::span<const int64_t> device_neurons) {
+                      const OnDevice& on_device) {
   EngineOptions asked = options;
   // A pass has a token of each sequence that is decoded.
   const int64_t fewest = std::max(kFewestBatchTokens, options.kv_sequences);
   while (true) {
     const bool is_last = !options.may_shorten_passes || asked.batch_tokens <= fewest;
     try {
-      EnginePlan plan = PlanForBatch(file, asked, device_neurons);
+      EnginePlan plan = PlanForBatch(file, asked, on_device);
       if (is_last || HasRoomForPasses(plan)) return plan;
     } catch (const Error& error) {
       if (is_last || error.code() != ErrorCode::kOutOfBudget) throw;

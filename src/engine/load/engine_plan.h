@@ -51,12 +51,11 @@ uint64_t DefaultLimitBytes();
 
 // With options.may_shorten_passes, passes have half of options.batch_tokens tokens, or a quarter
 // and so on down to 32 or to options.kv_sequences, where else little or nothing would be left of
-// the limit for FFNs. By layer, the first device_neurons of its FFN are on a device and take no
-// memory here; empty: there is none. Throws hearth::Error for all that is wrong with the file or
-// the options, and Error(kOutOfBudget) for options.neurons that do not fit into the limit and for
-// options.kv_memory_bytes that are too few for the context.
+// the limit for FFNs. What is on a device takes no memory here. Throws hearth::Error for all that
+// is wrong with the file or the options, and Error(kOutOfBudget) for options.neurons that do not
+// fit into the limit and for options.kv_memory_bytes that are too few for the context.
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
-                      std::span<const int64_t> device_neurons = {});
+                      const OnDevice& on_device = {});
 
 // Throws Error(kOutOfBudget), with the smallest limit that would do, where a plan passes its own.
 void CheckBudget(const EnginePlan& plan, const std::string& path);

@@ -24,7 +24,7 @@ namespace hearth {
 // with a tile.
 struct LoadChunk {
   const ResidentTensor* tensor = nullptr;
-  uint64_t expert = 0;
+  uint64_t expert = 0;  // of those that are held
   uint64_t first_row = 0;
   uint64_t rows = 0;
 
@@ -35,7 +35,7 @@ struct LoadChunk {
   // Where it begins in the tensor's stored bytes, and in the file.
   uint64_t stored_offset() const {
     return tensor->stored_begin() +
-           (expert * tensor->stored_rows() + first_row) * stored_row_bytes();
+           (tensor->StoredExpert(expert) * tensor->stored_rows() + first_row) * stored_row_bytes();
   }
   uint64_t file_offset() const { return tensor->stored->offset + stored_offset(); }
 };

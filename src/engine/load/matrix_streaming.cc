@@ -14,7 +14,8 @@ ExtentMatrix MatrixOf(const ResidentTensor& tensor) {
   view.experts = 1;
   return {.part = tensor.stored->file_index,
           .offset = tensor.stored->offset + tensor.stored_begin(),
-          .experts = tensor.decl.experts,
+          .experts = tensor.stored_experts(),
+          .held = tensor.held_experts,
           .rows_of_expert = static_cast<int64_t>(tensor.stored_rows()),
           .stored = tensor.stored->dtype,
           .view = view};
@@ -36,7 +37,7 @@ StreamedFfnMatrices StreamedFfnMatrices::TakeFrom(LoadPlan& plan, const GgufFile
       layers[l][m] = MatrixOf(*tensor);
       // What estimates of work need to know.
       *slots[m] = layers[l][m].view;
-      slots[m]->experts = tensor->decl.experts;
+      slots[m]->experts = tensor->stored_experts();
       taken.push_back(slots[m]);
     }
   }
@@ -74,7 +75,8 @@ uint64_t StreamedFfnMatrices::BytesOutside(const ExtentPlan& plan) const {
   for (int64_t layer = 0; layer < map_.num_layers(); ++layer) {
     for (size_t m = 0; m < kNumFfnMatrices; ++m) {
       const ExtentMatrix& matrix = map_.Matrix(layer, static_cast<FfnMatrix>(m));
-      all += static_cast<uint64_t>(matrix.experts * matrix.view.rows) * matrix.stored_row_bytes();
+      all +=
+          static_cast<uint64_t>(matrix.num_held() * matrix.view.rows) * matrix.stored_row_bytes();
     }
   }
   const auto extents = static_cast<double>(std::max<int64_t>(map_.num_extents(), 1));

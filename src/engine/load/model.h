@@ -51,6 +51,9 @@ struct ResidentTensor {
   DType dtype = DType::kF32;           // in memory
   bool is_tiled = false;               // as WeightView has it
   std::optional<BundlePlacement> bundles;
+  // Of the stored experts, those that are held, ascending; decl.experts is their number. Empty:
+  // all.
+  std::vector<int32_t> held_experts;
   uint64_t bytes = 0;
   uint64_t offset = 0;  // in the weights buffer
 
@@ -61,6 +64,13 @@ struct ResidentTensor {
   // part of that tensor; and the byte of the first expert at which its part begins.
   uint64_t stored_rows() const;
   uint64_t stored_begin() const;
+  // Which of the stored experts number `held` is; and how many are stored.
+  uint64_t StoredExpert(uint64_t held) const {
+    return held_experts.empty() ? held : static_cast<uint64_t>(held_experts[held]);
+  }
+  int64_t stored_experts() const {
+    return held_experts.empty() ? decl.experts : static_cast<int64_t>(stored->ne[2]);
+  }
   // Neurons of all experts.
   uint64_t neurons() const { return static_cast<uint64_t>(decl.rows * decl.experts); }
 };

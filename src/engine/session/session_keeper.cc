@@ -198,15 +198,12 @@ std::shared_ptr<PageTransfer> SessionKeeper::Restore(const CachedText& text, KvS
 
 namespace {
 
-// Neurons on a device give other bits: the model is another one with them.
+// What is on a device gives other bits: the model is another one with it.
 uint64_t HashOfModel(Engine& engine) {
   const uint64_t hash = ModelHash(engine.model().Reopen());
   const DevicePart* const device = engine.device().part.get();
   if (device == nullptr) return hash;
-  std::string placement = device->device().info().name;
-  for (const int64_t neurons : device->layer_neurons()) {
-    placement += "/" + std::to_string(neurons);
-  }
+  const std::string placement = device->device().info().name + device->PlacementText();
   return hash ^ Checksum(std::as_bytes(std::span(placement)));
 }
 

@@ -41,13 +41,19 @@ ExtentMap::ExtentMap(std::vector<Layer> layers, uint64_t most_bytes) : layers_(s
     counts_.push_back(counts);
     rows_.push_back(rows);
     keys_of_expert_ = std::max(keys_of_expert_, keys);
-    num_experts_ = std::max(num_experts_, layer.front().experts);
-    num_extents_ += keys * layer.front().experts;
+    num_experts_ = std::max(num_experts_, MainMatrix(layer).experts);
+    num_extents_ += keys * MainMatrix(layer).num_held();
   }
   if (num_keys() > NeuronCache::kMaxKeys) {
     throw Error(ErrorCode::kUnsupported, "extents",
                 "more than " + std::to_string(NeuronCache::kMaxKeys) + " of them");
   }
+}
+
+const ExtentMatrix& ExtentMap::MainMatrix(const Layer& layer) {
+  const auto found = std::find_if(layer.begin(), layer.end(),
+                                  [](const ExtentMatrix& matrix) { return matrix.view.rows > 0; });
+  return found == layer.end() ? layer.front() : *found;
 }
 
 ExtentShape ExtentMap::shape() const {

@@ -5,6 +5,7 @@
 // and there gate, up, down, by rows. The number is the key of the cache.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -20,10 +21,16 @@ struct ExtentMatrix {
   size_t part = 0;      // of a split set
   uint64_t offset = 0;  // in that file, of the first expert's
   int64_t experts = 1;
+  std::vector<int32_t> held;   // of these, ascending, those that are ever asked for; empty: all
   int64_t rows_of_expert = 0;  // from one expert's to the next one's; 0: those of view
   DType stored = DType::kF32;
   WeightView view;  // of one expert, without data: what it is in memory
 
+  int64_t num_held() const { return held.empty() ? experts : std::ssize(held); }
+  bool Holds(int64_t expert) const {
+    return held.empty() ||
+           std::binary_search(held.begin(), held.end(), static_cast<int32_t>(expert));
+  }
   uint64_t stored_row_bytes() const { return RowBytes(stored, static_cast<size_t>(view.cols)); }
 };
 
@@ -61,7 +68,11 @@ class ExtentMap {
   int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
   // Of the layer that has most, and of one; 1 where a layer has one FFN.
   int64_t num_experts() const { return num_experts_; }
-  int64_t ExpertsOf(int64_t layer) const { return Matrix(layer, FfnMatrix::kGate).experts; }
+  int64_t ExpertsOf(int64_t layer) const { return MainMatrix(layer).experts; }
+  // Whether an FFN is read from here: others lie elsewhere.
+  bool Holds(int64_t layer, int64_t expert) const {
+    return CountOfFfn(layer) > 0 && MainMatrix(layer).Holds(expert);
+  }
   int64_t num_extents() const { return num_extents_; }
   int64_t keys_of_layer() const { return num_experts_ * keys_of_expert_; }
   int64_t num_keys() const { return num_layers() * keys_of_layer(); }
@@ -69,6 +80,10 @@ class ExtentMap {
 
   const ExtentMatrix& Matrix(int64_t layer, FfnMatrix which) const {
     return layers_[static_cast<size_t>(layer)][static_cast<size_t>(which)];
+  }
+  // The first matrix that a layer has.
+  const ExtentMatrix& MainMatrix(int64_t layer) const {
+    return MainMatrix(layers_[static_cast<size_t>(layer)]);
   }
   // Extents of a matrix, and of all three of an FFN.
   int64_t CountOf(int64_t layer, FfnMatrix which) const {
@@ -82,6 +97,8 @@ class ExtentMap {
   Extent At(int32_t key) const;
 
  private:
+  static const ExtentMatrix& MainMatrix(const Layer& layer);
+
   std::vector<Layer> layers_;
   std::vector<std::array<int64_t, kNumFfnMatrices>> counts_;
   std::vector<std::array<int64_t, kNumFfnMatrices>> rows_;  // of an extent

@@ -61,7 +61,7 @@ std::vector<int32_t> StartExtents(const ExtentMap& map, int64_t slots) {
   std::vector<int32_t> all;
   for (int64_t expert = 0; expert < map.num_experts(); ++expert) {
     for (int64_t layer = 0; layer < map.num_layers(); ++layer) {
-      if (expert >= map.ExpertsOf(layer)) continue;
+      if (expert >= map.ExpertsOf(layer) || !map.Holds(layer, expert)) continue;
       const int32_t first = map.FirstKey(layer) + map.FirstOf(layer, expert, FfnMatrix::kGate);
       for (int64_t i = 0; i < map.CountOfFfn(layer); ++i) {
         all.push_back(first + static_cast<int32_t>(i));

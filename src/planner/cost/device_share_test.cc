@@ -122,7 +122,7 @@ TEST_F(DevicePlannedTest, ARestThatDoesNotFitIsStreamed) {
   const GgufFile file = GgufFile::Open(Model());
   const auto there =
       PlaceOnDevice(file, nullptr, Card(uint64_t{16} << 20), roomy).share.planned.layer_neurons;
-  const uint64_t rest = PlanEngine(file, roomy, there).needed_bytes();
+  const uint64_t rest = PlanEngine(file, roomy, {.neurons = there}).needed_bytes();
   const uint64_t memory = rest - (uint64_t{5} << 20);
   const DevicePlacement placement =
       PlaceOnDevice(file, nullptr, Card(uint64_t{16} << 20), Request(mode, memory).engine);

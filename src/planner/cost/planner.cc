@@ -190,7 +190,7 @@ class Planner {
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
     options.memory_bytes = limit_bytes;
-    return PlanEngine(file_, WithKvInMemory(options), DeviceNeurons());
+    return PlanEngine(file_, WithKvInMemory(options), {.neurons = DeviceNeurons()});
   }
 
   EnginePlan PlanOfSetting(const Setting& setting) const {

@@ -17,7 +17,7 @@ namespace {
 bool RestFits(const GgufFile& file, EngineOptions engine, const std::vector<int64_t>& neurons) {
   engine.may_stream = false;
   engine.may_spill_kv = false;
-  const EnginePlan plan = PlanEngine(file, engine, neurons);
+  const EnginePlan plan = PlanEngine(file, engine, {.neurons = neurons});
   return plan.needed_bytes() <= plan.limit_bytes;
 }
 

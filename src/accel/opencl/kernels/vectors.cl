@@ -56,6 +56,38 @@ kernel void activate(global const float* gate, global const float* up, long coun
   if (i < count) out[i] = Activate(activation, threshold, gate[i], up[i]);
 }
 
+// out[i] = Activate(gate[i], 1): an FFN of two matrices. out may be gate.
+kernel void activate_alone(global const float* gate, long count, int activation, float threshold,
+                           global float* out) {
+  const long i = get_global_id(0);
+  if (i < count) out[i] = Activate(activation, threshold, gate[i], 1.0f);
+}
+
+// out[i] = x[rows[i]]. An item per column in dimension 0, one per row in dimension 1; so the next
+// two.
+kernel void gather_rows(global const float* x, global const int* rows, int columns,
+                        global float* out) {
+  const int column = get_global_id(0);
+  const int i = get_global_id(1);
+  if (column < columns) out[(long)i * columns + column] = x[(long)rows[i] * columns + column];
+}
+
+// out[rows[i]] += weights[i] * x[i]; no row twice.
+kernel void scatter_add_rows(global const float* x, global const int* rows,
+                             global const float* weights, int columns, global float* out) {
+  const int column = get_global_id(0);
+  const int i = get_global_id(1);
+  if (column >= columns) return;
+  out[(long)rows[i] * columns + column] += weights[i] * x[(long)i * columns + column];
+}
+
+// x[i] += row, which begins at number `begin` of its buffer.
+kernel void add_to_rows(global const float* row, long begin, int columns, global float* x) {
+  const int column = get_global_id(0);
+  const int i = get_global_id(1);
+  if (column < columns) x[(long)i * columns + column] += row[begin + column];
+}
+
 // out[i] += a[i].
 kernel void add(global const float* a, long count, global float* out) {
   const long i = get_global_id(0);

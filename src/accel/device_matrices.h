@@ -1,0 +1,139 @@
+// Weight matrices of a model that is not packed in a device's memory, and what they make of tokens:
+// products, and FFNs (of dense layers, or experts) whose results are added up there, so that a
+// layer sends its tokens once and gets one sum back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "accel/device.h"
+#include "accel/device_trace.h"
+#include "accel/matrix_kernels.h"
+#include "accel/vector_kernels.h"
+#include "tensor/dtype.h"
+#include "tensor/view.h"
+
+namespace hearth::accel {
+
+// Matrices of one shape, [count][rows][columns], as they lie in a GGUF file: those of the experts
+// of a layer, or one.
+struct DeviceMatrixShape {
+  DType type = DType::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t count = 1;
+  bool has_bias = false;  // a float for each row
+
+  uint64_t bytes_of_one() const {
+    return static_cast<uint64_t>(rows) * RowBytes(type, static_cast<size_t>(columns));
+  }
+  uint64_t bytes() const {
+    const uint64_t bias = has_bias ? static_cast<uint64_t>(rows) * sizeof(float) : 0;
+    return static_cast<uint64_t>(count) * (bytes_of_one() + bias);
+  }
+};
+
+struct DeviceMatricesShape {
+  std::vector<DeviceMatrixShape> matrices;
+  int64_t hidden = 0;      // columns of what FFNs are given and make; 0: there are none
+  int64_t max_tokens = 1;  // of a pass
+};
+
+// The matrices of an FFN: numbers in DeviceMatricesShape::matrices, and which of its `count`.
+struct DeviceFfn {
+  int32_t gate = -1;  // -1: an FFN of two matrices
+  int32_t up = -1;
+  int32_t down = -1;
+  int32_t index = 0;
+  VectorKernels::Activation activation;
+};
+
+// What somebody sees of an FFN, [tokens][neurons] each; empty views are not wanted.
+struct DeviceFfnSeen {
+  FloatView gate, up;  // what the two matrices make; of two matrices, gate is what up makes
+  FloatView factors;   // what down multiplies
+};
+
+struct DeviceProduct {
+  int32_t matrix = -1;  // of count 1
+  FloatView out;        // [tokens][rows]; rows of the view may lie apart
+};
+
+// One thread at a time. Host memory that calls name must stay as it is until the next Wait. Calls
+// throw what the device does.
+class DeviceMatrices {
+ public:
+  // Builds the kernels and makes all buffers, charged to the device's memory as "matrices" and
+  // "scratch". Throws Error(kUnsupported) for types without kernels, and what Device::MakeBuffer
+  // does. The device must outlive it.
+  DeviceMatrices(Device& device, DeviceMatricesShape shape);
+  ~DeviceMatrices();
+  static uint64_t MatrixBytes(const DeviceMatricesShape& shape);
+  static uint64_t ScratchBytes(const DeviceMatricesShape& shape);
+
+  // Uploads bytes of a matrix, `offset` bytes from the first one's begin; and the biases of one.
+  // Return when that is done.
+  void Fill(int32_t matrix, uint64_t offset, std::span<const std::byte> bytes);
+  void FillBias(int32_t matrix, int64_t index, std::span<const float> bias);
+
+  // How later calls multiply; one way gives a token the same bits whoever else is in the pass.
+  void SetWay(MatmulWay way) { way_ = way; }
+
+  // Sends x [tokens][columns], whose rows lie one after the other, and what is to be made of it:
+  // x * matrix^T + bias, in out after the next Wait.
+  void Multiply(FloatView x, std::span<const DeviceProduct> products);
+
+  // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
+  void BeginSum(FloatView x);
+  // sum[tokens[i]] += weights[i] * ffn(x[tokens[i]]); tokens ascend. Where `seen` is given, waits.
+  void AddFfn(const DeviceFfn& ffn, std::span<const int32_t> tokens, std::span<const float> weights,
+              const DeviceFfnSeen* seen = nullptr);
+  // The sum will be in out, which is like x, after the next Wait.
+  void EndSum(FloatView out);
+
+  // Returns when all that was sent is done and in host memory.
+  void Wait();
+  // The same after an error of somebody else, so that host memory is free again.
+  void Abandon() noexcept;
+
+  // Enters the commands of later calls into `trace`, which must live as long. Nothing may be in
+  // flight. `layer` is what spans say of the calls that follow.
+  void Trace(DeviceTrace& trace);
+  DeviceTrace* trace() const { return trace_; }  // null: nobody wants to know
+  void SetLayer(int64_t layer) { layer_ = layer; }
+
+  const DeviceMatricesShape& shape() const { return shape_; }
+  Device& device() const { return device_; }
+  // Products of a token with a matrix so far, over all matrices.
+  int64_t products_computed() const { return products_computed_; }
+
+ private:
+  struct Scratch;  // sizes of the buffers below
+  // out = x * matrix^T + bias.
+  void Launch(int32_t matrix, int32_t index, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
+  void Send();
+
+  Device& device_;
+  const DeviceMatricesShape shape_;
+  std::map<DType, MatrixKernels> kernels_;
+  VectorKernels vectors_;
+  std::vector<std::unique_ptr<DeviceBuffer>> weights_, biases_;  // by matrix; null: none
+  std::unique_ptr<DeviceBuffer> x_, gathered_, gate_, up_, out_, sum_, rows_, row_weights_;
+  int64_t out_floats_ = 0;
+  std::unique_ptr<DeviceQueue> queue_;  // after the buffers: it is empty before they are destroyed
+  std::unique_ptr<DeviceEvent> sent_;   // the last that was sent; null: nothing is in flight
+  MatmulWay way_ = MatmulWay::kByToken;
+  std::vector<float> zeros_;
+  int64_t tokens_of_sum_ = 0;
+  int64_t products_computed_ = 0;
+  DeviceTrace* trace_ = nullptr;
+  int64_t layer_ = 0;
+  int64_t tokens_sent_ = 0;
+};
+
+}  // namespace hearth::accel

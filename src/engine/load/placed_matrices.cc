@@ -1,0 +1,394 @@
+#include "engine/load/placed_matrices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "ops/repack.h"
+
+namespace hearth {
+namespace {
+
+using accel::DeviceMatrices;
+using accel::MatrixKernels;
+
+// Bytes of a file that are read and uploaded at a time.
+constexpr uint64_t kFillBytes = uint64_t{4} << 20;
+
+// The tensors of a plan by the role they have.
+class Roles {
+ public:
+  explicit Roles(const LoadPlan& plan) : plan_(plan) {
+    for (const ResidentTensor& tensor : plan.tensors) by_slot_[tensor.decl.slot] = &tensor;
+  }
+  const ResidentTensor* Find(const WeightView& slot) const {
+    const auto found = by_slot_.find(&slot);
+    return found == by_slot_.end() ? nullptr : found->second;
+  }
+  const LayerWeights& layer(size_t index) const { return plan_.weights->layers[index]; }
+
+  std::array<const ResidentTensor*, 4> Attention(size_t layer_index) const {
+    const LayerWeights& w = layer(layer_index);
+    return {Find(w.attn_q), Find(w.attn_k), Find(w.attn_v), Find(w.attn_output)};
+  }
+  // Gate (null of two matrices), up, down.
+  std::array<const ResidentTensor*, 3> Ffn(size_t layer_index) const {
+    const LayerWeights& w = layer(layer_index);
+    return {Find(w.ffn_gate), Find(w.ffn_up), Find(w.ffn_down)};
+  }
+  std::array<const ResidentTensor*, 3> Shared(size_t layer_index) const {
+    const LayerWeights& w = layer(layer_index);
+    return {Find(w.shared_gate), Find(w.shared_up), Find(w.shared_down)};
+  }
+  // Null where the output matrix is the embedding: rows of that are looked up on the processor.
+  const ResidentTensor* Output() const {
+    return plan_.spec.tied_embeddings ? nullptr : Find(plan_.weights->output);
+  }
+
+ private:
+  const LoadPlan& plan_;
+  std::map<const WeightView*, const ResidentTensor*> by_slot_;
+};
+
+uint64_t StoredBytesOfOne(const ResidentTensor& tensor) {
+  return static_cast<uint64_t>(tensor.decl.rows) *
+         RowBytes(tensor.stored->dtype, static_cast<size_t>(tensor.decl.cols));
+}
+
+// Something that is placed as a whole.
+struct Unit {
+  uint64_t bytes = 0;
+  std::string obstacle;  // why no device takes it; empty: one may
+  std::function<void(MatrixPlacement&)> place;
+};
+
+// Matrices of a layer, of each the last of so many experts; null ones are not there.
+struct UnitMatrices {
+  std::span<const ResidentTensor* const> tensors;
+  uint64_t experts = 1;
+  bool has_bias = false;
+};
+
+Unit MakeUnit(const UnitMatrices& matrices, uint64_t max_buffer_bytes,
+              std::function<void(MatrixPlacement&)> place) {
+  Unit unit{.place = std::move(place)};
+  for (const ResidentTensor* tensor : matrices.tensors) {
+    if (tensor == nullptr) continue;
+    const uint64_t one = StoredBytesOfOne(*tensor);
+    unit.bytes += one;
+    if (matrices.has_bias) unit.bytes += static_cast<uint64_t>(tensor->decl.rows) * sizeof(float);
+    if (!MatrixKernels::Has(tensor->stored->dtype)) {
+      unit.obstacle = fmt::format("devices have no kernel for {}, the type of {}",
+                                  NameOf(tensor->stored->dtype), tensor->decl.name);
+    } else if (one * matrices.experts > max_buffer_bytes) {
+      unit.obstacle = fmt::format("{} of {} do not fit into one buffer of {}",
+                                  FormatSize(one * matrices.experts), tensor->decl.name,
+                                  FormatSize(max_buffer_bytes));
+    }
+  }
+  return unit;
+}
+
+bool IsMixture(const LoadPlan& plan, size_t layer) {
+  return plan.spec.layers[layer].ffn.num_experts > 0;
+}
+
+MatrixPlacement Empty(const LoadPlan& plan) {
+  MatrixPlacement placement;
+  placement.layers.resize(plan.spec.layers.size());
+  return placement;
+}
+
+// What every token needs, of the first `layers` layers.
+std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const Roles& roles, size_t layers,
+                                    uint64_t max_buffer_bytes) {
+  std::vector<Unit> units;
+  for (size_t l = 0; l < layers; ++l) {
+    const FfnSpec& ffn = plan.spec.layers[l].ffn;
+    if (!IsMixture(plan, l)) {
+      const auto tensors = roles.Ffn(l);
+      units.push_back(MakeUnit({.tensors = tensors, .has_bias = ffn.bias}, max_buffer_bytes,
+                               [l](MatrixPlacement& p) { p.layers[l].experts = {0}; }));
+    } else if (ffn.shared_intermediate_size > 0) {
+      const auto tensors = roles.Shared(l);
+      units.push_back(MakeUnit({tensors}, max_buffer_bytes,
+                               [l](MatrixPlacement& p) { p.layers[l].shared = true; }));
+    }
+  }
+  for (size_t l = 0; l < layers; ++l) {
+    const auto tensors = roles.Attention(l);
+    units.push_back(MakeUnit({tensors}, max_buffer_bytes,
+                             [l](MatrixPlacement& p) { p.layers[l].attention = true; }));
+  }
+  return units;
+}
+
+// One more expert of every mixture, as often as there are experts; the first ones first.
+std::vector<Unit> UnitsOfExperts(const LoadPlan& plan, const Roles& roles, int64_t experts,
+                                 uint64_t max_buffer_bytes) {
+  std::vector<Unit> units;
+  for (int64_t e = 0; e < experts; ++e) {
+    for (size_t l = 0; l < plan.spec.layers.size(); ++l) {
+      const FfnSpec& ffn = plan.spec.layers[l].ffn;
+      if (e >= ffn.num_experts) continue;
+      const auto tensors = roles.Ffn(l);
+      units.push_back(MakeUnit(
+          {tensors, static_cast<uint64_t>(e) + 1, ffn.bias}, max_buffer_bytes,
+          [l, e](MatrixPlacement& p) { p.layers[l].experts.push_back(static_cast<int32_t>(e)); }));
+    }
+  }
+  return units;
+}
+
+int64_t MostExperts(const LoadPlan& plan) {
+  int64_t most = 0;
+  for (const LayerSpec& layer : plan.spec.layers) most = std::max(most, layer.ffn.num_experts);
+  return most;
+}
+
+void CheckCounts(const LoadPlan& plan, const MatrixCounts& counts) {
+  const auto check = [](const char* field, const char* what, std::optional<int64_t> asked,
+                        int64_t most) {
+    if (!asked || (*asked >= 0 && *asked <= most)) return;
+    throw Error(ErrorCode::kInvalidArgument, Field{field}, what, fmt::format("at most {}", most),
+                std::to_string(*asked));
+  };
+  check("device_layers", "layers on the device", counts.layers, std::ssize(plan.spec.layers));
+  check("device_experts", "experts of every layer on the device", counts.experts,
+        MostExperts(plan));
+}
+
+[[noreturn]] void RefuseRoom(const char* what, uint64_t needed, uint64_t bytes) {
+  throw Error(ErrorCode::kOutOfBudget, Field{"device_memory"}, what,
+              fmt::format("at least {}M", (needed + (uint64_t{1} << 20) - 1) >> 20),
+              FormatSize(bytes));
+}
+
+}  // namespace
+
+MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const DeviceRoom& room,
+                               const MatrixCounts& counts) {
+  CheckCounts(plan, counts);
+  const Roles roles(plan);
+  const bool is_exact = counts.layers || counts.experts;
+  const int64_t layers = counts.layers.value_or(is_exact ? 0 : std::ssize(plan.spec.layers));
+  const int64_t experts = counts.experts.value_or(is_exact ? 0 : MostExperts(plan));
+  std::vector<Unit> wanted =
+      UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers), room.max_buffer_bytes);
+  if (const ResidentTensor* const output = roles.Output(); output != nullptr && !is_exact) {
+    wanted.push_back(MakeUnit({std::array{output}}, room.max_buffer_bytes,
+                              [](MatrixPlacement& p) { p.output = true; }));
+  }
+  std::vector<Unit> of_experts = UnitsOfExperts(plan, roles, experts, room.max_buffer_bytes);
+  std::move(of_experts.begin(), of_experts.end(), std::back_inserter(wanted));
+  std::string obstacle = "it has no matrices that a device takes";
+  std::erase_if(wanted, [&](const Unit& unit) {
+    if (!unit.obstacle.empty()) obstacle = unit.obstacle;
+    if (is_exact && !unit.obstacle.empty()) {
+      throw Error(ErrorCode::kUnsupported, Field{"device"}, unit.obstacle);
+    }
+    return !unit.obstacle.empty();
+  });
+  if (wanted.empty()) throw Error(ErrorCode::kUnsupported, Field{"device"}, obstacle);
+
+  // Scratch for all that may come.
+  MatrixPlacement all = Empty(plan);
+  for (const Unit& unit : wanted) unit.place(all);
+  const uint64_t scratch =
+      DeviceMatrices::ScratchBytes(PlacedMatrices(plan, all, max_tokens).shape);
+  MatrixPlacement placement = Empty(plan);
+  uint64_t used = scratch, needed = scratch, smallest = wanted.front().bytes;
+  for (const Unit& unit : wanted) {
+    needed += unit.bytes;
+    smallest = std::min(smallest, unit.bytes);
+    if (used + unit.bytes > room.bytes) continue;
+    unit.place(placement);
+    used += unit.bytes;
+  }
+  if (is_exact && needed > room.bytes) {
+    RefuseRoom("the matrices that were asked for and scratch for them", needed, room.bytes);
+  }
+  if (!placement.any()) RefuseRoom("one matrix and scratch", scratch + smallest, room.bytes);
+  return placement;
+}
+
+void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement) {
+  const Roles roles(plan);
+  std::vector<const ResidentTensor*> left;
+  // Where several matrices lie in one tensor of the file, each has its own entry in the plan.
+  const auto leave = [&](auto tensors) {
+    for (const ResidentTensor* tensor : tensors) {
+      if (tensor != nullptr) left.push_back(tensor);
+    }
+  };
+  for (size_t l = 0; l < placement.layers.size(); ++l) {
+    const PlacedLayer& layer = placement.layers[l];
+    if (layer.attention) leave(roles.Attention(l));
+    if (layer.shared) leave(roles.Shared(l));
+    if (layer.experts.empty()) continue;
+    const int64_t all = std::max<int64_t>(plan.spec.layers[l].ffn.num_experts, 1);
+    if (std::ssize(layer.experts) == all) {
+      leave(roles.Ffn(l));
+      continue;
+    }
+    std::vector<int32_t> held;
+    std::vector<int32_t>& places = plan.weights->layers[l].expert_places;
+    places.assign(static_cast<size_t>(all), -1);
+    for (int32_t expert = 0; expert < all; ++expert) {
+      if (layer.HasExpert(expert)) continue;
+      places[static_cast<size_t>(expert)] = static_cast<int32_t>(held.size());
+      held.push_back(expert);
+    }
+    const LayerWeights& w = roles.layer(l);
+    for (ResidentTensor& tensor : plan.tensors) {
+      const WeightView* const slot = tensor.decl.slot;
+      if (slot != &w.ffn_gate && slot != &w.ffn_up && slot != &w.ffn_down) continue;
+      tensor.held_experts = held;
+      tensor.decl.experts = std::ssize(held);
+      tensor.bytes = tensor.View(nullptr).expert_bytes() * held.size();
+    }
+  }
+  if (placement.output) leave(std::array{roles.Output()});
+  for (const ResidentTensor* tensor : left) *tensor->decl.slot = tensor->View(nullptr);
+  std::vector<const WeightView*> slots;
+  for (const ResidentTensor* tensor : left) slots.push_back(tensor->decl.slot);
+  RemoveTensors(plan, [&](const ResidentTensor& tensor) {
+    return std::find(slots.begin(), slots.end(), tensor.decl.slot) != slots.end();
+  });
+}
+
+namespace {
+
+void RefusePlacement(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, "plan", "matrices on a device: " + what);
+}
+
+// Numbers matrices as they are placed.
+class Placer {
+ public:
+  explicit Placer(PlacedMatrices& placed) : placed_(placed) {}
+
+  int32_t Place(const ResidentTensor* tensor, std::vector<int32_t> experts,
+                const ResidentTensor* bias = nullptr) {
+    if (tensor == nullptr) return -1;
+    placed_.shape.matrices.push_back({.type = tensor->stored->dtype,
+                                      .rows = tensor->decl.rows,
+                                      .columns = tensor->decl.cols,
+                                      .count = std::ssize(experts),
+                                      .has_bias = bias != nullptr});
+    placed_.tensors.push_back({tensor, bias, std::move(experts)});
+    return static_cast<int32_t>(placed_.tensors.size()) - 1;
+  }
+
+ private:
+  PlacedMatrices& placed_;
+};
+
+}  // namespace
+
+PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& placement,
+                               int64_t max_tokens)
+    : layers(plan.spec.layers.size()) {
+  if (placement.layers.size() != layers.size()) {
+    RefusePlacement(fmt::format("the model has {} layers, and the plan {}", layers.size(),
+                                placement.layers.size()));
+  }
+  const Roles roles(plan);
+  Placer placer(*this);
+  shape.max_tokens = max_tokens;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const PlacedLayer& from = placement.layers[l];
+    const FfnSpec& ffn = plan.spec.layers[l].ffn;
+    DeviceLayer& to = layers[l];
+    if (from.attention) {
+      const auto [q, k, v, output_matrix] = roles.Attention(l);
+      if (output_matrix == nullptr) RefusePlacement("attention that has no such matrices");
+      to.q = placer.Place(q, {0});
+      to.k = placer.Place(k, {0});
+      to.v = placer.Place(v, {0});
+      to.attention_output = placer.Place(output_matrix, {0});
+    }
+    if (!from.experts.empty()) {
+      const int64_t all = std::max<int64_t>(ffn.num_experts, 1);
+      if (!std::is_sorted(from.experts.begin(), from.experts.end()) || from.experts.front() < 0 ||
+          from.experts.back() >= all ||
+          std::adjacent_find(from.experts.begin(), from.experts.end()) != from.experts.end()) {
+        RefusePlacement(fmt::format("experts of layer {} that it does not have", l));
+      }
+      const auto [gate, up, down] = roles.Ffn(l);
+      const LayerWeights& w = roles.layer(l);
+      to.gate = placer.Place(gate, from.experts, roles.Find(w.ffn_gate_bias));
+      to.up = placer.Place(up, from.experts, roles.Find(w.ffn_up_bias));
+      to.down = placer.Place(down, from.experts, roles.Find(w.ffn_down_bias));
+      to.places.assign(static_cast<size_t>(all), -1);
+      for (size_t i = 0; i < from.experts.size(); ++i) {
+        to.places[static_cast<size_t>(from.experts[i])] = static_cast<int32_t>(i);
+      }
+    }
+    if (from.shared) {
+      const auto [gate, up, down] = roles.Shared(l);
+      if (down == nullptr) RefusePlacement("an FFN beside experts that is not there");
+      to.shared_gate = placer.Place(gate, {0});
+      to.shared_up = placer.Place(up, {0});
+      to.shared_down = placer.Place(down, {0});
+    }
+    if (to.has_experts() || to.has_shared()) shape.hidden = plan.spec.hidden_size;
+  }
+  if (placement.output) {
+    if (roles.Output() == nullptr) RefusePlacement("an output matrix that is the embedding");
+    output = placer.Place(roles.Output(), {0});
+  }
+}
+
+std::map<std::string, uint64_t> PlacedMatrices::Ledger() const {
+  return {{"matrices", DeviceMatrices::MatrixBytes(shape)},
+          {"scratch", DeviceMatrices::ScratchBytes(shape)}};
+}
+
+void PlacedMatrices::Fill(const GgufFile& file, DeviceMatrices& device,
+                          const ProgressFn& progress) const {
+  const uint64_t total = DeviceMatrices::MatrixBytes(shape);
+  uint64_t done = 0;
+  std::vector<std::byte> stored, scratch;
+  std::vector<float> bias;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const ResidentTensor& tensor = *tensors[i].tensor;
+    const auto number = static_cast<int32_t>(i);
+    const uint64_t bytes = shape.matrices[i].bytes_of_one();
+    const uint64_t row_bytes = bytes / static_cast<uint64_t>(tensor.decl.rows);
+    for (size_t e = 0; e < tensors[i].experts.size(); ++e) {
+      const auto expert = static_cast<uint64_t>(tensors[i].experts[e]);
+      const uint64_t begin = tensor.stored_begin() + expert * tensor.stored_rows() * row_bytes;
+      for (uint64_t first = 0; first < bytes; first += kFillBytes) {
+        stored.resize(std::min(kFillBytes, bytes - first));
+        file.ReadTensor(*tensor.stored, begin + first, stored);
+        device.Fill(number, e * bytes + first, stored);
+        done += stored.size();
+        if (progress) progress(done, total);
+      }
+      const ResidentTensor* const from = tensors[i].bias;
+      if (from == nullptr) continue;
+      const auto rows = static_cast<size_t>(tensor.decl.rows);
+      // Of gate and up together where the file has both in one.
+      const int64_t all = from->decl.of > 0 ? from->decl.of : from->decl.cols;
+      const DType type = from->stored->dtype;
+      stored.resize(RowBytes(type, rows));
+      file.ReadTensor(*from->stored,
+                      from->stored_begin() + expert * RowBytes(type, static_cast<size_t>(all)),
+                      stored);
+      bias.resize(rows);
+      const WeightView floats = {.cols = tensor.decl.rows, .rows = 1};
+      MakeResident(type, stored, 1, floats, reinterpret_cast<std::byte*>(bias.data()), scratch);
+      device.FillBias(number, static_cast<int64_t>(e), bias);
+      done += rows * sizeof(float);
+    }
+  }
+  if (progress) progress(total, total);
+}
+
+}  // namespace hearth

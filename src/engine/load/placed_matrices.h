@@ -1,0 +1,73 @@
+// The matrices of a model that is not packed which lie on a device: which ones fit, what they take,
+// and how they get there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accel/device.h"
+#include "accel/device_matrices.h"
+#include "engine/load/model.h"
+#include "format/gguf.h"
+#include "pass/device_weights.h"
+#include "plan/matrix_placement.h"
+
+namespace hearth {
+
+// What a device has room for.
+struct DeviceRoom {
+  uint64_t bytes = 0;
+  uint64_t max_buffer_bytes = 0;
+};
+
+// What is asked for, for experiments; nothing: as many as fit.
+struct MatrixCounts {
+  std::optional<int64_t> layers;   // whose attention, shared and dense FFNs are on the device
+  std::optional<int64_t> experts;  // of each mixture
+};
+
+// The matrices that fit, in the order of what a byte saves for each token: FFNs of dense layers and
+// those beside experts, attention, the output matrix, then experts, of all layers as many. `plan`
+// is of a file that is not packed, before LeaveToDevice; passes have at most `max_tokens` tokens.
+// Throws Error(kOutOfBudget), naming the memory that would do, where nothing or less than was asked
+// for fits, Error(kInvalidArgument) for more than the model has.
+MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const DeviceRoom& room,
+                               const MatrixCounts& counts);
+
+// Takes them out of a plan, so that they are not loaded.
+void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement);
+
+// A part of a plan's tensor, with its experts by the numbers they are stored by.
+struct PlacedTensor {
+  const ResidentTensor* tensor = nullptr;
+  const ResidentTensor* bias = nullptr;  // that is added on the device; null: none
+  std::vector<int32_t> experts;
+};
+
+// How a placement lies on a device: `tensors` are the matrices of `shape`, by number. `plan` is
+// that of ChooseMatrices, and must live as long.
+struct PlacedMatrices {
+  accel::DeviceMatricesShape shape;
+  std::vector<PlacedTensor> tensors;
+  std::vector<DeviceLayer> layers;
+  int32_t output = -1;
+
+  // Throws Error(kInvalidArgument) for a placement of another model and Error(kUnsupported) for
+  // types without kernels.
+  PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& placement, int64_t max_tokens);
+
+  // As the device's ledger will be.
+  std::map<std::string, uint64_t> Ledger() const;
+  uint64_t bytes() const {
+    return accel::DeviceMatrices::MatrixBytes(shape) + accel::DeviceMatrices::ScratchBytes(shape);
+  }
+  // Reads all of them and uploads them. Throws Error(kIo), Error(kCorrupt), and what the device
+  // does.
+  void Fill(const GgufFile& file, accel::DeviceMatrices& device, const ProgressFn& progress) const;
+};
+
+}  // namespace hearth

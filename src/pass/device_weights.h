@@ -1,0 +1,34 @@
+// Where the matrices of a model that is not packed lie in a device's memory: numbers in
+// accel::DeviceMatrices, -1 where a matrix is not there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "accel/device_matrices.h"
+
+namespace hearth {
+
+struct DeviceLayer {
+  int32_t q = -1, k = -1, v = -1, attention_output = -1;
+  int32_t gate = -1, up = -1, down = -1;  // of its FFN or its experts
+  std::vector<int32_t> places;            // by expert, which of these it is; -1: it is not there
+  int32_t shared_gate = -1, shared_up = -1, shared_down = -1;
+
+  bool has_attention() const { return q >= 0; }
+  bool has_shared() const { return shared_down >= 0; }
+  bool has_experts() const { return down >= 0; }
+  bool HasExpert(int64_t expert) const {
+    return has_experts() && places[static_cast<size_t>(expert)] >= 0;
+  }
+};
+
+struct DeviceWeights {
+  accel::DeviceMatrices* matrices = nullptr;
+  std::vector<DeviceLayer> layers;
+  int32_t output = -1;
+
+  const DeviceLayer& layer(int64_t index) const { return layers[static_cast<size_t>(index)]; }
+};
+
+}  // namespace hearth

@@ -1,0 +1,34 @@
+// Which matrices of a model that is not packed lie on a device (P1 §6 places neurons of a packed
+// one). Plain data.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace hearth {
+
+struct PlacedLayer {
+  bool attention = false;        // its four matrices
+  bool shared = false;           // the FFN beside the experts
+  std::vector<int32_t> experts;  // ascending; a dense layer's FFN is expert 0
+
+  bool any() const { return attention || shared || !experts.empty(); }
+  bool HasExpert(int32_t expert) const {
+    return std::binary_search(experts.begin(), experts.end(), expert);
+  }
+  bool operator==(const PlacedLayer&) const = default;
+};
+
+struct MatrixPlacement {
+  std::vector<PlacedLayer> layers;  // empty: nothing is on a device
+  bool output = false;              // the matrix that makes logits
+
+  bool any() const {
+    return output || std::any_of(layers.begin(), layers.end(),
+                                 [](const PlacedLayer& layer) { return layer.any(); });
+  }
+  bool operator==(const MatrixPlacement&) const = default;
+};
+
+}  // namespace hearth
