@@ -43,9 +43,11 @@ struct DeviceMatrices::Scratch {
   explicit Scratch(const DeviceMatricesShape& shape) {
     int64_t columns = shape.hidden, rows = shape.hidden, middle = 0;
     std::vector<int64_t> all;
-    for (const DeviceMatrixShape& matrix : shape.matrices) {
-      columns = std::max(columns, matrix.columns);
-      all.push_back(matrix.rows);
+    for (const auto* matrices : {&shape.matrices, &shape.visitors}) {
+      for (const DeviceMatrixShape& matrix : *matrices) {
+        columns = std::max(columns, matrix.columns);
+        all.push_back(matrix.rows);
+      }
     }
     std::sort(all.begin(), all.end());
     // Of an FFN, what gate and up make is no wider than the widest product.
@@ -119,19 +121,25 @@ void DeviceMatrices::FillBias(int32_t matrix, int64_t index, std::span<const flo
   queue_->Finish();
 }
 
-void DeviceMatrices::Launch(int32_t matrix, int32_t index, DeviceBuffer& x, int64_t tokens,
-                            DeviceBuffer& out) {
+DeviceMatrixAt DeviceMatrices::At(int32_t matrix, int64_t index) const {
+  if (matrix < 0) return {};
   const auto at = static_cast<size_t>(matrix);
   const DeviceMatrixShape& shape = shape_.matrices.at(at);
-  kernels_.at(shape.type)
-      .Multiply(*queue_,
-                {.weights = weights_[at].get(),
-                 .rows = shape.rows,
-                 .columns = shape.columns,
-                 .begin = static_cast<int64_t>(shape.bytes_of_one()) * index},
-                x, tokens, out, way_);
-  if (biases_[at]) {
-    vectors_.AddToRows(*queue_, *biases_[at], shape.rows * index, {&out, tokens, shape.rows});
+  return {.type = shape.type,
+          .matrix = {.weights = weights_[at].get(),
+                     .rows = shape.rows,
+                     .columns = shape.columns,
+                     .begin = static_cast<int64_t>(shape.bytes_of_one()) * index},
+          .bias = biases_[at].get(),
+          .bias_begin = shape.rows * index};
+}
+
+void DeviceMatrices::Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens,
+                            DeviceBuffer& out) {
+  MatrixKernels& kernels = kernels_.try_emplace(at.type, device_, at.type).first->second;
+  kernels.Multiply(*queue_, at.matrix, x, tokens, out, way_);
+  if (at.bias != nullptr) {
+    vectors_.AddToRows(*queue_, *at.bias, at.bias_begin, {&out, tokens, at.matrix.rows});
   }
   products_computed_ += tokens;
 }
@@ -142,7 +150,7 @@ void DeviceMatrices::Multiply(FloatView x, std::span<const DeviceProduct> produc
   UploadRows(*queue_, x, *x_);
   tokens_sent_ += x.rows;
   for (const DeviceProduct& product : products) {
-    const DeviceMatrixShape& matrix = shape_.matrices.at(static_cast<size_t>(product.matrix));
+    const DeviceMatrix& matrix = product.matrix.matrix;
     if (matrix.columns != x.cols || matrix.rows != product.out.cols || product.out.rows != x.rows) {
       throw Error(ErrorCode::kInternal, "DeviceMatrices", "a product of another shape");
     }
@@ -151,7 +159,7 @@ void DeviceMatrices::Multiply(FloatView x, std::span<const DeviceProduct> produc
     for (int64_t first = 0; first < x.rows; first += at_once) {
       const int64_t count = std::min(at_once, x.rows - first);
       if (first > 0) UploadRows(*queue_, x.Rows(first, count), *x_);
-      Launch(product.matrix, 0, *x_, count, *out_);
+      Launch(product.matrix, *x_, count, *out_);
       DownloadRows(*queue_, *out_, product.out.Rows(first, count));
     }
     if (at_once < x.rows && &product != &products.back()) UploadRows(*queue_, x, *x_);
@@ -176,14 +184,14 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
   if (count < 1 || count > tokens_of_sum_ || tokens.size() != weights.size()) {
     throw Error(ErrorCode::kInternal, "DeviceMatrices", "tokens that are not of the sum");
   }
-  const bool is_gated = ffn.gate >= 0;
-  const int64_t neurons = shape_.matrices.at(static_cast<size_t>(ffn.up)).rows;
+  const bool is_gated = !ffn.gate.empty();
+  const int64_t neurons = ffn.up.matrix.rows;
   queue_->Upload(std::as_bytes(tokens), *rows_);
   queue_->Upload(std::as_bytes(weights), *row_weights_);
   const VectorKernels::RowList list = {rows_.get(), count};
   vectors_.GatherRows(*queue_, *x_, list, shape_.hidden, *gathered_);
-  Launch(is_gated ? ffn.gate : ffn.up, ffn.index, *gathered_, count, *gate_);
-  if (is_gated) Launch(ffn.up, ffn.index, *gathered_, count, *up_);
+  Launch(is_gated ? ffn.gate : ffn.up, *gathered_, count, *gate_);
+  if (is_gated) Launch(ffn.up, *gathered_, count, *up_);
   if (seen != nullptr) {
     queue_->Download(*gate_, 0, RowsAsBytes(seen->gate));
     if (is_gated) queue_->Download(*up_, 0, RowsAsBytes(seen->up));
@@ -194,7 +202,7 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
     vectors_.ActivateAlone(*queue_, ffn.activation, *gate_, count * neurons, *gate_);
   }
   if (seen != nullptr) queue_->Download(*gate_, 0, RowsAsBytes(seen->factors));
-  Launch(ffn.down, ffn.index, *gate_, count, *out_);
+  Launch(ffn.down, *gate_, count, *out_);
   vectors_.ScatterAddRows(*queue_, *out_, list, *row_weights_, shape_.hidden, *sum_);
   if (seen == nullptr) return;
   Send();

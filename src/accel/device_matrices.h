@@ -39,17 +39,26 @@ struct DeviceMatrixShape {
 };
 
 struct DeviceMatricesShape {
-  std::vector<DeviceMatrixShape> matrices;
+  std::vector<DeviceMatrixShape> matrices;  // that lie there
+  // Others that are multiplied there, so that scratch has room: of each only sizes are looked at.
+  std::vector<DeviceMatrixShape> visitors;
   int64_t hidden = 0;      // columns of what FFNs are given and make; 0: there are none
   int64_t max_tokens = 1;  // of a pass
 };
 
-// The matrices of an FFN: numbers in DeviceMatricesShape::matrices, and which of its `count`.
+// A matrix somewhere in the device's memory.
+struct DeviceMatrixAt {
+  DType type = DType::kF32;
+  DeviceMatrix matrix;
+  DeviceBuffer* bias = nullptr;  // a float for each row, from number bias_begin on; null: none
+  int64_t bias_begin = 0;
+
+  bool empty() const { return matrix.weights == nullptr; }
+};
+
 struct DeviceFfn {
-  int32_t gate = -1;  // -1: an FFN of two matrices
-  int32_t up = -1;
-  int32_t down = -1;
-  int32_t index = 0;
+  DeviceMatrixAt gate;  // empty: an FFN of two matrices
+  DeviceMatrixAt up, down;
   VectorKernels::Activation activation;
 };
 
@@ -60,8 +69,8 @@ struct DeviceFfnSeen {
 };
 
 struct DeviceProduct {
-  int32_t matrix = -1;  // of count 1
-  FloatView out;        // [tokens][rows]; rows of the view may lie apart
+  DeviceMatrixAt matrix;
+  FloatView out;  // [tokens][rows]; rows of the view may lie apart
 };
 
 // One thread at a time. Host memory that calls name must stay as it is until the next Wait. Calls
@@ -76,6 +85,9 @@ class DeviceMatrices {
   static uint64_t MatrixBytes(const DeviceMatricesShape& shape);
   static uint64_t ScratchBytes(const DeviceMatricesShape& shape);
 
+  // Number `index` of a shape's matrices; an empty one for number -1.
+  DeviceMatrixAt At(int32_t matrix, int64_t index = 0) const;
+
   // Uploads bytes of a matrix, `offset` bytes from the first one's begin; and the biases of one.
   // Return when that is done.
   void Fill(int32_t matrix, uint64_t offset, std::span<const std::byte> bytes);
@@ -84,8 +96,8 @@ class DeviceMatrices {
   // How later calls multiply; one way gives a token the same bits whoever else is in the pass.
   void SetWay(MatmulWay way) { way_ = way; }
 
-  // Sends x [tokens][columns], whose rows lie one after the other, and what is to be made of it:
-  // x * matrix^T + bias, in out after the next Wait.
+  // Sends x [tokens][columns] and what is to be made of it: x * matrix^T + bias, in out after the
+  // next Wait. Matrices of other types than the shape's are compiled for at their first product.
   void Multiply(FloatView x, std::span<const DeviceProduct> products);
 
   // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
@@ -96,6 +108,8 @@ class DeviceMatrices {
   // The sum will be in out, which is like x, after the next Wait.
   void EndSum(FloatView out);
 
+  // A point after all that was sent so far.
+  std::unique_ptr<DeviceEvent> Mark() { return queue_->Mark(); }
   // Returns when all that was sent is done and in host memory.
   void Wait();
   // The same after an error of somebody else, so that host memory is free again.
@@ -115,7 +129,7 @@ class DeviceMatrices {
  private:
   struct Scratch;  // sizes of the buffers below
   // out = x * matrix^T + bias.
-  void Launch(int32_t matrix, int32_t index, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
+  void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
   void Send();
 
   Device& device_;

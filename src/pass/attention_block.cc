@@ -67,23 +67,41 @@ void AttentionBlock::Turn(const PassRows& rows, const Activations& a) const {
 void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations& a) const {
   const LayerWeights& w = context_.layer_weights(layer);
   NormBefore(context_, layer, {w.attn_norm, w.attn_norm_bias}, a);
-  Project(layer, a);
+  const UnitMatrices on_device = OnDevice(layer);
+  Project(layer, on_device, a);
   Rotate(layer, rows, a);
   Store(layer, rows, a);
   Attend(layer, rows, a);
   context_.input.Set(a.attended);
   context_.seam.Saw(layer, MatrixInput::kAttentionOutput, a.attended);
   const Product output{w.attn_output, a.block_out, FloatsOf(w.attn_output_bias)};
-  Multiply(context_, layer, {&output, 1},
-           std::array{context_.device_layer(layer).attention_output});
+  Multiply(context_, layer, {&output, 1}, std::span(on_device).last(1));
+  if (IsUploaded(layer)) context_.device->uploads->Done(context_.device->matrices->Mark());
   const AdaptedProduct adapted = {AdaptedMatrix::kAttentionOutput, a.block_out};
   context_.adapters.Add(layer, a.attended, {&adapted, 1});
   context_.seam.After(PassOp::kAttentionOutput);
   NormAfter(context_, layer, w.attn_after_norm, a);
 }
 
+bool AttentionBlock::IsUploaded(int64_t layer) const {
+  return context_.is_uploading && !context_.device_layer(layer).has_attention() &&
+         context_.device->uploads->Has({UnitKind::kAttention, layer});
+}
+
+// Where its matrices are on a device; empty ones where they are not. Waits for those that are
+// uploaded.
+UnitMatrices AttentionBlock::OnDevice(int64_t layer) const {
+  if (IsUploaded(layer)) return context_.device->uploads->Take({UnitKind::kAttention, layer});
+  const DeviceLayer& device = context_.device_layer(layer);
+  if (!device.has_attention()) return {};
+  const accel::DeviceMatrices& matrices = *context_.device->matrices;
+  return {matrices.At(device.q), matrices.At(device.k), matrices.At(device.v),
+          matrices.At(device.attention_output)};
+}
+
 // q, k and v of what a.normed holds; heads of q and k are normed where the model does that.
-void AttentionBlock::Project(int64_t layer, const Activations& a) const {
+void AttentionBlock::Project(int64_t layer, const UnitMatrices& on_device,
+                             const Activations& a) const {
   const LayerSpec& spec = context_.layer(layer);
   const LayerWeights& w = context_.layer_weights(layer);
   context_.input.Set(a.normed);
@@ -91,8 +109,7 @@ void AttentionBlock::Project(int64_t layer, const Activations& a) const {
   const Product qkv[] = {{w.attn_q, a.q, FloatsOf(w.attn_q_bias)},
                          {w.attn_k, a.k, FloatsOf(w.attn_k_bias)},
                          {w.attn_v, a.v, FloatsOf(w.attn_v_bias)}};
-  const DeviceLayer& device = context_.device_layer(layer);
-  Multiply(context_, layer, qkv, std::array{device.q, device.k, device.v});
+  Multiply(context_, layer, qkv, std::span(on_device).first(3));
   const AdaptedProduct adapted[] = {
       {AdaptedMatrix::kQuery, a.q}, {AdaptedMatrix::kKey, a.k}, {AdaptedMatrix::kValue, a.v}};
   context_.adapters.Add(layer, a.normed, adapted);

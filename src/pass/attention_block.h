@@ -24,7 +24,9 @@ class AttentionBlock {
   void Run(int64_t layer, const PassRows& rows, const Activations& a) const;
 
  private:
-  void Project(int64_t layer, const Activations& a) const;
+  bool IsUploaded(int64_t layer) const;
+  UnitMatrices OnDevice(int64_t layer) const;
+  void Project(int64_t layer, const UnitMatrices& on_device, const Activations& a) const;
   void NormQueriesAndKeys(const LayerSpec& spec, const LayerWeights& w, const Activations& a) const;
   void Rotate(int64_t layer, const PassRows& rows, const Activations& a) const;
   void Store(int64_t layer, const PassRows& rows, const Activations& a) const;

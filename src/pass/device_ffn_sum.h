@@ -26,8 +26,11 @@ class DeviceFfnSum {
   // Of the calls that follow.
   void Begin(const FfnPass& pass) { pass_ = pass; }
 
-  // Whether any FFN of a layer is there.
+  // Whether any FFN of a layer is there, or comes there for this pass; one of its experts; the one
+  // beside them.
   bool Has(int64_t layer) const;
+  bool HasExpert(int64_t layer, int64_t expert) const;
+  bool HasShared(int64_t layer) const;
   // Sends normed, the input of the layer's FFNs, with what is to be made of it, and returns:
   // `loads` has the tokens of each expert of a mixture, and is not looked at for a dense layer.
   // Where the pass is observed, tells the observer what these FFNs do, and waits.
@@ -40,7 +43,12 @@ class DeviceFfnSum {
  private:
   void AddExpert(int64_t expert, std::span<const int64_t> tokens, std::span<const float> weights);
   void AddShared();
-  accel::VectorKernels::Activation ActivationOf(int64_t layer) const;
+  // Where the matrices of an FFN are; waits for those that are uploaded.
+  accel::DeviceFfn Find(const UploadUnit& unit) const;
+  // Sends an FFN, and lets go of what was uploaded for it.
+  void AddFfn(const UploadUnit& unit, std::span<const int32_t> tokens,
+              std::span<const float> weights, const accel::DeviceFfnSeen* seen);
+  bool IsUploaded(const UploadUnit& unit) const;
   // Room for what is seen of an FFN, of so many tokens.
   accel::DeviceFfnSeen SeenOf(int64_t tokens, int64_t neurons);
   void Trace(const char* what, double begin_seconds) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "accel/device_matrices.h"
+#include "pass/uploads.h"
 
 namespace hearth {
 
@@ -27,6 +28,7 @@ struct DeviceWeights {
   accel::DeviceMatrices* matrices = nullptr;
   std::vector<DeviceLayer> layers;
   int32_t output = -1;
+  Uploads* uploads = nullptr;  // null: prompts are computed where matrices lie
 
   const DeviceLayer& layer(int64_t index) const { return layers[static_cast<size_t>(index)]; }
 };

@@ -44,18 +44,21 @@ void FfnBlock::ComputeFfns(int64_t layer, const Activations& a) {
   const FfnSpec& ffn = context_.layer(layer).ffn;
   if (ffn.num_experts == 0) return RunDense(layer, a);
   RunExperts(layer, a);
-  if (ffn.shared_intermediate_size > 0 && !context_.device_layer(layer).has_shared()) {
+  if (ffn.shared_intermediate_size > 0 && !on_device_.HasShared(layer)) {
     AddShared(layer, a);
   }
 }
 
 void FfnBlock::RunDense(int64_t layer, const Activations& a) {
   int32_t only = 0;
-  executor_.BeginLayer(layer, {&only, 1}, false);
-  if (on_device_.Has(layer)) {
+  const bool is_on_device = on_device_.Has(layer);
+  if (is_on_device) {
     on_device_.Launch(layer, a.normed, {});
     FillZero(a.block_out);
-  } else {
+  }
+  if (context_.is_uploading) return;  // nothing is wanted of the executor
+  executor_.BeginLayer(layer, {&only, 1}, false);
+  if (!is_on_device) {
     executor_.Run({layer, 0, {all_rows_.data(), static_cast<size_t>(a.hidden.rows)}, a.block_out});
   }
   executor_.EndLayer();
@@ -76,12 +79,13 @@ void FfnBlock::Route(int64_t layer, const Activations& a) {
                .normalize_weights = ffn.normalize_expert_weights,
                .weight_scale = ffn.expert_weight_scale},
               loads);
-  const DeviceLayer& device = context_.device_layer(layer);
   used_.clear();
   for (size_t expert = 0; expert < loads.size(); ++expert) {
-    if (loads[expert].tokens.empty() || device.HasExpert(static_cast<int64_t>(expert))) continue;
+    if (loads[expert].tokens.empty()) continue;
+    if (on_device_.HasExpert(layer, static_cast<int64_t>(expert))) continue;
     used_.push_back(static_cast<int32_t>(expert));
   }
+  if (context_.is_uploading) return;  // nothing is wanted of the executor
   const int64_t outputs = a.hidden.rows * ffn.num_experts_per_token;
   keeps_outputs_ = executor_.has_order() && outputs <= a.expert_out.rows;
   executor_.BeginLayer(layer, used_, keeps_outputs_);
@@ -98,6 +102,7 @@ void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
         std::span(loads_).first(static_cast<size_t>(context_.layer(layer).ffn.num_experts)));
   }
   FillZero(a.block_out);
+  if (context_.is_uploading) return;
   int64_t first_row = 0;
   for (const int32_t expert : used_) {
     const ExpertLoad& load = loads_[static_cast<size_t>(expert)];

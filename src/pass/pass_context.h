@@ -23,6 +23,8 @@ struct PassContext {
   SpilledPages& spilled;
   RowTable* embedding;          // null: it is one of the weights
   const DeviceWeights* device;  // that has some of the matrices; null: none
+  // Of the pass: whether what is not on the device is uploaded to it.
+  const bool& is_uploading;
 
   // Of a layer; one with nothing there where there is no device.
   const DeviceLayer& device_layer(int64_t index) const {

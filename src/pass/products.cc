@@ -8,8 +8,8 @@
 namespace hearth {
 
 void Multiply(const PassContext& context, int64_t layer, std::span<const Product> products,
-              std::span<const int32_t> on_device) {
-  if (on_device.front() < 0) return MatMul(context.compute, products, context.input);
+              std::span<const accel::DeviceMatrixAt> on_device) {
+  if (on_device.front().empty()) return MatMul(context.compute, products, context.input);
   std::array<accel::DeviceProduct, 4> sent;
   if (products.size() > sent.size()) throw Error(ErrorCode::kInternal, "Multiply", "many products");
   for (size_t i = 0; i < products.size(); ++i) sent[i] = {on_device[i], products[i].out};

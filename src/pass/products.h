@@ -9,9 +9,9 @@
 
 namespace hearth {
 
-// Computes all products of the context's input, as MatMul does; on_device: of each, its matrix's
-// number on the context's device, or -1 of them all. Throws what the device does.
+// Computes all products of the context's input, as MatMul does; on_device: where the matrix of each
+// is on the context's device, or empty ones of them all. Throws what the device does.
 void Multiply(const PassContext& context, int64_t layer, std::span<const Product> products,
-              std::span<const int32_t> on_device);
+              std::span<const accel::DeviceMatrixAt> on_device);
 
 }  // namespace hearth

@@ -29,7 +29,8 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
                adapters_,
                spilled_,
                streamed.embedding,
-               streamed.device_weights},
+               streamed.device_weights,
+               is_uploading_},
       scratch_(budget, "activations",
                [this](ScratchLayout& layout) {
                  activations_.Lay(widths_, layout);
@@ -87,15 +88,29 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
                                             ? accel::MatmulWay::kInTiles
                                             : accel::MatmulWay::kByToken);
     }
+    BeginUploads(pass);
     executor_->Begin(pass);
     ffn_.Begin(pass);
     RunLayers(a);
     executor_->End();
+    EndUploads();
   } catch (...) {
+    EndUploads();
     // Only reading can fail from here on, or nobody wants the result.
     RemoveRows(shape);
     throw;
   }
+}
+
+void TransformerPass::BeginUploads(const FfnPass& pass) {
+  is_uploading_ = context_.device != nullptr && context_.device->uploads != nullptr &&
+                  pass.kind == PassKind::kPrefill && context_.device->uploads->IsFor(pass.rows);
+  if (is_uploading_) context_.device->uploads->Begin();
+}
+
+void TransformerPass::EndUploads() noexcept {
+  if (is_uploading_) context_.device->uploads->End();
+  is_uploading_ = false;
 }
 
 void TransformerPass::LookUpTokens(const Activations& a) {
@@ -157,7 +172,9 @@ FloatView TransformerPass::Logits(int64_t first, int64_t count) {
   input_.Set(activations_.normed.Rows(first, count));
   const Product head{context_.weights.output, out, FloatsOf(context_.weights.output_bias)};
   Multiply(context_, context_.spec.num_layers, {&head, 1},
-           std::array{context_.device == nullptr ? -1 : context_.device->output});
+           std::array{context_.device == nullptr
+                          ? accel::DeviceMatrixAt()
+                          : context_.device->matrices->At(context_.device->output)});
   const ModelSpec& spec = context_.spec;
   if (spec.logit_scale != 1) Scale(context_.compute, out, static_cast<float>(spec.logit_scale));
   if (spec.logit_softcap > 0) {

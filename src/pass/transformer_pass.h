@@ -75,6 +75,8 @@ class TransformerPass {
   void RunLayers(const Activations& a);
   void LookUpTokens(const Activations& a);
   void AddPositions(const Activations& a);
+  void BeginUploads(const FfnPass& pass);
+  void EndUploads() noexcept;
 
   const PassLimits limits_;
   const PassWidths widths_;
@@ -82,6 +84,7 @@ class TransformerPass {
   MatMulInput input_;
   AdapterTerms adapters_;
   SpilledPages spilled_;
+  bool is_uploading_ = false;
   const PassContext context_;
   Activations activations_;
   FloatView logits_;  // kMaxLogitRows rows

@@ -23,10 +23,14 @@ struct PlacedLayer {
 struct MatrixPlacement {
   std::vector<PlacedLayer> layers;  // empty: nothing is on a device
   bool output = false;              // the matrix that makes logits
+  // Passes of prompts with at least so many tokens are computed on the device as a whole: what does
+  // not lie there is uploaded for them. 0: none are.
+  int64_t upload_tokens = 0;
 
   bool any() const {
-    return output || std::any_of(layers.begin(), layers.end(),
-                                 [](const PlacedLayer& layer) { return layer.any(); });
+    return output || upload_tokens > 0 ||
+           std::any_of(layers.begin(), layers.end(),
+                       [](const PlacedLayer& layer) { return layer.any(); });
   }
   bool operator==(const MatrixPlacement&) const = default;
 };

@@ -115,6 +115,34 @@ TEST_P(DeviceFamiliesTest, HaveTheLogitsOfTheProcessor) {
   }
 }
 
+// What does not lie there comes there for a prompt, from nothing on the device to nearly all.
+TEST_P(DeviceFamiliesTest, HaveThemWhereMatricesAreUploaded) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  const auto here = Load(golden.model_path, std::nullopt);
+  const std::vector<float> expected = Logits(*here, golden.prompt, 1);
+  const int64_t experts = ExpertsOf(here->model().spec());
+  for (const MatrixCounts& counts :
+       {MatrixCounts{.layers = 0, .experts = 0},
+        MatrixCounts{.layers = 1, .experts = std::min<int64_t>(experts, 1)}}) {
+    DeviceRequest request = RequestOf(counts);
+    request.upload_tokens = 8;
+    const auto engine = Load(golden.model_path, request);
+    const DevicePart& part = *engine->device().part;
+    SCOPED_TRACE(part.PlacementText());
+    const std::vector<float> logits = Logits(*engine, golden.prompt, golden.prompt.size());
+    EXPECT_LT(RelativeError(logits, expected), kTolerance);
+    EXPECT_EQ(Logits(*engine, golden.prompt, golden.prompt.size()), logits);
+    EXPECT_GT(engine->uploads()->bytes_uploaded(), 0);
+    const uint64_t before = engine->uploads()->bytes_uploaded();
+    EXPECT_LT(RelativeError(Logits(*engine, golden.prompt, 1), expected), kTolerance);
+    EXPECT_EQ(engine->uploads()->bytes_uploaded(), before) << "decoding uploads nothing";
+    const std::map<std::string, uint64_t> ledger = part.device().memory().Ledger();
+    EXPECT_GT(ledger.at("uploads"), 0);
+    EXPECT_EQ(engine->budget().Ledger().at("upload buffers"),
+              engine->planned_ledger().at("upload buffers"));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, DeviceFamiliesTest, ::testing::ValuesIn(GoldenNames()),
                          [](const auto& of_case) {
                            std::string name = of_case.param;
@@ -286,6 +314,9 @@ TEST_F(DeviceMatricesTest, WhatCannotBeIsRefusedInASentence) {
   neurons.neurons = 5;
   refuses(neurons, ErrorCode::kInvalidArgument, "not packed");
   DeviceRequest planned = RequestOf({});
+  DeviceRequest uploads = RequestOf({}, 4096);
+  uploads.upload_tokens = 8;
+  refuses(uploads, ErrorCode::kOutOfBudget, "at least 1M");
   planned.planned = PlannedDevice{.memory_bytes = kMiB, .layer_neurons = {1, 2}};
   refuses(planned, ErrorCode::kInvalidArgument, "it places neurons");
 }
@@ -306,6 +337,27 @@ TEST_F(DeviceMatricesTest, ALostDeviceEndsThePassAndNoMore) {
                 Throws<Error>(Property(&Error::code, ErrorCode::kIo)));
     faults.marks_left = 1 << 30;
     EXPECT_EQ(Logits(*engine, golden.prompt, 1), expected);
+  }
+}
+
+TEST_F(DeviceMatricesTest, AnUploadThatFailsEndsThePassAndNoMore) {
+  accel::testing::DeviceFaults faults;
+  DeviceRequest request = RequestOf({.layers = 0, .experts = 1});
+  request.upload_tokens = 8;
+  request.open = [&](size_t index, const accel::DeviceOptions& options) {
+    return std::make_unique<accel::testing::FaultyDevice>(accel::OpenDevice(index, options),
+                                                          faults);
+  };
+  const GoldenCase golden = LoadGolden("qwen2moe");
+  const auto engine = Load(golden.model_path, request);
+  const size_t all = golden.prompt.size();
+  const std::vector<float> expected = Logits(*engine, golden.prompt, all);
+  for (const int finishes : {0, 1, 5}) {
+    faults.finishes_left = finishes;
+    EXPECT_THAT([&] { Logits(*engine, golden.prompt, all); },
+                Throws<Error>(Property(&Error::code, ErrorCode::kIo)));
+    faults.finishes_left = 1 << 30;
+    EXPECT_EQ(Logits(*engine, golden.prompt, all), expected);
   }
 }
 

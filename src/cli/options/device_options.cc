@@ -118,6 +118,14 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
       ->group(kExperimentGroup)
       ->check(WholeIn(0, int64_t{1} << 31));
   command
+      .add_option_function<int64_t>(
+          "--device-prompts", [&request](int64_t tokens) { request.upload_tokens = tokens; },
+          "from so many tokens of a prompt in a pass on, all of it is computed on the device, and "
+          "matrices that do not lie there are uploaded meanwhile (never)")
+      ->option_text("TOKENS")
+      ->group(kMemoryGroup)
+      ->check(WholeIn(8, int64_t{1} << 31));
+  command
       .add_option(
           "--trace-device", arguments.trace_path,
           "file for what the device and the processor did over time (Chrome's trace format)")
@@ -134,6 +142,7 @@ void CheckDeviceUsage(const DeviceArguments& arguments) {
   };
   if (request.memory_bytes) refuse("--device-memory");
   if (request.neurons) refuse("--device-neurons");
+  if (request.upload_tokens > 0) refuse("--device-prompts");
   if (request.matrices.layers) refuse("--device-layers");
   if (request.matrices.experts) refuse("--device-experts");
   if (!arguments.trace_path.empty()) refuse("--trace-device");

@@ -59,6 +59,9 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
                 plan.is_packed ? "it places matrices, and this file is packed"
                                : "it places neurons, and this file is not packed");
   }
+  if (plan.is_packed && request.upload_tokens > 0) {
+    RefuseOption("device_prompts", "prompts of a packed file are computed where its neurons lie");
+  }
   const accel::DeviceList list = accel::ListDevices();
   const std::optional<size_t> chosen = accel::ChooseDevice(request.choice, list);
   if (!chosen) {
@@ -83,7 +86,7 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   }
   placement_ = request.planned ? request.planned->matrices
                                : ChooseMatrices(plan, batch_tokens, {bytes, info.max_buffer_bytes},
-                                                request.matrices);
+                                                request.matrices, request.upload_tokens);
   PlacedMatrices placed(plan, placement_, batch_tokens);
   if (request.planned) CheckPlanned(placed, *request.planned);
   open();
@@ -101,6 +104,7 @@ std::string DevicePart::PlacementText() const {
     text += fmt::format("/{}{}{}", layer.attention ? "a" : "", layer.shared ? "s" : "",
                         fmt::join(layer.experts, ","));
   }
+  if (placement_.upload_tokens > 0) text += fmt::format("/u{}", placement_.upload_tokens);
   return text + (placement_.output ? "/o" : "");
 }
 

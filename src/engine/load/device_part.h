@@ -39,6 +39,8 @@ struct DeviceRequest {
   std::optional<int64_t> neurons;
   // Of a model that is not packed.
   MatrixCounts matrices;
+  // Of such a model, MatrixPlacement::upload_tokens; 0: nothing is uploaded.
+  int64_t upload_tokens = 0;
   // Instead of all that: what an execution plan says. It is obeyed to the byte, or refused.
   std::optional<PlannedDevice> planned;
   bool is_traced = false;  // what both sides do over time is kept (DevicePart::trace)
@@ -97,6 +99,8 @@ class DevicePart {
   // Of another.
   const MatrixPlacement& placement() const { return placement_; }
   const accel::DeviceMatrices* matrices() const { return matrices_.get(); }
+  // Prompts are uploaded for by `uploads`, which must live as long; null: for none.
+  void Use(Uploads* uploads) { model_.uploads = uploads; }
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
  private:

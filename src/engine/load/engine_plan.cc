@@ -10,6 +10,7 @@
 #include "base/memory_info.h"
 #include "base/units.h"
 #include "engine/load/ffn_mode.h"
+#include "engine/load/prompt_uploads.h"
 #include "import/hugging_face.h"
 #include "sparsity/predictor_selector.h"
 
@@ -320,9 +321,9 @@ bool LeavesFfns(const LoadPlan& plan) {
 }
 
 bool HasFfns(const MatrixPlacement& placement) {
-  return std::any_of(
-      placement.layers.begin(), placement.layers.end(),
-      [](const PlacedLayer& layer) { return layer.shared || !layer.experts.empty(); });
+  const auto has = [](const PlacedLayer& layer) { return layer.shared || !layer.experts.empty(); };
+  return placement.upload_tokens > 0 ||
+         std::any_of(placement.layers.begin(), placement.layers.end(), has);
 }
 
 // Terms of adapters are added on the processor, between the matrices of an FFN.
@@ -330,7 +331,8 @@ void CheckAdapters(const MatrixPlacement& placement, const ModelSpec& spec) {
   for (size_t l = 0; l < placement.layers.size(); ++l) {
     const PlacedLayer& layer = placement.layers[l];
     const bool is_mixture = spec.layers[l].ffn.num_experts > 0;
-    if (!layer.shared && (is_mixture || layer.experts.empty())) continue;
+    const bool comes_there = placement.upload_tokens > 0;
+    if (!comes_there && !layer.shared && (is_mixture || layer.experts.empty())) continue;
     throw Error(ErrorCode::kUnsupported, Field{"adapters"},
                 "a device that has FFNs of dense layers, or those beside experts, takes no "
                 "adapters: run this on the processor with --device none");
@@ -359,6 +361,9 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   plan.mode = ResolveMode(file, plan.load, options.mode);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);
+  if (on_device.matrices != nullptr && on_device.matrices->upload_tokens > 0) {
+    plan.ledger["upload buffers"] = PromptUploads::HostBytes();
+  }
   for (const AdapterPlan& adapter : plan.adapters) {
     plan.ledger["adapters"] += Buffer::ChargedBytes(adapter.bytes());
   }

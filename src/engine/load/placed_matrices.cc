@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/load/prompt_uploads.h"
+#include "engine/load/tensor_roles.h"
 #include "ops/repack.h"
 
 namespace hearth {
@@ -19,41 +21,6 @@ using accel::MatrixKernels;
 
 // Bytes of a file that are read and uploaded at a time.
 constexpr uint64_t kFillBytes = uint64_t{4} << 20;
-
-// The tensors of a plan by the role they have.
-class Roles {
- public:
-  explicit Roles(const LoadPlan& plan) : plan_(plan) {
-    for (const ResidentTensor& tensor : plan.tensors) by_slot_[tensor.decl.slot] = &tensor;
-  }
-  const ResidentTensor* Find(const WeightView& slot) const {
-    const auto found = by_slot_.find(&slot);
-    return found == by_slot_.end() ? nullptr : found->second;
-  }
-  const LayerWeights& layer(size_t index) const { return plan_.weights->layers[index]; }
-
-  std::array<const ResidentTensor*, 4> Attention(size_t layer_index) const {
-    const LayerWeights& w = layer(layer_index);
-    return {Find(w.attn_q), Find(w.attn_k), Find(w.attn_v), Find(w.attn_output)};
-  }
-  // Gate (null of two matrices), up, down.
-  std::array<const ResidentTensor*, 3> Ffn(size_t layer_index) const {
-    const LayerWeights& w = layer(layer_index);
-    return {Find(w.ffn_gate), Find(w.ffn_up), Find(w.ffn_down)};
-  }
-  std::array<const ResidentTensor*, 3> Shared(size_t layer_index) const {
-    const LayerWeights& w = layer(layer_index);
-    return {Find(w.shared_gate), Find(w.shared_up), Find(w.shared_down)};
-  }
-  // Null where the output matrix is the embedding: rows of that are looked up on the processor.
-  const ResidentTensor* Output() const {
-    return plan_.spec.tied_embeddings ? nullptr : Find(plan_.weights->output);
-  }
-
- private:
-  const LoadPlan& plan_;
-  std::map<const WeightView*, const ResidentTensor*> by_slot_;
-};
 
 uint64_t StoredBytesOfOne(const ResidentTensor& tensor) {
   return static_cast<uint64_t>(tensor.decl.rows) *
@@ -68,13 +35,13 @@ struct Unit {
 };
 
 // Matrices of a layer, of each the last of so many experts; null ones are not there.
-struct UnitMatrices {
+struct MatricesOfUnit {
   std::span<const ResidentTensor* const> tensors;
   uint64_t experts = 1;
   bool has_bias = false;
 };
 
-Unit MakeUnit(const UnitMatrices& matrices, uint64_t max_buffer_bytes,
+Unit MakeUnit(const MatricesOfUnit& matrices, uint64_t max_buffer_bytes,
               std::function<void(MatrixPlacement&)> place) {
   Unit unit{.place = std::move(place)};
   for (const ResidentTensor* tensor : matrices.tensors) {
@@ -105,7 +72,7 @@ MatrixPlacement Empty(const LoadPlan& plan) {
 }
 
 // What every token needs, of the first `layers` layers.
-std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const Roles& roles, size_t layers,
+std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& roles, size_t layers,
                                     uint64_t max_buffer_bytes) {
   std::vector<Unit> units;
   for (size_t l = 0; l < layers; ++l) {
@@ -129,7 +96,7 @@ std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const Roles& roles, si
 }
 
 // One more expert of every mixture, as often as there are experts; the first ones first.
-std::vector<Unit> UnitsOfExperts(const LoadPlan& plan, const Roles& roles, int64_t experts,
+std::vector<Unit> UnitsOfExperts(const LoadPlan& plan, const TensorRoles& roles, int64_t experts,
                                  uint64_t max_buffer_bytes) {
   std::vector<Unit> units;
   for (int64_t e = 0; e < experts; ++e) {
@@ -172,10 +139,10 @@ void CheckCounts(const LoadPlan& plan, const MatrixCounts& counts) {
 }  // namespace
 
 MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const DeviceRoom& room,
-                               const MatrixCounts& counts) {
+                               const MatrixCounts& counts, int64_t upload_tokens) {
   CheckCounts(plan, counts);
-  const Roles roles(plan);
-  const bool is_exact = counts.layers || counts.experts;
+  const TensorRoles roles(plan);
+  const bool is_exact = counts.any();
   const int64_t layers = counts.layers.value_or(is_exact ? 0 : std::ssize(plan.spec.layers));
   const int64_t experts = counts.experts.value_or(is_exact ? 0 : MostExperts(plan));
   std::vector<Unit> wanted =
@@ -194,15 +161,19 @@ MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const D
     }
     return !unit.obstacle.empty();
   });
-  if (wanted.empty()) throw Error(ErrorCode::kUnsupported, Field{"device"}, obstacle);
+  if (wanted.empty() && upload_tokens == 0) {
+    throw Error(ErrorCode::kUnsupported, Field{"device"}, obstacle);
+  }
 
-  // Scratch for all that may come.
+  MatrixPlacement placement = Empty(plan);
+  placement.upload_tokens = upload_tokens;
+  // Scratch for all that may come, and slots for what nothing else may be.
   MatrixPlacement all = Empty(plan);
   for (const Unit& unit : wanted) unit.place(all);
   const uint64_t scratch =
-      DeviceMatrices::ScratchBytes(PlacedMatrices(plan, all, max_tokens).shape);
-  MatrixPlacement placement = Empty(plan);
-  uint64_t used = scratch, needed = scratch, smallest = wanted.front().bytes;
+      DeviceMatrices::ScratchBytes(PlacedMatrices(plan, all, max_tokens).shape) +
+      (upload_tokens > 0 ? PlacedMatrices(plan, placement, max_tokens).bytes() : 0);
+  uint64_t used = scratch, needed = scratch, smallest = UINT64_MAX;
   for (const Unit& unit : wanted) {
     needed += unit.bytes;
     smallest = std::min(smallest, unit.bytes);
@@ -210,15 +181,18 @@ MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const D
     unit.place(placement);
     used += unit.bytes;
   }
-  if (is_exact && needed > room.bytes) {
+  if ((is_exact || wanted.empty()) && needed > room.bytes) {
     RefuseRoom("the matrices that were asked for and scratch for them", needed, room.bytes);
+  }
+  if (upload_tokens > 0 && scratch > room.bytes) {
+    RefuseRoom("slots for uploads and scratch", scratch, room.bytes);
   }
   if (!placement.any()) RefuseRoom("one matrix and scratch", scratch + smallest, room.bytes);
   return placement;
 }
 
 void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement) {
-  const Roles roles(plan);
+  const TensorRoles roles(plan);
   std::vector<const ResidentTensor*> left;
   // Where several matrices lie in one tensor of the file, each has its own entry in the plan.
   const auto leave = [&](auto tensors) {
@@ -298,7 +272,7 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
     RefusePlacement(fmt::format("the model has {} layers, and the plan {}", layers.size(),
                                 placement.layers.size()));
   }
-  const Roles roles(plan);
+  const TensorRoles roles(plan);
   Placer placer(*this);
   shape.max_tokens = max_tokens;
   for (size_t l = 0; l < layers.size(); ++l) {
@@ -339,6 +313,19 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
     }
     if (to.has_experts() || to.has_shared()) shape.hidden = plan.spec.hidden_size;
   }
+  if (placement.upload_tokens > 0) {
+    const std::vector<PlacedUnit> units = UploadedUnits(plan, placement);
+    slot_bytes = PromptUploads::SlotBytes(units);
+    for (const PlacedUnit& unit : units) {
+      for (const PlacedUnit::Part& part : unit.parts) {
+        if (part.tensor == nullptr) continue;
+        shape.visitors.push_back({.type = part.tensor->stored->dtype,
+                                  .rows = part.tensor->decl.rows,
+                                  .columns = part.tensor->decl.cols});
+      }
+    }
+    if (!units.empty()) shape.hidden = plan.spec.hidden_size;
+  }
   if (placement.output) {
     if (roles.Output() == nullptr) RefusePlacement("an output matrix that is the embedding");
     output = placer.Place(roles.Output(), {0});
@@ -346,8 +333,10 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
 }
 
 std::map<std::string, uint64_t> PlacedMatrices::Ledger() const {
-  return {{"matrices", DeviceMatrices::MatrixBytes(shape)},
-          {"scratch", DeviceMatrices::ScratchBytes(shape)}};
+  std::map<std::string, uint64_t> ledger = {{"matrices", DeviceMatrices::MatrixBytes(shape)},
+                                            {"scratch", DeviceMatrices::ScratchBytes(shape)}};
+  if (slot_bytes > 0) ledger["uploads"] = slot_bytes;
+  return ledger;
 }
 
 void PlacedMatrices::Fill(const GgufFile& file, DeviceMatrices& device,

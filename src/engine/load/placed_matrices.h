@@ -28,6 +28,8 @@ struct DeviceRoom {
 struct MatrixCounts {
   std::optional<int64_t> layers;   // whose attention, shared and dense FFNs are on the device
   std::optional<int64_t> experts;  // of each mixture
+
+  bool any() const { return layers || experts; }
 };
 
 // The matrices that fit, in the order of what a byte saves for each token: FFNs of dense layers and
@@ -35,8 +37,9 @@ struct MatrixCounts {
 // is of a file that is not packed, before LeaveToDevice; passes have at most `max_tokens` tokens.
 // Throws Error(kOutOfBudget), naming the memory that would do, where nothing or less than was asked
 // for fits, Error(kInvalidArgument) for more than the model has.
+// upload_tokens: as the placement will have it; slots for uploads are taken off the room first.
 MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const DeviceRoom& room,
-                               const MatrixCounts& counts);
+                               const MatrixCounts& counts, int64_t upload_tokens = 0);
 
 // Takes them out of a plan, so that they are not loaded.
 void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement);
@@ -55,6 +58,7 @@ struct PlacedMatrices {
   std::vector<PlacedTensor> tensors;
   std::vector<DeviceLayer> layers;
   int32_t output = -1;
+  uint64_t slot_bytes = 0;  // for uploads
 
   // Throws Error(kInvalidArgument) for a placement of another model and Error(kUnsupported) for
   // types without kernels.
@@ -63,7 +67,8 @@ struct PlacedMatrices {
   // As the device's ledger will be.
   std::map<std::string, uint64_t> Ledger() const;
   uint64_t bytes() const {
-    return accel::DeviceMatrices::MatrixBytes(shape) + accel::DeviceMatrices::ScratchBytes(shape);
+    return accel::DeviceMatrices::MatrixBytes(shape) + accel::DeviceMatrices::ScratchBytes(shape) +
+           slot_bytes;
   }
   // Reads all of them and uploads them. Throws Error(kIo), Error(kCorrupt), and what the device
   // does.
