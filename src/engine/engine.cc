@@ -50,15 +50,6 @@ void Engine::MakeKvPool(const EnginePlan& plan, std::unique_ptr<KvFlash> flash) 
   }
 }
 
-void Engine::MakeUploads(DevicePart& part) {
-  if (part.has_neurons() || part.placement().upload_tokens == 0) return;
-  GgufFile file = model_->Reopen();
-  LoadPlan plan = PlanLoad(file);
-  uploads_ = std::make_unique<PromptUploads>(std::move(file), std::move(plan), part.placement(),
-                                             model_->weights(), part.device(), budget_);
-  part.Use(uploads_.get());
-}
-
 WeightView Engine::MatrixOf(int64_t layer, int64_t expert, FfnMatrix which, Buffer& copy) {
   if (!matrices_) {
     return model_->weights().layers[static_cast<size_t>(layer)].Matrix(which).Expert(expert);
@@ -166,7 +157,9 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
     engine->embedding_ = plan.embedding->Open(engine->budget_, options.streaming);
   }
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
-  if (engine->device_.part) engine->MakeUploads(*engine->device_.part);
+  if (engine->device_.part) {
+    engine->device_.part->MakeUploads(*engine->model_, engine->budget_);
+  }
   const ModelSpec& spec = engine->model_->spec();
   std::unique_ptr<KvFlash> flash;
   if (kv_file) {

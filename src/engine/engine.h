@@ -20,7 +20,6 @@
 #include "engine/load/matrix_streaming.h"
 #include "engine/load/model.h"
 #include "engine/load/neuron_streaming.h"
-#include "engine/load/prompt_uploads.h"
 #include "ops/compute.h"
 #include "pass/transformer_pass.h"
 #include "sparsity/mode.h"
@@ -68,8 +67,6 @@ class Engine {
   const RowTable* embedding() const { return embedding_.get(); }
   // The part of the model that is on a device.
   const DeviceUse& device() const { return device_; }
-  // What prompts bring there; null where they bring nothing.
-  const PromptUploads* uploads() const { return uploads_.get(); }
   // A matrix of one FFN as it is multiplied, of a model that is not packed: where it lies in
   // memory, or, where it is streamed, read into `copy`, which is charged as "FFN at hand" and must
   // live as long as the view. Between passes. Throws Error(kIo), Error(kOutOfBudget).
@@ -98,7 +95,6 @@ class Engine {
       : budget_(limit_bytes), compute_(isa, threads, caller_processor) {}
   void OpenStreamed(const std::string& path, const EnginePlan& plan,
                     const StreamingOptions& options, const ProgressFn& progress);
-  void MakeUploads(DevicePart& part);
   void MakeKvPool(const EnginePlan& plan, std::unique_ptr<KvFlash> flash);
 
   Budget budget_;  // first: everything below is charged to it
@@ -112,7 +108,6 @@ class Engine {
   std::unique_ptr<StreamedFfns> streamed_;
   std::unique_ptr<StreamedMatrices> matrices_;
   DeviceUse device_;
-  std::unique_ptr<PromptUploads> uploads_;  // null: prompts are not uploaded for
   std::unique_ptr<KvPool> kv_pool_;
   std::unique_ptr<TransformerPass> pass_;
   std::unique_ptr<ActivationSelector> selector_;

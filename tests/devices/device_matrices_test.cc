@@ -132,10 +132,11 @@ TEST_P(DeviceFamiliesTest, HaveThemWhereMatricesAreUploaded) {
     const std::vector<float> logits = Logits(*engine, golden.prompt, golden.prompt.size());
     EXPECT_LT(RelativeError(logits, expected), kTolerance);
     EXPECT_EQ(Logits(*engine, golden.prompt, golden.prompt.size()), logits);
-    EXPECT_GT(engine->uploads()->bytes_uploaded(), 0);
-    const uint64_t before = engine->uploads()->bytes_uploaded();
+    EXPECT_GT(engine->device().part->uploads()->bytes_uploaded(), 0);
+    const uint64_t before = engine->device().part->uploads()->bytes_uploaded();
     EXPECT_LT(RelativeError(Logits(*engine, golden.prompt, 1), expected), kTolerance);
-    EXPECT_EQ(engine->uploads()->bytes_uploaded(), before) << "decoding uploads nothing";
+    EXPECT_EQ(engine->device().part->uploads()->bytes_uploaded(), before)
+        << "decoding uploads nothing";
     const std::map<std::string, uint64_t> ledger = part.device().memory().Ledger();
     EXPECT_GT(ledger.at("uploads"), 0);
     EXPECT_EQ(engine->budget().Ledger().at("upload buffers"),

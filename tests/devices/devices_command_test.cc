@@ -12,6 +12,7 @@
 #include "base/test_data.h"
 #include "base/test_folder.h"
 #include "json_schema.h"
+#include "planner/doctor/test_hardware.h"
 #include "program.h"
 #include "test_refusals.h"
 
@@ -240,6 +241,74 @@ TEST_F(HybridCommandTest, ReportsSayWhichMatricesAreOnTheDevice) {
   const ProgramResult all = RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0",
                                        "--device-memory", "64M", "--verbose"});
   EXPECT_THAT(all.err, HasSubstr("of 5 layers 5 FFNs, 5 attention blocks"));
+}
+
+// From as many tokens of a prompt on as the saved profile of the machine says, or the user.
+TEST_F(HybridCommandTest, PromptsAreUploadedForFromTheMeasuredLengthOn) {
+  TestFolder cache("hearth-uploads");
+  std::filesystem::create_directories(cache.Path("hearth"));
+  const ScopedVariable folder("XDG_CACHE_HOME", cache.Path(""));
+  HardwareProfile hardware = testing::SampleHardware();
+  const nlohmann::json list =
+      nlohmann::json::parse(RunHearth({"devices", "--limits", "--json"}).out);
+  hardware.devices[0].info.name = list["devices"][0]["name"];
+  // Reads of 1 MiB at depth 32: 0.8 GB/s; 0.56 bytes of a weight take 0.7 ns, and 64 tokens on the
+  // processor more than 0.1 ns each; 4 do not.
+  hardware.devices[0].batches = {{4, 1e10, 1e12}, {16, 1e10, 1e12}, {64, 1e10, 1e12}};
+  const auto save = [&] {
+    std::ofstream(cache.Path("hearth/hardware.json")) << HardwareJson(hardware).dump();
+  };
+  const auto matrices = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "run",
+        SourcePath("models/hearth-stories-5m.gguf"),
+        "Once upon a time there was a fox and a lantern, and the fox could not find the lantern.",
+        "--raw",
+        "-n",
+        "2",
+        "--temp",
+        "0",
+        "--device",
+        "0",
+        "--device-memory",
+        "64M",
+        "--device-layers",
+        "0",
+        "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult run = RunHearth(arguments);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const nlohmann::json document = nlohmann::json::parse(run.out);
+    EXPECT_THAT(SchemaComplaints(Schema("run"), document), IsEmpty());
+    return std::pair(document["memory"]["device"]["matrices"], run.err);
+  };
+  save();
+  const nlohmann::json measured = matrices({}).first;
+  EXPECT_EQ(measured["upload_tokens"], 16);
+  EXPECT_GT(measured["uploaded_bytes"], 0);
+  const nlohmann::json longer = matrices({"--device-prompts", "200"}).first;
+  EXPECT_EQ(longer["upload_tokens"], 200);
+  EXPECT_EQ(longer["uploaded_bytes"], 0);
+  EXPECT_EQ(matrices({"--device-prompts", "8"}).first["upload_tokens"], 8);
+  // Nothing is there and nothing comes: the device has nothing to do.
+  const auto refuse = [](const char* tokens, int code, const char* words) {
+    ExpectRefused(
+        RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "Once", "--device", "0",
+                   "--device-memory", "64M", "--device-layers", "0", "--device-prompts", tokens}),
+        code, words);
+  };
+  refuse("never", 1, "it has no matrices that a device takes");
+  refuse("4", 2, "at least 8 tokens");
+  refuse("some", 2, "expected auto, never");
+  ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-prompts", "16"}), 2,
+                "no effect on a packed file");
+  ExpectRefused(Run({"--device-prompts", "16"}), 2, "has no effect without --device");
+  hardware.devices[0].batches.back().device_macs_per_s = 1;
+  save();
+  const ProgramResult never =
+      RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "Once", "--raw", "-n", "1",
+                 "--device", "0", "--device-memory", "64M", "--device-prompts", "auto"});
+  EXPECT_THAT(never.err, HasSubstr("the processor is faster at any length"));
 }
 
 TEST_F(HybridCommandTest, AutoRunsWithoutADevice) {

@@ -16,7 +16,7 @@ inline void ExpectRefused(const ProgramResult& result, int exit_code, const std:
   EXPECT_EQ(result.exit_code, exit_code) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_THAT(result.err, testing::HasSubstr(words));
+  EXPECT_THAT(result.err, ::testing::HasSubstr(words));
 }
 
 }  // namespace hearth

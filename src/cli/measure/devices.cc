@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/measure/doctor_report.h"
 #include "cli/models/cache_folder.h"
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
@@ -47,7 +48,7 @@ std::string DeviceText(const DeviceSpeed& device) {
          RateText("prompts", rates.matmul_macs_per_s, 1e9, "GMAC/s") +
          RateText("upload", rates.upload_bytes_per_s, 1e9, "GB/s") +
          RateText("download", rates.download_bytes_per_s, 1e9, "GB/s") +
-         RateText("launch", rates.launch_seconds, 1e-6, "us");
+         RateText("launch", rates.launch_seconds, 1e-6, "us") + BatchesText(device, "  ");
 }
 
 // The numbers of the devices that were asked for: all of them, or the one that --device means.
@@ -65,9 +66,10 @@ std::vector<size_t> ChosenDevices(const DevicesCommand& options, const accel::De
 std::vector<DeviceSpeed> LookAt(const DevicesCommand& options, const accel::DeviceList& list) {
   std::vector<DeviceSpeed> devices;
   for (const size_t index : ChosenDevices(options, list)) {
-    devices.push_back({index, list.devices[index], std::nullopt});
+    devices.push_back({index, list.devices[index], std::nullopt, {}});
     if (options.limits_only) continue;
     devices.back().rates = MeasureDevice(index, {}, accel::UsersProgramsFolder());
+    devices.back().batches = MeasureBatches(index, {}, accel::UsersProgramsFolder());
   }
   return devices;
 }
@@ -111,7 +113,8 @@ void AddDevicesCommand(CLI::App& app, Action& action) {
   command->footer(
       "Devices are found through OpenCL, which a driver of the device brings. Measuring takes\n"
       "some seconds each: memory reads, Q4_0 weights times one token and times 128 (prompts),\n"
-      "copies both ways, and a kernel that adds one number.");
+      "copies both ways, a kernel that adds one number, and weights times 1 to 256 tokens beside\n"
+      "the processor.");
   command->callback([options, &action] { action = [options] { return ShowDevices(*options); }; });
 }
 

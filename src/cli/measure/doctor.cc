@@ -56,6 +56,13 @@ void AddDoctorCommand(CLI::App& app, Action& action) {
   AddFileOption(*command, "--file", options->profiler.file,
                 "large file to read instead, such as a model; nothing is written")
       ->excludes(directory);
+  command
+      ->add_option_function<int64_t>(
+          "--device",
+          [options](int64_t index) { options->profiler.device = static_cast<size_t>(index); },
+          "measure this device of 'hearth devices' although it is a processor")
+      ->option_text("INDEX")
+      ->check(WholeIn(0, 4096));
   command->add_flag("--quick", options->quick,
                     "take some seconds instead of half a minute, and be less precise");
   command->add_option("-o,--output", options->output, "file to write the profile to (JSON)")

@@ -25,8 +25,34 @@ std::string SizeName(uint64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+}  // namespace
+
+std::string BatchesText(const DeviceSpeed& device, const std::string& indent,
+                        std::optional<double> read_bytes_per_s) {
+  if (device.batches.empty() || !device.rates) return "";
+  std::string tokens = fmt::format("{}{:<16}", indent, "tokens at once");
+  std::string here = fmt::format("{}{:<16}", indent, "processor");
+  std::string there = fmt::format("{}{:<16}", indent, "device");
+  for (const BatchSpeed& batch : device.batches) {
+    tokens += fmt::format("{:>7}", batch.tokens);
+    here += fmt::format("{:>7.3g}", batch.processor_macs_per_s / 1e9);
+    there += fmt::format("{:>7.3g}", batch.device_macs_per_s / 1e9);
+  }
+  const double upload = device.rates->upload_bytes_per_s.median;
+  const std::optional<int64_t> from = UploadTokens(
+      device.batches,
+      {.read_bytes_per_s = read_bytes_per_s.value_or(upload), .upload_bytes_per_s = upload});
+  return fmt::format(
+      "{}\n{}  GMAC/s\n{}  GMAC/s\n{}{:<16}{}\n", tokens, here, there, indent, "uploads",
+      from ? fmt::format("pay for prompts from {} tokens on (--device-prompts)", *from)
+           : "pay for no prompt");
+}
+
+namespace {
+
 // One line; 'hearth devices' has them all.
-std::string DeviceLine(const DeviceSpeed& device) {
+std::string DeviceLine(const DeviceSpeed& device, const StorageProfile& storage,
+                       double read_bytes_per_s) {
   std::string rates = "not measured";
   if (device.rates) {
     rates = fmt::format("reads {:.0f} GB/s, upload {:.1f} GB/s, launch {:.0f} us",
@@ -35,7 +61,9 @@ std::string DeviceLine(const DeviceSpeed& device) {
                         device.rates->launch_seconds.median / 1e-6);
   }
   return fmt::format("device {:<7}{} ({}), {}, {}\n", device.index, Printable(device.info.name),
-                     accel::NameOf(device.info.kind), FormatSize(device.info.memory_bytes), rates);
+                     accel::NameOf(device.info.kind), FormatSize(device.info.memory_bytes), rates) +
+         BatchesText(device, "              ",
+                     storage.is_in_memory ? std::nullopt : std::optional(read_bytes_per_s));
 }
 
 std::string MachineText(const HardwareProfile& profile) {
@@ -55,7 +83,9 @@ std::string MachineText(const HardwareProfile& profile) {
   out += fmt::format("memory        {}, {} free, {}\n", FormatSize(profile.memory_bytes),
                      FormatSize(profile.available_memory_bytes), lockable);
   out += fmt::format("accelerators  {}\n", accelerators.empty() ? "none" : accelerators);
-  for (const DeviceSpeed& device : profile.devices) out += DeviceLine(device);
+  for (const DeviceSpeed& device : profile.devices) {
+    out += DeviceLine(device, profile.storage, UploadReadRate(profile));
+  }
   return out;
 }
 

@@ -41,6 +41,11 @@ Json PointJson(const EmulatedPoint& point, const EmulateCommand& command) {
   const EmulatedWork& work = e.work;
   return {{"system", EmulatedSystemName(point.system)},
           {"prompt_ms", 1000 * e.prompt_seconds},
+          {"uploads",
+           {{"prompt_ms", 1000 * e.uploads.seconds},
+            {"read_ms", 1000 * e.uploads.read},
+            {"upload_ms", 1000 * e.uploads.upload},
+            {"compute_ms", 1000 * e.uploads.compute}}},
           {"token_ms", 1000 * e.token_seconds},
           {"decode_tok_s", e.decode_tok_s()},
           {"answer_tok_s", e.AnswerTokensPerSecond(command.answer_tokens)},
@@ -71,17 +76,18 @@ Json EmulationJson(const EmulateCommand& command, const std::vector<EmulatedPoin
 std::string EmulationText(const EmulateCommand& command, const std::vector<EmulatedPoint>& points) {
   std::string text = fmt::format(
       "{} in {} on an emulated {}, {} of its memory and {} of the host's\n\n{:<10}{:>11}{:>11}"
-      "{:>14}{:>13}{:>12}\n",
+      "{:>14}{:>13}{:>12}{:>14}\n",
       command.model, NameOf(command.quant), command.machine,
       FormatSize(command.options.budgets.device_bytes),
       FormatSize(command.options.budgets.host_bytes), "system", "prompt ms", "token ms",
-      "decode tok/s", "on device", "from flash");
+      "decode tok/s", "on device", "from flash", "uploaded ms");
   for (const EmulatedPoint& point : points) {
     const Emulation& e = point.emulation;
-    text += fmt::format("{:<10}{:>11.1f}{:>11.2f}{:>14.2f}{:>12.1f}%{:>12}\n",
+    text += fmt::format("{:<10}{:>11.1f}{:>11.2f}{:>14.2f}{:>12.1f}%{:>12}{:>14.1f}\n",
                         EmulatedSystemName(point.system), 1000 * e.prompt_seconds,
                         1000 * e.token_seconds, e.decode_tok_s(), 100 * e.device_load(),
-                        FormatSize(static_cast<uint64_t>(e.work.flash_bytes)));
+                        FormatSize(static_cast<uint64_t>(e.work.flash_bytes)),
+                        1000 * e.uploads.seconds);
   }
   return text;
 }

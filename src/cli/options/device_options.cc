@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <limits>
 #include <span>
 
@@ -13,6 +15,7 @@
 #include "cli/models/cache_folder.h"
 #include "cli/options/option_values.h"
 #include "cli/screen/output.h"
+#include "planner/doctor/hardware.h"
 #include "storage/atomic_file.h"
 
 namespace hearth::cli {
@@ -51,6 +54,48 @@ Json TraceJson(const accel::DeviceTrace& trace, const std::string& device) {
   return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
 }
 
+// Of --device-prompts; nothing: auto, 0: never.
+std::optional<int64_t> ParsePromptTokens(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  if (text == "never") return 0;
+  int64_t tokens = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  if (error != std::errc() || end != text.data() + text.size() ||
+      tokens < PassShape::kPrefillTokens) {
+    throw UsageError(
+        fmt::format("--device-prompts: expected auto, never or at least {} tokens, "
+                    "found '{}'",
+                    PassShape::kPrefillTokens, Printable(text)));
+  }
+  return tokens;
+}
+
+// What the saved profile of this machine says of the device that is chosen: 0 where that is
+// nothing, and, where the user asked, why.
+int64_t MeasuredPromptTokens(const DeviceArguments& arguments) {
+  const auto say = [&](const std::string& why) {
+    if (arguments.says_prompts) PrintSentence("prompts are not uploaded for: " + why);
+    return 0;
+  };
+  const accel::DeviceList list = accel::ListDevices();
+  const std::optional<size_t> chosen = accel::ChooseDevice(arguments.request.choice, list);
+  const std::string path = SavedHardwarePath();
+  if (!chosen || path.empty() || !std::filesystem::exists(path)) {
+    return say("'hearth doctor' has not measured this machine");
+  }
+  const HardwareProfile hardware = ReadHardware(path);
+  for (const DeviceSpeed& device : hardware.devices) {
+    if (device.index != *chosen || device.info.name != list.devices[*chosen].name) continue;
+    if (device.batches.empty() || !device.rates) break;
+    const std::optional<int64_t> tokens = UploadTokens(
+        device.batches, {.read_bytes_per_s = UploadReadRate(hardware),
+                         .upload_bytes_per_s = device.rates->upload_bytes_per_s.median});
+    if (!tokens) return say("'hearth doctor' found that the processor is faster at any length");
+    return std::max(*tokens, PassShape::kPrefillTokens);
+  }
+  return say(fmt::format("'hearth doctor --device {}' measures when that pays", *chosen));
+}
+
 std::string MatricesText(const DevicePart& part, const ModelSpec& spec) {
   int64_t attention = 0, ffns = 0, shared = 0, experts = 0, all_experts = 0;
   for (size_t l = 0; l < spec.layers.size(); ++l) {
@@ -70,6 +115,10 @@ std::string MatricesText(const DevicePart& part, const ModelSpec& spec) {
   add(attention, "attention blocks");
   add(experts, fmt::format("of {} experts", all_experts));
   if (part.placement().output) parts.push_back("the output matrix");
+  if (part.placement().upload_tokens > 0) {
+    parts.push_back(
+        fmt::format("and all of prompts from {} tokens on", part.placement().upload_tokens));
+  }
   return fmt::format("device {}, {}: of {} layers {}\n", part.index(), part.device().info().name,
                      spec.layers.size(), fmt::join(parts, ", "));
 }
@@ -118,13 +167,18 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
       ->group(kExperimentGroup)
       ->check(WholeIn(0, int64_t{1} << 31));
   command
-      .add_option_function<int64_t>(
-          "--device-prompts", [&request](int64_t tokens) { request.upload_tokens = tokens; },
+      .add_option_function<std::string>(
+          "--device-prompts",
+          [&arguments](const std::string& text) {
+            arguments.says_prompts = true;
+            arguments.prompt_tokens = ParsePromptTokens(text);
+          },
           "from so many tokens of a prompt in a pass on, all of it is computed on the device, and "
-          "matrices that do not lie there are uploaded meanwhile (never)")
-      ->option_text("TOKENS")
-      ->group(kMemoryGroup)
-      ->check(WholeIn(8, int64_t{1} << 31));
+          "matrices that do not lie there are uploaded meanwhile; auto: where 'hearth doctor' "
+          "found "
+          "that this is faster (auto)")
+      ->option_text("auto|never|TOKENS")
+      ->group(kMemoryGroup);
   command
       .add_option(
           "--trace-device", arguments.trace_path,
@@ -142,14 +196,14 @@ void CheckDeviceUsage(const DeviceArguments& arguments) {
   };
   if (request.memory_bytes) refuse("--device-memory");
   if (request.neurons) refuse("--device-neurons");
-  if (request.upload_tokens > 0) refuse("--device-prompts");
+  if (arguments.says_prompts) refuse("--device-prompts");
   if (request.matrices.layers) refuse("--device-layers");
   if (request.matrices.experts) refuse("--device-experts");
   if (!arguments.trace_path.empty()) refuse("--trace-device");
 }
 
 DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
-                              const std::optional<ExecutionPlan>& plan) {
+                              const std::optional<ExecutionPlan>& plan, bool is_packed) {
   DeviceRequest request = arguments.request;
   const bool is_wanted = request.choice.kind != accel::DeviceChoice::Kind::kNone;
   if (plan && plan->device.has_value() != is_wanted) {
@@ -161,6 +215,13 @@ DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
   // What a plan leaves to the processor is not all of the model.
   request.may_do_without = !plan && request.choice.kind == accel::DeviceChoice::Kind::kAuto;
   request.is_traced = !arguments.trace_path.empty();
+  if (is_wanted && !plan && !is_packed) {
+    request.upload_tokens =
+        arguments.prompt_tokens ? *arguments.prompt_tokens : MeasuredPromptTokens(arguments);
+  } else if (arguments.says_prompts) {
+    throw UsageError(is_packed ? "--device-prompts has no effect on a packed file"
+                               : "--device-prompts has no effect with --plan");
+  }
   request.programs_folder = accel::UsersProgramsFolder();
   return request;
 }
@@ -207,9 +268,12 @@ Json DeviceJson(Engine& engine) {
     layers.push_back(
         {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
   }
-  json["matrices"] = {{"layers", layers},
-                      {"output", part->placement().output},
-                      {"products", part->matrices()->products_computed()}};
+  json["matrices"] = {
+      {"layers", layers},
+      {"output", part->placement().output},
+      {"products", part->matrices()->products_computed()},
+      {"upload_tokens", part->placement().upload_tokens},
+      {"uploaded_bytes", part->uploads() == nullptr ? 0 : part->uploads()->bytes_uploaded()}};
   return json;
 }
 

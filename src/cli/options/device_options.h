@@ -14,19 +14,23 @@ namespace hearth::cli {
 
 struct DeviceArguments {
   DeviceRequest request;
-  std::string trace_path;  // empty: no trace
+  // From how many tokens on matrices are uploaded for prompts; nothing: as measured.
+  std::optional<int64_t> prompt_tokens;
+  bool says_prompts = false;  // the user named --device-prompts
+  std::string trace_path;     // empty: no trace
 };
 
-// --device, --device-memory, --device-neurons, --trace-device.
+// --device, --device-memory, --device-prompts, and for experiments --device-neurons,
+// --device-layers, --device-experts, --trace-device.
 void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments);
 
 // Throws UsageError where options have no effect. Before anything is loaded.
 void CheckDeviceUsage(const DeviceArguments& arguments);
 
-// What the options ask of an engine, with what a plan puts on a device. Throws UsageError where
-// either lacks the other.
+// What the options ask of an engine for a model, with what a plan puts on a device. Throws
+// UsageError where either lacks the other.
 DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
-                              const std::optional<ExecutionPlan>& plan);
+                              const std::optional<ExecutionPlan>& plan, bool is_packed);
 
 // Says in a line why the processor computes alone, where --device auto could not use a device.
 void SayWhyNoDevice(const Engine& engine);

@@ -17,7 +17,9 @@
 #include "cli/screen/output.h"
 #include "cli/screen/progress.h"
 #include "engine/load/obey_plan.h"
+#include "format/packed_file.h"
 #include "import/hugging_face.h"
+#include "import/open_model.h"
 #include "ops/compute.h"
 #include "tensor/kv_layout.h"
 
@@ -252,7 +254,9 @@ EngineOptions EngineOptionsOf(const ModelOptions& options) {
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;
   engine.adapters = options.adapters;
-  engine.device = DeviceRequestOf(options.device, options.planned);
+  const bool is_packed = options.device.request.is_wanted() &&
+                         IsPacked(OpenModel(options.model, options.activation).metadata());
+  engine.device = DeviceRequestOf(options.device, options.planned, is_packed);
   MakeRoomForRequests(engine, options.kv_sequences, options.more_program_bytes);
   return engine;
 }

@@ -94,6 +94,15 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   model_ = {matrices_.get(), std::move(placed.layers), placed.output};
 }
 
+void DevicePart::MakeUploads(const Model& model, Budget& budget) {
+  if (has_neurons() || placement_.upload_tokens == 0) return;
+  GgufFile file = model.Reopen();
+  LoadPlan plan = PlanLoad(file);
+  uploads_ = std::make_unique<PromptUploads>(std::move(file), std::move(plan), placement_,
+                                             model.weights(), *device_, budget);
+  model_.uploads = uploads_.get();
+}
+
 std::string DevicePart::PlacementText() const {
   std::string text;
   if (ffns_) {

@@ -19,6 +19,7 @@
 #include "engine/load/model.h"
 #include "engine/load/placed_matrices.h"
 #include "engine/load/placed_neurons.h"
+#include "engine/load/prompt_uploads.h"
 #include "format/gguf.h"
 #include "pass/device_weights.h"
 #include "plan/matrix_placement.h"
@@ -99,8 +100,10 @@ class DevicePart {
   // Of another.
   const MatrixPlacement& placement() const { return placement_; }
   const accel::DeviceMatrices* matrices() const { return matrices_.get(); }
-  // Prompts are uploaded for by `uploads`, which must live as long; null: for none.
-  void Use(Uploads* uploads) { model_.uploads = uploads; }
+  // Where the placement uploads for prompts, prepares that; charges the host's budget too. Model
+  // and budget must outlive the object. Throws as PromptUploads.
+  void MakeUploads(const Model& model, Budget& budget);
+  const PromptUploads* uploads() const { return uploads_.get(); }  // null: none
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
  private:
@@ -114,6 +117,7 @@ class DevicePart {
   MatrixPlacement placement_;
   std::unique_ptr<accel::DeviceMatrices> matrices_;
   DeviceWeights model_;
+  std::unique_ptr<PromptUploads> uploads_;
 };
 
 // How an engine uses a device.

@@ -242,6 +242,14 @@ void RefusePlacement(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, "plan", "matrices on a device: " + what);
 }
 
+void CheckExperts(const PlacedLayer& layer, int64_t all, size_t number) {
+  const std::vector<int32_t>& experts = layer.experts;
+  const bool ascend =
+      std::adjacent_find(experts.begin(), experts.end(), std::greater_equal<>()) == experts.end();
+  if (ascend && experts.front() >= 0 && experts.back() < std::max<int64_t>(all, 1)) return;
+  RefusePlacement(fmt::format("experts of layer {} that it does not have", number));
+}
+
 // Numbers matrices as they are placed.
 class Placer {
  public:
@@ -257,6 +265,40 @@ class Placer {
                                       .has_bias = bias != nullptr});
     placed_.tensors.push_back({tensor, bias, std::move(experts)});
     return static_cast<int32_t>(placed_.tensors.size()) - 1;
+  }
+
+  void PlaceAttention(const TensorRoles& roles, size_t layer) {
+    const auto [q, k, v, output] = roles.Attention(layer);
+    if (output == nullptr) RefusePlacement("attention that has no such matrices");
+    DeviceLayer& to = placed_.layers[layer];
+    to.q = Place(q, {0});
+    to.k = Place(k, {0});
+    to.v = Place(v, {0});
+    to.attention_output = Place(output, {0});
+  }
+
+  // all: experts of the layer; 0: it is dense.
+  void PlaceExperts(const TensorRoles& roles, size_t layer, int64_t all,
+                    const std::vector<int32_t>& experts) {
+    const auto [gate, up, down] = roles.Ffn(layer);
+    const LayerWeights& w = roles.layer(layer);
+    DeviceLayer& to = placed_.layers[layer];
+    to.gate = Place(gate, experts, roles.Find(w.ffn_gate_bias));
+    to.up = Place(up, experts, roles.Find(w.ffn_up_bias));
+    to.down = Place(down, experts, roles.Find(w.ffn_down_bias));
+    to.places.assign(static_cast<size_t>(std::max<int64_t>(all, 1)), -1);
+    for (size_t i = 0; i < experts.size(); ++i) {
+      to.places[static_cast<size_t>(experts[i])] = static_cast<int32_t>(i);
+    }
+  }
+
+  void PlaceShared(const TensorRoles& roles, size_t layer) {
+    const auto [gate, up, down] = roles.Shared(layer);
+    if (down == nullptr) RefusePlacement("an FFN beside experts that is not there");
+    DeviceLayer& to = placed_.layers[layer];
+    to.shared_gate = Place(gate, {0});
+    to.shared_up = Place(up, {0});
+    to.shared_down = Place(down, {0});
   }
 
  private:
@@ -277,59 +319,32 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
   shape.max_tokens = max_tokens;
   for (size_t l = 0; l < layers.size(); ++l) {
     const PlacedLayer& from = placement.layers[l];
-    const FfnSpec& ffn = plan.spec.layers[l].ffn;
-    DeviceLayer& to = layers[l];
-    if (from.attention) {
-      const auto [q, k, v, output_matrix] = roles.Attention(l);
-      if (output_matrix == nullptr) RefusePlacement("attention that has no such matrices");
-      to.q = placer.Place(q, {0});
-      to.k = placer.Place(k, {0});
-      to.v = placer.Place(v, {0});
-      to.attention_output = placer.Place(output_matrix, {0});
-    }
+    if (from.attention) placer.PlaceAttention(roles, l);
     if (!from.experts.empty()) {
-      const int64_t all = std::max<int64_t>(ffn.num_experts, 1);
-      if (!std::is_sorted(from.experts.begin(), from.experts.end()) || from.experts.front() < 0 ||
-          from.experts.back() >= all ||
-          std::adjacent_find(from.experts.begin(), from.experts.end()) != from.experts.end()) {
-        RefusePlacement(fmt::format("experts of layer {} that it does not have", l));
-      }
-      const auto [gate, up, down] = roles.Ffn(l);
-      const LayerWeights& w = roles.layer(l);
-      to.gate = placer.Place(gate, from.experts, roles.Find(w.ffn_gate_bias));
-      to.up = placer.Place(up, from.experts, roles.Find(w.ffn_up_bias));
-      to.down = placer.Place(down, from.experts, roles.Find(w.ffn_down_bias));
-      to.places.assign(static_cast<size_t>(all), -1);
-      for (size_t i = 0; i < from.experts.size(); ++i) {
-        to.places[static_cast<size_t>(from.experts[i])] = static_cast<int32_t>(i);
-      }
+      CheckExperts(from, plan.spec.layers[l].ffn.num_experts, l);
+      placer.PlaceExperts(roles, l, plan.spec.layers[l].ffn.num_experts, from.experts);
     }
-    if (from.shared) {
-      const auto [gate, up, down] = roles.Shared(l);
-      if (down == nullptr) RefusePlacement("an FFN beside experts that is not there");
-      to.shared_gate = placer.Place(gate, {0});
-      to.shared_up = placer.Place(up, {0});
-      to.shared_down = placer.Place(down, {0});
-    }
-    if (to.has_experts() || to.has_shared()) shape.hidden = plan.spec.hidden_size;
-  }
-  if (placement.upload_tokens > 0) {
-    const std::vector<PlacedUnit> units = UploadedUnits(plan, placement);
-    slot_bytes = PromptUploads::SlotBytes(units);
-    for (const PlacedUnit& unit : units) {
-      for (const PlacedUnit::Part& part : unit.parts) {
-        if (part.tensor == nullptr) continue;
-        shape.visitors.push_back({.type = part.tensor->stored->dtype,
-                                  .rows = part.tensor->decl.rows,
-                                  .columns = part.tensor->decl.cols});
-      }
-    }
-    if (!units.empty()) shape.hidden = plan.spec.hidden_size;
+    if (from.shared) placer.PlaceShared(roles, l);
+    if (!from.experts.empty() || from.shared) shape.hidden = plan.spec.hidden_size;
   }
   if (placement.output) {
     if (roles.Output() == nullptr) RefusePlacement("an output matrix that is the embedding");
     output = placer.Place(roles.Output(), {0});
   }
+  if (placement.upload_tokens > 0) MakeRoomFor(UploadedUnits(plan, placement), plan.spec);
+}
+
+void PlacedMatrices::MakeRoomFor(const std::vector<PlacedUnit>& units, const ModelSpec& spec) {
+  slot_bytes = PromptUploads::SlotBytes(units);
+  for (const PlacedUnit& unit : units) {
+    for (const PlacedUnit::Part& part : unit.parts) {
+      if (part.tensor == nullptr) continue;
+      shape.visitors.push_back({.type = part.tensor->stored->dtype,
+                                .rows = part.tensor->decl.rows,
+                                .columns = part.tensor->decl.cols});
+    }
+  }
+  if (!units.empty()) shape.hidden = spec.hidden_size;
 }
 
 std::map<std::string, uint64_t> PlacedMatrices::Ledger() const {

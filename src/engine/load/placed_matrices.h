@@ -12,6 +12,7 @@
 #include "accel/device.h"
 #include "accel/device_matrices.h"
 #include "engine/load/model.h"
+#include "engine/load/prompt_uploads.h"
 #include "format/gguf.h"
 #include "pass/device_weights.h"
 #include "plan/matrix_placement.h"
@@ -73,6 +74,9 @@ struct PlacedMatrices {
   // Reads all of them and uploads them. Throws Error(kIo), Error(kCorrupt), and what the device
   // does.
   void Fill(const GgufFile& file, accel::DeviceMatrices& device, const ProgressFn& progress) const;
+
+ private:
+  void MakeRoomFor(const std::vector<PlacedUnit>& units, const ModelSpec& spec);
 };
 
 }  // namespace hearth

@@ -1,5 +1,5 @@
 // Prompts on a device that lacks matrices (P2 §4.1.1): a thread reads the units of a pass from the
-// model's files, in their order, and uploads them into two slots of device memory, while the pass
+// model's files, in their order, and uploads them into slots of device memory, while the pass
 // multiplies what has come.
 #pragma once
 
@@ -44,7 +44,9 @@ std::vector<PlacedUnit> UploadedUnits(const LoadPlan& plan, const MatrixPlacemen
 
 class PromptUploads final : public Uploads {
  public:
-  static constexpr size_t kSlots = 2;
+  // One that is multiplied, and two that come: a large FFN and the attention before it, which would
+  // leave too little to do while the last FFN is multiplied.
+  static constexpr size_t kSlots = 3;
 
   // `plan` is of `file`, of all its tensors. Charges HostBytes as "upload buffers", and SlotBytes
   // to the device as "uploads". `weights` has biases. Device, budget and weights must outlive it.

@@ -7,6 +7,8 @@ namespace hearth {
 namespace {
 
 constexpr int64_t kMostDevices = 4096;
+constexpr size_t kMostBatches = 64;
+constexpr int64_t kMostBatchTokens = 1 << 20;
 constexpr uint64_t kMostDeviceBytes = uint64_t{1} << 62;
 constexpr uint64_t kMostDeviceCount = uint64_t{1} << 31;
 
@@ -81,6 +83,12 @@ nlohmann::ordered_json DeviceSpeedJson(const DeviceSpeed& device) {
       rates[each.name] = {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
     }
   }
+  nlohmann::ordered_json batches = nlohmann::ordered_json::array();
+  for (const BatchSpeed& batch : device.batches) {
+    batches.push_back({{"tokens", batch.tokens},
+                       {"processor_macs_per_s", batch.processor_macs_per_s},
+                       {"device_macs_per_s", batch.device_macs_per_s}});
+  }
   return {{"index", device.index},
           {"name", info.name},
           {"kind", accel::NameOf(info.kind)},
@@ -95,7 +103,8 @@ nlohmann::ordered_json DeviceSpeedJson(const DeviceSpeed& device) {
           {"max_group_size", info.max_group_size},
           {"shares_memory", info.shares_memory},
           {"has_half", info.has_half},
-          {"rates", rates}};
+          {"rates", rates},
+          {"batches", batches}};
 }
 
 DeviceSpeed ReadDeviceSpeed(JsonObject& fields) {
@@ -116,6 +125,11 @@ DeviceSpeed ReadDeviceSpeed(JsonObject& fields) {
   info.shares_memory = fields.Bool("shares_memory");
   info.has_half = fields.Bool("has_half");
   if (!fields.IsNull("rates")) device.rates = ReadRates(fields.Object("rates"));
+  fields.ForEach("batches", kMostBatches, [&](JsonObject& batch) {
+    device.batches.push_back({batch.Int("tokens", 1, kMostBatchTokens),
+                              batch.Number("processor_macs_per_s", 1, 1e18),
+                              batch.Number("device_macs_per_s", 1, 1e18)});
+  });
   return device;
 }
 

@@ -11,6 +11,7 @@
 #include "accel/device.h"
 #include "measure/statistics.h"
 #include "plan/json_object.h"
+#include "planner/doctor/batch_speed.h"
 
 namespace hearth {
 
@@ -28,6 +29,7 @@ struct DeviceSpeed {
   size_t index = 0;  // in accel::ListDevices
   accel::DeviceInfo info;
   std::optional<DeviceRateSpreads> rates;  // nothing: not measured
+  std::vector<BatchSpeed> batches;         // beside the processor; empty: not measured
 };
 
 struct DeviceEffort {

@@ -235,4 +235,8 @@ void CheckIsThisMachine(const HardwareProfile& profile, const std::string& file)
               name(profile));
 }
 
+double UploadReadRate(const HardwareProfile& profile) {
+  return profile.IoBytesPerSecond(uint64_t{1} << 20, kBusyQueueDepth);
+}
+
 }  // namespace hearth

@@ -144,6 +144,9 @@ struct HardwareProfile {
 // A core is little where it is slower than this share of the fastest.
 inline constexpr double kBigCoreShare = 0.75;
 
+// How fast weights are read for uploads: in order, several pieces at a time.
+double UploadReadRate(const HardwareProfile& profile);
+
 // docs/formats/hardware.md and its schema.
 nlohmann::ordered_json HardwareJson(const HardwareProfile& profile);
 // Throws Error(kCorrupt), with the file's name, for what is not a profile or has absurd values.

@@ -47,8 +47,9 @@ class StepWatch {
   double done_ = 0;
 };
 
-// Lists the devices that OpenCL knows and measures those that are no processors: nothing is ever
-// placed on a processor. A driver or a device that fails is a warning, and the rest is measured.
+// Lists the devices that OpenCL knows and measures those that are no processors, as nothing is
+// placed on a processor but for tests. A driver or a device that fails is a warning, and the rest
+// is measured.
 void MeasureDevices(const ProfilerOptions& options, HardwareProfile& profile) {
   accel::DeviceList list;
   try {
@@ -57,10 +58,12 @@ void MeasureDevices(const ProfilerOptions& options, HardwareProfile& profile) {
     profile.warnings.push_back(fmt::format("devices were not listed: {}", error.what()));
   }
   for (size_t i = 0; i < list.devices.size(); ++i) {
-    DeviceSpeed device = {i, list.devices[i], std::nullopt};
+    DeviceSpeed device = {i, list.devices[i], std::nullopt, {}};
     try {
-      if (device.info.kind != accel::DeviceKind::kCpu) {
+      if (device.info.kind != accel::DeviceKind::kCpu || options.device == i) {
         device.rates = MeasureDevice(i, {.rounds = options.effort.rounds}, options.programs);
+        device.batches =
+            MeasureBatches(i, {.rounds = std::min(options.effort.rounds, 3)}, options.programs);
       }
     } catch (const Error& error) {
       profile.warnings.push_back(fmt::format("device {} was not measured: {}", i, error.what()));

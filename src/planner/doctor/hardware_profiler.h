@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "planner/doctor/hardware.h"
@@ -42,6 +43,8 @@ struct ProfilerOptions {
   std::string directory = ".";  // where the scratch file is written; it is gone afterwards
   std::string file;             // where not empty: read this one instead, and write nothing
   std::string programs;         // a folder that keeps the programs of devices; empty: nowhere
+  // A device, by its number in accel::ListDevices, that is measured though it is a processor.
+  std::optional<size_t> device;
   ProfilerEffort effort;
 };
 

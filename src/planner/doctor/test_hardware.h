@@ -26,7 +26,8 @@ inline HardwareProfile SampleHardware() {
   device.rates->upload_bytes_per_s = SpreadAround(2e10);
   device.rates->download_bytes_per_s = SpreadAround(2.1e10);
   device.rates->launch_seconds = SpreadAround(1e-5);
-  profile.devices = {device, {1, device.info, std::nullopt}};
+  device.batches = {{1, 3e10, 1e12}, {16, 1e11, 5e12}, {256, 1.5e11, 1e13}};
+  profile.devices = {device, {1, device.info, std::nullopt, {}}};
   profile.cores = {{0, SpreadAround(2e11), SpreadAround(1e11), SpreadAround(3e-8), true},
                    {1, SpreadAround(5e10), SpreadAround(3e10), SpreadAround(9e-8), false}};
   for (const int threads : {1, 2}) {

@@ -106,6 +106,7 @@ Emulation Emulate(const EmulatedMachine& machine, const EmulatedModel& model,
   const bool lists_neurons = ListsNeurons(options.system);
   if (lists_neurons) listed.Draw(accesses, options.prompt_tokens, lists);
   emulation.prompt_seconds = clock.PassSeconds(options.prompt_tokens, 0, lists, nullptr, nullptr);
+  emulation.uploads = UploadedPrompt(machine, model, emulation.placement, options.prompt_tokens);
   for (int64_t t = 0; t < options.decode_tokens; ++t) {
     if (lists_neurons) listed.Draw(accesses, 1, lists);
     DeviceModel flash(machine.flash);  // which is idle when a token begins

@@ -11,6 +11,7 @@
 
 #include "planner/emulator/emulated_model.h"
 #include "planner/emulator/hybrid_clock.h"
+#include "planner/emulator/upload_pipeline.h"
 
 namespace hearth {
 
@@ -27,6 +28,7 @@ struct EmulationOptions {
 struct Emulation {
   EmulatedPlacement placement;
   double prompt_seconds = 0;
+  UploadTimes uploads;       // the prompt, were all it needs multiplied on the device
   double token_seconds = 0;  // mean of the decoded ones
   EmulatedWork work;         // of a decoded token, on average
 

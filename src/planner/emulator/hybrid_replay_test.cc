@@ -192,6 +192,49 @@ TEST(HybridReplayTest, EachPartOfThePaperHelps) {
   }
 }
 
+TEST(UploadPipelineTest, StagesFollowEachOther) {
+  // One piece: one stage after the other.
+  const UploadedUnit one[] = {{1000, 5, false}};
+  UploadTimes times = RunUploads(one, {.read_bytes_per_s = 1000, .upload_bytes_per_s = 500});
+  EXPECT_DOUBLE_EQ(times.seconds, 1 + 2 + 5);
+  // Two units: the second is read and uploaded while the first is computed.
+  const UploadedUnit two[] = {{1000, 5, false}, {1000, 5, false}};
+  times = RunUploads(two, {.read_bytes_per_s = 1000, .upload_bytes_per_s = 500});
+  EXPECT_DOUBLE_EQ(times.seconds, 1 + 2 + 5 + 5);
+  // With a single slot it waits until the first is computed.
+  times = RunUploads(two, {.read_bytes_per_s = 1000, .upload_bytes_per_s = 500}, {.slots = 1});
+  EXPECT_DOUBLE_EQ(times.seconds, 1 + 2 + 5 + 2 + 5);
+  // What is there already waits for nobody.
+  const UploadedUnit there[] = {{1000, 5, true}, {1000, 5, false}};
+  times = RunUploads(there, {.read_bytes_per_s = 1000, .upload_bytes_per_s = 500});
+  EXPECT_DOUBLE_EQ(times.seconds, 5 + 5);
+  EXPECT_DOUBLE_EQ(times.read, 1);
+}
+
+// P1's headline cases: a pass takes little more than its longest stage, whichever that is, and
+// without the overlap it takes clearly more.
+TEST(UploadPipelineTest, StagesOverlap) {
+  for (const char* machine_name : {"rtx-4090", "rtx-2080ti", "adreno-750"}) {
+    const EmulatedMachine machine = FindEmulatedMachine(machine_name);
+    for (const char* name : {"opt-30b", "llama2-70b", "falcon-40b"}) {
+      const EmulatedModel model = EmulatedModelOf(FindPlannedShape(name), DType::kQ4_0);
+      for (const int64_t tokens : {32, 256, 2048}) {
+        SCOPED_TRACE(std::string(machine_name) + " " + name + " " + std::to_string(tokens));
+        EmulatedPlacement nothing_there{.system = EmulatedSystem::kLayers};
+        nothing_there.device_neurons.assign(static_cast<size_t>(model.num_layers), 0);
+        nothing_there.host_neurons = nothing_there.device_neurons;
+        for (const bool is_on_flash : {false, true}) {
+          nothing_there.flash_bytes = is_on_flash ? UINT64_MAX / 2 : 0;
+          const UploadTimes times = UploadedPrompt(machine, model, nothing_there, tokens);
+          EXPECT_LE(times.seconds, 1.15 * times.longest());
+          EXPECT_GE(times.seconds, times.longest());
+          EXPECT_GT(times.read + times.upload + times.compute, times.longest());
+        }
+      }
+    }
+  }
+}
+
 TEST(EmulatedMachineTest, NamesAreKnown) {
   for (const std::string& name : EmulatedMachineNames()) {
     const EmulatedMachine machine = FindEmulatedMachine(name);
