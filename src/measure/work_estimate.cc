@@ -83,14 +83,19 @@ void AddAttention(const AttentionSpec& spec, const LayerWeights& w, const Estima
   estimate.At(PassOp::kAttention).bytes += VisiblePositions(spec, pass) * position_bytes;
 }
 
-void AddFfn(const FfnSpec& spec, const LayerWeights& w, int64_t tokens, Estimate& estimate) {
+void AddFfn(const FfnSpec& spec, const LayerWeights& w, int64_t tokens, double experts_here,
+            Estimate& estimate) {
   estimate.Vector(PassOp::kNorm, w.ffn_norm);
   if (spec.num_experts > 0) estimate.Matrix(PassOp::kRouter, w.ffn_router);
   estimate.Matrix(PassOp::kFfnGateUp, w.shared_gate);
   estimate.Matrix(PassOp::kFfnGateUp, w.shared_up);
   estimate.Matrix(PassOp::kFfnDown, w.shared_down);
   if (w.has_rows()) return;
-  const ExpertLoadEstimate load(spec, tokens);
+  ExpertLoadEstimate load(spec, tokens);
+  if (spec.num_experts > 0) {
+    load.read *= experts_here;
+    load.products *= experts_here;
+  }
   estimate.Matrices(PassOp::kFfnGateUp, w.ffn_gate, load.read, load.products);
   estimate.Matrices(PassOp::kFfnGateUp, w.ffn_up, load.read, load.products);
   estimate.Matrices(PassOp::kFfnDown, w.ffn_down, load.read, load.products);
@@ -131,7 +136,8 @@ WorkByOp EstimatePass(const ModelSpec& spec, const ModelWeights& weights,
   Estimate estimate(pass.tokens);
   for (size_t l = 0; l < weights.layers.size(); ++l) {
     AddAttention(spec.layers[l].attention, weights.layers[l], pass, estimate);
-    AddFfn(spec.layers[l].ffn, weights.layers[l], pass.tokens, estimate);
+    AddFfn(spec.layers[l].ffn, weights.layers[l], pass.tokens,
+           pass.ffn.experts_here.empty() ? 1 : pass.ffn.experts_here[l], estimate);
     if (pass.ffn.predictors != nullptr) {
       AddPredictor(spec.layers[l].ffn, pass.ffn.predictors->layers[l], pass.tokens, estimate);
     }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "model/model_spec.h"
 #include "model/weights.h"
@@ -29,6 +30,8 @@ struct FfnActivity {
   double up = 0;
   double down = 0;
   const ModelPredictors* predictors = nullptr;
+  // By layer, which share of the experts that a token chooses is computed; empty: all.
+  std::span<const double> experts_here = {};
 };
 
 // New tokens of one sequence in one pass.

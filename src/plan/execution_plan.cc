@@ -19,6 +19,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr size_t kMostLayers = 10000;
+constexpr size_t kMostExperts = 1 << 16;
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostNeurons = int64_t{1} << 30;
 constexpr int kMostCpus = 4096;
@@ -70,7 +71,18 @@ StreamPlan StreamFromJson(JsonObject fields) {
 
 ordered_json DeviceJson(const ExecutionPlan& plan) {
   if (!plan.device) return nullptr;
-  return {{"memory_bytes", plan.device->memory_bytes}, {"ledger", plan.device->ledger}};
+  ordered_json device = {{"memory_bytes", plan.device->memory_bytes},
+                         {"ledger", plan.device->ledger}};
+  const MatrixPlacement& matrices = plan.device->matrices;
+  if (matrices.layers.empty()) return device;
+  ordered_json layers = ordered_json::array();
+  for (const PlacedLayer& layer : matrices.layers) {
+    layers.push_back(
+        {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
+  }
+  device["matrices"] = {
+      {"layers", layers}, {"output", matrices.output}, {"upload_tokens", matrices.upload_tokens}};
+  return device;
 }
 
 // [begin, end) of `ranges`, which must follow what was before.
@@ -127,19 +139,44 @@ void ReadLayer(JsonObject& fields, ExecutionPlan& plan) {
     throw Error(ErrorCode::kCorrupt, file, "layers.ranges.pinned: its end",
                 fmt::format("{}, as stream says", PinnedEnd(plan, device)), std::to_string(pinned));
   }
-  if (plan.device) plan.device->layer_neurons.push_back(device);
-  if (device > 0 && !plan.device) {
-    throw Error(ErrorCode::kCorrupt, file, "layers.ranges.device: neurons there, and no `device`");
+  const bool has_neurons = plan.device && plan.device->matrices.layers.empty();
+  if (has_neurons) plan.device->layer_neurons.push_back(device);
+  if (device > 0 && !has_neurons) {
+    throw Error(ErrorCode::kCorrupt, file,
+                "layers.ranges.device: neurons there, and no `device` that has neurons");
   }
   ++plan.num_layers;
+}
+
+MatrixPlacement MatricesFromJson(JsonObject fields) {
+  MatrixPlacement matrices;
+  fields.ForEach("layers", kMostLayers, [&](JsonObject& from) {
+    PlacedLayer& layer = matrices.layers.emplace_back();
+    layer.attention = from.Bool("attention");
+    layer.shared = from.Bool("shared");
+    for (const json& expert : from.List("experts", kMostExperts)) {
+      layer.experts.push_back(
+          static_cast<int32_t>(from.IntOf(expert, "experts", 0, int64_t{kMostExperts} - 1)));
+    }
+  });
+  matrices.output = fields.Bool("output");
+  matrices.upload_tokens = fields.Int("upload_tokens", 0, kMostNeurons);
+  fields.Finish();
+  if (!matrices.any()) fields.Fail("layers", "at least one matrix");
+  return matrices;
 }
 
 void ReadDevice(JsonObject fields, ExecutionPlan& plan) {
   PlannedDevice& device = plan.device.emplace();
   device.memory_bytes = static_cast<uint64_t>(fields.Int("memory_bytes", 1, kMostBytes));
+  const bool has_matrices = fields.Has("matrices");
+  if (has_matrices) device.matrices = MatricesFromJson(fields.Object("matrices"));
   JsonObject ledger = fields.Object("ledger");
-  for (const char* name : {"neurons", "scratch"}) {
-    device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 2));
+  for (const char* name : {has_matrices ? "matrices" : "neurons", "scratch"}) {
+    device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 4));
+  }
+  if (device.matrices.upload_tokens > 0) {
+    device.ledger["uploads"] = static_cast<uint64_t>(ledger.Int("uploads", 1, kMostBytes / 4));
   }
   ledger.Finish();
   fields.Finish();
@@ -147,6 +184,14 @@ void ReadDevice(JsonObject fields, ExecutionPlan& plan) {
 
 void CheckDevice(const ExecutionPlan& plan, const std::string& file) {
   if (!plan.device) return;
+  if (!plan.device->matrices.layers.empty()) {
+    const auto count = std::ssize(plan.device->matrices.layers);
+    if (count != plan.num_layers) {
+      throw Error(ErrorCode::kCorrupt, file, "device.matrices.layers: their number",
+                  std::to_string(plan.num_layers), std::to_string(count));
+    }
+    return;
+  }
   const std::vector<int64_t>& layers = plan.device->layer_neurons;
   if (std::all_of(layers.begin(), layers.end(), [](int64_t neurons) { return neurons == 0; })) {
     throw Error(ErrorCode::kCorrupt, file, "device: no layer has neurons there");

@@ -51,8 +51,8 @@ struct ExecutionPlan {
   std::string cache_policy;
   // Where a packed model does not fit; its numbers are of single FFNs, without what is on a device.
   std::optional<StreamPlan> stream;
-  // Of a packed model, the first neurons of its FFNs. Where the rest is streamed, every layer has
-  // the same number of them.
+  // Of a packed model, the first neurons of its FFNs; of another, matrices. Where the rest is
+  // streamed, every layer has the same number of them.
   std::optional<PlannedDevice> device;
   std::string kv_codec;  // the name of a KvCodec; the cache is in memory
   int64_t context = 0;   // tokens
@@ -60,7 +60,9 @@ struct ExecutionPlan {
   uint64_t ledger_bytes() const;
   // Of a layer.
   int64_t device_neurons(int64_t layer) const {
-    return device ? device->layer_neurons[static_cast<size_t>(layer)] : 0;
+    return device && !device->layer_neurons.empty()
+               ? device->layer_neurons[static_cast<size_t>(layer)]
+               : 0;
   }
   // Those that compute and the one that reads, ascending.
   std::vector<int> all_cores() const;

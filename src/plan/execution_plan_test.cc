@@ -114,6 +114,32 @@ TEST(ExecutionPlanTest, NeuronsOnADeviceComeBackFromJson) {
   }
 }
 
+TEST(ExecutionPlanTest, MatricesOnADeviceComeBackFromJson) {
+  ExecutionPlan plan = SomePlan();
+  plan.stream.reset();
+  plan.io_strategy = "experts";
+  plan.bound = "device";
+  plan.device = {.memory_bytes = 1 << 20,
+                 .ledger = {{"matrices", 3000}, {"scratch", 400}, {"uploads", 50}}};
+  plan.device->matrices = {
+      .layers = {{.attention = true, .experts = {0, 3, 7}}, {.shared = true}, {}},
+      .output = true,
+      .upload_tokens = 64};
+  const auto document = PlanJson(plan);
+  nlohmann::json text = nlohmann::json::parse(document.dump());
+  const ExecutionPlan back = PlanFromJson(text, "plan");
+  EXPECT_EQ(PlanJson(back), document);
+  ASSERT_TRUE(back.device);
+  EXPECT_EQ(back.device->matrices, plan.device->matrices);
+  EXPECT_EQ(back.device->ledger, plan.device->ledger);
+  text["device"]["matrices"]["layers"].erase(2);
+  EXPECT_THROW(PlanFromJson(text, "plan"), Error);
+  text["device"]["matrices"]["layers"] = nlohmann::json::array();
+  text["device"]["matrices"]["output"] = false;
+  text["device"]["matrices"]["upload_tokens"] = 0;
+  EXPECT_THROW(PlanFromJson(text, "plan"), Error);
+}
+
 // As plans were written before there were devices.
 TEST(ExecutionPlanTest, APlanNeedNotSpeakOfDevices) {
   nlohmann::json document = nlohmann::json::parse(PlanJson(SomePlan()).dump());

@@ -15,6 +15,8 @@
 #include "base/test_folder.h"
 #include "json_schema.h"
 #include "prepare/pack/test_pack_models.h"
+#include "prepare/shapes/shapes.h"
+#include "prepare/synth/synth.h"
 #include "program.h"
 #include "server_process.h"
 #include "test_refusals.h"
@@ -209,6 +211,61 @@ TEST_F(DevicePlanCommandTest, WhatDoesNotFitTogetherIsRefused) {
                 .exit_code,
             0);
   ExpectRefused(run({"--plan", other, "--device", "0"}), 2, "this plan uses none");
+}
+
+// A mixture that is not packed: what every token needs and the hottest experts are there.
+TEST_F(DevicePlanCommandTest, MatricesArePlannedAndObeyed) {
+  const std::string model = folder_->Path("mixture.gguf");
+  SynthesizeModel(ParseShape(R"({"arch": "qwen3moe", "hidden_size": 256, "num_experts": 16,
+                                 "intermediate_size": 512, "num_layers": 4, "num_heads": 4,
+                                 "num_kv_heads": 2, "head_dim": 64, "vocab_size": 600,
+                                 "num_experts_per_token": 2})",
+                             "mixture"),
+                  {.quant = DType::kQ4_0, .threads = 2}, model);
+  const auto plan = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"plan",
+                                          model,
+                                          "-o",
+                                          PlanPath(),
+                                          "--ctx",
+                                          "256",
+                                          "--device-memory",
+                                          "6M",
+                                          "--device-bandwidth",
+                                          "500",
+                                          "--link-bandwidth",
+                                          "16",
+                                          "--link-latency",
+                                          "0.1",
+                                          "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunHearth(arguments);
+  };
+  const ProgramResult planned = plan({"--memory", "4G"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const json document = json::parse(planned.out);
+  EXPECT_THAT(SchemaComplaints(Schema("plan"), document), IsEmpty());
+  const json& layers = document["device"]["matrices"]["layers"];
+  size_t experts = 0;
+  for (const json& layer : layers) {
+    EXPECT_EQ(layer["attention"], true);
+    experts += layer["experts"].size();
+  }
+  EXPECT_GT(experts, 0);
+  EXPECT_LT(experts, 64);
+  const ProgramResult run = RunHearth({"run", model, "--raw", "-p", "Once", "-n", "3", "--temp",
+                                       "0", "--plan", PlanPath(), "--device", "0", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const json device = json::parse(run.out)["memory"]["device"];
+  EXPECT_EQ(device["matrices"]["layers"], layers);
+  EXPECT_EQ(device["ledger"], document["device"]["ledger"]);
+  // Four of each layer's attention and the output for each token, and three of each expert there.
+  EXPECT_GT(device["matrices"]["products"].get<int64_t>(), 0);
+  ExpectRefused(RunHearth({"run", model, "-p", "Once", "--plan", PlanPath()}), 2,
+                "say on which with --device");
+  ExpectRefused(RunHearth({"run", Model(), "-p", "Once", "--plan", PlanPath(), "--device", "0"}), 1,
+                "model_hash");
+  ExpectRefused(plan({"--memory", "4G", "--profile", Model()}), 2, "--profile has no effect");
 }
 
 }  // namespace

@@ -123,25 +123,9 @@ std::string MatricesText(const DevicePart& part, const ModelSpec& spec) {
                      spec.layers.size(), fmt::join(parts, ", "));
 }
 
-}  // namespace
-
-void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
+// For experiments.
+void AddExperimentOptions(CLI::App& command, DeviceArguments& arguments) {
   DeviceRequest& request = arguments.request;
-  command
-      .add_option_function<std::string>(
-          "--device",
-          [&request](const std::string& text) {
-            request.choice = AsUsage([&] { return accel::ParseDeviceChoice(text); });
-          },
-          "device that computes a part of the model while the processor computes the rest: none, a "
-          "number of 'hearth devices', or auto (the first that is not a processor, if it can be "
-          "used) (none)")
-      ->option_text("auto|none|INDEX")
-      ->group(kMemoryGroup);
-  AddSizeOption(command, "--device-memory", request.memory_bytes,
-                "most memory of the device to use; as much of the model goes there as fits: of a "
-                "packed one the hottest neurons of each layer (7/8 of a device's own memory)")
-      ->group(kMemoryGroup);
   command
       .add_option_function<int64_t>(
           "--device-neurons", [&request](int64_t neurons) { request.neurons = neurons; },
@@ -167,6 +151,34 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
       ->group(kExperimentGroup)
       ->check(WholeIn(0, int64_t{1} << 31));
   command
+      .add_option(
+          "--trace-device", arguments.trace_path,
+          "file for what the device and the processor did over time (Chrome's trace format)")
+      ->option_text("FILE")
+      ->group(kExperimentGroup)
+      ->check(NotEmpty());
+}
+
+}  // namespace
+
+void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
+  DeviceRequest& request = arguments.request;
+  command
+      .add_option_function<std::string>(
+          "--device",
+          [&request](const std::string& text) {
+            request.choice = AsUsage([&] { return accel::ParseDeviceChoice(text); });
+          },
+          "device that computes a part of the model while the processor computes the rest: none, a "
+          "number of 'hearth devices', or auto (the first that is not a processor, if it can be "
+          "used) (none)")
+      ->option_text("auto|none|INDEX")
+      ->group(kMemoryGroup);
+  AddSizeOption(command, "--device-memory", request.memory_bytes,
+                "most memory of the device to use; as much of the model goes there as fits: of a "
+                "packed one the hottest neurons of each layer (7/8 of a device's own memory)")
+      ->group(kMemoryGroup);
+  command
       .add_option_function<std::string>(
           "--device-prompts",
           [&arguments](const std::string& text) {
@@ -179,13 +191,7 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
           "that this is faster (auto)")
       ->option_text("auto|never|TOKENS")
       ->group(kMemoryGroup);
-  command
-      .add_option(
-          "--trace-device", arguments.trace_path,
-          "file for what the device and the processor did over time (Chrome's trace format)")
-      ->option_text("FILE")
-      ->group(kExperimentGroup)
-      ->check(NotEmpty());
+  AddExperimentOptions(command, arguments);
 }
 
 void CheckDeviceUsage(const DeviceArguments& arguments) {

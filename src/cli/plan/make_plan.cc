@@ -22,6 +22,7 @@
 #include "measure/topic_walk.h"
 #include "model/registry.h"
 #include "planner/doctor/hardware_age.h"
+#include "planner/placement/place_matrices.h"
 #include "tensor/kv_layout.h"
 
 namespace hearth::cli {
@@ -158,13 +159,19 @@ DevicePlacement PlaceNeurons(const PlanWishes& wishes, uint64_t program_bytes,
 
 PlannedRun MakePlanHere(const PlanWishes& wishes, uint64_t program_bytes) {
   const HardwareProfile hardware = HardwareOf(wishes);
-  const PlanRequest request = RequestOf(wishes, program_bytes);
+  PlanRequest request = RequestOf(wishes, program_bytes);
   const GgufFile file = OpenModel(request.model, wishes.model.activation);
+  const auto place = [&](const AccessRecord* accesses) {
+    if (!wishes.matrix_machine) return;
+    request.matrices = PlaceMatrices(file, accesses, *wishes.matrix_machine, request.engine);
+  };
+  place(nullptr);
   if (wishes.model.doubts) WarnOfActivation(file);
   std::optional<AccessRecord> accesses;
   CheckPlanMemory(request, hardware);
   if (const auto mode = RecordedModeOf(file, request)) {
     accesses = AccessesOf(wishes, file, *mode);
+    place(&*accesses);  // by which experts are hot
   } else if (wishes.record || wishes.tokens || !wishes.text.empty()) {
     throw UsageError(
         "--text, --tokens and --record have no effect: all of this model is in memory, or every "

@@ -25,6 +25,8 @@ struct PlanWishes {
   bool uses_solver = true;          // PlanRequest
   // What a device takes; nothing: the processor computes alone.
   std::optional<DevicePlacement> device;
+  // Of a model that is not packed: the device whose matrices are chosen with the plan.
+  std::optional<PlacementMachine> matrix_machine;
 };
 
 // Measures this machine quickly, with a notice, where no profile is named and none was saved: by

@@ -21,6 +21,7 @@
 #include "cli/screen/output.h"
 #include "cli/screen/report.h"
 #include "engine/load/device_part.h"
+#include "format/packed_file.h"
 #include "import/open_model.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
@@ -104,8 +105,27 @@ std::string FfnText(const ExecutionPlan& plan) {
                      static_cast<double>(plan.stream->cache_slots) / layers, plan.cache_policy);
 }
 
+std::string MatricesText(const ExecutionPlan& plan) {
+  int64_t attention = 0, shared = 0, experts = 0;
+  uint64_t bytes = 0;
+  for (const PlacedLayer& layer : plan.device->matrices.layers) {
+    attention += layer.attention ? 1 : 0;
+    shared += layer.shared ? 1 : 0;
+    experts += std::ssize(layer.experts);
+  }
+  for (const auto& [name, entry] : plan.device->ledger) bytes += entry;
+  return fmt::format(
+      "device        of {} layers {} attention blocks, {} FFNs beside experts, {} FFNs or "
+      "experts{}, "
+      "{} of {}; {:.1f} ms per token\n",
+      plan.num_layers, attention, shared, experts,
+      plan.device->matrices.output ? ", the output matrix" : "", FormatSize(bytes),
+      FormatSize(plan.device->memory_bytes), plan.time.device_ms);
+}
+
 std::string DeviceText(const ExecutionPlan& plan) {
   if (!plan.device) return "";
+  if (!plan.device->matrices.layers.empty()) return MatricesText(plan);
   const std::vector<int64_t>& layers = plan.device->layer_neurons;
   const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
   const uint64_t bytes = plan.device->ledger.at("neurons") + plan.device->ledger.at("scratch");
@@ -173,9 +193,13 @@ uint64_t ProgramBytesBeside(const PlacementArguments& arguments, const PlanWishe
   const auto index = static_cast<size_t>(card == devices.end() ? 0 : card - devices.begin());
   DeviceRequest request = {.choice = {accel::DeviceChoice::Kind::kIndex, index},
                            .memory_bytes = arguments.device_bytes,
-                           .neurons = 1,
                            .programs_folder = accel::UsersProgramsFolder()};
   const GgufFile file = OpenModel(wishes.model.model, wishes.model.activation);
+  if (IsPacked(file.metadata())) {
+    request.neurons = 1;
+  } else {
+    request.matrices.layers = 1;
+  }
   std::unique_ptr<DevicePart> part;
   try {
     part =
@@ -258,7 +282,17 @@ int PlanModel(const PlanArguments& arguments, bool json) {
       kProgramMarginBytes + (arguments.placement ? ProgramBytesBeside(*arguments.placement, wishes)
                                                  : ProgramBytesWith(wishes.model.model));
   MeasureWhereUnknown(wishes);
-  if (arguments.placement) wishes.device = PlaceOn(*arguments.placement, wishes, program_bytes);
+  if (arguments.placement) {
+    if (IsPacked(OpenModel(wishes.model.model, wishes.model.activation).metadata())) {
+      wishes.device = PlaceOn(*arguments.placement, wishes, program_bytes);
+    } else if (!arguments.placement->profile.empty()) {
+      throw UsageError(
+          "--profile has no effect: this model is not packed, and its matrices are "
+          "placed, not neurons");
+    } else {
+      wishes.matrix_machine = PlacementMachineOf(*arguments.placement);
+    }
+  }
   PlannedRun run = MakePlanHere(wishes, program_bytes);
   if (arguments.from_header) run.plan.model_hash.assign(run.plan.model_hash.size(), '0');
   const std::string document = DumpJson(PlanJson(run.plan));

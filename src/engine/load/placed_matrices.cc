@@ -144,7 +144,8 @@ MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const D
   const TensorRoles roles(plan);
   const bool is_exact = counts.any();
   const int64_t layers = counts.layers.value_or(is_exact ? 0 : std::ssize(plan.spec.layers));
-  const int64_t experts = counts.experts.value_or(is_exact ? 0 : MostExperts(plan));
+  const int64_t experts =
+      counts.experts.value_or(is_exact || counts.leaves_experts ? 0 : MostExperts(plan));
   std::vector<Unit> wanted =
       UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers), room.max_buffer_bytes);
   if (const ResidentTensor* const output = roles.Output(); output != nullptr && !is_exact) {
@@ -161,6 +162,7 @@ MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const D
     }
     return !unit.obstacle.empty();
   });
+  if (wanted.empty() && counts.leaves_experts && MostExperts(plan) > 0) return Empty(plan);
   if (wanted.empty() && upload_tokens == 0) {
     throw Error(ErrorCode::kUnsupported, Field{"device"}, obstacle);
   }
@@ -187,6 +189,7 @@ MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const D
   if (upload_tokens > 0 && scratch > room.bytes) {
     RefuseRoom("slots for uploads and scratch", scratch, room.bytes);
   }
+  if (counts.leaves_experts && MostExperts(plan) > 0) return placement;  // others may follow
   if (!placement.any()) RefuseRoom("one matrix and scratch", scratch + smallest, room.bytes);
   return placement;
 }
@@ -228,9 +231,11 @@ void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement) {
     }
   }
   if (placement.output) leave(std::array{roles.Output()});
-  for (const ResidentTensor* tensor : left) *tensor->decl.slot = tensor->View(nullptr);
   std::vector<const WeightView*> slots;
-  for (const ResidentTensor* tensor : left) slots.push_back(tensor->decl.slot);
+  for (const ResidentTensor* tensor : left) {
+    *tensor->decl.slot = {};
+    slots.push_back(tensor->decl.slot);
+  }
   RemoveTensors(plan, [&](const ResidentTensor& tensor) {
     return std::find(slots.begin(), slots.end(), tensor.decl.slot) != slots.end();
   });

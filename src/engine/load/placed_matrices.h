@@ -29,6 +29,7 @@ struct DeviceRoom {
 struct MatrixCounts {
   std::optional<int64_t> layers;   // whose attention, shared and dense FFNs are on the device
   std::optional<int64_t> experts;  // of each mixture
+  bool leaves_experts = false;     // as many as fit, but no expert of a mixture
 
   bool any() const { return layers || experts; }
 };

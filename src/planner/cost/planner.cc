@@ -68,9 +68,17 @@ struct Evaluated {
 // What tokens ask of the processor, where a device takes a part of it.
 std::optional<AccessRecord> BesideDeviceOf(const PlanRequest& request, const GgufFile& file,
                                            const AccessRecord* accesses) {
-  if (!request.device || accesses == nullptr) return std::nullopt;
+  if (accesses == nullptr) return std::nullopt;
+  if (request.matrices) return BesideMatrices(*accesses, request.matrices->planned.matrices);
+  if (!request.device) return std::nullopt;
   const FfnMode mode = ResolveMode(file, PlanLoad(file), request.engine.mode);
   return BesideDevice(*accesses, mode, request.device->planned.layer_neurons);
+}
+
+OnDevice OnDeviceOf(const PlanRequest& request) {
+  if (request.matrices) return {.matrices = &request.matrices->planned.matrices};
+  if (request.device) return {.neurons = request.device->planned.layer_neurons};
+  return {};
 }
 
 // For the menu: whole numbers, of whatever a profile leads to.
@@ -190,7 +198,7 @@ class Planner {
 
   EnginePlan Limited(EngineOptions options, uint64_t limit_bytes) const {
     options.memory_bytes = limit_bytes;
-    return PlanEngine(file_, WithKvInMemory(options), {.neurons = DeviceNeurons()});
+    return PlanEngine(file_, WithKvInMemory(options), OnDeviceOf(request_));
   }
 
   EnginePlan PlanOfSetting(const Setting& setting) const {
@@ -264,6 +272,7 @@ class Planner {
   TokenCost CostWithDevice(const CostInputs& inputs) const {
     TokenCost cost = CostOfToken(inputs);
     if (request_.device) AddDevice(*request_.device, device_load_, inputs.plan.mode, cost);
+    if (request_.matrices) AddMatrices(*request_.matrices, cost);
     return cost;
   }
 
@@ -281,6 +290,7 @@ class Planner {
       activity = AllNeurons(plan.load);
     }
     if (plan.mode == FfnMode::kPredicted) activity.predictors = plan.load.predictors.get();
+    if (request_.matrices) activity.experts_here = request_.matrices->experts_here;
     return {.plan = plan,
             .hardware = hardware_,
             .cores = setting.cores,
@@ -417,6 +427,7 @@ ExecutionPlan Planner::PlanOf(const Evaluated& chosen) {
         hardware_, plan.compute_cores, engine.bundles->layout.stride, engine.neurons.queue_depth);
   }
   if (request_.device) plan.device = request_.device->planned;
+  if (request_.matrices) plan.device = request_.matrices->planned;
   plan.kv_codec = InfoOf(engine.limits.kv_codec).name;
   plan.context = engine.limits.max_context;
   return plan;
@@ -438,7 +449,8 @@ std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& r
   if (load.is_packed) return mode != FfnMode::kDense ? std::optional(mode) : std::nullopt;
   if (MainFfn(load.spec).num_experts == 0) return std::nullopt;
   const bool may_stream =
-      request.least_tok_s || PlanEngine(file, WithKvInMemory(request.engine)).is_streamed();
+      request.matrices || request.least_tok_s ||
+      PlanEngine(file, WithKvInMemory(request.engine), OnDeviceOf(request)).is_streamed();
   return may_stream ? std::optional(FfnMode::kDense) : std::nullopt;
 }
 

@@ -12,6 +12,7 @@
 #include "plan/execution_plan.h"
 #include "planner/cost/access_record.h"
 #include "planner/cost/device_share.h"
+#include "planner/cost/matrix_share.h"
 #include "planner/doctor/hardware.h"
 
 namespace hearth {
@@ -26,6 +27,8 @@ struct PlanRequest {
   // Of a packed model, what a device beside the processor computes. Where layers differ in that,
   // engine.may_stream must be false.
   std::optional<DeviceShare> device;
+  // The same of another.
+  std::optional<MatrixShare> matrices;
   // False: settings are enumerated, which finds the same. For a program that goes on to run the
   // model: once loaded, Z3 stays in its memory.
   bool uses_solver = true;
@@ -42,8 +45,8 @@ struct PlannedRun {
 };
 
 // The mode in which MakePlan needs a record of what the model asks for: of a packed model that does
-// not compute all, and of a mixture that is not packed (kDense) where it does not fit or a speed is
-// asked for; nothing for others.
+// not compute all, and of a mixture that is not packed (kDense) where it does not fit, a speed is
+// asked for, or a device takes some of its experts; nothing for others.
 std::optional<FfnMode> RecordedModeOf(const GgufFile& file, const PlanRequest& request);
 
 // Throws Error(kOutOfBudget), naming a limit that would do, where no setting fits into the memory:

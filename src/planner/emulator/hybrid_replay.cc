@@ -12,11 +12,11 @@ namespace hearth {
 namespace {
 
 // Where each neuron lies. A random placement is a fixed draw for every neuron.
-class Places {
+class EmulatedPlaces {
  public:
   enum class Place : uint8_t { kDevice, kHost, kFlash };
 
-  Places(const EmulatedModel& model, const EmulatedPlacement& placed)
+  EmulatedPlaces(const EmulatedModel& model, const EmulatedPlacement& placed)
       : neurons_(model.neurons), placed_(placed) {}
 
   Place Of(int64_t layer, int64_t neuron) const {
@@ -38,7 +38,7 @@ class Places {
 // Lists of some tokens, put together by layer.
 class ListedTokens {
  public:
-  ListedTokens(const EmulatedModel& model, const Places& places)
+  ListedTokens(const EmulatedModel& model, const EmulatedPlaces& places)
       : model_(model), places_(places), seen_(static_cast<size_t>(model.num_layers)) {}
 
   void Draw(SimAccesses& accesses, int64_t tokens, std::vector<EmulatedLists>& lists) {
@@ -57,15 +57,15 @@ class ListedTokens {
       const bool is_new = !seen[static_cast<size_t>(neuron)];
       seen[static_cast<size_t>(neuron)] = true;
       switch (places_.Of(list.layer, neuron)) {
-        case Places::Place::kDevice:
+        case EmulatedPlaces::Place::kDevice:
           ++to.device_all;
           if (is_new) ++to.device;
           break;
-        case Places::Place::kHost:
+        case EmulatedPlaces::Place::kHost:
           ++to.host_all;
           if (is_new) ++to.host;
           break;
-        case Places::Place::kFlash:
+        case EmulatedPlaces::Place::kFlash:
           ++to.host_all;
           if (is_new) ++to.flash;
           break;
@@ -74,7 +74,7 @@ class ListedTokens {
   }
 
   const EmulatedModel& model_;
-  const Places& places_;
+  const EmulatedPlaces& places_;
   std::vector<std::vector<bool>> seen_;
   std::vector<SimList> drawn_;
 };
@@ -99,7 +99,7 @@ Emulation Emulate(const EmulatedMachine& machine, const EmulatedModel& model,
   Emulation emulation;
   emulation.placement = PlaceEmulated(machine, model, options.budgets, options.system,
                                       PowerLawRates(model.neurons, options.active, options.skew));
-  const Places places(model, emulation.placement);
+  const EmulatedPlaces places(model, emulation.placement);
   ListedTokens listed(model, places);
   HybridClock clock(machine, model, emulation.placement);
   std::vector<EmulatedLists> lists;
