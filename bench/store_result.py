@@ -4,7 +4,7 @@
   store_result.py llamacpp build/e2e.json --machine zen5 --command "bench/e2e/compare_llamacpp.py ..."
 
 EXPERIMENT says which program wrote the file: llamacpp (compare_llamacpp.py), offload (offload.py), clients
-(serve_load.py), plan-accuracy (plan_accuracy.py). Other results are written by hand. Columns are those
+(serve_load.py), plan-accuracy (plan_accuracy.py), tiles (hearth_micro --tiles). Other results are written by hand. Columns are those
 of the results of that experiment that are there. Then run make_tables.py. Exit status: 0 done, 1 not so.
 """
 
@@ -120,8 +120,16 @@ def plan_accuracy_rows(document: dict[str, Any], model: str) -> Rows:
     return rows
 
 
+def tiles_rows(document: dict[str, Any], _model: str) -> Rows:
+    return [[row["isa"], row["type"], row["tokens"], row["solver"], round(row["solver_microseconds"], 1),
+             row["fastest"], round(row["fastest_microseconds"], 1),
+             round(row["solver_over_fastest"], 3),
+             round(max(one["microseconds"] for one in row["geometries"]) / row["fastest_microseconds"], 2)]
+            for row in document["rows"]]
+
+
 ROWS = {"llamacpp": llamacpp_rows, "offload": offload_rows, "clients": clients_rows,
-        "plan-accuracy": plan_accuracy_rows}
+        "plan-accuracy": plan_accuracy_rows, "tiles": tiles_rows}
 
 
 def columns_of(experiment: str) -> list[dict[str, Any]]:
@@ -146,7 +154,7 @@ def checked_out() -> str:
 def result(args: argparse.Namespace) -> dict[str, Any]:
     document = json.loads(args.document.read_text())
     rows = ROWS[args.experiment](document, args.model)
-    repetitions = args.repetitions or document.get("repetitions")
+    repetitions = args.repetitions or document.get("repetitions") or document.get("rounds")
     baseline = None
     if args.experiment == "llamacpp":
         baseline = {"name": "llama.cpp", "version": document["llamacpp"]["version"]}
@@ -167,8 +175,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--machine", required=True, help="a folder of bench/results")
     parser.add_argument("--variant", help="a second result of the machine: EXPERIMENT.VARIANT.json")
     parser.add_argument("--command", action="append", default=[], help="what was run")
-    parser.add_argument("--model", required=True, help='such as "mistral-7b Q4_0"')
-    parser.add_argument("--weights", default="synthesized", choices=["real", "synthesized", "embedded"])
+    parser.add_argument("--model", help='such as "mistral-7b Q4_0"; none where kernels are measured')
+    parser.add_argument("--weights", default="synthesized", choices=["real", "synthesized", "embedded", "none"])
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--baseline-version", help="of llama.cpp, where a file does not say it")
     parser.add_argument("--date", default=date.today().isoformat())

@@ -1,7 +1,10 @@
 // hearth_micro [--isa NAME] [--memory SIZE] [--benchmark_filter=REGEX ...]
+// hearth_micro --tiles [--json FILE] [--isa NAME] [--memory SIZE]
 //
 // Speeds of single kernels. Without --isa all tables run that this machine can; --memory is what
-// operands are read from (2G; several times the caches, or caches are what is measured).
+// operands are read from (2G; several times the caches, or caches are what is measured). With
+// --tiles it times all geometries of products with weight tiles and holds the solver's choice
+// against the fastest (tile_table.h).
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -13,6 +16,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "bench/micro/micro.h"
+#include "bench/micro/tile_table.h"
 #include "kernels/dispatch.h"
 
 namespace hearth::micro {
@@ -21,6 +25,8 @@ namespace {
 struct Options {
   std::string_view isa;
   std::string_view memory = "2G";
+  std::string_view json;
+  bool tiles = false;
 };
 
 // What Google Benchmark has left of the arguments.
@@ -33,11 +39,21 @@ Options ParseOptions(int argc, char** argv) {
     std::string_view* value = nullptr;
     if (flag == "--isa") value = &options.isa;
     if (flag == "--memory") value = &options.memory;
+    if (flag == "--json") value = &options.json;
+    if (argument == "--tiles") {
+      options.tiles = true;
+      continue;
+    }
     if (value == nullptr || (equals == argument.npos && i + 1 == argc)) {
       throw Error(ErrorCode::kInvalidArgument, "hearth_micro", "arguments",
-                  "--isa NAME, --memory SIZE and those of Google Benchmark", std::string(argument));
+                  "--tiles, --json FILE, --isa NAME, --memory SIZE and those of Google Benchmark",
+                  std::string(argument));
     }
     *value = equals == argument.npos ? argv[++i] : argument.substr(equals + 1);
+  }
+  if (!options.json.empty() && !options.tiles) {
+    throw Error(ErrorCode::kInvalidArgument, "--json", "use",
+                "with --tiles; benchmarks are written by --benchmark_out", "it alone");
   }
   return options;
 }
@@ -65,6 +81,9 @@ void Run(int argc, char** argv) {
   }
   Budget budget;
   const Memory memory(budget, bytes);
+  if (options.tiles) {
+    return RunTileTable(tables, memory, AvailableCpus(), std::string(options.json));
+  }
   for (const auto* table : tables) {
     const Context context{*table, memory, AvailableCpus()};
     RegisterProbes(context);

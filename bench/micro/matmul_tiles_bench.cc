@@ -1,7 +1,10 @@
-// Products of quantized weights: one token (decode, bound by memory) and many (prefill).
+// Products of quantized weights with the geometry that the solver chooses: one token (decode, bound
+// by memory) and many (prefill). tile_table.cc times all geometries.
 #include <algorithm>
 
 #include "bench/micro/micro.h"
+#include "kernels/dispatch.h"
+#include "kernels/solver/tile_solver.h"
 #include "tensor/weight_tiles.h"
 
 namespace hearth::micro {
@@ -15,13 +18,13 @@ constexpr int64_t kColumns = 4096;
 constexpr int64_t kRows = 64;
 constexpr int64_t kMatrixRows = 4096;
 
-// Tokens in the table's panels (TileMatMulArgs).
-std::vector<BlockQ8> Panels(const KernelTable& table, int64_t tokens) {
+// Tokens in panels (TileMatMulArgs).
+std::vector<BlockQ8> Panels(const KernelTable& table, int64_t tokens, int64_t panel_tokens) {
   const int64_t blocks = kColumns / 32;
   const std::vector<float> x = SomeFloats(tokens * kColumns);
   std::vector<BlockQ8> panels(static_cast<size_t>(tokens * blocks));
-  for (int64_t t = 0; t < tokens; t += table.panel_tokens) {
-    const int64_t count = std::min(table.panel_tokens, tokens - t);
+  for (int64_t t = 0; t < tokens; t += panel_tokens) {
+    const int64_t count = std::min(panel_tokens, tokens - t);
     for (int64_t i = 0; i < count; ++i) {
       table.quantize_q8(x.data() + (t + i) * kColumns, kColumns, panels.data() + t * blocks + i,
                         count);
@@ -31,10 +34,10 @@ std::vector<BlockQ8> Panels(const KernelTable& table, int64_t tokens) {
 }
 
 void RunTiles(const KernelTable& table, const Memory& memory, DType dtype, int64_t tokens,
-              int64_t side_by_side, benchmark::State& state) {
+              const TileGeometry& geometry, benchmark::State& state) {
   const TileLayout layout(dtype, kColumns);
   const size_t bytes = layout.matrix_bytes(kRows);
-  const std::vector<BlockQ8> x = Panels(table, tokens);
+  const std::vector<BlockQ8> x = Panels(table, tokens, geometry.panel_tokens);
   std::vector<float> out(static_cast<size_t>(tokens * kMatrixRows));
   Pieces pieces(memory, bytes, state);
   kernels::TileMatMulArgs args{};
@@ -46,7 +49,7 @@ void RunTiles(const KernelTable& table, const Memory& memory, DType dtype, int64
   args.out_stride = kMatrixRows;
   args.rows = kRows;
   args.tile_end = TileLayout::TilesFor(kRows);
-  args.side_by_side = side_by_side;
+  args.geometry = geometry;
   for (auto _ : state) {
     args.tiles = pieces.Next();
     table.matmul_tiles[static_cast<size_t>(dtype)](args);
@@ -61,19 +64,17 @@ void RunTiles(const KernelTable& table, const Memory& memory, DType dtype, int64
 void RegisterMatMulTiles(const Context& context) {
   const KernelTable& table = context.table;
   const Memory& memory = context.memory;
+  const kernels::TileChoice choice(table.tile_unit, kernels::BestSideBySide());
   for (const TileFormat& format : kTileFormats) {
     const DType dtype = format.dtype;
     const std::string name = std::string("matmul_tiles/") + NameOf(dtype) + "/tokens:";
-    const auto add = [&](const std::string& what, int64_t tokens, int64_t side_by_side) {
-      Register(context, name + what, BoundBy::kMemory,
-               [&table, &memory, dtype, tokens, side_by_side](benchmark::State& state) {
-                 RunTiles(table, memory, dtype, tokens, side_by_side, state);
+    for (const int64_t tokens : {1, 6, 24, 96, 512}) {
+      const TileGeometry geometry = choice.For(tokens);
+      Register(context, name + std::to_string(tokens), BoundBy::kMemory,
+               [&table, &memory, dtype, tokens, geometry](benchmark::State& state) {
+                 RunTiles(table, memory, dtype, tokens, geometry, state);
                });
-    };
-    for (const int64_t side_by_side : {int64_t{1}, kernels::kTilesSideBySide}) {
-      add("1/side_by_side:" + std::to_string(side_by_side), 1, side_by_side);
     }
-    for (const int64_t tokens : {6, 24, 96, 512}) add(std::to_string(tokens), tokens, 1);
   }
 }
 

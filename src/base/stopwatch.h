@@ -1,5 +1,7 @@
-// Wall time since something began.
+// Wall time since something began, and a thread's processor time.
 #pragma once
+
+#include <time.h>
 
 #include <chrono>
 
@@ -14,5 +16,13 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// The processor time that the calling thread has had, in seconds: what others take of its processor
+// does not count.
+inline double ThreadSeconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 }  // namespace hearth

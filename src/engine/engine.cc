@@ -146,6 +146,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   std::optional<UnnamedFile> kv_file = OpenKvFile(plan, options);
   std::unique_ptr<Engine> engine(
       new Engine(plan.limit_bytes, options.isa, plan.threads, options.caller_processor));
+  UseMeasuredTiles(engine->compute_, options.hardware_file);
   engine->device_ = std::move(decision.device);
   engine->planned_ledger_ = plan.ledger;
   engine->program_ = engine->budget_.Charge("program", plan.ledger["program"]);

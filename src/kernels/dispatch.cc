@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <iterator>
 
 #include "kernels/tables.h"
 
@@ -62,7 +63,7 @@ bool HasKernel(DType dtype) {
 
 int64_t BestSideBySide() {
   static const bool is_amd = IsAmdProcessor();
-  return is_amd ? 1 : kTilesSideBySide;
+  return is_amd ? 1 : kTileSteps[std::size(kTileSteps) - 1];
 }
 
 bool FetchesRowsNear() {

@@ -14,9 +14,10 @@ namespace hearth::kernels {
 // True where every table has a matmul for the type.
 bool HasKernel(DType dtype);
 
-// The TileMatMulArgs::side_by_side that is fastest on this processor, as measured
-// (docs/decisions/0005-tiles-of-rows.md): 1 on AMD's, which fetch one stream ahead of its use best,
-// kTilesSideBySide on others.
+// The tiles that one token is multiplied with at once (TileGeometry::tiles) where that has not been
+// measured on this machine. As found on others (docs/decisions/0005-tiles-of-rows.md): 1 on AMD's
+// processors, which fetch one stream ahead of its use best, 4 elsewhere, where so many streams keep
+// memory busy.
 int64_t BestSideBySide();
 
 // The best table that `features` allows; never null (the scalar one runs everywhere).

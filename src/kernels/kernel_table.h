@@ -19,6 +19,7 @@
 #include "tensor/dtype.h"
 #include "tensor/kv_layout.h"
 #include "tensor/op_kinds.h"
+#include "tensor/tile_geometry.h"
 
 namespace hearth::kernels {
 
@@ -57,13 +58,10 @@ struct MatMulArgs {
 };
 using MatMulFn = void (*)(const MatMulArgs&) noexcept;
 
-// So many streams of weights keep memory busy where a processor does not look far ahead in one.
-inline constexpr int64_t kTilesSideBySide = 4;
-
 // The same for rows [16 * tile_begin, min(rows, 16 * tile_end)) of a matrix of tiles:
-// out[t * out_stride + r - 16 * tile_begin]. Tokens lie in panels of the table's panel_tokens, the
-// last panel smaller: block b of token i of a panel of n tokens that begins with token t is
-// x[t * blocks + b * n + i].
+// out[t * out_stride + r - 16 * tile_begin]. Tokens lie in panels of geometry.panel_tokens, the
+// last panel smaller: block b of token i of a panel of n tokens that begins with token t is x[t *
+// blocks + b * n + i].
 struct TileMatMulArgs {
   const std::byte* tiles;  // tile 0 of the matrix
   size_t tile_bytes;       // TileLayout::tile_bytes()
@@ -75,10 +73,26 @@ struct TileMatMulArgs {
   int64_t rows;        // of the whole matrix
   int64_t tile_begin;
   int64_t tile_end;
-  // Tiles that one token is multiplied with at once: 1 or kTilesSideBySide. Results are the same.
-  int64_t side_by_side = kTilesSideBySide;
+  // One of TileGeometries (kernels/solver/tile_solver.h); but that panels may have any number of
+  // tokens. Where tokens == 1, it has one token and does not unpack.
+  TileGeometry geometry;
 };
 using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
+
+// What an instruction set has for such products, and what its kernels are compiled for (x86/*.cc,
+// arm/*.cc); the geometry is chosen by it (kernels/solver/tile_solver.h). All zeros: the kernels
+// compute one result at a time, and there is nothing to choose.
+struct TileUnit {
+  int64_t registers;   // of vectors
+  int64_t lanes;       // results in a vector
+  int64_t columns;     // that one instruction adds up in a lane (l_p of MNN §5.1)
+  int64_t tokens;      // whose results are in a vector: 1, or 2 where matrices are multiplied
+  int64_t rows;        // of a tile, whose sums are in registers together
+  int64_t most_sums;   // vectors of integer sums: tokens times tiles times rows / lanes
+  int64_t most_tiles;  // for several tokens; one is multiplied with as many as kTileSteps has
+  int64_t instructions_of_dot;  // that multiply a vector of 4-bit codes and add the products up
+  bool multiplies_packed;       // whether geometries for several tokens need not unpack
+};
 
 // Whether kernels ask for the next row groups into the first-level cache, not the second-level one:
 // where that has room for the rows in work and as many again. Then even matrices that are read
@@ -353,11 +367,7 @@ struct KernelTable {
   // kTileFormats (tensor/weight_tiles.h) in `matmul_tiles`; other types are converted at load.
   MatMulFn matmul[kNumDTypes];
   TileMatMulFn matmul_tiles[kNumDTypes];
-  int64_t panel_tokens;  // tokens whose activations matmul_tiles wants next to each other
-  // With those tokens (e_p of MNN §5.1): the rows whose sums matmul_tiles keeps in registers
-  // meanwhile (h_p), and the columns that one instruction adds up (l_p). To be shown.
-  int64_t tile_rows;
-  int64_t tile_columns;
+  TileUnit tile_unit;  // what the geometry of matmul_tiles is chosen by
 
   // x[0..n) to n/32 blocks, `stride` blocks apart. n is a multiple of 32. With m = max|x| of a
   // block, in float32: scale = m / 127, inverse = 127 / m, codes = round(x * inverse) to

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "kernels/dispatch.h"
+#include "kernels/solver/tile_solver.h"
 #include "kernels/stored/unpack.h"
 #include "kernels/test_util.h"
 #include "kernels/tile_pack.h"
@@ -38,8 +39,16 @@ class Problem {
   }
 
   // out[t][r], computed with calls of at most `tiles_per_call` tiles and `tokens_per_call` tokens.
+  std::vector<float> Run(const KernelTable& table, int64_t tiles_per_call,
+                         int64_t tokens_per_call) {
+    const TileChoice choice(table.tile_unit, BestSideBySide());
+    return Run(table, tiles_per_call, tokens_per_call,
+               [&](int64_t tokens) { return choice.For(tokens); });
+  }
+  // The same with the geometry that geometry_of(tokens) returns.
+  template <class GeometryOf>
   std::vector<float> Run(const KernelTable& table, int64_t tiles_per_call, int64_t tokens_per_call,
-                         int64_t side_by_side = kTilesSideBySide) {
+                         const GeometryOf& geometry_of) {
     constexpr float kUntouched = -123.5f;
     const int64_t stride = rows_ + 3;
     const int64_t size = tokens_ == 0 ? 0 : (tokens_ - 1) * stride + rows_;
@@ -47,7 +56,8 @@ class Problem {
     const int64_t tiles = TileLayout::TilesFor(rows_);
     for (int64_t t = 0; t < tokens_; t += tokens_per_call) {
       const int64_t tokens = std::min(tokens_per_call, tokens_ - t);
-      GuardedArray<BlockQ8> x(Panels(table, t, tokens));
+      const TileGeometry geometry = geometry_of(tokens);
+      GuardedArray<BlockQ8> x(Panels(geometry.panel_tokens, t, tokens));
       for (int64_t tile = 0; tile < tiles; tile += tiles_per_call) {
         TileMatMulArgs args{};
         args.tiles = tiles_->data();
@@ -60,7 +70,7 @@ class Problem {
         args.rows = rows_;
         args.tile_begin = tile;
         args.tile_end = std::min(tiles, tile + tiles_per_call);
-        args.side_by_side = side_by_side;
+        args.geometry = geometry;
         table.matmul_tiles[static_cast<int>(dtype_)](args);
       }
     }
@@ -91,11 +101,11 @@ class Problem {
   }
 
   // The activations of tokens [first, first + count) as matmul_tiles wants them.
-  std::vector<BlockQ8> Panels(const KernelTable& table, int64_t first, int64_t count) const {
+  std::vector<BlockQ8> Panels(int64_t panel_tokens, int64_t first, int64_t count) const {
     std::vector<BlockQ8> x(static_cast<size_t>(count * layout_.blocks));
     for (int64_t t = 0; t < count; ++t) {
-      const int64_t panel = t / table.panel_tokens * table.panel_tokens;
-      const int64_t size = std::min(table.panel_tokens, count - panel);
+      const int64_t panel = t / panel_tokens * panel_tokens;
+      const int64_t size = std::min(panel_tokens, count - panel);
       Oracle().quantize_q8(x_.data() + (first + t) * layout_.blocks * 32, layout_.blocks * 32,
                            x.data() + panel * layout_.blocks + (t - panel), size);
     }
@@ -185,17 +195,35 @@ class MatMulTilesTest : public testing::TableTest {
     }
     for (const int64_t tiles : {1, 3, 5}) {
       for (const int64_t tokens_per_call : {1, 4}) {
-        for (const int64_t side_by_side : {int64_t{1}, kTilesSideBySide}) {
-          const std::vector<float> pieces =
-              problem.Run(table(), tiles, tokens_per_call, side_by_side);
-          EXPECT_TRUE(
-              testing::SameBits(pieces.data(), actual.data(), actual.size() * sizeof(float)))
-              << "depends on the split, or on how many tiles are read side by side";
-        }
+        const std::vector<float> pieces = problem.Run(table(), tiles, tokens_per_call);
+        EXPECT_TRUE(testing::SameBits(pieces.data(), actual.data(), actual.size() * sizeof(float)))
+            << "depends on the split";
       }
     }
   }
+
+  // Every geometry, and one that panels of a profile could have, gives the solver's bits.
+  void CheckGeometries(DType dtype, int64_t blocks, int64_t rows, int64_t tokens, uint32_t seed) {
+    Problem problem(dtype, blocks, rows, tokens, DataKind::kNormal, seed);
+    const std::vector<float> expected = problem.Run(table(), 1000, 1000);
+    for (const TileGeometry& geometry : TileGeometries(table().tile_unit, tokens)) {
+      const std::vector<float> actual =
+          problem.Run(table(), 1000, 1000, [&](int64_t) { return geometry; });
+      ASSERT_TRUE(testing::SameBits(actual.data(), expected.data(), actual.size() * sizeof(float)))
+          << NameOf(dtype) << " tokens=" << tokens << " panel=" << geometry.panel_tokens
+          << " tiles=" << geometry.tiles << " unpacks=" << geometry.unpacks;
+    }
+  }
 };
+
+TEST_P(MatMulTilesTest, HasTheSameBitsWithEveryGeometry) {
+  uint32_t seed = 4000;
+  for (DType dtype : testing::TiledTypes()) {
+    for (const int64_t tokens : {1, 2, 3, 5, 7, 13, 23, 98}) {
+      CheckGeometries(dtype, 1 + (7 * tokens) % 19, tokens == 13 ? 61 : 96, tokens, seed++);
+    }
+  }
+}
 
 // Whole and partial chunks of blocks, whole and partial tiles, all sizes of panels.
 TEST_P(MatMulTilesTest, AgreesWithOracleForAllShapes) {
@@ -260,8 +288,9 @@ TEST_P(MatMulTilesTest, NonFiniteActivationsShowInTheResult) {
       std::vector<std::byte> tiles(layout.matrix_bytes(1));
       PackTiles(dtype, layout, row.data(), row.size(), 1, tiles.data());
       float out[2] = {0, 0};
-      table().matmul_tiles[static_cast<int>(dtype)](
-          {tiles.data(), layout.tile_bytes(), kBlocks, blocks, tokens, out, 1, 1, 0, 1});
+      table().matmul_tiles[static_cast<int>(dtype)]({tiles.data(), layout.tile_bytes(), kBlocks,
+                                                     blocks, tokens, out, 1, 1, 0, 1,
+                                                     TileChoice(table().tile_unit, 1).For(tokens)});
       for (int64_t t = 0; t < tokens; ++t) EXPECT_TRUE(std::isnan(out[t])) << NameOf(dtype);
     }
   }

@@ -20,7 +20,13 @@ const kernels::KernelTable& ChooseKernels(std::string_view isa) {
 }  // namespace
 
 Compute::Compute(std::string_view isa, int threads, std::optional<int> caller_processor)
-    : kernels_(&ChooseKernels(isa)), team_(threads, caller_processor) {}
+    : kernels_(&ChooseKernels(isa)),
+      tiles_(kernels_->tile_unit, kernels::BestSideBySide()),
+      team_(threads, caller_processor) {}
+
+void Compute::UseTiles(std::span<const TilesForTokens> measured) {
+  tiles_ = kernels::TileChoice(kernels_->tile_unit, kernels::BestSideBySide(), measured);
+}
 
 std::vector<std::string> UsableIsaNames() {
   std::vector<std::string> names;

@@ -1,13 +1,16 @@
 // Where operations run: the kernels of one instruction set and a team of threads.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/worker_team.h"
 #include "kernels/kernel_table.h"
+#include "kernels/solver/tile_solver.h"
 
 namespace hearth {
 
@@ -20,6 +23,11 @@ class Compute {
   Compute(std::string_view isa, int threads, std::optional<int> caller_processor = {});
 
   const kernels::KernelTable& kernels() const { return *kernels_; }  // for ops only
+  // How products of weight tiles are cut for so many tokens: as MatMulInput lays its rows out.
+  const TileGeometry& TilesFor(int64_t tokens) const { return tiles_.For(tokens); }
+  // Uses what was measured (ops/tiles/measured_tiles.h) in place of the solver's choice. Before the
+  // first product. Throws Error(kInvalidArgument) for geometries that these kernels do not have.
+  void UseTiles(std::span<const TilesForTokens> measured);
   const kernels::KvEncoders& kv_encoders() const { return kernels_->kv_encoders; }
   WorkerTeam& team() { return team_; }
   int threads() const { return team_.size(); }
@@ -27,6 +35,7 @@ class Compute {
 
  private:
   const kernels::KernelTable* kernels_;
+  kernels::TileChoice tiles_;
   WorkerTeam team_;
 };
 

@@ -63,8 +63,8 @@ void ComputeFloatRows(const kernels::KernelTable& table, const Product& product,
 
 // Rows [begin, end) of tiled weights for one token whose result goes to `out`; begin is a multiple
 // of a tile's rows.
-kernels::TileMatMulArgs TileArgs(const WeightView& w, const BlockQ8* x, float* out, int64_t begin,
-                                 int64_t end) {
+kernels::TileMatMulArgs TileArgs(const Compute& compute, const WeightView& w, const BlockQ8* x,
+                                 float* out, int64_t begin, int64_t end) {
   const TileLayout layout = w.tile_layout();
   kernels::TileMatMulArgs args;
   args.tiles = w.data;
@@ -77,46 +77,49 @@ kernels::TileMatMulArgs TileArgs(const WeightView& w, const BlockQ8* x, float* o
   args.rows = w.rows;
   args.tile_begin = begin / TileLayout::kRows;
   args.tile_end = TileLayout::TilesFor(end);
-  args.side_by_side = kernels::BestSideBySide();
+  args.geometry = compute.TilesFor(1);
   return args;
 }
 
 // The same for all tokens of a product.
-void ComputeTiles(const kernels::KernelTable& table, const Product& product, const BlockQ8* x,
-                  int64_t begin, int64_t end) {
-  kernels::TileMatMulArgs args = TileArgs(product.weights, x, product.out.data + begin, begin, end);
+void ComputeTiles(const Compute& compute, const Product& product, const BlockQ8* x, int64_t begin,
+                  int64_t end) {
+  kernels::TileMatMulArgs args =
+      TileArgs(compute, product.weights, x, product.out.data + begin, begin, end);
   args.tokens = product.out.rows;
+  args.geometry = compute.TilesFor(args.tokens);
   args.out_stride = product.out.stride;
-  table.matmul_tiles[static_cast<size_t>(product.weights.dtype)](args);
+  compute.kernels().matmul_tiles[static_cast<size_t>(product.weights.dtype)](args);
 }
 
 // Rows [begin, end) of a product. q8 is null for float weights.
-void ComputeRows(const kernels::KernelTable& table, const Product& product, FloatView x,
-                 const BlockQ8* q8, int64_t begin, int64_t end) {
+void ComputeRows(const Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
+                 int64_t begin, int64_t end) {
   if (product.weights.is_tiled) {
-    ComputeTiles(table, product, q8, begin, end);
+    ComputeTiles(compute, product, q8, begin, end);
   } else {
-    ComputeFloatRows(table, product, x, begin, end);
+    ComputeFloatRows(compute.kernels(), product, x, begin, end);
   }
   if (product.bias != nullptr) AddBias(product, begin, end);
 }
 
 // Grains [first, last) of it.
-void ComputeGrains(const kernels::KernelTable& table, const Product& product, FloatView x,
-                   const BlockQ8* q8, int64_t first, int64_t last) {
+void ComputeGrains(const Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
+                   int64_t first, int64_t last) {
   for (int64_t grain = first; grain < last; ++grain) {
     const int64_t begin = grain * kRowGrain;
-    ComputeRows(table, product, x, q8, begin, std::min(begin + kRowGrain, product.weights.rows));
+    ComputeRows(compute, product, x, q8, begin, std::min(begin + kRowGrain, product.weights.rows));
   }
 }
 
 // Rows of a tile that one token's list names: all are computed, those are kept.
-void ComputeActiveTile(const kernels::KernelTable& table, const WeightView& w, const BlockQ8* x,
+void ComputeActiveTile(const Compute& compute, const WeightView& w, const BlockQ8* x,
                        std::span<const int32_t> rows, float* out) {
   float of_tile[TileLayout::kRows];
   const int64_t begin = rows.front() / TileLayout::kRows * TileLayout::kRows;
   const int64_t end = std::min(begin + TileLayout::kRows, w.rows);
-  table.matmul_tiles[static_cast<size_t>(w.dtype)](TileArgs(w, x, of_tile, begin, end));
+  compute.kernels().matmul_tiles[static_cast<size_t>(w.dtype)](
+      TileArgs(compute, w, x, of_tile, begin, end));
   for (const int32_t r : rows) out[r] = of_tile[r - begin];
 }
 
@@ -149,9 +152,8 @@ BlockQ8* MatMulInput::CheckedBlocks(int64_t rows) {
 const BlockQ8* MatMulInput::Quantized(Compute& compute) {
   BlockQ8* out = CheckedBlocks(x_.rows);
   if (is_quantized_) return out;
-  compute.team().ParallelFor(x_.rows, 1, [&](int64_t begin, int64_t end, int) {
-    QuantizeRows(compute.kernels(), begin, end, out);
-  });
+  compute.team().ParallelFor(
+      x_.rows, 1, [&](int64_t begin, int64_t end, int) { QuantizeRows(compute, begin, end, out); });
   is_quantized_ = true;
   return out;
 }
@@ -159,18 +161,20 @@ const BlockQ8* MatMulInput::Quantized(Compute& compute) {
 const BlockQ8* MatMulInput::QuantizedAlone(Compute& compute) {
   BlockQ8* out = CheckedBlocks(x_.rows);
   if (is_quantized_) return out;
-  QuantizeRows(compute.kernels(), 0, x_.rows, out);
+  QuantizeRows(compute, 0, x_.rows, out);
   is_quantized_ = true;
   return out;
 }
 
-void MatMulInput::QuantizeRows(const kernels::KernelTable& table, int64_t begin, int64_t end,
+void MatMulInput::QuantizeRows(const Compute& compute, int64_t begin, int64_t end,
                                BlockQ8* out) const {
   const int64_t blocks = x_.cols / 32;
+  const int64_t panel_tokens = compute.TilesFor(x_.rows).panel_tokens;
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t panel = r / table.panel_tokens * table.panel_tokens;
-    const int64_t panel_size = std::min(table.panel_tokens, x_.rows - panel);
-    table.quantize_q8(x_.row(r), x_.cols, out + panel * blocks + (r - panel), panel_size);
+    const int64_t panel = r / panel_tokens * panel_tokens;
+    const int64_t panel_size = std::min(panel_tokens, x_.rows - panel);
+    compute.kernels().quantize_q8(x_.row(r), x_.cols, out + panel * blocks + (r - panel),
+                                  panel_size);
   }
 }
 
@@ -196,7 +200,7 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
       const int64_t count = (product.weights.rows + kRowGrain - 1) / kRowGrain;
       const int64_t first = std::max<int64_t>(begin, 0);
       const int64_t last = std::min(end, count);
-      if (first < last) ComputeGrains(compute.kernels(), product, input.x(), q8, first, last);
+      if (first < last) ComputeGrains(compute, product, input.x(), q8, first, last);
       begin -= count;
       end -= count;
     }
@@ -205,7 +209,7 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
 
 void MatMulRows(Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
                 int64_t begin, int64_t end) noexcept {
-  ComputeRows(compute.kernels(), product, x, q8, begin, end);
+  ComputeRows(compute, product, x, q8, begin, end);
 }
 
 namespace {
@@ -242,7 +246,7 @@ void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,
       const auto part = rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
       ForTiles(part, w.is_tiled, [&](std::span<const int32_t> same) {
         if (w.is_tiled) {
-          ComputeActiveTile(compute.kernels(), w, q8, same, out);
+          ComputeActiveTile(compute, w, q8, same, out);
         } else {
           ComputeFloatRows(compute.kernels(), row, input.x().Rows(t, 1), same[0], same[0] + 1);
         }

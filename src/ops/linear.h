@@ -32,7 +32,7 @@ class MatMulInput {
 
  private:
   kernels::BlockQ8* CheckedBlocks(int64_t rows);
-  void QuantizeRows(const kernels::KernelTable& table, int64_t begin, int64_t end,
+  void QuantizeRows(const Compute& compute, int64_t begin, int64_t end,
                     kernels::BlockQ8* out) const;
 
   FloatView x_;

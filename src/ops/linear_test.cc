@@ -162,6 +162,31 @@ TEST_P(LinearTest, RowsAreFoundInTilesToo) {
   }
 }
 
+// What doctor measured, in place of the solver's choice.
+TEST_P(LinearTest, MeasuredTilesChangeNoBit) {
+  constexpr int64_t kTokens = 25, kRows = 37;
+  const int64_t cols = Cols(96);
+  const Matrix w(GetParam(), kRows, cols, 11);
+  const Input x(kTokens, cols, 12);
+  for (const std::string& isa : UsableIsaNames()) {
+    Compute compute(isa, 1);
+    MatMulInput input(budget_, kTokens, cols);
+    std::vector<float> expected(kTokens * kRows), out(expected.size());
+    const auto multiply = [&](std::vector<float>& to) {
+      input.Set(x.view);
+      const Product product{w.view, {to.data(), kTokens, kRows, kRows}};
+      MatMul(compute, {&product, 1}, input);
+    };
+    multiply(expected);
+    for (const TileGeometry& geometry :
+         kernels::TileGeometries(compute.kernels().tile_unit, kTokens)) {
+      compute.UseTiles(std::vector<TilesForTokens>{{kTokens, geometry}});
+      multiply(out);
+      EXPECT_EQ(out, expected) << isa << " panel " << geometry.panel_tokens;
+    }
+  }
+}
+
 TEST_P(LinearTest, RefusesOperandsThatDoNotFit) {
   Compute compute("scalar", 1);
   const Matrix w(GetParam(), 4, Cols(64), 6);

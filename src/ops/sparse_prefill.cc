@@ -180,7 +180,7 @@ void SparsePrefill::MultiplyGates(const Job& job, const Workspace& work, int64_t
         {job.Rows(gate, row, rows), job.hidden, work.tiles + static_cast<size_t>(t) * tile_bytes});
   }
   job.table.matmul_tiles[type]({work.tiles, tile_bytes, job.hidden / 32, job.panels, job.tokens,
-                                work.gates, kRowsOfBatch, count, 0, tiles});
+                                work.gates, kRowsOfBatch, count, 0, tiles, job.tiles});
   AddBiases(job, work, first, count);
 }
 
@@ -320,6 +320,7 @@ SparseFfnCounts SparsePrefill::RunRange(Compute& compute, const FfnNeurons& ffn,
           .row_of = ffn.slots != nullptr ? ffn.slots : all_,
           .x = input.x(),
           .panels = HasRowGroups(ffn.gate.dtype) ? input.Quantized(compute) : nullptr,
+          .tiles = compute.TilesFor(input.x().rows),
           .tokens = input.x().rows,
           .hidden = ffn.gate.cols,
           .neurons = ffn.gate.rows,

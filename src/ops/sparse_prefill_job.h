@@ -14,6 +14,7 @@ struct SparsePrefill::Job {
   const int32_t* row_of;  // a neuron
   FloatView x;
   const kernels::BlockQ8* panels;  // of x, where the gates are row groups
+  TileGeometry tiles;              // of those
   int64_t tokens;
   int64_t hidden;
   int64_t neurons;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "tensor/weight_tiles.h"
 
 namespace hearth::cli {
 namespace {
@@ -66,6 +67,22 @@ std::string DeviceLine(const DeviceSpeed& device, const StorageProfile& storage,
                      storage.is_in_memory ? std::nullopt : std::optional(read_bytes_per_s));
 }
 
+// The geometry of the largest prompt, and how much longer the solver's take than the fastest.
+std::string TilesText(const std::vector<MeasuredTiles>& tiles) {
+  if (tiles.empty()) return "";
+  double most = 1;
+  for (const MeasuredTiles& measured : tiles) {
+    most = std::max(most, measured.solved_seconds / measured.seconds);
+  }
+  const TileGeometry& geometry = tiles.back().tiles.geometry;
+  return fmt::format(
+      "; prompts in tiles of {} tokens (e_p) and {} rows (h_p), {}; the solver's tiles take at "
+      "most "
+      "{:.0f}% longer than the fastest",
+      geometry.panel_tokens, geometry.tiles * TileLayout::kRows,
+      geometry.unpacks ? "unpacked first" : "packed", 100 * (most - 1));
+}
+
 std::string MachineText(const HardwareProfile& profile) {
   const std::string lockable = profile.mlock_limit_bytes
                                    ? FormatSize(*profile.mlock_limit_bytes) + " of it lockable"
@@ -77,9 +94,7 @@ std::string MachineText(const HardwareProfile& profile) {
   std::string out =
       fmt::format("processor     {}, {} of {} usable, load {:.1f}\n", Printable(profile.cpu_model),
                   profile.cpus, profile.machine_cpus, profile.load_average);
-  out += fmt::format(
-      "kernels       {}; prompts in tiles of {} tokens (e_p), {} rows (h_p), {} columns (l_p)\n",
-      profile.isa, profile.tiles.tokens, profile.tiles.rows, profile.tiles.columns);
+  out += fmt::format("kernels       {}{}\n", profile.isa, TilesText(profile.tiles));
   out += fmt::format("memory        {}, {} free, {}\n", FormatSize(profile.memory_bytes),
                      FormatSize(profile.available_memory_bytes), lockable);
   out += fmt::format("accelerators  {}\n", accelerators.empty() ? "none" : accelerators);

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "ops/tiles/measured_tiles.h"
+
 namespace hearth::cli {
 namespace {
 
@@ -30,10 +32,7 @@ std::string ModelsFolder() {
   return home.is_absolute() ? (home / ".local" / "share" / "hearth" / "models").string() : "";
 }
 
-std::string SavedHardwarePath() {
-  const std::string folder = CacheFolder();
-  return folder.empty() ? "" : (std::filesystem::path(folder) / "hardware.json").string();
-}
+std::string SavedHardwarePath() { return UsersHardwareFile(); }
 
 std::string StateFolder() {
   const std::filesystem::path state = FromEnvironment("XDG_STATE_HOME");

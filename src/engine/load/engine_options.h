@@ -11,6 +11,7 @@
 #include "engine/load/device_part.h"
 #include "engine/load/neuron_streaming.h"
 #include "model/given_activation.h"
+#include "ops/tiles/measured_tiles.h"
 #include "plan/stream_plan.h"
 #include "sparsity/mode.h"
 #include "storage/async/unnamed_file.h"
@@ -29,6 +30,9 @@ struct EngineOptions {
   // The one that the thread which calls the engine keeps to while it reads; nothing: the first.
   std::optional<int> caller_processor;
   std::string isa = "auto";
+  // The hardware profile whose measured tiles are used where it is of this machine and `isa`
+  // (ops/tiles/measured_tiles.h); empty: the solver's. Results are the same.
+  std::string hardware_file = UsersHardwareFile();
   int64_t context = 0;  // tokens of a session; 0: the model's, at most kDefaultContext
   // The KV cache has room for so many sequences of this context, where they take no more than an
   // eighth of the limit; else for what does, at least one.

@@ -9,8 +9,10 @@ namespace hearth::kernels::HEARTH_ISA {
 
 // 32 registers: 16 sums of floats; 12 of integers and 12 of floats for a tile and 3 tokens.
 inline constexpr int kRowsOfFloatTile = 4;
-inline constexpr int kTilesAtOnce = 1;
-inline constexpr int64_t kPanelTokens = 3;
+inline constexpr int kMostSums = 12;
+inline constexpr int kMostTilesOfChunk = 1;
+inline constexpr bool kMultipliesPacked = false;
+inline constexpr int kDotInstructions = 1;
 
 }  // namespace hearth::kernels::HEARTH_ISA
 

@@ -10,8 +10,10 @@ namespace hearth::kernels::HEARTH_ISA {
 
 // 32 registers: 16 sums of floats; 12 of integers and 12 of floats for 8 rows and 6 tokens.
 inline constexpr int kRowsOfFloatTile = 4;
-inline constexpr int kTilesAtOnce = 1;
-inline constexpr int64_t kPanelTokens = 6;
+inline constexpr int kMostSums = 12;
+inline constexpr int kMostTilesOfChunk = 1;
+inline constexpr bool kMultipliesPacked = false;
+inline constexpr int kDotInstructions = 1;
 
 }  // namespace hearth::kernels::HEARTH_ISA
 
@@ -25,8 +27,9 @@ namespace hearth::kernels::HEARTH_ISA {
 
 constexpr KernelTable MakeI8mmTable() {
   KernelTable t = MakeTable<RowPairTiles>("i8mm");
-  t.tile_rows = 2 * kRowPairs;
-  t.tile_columns = 8;
+  t.tile_unit.columns = 8;
+  t.tile_unit.tokens = 2;
+  t.tile_unit.rows = 2 * kRowPairs;
   // 2 x 8 times 8 x 2
   t.probe_int8 = ProbeInt8<WideSums<AddMatrixProduct>, 32>;
   return t;

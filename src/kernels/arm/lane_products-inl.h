@@ -42,9 +42,8 @@ struct LaneProducts {
 template <int G>
 struct LaneTiles : UnpackedTiles<G> {
   template <class Codes>
-  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
-                                int64_t tokens) const {
-    AddChunkToPanel<Codes, LaneProducts, G, kPanelTokens>(*this, x, count, is_first, sums, tokens);
+  HWY_INLINE void MultiplyPanel(const ChunkPanel& panel, float* sums) const {
+    AddChunkToPanel<Codes, LaneProducts, G>(*this, panel, sums);
   }
 };
 

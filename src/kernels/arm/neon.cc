@@ -9,8 +9,10 @@ namespace hearth::kernels::HEARTH_ISA {
 
 // 32 registers: 16 sums.
 inline constexpr int kRowsOfFloatTile = 4;
-inline constexpr int kTilesAtOnce = 1;
-inline constexpr int64_t kPanelTokens = 4;
+inline constexpr int kMostSums = 16;
+inline constexpr int kMostTilesOfChunk = 1;
+inline constexpr bool kMultipliesPacked = false;
+inline constexpr int kDotInstructions = 6;
 
 HWY_INLINE IntVec DotQuads(IntVec sums, Bytes u, Bytes s) {
   // A pair of products, at most 2 * 128 * 127, fits 16 bits. (Activations are never -128.)

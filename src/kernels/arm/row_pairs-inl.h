@@ -31,8 +31,7 @@ inline constexpr int kRowPairs = 4;
 inline constexpr int kRowGroups = kLineLanes / (2 * kRowPairs);
 inline constexpr int kVectorsOfGroup = kRowPairs / 2;
 inline constexpr int kSteps = kQuadsOfBlock / 2;  // of 8 columns
-inline constexpr int kTokenPairs = kPanelTokens / 2;
-static_assert(kPanelTokens % 2 == 0);
+inline constexpr int kTokenPairs = kMostSums / kRowPairs;
 
 // A block's weights of a group of rows, in the order of their use.
 struct RowPairsBlock {
@@ -162,9 +161,12 @@ struct RowPairTiles {
   }
 
   template <class Codes>
-  HWY_INLINE void MultiplyPanel(const BlockQ8* x, int64_t count, bool is_first, float* sums,
-                                int64_t tokens) const {
-    MultiplyPairs<Codes, kTokenPairs>(x, count, is_first, sums, tokens);
+  HWY_INLINE void MultiplyPanel(const ChunkPanel& panel, float* sums) const {
+    constexpr int64_t kTokens = 2 * kTokenPairs;
+    for (int64_t t = 0; t < panel.tokens; t += kTokens) {
+      const int64_t tokens = panel.tokens - t < kTokens ? panel.tokens - t : kTokens;
+      MultiplyPairs<Codes, kTokenPairs>(panel, t, tokens, sums + t * kLineLanes);
+    }
   }
 
  private:
@@ -224,28 +226,30 @@ struct RowPairTiles {
               to.codes[step][pair + 1]);
   }
 
-  // For a panel of at most P pairs.
+  // For `tokens` tokens of a panel, at most P pairs, from number `first` on.
   template <class Codes, int P>
-  HWY_INLINE void MultiplyPairs(const BlockQ8* x, int64_t count, bool is_first, float* sums,
-                                int64_t tokens) const {
+  HWY_INLINE void MultiplyPairs(const ChunkPanel& panel, int64_t first, int64_t tokens,
+                                float* sums) const {
     if constexpr (P > 1) {
       if (tokens <= 2 * (P - 1)) {
-        MultiplyPairs<Codes, P - 1>(x, count, is_first, sums, tokens);
+        MultiplyPairs<Codes, P - 1>(panel, first, tokens, sums);
         return;
       }
     }
     const PanelTokens<P> indices{tokens - 1};
     TokenPairsBlock<P> packed[kChunkBlocks];
-    for (int64_t b = 0; b < count; ++b) packed[b].template Pack<Codes>(x + b * tokens, indices);
+    for (int64_t b = 0; b < panel.count; ++b) {
+      packed[b].template Pack<Codes>(panel.x + b * panel.tokens + first, indices);
+    }
     for (int group = 0; group < kRowGroups; ++group) {
       PairSums<P> s;
       float* of_group = sums + group * 2 * kRowPairs;
-      if (is_first) {
+      if (panel.is_first) {
         s.Clear();
       } else {
         s.Load(of_group, indices);
       }
-      for (int64_t b = 0; b < count; ++b) {
+      for (int64_t b = 0; b < panel.count; ++b) {
         Unrolled<kPartsOf<Codes>>(
             [&]<int kPart>() HEARTH_INLINED { AddPart<Codes, kPart>(group, b, packed[b], s); });
       }

@@ -239,8 +239,6 @@ constexpr KernelTable MakeTable() {
   t.matmul[static_cast<int>(DType::kF16)] = MatMul<F16Weight>;
   t.matmul[static_cast<int>(DType::kBF16)] = MatMul<BF16Weight>;
   SetReferenceTiles(t);
-  t.tile_rows = 1;
-  t.tile_columns = 1;
   t.quantize_q8 = QuantizeQ8;
   SetReferenceRows(t);
   t.rms_norm = RmsNorm;

@@ -148,8 +148,8 @@ void ReferenceMatMulTiles(const TileMatMulArgs& a) noexcept {
   const int64_t row_begin = a.tile_begin * TileLayout::kRows;
   const int64_t row_end = std::min(a.rows, a.tile_end * TileLayout::kRows);
   for (int64_t t = 0; t < a.tokens; ++t) {
-    const int64_t panel = t / kReferencePanelTokens * kReferencePanelTokens;
-    const int64_t panel_size = std::min(kReferencePanelTokens, a.tokens - panel);
+    const int64_t panel = t / a.geometry.panel_tokens * a.geometry.panel_tokens;
+    const int64_t panel_size = std::min(a.geometry.panel_tokens, a.tokens - panel);
     const BlockQ8* x = a.x + panel * a.blocks + (t - panel);
     for (int64_t r = row_begin; r < row_end; ++r) {
       RowOf<dtype> row(a, r);

@@ -10,12 +10,8 @@ namespace hearth::kernels {
 template <DType dtype>
 void ReferenceMatMulTiles(const TileMatMulArgs& args) noexcept;
 
-// Not a divisor of the other tables' sizes, so that a mix-up shows in tests.
-inline constexpr int64_t kReferencePanelTokens = 5;
-
 template <size_t index = 0>
 constexpr void SetReferenceTiles(KernelTable& table) {
-  table.panel_tokens = kReferencePanelTokens;
   if constexpr (index < std::size(kTileFormats)) {
     constexpr DType kDType = kTileFormats[index].dtype;
     table.matmul_tiles[static_cast<int>(kDType)] = ReferenceMatMulTiles<kDType>;

@@ -34,6 +34,16 @@ constexpr void SetStoredTiles(KernelTable& t) {
   }
 }
 
+inline constexpr TileUnit kTileUnit = {.registers = kVectorRegisters,
+                                       .lanes = kLanes,
+                                       .columns = 4,  // a quad
+                                       .tokens = 1,
+                                       .rows = kLineLanes,
+                                       .most_sums = kMostSums,
+                                       .most_tiles = kMostTilesOfChunk,
+                                       .instructions_of_dot = kDotInstructions,
+                                       .multiplies_packed = kMultipliesPacked};
+
 // Chunk is how tiles are multiplied with several tokens (matmul_tiles-inl.h).
 template <template <int> class Chunk = UnpackedTiles>
 constexpr KernelTable MakeTable(const char* isa) {
@@ -46,9 +56,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   SetTiles<Chunk, IQ4_NLTiles, IQ4_XSTiles, MXFP4Tiles, NVFP4Tiles>(t);
   SetTiles<Chunk, Q2_KTiles, Q3_KTiles, Q4_KTiles, Q5_KTiles, Q6_KTiles>(t);
   SetStoredTiles<Chunk>(t);
-  t.panel_tokens = kPanelTokens;
-  t.tile_rows = kTilesAtOnce * kLineLanes;
-  t.tile_columns = 4;  // a quad
+  t.tile_unit = kTileUnit;
   t.quantize_q8 = QuantizeQ8;
   t.quantize_q8_groups = QuantizeQ8Groups;
   t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;

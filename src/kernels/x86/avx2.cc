@@ -8,8 +8,10 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kRowsOfFloatTile = 3;  // 16 registers: 12 sums
-inline constexpr int kTilesAtOnce = 1;      // of weights: 8 integer sums with 4 tokens
-inline constexpr int64_t kPanelTokens = 4;
+inline constexpr int kMostSums = 8;         // of integers; those of floats wait in memory
+inline constexpr int kMostTilesOfChunk = 2;
+inline constexpr bool kMultipliesPacked = true;
+inline constexpr int kDotInstructions = 2;
 
 HWY_INLINE Pairs PairProducts(Bytes u, Bytes s) {
   return Pairs{_mm256_maddubs_epi16(u.raw, s.raw)};

@@ -8,8 +8,10 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kRowsOfFloatTile = 4;  // 32 registers: 16 sums
-inline constexpr int kTilesAtOnce = 2;      // of weights: 24 sums with 6 tokens
-inline constexpr int64_t kPanelTokens = 6;
+inline constexpr int kMostSums = 12;        // of integers; and as many of floats
+inline constexpr int kMostTilesOfChunk = 2;
+inline constexpr bool kMultipliesPacked = true;
+inline constexpr int kDotInstructions = 2;
 
 HWY_INLINE Pairs PairProducts(Bytes u, Bytes s) {
   return Pairs{_mm512_maddubs_epi16(u.raw, s.raw)};

@@ -8,8 +8,10 @@
 namespace hearth::kernels::HEARTH_ISA {
 
 inline constexpr int kRowsOfFloatTile = 3;  // 16 registers: 12 sums
-inline constexpr int kTilesAtOnce = 1;      // of weights: 8 integer sums with 4 tokens
-inline constexpr int64_t kPanelTokens = 4;
+inline constexpr int kMostSums = 8;         // of integers; those of floats wait in memory
+inline constexpr int kMostTilesOfChunk = 2;
+inline constexpr bool kMultipliesPacked = true;
+inline constexpr int kDotInstructions = 1;
 
 // The sums of four products are exact for any unsigned byte, so 8-bit codes get an offset.
 inline constexpr int32_t kOffsetQ8_0 = 128;

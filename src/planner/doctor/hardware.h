@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "measure/statistics.h"
+#include "ops/tiles/measured_tiles.h"
 #include "planner/doctor/device_speed.h"
 
 namespace hearth {
@@ -70,14 +71,6 @@ struct StorageProfile {
   std::vector<IoSpeed> reads;
 };
 
-// How much of a product with several tokens stays in registers (MNN §5.1, equations 2-4; the
-// same names in kernels::KernelTable).
-struct KernelTiles {
-  int64_t tokens = 1;   // e_p
-  int64_t rows = 1;     // h_p
-  int64_t columns = 1;  // l_p
-};
-
 struct HardwareProfile {
   int64_t measured_at_s = 0;  // since 1970
   int rounds = 0;             // that every spread is of
@@ -95,7 +88,9 @@ struct HardwareProfile {
   std::vector<std::string> accelerators;  // device names; empty: none
   // The devices that OpenCL knows; processors among them were not measured.
   std::vector<DeviceSpeed> devices;
-  KernelTiles tiles;
+  // The fastest geometries of products with tiles, by number of tokens, ascending; empty where
+  // kernels have one only.
+  std::vector<MeasuredTiles> tiles;
   std::vector<CoreSpeed> cores;
   std::vector<ThreadSpeed>
       threads;  // by number, ascending; every number from 1 to cpus, or powers of 2

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 6;
+constexpr int kHardwareVersion = 7;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -71,6 +71,20 @@ Json ThreadsJson(const HardwareProfile& profile) {
 Json DevicesJson(const HardwareProfile& profile) {
   Json out = Json::array();
   for (const DeviceSpeed& device : profile.devices) out.push_back(DeviceSpeedJson(device));
+  return out;
+}
+
+Json TilesJson(const HardwareProfile& profile) {
+  Json out = Json::array();
+  for (const MeasuredTiles& measured : profile.tiles) {
+    const TileGeometry& geometry = measured.tiles.geometry;
+    out.push_back({{"tokens", measured.tiles.tokens},
+                   {"panel_tokens", geometry.panel_tokens},
+                   {"tiles", geometry.tiles},
+                   {"unpacks", geometry.unpacks},
+                   {"seconds", measured.seconds},
+                   {"solved_seconds", measured.solved_seconds}});
+  }
   return out;
 }
 
@@ -148,10 +162,7 @@ void ReadMachine(JsonObject& document, HardwareProfile& profile) {
   profile.accelerators = Texts(document, "accelerators");
   document.ForEach("devices", kMostProfileEntries,
                    [&](JsonObject& fields) { profile.devices.push_back(ReadDeviceSpeed(fields)); });
-  JsonObject tiles = document.Object("tiles");
-  profile.tiles = {SmallInt(tiles, "tokens", 1, kMostCpus), SmallInt(tiles, "rows", 1, kMostCpus),
-                   SmallInt(tiles, "columns", 1, kMostCpus)};
-  tiles.Finish();
+  profile.tiles = ReadTiles(document);
 }
 
 void ReadCores(JsonObject& document, HardwareProfile& profile) {
@@ -247,10 +258,7 @@ nlohmann::ordered_json HardwareJson(const HardwareProfile& profile) {
           {"has_io_uring", profile.has_io_uring},
           {"accelerators", profile.accelerators},
           {"devices", DevicesJson(profile)},
-          {"tiles",
-           {{"tokens", profile.tiles.tokens},
-            {"rows", profile.tiles.rows},
-            {"columns", profile.tiles.columns}}},
+          {"tiles", TilesJson(profile)},
           {"cores", CoresJson(profile)},
           {"threads", ThreadsJson(profile)},
           {"storage", StorageJson(profile.storage)},

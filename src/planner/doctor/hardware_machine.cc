@@ -118,7 +118,6 @@ void DescribeMachine(HardwareProfile& profile) {
   profile.mlock_limit_bytes = LockableMemoryBytes();
   profile.has_io_uring = WhyNoUring().empty();
   profile.accelerators = ListAccelerators();
-  profile.tiles = {table.panel_tokens, table.tile_rows, table.tile_columns};
 }
 
 }  // namespace hearth

@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-// Sets what needs no measuring: processor, kernels and their tiles, processors, memory, limits,
+// Sets what needs no measuring: processor, kernels, processors, memory, limits,
 // load, accelerators.
 void DescribeMachine(HardwareProfile& profile);
 

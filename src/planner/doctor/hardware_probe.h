@@ -30,6 +30,8 @@ std::unique_ptr<HardwareProbe> MakeCoreProbe(const ProfilerEffort& effort);
 // Of the engine's operators on memory, by number of threads, and of reads while they take memory
 // in. Allocates and writes that memory. The file must outlive the probe, here and below.
 std::unique_ptr<HardwareProbe> MakeThreadProbe(const ProfilerEffort& effort, const ProbeFile& file);
+// Of products with tiles, for kMeasuredTokens: less than two seconds in all rounds together.
+std::unique_ptr<HardwareProbe> MakeTileProbe(const ProfilerEffort& effort);
 // Of reads beside nothing.
 std::unique_ptr<HardwareProbe> MakeStorageProbe(const ProfilerEffort& effort,
                                                 const ProbeFile& file);

@@ -1,6 +1,5 @@
 // How fast single cores are in registers, and at looking neurons up.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "base/budget.h"
 #include "base/cpu.h"
+#include "base/stopwatch.h"
 #include "cache/neuron_cache.h"
 #include "ops/probe.h"
 #include "planner/doctor/hardware_probe.h"
@@ -20,12 +20,6 @@ namespace {
 // All cores in all rounds together take no longer than this, however many there are.
 constexpr double kAllCoresSeconds = 5;
 constexpr double kLeastCoreSeconds = 0.001;
-
-double ThreadSeconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // How much probe() did per second in which this thread ran: what others took of the core does not
 // make it a little one.

@@ -72,7 +72,7 @@ void MeasureDevices(const ProfilerOptions& options, HardwareProfile& profile) {
   }
 }
 
-using Probes = std::array<std::unique_ptr<HardwareProbe>, 3>;
+using Probes = std::array<std::unique_ptr<HardwareProbe>, 4>;
 
 // Returns how many rounds there was time for.
 int MeasureInRounds(const Probes& probes, const ProfilerEffort& effort,
@@ -139,7 +139,8 @@ HardwareProfile MeasureHardware(const ProfilerOptions& options,
   prepared(0, "opening a file");
   const ProbeFile file(options, [&](double share) { prepared(share, "writing a file"); });
   prepared(1, "filling memory");
-  const Probes probes = {MakeCoreProbe(options.effort), MakeThreadProbe(options.effort, file),
+  const Probes probes = {MakeCoreProbe(options.effort), MakeTileProbe(options.effort),
+                         MakeThreadProbe(options.effort, file),
                          MakeStorageProbe(options.effort, file)};
   profile.rounds = MeasureInRounds(probes, options.effort, since_start, progress);
   for (const auto& probe : probes) probe->Finish(profile);

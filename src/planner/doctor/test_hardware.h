@@ -28,6 +28,7 @@ inline HardwareProfile SampleHardware() {
   device.rates->launch_seconds = SpreadAround(1e-5);
   device.batches = {{1, 3e10, 1e12}, {16, 1e11, 5e12}, {256, 1.5e11, 1e13}};
   profile.devices = {device, {1, device.info, std::nullopt, {}}};
+  profile.tiles = {{{1, {1, 1, false}}, 5e-6, 5e-6}, {{24, {2, 1, true}}, 4e-5, 4.4e-5}};
   profile.cores = {{0, SpreadAround(2e11), SpreadAround(1e11), SpreadAround(3e-8), true},
                    {1, SpreadAround(5e10), SpreadAround(3e10), SpreadAround(9e-8), false}};
   for (const int threads : {1, 2}) {
