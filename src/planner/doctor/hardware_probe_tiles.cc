@@ -15,14 +15,18 @@
 namespace hearth {
 namespace {
 
-// All geometries in all rounds together take about this; one call each where that takes longer.
-constexpr double kAllTilesSeconds = 1.5;
+// All geometries in all rounds together take about this, and half as much again for what does not
+// count; two calls each where that takes longer.
+constexpr double kAllTilesSeconds = 1;
 // Twice the largest cache, so that one token's weights come from memory, within bounds: enough for
 // all threads, and little beside what the speeds of memory are measured on.
 constexpr uint64_t kLeastTileBytes = uint64_t{64} << 20;
 constexpr uint64_t kMostTileBytes = uint64_t{256} << 20;
 // Halves of it are small normal numbers, as scales; codes have any value.
 constexpr int kFirstByte = 0x30;
+
+// The type of most weights in files that are quantized: with scales and minimums.
+constexpr DType kTileType = DType::kQ4_K;
 
 uint64_t TileMemoryBytes(int threads) {
   const uint64_t wanted = std::clamp(2 * LastLevelCacheBytes(), kLeastTileBytes, kMostTileBytes);
@@ -41,7 +45,7 @@ class TilesProbe final : public HardwareProbe {
   explicit TilesProbe(const ProfilerEffort& effort)
       : compute_("auto", AvailableCpus()),
         memory_(FilledMemory(budget_, TileMemoryBytes(compute_.threads()))),
-        probe_(compute_, {memory_.data(), memory_.size_bytes()}, DType::kQ4_0) {
+        probe_(compute_, {memory_.data(), memory_.size_bytes()}, kTileType) {
     size_t count = 0;
     for (const int64_t tokens : kMeasuredTokens) {
       rows_.push_back({tokens, probe_.Geometries(tokens), {}});
