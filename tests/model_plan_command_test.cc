@@ -414,7 +414,8 @@ TEST_F(ModelPlanCommandTest, ADeviceThatWasMeasuredNeedsNoBandwidths) {
                  {"max_group_size", 256},
                  {"shares_memory", false},
                  {"has_half", true},
-                 {"rates", Json::object()}};
+                 {"rates", Json::object()},
+                 {"batches", Json::array()}};
   device["memory_bytes"] = int64_t{8} << 30;
   for (const auto& [name, rate] : std::map<std::string, double>{{"read_bytes_per_s", 9e11},
                                                                 {"matvec_bytes_per_s", 8e11},

@@ -131,12 +131,12 @@ typedef struct hearth_load_more {
    * why not. It is about the whole process. */
   int locks_memory;
   const hearth_streaming* streaming; /* NULL: the defaults */
-  /* A device beside the processor for the hottest neurons of a packed model (docs/devices.md):
+  /* A device beside the processor for a part of the model (docs/devices.md):
    * none, a number of `hearth devices`, or auto (the first that is no processor, where it can be
    * used; on_warning says why it cannot); NULL: none. */
   const char* device;
   uint64_t device_memory_bytes; /* most memory of it; 0: 7/8 of a device's own */
-  int64_t device_neurons;       /* of each layer; 0: as many as fit */
+  int64_t device_neurons;       /* of a packed model, of each layer; 0: as many as fit */
 } hearth_load_more;
 
 /* As hearth_load; more may be NULL. */

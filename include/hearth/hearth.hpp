@@ -109,12 +109,12 @@ struct LoadOptions {
   // not. It is about the whole process.
   bool locks_memory = false;
   Streaming streaming;
-  // A device beside the processor for the hottest neurons of a packed model (docs/devices.md):
+  // A device beside the processor for a part of the model (docs/devices.md):
   // "none", a number of `hearth devices`, or "auto": the first that is no processor, where it can be
   // used; on_warning says why it cannot.
   std::string device = "none";
   uint64_t device_memory_bytes = 0;  // most memory of it; 0: 7/8 of a device's own
-  int64_t device_neurons = 0;        // of each layer; 0: as many as fit
+  int64_t device_neurons = 0;        // of a packed model, of each layer; 0: as many as fit
   int parallel = 4;                  // requests that are computed together, 1 to kMostParallel
   int queue = 64;                    // requests that may wait beside them, at most 100000
   // File that `hearth plan` wrote for this model on this machine. It says memory_bytes, threads,

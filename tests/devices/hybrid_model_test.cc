@@ -237,8 +237,8 @@ TEST_F(HybridModelTest, WhatCannotBeIsRefusedByName) {
               refusal(ErrorCode::kInvalidArgument, "at most 1024"));
   EXPECT_THAT([] { Load(Default(), FfnMode::kGated, RequestOf({}, uint64_t{1} << 50)); },
               refusal(ErrorCode::kOutOfBudget, "device_memory: the memory of"));
-  EXPECT_THAT([] { Load(PlainPath(), FfnMode::kDense, RequestOf({})); },
-              refusal(ErrorCode::kUnsupported, "not packed"));
+  EXPECT_THAT([] { Load(PlainPath(), FfnMode::kDense, RequestOf(5)); },
+              refusal(ErrorCode::kInvalidArgument, "not packed"));
   DeviceRequest missing = RequestOf({});
   missing.choice.index = 1000;
   EXPECT_THAT([&] { Load(Default(), FfnMode::kGated, missing); },

@@ -40,10 +40,10 @@ class Model:
                contexts lies in a file. None: what memory leaves beside the weights
     kv_folder  the folder of that file, which has no name; None: $TMPDIR, else /var/tmp
     isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
-    device     "none", the number of a device of `hearth devices`, or "auto": it computes the hottest
-               neurons of a packed model beside the processor; a UserWarning says why "auto" found none
+    device     "none", the number of a device of `hearth devices`, or "auto": it computes a part of
+               the model beside the processor; a UserWarning says why "auto" found none
     device_memory the most of its memory, in bytes or as "6G"; None: 7/8 of a device's own
-    device_neurons of each layer that go there; 0: as many as fit
+    device_neurons of a packed model, of each layer, that go there; 0: as many as fit
     activation of a file that does not say its FFNs': "silu", "gelu", "gelu_erf", "relu", "fatrelu",
                "fatrelu:0.01" or "drelu"; None: what the file says, else SiLU
     chat_format how chats become prompts: "chatml", "llama-2", "llama-3", "mistral" or "zephyr";

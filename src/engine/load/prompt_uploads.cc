@@ -189,7 +189,7 @@ bool PromptUploads::WaitForSlot(size_t unit) {
 void PromptUploads::UploadPiece(size_t unit, const LoadReader::Taken& taken) {
   {
     const std::lock_guard lock(mutex_);
-    if (states_[unit] == State::kDone) return;
+    if (is_stopped_ || states_[unit] == State::kDone) return;
   }
   const auto& parts = units_[unit].parts;
   const auto part = std::find_if(parts.begin(), parts.end(), [&](const PlacedUnit::Part& p) {
