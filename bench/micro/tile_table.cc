@@ -23,8 +23,10 @@ constexpr double kSliceSeconds = 0.003;
 constexpr double kMicroseconds = 1e6;
 
 std::string NameOfGeometry(const TileGeometry& geometry) {
-  return fmt::format("{} tokens, {} tile{}, {}", geometry.panel_tokens, geometry.tiles,
-                     geometry.tiles == 1 ? "" : "s", geometry.unpacks ? "unpacked" : "packed");
+  const auto plural = [](int64_t count) { return count == 1 ? "" : "s"; };
+  return fmt::format("{} token{}, {} tile{}, {}", geometry.panel_tokens,
+                     plural(geometry.panel_tokens), geometry.tiles, plural(geometry.tiles),
+                     geometry.unpacks ? "unpacked" : "packed");
 }
 
 // QuietSeconds of all geometries, in microseconds.

@@ -17,7 +17,7 @@ namespace {
 
 // All geometries in all rounds together take about this, and half as much again for what does not
 // count; two calls each where that takes longer.
-constexpr double kAllTilesSeconds = 1;
+constexpr double kAllTilesSeconds = 0.7;
 // Twice the largest cache, so that one token's weights come from memory, within bounds: enough for
 // all threads, and little beside what the speeds of memory are measured on.
 constexpr uint64_t kLeastTileBytes = uint64_t{64} << 20;
