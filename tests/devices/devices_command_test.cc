@@ -309,6 +309,12 @@ TEST_F(HybridCommandTest, PromptsAreUploadedForFromTheMeasuredLengthOn) {
       RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "Once", "--raw", "-n", "1",
                  "--device", "0", "--device-memory", "64M", "--device-prompts", "auto"});
   EXPECT_THAT(never.err, HasSubstr("the processor is faster at any length"));
+  // A profile that nobody can read is no reason not to run.
+  std::ofstream(cache.Path("hearth/hardware.json")) << "{}";
+  const ProgramResult damaged =
+      RunHearth({"run", SourcePath("models/hearth-stories-5m.gguf"), "Once", "--raw", "-n", "1",
+                 "--device", "0", "--device-memory", "64M"});
+  EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
 }
 
 TEST_F(HybridCommandTest, AutoRunsWithoutADevice) {

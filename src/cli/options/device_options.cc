@@ -83,7 +83,12 @@ int64_t MeasuredPromptTokens(const DeviceArguments& arguments) {
   if (!chosen || path.empty() || !std::filesystem::exists(path)) {
     return say("'hearth doctor' has not measured this machine");
   }
-  const HardwareProfile hardware = ReadHardware(path);
+  HardwareProfile hardware;
+  try {
+    hardware = ReadHardware(path);
+  } catch (const Error& error) {  // of another version, or damaged: nobody needs it to run
+    return say(error.what());
+  }
   for (const DeviceSpeed& device : hardware.devices) {
     if (device.index != *chosen || device.info.name != list.devices[*chosen].name) continue;
     if (device.batches.empty() || !device.rates) break;
