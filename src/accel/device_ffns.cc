@@ -70,7 +70,7 @@ int64_t DeviceFfns::MostNeurons(DeviceFfnShape shape, int64_t all, uint64_t byte
 }
 
 DeviceFfns::DeviceFfns(Device& device, const DeviceFfnShape& shape)
-    : device_(device), shape_(shape) {
+    : device_(device), shape_(shape), commands_(device) {
   for (const DType type : {shape.layout.gate_type, shape.layout.up_type, shape.layout.down_type}) {
     kernels_.try_emplace(type, device, type);
   }
@@ -91,23 +91,21 @@ DeviceFfns::DeviceFfns(Device& device, const DeviceFfnShape& shape)
     neurons_.push_back(neurons == 0 ? nullptr : device.MakeBuffer("neurons", bytes));
     all_counts_.push_back(make(1));
   }
-  queue_ = device.MakeQueue();
+  DeviceQueue& queue = commands_.queue();
   std::vector<int32_t> numbers(static_cast<size_t>(shape.most_neurons()));
   std::iota(numbers.begin(), numbers.end(), 0);
-  queue_->Upload(std::as_bytes(std::span(numbers)), *all_);
+  queue.Upload(std::as_bytes(std::span(numbers)), *all_);
   const std::vector<int32_t> counts(shape.neurons.begin(), shape.neurons.end());
   for (size_t ffn = 0; ffn < counts.size(); ++ffn) {
-    queue_->Upload(std::as_bytes(std::span(counts).subspan(ffn, 1)), *all_counts_[ffn]);
+    queue.Upload(std::as_bytes(std::span(counts).subspan(ffn, 1)), *all_counts_[ffn]);
   }
-  queue_->Finish();
+  queue.Finish();
 }
 
-DeviceFfns::~DeviceFfns() { Abandon(); }
-
 void DeviceFfns::Fill(int64_t ffn, int64_t first, std::span<const std::byte> neurons) {
-  queue_->Upload(neurons, *neurons_.at(static_cast<size_t>(ffn)),
-                 static_cast<uint64_t>(first * shape_.layout.stride));
-  queue_->Finish();
+  commands_.queue().Upload(neurons, *neurons_.at(static_cast<size_t>(ffn)),
+                           static_cast<uint64_t>(first * shape_.layout.stride));
+  commands_.queue().Finish();
 }
 
 DeviceRows DeviceFfns::RowsOf(int64_t ffn, int64_t offset, int64_t bias) const {
@@ -129,7 +127,7 @@ void DeviceFfns::Launch(const DeviceFfnWork& work) {
   }
   const int64_t neurons = shape_.neurons.at(static_cast<size_t>(work.ffn));
   if (neurons == 0) throw Error(ErrorCode::kInternal, "DeviceFfns", "an FFN without neurons here");
-  DeviceQueue& queue = *queue_;
+  DeviceQueue& queue = commands_.queue();
   queue.Upload(BytesOf(work.x), *x_);
   DeviceLists lists = {all_.get(), all_counts_[static_cast<size_t>(work.ffn)].get(), 0, neurons};
   int64_t listed = tokens * neurons;
@@ -158,37 +156,10 @@ void DeviceFfns::Launch(const DeviceFfnWork& work) {
                      std::span(work.out.data, static_cast<size_t>(tokens * shape_.hidden))));
   queue.Download(*gates_, 0, std::as_writable_bytes(work.gates));
   queue.Download(*factors_, 0, std::as_writable_bytes(work.factors));
-  sent_ = queue.Mark();
+  commands_.SetLayer(work.ffn);
+  commands_.AddTokens(tokens);
+  commands_.Send();
   neurons_computed_ += listed;
-  ffn_ = work.ffn;
-  tokens_ += tokens;
-}
-
-void DeviceFfns::Wait() {
-  if (!sent_) return;
-  const std::unique_ptr<DeviceEvent> sent = std::move(sent_);
-  sent->Wait();
-  if (trace_ != nullptr) {
-    for (CommandTime& time : queue_->TakeTimes()) {
-      trace_->Add({std::move(time.what), TraceSide::kDevice, ffn_, tokens_, time.begin_seconds,
-                   time.end_seconds});
-    }
-  }
-  tokens_ = 0;
-}
-
-void DeviceFfns::Trace(DeviceTrace& trace) {
-  queue_ = device_.MakeTimedQueue();
-  trace_ = &trace;
-}
-
-void DeviceFfns::Abandon() noexcept {
-  sent_.reset();
-  tokens_ = 0;
-  try {
-    if (queue_) queue_->Finish();
-  } catch (...) {  // a lost device: nothing of it is in flight any more
-  }
 }
 
 }  // namespace hearth::accel

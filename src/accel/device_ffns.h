@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "accel/device.h"
-#include "accel/device_trace.h"
+#include "accel/device_commands.h"
 #include "accel/neuron_kernels.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
@@ -66,7 +66,6 @@ class DeviceFfns {
   // "scratch". Some FFN has neurons there. Throws Error(kUnsupported) for types without kernels,
   // and what Device::MakeBuffer does. The device must outlive it.
   DeviceFfns(Device& device, const DeviceFfnShape& shape);
-  ~DeviceFfns();
 
   // What the constructor charges.
   static uint64_t NeuronBytes(const DeviceFfnShape& shape);
@@ -83,14 +82,13 @@ class DeviceFfns {
   // Sends at most shape().max_tokens tokens to the device and returns. The FFN has neurons there.
   void Launch(const DeviceFfnWork& work);
   // Returns when all that was launched is done and in host memory.
-  void Wait();
+  void Wait() { commands_.Wait(); }
   // The same after an error of somebody else, so that host memory is free again.
-  void Abandon() noexcept;
+  void Abandon() noexcept { commands_.Abandon(); }
 
-  // Enters the commands of later launches into `trace`, which must live as long. Nothing may be in
-  // flight.
-  void Trace(DeviceTrace& trace);
-  DeviceTrace* trace() const { return trace_; }  // null: nobody wants to know
+  // See DeviceCommands.
+  void Trace(DeviceTrace& trace) { commands_.Trace(trace); }
+  DeviceTrace* trace() const { return commands_.trace(); }
 
   const DeviceFfnShape& shape() const { return shape_; }
   Device& device() const { return device_; }
@@ -108,13 +106,8 @@ class DeviceFfns {
   std::vector<std::unique_ptr<DeviceBuffer>> neurons_;     // of each FFN; null: it has none
   std::vector<std::unique_ptr<DeviceBuffer>> all_counts_;  // how many they are; null: none
   std::unique_ptr<DeviceBuffer> x_, lists_, counts_, all_, gates_, factors_, partial_, out_;
-  std::unique_ptr<DeviceQueue> queue_;  // after the buffers: it is empty before they are destroyed
-  std::unique_ptr<DeviceEvent> sent_;   // the last launch; null: nothing is in flight
+  DeviceCommands commands_;  // after the buffers: none is left before they are destroyed
   int64_t neurons_computed_ = 0;
-  DeviceTrace* trace_ = nullptr;
-  // What the trace says of the launches since the last Wait.
-  int64_t ffn_ = 0;
-  int64_t tokens_ = 0;
 };
 
 }  // namespace hearth::accel

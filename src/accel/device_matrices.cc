@@ -41,31 +41,28 @@ void DownloadRows(DeviceQueue& queue, DeviceBuffer& from, const FloatView& to) {
 // Numbers of each buffer.
 struct DeviceMatrices::Scratch {
   explicit Scratch(const DeviceMatricesShape& shape) {
-    int64_t columns = shape.hidden, rows = shape.hidden, middle = 0;
-    std::vector<int64_t> all;
+    int64_t widest_in = shape.hidden, widest_out = shape.hidden;
     for (const auto* matrices : {&shape.matrices, &shape.visitors}) {
       for (const DeviceMatrixShape& matrix : *matrices) {
-        columns = std::max(columns, matrix.columns);
-        all.push_back(matrix.rows);
+        widest_in = std::max(widest_in, matrix.columns);
+        widest_out = std::max(widest_out, matrix.rows);
       }
     }
-    std::sort(all.begin(), all.end());
-    // Of an FFN, what gate and up make is no wider than the widest product.
-    rows = all.empty() ? rows : all.back();
-    middle = shape.hidden == 0 ? 0 : columns;
     const int64_t tokens = shape.max_tokens;
-    x = tokens * columns;
-    gathered = sum = tokens * shape.hidden;
-    gate = up = tokens * middle;
-    out = std::max(std::min(tokens, kTokensOfWidest) * rows,
-                   tokens * std::min(rows, std::max(columns, shape.hidden)));
-    row_list = shape.hidden == 0 ? 0 : tokens;
+    const bool has_ffns = shape.hidden > 0;
+    x = tokens * widest_in;
+    sum = tokens * shape.hidden;  // and what is gathered
+    // What gate and up make is what down takes in.
+    middle = has_ffns ? tokens * widest_in : 0;
+    out = std::max(std::min(tokens, kTokensOfWidest) * widest_out,
+                   tokens * std::min(widest_out, widest_in));
+    row_list = has_ffns ? tokens : 0;
   }
 
-  int64_t x, gathered, gate, up, out, sum, row_list;
+  int64_t x, sum, middle, out, row_list;
 
   uint64_t bytes() const {
-    return kFloatBytes * static_cast<uint64_t>(x + gathered + gate + up + out + sum + 2 * row_list);
+    return kFloatBytes * static_cast<uint64_t>(x + 2 * sum + 2 * middle + out + 2 * row_list);
   }
 };
 
@@ -80,7 +77,7 @@ uint64_t DeviceMatrices::ScratchBytes(const DeviceMatricesShape& shape) {
 }
 
 DeviceMatrices::DeviceMatrices(Device& device, DeviceMatricesShape shape)
-    : device_(device), shape_(std::move(shape)), vectors_(device) {
+    : device_(device), shape_(std::move(shape)), vectors_(device), commands_(device) {
   for (const DeviceMatrixShape& matrix : shape_.matrices) {
     kernels_.try_emplace(matrix.type, device, matrix.type);
   }
@@ -96,29 +93,25 @@ DeviceMatrices::DeviceMatrices(Device& device, DeviceMatricesShape shape)
     return bytes == 0 ? nullptr : device.MakeBuffer("scratch", bytes);
   };
   x_ = make(scratch.x);
-  gathered_ = make(scratch.gathered);
-  gate_ = make(scratch.gate);
-  up_ = make(scratch.up);
+  gathered_ = make(scratch.sum);
+  gate_ = make(scratch.middle);
+  up_ = make(scratch.middle);
   out_ = make(scratch.out);
   sum_ = make(scratch.sum);
   rows_ = make(scratch.row_list);
   row_weights_ = make(scratch.row_list);
   out_floats_ = scratch.out;
-  zeros_.resize(static_cast<size_t>(scratch.sum));
-  queue_ = device.MakeQueue();
 }
 
-DeviceMatrices::~DeviceMatrices() { Abandon(); }
-
 void DeviceMatrices::Fill(int32_t matrix, uint64_t offset, std::span<const std::byte> bytes) {
-  queue_->Upload(bytes, *weights_.at(static_cast<size_t>(matrix)), offset);
-  queue_->Finish();
+  commands_.queue().Upload(bytes, *weights_.at(static_cast<size_t>(matrix)), offset);
+  commands_.queue().Finish();
 }
 
 void DeviceMatrices::FillBias(int32_t matrix, int64_t index, std::span<const float> bias) {
-  queue_->Upload(std::as_bytes(bias), *biases_.at(static_cast<size_t>(matrix)),
-                 static_cast<uint64_t>(index) * bias.size_bytes());
-  queue_->Finish();
+  commands_.queue().Upload(std::as_bytes(bias), *biases_.at(static_cast<size_t>(matrix)),
+                           static_cast<uint64_t>(index) * bias.size_bytes());
+  commands_.queue().Finish();
 }
 
 DeviceMatrixAt DeviceMatrices::At(int32_t matrix, int64_t index) const {
@@ -137,109 +130,95 @@ DeviceMatrixAt DeviceMatrices::At(int32_t matrix, int64_t index) const {
 void DeviceMatrices::Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens,
                             DeviceBuffer& out) {
   MatrixKernels& kernels = kernels_.try_emplace(at.type, device_, at.type).first->second;
-  kernels.Multiply(*queue_, at.matrix, x, tokens, out, way_);
+  kernels.Multiply(commands_.queue(), at.matrix, x, tokens, out, way_);
   if (at.bias != nullptr) {
-    vectors_.AddToRows(*queue_, *at.bias, at.bias_begin, {&out, tokens, at.matrix.rows});
+    vectors_.AddToRows(commands_.queue(), *at.bias, at.bias_begin, {&out, tokens, at.matrix.rows});
   }
   products_computed_ += tokens;
 }
 
-void DeviceMatrices::Send() { sent_ = queue_->Mark(); }
+int64_t DeviceMatrices::TokensAtOnce(std::span<const DeviceProduct> products) const {
+  int64_t widest = 1;
+  for (const DeviceProduct& product : products) widest = std::max(widest, product.out.cols);
+  return std::max<int64_t>(out_floats_ / widest, 1);
+}
 
 void DeviceMatrices::Multiply(FloatView x, std::span<const DeviceProduct> products) {
-  UploadRows(*queue_, x, *x_);
-  tokens_sent_ += x.rows;
-  for (const DeviceProduct& product : products) {
-    const DeviceMatrix& matrix = product.matrix.matrix;
-    if (matrix.columns != x.cols || matrix.rows != product.out.cols || product.out.rows != x.rows) {
-      throw Error(ErrorCode::kInternal, "DeviceMatrices", "a product of another shape");
-    }
-    const int64_t at_once =
-        std::max<int64_t>(out_floats_ / std::max<int64_t>(product.out.cols, 1), 1);
-    for (int64_t first = 0; first < x.rows; first += at_once) {
-      const int64_t count = std::min(at_once, x.rows - first);
-      if (first > 0) UploadRows(*queue_, x.Rows(first, count), *x_);
+  DeviceQueue& queue = commands_.queue();
+  commands_.AddTokens(x.rows);
+  const int64_t at_once = TokensAtOnce(products);
+  for (int64_t first = 0; first < x.rows; first += at_once) {
+    const int64_t count = std::min(at_once, x.rows - first);
+    UploadRows(queue, x.Rows(first, count), *x_);
+    for (const DeviceProduct& product : products) {
+      const DeviceMatrix& matrix = product.matrix.matrix;
+      if (matrix.columns != x.cols || matrix.rows != product.out.cols ||
+          product.out.rows != x.rows) {
+        throw Error(ErrorCode::kInternal, "DeviceMatrices", "a product of another shape");
+      }
       Launch(product.matrix, *x_, count, *out_);
-      DownloadRows(*queue_, *out_, product.out.Rows(first, count));
+      DownloadRows(queue, *out_, product.out.Rows(first, count));
     }
-    if (at_once < x.rows && &product != &products.back()) UploadRows(*queue_, x, *x_);
   }
-  Send();
+  commands_.Send();
 }
 
 void DeviceMatrices::BeginSum(FloatView x) {
   if (x.rows < 1 || x.rows > shape_.max_tokens || x.cols != shape_.hidden) {
     throw Error(ErrorCode::kInternal, "DeviceMatrices", "tokens that do not fit");
   }
-  UploadRows(*queue_, x, *x_);
   tokens_of_sum_ = x.rows;
-  tokens_sent_ += x.rows;
-  const auto numbers = static_cast<size_t>(x.rows * x.cols);
-  queue_->Upload(std::as_bytes(std::span(zeros_).first(numbers)), *sum_);
+  commands_.AddTokens(x.rows);
+  UploadRows(commands_.queue(), x, *x_);
+  vectors_.Clear(commands_.queue(), *sum_, x.rows * x.cols);
 }
 
 void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> tokens,
-                            std::span<const float> weights, const DeviceFfnSeen* seen) {
+                            std::span<const float> weights, const DeviceFfnWatcher* watcher) {
   const auto count = std::ssize(tokens);
   if (count < 1 || count > tokens_of_sum_ || tokens.size() != weights.size()) {
     throw Error(ErrorCode::kInternal, "DeviceMatrices", "tokens that are not of the sum");
   }
   const bool is_gated = !ffn.gate.empty();
-  const int64_t neurons = ffn.up.matrix.rows;
-  queue_->Upload(std::as_bytes(tokens), *rows_);
-  queue_->Upload(std::as_bytes(weights), *row_weights_);
+  const int64_t numbers = count * ffn.up.matrix.rows;
+  DeviceQueue& queue = commands_.queue();
+  queue.Upload(std::as_bytes(tokens), *rows_);
+  queue.Upload(std::as_bytes(weights), *row_weights_);
   const VectorKernels::RowList list = {rows_.get(), count};
-  vectors_.GatherRows(*queue_, *x_, list, shape_.hidden, *gathered_);
+  vectors_.GatherRows(queue, *x_, list, shape_.hidden, *gathered_);
   Launch(is_gated ? ffn.gate : ffn.up, *gathered_, count, *gate_);
   if (is_gated) Launch(ffn.up, *gathered_, count, *up_);
-  if (seen != nullptr) {
-    queue_->Download(*gate_, 0, RowsAsBytes(seen->gate));
-    if (is_gated) queue_->Download(*up_, 0, RowsAsBytes(seen->up));
+  if (watcher != nullptr) {
+    queue.Download(*gate_, 0, RowsAsBytes(watcher->gate));
+    if (is_gated) queue.Download(*up_, 0, RowsAsBytes(watcher->up));
+    commands_.Send();
+    commands_.Wait();
+    watcher->on_gate_up();
   }
   if (is_gated) {
-    vectors_.Activate(*queue_, ffn.activation, *gate_, *up_, count * neurons, *gate_);
+    vectors_.Activate(queue, ffn.activation, *gate_, *up_, numbers, *gate_);
   } else {
-    vectors_.ActivateAlone(*queue_, ffn.activation, *gate_, count * neurons, *gate_);
+    vectors_.ActivateAlone(queue, ffn.activation, *gate_, numbers, *gate_);
   }
-  if (seen != nullptr) queue_->Download(*gate_, 0, RowsAsBytes(seen->factors));
+  if (watcher != nullptr) {
+    queue.Download(*gate_, 0, RowsAsBytes(watcher->gate));
+    commands_.Send();
+    commands_.Wait();
+    watcher->on_factors();
+  }
   Launch(ffn.down, *gate_, count, *out_);
-  vectors_.ScatterAddRows(*queue_, *out_, list, *row_weights_, shape_.hidden, *sum_);
-  if (seen == nullptr) return;
-  Send();
-  Wait();
+  vectors_.ScatterAddRows(queue, *out_, list, *row_weights_, shape_.hidden, *sum_);
 }
 
 void DeviceMatrices::EndSum(FloatView out) {
-  queue_->Download(*sum_, 0, RowsAsBytes(out));
+  commands_.queue().Download(*sum_, 0, RowsAsBytes(out));
   tokens_of_sum_ = 0;
-  Send();
-}
-
-void DeviceMatrices::Wait() {
-  if (!sent_) return;
-  const std::unique_ptr<DeviceEvent> sent = std::move(sent_);
-  sent->Wait();
-  if (trace_ != nullptr) {
-    for (CommandTime& time : queue_->TakeTimes()) {
-      trace_->Add({std::move(time.what), TraceSide::kDevice, layer_, tokens_sent_,
-                   time.begin_seconds, time.end_seconds});
-    }
-  }
-  tokens_sent_ = 0;
+  commands_.Send();
 }
 
 void DeviceMatrices::Abandon() noexcept {
-  sent_.reset();
-  tokens_of_sum_ = tokens_sent_ = 0;
-  try {
-    if (queue_) queue_->Finish();
-  } catch (...) {  // a lost device: nothing of it is in flight any more
-  }
-}
-
-void DeviceMatrices::Trace(DeviceTrace& trace) {
-  queue_ = device_.MakeTimedQueue();
-  trace_ = &trace;
+  tokens_of_sum_ = 0;
+  commands_.Abandon();
 }
 
 }  // namespace hearth::accel

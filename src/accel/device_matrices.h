@@ -5,14 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "accel/device.h"
-#include "accel/device_trace.h"
+#include "accel/device_commands.h"
 #include "accel/matrix_kernels.h"
 #include "accel/vector_kernels.h"
 #include "tensor/dtype.h"
@@ -62,10 +62,12 @@ struct DeviceFfn {
   VectorKernels::Activation activation;
 };
 
-// What somebody sees of an FFN, [tokens][neurons] each; empty views are not wanted.
-struct DeviceFfnSeen {
-  FloatView gate, up;  // what the two matrices make; of two matrices, gate is what up makes
-  FloatView factors;   // what down multiplies
+// Sees what an FFN does, in memory of its own, [tokens][neurons] each.
+struct DeviceFfnWatcher {
+  FloatView gate, up;
+  // Called when gate and up have what the two matrices make (of two matrices, gate what up makes),
+  // and when gate has what down multiplies.
+  std::function<void()> on_gate_up, on_factors;
 };
 
 struct DeviceProduct {
@@ -81,7 +83,6 @@ class DeviceMatrices {
   // "scratch". Throws Error(kUnsupported) for types without kernels, and what Device::MakeBuffer
   // does. The device must outlive it.
   DeviceMatrices(Device& device, DeviceMatricesShape shape);
-  ~DeviceMatrices();
   static uint64_t MatrixBytes(const DeviceMatricesShape& shape);
   static uint64_t ScratchBytes(const DeviceMatricesShape& shape);
 
@@ -102,24 +103,24 @@ class DeviceMatrices {
 
   // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
   void BeginSum(FloatView x);
-  // sum[tokens[i]] += weights[i] * ffn(x[tokens[i]]); tokens ascend. Where `seen` is given, waits.
+  // sum[tokens[i]] += weights[i] * ffn(x[tokens[i]]); tokens ascend. Waits where `watcher` is
+  // given.
   void AddFfn(const DeviceFfn& ffn, std::span<const int32_t> tokens, std::span<const float> weights,
-              const DeviceFfnSeen* seen = nullptr);
+              const DeviceFfnWatcher* watcher = nullptr);
   // The sum will be in out, which is like x, after the next Wait.
   void EndSum(FloatView out);
 
   // A point after all that was sent so far.
-  std::unique_ptr<DeviceEvent> Mark() { return queue_->Mark(); }
+  std::unique_ptr<DeviceEvent> Mark() { return commands_.queue().Mark(); }
   // Returns when all that was sent is done and in host memory.
-  void Wait();
+  void Wait() { commands_.Wait(); }
   // The same after an error of somebody else, so that host memory is free again.
   void Abandon() noexcept;
 
-  // Enters the commands of later calls into `trace`, which must live as long. Nothing may be in
-  // flight. `layer` is what spans say of the calls that follow.
-  void Trace(DeviceTrace& trace);
-  DeviceTrace* trace() const { return trace_; }  // null: nobody wants to know
-  void SetLayer(int64_t layer) { layer_ = layer; }
+  // See DeviceCommands.
+  void Trace(DeviceTrace& trace) { commands_.Trace(trace); }
+  DeviceTrace* trace() const { return commands_.trace(); }
+  void SetLayer(int64_t layer) { commands_.SetLayer(layer); }
 
   const DeviceMatricesShape& shape() const { return shape_; }
   Device& device() const { return device_; }
@@ -130,7 +131,8 @@ class DeviceMatrices {
   struct Scratch;  // sizes of the buffers below
   // out = x * matrix^T + bias.
   void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
-  void Send();
+  // How many tokens of these products there is room for at once.
+  int64_t TokensAtOnce(std::span<const DeviceProduct> products) const;
 
   Device& device_;
   const DeviceMatricesShape shape_;
@@ -139,15 +141,10 @@ class DeviceMatrices {
   std::vector<std::unique_ptr<DeviceBuffer>> weights_, biases_;  // by matrix; null: none
   std::unique_ptr<DeviceBuffer> x_, gathered_, gate_, up_, out_, sum_, rows_, row_weights_;
   int64_t out_floats_ = 0;
-  std::unique_ptr<DeviceQueue> queue_;  // after the buffers: it is empty before they are destroyed
-  std::unique_ptr<DeviceEvent> sent_;   // the last that was sent; null: nothing is in flight
+  DeviceCommands commands_;  // after the buffers: none is left before they are destroyed
   MatmulWay way_ = MatmulWay::kByToken;
-  std::vector<float> zeros_;
   int64_t tokens_of_sum_ = 0;
   int64_t products_computed_ = 0;
-  DeviceTrace* trace_ = nullptr;
-  int64_t layer_ = 0;
-  int64_t tokens_sent_ = 0;
 };
 
 }  // namespace hearth::accel

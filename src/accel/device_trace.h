@@ -45,4 +45,22 @@ class DeviceTrace {
   uint64_t num_left_out_ = 0;
 };
 
+// What the calling thread does from here to End, entered into a trace; null: nowhere.
+class ProcessorSpan {
+ public:
+  ProcessorSpan(DeviceTrace* trace, const char* what, int64_t ffn, int64_t tokens) : trace_(trace) {
+    if (trace_ == nullptr) return;
+    span_ = {what, TraceSide::kProcessor, ffn, tokens, DeviceTrace::Now(), 0};
+  }
+  void End() {
+    if (trace_ == nullptr) return;
+    span_.end_seconds = DeviceTrace::Now();
+    trace_->Add(std::move(span_));
+  }
+
+ private:
+  DeviceTrace* const trace_;
+  TraceSpan span_;
+};
+
 }  // namespace hearth::accel

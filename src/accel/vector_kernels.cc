@@ -29,7 +29,8 @@ VectorKernels::VectorKernels(Device& device)
       add_(device.MakeKernel(kVectors, "add")),
       gather_rows_(device.MakeKernel(kVectors, "gather_rows")),
       scatter_add_rows_(device.MakeKernel(kVectors, "scatter_add_rows")),
-      add_to_rows_(device.MakeKernel(kVectors, "add_to_rows")) {}
+      add_to_rows_(device.MakeKernel(kVectors, "add_to_rows")),
+      clear_(device.MakeKernel(kVectors, "clear")) {}
 
 void VectorKernels::RmsNorm(DeviceQueue& queue, const Rows& rows, DeviceBuffer& weight, float eps,
                             DeviceBuffer& out) {
@@ -80,6 +81,12 @@ void VectorKernels::ActivateAlone(DeviceQueue& queue, const Activation& activati
   const KernelArgument arguments[] = {&gate, count, static_cast<int32_t>(activation.kind),
                                       activation.threshold, &out};
   queue.Launch(*activate_alone_, ItemPerNumber(count), arguments);
+}
+
+void VectorKernels::Clear(DeviceQueue& queue, DeviceBuffer& x, int64_t count) {
+  CheckRoom(x, {1, count});
+  const KernelArgument arguments[] = {&x, count};
+  queue.Launch(*clear_, ItemPerNumber(count), arguments);
 }
 
 void VectorKernels::GatherRows(DeviceQueue& queue, DeviceBuffer& x, const RowList& list,

@@ -55,6 +55,9 @@ class VectorKernels {
   void ActivateAlone(DeviceQueue& queue, const Activation& activation, DeviceBuffer& gate,
                      int64_t count, DeviceBuffer& out);
 
+  // `count` zeros.
+  void Clear(DeviceQueue& queue, DeviceBuffer& x, int64_t count);
+
   // Numbers of rows, int32; they are not checked.
   struct RowList {
     DeviceBuffer* rows = nullptr;
@@ -74,7 +77,7 @@ class VectorKernels {
 
  private:
   const std::unique_ptr<DeviceKernel> rms_norm_, softmax_, rope_, activate_, activate_alone_, add_;
-  const std::unique_ptr<DeviceKernel> gather_rows_, scatter_add_rows_, add_to_rows_;
+  const std::unique_ptr<DeviceKernel> gather_rows_, scatter_add_rows_, add_to_rows_, clear_;
 };
 
 // Causal attention of new tokens over F16 keys and values, [positions][kv_heads][head_dim]. One

@@ -152,6 +152,11 @@ TEST(VectorKernels, ActivateAndAddAsTheOracle) {
       kScalarKernels.ffn_activation[kind](gate.data(), ones.data(), n, 0.3f, expected.data());
       ExpectNear(bench.Floats(alone, count), expected, 64, 0x1p-20);
     }
+    DeviceBuffer& cleared = bench.Put(gate);
+    kernels.Clear(bench.queue(), cleared, n - 1);
+    std::vector<float> all_but_one(count);
+    all_but_one.back() = gate.back();
+    EXPECT_EQ(bench.Floats(cleared, count), all_but_one);
     std::vector<float> sum = gate;
     DeviceBuffer& out = bench.Put(sum);
     kernels.Add(bench.queue(), bench.Put(up), n, out);

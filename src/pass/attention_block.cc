@@ -76,22 +76,20 @@ void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations&
   context_.seam.Saw(layer, MatrixInput::kAttentionOutput, a.attended);
   const Product output{w.attn_output, a.block_out, FloatsOf(w.attn_output_bias)};
   Multiply(context_, layer, {&output, 1}, std::span(on_device).last(1));
-  if (IsUploaded(layer)) context_.device->uploads->Done(context_.device->matrices->Mark());
+  if (context_.IsUploaded({UnitKind::kAttention, layer})) {
+    context_.device->uploads->Done(context_.device->matrices->Mark());
+  }
   const AdaptedProduct adapted = {AdaptedMatrix::kAttentionOutput, a.block_out};
   context_.adapters.Add(layer, a.attended, {&adapted, 1});
   context_.seam.After(PassOp::kAttentionOutput);
   NormAfter(context_, layer, w.attn_after_norm, a);
 }
 
-bool AttentionBlock::IsUploaded(int64_t layer) const {
-  return context_.is_uploading && !context_.device_layer(layer).has_attention() &&
-         context_.device->uploads->Has({UnitKind::kAttention, layer});
-}
-
 // Where its matrices are on a device; empty ones where they are not. Waits for those that are
 // uploaded.
 UnitMatrices AttentionBlock::OnDevice(int64_t layer) const {
-  if (IsUploaded(layer)) return context_.device->uploads->Take({UnitKind::kAttention, layer});
+  const UploadUnit unit = {UnitKind::kAttention, layer};
+  if (context_.IsUploaded(unit)) return context_.device->uploads->Take(unit);
   const DeviceLayer& device = context_.device_layer(layer);
   if (!device.has_attention()) return {};
   const accel::DeviceMatrices& matrices = *context_.device->matrices;

@@ -24,7 +24,6 @@ class AttentionBlock {
   void Run(int64_t layer, const PassRows& rows, const Activations& a) const;
 
  private:
-  bool IsUploaded(int64_t layer) const;
   UnitMatrices OnDevice(int64_t layer) const;
   void Project(int64_t layer, const UnitMatrices& on_device, const Activations& a) const;
   void NormQueriesAndKeys(const LayerSpec& spec, const LayerWeights& w, const Activations& a) const;

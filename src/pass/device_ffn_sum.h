@@ -31,28 +31,27 @@ class DeviceFfnSum {
   bool Has(int64_t layer) const;
   bool HasExpert(int64_t layer, int64_t expert) const;
   bool HasShared(int64_t layer) const;
-  // Sends normed, the input of the layer's FFNs, with what is to be made of it, and returns:
+  // Sends a.normed, the input of the layer's FFNs, with what is to be made of it, and returns:
   // `loads` has the tokens of each expert of a mixture, and is not looked at for a dense layer.
-  // Where the pass is observed, tells the observer what these FFNs do, and waits.
-  void Launch(int64_t layer, FloatView normed, std::span<const ExpertLoad> loads);
+  // Where the pass is observed, tells the observer what these FFNs do, and waits; then what FFNs
+  // work in of `a` is used.
+  void Launch(int64_t layer, const Activations& a, std::span<const ExpertLoad> loads);
   // Waits, and adds the sum to `out`. Throws Error(kIo) where the device is lost.
   void Merge(FloatView out);
   // Forgets what was launched, so that memory of the pass is free again.
   void Abandon() noexcept;
 
  private:
-  void AddExpert(int64_t expert, std::span<const int64_t> tokens, std::span<const float> weights);
-  void AddShared();
+  void AddExpert(int64_t expert, std::span<const int64_t> tokens, std::span<const float> weights,
+                 const Activations& a);
+  void AddShared(const Activations& a);
   // Where the matrices of an FFN are; waits for those that are uploaded.
   accel::DeviceFfn Find(const UploadUnit& unit) const;
   // Sends an FFN, and lets go of what was uploaded for it.
   void AddFfn(const UploadUnit& unit, std::span<const int32_t> tokens,
-              std::span<const float> weights, const accel::DeviceFfnSeen* seen);
-  bool IsUploaded(const UploadUnit& unit) const;
-  // Room for what is seen of an FFN, of so many tokens.
-  accel::DeviceFfnSeen SeenOf(int64_t tokens, int64_t neurons);
-  void Trace(const char* what, double begin_seconds) const;
-  double Now() const;
+              std::span<const float> weights, const accel::DeviceFfnWatcher* watcher);
+  // Rows of the pass, as the device takes them; valid until it is done with them.
+  std::span<const int32_t> Listed(std::span<const int64_t> tokens);
 
   const PassContext& context_;
   Buffer memory_;
@@ -62,11 +61,9 @@ class DeviceFfnSum {
   std::vector<float> ones_;
   // Of the layer at hand.
   int64_t layer_ = 0;
-  FloatView normed_;
   std::vector<std::vector<int32_t>> tokens_;  // of what was launched
   size_t num_launched_ = 0;
   std::vector<float> shared_weights_;
-  std::vector<float> seen_, gathered_;
   bool is_launched_ = false;
 };
 

@@ -53,7 +53,7 @@ void FfnBlock::RunDense(int64_t layer, const Activations& a) {
   int32_t only = 0;
   const bool is_on_device = on_device_.Has(layer);
   if (is_on_device) {
-    on_device_.Launch(layer, a.normed, {});
+    on_device_.Launch(layer, a, {});
     FillZero(a.block_out);
   }
   if (context_.is_uploading) return;  // nothing is wanted of the executor
@@ -98,7 +98,7 @@ void FfnBlock::RunExperts(int64_t layer, const Activations& a) {
   if (!context_.layer(layer).ffn.routes_before_attention) Route(layer, a);
   if (on_device_.Has(layer)) {
     on_device_.Launch(
-        layer, a.normed,
+        layer, a,
         std::span(loads_).first(static_cast<size_t>(context_.layer(layer).ffn.num_experts)));
   }
   FillZero(a.block_out);

@@ -137,7 +137,7 @@ void HybridFfn::Run(const FfnCall& call) {
   launched_ = 0;
   observer_->BeginCall(call, OnDevice());
   try {
-    const double begin = Now();
+    accel::ProcessorSpan ffn(device_.trace(), "FFN", call.layer, x_.rows);
     if (BesideDevice() > 0) {
       rest_->Run(call);
     } else {
@@ -146,18 +146,18 @@ void HybridFfn::Run(const FfnCall& call) {
     if (launched_ != (OnDevice() > 0 ? x_.rows : 0)) {
       throw Error(ErrorCode::kInternal, "HybridFfn", "tokens that the device was not sent");
     }
-    Trace("FFN", begin);
+    ffn.End();
     if (OnDevice() == 0) return;
-    const double waits = Now();
+    accel::ProcessorSpan wait(device_.trace(), "wait", call.layer, x_.rows);
     device_.Wait();
-    Trace("wait", waits);
+    wait.End();
   } catch (...) {
     device_.Abandon();
     throw;
   }
-  const double merges = Now();
+  accel::ProcessorSpan merge(device_.trace(), "merge", call.layer, x_.rows);
   Add(context_.compute, call.out, out_.Rows(0, x_.rows));
-  Trace("merge", merges);
+  merge.End();
   context_.seam.After(PassOp::kFfnDown);
 }
 
@@ -167,14 +167,6 @@ int64_t HybridFfn::OnDevice() const {
 
 int64_t HybridFfn::BesideDevice() const {
   return context_.layer(call_.layer).ffn.intermediate_size - OnDevice();
-}
-
-double HybridFfn::Now() const { return device_.trace() == nullptr ? 0 : accel::DeviceTrace::Now(); }
-
-void HybridFfn::Trace(const char* what, double begin_seconds) const {
-  if (device_.trace() == nullptr) return;
-  device_.trace()->Add(
-      {what, accel::TraceSide::kProcessor, call_.layer, x_.rows, begin_seconds, Now()});
 }
 
 void HybridFfn::RunAlone(const FfnCall& call) {

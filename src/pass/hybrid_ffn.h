@@ -61,10 +61,6 @@ class HybridFfn final : public FfnExecutor {
   // Computes all neurons of the device to see what they do.
   void ObserveDevice(std::span<const std::span<const int32_t>> lists, int64_t count);
   accel::DeviceFfnWork WorkOf(int64_t first, int64_t count, bool skips) const;
-  // Enters what the calling thread did since `begin_seconds` into the device's trace; Now is 0
-  // where there is none.
-  void Trace(const char* what, double begin_seconds) const;
-  double Now() const;
   // The FFN where the processor has no neuron of it.
   void RunAlone(const FfnCall& call);
   // Of the FFN at hand.

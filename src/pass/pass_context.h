@@ -26,6 +26,10 @@ struct PassContext {
   // Of the pass: whether what is not on the device is uploaded to it.
   const bool& is_uploading;
 
+  // Whether a unit comes to the device for this pass.
+  bool IsUploaded(const UploadUnit& unit) const {
+    return is_uploading && device->uploads->Has(unit);
+  }
   // Of a layer; one with nothing there where there is no device.
   const DeviceLayer& device_layer(int64_t index) const {
     static const DeviceLayer kNone;

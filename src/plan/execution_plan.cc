@@ -74,14 +74,7 @@ ordered_json DeviceJson(const ExecutionPlan& plan) {
   ordered_json device = {{"memory_bytes", plan.device->memory_bytes},
                          {"ledger", plan.device->ledger}};
   const MatrixPlacement& matrices = plan.device->matrices;
-  if (matrices.layers.empty()) return device;
-  ordered_json layers = ordered_json::array();
-  for (const PlacedLayer& layer : matrices.layers) {
-    layers.push_back(
-        {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
-  }
-  device["matrices"] = {
-      {"layers", layers}, {"output", matrices.output}, {"upload_tokens", matrices.upload_tokens}};
+  if (!matrices.layers.empty()) device["matrices"] = MatricesJson(matrices);
   return device;
 }
 

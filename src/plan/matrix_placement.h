@@ -1,9 +1,11 @@
 // Which matrices of a model that is not packed lie on a device (P1 §6 places neurons of a packed
-// one). Plain data.
+// one).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 namespace hearth {
@@ -34,5 +36,9 @@ struct MatrixPlacement {
   }
   bool operator==(const MatrixPlacement&) const = default;
 };
+
+// Documents of plans and runs have it (docs/formats/json.md); and as a line for people.
+nlohmann::ordered_json MatricesJson(const MatrixPlacement& placement);
+std::string MatricesText(const MatrixPlacement& placement);
 
 }  // namespace hearth

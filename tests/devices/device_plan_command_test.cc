@@ -161,8 +161,11 @@ TEST_F(DevicePlanCommandTest, CommandsPlaceExactlyThat) {
 // The host's memory is too small for the rest, which is read from flash: three tiers in one plan.
 TEST_F(DevicePlanCommandTest, ThreeTiers) {
   const json whole = Planned("16M", {"--memory", "4G"});
-  const std::string memory = std::to_string((LedgerBytes(whole) >> 20) - 6) + "M";
-  const json plan = Planned("16M", {"--memory", memory});
+  // What the program takes differs by some MiB from run to run.
+  json plan;
+  for (uint64_t less = 6; less < 14 && !plan["stream"].is_object(); ++less) {
+    plan = Planned("16M", {"--memory", std::to_string((LedgerBytes(whole) >> 20) - less) + "M"});
+  }
   ASSERT_TRUE(plan["stream"].is_object()) << plan;
   const std::vector<int64_t> neurons = DeviceNeurons(plan);
   EXPECT_THAT(neurons, ::testing::Each(neurons[0])) << "a layer like the other";

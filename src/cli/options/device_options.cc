@@ -1,7 +1,6 @@
 #include "cli/options/device_options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -101,33 +100,6 @@ int64_t MeasuredPromptTokens(const DeviceArguments& arguments) {
   return say(fmt::format("'hearth doctor --device {}' measures when that pays", *chosen));
 }
 
-std::string MatricesText(const DevicePart& part, const ModelSpec& spec) {
-  int64_t attention = 0, ffns = 0, shared = 0, experts = 0, all_experts = 0;
-  for (size_t l = 0; l < spec.layers.size(); ++l) {
-    const PlacedLayer& layer = part.placement().layers[l];
-    const int64_t count = spec.layers[l].ffn.num_experts;
-    attention += layer.attention ? 1 : 0;
-    shared += layer.shared ? 1 : 0;
-    (count > 0 ? experts : ffns) += std::ssize(layer.experts);
-    all_experts += count;
-  }
-  std::vector<std::string> parts;
-  const auto add = [&](int64_t count, const std::string& what) {
-    if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
-  };
-  add(ffns, "FFNs");
-  add(shared, "FFNs beside experts");
-  add(attention, "attention blocks");
-  add(experts, fmt::format("of {} experts", all_experts));
-  if (part.placement().output) parts.push_back("the output matrix");
-  if (part.placement().upload_tokens > 0) {
-    parts.push_back(
-        fmt::format("and all of prompts from {} tokens on", part.placement().upload_tokens));
-  }
-  return fmt::format("device {}, {}: of {} layers {}\n", part.index(), part.device().info().name,
-                     spec.layers.size(), fmt::join(parts, ", "));
-}
-
 // For experiments.
 void AddExperimentOptions(CLI::App& command, DeviceArguments& arguments) {
   DeviceRequest& request = arguments.request;
@@ -190,10 +162,9 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
             arguments.says_prompts = true;
             arguments.prompt_tokens = ParsePromptTokens(text);
           },
-          "from so many tokens of a prompt in a pass on, all of it is computed on the device, and "
-          "matrices that do not lie there are uploaded meanwhile; auto: where 'hearth doctor' "
-          "found "
-          "that this is faster (auto)")
+          "the device computes all of a prompt when a pass has at least TOKENS of its tokens, and "
+          "uploads the matrices it lacks; auto takes the length at which 'hearth doctor' found "
+          "this to be faster (auto)")
       ->option_text("auto|never|TOKENS")
       ->group(kMemoryGroup);
   AddExperimentOptions(command, arguments);
@@ -274,24 +245,20 @@ Json DeviceJson(Engine& engine) {
                         {"processor", engine.pass().ffn_counts().gate}};
     return json;
   }
-  Json layers = Json::array();
-  for (const PlacedLayer& layer : part->placement().layers) {
-    layers.push_back(
-        {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
-  }
-  json["matrices"] = {
-      {"layers", layers},
-      {"output", part->placement().output},
-      {"products", part->matrices()->products_computed()},
-      {"upload_tokens", part->placement().upload_tokens},
-      {"uploaded_bytes", part->uploads() == nullptr ? 0 : part->uploads()->bytes_uploaded()}};
+  Json matrices = MatricesJson(part->placement());
+  matrices["products"] = part->matrices()->products_computed();
+  matrices["uploaded_bytes"] = part->uploads() == nullptr ? 0 : part->uploads()->bytes_uploaded();
+  json["matrices"] = matrices;
   return json;
 }
 
 std::string DeviceText(const Engine& engine) {
   const DevicePart* const part = engine.device().part.get();
   if (part == nullptr) return "";
-  if (!part->has_neurons()) return MatricesText(*part, engine.model().spec());
+  if (!part->has_neurons()) {
+    return fmt::format("device {}, {}: {}\n", part->index(), part->device().info().name,
+                       MatricesText(part->placement()));
+  }
   const std::span<const int64_t> layers = part->layer_neurons();
   const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
   const std::string neurons =

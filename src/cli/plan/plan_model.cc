@@ -105,34 +105,24 @@ std::string FfnText(const ExecutionPlan& plan) {
                      static_cast<double>(plan.stream->cache_slots) / layers, plan.cache_policy);
 }
 
-std::string MatricesText(const ExecutionPlan& plan) {
-  int64_t attention = 0, shared = 0, experts = 0;
-  uint64_t bytes = 0;
-  for (const PlacedLayer& layer : plan.device->matrices.layers) {
-    attention += layer.attention ? 1 : 0;
-    shared += layer.shared ? 1 : 0;
-    experts += std::ssize(layer.experts);
-  }
-  for (const auto& [name, entry] : plan.device->ledger) bytes += entry;
+std::string NeuronsText(const ExecutionPlan& plan) {
+  const std::vector<int64_t>& layers = plan.device->layer_neurons;
+  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
   return fmt::format(
-      "device        of {} layers {} attention blocks, {} FFNs beside experts, {} FFNs or "
-      "experts{}, "
-      "{} of {}; {:.1f} ms per token\n",
-      plan.num_layers, attention, shared, experts,
-      plan.device->matrices.output ? ", the output matrix" : "", FormatSize(bytes),
-      FormatSize(plan.device->memory_bytes), plan.time.device_ms);
+      "the first {} of {} neurons of each layer",
+      *least == *most ? std::to_string(*most) : fmt::format("{} to {}", *least, *most),
+      plan.neurons);
 }
 
 std::string DeviceText(const ExecutionPlan& plan) {
   if (!plan.device) return "";
-  if (!plan.device->matrices.layers.empty()) return MatricesText(plan);
-  const std::vector<int64_t>& layers = plan.device->layer_neurons;
-  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
-  const uint64_t bytes = plan.device->ledger.at("neurons") + plan.device->ledger.at("scratch");
-  return fmt::format(
-      "device        the first {} of {} neurons of each layer, {} of {}; {:.1f} ms per token\n",
-      *least == *most ? std::to_string(*most) : fmt::format("{} to {}", *least, *most),
-      plan.neurons, FormatSize(bytes), FormatSize(plan.device->memory_bytes), plan.time.device_ms);
+  const PlannedDevice& device = *plan.device;
+  uint64_t bytes = 0;
+  for (const auto& [name, entry] : device.ledger) bytes += entry;
+  const std::string what =
+      device.layer_neurons.empty() ? MatricesText(device.matrices) : NeuronsText(plan);
+  return fmt::format("device        {}, {} of {}; {:.1f} ms per token\n", what, FormatSize(bytes),
+                     FormatSize(device.memory_bytes), plan.time.device_ms);
 }
 
 std::string PlanText(const PlannedRun& run) {

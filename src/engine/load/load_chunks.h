@@ -28,9 +28,7 @@ struct LoadChunk {
   uint64_t first_row = 0;
   uint64_t rows = 0;
 
-  uint64_t stored_row_bytes() const {
-    return RowBytes(tensor->stored->dtype, static_cast<size_t>(tensor->decl.cols));
-  }
+  uint64_t stored_row_bytes() const { return tensor->stored_row_bytes(); }
   uint64_t stored_bytes() const { return rows * stored_row_bytes(); }
   // Where it begins in the tensor's stored bytes, and in the file.
   uint64_t stored_offset() const {

@@ -64,6 +64,13 @@ struct ResidentTensor {
   // part of that tensor; and the byte of the first expert at which its part begins.
   uint64_t stored_rows() const;
   uint64_t stored_begin() const;
+  // Of its rows of one expert, as they are stored.
+  uint64_t stored_row_bytes() const {
+    return RowBytes(stored->dtype, static_cast<size_t>(decl.cols));
+  }
+  uint64_t stored_expert_bytes() const {
+    return static_cast<uint64_t>(decl.rows) * stored_row_bytes();
+  }
   // Which of the stored experts number `held` is; and how many are stored.
   uint64_t StoredExpert(uint64_t held) const {
     return held_experts.empty() ? held : static_cast<uint64_t>(held_experts[held]);

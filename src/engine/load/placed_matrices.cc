@@ -22,11 +22,6 @@ using accel::MatrixKernels;
 // Bytes of a file that are read and uploaded at a time.
 constexpr uint64_t kFillBytes = uint64_t{4} << 20;
 
-uint64_t StoredBytesOfOne(const ResidentTensor& tensor) {
-  return static_cast<uint64_t>(tensor.decl.rows) *
-         RowBytes(tensor.stored->dtype, static_cast<size_t>(tensor.decl.cols));
-}
-
 // Something that is placed as a whole.
 struct Unit {
   uint64_t bytes = 0;
@@ -46,7 +41,7 @@ Unit MakeUnit(const MatricesOfUnit& matrices, uint64_t max_buffer_bytes,
   Unit unit{.place = std::move(place)};
   for (const ResidentTensor* tensor : matrices.tensors) {
     if (tensor == nullptr) continue;
-    const uint64_t one = StoredBytesOfOne(*tensor);
+    const uint64_t one = tensor->stored_expert_bytes();
     unit.bytes += one;
     if (matrices.has_bias) unit.bytes += static_cast<uint64_t>(tensor->decl.rows) * sizeof(float);
     if (!MatrixKernels::Has(tensor->stored->dtype)) {

@@ -49,7 +49,7 @@ PlacedUnit Place(const UnitTensors& from) {
     const auto rows = static_cast<uint64_t>(tensor->decl.rows);
     part.tensor = tensor;
     part.offset = placed.bytes;
-    part.bytes = rows * RowBytes(tensor->stored->dtype, static_cast<size_t>(tensor->decl.cols));
+    part.bytes = tensor->stored_expert_bytes();
     placed.bytes += RoundUp(part.bytes, kAlignment);
     if (!from.has_biases) continue;
     part.has_bias = true;

@@ -8,22 +8,20 @@
 //   l_p = the columns that one instruction adds up              equation 4
 // SolveTable2 solves just that, by trying everything.
 //
-// Where Hearth's kernels differ, and so the model that SolveTiles solves:
-//   - Integer sums end with every block of 32 columns, or a half of it, and are added to float
-//   sums,
-//     which need as many registers again. Only the integer sums must fit; float sums for which
-//     there is no register wait in memory and are loaded and stored once per block.
-//   - A block's scales are loaded and applied for every row and token: three float instructions per
-//     sum. They bound the speed as accesses do, so arithmetic is counted too, and the larger of the
-//     two counts.
-//   - Weights lie packed. Either every panel masks and shifts their codes anew (4 bits: half of the
-//     loads), or a chunk is unpacked once, which costs stores, and is shared by up to
-//     kTokensOfChunk tokens.
-//   - Weights lie in tiles of 16 rows, whatever the instruction set, and l_p is part of that
-//   layout:
-//     neither is chosen here.
-//   - The tokens of a product are known when it is computed: the last, smaller panel counts as it
-//   is.
+// SolveTiles solves another model, because Hearth's kernels differ:
+//   1. Integer sums end with every block of 32 columns, or half a block, and are added to float
+//      sums, which need as many registers again. Only the integer sums must fit; float sums without
+//      a register wait in memory and are loaded and stored once per block.
+//   2. A block's scales are loaded and applied for every row and token: three float instructions
+//      per sum. They bound the speed as accesses do. So arithmetic is counted too, and the larger
+//      of the two counts.
+//   3. Weights lie packed. Either every panel masks and shifts their codes anew (4 bits: half of
+//      the loads), or a chunk is unpacked once, which costs stores, and is shared by up to
+//      kTokensOfChunk tokens.
+//   4. Weights lie in tiles of 16 rows, whatever the instruction set, and l_p is part of that
+//      layout: neither is chosen here.
+//   5. The number of tokens is known when a product is computed: the last, smaller panel counts as
+//      it is.
 // One token uses every weight once, so that accesses are the same for all geometries. There the
 // number of streams that the processor's prefetchers follow best decides (BestSideBySide).
 #pragma once

@@ -16,9 +16,7 @@ namespace {
 uint64_t StoredBytes(std::span<const ResidentTensor* const> tensors) {
   uint64_t bytes = 0;
   for (const ResidentTensor* tensor : tensors) {
-    if (tensor == nullptr) continue;
-    bytes += static_cast<uint64_t>(tensor->decl.rows) *
-             RowBytes(tensor->stored->dtype, static_cast<size_t>(tensor->decl.cols));
+    if (tensor != nullptr) bytes += tensor->stored_expert_bytes();
   }
   return bytes;
 }

@@ -63,6 +63,12 @@ kernel void activate_alone(global const float* gate, long count, int activation,
   if (i < count) out[i] = Activate(activation, threshold, gate[i], 1.0f);
 }
 
+// x[i] = 0.
+kernel void clear(global float* x, long count) {
+  const long i = get_global_id(0);
+  if (i < count) x[i] = 0.0f;
+}
+
 // out[i] = x[rows[i]]. An item per column in dimension 0, one per row in dimension 1; so the next
 // two.
 kernel void gather_rows(global const float* x, global const int* rows, int columns,
