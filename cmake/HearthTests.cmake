@@ -41,6 +41,8 @@ function(hearth_test name)
   hearth_optimize_lightly(${name})
   hearth_check_memory_only(${name})
   hearth_compile_together(${name})
+  # Tests name alike what they try alike.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 6)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
   if(TARGET hearth_test_headers)
     target_precompile_headers(${name} REUSE_FROM hearth_test_headers)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -30,12 +29,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from engines import DEFAULT_HEARTH, CannotRun, import_llama_cpp, run_command  # noqa: E402
+from engines import DEFAULT_HEARTH, CannotRun, run_command  # noqa: E402
+from llamacpp_perplexity import LlamaCpp  # noqa: E402
 from results import RESULTS, ROOT, check_result  # noqa: E402
 
 WINDOW = 512
 CALIBRATION_BYTES = 60_000
-ROWS_AT_A_TIME = 64
 # What to give `hearth quantize`. "+": with an importance matrix as well.
 RECIPES = ["f16", "q2_k", "q2_k --tensor blk.*=q2_k +", "q3_k_s +", "q3_k_m", "iq4_xs +", "iq4_nl +", "q4_0 +",
            "q4_1", "q4_k_s +", "q4_k_m", "mnn-int4", "q8_0 --tensor blk.*=mxfp4", "q5_0", "q5_1",
@@ -47,39 +46,6 @@ def hearth(*arguments: object) -> dict[str, Any]:
     command = [str(DEFAULT_HEARTH), *map(str, arguments), "--json"]
     document: dict[str, Any] = json.loads(run_command(command))
     return document
-
-
-class LlamaCpp:
-    """llama.cpp on one file."""
-
-    def __init__(self, model: Path, threads: int):
-        package = import_llama_cpp()
-        try:
-            self._llama = package.Llama(str(model), n_ctx=WINDOW, n_batch=WINDOW, n_threads=threads,
-                                        n_threads_batch=threads, logits_all=True, verbose=False)
-        except (ValueError, RuntimeError) as error:
-            raise CannotRun(f"llama.cpp cannot load {model}: {error}") from error
-        self._bos = [self._llama.token_bos()] if self._llama.token_bos() >= 0 else []
-
-    def _window_nll(self, tokens: list[int]) -> float:
-        self._llama.reset()
-        self._llama.eval(tokens)
-        nll = 0.0
-        for begin in range(0, len(tokens) - 1, ROWS_AT_A_TIME):
-            end = min(begin + ROWS_AT_A_TIME, len(tokens) - 1)
-            rows = self._llama.scores[begin:end].astype(np.float64)
-            rows -= rows.max(axis=1, keepdims=True)
-            picked = rows[np.arange(end - begin), tokens[begin + 1:end + 1]]
-            nll += float((np.log(np.exp(rows).sum(axis=1)) - picked).sum())
-        return nll
-
-    def perplexity(self, text: bytes) -> tuple[float, int]:
-        """Perplexity of a text, and how many tokens were scored."""
-        tokens = self._llama.tokenize(text, add_bos=False, special=False)
-        step = WINDOW - len(self._bos)
-        windows = [self._bos + tokens[i:i + step] for i in range(0, len(tokens), step)]
-        scored = sum(len(window) - 1 for window in windows)
-        return math.exp(sum(map(self._window_nll, windows)) / scored), scored
 
 
 def read_values(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -126,7 +92,7 @@ class Comparison:
         made = hearth("quantize", self._source, "-o", out, "--force", "--recipe", *recipe.split(), *more)
         check_values(out, self._folder)
         ours = hearth("eval", out, "--text", self._folder / "judge.txt", "--ctx", WINDOW)
-        theirs, scored = LlamaCpp(out, self._options.threads).perplexity(self._judge)
+        theirs, scored = LlamaCpp(out, WINDOW, self._options.threads).perplexity(self._judge)
         if scored != ours["tokens"]:
             raise CannotRun(f"Hearth scored {ours['tokens']} tokens, llama.cpp {scored}")
         perplexity = ours["perplexity"]

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
 // The kernel counts words of 16 bytes in 31 bits; reading more would only take longer.
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+constexpr uint64_t kMostProbeBytes = uint64_t{1} << 32;
 // Work-items that read memory at the same time: enough for the largest devices.
 constexpr size_t kReaders = 1 << 17;
 // Rows that are multiplied with many tokens.
@@ -18,7 +18,7 @@ constexpr int64_t kRowsOfMatmul = 1024;
 
 int64_t BytesOf(const Device& device, uint64_t bytes) {
   const uint64_t most =
-      std::min({device.info().max_buffer_bytes, device.info().memory_bytes / 4, kMostBytes});
+      std::min({device.info().max_buffer_bytes, device.info().memory_bytes / 4, kMostProbeBytes});
   return static_cast<int64_t>(std::clamp(bytes, kLeastBytes, std::max(most, kLeastBytes)));
 }
 

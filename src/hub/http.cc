@@ -17,7 +17,7 @@ namespace {
 constexpr long kMostRedirects = 5;
 constexpr long kConnectSeconds = 30;
 constexpr long kStandstillSeconds = 60;  // with less than a byte per second
-constexpr size_t kMostHeaderBytes = 1024;
+constexpr size_t kMostValueBytes = 1024;
 constexpr int kMostRetryAfterSeconds = 60;
 
 // One transfer, as the callbacks see it.
@@ -61,7 +61,7 @@ void ReadHeader(std::string_view line, HttpAnswer& answer) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
   while (!value.empty() && is_space(value.front())) value.remove_prefix(1);
   while (!value.empty() && is_space(value.back())) value.remove_suffix(1);
-  value = value.substr(0, kMostHeaderBytes);
+  value = value.substr(0, kMostValueBytes);
   if (name == "content-range") ReadContentRange(value, answer);
   if (name == "x-error-code") answer.error_code = value;
   if (name == "x-error-message") answer.error_message = Printable(value, 300);

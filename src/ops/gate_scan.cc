@@ -10,7 +10,7 @@ namespace hearth {
 namespace {
 
 // Neurons that are handed out together: pieces of the section are multiples of it.
-constexpr int64_t kNeuronGrain = 32;
+constexpr int64_t kScanGrain = 32;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ uint64_t GateScan::ChargedBytes(int64_t max_neurons) {
 
 GateScan::GateScan(Budget& budget, int64_t max_neurons)
     : memory_(budget, "activations", Places(max_neurons).end),
-      pieces_(static_cast<size_t>((max_neurons + kNeuronGrain - 1) / kNeuronGrain)) {
+      pieces_(static_cast<size_t>((max_neurons + kScanGrain - 1) / kScanGrain)) {
   const Places at(max_neurons);
   gates_ = reinterpret_cast<float*>(memory_.data() + at.gates);
   fired_ = reinterpret_cast<int32_t*>(memory_.data() + at.fired);
@@ -46,7 +46,7 @@ void GateScan::Run(Compute& compute, const RowsView& gates, const NeuronInput& i
   const int32_t* list = listed ? listed->data() : all_;
   const int64_t count = listed ? static_cast<int64_t>(listed->size()) : gates.rows;
   num_pieces_ = 0;
-  compute.team().ParallelFor(count, kNeuronGrain, [&](int64_t begin, int64_t end, int) {
+  compute.team().ParallelFor(count, kScanGrain, [&](int64_t begin, int64_t end, int) {
     MultiplyGates(table, gates, input, list + begin, end - begin, gates_ + begin);
     const int64_t fired = PackFired(table, silent, {list + begin, gates_ + begin, end - begin},
                                     fired_ + begin, gates_ + begin);

@@ -9,7 +9,7 @@
 namespace hearth {
 namespace {
 
-size_t BytesOf(const PassWidths& widths) {
+size_t SumBytes(const PassWidths& widths) {
   return widths.sums_on_device ? static_cast<size_t>(widths.tokens * widths.hidden) * sizeof(float)
                                : 0;
 }
@@ -22,7 +22,7 @@ FloatView Packed(const FloatView& room, int64_t rows, int64_t cols) {
 }  // namespace
 
 DeviceFfnSum::DeviceFfnSum(const PassContext& context, const PassWidths& widths, Budget& budget)
-    : context_(context), memory_(budget, "activations", BytesOf(widths)) {
+    : context_(context), memory_(budget, "activations", SumBytes(widths)) {
   if (!widths.sums_on_device) return;
   sum_ = {reinterpret_cast<float*>(memory_.data()), widths.tokens, widths.hidden, widths.hidden};
   all_rows_.resize(static_cast<size_t>(widths.tokens));
@@ -31,7 +31,7 @@ DeviceFfnSum::DeviceFfnSum(const PassContext& context, const PassWidths& widths,
 }
 
 uint64_t DeviceFfnSum::ChargedBytes(const PassWidths& widths) {
-  return Buffer::ChargedBytes(BytesOf(widths));
+  return Buffer::ChargedBytes(SumBytes(widths));
 }
 
 bool DeviceFfnSum::Has(int64_t layer) const {

@@ -23,7 +23,7 @@ size_t HeadNumbers(const PassWidths& widths) {
 }
 
 // Floats, lists and counts, four bytes each.
-size_t BytesOf(const PassWidths& widths) {
+size_t HybridBytes(const PassWidths& widths) {
   return sizeof(int32_t) *
          (OutNumbers(widths) + HeadNumbers(widths) + static_cast<size_t>(TokensOfLaunch(widths)));
 }
@@ -88,7 +88,7 @@ HybridFfn::HybridFfn(const PassContext& context, const PassWidths& widths, Budge
       selector_(
           budget, widths.device_neurons, widths.most_beside_device, NeuronLists::kTokensOfQuery,
           [this](const SelectionQuery& query, const ActiveSets& whole) { Launch(query, whole); }),
-      memory_(budget, "activations", BytesOf(widths)),
+      memory_(budget, "activations", HybridBytes(widths)),
       observer_(std::make_unique<WholeObserver>()) {
   auto* const floats = reinterpret_cast<float*>(memory_.data());
   auto* const numbers = reinterpret_cast<int32_t*>(floats + OutNumbers(widths));
@@ -100,7 +100,7 @@ HybridFfn::HybridFfn(const PassContext& context, const PassWidths& widths, Budge
 HybridFfn::~HybridFfn() { device_.Abandon(); }
 
 uint64_t HybridFfn::ChargedBytes(const PassWidths& widths) {
-  return Buffer::ChargedBytes(BytesOf(widths)) +
+  return Buffer::ChargedBytes(HybridBytes(widths)) +
          SplitSelector::ChargedBytes(widths.most_beside_device, NeuronLists::kTokensOfQuery);
 }
 

@@ -27,7 +27,7 @@ struct TilesForTokens {
 
 // Numbers of tokens, and of tiles, that kernels are compiled for. A panel of another number of
 // tokens is cut into these, the largest first.
-inline constexpr int kTokenSteps[] = {1, 2, 3, 4, 5, 6, 12};
+inline constexpr int kTokenSteps[] = {1, 2, 3, 4, 6, 12};
 inline constexpr int kTileSteps[] = {1, 2, 4};
 
 // The largest of kTokenSteps that is at most `tokens` >= 1.

@@ -19,7 +19,7 @@ namespace {
 constexpr char kMark[9] = "hearthcl";
 constexpr size_t kHeaderBytes = 16;
 // Binaries of real drivers have some hundred kilobytes.
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+constexpr uint64_t kMostProgramBytes = uint64_t{256} << 20;
 
 std::span<const std::byte> BytesOf(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -60,7 +60,7 @@ std::optional<std::vector<std::byte>> ProgramCache::Find(std::string_view key) c
   try {
     const RegularFile file = OpenRegularFile(PathOf(key));
     const uint64_t bytes = file.identity.size_bytes;
-    if (!IsOurs(file.handle.get()) || bytes <= kHeaderBytes || bytes > kMostBytes) return {};
+    if (!IsOurs(file.handle.get()) || bytes <= kHeaderBytes || bytes > kMostProgramBytes) return {};
     std::byte header[kHeaderBytes];
     std::vector<std::byte> binary(static_cast<size_t>(bytes) - kHeaderBytes);
     if (!ReadAll(file.handle.get(), header) || !ReadAll(file.handle.get(), binary)) return {};

@@ -14,7 +14,7 @@ namespace hearth {
 namespace {
 
 // Of a file, read and uploaded at a time; and such pieces that are read ahead.
-constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+constexpr uint64_t kUploadPieceBytes = uint64_t{4} << 20;
 constexpr size_t kPieces = 4;
 constexpr uint64_t kAlignment = 64;
 
@@ -65,7 +65,7 @@ void AddChunks(const PlacedUnit& unit, std::vector<LoadChunk>& chunks) {
     if (part.tensor == nullptr) continue;
     const auto rows = static_cast<uint64_t>(part.tensor->decl.rows);
     const uint64_t row_bytes = part.bytes / rows;
-    const uint64_t at_once = std::max<uint64_t>(kPieceBytes / row_bytes, 1);
+    const uint64_t at_once = std::max<uint64_t>(kUploadPieceBytes / row_bytes, 1);
     for (uint64_t first = 0; first < rows; first += at_once) {
       chunks.push_back({part.tensor, static_cast<uint64_t>(unit.unit.expert), first,
                         std::min(at_once, rows - first)});
@@ -103,7 +103,7 @@ std::vector<PlacedUnit> UploadedUnits(const LoadPlan& plan, const MatrixPlacemen
   return units;
 }
 
-uint64_t PromptUploads::HostBytes() { return kPieces * LoadReader::BufferBytes(kPieceBytes); }
+uint64_t PromptUploads::HostBytes() { return kPieces * LoadReader::BufferBytes(kUploadPieceBytes); }
 
 uint64_t PromptUploads::SlotBytes(const std::vector<PlacedUnit>& units) {
   uint64_t largest = 0;
@@ -148,7 +148,7 @@ void PromptUploads::Begin() {
 
 void PromptUploads::Work() noexcept {
   try {
-    LoadReader reader(source_, kPieceBytes, kPieces);
+    LoadReader reader(source_, kUploadPieceBytes, kPieces);
     size_t asked = 0;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (!WaitForSlot(unit)) return;

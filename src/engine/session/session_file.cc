@@ -16,7 +16,7 @@ constexpr uint32_t kSessionVersion = 1;
 constexpr uint32_t kAdaptedVersion = 2;
 // f16 is 0, as in the files of those who knew no other field here.
 constexpr uint16_t kHalfCodec = static_cast<uint16_t>(KvCodec::kF16);
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kFilePieceBytes = size_t{1} << 20;
 
 struct FileHead {
   char magic[8];
@@ -67,8 +67,8 @@ uint64_t KvOffset(const CachedText& text) {
 // Calls fn(offset, bytes) for the pieces of a page; false where it said so.
 template <typename Fn>
 bool ForEachPiece(uint64_t page_bytes, Fn&& fn) {
-  for (uint64_t at = 0; at < page_bytes; at += kPieceBytes) {
-    if (!fn(at, static_cast<size_t>(std::min<uint64_t>(kPieceBytes, page_bytes - at)))) {
+  for (uint64_t at = 0; at < page_bytes; at += kFilePieceBytes) {
+    if (!fn(at, static_cast<size_t>(std::min<uint64_t>(kFilePieceBytes, page_bytes - at)))) {
       return false;
     }
   }
@@ -92,7 +92,7 @@ bool WriteSession(AtomicFile& file, const SessionIdentity& identity, const Cache
   file.Write(KeyBytes(text.adapters));
   file.Write(std::as_bytes(text.tokens));
   file.Write(MakeKvHeader(identity.layout, text.length()));
-  std::vector<std::byte> piece(kPieceBytes);
+  std::vector<std::byte> piece(kFilePieceBytes);
   ChecksumStream hash;
   for (int64_t page = 0; page < KvLayout::PagesFor(text.length()); ++page) {
     hash.Restart();
@@ -164,7 +164,7 @@ SessionHead ReadSessionHead(const BlockReader& file, const SessionIdentity& iden
 
 bool ReadSessionPages(const BlockReader& file, const SessionIdentity& identity,
                       const SessionHead& head, int64_t pages, const TakePageFn& take) {
-  std::vector<std::byte> piece(kPieceBytes);
+  std::vector<std::byte> piece(kFilePieceBytes);
   const uint64_t page_bytes = identity.layout.page_bytes();
   ChecksumStream hash;
   for (int64_t page = 0; page < pages; ++page) {

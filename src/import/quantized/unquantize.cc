@@ -16,13 +16,13 @@
 namespace hearth {
 namespace {
 
-constexpr uint64_t kWordBits = 32;
+constexpr uint64_t kWordCodeBits = 32;
 
 using Shape = std::vector<uint64_t>;
 
 uint64_t RoundedUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 uint64_t WordsOf(uint64_t codes, int bits) {
-  return RoundedUp(codes * static_cast<uint64_t>(bits), kWordBits);
+  return RoundedUp(codes * static_cast<uint64_t>(bits), kWordCodeBits);
 }
 bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
@@ -163,7 +163,7 @@ class Unquantizer {
     const Shape& words = parts.codes.tensor.shape;
     CodeShape shape;
     shape.rows = words[1];
-    shape.cols = words[0] * kWordBits / static_cast<uint64_t>(parts.bits);
+    shape.cols = words[0] * kWordCodeBits / static_cast<uint64_t>(parts.bits);
     SetGroups(module, parts.scales, &shape);
     ExpectShape(parts.codes, {WordsOf(shape.cols, parts.bits), shape.rows});
     ExpectShape(*parts.zeros, {shape.groups, WordsOf(shape.rows, parts.bits)});
@@ -181,7 +181,7 @@ class Unquantizer {
                          .bits = quantization_.bits};
     const Shape& words = parts.codes.tensor.shape;
     CodeShape shape;
-    shape.rows = words[1] * (kWordBits / static_cast<uint64_t>(parts.bits));
+    shape.rows = words[1] * (kWordCodeBits / static_cast<uint64_t>(parts.bits));
     shape.cols = words[0];
     SetGroups(module, parts.scales, &shape);
     ExpectShape(*parts.zeros, {shape.groups, words[1]});

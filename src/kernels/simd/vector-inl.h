@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "hwy/highway.h"
 
@@ -32,12 +33,13 @@ inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
 // registers; of those that loops index GCC keeps a copy in memory. Lambdas to call are marked
 // HEARTH_INLINED after their parameters.
 #define HEARTH_INLINED __attribute__((always_inline))
-template <int N, int I = 0, class F>
+template <int N, class F>
 HWY_INLINE void Unrolled(const F& f) {
-  if constexpr (I < N) {
-    f.template operator()<I>();
-    Unrolled<N, I + 1>(f);
+  // Side by side, not as a recursion: the compiler would copy the rest of the bodies at each level.
+  [&]<int... i>(std::integer_sequence<int, i...>) HEARTH_INLINED {
+    (f.template operator()<i>(), ...);
   }
+  (std::make_integer_sequence<int, N>());
 }
 
 // Calls f.operator()<n>() for a number n, 1 <= n <= N, that is only known at run time.

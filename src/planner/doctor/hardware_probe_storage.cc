@@ -79,15 +79,15 @@ std::vector<IoSpeed> ReadsToMeasure(uint64_t file_bytes, uint32_t alignment) {
   return reads;
 }
 
-struct ReadRates {
+struct RandomReadRates {
   double bytes_per_s;
   double cpu_seconds_per_read;
 };
 
 // Reads blocks at random places of the range for about `seconds`, always as many in flight as the
 // depth says; waits for the last. What has arrived together is replaced in one submission.
-ReadRates ReadAtRandom(AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
-                       double seconds, RandomWords& random) {
+RandomReadRates ReadAtRandom(AsyncFile& file, const IoSpeed& kind, std::span<std::byte> memory,
+                             double seconds, RandomWords& random) {
   const double cpu_before = ProcessSeconds();
   const Stopwatch watch;
   ReadsInFlight reads(file, kind, memory, random);
@@ -157,7 +157,7 @@ class StorageProbe final : public HardwareProbe {
     const auto i = static_cast<size_t>(step);
     RunOnCpu(reads_[i].cpu, [&] {
       const std::span<std::byte> memory = {memory_.data(), memory_.size_bytes()};
-      const ReadRates rates = ReadAtRandom(file_, reads_[i], memory, seconds_ / 2, random_);
+      const RandomReadRates rates = ReadAtRandom(file_, reads_[i], memory, seconds_ / 2, random_);
       batch_seconds_[i].push_back(SecondsOfBatch(file_, reads_[i], memory, seconds_ / 2, random_));
       bytes_per_s_[i].push_back(rates.bytes_per_s);
       cpu_seconds_[i].push_back(rates.cpu_seconds_per_read);
