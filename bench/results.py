@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,12 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
+def head_commit() -> str:
+    """The commit that is checked out."""
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                          text=True, check=True).stdout.strip()
+
+
 def as_text(document: dict[str, Any]) -> str:
     """A result as it is stored: a field per line, a column and a row per line."""
     lines = []
@@ -122,3 +129,11 @@ def as_text(document: dict[str, Any]) -> str:
         else:
             lines.append(f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def write_result(document: dict[str, Any], path: Path) -> None:
+    """Raises BadResult where it is not one."""
+    check_result(document)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(as_text(document))
+    print(path)

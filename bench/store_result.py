@@ -20,7 +20,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from results import RESULTS, ROOT, BadResult, as_text, check_result, read
+from results import RESULTS, ROOT, BadResult, head_commit, read, write_result
 
 Rows = list[list[Any]]
 
@@ -147,8 +147,7 @@ def checked_out() -> str:
                             cwd=ROOT, capture_output=True, text=True, check=True).stdout
     if status:
         raise BadResult("sources are changed: commit them, or give --commit of the build.")
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
-                          text=True, check=True).stdout.strip()
+    return head_commit()
 
 
 def result(args: argparse.Namespace) -> dict[str, Any]:
@@ -190,9 +189,9 @@ def main() -> int:
     name = args.experiment + (f".{args.variant}" if args.variant else "")
     try:
         document = result(args)
-        check_result(document)
         if not (RESULTS / args.machine / "machine.json").exists():
             raise BadResult(f"bench/results/{args.machine}: has no machine.json.")
+        write_result(document, RESULTS / args.machine / f"{name}.json")
     except (BadResult, ValueError, OSError) as error:
         print(f"store_result.py: {error}", file=sys.stderr)
         return 1
@@ -200,7 +199,6 @@ def main() -> int:
         print(f"store_result.py: {args.document} is no document of {args.experiment}: {error}",
               file=sys.stderr)
         return 1
-    (RESULTS / args.machine / f"{name}.json").write_text(as_text(document))
     return 0
 
 

@@ -18,9 +18,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from results import RESULTS, ROOT, head_commit, write_result  # noqa: E402
+
 MACHINE = "zen5"  # whose results lie beside these; virtual time is the same on every machine
-RESULTS = ROOT / "bench" / "results" / MACHINE
 HIGH, LOW = "rtx-4090", "rtx-2080ti"
 
 # Share of an FFN's neurons that are active: 1 less the sparsity of P1 Table 3. Share of neurons with
@@ -156,14 +157,12 @@ def print_table(head: list[str], rows: list[list[Any]]) -> None:
 def store(experiment: str, columns: list[dict[str, Any]], rows: list[list[Any]], note: str) -> None:
     document = {
         "schema": 1, "machine": MACHINE, "experiment": experiment, "date": str(date.today()),
-        "commit": subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True,
-                                 stdout=subprocess.PIPE, check=True).stdout.strip(),
+        "commit": head_commit(),
         "commands": ["bench/e2e/emulate_powerinfer.py --store"], "model": None, "weights": "none",
         "baseline": None, "repetitions": None, "note": note, "columns": columns,
         "rows": [[round(value, 3) if isinstance(value, float) else value for value in row]
                  for row in rows]}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{experiment}.json").write_text(json.dumps(document, indent=1) + "\n")
+    write_result(document, RESULTS / MACHINE / f"{experiment}.json")
 
 
 def main() -> int:

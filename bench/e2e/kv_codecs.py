@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from datetime import date
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from engines import DEFAULT_HEARTH, CannotRun, run_command  # noqa: E402
 from llamacpp_perplexity import LlamaCpp  # noqa: E402
-from results import RESULTS, ROOT, check_result  # noqa: E402
+from results import RESULTS, head_commit, write_result  # noqa: E402
 
 # Bytes of a token and head (docs/formats/kv.md): for each component, and besides.
 CODECS = {"f16": (4, 0), "f32": (8, 0), "k8v8": (2, 6), "k4v8": (1.5, 6), "k8": (3, 4), "k4": (2.5, 4)}
@@ -48,7 +47,7 @@ class Model:
     def _add(self, program: str, how: str, token_bytes: float | None, perplexity: float) -> None:
         base = self._base.setdefault(program, perplexity)
         self._above[how] = 100 * (perplexity / base - 1)
-        self.rows.append([self._name, program, f"`{how}`", token_bytes, perplexity, self._above[how]])
+        self.rows.append([self._name, program, f"`{how}`", token_bytes, round(perplexity, 4), round(self._above[how], 3)])
         print(*self.rows[-1], flush=True)
 
     def _ours(self, codec: str) -> None:
@@ -82,12 +81,10 @@ class Model:
 
 
 def result_of(options: argparse.Namespace, models: list[Model]) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True,
-                            stdout=subprocess.PIPE, text=True).stdout.strip()
     tokens = " and ".join(f"{model.tokens:,}" for model in models)
     return {
         "schema": 1, "machine": options.machine, "experiment": "kv-codecs",
-        "date": date.today().isoformat(), "commit": commit,
+        "date": date.today().isoformat(), "commit": head_commit(),
         "commands": [f"bench/e2e/kv_codecs.py {' '.join(path.name for path in options.models)}"
                      f" --text {options.text.name} --bytes {options.bytes} --ctx {options.ctx}"],
         "model": None, "weights": "real",
@@ -126,10 +123,8 @@ def main() -> int:
             print(error, file=sys.stderr)
             return 2
     result = result_of(options, models)
-    check_result(result)
     path = RESULTS / options.machine / "kv-codecs.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(path)
+    write_result(result, path)
     failures = [failure for model in models for failure in model.failures()]
     for failure in failures:
         print(failure, file=sys.stderr)

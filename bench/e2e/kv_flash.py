@@ -24,7 +24,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from results import RESULTS, ROOT, head_commit, write_result  # noqa: E402
+
 HEARTH = ROOT / "build/release/bin/hearth"
 DECODED = 24
 RUN_BYTES, RUNS_AT_ONCE = 1 << 20, 32
@@ -108,13 +110,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         rate = read_rate(Path(folder))
         crossover = planned_crossover(arguments.model, Path(folder))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True,
-                            capture_output=True, check=True).stdout.strip()
     planned = "" if crossover is None else (
         f" `hearth plan` expects that reading {crossover:,} tokens takes no longer than all else.")
     result = {
         "schema": 1, "machine": arguments.machine, "experiment": "kv-flash",
-        "date": date.today().isoformat(), "commit": commit,
+        "date": date.today().isoformat(), "commit": head_commit(),
         "commands": [f"bench/e2e/kv_flash.py {arguments.model.name} --machine {arguments.machine}"],
         "model": arguments.model.stem, "weights": "synthesized", "baseline": None,
         "repetitions": arguments.repetitions,
@@ -128,8 +128,8 @@ def main() -> int:
                     {"name": "reading alone", "unit": "ms", "digits": 1},
                     {"name": "over the longer", "unit": "times", "digits": 2}],
         "rows": measure(arguments, rate)}
-    output = arguments.output or ROOT / "bench/results" / arguments.machine / "kv-flash.json"
-    output.write_text(json.dumps(result, indent=1) + "\n")
+    output = arguments.output or RESULTS / arguments.machine / "kv-flash.json"
+    write_result(result, output)
     return 0
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from results import RESULTS, ROOT, check_result  # noqa: E402
+from results import RESULTS, ROOT, head_commit, write_result  # noqa: E402
 
 HEARTH = ROOT / "build/release/bin/hearth"
 MIB = 2**20
@@ -92,11 +92,9 @@ def main() -> int:
     parser.add_argument("--machine", required=True)
     parser.add_argument("--ctx", type=int, default=4096)
     arguments = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True,
-                            capture_output=True, check=True).stdout.strip()
     result = {
         "schema": 1, "machine": arguments.machine, "experiment": "memory-techniques",
-        "date": date.today().isoformat(), "commit": commit,
+        "date": date.today().isoformat(), "commit": head_commit(),
         "commands": [f"bench/e2e/memory_techniques.py {arguments.model.name} --machine {arguments.machine}"
                      f" --ctx {arguments.ctx}"],
         "model": arguments.model.stem, "weights": "synthesized", "baseline": None, "repetitions": 1,
@@ -107,10 +105,8 @@ def main() -> int:
                     {"name": "sum", "unit": "MiB", "digits": 0},
                     {"name": "decode", "unit": "tok/s", "digits": 1}],
         "rows": measure(arguments)}
-    check_result(result)
     path = RESULTS / arguments.machine / f"memory-techniques.{arguments.model.stem}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(path)
+    write_result(result, path)
     return 0
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from datetime import date
@@ -31,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from engines import DEFAULT_HEARTH, CannotRun, run_command  # noqa: E402
 from llamacpp_perplexity import LlamaCpp  # noqa: E402
-from results import RESULTS, ROOT, check_result  # noqa: E402
+from results import RESULTS, head_commit, write_result  # noqa: E402
 
 WINDOW = 512
 CALIBRATION_BYTES = 60_000
@@ -108,11 +107,9 @@ class Comparison:
 
 
 def result_of(options: argparse.Namespace, rows: list[list[Any]]) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True,
-                            stdout=subprocess.PIPE, text=True).stdout.strip()
     return {
         "schema": 1, "machine": options.machine, "experiment": "quantized-weights",
-        "date": date.today().isoformat(), "commit": commit,
+        "date": date.today().isoformat(), "commit": head_commit(),
         "commands": [f"bench/e2e/quantized_weights.py {options.model.name} {options.text.name}"
                      f" --judge {options.judge}"],
         "model": options.name, "weights": options.weights,
@@ -155,11 +152,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     result = result_of(options, comparison.rows)
-    check_result(result)
     variant = options.name.lower().replace(" ", "-")
     path = RESULTS / options.machine / f"quantized-weights.{variant}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(path)
+    write_result(result, path)
     for failure in comparison.failures:
         print(f"further from llama.cpp than allowed: {failure}", file=sys.stderr)
     return 1 if comparison.failures else 0

@@ -64,7 +64,7 @@ struct ResidentTensor {
   // part of that tensor; and the byte of the first expert at which its part begins.
   uint64_t stored_rows() const;
   uint64_t stored_begin() const;
-  // Of its rows of one expert, as they are stored.
+  // Bytes of a row as the file stores it, and of all rows of one expert.
   uint64_t stored_row_bytes() const {
     return RowBytes(stored->dtype, static_cast<size_t>(decl.cols));
   }
