@@ -24,8 +24,9 @@ from engines import DEFAULT_HEARTH, CannotRun, run_command  # noqa: E402
 from llamacpp_perplexity import LlamaCpp  # noqa: E402
 from results import RESULTS, head_commit, write_result  # noqa: E402
 
-# Bytes of a token and head (docs/formats/kv.md): for each component, and besides.
-CODECS = {"f16": (4, 0), "f32": (8, 0), "k8v8": (2, 6), "k4v8": (1.5, 6), "k8": (3, 4), "k4": (2.5, 4)}
+# Bytes of a token and head (docs/formats/kv.md): for each component, for every 32, and besides.
+CODECS = {"f16": (4, 0, 0), "f32": (8, 0, 0), "k8v8": (2, 0, 6), "k4v8": (1.5, 4, 2), "k8": (3, 0, 4),
+          "k4": (2.5, 4, 0)}
 THEIR_TYPES = [("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q8_0")]
 LIMIT = {"k8v8": 0.3, "k4v8": 5.0}  # percent above f16
 BEHIND_THEIRS = 0.5                 # percent points of k4v8 above q4_0 keys with q8_0 values
@@ -54,8 +55,9 @@ class Model:
         result = json.loads(run_command([str(DEFAULT_HEARTH), "eval", str(self._path), "--text", str(self._text),
                                          "--ctx", str(self._options.ctx), "--kv", codec, "--json"]))
         self.tokens = result["tokens"]
-        of_component, besides = CODECS[codec]
-        token_bytes = self._heads * (of_component * self._head_dim + besides)
+        of_component, of_range, besides = CODECS[codec]
+        ranges = (self._head_dim + 31) // 32
+        token_bytes = self._heads * (of_component * self._head_dim + of_range * ranges + besides)
         self._add("Hearth", codec, token_bytes, result["perplexity"])
 
     def _theirs(self, keys: str, values: str) -> None:

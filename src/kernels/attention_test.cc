@@ -31,7 +31,7 @@ std::vector<std::byte> RandomKeys(KeyBlockLayout layout, int64_t blocks, std::mt
       AppendHalves(keys, RandomFloats(random, numbers));
     } else {
       AppendCodes(keys, layout.code_bytes(), random);
-      AppendHalves(keys, RandomFloats(random, 2 * KeyBlockLayout::kTokens));
+      AppendHalves(keys, RandomFloats(random, layout.num_ranges() * 2 * KeyBlockLayout::kTokens));
     }
   }
   return keys;

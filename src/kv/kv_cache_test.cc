@@ -141,8 +141,9 @@ TEST_P(KvCodecTest, TakesTheBytesThatItsTypesNeed) {
   for (const int64_t head_dim : {64, 80, 96, 112, 128, 256}) {
     const KvLayout layout{Codec(), 3, 2, head_dim};
     const auto [keys, values] = std::pair(BitsOf(layout.keys()), BytesOf(layout.values()));
+    const int64_t ranges = keys == 4 ? (head_dim + 31) / 32 : keys == 8 ? 1 : 0;
     const int64_t of_head =
-        head_dim * keys / 8 + (keys < 16 ? 4 : 0) + head_dim * values + (values == 1 ? 2 : 0);
+        head_dim * keys / 8 + ranges * 4 + head_dim * values + (values == 1 ? 2 : 0);
     EXPECT_EQ(layout.token_bytes(), static_cast<size_t>(6 * of_head));
     EXPECT_EQ(layout.page_bytes(), 64 * layout.token_bytes());
   }

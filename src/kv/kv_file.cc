@@ -9,7 +9,7 @@
 namespace hearth {
 namespace {
 
-constexpr char kMagic[8] = {'H', 'R', 'T', 'H', 'K', 'V', '0', '2'};
+constexpr char kMagic[8] = {'H', 'R', 'T', 'H', 'K', 'V', '0', '3'};
 constexpr size_t kMagicWithoutVersion = 6;
 
 struct KvFileHeader {
@@ -51,7 +51,7 @@ int64_t CheckKvHeader(const KvHeader& bytes, const KvLayout& layout, const std::
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
     const bool is_other_version = std::memcmp(header.magic, kMagic, kMagicWithoutVersion) == 0;
     throw Error(is_other_version ? ErrorCode::kUnsupported : ErrorCode::kCorrupt, file, "saved KV",
-                "the mark HRTHKV02", "'" + Printable({header.magic, sizeof(kMagic)}) + "'");
+                "the mark HRTHKV03", "'" + Printable({header.magic, sizeof(kMagic)}) + "'");
   }
   const auto length = static_cast<int64_t>(header.length_tokens);
   if (header.header_hash != HashOf(header) || length < 0) {

@@ -48,13 +48,21 @@ void KvRowWriter::WriteHalves(const float* key, std::byte* block) const noexcept
 }
 
 void KvRowWriter::WriteCodes(const float* key, std::byte* block) const noexcept {
-  const kernels::KeyRange range =
-      encoders_.key_range(key, block_.head_dim, MostCodeOf(block_.keys));
-  Put(block + block_.ScaleAt(token_), range.scale);
-  Put(block + block_.ZeroAt(token_), range.zero);
+  for (int64_t first = 0; first < block_.head_dim; first += block_.range()) {
+    const int64_t end = std::min(first + block_.range(), block_.head_dim);
+    const kernels::KeyRange range =
+        encoders_.key_range(key + first, end - first, MostCodeOf(block_.keys));
+    Put(block + block_.ScaleAt(token_, first), range.scale);
+    Put(block + block_.ZeroAt(token_, first), range.zero);
+    WriteRange(key, first, end, range, block);
+  }
+}
+
+void KvRowWriter::WriteRange(const float* key, int64_t begin, int64_t end,
+                             const kernels::KeyRange& range, std::byte* block) const noexcept {
   uint8_t codes[kAtOnce + 1];
-  for (int64_t first = 0; first < block_.head_dim; first += kAtOnce) {
-    const int64_t count = std::min(kAtOnce, block_.head_dim - first);
+  for (int64_t first = begin; first < end; first += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, end - first);
     encoders_.key_codes(key + first, count, range, codes);
     if (block_.keys == KvKeys::kInt8) {
       for (int64_t i = 0; i < count; ++i) {

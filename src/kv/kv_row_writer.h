@@ -32,6 +32,9 @@ class KvRowWriter {
 
   void WriteHalves(const float* key, std::byte* block) const noexcept;
   void WriteCodes(const float* key, std::byte* block) const noexcept;
+  // Codes of components [begin, end) of a key; begin is even.
+  void WriteRange(const float* key, int64_t begin, int64_t end, const kernels::KeyRange& range,
+                  std::byte* block) const noexcept;
 
   const KvLayout& layout_;
   const kernels::KvEncoders& encoders_;

@@ -74,9 +74,10 @@ TEST(WorkEstimateTest, TheKvCacheGrowsWithTheContextUpToTheWindow) {
   EXPECT_EQ(attention(0, KvCodec::kF16), position);
   EXPECT_EQ(attention(99, KvCodec::kF16), 100 * position);
   EXPECT_EQ(attention(99, KvCodec::kF32), 200 * position);
-  // Codes, scale and zero of keys; numbers and scale of values.
+  // Codes, scales and zeros of keys, with 4 bits for every 32 components; numbers and scale of
+  // values.
   EXPECT_EQ(attention(99, KvCodec::kK8V8), 100.0 * 8 * (128 + 4 + 128 + 2) * 32);
-  EXPECT_EQ(attention(99, KvCodec::kK4), 100.0 * 8 * (64 + 4 + 256) * 32);
+  EXPECT_EQ(attention(99, KvCodec::kK4), 100.0 * 8 * (64 + 4 * 4 + 256) * 32);
   for (LayerSpec& layer : model.spec.layers) layer.attention.sliding_window = 50;
   EXPECT_EQ(attention(99, KvCodec::kF16), 50 * position);
 }

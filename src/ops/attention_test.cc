@@ -84,11 +84,11 @@ class Sequence {
     std::byte* keys = KeyBlock(head, position);
     const float scale = 6.0f / static_cast<float>(std::max(1, MostCodeOf(block.keys)));
     const float zero = -3.0f;
-    if (block.has_codes()) {
-      SetNumber(keys + block.ScaleAt(token), scale, true);
-      SetNumber(keys + block.ZeroAt(token), zero, true);
-    }
     for (int64_t i = 0; i < layout_.head_dim; ++i) {
+      if (block.has_codes()) {
+        SetNumber(keys + block.ScaleAt(token, i), scale, true);
+        SetNumber(keys + block.ZeroAt(token, i), zero, true);
+      }
       const float number = key[static_cast<size_t>(i)];
       std::byte* at = keys + block.ComponentAt(token, i);
       if (!block.has_codes()) {

@@ -11,8 +11,9 @@
 //   k8v8      keys as int8 codes, values as fp8 (tensor/fp8.h)
 //   k4v8      keys as int4 codes, values as fp8
 // Component i of a coded key is zero + scale * code, with codes 0..255 or 0..15 and a binary16 zero
-// and scale per token and head; both follow the codes of their block: scales[16], zeros[16]. A byte
-// of int4 codes has components 2i (low) and 2i + 1 (high) of one token. A component of an fp8 value
+// and scale per token and range of components: all of a head with int8 codes, 32 of them with int4
+// codes. They follow the codes of their block, for each range scales[16], zeros[16]. A byte of int4
+// codes has components 2i (low) and 2i + 1 (high) of one token. A component of an fp8 value
 // is scale * number, with a binary16 scale per token and head; scales[64] follow the numbers. A
 // token's codes depend on its own key and value alone, so what is appended changes nothing before.
 #pragma once
@@ -82,6 +83,10 @@ constexpr int32_t MostCodeOf(KvKeys keys) {
 struct KeyBlockLayout {
   static constexpr int64_t kTokens = 16;
   static constexpr int64_t kHalfBytes = 2;  // of a scale or zero
+  // Components of int4 codes that share a scale and a zero. The error of a code grows with what
+  // the components span, and 32 of them span three quarters of what 256 do.
+  static constexpr int64_t kInt4Range = 32;
+  static constexpr int64_t kRangeBytes = 2 * kTokens * kHalfBytes;  // scales and zeros
 
   KvKeys keys = KvKeys::kF16;
   int64_t head_dim = 0;
@@ -90,16 +95,23 @@ struct KeyBlockLayout {
   // Without scales and zeros. An odd last component of int4 codes takes a whole byte.
   constexpr int64_t code_bytes() const { return (head_dim * BitsOf(keys) + 7) / 8 * kTokens; }
   constexpr int64_t bytes() const {
-    return code_bytes() + (has_codes() ? 2 * kTokens * kHalfBytes : 0);
+    return code_bytes() + (has_codes() ? num_ranges() * kRangeBytes : 0);
   }
+  // Components that share a scale and a zero, and how many such ranges a coded key has.
+  constexpr int64_t range() const { return keys == KvKeys::kInt4 ? kInt4Range : head_dim; }
+  constexpr int64_t num_ranges() const { return (head_dim + range() - 1) / range(); }
   // Bytes from the block's first to component i of its token; int4: to the byte that holds it.
   constexpr int64_t ComponentAt(int64_t token, int64_t i) const {
     if (keys == KvKeys::kInt4) return i / 2 * kTokens + token;
     return (i * kTokens + token) * (BitsOf(keys) / 8);
   }
-  // The same to the binary16 scale and zero of a coded token.
-  constexpr int64_t ScaleAt(int64_t token) const { return code_bytes() + token * kHalfBytes; }
-  constexpr int64_t ZeroAt(int64_t token) const { return ScaleAt(token) + kTokens * kHalfBytes; }
+  // The same to the binary16 scale and zero of component i of a coded token.
+  constexpr int64_t ScaleAt(int64_t token, int64_t i) const {
+    return code_bytes() + i / range() * kRangeBytes + token * kHalfBytes;
+  }
+  constexpr int64_t ZeroAt(int64_t token, int64_t i) const {
+    return ScaleAt(token, i) + kTokens * kHalfBytes;
+  }
 };
 
 struct KvLayout {

@@ -39,7 +39,7 @@ inline KeyNumber KeyAt(const KeyBlockLayout& layout, const std::byte* block, int
   if (layout.keys == KvKeys::kF16) return {.zero = HalfAt(at)};
   int code = std::to_integer<int>(*at);
   if (layout.keys == KvKeys::kInt4) code = i % 2 == 0 ? code & 15 : code >> 4;
-  return {HalfAt(block + layout.ZeroAt(token)), HalfAt(block + layout.ScaleAt(token)), code};
+  return {HalfAt(block + layout.ZeroAt(token, i)), HalfAt(block + layout.ScaleAt(token, i)), code};
 }
 
 // A component of a value, before its scale where it has one.

@@ -67,10 +67,10 @@ void ReferenceCodedScores(const AttentionScoresArgs& a) noexcept {
     for (int64_t j = 0; j < a.count; ++j) {
       const int64_t token = (a.first + j) % KeyBlockLayout::kTokens;
       const std::byte* block = a.keys + (a.first + j) / KeyBlockLayout::kTokens * layout.bytes();
-      const double scale = HalfAt(block + layout.ScaleAt(token));
-      const double zero = HalfAt(block + layout.ZeroAt(token));
       double sum = 0;
       for (int64_t d = 0; d < a.head_dim; ++d) {
+        const double scale = HalfAt(block + layout.ScaleAt(token, d));
+        const double zero = HalfAt(block + layout.ZeroAt(token, d));
         sum += q[d] * (zero + scale * CodeOf(keys, block, token, d, a.head_dim));
       }
       a.scores[i * a.score_stride + j] = static_cast<float>(sum);

@@ -124,16 +124,17 @@ HWY_INLINE float SumOfFloats(const float* x, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(kFloats, sum));
 }
 
-// Sums of products with the codes of V vectors of tokens become scores of T queries:
-// q . (zero + scale * codes) = scale * (q . codes) + zero * (sum of q). `scales` are those of the
-// first block, the next ones block_bytes apart.
+// Adds to scores of T queries what n components from q on give with V vectors of tokens, from sums
+// of products with their codes: q . (zero + scale * codes) = scale * (q . codes) + zero * (sum of
+// q). `scales` are those of the components in the first block, the next ones block_bytes apart.
 template <int V, int T>
-HWY_INLINE void ScaleScores(const AttentionScoresArgs& a, int64_t query, const uint8_t* scales,
-                            int64_t block_bytes, FloatVec (&sums)[V][T]) {
+HWY_INLINE void AddScaled(const float* q, int64_t q_stride, int64_t n, const uint8_t* scales,
+                          int64_t block_bytes, const FloatVec (&sums)[V][T],
+                          FloatVec (&scores)[V][T]) {
   constexpr int64_t kBytes = KeyBlockLayout::kHalfBytes;
   FloatVec of_query[T];
   Unrolled<T>([&]<int t>() HEARTH_INLINED {
-    of_query[t] = hn::Set(kFloats, SumOfFloats(a.q + (query + t) * a.q_stride, a.head_dim));
+    of_query[t] = hn::Set(kFloats, SumOfFloats(q + t * q_stride, n));
   });
   Unrolled<V>([&]<int v>() HEARTH_INLINED {
     const uint8_t* at =
@@ -141,13 +142,13 @@ HWY_INLINE void ScaleScores(const AttentionScoresArgs& a, int64_t query, const u
     const FloatVec scale = LoadHalves(at);
     const FloatVec zero = LoadHalves(at + KvLayout::kKeyBlock * kBytes);
     Unrolled<T>([&]<int t>() HEARTH_INLINED {
-      sums[v][t] = hn::MulAdd(scale, sums[v][t], hn::Mul(zero, of_query[t]));
+      scores[v][t] = hn::MulAdd(scale, sums[v][t], hn::MulAdd(zero, of_query[t], scores[v][t]));
     });
   });
 }
 
 // Scores of the keys of B blocks from `block` on and T queries. Every score is one sum over the
-// components in ascending order.
+// components in ascending order; of coded keys, one over ranges of components, each such a sum.
 template <class Keys, int B, int T, bool kFetch>
 HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next, int64_t block,
                             int64_t query) {
@@ -158,7 +159,10 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
   const auto* keys = reinterpret_cast<const uint8_t*>(a.keys) + block * block_bytes;
   const float* q = a.q + query * a.q_stride;
   FloatVec sums[kVectors][T];
-  Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED { sums[k / T][k % T] = hn::Zero(kFloats); });
+  const auto clear = [](FloatVec(&of_all)[kVectors][T]) HEARTH_INLINED {
+    Unrolled<kVectors * T>([&]<int k>()
+                               HEARTH_INLINED { of_all[k / T][k % T] = hn::Zero(kFloats); });
+  };
   // The components that a load gives, or the first C of them.
   const auto add_components = [&]<int C>(int64_t step) HEARTH_INLINED {
     FloatVec components[kVectors][Keys::kAtOnce];
@@ -175,27 +179,47 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
       });
     });
   };
-  const int64_t steps = a.head_dim / Keys::kAtOnce;
-  int64_t i = 0;
-  for (; i + kFetchSteps <= steps; i += kFetchSteps) {
-    if constexpr (kFetch) {
-      next.Fetch<kFetchSteps * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
+  // Components [begin, end); begin is a multiple of what a load gives.
+  const auto add_range = [&](int64_t begin, int64_t end) HEARTH_INLINED {
+    const int64_t steps = end / Keys::kAtOnce;
+    int64_t i = begin / Keys::kAtOnce;
+    for (; i + kFetchSteps <= steps; i += kFetchSteps) {
+      if constexpr (kFetch) {
+        next.Fetch<kFetchSteps * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
+      }
+      Unrolled<kFetchSteps>([&]<int step>() HEARTH_INLINED {
+        add_components.template operator()<Keys::kAtOnce>(i + step);
+      });
     }
-    Unrolled<kFetchSteps>([&]<int step>() HEARTH_INLINED {
-      add_components.template operator()<Keys::kAtOnce>(i + step);
+    for (; i < steps; ++i) add_components.template operator()<Keys::kAtOnce>(i);
+    if constexpr (Keys::kAtOnce > 1) {
+      if (steps * Keys::kAtOnce < end) add_components.template operator()<1>(steps);
+    }
+  };
+  const auto store = [&](const FloatVec(&scores)[kVectors][T]) HEARTH_INLINED {
+    Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED {
+      StoreScores(a, scores[k / T][k % T], query + k % T,
+                  block * KvLayout::kKeyBlock + k / T * kLanes - a.first);
     });
-  }
-  for (; i < steps; ++i) add_components.template operator()<Keys::kAtOnce>(i);
-  if constexpr (Keys::kAtOnce > 1) {
-    if (steps * Keys::kAtOnce < a.head_dim) add_components.template operator()<1>(steps);
-  }
+  };
+  clear(sums);
   if constexpr (Keys::kCoded) {
-    ScaleScores(a, query, keys + KeyCodeBytes<Keys>(a.head_dim), block_bytes, sums);
+    FloatVec scores[kVectors][T];
+    clear(scores);
+    const int64_t range = KeyRangeComponents<Keys>(a.head_dim);
+    const uint8_t* scales = keys + KeyCodeBytes<Keys>(a.head_dim);
+    for (int64_t begin = 0; begin < a.head_dim; begin += range) {
+      const int64_t end = begin + range < a.head_dim ? begin + range : a.head_dim;
+      add_range(begin, end);
+      AddScaled(q + begin, a.q_stride, end - begin, scales, block_bytes, sums, scores);
+      clear(sums);
+      scales += KeyBlockLayout::kRangeBytes;
+    }
+    store(scores);
+  } else {
+    add_range(0, a.head_dim);
+    store(sums);
   }
-  Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED {
-    StoreScores(a, sums[k / T][k % T], query + k % T,
-                block * KvLayout::kKeyBlock + k / T * kLanes - a.first);
-  });
 }
 
 template <class Keys>

@@ -13,7 +13,8 @@ using CodeTag = hn::Rebind<uint8_t, FloatTag>;
 using SmallIntTag = hn::Rebind<int16_t, FloatTag>;
 
 // Keys: a load gives kAtOnce neighbouring components of kLanes tokens, kBytes a token. Of coded
-// ones those are codes; scales and zeros of a block follow its codes.
+// ones those are codes; scales and zeros of a block, for each kRange components of a head (0: for
+// all of them), follow its codes.
 
 template <class Weights>
 struct FloatKeys {
@@ -27,6 +28,7 @@ struct FloatKeys {
 
 struct Int8Keys {
   static constexpr bool kCoded = true;
+  static constexpr int64_t kRange = 0;
   static constexpr int kAtOnce = 1;
   static constexpr int64_t kBytes = 1;
   static HWY_INLINE void Load(const uint8_t* p, FloatVec (&components)[kAtOnce]) {
@@ -36,6 +38,7 @@ struct Int8Keys {
 
 struct Int4Keys {
   static constexpr bool kCoded = true;
+  static constexpr int64_t kRange = KeyBlockLayout::kInt4Range;
   static constexpr int kAtOnce = 2;
   static constexpr int64_t kBytes = 1;
   static HWY_INLINE void Load(const uint8_t* p, FloatVec (&components)[kAtOnce]) {
@@ -45,6 +48,12 @@ struct Int4Keys {
   }
 };
 
+// Components of a coded key that share a scale and a zero.
+template <class Keys>
+HWY_INLINE int64_t KeyRangeComponents(int64_t head_dim) {
+  return Keys::kRange == 0 ? head_dim : Keys::kRange;
+}
+
 // Bytes of a block's codes, and of a block.
 template <class Keys>
 HWY_INLINE int64_t KeyCodeBytes(int64_t head_dim) {
@@ -52,8 +61,12 @@ HWY_INLINE int64_t KeyCodeBytes(int64_t head_dim) {
 }
 template <class Keys>
 HWY_INLINE int64_t KeyBlockBytes(int64_t head_dim) {
-  constexpr int64_t kOfCodes = 2 * KvLayout::kKeyBlock * KeyBlockLayout::kHalfBytes;
-  return KeyCodeBytes<Keys>(head_dim) + (Keys::kCoded ? kOfCodes : 0);
+  const int64_t code_bytes = KeyCodeBytes<Keys>(head_dim);
+  if constexpr (Keys::kCoded) {
+    const int64_t range = KeyRangeComponents<Keys>(head_dim);
+    return code_bytes + (head_dim + range - 1) / range * KeyBlockLayout::kRangeBytes;
+  }
+  return code_bytes;
 }
 
 // Values: as the weight types of matmul_float-inl.h are, and whether positions have scales.
