@@ -180,7 +180,8 @@ using AttentionValuesFn = void (*)(const AttentionValuesArgs&) noexcept;
 struct KvEncoders {
   // float to binary16, round to nearest even.
   void (*to_half)(const float* x, int64_t n, uint16_t* out) noexcept;
-  // The range of a key's n >= 1 components for codes 0..most_code.
+  // The range of a key's n >= 1 components for codes 0..most_code: RangeOfKey, or where there are
+  // at most 16 codes NearestRangeOfKey.
   KeyRange (*key_range)(const float* x, int64_t n, int32_t most_code) noexcept;
   // The codes of some components of a key with this range, a byte each.
   void (*key_codes)(const float* x, int64_t n, const KeyRange& range, uint8_t* out) noexcept;

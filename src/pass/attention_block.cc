@@ -150,9 +150,10 @@ void AttentionBlock::Rotate(int64_t layer, const PassRows& rows, const Activatio
   } else {
     Scale(context_.compute, a.q, static_cast<float>(spec.query_scale));
   }
-  if (rows.sequences.front()->layout().has_spread_keys()) {
-    SpreadHeads(context_.compute, a.q, spec.num_heads, spec.head_dim);
-    SpreadHeads(context_.compute, a.k, spec.num_kv_heads, spec.head_dim);
+  if (const KvLayout layout = rows.sequences.front()->layout(); layout.has_spread_keys()) {
+    const int64_t range = layout.key_block().range();
+    SpreadHeads(context_.compute, a.q, spec.num_heads, spec.head_dim, range);
+    SpreadHeads(context_.compute, a.k, spec.num_kv_heads, spec.head_dim, range);
   }
   context_.seam.After(PassOp::kRope);
 }

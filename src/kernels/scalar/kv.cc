@@ -1,6 +1,7 @@
 // The scalar table's kernels for coded keys and values of the KV cache.
 #include "kernels/scalar/kv.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -33,6 +34,23 @@ int32_t CodeOf(KvKeys keys, const std::byte* block, int64_t token, int64_t i, in
   return i % 2 == 0 ? byte & 15 : byte >> 4;
 }
 
+int32_t NearestCode(float code, float most_code) {
+  return static_cast<int32_t>(std::nearbyint(std::min(std::max(code, 0.0f), most_code)));
+}
+
+KeyCodeSums SumsOfKeyCodes(const KeyCodesToTry& a) noexcept {
+  KeyCodeSums sums;
+  for (int64_t i = 0; i < a.n; ++i) {
+    const float unit = std::nearbyint((a.x[i] - a.least) * a.units);
+    const int32_t code = NearestCode((unit - a.zero) * a.inverse, a.most_code);
+    sums.codes += code;
+    sums.squares += code * code;
+    sums.units += static_cast<int32_t>(unit);
+    sums.products += code * static_cast<int32_t>(unit);
+  }
+  return sums;
+}
+
 }  // namespace
 
 KeyRange ReferenceKeyRange(const float* x, int64_t n, int32_t most_code) noexcept {
@@ -41,13 +59,15 @@ KeyRange ReferenceKeyRange(const float* x, int64_t n, int32_t most_code) noexcep
     if (x[i] < least) least = x[i];
     if (x[i] > largest) largest = x[i];
   }
-  return RangeOfKey(least, largest, LargestBits(x, n), most_code);
+  const KeyRange whole = RangeOfKey(least, largest, LargestBits(x, n), most_code);
+  if (most_code > kMostNearestCode) return whole;
+  return NearestRangeOfKey(x, n, least, largest, whole, SumsOfKeyCodes);
 }
 
 void ReferenceKeyCodes(const float* x, int64_t n, const KeyRange& range, uint8_t* out) noexcept {
   for (int64_t i = 0; i < n; ++i) {
     const float code = range.inverse == 0 ? 0.0f : (x[i] - range.zero_value) * range.inverse;
-    out[i] = static_cast<uint8_t>(std::nearbyint(code));
+    out[i] = static_cast<uint8_t>(NearestCode(code, range.most_code));
   }
 }
 

@@ -52,9 +52,37 @@ HWY_INLINE void StoreCodes(const float* x, int64_t n, uint8_t* out, const F& enc
   StoreFirst(codes, d8, out + i, n - i);
 }
 
+inline KeyCodeSums SumsOfKeyCodes(const KeyCodesToTry& a) noexcept {
+  const IntTag di;
+  auto codes = hn::Zero(di), squares = hn::Zero(di), units = hn::Zero(di), products = hn::Zero(di);
+  const FloatVec least = hn::Set(kFloats, a.least), of_one = hn::Set(kFloats, a.units);
+  const FloatVec zero = hn::Set(kFloats, a.zero), inverse = hn::Set(kFloats, a.inverse);
+  const auto most = hn::Set(di, static_cast<int32_t>(a.most_code));
+  const auto add = [&](FloatVec x, auto used) HEARTH_INLINED {
+    const auto unit = hn::NearestInt(hn::Mul(hn::Sub(x, least), of_one));
+    const FloatVec at = hn::Mul(hn::Sub(hn::ConvertTo(kFloats, unit), zero), inverse);
+    const auto cut = hn::Min(hn::Max(hn::NearestInt(at), hn::Zero(di)), most);
+    const auto code = hn::IfThenElseZero(used, cut);
+    codes = hn::Add(codes, code);
+    squares = hn::Add(squares, hn::Mul(code, code));
+    units = hn::Add(units, hn::IfThenElseZero(used, unit));
+    products = hn::Add(products, hn::Mul(code, unit));
+  };
+  int64_t i = 0;
+  const auto all = hn::FirstN(di, kLanes);
+  for (; i + kLanes <= a.n; i += kLanes) add(hn::LoadU(kFloats, a.x + i), all);
+  if (i < a.n) {
+    add(LoadFirst(kFloats, a.x + i, a.n - i), hn::FirstN(di, static_cast<size_t>(a.n - i)));
+  }
+  return {hn::GetLane(hn::SumOfLanes(di, codes)), hn::GetLane(hn::SumOfLanes(di, squares)),
+          hn::GetLane(hn::SumOfLanes(di, units)), hn::GetLane(hn::SumOfLanes(di, products))};
+}
+
 inline KeyRange KeyRangeOf(const float* x, int64_t n, int32_t most_code) noexcept {
-  const Extremes extremes = ExtremesOf(x, n);
-  return RangeOfKey(extremes.least, extremes.largest, extremes.largest_bits, most_code);
+  const Extremes e = ExtremesOf(x, n);
+  const KeyRange whole = RangeOfKey(e.least, e.largest, e.largest_bits, most_code);
+  if (most_code > kMostNearestCode) return whole;
+  return NearestRangeOfKey(x, n, e.least, e.largest, whole, SumsOfKeyCodes);
 }
 
 inline void KeyCodes(const float* x, int64_t n, const KeyRange& range, uint8_t* out) noexcept {
@@ -64,8 +92,10 @@ inline void KeyCodes(const float* x, int64_t n, const KeyRange& range, uint8_t* 
   }
   const FloatVec zero = hn::Set(kFloats, range.zero_value);
   const FloatVec inverse = hn::Set(kFloats, range.inverse);
+  const FloatVec most = hn::Set(kFloats, range.most_code);
   StoreCodes(x, n, out, [&](FloatVec v) HEARTH_INLINED {
-    return hn::NearestInt(hn::Mul(hn::Sub(v, zero), inverse));
+    const FloatVec code = hn::Mul(hn::Sub(v, zero), inverse);
+    return hn::NearestInt(hn::Min(hn::Max(code, hn::Zero(kFloats)), most));
   });
 }
 

@@ -1,5 +1,6 @@
 #include "pass/math/spread_heads.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -35,25 +36,29 @@ void Hadamard(float* x, int64_t n, float scale) {
   for (int64_t i = 0; i < n; ++i) x[i] *= scale;
 }
 
-void SpreadHead(float* x, int64_t head_dim) {
-  const auto n = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(head_dim)));
+void SpreadPiece(float* x, int64_t size) {
+  const auto n = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size)));
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(n)));
-  ChangeSigns(x, head_dim, 0);
+  ChangeSigns(x, size, 0);
   Hadamard(x, n, scale);
-  if (n == head_dim) return;
+  if (n == size) return;
   // With other signs, or it would undo the first one where they overlap.
-  float* last = x + head_dim - n;
-  ChangeSigns(last, n, head_dim);
+  float* last = x + size - n;
+  ChangeSigns(last, n, size);
   Hadamard(last, n, scale);
 }
 
 }  // namespace
 
-void SpreadHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim) {
+void SpreadHeads(Compute& compute, FloatView x, int64_t heads, int64_t head_dim, int64_t range) {
   compute.team().ParallelFor(x.rows, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
-      for (int64_t head = 0; head < heads; ++head)
-        SpreadHead(x.row(row) + head * head_dim, head_dim);
+      for (int64_t head = 0; head < heads; ++head) {
+        float* components = x.row(row) + head * head_dim;
+        for (int64_t first = 0; first < head_dim; first += range) {
+          SpreadPiece(components + first, std::min(range, head_dim - first));
+        }
+      }
     }
   });
 }

@@ -20,10 +20,11 @@ class SpreadHeadsTest : public ::testing::Test {
     for (float& v : x) v = std::normal_distribution<float>()(random);
     return x;
   }
-  // One row of heads.
-  std::vector<float> Spread(std::vector<float> x, int64_t head_dim) {
+  // One row of heads; each is one range where none is given.
+  std::vector<float> Spread(std::vector<float> x, int64_t head_dim, int64_t range = 0) {
     const auto n = static_cast<int64_t>(x.size());
-    SpreadHeads(compute_, {x.data(), 1, n, n}, n / head_dim, head_dim);
+    SpreadHeads(compute_, {x.data(), 1, n, n}, n / head_dim, head_dim,
+                range == 0 ? head_dim : range);
     return x;
   }
   static double Dot(const float* a, const float* b, int64_t n) {
@@ -68,6 +69,23 @@ TEST_F(SpreadHeadsTest, IsASignedHadamardTransform) {
       }
       EXPECT_NEAR(actual[static_cast<size_t>(i)], sum / std::sqrt(static_cast<double>(head_dim)),
                   1e-5);
+    }
+  }
+}
+
+// Every range of a head by itself, and a shorter one at the end of a head.
+TEST_F(SpreadHeadsTest, TurnsRangesApart) {
+  for (const int64_t head_dim : {16, 32, 64, 80, 96, 112}) {
+    const std::vector<float> x = Random(2 * head_dim, 4);
+    const std::vector<float> actual = Spread(x, head_dim, 32);
+    for (int64_t head = 0; head < 2; ++head) {
+      for (int64_t first = 0; first < head_dim; first += 32) {
+        const int64_t at = head * head_dim + first;
+        const int64_t size = std::min<int64_t>(32, head_dim - first);
+        const std::vector<float> expected = Spread({x.begin() + at, x.begin() + at + size}, size);
+        EXPECT_EQ(std::vector<float>(actual.begin() + at, actual.begin() + at + size), expected)
+            << head_dim << " " << first;
+      }
     }
   }
 }
