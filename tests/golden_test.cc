@@ -13,11 +13,23 @@ namespace {
 
 constexpr double kExactTolerance = 1e-5;   // F32 weights, F32 KV
 constexpr double kHalfKvTolerance = 5e-3;  // keys and values rounded to 11 bits
-// Keys in 8 or 4 bits, values with 4 bits of mantissa or 11. Where neurons fire or experts are
-// chosen by a hair, these tiny models move far.
+// Of the root mean square, with keys in 8 or 4 bits and values with 4 bits of mantissa or 11. Where
+// neurons fire or experts are chosen by a hair, these tiny models move far.
 constexpr std::pair<KvCodec, double> kCodecTolerances[] = {
-    {KvCodec::kK8, 0.15}, {KvCodec::kK8V8, 0.6}, {KvCodec::kK4, 0.8}, {KvCodec::kK4V8, 0.8}};
+    {KvCodec::kK8, 0.06}, {KvCodec::kK8V8, 0.3}, {KvCodec::kK4, 0.45}, {KvCodec::kK4V8, 0.45}};
 constexpr double kMutationEffect = 1e-3;  // what a wrong model must at least differ by
+
+// The root mean square of differences over that of the expected. A token that goes to another
+// expert moves the largest difference, but not this one, to the size of the logits.
+double RootMeanSquareError(const std::vector<float>& actual, const std::vector<float>& expected) {
+  double squares = 0, differences = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = double{actual[i]} - double{expected[i]};
+    differences += difference * difference;
+    squares += double{expected[i]} * double{expected[i]};
+  }
+  return std::sqrt(differences / squares);
+}
 
 std::vector<float> RunDense(const GoldenCase& golden, const RunSetup& setup) {
   DenseSelector dense;
@@ -65,7 +77,7 @@ TEST_P(GoldenTest, EveryKvCodecIsCloseAndItsBitsDependOnNoChunking) {
   const GoldenCase golden = LoadGolden(GetParam());
   for (const auto& [kv, tolerance] : kCodecTolerances) {
     const std::vector<float> expected = RunDense(golden, {.kv = kv});
-    const double error = RelativeError(expected, golden.logits);
+    const double error = RootMeanSquareError(expected, golden.logits);
     EXPECT_LE(error, tolerance) << InfoOf(kv).name;
     EXPECT_GT(error, 0) << InfoOf(kv).name;
     for (const int64_t chunk : {1, 5}) {
