@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "format/gguf_serialize.h"
+#include "storage/region_reader.h"
 
 namespace hearth {
 
@@ -18,11 +19,11 @@ GgufFile MakeGgufView(const std::string& name, const GgufMetadata& metadata,
   const uint64_t header_bytes = layout.header.size();
   sources.push_back(MakeMemoryReader(name, std::move(layout.header)));
   const size_t header = sources.size() - 1;
-  auto view = std::make_unique<SplicedReader>(name, std::move(sources));
+  auto view = std::make_unique<RegionReader>(name, std::move(sources));
   view->Append({.source = header, .bytes = header_bytes});
   for (size_t i = 0; i < tensors.size(); ++i) {
     view->AppendZeros(layout.offsets[i] - view->size_bytes());
-    for (const SplicedRange& range : tensors[i].ranges) view->Append(range);
+    for (const Region& region : tensors[i].regions) view->Append(region);
     const uint64_t bytes = view->size_bytes() - layout.offsets[i];
     if (bytes != layout.bytes[i]) {
       throw Error(ErrorCode::kInvalidArgument, name,

@@ -1,4 +1,4 @@
-// A GGUF file that lies nowhere: a header made on the spot, and tensors whose bytes are ranges of
+// A GGUF file that lies nowhere: a header made on the spot, and tensors whose bytes are regions of
 // other files. So models in other formats are read by whatever reads GGUF.
 #pragma once
 
@@ -8,16 +8,17 @@
 
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
-#include "storage/async/spliced_reader.h"
+#include "storage/region.h"
 
 namespace hearth {
 
 struct GgufViewTensor {
   GgufTensorDecl decl;
-  std::vector<SplicedRange> ranges;  // of the sources, together as long as the tensor
+  // Of the sources, together as long as the tensor, which has their runs in the order of the loops.
+  std::vector<Region> regions;
 };
 
-// Throws Error(kInvalidArgument) for what GgufWriter would refuse, and for ranges that are not as
+// Throws Error(kInvalidArgument) for what GgufWriter would refuse, and for regions that are not as
 // long as their tensor. `name` is the file's path in messages.
 GgufFile MakeGgufView(const std::string& name, const GgufMetadata& metadata,
                       const std::vector<GgufViewTensor>& tensors,

@@ -17,6 +17,7 @@
 #include "format/gguf_view.h"
 #include "format/safetensors.h"
 #include "import/archs/published_families.h"
+#include "import/neighbouring_rows.h"
 #include "import/peft_config.h"
 #include "kernels/dequantize.h"
 
@@ -236,19 +237,19 @@ class PeftReader {
     view.decl.name = gguf;
     view.decl.dtype = tensor.dtype;
     view.decl.ne.assign(tensor.shape.rbegin(), tensor.shape.rend());
-    SplicedRange range = {.source = 0, .begin = tensor.offset, .bytes = tensor.bytes};
+    Region region = {.source = 0, .from = tensor.offset, .bytes = tensor.bytes};
     const bool is_rotated = change == PublishedChange::kQueries || change == PublishedChange::kKeys;
-    if (is_rotated && found.family->interleaves_heads) Interleave(tensor, found.layer, &range);
+    if (is_rotated && found.family->interleaves_heads) region = Interleaved(tensor, found.layer);
     if (change == PublishedChange::kQkvGroups) {
       throw Error(ErrorCode::kUnsupported, path_,
                   fmt::format("tensor '{}': adapters of {} are read from GGUF files alone",
                               Printable(tensor.name), found.module->published));
     }
-    view.ranges.push_back(range);
+    view.regions.push_back(region);
     tensors_.push_back(std::move(view));
   }
 
-  void Interleave(const SafetensorsTensor& tensor, int64_t layer, SplicedRange* range) const {
+  Region Interleaved(const SafetensorsTensor& tensor, int64_t layer) const {
     const bool is_known = layer >= 0 && layer < base_.num_layers;
     const auto head_dim =
         is_known
@@ -260,8 +261,8 @@ class PeftReader {
                            : fmt::format("a layer below {}", base_.num_layers),
                   is_known ? std::to_string(tensor.shape[0]) : std::to_string(layer));
     }
-    range->row_bytes = tensor.bytes / tensor.shape[0];
-    range->group_rows = head_dim;
+    return NeighbouringRows(0, tensor.offset, tensor.shape[0] / head_dim, head_dim,
+                            tensor.bytes / tensor.shape[0]);
   }
 
   const std::string path_;

@@ -8,15 +8,15 @@
 
 #include "base/error.h"
 #include "import/floats_reader.h"
-#include "import/strided_reader.h"
+#include "import/neighbouring_rows.h"
 
 namespace hearth {
 namespace {
 
 constexpr const char* kExpertNames[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
 
-SplicedRange WholeOf(const PublishedTensor& found) {
-  return {.source = found.source, .begin = found.tensor.offset, .bytes = found.tensor.bytes};
+Region WholeOf(const PublishedTensor& found) {
+  return {.source = found.source, .from = found.tensor.offset, .bytes = found.tensor.bytes};
 }
 
 uint64_t NumberBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
@@ -80,12 +80,12 @@ PublishedTensor PublishedTensors::TakeShaped(const std::string& published, size_
 }
 
 void PublishedTensors::Add(const std::string& gguf, const SafetensorsTensor& like,
-                           std::vector<SplicedRange> ranges) {
+                           std::vector<Region> regions) {
   GgufViewTensor view;
   view.decl.name = gguf;
   view.decl.dtype = like.dtype;
   view.decl.ne.assign(like.shape.rbegin(), like.shape.rend());
-  view.ranges = std::move(ranges);
+  view.regions = std::move(regions);
   tensors_.push_back(std::move(view));
 }
 
@@ -95,7 +95,7 @@ void PublishedTensors::AddMade(const std::string& gguf, DType dtype, std::vector
   view.decl.name = gguf;
   view.decl.dtype = dtype;
   view.decl.ne = std::move(ne);
-  view.ranges.push_back({.source = sources_.size(), .bytes = source->size_bytes()});
+  view.regions.push_back({.source = sources_.size(), .bytes = source->size_bytes()});
   sources_.push_back(std::move(source));
   tensors_.push_back(std::move(view));
 }
@@ -113,9 +113,9 @@ void PublishedTensors::Take(const std::string& published, const std::string& ggu
   const SafetensorsTensor& tensor = found.tensor;
   const bool interleaves = config_.family->interleaves_heads;
   if (change == PublishedChange::kQueries && interleaves) {
-    Add(gguf, tensor, Interleaved(published, found, config_.num_heads));
+    Add(gguf, tensor, {Interleaved(published, found, config_.num_heads)});
   } else if (change == PublishedChange::kKeys && interleaves) {
-    Add(gguf, tensor, Interleaved(published, found, config_.num_kv_heads));
+    Add(gguf, tensor, {Interleaved(published, found, config_.num_kv_heads)});
   } else if (change == PublishedChange::kQkvGroups) {
     Add(gguf, tensor, QkvByKind(published, found));
   } else if (change == PublishedChange::kTranspose && tensor.shape.size() > 1) {
@@ -172,7 +172,7 @@ void PublishedTensors::TakeExperts(const std::string& from, const std::string& t
 void PublishedTensors::TakeExpertPart(const std::string& experts, const std::string& part,
                                       const std::string& gguf) {
   SafetensorsTensor whole;
-  std::vector<SplicedRange> ranges;
+  std::vector<Region> regions;
   for (int64_t e = 0; e < config_.num_experts; ++e) {
     const std::string published = fmt::format("{}.{}.{}.weight", experts, e, part);
     const PublishedTensor found = TakeShaped(published, 2);
@@ -181,10 +181,10 @@ void PublishedTensors::TakeExpertPart(const std::string& experts, const std::str
       throw Error(ErrorCode::kCorrupt, folder_, "type and shape of " + published,
                   "those of expert 0", "others");
     }
-    ranges.push_back(WholeOf(found));
+    regions.push_back(WholeOf(found));
   }
   whole.shape.insert(whole.shape.begin(), static_cast<uint64_t>(config_.num_experts));
-  Add(gguf, whole, std::move(ranges));
+  Add(gguf, whole, std::move(regions));
 }
 
 void PublishedTensors::TakeHalves(const std::string& published, const std::string& first,
@@ -198,13 +198,11 @@ void PublishedTensors::TakeHalves(const std::string& published, const std::strin
   const uint64_t experts = half.shape.size() == 3 ? half.shape.front() : 1;
   const uint64_t bytes = found.tensor.bytes / experts / 2;
   for (uint64_t part = 0; part < 2; ++part) {
-    std::vector<SplicedRange> ranges;
-    for (uint64_t e = 0; e < experts; ++e) {
-      ranges.push_back({.source = found.source,
-                        .begin = found.tensor.offset + (2 * e + part) * bytes,
-                        .bytes = bytes});
-    }
-    Add(part == 0 ? first : second, half, std::move(ranges));
+    const Region region = {.source = found.source,
+                           .from = found.tensor.offset + part * bytes,
+                           .bytes = bytes,
+                           .loops = {{{.count = experts, .from_step = 2 * bytes}}}};
+    Add(part == 0 ? first : second, half, {region});
   }
 }
 
@@ -218,19 +216,18 @@ void PublishedTensors::TakeAlternating(const std::string& published, const std::
   const bool is_bias = tensor.shape.size() < 3;
   const uint64_t experts = tensor.shape.size() > 1 ? tensor.shape.front() : 1;
   const uint64_t inputs = is_bias ? 1 : tensor.shape[1];
+  const uint64_t bytes = NumberBytes(tensor.dtype);
+  SafetensorsTensor made = tensor;  // [experts, outputs, inputs], biases [experts, outputs]
+  made.shape = is_bias ? std::vector<uint64_t>{experts, both / 2}
+                       : std::vector<uint64_t>{experts, both / 2, inputs};
   for (uint64_t part = 0; part < 2; ++part) {
-    const Strides strides = {.begin_bytes = tensor.offset + part * NumberBytes(tensor.dtype),
-                             .number_bytes = NumberBytes(tensor.dtype),
-                             .matrices = experts,
-                             .rows = is_bias ? 1 : both / 2,
-                             .cols = is_bias ? both / 2 : inputs,
-                             .matrix_step = inputs * both,
-                             .row_step = is_bias ? both : 2,
-                             .col_step = is_bias ? 2 : both};
-    std::vector<uint64_t> ne = {strides.cols, experts};
-    if (!is_bias) ne.insert(ne.begin() + 1, strides.rows);
-    AddMade(part == 0 ? first : second, tensor.dtype, std::move(ne),
-            MakeStridedReader(*sources_[found.source], strides, published));
+    const Region region = {.source = found.source,
+                           .from = tensor.offset + part * bytes,
+                           .bytes = bytes,
+                           .loops = {{{.count = experts, .from_step = inputs * both * bytes},
+                                      {.count = both / 2, .from_step = 2 * bytes},
+                                      {.count = inputs, .from_step = both * bytes}}}};
+    Add(part == 0 ? first : second, made, {region});
   }
 }
 
@@ -248,38 +245,34 @@ void PublishedTensors::AddTransposed(const std::string& gguf, const PublishedTen
   const size_t dims = tensor.shape.size();
   const uint64_t inputs = tensor.shape[dims - 2];
   const uint64_t outputs = tensor.shape[dims - 1];
-  const Strides strides = {.begin_bytes = tensor.offset,
-                           .number_bytes = NumberBytes(tensor.dtype),
-                           .matrices = dims == 3 ? tensor.shape.front() : 1,
-                           .rows = outputs,
-                           .cols = inputs,
-                           .matrix_step = inputs * outputs,
-                           .row_step = 1,
-                           .col_step = outputs};
-  std::vector<uint64_t> ne = {inputs, outputs};
-  if (dims == 3) ne.push_back(strides.matrices);
-  AddMade(gguf, tensor.dtype, std::move(ne),
-          MakeStridedReader(*sources_[found.source], strides, tensor.name));
+  const uint64_t bytes = NumberBytes(tensor.dtype);
+  const uint64_t matrices = dims == 3 ? tensor.shape.front() : 1;
+  const Region region = {.source = found.source,
+                         .from = tensor.offset,
+                         .bytes = bytes,
+                         .loops = {{{.count = matrices, .from_step = inputs * outputs * bytes},
+                                    {.count = outputs, .from_step = bytes},
+                                    {.count = inputs, .from_step = outputs * bytes}}}};
+  SafetensorsTensor made = tensor;
+  std::swap(made.shape[dims - 2], made.shape[dims - 1]);
+  Add(gguf, made, {region});
 }
 
 // Rows half a head apart become neighbours.
-std::vector<SplicedRange> PublishedTensors::Interleaved(const std::string& published,
-                                                        const PublishedTensor& found,
-                                                        int64_t heads) const {
+Region PublishedTensors::Interleaved(const std::string& published, const PublishedTensor& found,
+                                     int64_t heads) const {
   const uint64_t rows = found.tensor.shape.front();
   const auto head_dim = static_cast<uint64_t>(config_.head_dim);
   if (head_dim % 2 != 0 || rows != static_cast<uint64_t>(heads) * head_dim) {
     RefuseRows(published, fmt::format("{} heads of {}", heads, head_dim), rows);
   }
-  SplicedRange range = WholeOf(found);
-  range.row_bytes = found.tensor.bytes / rows;
-  range.group_rows = head_dim;
-  return {range};
+  return NeighbouringRows(found.source, found.tensor.offset, rows / head_dim, head_dim,
+                          found.tensor.bytes / rows);
 }
 
 // First all queries, then all keys, then all values.
-std::vector<SplicedRange> PublishedTensors::QkvByKind(const std::string& published,
-                                                      const PublishedTensor& found) const {
+std::vector<Region> PublishedTensors::QkvByKind(const std::string& published,
+                                                const PublishedTensor& found) const {
   const auto groups = static_cast<uint64_t>(config_.num_kv_heads);
   const auto heads = static_cast<uint64_t>(config_.num_heads);
   const auto head_dim = static_cast<uint64_t>(config_.head_dim);
@@ -290,16 +283,15 @@ std::vector<SplicedRange> PublishedTensors::QkvByKind(const std::string& publish
   }
   const uint64_t head_bytes = found.tensor.bytes / rows * head_dim;
   const uint64_t queries = heads / groups;
-  std::vector<SplicedRange> ranges;
-  const auto add = [&](uint64_t group, uint64_t first, uint64_t count) {
-    ranges.push_back({.source = found.source,
-                      .begin = found.tensor.offset + (group * (queries + 2) + first) * head_bytes,
-                      .bytes = count * head_bytes});
+  const auto of_groups = [&](uint64_t first, uint64_t count) {
+    return Region{
+        .source = found.source,
+        .from = found.tensor.offset + first * head_bytes,
+        .bytes = count * head_bytes,
+        .loops = {{{.count = groups, .from_step = (queries + 2) * head_bytes}}},
+    };
   };
-  for (uint64_t group = 0; group < groups; ++group) add(group, 0, queries);
-  for (uint64_t group = 0; group < groups; ++group) add(group, queries, 1);
-  for (uint64_t group = 0; group < groups; ++group) add(group, queries + 1, 1);
-  return ranges;
+  return {of_groups(0, queries), of_groups(queries, 1), of_groups(queries + 1, 1)};
 }
 
 void PublishedTensors::RefuseLeftOvers() const {

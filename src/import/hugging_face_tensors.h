@@ -52,16 +52,14 @@ class PublishedTensors {
   void TakeExperts(const std::string& from, const std::string& to);
   void TakeExpertPart(const std::string& experts, const std::string& part, const std::string& gguf);
   PublishedTensor TakeShaped(const std::string& published, size_t max_dims);
-  void Add(const std::string& gguf, const SafetensorsTensor& like,
-           std::vector<SplicedRange> ranges);
+  void Add(const std::string& gguf, const SafetensorsTensor& like, std::vector<Region> regions);
   void AddMade(const std::string& gguf, DType dtype, std::vector<uint64_t> ne,
                std::unique_ptr<BlockReader> source);
   void RefuseBlocks(const SafetensorsTensor& tensor) const;
   void AddTransposed(const std::string& gguf, const PublishedTensor& found);
-  std::vector<SplicedRange> Interleaved(const std::string& published, const PublishedTensor& found,
-                                        int64_t heads) const;
-  std::vector<SplicedRange> QkvByKind(const std::string& published,
-                                      const PublishedTensor& found) const;
+  Region Interleaved(const std::string& published, const PublishedTensor& found,
+                     int64_t heads) const;
+  std::vector<Region> QkvByKind(const std::string& published, const PublishedTensor& found) const;
   [[noreturn]] void RefuseRows(const std::string& published, const std::string& expected,
                                uint64_t rows) const;
 
