@@ -54,9 +54,9 @@ KeyRange RangeOfKey(float least, float largest, uint32_t largest_bits, int32_t m
 
 // Of n components between `least` and `largest`, whose range from RangeOfKey is `whole`: one whose
 // codes meet them with a smaller sum of squared errors, though they may cut off the outermost; or
-// `whole`. Of 32 normal components and 16 codes it is a seventh less. It tries what
-// the components span and 0.95 of it, and fits each to the codes that it gave, twice. `sums` is
-// called at most 8 times.
+// `whole`. Of 32 normal components and 16 codes it is a seventh less. It tries what the components
+// span and 0.95 of it, and fits each to the codes that it gave, twice. `sums` is called at most 8
+// times.
 KeyRange NearestRangeOfKey(const float* x, int64_t n, float least, float largest,
                            const KeyRange& whole, KeyCodeSumsFn sums) noexcept;
 
