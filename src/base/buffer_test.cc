@@ -25,6 +25,15 @@ TEST(Buffer, IsZeroFilledAlignedAndPaddedForReading) {
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
+TEST(Buffer, BeginsWithAHugePageWhereItHasRoomForOne) {
+  Budget budget;
+  for (const size_t bytes : {size_t{2} << 20, size_t{5} << 20, (size_t{7} << 20) + 123}) {
+    Buffer buffer(budget, "test", bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % (size_t{2} << 20), 0u);
+    buffer.data()[0] = buffer.data()[bytes - 1] = std::byte{1};
+  }
+}
+
 TEST(Buffer, IsChargedWholePagesWithPadding) {
   EXPECT_EQ(Buffer::ChargedBytes(0), 0u);
   EXPECT_EQ(Buffer::ChargedBytes(1), 4096u);
