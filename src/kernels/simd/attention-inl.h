@@ -147,6 +147,33 @@ HWY_INLINE void AddScaled(const float* q, int64_t q_stride, int64_t n, const uin
   });
 }
 
+template <int V, int T>
+HWY_INLINE void Clear(FloatVec (&sums)[V][T]) {
+  Unrolled<V * T>([&]<int k>() HEARTH_INLINED { sums[k / T][k % T] = hn::Zero(kFloats); });
+}
+
+// Calls add_components.operator()<C>(step) for the steps of components [begin, end) of keys in B
+// blocks; begin is a multiple of what a load gives. What is read next is asked for from its byte
+// `at` on for component 0.
+template <class Keys, int B, bool kFetch, class F>
+HWY_INLINE void AddKeyRange(const NextMatrix& next, int64_t at, int64_t begin, int64_t end,
+                            const F& add_components) {
+  constexpr int64_t kStepBytes = B * KvLayout::kKeyBlock * Keys::kBytes;
+  constexpr int kFetchSteps = kStepsOfFetch<kStepBytes>;
+  const int64_t steps = end / Keys::kAtOnce;
+  int64_t i = begin / Keys::kAtOnce;
+  for (; i + kFetchSteps <= steps; i += kFetchSteps) {
+    if constexpr (kFetch) next.Fetch<kFetchSteps * kStepBytes>(at + i * kStepBytes);
+    Unrolled<kFetchSteps>([&]<int step>() HEARTH_INLINED {
+      add_components.template operator()<Keys::kAtOnce>(i + step);
+    });
+  }
+  for (; i < steps; ++i) add_components.template operator()<Keys::kAtOnce>(i);
+  if constexpr (Keys::kAtOnce > 1) {
+    if (steps * Keys::kAtOnce < end) add_components.template operator()<1>(steps);
+  }
+}
+
 // Scores of the keys of B blocks from `block` on and T queries. Every score is one sum over the
 // components in ascending order; of coded keys, one over ranges of components, each such a sum.
 template <class Keys, int B, int T, bool kFetch>
@@ -154,15 +181,10 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
                             int64_t query) {
   constexpr int kVectors = B * kVectorsOfBlock;
   constexpr int64_t kStepBytes = KvLayout::kKeyBlock * Keys::kBytes;  // of a block
-  constexpr int kFetchSteps = kStepsOfFetch<B * kStepBytes>;
   const int64_t block_bytes = KeyBlockBytes<Keys>(a.head_dim);
   const auto* keys = reinterpret_cast<const uint8_t*>(a.keys) + block * block_bytes;
   const float* q = a.q + query * a.q_stride;
   FloatVec sums[kVectors][T];
-  const auto clear = [](FloatVec(&of_all)[kVectors][T]) HEARTH_INLINED {
-    Unrolled<kVectors * T>([&]<int k>()
-                               HEARTH_INLINED { of_all[k / T][k % T] = hn::Zero(kFloats); });
-  };
   // The components that a load gives, or the first C of them.
   const auto add_components = [&]<int C>(int64_t step) HEARTH_INLINED {
     FloatVec components[kVectors][Keys::kAtOnce];
@@ -179,22 +201,8 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
       });
     });
   };
-  // Components [begin, end); begin is a multiple of what a load gives.
   const auto add_range = [&](int64_t begin, int64_t end) HEARTH_INLINED {
-    const int64_t steps = end / Keys::kAtOnce;
-    int64_t i = begin / Keys::kAtOnce;
-    for (; i + kFetchSteps <= steps; i += kFetchSteps) {
-      if constexpr (kFetch) {
-        next.Fetch<kFetchSteps * B * kStepBytes>(block * block_bytes + i * B * kStepBytes);
-      }
-      Unrolled<kFetchSteps>([&]<int step>() HEARTH_INLINED {
-        add_components.template operator()<Keys::kAtOnce>(i + step);
-      });
-    }
-    for (; i < steps; ++i) add_components.template operator()<Keys::kAtOnce>(i);
-    if constexpr (Keys::kAtOnce > 1) {
-      if (steps * Keys::kAtOnce < end) add_components.template operator()<1>(steps);
-    }
+    AddKeyRange<Keys, B, kFetch>(next, block * block_bytes, begin, end, add_components);
   };
   const auto store = [&](const FloatVec(&scores)[kVectors][T]) HEARTH_INLINED {
     Unrolled<kVectors * T>([&]<int k>() HEARTH_INLINED {
@@ -202,17 +210,17 @@ HWY_INLINE void ScoreBlocks(const AttentionScoresArgs& a, const NextMatrix& next
                   block * KvLayout::kKeyBlock + k / T * kLanes - a.first);
     });
   };
-  clear(sums);
+  Clear(sums);
   if constexpr (Keys::kCoded) {
     FloatVec scores[kVectors][T];
-    clear(scores);
+    Clear(scores);
     const int64_t range = KeyRangeComponents<Keys>(a.head_dim);
     const uint8_t* scales = keys + KeyCodeBytes<Keys>(a.head_dim);
     for (int64_t begin = 0; begin < a.head_dim; begin += range) {
       const int64_t end = begin + range < a.head_dim ? begin + range : a.head_dim;
       add_range(begin, end);
       AddScaled(q + begin, a.q_stride, end - begin, scales, block_bytes, sums, scores);
-      clear(sums);
+      Clear(sums);
       scales += KeyBlockLayout::kRangeBytes;
     }
     store(scores);
