@@ -42,12 +42,13 @@ class QuantizeCommandTest : public testing::Test {
   }
   // Of stories that each are a text of their own, as the model learned them: in a text of several
   // the first words of the next one cost most, which says nothing about weights.
-  double Nll(const std::vector<std::string>& stories) {
+  double Nll(const std::vector<std::string>& stories, const std::string& activations = "i8") {
     double nll = 0, tokens = 0;
     for (const std::string& story : stories) {
       std::ofstream(folder_.Path("story"), std::ios::binary) << story;
       const ProgramResult result =
-          RunHearth({"eval", Out(), "--text", folder_.Path("story"), "--ctx", "512", "--json"});
+          RunHearth({"eval", Out(), "--text", folder_.Path("story"), "--ctx", "512",
+                     "--activations", activations, "--json"});
       EXPECT_EQ(result.exit_code, 0) << result.err;
       const nlohmann::json json = nlohmann::json::parse(result.out);
       nll += json["nll_per_token"].get<double>() * json["tokens"].get<double>();
@@ -81,6 +82,34 @@ TEST_F(QuantizeCommandTest, MakesAFileThatRuns) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const ProgramResult inspect = RunHearth({"inspect", Out()});
   EXPECT_THAT(inspect.out, HasSubstr("Q6_K"));
+}
+
+// Activations of 11 bits are closer to floats than those of 8: with weights that lose nothing, of
+// which Q8_0 loses least, so is the result.
+TEST_F(QuantizeCommandTest, ActivationsOf11BitsAreCloserToFloats) {
+  const std::string text = ReadWholeFile(SourcePath("models/hearth-stories.txt"));
+  const std::vector<std::string> stories = {text.substr(0, 1500)};
+  ASSERT_EQ(Quantize({"--recipe", "f16"}).exit_code, 0);
+  const double floats = Nll(stories);
+  ASSERT_EQ(Quantize({"--recipe", "q8_0", "--force"}).exit_code, 0);
+  const double int8 = Nll(stories), half = Nll(stories, "f16");
+  EXPECT_NE(int8, half);
+  EXPECT_NEAR(half, floats, 2e-3 * floats);
+  EXPECT_NEAR(int8, floats, 2e-2 * floats);
+}
+
+TEST_F(QuantizeCommandTest, ActivationsThatChangeNothingAreRefused) {
+  const std::string model = SourcePath("models/hearth-stories-5m.gguf");
+  const ProgramResult floats =
+      RunHearth({"eval", model, "--text", folder_.Path("text"), "--activations", "f16"});
+  EXPECT_EQ(floats.exit_code, 1);
+  EXPECT_THAT(floats.err, HasSubstr("--activations: f16 has no effect: no matrix is quantized"));
+  const std::string packed = folder_.Path("packed.gguf");
+  ASSERT_EQ(RunHearth({"pack", model, "-o", packed}).exit_code, 0);
+  const ProgramResult neurons =
+      RunHearth({"eval", packed, "--text", folder_.Path("text"), "--activations", "f16"});
+  EXPECT_EQ(neurons.exit_code, 1);
+  EXPECT_THAT(neurons.err, HasSubstr("--activations: a packed model's neurons multiply 8-bit"));
 }
 
 TEST_F(QuantizeCommandTest, JsonIsAsItsSchemaSaysAndTellsWhatItCosts) {

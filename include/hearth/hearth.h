@@ -137,6 +137,9 @@ typedef struct hearth_load_more {
   const char* device;
   uint64_t device_memory_bytes; /* most memory of it; 0: 7/8 of a device's own */
   int64_t device_neurons;       /* of a packed model, of each layer; 0: as many as fit */
+  /* What quantized matrices are multiplied with: i8, or f16 (floats of 11 bits; prompts take far
+   * longer), which packed models refuse; NULL: i8 */
+  const char* activations;
 } hearth_load_more;
 
 /* As hearth_load; more may be NULL. */

@@ -104,6 +104,9 @@ struct LoadOptions {
   // kv_folder (empty: $TMPDIR, else /var/tmp). 0: what memory_bytes leaves beside the weights.
   uint64_t kv_memory_bytes = 0;
   std::string kv_folder;
+  // What quantized matrices are multiplied with: i8, or f16 (floats of 11 bits; prompts take far
+  // longer), which packed models refuse.
+  std::string activations = "i8";
   std::string isa = "auto";   // kernels to use, as scalar or avx2; the best here
   // What is in memory is not swapped out, where the system allows it; else on_warning is told why
   // not. It is about the whole process.

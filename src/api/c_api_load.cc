@@ -31,6 +31,7 @@ LoadOptions ToOptions(const hearth_options* options, const hearth_load_more& mor
   if (more.kv != nullptr) to.kv = more.kv;
   to.kv_memory_bytes = more.kv_memory_bytes;
   to.kv_folder = TextOr(more.kv_folder, "");
+  to.activations = TextOr(more.activations, "i8");
   if (more.isa != nullptr) to.isa = more.isa;
   to.locks_memory = more.locks_memory != 0;
   if (more.streaming != nullptr) to.streaming = ToStreaming(Grown(*more.streaming));

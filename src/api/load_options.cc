@@ -115,6 +115,13 @@ void CheckPlanIsAlone(const LoadOptions& options) {
 
 // What a plan says nothing of.
 void AddTheRest(const LoadOptions& options, EngineOptions& engine) {
+  const auto activations = TileActivationsFromName(options.activations);
+  if (!activations) {
+    throw hearth::Error(hearth::ErrorCode::kInvalidArgument, Field{"activations"},
+                        "name of activations", kTileActivationsText,
+                        "'" + Printable(options.activations) + "'");
+  }
+  engine.activations = *activations;
   if (options.kv_memory_bytes > 0) engine.kv_memory_bytes = options.kv_memory_bytes;
   engine.kv_folder = options.kv_folder;
   engine.adapters = AdaptersOf(options);

@@ -183,8 +183,10 @@ TEST(ApiModelTest, KvCacheAndKernelsCanBeChosen) {
     EXPECT_NEAR(static_cast<double>(kv_bytes(kv)) / f16, share, 0.01) << kv;
   }
   EXPECT_EQ(Model::Load(Path(), {.threads = 1, .isa = "scalar"}).info().instruction_set, "scalar");
-  for (const auto& [options, field] :
-       {std::pair<LoadOptions, std::string>{{.kv = "f8"}, "kv"}, {{.isa = "abacus"}, "isa"}}) {
+  for (const auto& [options, field] : {std::pair<LoadOptions, std::string>{{.kv = "f8"}, "kv"},
+                                       {{.isa = "abacus"}, "isa"},
+                                       {{.activations = "f32"}, "activations"},
+                                       {{.activations = "f16"}, "activations"}}) {
     try {
       Model::Load(Path(), options);
       ADD_FAILURE() << field;

@@ -79,6 +79,28 @@ struct TileMatMulArgs {
 };
 using TileMatMulFn = void (*)(const TileMatMulArgs&) noexcept;
 
+// The weights of a tile as floats, column by column: out[(32 * b + i) * 16 + r] is row r's weight
+// in column 32 * (first + b) + i, for b in [0, count). Of stored blocks `first` and `count` are of
+// whole groups. The same bits on every ISA: scale * (code - offset), rounded, plus the minimum.
+struct TileFloatsArgs {
+  const std::byte* tile;
+  int64_t first;  // block of 32 columns
+  int64_t count;
+  float* out;
+};
+using TileFloatsFn = void (*)(const TileFloatsArgs&) noexcept;
+
+// out[t * 16 + r] += sum_i columns[i * 16 + r] * x[t * x_stride + i], for 16 rows.
+struct ColumnsTimesTokensArgs {
+  const float* columns;
+  int64_t count;  // of columns, a multiple of 4
+  const float* x;
+  int64_t x_stride;  // distance between tokens, in floats
+  int64_t tokens;
+  float* out;
+};
+using ColumnsTimesTokensFn = void (*)(const ColumnsTimesTokensArgs&) noexcept;
+
 // What an instruction set has for such products, and what its kernels are compiled for (x86/*.cc,
 // arm/*.cc); the geometry is chosen by it (kernels/solver/tile_solver.h). All zeros: the kernels
 // compute one result at a time, and there is nothing to choose.
@@ -368,7 +390,9 @@ struct KernelTable {
   // kTileFormats (tensor/weight_tiles.h) in `matmul_tiles`; other types are converted at load.
   MatMulFn matmul[kNumDTypes];
   TileMatMulFn matmul_tiles[kNumDTypes];
-  TileUnit tile_unit;  // what the geometry of matmul_tiles is chosen by
+  TileUnit tile_unit;                    // what the geometry of matmul_tiles is chosen by
+  TileFloatsFn tile_floats[kNumDTypes];  // of the types of matmul_tiles
+  ColumnsTimesTokensFn columns_times_tokens;
 
   // x[0..n) to n/32 blocks, `stride` blocks apart. n is a multiple of 32. With m = max|x| of a
   // block, in float32: scale = m / 127, inverse = 127 / m, codes = round(x * inverse) to

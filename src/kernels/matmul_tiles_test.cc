@@ -38,6 +38,11 @@ class Problem {
     x_ = testing::RandomFloats(random, tokens * layout_.blocks * 32, kind);
   }
 
+  const TileLayout& layout() const { return layout_; }
+  const std::byte* tile(int64_t index) const {
+    return tiles_->data() + static_cast<size_t>(index) * layout_.tile_bytes();
+  }
+
   // out[t][r], computed with calls of at most `tiles_per_call` tiles and `tokens_per_call` tokens.
   std::vector<float> Run(const KernelTable& table, int64_t tiles_per_call,
                          int64_t tokens_per_call) {
@@ -215,6 +220,52 @@ class MatMulTilesTest : public testing::TableTest {
     }
   }
 };
+
+// The floats of every part of a tile are the oracle's bits, wherever it begins.
+TEST_P(MatMulTilesTest, FloatsOfTilesAreTheOraclesBits) {
+  uint32_t seed = 5000;
+  for (DType dtype : testing::TiledTypes()) {
+    for (const int64_t blocks : {1, 2, 5, 8, 16, 19}) {
+      Problem problem(dtype, blocks, 32, 1, DataKind::kNormal, seed++);
+      for (const int64_t tile : {0, 1}) {
+        for (int64_t first = 0; first < problem.layout().blocks; first += 8) {
+          const int64_t count = std::min<int64_t>(8, problem.layout().blocks - first);
+          const auto floats = [&](const KernelTable& from) {
+            GuardedArray<float> out(count * 32 * TileLayout::kRows);
+            from.tile_floats[static_cast<int>(dtype)](
+                {problem.tile(tile), first, count, out.data()});
+            return out.ToVector();
+          };
+          const std::vector<float> expected = floats(oracle()), actual = floats(table());
+          ASSERT_TRUE(
+              testing::SameBits(actual.data(), expected.data(), actual.size() * sizeof(float)))
+              << NameOf(dtype) << " blocks=" << blocks << " first=" << first;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTilesTest, ColumnsTimesTokensAgreesWithTheOracle) {
+  std::mt19937 random(6000);
+  for (const int64_t count : {4, 32, 96, 256}) {
+    for (const int64_t tokens : {1, 2, 3, 4, 5, 9}) {
+      const int64_t stride = count + 3;
+      GuardedArray<float> columns(testing::RandomFloats(random, count * 16));
+      GuardedArray<float> x(testing::RandomFloats(random, (tokens - 1) * stride + count));
+      const std::vector<float> before = testing::RandomFloats(random, tokens * 16);
+      const auto result = [&](const KernelTable& from) {
+        GuardedArray<float> out(before);
+        from.columns_times_tokens({columns.data(), count, x.data(), stride, tokens, out.data()});
+        return out.ToVector();
+      };
+      const std::vector<float> expected = result(oracle()), actual = result(table());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(actual[i], expected[i], 1e-6 * static_cast<double>(count) + 1e-5);
+      }
+    }
+  }
+}
 
 TEST_P(MatMulTilesTest, HasTheSameBitsWithEveryGeometry) {
   uint32_t seed = 4000;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/dispatch.h"
+#include "tensor/half.h"
 
 namespace hearth {
 namespace {
@@ -92,11 +93,52 @@ void ComputeTiles(const Compute& compute, const Product& product, const BlockQ8*
   compute.kernels().matmul_tiles[static_cast<size_t>(product.weights.dtype)](args);
 }
 
-// Rows [begin, end) of a product. q8 is null for float weights.
-void ComputeRows(const Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
-                 int64_t begin, int64_t end) {
-  if (product.weights.is_tiled) {
-    ComputeTiles(compute, product, q8, begin, end);
+// What tiles are multiplied with: one of the two, and none where weights are floats.
+struct TileOperand {
+  const BlockQ8* q8 = nullptr;
+  FloatView rounded;
+};
+
+// Rows [begin, end) of tiled weights for all tokens of x, as float weights: out has row `begin` in
+// its first column. A tile becomes floats in parts that stay in the first-level cache while tokens
+// go by.
+void ComputeFloatTiles(const kernels::KernelTable& table, const WeightView& w, FloatView x,
+                       FloatView out, int64_t begin, int64_t end) {
+  constexpr int64_t kRows = TileLayout::kRows;
+  constexpr int64_t kBlocks = 8;  // of a part; whole groups of every type
+  constexpr int64_t kTokens = 64;
+  alignas(64) float columns[kBlocks * TileLayout::kBlockColumns * kRows];
+  alignas(64) float sums[kTokens * kRows];
+  const TileLayout layout = w.tile_layout();
+  for (int64_t row = begin; row < end; row += kRows) {
+    const std::byte* tile = w.data + static_cast<size_t>(row / kRows) * layout.tile_bytes();
+    const int64_t rows = std::min(kRows, end - row);
+    for (int64_t t = 0; t < x.rows; t += kTokens) {
+      const int64_t tokens = std::min(kTokens, x.rows - t);
+      std::fill_n(sums, tokens * kRows, 0.0f);
+      for (int64_t first = 0; first < layout.blocks; first += kBlocks) {
+        const int64_t count = std::min(kBlocks, layout.blocks - first);
+        table.tile_floats[static_cast<size_t>(w.dtype)]({tile, first, count, columns});
+        table.columns_times_tokens({columns, count * TileLayout::kBlockColumns,
+                                    x.row(t) + first * TileLayout::kBlockColumns, x.stride, tokens,
+                                    sums});
+      }
+      for (int64_t i = 0; i < tokens; ++i) {
+        std::copy_n(sums + i * kRows, rows, out.row(t + i) + (row - begin));
+      }
+    }
+  }
+}
+
+// Rows [begin, end) of a product; begin is a multiple of a tile's rows.
+void ComputeRows(const Compute& compute, const Product& product, FloatView x,
+                 const TileOperand& operand, int64_t begin, int64_t end) {
+  if (product.weights.is_tiled && operand.q8 == nullptr) {
+    FloatView out = product.out;
+    out.data += begin;
+    ComputeFloatTiles(compute.kernels(), product.weights, operand.rounded, out, begin, end);
+  } else if (product.weights.is_tiled) {
+    ComputeTiles(compute, product, operand.q8, begin, end);
   } else {
     ComputeFloatRows(compute.kernels(), product, x, begin, end);
   }
@@ -104,65 +146,109 @@ void ComputeRows(const Compute& compute, const Product& product, FloatView x, co
 }
 
 // Grains [first, last) of it.
-void ComputeGrains(const Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
-                   int64_t first, int64_t last) {
+void ComputeGrains(const Compute& compute, const Product& product, FloatView x,
+                   const TileOperand& operand, int64_t first, int64_t last) {
   for (int64_t grain = first; grain < last; ++grain) {
     const int64_t begin = grain * kRowGrain;
-    ComputeRows(compute, product, x, q8, begin, std::min(begin + kRowGrain, product.weights.rows));
+    ComputeRows(compute, product, x, operand, begin,
+                std::min(begin + kRowGrain, product.weights.rows));
   }
 }
 
 // Rows of a tile that one token's list names: all are computed, those are kept.
-void ComputeActiveTile(const Compute& compute, const WeightView& w, const BlockQ8* x,
+void ComputeActiveTile(const Compute& compute, const WeightView& w, const TileOperand& operand,
                        std::span<const int32_t> rows, float* out) {
   float of_tile[TileLayout::kRows];
   const int64_t begin = rows.front() / TileLayout::kRows * TileLayout::kRows;
   const int64_t end = std::min(begin + TileLayout::kRows, w.rows);
-  compute.kernels().matmul_tiles[static_cast<size_t>(w.dtype)](
-      TileArgs(compute, w, x, of_tile, begin, end));
+  if (operand.q8 == nullptr) {
+    ComputeFloatTiles(compute.kernels(), w, operand.rounded,
+                      {of_tile, 1, TileLayout::kRows, TileLayout::kRows}, begin, end);
+  } else {
+    compute.kernels().matmul_tiles[static_cast<size_t>(w.dtype)](
+        TileArgs(compute, w, operand.q8, of_tile, begin, end));
+  }
   for (const int32_t r : rows) out[r] = of_tile[r - begin];
 }
 
-size_t BlockBytes(int64_t rows, int64_t cols) {
+// Of so many rows and one more.
+size_t OperandBytes(int64_t rows, int64_t cols, TileActivations kind) {
+  if (kind == TileActivations::kF16) return static_cast<size_t>((rows + 1) * cols) * sizeof(float);
   return static_cast<size_t>((rows + 1) * ((cols + 31) / 32)) * sizeof(BlockQ8);
+}
+
+// To the 11 bits of a binary16 number's fraction, to nearest even, with any exponent of a float.
+float RoundToHalfDigits(float x) {
+  constexpr uint32_t kDropped = 13;
+  constexpr uint32_t kMask = (1u << kDropped) - 1;
+  const uint32_t bits = BitsFromFloat(x);
+  const uint32_t rounded = (bits + kMask / 2 + ((bits >> kDropped) & 1)) & ~kMask;
+  const bool is_finite = (bits & 0x7f800000) != 0x7f800000;
+  return FloatFromBits(is_finite ? rounded : bits);
 }
 
 }  // namespace
 
-MatMulInput::MatMulInput(Budget& budget, int64_t max_rows, int64_t max_cols)
-    : blocks_(budget, "activations", BlockBytes(max_rows, max_cols)) {}
+MatMulInput::MatMulInput(Budget& budget, int64_t max_rows, int64_t max_cols, TileActivations kind)
+    : kind_(kind), rows_(budget, "activations", OperandBytes(max_rows, max_cols, kind)) {}
 
-uint64_t MatMulInput::ChargedBytes(int64_t max_rows, int64_t max_cols) {
-  return Buffer::ChargedBytes(BlockBytes(max_rows, max_cols));
+uint64_t MatMulInput::ChargedBytes(int64_t max_rows, int64_t max_cols, TileActivations kind) {
+  return Buffer::ChargedBytes(OperandBytes(max_rows, max_cols, kind));
 }
 
 void MatMulInput::Set(FloatView x) {
   x_ = x;
-  is_quantized_ = false;
+  is_ready_ = false;
 }
 
 // Where the blocks of `rows` rows and one more have room.
 BlockQ8* MatMulInput::CheckedBlocks(int64_t rows) {
-  if (x_.cols % 32 != 0 || BlockBytes(rows, x_.cols) > blocks_.size_bytes()) {
+  if (kind_ != TileActivations::kInt8 || x_.cols % 32 != 0 ||
+      OperandBytes(rows, x_.cols, kind_) > rows_.size_bytes()) {
     throw Error(ErrorCode::kInternal, "MatMulInput", "rows cannot be quantized as they are");
   }
-  return reinterpret_cast<BlockQ8*>(blocks_.data());
+  return reinterpret_cast<BlockQ8*>(rows_.data());
+}
+
+float* MatMulInput::CheckedFloats(int64_t rows) {
+  if (kind_ != TileActivations::kF16 || OperandBytes(rows, x_.cols, kind_) > rows_.size_bytes()) {
+    throw Error(ErrorCode::kInternal, "MatMulInput", "rows cannot be rounded as they are");
+  }
+  return reinterpret_cast<float*>(rows_.data());
+}
+
+FloatView MatMulInput::Rounded(Compute& compute) {
+  const FloatView out = {CheckedFloats(x_.rows), x_.rows, x_.cols, x_.cols};
+  if (is_ready_) return out;
+  compute.team().ParallelFor(x_.rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::transform(x_.row(r), x_.row(r) + x_.cols, out.row(r), RoundToHalfDigits);
+    }
+  });
+  is_ready_ = true;
+  return out;
+}
+
+FloatView MatMulInput::RoundedRow(int64_t r) {
+  float* out = CheckedFloats(x_.rows) + x_.rows * x_.cols;
+  std::transform(x_.row(r), x_.row(r) + x_.cols, out, RoundToHalfDigits);
+  return {out, 1, x_.cols, x_.cols};
 }
 
 const BlockQ8* MatMulInput::Quantized(Compute& compute) {
   BlockQ8* out = CheckedBlocks(x_.rows);
-  if (is_quantized_) return out;
+  if (is_ready_) return out;
   compute.team().ParallelFor(
       x_.rows, 1, [&](int64_t begin, int64_t end, int) { QuantizeRows(compute, begin, end, out); });
-  is_quantized_ = true;
+  is_ready_ = true;
   return out;
 }
 
 const BlockQ8* MatMulInput::QuantizedAlone(Compute& compute) {
   BlockQ8* out = CheckedBlocks(x_.rows);
-  if (is_quantized_) return out;
+  if (is_ready_) return out;
   QuantizeRows(compute, 0, x_.rows, out);
-  is_quantized_ = true;
+  is_ready_ = true;
   return out;
 }
 
@@ -185,12 +271,16 @@ const BlockQ8* MatMulInput::QuantizedRow(Compute& compute, int64_t r) {
 }
 
 void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& input) {
-  const BlockQ8* q8 = nullptr;
+  TileOperand operand;
   int64_t grains = 0;
   int64_t macs = 0;
   for (const Product& product : products) {
     CheckProduct(product, input.x());
-    if (product.weights.is_tiled) q8 = input.Quantized(compute);
+    if (product.weights.is_tiled && input.kind() == TileActivations::kF16) {
+      operand.rounded = input.Rounded(compute);
+    } else if (product.weights.is_tiled) {
+      operand.q8 = input.Quantized(compute);
+    }
     grains += (product.weights.rows + kRowGrain - 1) / kRowGrain;
     macs += product.weights.rows * product.weights.cols * input.x().rows;
   }
@@ -200,7 +290,7 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
       const int64_t count = (product.weights.rows + kRowGrain - 1) / kRowGrain;
       const int64_t first = std::max<int64_t>(begin, 0);
       const int64_t last = std::min(end, count);
-      if (first < last) ComputeGrains(compute, product, input.x(), q8, first, last);
+      if (first < last) ComputeGrains(compute, product, input.x(), operand, first, last);
       begin -= count;
       end -= count;
     }
@@ -209,7 +299,7 @@ void MatMul(Compute& compute, std::span<const Product> products, MatMulInput& in
 
 void MatMulRows(Compute& compute, const Product& product, FloatView x, const BlockQ8* q8,
                 int64_t begin, int64_t end) noexcept {
-  ComputeRows(compute, product, x, q8, begin, end);
+  ComputeRows(compute, product, x, {.q8 = q8}, begin, end);
 }
 
 namespace {
@@ -237,7 +327,12 @@ void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,
   for (int64_t t = 0; t < input.x().rows; ++t) {
     float* out = product.out.row(t);
     std::memset(out, 0, static_cast<size_t>(w.rows) * sizeof(float));
-    const BlockQ8* q8 = w.is_tiled ? input.QuantizedRow(compute, t) : nullptr;
+    TileOperand operand;
+    if (w.is_tiled && input.kind() == TileActivations::kF16) {
+      operand.rounded = input.RoundedRow(t);
+    } else if (w.is_tiled) {
+      operand.q8 = input.QuantizedRow(compute, t);
+    }
     Product row = product;
     row.out = product.out.Rows(t, 1);
     const std::span<const int32_t> rows = active[static_cast<size_t>(t)];
@@ -246,7 +341,7 @@ void MatMulActive(Compute& compute, const Product& product, MatMulInput& input,
       const auto part = rows.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
       ForTiles(part, w.is_tiled, [&](std::span<const int32_t> same) {
         if (w.is_tiled) {
-          ComputeActiveTile(compute, w, q8, same, out);
+          ComputeActiveTile(compute, w, operand, same, out);
         } else {
           ComputeFloatRows(compute.kernels(), row, input.x().Rows(t, 1), same[0], same[0] + 1);
         }

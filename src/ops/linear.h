@@ -6,38 +6,50 @@
 
 #include "base/buffer.h"
 #include "ops/compute.h"
+#include "tensor/op_kinds.h"
 #include "tensor/view.h"
 
 namespace hearth {
 
 // The right-hand operand of one or several products: rows of float32, and the same rows
-// quantized to int8 in panels (kernel_table.h) as soon as a quantized weight asks for them.
+// quantized to int8 in panels (kernel_table.h), or rounded, as soon as a quantized weight asks for
+// them.
 class MatMulInput {
  public:
   // Room for max_rows rows of max_cols, charged as "activations".
-  MatMulInput(Budget& budget, int64_t max_rows, int64_t max_cols);
+  MatMulInput(Budget& budget, int64_t max_rows, int64_t max_cols,
+              TileActivations kind = TileActivations::kInt8);
 
   // Refers to `x` from now on; the caller keeps it alive and unchanged while it is used.
   void Set(FloatView x);
   FloatView x() const { return x_; }
+  TileActivations kind() const { return kind_; }
 
-  // Quantizes on first use after Set. x().cols must be a multiple of 32.
+  // Of kF16: rounds on first use after Set. A number beyond 65,504 stays what it is but for its
+  // digits. Row r alone is valid until the next call.
+  FloatView Rounded(Compute& compute);
+  FloatView RoundedRow(int64_t r);
+
+  // Of kInt8: quantizes on first use after Set. x().cols must be a multiple of 32.
   const kernels::BlockQ8* Quantized(Compute& compute);
   // The same on the calling thread alone.
   const kernels::BlockQ8* QuantizedAlone(Compute& compute);
   // Row r alone, as a panel of its own. Valid until the next call.
   const kernels::BlockQ8* QuantizedRow(Compute& compute, int64_t r);
 
-  static uint64_t ChargedBytes(int64_t max_rows, int64_t max_cols);
+  static uint64_t ChargedBytes(int64_t max_rows, int64_t max_cols,
+                               TileActivations kind = TileActivations::kInt8);
 
  private:
   kernels::BlockQ8* CheckedBlocks(int64_t rows);
+  float* CheckedFloats(int64_t rows);
   void QuantizeRows(const Compute& compute, int64_t begin, int64_t end,
                     kernels::BlockQ8* out) const;
 
+  const TileActivations kind_;
   FloatView x_;
-  Buffer blocks_;  // of all rows, and of one more for QuantizedRow
-  bool is_quantized_ = false;
+  Buffer rows_;  // all rows as `kind_` says, and one more for a row alone
+  bool is_ready_ = false;
 };
 
 // out = x * weights^T (+ bias): out [tokens][weights.rows].

@@ -13,6 +13,7 @@
 #include "kernels/test_weights.h"
 #include "ops/elementwise.h"
 #include "ops/repack.h"
+#include "tensor/half.h"
 
 namespace hearth {
 namespace {
@@ -97,6 +98,78 @@ TEST_P(LinearTest, AgreesWithTheProductOfTheStoredValues) {
       EXPECT_EQ(out_b[5], 0.0f) << "nothing is written beyond a product's rows";
     }
   }
+}
+
+// With activations of 11 bits nothing but those digits and float sums is lost, and no result
+// depends on which tokens, threads or lists it comes with.
+TEST_P(LinearTest, ActivationsOf11BitsAreExactButForTheirDigits) {
+  const int64_t cols = Cols(288), rows = 37;
+  const auto width = static_cast<size_t>(cols);
+  for (const std::string& isa : UsableIsaNames()) {
+    Compute compute(isa, 2), alone(isa, 1);
+    const Matrix w(GetParam(), rows, cols, 21);
+    for (const int64_t tokens : {1, 4, 7, 70}) {
+      const Input x(tokens, cols, 22);
+      std::vector<float> out(static_cast<size_t>(tokens * rows)), of_one(rows), listed(out.size());
+      MatMulInput input(budget_, tokens, cols, TileActivations::kF16);
+      input.Set(x.view);
+      const Product product{w.view, {out.data(), tokens, rows, rows}};
+      MatMul(compute, {&product, 1}, input);
+      for (int64_t t = 0; t < tokens; ++t) {
+        const float* of_token = x.view.row(t);
+        for (int64_t r = 0; r < rows; ++r) {
+          double expected = 0, magnitude = 0;
+          for (size_t i = 0; i < width; ++i) {
+            const float rounded =
+                w.view.is_tiled ? HalfToFloat(FloatToHalf(of_token[i])) : of_token[i];
+            const double weight = double{w.values[static_cast<size_t>(r) * width + i]};
+            expected += weight * rounded;
+            magnitude += std::abs(weight * rounded);
+          }
+          EXPECT_NEAR(out[static_cast<size_t>(t * rows + r)], expected, magnitude * 4e-6 + 1e-12)
+              << isa << " " << tokens;
+        }
+      }
+      const int64_t last = tokens - 1;
+      MatMulInput single(budget_, 1, cols, TileActivations::kF16);
+      single.Set(x.view.Rows(last, 1));
+      const Product one{w.view, {of_one.data(), 1, rows, rows}};
+      MatMul(alone, {&one, 1}, single);
+      EXPECT_TRUE(std::equal(of_one.begin(), of_one.end(), out.begin() + last * rows)) << isa;
+      const std::vector<int32_t> list = {0, 5, 16, 36};
+      const std::vector<std::span<const int32_t>> active(static_cast<size_t>(tokens), list);
+      MatMulActive(compute, {w.view, {listed.data(), tokens, rows, rows}}, input, active);
+      for (const int32_t r : list) {
+        const auto at = static_cast<size_t>(last * rows + r);
+        EXPECT_EQ(listed[at], out[at]) << isa;
+      }
+    }
+  }
+}
+
+// Binary16 ends at 65,504; large activations of some models do not.
+TEST_P(LinearTest, ActivationsOf11BitsDoNotOverflow) {
+  Compute compute("auto", 1);
+  const int64_t cols = Cols(32);
+  const auto width = static_cast<size_t>(cols);
+  const Matrix w(GetParam(), 3, cols, 23);
+  std::vector<float> x(width, 0.0f), out(3);
+  for (const float large : {65504.0f, 65505.0f, 70000.0f, -3e9f}) {
+    x[1] = large;
+    MatMulInput input(budget_, 1, cols, TileActivations::kF16);
+    input.Set({x.data(), 1, cols, cols});
+    const Product product{w.view, {out.data(), 1, 3, 3}};
+    MatMul(compute, {&product, 1}, input);
+    for (size_t r = 0; r < 3; ++r) {
+      const double expected = double{w.values[r * width + 1]} * large;
+      EXPECT_NEAR(out[r], expected, std::abs(expected) * 0x1p-10) << large;
+    }
+  }
+  MatMulInput int8(budget_, 1, cols), floats(budget_, 1, cols, TileActivations::kF16);
+  int8.Set({x.data(), 1, cols, cols});
+  floats.Set({x.data(), 1, cols, cols});
+  EXPECT_THROW(int8.Rounded(compute), Error);
+  EXPECT_THROW(floats.Quantized(compute), Error);
 }
 
 TEST_P(LinearTest, RowsOnOneThreadHaveTheSameBits) {

@@ -53,6 +53,7 @@ struct PassLimits {
   int64_t max_tokens = 256;    // of one pass, all sequences together
   int64_t max_context = 4096;  // longest sequence
   KvCodec kv_codec = KvCodec::kF16;
+  TileActivations activations = TileActivations::kInt8;  // that quantized matrices multiply
   bool ffn_of_neurons = false;  // the model's FFNs are single neurons (a packed file's)
   // Of those, tokens of different sequences that share a neuron's weights while it is at hand, and
   // whose lists are guessed together: at least 1, at most max_tokens and SparseBatch::kMostTokens.

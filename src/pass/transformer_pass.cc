@@ -18,7 +18,7 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
                                  const StreamedWeights& streamed)
     : limits_(limits),
       widths_(spec, limits, compute.threads()),
-      input_(budget, limits.max_tokens, widths_.widest_input()),
+      input_(budget, limits.max_tokens, widths_.widest_input(), limits.activations),
       adapters_(compute),
       spilled_(spec),
       context_{spec,
@@ -64,7 +64,7 @@ uint64_t TransformerPass::ChargedBytes(const ModelSpec& spec, const PassLimits& 
          }) +
          ScratchArena::ChargedBytes(
              [&](ScratchLayout& layout) { layout.Take(kMaxLogitRows, spec.vocab_size); }) +
-         MatMulInput::ChargedBytes(limits.max_tokens, widths.widest_input()) +
+         MatMulInput::ChargedBytes(limits.max_tokens, widths.widest_input(), limits.activations) +
          FfnExecutorBytes(widths) + DeviceFfnSum::ChargedBytes(widths);
 }
 

@@ -1,7 +1,11 @@
 // Names of operations that a model description chooses among and kernels implement.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
 
 namespace hearth {
 
@@ -19,6 +23,23 @@ enum class FfnActivation : uint8_t {
   kClampedSwiglu,
 };
 inline constexpr int kNumFfnActivations = 8;
+
+// What quantized weights are multiplied with (MNN-LLM §5.1, §5.3).
+enum class TileActivations : uint8_t {
+  kInt8,  // codes with a scale for every 32 (W4A8, W8A8)
+  kF16,   // floats of 11 bits, as many as binary16 has (W4A16), with the exponents of float32
+};
+// By TileActivations, as users name them; and as they are told them, the default first.
+inline constexpr const char* kTileActivationsNames[] = {"i8", "f16"};
+inline constexpr const char* kTileActivationsText = "i8|f16";
+
+// The one with this name; nothing for others.
+inline std::optional<TileActivations> TileActivationsFromName(std::string_view name) {
+  for (size_t i = 0; i < std::size(kTileActivationsNames); ++i) {
+    if (kTileActivationsNames[i] == name) return static_cast<TileActivations>(i);
+  }
+  return std::nullopt;
+}
 
 // Which components rotary embeddings rotate together.
 enum class RopeLayout : uint8_t {

@@ -39,6 +39,8 @@ class Model:
     kv_memory  the most that the KV cache takes of memory, in bytes or as "512M"; the rest of long
                contexts lies in a file. None: what memory leaves beside the weights
     kv_folder  the folder of that file, which has no name; None: $TMPDIR, else /var/tmp
+    activations what quantized matrices are multiplied with: "i8", or "f16" (floats of 11 bits;
+               prompts take far longer), which packed models refuse
     isa        kernels to use, as "scalar" or "avx2"; "auto": the best here
     device     "none", the number of a device of `hearth devices`, or "auto": it computes a part of
                the model beside the processor; a UserWarning says why "auto" found none
@@ -73,7 +75,8 @@ class Model:
     def __init__(self, path: str | os.PathLike[str], *, memory: int | str | None = None,
                  threads: int = 0, context: int = 0, mode: Mode = "auto",
                  kv: KvCodec = "f16", kv_memory: int | str | None = None,
-                 kv_folder: str | os.PathLike[str] | None = None, isa: str = "auto",
+                 kv_folder: str | os.PathLike[str] | None = None,
+                 activations: str = "i8", isa: str = "auto",
                  device: str | int = "none", device_memory: int | str | None = None,
                  device_neurons: int = 0,
                  activation: str | None = None, chat_format: str | None = None,
@@ -91,6 +94,7 @@ class Model:
             "kv": _arguments.text(kv, "kv"),
             "kv_memory": _arguments.size_in_bytes(kv_memory, "kv_memory"),
             "kv_folder": _arguments.optional_path(kv_folder, "kv_folder"),
+            "activations": _arguments.text(activations, "activations"),
             "isa": _arguments.text(isa, "isa"),
             "device": _arguments.text(str(device) if isinstance(device, int) else device, "device"),
             "device_memory": _arguments.size_in_bytes(device_memory, "device_memory"),

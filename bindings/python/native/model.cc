@@ -59,6 +59,7 @@ std::unique_ptr<NativeModel> Load(const std::string& path, const py::dict& optio
                        .kv = text("kv"),
                        .kv_memory_bytes = options["kv_memory"].cast<uint64_t>(),
                        .kv_folder = text("kv_folder"),
+                       .activations = text("activations"),
                        .isa = text("isa"),
                        .locks_memory = options["lock"].cast<bool>(),
                        .streaming = ToStreaming(options["streaming"]),

@@ -153,6 +153,7 @@ def test_paths_need_not_be_utf8(dense_path: Path, tmp_path: Path) -> None:
     ({"mode": "fast"}, hearth.Error, "mode: "),
     ({"kv": "f8"}, hearth.Error, "kv: "),
     ({"isa": "abacus"}, hearth.Error, "isa: "),
+    ({"activations": "f32"}, hearth.Error, "activations: "),
     ({"activation": "mish"}, hearth.Error, "activation: "),
     ({"context": -1}, hearth.Error, "context: "),
     ({"parallel": 0}, hearth.Error, "parallel: "),

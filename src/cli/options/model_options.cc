@@ -116,6 +116,14 @@ void AddModelOptions(CLI::App& command, ModelOptions& options) {
       ->group(kMemoryGroup);
   AddActivationOption(command, options.activation);
   command
+      .add_option("--activations", options.activations,
+                  "what quantized matrices are multiplied with: 8-bit codes, or floats of 11 bits, "
+                  "which prompts take far longer with (i8)")
+      ->option_text(kTileActivationsText)
+      ->group(kMemoryGroup)
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTileActivationsNames),
+                                                     std::end(kTileActivationsNames))));
+  command
       .add_option_function<std::string>(
           "--isa",
           [&options](const std::string& name) {
@@ -250,6 +258,7 @@ EngineOptions EngineOptionsOf(const ModelOptions& options) {
                       : OptionsOf(options);
   engine.kv_memory_bytes = options.kv_memory_bytes;
   engine.kv_folder = options.kv_folder;
+  engine.activations = TileActivationsFromName(options.activations).value();
   engine.may_stream = engine.may_stream && options.may_stream;
   engine.silu_thresholds = options.silu_thresholds;
   engine.reserved_bytes = options.reserved_bytes;

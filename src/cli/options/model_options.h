@@ -28,6 +28,7 @@ struct ModelOptions {
   std::string isa = "auto";
   int64_t context = 0;
   std::string kv = "f16";
+  std::string activations = "i8";           // a name of TileActivations
   std::optional<uint64_t> kv_memory_bytes;  // as EngineOptions has them
   std::string kv_folder;
   StreamingArguments streaming;
@@ -75,7 +76,8 @@ void SayWhatIsLeftOut(const std::string& model);
 // Warns where a model's names make it doubtful that it is a SiLU model, which it runs as.
 void WarnOfActivation(const GgufFile& file);
 
-// MODEL and --threads, --ctx, --kv, --kv-memory, --kv-dir, --memory, --lock, --isa, --activation.
+// MODEL and --threads, --ctx, --kv, --kv-memory, --kv-dir, --memory, --lock, --isa, --activation,
+// --activations.
 void AddModelOptions(CLI::App& command, ModelOptions& options);
 
 // --plan, --mode, --lora and the options of streaming and of devices, for commands that compute

@@ -38,6 +38,9 @@ struct EngineOptions {
   // eighth of the limit; else for what does, at least one.
   int64_t kv_sequences = 1;
   KvCodec kv_codec = KvCodec::kF16;
+  // That quantized matrices multiply. kF16 is refused for packed models, whose neurons multiply
+  // int8, and where no matrix is quantized.
+  TileActivations activations = TileActivations::kInt8;
   // Memory that KV pages may take; what they need beyond it lies in a file without a name. Nothing:
   // what memory_bytes leaves beside the weights, or, where there is no such limit, all of it.
   std::optional<uint64_t> kv_memory_bytes;

@@ -69,6 +69,7 @@ PassLimits ChooseLimits(const EngineOptions& options, const LoadPlan& plan,
   limits.max_context = ChooseContext(options, plan.spec, path);
   limits.max_tokens = std::min(options.batch_tokens, limits.max_context);
   limits.kv_codec = options.kv_codec;
+  limits.activations = options.activations;
   limits.ffn_of_neurons = plan.is_packed;
   for (const AdapterPlan& adapter : adapters) {
     limits.adapter_ranks = std::max(limits.adapter_ranks, adapter.widest_ranks);
@@ -341,6 +342,19 @@ void CheckAdapters(const MatrixPlacement& placement, const ModelSpec& spec) {
   }
 }
 
+void CheckActivations(const EngineOptions& options, const LoadPlan& plan) {
+  if (options.activations == TileActivations::kInt8) return;
+  const bool has_tiles = std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                                     [](const ResidentTensor& tensor) { return tensor.is_tiled; });
+  if (has_tiles && !plan.is_packed) return;
+  throw Error(
+      ErrorCode::kUnsupported, Field{"activations"},
+      plan.is_packed
+          ? "a packed model's neurons multiply 8-bit activations: leave f16 out, or run the "
+            "file that it was packed from"
+          : "f16 has no effect: no matrix is quantized, and floats multiply floats");
+}
+
 EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
                         const OnDevice& on_device) {
   EnginePlan plan;
@@ -348,6 +362,7 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   plan.limit_is_users = options.memory_bytes.has_value();
   plan.threads = options.threads == 0 ? AvailableCpus() : options.threads;
   plan.load = PlanLoad(file);
+  CheckActivations(options, plan.load);
   if (!on_device.neurons.empty()) LeaveToDevice(plan.load, on_device.neurons);
   if (on_device.matrices != nullptr) {
     if (!options.adapters.empty()) CheckAdapters(*on_device.matrices, plan.load.spec);

@@ -20,11 +20,18 @@ class TileRow {
  public:
   static constexpr TileFormat kFormat = TileFormatOf(dtype);
 
-  TileRow(const TileMatMulArgs& a, int64_t row)
-      : layout_(dtype, a.blocks * TileLayout::kBlockColumns),
-        tile_(reinterpret_cast<const uint8_t*>(a.tiles) +
-              static_cast<size_t>(row / TileLayout::kRows) * a.tile_bytes),
-        lane_(row % TileLayout::kRows) {}
+  // A row of a tile of so many blocks.
+  TileRow(const std::byte* tile, int64_t blocks, int64_t row)
+      : layout_(dtype, blocks * TileLayout::kBlockColumns),
+        tile_(reinterpret_cast<const uint8_t*>(tile)),
+        lane_(row) {}
+
+  float Weight(int64_t block, int i) const {
+    const int part = i * kFormat.scales_of_block / 32;
+    const auto scale = static_cast<float>(Scale(block, part));
+    const float weight = scale * static_cast<float>(Code(block, i) - kFormat.code_offset);
+    return kFormat.has_minimums ? weight + static_cast<float>(Minimum(block, part)) : weight;
+  }
 
   double Dot(int64_t block, const BlockQ8& x) const {
     constexpr int kColumns = 32 / kFormat.scales_of_block;
@@ -109,17 +116,17 @@ class StoredRow {
  public:
   static constexpr TileFormat kFormat = TileFormatOf(dtype);
 
-  StoredRow(const TileMatMulArgs& a, int64_t row)
-      : layout_(dtype, a.blocks * TileLayout::kBlockColumns),
-        tile_(a.tiles + static_cast<size_t>(row / TileLayout::kRows) * a.tile_bytes),
-        lane_(row % TileLayout::kRows) {}
+  StoredRow(const std::byte* tile, int64_t blocks, int64_t row)
+      : layout_(dtype, blocks * TileLayout::kBlockColumns), tile_(tile), lane_(row) {}
 
+  float Weight(int64_t block, int i) {
+    const int64_t which = Unpack(block);
+    const int64_t part = which * kFormat.scales_of_block + i * kFormat.scales_of_block / 32;
+    return own_.scales[part] * static_cast<float>(own_.codes[which * 32 + i] - kFormat.code_offset);
+  }
   double Dot(int64_t block, const BlockQ8& x) {
     constexpr int kColumns = 32 / kFormat.scales_of_block;
-    const int64_t which = block % kFormat.blocks_of_group();
-    if (which == 0) {
-      UnpackBlock(dtype, tile_ + layout_.group_offset(block) + lane_ * kFormat.stored_bytes, own_);
-    }
+    const int64_t which = Unpack(block);
     double result = 0;
     for (int part = 0; part < kFormat.scales_of_block; ++part) {
       int32_t products = 0;
@@ -132,9 +139,20 @@ class StoredRow {
   }
 
  private:
+  // Returns which of its group's blocks it is.
+  int64_t Unpack(int64_t block) {
+    const int64_t which = block % kFormat.blocks_of_group();
+    if (block - which != unpacked_) {
+      UnpackBlock(dtype, tile_ + layout_.group_offset(block) + lane_ * kFormat.stored_bytes, own_);
+      unpacked_ = block - which;
+    }
+    return which;
+  }
+
   TileLayout layout_;
   const std::byte* tile_;
   int64_t lane_;
+  int64_t unpacked_ = -1;  // the first block of the group that own_ has
   UnpackedBlock own_;
 };
 
@@ -152,7 +170,8 @@ void ReferenceMatMulTiles(const TileMatMulArgs& a) noexcept {
     const int64_t panel_size = std::min(a.geometry.panel_tokens, a.tokens - panel);
     const BlockQ8* x = a.x + panel * a.blocks + (t - panel);
     for (int64_t r = row_begin; r < row_end; ++r) {
-      RowOf<dtype> row(a, r);
+      const std::byte* tile = a.tiles + static_cast<size_t>(r / TileLayout::kRows) * a.tile_bytes;
+      RowOf<dtype> row(tile, a.blocks, r % TileLayout::kRows);
       double sum = 0;
       for (int64_t b = 0; b < a.blocks; ++b) sum += row.Dot(b, x[b * panel_size]);
       a.out[t * a.out_stride + r - row_begin] = static_cast<float>(sum);
@@ -160,29 +179,57 @@ void ReferenceMatMulTiles(const TileMatMulArgs& a) noexcept {
   }
 }
 
-template void ReferenceMatMulTiles<DType::kQ4_0>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ4_1>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ5_0>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ5_1>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ8_0>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ4_NL>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kMXFP4>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kNVFP4>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ4_XS>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ2_K>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ3_K>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ4_K>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ5_K>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ6_K>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ3_XXS>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ3_S>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ2_XXS>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ2_XS>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ2_S>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ1_S>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kIQ1_M>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kTQ1_0>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kTQ2_0>(const TileMatMulArgs&) noexcept;
-template void ReferenceMatMulTiles<DType::kQ1_0>(const TileMatMulArgs&) noexcept;
+template <DType dtype>
+void ReferenceTileFloats(const TileFloatsArgs& a) noexcept {
+  for (int64_t r = 0; r < TileLayout::kRows; ++r) {
+    RowOf<dtype> row(a.tile, a.first + a.count, r);
+    for (int64_t b = 0; b < a.count; ++b) {
+      for (int i = 0; i < 32; ++i) {
+        a.out[(32 * b + i) * TileLayout::kRows + r] = row.Weight(a.first + b, i);
+      }
+    }
+  }
+}
+
+void ReferenceColumnsTimesTokens(const ColumnsTimesTokensArgs& a) noexcept {
+  for (int64_t t = 0; t < a.tokens; ++t) {
+    for (int64_t r = 0; r < TileLayout::kRows; ++r) {
+      double sum = a.out[t * TileLayout::kRows + r];
+      for (int64_t i = 0; i < a.count; ++i) {
+        sum += double{a.columns[i * TileLayout::kRows + r]} * a.x[t * a.x_stride + i];
+      }
+      a.out[t * TileLayout::kRows + r] = static_cast<float>(sum);
+    }
+  }
+}
+
+#define HEARTH_REFERENCE_TILES(dtype)                                        \
+  template void ReferenceMatMulTiles<dtype>(const TileMatMulArgs&) noexcept; \
+  template void ReferenceTileFloats<dtype>(const TileFloatsArgs&) noexcept;
+HEARTH_REFERENCE_TILES(DType::kQ4_0)
+HEARTH_REFERENCE_TILES(DType::kQ4_1)
+HEARTH_REFERENCE_TILES(DType::kQ5_0)
+HEARTH_REFERENCE_TILES(DType::kQ5_1)
+HEARTH_REFERENCE_TILES(DType::kQ8_0)
+HEARTH_REFERENCE_TILES(DType::kIQ4_NL)
+HEARTH_REFERENCE_TILES(DType::kMXFP4)
+HEARTH_REFERENCE_TILES(DType::kNVFP4)
+HEARTH_REFERENCE_TILES(DType::kIQ4_XS)
+HEARTH_REFERENCE_TILES(DType::kQ2_K)
+HEARTH_REFERENCE_TILES(DType::kQ3_K)
+HEARTH_REFERENCE_TILES(DType::kQ4_K)
+HEARTH_REFERENCE_TILES(DType::kQ5_K)
+HEARTH_REFERENCE_TILES(DType::kQ6_K)
+HEARTH_REFERENCE_TILES(DType::kIQ3_XXS)
+HEARTH_REFERENCE_TILES(DType::kIQ3_S)
+HEARTH_REFERENCE_TILES(DType::kIQ2_XXS)
+HEARTH_REFERENCE_TILES(DType::kIQ2_XS)
+HEARTH_REFERENCE_TILES(DType::kIQ2_S)
+HEARTH_REFERENCE_TILES(DType::kIQ1_S)
+HEARTH_REFERENCE_TILES(DType::kIQ1_M)
+HEARTH_REFERENCE_TILES(DType::kTQ1_0)
+HEARTH_REFERENCE_TILES(DType::kTQ2_0)
+HEARTH_REFERENCE_TILES(DType::kQ1_0)
+#undef HEARTH_REFERENCE_TILES
 
 }  // namespace hearth::kernels

@@ -13,6 +13,7 @@
 #include "kernels/simd/probe-inl.h"
 #include "kernels/simd/row_batches-inl.h"
 #include "kernels/simd/rows-inl.h"
+#include "kernels/simd/tile_floats-inl.h"
 #include "kernels/simd/xxh32-inl.h"
 
 namespace hearth::kernels::HEARTH_ISA {
@@ -20,6 +21,7 @@ namespace hearth::kernels::HEARTH_ISA {
 template <template <int> class Chunk, class... Types>
 constexpr void SetTiles(KernelTable& t) {
   ((t.matmul_tiles[static_cast<int>(Types::kDType)] = MatMulTiles<Types, Chunk>), ...);
+  ((t.tile_floats[static_cast<int>(Types::kDType)] = TileFloats<Types>), ...);
 }
 
 // The types of kTileFormats from number `index` on that are stored as blocks.
@@ -57,6 +59,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   SetTiles<Chunk, Q2_KTiles, Q3_KTiles, Q4_KTiles, Q5_KTiles, Q6_KTiles>(t);
   SetStoredTiles<Chunk>(t);
   t.tile_unit = kTileUnit;
+  t.columns_times_tokens = ColumnsTimesTokens;
   t.quantize_q8 = QuantizeQ8;
   t.quantize_q8_groups = QuantizeQ8Groups;
   t.row_dot[static_cast<int>(DType::kQ8_0)] = RowDot<Q8_0Rows>;
