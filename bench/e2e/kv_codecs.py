@@ -57,7 +57,7 @@ class Model:
         self.tokens = result["tokens"]
         of_component, of_range, besides = CODECS[codec]
         ranges = (self._head_dim + 31) // 32
-        token_bytes = self._heads * (of_component * self._head_dim + of_range * ranges + besides)
+        token_bytes = round(self._heads * (of_component * self._head_dim + of_range * ranges + besides))
         self._add("Hearth", codec, token_bytes, result["perplexity"])
 
     def _theirs(self, keys: str, values: str) -> None:
