@@ -21,8 +21,9 @@ constexpr size_t kFilePieceBytes = size_t{1} << 20;
 struct FileHead {
   char magic[8];
   uint32_t version;
-  uint16_t mode;   // as FfnMode numbers it: 0 dense, 1 gated, 2 predicted
-  uint16_t codec;  // of the KV pages: its number ^ kHalfCodec
+  uint8_t mode;         // as FfnMode numbers it: 0 dense, 1 gated, 2 predicted
+  uint8_t activations;  // as TileActivations numbers them: 0 i8, 1 f16
+  uint16_t codec;       // of the KV pages: its number ^ kHalfCodec
   uint64_t model_hash;
   char isa[16];
   uint64_t num_tokens;
@@ -32,6 +33,8 @@ static_assert(sizeof(FileHead) == 56);
 static_assert(sizeof(TokenId) == 4);
 static_assert(static_cast<int>(FfnMode::kDense) == 0 && static_cast<int>(FfnMode::kGated) == 1 &&
               static_cast<int>(FfnMode::kPredicted) == 2);
+static_assert(static_cast<int>(TileActivations::kInt8) == 0 &&
+              static_cast<int>(TileActivations::kF16) == 1);
 
 // The adapters' key as it lies in the file: nothing where there are none.
 std::span<const std::byte> KeyBytes(const uint64_t& adapters) {
@@ -51,7 +54,8 @@ FileHead HeadFor(const SessionIdentity& identity, const CachedText& text) {
   FileHead head{};
   std::memcpy(head.magic, kSessionMagic, sizeof(kSessionMagic));
   head.version = text.adapters == 0 ? kSessionVersion : kAdaptedVersion;
-  head.mode = static_cast<uint16_t>(identity.mode);
+  head.mode = static_cast<uint8_t>(identity.mode);
+  head.activations = static_cast<uint8_t>(identity.activations);
   head.codec = static_cast<uint16_t>(identity.layout.codec) ^ kHalfCodec;
   head.model_hash = identity.model_hash;
   std::memcpy(head.isa, identity.isa.data(), std::min(identity.isa.size(), sizeof(head.isa)));
@@ -143,8 +147,9 @@ SessionHead ReadSessionHead(const BlockReader& file, const SessionIdentity& iden
   }
   const FileHead expected = HeadFor(identity, text);
   if (std::memcmp(&head, &expected, sizeof(head)) != 0) {
-    throw Error(ErrorCode::kUnsupported, file.name(),
-                "saved session: it is of another model, mode, instruction set or KV codec");
+    throw Error(
+        ErrorCode::kUnsupported, file.name(),
+        "saved session: it is of another model, mode, instruction set, KV codec or activations");
   }
   out.hash = head.hash;
   out.kv_offset = KvOffset(text);

@@ -12,6 +12,7 @@
 #include "storage/atomic_file.h"
 #include "storage/block_reader.h"
 #include "tensor/kv_layout.h"
+#include "tensor/op_kinds.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace hearth {
@@ -25,6 +26,7 @@ struct SessionIdentity {
   FfnMode mode = FfnMode::kDense;
   std::string isa;  // at most 16 bytes
   KvLayout layout;
+  TileActivations activations = TileActivations::kInt8;
 };
 
 struct SessionHead {

@@ -166,13 +166,14 @@ TEST_F(SessionFileTest, TruncatedAndLongerFilesAreRefused) {
 TEST_F(SessionFileTest, FilesOfOthersAreForeign) {
   const SavedPages saved(70);
   ASSERT_TRUE(saved.Write(path_));
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 6; ++i) {
     SessionIdentity other = saved.identity;
     if (i == 0) ++other.model_hash;
     if (i == 1) other.mode = FfnMode::kPredicted;
     if (i == 2) other.isa = "avx2x";
     if (i == 3) other.layout.codec = KvCodec::kK8V8;
     if (i == 4) other.layout.num_layers = 3;
+    if (i == 5) other.activations = TileActivations::kF16;
     EXPECT_EQ(CodeOf([&] { ReadSessionHead(*File(), other); }), ErrorCode::kUnsupported) << i;
   }
 }

@@ -215,7 +215,8 @@ SessionIdentity IdentityOf(Engine& engine) {
   return {.model_hash = HashOfModel(engine),
           .mode = engine.mode(),
           .isa = engine.compute().isa(),
-          .layout = engine.kv_pool().layout()};
+          .layout = engine.kv_pool().layout(),
+          .activations = engine.pass().limits().activations};
 }
 
 }  // namespace

@@ -88,6 +88,9 @@ TEST_F(SessionRootTest, NamesTellModelsAndSettingsApart) {
   identity.model_hash = 1;
   identity.mode = FfnMode::kGated;
   EXPECT_NE(SessionFolderName("a model/Q4_0", identity), name);
+  identity.mode = FfnMode::kDense;
+  identity.activations = TileActivations::kF16;
+  EXPECT_NE(SessionFolderName("a model/Q4_0", identity), name);
 }
 
 }  // namespace
