@@ -14,7 +14,7 @@ namespace hearth {
 
 struct GgufViewTensor {
   GgufTensorDecl decl;
-  // Of the sources, together as long as the tensor, which has their runs in the order of the loops.
+  // Parts of the sources. The tensor is their runs, one after another in the order of the loops.
   std::vector<Region> regions;
 };
 

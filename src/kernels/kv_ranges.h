@@ -52,11 +52,11 @@ struct ValueRange {
 // the scale NaN, so that it shows in every score.
 KeyRange RangeOfKey(float least, float largest, uint32_t largest_bits, int32_t most_code) noexcept;
 
-// Of n components between `least` and `largest`, whose range from RangeOfKey is `whole`: one whose
-// codes meet them with a smaller sum of squared errors, though they may cut off the outermost; or
-// `whole`. Of 32 normal components and 16 codes it is a seventh less. It tries what the components
-// span and 0.95 of it, and fits each to the codes that it gave, twice. `sums` is called at most 8
-// times.
+// Looks for a range whose codes have a smaller sum of squared errors than those of `whole`, which
+// RangeOfKey gave for these n components; returns `whole` if it finds none. The codes may cut off
+// the outermost components. Of 32 normal components and 16 codes it is a seventh less. It tries
+// what the components span and 0.95 of it, and fits each to the codes that it gave, twice. `sums`
+// is called at most 8 times.
 KeyRange NearestRangeOfKey(const float* x, int64_t n, float least, float largest,
                            const KeyRange& whole, KeyCodeSumsFn sums) noexcept;
 

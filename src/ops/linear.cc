@@ -171,7 +171,7 @@ void ComputeActiveTile(const Compute& compute, const WeightView& w, const TileOp
   for (const int32_t r : rows) out[r] = of_tile[r - begin];
 }
 
-// Of so many rows and one more.
+// The bytes that `rows` rows and one more take.
 size_t OperandBytes(int64_t rows, int64_t cols, TileActivations kind) {
   if (kind == TileActivations::kF16) return static_cast<size_t>((rows + 1) * cols) * sizeof(float);
   return static_cast<size_t>((rows + 1) * ((cols + 31) / 32)) * sizeof(BlockQ8);

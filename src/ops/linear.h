@@ -25,12 +25,14 @@ class MatMulInput {
   FloatView x() const { return x_; }
   TileActivations kind() const { return kind_; }
 
-  // Of kF16: rounds on first use after Set. A number beyond 65,504 stays what it is but for its
-  // digits. Row r alone is valid until the next call.
+  // For kF16 alone. Rounds the rows when they are first asked for after Set. Numbers beyond 65,504
+  // do not overflow: only their digits are rounded. RoundedRow's result is valid until its next
+  // call.
   FloatView Rounded(Compute& compute);
   FloatView RoundedRow(int64_t r);
 
-  // Of kInt8: quantizes on first use after Set. x().cols must be a multiple of 32.
+  // For kInt8 alone. Quantizes the rows when they are first asked for after Set. x().cols must be a
+  // multiple of 32.
   const kernels::BlockQ8* Quantized(Compute& compute);
   // The same on the calling thread alone.
   const kernels::BlockQ8* QuantizedAlone(Compute& compute);

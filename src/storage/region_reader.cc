@@ -167,6 +167,17 @@ Parts PartsOf(const Region& region) {
   return {outer.to_step, outer.from_step, reach};
 }
 
+// Calls fn(where it begins in the source, its reach there, whether its last byte is among them) for
+// the parts that bytes [begin, begin + count) of a region lie in.
+template <typename Fn>
+void ForParts(const Region& region, uint64_t begin, uint64_t count, Fn fn) {
+  if (NumLoops(region) == 0) return fn(region.from + begin, count, true);
+  const Parts parts = PartsOf(region);
+  for (uint64_t part = begin / parts.bytes; part * parts.bytes < begin + count; ++part) {
+    fn(region.from + part * parts.step, parts.reach, (part + 1) * parts.bytes <= begin + count);
+  }
+}
+
 }  // namespace
 
 RegionReader::RegionReader(std::string name, std::vector<std::unique_ptr<BlockReader>> sources)
@@ -236,25 +247,18 @@ void RegionReader::ReadAt(uint64_t offset, std::span<std::byte> out) const {
 void RegionReader::WillRead(uint64_t offset, uint64_t bytes) const noexcept {
   ForRegions(offset, bytes, [&](const Region& region, uint64_t begin, uint64_t count) {
     if (region.source == kZeros) return;
-    const BlockReader& source = *sources_[region.source];
-    if (NumLoops(region) == 0) return source.WillRead(region.from + begin, count);
-    const Parts parts = PartsOf(region);
-    for (uint64_t part = begin / parts.bytes; part * parts.bytes < begin + count; ++part) {
-      source.WillRead(region.from + part * parts.step, parts.reach);
-    }
+    ForParts(region, begin, count, [&](uint64_t from, uint64_t reach, bool /*is_over*/) {
+      sources_[region.source]->WillRead(from, reach);
+    });
   });
 }
 
-// A part is forgotten with its last byte.
 void RegionReader::DropCached(uint64_t offset, uint64_t bytes) const noexcept {
   ForRegions(offset, bytes, [&](const Region& region, uint64_t begin, uint64_t count) {
     if (region.source == kZeros) return;
-    const BlockReader& source = *sources_[region.source];
-    if (NumLoops(region) == 0) return source.DropCached(region.from + begin, count);
-    const Parts parts = PartsOf(region);
-    for (uint64_t part = begin / parts.bytes; (part + 1) * parts.bytes <= begin + count; ++part) {
-      source.DropCached(region.from + part * parts.step, parts.reach);
-    }
+    ForParts(region, begin, count, [&](uint64_t from, uint64_t reach, bool is_over) {
+      if (is_over) sources_[region.source]->DropCached(from, reach);
+    });
   });
 }
 

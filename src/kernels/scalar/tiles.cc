@@ -20,7 +20,7 @@ class TileRow {
  public:
   static constexpr TileFormat kFormat = TileFormatOf(dtype);
 
-  // A row of a tile of so many blocks.
+  // Row `row` of a tile whose rows have `blocks` blocks.
   TileRow(const std::byte* tile, int64_t blocks, int64_t row)
       : layout_(dtype, blocks * TileLayout::kBlockColumns),
         tile_(reinterpret_cast<const uint8_t*>(tile)),
