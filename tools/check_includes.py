@@ -69,8 +69,8 @@ ROOMS = {
     "storage": ["", "async"],
     # What all back ends share is "" too: it includes none of them.
     "accel": ["", "none", "opencl"],
-    # Formulas that know no pass.
-    "pass": ["math", ""],
+    # Formulas that know no pass; what lies on a device.
+    "pass": ["math", "device", ""],
     # What streaming of neurons and of extents share is "".
     "pipeline": ["", "extents"],
     "engine": ["load", "", "session"],

@@ -6,6 +6,7 @@
 
 #include "accel/device.h"
 #include "accel/device_trace.h"
+#include "tensor/view.h"
 
 namespace hearth::accel {
 
@@ -21,6 +22,9 @@ class DeviceCommands {
   DeviceQueue& queue() { return *queue_; }
   // Sends all commands so far.
   void Send() { sent_ = queue_->Mark(); }
+  // Rows of floats, which may lie apart on the host and lie one after the other on the device.
+  void UploadRows(const FloatView& from, DeviceBuffer& to);
+  void DownloadRows(DeviceBuffer& from, const FloatView& to);
   // Returns when all that was sent is done and in host memory.
   void Wait();
   // The same after an error of somebody else, so that host memory is free again.

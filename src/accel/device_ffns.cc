@@ -11,15 +11,6 @@ namespace {
 
 constexpr uint64_t kNumberBytes = 4;  // of a float and of an int32
 
-void RequireContiguous(const FloatView& view, int64_t columns) {
-  if (view.cols == columns && (view.stride == columns || view.rows == 1)) return;
-  throw Error(ErrorCode::kInternal, "DeviceFfns", "rows that do not lie right after each other");
-}
-
-std::span<const std::byte> BytesOf(const FloatView& view) {
-  return std::as_bytes(std::span(view.data, static_cast<size_t>(view.rows * view.cols)));
-}
-
 }  // namespace
 
 // Numbers of each buffer.
@@ -117,18 +108,17 @@ DeviceRows DeviceFfns::RowsOf(int64_t ffn, int64_t offset, int64_t bias) const {
 }
 
 void DeviceFfns::Launch(const DeviceFfnWork& work) {
-  RequireContiguous(work.x, shape_.hidden);
-  RequireContiguous(work.out, shape_.hidden);
   const int64_t tokens = work.x.rows;
   const bool has_lists = !work.counts.empty();
   if (tokens < 1 || tokens > shape_.max_tokens || work.out.rows != tokens ||
+      work.x.cols != shape_.hidden || work.out.cols != shape_.hidden ||
       (has_lists && std::ssize(work.counts) != tokens)) {
     throw Error(ErrorCode::kInternal, "DeviceFfns", "tokens that do not fit");
   }
   const int64_t neurons = shape_.neurons.at(static_cast<size_t>(work.ffn));
   if (neurons == 0) throw Error(ErrorCode::kInternal, "DeviceFfns", "an FFN without neurons here");
   DeviceQueue& queue = commands_.queue();
-  queue.Upload(BytesOf(work.x), *x_);
+  commands_.UploadRows(work.x, *x_);
   DeviceLists lists = {all_.get(), all_counts_[static_cast<size_t>(work.ffn)].get(), 0, neurons};
   int64_t listed = tokens * neurons;
   if (has_lists) {
@@ -151,9 +141,7 @@ void DeviceFfns::Launch(const DeviceFfnWork& work) {
   KernelsOf(layout.down_type)
       .AddDown(queue, {&down, factors_.get(), partial_.get(), out_.get()}, lists, tokens,
                shape_.hidden);
-  queue.Download(*out_, 0,
-                 std::as_writable_bytes(
-                     std::span(work.out.data, static_cast<size_t>(tokens * shape_.hidden))));
+  commands_.DownloadRows(*out_, work.out);
   queue.Download(*gates_, 0, std::as_writable_bytes(work.gates));
   queue.Download(*factors_, 0, std::as_writable_bytes(work.factors));
   commands_.SetLayer(work.ffn);

@@ -216,7 +216,7 @@ TEST(DeviceFfns, RefusesWhatDoesNotFit) {
     device.Launch({0, kRelu, from, {}, {}, to, {}, {}});
   };
   EXPECT_THROW(launch({x.data(), 3, kHidden, kHidden}, out_view), Error);  // 3 of at most 2
-  EXPECT_THROW(launch({x.data(), 2, kHidden, kHidden + 16}, out_view.Rows(0, 2)), Error);
+  EXPECT_THROW(launch({x.data(), 2, kHidden + 16, kHidden + 16}, out_view.Rows(0, 2)), Error);
   EXPECT_THROW(launch({x.data(), 2, kHidden, kHidden}, out_view.Rows(0, 1)), Error);
   DeviceFfnShape other = ShapeOf(4, 2, true);
   other.layout.up_type = DType::kQ6_K;

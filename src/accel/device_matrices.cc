@@ -12,30 +12,6 @@ constexpr uint64_t kFloatBytes = 4;  // and of an int32
 // Products with more rows than anything else are made of so many tokens at a time.
 constexpr int64_t kTokensOfWidest = 8;
 
-std::span<std::byte> RowsAsBytes(const FloatView& rows) {
-  if (rows.rows > 1 && rows.stride != rows.cols) {
-    throw Error(ErrorCode::kInternal, "DeviceMatrices", "rows that do not lie one after the other");
-  }
-  return std::as_writable_bytes(std::span(rows.data, static_cast<size_t>(rows.rows * rows.cols)));
-}
-
-// Both row by row where rows lie apart.
-void UploadRows(DeviceQueue& queue, const FloatView& from, DeviceBuffer& to) {
-  if (from.rows <= 1 || from.stride == from.cols) return queue.Upload(RowsAsBytes(from), to);
-  for (int64_t r = 0; r < from.rows; ++r) {
-    queue.Upload(RowsAsBytes(from.Rows(r, 1)), to,
-                 static_cast<uint64_t>(r * from.cols) * kFloatBytes);
-  }
-}
-
-void DownloadRows(DeviceQueue& queue, DeviceBuffer& from, const FloatView& to) {
-  if (to.rows <= 1 || to.stride == to.cols) return queue.Download(from, 0, RowsAsBytes(to));
-  for (int64_t r = 0; r < to.rows; ++r) {
-    queue.Download(from, static_cast<uint64_t>(r * to.cols) * kFloatBytes,
-                   RowsAsBytes(to.Rows(r, 1)));
-  }
-}
-
 }  // namespace
 
 // Numbers of each buffer.
@@ -144,12 +120,11 @@ int64_t DeviceMatrices::TokensAtOnce(std::span<const DeviceProduct> products) co
 }
 
 void DeviceMatrices::Multiply(FloatView x, std::span<const DeviceProduct> products) {
-  DeviceQueue& queue = commands_.queue();
   commands_.AddTokens(x.rows);
   const int64_t at_once = TokensAtOnce(products);
   for (int64_t first = 0; first < x.rows; first += at_once) {
     const int64_t count = std::min(at_once, x.rows - first);
-    UploadRows(queue, x.Rows(first, count), *x_);
+    commands_.UploadRows(x.Rows(first, count), *x_);
     for (const DeviceProduct& product : products) {
       const DeviceMatrix& matrix = product.matrix.matrix;
       if (matrix.columns != x.cols || matrix.rows != product.out.cols ||
@@ -157,7 +132,7 @@ void DeviceMatrices::Multiply(FloatView x, std::span<const DeviceProduct> produc
         throw Error(ErrorCode::kInternal, "DeviceMatrices", "a product of another shape");
       }
       Launch(product.matrix, *x_, count, *out_);
-      DownloadRows(queue, *out_, product.out.Rows(first, count));
+      commands_.DownloadRows(*out_, product.out.Rows(first, count));
     }
   }
   commands_.Send();
@@ -169,7 +144,7 @@ void DeviceMatrices::BeginSum(FloatView x) {
   }
   tokens_of_sum_ = x.rows;
   commands_.AddTokens(x.rows);
-  UploadRows(commands_.queue(), x, *x_);
+  commands_.UploadRows(x, *x_);
   vectors_.Clear(commands_.queue(), *sum_, x.rows * x.cols);
 }
 
@@ -189,8 +164,8 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
   Launch(is_gated ? ffn.gate : ffn.up, *gathered_, count, *gate_);
   if (is_gated) Launch(ffn.up, *gathered_, count, *up_);
   if (watcher != nullptr) {
-    queue.Download(*gate_, 0, RowsAsBytes(watcher->gate));
-    if (is_gated) queue.Download(*up_, 0, RowsAsBytes(watcher->up));
+    commands_.DownloadRows(*gate_, watcher->gate);
+    if (is_gated) commands_.DownloadRows(*up_, watcher->up);
     commands_.Send();
     commands_.Wait();
     watcher->on_gate_up();
@@ -201,7 +176,7 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
     vectors_.ActivateAlone(queue, ffn.activation, *gate_, numbers, *gate_);
   }
   if (watcher != nullptr) {
-    queue.Download(*gate_, 0, RowsAsBytes(watcher->gate));
+    commands_.DownloadRows(*gate_, watcher->gate);
     commands_.Send();
     commands_.Wait();
     watcher->on_factors();
@@ -211,7 +186,7 @@ void DeviceMatrices::AddFfn(const DeviceFfn& ffn, std::span<const int32_t> token
 }
 
 void DeviceMatrices::EndSum(FloatView out) {
-  commands_.queue().Download(*sum_, 0, RowsAsBytes(out));
+  commands_.DownloadRows(*sum_, out);
   tokens_of_sum_ = 0;
   commands_.Send();
 }

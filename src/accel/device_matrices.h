@@ -101,6 +101,9 @@ class DeviceMatrices {
   // next Wait. Matrices of other types than the shape's are compiled for at their first product.
   void Multiply(FloatView x, std::span<const DeviceProduct> products);
 
+  // out = x * matrix^T + bias of so many tokens, in buffers of the caller; sent with what follows.
+  void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
+
   // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
   void BeginSum(FloatView x);
   // sum[tokens[i]] += weights[i] * ffn(x[tokens[i]]); tokens ascend. Waits where `watcher` is
@@ -109,6 +112,10 @@ class DeviceMatrices {
               const DeviceFfnWatcher* watcher = nullptr);
   // The sum will be in out, which is like x, after the next Wait.
   void EndSum(FloatView out);
+
+  // Where all of this is sent; others may send there too.
+  DeviceCommands& commands() { return commands_; }
+  MatmulWay way() const { return way_; }
 
   // A point after all that was sent so far.
   std::unique_ptr<DeviceEvent> Mark() { return commands_.queue().Mark(); }
@@ -129,8 +136,6 @@ class DeviceMatrices {
 
  private:
   struct Scratch;  // sizes of the buffers below
-  // out = x * matrix^T + bias.
-  void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
   // How many tokens of these products there is room for at once.
   int64_t TokensAtOnce(std::span<const DeviceProduct> products) const;
 

@@ -122,33 +122,4 @@ void VectorKernels::Add(DeviceQueue& queue, DeviceBuffer& a, int64_t count, Devi
   queue.Launch(*add_, ItemPerNumber(count), arguments);
 }
 
-AttentionKernel::AttentionKernel(Device& device)
-    : attention_(device.MakeKernel({"attention"}, "attention")) {}
-
-void AttentionKernel::Run(DeviceQueue& queue, const Call& call) {
-  if (call.head_dim > kMostHeadDim || call.kv_heads <= 0 || call.heads % call.kv_heads != 0) {
-    throw Error(ErrorCode::kInternal, "a kernel", "heads that attention does not take");
-  }
-  const int64_t of_token = int64_t{ToInt(call.heads)} * call.head_dim;
-  const int64_t of_position = int64_t{ToInt(call.kv_heads)} * call.head_dim;
-  const int64_t positions = int64_t{ToInt(call.first_position)} + ToInt(call.tokens);
-  CheckRoom(*call.q, {call.tokens, of_token});
-  CheckRoom(*call.out, {call.tokens, of_token});
-  CheckRoom(*call.keys, {positions, of_position, 2});
-  CheckRoom(*call.values, {positions, of_position, 2});
-  const KernelArgument arguments[] = {call.q,
-                                      call.keys,
-                                      call.values,
-                                      ToInt(call.heads),
-                                      ToInt(call.kv_heads),
-                                      ToInt(call.head_dim),
-                                      ToInt(call.first_position),
-                                      call.scale,
-                                      call.out};
-  queue.Launch(
-      *attention_,
-      {{kGroup * static_cast<size_t>(call.heads), static_cast<size_t>(call.tokens)}, {kGroup, 1}},
-      arguments);
-}
-
 }  // namespace hearth::accel

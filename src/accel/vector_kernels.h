@@ -1,5 +1,5 @@
-// Norms, rotary embeddings, softmax, activations, sums and attention on a device. All matrices of
-// floats are row after row. Throw Error(kInternal) where buffers are too small.
+// Norms, rotary embeddings, softmax, activations and sums on a device. All matrices of floats are
+// row after row. Throw Error(kInternal) where buffers are too small.
 #pragma once
 
 #include <cstdint>
@@ -78,32 +78,6 @@ class VectorKernels {
  private:
   const std::unique_ptr<DeviceKernel> rms_norm_, softmax_, rope_, activate_, activate_alone_, add_;
   const std::unique_ptr<DeviceKernel> gather_rows_, scatter_add_rows_, add_to_rows_, clear_;
-};
-
-// Causal attention of new tokens over F16 keys and values, [positions][kv_heads][head_dim]. One
-// thread at a time; must not outlive the device.
-class AttentionKernel {
- public:
-  static constexpr int64_t kMostHeadDim = 256;
-
-  explicit AttentionKernel(Device& device);
-
-  struct Call {
-    DeviceBuffer* q = nullptr;     // [tokens][heads][head_dim]
-    DeviceBuffer* keys = nullptr;  // of first_position + tokens positions
-    DeviceBuffer* values = nullptr;
-    DeviceBuffer* out = nullptr;  // written, like q
-    int64_t tokens = 0;
-    int64_t heads = 0;  // a multiple of kv_heads
-    int64_t kv_heads = 0;
-    int64_t head_dim = 0;        // at most kMostHeadDim
-    int64_t first_position = 0;  // of token 0, whose keys and values are there already
-    float scale = 1;
-  };
-  void Run(DeviceQueue& queue, const Call& call);
-
- private:
-  const std::unique_ptr<DeviceKernel> attention_;
 };
 
 }  // namespace hearth::accel

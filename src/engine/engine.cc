@@ -114,7 +114,7 @@ LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
   const LoadPlan whole = PlanLoad(file);
   try {
     decision.device.part =
-        std::make_unique<DevicePart>(options.device, file, whole, options.batch_tokens);
+        std::make_unique<DevicePart>(options.device, file, whole, PassesFor(options, whole.spec));
   } catch (const Error& error) {
     if (!options.device.may_do_without) throw;
     decision.device.why_none = error.what();
@@ -160,6 +160,7 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   if (plan.is_streamed()) engine->OpenStreamed(path, plan, options.streaming, progress);
   if (engine->device_.part) {
     engine->device_.part->MakeUploads(*engine->model_, engine->budget_);
+    engine->device_.part->MakeAttention(*engine->model_, engine->budget_);
   }
   const ModelSpec& spec = engine->model_->spec();
   std::unique_ptr<KvFlash> flash;

@@ -169,6 +169,9 @@ class KvSequence {
   // In token order.
   std::span<const KvPageId> page_ids() const { return page_ids_; }
   int64_t num_pages() const { return std::ssize(page_ids_); }
+  // KvUses::BirthOf one of them. What tokens of a page with this number have changes only where a
+  // pass or CopyIn writes them.
+  uint64_t BirthOf(KvPageId page) const { return pool_->uses_.BirthOf(page); }
   // Base address of every page, null for those without a frame; valid until the next call that is
   // not const, where there is a file of any sequence.
   std::span<std::byte* const> pages() const;

@@ -1,8 +1,14 @@
 #include "kv/kv_uses.h"
 
+#include <atomic>
 #include <tuple>
 
 namespace hearth {
+
+uint64_t KvUses::NextBirth() {
+  static std::atomic<uint64_t> births = 0;
+  return ++births;
+}
 
 KvPageId KvUses::Coldest(std::span<const KvPageId> pages) const {
   KvPageId coldest = kNoKvPage;

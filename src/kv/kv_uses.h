@@ -10,7 +10,7 @@ namespace hearth {
 using KvPageId = int32_t;
 inline constexpr KvPageId kNoKvPage = -1;
 
-// Times are passes. Not thread-safe.
+// Times are passes. Not thread-safe, but several objects may be used by as many threads.
 class KvUses {
  public:
   // A page that was not used for so many passes gives its memory to one that is.
@@ -20,7 +20,9 @@ class KvUses {
 
   void BeginPass() { ++pass_; }
   // A sequence has taken the page.
-  void Born(KvPageId page) { At(page) = {.born = ++born_, .used = pass_}; }
+  void Born(KvPageId page) { At(page) = {.born = NextBirth(), .used = pass_}; }
+  // A number that no other page of the program has, nor this one after it was given up.
+  uint64_t BirthOf(KvPageId page) const { return pages_[Index(page)].born; }
   // The pass reads it; writes into it, after which all of its tokens are there or not.
   void Used(KvPageId page) { At(page).used = pass_; }
   void Written(KvPageId page, bool is_full) {
@@ -42,11 +44,12 @@ class KvUses {
     bool is_full = false;
   };
 
+  // Ascending.
+  static uint64_t NextBirth();
   static size_t Index(KvPageId page) { return static_cast<size_t>(page); }
   History& At(KvPageId page) { return pages_[Index(page)]; }
 
   std::vector<History> pages_;
-  uint64_t born_ = 0;
   uint64_t pass_ = 1;
 };
 

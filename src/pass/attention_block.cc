@@ -61,12 +61,32 @@ void AttentionBlock::Turn(const PassRows& rows, const Activations& a) const {
         }
       }
     });
+    context_.device_kv.SetAngles(static_cast<int64_t>(t), cos, sin);
   }
 }
 
 void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations& a) const {
   const LayerWeights& w = context_.layer_weights(layer);
   NormBefore(context_, layer, {w.attn_norm, w.attn_norm_bias}, a);
+  if (context_.device_kv.Has(layer)) {
+    RunOnDevice(layer, a);
+    Store(layer, rows, a);
+  } else {
+    RunHere(layer, rows, a);
+  }
+  NormAfter(context_, layer, w.attn_after_norm, a);
+}
+
+void AttentionBlock::RunOnDevice(int64_t layer, const Activations& a) const {
+  context_.seam.Saw(layer, MatrixInput::kAttentionQkv, a.normed);
+  context_.device_kv.Run(layer, a, context_.seam);
+  context_.spilled.Skip(layer);
+  context_.seam.After(PassOp::kAttention);
+}
+
+// Attention over the host's pages; products with matrices are where these are.
+void AttentionBlock::RunHere(int64_t layer, const PassRows& rows, const Activations& a) const {
+  const LayerWeights& w = context_.layer_weights(layer);
   const UnitMatrices on_device = OnDevice(layer);
   Project(layer, on_device, a);
   Rotate(layer, rows, a);
@@ -82,7 +102,6 @@ void AttentionBlock::Run(int64_t layer, const PassRows& rows, const Activations&
   const AdaptedProduct adapted = {AdaptedMatrix::kAttentionOutput, a.block_out};
   context_.adapters.Add(layer, a.attended, {&adapted, 1});
   context_.seam.After(PassOp::kAttentionOutput);
-  NormAfter(context_, layer, w.attn_after_norm, a);
 }
 
 // Where its matrices are on a device; empty ones where they are not. Waits for those that are

@@ -24,6 +24,8 @@ class AttentionBlock {
   void Run(int64_t layer, const PassRows& rows, const Activations& a) const;
 
  private:
+  void RunOnDevice(int64_t layer, const Activations& a) const;
+  void RunHere(int64_t layer, const PassRows& rows, const Activations& a) const;
   UnitMatrices OnDevice(int64_t layer) const;
   void Project(int64_t layer, const UnitMatrices& on_device, const Activations& a) const;
   void NormQueriesAndKeys(const LayerSpec& spec, const LayerWeights& w, const Activations& a) const;

@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "ops/experts.h"
 #include "pass/activations.h"
-#include "pass/device_weights.h"
+#include "pass/device/device_weights.h"
 #include "pass/ffn_executor.h"
 #include "pass/pass_context.h"
 

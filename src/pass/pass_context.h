@@ -6,7 +6,8 @@
 #include "ops/compute.h"
 #include "ops/linear.h"
 #include "pass/adapter_terms.h"
-#include "pass/device_weights.h"
+#include "pass/device/device_weights.h"
+#include "pass/device_kv.h"
 #include "pass/pass_seam.h"
 #include "pass/spilled_pages.h"
 #include "pipeline/row_table.h"
@@ -23,6 +24,7 @@ struct PassContext {
   SpilledPages& spilled;
   RowTable* embedding;          // null: it is one of the weights
   const DeviceWeights* device;  // that has some of the matrices; null: none
+  DeviceKv& device_kv;
   // Of the pass: whether what is not on the device is uploaded to it.
   const bool& is_uploading;
 

@@ -28,6 +28,7 @@ class PassSeam {
 
   // Whom the pass that begins shows inputs of matrices to; null: nobody.
   void Show(PassObserver* observer) { observer_ = observer; }
+  bool is_watched() const { return observer_ != nullptr; }
   void Saw(int64_t layer, MatrixInput which, FloatView input) const {
     if (observer_ != nullptr) observer_->OnMatrixInput(layer, which, input);
   }

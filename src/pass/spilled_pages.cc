@@ -44,7 +44,7 @@ void SpilledPages::ListSlots(int64_t window, std::vector<int32_t>& slots) const 
   slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
 }
 
-void SpilledPages::Begin(const PassRows& rows) {
+void SpilledPages::Begin(const PassRows& rows, const std::vector<bool>& elsewhere) {
   ring_ = nullptr;
   KvFlash* const flash = rows.sequences.front()->pool().flash();
   if (flash == nullptr || flash->used_slots() == 0) return;
@@ -59,10 +59,17 @@ void SpilledPages::Begin(const PassRows& rows) {
     if (all_there) return;
   }
   for (size_t layer = 0; layer < lists_.size(); ++layer) {
-    lists_[layer] = slots_[window_of_layer_[layer]];
+    lists_[layer] = {};
+    if (elsewhere.empty() || !elsewhere[layer]) lists_[layer] = slots_[window_of_layer_[layer]];
   }
   flash->ring().Begin(lists_);
   ring_ = &flash->ring();
+}
+
+void SpilledPages::Skip(int64_t layer) {
+  if (ring_ == nullptr) return;
+  ring_->Wait(layer);
+  ring_->Done(layer);
 }
 
 // The sequence that a page belongs to whose reading failed.

@@ -21,6 +21,7 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
       input_(budget, limits.max_tokens, widths_.widest_input(), limits.activations),
       adapters_(compute),
       spilled_(spec),
+      device_kv_(streamed.device_weights),
       context_{spec,
                weights,
                compute,
@@ -30,6 +31,7 @@ TransformerPass::TransformerPass(const ModelSpec& spec, const ModelWeights& weig
                spilled_,
                streamed.embedding,
                streamed.device_weights,
+               device_kv_,
                is_uploading_},
       scratch_(budget, "activations",
                [this](ScratchLayout& layout) {
@@ -79,7 +81,9 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
   seam_.Show(observer);
   try {
     const Activations a = activations_.FirstRows(rows_.count());
-    spilled_.Begin(rows_);
+    // Terms of adapters are added on the processor, before keys and queries are rotated.
+    device_kv_.Begin(rows_, !adapters_.any());
+    spilled_.Begin(rows_, device_kv_.layers());
     if (spilled_.has_any() && !pin) pin.emplace(context_.compute.team());
     const FfnPass pass = {shape.kind, rows_.count(), a.hidden, &selector, observer};
     if (context_.device != nullptr) {
@@ -93,6 +97,7 @@ void TransformerPass::Run(const PassShape& shape, ActivationSelector& selector,
     ffn_.Begin(pass);
     RunLayers(a);
     executor_->End();
+    device_kv_.End();
     EndUploads();
   } catch (...) {
     EndUploads();

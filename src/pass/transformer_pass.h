@@ -10,6 +10,7 @@
 #include "ops/linear.h"
 #include "pass/activations.h"
 #include "pass/attention_block.h"
+#include "pass/device_kv.h"
 #include "pass/ffn_block.h"
 #include "pass/ffn_executor.h"
 #include "pass/pass_context.h"
@@ -84,6 +85,7 @@ class TransformerPass {
   MatMulInput input_;
   AdapterTerms adapters_;
   SpilledPages spilled_;
+  DeviceKv device_kv_;
   bool is_uploading_ = false;
   const PassContext context_;
   Activations activations_;

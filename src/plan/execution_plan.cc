@@ -154,6 +154,7 @@ MatrixPlacement MatricesFromJson(JsonObject fields) {
   });
   matrices.output = fields.Bool("output");
   matrices.upload_tokens = fields.Int("upload_tokens", 0, kMostNeurons);
+  matrices.kv_tokens = fields.Has("kv_tokens") ? fields.Int("kv_tokens", 0, kMostNeurons) : 0;
   fields.Finish();
   if (!matrices.any()) fields.Fail("layers", "at least one matrix");
   return matrices;
@@ -170,6 +171,11 @@ void ReadDevice(JsonObject fields, ExecutionPlan& plan) {
   }
   if (device.matrices.upload_tokens > 0) {
     device.ledger["uploads"] = static_cast<uint64_t>(ledger.Int("uploads", 1, kMostBytes / 4));
+  }
+  if (device.matrices.kv_tokens > 0) {
+    for (const char* name : {"kv", "attention"}) {
+      device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 4));
+    }
   }
   ledger.Finish();
   fields.Finish();

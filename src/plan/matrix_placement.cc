@@ -11,8 +11,10 @@ nlohmann::ordered_json MatricesJson(const MatrixPlacement& placement) {
     layers.push_back(
         {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
   }
-  return {
-      {"layers", layers}, {"output", placement.output}, {"upload_tokens", placement.upload_tokens}};
+  return {{"layers", layers},
+          {"output", placement.output},
+          {"upload_tokens", placement.upload_tokens},
+          {"kv_tokens", placement.kv_tokens}};
 }
 
 std::string MatricesText(const MatrixPlacement& placement) {
@@ -27,6 +29,9 @@ std::string MatricesText(const MatrixPlacement& placement) {
     if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
   };
   add(attention, "attention blocks");
+  if (placement.kv_tokens > 0) {
+    parts.push_back(fmt::format("keys and values of {} tokens", placement.kv_tokens));
+  }
   add(shared, "FFNs beside experts");
   add(experts, "FFNs or experts");
   if (placement.output) parts.emplace_back("the output matrix");

@@ -28,6 +28,9 @@ struct MatrixPlacement {
   // Passes of prompts with at least so many tokens are computed on the device as a whole: what does
   // not lie there is uploaded for them. 0: none are.
   int64_t upload_tokens = 0;
+  // Tokens whose keys and values the device has too, of the layers whose attention is there: it
+  // attends over them. A multiple of a page's. 0: the processor attends.
+  int64_t kv_tokens = 0;
 
   bool any() const {
     return output || upload_tokens > 0 ||

@@ -92,6 +92,11 @@ std::vector<MatrixCounts> PlacementsOf(const ModelSpec& spec) {
   return placements;
 }
 
+bool PlacesAttention(const MatrixPlacement& placement) {
+  return std::any_of(placement.layers.begin(), placement.layers.end(),
+                     [](const PlacedLayer& layer) { return layer.attention; });
+}
+
 class DeviceFamiliesTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { HEARTH_NEED_DEVICE(); }
@@ -112,7 +117,24 @@ TEST_P(DeviceFamiliesTest, HaveTheLogitsOfTheProcessor) {
       EXPECT_LT(RelativeError(Logits(*engine, golden.prompt, chunk), expected), kTolerance);
       EXPECT_GT(part.matrices()->products_computed(), before);
     }
+    // Whose attention is there has its keys and values there.
+    const bool attends = part.attention() != nullptr;
+    EXPECT_EQ(attends, PlacesAttention(part.placement())) << part.PlacementText();
+    EXPECT_EQ(attends && part.attention()->tokens_attended() > 0, attends);
   }
+}
+
+// Attention's matrices are there, and the processor attends.
+TEST_P(DeviceFamiliesTest, HaveThemWhereTheProcessorAttends) {
+  const GoldenCase golden = LoadGolden(GetParam());
+  const std::vector<float> expected =
+      Logits(*Load(golden.model_path, std::nullopt), golden.prompt, golden.prompt.size());
+  DeviceRequest request = RequestOf({.layers = 1});
+  request.kv_tokens = 0;
+  const auto engine = Load(golden.model_path, request);
+  EXPECT_EQ(engine->device().part->attention(), nullptr);
+  EXPECT_LT(RelativeError(Logits(*engine, golden.prompt, golden.prompt.size()), expected),
+            kTolerance);
 }
 
 // What does not lie there comes there for a prompt, from nothing on the device to nearly all.
@@ -179,7 +201,10 @@ TEST_F(DeviceMatricesTest, LieWhereTheyWerePlaced) {
         EXPECT_EQ(std::ssize(layer.experts), counts.experts.value_or(0));
       }
       const std::map<std::string, uint64_t> ledger = part.device().memory().Ledger();
-      EXPECT_EQ(ledger.at("matrices") + ledger.at("scratch"), part.device().memory().used_bytes());
+      uint64_t sum = 0;
+      for (const auto& [ledger_name, bytes] : ledger) sum += bytes;
+      EXPECT_EQ(sum, part.device().memory().used_bytes());
+      EXPECT_EQ(ledger.contains("kv"), counts.layers.has_value());
       const uint64_t here_bytes = engine->budget().Ledger().at("weights");
       // F32 matrices, which the processor holds as the file does; biases are on both sides.
       EXPECT_LT(here_bytes, all_bytes);

@@ -208,6 +208,11 @@ TEST_F(HybridCommandTest, WhatCannotBeIsOneSentence) {
   refuse_plain({"--device", "0", "--device-layers", "9"}, 1, "at most 5");
   refuse_plain({"--device", "0", "--device-experts", "1"}, 1, "at most 0");
   refuse_plain({"--device", "none", "--device-layers", "1"}, 2, "has no effect without");
+  refuse_plain({"--device", "none", "--device-kv", "64"}, 2, "has no effect without");
+  refuse_plain({"--device", "0", "--device-kv", "-1"}, 2, "auto, never or at least 1 tokens");
+  refuse_plain({"--device", "0", "--device-kv", "64", "--kv", "k8v8"}, 1, "and not in k8v8");
+  ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-kv", "64"}), 2,
+                "no effect on a packed file");
   ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-layers", "1"}), 1,
                 "of a packed file a device takes neurons");
 }
@@ -230,6 +235,8 @@ TEST_F(HybridCommandTest, ReportsSayWhichMatricesAreOnTheDevice) {
   EXPECT_EQ(device["layers"][2]["experts"], nlohmann::json::array());
   EXPECT_EQ(device["output"], false);
   EXPECT_GT(device["products"], 0);
+  EXPECT_EQ(device["kv_tokens"], 512);
+  EXPECT_GT(device["attended"], 0);
   int merges = 0, sums = 0;
   const nlohmann::json trace = nlohmann::json::parse(ReadWholeFile(path));
   for (const nlohmann::json& event : trace["traceEvents"]) {
@@ -238,9 +245,17 @@ TEST_F(HybridCommandTest, ReportsSayWhichMatricesAreOnTheDevice) {
   }
   EXPECT_GT(merges, 0);
   EXPECT_EQ(merges, sums) << "one merge per FFN";
+  const ProgramResult without =
+      RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0", "--device-memory",
+                 "64M", "--device-kv", "never", "--json"});
+  const nlohmann::json there = nlohmann::json::parse(without.out)["memory"]["device"]["matrices"];
+  EXPECT_EQ(there["kv_tokens"], 0);
+  EXPECT_EQ(there["attended"], 0);
   const ProgramResult all = RunHearth({"run", plain, "Once", "--raw", "-n", "2", "--device", "0",
                                        "--device-memory", "64M", "--verbose"});
-  EXPECT_THAT(all.err, HasSubstr("of 5 layers 5 attention blocks, 5 FFNs or experts"));
+  EXPECT_THAT(all.err,
+              HasSubstr("of 5 layers 5 attention blocks, keys and values of 512 tokens, 5 FFNs "
+                        "or experts"));
 }
 
 // From as many tokens of a prompt on as the saved profile of the machine says, or the user.

@@ -107,7 +107,7 @@ TEST(DeviceFaults, ADamagedCacheIsBuiltAgain) {
   // Builds or loads one program in a device of its own.
   const auto built = [&] {
     sources_built = 0;
-    DeviceOf(functions, options)->MakeKernel({"attention"}, "attention");
+    DeviceOf(functions, options)->MakeKernel({"attention"}, "attend");
     return sources_built;
   };
   const auto file = [&] {

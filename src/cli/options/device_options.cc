@@ -23,6 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kTraceProcess = 1;
+constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 int TrackOf(accel::TraceSide side) { return side == accel::TraceSide::kDevice ? 2 : 1; }
 
@@ -53,18 +54,18 @@ Json TraceJson(const accel::DeviceTrace& trace, const std::string& device) {
   return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
 }
 
-// Of --device-prompts; nothing: auto, 0: never.
-std::optional<int64_t> ParsePromptTokens(const std::string& text) {
+// Of an option that takes auto (nothing), never (0) or at least `least` tokens.
+std::optional<int64_t> ParseTokens(const char* option, const std::string& text, int64_t least) {
   if (text == "auto") return std::nullopt;
   if (text == "never") return 0;
   int64_t tokens = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
-  if (error != std::errc() || end != text.data() + text.size() ||
-      tokens < PassShape::kPrefillTokens) {
+  if (error != std::errc() || end != text.data() + text.size() || tokens < least ||
+      tokens > kMostTokens) {
     throw UsageError(
-        fmt::format("--device-prompts: expected auto, never or at least {} tokens, "
+        fmt::format("{}: expected auto, never or at least {} tokens and at most {}, "
                     "found '{}'",
-                    PassShape::kPrefillTokens, Printable(text)));
+                    option, least, kMostTokens, Printable(text)));
   }
   return tokens;
 }
@@ -157,10 +158,24 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
       ->group(kMemoryGroup);
   command
       .add_option_function<std::string>(
+          "--device-kv",
+          [&arguments](const std::string& text) {
+            arguments.says_kv = true;
+            arguments.request.kv_tokens = ParseTokens("--device-kv", text, 1);
+          },
+          "tokens whose keys and values the device has too, of layers whose attention is there: it "
+          "attends over them; auto takes those of all sessions, or as many as fit into a quarter "
+          "of "
+          "its memory (auto)")
+      ->option_text("auto|never|TOKENS")
+      ->group(kMemoryGroup);
+  command
+      .add_option_function<std::string>(
           "--device-prompts",
           [&arguments](const std::string& text) {
             arguments.says_prompts = true;
-            arguments.prompt_tokens = ParsePromptTokens(text);
+            arguments.prompt_tokens =
+                ParseTokens("--device-prompts", text, PassShape::kPrefillTokens);
           },
           "the device computes all of a prompt when a pass has at least TOKENS of its tokens, and "
           "uploads the matrices it lacks; auto takes the length at which 'hearth doctor' found "
@@ -178,6 +193,7 @@ void CheckDeviceUsage(const DeviceArguments& arguments) {
   };
   if (request.memory_bytes) refuse("--device-memory");
   if (request.neurons) refuse("--device-neurons");
+  if (arguments.says_kv) refuse("--device-kv");
   if (arguments.says_prompts) refuse("--device-prompts");
   if (request.matrices.layers) refuse("--device-layers");
   if (request.matrices.experts) refuse("--device-experts");
@@ -197,6 +213,10 @@ DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
   // What a plan leaves to the processor is not all of the model.
   request.may_do_without = !plan && request.choice.kind == accel::DeviceChoice::Kind::kAuto;
   request.is_traced = !arguments.trace_path.empty();
+  if (arguments.says_kv && (plan || is_packed)) {
+    throw UsageError(is_packed ? "--device-kv has no effect on a packed file"
+                               : "--device-kv has no effect with --plan");
+  }
   if (is_wanted && !plan && !is_packed) {
     request.upload_tokens =
         arguments.prompt_tokens ? *arguments.prompt_tokens : MeasuredPromptTokens(arguments);
@@ -247,6 +267,7 @@ Json DeviceJson(Engine& engine) {
   }
   Json matrices = MatricesJson(part->placement());
   matrices["products"] = part->matrices()->products_computed();
+  matrices["attended"] = part->attention() == nullptr ? 0 : part->attention()->tokens_attended();
   matrices["uploaded_bytes"] = part->uploads() == nullptr ? 0 : part->uploads()->bytes_uploaded();
   json["matrices"] = matrices;
   return json;

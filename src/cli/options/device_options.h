@@ -17,10 +17,11 @@ struct DeviceArguments {
   // From how many tokens on matrices are uploaded for prompts; nothing: as measured.
   std::optional<int64_t> prompt_tokens;
   bool says_prompts = false;  // the user named --device-prompts
+  bool says_kv = false;       // the user named --device-kv
   std::string trace_path;     // empty: no trace
 };
 
-// --device, --device-memory, --device-prompts, and for experiments --device-neurons,
+// --device, --device-memory, --device-kv, --device-prompts, and for experiments --device-neurons,
 // --device-layers, --device-experts, --trace-device.
 void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments);
 

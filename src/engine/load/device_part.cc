@@ -43,8 +43,8 @@ void RefuseOption(const char* field, const char* why) {
 }  // namespace
 
 DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
-                       int64_t batch_tokens)
-    : is_traced_(request.is_traced), batch_tokens_(batch_tokens) {
+                       const DevicePasses& passes)
+    : is_traced_(request.is_traced), passes_(passes) {
   if (!plan.is_packed && request.neurons) {
     RefuseOption("device_neurons",
                  "a device takes neurons of a packed file, and this one is not "
@@ -58,6 +58,9 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
     throw Error(ErrorCode::kInvalidArgument, "plan",
                 plan.is_packed ? "it places matrices, and this file is packed"
                                : "it places neurons, and this file is not packed");
+  }
+  if (plan.is_packed && request.kv_tokens) {
+    RefuseOption("device_kv", "keys and values of a packed file stay on the processor");
   }
   if (plan.is_packed && request.upload_tokens > 0) {
     RefuseOption("device_prompts", "prompts of a packed file are computed where its neurons lie");
@@ -78,20 +81,34 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   };
   if (plan.is_packed) {
     neurons_ = request.planned
-                   ? PlacedNeurons(file, plan, batch_tokens, info, *request.planned)
-                   : PlacedNeurons(file, plan, batch_tokens, info, bytes, request.neurons);
+                   ? PlacedNeurons(file, plan, passes.max_tokens, info, *request.planned)
+                   : PlacedNeurons(file, plan, passes.max_tokens, info, bytes, request.neurons);
     open();
     ffns_ = std::make_unique<accel::DeviceFfns>(*device_, neurons_->shape);
     return;
   }
   placement_ = request.planned ? request.planned->matrices
-                               : ChooseMatrices(plan, batch_tokens, {bytes, info.max_buffer_bytes},
-                                                request.matrices, request.upload_tokens);
-  PlacedMatrices placed(plan, placement_, batch_tokens);
+                               : ChooseMatrices(plan, passes, {bytes, info.max_buffer_bytes},
+                                                {.counts = request.matrices,
+                                                 .upload_tokens = request.upload_tokens,
+                                                 .kv_tokens = request.kv_tokens});
+  PlacedMatrices placed(plan, placement_, passes);
   if (request.planned) CheckPlanned(placed, *request.planned);
   open();
   matrices_ = std::make_unique<accel::DeviceMatrices>(*device_, std::move(placed.shape));
   model_ = {matrices_.get(), std::move(placed.layers), placed.output};
+  if (placement_.kv_tokens == 0) return;
+  attention_ = std::make_unique<accel::DeviceAttention>(*matrices_, placed.attention);
+  kv_pages_.emplace(placed.attention.slots);
+}
+
+void DevicePart::MakeAttention(const Model& model, Budget& budget) {
+  if (!attention_) return;
+  kv_staging_ = Buffer(budget, "kv staging", attention_->shape().page_bytes());
+  model_.attention = attention_.get();
+  model_.attention_layers = MakeAttentionLayers(model, model_, *attention_);
+  model_.kv_pages = &*kv_pages_;
+  model_.kv_staging = {kv_staging_.data(), attention_->shape().page_bytes()};
 }
 
 void DevicePart::MakeUploads(const Model& model, Budget& budget) {
@@ -114,6 +131,7 @@ std::string DevicePart::PlacementText() const {
                         fmt::join(layer.experts, ","));
   }
   if (placement_.upload_tokens > 0) text += fmt::format("/u{}", placement_.upload_tokens);
+  if (placement_.kv_tokens > 0) text += fmt::format("/k{}", placement_.kv_tokens);
   return text + (placement_.output ? "/o" : "");
 }
 
@@ -122,7 +140,7 @@ void DevicePart::Fill(const GgufFile& file, const LoadPlan& plan, const Progress
     neurons_->Fill(file, plan, *ffns_, progress);
     if (is_traced_) ffns_->Trace(trace_);
   } else {
-    PlacedMatrices(plan, placement_, batch_tokens_).Fill(file, *matrices_, progress);
+    PlacedMatrices(plan, placement_, passes_).Fill(file, *matrices_, progress);
     if (is_traced_) matrices_->Trace(trace_);
   }
 }

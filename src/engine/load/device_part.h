@@ -13,15 +13,18 @@
 #include <string_view>
 #include <vector>
 
+#include "accel/device_attention.h"
 #include "accel/device_ffns.h"
 #include "accel/device_matrices.h"
 #include "accel/devices.h"
+#include "base/buffer.h"
 #include "engine/load/model.h"
+#include "engine/load/placed_attention.h"
 #include "engine/load/placed_matrices.h"
 #include "engine/load/placed_neurons.h"
 #include "engine/load/prompt_uploads.h"
 #include "format/gguf.h"
-#include "pass/device_weights.h"
+#include "pass/device/device_weights.h"
 #include "plan/matrix_placement.h"
 #include "plan/planned_device.h"
 
@@ -42,6 +45,8 @@ struct DeviceRequest {
   MatrixCounts matrices;
   // Of such a model, MatrixPlacement::upload_tokens; 0: nothing is uploaded.
   int64_t upload_tokens = 0;
+  // Of such a model, MatrixWishes::kv_tokens.
+  std::optional<int64_t> kv_tokens;
   // Instead of all that: what an execution plan says. It is obeyed to the byte, or refused.
   std::optional<PlannedDevice> planned;
   bool is_traced = false;  // what both sides do over time is kept (DevicePart::trace)
@@ -68,12 +73,12 @@ struct OnDevice {
 class DevicePart {
  public:
   // Opens the device, decides what it gets, builds kernels and makes buffers. `plan` is of `file`,
-  // before LeaveToDevice; passes have at most batch_tokens tokens. Throws Error(kUnsupported) for
+  // before LeaveToDevice. Throws Error(kUnsupported) for
   // models of which nothing can lie on a device, Error(kNotFound) where there is none,
   // Error(kOutOfBudget), naming the memory that would do, Error(kInvalidArgument) for a request
   // that makes no sense or a plan of another model, and what the device throws.
   DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
-             int64_t batch_tokens);
+             const DevicePasses& passes);
 
   // Reads what lies on the device, checks and uploads it. Throws Error(kCorrupt), Error(kIo).
   void Fill(const GgufFile& file, const LoadPlan& plan, const ProgressFn& progress);
@@ -103,12 +108,16 @@ class DevicePart {
   // Where the placement uploads for prompts, prepares that; charges the host's budget too. Model
   // and budget must outlive the object. Throws as PromptUploads.
   void MakeUploads(const Model& model, Budget& budget);
-  const PromptUploads* uploads() const { return uploads_.get(); }  // null: none
+  // Where the placement has keys and values on the device, prepares attention there; charges
+  // KvStagingBytes to the host's budget as "kv staging". As MakeUploads.
+  void MakeAttention(const Model& model, Budget& budget);
+  const accel::DeviceAttention* attention() const { return attention_.get(); }  // null: none
+  const PromptUploads* uploads() const { return uploads_.get(); }               // null: none
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
  private:
   const bool is_traced_;
-  const int64_t batch_tokens_;
+  const DevicePasses passes_;
   size_t index_ = 0;
   std::unique_ptr<accel::Device> device_;
   accel::DeviceTrace trace_;
@@ -116,6 +125,9 @@ class DevicePart {
   std::unique_ptr<accel::DeviceFfns> ffns_;
   MatrixPlacement placement_;
   std::unique_ptr<accel::DeviceMatrices> matrices_;
+  std::unique_ptr<accel::DeviceAttention> attention_;
+  std::optional<DevicePages> kv_pages_;
+  Buffer kv_staging_;
   DeviceWeights model_;
   std::unique_ptr<PromptUploads> uploads_;
 };

@@ -381,6 +381,11 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   if (on_device.matrices != nullptr && on_device.matrices->upload_tokens > 0) {
     plan.ledger["upload buffers"] = PromptUploads::HostBytes();
   }
+  if (on_device.matrices != nullptr && on_device.matrices->kv_tokens > 0) {
+    const accel::DeviceAttentionShape attention =
+        AttentionShapeOf(plan.load.spec, *on_device.matrices, PassesFor(options, plan.load.spec));
+    plan.ledger["kv staging"] = Buffer::ChargedBytes(attention.page_bytes());
+  }
   for (const AdapterPlan& adapter : plan.adapters) {
     plan.ledger["adapters"] += Buffer::ChargedBytes(adapter.bytes());
   }
@@ -437,6 +442,14 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
     }
     asked.batch_tokens = std::max(asked.batch_tokens / 2, fewest);
   }
+}
+
+DevicePasses PassesFor(const EngineOptions& options, const ModelSpec& spec) {
+  const int64_t context =
+      options.context > 0 ? options.context : std::min(spec.context_length, kDefaultContext);
+  return {.max_tokens = options.batch_tokens,
+          .kv_codec = options.kv_codec,
+          .kv_tokens = context * std::max<int64_t>(options.kv_sequences, 1)};
 }
 
 void CheckBudget(const EnginePlan& plan, const std::string& path) {

@@ -66,9 +66,9 @@ MatrixPlacement Empty(const LoadPlan& plan) {
   return placement;
 }
 
-// What every token needs, of the first `layers` layers.
+// What every token needs, of the first `layers` layers; attention takes kv_bytes more.
 std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& roles, size_t layers,
-                                    uint64_t max_buffer_bytes) {
+                                    uint64_t max_buffer_bytes, uint64_t kv_bytes) {
   std::vector<Unit> units;
   for (size_t l = 0; l < layers; ++l) {
     const FfnSpec& ffn = plan.spec.layers[l].ffn;
@@ -86,6 +86,7 @@ std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& rol
     const auto tensors = roles.Attention(l);
     units.push_back(MakeUnit({tensors}, max_buffer_bytes,
                              [l](MatrixPlacement& p) { p.layers[l].attention = true; }));
+    units.back().bytes += kv_bytes;
   }
   return units;
 }
@@ -131,62 +132,130 @@ void CheckCounts(const LoadPlan& plan, const MatrixCounts& counts) {
               FormatSize(bytes));
 }
 
-}  // namespace
+// Of a device's memory, 1 / kKvShare at most is for keys and values where the user does not say.
+constexpr uint64_t kKvShare = 4;
 
-MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const DeviceRoom& room,
-                               const MatrixCounts& counts, int64_t upload_tokens) {
-  CheckCounts(plan, counts);
+// MatrixPlacement::kv_tokens.
+int64_t TokensOfDeviceKv(const ModelSpec& spec, const DevicePasses& passes, const DeviceRoom& room,
+                         std::optional<int64_t> asked) {
+  if (asked == int64_t{0}) return 0;
+  const std::string obstacle = WhyNoKvOnDevice(spec, passes.kv_codec);
+  if (!obstacle.empty()) {
+    if (asked) throw Error(ErrorCode::kUnsupported, Field{"device_kv"}, obstacle);
+    return 0;
+  }
+  const uint64_t of_page = DeviceKvBytesOfLayer(spec, passes.kv_codec, KvLayout::kPageTokens);
+  const auto in_buffer = static_cast<int64_t>(room.max_buffer_bytes / of_page);
+  if (asked) {
+    const int64_t pages = KvLayout::PagesFor(*asked);
+    if (pages <= in_buffer) return pages * KvLayout::kPageTokens;
+    throw Error(ErrorCode::kUnsupported, Field{"device_kv"},
+                "tokens whose keys and values of one layer fit into a buffer",
+                fmt::format("at most {}", in_buffer * KvLayout::kPageTokens),
+                std::to_string(*asked));
+  }
+  const auto layers = static_cast<uint64_t>(spec.num_layers);
+  const auto in_share = static_cast<int64_t>(room.bytes / kKvShare / (of_page * layers));
+  return std::min({KvLayout::PagesFor(passes.kv_tokens), in_share, in_buffer}) *
+         KvLayout::kPageTokens;
+}
+
+// What is wanted of a model, in the order of what a byte saves.
+struct WantedUnits {
+  std::vector<Unit> units;
+  bool may_be_none = false;  // a caller adds experts
+};
+
+WantedUnits ListWanted(const LoadPlan& plan, const DeviceRoom& room, const MatrixWishes& wishes,
+                       uint64_t kv_bytes) {
   const TensorRoles roles(plan);
+  const MatrixCounts& counts = wishes.counts;
   const bool is_exact = counts.any();
   const int64_t layers = counts.layers.value_or(is_exact ? 0 : std::ssize(plan.spec.layers));
   const int64_t experts =
       counts.experts.value_or(is_exact || counts.leaves_experts ? 0 : MostExperts(plan));
-  std::vector<Unit> wanted =
-      UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers), room.max_buffer_bytes);
+  WantedUnits wanted = {.units = UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers),
+                                                   room.max_buffer_bytes, kv_bytes),
+                        .may_be_none = counts.leaves_experts && MostExperts(plan) > 0};
+  std::vector<Unit>& units = wanted.units;
   if (const ResidentTensor* const output = roles.Output(); output != nullptr && !is_exact) {
-    wanted.push_back(MakeUnit({std::array{output}}, room.max_buffer_bytes,
-                              [](MatrixPlacement& p) { p.output = true; }));
+    units.push_back(MakeUnit({std::array{output}}, room.max_buffer_bytes,
+                             [](MatrixPlacement& p) { p.output = true; }));
   }
   std::vector<Unit> of_experts = UnitsOfExperts(plan, roles, experts, room.max_buffer_bytes);
-  std::move(of_experts.begin(), of_experts.end(), std::back_inserter(wanted));
+  std::move(of_experts.begin(), of_experts.end(), std::back_inserter(units));
   std::string obstacle = "it has no matrices that a device takes";
-  std::erase_if(wanted, [&](const Unit& unit) {
+  std::erase_if(units, [&](const Unit& unit) {
     if (!unit.obstacle.empty()) obstacle = unit.obstacle;
     if (is_exact && !unit.obstacle.empty()) {
       throw Error(ErrorCode::kUnsupported, Field{"device"}, unit.obstacle);
     }
     return !unit.obstacle.empty();
   });
-  if (wanted.empty() && counts.leaves_experts && MostExperts(plan) > 0) return Empty(plan);
-  if (wanted.empty() && upload_tokens == 0) {
+  if (units.empty() && !wanted.may_be_none && wishes.upload_tokens == 0) {
     throw Error(ErrorCode::kUnsupported, Field{"device"}, obstacle);
   }
+  return wanted;
+}
 
+MatrixPlacement ChooseWithKv(const LoadPlan& plan, const DevicePasses& passes,
+                             const DeviceRoom& room, const MatrixWishes& wishes,
+                             int64_t kv_tokens) {
+  const uint64_t kv_bytes =
+      kv_tokens == 0 ? 0 : DeviceKvBytesOfLayer(plan.spec, passes.kv_codec, kv_tokens);
+  const WantedUnits wanted = ListWanted(plan, room, wishes, kv_bytes);
   MatrixPlacement placement = Empty(plan);
-  placement.upload_tokens = upload_tokens;
+  if (wanted.units.empty() && wanted.may_be_none) return placement;
+  placement.upload_tokens = wishes.upload_tokens;
   // Scratch for all that may come, and slots for what nothing else may be.
   MatrixPlacement all = Empty(plan);
-  for (const Unit& unit : wanted) unit.place(all);
-  const uint64_t scratch =
-      DeviceMatrices::ScratchBytes(PlacedMatrices(plan, all, max_tokens).shape) +
-      (upload_tokens > 0 ? PlacedMatrices(plan, placement, max_tokens).bytes() : 0);
+  all.kv_tokens = kv_tokens;
+  for (const Unit& unit : wanted.units) unit.place(all);
+  const bool uploads = wishes.upload_tokens > 0;
+  const uint64_t scratch = PlacedMatrices(plan, all, passes).scratch_bytes() +
+                           (uploads ? PlacedMatrices(plan, placement, passes).bytes() : 0);
   uint64_t used = scratch, needed = scratch, smallest = UINT64_MAX;
-  for (const Unit& unit : wanted) {
+  for (const Unit& unit : wanted.units) {
     needed += unit.bytes;
     smallest = std::min(smallest, unit.bytes);
     if (used + unit.bytes > room.bytes) continue;
     unit.place(placement);
     used += unit.bytes;
   }
-  if ((is_exact || wanted.empty()) && needed > room.bytes) {
+  if ((wishes.counts.any() || wanted.units.empty()) && needed > room.bytes) {
     RefuseRoom("the matrices that were asked for and scratch for them", needed, room.bytes);
   }
-  if (upload_tokens > 0 && scratch > room.bytes) {
+  if (uploads && scratch > room.bytes) {
     RefuseRoom("slots for uploads and scratch", scratch, room.bytes);
   }
-  if (counts.leaves_experts && MostExperts(plan) > 0) return placement;  // others may follow
+  const bool attends = std::any_of(placement.layers.begin(), placement.layers.end(),
+                                   [](const PlacedLayer& layer) { return layer.attention; });
+  placement.kv_tokens = attends ? kv_tokens : 0;
+  if (wanted.may_be_none) return placement;  // others may follow
   if (!placement.any()) RefuseRoom("one matrix and scratch", scratch + smallest, room.bytes);
   return placement;
+}
+
+}  // namespace
+
+MatrixPlacement ChooseMatrices(const LoadPlan& plan, const DevicePasses& passes,
+                               const DeviceRoom& room, const MatrixWishes& wishes) {
+  CheckCounts(plan, wishes.counts);
+  const int64_t kv_tokens = TokensOfDeviceKv(plan.spec, passes, room, wishes.kv_tokens);
+  if (kv_tokens > 0 && !wishes.kv_tokens) {
+    try {
+      return ChooseWithKv(plan, passes, room, wishes, kv_tokens);
+    } catch (const Error& error) {
+      // The processor attends.
+      if (error.code() != ErrorCode::kOutOfBudget) throw;
+    }
+    return ChooseWithKv(plan, passes, room, wishes, 0);
+  }
+  const MatrixPlacement placement = ChooseWithKv(plan, passes, room, wishes, kv_tokens);
+  if (placement.kv_tokens == kv_tokens) return placement;
+  throw Error(ErrorCode::kOutOfBudget, Field{"device_kv"},
+              "no layer's attention fits into the device's memory beside its keys and values: "
+              "fewer tokens take less");
 }
 
 void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement) {
@@ -308,18 +377,25 @@ class Placer {
 }  // namespace
 
 PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& placement,
-                               int64_t max_tokens)
+                               const DevicePasses& passes)
     : layers(plan.spec.layers.size()) {
   if (placement.layers.size() != layers.size()) {
     RefusePlacement(fmt::format("the model has {} layers, and the plan {}", layers.size(),
                                 placement.layers.size()));
   }
+  if (placement.kv_tokens > 0) {
+    const std::string obstacle = WhyNoKvOnDevice(plan.spec, passes.kv_codec);
+    if (!obstacle.empty()) throw Error(ErrorCode::kUnsupported, Field{"kv"}, obstacle);
+  }
   const TensorRoles roles(plan);
   Placer placer(*this);
-  shape.max_tokens = max_tokens;
+  shape.max_tokens = passes.max_tokens;
+  attention = AttentionShapeOf(plan.spec, placement, passes);
+  int32_t attending = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
     const PlacedLayer& from = placement.layers[l];
     if (from.attention) placer.PlaceAttention(roles, l);
+    if (from.attention && placement.kv_tokens > 0) layers[l].attention = attending++;
     if (!from.experts.empty()) {
       CheckExperts(from, plan.spec.layers[l].ffn.num_experts, l);
       placer.PlaceExperts(roles, l, plan.spec.layers[l].ffn.num_experts, from.experts);
@@ -351,6 +427,10 @@ std::map<std::string, uint64_t> PlacedMatrices::Ledger() const {
   std::map<std::string, uint64_t> ledger = {{"matrices", DeviceMatrices::MatrixBytes(shape)},
                                             {"scratch", DeviceMatrices::ScratchBytes(shape)}};
   if (slot_bytes > 0) ledger["uploads"] = slot_bytes;
+  if (attention.slots > 0) {
+    ledger["kv"] = accel::DeviceAttention::KvBytes(attention);
+    ledger["attention"] = accel::DeviceAttention::ScratchBytes(attention);
+  }
   return ledger;
 }
 

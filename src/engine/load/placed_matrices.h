@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "accel/device.h"
+#include "accel/device_attention.h"
 #include "accel/device_matrices.h"
 #include "engine/load/model.h"
+#include "engine/load/placed_attention.h"
 #include "engine/load/prompt_uploads.h"
 #include "format/gguf.h"
-#include "pass/device_weights.h"
+#include "pass/device/device_weights.h"
 #include "plan/matrix_placement.h"
 
 namespace hearth {
@@ -34,14 +36,22 @@ struct MatrixCounts {
   bool any() const { return layers || experts; }
 };
 
+struct MatrixWishes {
+  MatrixCounts counts;
+  int64_t upload_tokens = 0;  // as the placement will have it; slots are taken off the room first
+  // As the placement will have it. Nothing: those of all sessions, as far as all layers' keys and
+  // values take at most a quarter of the room; none where the model's have no kernels.
+  std::optional<int64_t> kv_tokens;
+};
+
 // The matrices that fit, in the order of what a byte saves for each token: FFNs of dense layers and
-// those beside experts, attention, the output matrix, then experts, of all layers as many. `plan`
-// is of a file that is not packed, before LeaveToDevice; passes have at most `max_tokens` tokens.
-// Throws Error(kOutOfBudget), naming the memory that would do, where nothing or less than was asked
-// for fits, Error(kInvalidArgument) for more than the model has.
-// upload_tokens: as the placement will have it; slots for uploads are taken off the room first.
-MatrixPlacement ChooseMatrices(const LoadPlan& plan, int64_t max_tokens, const DeviceRoom& room,
-                               const MatrixCounts& counts, int64_t upload_tokens = 0);
+// those beside experts, attention with its keys and values, the output matrix, then experts, of all
+// layers as many. `plan` is of a file that is not packed, before LeaveToDevice. Throws
+// Error(kOutOfBudget), naming the memory that would do, where nothing or less than was asked for
+// fits, Error(kInvalidArgument) for more than the model has, Error(kUnsupported) for what devices
+// have no kernels for.
+MatrixPlacement ChooseMatrices(const LoadPlan& plan, const DevicePasses& passes,
+                               const DeviceRoom& room, const MatrixWishes& wishes);
 
 // Takes them out of a plan, so that they are not loaded.
 void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement);
@@ -57,20 +67,27 @@ struct PlacedTensor {
 // that of ChooseMatrices, and must live as long.
 struct PlacedMatrices {
   accel::DeviceMatricesShape shape;
+  accel::DeviceAttentionShape attention;
   std::vector<PlacedTensor> tensors;
   std::vector<DeviceLayer> layers;
   int32_t output = -1;
   uint64_t slot_bytes = 0;  // for uploads
 
   // Throws Error(kInvalidArgument) for a placement of another model and Error(kUnsupported) for
-  // types without kernels.
-  PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& placement, int64_t max_tokens);
+  // types, and keys and values, without kernels.
+  PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& placement,
+                 const DevicePasses& passes);
 
   // As the device's ledger will be.
   std::map<std::string, uint64_t> Ledger() const;
-  uint64_t bytes() const {
-    return accel::DeviceMatrices::MatrixBytes(shape) + accel::DeviceMatrices::ScratchBytes(shape) +
-           slot_bytes;
+  uint64_t bytes() const { return lasting_bytes() + scratch_bytes() + slot_bytes; }
+  // Matrices, keys and values; what kernels work in.
+  uint64_t lasting_bytes() const {
+    return accel::DeviceMatrices::MatrixBytes(shape) + accel::DeviceAttention::KvBytes(attention);
+  }
+  uint64_t scratch_bytes() const {
+    return accel::DeviceMatrices::ScratchBytes(shape) +
+           accel::DeviceAttention::ScratchBytes(attention);
   }
   // Reads all of them and uploads them. Throws Error(kIo), Error(kCorrupt), and what the device
   // does.

@@ -18,7 +18,7 @@
 #include "engine/load/load_chunks.h"
 #include "engine/load/model.h"
 #include "format/gguf.h"
-#include "pass/uploads.h"
+#include "pass/device/uploads.h"
 #include "plan/matrix_placement.h"
 
 namespace hearth {

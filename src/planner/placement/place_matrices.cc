@@ -52,11 +52,11 @@ std::vector<int32_t> HottestFirst(const std::vector<double>& rates) {
 class MatrixPlacer {
  public:
   MatrixPlacer(const LoadPlan& plan, const AccessRecord* record, const PlacementMachine& machine,
-               int64_t max_tokens)
+               const DevicePasses& passes)
       : plan_(plan),
         roles_(plan),
         machine_(machine),
-        max_tokens_(max_tokens),
+        passes_(passes),
         rates_(RatesOf(plan.spec, record)) {}
 
   MatrixShare Place() {
@@ -72,8 +72,8 @@ class MatrixPlacer {
  private:
   MatrixPlacement ChooseEveryTokens() const {
     constexpr uint64_t kAnyBuffer = std::numeric_limits<uint64_t>::max();
-    return ChooseMatrices(plan_, max_tokens_, {machine_.device_bytes, kAnyBuffer},
-                          {.leaves_experts = true});
+    return ChooseMatrices(plan_, passes_, {machine_.device_bytes, kAnyBuffer},
+                          {.counts = {.leaves_experts = true}});
   }
 
   double SyncSeconds() const {
@@ -92,10 +92,8 @@ class MatrixPlacer {
     for (size_t l = 0; l < rates_.size(); ++l) {
       if (!rates_[l].empty()) all.layers[l].experts = {0};
     }
-    const uint64_t scratch =
-        accel::DeviceMatrices::ScratchBytes(PlacedMatrices(plan_, all, max_tokens_).shape);
-    const uint64_t used = scratch + accel::DeviceMatrices::MatrixBytes(
-                                        PlacedMatrices(plan_, placement, max_tokens_).shape);
+    const uint64_t used = PlacedMatrices(plan_, all, passes_).scratch_bytes() +
+                          PlacedMatrices(plan_, placement, passes_).lasting_bytes();
     return machine_.device_bytes - std::min(machine_.device_bytes, used);
   }
 
@@ -139,7 +137,7 @@ class MatrixPlacer {
   }
 
   MatrixShare ShareOf(const MatrixPlacement& placement) const {
-    const PlacedMatrices placed(plan_, placement, max_tokens_);
+    const PlacedMatrices placed(plan_, placement, passes_);
     MatrixShare share;
     share.planned = {.memory_bytes = machine_.device_bytes,
                      .ledger = placed.Ledger(),
@@ -149,7 +147,9 @@ class MatrixPlacer {
       const PlacedLayer& layer = placement.layers[l];
       if (layer.attention) {
         const auto tensors = roles_.Attention(l);
-        share.dense_seconds += Seconds(StoredBytes(tensors)) + 2 * SyncSeconds();
+        // Where the device attends, its states are sent once, and else also what W_o multiplies.
+        const double syncs = placement.kv_tokens > 0 ? 1 : 2;
+        share.dense_seconds += Seconds(StoredBytes(tensors)) + syncs * SyncSeconds();
       }
       const auto shared = roles_.Shared(l);
       double seconds = layer.shared ? Seconds(StoredBytes(shared)) : 0;
@@ -172,7 +172,7 @@ class MatrixPlacer {
   const LoadPlan& plan_;
   const TensorRoles roles_;
   const PlacementMachine& machine_;
-  const int64_t max_tokens_;
+  const DevicePasses passes_;
   const std::vector<std::vector<double>> rates_;
 };
 
@@ -184,7 +184,7 @@ MatrixShare PlaceMatrices(const GgufFile& file, const AccessRecord* record,
   if (plan.is_packed) {
     throw Error(ErrorCode::kUnsupported, file.path(), "of a packed file neurons are placed");
   }
-  return MatrixPlacer(plan, record, machine, engine.batch_tokens).Place();
+  return MatrixPlacer(plan, record, machine, PassesFor(engine, plan.spec)).Place();
 }
 
 }  // namespace hearth

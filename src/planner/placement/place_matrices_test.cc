@@ -52,11 +52,17 @@ class PlaceMatricesTest : public ::testing::Test {
     }
     return record;
   }
-  // What the device takes for what every token needs, and scratch.
+  static uint64_t Sum(const MatrixShare& share) {
+    uint64_t sum = 0;
+    for (const auto& [name, bytes] : share.planned.ledger) sum += bytes;
+    return sum;
+  }
+  // A context with few keys and values.
+  static EngineOptions Options() { return {.context = 64}; }
+  // What the device takes for what every token needs, keys and values and scratch.
   uint64_t BytesWithoutExperts() const {
-    const MatrixShare all = PlaceMatrices(File(), nullptr, Card(uint64_t{1} << 30), {});
-    uint64_t bytes = all.planned.ledger.at("matrices") + all.planned.ledger.at("scratch");
-    return bytes - kLayers * kExperts * kExpertBytes;
+    const MatrixShare all = PlaceMatrices(File(), nullptr, Card(uint64_t{1} << 30), Options());
+    return Sum(all) - kLayers * kExperts * kExpertBytes;
   }
 
   TestFolder folder_;
@@ -75,7 +81,7 @@ TEST_F(PlaceMatricesTest, EverythingGoesWhereItFits) {
 TEST_F(PlaceMatricesTest, TheHottestExpertsComeFirst) {
   const AccessRecord record = Record();
   const uint64_t room = BytesWithoutExperts() + 4 * kExpertBytes + 1000;
-  const MatrixShare share = PlaceMatrices(File(), &record, Card(room), {});
+  const MatrixShare share = PlaceMatrices(File(), &record, Card(room), Options());
   const std::vector<PlacedLayer>& layers = share.planned.matrices.layers;
   EXPECT_TRUE(std::binary_search(layers[0].experts.begin(), layers[0].experts.end(), 5));
   EXPECT_TRUE(std::binary_search(layers[0].experts.begin(), layers[0].experts.end(), 9));
@@ -83,9 +89,9 @@ TEST_F(PlaceMatricesTest, TheHottestExpertsComeFirst) {
   for (const PlacedLayer& layer : layers) experts += std::ssize(layer.experts);
   EXPECT_EQ(experts, 4);
   EXPECT_NEAR(share.experts_here[0], 0, 1e-9);
-  EXPECT_LE(share.planned.ledger.at("matrices") + share.planned.ledger.at("scratch"), room);
+  EXPECT_LE(Sum(share), room);
   // Without a record the first layer has no more claim than others.
-  const MatrixShare blind = PlaceMatrices(File(), nullptr, Card(room), {});
+  const MatrixShare blind = PlaceMatrices(File(), nullptr, Card(room), Options());
   EXPECT_GT(blind.experts_here[0], 0.5);
   // What is left to the processor is asked for as before, and no more.
   const AccessRecord beside = BesideMatrices(record, share.planned.matrices);
