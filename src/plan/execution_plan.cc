@@ -132,7 +132,7 @@ void ReadLayer(JsonObject& fields, ExecutionPlan& plan) {
     throw Error(ErrorCode::kCorrupt, file, "layers.ranges.pinned: its end",
                 fmt::format("{}, as stream says", PinnedEnd(plan, device)), std::to_string(pinned));
   }
-  const bool has_neurons = plan.device && plan.device->matrices.layers.empty();
+  const bool has_neurons = plan.device && plan.device->ledger.contains("neurons");
   if (has_neurons) plan.device->layer_neurons.push_back(device);
   if (device > 0 && !has_neurons) {
     throw Error(ErrorCode::kCorrupt, file,
@@ -166,16 +166,13 @@ void ReadDevice(JsonObject fields, ExecutionPlan& plan) {
   const bool has_matrices = fields.Has("matrices");
   if (has_matrices) device.matrices = MatricesFromJson(fields.Object("matrices"));
   JsonObject ledger = fields.Object("ledger");
-  for (const char* name : {has_matrices ? "matrices" : "neurons", "scratch"}) {
+  std::vector<const char*> names = {"scratch"};
+  if (has_matrices) names.push_back("matrices");
+  if (!has_matrices || ledger.Has("neurons")) names.push_back("neurons");
+  if (device.matrices.upload_tokens > 0) names.push_back("uploads");
+  if (device.matrices.kv_tokens > 0) names.insert(names.end(), {"kv", "attention"});
+  for (const char* name : names) {
     device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 4));
-  }
-  if (device.matrices.upload_tokens > 0) {
-    device.ledger["uploads"] = static_cast<uint64_t>(ledger.Int("uploads", 1, kMostBytes / 4));
-  }
-  if (device.matrices.kv_tokens > 0) {
-    for (const char* name : {"kv", "attention"}) {
-      device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 4));
-    }
   }
   ledger.Finish();
   fields.Finish();
@@ -189,8 +186,8 @@ void CheckDevice(const ExecutionPlan& plan, const std::string& file) {
       throw Error(ErrorCode::kCorrupt, file, "device.matrices.layers: their number",
                   std::to_string(plan.num_layers), std::to_string(count));
     }
-    return;
   }
+  if (!plan.device->ledger.contains("neurons")) return;
   const std::vector<int64_t>& layers = plan.device->layer_neurons;
   if (std::all_of(layers.begin(), layers.end(), [](int64_t neurons) { return neurons == 0; })) {
     throw Error(ErrorCode::kCorrupt, file, "device: no layer has neurons there");

@@ -12,12 +12,12 @@ namespace hearth {
 
 struct PlannedDevice {
   uint64_t memory_bytes = 0;               // that it may take
-  std::map<std::string, uint64_t> ledger;  // as the device's will be: "neurons" or "matrices", and
-                                           // "scratch"
+  std::map<std::string, uint64_t> ledger;  // as the device's will be: "neurons" of a packed model,
+                                           // "matrices" where it has some, "scratch", and so on
   // By layer, how many of its FFN's neurons, the first ones; at least one layer has some.
   // Empty of a model that is not packed.
   std::vector<int64_t> layer_neurons;
-  MatrixPlacement matrices;  // of such a model
+  MatrixPlacement matrices;  // no layers where there are none
 };
 
 }  // namespace hearth

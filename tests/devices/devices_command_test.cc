@@ -211,8 +211,9 @@ TEST_F(HybridCommandTest, WhatCannotBeIsOneSentence) {
   refuse_plain({"--device", "none", "--device-kv", "64"}, 2, "has no effect without");
   refuse_plain({"--device", "0", "--device-kv", "-1"}, 2, "auto, never or at least 1 tokens");
   refuse_plain({"--device", "0", "--device-kv", "64", "--kv", "k8v8"}, 1, "and not in k8v8");
-  ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-kv", "64"}), 2,
-                "no effect on a packed file");
+  ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-neurons", "5",
+                     "--device-kv", "64"}),
+                1, "the device has nothing else");
   ExpectRefused(Run({"--device", "0", "--device-memory", "64M", "--device-layers", "1"}), 1,
                 "of a packed file a device takes neurons");
 }

@@ -213,10 +213,7 @@ DeviceRequest DeviceRequestOf(const DeviceArguments& arguments,
   // What a plan leaves to the processor is not all of the model.
   request.may_do_without = !plan && request.choice.kind == accel::DeviceChoice::Kind::kAuto;
   request.is_traced = !arguments.trace_path.empty();
-  if (arguments.says_kv && (plan || is_packed)) {
-    throw UsageError(is_packed ? "--device-kv has no effect on a packed file"
-                               : "--device-kv has no effect with --plan");
-  }
+  if (arguments.says_kv && plan) throw UsageError("--device-kv has no effect with --plan");
   if (is_wanted && !plan && !is_packed) {
     request.upload_tokens =
         arguments.prompt_tokens ? *arguments.prompt_tokens : MeasuredPromptTokens(arguments);
@@ -263,8 +260,8 @@ Json DeviceJson(Engine& engine) {
     json["neurons_of_ffn"] = part->neurons_of_ffn();
     json["computed"] = {{"device", part->ffns()->neurons_computed()},
                         {"processor", engine.pass().ffn_counts().gate}};
-    return json;
   }
+  if (part->matrices() == nullptr) return json;
   Json matrices = MatricesJson(part->placement());
   matrices["products"] = part->matrices()->products_computed();
   matrices["attended"] = part->attention() == nullptr ? 0 : part->attention()->tokens_attended();
@@ -276,16 +273,18 @@ Json DeviceJson(Engine& engine) {
 std::string DeviceText(const Engine& engine) {
   const DevicePart* const part = engine.device().part.get();
   if (part == nullptr) return "";
-  if (!part->has_neurons()) {
-    return fmt::format("device {}, {}: {}\n", part->index(), part->device().info().name,
-                       MatricesText(part->placement()));
+  std::string what;
+  if (part->has_neurons()) {
+    const std::span<const int64_t> layers = part->layer_neurons();
+    const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
+    const std::string neurons =
+        *least == *most ? std::to_string(*most) : fmt::format("{} to {}", *least, *most);
+    what = fmt::format("the hottest {} of {} neurons of each FFN", neurons, part->neurons_of_ffn());
   }
-  const std::span<const int64_t> layers = part->layer_neurons();
-  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
-  const std::string neurons =
-      *least == *most ? std::to_string(*most) : fmt::format("{} to {}", *least, *most);
-  return fmt::format("device {}, {}: the hottest {} of {} neurons of each FFN\n", part->index(),
-                     part->device().info().name, neurons, part->neurons_of_ffn());
+  if (part->matrices() != nullptr) {
+    what += (what.empty() ? "" : "; ") + MatricesText(part->placement());
+  }
+  return fmt::format("device {}, {}: {}\n", part->index(), part->device().info().name, what);
 }
 
 std::string DeviceLedgerText(const Engine& engine) {

@@ -106,7 +106,8 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       }
     }
     if (is_placement && is_obeyed && options->placement.dense == DensePlace::kDevice) {
-      throw UsageError("--dense device: attention stays on the host where a plan is run");
+      throw UsageError(
+          "--dense device has no effect with --output: the plan decides where attention is");
     }
     const ModelOptions& wished = options->plan.wishes.model;
     if (wished.activation && NamesShape(wished.model)) {

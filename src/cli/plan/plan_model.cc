@@ -119,8 +119,10 @@ std::string DeviceText(const ExecutionPlan& plan) {
   const PlannedDevice& device = *plan.device;
   uint64_t bytes = 0;
   for (const auto& [name, entry] : device.ledger) bytes += entry;
-  const std::string what =
-      device.layer_neurons.empty() ? MatricesText(device.matrices) : NeuronsText(plan);
+  std::string what = device.layer_neurons.empty() ? "" : NeuronsText(plan);
+  if (!device.matrices.layers.empty()) {
+    what += (what.empty() ? "" : "; ") + MatricesText(device.matrices);
+  }
   return fmt::format("device        {}, {} of {}; {:.1f} ms per token\n", what, FormatSize(bytes),
                      FormatSize(device.memory_bytes), plan.time.device_ms);
 }

@@ -25,26 +25,38 @@ uint64_t MemoryFor(const DeviceRequest& request, const accel::DeviceInfo& info) 
               "at most " + FormatSize(info.memory_bytes), FormatSize(most));
 }
 
-void CheckPlanned(const PlacedMatrices& placed, const PlannedDevice& planned) {
-  if (placed.Ledger() != planned.ledger) {
-    throw Error(ErrorCode::kInvalidArgument, "plan", "device.ledger", LedgerText(placed.Ledger()),
+uint64_t SumOf(const std::map<std::string, uint64_t>& ledger) {
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : ledger) sum += bytes;
+  return sum;
+}
+
+void CheckPlanned(const std::map<std::string, uint64_t>& ledger, const PlannedDevice& planned) {
+  if (ledger != planned.ledger) {
+    throw Error(ErrorCode::kInvalidArgument, "plan", "device.ledger", LedgerText(ledger),
                 LedgerText(planned.ledger));
   }
-  if (placed.bytes() <= planned.memory_bytes) return;
+  if (SumOf(ledger) <= planned.memory_bytes) return;
   throw Error(ErrorCode::kOutOfBudget, "plan", "device.ledger: its sum",
               "at most device.memory_bytes " + FormatSize(planned.memory_bytes),
-              FormatSize(placed.bytes()));
+              FormatSize(SumOf(ledger)));
+}
+
+// Of both together.
+std::map<std::string, uint64_t> LedgerOfBoth(const std::optional<PlacedNeurons>& neurons,
+                                             const std::optional<PlacedMatrices>& matrices) {
+  std::map<std::string, uint64_t> ledger;
+  if (neurons) ledger = neurons->Ledger();
+  if (!matrices) return ledger;
+  for (const auto& [name, bytes] : matrices->Ledger()) ledger[name] += bytes;
+  return ledger;
 }
 
 void RefuseOption(const char* field, const char* why) {
   throw Error(ErrorCode::kInvalidArgument, Field{field}, why);
 }
 
-}  // namespace
-
-DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
-                       const DevicePasses& passes)
-    : is_traced_(request.is_traced), passes_(passes) {
+void CheckRequest(const DeviceRequest& request, const LoadPlan& plan) {
   if (!plan.is_packed && request.neurons) {
     RefuseOption("device_neurons",
                  "a device takes neurons of a packed file, and this one is not "
@@ -59,12 +71,20 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
                 plan.is_packed ? "it places matrices, and this file is packed"
                                : "it places neurons, and this file is not packed");
   }
-  if (plan.is_packed && request.kv_tokens) {
-    RefuseOption("device_kv", "keys and values of a packed file stay on the processor");
+  if (plan.is_packed && request.neurons && request.kv_tokens) {
+    RefuseOption("device_kv", "where the number of neurons is said, the device has nothing else");
   }
   if (plan.is_packed && request.upload_tokens > 0) {
     RefuseOption("device_prompts", "prompts of a packed file are computed where its neurons lie");
   }
+}
+
+}  // namespace
+
+DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const LoadPlan& plan,
+                       const DevicePasses& passes)
+    : is_traced_(request.is_traced), passes_(passes) {
+  CheckRequest(request, plan);
   const accel::DeviceList list = accel::ListDevices();
   const std::optional<size_t> chosen = accel::ChooseDevice(request.choice, list);
   if (!chosen) {
@@ -75,26 +95,49 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   index_ = *chosen;
   const accel::DeviceInfo& info = list.devices[index_];
   const uint64_t bytes = MemoryFor(request, info);
-  const auto open = [&] {
-    device_ =
-        request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
-  };
+  std::optional<PlacedMatrices> placed;
   if (plan.is_packed) {
-    neurons_ = request.planned
-                   ? PlacedNeurons(file, plan, passes.max_tokens, info, *request.planned)
-                   : PlacedNeurons(file, plan, passes.max_tokens, info, bytes, request.neurons);
-    open();
-    ffns_ = std::make_unique<accel::DeviceFfns>(*device_, neurons_->shape);
-    return;
+    placed = PlaceNeuronsToo(request, file, plan, info, bytes);
+  } else {
+    placement_ = request.planned ? request.planned->matrices
+                                 : ChooseMatrices(plan, passes, {bytes, info.max_buffer_bytes},
+                                                  {.counts = request.matrices,
+                                                   .upload_tokens = request.upload_tokens,
+                                                   .kv_tokens = request.kv_tokens});
+    placed.emplace(plan, placement_, passes);
   }
-  placement_ = request.planned ? request.planned->matrices
-                               : ChooseMatrices(plan, passes, {bytes, info.max_buffer_bytes},
-                                                {.counts = request.matrices,
-                                                 .upload_tokens = request.upload_tokens,
-                                                 .kv_tokens = request.kv_tokens});
-  PlacedMatrices placed(plan, placement_, passes);
-  if (request.planned) CheckPlanned(placed, *request.planned);
-  open();
+  if (request.planned) CheckPlanned(LedgerOfBoth(neurons_, placed), *request.planned);
+  device_ = request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
+  if (neurons_) ffns_ = std::make_unique<accel::DeviceFfns>(*device_, neurons_->shape);
+  if (placed) MakeMatrices(*std::move(placed));
+}
+
+// Of a packed file: what is no neuron first, as every token reads all of it, then neurons. Returns
+// nothing where the device has neurons alone.
+std::optional<PlacedMatrices> DevicePart::PlaceNeuronsToo(const DeviceRequest& request,
+                                                          const GgufFile& file,
+                                                          const LoadPlan& plan,
+                                                          const accel::DeviceInfo& info,
+                                                          uint64_t bytes) {
+  if (request.planned) {
+    neurons_.emplace(file, plan, passes_.max_tokens, info, *request.planned);
+    placement_ = request.planned->matrices;
+  } else if (!request.neurons) {
+    const uint64_t least = PlacedNeurons::LeastBytes(file, plan, passes_.max_tokens);
+    placement_ =
+        ChooseMatrices(plan, passes_, {bytes - std::min(bytes, least), info.max_buffer_bytes},
+                       {.kv_tokens = request.kv_tokens});
+  }
+  std::optional<PlacedMatrices> placed;
+  if (placement_.any()) placed.emplace(plan, placement_, passes_);
+  if (!request.planned) {
+    neurons_.emplace(file, plan, passes_.max_tokens, info, bytes - (placed ? placed->bytes() : 0),
+                     request.neurons);
+  }
+  return placed;
+}
+
+void DevicePart::MakeMatrices(PlacedMatrices placed) {
   matrices_ = std::make_unique<accel::DeviceMatrices>(*device_, std::move(placed.shape));
   model_ = {matrices_.get(), std::move(placed.layers), placed.output};
   if (placement_.kv_tokens == 0) return;
@@ -112,7 +155,7 @@ void DevicePart::MakeAttention(const Model& model, Budget& budget) {
 }
 
 void DevicePart::MakeUploads(const Model& model, Budget& budget) {
-  if (has_neurons() || placement_.upload_tokens == 0) return;
+  if (placement_.upload_tokens == 0) return;
   GgufFile file = model.Reopen();
   LoadPlan plan = PlanLoad(file);
   uploads_ = std::make_unique<PromptUploads>(std::move(file), std::move(plan), placement_,
@@ -124,7 +167,7 @@ std::string DevicePart::PlacementText() const {
   std::string text;
   if (ffns_) {
     for (const int64_t neurons : layer_neurons()) text += "/" + std::to_string(neurons);
-    return text;
+    if (!matrices_) return text;
   }
   for (const PlacedLayer& layer : placement_.layers) {
     text += fmt::format("/{}{}{}", layer.attention ? "a" : "", layer.shared ? "s" : "",
@@ -139,7 +182,8 @@ void DevicePart::Fill(const GgufFile& file, const LoadPlan& plan, const Progress
   if (ffns_) {
     neurons_->Fill(file, plan, *ffns_, progress);
     if (is_traced_) ffns_->Trace(trace_);
-  } else {
+  }
+  if (matrices_) {
     PlacedMatrices(plan, placement_, passes_).Fill(file, *matrices_, progress);
     if (is_traced_) matrices_->Trace(trace_);
   }

@@ -1,5 +1,5 @@
-// The part of a model that lies on a device beside the processor: the hottest neurons of a packed
-// one's FFNs (P1 §5.3), or matrices of another.
+// The part of a model that lies on a device beside the processor: matrices, and of a packed model
+// also the hottest neurons of its FFNs (P1 §5.3).
 #pragma once
 
 #include <cstddef>
@@ -38,14 +38,15 @@ struct DeviceRequest {
   // Of the device, for the model. Nothing: seven eighths of its memory; a device that shares the
   // host's memory needs a number.
   std::optional<uint64_t> memory_bytes;
-  // Of every FFN, on the device; nothing: the same number of each, as many as fit. 0: none, and no
-  // device is used.
+  // Of every FFN of a packed model, on the device, and nothing else; nothing: matrices that are not
+  // its FFNs', and the same number of each FFN, as many as fit beside them. 0: none, and no device
+  // is used.
   std::optional<int64_t> neurons;
   // Of a model that is not packed.
   MatrixCounts matrices;
   // Of such a model, MatrixPlacement::upload_tokens; 0: nothing is uploaded.
   int64_t upload_tokens = 0;
-  // Of such a model, MatrixWishes::kv_tokens.
+  // MatrixWishes::kv_tokens.
   std::optional<int64_t> kv_tokens;
   // Instead of all that: what an execution plan says. It is obeyed to the byte, or refused.
   std::optional<PlannedDevice> planned;
@@ -61,7 +62,7 @@ struct DeviceRequest {
   }
 };
 
-// What lies on a device: neurons of a packed model, or matrices of another.
+// What lies on a device: matrices, and neurons of a packed model.
 struct OnDevice {
   std::span<const int64_t> neurons = {};      // by layer, of its FFN, the first ones
   const MatrixPlacement* matrices = nullptr;  // null: none
@@ -86,7 +87,8 @@ class DevicePart {
   size_t index() const { return index_; }  // in accel::ListDevices
   accel::Device& device() const { return *device_; }
   OnDevice what() const {
-    return ffns_ ? OnDevice{.neurons = layer_neurons()} : OnDevice{.matrices = &placement_};
+    return {.neurons = ffns_ ? layer_neurons() : std::span<const int64_t>(),
+            .matrices = matrices_ ? &placement_ : nullptr};
   }
   // Says what lies there so that no two placements of a model say the same.
   std::string PlacementText() const;
@@ -102,9 +104,8 @@ class DevicePart {
   std::span<const int64_t> layer_neurons() const { return ffns_->shape().neurons; }
   int64_t neurons_of_ffn() const { return neurons_->neurons_of_ffn; }
 
-  // Of another.
   const MatrixPlacement& placement() const { return placement_; }
-  const accel::DeviceMatrices* matrices() const { return matrices_.get(); }
+  const accel::DeviceMatrices* matrices() const { return matrices_.get(); }  // null: none
   // Where the placement uploads for prompts, prepares that; charges the host's budget too. Model
   // and budget must outlive the object. Throws as PromptUploads.
   void MakeUploads(const Model& model, Budget& budget);
@@ -116,6 +117,11 @@ class DevicePart {
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
  private:
+  std::optional<PlacedMatrices> PlaceNeuronsToo(const DeviceRequest& request, const GgufFile& file,
+                                                const LoadPlan& plan, const accel::DeviceInfo& info,
+                                                uint64_t bytes);
+  void MakeMatrices(PlacedMatrices placed);
+
   const bool is_traced_;
   const DevicePasses passes_;
   size_t index_ = 0;

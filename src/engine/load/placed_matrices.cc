@@ -66,11 +66,12 @@ MatrixPlacement Empty(const LoadPlan& plan) {
   return placement;
 }
 
-// What every token needs, of the first `layers` layers; attention takes kv_bytes more.
+// What every token needs, of the first `layers` layers; attention takes kv_bytes more. FFNs of a
+// packed model are no matrices.
 std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& roles, size_t layers,
                                     uint64_t max_buffer_bytes, uint64_t kv_bytes) {
   std::vector<Unit> units;
-  for (size_t l = 0; l < layers; ++l) {
+  for (size_t l = 0; l < layers && !plan.is_packed; ++l) {
     const FfnSpec& ffn = plan.spec.layers[l].ffn;
     if (!IsMixture(plan, l)) {
       const auto tensors = roles.Ffn(l);
@@ -163,7 +164,7 @@ int64_t TokensOfDeviceKv(const ModelSpec& spec, const DevicePasses& passes, cons
 // What is wanted of a model, in the order of what a byte saves.
 struct WantedUnits {
   std::vector<Unit> units;
-  bool may_be_none = false;  // a caller adds experts
+  bool may_be_none = false;  // a caller adds experts or neurons
 };
 
 WantedUnits ListWanted(const LoadPlan& plan, const DeviceRoom& room, const MatrixWishes& wishes,
@@ -171,12 +172,14 @@ WantedUnits ListWanted(const LoadPlan& plan, const DeviceRoom& room, const Matri
   const TensorRoles roles(plan);
   const MatrixCounts& counts = wishes.counts;
   const bool is_exact = counts.any();
+  const bool leaves_experts = counts.leaves_experts || plan.is_packed;
   const int64_t layers = counts.layers.value_or(is_exact ? 0 : std::ssize(plan.spec.layers));
   const int64_t experts =
-      counts.experts.value_or(is_exact || counts.leaves_experts ? 0 : MostExperts(plan));
-  WantedUnits wanted = {.units = UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers),
-                                                   room.max_buffer_bytes, kv_bytes),
-                        .may_be_none = counts.leaves_experts && MostExperts(plan) > 0};
+      counts.experts.value_or(is_exact || leaves_experts ? 0 : MostExperts(plan));
+  WantedUnits wanted = {
+      .units = UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers), room.max_buffer_bytes,
+                                 kv_bytes),
+      .may_be_none = plan.is_packed || (counts.leaves_experts && MostExperts(plan) > 0)};
   std::vector<Unit>& units = wanted.units;
   if (const ResidentTensor* const output = roles.Output(); output != nullptr && !is_exact) {
     units.push_back(MakeUnit({std::array{output}}, room.max_buffer_bytes,

@@ -1,5 +1,5 @@
-// The matrices of a model that is not packed which lie on a device: which ones fit, what they take,
-// and how they get there.
+// The matrices of a model that lie on a device: which ones fit, what they take, and how they get
+// there. Of a packed model those that are not its FFNs'.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +46,10 @@ struct MatrixWishes {
 
 // The matrices that fit, in the order of what a byte saves for each token: FFNs of dense layers and
 // those beside experts, attention with its keys and values, the output matrix, then experts, of all
-// layers as many. `plan` is of a file that is not packed, before LeaveToDevice. Throws
-// Error(kOutOfBudget), naming the memory that would do, where nothing or less than was asked for
-// fits, Error(kInvalidArgument) for more than the model has, Error(kUnsupported) for what devices
-// have no kernels for.
+// layers as many; of a packed file no FFNs and experts, and nothing where nothing fits. `plan` is
+// as before LeaveToDevice. Throws Error(kOutOfBudget), naming the memory that would do, where
+// nothing or less than was asked for fits, Error(kInvalidArgument) for more than the model has,
+// Error(kUnsupported) for what devices have no kernels for.
 MatrixPlacement ChooseMatrices(const LoadPlan& plan, const DevicePasses& passes,
                                const DeviceRoom& room, const MatrixWishes& wishes);
 

@@ -173,14 +173,6 @@ void TakePlanned(const PlannedDevice& planned, int64_t all, const accel::DeviceI
                std::to_string(most));
   }
   RefuseBuffer(most, shape, info);
-  const std::map<std::string, uint64_t> ledger = LedgerOf(shape);
-  if (ledger != planned.ledger) {
-    RefusePlan("device.ledger", LedgerText(ledger), LedgerText(planned.ledger));
-  }
-  if (NeededBytes(shape) <= planned.memory_bytes) return;
-  throw Error(ErrorCode::kOutOfBudget, "plan", "device.ledger: its sum",
-              "at most device.memory_bytes " + FormatSize(planned.memory_bytes),
-              FormatSize(NeededBytes(shape)));
 }
 
 }  // namespace
@@ -227,6 +219,16 @@ PlacedNeurons::PlacedNeurons(const GgufFile& file, const LoadPlan& plan, int64_t
   shape = ShapeOf(plan, bundles, batch_tokens);
   neurons_of_ffn = bundles.front()->decl.rows;
   TakePlanned(planned, neurons_of_ffn, info, shape);
+}
+
+std::map<std::string, uint64_t> PlacedNeurons::Ledger() const { return LedgerOf(shape); }
+
+uint64_t PlacedNeurons::LeastBytes(const GgufFile& file, const LoadPlan& plan,
+                                   int64_t batch_tokens) {
+  const std::vector<const ResidentTensor*> bundles = CheckedBundles(file.path(), plan);
+  DeviceFfnShape shape = ShapeOf(plan, bundles, batch_tokens);
+  std::fill(shape.neurons.begin(), shape.neurons.end(), 1);
+  return NeededBytes(shape);
 }
 
 void PlacedNeurons::Fill(const GgufFile& file, const LoadPlan& plan, DeviceFfns& device,

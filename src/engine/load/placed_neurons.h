@@ -43,9 +43,15 @@ struct PlacedNeurons {
   // that makes no sense.
   PlacedNeurons(const GgufFile& file, const LoadPlan& plan, int64_t batch_tokens,
                 const accel::DeviceInfo& info, uint64_t bytes, std::optional<int64_t> asked);
-  // As planned. Throws Error(kInvalidArgument) for a plan of another model.
+  // As planned; whether its ledger is as planned is the caller's to see. Throws
+  // Error(kInvalidArgument) for a plan of another model.
   PlacedNeurons(const GgufFile& file, const LoadPlan& plan, int64_t batch_tokens,
                 const accel::DeviceInfo& info, const PlannedDevice& planned);
+
+  // As the device's ledger will be.
+  std::map<std::string, uint64_t> Ledger() const;
+  // What one neuron of each FFN takes, with scratch.
+  static uint64_t LeastBytes(const GgufFile& file, const LoadPlan& plan, int64_t batch_tokens);
 
   // Reads the neurons, checks and uploads them. Throws Error(kCorrupt), Error(kIo).
   void Fill(const GgufFile& file, const LoadPlan& plan, accel::DeviceFfns& device,

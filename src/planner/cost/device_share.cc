@@ -95,6 +95,8 @@ void AddDevice(const DeviceShare& share, const DeviceLoad& load, FfnMode mode, T
     cost.time.device_ms += device_ms;
     cost.device_wait_ms += std::max(0.0, device_ms - here_ms);
   }
+  cost.time.device_ms += 1000 * share.dense_seconds;
+  cost.device_wait_ms += 1000 * share.dense_seconds;
   cost.time.token_ms += cost.device_wait_ms;
 }
 

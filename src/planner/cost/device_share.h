@@ -19,6 +19,8 @@ struct DeviceShare {
   double gate_share = 0;      // of these, what is read of a neuron that does not fire
   double bytes_per_s = 0;     // at which it takes weights in
   double sync_seconds = 0;    // of each layer that it has a part in
+  // Per token, for matrices beside which nothing is computed, with what sending and fetching takes.
+  double dense_seconds = 0;
 };
 
 // How many neurons of each layer a token asks for, on the device and beside it, on average.

@@ -101,15 +101,20 @@ TEST_F(DevicePlannedTest, WhatIsThereIsNotHere) {
     uint64_t there = 0;
     for (const int64_t neurons : planned.layer_neurons) there += static_cast<uint64_t>(neurons);
     EXPECT_EQ(planned.ledger.at("neurons"), there * 864);
-    EXPECT_LE(planned.ledger.at("neurons") + planned.ledger.at("scratch"), uint64_t{16} << 20);
-    EXPECT_GT(planned.ledger.at("neurons") + planned.ledger.at("scratch"), uint64_t{15} << 20);
+    uint64_t sum = 0;
+    for (const auto& [name, bytes] : planned.ledger) sum += bytes;
+    EXPECT_LE(sum, uint64_t{16} << 20);
+    EXPECT_GT(sum, uint64_t{14} << 20);
+    for (const PlacedLayer& layer : planned.matrices.layers) EXPECT_TRUE(layer.attention);
+    EXPECT_GT(planned.matrices.kv_tokens, 0);
     const ExecutionPlan plan = PlanWith(placement, mode, memory).plan;
     const ExecutionPlan alone = Plan(mode, memory).plan;
     ASSERT_TRUE(plan.device);
     EXPECT_EQ(plan.device->layer_neurons, planned.layer_neurons);
-    // Rows of Q4_0 begin on 64 bytes here: 320 bytes each.
+    // Rows of Q4_0 begin on 64 bytes here: 320 bytes each. Matrices have their size on both sides.
     EXPECT_NEAR(static_cast<double>(alone.ledger.at("weights") - plan.ledger.at("weights")),
-                static_cast<double>(there * 3 * 320), 8192);
+                static_cast<double>(there * 3 * 320 + planned.ledger.at("matrices")), 65536);
+    EXPECT_LT(plan.time.attention_ms, alone.time.attention_ms);
     EXPECT_LT(plan.time.ffn_ms, 0.8 * alone.time.ffn_ms);
     EXPECT_LT(plan.time.token_ms, alone.time.token_ms);
     EXPECT_GT(plan.time.device_ms, 0);
@@ -120,9 +125,11 @@ TEST_F(DevicePlannedTest, ARestThatDoesNotFitIsStreamed) {
   const FfnMode mode = FfnMode::kPredicted;
   const EngineOptions roomy = Request(mode, Resident(mode)).engine;
   const GgufFile file = GgufFile::Open(Model());
-  const auto there =
-      PlaceOnDevice(file, nullptr, Card(uint64_t{16} << 20), roomy).share.planned.layer_neurons;
-  const uint64_t rest = PlanEngine(file, roomy, {.neurons = there}).needed_bytes();
+  const PlannedDevice there =
+      PlaceOnDevice(file, nullptr, Card(uint64_t{16} << 20), roomy).share.planned;
+  const uint64_t rest =
+      PlanEngine(file, roomy, {.neurons = there.layer_neurons, .matrices = &there.matrices})
+          .needed_bytes();
   const uint64_t memory = rest - (uint64_t{5} << 20);
   const DevicePlacement placement =
       PlaceOnDevice(file, nullptr, Card(uint64_t{16} << 20), Request(mode, memory).engine);

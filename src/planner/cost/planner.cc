@@ -77,7 +77,11 @@ std::optional<AccessRecord> BesideDeviceOf(const PlanRequest& request, const Ggu
 
 OnDevice OnDeviceOf(const PlanRequest& request) {
   if (request.matrices) return {.matrices = &request.matrices->planned.matrices};
-  if (request.device) return {.neurons = request.device->planned.layer_neurons};
+  if (request.device) {
+    const PlannedDevice& planned = request.device->planned;
+    return {.neurons = planned.layer_neurons,
+            .matrices = planned.matrices.layers.empty() ? nullptr : &planned.matrices};
+  }
   return {};
 }
 

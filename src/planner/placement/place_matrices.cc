@@ -49,6 +49,31 @@ std::vector<int32_t> HottestFirst(const std::vector<double>& rates) {
   return experts;
 }
 
+double SyncSecondsOf(const PlacementMachine& machine, int64_t hidden) {
+  return 2 * (machine.link_seconds + 4 * static_cast<double>(hidden) / machine.link_bytes_per_s);
+}
+
+}  // namespace
+
+double DenseSeconds(const LoadPlan& plan, const MatrixPlacement& placement,
+                    const PlacementMachine& machine) {
+  const TensorRoles roles(plan);
+  uint64_t bytes = 0;
+  double syncs = placement.output ? 1 : 0;
+  for (size_t l = 0; l < placement.layers.size(); ++l) {
+    if (!placement.layers[l].attention) continue;
+    const auto tensors = roles.Attention(l);
+    bytes += StoredBytes(tensors);
+    // Where the device attends, its states are sent once, and else also what W_o multiplies.
+    syncs += placement.kv_tokens > 0 ? 1 : 2;
+  }
+  if (placement.output) bytes += StoredBytes(std::array{roles.Output()});
+  return static_cast<double>(bytes) / machine.device_bytes_per_s +
+         syncs * SyncSecondsOf(machine, plan.spec.hidden_size);
+}
+
+namespace {
+
 class MatrixPlacer {
  public:
   MatrixPlacer(const LoadPlan& plan, const AccessRecord* record, const PlacementMachine& machine,
@@ -76,10 +101,7 @@ class MatrixPlacer {
                           {.counts = {.leaves_experts = true}});
   }
 
-  double SyncSeconds() const {
-    return 2 * (machine_.link_seconds +
-                4 * static_cast<double>(plan_.spec.hidden_size) / machine_.link_bytes_per_s);
-  }
+  double SyncSeconds() const { return SyncSecondsOf(machine_, plan_.spec.hidden_size); }
 
   uint64_t ExpertBytes(size_t layer) const {
     const auto tensors = roles_.Ffn(layer);
@@ -143,14 +165,9 @@ class MatrixPlacer {
                      .ledger = placed.Ledger(),
                      .layer_neurons = {},
                      .matrices = placement};
+    share.dense_seconds = DenseSeconds(plan_, placement, machine_);
     for (size_t l = 0; l < rates_.size(); ++l) {
       const PlacedLayer& layer = placement.layers[l];
-      if (layer.attention) {
-        const auto tensors = roles_.Attention(l);
-        // Where the device attends, its states are sent once, and else also what W_o multiplies.
-        const double syncs = placement.kv_tokens > 0 ? 1 : 2;
-        share.dense_seconds += Seconds(StoredBytes(tensors)) + syncs * SyncSeconds();
-      }
       const auto shared = roles_.Shared(l);
       double seconds = layer.shared ? Seconds(StoredBytes(shared)) : 0;
       double there = rates_[l].empty() ? static_cast<double>(layer.experts.size()) : 0, all = 1;
@@ -161,10 +178,6 @@ class MatrixPlacer {
       seconds += there * Seconds(ExpertBytes(l));
       share.ffn_seconds.push_back(seconds > 0 ? seconds + SyncSeconds() : 0);
       share.experts_here.push_back(std::max(0.0, 1 - there / all));
-    }
-    if (placement.output) {
-      const std::array output = {roles_.Output()};
-      share.dense_seconds += Seconds(StoredBytes(output)) + SyncSeconds();
     }
     return share;
   }

@@ -3,12 +3,18 @@
 #pragma once
 
 #include "engine/load/engine_options.h"
+#include "engine/load/model.h"
 #include "format/gguf.h"
 #include "planner/cost/access_record.h"
 #include "planner/cost/matrix_share.h"
 #include "planner/placement/placement_model.h"
 
 namespace hearth {
+
+// Seconds that a token waits for matrices of a placement beside which nothing is computed: those of
+// attention and the output, with what sending and fetching takes.
+double DenseSeconds(const LoadPlan& plan, const MatrixPlacement& placement,
+                    const PlacementMachine& machine);
 
 // The hottest experts of each layer by what tokens of `record` choose; where that is null, all are
 // chosen equally often. The scratch of the device's kernels is taken off machine.device_bytes;
