@@ -131,6 +131,8 @@ std::string ThreadsText(const HardwareProfile& profile) {
   row("matrix x token GB/s", &ThreadSpeed::matrix_bytes_per_s, 1e9, 1);
   row("neurons, dots GB/s", &ThreadSpeed::dot_bytes_per_s, 1e9, 1);
   row("neurons, adds GB/s", &ThreadSpeed::add_bytes_per_s, 1e9, 1);
+  row("narrow, dots GB/s", &ThreadSpeed::narrow_dot_bytes_per_s, 1e9, 1);
+  row("narrow, adds GB/s", &ThreadSpeed::narrow_add_bytes_per_s, 1e9, 1);
   row("checks GB/s", &ThreadSpeed::check_bytes_per_s, 1e9, 1);
   row("prompts GMAC/s", &ThreadSpeed::prompt_macs_per_s, 1e9, 0);
   row("section us", &ThreadSpeed::section_seconds, 1e-6, 1);

@@ -28,7 +28,7 @@ class MeasuredTilesTest : public ::testing::Test {
     return MachineHash(CpuModelName(), isa, AvailableCpus(), TotalMemoryBytes());
   }
   static std::string Profile(const std::string& machine, const std::string& tiles) {
-    return fmt::format(R"({{"version": 7, "machine": "{}", "tiles": [{}]}})", machine, tiles);
+    return fmt::format(R"({{"version": 8, "machine": "{}", "tiles": [{}]}})", machine, tiles);
   }
   static std::string Entry(int64_t tokens, const TileGeometry& geometry) {
     return fmt::format(

@@ -27,6 +27,7 @@ class FfnClock {
         gates_held_(in.plan.bundles && in.plan.neurons.holds_gates) {
     const LayerWeights& w = in.plan.load.weights->main_layer();
     row_bytes_ = static_cast<double>(w.gate_rows.row_bytes());
+    columns_ = static_cast<double>(w.gate_rows.cols);
     neurons_ = static_cast<double>(w.gate_rows.rows);
     const double asked = gates_held_ ? in.activity.up : in.activity.gate;
     up_share_ = asked > 0 && w.up_rows.rows > 0 ? in.activity.up / asked : 0;
@@ -114,13 +115,23 @@ class FfnClock {
 
   double ComputeAt(const ThreadSpeed& speed, const Asked& ffn) const {
     const double gates = gates_held_ ? neurons_ : ffn.listed;
-    const double dots = (gates + ffn.listed * up_share_) * row_bytes_;
-    return Over(dots, speed.dot_bytes_per_s.median) + Add(speed, ffn.listed) +
+    const double dots = gates + ffn.listed * up_share_;
+    return dots * RowSeconds(speed.dot_bytes_per_s, speed.narrow_dot_bytes_per_s) +
+           Add(speed, ffn.listed) +
            Over(ffn.misses * BytesOfNeuron(), speed.check_bytes_per_s.median);
   }
 
   double Add(const ThreadSpeed& speed, double asked) const {
-    return Over(asked * down_share_ * row_bytes_, speed.add_bytes_per_s.median);
+    return asked * down_share_ * RowSeconds(speed.add_bytes_per_s, speed.narrow_add_bytes_per_s);
+  }
+
+  // Of a row: its bytes at the rate of wide rows, and what else a row takes, which narrow ones
+  // show. That part is in the rate of wide rows already: it grows as rows get narrower than these.
+  double RowSeconds(const Spread& wide, const Spread& narrow) const {
+    const auto narrow_bytes = static_cast<double>(RowBytes(DType::kQ4_0, kNarrowColumns));
+    const double more = Over(narrow_bytes, narrow.median) - Over(narrow_bytes, wide.median);
+    const double share = (kRowColumns - columns_) / (kRowColumns - kNarrowColumns);
+    return Over(row_bytes_, wide.median) + std::max(0.0, more) * std::max(0.0, share);
   }
 
   // Processor time that reading so many neurons costs, on all threads that read together.
@@ -182,6 +193,7 @@ class FfnClock {
   const ThreadSpeed speed_;      // of those that compute while others read
   const bool gates_held_;
   double row_bytes_ = 0;
+  double columns_ = 0;  // of a row
   double neurons_ = 0;
   double up_share_ = 0, down_share_ = 0;
   uint64_t stride_ = 0;

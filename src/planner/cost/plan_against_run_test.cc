@@ -92,7 +92,8 @@ TEST_F(PlanAgainstRunTest, ComputingTakesAsLongAsWhatIsMultiplied) {
   for (ThreadSpeed& speed : hardware.threads) {
     for (Spread ThreadSpeed::*rate :
          {&ThreadSpeed::read_bytes_per_s, &ThreadSpeed::matrix_bytes_per_s,
-          &ThreadSpeed::dot_bytes_per_s, &ThreadSpeed::add_bytes_per_s}) {
+          &ThreadSpeed::dot_bytes_per_s, &ThreadSpeed::add_bytes_per_s,
+          &ThreadSpeed::narrow_dot_bytes_per_s, &ThreadSpeed::narrow_add_bytes_per_s}) {
       (speed.*rate).median = kBytesPerSecond;
     }
     speed.section_seconds.median = 0;

@@ -35,6 +35,7 @@ inline HardwareProfile ComputesInNoTime(const DeviceProfile& flash) {
     for (Spread ThreadSpeed::*rate :
          {&ThreadSpeed::read_bytes_per_s, &ThreadSpeed::matrix_bytes_per_s,
           &ThreadSpeed::dot_bytes_per_s, &ThreadSpeed::add_bytes_per_s,
+          &ThreadSpeed::narrow_dot_bytes_per_s, &ThreadSpeed::narrow_add_bytes_per_s,
           &ThreadSpeed::check_bytes_per_s, &ThreadSpeed::prompt_macs_per_s,
           &ThreadSpeed::busy_io_bytes_per_s, &ThreadSpeed::busy_neuron_bytes_per_s}) {
       (speed.*rate).median = 1e18;

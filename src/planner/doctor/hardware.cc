@@ -214,7 +214,8 @@ ThreadSpeed HardwareProfile::ForCores(std::span<const int> processors) const {
       here / static_cast<double>(processors.size()) / (measured / static_cast<double>(used));
   for (Spread ThreadSpeed::*rate :
        {&ThreadSpeed::matrix_bytes_per_s, &ThreadSpeed::dot_bytes_per_s,
-        &ThreadSpeed::add_bytes_per_s, &ThreadSpeed::check_bytes_per_s}) {
+        &ThreadSpeed::add_bytes_per_s, &ThreadSpeed::narrow_dot_bytes_per_s,
+        &ThreadSpeed::narrow_add_bytes_per_s, &ThreadSpeed::check_bytes_per_s}) {
     double& median = (speed.*rate).median;
     median = std::min(factor * median, std::max(median, speed.read_bytes_per_s.median));
   }

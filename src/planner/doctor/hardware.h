@@ -34,15 +34,19 @@ struct ThreadSpeed {
   Spread matrix_bytes_per_s;  // Q4_0 tiles times one token
   Spread dot_bytes_per_s;     // gate and up rows of listed neurons (Q4_0)
   Spread add_bytes_per_s;     // scaled additions of their down rows
-  Spread check_bytes_per_s;   // hashing what was read
-  Spread prompt_macs_per_s;   // Q4_0 tiles times 128 tokens
-  Spread section_seconds;     // a parallel section without work: what a barrier costs
+  // Both of rows of kNarrowColumns: a row takes time besides that for its bytes.
+  Spread narrow_dot_bytes_per_s, narrow_add_bytes_per_s;
+  Spread check_bytes_per_s;  // hashing what was read
+  Spread prompt_macs_per_s;  // Q4_0 tiles times 128 tokens
+  Spread section_seconds;    // a parallel section without work: what a barrier costs
   // Of storage, kBusyQueueDepth reads of kBusyBlockBytes at a time at random places, while these
   // threads read memory as above: what storage delivers has to get into the same memory.
   Spread busy_io_bytes_per_s;
   // The same of kBusyNeuronDepth reads of kBusyNeuronBytes, as single neurons are read.
   Spread busy_neuron_bytes_per_s;
 };
+inline constexpr int64_t kRowColumns = 4096;  // of rows, where nothing else is said
+inline constexpr int64_t kNarrowColumns = 512;
 inline constexpr uint64_t kBusyBlockBytes = uint64_t{1} << 20;
 inline constexpr int kBusyQueueDepth = 8;
 inline constexpr uint64_t kBusyNeuronBytes = 7168;  // a bundle of 4096 columns in Q4_0

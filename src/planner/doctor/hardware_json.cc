@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using nlohmann::json;
 
-constexpr int kHardwareVersion = 7;
+constexpr int kHardwareVersion = 8;
 // A profile is some tens of kilobytes; a larger file is something else given by mistake.
 constexpr uint64_t kMostProfileBytes = uint64_t{16} << 20;
 constexpr size_t kMostProfileTextBytes = 4096;
@@ -59,6 +59,8 @@ Json ThreadsJson(const HardwareProfile& profile) {
                    {"matrix_bytes_per_s", HardwareSpreadJson(speed.matrix_bytes_per_s)},
                    {"dot_bytes_per_s", HardwareSpreadJson(speed.dot_bytes_per_s)},
                    {"add_bytes_per_s", HardwareSpreadJson(speed.add_bytes_per_s)},
+                   {"narrow_dot_bytes_per_s", HardwareSpreadJson(speed.narrow_dot_bytes_per_s)},
+                   {"narrow_add_bytes_per_s", HardwareSpreadJson(speed.narrow_add_bytes_per_s)},
                    {"check_bytes_per_s", HardwareSpreadJson(speed.check_bytes_per_s)},
                    {"prompt_macs_per_s", HardwareSpreadJson(speed.prompt_macs_per_s)},
                    {"section_seconds", HardwareSpreadJson(speed.section_seconds)},
@@ -188,6 +190,8 @@ void ReadThreads(JsonObject& document, HardwareProfile& profile) {
     speed.matrix_bytes_per_s = ReadSpeed(fields, "matrix_bytes_per_s");
     speed.dot_bytes_per_s = ReadSpeed(fields, "dot_bytes_per_s");
     speed.add_bytes_per_s = ReadSpeed(fields, "add_bytes_per_s");
+    speed.narrow_dot_bytes_per_s = ReadSpeed(fields, "narrow_dot_bytes_per_s");
+    speed.narrow_add_bytes_per_s = ReadSpeed(fields, "narrow_add_bytes_per_s");
     speed.check_bytes_per_s = ReadSpeed(fields, "check_bytes_per_s");
     speed.prompt_macs_per_s = ReadSpeed(fields, "prompt_macs_per_s");
     speed.section_seconds = ReadSeconds(fields, "section_seconds");

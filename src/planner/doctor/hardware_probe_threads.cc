@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/cpu.h"
@@ -38,6 +39,7 @@ enum Quantity {
   kRead,
   kMatrix,
   kDotAndAdd,
+  kNarrowDotAndAdd,
   kCheck,
   kPrompt,
   kSection,
@@ -45,11 +47,15 @@ enum Quantity {
   kBusyNeurons,
   kNumQuantities
 };
-constexpr std::array<const char*, kNumQuantities> kQuantityNames = {
-    "reading memory",      "matrix times token",
-    "listed neurons",      "checks",
-    "matrix times prompt", "sections",
-    "reads beside memory", "neurons read beside memory"};
+constexpr std::array<const char*, kNumQuantities> kQuantityNames = {"reading memory",
+                                                                    "matrix times token",
+                                                                    "listed neurons",
+                                                                    "narrow neurons",
+                                                                    "checks",
+                                                                    "matrix times prompt",
+                                                                    "sections",
+                                                                    "reads beside memory",
+                                                                    "neurons read beside memory"};
 
 // What is read beside memory: as layers are that are read in order, and as single neurons are.
 constexpr IoSpeed kBusyRead = {.block_bytes = kBusyBlockBytes, .queue_depth = kBusyQueueDepth};
@@ -81,7 +87,8 @@ class Operands {
   explicit Operands(const ProfilerEffort& effort)
       : hidden_(effort.hidden_size),
         memory_(budget_, "operands", MemoryBytesFor(effort)),
-        layout_(MakeBundleLayout(DType::kQ4_0, hidden_)) {
+        layout_(MakeBundleLayout(DType::kQ4_0, hidden_)),
+        narrow_layout_(MakeBundleLayout(DType::kQ4_0, narrow())) {
     Fill();
     const auto bytes = static_cast<int64_t>(memory_.size_bytes());
     const auto stride = static_cast<int64_t>(layout_.stride);
@@ -93,9 +100,14 @@ class Operands {
 
   Budget& budget() { return budget_; }
   int64_t hidden() const { return hidden_; }
+  int64_t narrow() const {
+    return std::max<int64_t>(hidden_ / (kRowColumns / kNarrowColumns),
+                             InfoOf(DType::kQ4_0).block_size);
+  }
   int64_t neurons() const { return neurons_; }  // of an FFN
   int64_t rows() const { return rows_; }        // of a matrix
   const BundleLayout& layout() const { return layout_; }
+  const BundleLayout& narrow_layout() const { return narrow_layout_; }
   std::span<const std::byte> bytes() const { return {memory_.data(), memory_.size_bytes()}; }
 
   // Each call has other bytes, in turn, until all have been used.
@@ -104,22 +116,24 @@ class Operands {
     view.data = Next(view.expert_bytes());
     return view;
   }
-  FfnNeurons NextFfn() {
-    const std::byte* base = NextBundles();
+  FfnNeurons NextFfn() { return NextFfn(layout_, hidden_); }
+  FfnNeurons NextNarrowFfn() { return NextFfn(narrow_layout_, narrow()); }
+  const std::byte* NextBundles() { return Next(layout_.stride * static_cast<size_t>(neurons_)); }
+
+ private:
+  FfnNeurons NextFfn(const BundleLayout& layout, int64_t columns) {
+    const std::byte* base = Next(layout.stride * static_cast<size_t>(neurons_));
     const auto part = [&](BundleRole role) {
-      return RowsView{.data = base + layout_.Part(role).offset,
+      return RowsView{.data = base + layout.Part(role).offset,
                       .dtype = DType::kQ4_0,
-                      .stride = layout_.stride,
-                      .cols = hidden_,
+                      .stride = layout.stride,
+                      .cols = columns,
                       .rows = neurons_};
     };
     return {.gate = part(BundleRole::kGate),
             .up = part(BundleRole::kUp),
             .down = part(BundleRole::kDown)};
   }
-  const std::byte* NextBundles() { return Next(layout_.stride * static_cast<size_t>(neurons_)); }
-
- private:
   void Fill() {
     std::array<uint64_t, 8192> words;
     RandomWords random(1);
@@ -139,7 +153,7 @@ class Operands {
   Budget budget_;
   int64_t hidden_;
   Buffer memory_;
-  BundleLayout layout_;
+  BundleLayout layout_, narrow_layout_;
   int64_t neurons_ = 0;
   int64_t rows_ = 0;
   size_t place_ = 0;
@@ -166,6 +180,7 @@ class ThreadProbe final : public HardwareProbe {
         tokens_(effort.prompt_tokens),
         operands_(effort),
         ffn_(operands_.budget(), operands_.hidden(), operands_.neurons()),
+        narrow_ffn_(operands_.budget(), operands_.narrow(), operands_.neurons()),
         input_(operands_.budget(), tokens_, operands_.hidden()),
         x_(static_cast<size_t>(tokens_ * operands_.hidden())),
         out_(static_cast<size_t>(std::max(tokens_ * operands_.rows(), operands_.hidden()))),
@@ -196,6 +211,9 @@ class ThreadProbe final : public HardwareProbe {
       case kDotAndAdd:
         MeasureListed(row);
         break;
+      case kNarrowDotAndAdd:
+        MeasureNarrow(row);
+        break;
       case kCheck:
         row.check.push_back(CheckBytesPerSecond(*row.compute));
         break;
@@ -217,7 +235,8 @@ class ThreadProbe final : public HardwareProbe {
     profile.probe_memory_bytes = operands_.bytes().size();
     for (const Row& row : rows_) {
       profile.threads.push_back({row.compute->threads(), SpreadOf(row.read), SpreadOf(row.matrix),
-                                 SpreadOf(row.dot), SpreadOf(row.add), SpreadOf(row.check),
+                                 SpreadOf(row.dot), SpreadOf(row.add), SpreadOf(row.narrow_dot),
+                                 SpreadOf(row.narrow_add), SpreadOf(row.check),
                                  SpreadOf(row.prompt), SpreadOf(row.section), SpreadOf(row.busy_io),
                                  SpreadOf(row.busy_neurons)});
     }
@@ -228,7 +247,8 @@ class ThreadProbe final : public HardwareProbe {
     explicit Row(int threads) : compute(std::make_unique<Compute>("auto", threads)) {}
     std::unique_ptr<Compute> compute;
     // Per round.
-    std::vector<double> read, matrix, dot, add, check, prompt, section, busy_io, busy_neurons;
+    std::vector<double> read, matrix, dot, add, narrow_dot, narrow_add, check, prompt, section,
+        busy_io, busy_neurons;
   };
 
   const Row& RowOf(int step) const { return rows_[static_cast<size_t>(step / kNumQuantities)]; }
@@ -262,24 +282,42 @@ class ThreadProbe final : public HardwareProbe {
     if (list_.empty()) list_.push_back(0);
     return list_;
   }
-  // Gate and up rows, then the down rows of the same neurons, as decoding does it.
-  void MeasureListed(Row& row) {
-    const auto row_bytes = static_cast<double>(operands_.layout().Part(BundleRole::kGate).bytes);
+  // Bytes per second of gate and up rows, and of the down rows of the same neurons, as decoding
+  // takes them in turn. next() returns an FFN's rows, list() which of its neurons are computed.
+  template <typename NextFfn, typename List>
+  std::pair<double, double> MeasureNeurons(Compute& compute, SparseFfn& operation,
+                                           const BundleLayout& layout, const NextFfn& next,
+                                           const List& list) {
+    const auto row_bytes = static_cast<double>(layout.Part(BundleRole::kGate).bytes);
     double dot_bytes = 0, dot_seconds = 0, add_bytes = 0, add_seconds = 0;
     while (dot_seconds + add_seconds < 2 * seconds_) {
-      const FfnNeurons ffn = operands_.NextFfn();
-      const std::span<const int32_t> list = ListNeurons();
+      const FfnNeurons ffn = next();
+      const std::span<const int32_t> listed = list();
       const Stopwatch of_dots;
-      const SparseFfnCounts done = ffn_.Activate(*row.compute, ffn, x_.data(), list, false);
+      const SparseFfnCounts done = operation.Activate(compute, ffn, x_.data(), listed, false);
       dot_seconds += of_dots.Seconds();
       dot_bytes += row_bytes * static_cast<double>(done.gate + done.up);
       const Stopwatch of_adds;
-      ffn_.AddDown(*row.compute, ffn, out_.data());
+      operation.AddDown(compute, ffn, out_.data());
       add_seconds += of_adds.Seconds();
       add_bytes += row_bytes * static_cast<double>(done.active);
     }
-    row.dot.push_back(dot_bytes / dot_seconds);
-    row.add.push_back(add_bytes / add_seconds);
+    return {dot_bytes / dot_seconds, add_bytes / add_seconds};
+  }
+  void MeasureListed(Row& row) {
+    const auto [dot, add] = MeasureNeurons(
+        *row.compute, ffn_, operands_.layout(), [&] { return operands_.NextFfn(); },
+        [&] { return ListNeurons(); });
+    row.dot.push_back(dot);
+    row.add.push_back(add);
+  }
+  // All of them, so that it is rows that take longer, and not the way from one to the next.
+  void MeasureNarrow(Row& row) {
+    const auto [dot, add] = MeasureNeurons(
+        *row.compute, narrow_ffn_, operands_.narrow_layout(),
+        [&] { return operands_.NextNarrowFfn(); }, [&] { return std::span(all_); });
+    row.narrow_dot.push_back(dot);
+    row.narrow_add.push_back(add);
   }
 
   // Both checks of all bundles of an FFN.
@@ -343,7 +381,7 @@ class ThreadProbe final : public HardwareProbe {
   const int64_t tokens_;
   RandomWords random_{2};
   Operands operands_;
-  SparseFfn ffn_;
+  SparseFfn ffn_, narrow_ffn_;
   MatMulInput input_;
   std::vector<float> x_;
   std::vector<float> out_;
