@@ -97,7 +97,7 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   const uint64_t bytes = MemoryFor(request, info);
   std::optional<PlacedMatrices> placed;
   if (plan.is_packed) {
-    placed = PlaceNeuronsToo(request, file, plan, info, bytes);
+    placed = PlacePacked(request, file, plan, info, bytes);
   } else {
     placement_ = request.planned ? request.planned->matrices
                                  : ChooseMatrices(plan, passes, {bytes, info.max_buffer_bytes},
@@ -114,11 +114,10 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
 
 // Of a packed file: what is no neuron first, as every token reads all of it, then neurons. Returns
 // nothing where the device has neurons alone.
-std::optional<PlacedMatrices> DevicePart::PlaceNeuronsToo(const DeviceRequest& request,
-                                                          const GgufFile& file,
-                                                          const LoadPlan& plan,
-                                                          const accel::DeviceInfo& info,
-                                                          uint64_t bytes) {
+std::optional<PlacedMatrices> DevicePart::PlacePacked(const DeviceRequest& request,
+                                                      const GgufFile& file, const LoadPlan& plan,
+                                                      const accel::DeviceInfo& info,
+                                                      uint64_t bytes) {
   if (request.planned) {
     neurons_.emplace(file, plan, passes_.max_tokens, info, *request.planned);
     placement_ = request.planned->matrices;

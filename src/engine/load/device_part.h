@@ -117,9 +117,9 @@ class DevicePart {
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
  private:
-  std::optional<PlacedMatrices> PlaceNeuronsToo(const DeviceRequest& request, const GgufFile& file,
-                                                const LoadPlan& plan, const accel::DeviceInfo& info,
-                                                uint64_t bytes);
+  std::optional<PlacedMatrices> PlacePacked(const DeviceRequest& request, const GgufFile& file,
+                                            const LoadPlan& plan, const accel::DeviceInfo& info,
+                                            uint64_t bytes);
   void MakeMatrices(PlacedMatrices placed);
 
   const bool is_traced_;

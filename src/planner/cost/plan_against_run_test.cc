@@ -114,6 +114,18 @@ TEST_F(PlanAgainstRunTest, ComputingTakesAsLongAsWhatIsMultiplied) {
   const auto planned_bytes = [](double ms) { return ms / 1000 * kBytesPerSecond; };
   EXPECT_NEAR(planned_bytes(plan.time.ffn_ms) / neuron_bytes, 1, kTolerance);
 
+  // A row takes as much longer as narrow rows show, by how narrow it is.
+  for (ThreadSpeed& speed : hardware.threads) {
+    speed.narrow_dot_bytes_per_s.median = speed.narrow_add_bytes_per_s.median = kBytesPerSecond / 3;
+  }
+  const ExecutionPlan slower = MakePlan(request, hardware, &accesses).plan;
+  const double rows = static_cast<double>(counts.gate + counts.up + counts.active) / kCounted;
+  const double more_bytes = 2 * static_cast<double>(RowBytes(DType::kQ4_0, kNarrowColumns)) *
+                            static_cast<double>(kRowColumns - layer.gate_rows.cols) /
+                            static_cast<double>(kRowColumns - kNarrowColumns);
+  EXPECT_NEAR(planned_bytes(slower.time.ffn_ms - plan.time.ffn_ms) / (rows * more_bytes), 1,
+              kTolerance);
+
   // What is not FFN and not the table of embeddings, of which a token needs a row.
   double others = 0, predictors = 0;
   const GgufFile file = GgufFile::Open(Model());
