@@ -10,9 +10,9 @@
 |---|---|
 | processor | every neuron, without the device |
 | +PO | only neurons that are listed or fire, without the device |
-| +Engine | the same with a part of every FFN on the device, chosen without looking: of --unsorted, a
-  file that was packed without --text |
-| even | the hottest neurons on the device, the same number of every layer, as many as fit |
+| +Engine | the same with attention on the device and in the rest of its memory a part of every FFN, chosen
+  without looking: of --unsorted, a file that was packed without --text |
+| even | the same with the hottest neurons, as many of every layer |
 | +Policy | what `hearth plan --device-memory` places |
 
 Each repetition runs every step once, in turn, each in a process of its own. Ratios are to llama.cpp
