@@ -15,6 +15,7 @@
 
 #include "accel/test_device.h"
 #include "base/error.h"
+#include "device_request.h"
 #include "engine/engine.h"
 #include "golden_case.h"
 #include "import/open_model.h"
@@ -201,10 +202,7 @@ TEST_P(PackedFamiliesTest, APartOnADeviceChangesOnlyRounding) {
   const FfnSpec ffn = MainFfn(ReadModelSpec(GgufFile::Open(path_)));
   EngineOptions options = Options(FfnMode::kGated);
   const std::vector<float> expected = Logits(options, 1);
-  options.device = {
-      .choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
-      .memory_bytes = uint64_t{256} << 20,
-      .programs_folder = accel::testing::TestProgramsFolder()};
+  options.device = TestDeviceRequest(uint64_t{256} << 20);
   if (ffn.num_experts > 0) {
     EXPECT_THAT([&] { Engine::Load(path_, options); },
                 testing::ThrowsMessage<Error>(HasSubstr("mixture of experts")));

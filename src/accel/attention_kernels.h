@@ -45,7 +45,7 @@ class AttentionKernels {
     return (layout.codec == KvCodec::kF16 || layout.codec == KvCodec::kF32) &&
            layout.head_dim <= kMostHeadDim;
   }
-  // Numbers that Attend works in for `rows` rows at a time with so many parts.
+  // Floats of scratch that Attend needs to compute `rows` rows at a time, each in `parts` parts.
   static int64_t PartialFloats(int64_t heads, int64_t head_dim, int64_t rows, int64_t parts) {
     return rows * parts * heads * (2 + head_dim);
   }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 namespace hearth::accel {
+
 // Numbers of each buffer.
 struct DeviceAttention::Scratch {
   explicit Scratch(const DeviceAttentionShape& shape) {
@@ -97,13 +98,6 @@ void DeviceAttention::SetAngles(int64_t table, FloatView cosines, FloatView sine
   matrices_.commands().UploadRows(sines, *sines_.at(static_cast<size_t>(table)));
 }
 
-void DeviceAttention::Product(const DeviceMatrixAt& matrix, DeviceBuffer* bias, DeviceBuffer& x,
-                              DeviceBuffer& out) {
-  matrices_.Launch(matrix, x, rows_, out);
-  if (bias == nullptr) return;
-  vectors_.AddToRows(matrices_.commands().queue(), *bias, 0, {&out, rows_, matrix.matrix.rows});
-}
-
 void DeviceAttention::Norm(const DevicePieceNorm& norm, float epsilon, DeviceBuffer& x,
                            int64_t columns) {
   if (norm.weight == nullptr) return;
@@ -133,9 +127,9 @@ void DeviceAttention::Run(const DeviceAttentionLayer& layer, FloatView x,
   DeviceCommands& commands = matrices_.commands();
   commands.AddTokens(rows_);
   commands.UploadRows(x, *x_);
-  Product(layer.q, layer.q_bias, *x_, *q_);
-  Product(layer.k, layer.k_bias, *x_, *k_);
-  Product(layer.v, layer.v_bias, *x_, *v_);
+  matrices_.Launch(layer.q, *x_, rows_, *q_);
+  matrices_.Launch(layer.k, *x_, rows_, *k_);
+  matrices_.Launch(layer.v, *x_, rows_, *v_);
   Norm(layer.q_norm, layer.norm_epsilon, *q_, layer.q.matrix.rows);
   Norm(layer.k_norm, layer.norm_epsilon, *k_, layer.k.matrix.rows);
   Rotate(layer);
@@ -154,7 +148,7 @@ void DeviceAttention::Run(const DeviceAttentionLayer& layer, FloatView x,
     commands.Wait();
     to.on_attended();
   }
-  Product(layer.output, layer.output_bias, *attended_, *out_);
+  matrices_.Launch(layer.output, *attended_, rows_, *out_);
   commands.DownloadRows(*out_, to.out);
   commands.Send();
   tokens_attended_ += rows_;

@@ -1,6 +1,6 @@
 // Attention on a device, keys and values included: a layer sends the tokens of a pass once, and
 // what attention makes of them comes back with their keys and values, for the host's KV pages.
-// Those have everything; the device has copies of pages, in slots.
+// The host's pages are complete. The device has copies of some of them, in slots.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +46,8 @@ struct DevicePieceNorm {
 
 // A layer.
 struct DeviceAttentionLayer {
-  int64_t number = 0;  // of its pages
-  DeviceMatrixAt q, k, v, output;
-  DeviceBuffer *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;  // null: none
-  DeviceBuffer* output_bias = nullptr;
+  int64_t number = 0;              // of its pages
+  DeviceMatrixAt q, k, v, output;  // with their biases
   DevicePieceNorm q_norm, k_norm;  // before the rotation
   float norm_epsilon = 0;
   int64_t rope_table = -1;  // -1: nothing is rotated
@@ -110,13 +108,10 @@ class DeviceAttention {
   int64_t tokens_attended() const { return tokens_attended_; }
 
  private:
-  // Sequences may share pages: their lists are longer than the pages are many.
+  // Sequences may share pages, so that their lists together can name more pages than there are.
   static constexpr int64_t kSequencesPerSlot = 8;
   struct Scratch;  // sizes of the buffers below
 
-  // out = x * matrix^T + bias.
-  void Product(const DeviceMatrixAt& matrix, DeviceBuffer* bias, DeviceBuffer& x,
-               DeviceBuffer& out);
   void Norm(const DevicePieceNorm& norm, float epsilon, DeviceBuffer& x, int64_t columns);
   void Rotate(const DeviceAttentionLayer& layer);
 

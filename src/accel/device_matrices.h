@@ -101,7 +101,8 @@ class DeviceMatrices {
   // next Wait. Matrices of other types than the shape's are compiled for at their first product.
   void Multiply(FloatView x, std::span<const DeviceProduct> products);
 
-  // out = x * matrix^T + bias of so many tokens, in buffers of the caller; sent with what follows.
+  // Computes out = x * matrix^T + bias for `tokens` rows. Both buffers are the caller's. The
+  // command is sent together with those that follow.
   void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
 
   // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
@@ -115,7 +116,6 @@ class DeviceMatrices {
 
   // Where all of this is sent; others may send there too.
   DeviceCommands& commands() { return commands_; }
-  MatmulWay way() const { return way_; }
 
   // A point after all that was sent so far.
   std::unique_ptr<DeviceEvent> Mark() { return commands_.queue().Mark(); }

@@ -21,7 +21,7 @@ class KvUses {
   void BeginPass() { ++pass_; }
   // A sequence has taken the page.
   void Born(KvPageId page) { At(page) = {.born = NextBirth(), .used = pass_}; }
-  // A number that no other page of the program has, nor this one after it was given up.
+  // A number that is unique in the program: a page that is given up and taken again has another.
   uint64_t BirthOf(KvPageId page) const { return pages_[Index(page)].born; }
   // The pass reads it; writes into it, after which all of its tokens are there or not.
   void Used(KvPageId page) { At(page).used = pass_; }

@@ -34,13 +34,14 @@ class DeviceKv {
   bool Has(int64_t layer) const { return !layers_.empty() && layers_[static_cast<size_t>(layer)]; }
   // The angles of the rows, of the rotary embedding with this number in RopesOf.
   void SetAngles(int64_t table, FloatView cosines, FloatView sines);
-  // a.block_out = W_o attention(a.normed), and a.k and a.v what belongs into the host's pages.
-  // Waits; tells `seam` what W_o multiplies. Throws what the device does.
+  // Computes a.block_out = W_o attention(a.normed), and leaves the new keys and values, for the
+  // host's pages, in a.k and a.v. Waits. Shows `seam` what W_o multiplies. Throws what the device
+  // does.
   void Run(int64_t layer, const Activations& a, const PassSeam& seam);
   void End();
 
  private:
-  // What a pass that failed has sent no longer uses memory of this.
+  // Waits until commands of a pass that failed no longer use memory of this object.
   void Settle() noexcept;
   bool ListPages(const PassRows& rows);
   void CopyPages(KvPool& pool);

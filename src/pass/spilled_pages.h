@@ -19,8 +19,8 @@ class SpilledPages {
   explicit SpilledPages(const ModelSpec& spec);
 
   // A pass of these rows begins, which must stay as they are until it ends: where some of its pages
-  // lie on flash, those of the first layers are read. Of layers that are `elsewhere`, nothing is;
-  // empty: there are none.
+  // lie on flash, those of the first layers are read. Nothing is read for layers that are
+  // `elsewhere`; empty: there are none.
   void Begin(const PassRows& rows, const std::vector<bool>& elsewhere);
   bool has_any() const { return ring_ != nullptr; }
 
@@ -29,7 +29,8 @@ class SpilledPages {
   // whose page could not be read.
   std::span<const std::span<std::byte* const>> PagesOf(int64_t layer);
   void Done(int64_t layer) { ring_->Done(layer); }
-  // Instead of both, of a layer that is elsewhere. Does nothing where the pass reads nothing.
+  // Call this instead of both for a layer that is elsewhere. Does nothing if the pass reads
+  // nothing.
   void Skip(int64_t layer);
   // Keeps reads going.
   void Poll() noexcept {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "plan/json_object.h"
 #include "plan/json_reader.h"
+#include "plan/ledger.h"
 
 namespace hearth {
 namespace {
@@ -248,11 +249,7 @@ std::vector<int> ExecutionPlan::all_cores() const {
   return cores;
 }
 
-uint64_t ExecutionPlan::ledger_bytes() const {
-  uint64_t sum = 0;
-  for (const auto& [name, bytes] : ledger) sum += bytes;
-  return sum;
-}
+uint64_t ExecutionPlan::ledger_bytes() const { return LedgerSum(ledger); }
 
 ordered_json PlanJson(const ExecutionPlan& plan) {
   ordered_json layers = ordered_json::array();

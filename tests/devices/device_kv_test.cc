@@ -15,6 +15,7 @@
 #include "accel/test_faulty_device.h"
 #include "base/error.h"
 #include "base/test_data.h"
+#include "device_request.h"
 #include "engine/engine.h"
 #include "engine/load/placed_matrices.h"
 #include "golden_case.h"
@@ -57,11 +58,8 @@ class DeviceKvTest : public ::testing::TestWithParam<const char*> {
                              .context = kContext,
                              .kv_sequences = kContexts,
                              .batch_tokens = kBatch};
-    options.device = {
-        .choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
-        .memory_bytes = 64 * kMiB,
-        .kv_tokens = kv_tokens,
-        .programs_folder = accel::testing::TestProgramsFolder()};
+    options.device = TestDeviceRequest(64 * kMiB);
+    options.device.kv_tokens = kv_tokens;
     return options;
   }
   static int64_t Attended(const Engine& engine) {
@@ -222,10 +220,8 @@ TEST(DeviceKvAdapters, ThePassesOfAdaptersAreTheProcessors) {
   planned.matrices.layers.resize(plan.spec.layers.size(), {.attention = true});
   planned.matrices.kv_tokens = 128;
   planned.ledger = PlacedMatrices(plan, planned.matrices, PassesFor(options, plan.spec)).Ledger();
-  options.device = {
-      .choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
-      .planned = planned,
-      .programs_folder = accel::testing::TestProgramsFolder()};
+  options.device = TestDeviceRequest(planned.memory_bytes);
+  options.device.planned = planned;
   const auto there = Engine::Load(golden.model_path, options);
   const auto& part = *there->device().part;
   EXPECT_EQ(part.device().memory().Ledger(), planned.ledger);

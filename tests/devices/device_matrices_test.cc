@@ -18,6 +18,7 @@
 #include "accel/test_faulty_device.h"
 #include "base/error.h"
 #include "base/test_data.h"
+#include "device_request.h"
 #include "engine/engine.h"
 #include "engine/session/token_scores.h"
 #include "golden_case.h"
@@ -37,10 +38,9 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr double kTolerance = 2e-5;
 
 DeviceRequest RequestOf(const MatrixCounts& counts, uint64_t memory_bytes = 64 * kMiB) {
-  return {.choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
-          .memory_bytes = memory_bytes,
-          .matrices = counts,
-          .programs_folder = accel::testing::TestProgramsFolder()};
+  DeviceRequest request = TestDeviceRequest(memory_bytes);
+  request.matrices = counts;
+  return request;
 }
 
 std::unique_ptr<Engine> Load(const std::string& path, const std::optional<DeviceRequest>& device,

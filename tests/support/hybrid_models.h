@@ -13,6 +13,7 @@
 
 #include "accel/test_device.h"
 #include "base/test_data.h"
+#include "device_request.h"
 #include "engine/engine.h"
 #include "pass/test_passes.h"
 #include "prepare/pack/test_pack_models.h"
@@ -28,10 +29,9 @@ inline std::string PlainPath() { return SourcePath("models/hearth-stories-5m.ggu
 
 // The device of tests, with room for `neurons` of every FFN.
 inline DeviceRequest RequestOf(std::optional<int64_t> neurons, uint64_t memory_bytes = 256 * kMiB) {
-  return {.choice = {accel::DeviceChoice::Kind::kIndex, accel::testing::TestDeviceIndex()},
-          .memory_bytes = memory_bytes,
-          .neurons = neurons,
-          .programs_folder = accel::testing::TestProgramsFolder()};
+  DeviceRequest request = TestDeviceRequest(memory_bytes);
+  request.neurons = neurons;
+  return request;
 }
 
 // A predictor that names every third neuron, whatever the input.

@@ -54,7 +54,7 @@ Json TraceJson(const accel::DeviceTrace& trace, const std::string& device) {
   return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
 }
 
-// Of an option that takes auto (nothing), never (0) or at least `least` tokens.
+// Parses the value of an option: auto (returns nothing), never (0), or at least `least` tokens.
 std::optional<int64_t> ParseTokens(const char* option, const std::string& text, int64_t least) {
   if (text == "auto") return std::nullopt;
   if (text == "never") return 0;
@@ -164,9 +164,8 @@ void AddDeviceOptions(CLI::App& command, DeviceArguments& arguments) {
             arguments.request.kv_tokens = ParseTokens("--device-kv", text, 1);
           },
           "tokens whose keys and values the device has too, of layers whose attention is there: it "
-          "attends over them; auto takes those of all sessions, or as many as fit into a quarter "
-          "of "
-          "its memory (auto)")
+          "attends over them; auto takes those of all sessions, or what fits into a quarter of its "
+          "memory (auto)")
       ->option_text("auto|never|TOKENS")
       ->group(kMemoryGroup);
   command

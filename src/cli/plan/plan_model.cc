@@ -23,6 +23,7 @@
 #include "engine/load/device_part.h"
 #include "format/packed_file.h"
 #include "import/open_model.h"
+#include "plan/ledger.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
 #include "sparsity/profile.h"
@@ -117,14 +118,13 @@ std::string NeuronsText(const ExecutionPlan& plan) {
 std::string DeviceText(const ExecutionPlan& plan) {
   if (!plan.device) return "";
   const PlannedDevice& device = *plan.device;
-  uint64_t bytes = 0;
-  for (const auto& [name, entry] : device.ledger) bytes += entry;
   std::string what = device.layer_neurons.empty() ? "" : NeuronsText(plan);
   if (!device.matrices.layers.empty()) {
     what += (what.empty() ? "" : "; ") + MatricesText(device.matrices);
   }
-  return fmt::format("device        {}, {} of {}; {:.1f} ms per token\n", what, FormatSize(bytes),
-                     FormatSize(device.memory_bytes), plan.time.device_ms);
+  return fmt::format("device        {}, {} of {}; {:.1f} ms per token\n", what,
+                     FormatSize(LedgerSum(device.ledger)), FormatSize(device.memory_bytes),
+                     plan.time.device_ms);
 }
 
 std::string PlanText(const PlannedRun& run) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/ledger.h"
 
 namespace hearth {
 namespace {
@@ -25,24 +26,18 @@ uint64_t MemoryFor(const DeviceRequest& request, const accel::DeviceInfo& info) 
               "at most " + FormatSize(info.memory_bytes), FormatSize(most));
 }
 
-uint64_t SumOf(const std::map<std::string, uint64_t>& ledger) {
-  uint64_t sum = 0;
-  for (const auto& [name, bytes] : ledger) sum += bytes;
-  return sum;
-}
-
 void CheckPlanned(const std::map<std::string, uint64_t>& ledger, const PlannedDevice& planned) {
   if (ledger != planned.ledger) {
     throw Error(ErrorCode::kInvalidArgument, "plan", "device.ledger", LedgerText(ledger),
                 LedgerText(planned.ledger));
   }
-  if (SumOf(ledger) <= planned.memory_bytes) return;
+  if (LedgerSum(ledger) <= planned.memory_bytes) return;
   throw Error(ErrorCode::kOutOfBudget, "plan", "device.ledger: its sum",
               "at most device.memory_bytes " + FormatSize(planned.memory_bytes),
-              FormatSize(SumOf(ledger)));
+              FormatSize(LedgerSum(ledger)));
 }
 
-// Of both together.
+// The entries of both; those of one name are added up.
 std::map<std::string, uint64_t> LedgerOfBoth(const std::optional<PlacedNeurons>& neurons,
                                              const std::optional<PlacedMatrices>& matrices) {
   std::map<std::string, uint64_t> ledger;
@@ -112,8 +107,8 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   if (placed) MakeMatrices(*std::move(placed));
 }
 
-// Of a packed file: what is no neuron first, as every token reads all of it, then neurons. Returns
-// nothing where the device has neurons alone.
+// Places a packed file: first matrices outside its FFNs, because every token reads all of them,
+// then neurons in what memory is left. Returns the matrices, or nothing if there are only neurons.
 std::optional<PlacedMatrices> DevicePart::PlacePacked(const DeviceRequest& request,
                                                       const GgufFile& file, const LoadPlan& plan,
                                                       const accel::DeviceInfo& info,

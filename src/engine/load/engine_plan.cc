@@ -12,6 +12,7 @@
 #include "engine/load/ffn_mode.h"
 #include "engine/load/prompt_uploads.h"
 #include "import/hugging_face.h"
+#include "plan/ledger.h"
 #include "sparsity/predictor_selector.h"
 
 namespace hearth {
@@ -119,12 +120,6 @@ std::map<std::string, uint64_t> LedgerFor(const EngineOptions& options, const En
 
 // Of tables that say where pages lie; a memory cgroup counts them too.
 uint64_t PageTableBytes(uint64_t bytes) { return bytes / kBytesOfPageTable + (uint64_t{64} << 10); }
-
-uint64_t Sum(const std::map<std::string, uint64_t>& ledger) {
-  uint64_t sum = 0;
-  for (const auto& [name, bytes] : ledger) sum += bytes;
-  return sum;
-}
 
 // Rounded up: what is named as enough must be.
 uint64_t WholeMib(uint64_t bytes) { return (bytes + (uint64_t{1} << 20) - 1) >> 20; }
@@ -262,7 +257,7 @@ void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
     StreamPlan neurons = plan.neurons;
     neurons.cache_slots = cache_slots;
     bundles.AddTo(ledger, neurons, options.streaming);
-    return static_cast<int64_t>(Sum(ledger)) - static_cast<int64_t>(plan.limit_bytes);
+    return static_cast<int64_t>(LedgerSum(ledger)) - static_cast<int64_t>(plan.limit_bytes);
   };
   const int64_t planned_slots = plan.neurons.cache_slots;
   if (options.cache_may_shrink && missing(planned_slots) > 0) {
@@ -425,7 +420,7 @@ bool HasRoomForPasses(const EnginePlan& plan) {
 
 uint64_t DefaultLimitBytes() { return DefaultMemoryBytes(); }
 
-uint64_t EnginePlan::needed_bytes() const { return Sum(ledger); }
+uint64_t EnginePlan::needed_bytes() const { return LedgerSum(ledger); }
 
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
                       const OnDevice& on_device) {

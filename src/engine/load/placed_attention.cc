@@ -40,6 +40,11 @@ std::array<AttentionVector, kNumVectors> VectorsOf(const AttentionSpec& spec, in
            {&w.attn_sinks, if_has(spec.sinks, spec.num_heads)}}};
 }
 
+accel::DeviceMatrixAt WithBias(accel::DeviceMatrixAt matrix, accel::DeviceBuffer* bias) {
+  matrix.bias = bias;
+  return matrix;
+}
+
 }  // namespace
 
 std::string WhyNoKvOnDevice(const ModelSpec& spec, KvCodec codec) {
@@ -101,14 +106,10 @@ std::vector<accel::DeviceAttentionLayer> MakeAttentionLayers(const Model& model,
     }
     accel::DeviceAttentionLayer layer = {
         .number = at.attention,
-        .q = device.matrices->At(at.q),
-        .k = device.matrices->At(at.k),
-        .v = device.matrices->At(at.v),
-        .output = device.matrices->At(at.attention_output),
-        .q_bias = vectors[kQBias],
-        .k_bias = vectors[kKBias],
-        .v_bias = vectors[kVBias],
-        .output_bias = vectors[kOutputBias],
+        .q = WithBias(device.matrices->At(at.q), vectors[kQBias]),
+        .k = WithBias(device.matrices->At(at.k), vectors[kKBias]),
+        .v = WithBias(device.matrices->At(at.v), vectors[kVBias]),
+        .output = WithBias(device.matrices->At(at.attention_output), vectors[kOutputBias]),
         .q_norm = {vectors[kQNorm], PieceOfNorm(of_layer, WidthOfQ(of_layer))},
         .k_norm = {vectors[kKNorm], PieceOfNorm(of_layer, WidthOfKv(of_layer))},
         .norm_epsilon = spec.layers[l].norm_epsilon,

@@ -66,8 +66,8 @@ MatrixPlacement Empty(const LoadPlan& plan) {
   return placement;
 }
 
-// What every token needs, of the first `layers` layers; attention takes kv_bytes more. FFNs of a
-// packed model are no matrices.
+// What every token needs, of the first `layers` layers. Attention takes kv_bytes more than its
+// matrices. A packed model's FFNs are not matrices and are left out.
 std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& roles, size_t layers,
                                     uint64_t max_buffer_bytes, uint64_t kv_bytes) {
   std::vector<Unit> units;
@@ -136,7 +136,7 @@ void CheckCounts(const LoadPlan& plan, const MatrixCounts& counts) {
 // Of a device's memory, 1 / kKvShare at most is for keys and values where the user does not say.
 constexpr uint64_t kKvShare = 4;
 
-// MatrixPlacement::kv_tokens.
+// Returns MatrixPlacement::kv_tokens.
 int64_t TokensOfDeviceKv(const ModelSpec& spec, const DevicePasses& passes, const DeviceRoom& room,
                          std::optional<int64_t> asked) {
   if (asked == int64_t{0}) return 0;
@@ -247,11 +247,12 @@ MatrixPlacement ChooseMatrices(const LoadPlan& plan, const DevicePasses& passes,
   const int64_t kv_tokens = TokensOfDeviceKv(plan.spec, passes, room, wishes.kv_tokens);
   if (kv_tokens > 0 && !wishes.kv_tokens) {
     try {
-      return ChooseWithKv(plan, passes, room, wishes, kv_tokens);
+      MatrixPlacement placement = ChooseWithKv(plan, passes, room, wishes, kv_tokens);
+      if (placement.kv_tokens > 0) return placement;
     } catch (const Error& error) {
-      // The processor attends.
       if (error.code() != ErrorCode::kOutOfBudget) throw;
     }
+    // There is no room for keys and values: the processor attends.
     return ChooseWithKv(plan, passes, room, wishes, 0);
   }
   const MatrixPlacement placement = ChooseWithKv(plan, passes, room, wishes, kv_tokens);

@@ -1,5 +1,5 @@
-// Which KV pages a device has copies of: each is in a slot there, of all layers that have keys and
-// values there, and the least lately used leave theirs for others.
+// Which KV pages a device has copies of. A copy lies in a slot, for all layers that have keys and
+// values on the device. When slots run out, the least recently used copies are dropped.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,18 @@ struct PageUse {
   int32_t after = 0;   // and so many will be when it ends
 };
 
-// Knows numbers alone. One thread at a time. Calls of a pass come as Begin and, where it returned
-// true, SlotOf and HasCopy, Copied, and at last End; after a pass that failed with the next Begin.
+// Keeps the books and copies nothing itself. One thread at a time. For a pass call Begin and, if it
+// returned true, SlotOf, HasCopy and Copied, and at last End. After a pass that failed, call Begin
+// of the next one.
 class DevicePages {
  public:
   explicit DevicePages(int64_t slots) : birth_of_slot_(static_cast<size_t>(slots), 0) {}
 
   int64_t slots() const { return std::ssize(birth_of_slot_); }
 
-  // The pass writes tokens from `before` on: copies of them are of no use any more. Where it is
-  // wanted and all pages fit, each has a slot from now on. A page may be there twice, with the same
-  // numbers. Returns whether they have.
+  // A pass begins. It writes the tokens of each page from `before` on, so that copies of those are
+  // stale. If copies are wanted and there are slots enough, gives every page a slot and returns
+  // true. A page may be listed twice, with the same numbers.
   bool Begin(std::span<const PageUse> pages, bool is_wanted);
   // Of a page of the pass.
   int32_t SlotOf(const PageUse& page) const { return copies_.at(page.birth).slot; }

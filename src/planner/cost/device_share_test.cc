@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/load/engine_plan.h"
+#include "plan/ledger.h"
 #include "planner/cost/test_planned_model.h"
 #include "planner/placement/device_placement.h"
 
@@ -101,8 +102,7 @@ TEST_F(DevicePlannedTest, WhatIsThereIsNotHere) {
     uint64_t there = 0;
     for (const int64_t neurons : planned.layer_neurons) there += static_cast<uint64_t>(neurons);
     EXPECT_EQ(planned.ledger.at("neurons"), there * 864);
-    uint64_t sum = 0;
-    for (const auto& [name, bytes] : planned.ledger) sum += bytes;
+    const uint64_t sum = LedgerSum(planned.ledger);
     EXPECT_LE(sum, uint64_t{16} << 20);
     EXPECT_GT(sum, uint64_t{14} << 20);
     for (const PlacedLayer& layer : planned.matrices.layers) EXPECT_TRUE(layer.attention);

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "engine/load/device_part.h"
 #include "engine/load/engine_plan.h"
+#include "plan/ledger.h"
 #include "planner/placement/place_matrices.h"
 
 namespace hearth {
@@ -78,9 +79,7 @@ class NeuronPlacer {
     if (dense.any()) ledger = PlacedMatrices(load_, dense, passes_).Ledger();
     PlacementMachine for_neurons = machine_;
     for_neurons.device_bytes -= scratch_;
-    for (const auto& [name, bytes] : ledger) {
-      for_neurons.device_bytes -= std::min(for_neurons.device_bytes, bytes);
-    }
+    for_neurons.device_bytes -= std::min(for_neurons.device_bytes, LedgerSum(ledger));
     for_neurons.host_bytes.reset();  // what it has no room for is read from flash
     DevicePlacement placement;
     placement.placed = PlaceModel(model_, for_neurons, DensePlace::kHost);

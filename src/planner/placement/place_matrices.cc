@@ -49,10 +49,6 @@ std::vector<int32_t> HottestFirst(const std::vector<double>& rates) {
   return experts;
 }
 
-double SyncSecondsOf(const PlacementMachine& machine, int64_t hidden) {
-  return 2 * (machine.link_seconds + 4 * static_cast<double>(hidden) / machine.link_bytes_per_s);
-}
-
 }  // namespace
 
 double DenseSeconds(const LoadPlan& plan, const MatrixPlacement& placement,
@@ -69,7 +65,7 @@ double DenseSeconds(const LoadPlan& plan, const MatrixPlacement& placement,
   }
   if (placement.output) bytes += StoredBytes(std::array{roles.Output()});
   return static_cast<double>(bytes) / machine.device_bytes_per_s +
-         syncs * SyncSecondsOf(machine, plan.spec.hidden_size);
+         syncs * SyncSeconds(plan.spec.hidden_size, machine);
 }
 
 namespace {
@@ -101,7 +97,7 @@ class MatrixPlacer {
                           {.counts = {.leaves_experts = true}});
   }
 
-  double SyncSeconds() const { return SyncSecondsOf(machine_, plan_.spec.hidden_size); }
+  double SecondsToSync() const { return SyncSeconds(plan_.spec.hidden_size, machine_); }
 
   uint64_t ExpertBytes(size_t layer) const {
     const auto tensors = roles_.Ffn(layer);
@@ -144,7 +140,7 @@ class MatrixPlacer {
     }
     if (layers.empty() || chosen == 0) return;
     // A token reads only the experts that it chooses: they save so much less of what a layer costs.
-    problem.sync_seconds = SyncSeconds() * all / chosen;
+    problem.sync_seconds = SecondsToSync() * all / chosen;
     const Placement solved = SolvePlacement(problem);
     for (size_t i = 0; i < layers.size(); ++i) {
       const std::vector<int32_t> hottest = HottestFirst(rates_[layers[i]]);
@@ -176,7 +172,7 @@ class MatrixPlacer {
         for (const int32_t expert : layer.experts) there += rates_[l][static_cast<size_t>(expert)];
       }
       seconds += there * Seconds(ExpertBytes(l));
-      share.ffn_seconds.push_back(seconds > 0 ? seconds + SyncSeconds() : 0);
+      share.ffn_seconds.push_back(seconds > 0 ? seconds + SecondsToSync() : 0);
       share.experts_here.push_back(std::max(0.0, 1 - there / all));
     }
     return share;

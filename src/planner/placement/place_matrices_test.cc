@@ -6,6 +6,7 @@
 #include "base/test_folder.h"
 #include "engine/load/engine_plan.h"
 #include "engine/load/placed_matrices.h"
+#include "plan/ledger.h"
 #include "prepare/shapes/shapes.h"
 #include "prepare/synth/synth.h"
 
@@ -52,11 +53,7 @@ class PlaceMatricesTest : public ::testing::Test {
     }
     return record;
   }
-  static uint64_t Sum(const MatrixShare& share) {
-    uint64_t sum = 0;
-    for (const auto& [name, bytes] : share.planned.ledger) sum += bytes;
-    return sum;
-  }
+  static uint64_t Sum(const MatrixShare& share) { return LedgerSum(share.planned.ledger); }
   // A context with few keys and values.
   static EngineOptions Options() { return {.context = 64}; }
   // What the device takes for what every token needs, keys and values and scratch.

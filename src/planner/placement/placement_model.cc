@@ -175,7 +175,7 @@ PlacementProblem ProblemOf(const PlacementModel& model, const PlacementMachine& 
   }
   problem.device_bytes_per_s = machine.device_bytes_per_s;
   problem.host_bytes_per_s = machine.host_bytes_per_s;
-  problem.sync_seconds = SyncSeconds(model, machine);
+  problem.sync_seconds = SyncSeconds(model.hidden_size, machine);
   for (size_t f = 0; f < model.rates.size(); ++f) {
     const bool is_first = f == 0 || model.rates[f] != model.rates[f - 1];
     problem.ffns.push_back(is_first ? BatchNeurons(0, model.rates[f]) : problem.ffns.back());
@@ -368,8 +368,8 @@ std::optional<DensePlace> DensePlaceFromName(std::string_view name) {
   return std::nullopt;
 }
 
-double SyncSeconds(const PlacementModel& model, const PlacementMachine& machine) {
-  const auto vector_bytes = static_cast<double>(model.hidden_size) * kFloatBytes;
+double SyncSeconds(int64_t hidden_size, const PlacementMachine& machine) {
+  const auto vector_bytes = static_cast<double>(hidden_size) * kFloatBytes;
   return 2 * (machine.link_seconds + vector_bytes / machine.link_bytes_per_s);
 }
 

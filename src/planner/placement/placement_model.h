@@ -101,7 +101,7 @@ struct PlacedModel {
 };
 
 // T_sync of one layer: a vector of hidden_size floats to the other unit, and one back.
-double SyncSeconds(const PlacementModel& model, const PlacementMachine& machine);
+double SyncSeconds(int64_t hidden_size, const PlacementMachine& machine);
 
 // Where device and host have no room for all neurons, and some may stay on flash, every FFN has the
 // same number of neurons on the device (PlacementForm::kUniform), as an engine needs that streams

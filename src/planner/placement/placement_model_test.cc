@@ -89,8 +89,8 @@ TEST(PlacementModelTest, TimeOfATokenIsBytesOverBandwidth) {
 
   machine.device_bytes = model.dense_bytes + model.neuron_bytes * 1000;
   const PlacedModel some = PlaceModel(model, machine, DensePlace::kDevice);
-  EXPECT_NEAR(some.time.sync_seconds, 48 * SyncSeconds(model, machine), 1e-12);
-  EXPECT_NEAR(SyncSeconds(model, machine), 2 * (10e-6 + 7168 * 4 / 64e9), 1e-12);
+  EXPECT_NEAR(some.time.sync_seconds, 48 * SyncSeconds(model.hidden_size, machine), 1e-12);
+  EXPECT_NEAR(SyncSeconds(model.hidden_size, machine), 2 * (10e-6 + 7168 * 4 / 64e9), 1e-12);
   EXPECT_GT(some.time.ffn_seconds, all.time.ffn_seconds);
 }
 
