@@ -156,5 +156,39 @@ TEST_F(OverlapTest, RangesOfTheNextFfnAreReadBeforeItBegins) {
   EXPECT_EQ(left, 0);
 }
 
+// Tokens that are decoded from all neurons: the next one begins with what is there already. A
+// prompt reads nothing that it does not need.
+TEST_F(OverlapTest, RangesOfTheNextTokenAreReadBeforeItBegins) {
+  for (const int64_t layers : {1, 2, 3}) {
+    const TestBundles model({.layers = layers, .neurons = kNeurons}, 1);
+    const auto streamed = Open(model, {});
+    // All FFNs in order; returns what was read of the first one after the last had begun.
+    const auto pass = [&](int64_t decoded) {
+      streamed->BeginPass(decoded);
+      for (int64_t layer = 0; layer < layers; ++layer) {
+        const StreamedFfn ffn = {layer, 0, FfnActivation::kRelu};
+        if (layer + 1 == layers) watcher_.offsets.clear();
+        int64_t neurons = 0;
+        streamed->ForEachRange(*compute_, ffn, [&](int64_t first, const FfnNeurons& rows) {
+          ExpectNeurons(rows, model.Resident(ffn), first);
+          neurons += rows.up.rows;
+        });
+        EXPECT_EQ(neurons, kNeurons);
+      }
+      streamed->EndToken();
+      return std::count_if(watcher_.offsets.begin(), watcher_.offsets.end(),
+                           [&](uint64_t offset) { return offset < model.OffsetOf(0, kNeurons); });
+    };
+    EXPECT_EQ(pass(0) > 0, layers == 1);
+    const uint64_t of_prompt = streamed->range_counts().bytes_read;
+    for (int token = 1; token <= 4; ++token) {
+      EXPECT_EQ(pass(1) > 0, true) << layers;
+      const uint64_t ahead = streamed->range_counts().bytes_read - (1 + token) * of_prompt;
+      EXPECT_EQ(ahead > 0, layers > 1) << token;
+      EXPECT_LE(ahead, streamed->store().plan().spare_bytes(model.shape())) << token;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hearth

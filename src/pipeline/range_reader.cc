@@ -72,9 +72,10 @@ RangeReader::Place RangeReader::Next(Place place, int64_t count) const {
   const BundleSource& source = store_.source();
   place.neuron += count;
   if (place.neuron < prefix_.value_or(source.neurons)) return place;
-  const bool reads_on = !prefix_ && source.num_experts == 1 && place.ffn + 1 < source.num_ffns();
-  if (!reads_on) return {-1, 0};
-  return {place.ffn + 1, store_.plan().pinned_neurons};
+  if (prefix_ || source.num_experts > 1) return {-1, 0};
+  const bool is_last = place.ffn + 1 == source.num_ffns();
+  if (is_last && (!another_follows_ || place.ffn == 0)) return {-1, 0};
+  return {is_last ? 0 : place.ffn + 1, store_.plan().pinned_neurons};
 }
 
 void RangeReader::Begin(int64_t ffn, int64_t neuron, bool in_slots) {

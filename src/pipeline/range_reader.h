@@ -5,8 +5,9 @@
 // of neurons that the cache has are not read: they are copied, or used where they are; then they
 // take no spare slot, and a range is as long as what it lacks of the cache fits. Where the
 // model has one FFN per layer, reading goes on into the next layer, so that it overlaps with
-// attention too. Ranges are whole bundles also where gates are in memory: a disk reads one long run
-// faster than two thirds of it in pieces.
+// attention too, and from the last one into the next token's first, where one follows. Ranges are
+// whole bundles also where gates are in memory: a disk reads one long run faster than two thirds of
+// it in pieces.
 #pragma once
 
 #include <atomic>
@@ -91,6 +92,9 @@ class RangeReader {
     counts_ = {};
   }
 
+  // Whether the pass that begins is followed by one that needs the first FFN again.
+  void ExpectAnother(bool does_follow) { another_follows_ = does_follow; }
+
   // Ends what is in flight, so that the spare slots are free for others.
   void Stop() noexcept;
 
@@ -166,6 +170,7 @@ class RangeReader {
   Place in_order_;                    // where the oldest range begins
   Place to_read_;                     // where the next read begins; ffn -1: nowhere
   std::optional<int64_t> prefix_;     // neurons of an FFN that are wanted; nothing: all of all FFNs
+  bool another_follows_ = false;      // a pass, that begins with the first FFN
   bool in_slots_ = false;             // whether what is cached takes no spare slots
   std::atomic<int64_t> damaged_{-1};  // a neuron of the range that was taken
   StreamCounts counts_;

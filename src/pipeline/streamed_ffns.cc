@@ -73,6 +73,7 @@ void StreamedFfns::BeginPass(int64_t decoded) {
   decode_.StopAhead();
   store_.file().CheckUnchanged();
   decoded_ = decoded;
+  ranges_.ExpectAnother(decoded > 0);
   looks_ahead_ = decoded > 0 && trial().is_on();
 }
 

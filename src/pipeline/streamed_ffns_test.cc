@@ -21,25 +21,6 @@
 namespace hearth {
 namespace {
 
-// That rows are those of `all` from `first` on, byte for byte.
-// slots: see FfnNeurons.
-void ExpectRows(const RowsView& rows, const int32_t* slots, const RowsView& all, int64_t first) {
-  const size_t bytes = RowBytes(rows.dtype, static_cast<size_t>(rows.cols));
-  for (int64_t i = 0; i < rows.rows; ++i) {
-    const auto row = static_cast<size_t>(slots != nullptr ? slots[i] : i);
-    EXPECT_EQ(std::memcmp(rows.data + row * rows.stride,
-                          all.data + static_cast<size_t>(first + i) * all.stride, bytes),
-              0)
-        << first + i;
-  }
-}
-
-void ExpectNeurons(const FfnNeurons& rows, const FfnNeurons& all, int64_t first) {
-  ExpectRows(rows.gate, rows.slots, all.gate, first);
-  ExpectRows(rows.up, rows.slots, all.up, first);
-  ExpectRows(rows.down, rows.slots, all.down, first);
-}
-
 TEST_F(StreamedFfnsTest, AnyPlanScheduleAndThreadCountGivesTheBitsOfMemory) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kF16}) {
     for (int trial = 0; trial < 40; ++trial) {

@@ -143,6 +143,26 @@ inline std::vector<int32_t> RandomList(int64_t neurons, std::mt19937& random) {
   return list;
 }
 
+// That rows are those of `all` from `first` on, byte for byte.
+// slots: see FfnNeurons.
+inline void ExpectRows(const RowsView& rows, const int32_t* slots, const RowsView& all,
+                       int64_t first) {
+  const size_t bytes = RowBytes(rows.dtype, static_cast<size_t>(rows.cols));
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    const auto row = static_cast<size_t>(slots != nullptr ? slots[i] : i);
+    EXPECT_EQ(std::memcmp(rows.data + row * rows.stride,
+                          all.data + static_cast<size_t>(first + i) * all.stride, bytes),
+              0)
+        << first + i;
+  }
+}
+
+inline void ExpectNeurons(const FfnNeurons& rows, const FfnNeurons& all, int64_t first) {
+  ExpectRows(rows.gate, rows.slots, all.gate, first);
+  ExpectRows(rows.up, rows.slots, all.up, first);
+  ExpectRows(rows.down, rows.slots, all.down, first);
+}
+
 class StreamedFfnsTest : public ::testing::Test {
  protected:
   StreamedFfnsTest() { UseIsa(0); }
