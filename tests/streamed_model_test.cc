@@ -279,6 +279,32 @@ TEST_F(StreamedModelTest, GatesInMemoryGiveTheLogitsOfMemoryForExpertsAndThresho
   std::filesystem::remove(path);
 }
 
+// One by one is slower than in order where most neurons fire
+// (docs/decisions/0010-gates-in-memory.md).
+TEST_F(StreamedModelTest, GatesAreHeldWhereFewNeuronsFireOrSomebodySaysSo) {
+  const std::string path = testing::TempDir() + "streamed_active.gguf";
+  const ModelShape shape = ParseShape(
+      R"({"hidden_size": 256, "intermediate_size": 8192, "num_layers": 3, "num_heads": 4,
+          "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "relu"})",
+      "active");
+  for (const double active : {0.2, 0.6}) {
+    const PlantedOptions planted = {.active = active, .skew = 0.75};
+    SynthesizeModel(shape, {.threads = 2, .planted = planted, .packed = true}, path);
+    EngineOptions options{
+        .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = FfnMode::kGated};
+    const std::vector<float> expected = Logits(*Engine::Load(path, options), 12);
+    for (const std::optional<bool> said : {std::optional<bool>(), {true}, {false}}) {
+      options.streaming.holds_gates = said;
+      options.memory_bytes = SmallestLimit(path, options) + (uint64_t{6} << 20);
+      const auto engine = Engine::Load(path, options);
+      ASSERT_NE(engine->streamed(), nullptr);
+      EXPECT_EQ(engine->streamed()->store().plan().holds_gates, said.value_or(active < 0.3));
+      EXPECT_EQ(Logits(*engine, 12), expected) << active;
+    }
+  }
+  std::filesystem::remove(path);
+}
+
 TEST_F(StreamedModelTest, ObserversSeeTheSameWithGatesInMemory) {
   EngineOptions options{
       .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = FfnMode::kGated};

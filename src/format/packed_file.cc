@@ -213,6 +213,18 @@ std::optional<int64_t> LayerOfBundle(std::string_view tensor_name) {
   return layer;
 }
 
+std::optional<std::vector<double>> ReadBundleRates(const GgufFile& file, int64_t num_layers) {
+  std::vector<double> rates;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    const GgufTensor* tensor = file.FindTensorOrNull(BundleRateName(layer));
+    if (tensor == nullptr || tensor->dtype != DType::kF32) return std::nullopt;
+    std::vector<float> stored(tensor->bytes / sizeof(float));
+    file.ReadTensor(*tensor, 0, std::as_writable_bytes(std::span(stored)));
+    rates.insert(rates.end(), stored.begin(), stored.end());
+  }
+  return rates;
+}
+
 PackedWriter::PackedWriter(const std::string& path, GgufMetadata metadata,
                            std::vector<GgufTensorDecl> tensors) {
   metadata.Set(kTensorHashesKey, HashesValue(std::vector<uint64_t>(tensors.size())));

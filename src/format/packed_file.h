@@ -40,6 +40,10 @@ void SetPackedMetadata(const BundleLayout& layout, uint64_t source_hash, GgufMet
 // The layer that a bundle tensor's name says, or nothing where it names no bundle tensor.
 std::optional<int64_t> LayerOfBundle(std::string_view tensor_name);
 
+// How often each neuron fires, layer after layer, as a share of the tokens that its FFN computes;
+// nothing where a layer does not say. Throws Error(kIo).
+std::optional<std::vector<double>> ReadBundleRates(const GgufFile& file, int64_t num_layers);
+
 // Writes a packed file as GgufWriter does, and its hashes. Not thread-safe.
 class PackedWriter {
  public:

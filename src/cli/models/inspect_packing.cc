@@ -22,25 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The rates of all neurons, or nothing where a layer has none.
-std::optional<std::vector<double>> ReadRates(const GgufFile& file, int64_t num_layers) {
-  std::vector<double> rates;
-  for (int64_t l = 0; l < num_layers; ++l) {
-    const GgufTensor* tensor = file.FindTensorOrNull(BundleRateName(l));
-    if (tensor == nullptr) return std::nullopt;
-    std::vector<std::byte> bytes(tensor->bytes);
-    file.ReadTensor(*tensor, 0, bytes);
-    for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
-      float rate;
-      std::memcpy(&rate, &bytes[at], sizeof(rate));
-      rates.push_back(static_cast<double>(rate));
-    }
-  }
-  return rates;
-}
-
 Json ActivityJson(const GgufFile& file, int64_t num_layers) {
-  const std::optional<std::vector<double>> rates = ReadRates(file, num_layers);
+  const std::optional<std::vector<double>> rates = ReadBundleRates(file, num_layers);
   if (!rates || rates->empty()) return nullptr;
   const double sum = std::accumulate(rates->begin(), rates->end(), 0.0);
   const auto silent = std::count(rates->begin(), rates->end(), 0.0);

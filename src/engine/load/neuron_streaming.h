@@ -28,9 +28,10 @@ struct StreamingOptions {
   // Of the memory for neurons, the share of those that are pinned; the rest is the cache's.
   // Nothing: half, and none for LLM in a Flash, which pins none.
   std::optional<double> pinned_share;
-  // False: gates lie in slots with the rest of their neurons also where `gated` would keep them all
-  // in memory; faster where little else would fit beside them.
-  bool may_hold_gates = true;
+  // Whether `gated` keeps all gates in memory where they fit, instead of in slots with the rest of
+  // their neurons. Nothing: where so few neurons fire that reading those one by one is faster than
+  // reading all in order (docs/decisions/0010-gates-in-memory.md).
+  std::optional<bool> holds_gates;
 };
 
 // The file at `path`, to be read as the options say. Throws as OpenAsyncFile and OpenEmulatedFile.
@@ -54,7 +55,8 @@ struct StreamedBundles {
   int64_t num_experts = 1;
   std::vector<uint64_t> layer_offsets;
   int64_t first_neuron = 0;               // of every FFN; those before it are on a device
-  GatePlace gates = GatePlace::kInSlots;  // wanted: in memory where gates decide who is computed
+  GatePlace gates = GatePlace::kInSlots;  // possible: in memory where gates decide who is computed
+  bool pays_to_hold_gates = true;         // where nobody says otherwise
   bool can_look_ahead = false;
 
   // Throws Error(kUnsupported) for a split set, and for layers of different shapes.

@@ -211,7 +211,7 @@ class Planner {
     options.streaming.pinned_share = kSplits[setting.split];
     if (ReadsHalves(setting.strategy)) options.streaming.pipeline.gates_first = true;
     if (ReadsPieces(setting.strategy)) options.streaming.pipeline.piece_bytes = kNeuronPieceBytes;
-    options.streaming.may_hold_gates = setting.strategy != IoStrategy::kSequential;
+    options.streaming.holds_gates = setting.strategy != IoStrategy::kSequential;
     EnginePlan plan = Limited(options, setting.limit_bytes);
     DescribeWeights(plan.load);
     return plan;
