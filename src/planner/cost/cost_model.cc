@@ -18,13 +18,15 @@ double BytesOf(const WorkByOp& work, std::initializer_list<PassOp> ops) {
   return bytes;
 }
 
-// What is read of FFNs in a pass that needs all of them.
+// What is read of FFNs in a pass that needs all of them. Of slots that are halves of bundles only
+// the pinned ones spare a read (pipeline/range_reader.h).
 double BytesOutside(const EnginePlan& plan) {
   if (plan.bundles) {
     const StreamShape& shape = plan.bundles->shape;
-    const auto outside =
-        static_cast<double>(shape.all_neurons() - plan.neurons.pinned_slots(shape));
-    return outside * static_cast<double>(shape.bundle_bytes);
+    const StreamPlan& neurons = plan.neurons;
+    int64_t outside = shape.all_neurons() - neurons.pinned_slots(shape);
+    if (!neurons.holds_gates) outside -= neurons.CacheSlotsBeside(shape, kPlannedKvPages);
+    return static_cast<double>(outside) * static_cast<double>(shape.bundle_bytes);
   }
   return plan.matrices ? static_cast<double>(plan.matrices->BytesOutside(plan.extents)) : 0;
 }
@@ -67,6 +69,27 @@ void AddExperts(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
   cost.time.io_ms = read * per_token;
   cost.time.token_ms += both * per_token;
   cost.bytes_read = in.replay->misses_per_token() * stored_bytes;
+}
+
+// Every FFN, of which what is outside of memory is read in order while everything else is computed.
+// `ffn_bytes`: of matrices.
+void AddSequential(const CostInputs& in, double ffn_bytes, TokenCost& cost) {
+  const ThreadSpeed speed = in.hardware.ForCores(in.cores);
+  cost.bytes_read = BytesOutside(in.plan) * ChosenShare(in.plan.load.spec);
+  double ffn = Over(ffn_bytes, speed.matrix_bytes_per_s.median);
+  if (in.plan.load.is_packed) {
+    const auto num_layers = static_cast<double>(in.plan.load.spec.num_layers);
+    ffn = num_layers * SecondsOfFfnInMemory(in, in.activity.gate / num_layers) +
+          Over(cost.bytes_read, speed.check_bytes_per_s.median) +
+          SequentialReadCpuSeconds(in, cost.bytes_read);
+  }
+  if (in.plan.matrices) ffn += UnpackSeconds(in, cost.bytes_read);
+  cost.time.ffn_ms = 1000 * ffn;
+  cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
+  cost.time.io_ms =
+      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads()),
+                           SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
+  cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
 }
 
 // `between`: seconds from one FFN to the next.
@@ -148,23 +171,14 @@ TokenCost CostOfToken(const CostInputs& in) {
     return cost;
   }
   const double ffn = BytesOf(work, {PassOp::kFfnGateUp, PassOp::kFfnDown});
-  const double rate =
-      is_of_neurons ? speed.dot_bytes_per_s.median : speed.matrix_bytes_per_s.median;
   if (in.strategy == IoStrategy::kExperts) {
     AddExperts(in, ffn, cost);
-    return cost;
+  } else if (in.strategy == IoStrategy::kSequential) {
+    AddSequential(in, ffn, cost);
+  } else {
+    cost.time.ffn_ms = 1000 * Over(ffn, speed.matrix_bytes_per_s.median);
+    cost.beside_ms = cost.time.token_ms += cost.time.ffn_ms;
   }
-  cost.bytes_read = in.strategy == IoStrategy::kSequential
-                        ? BytesOutside(in.plan) * ChosenShare(in.plan.load.spec)
-                        : 0;
-  cost.time.ffn_ms = 1000 * Over(ffn, rate);
-  if (in.plan.matrices) cost.time.ffn_ms += 1000 * UnpackSeconds(in, cost.bytes_read);
-  // Reading goes on while attention is computed.
-  cost.beside_ms = cost.time.token_ms + cost.time.ffn_ms;
-  cost.time.io_ms =
-      1000 * SecondsBeside(in.hardware.BusyIoShare(in.threads()),
-                           SequentialSeconds(in, cost.bytes_read), cost.beside_ms / 1000);
-  cost.time.token_ms = std::max(cost.beside_ms, cost.time.io_ms);
   return cost;
 }
 

@@ -36,6 +36,9 @@ constexpr bool ReadsPieces(IoStrategy strategy) {
   return strategy == IoStrategy::kPieces || strategy == IoStrategy::kHalvesInPieces;
 }
 
+// KV pages in use while a token's time is told: of a short context.
+inline constexpr int64_t kPlannedKvPages = 1;
+
 struct CostInputs {
   const EnginePlan& plan;  // described (DescribeWeights)
   const HardwareProfile& hardware;

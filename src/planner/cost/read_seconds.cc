@@ -31,10 +31,14 @@ double SequentialSeconds(const CostInputs& in, double bytes) {
 }
 
 double UnpackSeconds(const CostInputs& in, double bytes) {
+  return Over(2 * bytes, in.hardware.ForCores(in.cores).read_bytes_per_s.median) +
+         SequentialReadCpuSeconds(in, bytes);
+}
+
+double SequentialReadCpuSeconds(const CostInputs& in, double bytes) {
   const double reads = bytes / static_cast<double>(kSequentialBlock);
-  const double cpu =
-      in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) / in.threads();
-  return Over(2 * bytes, in.hardware.ForCores(in.cores).read_bytes_per_s.median) + reads * cpu;
+  return reads * in.hardware.IoCpuSecondsPerRead(kSequentialBlock, SequentialDepth(in.plan)) /
+         in.threads();
 }
 
 ReadClock::ReadClock(const HardwareProfile& hardware, uint64_t bytes, uint64_t range_bytes,

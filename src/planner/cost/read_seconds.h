@@ -23,6 +23,8 @@ double SequentialSeconds(const CostInputs& in, double bytes);
 // What was read of matrices is laid out anew before it is multiplied: memory reads it and takes it
 // in again. Processor time of the reads with it.
 double UnpackSeconds(const CostInputs& in, double bytes);
+// The processor time of those reads alone, on each of the threads.
+double SequentialReadCpuSeconds(const CostInputs& in, double bytes);
 
 // Of single neurons: seconds until the last of so many reads of one size is there that are given to
 // the system together: straight lines between the measured numbers, and after the largest of them

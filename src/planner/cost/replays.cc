@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <future>
 
+#include "planner/cost/cost_model.h"
+
 namespace hearth {
 namespace {
 
@@ -14,18 +16,16 @@ constexpr int64_t kLookUpsToCompare = int64_t{1} << 20;
 constexpr int64_t kLookUpsToTell = int64_t{8} << 20;
 // Caches that differ by less than one part in so many of a model's neurons find the same.
 constexpr int64_t kSlotSteps = 128;
-// KV pages in use while a token's time is told: of a short context.
-constexpr int64_t kPages = 1;
 
 // Of a plan, slots as they are then.
 StreamPlan WithSlotsBesideKv(const StreamShape& shape, StreamPlan plan) {
-  plan.cache_slots = plan.CacheSlotsBeside(shape, kPages);
+  plan.cache_slots = plan.CacheSlotsBeside(shape, kPlannedKvPages);
   plan.lent = {};
   return plan;
 }
 
 ExtentPlan WithSlotsBesideKv(const ExtentShape& shape, ExtentPlan plan) {
-  plan.cache_slots = plan.SlotsBeside(shape, kPages);
+  plan.cache_slots = plan.SlotsBeside(shape, kPlannedKvPages);
   plan.lent = {};
   return plan;
 }
@@ -34,12 +34,14 @@ ExtentPlan WithSlotsBesideKv(const ExtentShape& shape, ExtentPlan plan) {
 
 // `slot_steps`: sizes of caches that are told apart; 0: all of them.
 Replays::Key Replays::KeyOf(const EnginePlan& plan, int64_t step, int64_t slot_steps) {
-  if (plan.matrices)
-    return {.slots = plan.extents.SlotsBeside(plan.matrices->map().shape(), kPages), .step = step};
+  if (plan.matrices) {
+    return {.slots = plan.extents.SlotsBeside(plan.matrices->map().shape(), kPlannedKvPages),
+            .step = step};
+  }
   const int64_t all = plan.bundles->shape.all_neurons();
   const int64_t grain = slot_steps > 0 ? std::max<int64_t>(1, all / slot_steps) : 1;
   return {.pinned = plan.neurons.pinned_neurons,
-          .slots = plan.neurons.CacheSlotsBeside(plan.bundles->shape, kPages) / grain,
+          .slots = plan.neurons.CacheSlotsBeside(plan.bundles->shape, kPlannedKvPages) / grain,
           .holds_gates = plan.neurons.holds_gates,
           .step = step,
           .grain = grain};

@@ -28,6 +28,8 @@ namespace {
 
 constexpr uint64_t kUsualMemoryBytes = uint64_t{1} << 30;
 constexpr uint64_t kLeastMemoryBytes = uint64_t{16} << 20;
+// Small models have three to four neurons per column.
+constexpr int64_t kNarrowNeuronsOfColumn = 3;
 constexpr double kListedShare = 0.1;  // of an FFN's neurons, as a ReLU model's token fires
 constexpr int kSectionsAtOnce = 100;
 // Rows that a thread hashes at a time: bundle_checks.h takes as many.
@@ -105,7 +107,8 @@ class Operands {
                              InfoOf(DType::kQ4_0).block_size);
   }
   int64_t neurons() const { return neurons_; }  // of an FFN
-  int64_t rows() const { return rows_; }        // of a matrix
+  int64_t narrow_neurons() const { return std::min(kNarrowNeuronsOfColumn * narrow(), neurons_); }
+  int64_t rows() const { return rows_; }  // of a matrix
   const BundleLayout& layout() const { return layout_; }
   const BundleLayout& narrow_layout() const { return narrow_layout_; }
   std::span<const std::byte> bytes() const { return {memory_.data(), memory_.size_bytes()}; }
@@ -116,19 +119,19 @@ class Operands {
     view.data = Next(view.expert_bytes());
     return view;
   }
-  FfnNeurons NextFfn() { return NextFfn(layout_, hidden_); }
-  FfnNeurons NextNarrowFfn() { return NextFfn(narrow_layout_, narrow()); }
+  FfnNeurons NextFfn() { return NextFfn(layout_, hidden_, neurons_); }
+  FfnNeurons NextNarrowFfn() { return NextFfn(narrow_layout_, narrow(), narrow_neurons()); }
   const std::byte* NextBundles() { return Next(layout_.stride * static_cast<size_t>(neurons_)); }
 
  private:
-  FfnNeurons NextFfn(const BundleLayout& layout, int64_t columns) {
-    const std::byte* base = Next(layout.stride * static_cast<size_t>(neurons_));
+  FfnNeurons NextFfn(const BundleLayout& layout, int64_t columns, int64_t neurons) {
+    const std::byte* base = Next(layout.stride * static_cast<size_t>(neurons));
     const auto part = [&](BundleRole role) {
       return RowsView{.data = base + layout.Part(role).offset,
                       .dtype = DType::kQ4_0,
                       .stride = layout.stride,
                       .cols = columns,
-                      .rows = neurons_};
+                      .rows = neurons};
     };
     return {.gate = part(BundleRole::kGate),
             .up = part(BundleRole::kUp),
@@ -180,7 +183,7 @@ class ThreadProbe final : public HardwareProbe {
         tokens_(effort.prompt_tokens),
         operands_(effort),
         ffn_(operands_.budget(), operands_.hidden(), operands_.neurons()),
-        narrow_ffn_(operands_.budget(), operands_.narrow(), operands_.neurons()),
+        narrow_ffn_(operands_.budget(), operands_.narrow(), operands_.narrow_neurons()),
         input_(operands_.budget(), tokens_, operands_.hidden()),
         x_(static_cast<size_t>(tokens_ * operands_.hidden())),
         out_(static_cast<size_t>(std::max(tokens_ * operands_.rows(), operands_.hidden()))),
@@ -311,11 +314,13 @@ class ThreadProbe final : public HardwareProbe {
     row.dot.push_back(dot);
     row.add.push_back(add);
   }
-  // All of them, so that it is rows that take longer, and not the way from one to the next.
+  // All of them, so that it is rows that take longer, and not the way from one to the next; of an
+  // FFN as small as its rows are narrow, so that each has its part of what sections take.
   void MeasureNarrow(Row& row) {
+    const auto all = std::span(all_).first(static_cast<size_t>(operands_.narrow_neurons()));
     const auto [dot, add] = MeasureNeurons(
         *row.compute, narrow_ffn_, operands_.narrow_layout(),
-        [&] { return operands_.NextNarrowFfn(); }, [&] { return std::span(all_); });
+        [&] { return operands_.NextNarrowFfn(); }, [&] { return all; });
     row.narrow_dot.push_back(dot);
     row.narrow_add.push_back(add);
   }
