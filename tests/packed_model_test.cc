@@ -232,6 +232,18 @@ TEST_F(PackedModelTest, PredictorsDecideWhatIsComputed) {
   EXPECT_EQ(Logits(*nobody, nobody->prefill_selector(), 1), exact);
 }
 
+TEST_F(PackedModelTest, PredictorsTakeMemoryWhereTheyAreAsked) {
+  const auto weights = [](const char* name, FfnMode mode) {
+    const auto engine = Load(name, mode);
+    EXPECT_EQ(engine->model().predictors() != nullptr, mode == FfnMode::kPredicted);
+    return engine->budget().Ledger().at("weights");
+  };
+  const uint64_t without = weights("packed_none.gguf", FfnMode::kGated);
+  EXPECT_EQ(weights("packed_all.gguf", FfnMode::kGated), without);
+  EXPECT_EQ(weights("packed_all.gguf", FfnMode::kDense), without);
+  EXPECT_GT(weights("packed_all.gguf", FfnMode::kPredicted), without + 5 * 32 * 1024);
+}
+
 TEST_F(PackedModelTest, ModesThatAFileCannotRunInSayWhatIsMissing) {
   const auto refused = [](const std::string& path, FfnMode mode, const char* says) {
     try {

@@ -104,9 +104,9 @@ DeviceMatrixAt DeviceMatrices::At(int32_t matrix, int64_t index) const {
 }
 
 void DeviceMatrices::Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens,
-                            DeviceBuffer& out) {
+                            DeviceBuffer& out, std::optional<MatmulWay> way) {
   MatrixKernels& kernels = kernels_.try_emplace(at.type, device_, at.type).first->second;
-  kernels.Multiply(commands_.queue(), at.matrix, x, tokens, out, way_);
+  kernels.Multiply(commands_.queue(), at.matrix, x, tokens, out, way.value_or(way_));
   if (at.bias != nullptr) {
     vectors_.AddToRows(commands_.queue(), *at.bias, at.bias_begin, {&out, tokens, at.matrix.rows});
   }

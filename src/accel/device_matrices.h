@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -101,9 +102,10 @@ class DeviceMatrices {
   // next Wait. Matrices of other types than the shape's are compiled for at their first product.
   void Multiply(FloatView x, std::span<const DeviceProduct> products);
 
-  // Computes out = x * matrix^T + bias for `tokens` rows. Both buffers are the caller's. The
-  // command is sent together with those that follow.
-  void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out);
+  // Computes out = x * matrix^T + bias for `tokens` rows, in the way that is set if none is given.
+  // Both buffers are the caller's. The command is sent together with those that follow.
+  void Launch(const DeviceMatrixAt& at, DeviceBuffer& x, int64_t tokens, DeviceBuffer& out,
+              std::optional<MatmulWay> way = {});
 
   // Sends x [tokens][hidden], at most max_tokens. FFNs up to EndSum are of these tokens.
   void BeginSum(FloatView x);

@@ -112,14 +112,26 @@ LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
     return decision;
   }
   const LoadPlan whole = PlanLoad(file);
-  try {
-    decision.device.part =
-        std::make_unique<DevicePart>(options.device, file, whole, PassesFor(options, whole.spec));
-  } catch (const Error& error) {
-    if (!options.device.may_do_without) throw;
-    decision.device.why_none = error.what();
+  DevicePasses passes = PassesFor(options, file, whole);
+  const auto place = [&] {
+    try {
+      decision.device.part.reset();
+      decision.device.part = std::make_unique<DevicePart>(options.device, file, whole, passes);
+    } catch (const Error& error) {
+      if (!options.device.may_do_without) throw;
+      decision.device.why_none = error.what();
+    }
+    plan();
+  };
+  place();
+  const auto predicts_there = [&] {
+    return decision.device.part && decision.device.part->predictors() != nullptr;
+  };
+  if (predicts_there() && decision.plan.is_streamed() && !options.device.planned) {
+    // Only predictors that are here can be asked ahead of reads.
+    passes.predicts = false;
+    place();
   }
-  plan();
   if (!decision.device.part) return decision;
   try {
     decision.device.part->Fill(file, whole, progress);
@@ -170,9 +182,14 @@ std::unique_ptr<Engine> Engine::Load(const std::string& path, const EngineOption
   engine->MakeKvPool(plan, std::move(flash));
   engine->pass_ = engine->MakePass(spec, plan.limits);
   if (plan.mode == FfnMode::kPredicted) {
-    engine->selector_ = std::make_unique<PredictorSelector>(
+    auto selector = std::make_unique<PredictorSelector>(
         spec, *engine->model_->predictors(), engine->compute_, engine->budget_,
         TransformerPass::TokensOfQuery(plan.limits), plan.limits.tokens_together);
+    const DeviceUse& device = engine->device_;
+    if (device.part && device.part->predictors() != nullptr) {
+      selector->AskOnDevice(*device.part->predictors());
+    }
+    engine->selector_ = std::move(selector);
   } else {
     engine->selector_ = std::make_unique<DenseSelector>(plan.mode);
   }

@@ -148,6 +148,7 @@ MatrixPlacement MatricesFromJson(JsonObject fields) {
     PlacedLayer& layer = matrices.layers.emplace_back();
     layer.attention = from.Bool("attention");
     layer.shared = from.Bool("shared");
+    layer.predictor = from.Has("predictor") && from.Bool("predictor");
     for (const json& expert : from.List("experts", kMostExperts)) {
       layer.experts.push_back(
           static_cast<int32_t>(from.IntOf(expert, "experts", 0, int64_t{kMostExperts} - 1)));
@@ -172,6 +173,7 @@ void ReadDevice(JsonObject fields, ExecutionPlan& plan) {
   if (!has_matrices || ledger.Has("neurons")) names.push_back("neurons");
   if (device.matrices.upload_tokens > 0) names.push_back("uploads");
   if (device.matrices.kv_tokens > 0) names.insert(names.end(), {"kv", "attention"});
+  if (device.matrices.has_predictors()) names.push_back("predictors");
   for (const char* name : names) {
     device.ledger[name] = static_cast<uint64_t>(ledger.Int(name, 1, kMostBytes / 4));
   }

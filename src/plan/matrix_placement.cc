@@ -8,8 +8,10 @@ namespace hearth {
 nlohmann::ordered_json MatricesJson(const MatrixPlacement& placement) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const PlacedLayer& layer : placement.layers) {
-    layers.push_back(
-        {{"attention", layer.attention}, {"shared", layer.shared}, {"experts", layer.experts}});
+    layers.push_back({{"attention", layer.attention},
+                      {"shared", layer.shared},
+                      {"experts", layer.experts},
+                      {"predictor", layer.predictor}});
   }
   return {{"layers", layers},
           {"output", placement.output},
@@ -18,11 +20,12 @@ nlohmann::ordered_json MatricesJson(const MatrixPlacement& placement) {
 }
 
 std::string MatricesText(const MatrixPlacement& placement) {
-  int64_t attention = 0, shared = 0, experts = 0;
+  int64_t attention = 0, shared = 0, experts = 0, predictors = 0;
   for (const PlacedLayer& layer : placement.layers) {
     attention += layer.attention ? 1 : 0;
     shared += layer.shared ? 1 : 0;
     experts += std::ssize(layer.experts);
+    predictors += layer.predictor ? 1 : 0;
   }
   std::vector<std::string> parts;
   const auto add = [&](int64_t count, const char* what) {
@@ -34,6 +37,7 @@ std::string MatricesText(const MatrixPlacement& placement) {
   }
   add(shared, "FFNs beside experts");
   add(experts, "FFNs or experts");
+  add(predictors, "predictors");
   if (placement.output) parts.emplace_back("the output matrix");
   if (placement.upload_tokens > 0) {
     parts.push_back(fmt::format("all of prompts from {} tokens on", placement.upload_tokens));

@@ -1,5 +1,5 @@
-// Which matrices of a model that is not packed lie on a device (P1 §6 places neurons of a packed
-// one).
+// Which matrices of a model lie on a device; of a packed one those that are not its FFNs' (P1 §6
+// places its neurons).
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ struct PlacedLayer {
   bool attention = false;        // its four matrices
   bool shared = false;           // the FFN beside the experts
   std::vector<int32_t> experts;  // ascending; a dense layer's FFN is expert 0
+  bool predictor = false;        // of a packed model
 
-  bool any() const { return attention || shared || !experts.empty(); }
+  bool any() const { return attention || shared || !experts.empty() || predictor; }
   bool HasExpert(int32_t expert) const {
     return std::binary_search(experts.begin(), experts.end(), expert);
   }
@@ -36,6 +37,10 @@ struct MatrixPlacement {
     return output || upload_tokens > 0 ||
            std::any_of(layers.begin(), layers.end(),
                        [](const PlacedLayer& layer) { return layer.any(); });
+  }
+  bool has_predictors() const {
+    return std::any_of(layers.begin(), layers.end(),
+                       [](const PlacedLayer& layer) { return layer.predictor; });
   }
   bool operator==(const MatrixPlacement&) const = default;
 };

@@ -88,9 +88,8 @@ void PredictorSelector::ResetCounts() {
   std::fill(counts_.begin(), counts_.end(), PredictionCounts{});
 }
 
-FloatView PredictorSelector::InputRows(const PredictorView& predictor,
-                                       const SelectionQuery& query) {
-  if (predictor.input == PredictorInput::kFfnInput) return query.ffn_input;
+FloatView PredictorSelector::InputRows(const SelectionQuery& query) {
+  if (predictors_.spec.input == PredictorInput::kFfnInput) return query.ffn_input;
   const auto count = static_cast<int64_t>(query.tokens.size());
   const int64_t first = query.tokens.front();
   if (query.tokens.back() - first + 1 == count) return query.residual.Rows(first, count);
@@ -101,7 +100,8 @@ FloatView PredictorSelector::InputRows(const PredictorView& predictor,
 
 void PredictorSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   const PredictorView predictor = predictors_.At(query.layer, query.expert);
-  if (predictor.empty()) {
+  const bool is_on_device = IsOnDevice(query.layer);
+  if (predictor.empty() && !is_on_device) {
     out.SetAll();
     return;
   }
@@ -109,10 +109,31 @@ void PredictorSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   if (tokens > max_tokens_) {
     throw Error(ErrorCode::kInternal, "PredictorSelector", "more tokens than were planned for");
   }
-  const int64_t rank = predictor.rank(), neurons = predictor.up.rows;
-  const FloatView inner{inner_, tokens, rank, rank};
+  const int64_t neurons = is_on_device ? on_device_->neurons(query.layer) : predictor.up.rows;
   const FloatView logits{logits_, tokens, neurons, neurons};
-  hidden_input_.Set(InputRows(predictor, query));
+  if (is_on_device) {
+    on_device_->Ask(query.layer, InputRows(query), logits);
+  } else {
+    Ask(predictor, query, logits);
+  }
+  const auto lists = out.ResetLists(query.tokens.size());
+  // What is on a device has no experts.
+  const float threshold = is_on_device
+                              ? predictors_.spec.thresholds[static_cast<size_t>(query.layer)]
+                              : predictor.threshold;
+  Compact(threshold, logits, lists);
+  if (query.is_guess) return;
+  PredictionCounts& counts = counts_[static_cast<size_t>(query.layer)];
+  counts.neurons += static_cast<uint64_t>(tokens * neurons);
+  for (const auto& list : lists) counts.predicted += list.size();
+}
+
+// With the processor's kernels.
+void PredictorSelector::Ask(const PredictorView& predictor, const SelectionQuery& query,
+                            FloatView logits) {
+  const int64_t tokens = logits.rows, rank = predictor.rank();
+  const FloatView inner{inner_, tokens, rank, rank};
+  hidden_input_.Set(InputRows(query));
   const Product down{predictor.down, inner};
   MatMul(compute_, {&down, 1}, hidden_input_);
   if (predictor.relu) {
@@ -121,12 +142,6 @@ void PredictorSelector::Select(const SelectionQuery& query, ActiveSets& out) {
   inner_input_.Set(inner);
   const Product up{predictor.up, logits, reinterpret_cast<const float*>(predictor.bias.data)};
   MatMul(compute_, {&up, 1}, inner_input_);
-  const auto lists = out.ResetLists(query.tokens.size());
-  Compact(predictor.threshold, logits, lists);
-  if (query.is_guess) return;
-  PredictionCounts& counts = counts_[static_cast<size_t>(query.layer)];
-  counts.neurons += static_cast<uint64_t>(tokens * neurons);
-  for (const auto& list : lists) counts.predicted += list.size();
 }
 
 ListGuess* PredictorSelector::BeginGuess(const SelectionQuery& query) {
@@ -135,7 +150,7 @@ ListGuess* PredictorSelector::BeginGuess(const SelectionQuery& query) {
   if (std::ssize(query.tokens) > guess_.max_tokens()) {
     throw Error(ErrorCode::kInternal, "PredictorSelector", "a guess for more tokens than planned");
   }
-  guess_.Begin(predictor, InputRows(predictor, query));
+  guess_.Begin(predictor, InputRows(query));
   return &guess_;
 }
 

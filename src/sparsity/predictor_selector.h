@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "accel/device_predictors.h"
 #include "base/budget.h"
 #include "base/buffer.h"
 #include "model/model_spec.h"
@@ -32,6 +33,10 @@ class PredictorSelector : public ActivationSelector {
   PredictorSelector(const ModelSpec& model, const ModelPredictors& predictors, Compute& compute,
                     Budget& budget, int64_t max_tokens, int64_t tokens_together = 1);
 
+  // Layers whose predictors lie on a device, and not in the host's memory, are asked about there;
+  // Select throws what the device does then. `predictors` must outlive the object.
+  void AskOnDevice(accel::DevicePredictors& predictors) { on_device_ = &predictors; }
+
   void Select(const SelectionQuery& query, ActiveSets& out) override;
   ListGuess* BeginGuess(const SelectionQuery& query) override;
 
@@ -44,11 +49,14 @@ class PredictorSelector : public ActivationSelector {
                                int64_t max_tokens, int64_t tokens_together = 1);
 
  private:
-  FloatView InputRows(const PredictorView& predictor, const SelectionQuery& query);
+  bool IsOnDevice(int64_t layer) const { return on_device_ != nullptr && on_device_->Has(layer); }
+  FloatView InputRows(const SelectionQuery& query);
+  void Ask(const PredictorView& predictor, const SelectionQuery& query, FloatView logits);
   void Compact(float threshold, FloatView logits, std::span<std::span<const int32_t>> lists);
 
   const ModelPredictors& predictors_;
   Compute& compute_;
+  accel::DevicePredictors* on_device_ = nullptr;
   int64_t max_tokens_ = 0;
   MatMulInput hidden_input_;
   MatMulInput inner_input_;

@@ -219,7 +219,7 @@ TEST(DeviceKvAdapters, ThePassesOfAdaptersAreTheProcessors) {
   PlannedDevice planned = {.memory_bytes = 64 * kMiB};
   planned.matrices.layers.resize(plan.spec.layers.size(), {.attention = true});
   planned.matrices.kv_tokens = 128;
-  planned.ledger = PlacedMatrices(plan, planned.matrices, PassesFor(options, plan.spec)).Ledger();
+  planned.ledger = PlacedMatrices(plan, planned.matrices, PassesFor(options, file, plan)).Ledger();
   options.device = TestDeviceRequest(planned.memory_bytes);
   options.device.planned = planned;
   const auto there = Engine::Load(golden.model_path, options);

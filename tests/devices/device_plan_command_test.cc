@@ -121,7 +121,7 @@ class DevicePlanCommandTest : public ::testing::Test {
 };
 
 TEST_F(DevicePlanCommandTest, CommandsPlaceExactlyThat) {
-  const json plan = Planned("16M", {"--memory", "4G"});
+  const json plan = Planned("22M", {"--memory", "4G"});
   EXPECT_EQ(plan["io_strategy"], "none");
   const std::vector<int64_t> neurons = DeviceNeurons(plan);
   ASSERT_EQ(std::ssize(neurons), kLayers);
@@ -131,7 +131,7 @@ TEST_F(DevicePlanCommandTest, CommandsPlaceExactlyThat) {
   EXPECT_LT(all, kLayers * kNeurons);
   const int64_t bytes = plan["device"]["ledger"]["neurons"].get<int64_t>();
   EXPECT_EQ(bytes, all * kNeuronBytes);
-  EXPECT_LE(bytes + plan["device"]["ledger"]["scratch"].get<int64_t>(), 16 << 20);
+  EXPECT_LE(bytes + plan["device"]["ledger"]["scratch"].get<int64_t>(), 22 << 20);
   EXPECT_GT(plan["time_ms"]["device"], 0);
 
   const std::vector<std::string> obey = {"--plan", PlanPath(), "--device", "0"};
@@ -144,6 +144,8 @@ TEST_F(DevicePlanCommandTest, CommandsPlaceExactlyThat) {
   ExpectObeyed(plan, of_bench);
   EXPECT_GT(of_bench["computed"]["device"], 0);
   EXPECT_GT(of_bench["computed"]["processor"], 0);
+  EXPECT_EQ(of_bench["matrices"]["layers"][0]["predictor"], true);
+  EXPECT_GT(of_bench["matrices"]["predicted"], 0);
   std::vector<std::string> run = {"run", Model(), "-p", "", "-n", "4", "--json"};
   run.insert(run.end(), obey.begin(), obey.end());
   const ProgramResult ran = RunHearth(run);

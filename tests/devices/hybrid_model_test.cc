@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accel/test_device.h"
@@ -151,7 +152,8 @@ TEST_F(HybridModelTest, ThePerplexityIsTheProcessors) {
   }
 }
 
-// Without a number of neurons, attention goes to the device with its keys and values, then neurons.
+// Without a number of neurons, attention goes to the device with its keys and values, then
+// predictors, then neurons.
 TEST_F(HybridModelTest, WhatEveryTokenReadsGoesThereFirst) {
   constexpr size_t kTokens = 20;
   for (const FfnMode mode : {FfnMode::kDense, FfnMode::kGated, FfnMode::kPredicted}) {
@@ -162,11 +164,21 @@ TEST_F(HybridModelTest, WhatEveryTokenReadsGoesThereFirst) {
       const DevicePart& part = *engine->device().part;
       EXPECT_THAT(part.layer_neurons(), Each(kNeurons));
       EXPECT_EQ(part.placement().kv_tokens, 512);
-      for (const PlacedLayer& layer : part.placement().layers) EXPECT_TRUE(layer.attention);
+      const bool predicts = mode == FfnMode::kPredicted;
+      for (const PlacedLayer& layer : part.placement().layers) {
+        EXPECT_TRUE(layer.attention);
+        EXPECT_EQ(layer.predictor, predicts);
+      }
       const std::vector<float> logits = Logits(*engine, kTokens, chunk);
       // The processor multiplies attention's Q8_0 with 8-bit activations.
       EXPECT_LT(RelativeError(logits, expected), 3e-2);
       EXPECT_EQ(part.attention()->tokens_attended(), kTokens * kLayers);
+      ASSERT_EQ(part.predictors() != nullptr, predicts);
+      if (predicts) {
+        EXPECT_EQ(part.predictors()->tokens_asked(), kTokens * kLayers);
+        // Every third neuron from 1 on is listed, wherever somebody asks.
+        EXPECT_EQ(part.ffns()->neurons_computed(), kTokens * kLayers * 341);
+      }
       EXPECT_GT(part.ffns()->neurons_computed(), 0);
       EXPECT_EQ(Logits(*Load(Floats(), mode, RequestOf(std::nullopt), 1), kTokens, chunk), logits);
     }
@@ -184,9 +196,11 @@ TEST_F(HybridModelTest, WhatEveryTokenReadsGoesThereFirst) {
 
 // Tokens of several sequences in a pass have the bits that each has alone.
 TEST_F(HybridModelTest, CompanyChangesNothing) {
-  for (const FfnMode mode : {FfnMode::kGated, FfnMode::kPredicted}) {
+  const std::pair<FfnMode, std::optional<int64_t>> cases[] = {
+      {FfnMode::kGated, 400}, {FfnMode::kPredicted, 400}, {FfnMode::kPredicted, std::nullopt}};
+  for (const auto& [mode, placed] : cases) {
     EngineOptions options = {.threads = 2, .context = 64, .kv_sequences = 3, .mode = mode};
-    options.device = RequestOf(400);
+    options.device = RequestOf(placed);
     const auto engine = Engine::Load(Floats(), options);
     const std::vector<TokenId> text = Text(*engine, 30);
     const auto decode = [&](bool together) {
@@ -402,10 +416,17 @@ TEST(HybridStreamedTest, StreamingChangesNoBit) {
     }
     return all;
   };
-  for (const FfnMode mode : {FfnMode::kPredicted, FfnMode::kGated, FfnMode::kDense}) {
+  // Neurons alone; attention too.
+  const std::pair<FfnMode, std::optional<int64_t>> cases[] = {{FfnMode::kPredicted, 1500},
+                                                              {FfnMode::kGated, 1500},
+                                                              {FfnMode::kDense, 1500},
+                                                              {FfnMode::kPredicted, std::nullopt}};
+  for (const auto& [mode, placed] : cases) {
+    SCOPED_TRACE(::testing::Message() << FfnModeName(mode) << " " << placed.value_or(-1));
     EngineOptions options = {
         .program_bytes = kTestProgramBytes, .threads = 2, .context = 64, .mode = mode};
-    options.device = RequestOf(1500);
+    options.device = placed ? RequestOf(placed) : RequestOf(placed, 24 * kMiB);
+    if (!placed) options.memory_bytes = SmallestLimit(path, options) + 8 * kMiB;
     const std::vector<float> expected = logits(*Engine::Load(path, options));
     options.memory_bytes = SmallestLimit(path, options) + 5 * kMiB;
     for (const int threads : {1, 3}) {
@@ -413,8 +434,11 @@ TEST(HybridStreamedTest, StreamingChangesNoBit) {
       options.streaming.pipeline.lookahead = Lookahead::kOn;
       const auto engine = Engine::Load(path, options);
       ASSERT_NE(engine->streamed(), nullptr);
-      EXPECT_EQ(engine->streamed()->store().source().neurons, 6144 - 1500);
-      EXPECT_EQ(logits(*engine), expected) << FfnModeName(mode) << " " << threads;
+      const DevicePart& part = *engine->device().part;
+      EXPECT_EQ(engine->streamed()->store().source().neurons, 6144 - part.layer_neurons()[0]);
+      EXPECT_EQ(part.predictors(), nullptr) << "here they are asked ahead of reads";
+      EXPECT_EQ(part.attention() != nullptr, !placed);
+      EXPECT_EQ(logits(*engine), expected) << threads;
       EXPECT_GT(engine->stream_counts().bytes_read, 0u);
       if (mode == FfnMode::kPredicted) {
         EXPECT_GT(engine->stream_counts().misses, 0u);
@@ -424,7 +448,7 @@ TEST(HybridStreamedTest, StreamingChangesNoBit) {
     options.device = {};
     options.memory_bytes.reset();
     const std::vector<float> processor = logits(*Engine::Load(path, options));
-    EXPECT_LT(RelativeError(expected, processor), 5e-2) << FfnModeName(mode);
+    EXPECT_LT(RelativeError(expected, processor), 5e-2);
   }
   std::filesystem::remove(path);
 }

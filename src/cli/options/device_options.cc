@@ -263,6 +263,8 @@ Json DeviceJson(Engine& engine) {
   if (part->matrices() == nullptr) return json;
   Json matrices = MatricesJson(part->placement());
   matrices["products"] = part->matrices()->products_computed();
+  const accel::DevicePredictors* const predictors = part->predictors();
+  matrices["predicted"] = predictors == nullptr ? 0 : predictors->tokens_asked();
   matrices["attended"] = part->attention() == nullptr ? 0 : part->attention()->tokens_attended();
   matrices["uploaded_bytes"] = part->uploads() == nullptr ? 0 : part->uploads()->bytes_uploaded();
   json["matrices"] = matrices;

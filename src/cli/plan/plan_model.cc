@@ -195,7 +195,8 @@ uint64_t ProgramBytesBeside(const PlacementArguments& arguments, const PlanWishe
   std::unique_ptr<DevicePart> part;
   try {
     const LoadPlan plan = PlanLoad(file);
-    part = std::make_unique<DevicePart>(request, file, plan, PassesFor(EngineOptions(), plan.spec));
+    part =
+        std::make_unique<DevicePart>(request, file, plan, PassesFor(EngineOptions(), file, plan));
   } catch (const Error&) {  // what is wrong with the model or the memory is said when it is placed
   }
   return ProgramBytesWith(wishes.model.model) +

@@ -104,7 +104,7 @@ DevicePart::DevicePart(const DeviceRequest& request, const GgufFile& file, const
   if (request.planned) CheckPlanned(LedgerOfBoth(neurons_, placed), *request.planned);
   device_ = request.open(index_, {.memory_bytes = bytes, .cache_folder = request.programs_folder});
   if (neurons_) ffns_ = std::make_unique<accel::DeviceFfns>(*device_, neurons_->shape);
-  if (placed) MakeMatrices(*std::move(placed));
+  if (placed) MakeMatrices(*std::move(placed), plan);
 }
 
 // Places a packed file: first matrices outside its FFNs, because every token reads all of them,
@@ -131,9 +131,19 @@ std::optional<PlacedMatrices> DevicePart::PlacePacked(const DeviceRequest& reque
   return placed;
 }
 
-void DevicePart::MakeMatrices(PlacedMatrices placed) {
+void DevicePart::MakeMatrices(PlacedMatrices placed, const LoadPlan& plan) {
   matrices_ = std::make_unique<accel::DeviceMatrices>(*device_, std::move(placed.shape));
   model_ = {matrices_.get(), std::move(placed.layers), placed.output};
+  if (placed.predictors.any()) {
+    std::vector<accel::DevicePredictor> predictors;
+    for (const DeviceLayer& layer : model_.layers) {
+      predictors.push_back({.down = matrices_->At(layer.predictor_down),
+                            .up = matrices_->At(layer.predictor_up),
+                            .relu = plan.predictors->spec.relu});
+    }
+    predictors_ = std::make_unique<accel::DevicePredictors>(*matrices_, placed.predictors,
+                                                            std::move(predictors));
+  }
   if (placement_.kv_tokens == 0) return;
   attention_ = std::make_unique<accel::DeviceAttention>(*matrices_, placed.attention);
   kv_pages_.emplace(placed.attention.slots);
@@ -164,8 +174,8 @@ std::string DevicePart::PlacementText() const {
     if (!matrices_) return text;
   }
   for (const PlacedLayer& layer : placement_.layers) {
-    text += fmt::format("/{}{}{}", layer.attention ? "a" : "", layer.shared ? "s" : "",
-                        fmt::join(layer.experts, ","));
+    text += fmt::format("/{}{}{}{}", layer.attention ? "a" : "", layer.shared ? "s" : "",
+                        layer.predictor ? "p" : "", fmt::join(layer.experts, ","));
   }
   if (placement_.upload_tokens > 0) text += fmt::format("/u{}", placement_.upload_tokens);
   if (placement_.kv_tokens > 0) text += fmt::format("/k{}", placement_.kv_tokens);

@@ -16,6 +16,7 @@
 #include "accel/device_attention.h"
 #include "accel/device_ffns.h"
 #include "accel/device_matrices.h"
+#include "accel/device_predictors.h"
 #include "accel/devices.h"
 #include "base/buffer.h"
 #include "engine/load/model.h"
@@ -113,6 +114,7 @@ class DevicePart {
   // KvStagingBytes to the host's budget as "kv staging". As MakeUploads.
   void MakeAttention(const Model& model, Budget& budget);
   const accel::DeviceAttention* attention() const { return attention_.get(); }  // null: none
+  accel::DevicePredictors* predictors() const { return predictors_.get(); }     // null: none
   const PromptUploads* uploads() const { return uploads_.get(); }               // null: none
   const DeviceWeights* model() const { return matrices_ ? &model_ : nullptr; }
 
@@ -120,7 +122,7 @@ class DevicePart {
   std::optional<PlacedMatrices> PlacePacked(const DeviceRequest& request, const GgufFile& file,
                                             const LoadPlan& plan, const accel::DeviceInfo& info,
                                             uint64_t bytes);
-  void MakeMatrices(PlacedMatrices placed);
+  void MakeMatrices(PlacedMatrices placed, const LoadPlan& plan);
 
   const bool is_traced_;
   const DevicePasses passes_;
@@ -132,6 +134,7 @@ class DevicePart {
   MatrixPlacement placement_;
   std::unique_ptr<accel::DeviceMatrices> matrices_;
   std::unique_ptr<accel::DeviceAttention> attention_;
+  std::unique_ptr<accel::DevicePredictors> predictors_;
   std::optional<DevicePages> kv_pages_;
   Buffer kv_staging_;
   DeviceWeights model_;

@@ -278,6 +278,19 @@ void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
               "at most " + FormatSize(plan.limit_bytes), FormatSize(plan.needed_bytes()));
 }
 
+// Takes out predictors, which other modes than `predicted` do not ask.
+void LeavePredictors(LoadPlan& plan) {
+  if (!plan.predictors) return;
+  RemoveTensors(plan, [&](const ResidentTensor& tensor) {
+    const auto& layers = plan.predictors->layers;
+    return std::any_of(layers.begin(), layers.end(), [&](const ModelPredictors::Layer& layer) {
+      const WeightView* const slot = tensor.decl.slot;
+      return slot == &layer.down || slot == &layer.up || slot == &layer.bias;
+    });
+  });
+  plan.predictors.reset();
+}
+
 // Takes the FFNs out of the plan, and shares out what the ledger leaves of the limit.
 void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& plan) {
   const bool is_packed = plan.load.is_packed;
@@ -371,6 +384,7 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   plan.limits.device_neurons.assign(on_device.neurons.begin(), on_device.neurons.end());
   plan.limits.sums_on_device = on_device.matrices != nullptr && HasFfns(*on_device.matrices);
   plan.mode = ResolveMode(file, plan.load, options.mode);
+  if (plan.mode != FfnMode::kPredicted) LeavePredictors(plan.load);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);
   if (on_device.matrices != nullptr && on_device.matrices->upload_tokens > 0) {
@@ -378,7 +392,7 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   }
   if (on_device.matrices != nullptr && on_device.matrices->kv_tokens > 0) {
     const accel::DeviceAttentionShape attention =
-        AttentionShapeOf(plan.load.spec, *on_device.matrices, PassesFor(options, plan.load.spec));
+        AttentionShapeOf(plan.load.spec, *on_device.matrices, PassesFor(options, file, plan.load));
     plan.ledger["kv staging"] = Buffer::ChargedBytes(attention.page_bytes());
   }
   for (const AdapterPlan& adapter : plan.adapters) {
@@ -439,12 +453,13 @@ EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
   }
 }
 
-DevicePasses PassesFor(const EngineOptions& options, const ModelSpec& spec) {
+DevicePasses PassesFor(const EngineOptions& options, const GgufFile& file, const LoadPlan& plan) {
   const int64_t context =
-      options.context > 0 ? options.context : std::min(spec.context_length, kDefaultContext);
+      options.context > 0 ? options.context : std::min(plan.spec.context_length, kDefaultContext);
   return {.max_tokens = options.batch_tokens,
           .kv_codec = options.kv_codec,
-          .kv_tokens = context * std::max<int64_t>(options.kv_sequences, 1)};
+          .kv_tokens = context * std::max<int64_t>(options.kv_sequences, 1),
+          .predicts = ResolveMode(file, plan, options.mode) == FfnMode::kPredicted};
 }
 
 void CheckBudget(const EnginePlan& plan, const std::string& path) {

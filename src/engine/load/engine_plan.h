@@ -57,8 +57,9 @@ uint64_t DefaultLimitBytes();
 EnginePlan PlanEngine(const GgufFile& file, const EngineOptions& options,
                       const OnDevice& on_device = {});
 
-// What a device must know of the passes that these options make.
-DevicePasses PassesFor(const EngineOptions& options, const ModelSpec& spec);
+// What a device must know of the passes that these options make of a file, before LeaveToDevice.
+// Throws as ResolveMode.
+DevicePasses PassesFor(const EngineOptions& options, const GgufFile& file, const LoadPlan& plan);
 
 // Throws Error(kOutOfBudget), with the smallest limit that would do, where a plan passes its own.
 void CheckBudget(const EnginePlan& plan, const std::string& path);

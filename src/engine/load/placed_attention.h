@@ -18,6 +18,7 @@ struct DevicePasses {
   int64_t max_tokens = 1;
   KvCodec kv_codec = KvCodec::kF16;
   int64_t kv_tokens = 0;  // that all sessions may have together
+  bool predicts = false;  // which neurons are active
 };
 
 // Why no device has keys and values of a model; empty: one may.

@@ -69,7 +69,7 @@ MatrixPlacement Empty(const LoadPlan& plan) {
 // What every token needs, of the first `layers` layers. Attention takes kv_bytes more than its
 // matrices. A packed model's FFNs are not matrices and are left out.
 std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& roles, size_t layers,
-                                    uint64_t max_buffer_bytes, uint64_t kv_bytes) {
+                                    uint64_t max_buffer_bytes, uint64_t kv_bytes, bool predicts) {
   std::vector<Unit> units;
   for (size_t l = 0; l < layers && !plan.is_packed; ++l) {
     const FfnSpec& ffn = plan.spec.layers[l].ffn;
@@ -88,6 +88,14 @@ std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& rol
     units.push_back(MakeUnit({tensors}, max_buffer_bytes,
                              [l](MatrixPlacement& p) { p.layers[l].attention = true; }));
     units.back().bytes += kv_bytes;
+  }
+  for (size_t l = 0; l < layers && predicts; ++l) {
+    const auto [down, up, bias] = roles.Predictor(l);
+    if (down == nullptr) continue;
+    const std::array matrices = {down, up};
+    units.push_back(MakeUnit({matrices}, max_buffer_bytes,
+                             [l](MatrixPlacement& p) { p.layers[l].predictor = true; }));
+    units.back().bytes += static_cast<uint64_t>(up->decl.rows) * sizeof(float);
   }
   return units;
 }
@@ -167,8 +175,8 @@ struct WantedUnits {
   bool may_be_none = false;  // a caller adds experts or neurons
 };
 
-WantedUnits ListWanted(const LoadPlan& plan, const DeviceRoom& room, const MatrixWishes& wishes,
-                       uint64_t kv_bytes) {
+WantedUnits ListWanted(const LoadPlan& plan, const DevicePasses& passes, const DeviceRoom& room,
+                       const MatrixWishes& wishes, uint64_t kv_bytes) {
   const TensorRoles roles(plan);
   const MatrixCounts& counts = wishes.counts;
   const bool is_exact = counts.any();
@@ -178,7 +186,7 @@ WantedUnits ListWanted(const LoadPlan& plan, const DeviceRoom& room, const Matri
       counts.experts.value_or(is_exact || leaves_experts ? 0 : MostExperts(plan));
   WantedUnits wanted = {
       .units = UnitsOfEveryToken(plan, roles, static_cast<size_t>(layers), room.max_buffer_bytes,
-                                 kv_bytes),
+                                 kv_bytes, passes.predicts),
       .may_be_none = plan.is_packed || (counts.leaves_experts && MostExperts(plan) > 0)};
   std::vector<Unit>& units = wanted.units;
   if (const ResidentTensor* const output = roles.Output(); output != nullptr && !is_exact) {
@@ -206,7 +214,7 @@ MatrixPlacement ChooseWithKv(const LoadPlan& plan, const DevicePasses& passes,
                              int64_t kv_tokens) {
   const uint64_t kv_bytes =
       kv_tokens == 0 ? 0 : DeviceKvBytesOfLayer(plan.spec, passes.kv_codec, kv_tokens);
-  const WantedUnits wanted = ListWanted(plan, room, wishes, kv_bytes);
+  const WantedUnits wanted = ListWanted(plan, passes, room, wishes, kv_bytes);
   MatrixPlacement placement = Empty(plan);
   if (wanted.units.empty() && wanted.may_be_none) return placement;
   placement.upload_tokens = wishes.upload_tokens;
@@ -275,6 +283,7 @@ void LeaveToDevice(LoadPlan& plan, const MatrixPlacement& placement) {
     const PlacedLayer& layer = placement.layers[l];
     if (layer.attention) leave(roles.Attention(l));
     if (layer.shared) leave(roles.Shared(l));
+    if (layer.predictor) leave(roles.Predictor(l));
     if (layer.experts.empty()) continue;
     const int64_t all = std::max<int64_t>(plan.spec.layers[l].ffn.num_experts, 1);
     if (std::ssize(layer.experts) == all) {
@@ -374,6 +383,18 @@ class Placer {
     to.shared_down = Place(down, {0});
   }
 
+  void PlacePredictor(const TensorRoles& roles, size_t layer) {
+    const auto [down, up, bias] = roles.Predictor(layer);
+    if (down == nullptr) RefusePlacement("a predictor that is not there");
+    DeviceLayer& to = placed_.layers[layer];
+    to.predictor_down = Place(down, {0});
+    to.predictor_up = Place(up, {0}, bias);
+    accel::DevicePredictorsShape& shape = placed_.predictors;
+    shape.hidden = down->decl.cols;
+    shape.rank = std::max(shape.rank, down->decl.rows);
+    shape.neurons = std::max(shape.neurons, up->decl.rows);
+  }
+
  private:
   PlacedMatrices& placed_;
 };
@@ -395,6 +416,7 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
   Placer placer(*this);
   shape.max_tokens = passes.max_tokens;
   attention = AttentionShapeOf(plan.spec, placement, passes);
+  predictors.max_tokens = std::min(passes.max_tokens, accel::DevicePredictors::kTokensOfLaunch);
   int32_t attending = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
     const PlacedLayer& from = placement.layers[l];
@@ -405,6 +427,7 @@ PlacedMatrices::PlacedMatrices(const LoadPlan& plan, const MatrixPlacement& plac
       placer.PlaceExperts(roles, l, plan.spec.layers[l].ffn.num_experts, from.experts);
     }
     if (from.shared) placer.PlaceShared(roles, l);
+    if (from.predictor) placer.PlacePredictor(roles, l);
     if (!from.experts.empty() || from.shared) shape.hidden = plan.spec.hidden_size;
   }
   if (placement.output) {
@@ -434,6 +457,9 @@ std::map<std::string, uint64_t> PlacedMatrices::Ledger() const {
   if (attention.slots > 0) {
     ledger["kv"] = accel::DeviceAttention::KvBytes(attention);
     ledger["attention"] = accel::DeviceAttention::ScratchBytes(attention);
+  }
+  if (predictors.any()) {
+    ledger["predictors"] = accel::DevicePredictors::ScratchBytes(predictors);
   }
   return ledger;
 }

@@ -12,6 +12,7 @@
 #include "accel/device.h"
 #include "accel/device_attention.h"
 #include "accel/device_matrices.h"
+#include "accel/device_predictors.h"
 #include "engine/load/model.h"
 #include "engine/load/placed_attention.h"
 #include "engine/load/prompt_uploads.h"
@@ -45,8 +46,9 @@ struct MatrixWishes {
 };
 
 // The matrices that fit, in the order of what a byte saves for each token: FFNs of dense layers and
-// those beside experts, attention with its keys and values, the output matrix, then experts, of all
-// layers as many; of a packed file no FFNs and experts, and nothing where nothing fits. `plan` is
+// those beside experts, attention with its keys and values, predictors that passes ask, the output
+// matrix, then experts, of all layers as many; of a packed file no FFNs and experts, and nothing
+// where nothing fits. `plan` is
 // as before LeaveToDevice. Throws Error(kOutOfBudget), naming the memory that would do, where
 // nothing or less than was asked for fits, Error(kInvalidArgument) for more than the model has,
 // Error(kUnsupported) for what devices have no kernels for.
@@ -68,6 +70,7 @@ struct PlacedTensor {
 struct PlacedMatrices {
   accel::DeviceMatricesShape shape;
   accel::DeviceAttentionShape attention;
+  accel::DevicePredictorsShape predictors;
   std::vector<PlacedTensor> tensors;
   std::vector<DeviceLayer> layers;
   int32_t output = -1;
@@ -87,7 +90,8 @@ struct PlacedMatrices {
   }
   uint64_t scratch_bytes() const {
     return accel::DeviceMatrices::ScratchBytes(shape) +
-           accel::DeviceAttention::ScratchBytes(attention);
+           accel::DeviceAttention::ScratchBytes(attention) +
+           accel::DevicePredictors::ScratchBytes(predictors);
   }
   // Reads all of them and uploads them. Throws Error(kIo), Error(kCorrupt), and what the device
   // does.

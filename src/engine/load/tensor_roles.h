@@ -34,6 +34,12 @@ class TensorRoles {
     const LayerWeights& w = layer(layer_index);
     return {Find(w.shared_gate), Find(w.shared_up), Find(w.shared_down)};
   }
+  // Down, up, and the biases of up; null where the layer has no predictor.
+  std::array<const ResidentTensor*, 3> Predictor(size_t layer_index) const {
+    if (!plan_.predictors) return {};
+    const ModelPredictors::Layer& of_layer = plan_.predictors->layers[layer_index];
+    return {Find(of_layer.down), Find(of_layer.up), Find(of_layer.bias)};
+  }
   // Null where the output matrix is the embedding: rows of that are looked up on the processor.
   const ResidentTensor* Output() const {
     return plan_.spec.tied_embeddings ? nullptr : Find(plan_.weights->output);

@@ -1,5 +1,5 @@
-// Where the matrices of a model that is not packed lie in a device's memory: numbers in
-// accel::DeviceMatrices, -1 where a matrix is not there.
+// Where the matrices of a model lie in a device's memory: numbers in accel::DeviceMatrices, -1
+// where a matrix is not there.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,7 @@ struct DeviceLayer {
   int32_t gate = -1, up = -1, down = -1;  // of its FFN or its experts
   std::vector<int32_t> places;            // by expert, which of these it is; -1: it is not there
   int32_t shared_gate = -1, shared_up = -1, shared_down = -1;
+  int32_t predictor_down = -1, predictor_up = -1;
 
   bool has_attention() const { return q >= 0; }
   bool attends() const { return attention >= 0; }

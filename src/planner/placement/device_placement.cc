@@ -50,7 +50,7 @@ class NeuronPlacer {
         machine_(machine),
         engine_(engine),
         load_(PlanLoad(file)),
-        passes_(PassesFor(engine, load_.spec)),
+        passes_(PassesFor(engine, file, load_)),
         model_(PlacementModelOf(file, profile)) {
     model_.neuron_bytes = DeviceNeuronBytes(file, load_);
     const std::vector<int64_t> all(static_cast<size_t>(model_.num_layers), model_.neurons);
@@ -73,8 +73,17 @@ class NeuronPlacer {
     return DenseSeconds(load_, dense, machine_) < on_host ? dense : MatrixPlacement();
   }
 
-  // `dense` has no layers where nothing but neurons lies there. No neuron may go there.
-  DevicePlacement Place(const MatrixPlacement& dense) const {
+  // `dense` has no layers where nothing but neurons lies there. No neuron may go there. What is
+  // streamed has its predictors on the host, which asks them ahead of reads.
+  DevicePlacement Place(MatrixPlacement dense) const {
+    DevicePlacement placement = PlaceBeside(dense);
+    if (!placement.is_streamed || !dense.has_predictors()) return placement;
+    for (PlacedLayer& layer : dense.layers) layer.predictor = false;
+    return PlaceBeside(dense);
+  }
+
+ private:
+  DevicePlacement PlaceBeside(const MatrixPlacement& dense) const {
     std::map<std::string, uint64_t> ledger;
     if (dense.any()) ledger = PlacedMatrices(load_, dense, passes_).Ledger();
     PlacementMachine for_neurons = machine_;
@@ -106,7 +115,6 @@ class NeuronPlacer {
     return placement;
   }
 
- private:
   const GgufFile& file_;
   const PlacementMachine& machine_;
   const EngineOptions& engine_;

@@ -57,6 +57,10 @@ double DenseSeconds(const LoadPlan& plan, const MatrixPlacement& placement,
   uint64_t bytes = 0;
   double syncs = placement.output ? 1 : 0;
   for (size_t l = 0; l < placement.layers.size(); ++l) {
+    if (placement.layers[l].predictor) {
+      bytes += StoredBytes(roles.Predictor(l));
+      ++syncs;
+    }
     if (!placement.layers[l].attention) continue;
     const auto tensors = roles.Attention(l);
     bytes += StoredBytes(tensors);
@@ -193,7 +197,7 @@ MatrixShare PlaceMatrices(const GgufFile& file, const AccessRecord* record,
   if (plan.is_packed) {
     throw Error(ErrorCode::kUnsupported, file.path(), "of a packed file neurons are placed");
   }
-  return MatrixPlacer(plan, record, machine, PassesFor(engine, plan.spec)).Place();
+  return MatrixPlacer(plan, record, machine, PassesFor(engine, file, plan)).Place();
 }
 
 }  // namespace hearth
