@@ -161,9 +161,12 @@ void HybridFfn::Run(const FfnCall& call) {
   context_.seam.After(PassOp::kFfnDown);
 }
 
-int64_t HybridFfn::OnDevice() const {
-  return device_.shape().neurons[static_cast<size_t>(call_.layer)];
+int64_t HybridFfn::Ffn() const {
+  const int64_t experts = context_.layer(call_.layer).ffn.num_experts;
+  return call_.layer * std::max<int64_t>(experts, 1) + call_.expert;
 }
+
+int64_t HybridFfn::OnDevice() const { return device_.shape().neurons[static_cast<size_t>(Ffn())]; }
 
 int64_t HybridFfn::BesideDevice() const {
   return context_.layer(call_.layer).ffn.intermediate_size - OnDevice();
@@ -211,7 +214,7 @@ void HybridFfn::Launch(const SelectionQuery& query, const ActiveSets& whole) {
 accel::DeviceFfnWork HybridFfn::WorkOf(int64_t first, int64_t count, bool skips) const {
   const FfnSpec& ffn = context_.layer(call_.layer).ffn;
   const SilentGates silent = SilentGatesOf(ffn.activation, ffn.threshold);
-  return {.ffn = call_.layer,
+  return {.ffn = Ffn(),
           .activation = {ffn.activation, ffn.threshold, skips && CanSkipNeurons(ffn.activation),
                          silent.below, silent.from, silent.to},
           .x = x_.Rows(first, count),

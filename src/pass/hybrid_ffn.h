@@ -1,6 +1,6 @@
 // FFNs of single neurons whose hottest ones are on a device (P1 §5.3): the device computes these
 // while the processor computes the others, and what both make is added once per FFN. Layers may
-// differ in how many are there; one that has none is the processor's alone.
+// differ in how many are there, experts of a layer do not; what has none is the processor's alone.
 //
 // To the processor's side an FFN has only the neurons after those of the device, numbered from 0.
 // It is one of the executors for models that are in memory or streamed, which know of no device. So
@@ -63,7 +63,8 @@ class HybridFfn final : public FfnExecutor {
   accel::DeviceFfnWork WorkOf(int64_t first, int64_t count, bool skips) const;
   // The FFN where the processor has no neuron of it.
   void RunAlone(const FfnCall& call);
-  // Of the FFN at hand.
+  // Of the FFN at hand: its number on the device, and neurons.
+  int64_t Ffn() const;
   int64_t OnDevice() const;
   int64_t BesideDevice() const;
 

@@ -97,7 +97,7 @@ BundleStore::BundleStore(Budget& budget, BundleSource source, const StreamPlan& 
 uint64_t BundleStore::FileOffset(int64_t ffn, int64_t neuron) const {
   const int64_t layer = ffn / source_.num_experts, expert = ffn % source_.num_experts;
   return source_.layer_offsets[static_cast<size_t>(layer)] +
-         static_cast<uint64_t>(expert * source_.neurons + neuron) * source_.layout.stride;
+         static_cast<uint64_t>(expert * source_.neurons_in_file() + neuron) * source_.layout.stride;
 }
 
 std::span<std::byte> BundleStore::Slots(int32_t first, int64_t count) const {
@@ -141,11 +141,11 @@ int64_t BundleStore::FindDamaged(const kernels::KernelTable& table, int64_t ffn,
 }
 
 void BundleStore::ThrowDamaged(int64_t ffn, int64_t neuron) const {
-  throw Error(
-      ErrorCode::kCorrupt, source_.file->name(),
-      fmt::format("neuron {} of {} is damaged: its check does not fit",
-                  source_.first_neuron + ffn % source_.num_experts * source_.neurons + neuron,
-                  BundleTensorName(ffn / source_.num_experts)));
+  throw Error(ErrorCode::kCorrupt, source_.file->name(),
+              fmt::format("neuron {} of {} is damaged: its check does not fit",
+                          source_.first_neuron +
+                              ffn % source_.num_experts * source_.neurons_in_file() + neuron,
+                          BundleTensorName(ffn / source_.num_experts)));
 }
 
 void BundleStore::ThrowReadError(int error) const {

@@ -41,6 +41,7 @@ struct BundleSource {
   std::vector<uint64_t> layer_offsets;  // of a layer's first bundle in the file
 
   int64_t num_ffns() const { return num_layers * num_experts; }
+  int64_t neurons_in_file() const { return first_neuron + neurons; }  // of an FFN
   StreamShape shape() const { return ShapeOf(layout, num_ffns(), neurons); }
   static StreamShape ShapeOf(const BundleLayout& layout, int64_t num_ffns, int64_t neurons);
   // Throws Error(kUnsupported) where the file cannot read halves of bundles.

@@ -101,8 +101,8 @@ class DevicePart {
   bool has_neurons() const { return ffns_ != nullptr; }
   accel::DeviceFfns* ffns() { return ffns_.get(); }  // null where it has matrices
   const accel::DeviceFfns* ffns() const { return ffns_.get(); }
-  // Neurons of each layer's FFN that are on the device, and how many an FFN has in all.
-  std::span<const int64_t> layer_neurons() const { return ffns_->shape().neurons; }
+  // Neurons of each FFN of a layer that are on the device, and how many an FFN has in all.
+  std::span<const int64_t> layer_neurons() const { return neurons_->layer_neurons; }
   int64_t neurons_of_ffn() const { return neurons_->neurons_of_ffn; }
 
   const MatrixPlacement& placement() const { return placement_; }

@@ -91,7 +91,7 @@ std::vector<Unit> UnitsOfEveryToken(const LoadPlan& plan, const TensorRoles& rol
   }
   for (size_t l = 0; l < layers && predicts; ++l) {
     const auto [down, up, bias] = roles.Predictor(l);
-    if (down == nullptr) continue;
+    if (down == nullptr || down->decl.experts > 1) continue;
     const std::array matrices = {down, up};
     units.push_back(MakeUnit({matrices}, max_buffer_bytes,
                              [l](MatrixPlacement& p) { p.layers[l].predictor = true; }));
@@ -386,6 +386,7 @@ class Placer {
   void PlacePredictor(const TensorRoles& roles, size_t layer) {
     const auto [down, up, bias] = roles.Predictor(layer);
     if (down == nullptr) RefusePlacement("a predictor that is not there");
+    if (down->decl.experts > 1) RefusePlacement("predictors of experts");
     DeviceLayer& to = placed_.layers[layer];
     to.predictor_down = Place(down, {0});
     to.predictor_up = Place(up, {0}, bias);

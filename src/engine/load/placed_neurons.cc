@@ -79,12 +79,8 @@ std::vector<const ResidentTensor*> CheckedBundles(const std::string& path, const
   const std::vector<const ResidentTensor*> bundles = BundlesOf(plan);
   const ResidentTensor& first = *bundles.front();
   for (const ResidentTensor* tensor : bundles) {
-    if (tensor->decl.experts != 1 || MainFfn(plan.spec).num_experts > 0) {
-      RefuseModel(path,
-                  "a device takes no part of a packed mixture of experts; it does of one that "
-                  "is not packed");
-    }
-    if (tensor->bundles->layout != first.bundles->layout || tensor->decl.rows != first.decl.rows) {
+    if (tensor->bundles->layout != first.bundles->layout || tensor->decl.rows != first.decl.rows ||
+        tensor->decl.experts != first.decl.experts) {
       RefuseModel(path,
                   "a device takes no part of a packed model whose layers have different FFNs");
     }
@@ -92,12 +88,22 @@ std::vector<const ResidentTensor*> CheckedBundles(const std::string& path, const
   return bundles;
 }
 
+// By FFN what `by_layer` says of its layer.
+std::vector<int64_t> OfEachFfn(const std::vector<const ResidentTensor*>& bundles,
+                               const std::vector<int64_t>& by_layer) {
+  std::vector<int64_t> by_ffn;
+  for (size_t l = 0; l < by_layer.size(); ++l) {
+    by_ffn.insert(by_ffn.end(), static_cast<size_t>(bundles[l]->decl.experts), by_layer[l]);
+  }
+  return by_ffn;
+}
+
 // Without neurons.
 DeviceFfnShape ShapeOf(const LoadPlan& plan, const std::vector<const ResidentTensor*>& bundles,
                        int64_t batch_tokens) {
   return {.layout = CopiedNeuron(bundles.front()->bundles->layout).layout,
           .hidden = plan.spec.hidden_size,
-          .neurons = std::vector<int64_t>(bundles.size(), 0),
+          .neurons = OfEachFfn(bundles, std::vector<int64_t>(bundles.size(), 0)),
           .max_tokens = std::min(batch_tokens, HybridFfn::kTokensOfLaunch)};
 }
 
@@ -159,15 +165,14 @@ void RefusePlan(const char* what, const std::string& expected, const std::string
   throw Error(ErrorCode::kInvalidArgument, "plan", what, expected, found);
 }
 
-// As planned, where that is of this model and fits.
-void TakePlanned(const PlannedDevice& planned, int64_t all, const accel::DeviceInfo& info,
-                 DeviceFfnShape& shape) {
-  if (std::ssize(planned.layer_neurons) != shape.num_ffns()) {
-    RefusePlan("layers with neurons on a device", std::to_string(shape.num_ffns()),
+void CheckPlanned(const PlannedDevice& planned, size_t layers, int64_t all,
+                  const accel::DeviceInfo& info, const DeviceFfnShape& shape) {
+  if (planned.layer_neurons.size() != layers) {
+    RefusePlan("layers with neurons on a device", std::to_string(layers),
                std::to_string(planned.layer_neurons.size()));
   }
-  shape.neurons = planned.layer_neurons;
-  const int64_t most = shape.most_neurons();
+  const int64_t most =
+      *std::max_element(planned.layer_neurons.begin(), planned.layer_neurons.end());
   if (most > all) {
     RefusePlan("neurons of an FFN on the device", fmt::format("at most {}", all),
                std::to_string(most));
@@ -178,11 +183,11 @@ void TakePlanned(const PlannedDevice& planned, int64_t all, const accel::DeviceI
 }  // namespace
 
 std::map<std::string, uint64_t> DeviceLedger(const GgufFile& file, const LoadPlan& plan,
-                                             std::vector<int64_t> layer_neurons,
+                                             const std::vector<int64_t>& layer_neurons,
                                              int64_t batch_tokens) {
   const std::vector<const ResidentTensor*> bundles = CheckedBundles(file.path(), plan);
   DeviceFfnShape shape = ShapeOf(plan, bundles, batch_tokens);
-  shape.neurons = std::move(layer_neurons);
+  shape.neurons = OfEachFfn(bundles, layer_neurons);
   return LedgerOf(shape);
 }
 
@@ -210,7 +215,8 @@ PlacedNeurons::PlacedNeurons(const GgufFile& file, const LoadPlan& plan, int64_t
   const std::vector<const ResidentTensor*> bundles = CheckedBundles(file.path(), plan);
   shape = ShapeOf(plan, bundles, batch_tokens);
   neurons_of_ffn = bundles.front()->decl.rows;
-  shape.neurons.assign(bundles.size(), ChooseNeurons(asked, shape, neurons_of_ffn, bytes, info));
+  layer_neurons.assign(bundles.size(), ChooseNeurons(asked, shape, neurons_of_ffn, bytes, info));
+  shape.neurons = OfEachFfn(bundles, layer_neurons);
 }
 
 PlacedNeurons::PlacedNeurons(const GgufFile& file, const LoadPlan& plan, int64_t batch_tokens,
@@ -218,7 +224,9 @@ PlacedNeurons::PlacedNeurons(const GgufFile& file, const LoadPlan& plan, int64_t
   const std::vector<const ResidentTensor*> bundles = CheckedBundles(file.path(), plan);
   shape = ShapeOf(plan, bundles, batch_tokens);
   neurons_of_ffn = bundles.front()->decl.rows;
-  TakePlanned(planned, neurons_of_ffn, info, shape);
+  CheckPlanned(planned, bundles.size(), neurons_of_ffn, info, shape);
+  layer_neurons = planned.layer_neurons;
+  shape.neurons = OfEachFfn(bundles, layer_neurons);
 }
 
 std::map<std::string, uint64_t> PlacedNeurons::Ledger() const { return LedgerOf(shape); }
@@ -243,18 +251,21 @@ void PlacedNeurons::Fill(const GgufFile& file, const LoadPlan& plan, DeviceFfns&
   std::vector<std::byte> packed(at_once * stride);
   const uint64_t total = static_cast<uint64_t>(shape.all_neurons()) * layout.stride;
   uint64_t done = 0;
-  for (size_t ffn = 0; ffn < bundles.size(); ++ffn) {
+  const auto experts = static_cast<size_t>(bundles.front()->decl.experts);
+  for (size_t ffn = 0; ffn < shape.neurons.size(); ++ffn) {
+    const ResidentTensor& tensor = *bundles[ffn / experts];
+    const uint64_t begin = ffn % experts * static_cast<uint64_t>(tensor.decl.rows);
     const auto all = static_cast<uint64_t>(shape.neurons[ffn]);
     for (uint64_t first = 0; first < all; first += most) {
       const uint64_t count = std::min(most, all - first);
       const std::span<std::byte> bytes = std::span(stored).first(count * layout.stride);
-      file.ReadTensor(*bundles[ffn]->stored, first * layout.stride, bytes);
+      file.ReadTensor(*tensor.stored, (begin + first) * layout.stride, bytes);
       for (uint64_t i = 0; i < count; ++i) {
         const std::span<const std::byte> bundle = bytes.subspan(i * layout.stride, layout.stride);
         if (!BundleIsIntact(layout, bundle)) {
           throw Error(ErrorCode::kCorrupt, file.path(),
-                      fmt::format("neuron {} of {} is damaged: its check does not fit", first + i,
-                                  bundles[ffn]->decl.name));
+                      fmt::format("neuron {} of {} is damaged: its check does not fit",
+                                  begin + first + i, tensor.decl.name));
         }
         copied.Copy(bundle, packed.data() + i * stride);
       }

@@ -21,11 +21,11 @@ namespace hearth {
 // many, at most as many as there are.
 void LeaveToDevice(LoadPlan& plan, std::span<const int64_t> layer_neurons);
 
-// What a device takes for so many neurons of each layer's FFN of a packed model, as its ledger will
-// have it; the scratch for passes of at most batch_tokens tokens. Throws as DevicePart for models
-// that cannot lie on a device.
+// What a device takes for so many neurons of each FFN of a layer of a packed model, as its ledger
+// will have it; the scratch for passes of at most batch_tokens tokens. Throws as DevicePart for
+// models that cannot lie on a device.
 std::map<std::string, uint64_t> DeviceLedger(const GgufFile& file, const LoadPlan& plan,
-                                             std::vector<int64_t> layer_neurons,
+                                             const std::vector<int64_t>& layer_neurons,
                                              int64_t batch_tokens);
 // Names and bytes, for messages.
 std::string LedgerText(const std::map<std::string, uint64_t>& ledger);
@@ -35,8 +35,9 @@ uint64_t DeviceNeuronBytes(const GgufFile& file, const LoadPlan& plan);
 // `plan` is of `file`, before LeaveToDevice; passes have at most batch_tokens tokens. Constructors
 // throw Error(kUnsupported) for models whose FFNs cannot lie on a device.
 struct PlacedNeurons {
-  accel::DeviceFfnShape shape;
-  int64_t neurons_of_ffn = 0;  // in all
+  accel::DeviceFfnShape shape;         // of all FFNs, layer by layer and there expert by expert
+  int64_t neurons_of_ffn = 0;          // in all
+  std::vector<int64_t> layer_neurons;  // of each FFN of a layer, on the device
 
   // The same number of each FFN in `bytes` of the device: `asked`, or as many as fit. Throws
   // Error(kOutOfBudget), naming the memory that would do, and Error(kInvalidArgument) for a number

@@ -52,6 +52,11 @@ class NeuronPlacer {
         load_(PlanLoad(file)),
         passes_(PassesFor(engine, file, load_)),
         model_(PlacementModelOf(file, profile)) {
+    if (model_.ffns_per_layer > 1) {
+      throw Error(ErrorCode::kUnsupported, file.path(),
+                  "no plan places neurons of a packed mixture of experts on a device; --device "
+                  "with --device-memory runs it with as many of each expert as fit");
+    }
     model_.neuron_bytes = DeviceNeuronBytes(file, load_);
     const std::vector<int64_t> all(static_cast<size_t>(model_.num_layers), model_.neurons);
     scratch_ = DeviceLedger(file, load_, all, engine.batch_tokens).at("scratch");
