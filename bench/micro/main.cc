@@ -93,6 +93,7 @@ void Run(int argc, char** argv) {
     RegisterRows(context);
     RegisterRowBatches(context);
     RegisterNarrow(context);
+    RegisterRepack(context);
     RegisterElementwise(context);
     RegisterAttention(context);
   }

@@ -82,6 +82,7 @@ void RegisterLowRank(const Context& context);
 void RegisterRows(const Context& context);
 void RegisterRowBatches(const Context& context);
 void RegisterNarrow(const Context& context);
+void RegisterRepack(const Context& context);
 void RegisterElementwise(const Context& context);
 void RegisterAttention(const Context& context);
 void RegisterProbes(const Context& context);

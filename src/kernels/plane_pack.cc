@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/block_quads.h"
+#include "kernels/four_rows.h"
 
 namespace hearth::kernels {
 namespace {
@@ -11,9 +12,6 @@ namespace {
 constexpr int kQuads = 8;  // of 32 columns
 constexpr size_t kLine = TileLayout::kLineBytes;
 constexpr int64_t kRows = TileLayout::kRows;
-
-// Words of four rows; compilers turn these into what the machine has.
-typedef uint32_t Words __attribute__((vector_size(16)));
 
 // Bits of a code in the first plane.
 template <int code_bits>
@@ -65,19 +63,33 @@ void LoadPlanes(const uint8_t* lane, uint32_t (&quads)[kQuads]) {
   if constexpr (code_bits > kLow) LoadPlane<kLow, code_bits - kLow>(lane + kLow * kLine, quads);
 }
 
-// The rows of a tile that lie side by side in a vector. Those that are missing are zeros.
-struct FourRows {
-  const std::byte* row[4];
-
-  Words operator()(size_t at) const {
-    Words words;
-    for (int i = 0; i < 4; ++i) {
-      uint32_t word;
-      std::memcpy(&word, row[i] + at, sizeof(word));
-      words[i] = word;
+// A block of four rows, by words. Those of super blocks are read many times, a few bits each time:
+// they are brought into vectors once.
+template <class Block>
+class BlockOfFour {
+ public:
+  explicit BlockOfFour(const FourRows& rows) : rows_(rows) {
+    if constexpr (kIsLoaded) {
+      for (size_t at = 0; at < kFours; ++at) {
+        Words four[4];
+        rows.LoadFour(16 * at, four);
+        std::memcpy(&words_[4 * at], four, sizeof(four));
+      }
+      for (size_t word = 4 * kFours; word < kWords; ++word) words_[word] = rows.Load(4 * word);
     }
-    return words;
   }
+  Words operator()(size_t at) const {
+    if constexpr (kIsLoaded) return words_[at / 4];
+    return rows_.Load(at);
+  }
+
+ private:
+  // Their codes begin on words.
+  static constexpr bool kIsLoaded = BlockQuads<Block>::kColumns == 256;
+  static constexpr size_t kFours = sizeof(Block) / sizeof(Words), kWords = sizeof(Block) / 4;
+
+  const FourRows& rows_;
+  Words words_[kIsLoaded ? kWords : 1];
 };
 
 void PutHalf(HalfBits half, uint8_t* to) { std::memcpy(to, &half, sizeof(half)); }
@@ -218,7 +230,9 @@ void PackTile(const TileLayout& layout, const std::byte* rows, size_t row_bytes,
       Head<Block>::Pack(layout, first, block, lane, tile);
     }
     for (int64_t lane = 0; lane < kRows; lane += 4) {
-      const FourRows load = {{row(lane), row(lane + 1), row(lane + 2), row(lane + 3)}};
+      // Those that are missing are zeros.
+      const FourRows four = {{row(lane), row(lane + 1), row(lane + 2), row(lane + 3)}};
+      const BlockOfFour<Block> load(four);
       for (int b = 0; b < kBlocks; ++b) {
         Words quads[kQuads];
         for (int q = 0; q < kQuads; ++q) quads[q] = Quads::template Read<Words>(load, b, q);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "kernels/four_rows.h"
 #include "kernels/lane_pack.h"
 #include "kernels/plane_pack.h"
 #include "tensor/blocks.h"
@@ -11,43 +12,22 @@
 namespace hearth::kernels {
 namespace {
 
-// Four lanes of 32 bits; compilers turn these into what the machine has.
-typedef uint32_t Words __attribute__((vector_size(16)));
-
-// in[i] has four words of row i; out[j] gets word j of every row.
-void Transpose(const Words (&in)[4], Words (&out)[4]) {
-  const Words low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
-  const Words high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
-  const Words low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
-  const Words high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
-  out[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-  out[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-  out[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-  out[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-}
-
-// Sixteen bytes of four rows, row_bytes apart, as words of all of them.
-void LoadWords(const std::byte* from, size_t row_bytes, Words (&words)[4]) {
-  Words rows[4];
-  for (size_t i = 0; i < 4; ++i) std::memcpy(&rows[i], from + i * row_bytes, sizeof(Words));
-  Transpose(rows, words);
-}
-
 void Store(const Words& words, uint8_t* line) { std::memcpy(line, &words, sizeof(words)); }
 
 // LaneCodes<Block>::Pack for the blocks of four rows.
 template <class Block>
 void PackFour(const std::byte* blocks, size_t row_bytes, uint8_t* codes) {
   const std::byte* from = blocks + offsetof(Block, qs);
+  const FourRows rows = {{from, from + row_bytes, from + 2 * row_bytes, from + 3 * row_bytes}};
   constexpr size_t kLine = TileLayout::kLineBytes;
   Words words[4];
   if constexpr (sizeof(Block::qs) == 32) {
     for (size_t half = 0; half < 2; ++half) {
-      LoadWords(from + half * sizeof(Words), row_bytes, words);
+      rows.LoadFour(half * sizeof(Words), words);
       for (size_t j = 0; j < 4; ++j) Store(words[j], codes + (4 * half + j) * kLine);
     }
   } else {
-    LoadWords(from, row_bytes, words);
+    rows.LoadFour(0, words);
     constexpr uint32_t kLow = 0x0f0f0f0f;
     for (size_t line = 0; line < 2; ++line) {
       const Words first = words[2 * line], second = words[2 * line + 1];

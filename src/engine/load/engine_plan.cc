@@ -295,7 +295,8 @@ void LeavePredictors(LoadPlan& plan) {
 void StreamFfns(const GgufFile& file, const EngineOptions& options, EnginePlan& plan) {
   const bool is_packed = plan.load.is_packed;
   if (is_packed) {
-    plan.bundles = StreamedBundles::TakeFrom(plan.load, file, plan.mode);
+    plan.bundles =
+        StreamedBundles::TakeFrom(plan.load, file, plan.mode, options.streaming.holds_gates);
   } else {
     plan.matrices = StreamedFfnMatrices::TakeFrom(plan.load, file);
   }

@@ -36,7 +36,8 @@ bool CanLookAhead(const ModelSpec& spec, FfnMode mode) {
   return mode == FfnMode::kPredicted && MainFfn(spec).num_experts == 0;
 }
 
-StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode) {
+StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode,
+                                          std::optional<bool> holds_gates) {
   if (file.num_parts() != 1) {
     throw Error(ErrorCode::kUnsupported, file.path(),
                 "a packed model in several files cannot be streamed");
@@ -69,8 +70,9 @@ StreamedBundles StreamedBundles::TakeFrom(LoadPlan& plan, const GgufFile& file, 
   bundles.shape = BundleSource::ShapeOf(bundles.layout, bundles.num_layers * bundles.num_experts,
                                         ffn.intermediate_size - bundles.first_neuron);
   if (mode == FfnMode::kGated && CanSkipNeurons(ffn.activation)) {
-    bundles.gates = GatePlace::kInMemory;
-    bundles.pays_to_hold_gates = PaysToReadByNeuron(file, plan.spec, bundles.layout);
+    const bool holds =
+        holds_gates ? *holds_gates : PaysToReadByNeuron(file, plan.spec, bundles.layout);
+    if (holds) bundles.gates = GatePlace::kInMemory;
   }
   bundles.can_look_ahead = CanLookAhead(plan.spec, mode);
   return bundles;
@@ -107,8 +109,7 @@ StreamPlan StreamedBundles::PlanFor(uint64_t bytes, const StreamingOptions& opti
   const uint64_t overhead = OverheadBytes(options);
   const bool pins_half = options.pipeline.pipeline != PipelineKind::kLlmFlash;
   return PlanStream(shape, bytes > overhead ? bytes - overhead : 0,
-                    options.pinned_share.value_or(pins_half ? kDefaultPinnedShare : 0),
-                    options.holds_gates.value_or(pays_to_hold_gates) ? gates : GatePlace::kInSlots);
+                    options.pinned_share.value_or(pins_half ? kDefaultPinnedShare : 0), gates);
 }
 
 void StreamedBundles::AddTo(std::map<std::string, uint64_t>& ledger, const StreamPlan& plan,

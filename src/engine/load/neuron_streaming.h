@@ -55,12 +55,13 @@ struct StreamedBundles {
   int64_t num_experts = 1;
   std::vector<uint64_t> layer_offsets;
   int64_t first_neuron = 0;               // of every FFN; those before it are on a device
-  GatePlace gates = GatePlace::kInSlots;  // possible: in memory where gates decide who is computed
-  bool pays_to_hold_gates = true;         // where nobody says otherwise
+  GatePlace gates = GatePlace::kInSlots;  // wanted: in memory where gates decide who is computed
   bool can_look_ahead = false;
 
   // Throws Error(kUnsupported) for a split set, and for layers of different shapes.
-  static StreamedBundles TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode);
+  // holds_gates: see StreamingOptions.
+  static StreamedBundles TakeFrom(LoadPlan& plan, const GgufFile& file, FfnMode mode,
+                                  std::optional<bool> holds_gates);
 
   // Bytes that streaming takes besides slots and gates, at most.
   uint64_t OverheadBytes(const StreamingOptions& options) const;

@@ -48,10 +48,9 @@ struct MatrixWishes {
 // The matrices that fit, in the order of what a byte saves for each token: FFNs of dense layers and
 // those beside experts, attention with its keys and values, predictors that passes ask, the output
 // matrix, then experts, of all layers as many; of a packed file no FFNs and experts, and nothing
-// where nothing fits. `plan` is
-// as before LeaveToDevice. Throws Error(kOutOfBudget), naming the memory that would do, where
-// nothing or less than was asked for fits, Error(kInvalidArgument) for more than the model has,
-// Error(kUnsupported) for what devices have no kernels for.
+// where nothing fits. `plan` is as before LeaveToDevice. Throws Error(kOutOfBudget), naming the
+// memory that would do, where nothing or less than was asked for fits, Error(kInvalidArgument) for
+// more than the model has, Error(kUnsupported) for what devices have no kernels for.
 MatrixPlacement ChooseMatrices(const LoadPlan& plan, const DevicePasses& passes,
                                const DeviceRoom& room, const MatrixWishes& wishes);
 
