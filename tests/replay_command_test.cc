@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -129,6 +130,40 @@ TEST_F(ReplayCommandTest, ReplaysTheNeuronsOfAModel) {
   const auto document = nlohmann::json::parse(result.out);
   EXPECT_EQ(document["unit"], "neurons");
   EXPECT_EQ(document["keys"], 5120);
+}
+
+// Of a language model whose FFNs were trained to dReLU (tests/goldens/README.md): how local real
+// activations are, and that `synth` plants that.
+TEST_F(ReplayCommandTest, ARealModelsTraceIsReplayedAndPlanted) {
+  const std::string trace = SourcePath("tests/goldens/smollm2-drelu.trace");
+  const ProgramResult replayed = RunHearth(
+      {"bench", "--trace", trace, "--capacity", "50%", "--policy", "lru,layer-lfu", "--json"});
+  ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+  const auto document = nlohmann::json::parse(replayed.out);
+  EXPECT_EQ(document["keys"], 30 * 1536);
+  EXPECT_EQ(document["accesses"], 306001);  // 16.6% of the keys, in each of 40 tokens
+  const auto& half = document["points"][0];
+  EXPECT_NEAR(half["belady_hit_rate"], 0.837726, 1e-6);
+  EXPECT_NEAR(half["policies"][0]["hit_rate"], 0.723442, 1e-6);
+  EXPECT_NEAR(half["policies"][1]["hit_rate"], 0.749746, 1e-6);
+  std::ofstream(folder_ + "r.json")
+      << R"({"hidden_size": 256, "intermediate_size": 2048, "num_layers": 3, "num_heads": 4,
+             "num_kv_heads": 2, "head_dim": 64, "vocab_size": 2000, "activation": "drelu"})";
+  const ProgramResult planted = RunHearth({"synth", "--shape", folder_ + "r.json", "--packed",
+                                           "--like", trace, "-o", folder_ + "r.gguf"});
+  ASSERT_EQ(planted.exit_code, 0) << planted.err;
+  double skew, asked_skew, found, asked_found;
+  const size_t at = planted.out.find("planted: ");
+  ASSERT_NE(at, std::string::npos) << planted.out;
+  ASSERT_EQ(std::sscanf(planted.out.c_str() + at,
+                        "planted: 80%% of activations in %lf%% of the neurons (asked %lf%%); a "
+                        "cache of 50%% of them finds %lf%% (asked %lf%%)",
+                        &skew, &asked_skew, &found, &asked_found),
+            4)
+      << planted.out;
+  EXPECT_NEAR(skew, asked_skew, 2);
+  EXPECT_NEAR(found, asked_found, 3);
+  EXPECT_NEAR(asked_skew, 42, 1);
 }
 
 TEST_F(ReplayCommandTest, RefusesWhatMakesNoSenseTogether) {
