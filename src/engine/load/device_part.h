@@ -19,6 +19,7 @@
 #include "accel/device_predictors.h"
 #include "accel/devices.h"
 #include "base/buffer.h"
+#include "engine/load/choose_matrices.h"
 #include "engine/load/model.h"
 #include "engine/load/placed_attention.h"
 #include "engine/load/placed_matrices.h"

@@ -278,9 +278,11 @@ void TakePlanned(const EngineOptions& options, EnginePlan& plan) {
               "at most " + FormatSize(plan.limit_bytes), FormatSize(plan.needed_bytes()));
 }
 
-// Takes out predictors, which other modes than `predicted` do not ask.
-void LeavePredictors(LoadPlan& plan) {
-  if (!plan.predictors) return;
+// Returns the mode to run the file in, and takes out predictors, which other modes than `predicted`
+// do not ask.
+FfnMode ChooseMode(const GgufFile& file, const EngineOptions& options, LoadPlan& plan) {
+  const FfnMode mode = ResolveMode(file, plan, options.mode);
+  if (mode == FfnMode::kPredicted || !plan.predictors) return mode;
   RemoveTensors(plan, [&](const ResidentTensor& tensor) {
     const auto& layers = plan.predictors->layers;
     return std::any_of(layers.begin(), layers.end(), [&](const ModelPredictors::Layer& layer) {
@@ -289,6 +291,7 @@ void LeavePredictors(LoadPlan& plan) {
     });
   });
   plan.predictors.reset();
+  return mode;
 }
 
 // Takes the FFNs out of the plan, and shares out what the ledger leaves of the limit.
@@ -384,8 +387,7 @@ EnginePlan PlanForBatch(const GgufFile& file, const EngineOptions& options,
   plan.limits = ChooseLimits(options, plan.load, plan.adapters, file.path());
   plan.limits.device_neurons.assign(on_device.neurons.begin(), on_device.neurons.end());
   plan.limits.sums_on_device = on_device.matrices != nullptr && HasFfns(*on_device.matrices);
-  plan.mode = ResolveMode(file, plan.load, options.mode);
-  if (plan.mode != FfnMode::kPredicted) LeavePredictors(plan.load);
+  plan.mode = ChooseMode(file, options, plan.load);
   plan.kv.tokens = ChooseKvTokens(options, plan.limits, plan.load.spec, plan.limit_bytes);
   plan.ledger = LedgerFor(options, plan);
   if (on_device.matrices != nullptr && on_device.matrices->upload_tokens > 0) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "engine/load/choose_matrices.h"
 #include "engine/load/placed_matrices.h"
 #include "engine/load/tensor_roles.h"
 #include "planner/placement/placement.h"
