@@ -1,6 +1,5 @@
-// Rows as a file stores them to tiles, which every extent that is read goes through. The code is
-// the same for all instruction sets: it is listed as scalar.
-#include <cstring>
+// Turns rows, as a file stores them, into tiles. Every extent that is streamed goes through this.
+// All instruction sets share the code, which is therefore listed as scalar.
 #include <string_view>
 
 #include "bench/micro/micro.h"
@@ -17,7 +16,7 @@ constexpr DType kTypes[] = {DType::kQ2_K, DType::kQ3_K, DType::kQ4_0,   DType::k
                             DType::kQ6_K, DType::kQ8_0, DType::kIQ4_NL, DType::kIQ4_XS,
                             DType::kMXFP4};
 
-// Stored bytes a second. What is written goes to memory too.
+// Counts stored bytes. The tiles are written to memory, not only to caches.
 void MakeTiles(DType dtype, const Memory& memory, benchmark::State& state) {
   const WeightView view = {.dtype = dtype, .cols = kColumns, .rows = kRows, .is_tiled = true};
   const size_t stored = kRows * RowBytes(dtype, static_cast<size_t>(kColumns));

@@ -1,5 +1,5 @@
-// Predictors of FFNs in a device's memory (P1 §5.1): the device finds out what a token will
-// activate, and the host, which gets the logits, makes lists of them.
+// Predictors of FFNs in a device's memory (P1 §5.1). The device computes a logit for each neuron;
+// the host turns the logits into lists of active neurons.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hearth::accel {
 
-// Of the widest of them.
+// Sizes of the widest predictor.
 struct DevicePredictorsShape {
   int64_t hidden = 0;
   int64_t rank = 0;
@@ -25,17 +25,17 @@ struct DevicePredictorsShape {
 struct DevicePredictor {
   DeviceMatrixAt down;  // [rank][hidden]; empty: it is not on the device
   DeviceMatrixAt up;    // [neurons][rank], with its biases
-  bool relu = false;    // between the two
+  bool relu = false;    // applied to what `down` makes
 };
 
 // One thread at a time. Calls throw what the device does.
 class DevicePredictors {
  public:
-  // Tokens of one launch, at most.
+  // The most tokens of one launch.
   static constexpr int64_t kTokensOfLaunch = 32;
 
-  // `layers` are by layer. Buffers are charged to the device's memory as "predictors". `matrices`
-  // must outlive it. Throws what Device::MakeBuffer does.
+  // `layers` has an entry for each layer of the model. Buffers are charged to the device's memory
+  // as "predictors". `matrices` must outlive it. Throws what Device::MakeBuffer does.
   DevicePredictors(DeviceMatrices& matrices, const DevicePredictorsShape& shape,
                    std::vector<DevicePredictor> layers);
   // What the constructor charges.
@@ -44,12 +44,12 @@ class DevicePredictors {
   bool Has(int64_t layer) const { return !At(layer).down.empty(); }
   int64_t neurons(int64_t layer) const { return At(layer).up.matrix.rows; }
 
-  // logits [tokens][neurons] = up * relu?(down * inputs) + bias, of inputs [tokens][hidden];
-  // returns when they are in host memory. A token has the same bits whoever is asked about with it.
-  // Throws Error(kInternal) for other sizes.
+  // Computes logits [tokens][neurons] = up * relu?(down * inputs) + bias from inputs
+  // [tokens][hidden], and returns when the logits are in host memory. The logits of a token do not
+  // depend on which other tokens are in the call. Throws Error(kInternal) for other sizes.
   void Ask(int64_t layer, FloatView inputs, FloatView logits);
 
-  // Since construction, a token and layer at a time.
+  // Since construction; each layer counts a token once.
   int64_t tokens_asked() const { return tokens_asked_; }
 
  private:

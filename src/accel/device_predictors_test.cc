@@ -106,7 +106,8 @@ TEST(DevicePredictors, LogitsAreThoseOfTheFormula) {
             ASSERT_NEAR(out.row(t)[n], expected,
                         1e-5 * static_cast<double>(sizes.hidden * sizes.rank) + 1e-5)
                 << t << " " << n;
-            ASSERT_EQ(out.row(t)[n], alone[static_cast<size_t>(n)]) << "whoever is asked about too";
+            ASSERT_EQ(out.row(t)[n], alone[static_cast<size_t>(n)])
+                << "other tokens change nothing";
           }
         }
       }

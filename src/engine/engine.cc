@@ -124,11 +124,10 @@ LoadDecision Decide(const GgufFile& file, const EngineOptions& options,
     plan();
   };
   place();
-  const auto predicts_there = [&] {
-    return decision.device.part && decision.device.part->predictors() != nullptr;
-  };
-  if (predicts_there() && decision.plan.is_streamed() && !options.device.planned) {
-    // Only predictors that are here can be asked ahead of reads.
+  const DevicePart* const part = decision.device.part.get();
+  if (part != nullptr && part->predictors() != nullptr && decision.plan.is_streamed() &&
+      !options.device.planned) {
+    // Only predictors in the host's memory can be asked early, to read ahead.
     passes.predicts = false;
     place();
   }

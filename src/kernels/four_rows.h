@@ -1,5 +1,5 @@
-// Words of four rows of a tile that lie side by side in a vector; compilers turn these into what
-// the machine has.
+// Words of four rows of a tile, side by side in a vector. Compilers turn these vectors into those
+// of the machine.
 #pragma once
 
 #include <cstddef>

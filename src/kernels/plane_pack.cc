@@ -63,8 +63,8 @@ void LoadPlanes(const uint8_t* lane, uint32_t (&quads)[kQuads]) {
   if constexpr (code_bits > kLow) LoadPlane<kLow, code_bits - kLow>(lane + kLow * kLine, quads);
 }
 
-// A block of four rows, by words. Those of super blocks are read many times, a few bits each time:
-// they are brought into vectors once.
+// The words of a block of four rows. Each word of a super block is read many times, for a few bits
+// each time, so all words are loaded into vectors once.
 template <class Block>
 class BlockOfFour {
  public:

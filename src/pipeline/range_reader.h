@@ -92,7 +92,7 @@ class RangeReader {
     counts_ = {};
   }
 
-  // Whether the pass that begins is followed by one that needs the first FFN again.
+  // Call at the beginning of a pass: whether another pass over all FFNs will follow it.
   void ExpectAnother(bool does_follow) { another_follows_ = does_follow; }
 
   // Ends what is in flight, so that the spare slots are free for others.
@@ -170,7 +170,7 @@ class RangeReader {
   Place in_order_;                    // where the oldest range begins
   Place to_read_;                     // where the next read begins; ffn -1: nowhere
   std::optional<int64_t> prefix_;     // neurons of an FFN that are wanted; nothing: all of all FFNs
-  bool another_follows_ = false;      // a pass, that begins with the first FFN
+  bool another_follows_ = false;      // a pass over all FFNs
   bool in_slots_ = false;             // whether what is cached takes no spare slots
   std::atomic<int64_t> damaged_{-1};  // a neuron of the range that was taken
   StreamCounts counts_;

@@ -26,10 +26,10 @@ struct Unit {
   std::function<void(MatrixPlacement&)> place;
 };
 
-// Matrices of a layer, of each the last of so many experts; null ones are not there.
+// The matrices of a layer that a unit takes: one expert of each tensor. Null tensors do not exist.
 struct MatricesOfUnit {
   std::span<const ResidentTensor* const> tensors;
-  uint64_t experts = 1;
+  uint64_t experts = 1;  // that the device has in each tensor's buffer after this unit is placed
   bool has_bias = false;
 };
 
@@ -138,8 +138,8 @@ void CheckCounts(const LoadPlan& plan, const MatrixCounts& counts) {
               FormatSize(bytes));
 }
 
-// Of a device's memory, 1 / kDeviceKvShare at most is for keys and values where the user does not
-// say.
+// Keys and values get at most 1 / kDeviceKvShare of a device's memory, unless the user says how
+// many tokens.
 constexpr uint64_t kDeviceKvShare = 4;
 
 // Returns MatrixPlacement::kv_tokens.

@@ -28,8 +28,9 @@ struct MatrixCounts {
 struct MatrixWishes {
   MatrixCounts counts;
   int64_t upload_tokens = 0;  // as the placement will have it; slots are taken off the room first
-  // As the placement will have it. Nothing: those of all sessions, as far as all layers' keys and
-  // values take at most a quarter of the room; none where the model's have no kernels.
+  // MatrixPlacement::kv_tokens. If it is not set, the device gets the keys and values of all
+  // sessions' tokens, but of no more than fit into a quarter of the room; and none if it has no
+  // kernels for them.
   std::optional<int64_t> kv_tokens;
 };
 

@@ -14,12 +14,12 @@ namespace {
 
 constexpr double kDefaultPinnedShare = 0.5;
 
-// How many times as fast as single neurons long runs are read: at least so many on flash, and more
-// where neurons are small.
+// Flash reads long runs at least this many times as fast as single neurons; small neurons are
+// slower still.
 constexpr double kGainOfRuns = 4;
 
-// Whether reading what fires, a second half at a time, beats reading all in order, by what packing
-// saw. Where the file does not say how much fires, it is taken to be little.
+// Whether it is faster to read the second halves of the neurons that fire, one by one, than all
+// bundles in order. The packed file says how many fire; if it does not, few are assumed to.
 bool PaysToReadByNeuron(const GgufFile& file, const ModelSpec& spec, const BundleLayout& layout) {
   const std::optional<std::vector<double>> rates = ReadBundleRates(file, spec.num_layers);
   if (!rates || rates->empty()) return true;

@@ -88,7 +88,7 @@ std::vector<const ResidentTensor*> CheckedBundles(const std::string& path, const
   return bundles;
 }
 
-// By FFN what `by_layer` says of its layer.
+// Repeats each layer's number for every FFN of the layer.
 std::vector<int64_t> OfEachFfn(const std::vector<const ResidentTensor*>& bundles,
                                const std::vector<int64_t>& by_layer) {
   std::vector<int64_t> by_ffn;

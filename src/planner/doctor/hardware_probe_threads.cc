@@ -314,8 +314,8 @@ class ThreadProbe final : public HardwareProbe {
     row.dot.push_back(dot);
     row.add.push_back(add);
   }
-  // All of them, so that it is rows that take longer, and not the way from one to the next; of an
-  // FFN as small as its rows are narrow, so that each has its part of what sections take.
+  // Lists all neurons, so that gaps between rows cost nothing. The FFN has as few neurons as models
+  // with such narrow rows have, so that the rates include the time that parallel sections take.
   void MeasureNarrow(Row& row) {
     const auto all = std::span(all_).first(static_cast<size_t>(operands_.narrow_neurons()));
     const auto [dot, add] = MeasureNeurons(
