@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/units.h"
 
 namespace hearth {
@@ -40,6 +41,11 @@ void* Map(size_t bytes) {
 uint64_t Buffer::ChargedBytes(size_t bytes) {
   if (bytes == 0) return 0;
   return (bytes + kReadPadding + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+size_t Buffer::UpToHugePage(size_t bytes) {
+  if (bytes < kHugePageBytes) return bytes;
+  return RoundUp(bytes + kReadPadding, kHugePageBytes) - kReadPadding;
 }
 
 Buffer::Buffer(Budget& budget, std::string_view name, size_t bytes) {

@@ -43,6 +43,10 @@ class Buffer {
 
   // What a buffer of `bytes` is charged: rounded up to pages, read padding included.
   static uint64_t ChargedBytes(size_t bytes);
+  // At least `bytes`: as many as end with a huge page where a block of `bytes` has any. Direct
+  // reads into the small pages that would follow the last huge one go on at less than half the
+  // rate.
+  static size_t UpToHugePage(size_t bytes);
 
  private:
   std::byte* data_ = nullptr;

@@ -41,6 +41,18 @@ TEST(Buffer, IsChargedWholePagesWithPadding) {
   EXPECT_EQ(Buffer::ChargedBytes(4096 - 63), 8192u);
 }
 
+TEST(Buffer, FillsUpItsLastHugePage) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  EXPECT_EQ(Buffer::UpToHugePage(100), 100u) << "has none";
+  EXPECT_EQ(Buffer::UpToHugePage(kHuge - 1), kHuge - 1);
+  for (const size_t bytes : {kHuge - Buffer::kReadPadding, kHuge, 3 * kHuge - 5000}) {
+    const size_t filled = Buffer::UpToHugePage(bytes);
+    EXPECT_GE(filled, bytes);
+    EXPECT_EQ(Buffer::ChargedBytes(filled) % kHuge, 0u);
+    EXPECT_LT(filled, bytes + kHuge);
+  }
+}
+
 TEST(Buffer, OfZeroBytesIsEmpty) {
   Budget budget(0);
   const Buffer buffer(budget, "nothing", 0);

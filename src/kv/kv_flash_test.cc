@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "kv/kv_cache.h"
+#include "storage/async/counting_file.h"
 #include "storage/async/faulty_file.h"
 
 namespace hearth {
@@ -151,6 +152,37 @@ TEST_F(KvRingTest, AReadThatFailsFailsItsLayerAndNothingElse) {
   EXPECT_THROW(ring.Wait(0), Error);
   EXPECT_EQ(ring.failed_slot(), 5);
   RunPass(list, list);
+}
+
+TEST(KvRingOrderTest, ReadsForOneLayerAtATimeAndBetweenPassesForAll) {
+  // 3 MiB of six slots a layer, in runs of two.
+  const KvLayout layout{
+      .codec = KvCodec::kF32, .num_layers = 4, .num_kv_heads = 8, .head_dim = 128};
+  constexpr uint64_t kRuns = 3;
+  Budget budget;
+  UnnamedFile file = File(layout, 6);
+  auto counting = std::make_unique<CountingFile>(std::move(file.file));
+  const CountingFile& counts = *counting;
+  file.file = std::move(counting);
+  KvFlash flash(budget, layout, 6, std::move(file));
+  const std::vector<int32_t> list = {0, 1, 2, 3, 4, 5};
+  const std::vector<std::span<const int32_t>> lists(4, list);
+  KvRing& ring = flash.ring();
+  const auto run = [&](uint64_t before, bool is_ahead) {
+    ring.Begin(lists);
+    for (int64_t layer = 0; layer < 4; ++layer) {
+      if (!is_ahead) {
+        EXPECT_EQ(counts.counts().reads, before + static_cast<uint64_t>(layer + 1) * kRuns)
+            << "layer " << layer + 1 << " waits";
+      }
+      ring.Wait(layer);
+      ring.Done(layer);
+    }
+    return counts.counts().reads;
+  };
+  EXPECT_EQ(run(0, false), 4 * kRuns) << "no other pass was expected";
+  EXPECT_EQ(run(4 * kRuns, false), 10 * kRuns) << "and the first two layers of the next pass";
+  EXPECT_EQ(run(10 * kRuns, true), 14 * kRuns);
 }
 
 // Sequences in a pool with few frames.

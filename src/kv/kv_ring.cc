@@ -14,11 +14,11 @@ namespace {
 
 // What is read ahead of a layer's attention, where more than two buffers are needed for that, and
 // of how many layers one buffer at the most.
-constexpr uint64_t kAheadBytes = uint64_t{4} << 20;
+constexpr uint64_t kAheadBytes = uint64_t{6} << 20;
 constexpr int64_t kLayersPerBuffer = 8;
 
 size_t BytesOf(const KvFileMap& map) {
-  return static_cast<size_t>(map.buffers()) * map.layer_bytes();
+  return Buffer::UpToHugePage(static_cast<size_t>(map.buffers()) * map.layer_bytes());
 }
 
 }  // namespace
@@ -38,7 +38,8 @@ KvRing::KvRing(Budget& budget, const KvFileMap& map, AsyncFile& file)
     sides_[i].list.reserve(slots);
   }
   last_first_list_.reserve(slots);
-  requests_.reserve(slots);
+  requests_.reserve(sides_.size() * slots);
+  waiting_.reserve(sides_.size());
   queue_ = file.OpenQueue(
       {.depth = kDepth, .capacity = std::max<size_t>(kDepth, sides_.size() * slots)});
 }
@@ -77,33 +78,53 @@ bool KvRing::IsAhead(KvSlotLists lists) const {
   return true;
 }
 
-// Neighbouring slots lie side by side in the file and in memory: they are one read.
 void KvRing::Fill(int64_t layer, std::span<const int32_t> list) {
   Side& side = BufferOf(layer);
-  const auto index = static_cast<size_t>(&side - sides_.data());
   side.list.assign(list.begin(), list.end());
   side.epoch = epoch_;
   side.error = 0;
-  requests_.clear();
+  side.file_layer = layer % map_.layout.num_layers;
+  side.is_waiting = true;
+  waiting_.push_back(static_cast<size_t>(&side - sides_.data()));
+  StartWaiting();
+}
+
+// Neighbouring slots lie side by side in the file and in memory: they are one read.
+void KvRing::AddReads(const Side& side) {
+  const auto index = static_cast<size_t>(&side - sides_.data());
+  const std::vector<int32_t>& list = side.list;
   const size_t stride = map_.stride();
   const auto most = std::max<size_t>(1, kMostRunBytes / stride);
-  const int64_t file_layer = layer % map_.layout.num_layers;
   for (size_t begin = 0; begin < list.size();) {
     size_t end = begin + 1;
     while (end < list.size() && end - begin < most && list[end] == list[end - 1] + 1) ++end;
     const int32_t slot = list[begin];
-    requests_.push_back({.offset = map_.OffsetOf(file_layer, slot),
+    requests_.push_back({.offset = map_.OffsetOf(side.file_layer, slot),
                          .data = side.memory + static_cast<size_t>(slot) * stride,
                          .bytes = static_cast<uint32_t>((end - begin) * stride),
                          .tag = TagOf(index, slot)});
     begin = end;
   }
-  side.in_flight = std::ssize(requests_);
-  read_bytes_ += list.size() * stride;
-  const size_t taken = queue_->Submit(requests_);
-  if (taken != requests_.size()) {
-    throw Error(ErrorCode::kInternal, "KvRing", "its queue is too small");
+}
+
+// Once nothing is read, the reads of the next buffers begin. Between passes all do: while tokens
+// are chosen nobody polls, and nobody waits.
+void KvRing::StartWaiting() noexcept {
+  if (in_pass_ && queue_->in_flight() > 0) return;
+  requests_.clear();
+  size_t started = 0;
+  for (uint64_t bytes = 0; started < waiting_.size(); ++started) {
+    Side& side = sides_[waiting_[started]];
+    bytes += side.list.size() * map_.stride();
+    if (in_pass_ && started > 0 && bytes > kTogetherBytes) break;
+    const size_t before = requests_.size();
+    AddReads(side);
+    side.is_waiting = false;
+    side.in_flight = static_cast<int64_t>(requests_.size() - before);
+    read_bytes_ += side.list.size() * map_.stride();
   }
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(started));
+  static_cast<void>(queue_->Submit(requests_));  // it has room for all slots of all buffers
 }
 
 void KvRing::Take(std::span<const ReadCompletion> completions) noexcept {
@@ -120,19 +141,26 @@ void KvRing::Poll() noexcept {
   if (queue_->in_flight() == 0) return;
   std::array<ReadCompletion, kDepth> some;
   Take(std::span(some).first(queue_->Poll(some)));
+  StartWaiting();
+}
+
+void KvRing::WaitForSome() noexcept {
+  std::array<ReadCompletion, kDepth> some;
+  Take(std::span(some).first(queue_->Wait(some)));
+  StartWaiting();
 }
 
 void KvRing::Drain() noexcept {
-  std::array<ReadCompletion, kDepth> some;
-  while (queue_->in_flight() > 0) Take(std::span(some).first(queue_->Wait(some)));
+  waiting_.clear();
+  for (Side& side : sides_) side.is_waiting = false;
+  while (queue_->in_flight() > 0) WaitForSome();
 }
 
 void KvRing::Wait(int64_t layer) {
   Side& side = BufferOf(layer);
-  if (side.in_flight > 0) {
+  if (side.is_waiting || side.in_flight > 0) {
     const Stopwatch watch;
-    std::array<ReadCompletion, kDepth> some;
-    while (side.in_flight > 0) Take(std::span(some).first(queue_->Wait(some)));
+    while (side.is_waiting || side.in_flight > 0) WaitForSome();
     wait_seconds_ += watch.Seconds();
   }
   if (side.error == 0) return;
@@ -154,6 +182,7 @@ void KvRing::Done(int64_t layer) {
   in_pass_ = false;
   is_ahead_ = expects_same_ && layers >= std::ssize(sides_);
   first_visit_ += layers;
+  StartWaiting();
 }
 
 }  // namespace hearth

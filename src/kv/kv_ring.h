@@ -4,8 +4,12 @@
 // one, the others are filled for the next layers: during this layer's FFN and the next one's
 // projections (M §4.1). As soon as a layer's attention has ended, its buffer is filled for the
 // first layer that has none; after the last layers, with the first ones of the pass that is
-// expected to follow. States of a buffer: free -> filling -> filled -> (its layer's attention) ->
-// free.
+// expected to follow. States of a buffer: free -> waiting -> filling -> filled -> (its layer's
+// attention) -> free.
+//
+// A buffer waits until the reads for those before it are there. Reads for two layers at a time
+// share the disk, so that the layer needed first would come no sooner than the other; some disks
+// even report nothing until all that they were asked for is done.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +58,8 @@ class KvRing {
   // Reads at once, and bytes of one at most: what the disk does while nobody polls.
   static constexpr int kDepth = 32;
   static constexpr uint64_t kMostRunBytes = uint64_t{1} << 20;
+  // Buffers of fewer bytes than this together are filled together.
+  static constexpr uint64_t kTogetherBytes = uint64_t{2} << 20;
 
   // Charges ChargedBytes to `budget` as "kv buffers". `file` must outlive the ring. Throws
   // Error(kOutOfBudget), Error(kIo).
@@ -86,7 +92,9 @@ class KvRing {
   struct Side {
     std::byte* memory = nullptr;
     std::vector<int32_t> list;  // of what is read
-    uint64_t epoch = 0;         // when that began
+    uint64_t epoch = 0;         // when that was asked for
+    int64_t file_layer = 0;
+    bool is_waiting = false;
     int64_t in_flight = 0;
     int error = 0;  // of the last read that failed
     int32_t failed_slot = -1;
@@ -100,6 +108,9 @@ class KvRing {
     return sides_[static_cast<size_t>((first_visit_ + layer) % std::ssize(sides_))];
   }
   void Fill(int64_t layer, std::span<const int32_t> list);
+  void AddReads(const Side& side);
+  void StartWaiting() noexcept;
+  void WaitForSome() noexcept;
   void Drain() noexcept;
   bool IsAhead(KvSlotLists lists) const;
   void Take(std::span<const ReadCompletion> completions) noexcept;
@@ -110,7 +121,8 @@ class KvRing {
   std::vector<Side> sides_;
   std::unique_ptr<ReadQueue> queue_;
   std::vector<ReadRequest> requests_;
-  KvSlotLists lists_;  // of the pass
+  std::vector<size_t> waiting_;  // sides, the first to be filled first
+  KvSlotLists lists_;            // of the pass
   std::vector<int32_t> last_first_list_;
   int64_t first_visit_ = 0;  // counts layers of all passes, which have the sides in turn
   bool in_pass_ = false;
