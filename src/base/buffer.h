@@ -10,6 +10,9 @@
 
 namespace hearth {
 
+// Which end of a block of 2 MiB and more lies in huge pages where it has room for no more of them.
+enum class HugeEnd { kFirst, kLast };
+
 // A zero-filled, page-aligned block of anonymous memory, on huge pages where the system grants
 // them (it is only asked for blocks of 2 MiB and more). Movable; frees itself.
 class Buffer {
@@ -20,7 +23,7 @@ class Buffer {
   Buffer() = default;
   // Charges `budget` under `name` first. Throws Error(kOutOfBudget) or, where the system has no
   // memory, Error(kIo). Zero bytes make an empty buffer.
-  Buffer(Budget& budget, std::string_view name, size_t bytes);
+  Buffer(Budget& budget, std::string_view name, size_t bytes, HugeEnd end = HugeEnd::kFirst);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -39,6 +40,18 @@ TEST(Buffer, IsChargedWholePagesWithPadding) {
   EXPECT_EQ(Buffer::ChargedBytes(1), 4096u);
   EXPECT_EQ(Buffer::ChargedBytes(4096 - 64), 4096u);
   EXPECT_EQ(Buffer::ChargedBytes(4096 - 63), 8192u);
+}
+
+TEST(Buffer, EndsWithAHugePageWhereThatIsAskedFor) {
+  constexpr uintptr_t kHuge = uintptr_t{2} << 20;
+  for (const size_t bytes : {kHuge, 2 * kHuge - 5000, 5 * kHuge + 4096}) {
+    Budget budget;
+    Buffer buffer(budget, "test", bytes, HugeEnd::kLast);
+    const uint64_t charged = Buffer::ChargedBytes(bytes);
+    EXPECT_EQ((reinterpret_cast<uintptr_t>(buffer.data()) + charged) % kHuge, 0u) << bytes;
+    std::memset(buffer.data(), 1, bytes);
+    EXPECT_EQ(budget.used_bytes(), charged);
+  }
 }
 
 TEST(Buffer, FillsUpItsLastHugePage) {

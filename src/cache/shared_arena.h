@@ -1,4 +1,5 @@
-// Memory that slots of a cache and KV pages share (plan/lent_pages.h), charged under both names.
+// Memory that slots of a cache and KV pages share (plan/lent_pages.h), charged under both names. It
+// ends with a huge page, as its last bytes are those that are read into most.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ class SharedArena {
   SharedArena(Budget& budget, std::string_view name, size_t bytes, uint64_t kv_bytes)
       : slots_(budget.Charge(name, Buffer::ChargedBytes(bytes) - kv_bytes)) {
     if (kv_bytes > 0) pages_ = budget.Charge("kv cache", kv_bytes);
-    memory_ = Buffer(counted_, name, bytes);
+    memory_ = Buffer(counted_, name, bytes, HugeEnd::kLast);
   }
   SharedArena(const SharedArena&) = delete;
   SharedArena& operator=(const SharedArena&) = delete;
