@@ -10,7 +10,8 @@
 
 namespace hearth {
 
-// Which end of a block of 2 MiB and more lies in huge pages where it has room for no more of them.
+// The bytes of a block that do not fill a huge page lie in small ones: kFirst, behind the huge
+// pages; kLast, before them.
 enum class HugeEnd { kFirst, kLast };
 
 // A zero-filled, page-aligned block of anonymous memory, on huge pages where the system grants

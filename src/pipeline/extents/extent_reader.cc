@@ -12,14 +12,10 @@ namespace {
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 constexpr int kExtentQueueDepth = 32;
 
-size_t MemoryBytes(const ExtentMap& map, int64_t num_buffers) {
-  return Buffer::UpToHugePage(map.shape().read_bytes * static_cast<size_t>(num_buffers));
-}
-
 }  // namespace
 
 uint64_t ExtentReader::ChargedBytes(const ExtentMap& map, int64_t num_buffers) {
-  return Buffer::ChargedBytes(MemoryBytes(map, num_buffers));
+  return Buffer::ChargedBytes(map.shape().read_bytes * static_cast<uint64_t>(num_buffers));
 }
 
 ExtentReader::ExtentReader(Budget& budget, const ExtentMap& map,
@@ -27,7 +23,7 @@ ExtentReader::ExtentReader(Budget& budget, const ExtentMap& map,
     : map_(map),
       files_(files),
       buffer_bytes_(map.shape().read_bytes),
-      memory_(budget, "read buffers", MemoryBytes(map, num_buffers)),
+      memory_(budget, "read buffers", buffer_bytes_ * static_cast<size_t>(num_buffers)),
       reads_(static_cast<size_t>(num_buffers)),
       order_(reads_.size()),
       // Two layers, and what fills the buffers at load.
