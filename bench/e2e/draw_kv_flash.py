@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from svg import TEXT, draw_file, picture, text
+from svg import TEXT, draw_file, key, picture, polyline, text
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 340, 56, 140, 48, 48
 BAR = 1.25
@@ -63,13 +63,9 @@ def draw(result: dict[str, Any]) -> str:
     for tokens, _ in curves["from flash"]:
         shapes.append(text(scale.x(tokens), base + 18, f"{tokens:,.0f}", 11))
     for place, (name, curve) in enumerate(curves.items()):
-        path = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in curve)
-        dashes = ' stroke-dasharray="5 4"' if name == "the bar" else ""
-        shapes += [f'<polyline points="{path}" fill="none" stroke="{COLORS[name]}" '
-                   f'stroke-width="1.5"{dashes}/>',
-                   f'<rect x="{right + 14}" y="{TOP + 18 * place - 9}" width="10" height="10" '
-                   f'fill="{COLORS[name]}"/>',
-                   text(right + 30, TOP + 18 * place, name, 12, "start")]
+        line = [(scale.x(tokens), scale.y(ms)) for tokens, ms in curve]
+        shapes += [polyline(line, COLORS[name], "5 4" if name == "the bar" else ""),
+                   *key(right + 14, TOP + 18 * place, COLORS[name], name)]
     shapes.append(f'<line x1="{LEFT}" x2="{right}" y1="{base}" y2="{base}" stroke="{TEXT}"/>')
     return picture(WIDTH, HEIGHT, shapes)
 

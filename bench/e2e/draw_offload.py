@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from svg import TEXT, draw_file, picture, text
+from svg import TEXT, draw_file, key, picture, polyline, text
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 64, 150, 48, 48
 COLORS = ["#d1603d", "#3d7fd1", "#5a9e57", "#a05fb4", "#8a94a0", "#c9a227"]
@@ -53,13 +53,8 @@ def curve(rows: list[dict[str, Any]], name: str, color: str, place: int,
                       f'fill="{color}"/>')
         shapes.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{scale.y(decode["min"]):.1f}" '
                       f'y2="{scale.y(decode["max"]):.1f}" stroke="{color}"/>')
-    path = " ".join(f"{scale.x(gb):.1f},{scale.y(d['median']):.1f}" for gb, d in points)
-    shapes.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5"/>')
-    y = TOP + 18 * place
-    shapes.append(f'<rect x="{WIDTH - RIGHT + 14}" y="{y - 9}" width="10" height="10" '
-                  f'fill="{color}"/>')
-    shapes.append(text(WIDTH - RIGHT + 30, y, name, 12, "start"))
-    return shapes
+    line = [(scale.x(gb), scale.y(decode["median"])) for gb, decode in points]
+    return [*shapes, polyline(line, color), *key(WIDTH - RIGHT + 14, TOP + 18 * place, color, name)]
 
 
 def draw(result: dict[str, Any]) -> str:

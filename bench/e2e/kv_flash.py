@@ -8,9 +8,9 @@ them (or the least that works). What is read of flash per token over the rate at
 go on alone (hearth doctor: 1 MiB, 32 at once) is how long reading must take at least; a token should
 take the longer of that and of its time from memory. Contexts are repeated (--repeat-context), as
 computing 64 Ki tokens takes long. The planned crossover is what `hearth plan` says; the measured one
-is where the straight line through the tokens that reading delays meets the one through those from
-memory. Run it from a
-release build on a calm machine; the file of pages lies in $TMPDIR.
+is the length at which reading begins to delay a token, on straight lines through the two shortest
+contexts that it delays. Run it from a release build on a calm machine; the file of pages lies in
+$TMPDIR.
 Writes bench/results/MACHINE/kv-flash.json. Exit status: 0 done, 1 not so.
 """
 
@@ -78,7 +78,8 @@ def token_ms(document: dict[str, Any]) -> dict[str, float]:
 
 
 def measured_crossover(rows: list[list[Any]]) -> int | None:
-    """Tokens on flash that hide behind all else: from the two shortest contexts that do not."""
+    """How many tokens on flash are read without delay: a straight line through the two shortest
+    contexts that reading delays says where the delay is zero."""
     outside, memory, flash, reading = ([row[i] for row in rows] for i in (3, 4, 5, 6))
     late = [i for i, one in enumerate(reading) if one > memory[i]["median"]][:2]
     if len(late) < 2:
@@ -130,7 +131,7 @@ def main() -> int:
     rows = measure(arguments, rate)
     measured = measured_crossover(rows)
     if measured is not None:
-        planned += f" Measured: {measured:,} tokens."
+        planned += f" Measured crossover: {measured:,} tokens."
     result = {
         "schema": 1, "machine": arguments.machine, "experiment": "kv-flash",
         "date": date.today().isoformat(), "commit": head_commit(),

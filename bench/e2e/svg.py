@@ -18,6 +18,18 @@ def text(x: float, y: float, words: str, size: int = 12, anchor: str = "middle",
             f'font-weight="{weight}" fill="{TEXT}">{escape(words)}</text>')
 
 
+def polyline(points: list[tuple[float, float]], color: str, dashes: str = "") -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5"{dashed}/>'
+
+
+def key(x: float, y: float, color: str, name: str) -> list[str]:
+    """A square of the color, and what it stands for."""
+    return [f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{color}"/>',
+            text(x + 16, y, name, 12, "start")]
+
+
 def picture(width: float, height: float, shapes: list[str]) -> str:
     lines = "\n".join([f'<rect width="{width}" height="{height}" fill="white"/>', *shapes])
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '

@@ -10,8 +10,8 @@
 
 namespace hearth {
 
-// The bytes of a block that do not fill a huge page lie in small ones: kFirst, behind the huge
-// pages; kLast, before them.
+// Huge pages seldom make up a whole block. With kFirst they come first and small pages follow them;
+// with kLast they come last.
 enum class HugeEnd { kFirst, kLast };
 
 // A zero-filled, page-aligned block of anonymous memory, on huge pages where the system grants

@@ -14,6 +14,7 @@
 #include "kv/kv_cache.h"
 #include "storage/async/counting_file.h"
 #include "storage/async/faulty_file.h"
+#include "storage/async/file_decorator.h"
 
 namespace hearth {
 namespace {
@@ -152,6 +153,32 @@ TEST_F(KvRingTest, AReadThatFailsFailsItsLayerAndNothingElse) {
   EXPECT_THROW(ring.Wait(0), Error);
   EXPECT_EQ(ring.failed_slot(), 5);
   RunPass(list, list);
+}
+
+// Its queues have room for two reads, whatever is asked for.
+class NarrowFile final : public FileDecorator {
+ public:
+  using FileDecorator::FileDecorator;
+  std::unique_ptr<ReadQueue> OpenQueue(const QueueOptions&) override {
+    return inner().OpenQueue({.depth = 2, .capacity = 2});
+  }
+};
+
+TEST(KvRingFaultTest, AReadThatTheQueueRefusesFailsItsLayer) {
+  Budget budget;
+  UnnamedFile file = File(kOddLayout, 6);
+  file.file = std::make_unique<NarrowFile>(std::move(file.file));
+  KvFlash flash(budget, kOddLayout, 6, std::move(file));
+  const std::vector<int32_t> list = {1, 3, 5};  // three reads
+  const std::vector<std::span<const int32_t>> lists(5, list);
+  flash.ring().Begin(lists);
+  try {
+    flash.ring().Wait(0);
+    ADD_FAILURE() << "one read was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+  }
+  EXPECT_EQ(flash.ring().failed_slot(), 5);
 }
 
 TEST(KvRingOrderTest, ReadsForOneLayerAtATimeAndBetweenPassesForAll) {

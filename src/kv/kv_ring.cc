@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <system_error>
 
 #include "base/error.h"
@@ -110,7 +111,7 @@ void KvRing::AddReads(const Side& side) {
 // Once nothing is read, the reads of the next buffers begin. Between passes all do: while tokens
 // are chosen nobody polls, and nobody waits.
 void KvRing::StartWaiting() noexcept {
-  if (in_pass_ && queue_->in_flight() > 0) return;
+  if (waiting_.empty() || (in_pass_ && queue_->in_flight() > 0)) return;
   requests_.clear();
   size_t started = 0;
   for (uint64_t bytes = 0; started < waiting_.size(); ++started) {
@@ -124,7 +125,11 @@ void KvRing::StartWaiting() noexcept {
     read_bytes_ += side.list.size() * map_.stride();
   }
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(started));
-  static_cast<void>(queue_->Submit(requests_));  // it has room for all slots of all buffers
+  // The queue has room for all slots of all buffers; were it full, their layers would fail.
+  for (size_t i = queue_->Submit(requests_); i < requests_.size(); ++i) {
+    const ReadCompletion refused = {.tag = requests_[i].tag, .error = EAGAIN};
+    Take({&refused, 1});
+  }
 }
 
 void KvRing::Take(std::span<const ReadCompletion> completions) noexcept {

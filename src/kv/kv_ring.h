@@ -7,9 +7,9 @@
 // expected to follow. States of a buffer: free -> waiting -> filling -> filled -> (its layer's
 // attention) -> free.
 //
-// A buffer waits until the reads for those before it are there. Reads for two layers at a time
-// share the disk, so that the layer needed first would come no sooner than the other; some disks
-// even report nothing until all that they were asked for is done.
+// A buffer waits until the buffers before it are filled. If two layers were read at the same time,
+// they would share the disk, and the layer that is needed first would come later. Some disks even
+// report nothing until they have done everything that they were asked for.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class KvRing {
   // Reads at once, and bytes of one at most: what the disk does while nobody polls.
   static constexpr int kDepth = 32;
   static constexpr uint64_t kMostRunBytes = uint64_t{1} << 20;
-  // Buffers of fewer bytes than this together are filled together.
+  // Buffers that wait are filled together up to so many bytes.
   static constexpr uint64_t kTogetherBytes = uint64_t{2} << 20;
 
   // Charges ChargedBytes to `budget` as "kv buffers". `file` must outlive the ring. Throws
